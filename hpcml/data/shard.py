@@ -1,0 +1,93 @@
+"""A rank's share of a dataset: contiguous rows of a split, balanced by non-zeros, memory-mapped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.data.schema import Dataset
+from hpcml.partition import bounds_by_weight
+
+
+@dataclass
+class Shard:
+    """CSR arrays of the slab of rows first_row .. first_row + n_slab, and which of them belong to the shard.
+
+    `indptr` (n_slab + 1, int64) starts at 0; `indices`, `data` (nnz) and `y_indices` are read-only, mapped where the file
+    allows it; `rows` (n_local, int64) are the shard's rows as positions in the slab. A shard may be empty.
+    """
+
+    first_row: int
+    rows: np.ndarray
+    indptr: np.ndarray
+    indices: np.ndarray
+    data: np.ndarray
+    y_indptr: np.ndarray
+    y_indices: np.ndarray
+    n_global: int  # rows of the split on all ranks
+    first_local: int  # how many rows of the split lie on lower ranks
+    n_features: int
+    n_labels: int
+
+    @property
+    def n_local(self) -> int:
+        """The number of rows in the shard."""
+        return self.rows.size
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the slab's arrays."""
+        arrays = (self.rows, self.indptr, self.indices, self.data, self.y_indptr, self.y_indices)
+        return sum(a.nbytes if 0 not in a.strides else 0 for a in arrays)
+
+
+def split_bounds(dataset: Dataset, rows: np.ndarray, n_parts: int) -> np.ndarray:
+    """Boundaries (n_parts + 1) in `rows` (sorted row numbers) of parts with about equal non-zeros."""
+    indptr = dataset.map("X/indptr")
+    if rows.size and rows[-1] - rows[0] + 1 == rows.size:  # contiguous: a search in the mapped indptr suffices
+        return bounds_by_weight(indptr[rows[0] : rows[-1] + 2], n_parts)
+    cumulative = np.zeros(rows.size + 1, dtype=np.int64)
+    np.cumsum(indptr[rows + 1] - indptr[rows], out=cumulative[1:])
+    return bounds_by_weight(cumulative, n_parts)
+
+
+def slab_of(dataset: Dataset, split_rows: np.ndarray, begin: int, end: int) -> Shard:
+    """The shard of entries begin..end of `split_rows`."""
+    rows = np.array(split_rows[begin:end], dtype=np.int64)
+    first, last = (int(rows[0]), int(rows[-1]) + 1) if rows.size else (0, 0)
+
+    def matrix(name: str) -> tuple[np.ndarray, int, int]:
+        indptr = np.array(dataset.map(f"{name}/indptr", first, last + 1))
+        lo, hi = int(indptr[0]), int(indptr[-1])
+        return indptr - lo, lo, hi
+
+    indptr, lo, hi = matrix("X")
+    y_indptr, y_lo, y_hi = matrix("Y")
+    return Shard(
+        first_row=first,
+        rows=rows - first,
+        indptr=indptr,
+        indices=dataset.map("X/indices", lo, hi),
+        data=dataset.map("X/data", lo, hi),
+        y_indptr=y_indptr,
+        y_indices=dataset.map("Y/indices", y_lo, y_hi),
+        n_global=split_rows.size,
+        first_local=begin,
+        n_features=dataset.n_features,
+        n_labels=dataset.n_labels,
+    )
+
+
+@mpi.collective
+def load_shard(comm: mpi.Comm, dataset: Dataset, split: str) -> Shard:
+    """Collective over `comm`. This rank's shard of a split.
+
+    Raises ConfigError for an unknown split, DataError for an unreadable file.
+    """
+    with mpi.agreed(comm, f"reading {dataset.path}"):
+        rows = dataset.split(split)
+        bounds = split_bounds(dataset, rows, comm.size)
+        shard = slab_of(dataset, rows, int(bounds[comm.rank]), int(bounds[comm.rank + 1]))
+    return shard

@@ -1,0 +1,149 @@
+"""Writing one HDF5 file by all ranks without a parallel HDF5: rank 0 lays the file out, each rank fills its slabs in place.
+
+The layout is made with contiguous datasets whose space is allocated at once, so that a slab is a range of bytes that any
+rank can write with `pwrite`. The file has a temporary name beside its destination until it is complete.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import h5py
+import numpy as np
+
+from hpcml import mpi
+from hpcml.errors import ConfigError, DataError, HpcmlError
+
+
+class Slab(NamedTuple):
+    """A dataset that ranks fill: its full shape and its type."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+
+class SlabFile:
+    """An HDF5 file under construction; `write` is local, the other methods are collective."""
+
+    def __init__(self, comm: mpi.Comm, path: Path) -> None:
+        self.comm, self.path = comm, path
+        self.offsets: dict[str, tuple[int, Slab]] = {}
+        self.descriptor = -1
+
+    @mpi.collective
+    def layout(self, slabs: dict[str, Slab], describe: Callable[[h5py.File], None] | None = None) -> None:
+        """Collective. Rank 0 creates the file, calls `describe` for attributes and small datasets, and allocates `slabs`."""
+        offsets = {}
+        with mpi.agreed(self.comm, f"creating {self.path}"):
+            if self.comm.rank == 0:
+                with h5py.File(self.path, "w", libver=("v110", "v110")) as file:
+                    for name, slab in slabs.items():
+                        _allocate(file, name, slab)
+                    if describe is not None:
+                        describe(file)
+                    offsets = {name: (file[name].id.get_offset() or 0, slab) for name, slab in slabs.items()}
+        self.attach(offsets)
+
+    @mpi.collective
+    def attach(self, offsets: dict[str, tuple[int, Slab]]) -> None:
+        """Collective. Take rank 0's table of offsets and open the file for `write`."""
+        self.offsets = self.comm.bcast(offsets)
+        with mpi.agreed(self.comm, f"opening {self.path}"):
+            self.descriptor = os.open(self.path, os.O_RDWR)
+
+    def write(self, name: str, first: int, rows: np.ndarray) -> None:
+        """Write `rows` at row `first` of dataset `name`. Local; raises OSError (call it in an agreed region)."""
+        offset, slab = self.offsets[name]
+        values = np.ascontiguousarray(rows, dtype=slab.dtype)
+        width = int(np.prod(slab.shape[1:], dtype=np.int64))
+        if first < 0 or first * width + values.size > int(np.prod(slab.shape, dtype=np.int64)):
+            raise IndexError(f"{name}: rows {first} + {values.size} do not fit {slab.shape}")
+        write_at(self.descriptor, memoryview(values.reshape(-1)).cast("B"), offset + first * width * values.itemsize, self.path)
+
+    def flush(self) -> None:
+        """Force what this rank has written to the disk. Local; raises OSError."""
+        if self.descriptor >= 0:
+            os.fsync(self.descriptor)
+
+    def close(self) -> None:
+        """Close this rank's descriptor. Local."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+
+def write_at(descriptor: int, data: memoryview, offset: int, path: Path) -> None:
+    """Write all of `data` at `offset`; an OSError names `path`."""
+    try:
+        while len(data):
+            written = os.pwrite(descriptor, data[: 1 << 30], offset)
+            data, offset = data[written:], offset + written
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+def _allocate(file: h5py.File, name: str, slab: Slab) -> None:
+    """Create a contiguous dataset whose bytes exist at once but are not written."""
+    plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    plist.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+    plist.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+    space = h5py.h5s.create_simple(slab.shape)
+    group, _, last = name.rpartition("/")
+    parent = file.require_group(group) if group else file
+    h5py.h5d.create(parent.id, last.encode(), h5py.h5t.py_create(np.dtype(slab.dtype), logical=True), space, dcpl=plist)
+
+
+@contextmanager
+def temporary_path(comm: mpi.Comm, path: Path | str, overwrite: bool = False) -> Iterator[Path]:
+    """Collective over `comm`. A temporary name beside `path`, renamed to `path` after the body, removed if it raises.
+
+    Raises ConfigError if `path` exists (without `overwrite`) and DataError if its folder cannot be written.
+    """
+    path = Path(path)
+    name = comm.bcast(f".{path.name}.part-{os.getpid()}")
+    temporary = path.parent / name
+    with mpi.agreed(comm, f"creating {path}"):
+        if comm.rank == 0:
+            if path.exists() and not overwrite:
+                raise ConfigError(f"{path} exists already; choose another name or use --force")
+            if path.is_dir():
+                raise ConfigError(f"{path} is a folder; name a file")
+            if not path.parent.is_dir():
+                raise DataError(f"{path}: the folder {path.parent} does not exist; create it first")
+    try:
+        yield temporary
+        with mpi.agreed(comm, f"finishing {path}"):
+            if comm.rank == 0:
+                sync(temporary)
+                temporary.replace(path)
+                sync(path.parent)
+    except HpcmlError:
+        if comm.rank == 0:
+            temporary.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def new_file(comm: mpi.Comm, path: Path | str, overwrite: bool = False) -> Iterator[SlabFile]:
+    """Collective over `comm`. A SlabFile that appears at `path`, complete and on disk, after the body; else leaves nothing."""
+    with temporary_path(comm, path, overwrite) as temporary:
+        out = SlabFile(comm, temporary)
+        try:
+            yield out
+            with mpi.agreed(comm, f"writing {path}"):
+                out.flush()
+        finally:
+            out.close()
+
+
+def sync(path: Path) -> None:
+    """Force a file or folder to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

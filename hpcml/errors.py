@@ -1,0 +1,51 @@
+"""The errors that hpcml raises on purpose, each with the exit code it ends the program with."""
+
+from __future__ import annotations
+
+EXIT_USER = 2
+EXIT_RESUMABLE = 75
+
+
+class HpcmlError(Exception):
+    """Anything that hpcml reports in one sentence instead of a traceback."""
+
+    exit_code = EXIT_USER
+
+
+class ConfigError(HpcmlError):
+    """The user's options do not make sense (or do not fit one another)."""
+
+
+class DataError(HpcmlError):
+    """A file cannot be read or written, or does not hold what it should."""
+
+
+class NonFiniteError(HpcmlError):
+    """A loss or gradient stopped being a finite number."""
+
+
+class CollectiveError(HpcmlError):
+    """Another rank failed inside an agreed region for a reason that is our bug, not the user's."""
+
+    exit_code = 1
+
+
+class Interrupted(HpcmlError):
+    """A signal or a time limit ended the run after a checkpoint; it can be resumed."""
+
+    exit_code = EXIT_RESUMABLE
+
+
+def file_error(path: object, doing: str, error: OSError) -> DataError:
+    """One sentence for an operating-system error on `path`."""
+    reason = error.strerror or str(error)
+    hint = {
+        "No space left on device": "; free some space or choose another folder",
+        "File too large": "; raise the file-size limit (ulimit -f) or choose another folder",
+        "Disk quota exceeded": "; free some of your quota or choose another folder",
+        "Permission denied": "; check its permissions",
+    }.get(reason, "")
+    return DataError(f"{path}: cannot {doing}: {reason}{hint}")
+
+
+BY_NAME = {c.__name__: c for c in (HpcmlError, ConfigError, DataError, NonFiniteError, CollectiveError, Interrupted)}

@@ -1,0 +1,55 @@
+"""The model file: one linear model per label, and what it was trained on.
+
+A model is an HDF5 file stamped `hpcml-format = "model"`. `W` (n_labels × n_features float64, contiguous, one row per label) and
+`bias` (n_labels float64) give the score `x · W[l] + bias[l]`, positive for "has the label". `label_names` names the rows;
+`labels/*` (n_labels each) say how each label's training ended; attributes hold the method, its loss, λ and the vocabulary.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from hpcml.data.schema import Dataset, open_stamped
+from hpcml.data.slabs import Slab
+from hpcml.errors import DataError
+
+STATUS = ("converged", "degenerate", "step limit")  # the codes of labels/status
+
+
+def model_slabs(n_labels: int, n_features: int) -> dict[str, Slab]:
+    """The datasets that the owners of the labels fill while training."""
+    per_label = {"f_min": "<f8", "steps": "<i4", "status": "<i4", "n_positive": "<i8"}
+    slabs = {f"labels/{name}": Slab((n_labels,), dtype) for name, dtype in per_label.items()}
+    return {"W": Slab((n_labels, n_features), "<f8"), "bias": Slab((n_labels,), "<f8"), **slabs}
+
+
+class Model:
+    """A read-only handle on a model file; `W` is memory-mapped."""
+
+    def __init__(self, path: Path | str) -> None:
+        """Raises DataError if the file is not a model that this version reads."""
+        self.path = Path(path)
+        with open_stamped(path, "model", "hpcml train") as file:
+            try:
+                self.attrs = dict(file.attrs)
+                self.label_names: list[str] = list(file["label_names"].asstr()[:])
+                shape, offset = file["W"].shape, file["W"].id.get_offset()
+                self.bias: np.ndarray = file["bias"][:]
+                self.labels: dict[str, np.ndarray] = {name: values[:] for name, values in file["labels"].items()}
+                self.vocabulary = str(file.attrs["vocabulary"])
+            except (KeyError, OSError):
+                raise DataError(f"{path}: damaged model: a part is missing; train it again") from None
+        self.n_labels, self.n_features = shape
+        self.W = np.memmap(path, "<f8", "r", offset, shape) if offset is not None else np.zeros(shape)
+
+    def check_vocabulary(self, dataset: Dataset) -> None:
+        """Raises DataError unless the dataset has the features that the model was trained on."""
+        if dataset.vocabulary == self.vocabulary:
+            return
+        if dataset.n_features != self.n_features:
+            what = f"has {dataset.n_features} features but {self.path} was trained on {self.n_features}"
+        else:
+            what = f"has other features (as many, but other names) than {self.path} was trained on"
+        raise DataError(f"{dataset.path}: {what}; convert the data with `--like` the training file")

@@ -1,0 +1,37 @@
+"""The MPI layer: the only code that imports mpi4py. Communicators are passed in; nothing else here is global."""
+
+from hpcml.mpi.collectives import (
+    agreed,
+    agreed_any,
+    allgather_arrays,
+    allreduce_max,
+    allreduce_sum,
+    bcast_array,
+    collective,
+    exchange,
+    exclusive_sum,
+    stream_to_root,
+)
+from hpcml.mpi.exact import exact_sum, grid
+from hpcml.mpi.start import Comm, duplicated, node_first, self_comm, start, world_comm
+
+__all__ = [
+    "Comm",
+    "agreed",
+    "agreed_any",
+    "allgather_arrays",
+    "allreduce_max",
+    "allreduce_sum",
+    "bcast_array",
+    "collective",
+    "duplicated",
+    "exact_sum",
+    "exchange",
+    "exclusive_sum",
+    "grid",
+    "node_first",
+    "self_comm",
+    "start",
+    "stream_to_root",
+    "world_comm",
+]

@@ -1,0 +1,172 @@
+"""Collectives with the rules that keep ranks together: agreed errors, exact sums, messages of bounded size."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import numpy as np
+from mpi4py import MPI
+
+from hpcml.errors import BY_NAME, CollectiveError, HpcmlError, file_error
+
+# No message is larger than this: far below MPI's 2 GiB limit, and it bounds the library's own temporary copies.
+CHUNK_BYTES = 1 << 25
+# Elements of a `stream_to_root` message travel pickled, one chunk at a time.
+_END = None
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def collective(function: F) -> F:
+    """Mark a function that every rank of its communicator must call; with HPCML_STRICT=1 log enter and leave per rank."""
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if os.environ.get("HPCML_STRICT") != "1":
+            return function(*args, **kwargs)
+        rank = MPI.COMM_WORLD.rank
+        print(f"[{rank}] enter {function.__qualname__}", file=sys.stderr, flush=True)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            print(f"[{rank}] leave {function.__qualname__}", file=sys.stderr, flush=True)
+
+    return wrapper  # type: ignore[return-value]
+
+
+@contextmanager
+def agreed(comm: MPI.Comm, doing: str) -> Iterator[None]:
+    """Collective over `comm`. Rank-local work that may fail: on leaving, all ranks succeed or all raise the same sentence.
+
+    The body must contain no collective. The lowest failing rank's message wins. An operating-system error becomes a
+    `DataError`; any other unexpected exception is re-raised where it happened and a `CollectiveError` elsewhere.
+    """
+    error: Exception | None = None
+    try:
+        yield
+    except OSError as failure:
+        error = failure if isinstance(failure, HpcmlError) else file_error(failure.filename or doing, doing, failure)
+    except MemoryError as failure:
+        error = CollectiveError(f"out of memory while {doing} on rank {comm.rank}: use more ranks or nodes")
+        error.__cause__ = failure
+    except Exception as failure:  # noqa: BLE001 - whatever it is, the other ranks must hear of it
+        error = failure
+    _share_outcome(comm, doing, error)
+
+
+@collective
+def _share_outcome(comm: MPI.Comm, doing: str, error: Exception | None) -> None:
+    """Collective over `comm`. Raise on all ranks if `error` is set on any."""
+    first = comm.allreduce(comm.rank if error is not None else comm.size, op=MPI.MIN)
+    if first == comm.size:
+        return
+    known = isinstance(error, HpcmlError)
+    name, message = comm.bcast((type(error).__name__ if known else "", str(error)), root=first)
+    if error is not None and not known:
+        raise error
+    if name:
+        raise BY_NAME[name](message)
+    raise CollectiveError(f"rank {first} failed while {doing}: {message}")
+
+
+@collective
+def agreed_any(comm: MPI.Comm, flag: bool) -> bool:
+    """Collective over `comm`. True on all ranks if `flag` is true on any."""
+    return bool(comm.allreduce(bool(flag), op=MPI.LOR))
+
+
+def _chunks(flat: np.ndarray) -> Iterator[np.ndarray]:
+    """Consecutive views of at most CHUNK_BYTES (at least one element) of a flat array."""
+    step = max(1, CHUNK_BYTES // flat.itemsize)
+    for begin in range(0, flat.size, step):
+        yield flat[begin : begin + step]
+
+
+@collective
+def allreduce_sum(comm: MPI.Comm, buffer: np.ndarray) -> np.ndarray:
+    """Collective over `comm`. Sum a contiguous float64 or int64 array over the ranks, in place, in chunks."""
+    if comm.size > 1:
+        for chunk in _chunks(buffer.reshape(-1)):
+            comm.Allreduce(MPI.IN_PLACE, chunk, op=MPI.SUM)
+    return buffer
+
+
+@collective
+def allreduce_max(comm: MPI.Comm, value: float) -> float:
+    """Collective over `comm`. The largest `value` of any rank."""
+    return comm.allreduce(value, op=MPI.MAX)
+
+
+@collective
+def exclusive_sum(comm: MPI.Comm, values: Iterable[int]) -> tuple[np.ndarray, np.ndarray]:
+    """Collective over `comm`. For each value: the sum over lower ranks, and the sum over all ranks (int64 arrays)."""
+    table = np.array(comm.allgather([int(v) for v in values]), dtype=np.int64)
+    return table[: comm.rank].sum(axis=0), table.sum(axis=0)
+
+
+@collective
+def bcast_array(comm: MPI.Comm, array: np.ndarray | None, root: int = 0) -> np.ndarray:
+    """Collective over `comm`. The root's array on all ranks, sent in chunks."""
+    shape, dtype = comm.bcast(None if comm.rank != root else (array.shape, array.dtype.str), root=root)
+    out = np.ascontiguousarray(array) if comm.rank == root else np.empty(shape, dtype=dtype)
+    if comm.size > 1:
+        for chunk in _chunks(out.reshape(-1).view(np.uint8)):
+            comm.Bcast(chunk, root=root)
+    return out
+
+
+@collective
+def allgather_arrays(comm: MPI.Comm, array: np.ndarray) -> list[np.ndarray]:
+    """Collective over `comm`. The arrays of all ranks (any lengths), in rank order."""
+    return [bcast_array(comm, array if comm.rank == root else None, root) for root in range(comm.size)]
+
+
+@collective
+def exchange(comm: MPI.Comm, parts: list[np.ndarray]) -> list[np.ndarray]:
+    """Collective over `comm`. Send the 1-d array `parts[r]` to rank r; return what each rank sent here, in rank order."""
+    sizes = comm.alltoall([part.size for part in parts])
+    received = [np.empty(size, dtype=part.dtype) for size, part in zip(sizes, parts, strict=True)]
+    received[comm.rank] = parts[comm.rank]
+    requests = []
+    for shift in range(1, comm.size):
+        source, target = (comm.rank - shift) % comm.size, (comm.rank + shift) % comm.size
+        requests += [comm.Irecv(c, source=source) for c in _chunks(received[source].view(np.uint8))]
+        requests += [comm.Isend(c, dest=target) for c in _chunks(np.ascontiguousarray(parts[target]).view(np.uint8))]
+    MPI.Request.Waitall(requests)
+    return received
+
+
+@collective
+def stream_to_root(comm: MPI.Comm, chunks: Iterable[Any], consume: Callable[[Any], None]) -> None:
+    """Collective over `comm`. Rank 0 calls `consume` on every rank's chunks in rank order, one chunk in memory at a time.
+
+    An error in `consume` is raised on all ranks, after all senders have been drained, so that nobody waits for ever.
+    """
+    error: Exception | None = None
+
+    def take(chunk: Any) -> None:
+        nonlocal error
+        try:
+            if error is None:
+                consume(chunk)
+        except Exception as failure:  # noqa: BLE001 - raised below, on all ranks
+            error = failure
+
+    if comm.rank == 0:
+        for chunk in chunks:
+            take(chunk)
+        for source in range(1, comm.size):
+            while (chunk := comm.recv(source=source)) is not _END:
+                take(chunk)
+    else:
+        for chunk in chunks:
+            comm.ssend(chunk, dest=0)
+        comm.send(_END, dest=0)
+    with agreed(comm, "writing"):
+        if error is not None:
+            raise error

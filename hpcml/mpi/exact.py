@@ -1,0 +1,38 @@
+"""Order-independent sums: float64 addends rounded to a grid on which every addition is exact.
+
+If all partial sums of a set of numbers are multiples of one power of two, g, and smaller than 2^53 g, float64 adds them
+without rounding, so neither the order nor the number of ranks can change a bit. One level keeps about
+52 - log2(bound / value) bits of each addend; where more is wanted, a second level sums what the first rounded away.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from mpi4py import MPI
+
+from hpcml.mpi.collectives import allreduce_sum, collective
+
+
+def grid(bound: float) -> tuple[float, float]:
+    """For sums whose absolute values add up to at most `bound`: (shift, spacing).
+
+    `(x + shift) - shift` rounds x to the nearest multiple of `spacing`, a power of two.
+    """
+    exponent = math.frexp(max(bound, 2.0**-900))[1] + 1  # bound < 2^(exponent - 1)
+    return 1.5 * 2.0**exponent, 2.0 ** (exponent - 52)
+
+
+@collective
+def exact_sum(comm: MPI.Comm, values: np.ndarray, bound: float, n_global: int) -> float:
+    """Collective over `comm`. The sum of all ranks' `values` (1-d float64): the same bits for any distribution.
+
+    `bound` is at least the sum of all absolute values, `n_global` the number of values on all ranks.
+    """
+    shift, spacing = grid(bound)
+    high = (values + shift) - shift
+    shift_low, _ = grid(n_global * spacing)
+    low = ((values - high) + shift_low) - shift_low
+    sums = allreduce_sum(comm, np.array([high.sum(), low.sum()]))
+    return float(sums[0] + sums[1])

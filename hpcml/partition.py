@@ -1,0 +1,31 @@
+"""Who owns what: pure functions from sizes to ranges, the same on every rank."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def even_bounds(n: int, n_parts: int) -> np.ndarray:
+    """Boundaries (n_parts + 1, int64) of `n_parts` contiguous ranges of 0..n whose sizes differ by at most one."""
+    return np.array([part * n // n_parts for part in range(n_parts + 1)], dtype=np.int64)
+
+
+def bounds_by_weight(cumulative: np.ndarray, n_parts: int) -> np.ndarray:
+    """Boundaries (n_parts + 1, int64) of contiguous ranges of items with about equal weight.
+
+    `cumulative` (n + 1) is the running sum of the items' weights, starting at any value; it may be a memory map,
+    of which only a few pages are touched. With no weight at all the items are shared out evenly by count.
+    """
+    n = len(cumulative) - 1
+    first, last = int(cumulative[0]), int(cumulative[n])
+    if n == 0 or last == first:
+        return even_bounds(n, n_parts)
+    targets = [first + part * (last - first) // n_parts for part in range(n_parts + 1)]
+    bounds = np.searchsorted(cumulative, targets).astype(np.int64)
+    bounds[0], bounds[-1] = 0, n
+    return bounds
+
+
+def owner(label: int, n_ranks: int) -> int:
+    """The rank that owns a label's state and model: round robin, so that neighbours in a block have different owners."""
+    return label % n_ranks
