@@ -91,6 +91,7 @@ def _allocate(file: h5py.File, name: str, slab: Slab) -> None:
     plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     plist.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
     plist.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+    plist.set_obj_track_times(False)  # the bytes of a file depend on its content alone
     space = h5py.h5s.create_simple(slab.shape)
     group, _, last = name.rpartition("/")
     parent = file.require_group(group) if group else file

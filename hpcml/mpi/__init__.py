@@ -1,5 +1,11 @@
 """The MPI layer: the only code that imports mpi4py. Communicators are passed in; nothing else here is global."""
 
+import warnings
+
+with warnings.catch_warnings():  # hpcml.mpi.start says the same with its consequence and the remedy
+    warnings.filterwarnings("ignore", "suspicious MPI execution environment", RuntimeWarning)
+    from mpi4py import MPI as _MPI  # noqa: F401
+
 from hpcml.mpi.collectives import (
     agreed,
     agreed_any,

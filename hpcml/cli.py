@@ -1,0 +1,266 @@
+"""The commands of `hpcml`: three lines each, around the functions that do the work. Heavy imports wait until they are needed."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Callable
+from dataclasses import fields
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import cyclopts
+from cyclopts import App, Parameter
+
+from hpcml import __version__
+from hpcml.config import ConvertOptions, TrainOptions
+from hpcml.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hpcml import mpi
+    from hpcml.log import Log
+
+# What `hpcml train METHOD` runs: module:function, imported when chosen.
+METHODS = {"probe": "hpcml.convex.train:train_probe"}
+
+Output = Annotated[Path, Parameter(name=["--output", "-o"])]
+Flag = Annotated[bool, Parameter(negative="")]
+
+app = App(name="hpcml", version=__version__, help="Train very many linear classifiers on very large sparse data, with MPI.")
+
+
+class Session:
+    """What every command needs besides its options: set by `run` before the command is called."""
+
+    comm: mpi.Comm
+    log: Log
+
+
+def run(tokens: list[str], connect: Callable[[], mpi.Comm]) -> None:
+    """Parse the command line, then start MPI with `connect` and run the command.
+
+    Raises ConfigError for a command line that makes no sense; everything else comes from the command.
+    """
+    try:
+        train_app.config = _config_files(tokens)
+        command, bound, _ = app.parse_args(tokens, exit_on_error=False, print_error=False)
+    except cyclopts.CycloptsError as error:
+        raise ConfigError(" ".join(str(error).split())) from None
+    if getattr(command, "__module__", "") == __name__:  # ours; help and version need no MPI
+        from hpcml.log import Log
+
+        Session.comm = connect()
+        Session.log = Log(Session.comm.rank)
+    command(*bound.args, **bound.kwargs)
+
+
+def _config_files(tokens: list[str]) -> list[cyclopts.config.Toml]:
+    """The TOML files named by --config; flags win over them. Raises ConfigError for a missing file or an unknown key."""
+    paths = [Path(value) for flag, value in zip(tokens, tokens[1:], strict=False) if flag == "--config"]
+    known = {"method", "data", "output"} | {_key(field.name) for field in fields(TrainOptions)}
+    for path in paths:
+        try:
+            keys = tomllib.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot read: {error.strerror}") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path}: not a TOML file: {error}") from None
+        for key in keys:
+            if key.replace("_", "-") not in known:
+                near = difflib.get_close_matches(key, known, n=1)
+                raise ConfigError(f"{path}: unknown key {key!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+    return [cyclopts.config.Toml(path, use_commands_as_keys=False) for path in paths]
+
+
+def _key(name: str) -> str:
+    """The flag and TOML key of a field of TrainOptions."""
+    return "lambda" if name == "lam" else name.replace("_", "-")
+
+
+def _say(text: str) -> None:
+    """Print a result, once."""
+    if Session.comm.rank == 0:
+        print(text, flush=True)
+
+
+@app.command
+def convert(
+    source: str,
+    input: Path | None = None,
+    /,
+    *,
+    output: Output,
+    options: ConvertOptions = ConvertOptions(),  # noqa: B008 - frozen
+    force: Flag = False,
+) -> None:
+    """Make a dataset from svmlight or JSON lines (plain, gz, bz2, xz), or from the docstrings of installed packages.
+
+    Parameters
+    ----------
+    source: svmlight, jsonl or docstrings.
+    input: The file to read (none for docstrings).
+    output: The HDF5 file to make.
+    force: Replace the output if it exists.
+    """
+    from hpcml.data.convert import convert as work
+
+    _say(str(work(Session.comm, source, [input] if input else [], output, options, force, Session.log)))
+
+
+@app.command
+def info(file: Path, /, *, ranks: tuple[int, ...] = (1, 2, 4), check: bool = True) -> None:
+    """Show what a dataset holds, what a shard weighs on so many ranks, and check every row.
+
+    Parameters
+    ----------
+    file: A dataset made with `hpcml convert`.
+    ranks: Numbers of ranks to weigh shards for.
+    check: Read and check the whole file.
+    """
+    from hpcml.data.info import format_info
+    from hpcml.data.info import info as work
+
+    _say(format_info(work(Session.comm, file, list(ranks), check)))
+
+
+@app.command
+def split(
+    file: Path,
+    /,
+    *,
+    output: Output | None = None,
+    test_share: float = 0.3,
+    stratified: Flag = False,
+    seed: int = 0,
+    force: Flag = False,
+) -> None:
+    """Divide the rows of a dataset into train and test.
+
+    Parameters
+    ----------
+    file: A dataset made with `hpcml convert`.
+    output: Where to write the dataset with the splits. Default: replace the file.
+    test_share: The share of the rows that become test rows.
+    stratified: Keep the share within every label (by each row's rarest label).
+    seed: Another seed gives another division.
+    force: Replace splits, or an output, that exist.
+    """
+    from hpcml.data.split import split as work
+
+    work(Session.comm, file, output, test_share, stratified, seed, force, Session.log)
+
+
+train_app = App(name="train", help="Train one model per label into a run folder.")
+app.command(train_app)
+
+
+@train_app.default
+def train(
+    method: str,
+    data: Path,
+    *,
+    output: Output,
+    options: TrainOptions = TrainOptions(),  # noqa: B008 - frozen
+    config: Path | None = None,
+    force: Flag = False,
+    resume: Flag = False,
+) -> None:
+    """Train one model per label into a run folder: config.toml, history.csv, model.h5, log.txt.
+
+    Parameters
+    ----------
+    method: probe.
+    data: A dataset made with `hpcml convert`.
+    output: The run folder; must not exist without --resume or --force.
+    config: A TOML file with any of these options; flags win over it.
+    force: Start anew in an existing run folder.
+    resume: Continue an interrupted run, on any number of ranks.
+    """
+    if method not in METHODS:
+        near = difflib.get_close_matches(method, METHODS, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(METHODS))}"
+        raise ConfigError(f"no method {method!r}; {hint}")
+    module, function = METHODS[method].split(":")
+    report = getattr(import_module(module), function)(Session.comm, data, output, options, force, resume, Session.log)
+    Session.log(str(report))
+
+
+@app.command
+def predict(model: Path, data: Path, /, *, output: Output, split: str = "all", labels: Flag = False, force: Flag = False) -> None:
+    """Score rows with a model, to .h5, .csv or .svm.
+
+    Parameters
+    ----------
+    model: A model.h5 of a run folder.
+    data: A dataset with the model's features (convert it with --like the training file).
+    output: The file to make; its ending chooses the format.
+    split: Rows to score: a split of the file, or all.
+    labels: Write the labels (score above 0) instead of the scores.
+    force: Replace the output if it exists.
+    """
+    from hpcml.data.schema import Dataset
+    from hpcml.model import Model
+    from hpcml.mpi import agreed
+    from hpcml.predict import predict as work
+
+    with agreed(Session.comm, f"opening {model} and {data}"):
+        opened, dataset = Model(model), Dataset(data)
+    with dataset:
+        work(Session.comm, opened, dataset, split, output, "labels" if labels else "scores", force, Session.log)
+
+
+@app.command
+def evaluate(
+    model: Path, data: Path, /, *, split: str | None = None, csv: Path | None = None, json: Path | None = None, best: int = 5
+) -> None:
+    """Judge a model: average precision and break-even (averaged over ties), ROC AUC, F1; per label, macro and micro.
+
+    Parameters
+    ----------
+    model: A model.h5 of a run folder.
+    data: A dataset with the model's features and labels.
+    split: Rows to judge on: a split of the file, or all. Default: test if the file has it.
+    csv: Write the measures of every label to this file.
+    json: Write everything to this file.
+    best: How many of the best and worst labels to show.
+    """
+    from hpcml.data.schema import Dataset, default_split
+    from hpcml.evaluate.evaluate import evaluate as work
+    from hpcml.evaluate.report import format_evaluation, write_csv, write_json
+    from hpcml.model import Model
+    from hpcml.mpi import agreed
+
+    with agreed(Session.comm, f"opening {model} and {data}"):
+        opened, dataset = Model(model), Dataset(data)
+    with dataset:
+        result = work(Session.comm, opened, dataset, split or default_split(dataset, "test"), Session.log)
+    _say(format_evaluation(result, best))
+    with agreed(Session.comm, "writing the measures"):
+        if Session.comm.rank == 0:
+            for path, write in ((csv, write_csv), (json, write_json)):
+                if path is not None:
+                    write(path, result)
+
+
+bench_app = App(name="bench", help="Time our kernels beside a library's, in one run.")
+app.command(bench_app)
+
+
+@bench_app.command(name="pass")
+def bench_pass(file: Path, /, *, label: int | None = None, repeats: int = 15) -> None:
+    """One fused pass over the rows against scipy's X @ w and X.T @ r together; prints one JSON line.
+
+    Parameters
+    ----------
+    file: A dataset made with `hpcml convert`.
+    label: The label's number. Default: the most frequent one.
+    repeats: Timed repetitions; the shortest counts.
+    """
+    import json
+
+    from hpcml.bench import bench_pass as work
+
+    if Session.comm.size > 1:
+        raise ConfigError("bench pass compares one core with one core: run it without mpirun")
+    _say(json.dumps(work(file, label, repeats)))

@@ -1,0 +1,1 @@
+"""Convex minimisation: PROBE, its objective, and the training of many labels."""

@@ -1,0 +1,204 @@
+"""Evaluating a model on a split: exact counts over all ranks' scores, from which every measure follows.
+
+Phase 1 scores only the positive pairs (row, label); their distinct scores are the only places in a ranking that the measures
+ask about. Phase 2 streams all scores, block by block, and counts how many lie above and at each of those places. Counts are
+integers, so neither the blocks nor the number of ranks can change a bit. A rank's memory: the blocks (`scoring`), its own
+positive pairs, and about 40 bytes for each distinct score of the pool of all positive pairs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.data.schema import Dataset
+from hpcml.data.shard import Shard, load_shard
+from hpcml.errors import ConfigError, DataError
+from hpcml.evaluate.ranking import MEASURES, Ranking
+from hpcml.evaluate.scoring import Scorer, blocks_of
+from hpcml.kernels.scores import count_sorted
+from hpcml.log import Log, Progress
+from hpcml.model import Model
+
+_SEARCH_RATIO = 16  # with so many times more scores than places, look the places up among the scores
+
+
+@dataclass
+class Evaluation:
+    """The measures of a model on a split, per label and pooled. An undefined measure is NaN and in no mean."""
+
+    model: str
+    data: str
+    split: str
+    n_rows: int
+    labels: np.ndarray  # the evaluated labels' numbers in the model
+    label_names: list[str]
+    n_positive: np.ndarray  # per evaluated label, rows of the split that have it
+    not_in_data: list[str]  # labels that were asked for but that the data does not know
+    n_not_in_model: int  # labels of the data that the model does not know: ignored
+    values: dict[str, np.ndarray] = field(default_factory=dict)  # measure -> one value per evaluated label
+    micro: dict[str, float] = field(default_factory=dict)  # measure -> its value on all (row, label) pairs in one ranking
+
+    @property
+    def n_without_positives(self) -> int:
+        """Evaluated labels that no row of the split has."""
+        return int((self.n_positive == 0).sum())
+
+    def in_macro(self, measure: str) -> np.ndarray:
+        """Which labels count for the macro mean of a measure: those with a positive row and a defined value."""
+        return (self.n_positive > 0) & ~np.isnan(self.values[measure])
+
+    def macro(self, measure: str) -> float:
+        """The mean of a measure over its labels (`in_macro`); NaN if there are none."""
+        chosen = self.values[measure][self.in_macro(measure)]
+        return float(chosen.mean()) if chosen.size else float("nan")
+
+
+class Counts:
+    """How many scores lie above and at each distinct score of some positives."""
+
+    def __init__(self, positives: np.ndarray) -> None:
+        """`positives` are the scores of all positives on all ranks."""
+        self.values, self.relevant = np.unique(positives, return_counts=True)
+        n = self.values.size
+        # One buffer to reduce: scores above the value before and not above this one (n + 1), at it (n), and above 0.
+        self.tally = np.zeros(2 * n + 2, dtype=np.int64)
+        self._above, self._equal = self.tally[: n + 1], self.tally[n + 1 : -1]
+
+    def add(self, scores: np.ndarray) -> None:
+        """Count `scores` (1-d, ascending)."""
+        self.tally[-1] += scores.size - np.searchsorted(scores, 0.0, "right")
+        if scores.size < _SEARCH_RATIO * self.values.size:
+            count_sorted(scores, self.values, self._above, self._equal)
+            return
+        right = np.searchsorted(scores, self.values, "right")
+        self._equal += right - np.searchsorted(scores, self.values, "left")
+        self._above += np.diff(right, prepend=0, append=scores.size)
+
+    def ranking(self, n_items: int) -> Ranking:
+        """The ranking of `n_items` scores, once all are counted and the tallies summed over the ranks."""
+        greater = np.cumsum(self._above[:0:-1])
+        hits = int(self.relevant[self.values > 0].sum())
+        return Ranking(greater, self._equal[::-1], self.relevant[::-1], n_items, int(self.tally[-1]), hits)
+
+
+def match_labels(model: Model, dataset: Dataset, labels: list[int] | None) -> tuple[Evaluation, np.ndarray]:
+    """An evaluation without values, and for each label of the data its place among the evaluated ones (−1: none).
+
+    Labels are matched by name. Raises ConfigError for a label number the model lacks, DataError if no label is left.
+    """
+    wanted = range(model.n_labels) if labels is None else sorted(set(labels))
+    for label in wanted:
+        if not 0 <= label < model.n_labels:
+            raise ConfigError(f"label number {label}: {model.path} has labels 0 to {model.n_labels - 1}")
+    data_names = dataset.label_names()
+    in_data = {name: number for number, name in enumerate(data_names)}
+    known = [label for label in wanted if model.label_names[label] in in_data]
+    if not known:
+        raise DataError(f"{dataset.path}: none of the labels to evaluate in {model.path} is in this data; convert it with `--like`")
+    place = np.full(dataset.n_labels, -1, dtype=np.int64)
+    names = [model.label_names[label] for label in known]
+    place[[in_data[name] for name in names]] = np.arange(len(known))
+    evaluation = Evaluation(
+        model=str(model.path),
+        data=str(dataset.path),
+        split="all",
+        n_rows=dataset.n_rows,
+        labels=np.array(known, dtype=np.int64),
+        label_names=names,
+        n_positive=np.zeros(len(known), dtype=np.int64),
+        not_in_data=[model.label_names[label] for label in wanted if model.label_names[label] not in in_data],
+        n_not_in_model=len(set(data_names) - set(model.label_names)),
+    )
+    return evaluation, place
+
+
+def positive_pairs(shard: Shard, place: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The shard's (row, label) pairs: rows as slab positions and labels as `place` gives them, ordered by label."""
+    begins = shard.y_indptr[shard.rows]
+    counts = shard.y_indptr[shard.rows + 1] - begins
+    shifts = np.repeat(begins - (np.cumsum(counts) - counts), counts)
+    labels = place[shard.y_indices[shifts + np.arange(shifts.size)]]
+    rows = np.repeat(shard.rows, counts)
+    order = np.argsort(labels, kind="stable")
+    order = order[np.searchsorted(labels[order], 0) :]
+    return rows[order], labels[order]
+
+
+@mpi.collective
+def evaluate(comm: mpi.Comm, model: Model, dataset: Dataset, split: str, log: Log, labels: list[int] | None = None) -> Evaluation:
+    """Collective over `comm`. The measures of `labels` (numbers in the model; None is all) on a split.
+
+    Raises ConfigError or DataError if model, data, split and labels do not fit, NonFiniteError if a score is not a number.
+    """
+    with mpi.agreed(comm, f"reading {dataset.path}"):
+        model.check_vocabulary(dataset)
+        result, place = match_labels(model, dataset, labels)
+    shard = load_shard(comm, dataset, split)
+    result.split, result.n_rows = split, shard.n_global
+    scorer = Scorer(model, shard, result.labels)
+    scorer.warm_up(comm)
+    with mpi.agreed(comm, "scoring the positive rows"):
+        rows, places = positive_pairs(shard, place)
+        positives = scorer.pairs_scores(rows, result.labels[places])
+        scorer.check_numbers(positives, result.labels[places])
+    pool = Counts(np.concatenate(mpi.allgather_arrays(comm, positives)))
+    result.values = {name: np.full(len(result.label_names), np.nan) for name in MEASURES}
+    progress = Progress(log, "evaluating labels", len(result.label_names))
+    try:
+        for begin, end in scorer.blocks:
+            first, last = np.searchsorted(places, [begin, end])
+            counts = _block_counts(comm, positives[first:last], places[first:last] - begin, end - begin)
+            with mpi.agreed(comm, "scoring rows"):
+                _count_block(scorer, begin, end, counts, pool)
+            _sum_tallies(comm, counts)
+            for label, count in enumerate(counts, begin):
+                _measure(result, label, count.ranking(shard.n_global))
+            progress.update(end)
+    finally:
+        progress.close()
+    _sum_tallies(comm, [pool])
+    ranking = pool.ranking(shard.n_global * len(result.label_names))
+    result.micro = {name: measure(ranking) for name, measure in MEASURES.items()}
+    return result
+
+
+@mpi.collective
+def _block_counts(comm: mpi.Comm, positives: np.ndarray, lanes: np.ndarray, n_lanes: int) -> list[Counts]:
+    """Collective over `comm`. For each label of a block the counts to fill, from all ranks' positives and their lanes."""
+    positives = np.concatenate(mpi.allgather_arrays(comm, positives))
+    lanes = np.concatenate(mpi.allgather_arrays(comm, lanes))
+    order = np.argsort(lanes, kind="stable")
+    bounds = np.searchsorted(lanes[order], np.arange(n_lanes + 1))
+    return [Counts(positives[order[bounds[lane] : bounds[lane + 1]]]) for lane in range(n_lanes)]
+
+
+def _count_block(scorer: Scorer, begin: int, end: int, counts: list[Counts], pool: Counts) -> None:
+    """Count all of this rank's scores of labels begin..end, for each label and for the pool. Local."""
+    Wt, bias = scorer.weights(begin, end)
+    for _, rows in blocks_of(scorer.rows, end - begin):
+        scores = np.ascontiguousarray(scorer.rows_scores(rows, Wt, bias).T)
+        scores.sort(axis=1)
+        scorer.check_numbers(scores[:, -1], scorer.labels[begin:end])  # what is not a number is sorted to the end
+        for lane, ascending in enumerate(scores):
+            counts[lane].add(ascending)
+            pool.add(ascending)
+
+
+@mpi.collective
+def _sum_tallies(comm: mpi.Comm, counts: list[Counts]) -> None:
+    """Collective over `comm`. Sum tallies over the ranks, in one message."""
+    total = mpi.allreduce_sum(comm, np.concatenate([count.tally for count in counts]))
+    begin = 0
+    for count in counts:
+        count.tally[:] = total[begin : begin + count.tally.size]
+        begin += count.tally.size
+
+
+def _measure(result: Evaluation, label: int, ranking: Ranking) -> None:
+    """Fill in one label's values."""
+    result.n_positive[label] = ranking.n_positive
+    for name, measure in MEASURES.items():
+        result.values[name][label] = measure(ranking)

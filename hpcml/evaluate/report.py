@@ -1,0 +1,123 @@
+"""An evaluation for people (a table) and for programs (CSV and JSON)."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hpcml.evaluate.evaluate import Evaluation
+
+HEADINGS = {"average_precision": "avg prec", "break_even": "break-even", "auc": "AUC", "f1": "F1"}
+
+
+def _cell(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:.4f}"
+
+
+def _heading(measure: str) -> str:
+    return HEADINGS.get(measure, measure.replace("_", " "))
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _table(rows: list[list[str]]) -> list[str]:
+    """Lines with aligned columns, the first to the left and the others to the right."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return ["  ".join(c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))) for row in rows]
+
+
+def format_evaluation(evaluation: Evaluation, best: int = 5) -> str:
+    """Macro and micro rows, what was left out, and the `best` and worst labels by average precision."""
+    e = evaluation
+    measures = list(e.values)
+    lines = [f"{e.model} on {e.data}, split {e.split}: {_plural(e.n_rows, 'row')}, {_plural(len(e.label_names), 'label')}", ""]
+    n_macro = {m: int(e.in_macro(m).sum()) for m in measures}
+    lines += _table(
+        [
+            ["", *(_heading(m) for m in measures)],
+            ["macro", *(_cell(e.macro(m)) for m in measures)],
+            ["  labels in it", *(str(n_macro[m]) for m in measures)],
+            ["micro", *(_cell(e.micro[m]) for m in measures)],
+        ]
+    )
+    notes = {
+        "without a row of this split that has them, left out of macro": e.n_without_positives,
+        "of the model not in the data, not evaluated": len(e.not_in_data),
+        "of the data not in the model, ignored": e.n_not_in_model,
+    }
+    lines += [f"{_plural(count, 'label')} {note}" for note, count in notes.items() if count]
+    ranked = np.flatnonzero(e.in_macro("average_precision"))
+    ranked = ranked[np.argsort(-e.values["average_precision"][ranked], kind="stable")]
+    if ranked.size <= 2 * best:
+        sections = {"labels by average precision": ranked}
+    else:
+        sections = {"best labels by average precision": ranked[:best], "worst labels": ranked[ranked.size - best :]}
+    for title, chosen in sections.items():
+        if chosen.size:
+            lines += ["", *_label_table(e, title, chosen, measures)]
+    return "\n".join(lines)
+
+
+def _label_table(e: Evaluation, title: str, chosen: np.ndarray, measures: list[str]) -> list[str]:
+    rows = [[title, "positives", *(_heading(m) for m in measures)]]
+    for label in chosen.tolist():
+        rows.append(["  " + e.label_names[label], str(e.n_positive[label]), *(_cell(e.values[m][label]) for m in measures)])
+    return _table(rows)
+
+
+def write_csv(path: Path | str, evaluation: Evaluation) -> None:
+    """One line per label; an undefined value is an empty cell. Local; raises OSError (call it in an agreed region)."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["number", "label", "n_positive", *evaluation.values])
+    numbers, counts = evaluation.labels.tolist(), evaluation.n_positive.tolist()
+    for i, name in enumerate(evaluation.label_names):
+        values = [_or_none(column[i]) for column in evaluation.values.values()]
+        writer.writerow([numbers[i], name, counts[i], *values])
+    _write(path, text.getvalue())
+
+
+def write_json(path: Path | str, evaluation: Evaluation) -> None:
+    """Everything; an undefined value is null. Local; raises OSError (call it in an agreed region)."""
+    e = evaluation
+    content: dict[str, Any] = {
+        "model": e.model,
+        "data": e.data,
+        "split": e.split,
+        "n_rows": e.n_rows,
+        "n_labels": len(e.label_names),
+        "n_without_positives": e.n_without_positives,
+        "not_in_data": e.not_in_data,
+        "n_not_in_model": e.n_not_in_model,
+        "macro": {m: {"value": _or_none(e.macro(m)), "n_labels": int(e.in_macro(m).sum())} for m in e.values},
+        "micro": {m: _or_none(value) for m, value in e.micro.items()},
+        "labels": [
+            {"number": number, "label": name, "n_positive": count, **{m: _or_none(column[i]) for m, column in e.values.items()}}
+            for i, (number, name, count) in enumerate(zip(e.labels.tolist(), e.label_names, e.n_positive.tolist(), strict=True))
+        ],
+    }
+    _write(path, json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def _or_none(value: float) -> float | None:
+    return None if math.isnan(value) else float(value)
+
+
+def _write(path: Path | str, text: str) -> None:
+    """Write a file whole or not at all."""
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.part-{os.getpid()}")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

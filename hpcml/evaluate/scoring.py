@@ -1,0 +1,87 @@
+"""Scores of a model's labels on a shard, one block of rows × labels at a time, so that memory stays bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.data.shard import Shard
+from hpcml.errors import NonFiniteError
+from hpcml.kernels import scores as kernels
+from hpcml.model import Model
+
+WEIGHT_BYTES = 1 << 28  # the weights of a block of labels (d × B doubles), unless one label alone needs more
+SCORE_BYTES = 1 << 25  # the scores of a block of rows × labels
+MAX_LANES = 32  # wider blocks of labels are no faster
+_TRANSPOSE = 1 << 12  # so many features at a time, to stay in the caches
+
+
+def label_blocks(n_labels: int, n_features: int) -> list[tuple[int, int]]:
+    """Ranges (begin, end) of labels whose weights fit WEIGHT_BYTES, at most MAX_LANES wide."""
+    width = max(1, min(MAX_LANES, WEIGHT_BYTES // (8 * max(1, n_features))))
+    return [(begin, min(begin + width, n_labels)) for begin in range(0, n_labels, width)]
+
+
+def blocks_of(rows: np.ndarray, n_columns: int, limit: int = SCORE_BYTES) -> Iterator[tuple[int, np.ndarray]]:
+    """(begin, rows[begin:end]) for consecutive ranges whose rows × n_columns doubles fit `limit` bytes."""
+    step = max(1, limit // (8 * max(1, n_columns)))
+    for begin in range(0, rows.size, step):
+        yield begin, rows[begin : begin + step]
+
+
+def columns(W: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """The weights of `labels` as columns, (d, B) row-major, from W (L, d)."""
+    out = np.empty((W.shape[1], labels.size))
+    contiguous = labels.size and labels[-1] - labels[0] + 1 == labels.size
+    chosen = W[labels[0] : labels[-1] + 1] if contiguous else W
+    for j in range(0, W.shape[1], _TRANSPOSE):
+        part = chosen[:, j : j + _TRANSPOSE]
+        out[j : j + _TRANSPOSE] = (part if contiguous else part[labels]).T
+    return out
+
+
+class Scorer:
+    """The scores of some labels of a model on the rows of a shard."""
+
+    def __init__(self, model: Model, shard: Shard, labels: np.ndarray) -> None:
+        """`labels` (n, int64, ascending) are label numbers of the model."""
+        self.model, self.labels = model, labels
+        self.rows = shard.rows
+        self._csr = (shard.indptr, shard.indices, shard.data)
+        self._W = model.W.view(np.ndarray)
+        self.blocks = label_blocks(labels.size, model.n_features)
+
+    def weights(self, begin: int, end: int) -> tuple[np.ndarray, np.ndarray]:
+        """Wt (d, B) and bias (B) of labels[begin:end]."""
+        labels = self.labels[begin:end]
+        return columns(self._W, labels), self.model.bias[labels]
+
+    def rows_scores(self, rows: np.ndarray, Wt: np.ndarray, bias: np.ndarray) -> np.ndarray:
+        """The scores (n, B) of `rows` for a block's weights."""
+        out = np.empty((rows.size, bias.size))
+        kernels.score_rows(*self._csr, rows, Wt, bias, out)
+        return out
+
+    def pairs_scores(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        """The scores (n_pairs) of row rows[p] for label labels[p] of the model: the same bits as `rows_scores`."""
+        out = np.empty(rows.size)
+        kernels.score_pairs(*self._csr, rows, labels, self._W, self.model.bias, out)
+        return out
+
+    def check_numbers(self, scores: np.ndarray, labels: np.ndarray) -> None:
+        """Raise NonFiniteError if scores[i], of label labels[i], is not a number."""
+        bad = np.flatnonzero(np.isnan(scores))
+        if bad.size:
+            name = self.model.label_names[int(labels[bad[0]])]
+            raise NonFiniteError(f"{self.model.path}: a score of label {name!r} is not a number: its weights are; train it again")
+
+    @mpi.collective
+    def warm_up(self, comm: mpi.Comm) -> None:
+        """Collective over `comm`. Compile the kernels for these arrays' types, first on one rank of each node."""
+        none = np.empty(0, dtype=np.int64)
+        with mpi.node_first(comm):
+            self.rows_scores(none, np.empty((0, 1)), np.empty(1))
+            self.pairs_scores(none, none)
+            kernels.count_sorted(np.empty(0), np.empty(0), np.zeros(1, dtype=np.int64), none)

@@ -1,0 +1,1 @@
+"""The only code that imports numba: compiled passes over CSR rows and blocks of weights."""

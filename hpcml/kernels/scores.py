@@ -1,0 +1,83 @@
+"""Scores of linear models: x · w + bias, summed over a row's non-zeros in order, starting from 0.
+
+Both kernels do the same operations in the same order for a (row, label) pair, so they give the same bits, whatever the block
+of labels or the rows around it.
+"""
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, error_model="numpy")
+def _add_scaled(x, w, out):
+    """out[l] += x w[l]."""
+    for lane in range(out.size):
+        out[lane] += x * w[lane]
+
+
+@njit(cache=True, error_model="numpy")
+def _score_row(indices, data, begin, end, Wt, bias, out):
+    """out[l] = Σ data[k] Wt[indices[k], l] over begin ≤ k < end, + bias[l]."""
+    out[:] = 0.0
+    for k in range(np.uint64(begin), np.uint64(end)):
+        _add_scaled(np.float64(data[k]), Wt[np.uint64(indices[k])], out)
+    for lane in range(out.size):
+        out[lane] += bias[lane]
+
+
+@njit(cache=True, error_model="numpy")
+def score_rows(indptr, indices, data, rows, Wt, bias, out):
+    """out[i, l] = score of row rows[i] for label l; Wt (d, B) has a column per label, bias (B), out (n, B)."""
+    for i in range(rows.size):
+        row = np.uint64(rows[i])
+        _score_row(indices, data, indptr[row], indptr[row + np.uint64(1)], Wt, bias, out[i])
+
+
+@njit(cache=True, error_model="numpy")
+def _score_pair(indices, data, begin, end, w, bias):
+    """Σ data[k] w[indices[k]] over begin ≤ k < end, + bias."""
+    total = 0.0
+    for k in range(np.uint64(begin), np.uint64(end)):
+        total += np.float64(data[k]) * w[np.uint64(indices[k])]
+    return total + bias
+
+
+@njit(cache=True, error_model="numpy")
+def score_pairs(indptr, indices, data, rows, labels, W, bias, out):
+    """out[p] = score of row rows[p] for label labels[p]; W (L, d) has a row per label, bias (L), out (n_pairs)."""
+    for p in range(rows.size):
+        row, label = np.uint64(rows[p]), np.uint64(labels[p])
+        out[p] = _score_pair(indices, data, indptr[row], indptr[row + np.uint64(1)], W[label], bias[label])
+
+
+@njit(cache=True, error_model="numpy")
+def _first_at_least(values, begin, key):
+    """The smallest i ≥ begin with values[i] ≥ key (values.size if none), by steps that double and then halve."""
+    step = 1
+    high = begin
+    while high < values.size and values[np.uint64(high)] < key:
+        begin = high + 1
+        high += step
+        step *= 2
+    high = min(high, values.size)
+    while begin < high:
+        middle = (begin + high) >> 1
+        if values[np.uint64(middle)] < key:
+            begin = middle + 1
+        else:
+            high = middle
+    return begin
+
+
+@njit(cache=True, error_model="numpy")
+def count_sorted(scores, values, above, equal):
+    """Place ascending `scores` among ascending distinct `values` (n).
+
+    equal[i] += scores equal to values[i]; above[i] (n + 1) += scores above values[i - 1] and not above values[i].
+    """
+    place = 0
+    for i in range(scores.size):
+        place = _first_at_least(values, place, scores[i])
+        above[place] += 1
+        if place < values.size and values[place] == scores[i]:
+            equal[place] += 1

@@ -1,0 +1,263 @@
+"""Scoring rows with a model, to HDF5, CSV or svmlight: streaming, by all ranks, the same bytes on any number of them."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Literal
+
+import h5py
+import numpy as np
+
+from hpcml import mpi
+from hpcml.data.schema import NAME_CHUNK, Dataset, describe_matrix, matrix_slabs, stamp, write_strings
+from hpcml.data.shard import load_shard
+from hpcml.data.slabs import Slab, SlabFile, new_file, temporary_path, write_at
+from hpcml.errors import ConfigError, file_error
+from hpcml.evaluate.scoring import WEIGHT_BYTES, Scorer
+from hpcml.log import Log, Progress
+from hpcml.model import Model
+
+What = Literal["scores", "labels"]
+CHUNK_BYTES = 1 << 27  # the scores (or flags) of a chunk of rows for all labels
+MAX_ROWS = 1 << 16
+TEXT_VALUES = 1 << 20
+COPY_BYTES = 1 << 24
+
+
+@dataclass
+class Chunk:
+    """Consecutive rows of the split: `values` (n × L) are scores, or flags where only labels are wanted."""
+
+    first: int  # the place of the first row in the split
+    rows: np.ndarray  # row numbers of the dataset
+    values: np.ndarray
+
+    def labels(self) -> list[list[int]]:
+        """The predicted labels (score above 0) of each row, ascending."""
+        rows, labels = np.nonzero(self.values > 0)
+        bounds = np.searchsorted(rows, np.arange(self.rows.size + 1))
+        return [labels[a:b].tolist() for a, b in pairwise(bounds)]
+
+    def pieces(self) -> Iterator[Chunk]:
+        """The chunk in pieces of about TEXT_VALUES values, small enough to be formatted in memory."""
+        step = max(1, TEXT_VALUES // max(1, self.values.shape[1]))
+        for a in range(0, self.rows.size, step):
+            yield Chunk(self.first + a, self.rows[a : a + step], self.values[a : a + step])
+
+
+class Prediction:
+    """This rank's share of a prediction, chunk by chunk."""
+
+    def __init__(self, comm: mpi.Comm, model: Model, dataset: Dataset, split: str, what: What, log: Log) -> None:
+        """Collective over `comm`.
+
+        Raises ConfigError for an unknown split, DataError for an unreadable file.
+        """
+        self.comm, self.model, self.dataset, self.split, self.what, self.log = comm, model, dataset, split, what, log
+        self.shard = load_shard(comm, dataset, split)
+        self.scorer = Scorer(model, self.shard, np.arange(model.n_labels))
+        self.scorer.warm_up(comm)
+        self.has_ids = "row_ids" in dataset.file
+
+    def ids(self, rows: np.ndarray) -> list[str]:
+        """The row ids of ascending row numbers."""
+        first, last = (int(rows[0]), int(rows[-1])) if rows.size else (0, -1)
+        found = self.dataset.strings("row_ids", first, last + 1) or []
+        return [found[row - first] for row in rows.tolist()]
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Score this rank's rows. Local. Raises NonFiniteError if a score is not a number."""
+        scorer, rows = self.scorer, self.shard.rows
+        dtype = np.dtype(np.float64 if self.what == "scores" else np.bool_)
+        step = max(1, min(MAX_ROWS, CHUNK_BYTES // (dtype.itemsize * max(1, self.model.n_labels))))
+        keep = 8 * self.model.n_labels * self.model.n_features <= WEIGHT_BYTES
+        kept = [scorer.weights(*block) for block in scorer.blocks] if keep else None
+        progress = Progress(self.log, "scoring rows (rank 0)", rows.size)
+        try:
+            for begin in range(0, rows.size, step):
+                some = rows[begin : begin + step]
+                values = np.empty((some.size, self.model.n_labels), dtype=dtype)
+                for number, block in enumerate(scorer.blocks):
+                    scores = scorer.rows_scores(some, *(kept[number] if kept else scorer.weights(*block)))
+                    scorer.check_numbers(scores.max(axis=0), scorer.labels[slice(*block)])
+                    values[:, slice(*block)] = scores if self.what == "scores" else scores > 0
+                yield Chunk(self.shard.first_local + begin, self.shard.first_row + some, values)
+                progress.update(begin + some.size)
+        finally:
+            progress.close()
+
+
+def csv_lines(prediction: Prediction, chunk: Chunk | None) -> str:
+    """Lines `row,id?,score...` or `row,id?,labels`; the header for None."""
+    names, text = prediction.model.label_names, io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    if chunk is None:
+        wanted = names if prediction.what == "scores" else ["labels"]
+        writer.writerow(["row", *(["id"] if prediction.has_ids else []), *wanted])
+        return text.getvalue()
+    ids: list[list[str]] = [[name] for name in prediction.ids(chunk.rows)] if prediction.has_ids else [[]] * chunk.rows.size
+    if prediction.what == "scores":
+        writer.writerows([row, *name, *values.tolist()] for row, name, values in zip(chunk.rows, ids, chunk.values, strict=True))
+    else:
+        for row, name, labels in zip(chunk.rows, ids, chunk.labels(), strict=True):
+            writer.writerow([row, *name, ";".join(names[label] for label in labels)])
+    return text.getvalue()
+
+
+def svmlight_lines(prediction: Prediction, chunk: Chunk | None) -> str:
+    """Lines `LABEL,LABEL l:score l:score ...`, or `LABEL,LABEL # row`; labels count from 1. No header."""
+    if chunk is None:
+        return ""
+    lines = []
+    for row, labels, values in zip(chunk.rows.tolist(), chunk.labels(), chunk.values, strict=True):
+        target = ",".join(str(label + 1) for label in labels)
+        if prediction.what == "scores":
+            rest = " ".join(f"{number}:{score!r}" for number, score in enumerate(values.tolist(), 1))
+        else:
+            rest = f"# {row}"  # readers skip blank lines, so a row without labels must not be one
+        lines.append(f"{target} {rest}\n")
+    return "".join(lines)
+
+
+TEXT_FORMATS: dict[str, Callable[[Prediction, Chunk | None], str]] = {
+    ".csv": csv_lines,
+    ".svm": svmlight_lines,
+    ".svmlight": svmlight_lines,
+}
+FORMATS = (".h5", *TEXT_FORMATS)
+
+
+@mpi.collective
+def predict(comm: mpi.Comm, model: Model, dataset: Dataset, split: str, output: Path, what: What, force: bool, log: Log) -> None:
+    """Collective over `comm`. Write the scores or the labels (score above 0) of a split's rows to `output`.
+
+    Raises ConfigError for an ending of `output` that is not in FORMATS, for an existing output without `force` and for an
+    unknown split; DataError if model and data do not fit or a file cannot be read or written.
+    """
+    output = Path(output)
+    ending = output.suffix.lower()
+    if ending not in FORMATS:
+        raise ConfigError(f"{output}: unknown kind of file {ending!r}; the name must end in one of {', '.join(FORMATS)}")
+    if what not in ("scores", "labels"):
+        raise ConfigError(f"cannot predict {what!r}; expected scores or labels")
+    with mpi.agreed(comm, f"reading {dataset.path}"):
+        model.check_vocabulary(dataset)
+    if ending == ".h5":
+        with new_file(comm, output, force) as out:
+            prediction = Prediction(comm, model, dataset, split, what, log)
+            (_fill_scores if what == "scores" else _fill_labels)(prediction, out, output)
+    else:
+        with temporary_path(comm, output, force) as temporary:
+            _write_text(Prediction(comm, model, dataset, split, what, log), TEXT_FORMATS[ending], temporary, output)
+    log(f"{output}: {what} of {dataset.split(split).size} rows for {model.n_labels} labels")
+
+
+def _describe(prediction: Prediction, file: h5py.File) -> None:
+    """What a file of predictions holds beside the numbers."""
+    stamp(file, "scores")
+    file.attrs["split"] = prediction.split
+    write_strings(file, "label_names", prediction.model.label_names)
+    if prediction.has_ids:
+        rows = prediction.dataset.split(prediction.split)
+        ids = file.create_dataset("row_ids", shape=rows.shape, dtype=h5py.string_dtype())
+        for begin in range(0, rows.size, NAME_CHUNK):
+            some = rows[begin : begin + NAME_CHUNK]
+            ids[begin : begin + some.size] = np.array(prediction.ids(some), dtype=object)
+
+
+@mpi.collective
+def _fill_scores(prediction: Prediction, out: SlabFile, output: Path) -> None:
+    """Collective. `scores` (n × L float64) and `rows` (n)."""
+    n_rows = prediction.shard.n_global
+    slabs = {"scores": Slab((n_rows, prediction.model.n_labels), "<f8"), "rows": Slab((n_rows,), "<i8")}
+    out.layout(slabs, lambda file: _describe(prediction, file))
+    with mpi.agreed(prediction.comm, f"writing {output}"):
+        for chunk in prediction.chunks():
+            out.write("scores", chunk.first, chunk.values)
+            out.write("rows", chunk.first, chunk.rows)
+
+
+@mpi.collective
+def _fill_labels(prediction: Prediction, out: SlabFile, output: Path) -> None:
+    """Collective. `Y` (n × L, CSR, AnnData's encoding) and `rows` (n). Label numbers wait in a part file for their place."""
+    comm, shard, n_labels = prediction.comm, prediction.shard, prediction.model.n_labels
+    index = np.dtype(matrix_slabs("Y", 0, 0, n_labels, None)["Y/indices"].dtype)
+    counts = np.zeros(shard.n_local, dtype=np.int64)
+    part = out.path.with_name(f"{out.path.name}-{comm.rank}")
+    try:
+        with mpi.agreed(comm, f"writing {output}"), part.open("wb") as file:
+            for chunk in prediction.chunks():
+                counts[chunk.first - shard.first_local :][: chunk.rows.size] = chunk.values.sum(axis=1)
+                _append(file, np.nonzero(chunk.values)[1].astype(index).tobytes(), output)
+        (first,), (nnz,) = mpi.exclusive_sum(comm, [counts.sum()])
+        slabs = {**matrix_slabs("Y", shard.n_global, int(nnz), n_labels, None), "rows": Slab((shard.n_global,), "<i8")}
+
+        def describe(file: h5py.File) -> None:
+            describe_matrix(file, "Y", shard.n_global, n_labels, int(nnz), ones=True)
+            _describe(prediction, file)
+
+        out.layout(slabs, describe)
+        with mpi.agreed(comm, f"writing {output}"):
+            if comm.rank == 0:
+                out.write("Y/indptr", 0, np.zeros(1))
+            out.write("Y/indptr", shard.first_local + 1, first + np.cumsum(counts))
+            out.write("rows", shard.first_local, shard.first_row + shard.rows)
+            for begin, data in _pieces(part):
+                out.write("Y/indices", int(first) + begin // index.itemsize, np.frombuffer(data, dtype=index))
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@mpi.collective
+def _write_text(prediction: Prediction, lines: Callable[[Prediction, Chunk | None], str], temporary: Path, output: Path) -> None:
+    """Collective. Each rank formats its rows; rank 0 into the file itself, the others into parts that are copied behind."""
+    comm = prediction.comm
+    part = temporary if comm.rank == 0 else temporary.with_name(f"{temporary.name}-{comm.rank}")
+    try:
+        with mpi.agreed(comm, f"writing {output}"), part.open("wb") as file:
+            if comm.rank == 0:
+                _append(file, lines(prediction, None).encode(), output)
+            for chunk in prediction.chunks():
+                for piece in chunk.pieces():
+                    _append(file, lines(prediction, piece).encode(), output)
+            size = file.tell()
+        (offset,), _ = mpi.exclusive_sum(comm, [size])
+        with mpi.agreed(comm, f"writing {output}"):
+            if comm.rank != 0:
+                _copy(part, temporary, int(offset), output)
+    finally:
+        if comm.rank != 0:
+            part.unlink(missing_ok=True)
+
+
+def _append(file: io.BufferedWriter, data: bytes, output: Path) -> None:
+    """Write all of `data` to a part of `output`. Raises DataError."""
+    try:
+        file.write(data)
+        file.flush()
+    except OSError as error:
+        raise file_error(output, "write", error) from None
+
+
+def _pieces(part: Path) -> Iterator[tuple[int, bytes]]:
+    """(offset, bytes) of consecutive pieces of a file."""
+    offset = 0
+    with part.open("rb") as file:
+        while data := file.read(COPY_BYTES):
+            yield offset, data
+            offset += len(data)
+
+
+def _copy(part: Path, target: Path, offset: int, output: Path) -> None:
+    """Copy a part to its place in `target`, which becomes `output`. Raises DataError."""
+    try:
+        with target.open("rb+") as file:
+            for begin, data in _pieces(part):
+                write_at(file.fileno(), memoryview(data), offset + begin, output)
+    except OSError as error:
+        raise file_error(output, "write", error) from None
