@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Callable
 from dataclasses import fields
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +15,7 @@ import cyclopts
 from cyclopts import App, Parameter
 
 from hpcml import __version__
-from hpcml.config import ConvertOptions, TrainOptions
+from hpcml.config import ConvertOptions, TrainOptions, flag_of
 from hpcml.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -57,8 +58,8 @@ def run(tokens: list[str], connect: Callable[[], mpi.Comm]) -> None:
 
 def _config_files(tokens: list[str]) -> list[cyclopts.config.Toml]:
     """The TOML files named by --config; flags win over them. Raises ConfigError for a missing file or an unknown key."""
-    paths = [Path(value) for flag, value in zip(tokens, tokens[1:], strict=False) if flag == "--config"]
-    known = {"method", "data", "output"} | {_key(field.name) for field in fields(TrainOptions)}
+    paths = [Path(value) for flag, value in pairwise(tokens) if flag == "--config"]
+    known = {"method", "data", "output"} | {flag_of(field.name) for field in fields(TrainOptions)}
     for path in paths:
         try:
             keys = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -71,11 +72,6 @@ def _config_files(tokens: list[str]) -> list[cyclopts.config.Toml]:
                 near = difflib.get_close_matches(key, known, n=1)
                 raise ConfigError(f"{path}: unknown key {key!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
     return [cyclopts.config.Toml(path, use_commands_as_keys=False) for path in paths]
-
-
-def _key(name: str) -> str:
-    """The flag and TOML key of a field of TrainOptions."""
-    return "lambda" if name == "lam" else name.replace("_", "-")
 
 
 def _say(text: str) -> None:

@@ -79,3 +79,8 @@ class TrainOptions:
             raise ConfigError(f"--checkpoint-every {self.checkpoint_every}: expected seconds above 0")
         if self.time_limit is not None and not self.time_limit > 0:
             raise ConfigError(f"--time-limit {self.time_limit}: expected seconds above 0")
+
+
+def flag_of(field_name: str) -> str:
+    """The flag (without dashes) and TOML key of a field of TrainOptions."""
+    return "lambda" if field_name == "lam" else field_name.replace("_", "-")

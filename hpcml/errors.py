@@ -36,8 +36,8 @@ class Interrupted(HpcmlError):
     exit_code = EXIT_RESUMABLE
 
 
-def file_error(path: object, doing: str, error: OSError) -> DataError:
-    """One sentence for an operating-system error on `path`."""
+def reason_and_hint(error: OSError) -> tuple[str, str]:
+    """Why the operating system refused, and what to do about it ("" or a clause that starts with a semicolon)."""
     reason = error.strerror or str(error)
     hint = {
         "No space left on device": "; free some space or choose another folder",
@@ -45,6 +45,12 @@ def file_error(path: object, doing: str, error: OSError) -> DataError:
         "Disk quota exceeded": "; free some of your quota or choose another folder",
         "Permission denied": "; check its permissions",
     }.get(reason, "")
+    return reason, hint
+
+
+def file_error(path: object, doing: str, error: OSError) -> DataError:
+    """One sentence for an operating-system error on `path`; `doing` is what failed: "read", "write"."""
+    reason, hint = reason_and_hint(error)
     return DataError(f"{path}: cannot {doing}: {reason}{hint}")
 
 

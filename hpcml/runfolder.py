@@ -10,12 +10,13 @@ from pathlib import Path
 from types import FrameType
 
 from hpcml import __version__, mpi
+from hpcml.config import TrainOptions, flag_of
 from hpcml.errors import ConfigError
 from hpcml.log import Log
 
 OURS = ("config.toml", "history.csv", "model.h5", "log.txt", "checkpoint")
 # Options that may differ between a run and its continuation, because they do not change the result.
-_FREE = {"checkpoint_every", "time_limit"}
+_FREE = {"checkpoint-every", "time-limit", "data"}
 
 
 def to_toml(values: dict[str, object]) -> str:
@@ -110,6 +111,6 @@ class StopSignals:
             signal.signal(number, handler)
 
 
-def as_dict(options: object) -> dict[str, object]:
-    """The fields of an options dataclass by name."""
-    return {field.name: getattr(options, field.name) for field in fields(options)}
+def as_dict(options: TrainOptions) -> dict[str, object]:
+    """The options by their flags' names, as `--config` reads them."""
+    return {flag_of(field.name): getattr(options, field.name) for field in fields(options)}

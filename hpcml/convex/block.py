@@ -49,11 +49,10 @@ class ProbeBlock:
         n_positive: np.ndarray,
         model: SlabFile,
         folder: RunFolder,
-        origin: dict[str, object],
     ) -> None:
         self.comm, self.objective, self.options = comm, objective, options
         self.labels, self.names, self.n_positive = labels, names, n_positive
-        self.model, self.folder, self.origin = model, folder, origin
+        self.model, self.folder = model, folder
         self.checkpoints = Checkpoints(comm, folder.checkpoints, folder.log)
         n_slots = objective.slots.size
         self.own = [slot for slot in range(n_slots) if owner(slot, comm.size) == comm.rank]
@@ -244,22 +243,19 @@ class ProbeBlock:
                 out.write_row("W_min", slot, self.W_min[:, self.column[slot]])
                 out.write_row("slots", slot, np.concatenate([[self.label_in[slot]], self.states[slot].pack()]))
 
-        self.checkpoints.save(shapes, {**self.origin, **progress}, fill)
+        self.checkpoints.save(shapes, progress, fill)
 
     @mpi.collective
     def restore(self) -> None:
         """Collective. Continue from the newest sound checkpoint; with none, from the beginning.
 
-        Raises DataError if the data is not what the checkpoint was trained on.
+        Raises DataError if the block was another.
         """
         path = self.checkpoints.newest()
         if path is None:
             self.folder.log("no checkpoint was written yet; starting from the beginning")
             return
         with mpi.agreed(self.comm, f"reading {path}"), h5py.File(path, "r", locking=False) as file:
-            for key, value in self.origin.items():
-                if file.attrs[key] != value:
-                    raise DataError(f"the data has {key} = {value}, but {path} was trained on {file.attrs[key]}; use the same file")
             if file["W"].shape != (self.label_in.size, self.objective.n_weights):
                 raise DataError(f"{path}: the block has another shape; resume with the same --block")
             table = file["slots"][:]

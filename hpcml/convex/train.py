@@ -15,7 +15,7 @@ from hpcml.convex.block import ProbeBlock
 from hpcml.convex.objective import BlockObjective, block_size
 from hpcml.data.schema import Dataset, default_split, stamp, write_strings
 from hpcml.data.shard import Shard, load_shard
-from hpcml.data.slabs import SlabFile, sync
+from hpcml.data.slabs import Slab, SlabFile, sync
 from hpcml.errors import ConfigError, DataError, Interrupted
 from hpcml.kernels import fused
 from hpcml.log import Log, Progress
@@ -98,20 +98,20 @@ def _train(
     if resume and folder.model.exists():
         log(f"{folder.path} is finished already; nothing to resume")
         return report(folder, shard, objective, time.monotonic() - begin)
-    origin = {"n_rows": dataset.n_rows, "nnz": dataset.nnz, "vocabulary": dataset.vocabulary, "n_labels": len(labels)}
+    origin = {"data_rows": dataset.n_rows, "data_nnz": dataset.nnz, "vocabulary": dataset.vocabulary, "n_rows": shard.n_global}
 
     def describe(file: h5py.File) -> None:
         stamp(file, "model")
         file.attrs.update(
             {"method": "probe", "loss": options.loss, "lambda": objective.lam, "split": split, "epsilon": options.epsilon}
         )
-        file.attrs.update({"vocabulary": dataset.vocabulary, "n_rows": shard.n_global})
+        file.attrs.update(origin)
         write_strings(file, "label_names", names)
 
     model = SlabFile(comm, folder.model_part)
     if continued:
         with mpi.agreed(comm, f"reading {folder.model_part}"):
-            offsets = model_offsets(folder.model_part, len(labels), shard.n_features)
+            offsets = model_offsets(folder.model_part, origin, len(labels), shard.n_features)
         model.attach(offsets)
     else:
         model.layout(model_slabs(len(labels), shard.n_features), describe)
@@ -120,7 +120,7 @@ def _train(
             f"training {len(labels)} labels on {shard.n_global} rows × {shard.n_features} features with {comm.size} ranks, "
             f"{objective.slots.size} labels a pass, λ = {objective.lam:.4g}"
         )
-    block = ProbeBlock(comm, objective, options, labels, names, n_positive[labels], model, folder, origin)
+    block = ProbeBlock(comm, objective, options, labels, names, n_positive[labels], model, folder)
     progress = Progress(log, "labels", len(labels))
     try:
         with mpi.node_first(comm):
@@ -165,19 +165,22 @@ def choose_labels(dataset: Dataset, options: TrainOptions, n_positive: np.ndarra
     return np.array(chosen, dtype=np.int64), [names[k] for k in chosen]
 
 
-def model_offsets(path: Path, n_labels: int, n_features: int) -> dict:
+def model_offsets(path: Path, origin: dict[str, object], n_labels: int, n_features: int) -> dict[str, tuple[int, Slab]]:
     """Where the slabs of an unfinished model lie, for `SlabFile.attach`.
 
-    Raises DataError if the file is damaged or of another shape.
+    Raises DataError if the file is damaged or belongs to other data than `origin` tells.
     """
     slabs = model_slabs(n_labels, n_features)
     try:
         with h5py.File(path, "r", locking=False) as file:
-            if file["W"].shape == slabs["W"].shape:
-                return {name: (file[name].id.get_offset() or 0, slab) for name, slab in slabs.items()}
+            found = {key: file.attrs[key] for key in origin} | {"shape": file["W"].shape}
+            offsets = {name: (file[name].id.get_offset() or 0, slab) for name, slab in slabs.items()}
     except (OSError, KeyError):
-        pass
-    raise DataError(f"{path}: the unfinished model is damaged; start again with --force")
+        raise DataError(f"{path}: the unfinished model is damaged; start again with --force") from None
+    for key, value in {**origin, "shape": slabs["W"].shape}.items():
+        if found[key] != value:
+            raise DataError(f"the data has {key} = {value}, but this run was started on {found[key]}; use the same file")
+    return offsets
 
 
 @mpi.collective

@@ -24,9 +24,9 @@ def label_blocks(n_labels: int, n_features: int) -> list[tuple[int, int]]:
     return [(begin, min(begin + width, n_labels)) for begin in range(0, n_labels, width)]
 
 
-def blocks_of(rows: np.ndarray, n_columns: int, limit: int = SCORE_BYTES) -> Iterator[tuple[int, np.ndarray]]:
-    """(begin, rows[begin:end]) for consecutive ranges whose rows × n_columns doubles fit `limit` bytes."""
-    step = max(1, limit // (8 * max(1, n_columns)))
+def blocks_of(rows: np.ndarray, n_columns: int) -> Iterator[tuple[int, np.ndarray]]:
+    """(begin, rows[begin:end]) for consecutive ranges whose rows × n_columns doubles fit SCORE_BYTES."""
+    step = max(1, SCORE_BYTES // (8 * max(1, n_columns)))
     for begin in range(0, rows.size, step):
         yield begin, rows[begin : begin + step]
 

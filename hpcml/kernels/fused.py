@@ -1,10 +1,10 @@
 """One pass over CSR rows that gives loss and subgradient of a block of labels.
 
-`W` is (d, B) row-major, so that a non-zero touches B contiguous weights; inside, blocks are flat arrays with
-computed offsets, which the compiler vectorises better than row views (0.6 against 1.0 ns per non-zero and label). Rows are taken in tiles: first all margins of the
-tile, then all slopes, then all scattering, which keeps the three loops free of one another's branch misses. Every lane (label)
-is computed in the same order whatever B is, and all sums over rows are made on a grid (`hpcml.mpi.exact`), so the bits depend
-neither on the block nor on how the rows are spread over ranks.
+`W` is (d, B) row-major, so that a non-zero touches B contiguous weights; inside, blocks are flat arrays with computed
+offsets, which the compiler vectorises better than row views (0.6 against 1.0 ns per non-zero and label). Rows are taken in
+tiles: first all margins of the tile, then all slopes, then all scattering, which keeps the three loops free of one another's
+branch misses. Every lane (label) is computed in the same order whatever B is, and all sums over rows are made on a grid
+(`hpcml.mpi.exact`), so the bits depend neither on the block nor on how the rows are spread over ranks.
 """
 
 import numpy as np

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from mpi4py import MPI
 
-from hpcml.errors import BY_NAME, CollectiveError, HpcmlError, file_error
+from hpcml.errors import BY_NAME, CollectiveError, DataError, HpcmlError, reason_and_hint
 
 # No message is larger than this: far below MPI's 2 GiB limit, and it bounds the library's own temporary copies.
 CHUNK_BYTES = 1 << 25
@@ -50,13 +50,20 @@ def agreed(comm: MPI.Comm, doing: str) -> Iterator[None]:
     try:
         yield
     except OSError as failure:
-        error = failure if isinstance(failure, HpcmlError) else file_error(failure.filename or doing, doing, failure)
+        error = _file_error(failure, doing)
     except MemoryError as failure:
         error = CollectiveError(f"out of memory while {doing} on rank {comm.rank}: use more ranks or nodes")
         error.__cause__ = failure
     except Exception as failure:  # noqa: BLE001 - whatever it is, the other ranks must hear of it
         error = failure
     _share_outcome(comm, doing, error)
+
+
+def _file_error(failure: OSError, doing: str) -> DataError:
+    """The sentence for an operating-system error; `doing` is a gerund: "reading train.h5"."""
+    reason, hint = reason_and_hint(failure)
+    where = "" if failure.filename is None or str(failure.filename) in doing else f"{failure.filename}: "
+    return DataError(f"{where}{reason} while {doing}{hint}")
 
 
 @collective
@@ -70,7 +77,7 @@ def _share_outcome(comm: MPI.Comm, doing: str, error: Exception | None) -> None:
     if error is not None and not known:
         raise error
     if name:
-        raise BY_NAME[name](message)
+        raise BY_NAME.get(name, HpcmlError)(message)
     raise CollectiveError(f"rank {first} failed while {doing}: {message}")
 
 
@@ -145,7 +152,8 @@ def exchange(comm: MPI.Comm, parts: list[np.ndarray]) -> list[np.ndarray]:
 def stream_to_root(comm: MPI.Comm, chunks: Iterable[Any], consume: Callable[[Any], None]) -> None:
     """Collective over `comm`. Rank 0 calls `consume` on every rank's chunks in rank order, one chunk in memory at a time.
 
-    An error in `consume` is raised on all ranks, after all senders have been drained, so that nobody waits for ever.
+    An error in `consume`, or in making the chunks, is raised on all ranks after all senders have been drained, so that nobody
+    waits for ever.
     """
     error: Exception | None = None
 
@@ -157,16 +165,19 @@ def stream_to_root(comm: MPI.Comm, chunks: Iterable[Any], consume: Callable[[Any
         except Exception as failure:  # noqa: BLE001 - raised below, on all ranks
             error = failure
 
-    if comm.rank == 0:
+    try:
         for chunk in chunks:
-            take(chunk)
-        for source in range(1, comm.size):
-            while (chunk := comm.recv(source=source)) is not _END:
+            if comm.rank == 0:
                 take(chunk)
-    else:
-        for chunk in chunks:
-            comm.ssend(chunk, dest=0)
+            else:
+                comm.ssend(chunk, dest=0)
+    except Exception as failure:  # noqa: BLE001 - raised below, on all ranks
+        error = error or failure
+    if comm.rank > 0:
         comm.send(_END, dest=0)
+    for source in range(1, comm.size if comm.rank == 0 else 1):
+        while (chunk := comm.recv(source=source)) is not _END:
+            take(chunk)
     with agreed(comm, "writing"):
         if error is not None:
             raise error

@@ -1,0 +1,43 @@
+# shellcheck shell=bash
+# Sourced by demo.sh and test.sh: goes to the project's folder and makes sure of a Python environment with hpcml in it.
+# usage: source launch/setup.sh EXTRAS      EXTRAS: the extras of pyproject.toml to install, as in "mpi,test"
+# It uses the active virtual environment, else .venv here, which it makes. A second run installs nothing and needs no network.
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+
+if [[ -z ${VIRTUAL_ENV:-} ]]; then
+  if [[ ! -x .venv/bin/python || ! -f .venv/bin/activate ]] || ! grep -qF -- "$PWD/.venv" .venv/bin/activate; then
+    python=""
+    for name in python3 python3.14 python3.13 python3.12 python3.11 python; do
+      if "$name" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then python=$name && break; fi
+    done
+    if [[ -z $python ]]; then
+      echo "hpcml needs Python 3.11 or newer with the venv module, and found none ($(python3 --version 2>/dev/null || echo "no python3 at all"));" \
+        "install one (on Debian or Ubuntu: apt install python3-venv) or activate an environment that has one" >&2
+      exit 2
+    fi
+    echo "== making the virtual environment .venv with $("$python" --version)"
+    "$python" -m venv --clear .venv
+    unset python name
+  fi
+  # shellcheck disable=SC1091
+  source .venv/bin/activate
+fi
+
+# One stamp for each extra says for which pyproject.toml and which folder it was installed.
+hpcml_stamp="$PWD $(cksum <pyproject.toml)"
+hpcml_missing=""
+for hpcml_extra in ${1//,/ }; do
+  [[ $(cat "$VIRTUAL_ENV/hpcml-$hpcml_extra.stamp" 2>/dev/null) == "$hpcml_stamp" ]] || hpcml_missing=$1
+done
+if [[ -n $hpcml_missing ]]; then
+  echo "== installing hpcml[$1] into $VIRTUAL_ENV: once, for a minute or two"
+  hpcml_begin=$SECONDS
+  if ! python -m pip install --quiet --disable-pip-version-check -e ".[$1]"; then
+    echo "hpcml: the installation failed (see above); it needs the network once: mend that and run this again" >&2
+    exit 1
+  fi
+  for hpcml_extra in ${1//,/ }; do echo "$hpcml_stamp" >"$VIRTUAL_ENV/hpcml-$hpcml_extra.stamp"; done
+  echo "== installed in $((SECONDS - hpcml_begin)) s"
+fi
+unset hpcml_stamp hpcml_missing hpcml_extra hpcml_begin

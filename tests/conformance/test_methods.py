@@ -1,0 +1,164 @@
+"""What every training method must do, walked over the registry."""
+
+import csv
+import hashlib
+
+import h5py
+import numpy as np
+import pytest
+from make import dataset, random_data
+from oracles import hinge_objective, probe
+
+from hpcml.cli import METHODS
+from hpcml.config import TrainOptions
+from hpcml.convex.train import train_probe
+from hpcml.errors import ConfigError, DataError, Interrupted
+from hpcml.model import STATUS, Model
+
+TRAIN = {"probe": train_probe}
+
+
+def test_every_method_is_tested():
+    assert set(TRAIN) == set(METHODS)
+
+
+@pytest.fixture(params=sorted(TRAIN))
+def train(request):
+    return TRAIN[request.param]
+
+
+@pytest.fixture
+def data(tmp_path):
+    X, Y = random_data(7, 90, 30, 6)
+    Y = Y.tolil()
+    Y[:, 1], Y[:, 2] = 0, 1  # no positive row; no negative row
+    return dataset(tmp_path / "data.h5", X, Y, splits={"train": np.arange(0, 90, 2), "test": np.arange(1, 90, 2)})
+
+
+def arrays(path):
+    with h5py.File(path) as file:
+        X, Y = ((file[n]["indptr"][:], file[n]["indices"][:], file[n]["data"][:], file[n].attrs["shape"]) for n in "XY")
+    import scipy.sparse as sp
+
+    return tuple(sp.csr_matrix(m[2::-1], shape=m[3]).toarray().astype(float) for m in (X, Y))
+
+
+def test_input_is_untouched_and_seeds_do_not_matter(train, data, tmp_path):
+    before = hashlib.sha256(data.read_bytes()).hexdigest()
+    first = train(None, data, tmp_path / "a", TrainOptions()).model.read_bytes()
+    assert train(None, data, tmp_path / "b", TrainOptions()).model.read_bytes() == first
+    assert hashlib.sha256(data.read_bytes()).hexdigest() == before
+
+
+def test_degenerate_labels_are_reported_and_get_the_constant_model(train, data, tmp_path):
+    report = train(None, data, tmp_path / "run", TrainOptions(min_positives=0))
+    assert report.degenerate == ["label1", "label2"]
+    model = Model(report.model)
+    assert model.bias.tolist()[1:3] == [-1, 1]
+    assert not model.W[1:3].any()
+    assert [STATUS[s] for s in model.labels["status"][1:3]] == ["degenerate"] * 2
+    assert np.isfinite(model.W).all()
+
+
+def test_reported_f_is_the_objective_of_the_saved_model(train, data, tmp_path):
+    report = train(None, data, tmp_path / "run", TrainOptions(bias=True))
+    model, (X, Y) = Model(report.model), arrays(data)
+    X = np.hstack([X[::2], np.ones((45, 1))])
+    for row, name in enumerate(model.label_names):
+        if STATUS[model.labels["status"][row]] == "degenerate":
+            continue
+        sign = np.where(Y[::2, int(name[5:])] != 0, 1.0, -1.0)
+        w = np.append(model.W[row], model.bias[row])
+        assert model.labels["f_min"][row] == pytest.approx(hinge_objective(X, sign, w, report.lam), rel=1e-12)
+
+
+def test_chosen_labels_only(train, data, tmp_path):
+    report = train(None, data, tmp_path / "a", TrainOptions(label=("label4", "label0")))
+    assert Model(report.model).label_names == ["label0", "label4"]
+    with pytest.raises(ConfigError, match=r"no label 'labl4'; did you mean 'label4'"):
+        train(None, data, tmp_path / "b", TrainOptions(label=("labl4",)))
+    assert not (tmp_path / "b").exists()
+
+
+def test_block_does_not_change_the_model(train, data, tmp_path):
+    models = [train(None, data, tmp_path / str(b), TrainOptions(block=b)).model.read_bytes() for b in (1, 2, 5, 8)]
+    assert len(set(models)) == 1
+
+
+def test_folder_is_never_overwritten_by_accident(train, data, tmp_path):
+    run = tmp_path / "run"
+    model = train(None, data, run, TrainOptions()).model.read_bytes()
+    (run / "notes.txt").write_text("mine")
+    with pytest.raises(ConfigError, match="exists already"):
+        train(None, data, run, TrainOptions(bias=True))
+    with pytest.raises(ConfigError, match=r"bias = False, not True"):
+        train(None, data, run, TrainOptions(bias=True), resume=True)
+    with pytest.raises(DataError):
+        train(None, tmp_path / "absent.h5", run, TrainOptions(), force=True)
+    assert (run / "model.h5").read_bytes() == model
+    assert train(None, data, run, TrainOptions(bias=True), force=True).model.read_bytes() != model
+    assert (run / "notes.txt").read_text() == "mine"
+
+
+def test_interrupted_run_resumes_to_the_same_bits_and_history(train, data, tmp_path):
+    whole = train(None, data, tmp_path / "whole", TrainOptions(block=2))
+    rounds = 0
+    while True:
+        try:
+            options = TrainOptions(block=2, time_limit=1e-9)
+            pieces = train(None, data, tmp_path / "pieces", options, resume=rounds > 0)
+            break
+        except Interrupted:
+            rounds += 1
+            if rounds == 40:
+                pieces = train(None, data, tmp_path / "pieces", TrainOptions(block=2), resume=True)
+                break
+    assert rounds == 40
+    assert pieces.model.read_bytes() == whole.model.read_bytes()
+    tables = [[row[:-1] for row in csv.reader((tmp_path / name / "history.csv").open())] for name in ("whole", "pieces")]
+    assert tables[0] == tables[1]
+
+
+def test_damaged_checkpoint_is_passed_over(train, data, tmp_path, capsys):
+    whole, run = train(None, data, tmp_path / "whole", TrainOptions()), tmp_path / "run"
+    for round_ in range(3):
+        with pytest.raises(Interrupted):
+            train(None, data, run, TrainOptions(time_limit=1e-9), resume=round_ > 0)
+    newest = max((run / "checkpoint").glob("state-*.h5"))
+    assert len(list((run / "checkpoint").glob("state-*.h5"))) == 2
+    raw = bytearray(newest.read_bytes())
+    with h5py.File(newest) as file:
+        raw[file["W"].id.get_offset() + 3] ^= 255
+    newest.write_bytes(raw)
+    assert train(None, data, run, TrainOptions(), resume=True).model.read_bytes() == whole.model.read_bytes()
+    assert "is damaged" in capsys.readouterr().err
+
+
+def test_data_replaced_between_checkpoint_and_resume_is_refused(train, data, tmp_path):
+    with pytest.raises(Interrupted):
+        train(None, data, tmp_path / "run", TrainOptions(time_limit=1e-9))
+    X, Y = random_data(8, 95, 30, 6)
+    data.unlink()
+    dataset(data, X, Y, splits={"train": np.arange(0, 90, 2)})
+    with pytest.raises(DataError, match="use the same file"):
+        train(None, data, tmp_path / "run", TrainOptions(), resume=True)
+
+
+def test_probe_takes_the_steps_of_the_printed_algorithm(data, tmp_path):
+    report = train_probe(None, data, tmp_path / "run", TrainOptions(label=("label3",)))
+    X, Y = arrays(data)
+    X, sign = X[::2], np.where(Y[::2, 3] != 0, 1.0, -1.0)
+
+    def f_and_g(w):
+        violating = sign * (X @ w) < 1
+        return hinge_objective(X, sign, w, report.lam), report.lam * w - (sign * violating) @ X / 45
+
+    f_min, w_min, trace = probe(f_and_g, 30)
+    with (tmp_path / "run" / "history.csv").open() as file:
+        history = list(csv.DictReader(file))
+    early = slice(0, 60)  # rounding grows along the path: later steps agree less
+    np.testing.assert_allclose([float(h["f"]) for h in history[early]], [t[0] for t in trace[early]], rtol=1e-9)
+    assert [h["cycle"] for h in history[early]] == [t[2] for t in trace[early]]
+    model = Model(report.model)
+    assert model.labels["f_min"][0] == pytest.approx(f_min, rel=0.02)
+    assert w_min @ model.W[0] / np.linalg.norm(w_min) / np.linalg.norm(model.W[0]) > 0.99

@@ -1,0 +1,126 @@
+"""Jobs of real processes: `mpirun … python -m hpcml …`, always under a time limit and never left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+
+RANK_NAMES = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
+LAUNCHERS = ("PMI_", "PMIX_", "OMPI_", "MPI_LOCAL", "HYDRA_", "HYDI_")
+MARK = "HPCML_TEST_JOB"
+
+
+class Job:
+    """A running `mpirun`. Its processes are found by a mark in their environment, for some have sessions of their own."""
+
+    def __init__(self, n, command, env, limit_fsize, folder):
+        self.n, self.mark = n, uuid.uuid4().hex
+        clean = {key: value for key, value in os.environ.items() if not key.startswith(LAUNCHERS)}
+        if limit_fsize is not None:  # of the ranks only: our own record of their output is a file, too
+            command = ["bash", "-c", f'ulimit -f {limit_fsize // 1024} && exec "$@"', "limited", *command]
+        self.command = ["mpirun", "-n", str(n), *command] if n else command
+        self.outputs = [Path(folder, f"{self.mark}.{name}") for name in ("out", "err")]
+        with self.outputs[0].open("wb") as out, self.outputs[1].open("wb") as err:
+            self.process = subprocess.Popen(
+                self.command,
+                env=clean | {MARK: self.mark} | (env or {}),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+            )
+
+    def environments(self):
+        """The environment of each of the job's processes, by process id."""
+        found = {}
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            try:
+                pairs = (entry / "environ").read_bytes().decode(errors="replace").split("\0")
+            except OSError:  # gone, or another user's
+                continue
+            variables = dict(pair.partition("=")[::2] for pair in pairs)
+            if variables.get(MARK) == self.mark:
+                found[int(entry.name)] = variables
+        return found
+
+    def rank_pids(self, timeout=60):
+        """The process id of each rank, in rank order, as soon as all have started."""
+
+        def all_ranks():
+            ranks = {}
+            for pid, variables in self.environments().items():
+                ranks |= {int(variables[name]): pid for name in RANK_NAMES if name in variables}
+            return [ranks[rank] for rank in range(self.n)] if len(ranks) == self.n else None
+
+        return self.until(all_ranks, timeout)
+
+    def until(self, condition, timeout=60):
+        """Poll until `condition()` is true and return its value; fail if the job ends or the time runs out before."""
+        end = time.monotonic() + timeout
+        while not (value := condition()):
+            if self.process.poll() is not None or time.monotonic() > end:
+                value = condition()
+                if not value:
+                    self.fail("the job ended, or time ran out, before what the test waits for")
+                break
+            time.sleep(0.01)
+        return value
+
+    def output(self):
+        """What the job has printed so far: (stdout, stderr)."""
+        return tuple(path.read_text(errors="replace") for path in self.outputs)
+
+    def wait(self, timeout=120):
+        """The finished job, like `subprocess.run`'s result; fails the test if it does not end in time."""
+        try:
+            code = self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.fail(f"still running after {timeout} s")
+        return subprocess.CompletedProcess(self.command, code, *self.output())
+
+    def fail(self, reason):
+        """End the job and fail the test with what the job printed."""
+        self.kill()
+        out, err = self.output()
+        pytest.fail(f"{' '.join(self.command)}: {reason}\n--- stdout\n{out}\n--- stderr\n{err}", pytrace=False)
+
+    def kill(self):
+        """End every process of the job."""
+        for pid in (*self.environments(), self.process.pid) if self.process.poll() is None else self.environments():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        self.process.wait()
+
+
+class Mpirun:
+    """Starts jobs of `n` ranks (0: one process without a launcher) and ends those that a test leaves running."""
+
+    def __init__(self, folder):
+        self.folder, self.jobs = folder, []
+
+    def start(self, n, *args, env=None, limit_fsize=None, program=("-m", "hpcml")):
+        """A Job that runs `python -m hpcml args…`; `limit_fsize` bounds the bytes of any file that a rank writes."""
+        self.jobs.append(Job(n, [sys.executable, *program, *map(str, args)], env, limit_fsize, self.folder))
+        return self.jobs[-1]
+
+    def __call__(self, n, *args, timeout=120, **options):
+        """Start and wait: the result has args, returncode, stdout and stderr."""
+        return self.start(n, *args, **options).wait(timeout)
+
+
+@pytest.fixture
+def mpirun(tmp_path_factory):
+    """`mpirun(n, *args)` runs `hpcml args…` on n ranks to its end; `mpirun.start(n, *args)` returns the running job."""
+    launcher = Mpirun(tmp_path_factory.mktemp("jobs"))
+    yield launcher
+    for job in launcher.jobs:
+        job.kill()

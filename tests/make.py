@@ -1,0 +1,75 @@
+"""Small valid dataset and model files for tests."""
+
+from pathlib import Path
+
+import h5py
+import numpy as np
+import scipy.sparse as sp
+
+from hpcml import mpi
+from hpcml.data.schema import describe_matrix, matrix_slabs, stamp, vocabulary_digest, write_strings
+from hpcml.data.slabs import new_file
+from hpcml.model import STATUS, model_slabs
+
+
+def names(letter, n):
+    return [f"{letter}{i}" for i in range(n)]
+
+
+def random_data(seed, n_rows, n_features, n_labels, density=0.2):
+    """Random X (csr float32) and Y (csr, label sets), with a few rows that have no feature or no label."""
+    rng = np.random.default_rng(seed)
+    X = sp.random(n_rows, n_features, density, "csr", rng=rng, data_rvs=lambda n: rng.standard_normal(n)).astype(np.float32)
+    Y = sp.random(n_rows, n_labels, density, "csr", rng=rng)
+    return X, Y
+
+
+def dataset(path, X, Y, feature_names=None, label_names=None, row_ids=None, splits=None, ones=False):
+    """Write X and Y (dense or sparse) as a dataset; `ones` leaves X's values out (they are all 1). Returns the path."""
+    matrices = {"X": (sp.csr_matrix(X), ones), "Y": (sp.csr_matrix(Y), True)}
+    slabs = {}
+    for name, (matrix, all_ones) in matrices.items():
+        matrix.sort_indices()
+        slabs |= matrix_slabs(name, matrix.shape[0], matrix.nnz, matrix.shape[1], None if all_ones else "<f4")
+    label_names = names("label", Y.shape[1]) if label_names is None else label_names
+
+    def describe(file: h5py.File) -> None:
+        for name, (matrix, all_ones) in matrices.items():
+            describe_matrix(file, name, *matrix.shape, matrix.nnz, all_ones)
+        stamp(file, "dataset")
+        file.attrs["vocabulary"] = vocabulary_digest(feature_names, X.shape[1])
+        for name, strings in (("feature_names", feature_names), ("label_names", label_names), ("row_ids", row_ids)):
+            if strings is not None:
+                write_strings(file, name, strings)
+        for name, rows in (splits or {}).items():
+            file[f"splits/{name}"] = np.asarray(rows, dtype=np.int64)
+
+    with new_file(mpi.self_comm(), path) as out:
+        out.layout(slabs, describe)
+        for name, (matrix, all_ones) in matrices.items():
+            out.write(f"{name}/indptr", 0, matrix.indptr)
+            out.write(f"{name}/indices", 0, matrix.indices)
+            if not all_ones:
+                out.write(f"{name}/data", 0, matrix.data)
+    return Path(path)
+
+
+def model(path, W, bias=None, label_names=None, feature_names=None):
+    """Write W (n_labels × n_features) as a model of those features. Returns the path."""
+    n_labels, n_features = W.shape
+    label_names = names("label", n_labels) if label_names is None else label_names
+
+    def describe(file: h5py.File) -> None:
+        stamp(file, "model")
+        file.attrs["vocabulary"] = vocabulary_digest(feature_names, n_features)
+        file.attrs["method"] = "probe"
+        write_strings(file, "label_names", label_names)
+
+    with new_file(mpi.self_comm(), path) as out:
+        out.layout(model_slabs(n_labels, n_features), describe)
+        out.write("W", 0, W)
+        out.write("bias", 0, np.zeros(n_labels) if bias is None else bias)
+        for name in ("f_min", "steps", "n_positive"):
+            out.write(f"labels/{name}", 0, np.zeros(n_labels))
+        out.write("labels/status", 0, np.full(n_labels, STATUS.index("converged")))
+    return Path(path)

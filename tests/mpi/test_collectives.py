@@ -1,0 +1,247 @@
+"""The rules that keep ranks together, on any number of ranks."""
+
+import math
+
+import numpy as np
+import pytest
+
+from hpcml import mpi
+from hpcml.errors import CollectiveError, ConfigError, DataError
+
+pytestmark = pytest.mark.mpi
+
+
+@pytest.fixture(params=[None, 64], ids=["whole", "chunked"])
+def chunk_bytes(request, monkeypatch):
+    """Run with messages of the usual size and with tiny ones, of which most arrays need several."""
+    if request.param is not None:
+        monkeypatch.setattr("hpcml.mpi.collectives.CHUNK_BYTES", request.param)
+
+
+def some_floats(rank, size):
+    return np.random.default_rng(rank).standard_normal(size)
+
+
+# agreed ---------------------------------------------------------------------------------------------------------------
+
+
+def test_agreed_passes_when_nobody_fails(comm):
+    with mpi.agreed(comm, "nothing"):
+        done = True
+    assert done
+
+
+@pytest.mark.parametrize("kind", [DataError, ConfigError])
+def test_agreed_raises_the_same_sentence_everywhere(comm, kind):
+    for bad in range(comm.size):
+        with pytest.raises(kind, match=f"^file {bad} is bad$"), mpi.agreed(comm, "checking"):
+            if comm.rank == bad:
+                raise kind(f"file {bad} is bad")
+
+
+def test_agreed_takes_the_lowest_rank(comm):
+    for first in range(comm.size):
+        with pytest.raises(DataError, match=f"^rank {first}$"), mpi.agreed(comm, "checking"):
+            if comm.rank >= first:
+                raise DataError(f"rank {comm.rank}")
+
+
+def test_agreed_names_the_file_and_the_reason(comm, tmp_path):
+    path = tmp_path / "missing.svm"
+    for bad in range(comm.size):
+        with pytest.raises(DataError) as caught, mpi.agreed(comm, "reading the parts"):
+            if comm.rank == bad:
+                path.read_text()
+        sentences = comm.allgather(str(caught.value))
+        assert set(sentences) == {sentences[bad]}
+        assert sentences[bad].endswith("missing.svm: No such file or directory while reading the parts")
+
+
+def test_agreed_says_the_file_once_and_what_to_do(comm):
+    for bad in range(comm.size):
+        with (
+            pytest.raises(DataError, match=r"^No space left on device while writing a\.h5; free some space"),
+            mpi.agreed(comm, "writing a.h5"),
+        ):
+            if comm.rank == bad:
+                raise OSError(28, "No space left on device", "a.h5")
+
+
+def test_agreed_keeps_an_unexpected_error_where_it_happened(comm):
+    for bad in range(comm.size):
+        expected = ZeroDivisionError if comm.rank == bad else CollectiveError
+        with pytest.raises(expected) as caught, mpi.agreed(comm, "dividing"):
+            _ = 1 / (comm.rank - bad)
+        if comm.rank != bad:
+            assert str(caught.value) == f"rank {bad} failed while dividing: division by zero"
+
+
+def test_agreed_turns_lack_of_memory_into_a_sentence(comm):
+    with pytest.raises(CollectiveError, match=f"out of memory while loading on rank {comm.size - 1}"), mpi.agreed(comm, "loading"):
+        if comm.rank == comm.size - 1:
+            raise MemoryError
+
+
+def test_agreed_any(comm):
+    assert not mpi.agreed_any(comm, False)
+    for one in range(comm.size):
+        assert mpi.agreed_any(comm, comm.rank == one) is True
+
+
+def test_allreduce_max(comm):
+    assert mpi.allreduce_max(comm, float(-comm.rank)) == 0.0
+
+
+# arrays ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(0,), (1,), (7, 9), (200,)])
+@pytest.mark.parametrize("dtype", ["f8", "i8"])
+def test_allreduce_sum(comm, chunk_bytes, shape, dtype):
+    mine = np.arange(np.prod(shape), dtype=dtype).reshape(shape) + comm.rank
+    got = mpi.allreduce_sum(comm, mine.copy())
+    expected = sum(mine - comm.rank + rank for rank in range(comm.size))
+    assert got.dtype == mine.dtype
+    np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize(
+    "array", [np.arange(100.0).reshape(4, 25).T, np.empty((0, 3), "i4"), np.array([True, False]), np.arange(3)]
+)
+def test_bcast_array(comm, chunk_bytes, array):
+    for root in range(comm.size):
+        got = mpi.bcast_array(comm, array if comm.rank == root else None, root)
+        assert got.dtype == array.dtype
+        np.testing.assert_array_equal(got, array)
+
+
+def test_allgather_of_unequal_and_empty_arrays(comm, chunk_bytes):
+    sizes = [(rank * 37) % 50 for rank in range(comm.size)]  # rank 0 has none
+    got = mpi.allgather_arrays(comm, some_floats(comm.rank, sizes[comm.rank]))
+    assert len(got) == comm.size
+    for rank, part in enumerate(got):
+        np.testing.assert_array_equal(part, some_floats(rank, sizes[rank]))
+
+
+@pytest.mark.parametrize("dtype", ["f8", "i4", "u1"])
+def test_exchange(comm, chunk_bytes, dtype):
+    def part(source, target):
+        return (np.arange((source * 31 + target * 17) % 60) * (source + 1) + target).astype(dtype)
+
+    got = mpi.exchange(comm, [part(comm.rank, target) for target in range(comm.size)])
+    for source, received in enumerate(got):
+        assert received.dtype == dtype
+        np.testing.assert_array_equal(received, part(source, comm.rank))
+
+
+def test_exchange_when_only_one_rank_has_something(comm, chunk_bytes):
+    for source in range(comm.size):
+        parts = [np.full(100 if comm.rank == source else 0, float(target)) for target in range(comm.size)]
+        got = mpi.exchange(comm, parts)
+        assert [received.size for received in got] == [100 if rank == source else 0 for rank in range(comm.size)]
+        assert (got[source] == comm.rank).all()
+
+
+def test_exclusive_sum(comm):
+    before, total = mpi.exclusive_sum(comm, [comm.rank + 1, 10])
+    assert before.tolist() == [comm.rank * (comm.rank + 1) // 2, 10 * comm.rank]
+    assert total.tolist() == [comm.size * (comm.size + 1) // 2, 10 * comm.size]
+
+
+# a stream to rank 0 ---------------------------------------------------------------------------------------------------
+
+
+def test_stream_arrives_in_rank_order(comm):
+    got = []
+    mpi.stream_to_root(comm, ((comm.rank, i) for i in range(comm.rank % 3)), got.append)
+    expected = [(rank, i) for rank in range(comm.size) for i in range(rank % 3)]
+    assert got == (expected if comm.rank == 0 else [])
+
+
+def test_stream_with_an_error_at_the_consumer(comm):
+    for bad in range(comm.size):
+
+        def consume(chunk, bad=bad):
+            if chunk[0] == bad:
+                raise DataError(f"cannot write chunk {chunk}")
+
+        with pytest.raises(DataError, match=rf"^cannot write chunk \({bad}, 0\)$"):
+            mpi.stream_to_root(comm, [(comm.rank, i) for i in range(5)], consume)
+    assert comm.allreduce(1) == comm.size  # no message is left over
+
+
+def test_stream_with_an_error_at_a_producer(comm):
+    def chunks(bad):
+        yield 1
+        if comm.rank == bad:
+            raise DataError(f"rank {bad} has no more")
+
+    for bad in range(comm.size):
+        got = []
+        with pytest.raises(DataError, match=f"^rank {bad} has no more$"):
+            mpi.stream_to_root(comm, chunks(bad), got.append)
+        consumed = comm.size if bad > 0 else 1  # rank 0 takes nothing after its own failure
+        assert len(got) == (consumed if comm.rank == 0 else 0)
+
+
+# exact sums -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_exact_sum_is_the_same_for_any_distribution(comm, seed):
+    rng = np.random.default_rng(seed)  # the same on every rank
+    n = 1000
+    values = rng.standard_normal(n) * 10.0 ** rng.integers(-30, 4, n)
+    bound = float(np.abs(values).sum()) * 1.0000001
+    expected = mpi.exact_sum(mpi.self_comm(), values, bound, n)
+    exact = math.fsum(values)
+    assert abs(expected - exact) <= math.ulp(exact) + bound * 2.0**-80
+    for owner in (rng.integers(0, comm.size, n), np.arange(n) % comm.size, np.zeros(n, dtype=int), np.full(n, comm.size - 1)):
+        order = rng.permutation(n)
+        mine = values[order][owner[order] == comm.rank]
+        assert mpi.exact_sum(comm, mine, bound, n).hex() == expected.hex()
+
+
+def test_exact_sum_of_nothing(comm):
+    assert mpi.exact_sum(comm, np.empty(0), 0.0, 0) == 0.0
+
+
+# nodes and logs -------------------------------------------------------------------------------------------------------
+
+
+def test_node_first_lets_the_first_rank_finish_before_the_others_begin(comm, shared_tmp):
+    mark = shared_tmp / "mark"  # all ranks of the tests' machine are on one node
+    with mpi.node_first(comm):
+        existed = mark.exists()
+        mark.touch()
+    assert existed == (comm.rank > 0)
+
+
+def test_node_first_frees_the_others_when_the_first_fails(comm):
+    if comm.rank == 0:
+        with pytest.raises(ValueError, match="on purpose"), mpi.node_first(comm):
+            raise ValueError("on purpose")
+    else:
+        with mpi.node_first(comm):
+            pass
+    assert comm.allreduce(1) == comm.size
+
+
+def test_duplicated_is_private_and_survives_an_agreed_error(comm):
+    with mpi.duplicated(comm) as own:
+        assert own != comm
+        assert (own.rank, own.size) == (comm.rank, comm.size)
+    with pytest.raises(DataError), mpi.duplicated(comm):
+        raise DataError("agreed")
+    with mpi.duplicated(None) as own:
+        assert own.size == 1
+
+
+def test_strict_mode_logs_enter_and_leave(comm, monkeypatch, capfd):
+    monkeypatch.setenv("HPCML_STRICT", "1")
+    mpi.agreed_any(comm, False)
+    rank = mpi.world_comm().rank
+    assert capfd.readouterr().err.splitlines() == [f"[{rank}] enter agreed_any", f"[{rank}] leave agreed_any"]
+    monkeypatch.delenv("HPCML_STRICT")
+    mpi.agreed_any(comm, False)
+    assert capfd.readouterr().err == ""

@@ -1,0 +1,69 @@
+"""Evaluation and prediction give the same bits on any number of ranks."""
+
+import make
+import numpy as np
+import pytest
+
+from hpcml import mpi
+from hpcml.data.schema import Dataset
+from hpcml.errors import ConfigError, NonFiniteError
+from hpcml.evaluate import MEASURES, evaluate
+from hpcml.log import Log
+from hpcml.model import Model
+from hpcml.predict import FORMATS, predict
+
+pytestmark = pytest.mark.mpi
+
+
+def make_files(comm, folder, n_rows, poison=False):
+    """On rank 0 of `comm`: data and a model with many ties."""
+    with mpi.agreed(comm, "making the data"):
+        if comm.rank == 0:
+            X, Y = make.random_data(n_rows, n_rows, 12, 40)
+            W = np.random.default_rng(1).integers(-2, 3, (40, 12)) / 3.0
+            W[39] = np.nan if poison else 0.1
+            make.dataset(folder / "data.h5", X, Y, row_ids=[f"id {i}" for i in range(n_rows)], splits={"test": range(0, n_rows, 2)})
+            make.model(folder / "model.h5", W, np.zeros(40))
+    return folder / "data.h5", Model(folder / "model.h5")
+
+
+@pytest.mark.parametrize("n_rows", [0, 1, 3, 200])
+@pytest.mark.parametrize("split", ["all", "test"])
+def test_evaluation_on_all_ranks_equals_one_rank(comm, shared_tmp, n_rows, split):
+    data, model = make_files(comm, shared_tmp, n_rows)
+    with Dataset(data) as dataset:
+        alone = evaluate(mpi.self_comm(), model, dataset, split, Log(1))
+        together = evaluate(comm, model, dataset, split, Log(1))
+    assert together.n_rows == alone.n_rows
+    assert np.array_equal(together.n_positive, alone.n_positive)
+    assert [together.values[name].tobytes() for name in MEASURES] == [alone.values[name].tobytes() for name in MEASURES]
+    assert repr(together.micro) == repr(alone.micro)
+
+
+@pytest.mark.parametrize("what", ["scores", "labels"])
+@pytest.mark.parametrize("ending", FORMATS)
+def test_predictions_on_all_ranks_equal_one_rank(comm, shared_tmp, ending, what):
+    for n_rows in (1, 101):
+        folder = shared_tmp / str(n_rows)
+        with mpi.agreed(comm, "making a folder"):
+            folder.mkdir(exist_ok=True)
+        data, model = make_files(comm, folder, n_rows)
+        alone, together = folder / f"alone-{comm.rank}{ending}", folder / f"together{ending}"
+        with Dataset(data) as dataset:
+            predict(mpi.self_comm(), model, dataset, "all", alone, what, False, Log(1))
+            predict(comm, model, dataset, "all", together, what, False, Log(1))
+        assert together.read_bytes() == alone.read_bytes()
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_all_ranks_fail_together_and_leave_nothing(comm, shared_tmp, ending):
+    data, model = make_files(comm, shared_tmp, 30, poison=True)
+    with Dataset(data) as dataset:
+        with pytest.raises(NonFiniteError, match="label 'label39'"):
+            evaluate(comm, model, dataset, "all", Log(1))
+        with pytest.raises(NonFiniteError, match="label 'label39'"):
+            predict(comm, model, dataset, "all", shared_tmp / f"out{ending}", "scores", False, Log(1))
+        with pytest.raises(ConfigError, match="no split"):
+            predict(comm, model, dataset, "nowhere", shared_tmp / f"out{ending}", "scores", False, Log(1))
+    with mpi.agreed(comm, "looking"):
+        assert {path.name for path in shared_tmp.iterdir()} == {"data.h5", "model.h5"}

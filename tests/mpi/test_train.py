@@ -1,0 +1,84 @@
+"""Training on any number of ranks: the bits of one rank, also with more ranks than rows and after an interruption."""
+
+import numpy as np
+import pytest
+from make import dataset, random_data
+
+from hpcml import mpi
+from hpcml.config import TrainOptions
+from hpcml.convex.train import train_probe
+from hpcml.data.schema import Dataset
+from hpcml.data.shard import load_shard
+from hpcml.errors import ConfigError, Interrupted
+
+pytestmark = pytest.mark.mpi
+
+
+def write(comm, path, *args, **kwargs):
+    """A dataset made by rank 0, for all."""
+    if comm.rank == 0:
+        dataset(path, *args, **kwargs)
+    comm.Barrier()
+    return path
+
+
+@pytest.mark.parametrize("n_rows", [2, 3, 80])
+def test_model_has_the_bits_of_one_rank(comm, shared_tmp, n_rows):
+    X, Y = random_data(n_rows, n_rows, 15, 7, density=0.4)
+    data = write(comm, shared_tmp / "data.h5", X, Y)
+    options = TrainOptions(min_positives=0, bias=True, block=3)
+    model = train_probe(comm, data, shared_tmp / "ranks", options).model
+    alone = train_probe(None, data, shared_tmp / f"alone{comm.rank}", options).model
+    assert model.read_bytes() == alone.read_bytes()
+
+
+def test_interrupted_run_ends_with_the_same_bits_on_other_ranks(comm, shared_tmp):
+    X, Y = random_data(4, 60, 15, 7, density=0.4)
+    data = write(comm, shared_tmp / "data.h5", X, Y)
+    alone = train_probe(None, data, shared_tmp / f"alone{comm.rank}", TrainOptions()).model
+    once = TrainOptions(time_limit=1e-9)  # one step, a checkpoint, the end
+    for turn in range(12):
+        if turn % 4 < 3:
+            with pytest.raises(Interrupted):
+                train_probe(comm, data, shared_tmp / "run", once, resume=turn > 0)
+        elif comm.rank == 0:
+            with pytest.raises(Interrupted):
+                train_probe(None, data, shared_tmp / "run", once, resume=True)
+        comm.Barrier()
+    model = train_probe(comm, data, shared_tmp / "run", TrainOptions(), resume=True).model
+    assert model.read_bytes() == alone.read_bytes()
+
+
+def test_shards_are_disjoint_cover_the_split_and_balance_non_zeros(comm, shared_tmp):
+    X, Y = random_data(4, 400, 30, 3)
+    rows = np.sort(np.random.default_rng(0).choice(400, 250, replace=False))
+    data = write(comm, shared_tmp / "data.h5", X, Y, splits={"train": rows, "first": np.arange(3)})
+    with Dataset(data) as opened:
+        for split, wanted in (("train", rows), ("all", np.arange(400)), ("first", np.arange(3))):
+            shard = load_shard(comm, opened, split)
+            mine = shard.first_row + shard.rows
+            assert np.concatenate(comm.allgather(mine)).tolist() == wanted.tolist()
+            for local, row in zip(shard.rows, mine, strict=True):
+                begin, end = shard.indptr[local : local + 2]
+                assert shard.indices[begin:end].tolist() == X[[row]].indices.tolist()
+                assert shard.data[begin:end].tolist() == X[[row]].data.tolist()
+            nnz = comm.allgather(int(np.diff(shard.indptr)[shard.rows].sum()))
+            largest = max(X[[row]].nnz for row in wanted)
+            assert max(nnz) <= sum(nnz) / comm.size + largest
+
+
+def test_options_that_do_not_fit_the_data_fail_alike_on_all_ranks(comm, shared_tmp):
+    X, Y = random_data(4, 20, 5, 3)
+    data = write(comm, shared_tmp / "data.h5", X, Y)
+    for options in (TrainOptions(min_positives=99), TrainOptions(split="tets"), TrainOptions(lam="X/q")):
+        with pytest.raises(ConfigError) as error:
+            train_probe(comm, data, shared_tmp / "run", options)
+        assert len(set(comm.allgather(str(error.value)))) == 1
+    assert not (shared_tmp / "run").exists()
+
+
+def test_exact_sum_of_a_dataset_does_not_know_the_ranks(comm):
+    values = np.random.default_rng(0).lognormal(sigma=5, size=1000)
+    mine = np.array_split(values, comm.size)[comm.rank]
+    total = mpi.exact_sum(comm, mine, float(values.sum()), 1000)
+    assert total == mpi.exact_sum(mpi.self_comm(), values, float(values.sum()), 1000)

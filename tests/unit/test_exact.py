@@ -1,0 +1,61 @@
+"""The grid: rounding to it is exact, sums on it are exact in any order, and the error is what the docstring says."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpcml.mpi import exact_sum, grid, self_comm
+
+VALUES = st.lists(st.floats(-1e6, 1e6), max_size=60).map(np.array)
+
+
+def bound_of(values):
+    """At least Σ|x|, and not so small that the grid would be finer than float64 goes."""
+    return max(math.fsum(np.abs(values)) * (1 + 2**-50), 2.0**-900)
+
+
+@given(bound=st.floats(1e-250, 1e300))
+def test_spacing_is_a_power_of_two_far_below_the_bound(bound):
+    shift, spacing = grid(bound)
+    assert math.frexp(spacing)[0] == 0.5
+    assert bound * 2.0**-52 < spacing <= bound * 2.0**-50
+    assert math.ulp(shift) == spacing
+
+
+@given(values=VALUES)
+def test_rounds_to_the_nearest_multiple(values):
+    shift, spacing = grid(bound_of(values))
+    rounded = (values + shift) - shift
+    for x, y in zip(values.tolist(), rounded.tolist(), strict=True):
+        assert (Fraction(y) / Fraction(spacing)).denominator == 1
+        assert abs(Fraction(x) - Fraction(y)) <= Fraction(spacing) / 2
+
+
+@given(values=VALUES, seed=st.integers(0, 1000))
+def test_every_partial_sum_is_exact(values, seed):
+    shift, _ = grid(bound_of(values))
+    rounded = (values + shift) - shift
+    total, exact = 0.0, Fraction(0)
+    for y in np.random.default_rng(seed).permutation(rounded).tolist():
+        total, exact = total + y, exact + Fraction(y)
+        assert Fraction(total) == exact
+
+
+@given(values=VALUES, seed=st.integers(0, 1000))
+def test_sum_is_close_and_free_of_order(values, seed):
+    bound, n = bound_of(values), len(values)
+    got = exact_sum(self_comm(), values, bound, n)
+    shuffled = np.random.default_rng(seed).permutation(values)
+    assert exact_sum(self_comm(), shuffled, bound, n).hex() == got.hex()
+    exact = math.fsum(values)
+    assert abs(got - exact) <= math.ulp(exact) + bound * 2.0**-80
+
+
+@given(x=st.floats(1e-200, 1e200), slack=st.floats(1, 1e6))
+def test_a_loose_bound_costs_only_the_bits_of_its_slack(x, slack):
+    _, spacing = grid(x * slack)
+    got = exact_sum(self_comm(), np.array([x, x]), 2 * x * slack, 2)
+    assert abs(got - 2 * x) <= 2 * spacing * 2.0**-40 + math.ulp(2 * x)

@@ -1,0 +1,43 @@
+"""Ranges of rows: they cover everything once, in order, and are balanced."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpcml.partition import bounds_by_weight, even_bounds, owner
+
+PARTS = st.integers(1, 40)
+
+
+@given(n=st.integers(0, 10**12), n_parts=PARTS)
+def test_even_bounds(n, n_parts):
+    bounds = even_bounds(n, n_parts)
+    sizes = np.diff(bounds)
+    assert bounds.dtype == np.int64
+    assert (len(bounds), bounds[0], bounds[-1]) == (n_parts + 1, 0, n)
+    assert sizes.min() >= 0
+    assert sizes.max() - sizes.min() <= 1
+
+
+@given(weights=st.lists(st.integers(0, 100), max_size=60), start=st.integers(0, 2**60), n_parts=PARTS)
+def test_bounds_by_weight(weights, start, n_parts):
+    cumulative = start + np.concatenate([[0], np.cumsum(np.array(weights, dtype=np.int64))])
+    before = cumulative.copy()
+    bounds = bounds_by_weight(cumulative, n_parts)
+    assert bounds.dtype == np.int64
+    assert (len(bounds), bounds[0], bounds[-1]) == (n_parts + 1, 0, len(weights))
+    assert np.diff(bounds).min() >= 0
+    heaviest = np.diff(cumulative[bounds]).max()
+    assert heaviest <= sum(weights) / n_parts + max(weights, default=0)
+    np.testing.assert_array_equal(cumulative, before)
+
+
+@given(n=st.integers(0, 50), n_parts=PARTS)
+def test_items_without_weight_are_shared_by_count(n, n_parts):
+    np.testing.assert_array_equal(bounds_by_weight(np.full(n + 1, 7), n_parts), even_bounds(n, n_parts))
+
+
+@given(n_ranks=st.integers(1, 20), blocks=st.integers(1, 5))
+def test_owners_are_balanced_in_any_stretch_of_labels(n_ranks, blocks):
+    owners = [owner(label, n_ranks) for label in range(3, 3 + blocks * n_ranks)]
+    assert sorted(owners) == sorted(list(range(n_ranks)) * blocks)
