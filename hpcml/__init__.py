@@ -1,3 +1,25 @@
 """hpcml: very many linear and boosted classifiers on very large sparse data, with MPI; the same bits on any number of ranks."""
 
+from importlib import import_module
+from typing import Any
+
 __version__ = "0.1.0"
+
+# The public Python API: imported when first used, so that `import hpcml` starts neither MPI nor numba.
+_API = {
+    "ConvertOptions": "hpcml.config",
+    "Dataset": "hpcml.data.schema",
+    "Model": "hpcml.model",
+    "TrainOptions": "hpcml.config",
+    "convert": "hpcml.data.convert",
+    "evaluate": "hpcml.evaluate.evaluate",
+    "predict": "hpcml.predict",
+    "train_probe": "hpcml.convex.train",
+}
+__all__ = ["__version__", *sorted(_API)]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _API:
+        return getattr(import_module(_API[name]), name)
+    raise AttributeError(f"module 'hpcml' has no attribute {name!r}")

@@ -5,13 +5,15 @@ from __future__ import annotations
 import shutil
 import signal
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 from pathlib import Path
 from types import FrameType
 
 from hpcml import __version__, mpi
 from hpcml.config import TrainOptions, flag_of
-from hpcml.errors import ConfigError
+from hpcml.errors import ConfigError, HpcmlError
 from hpcml.log import Log
 
 OURS = ("config.toml", "history.csv", "model.h5", "log.txt", "checkpoint")
@@ -69,14 +71,30 @@ class RunFolder:
         if resume and file.exists():
             self._check_same(config, tomllib.loads(file.read_text(encoding="utf-8")))
         elif present:
-            for name in OURS:
-                old = self.path / name
-                shutil.rmtree(old) if old.is_dir() else old.unlink(missing_ok=True)
+            self._clear()
         self.checkpoints.mkdir(parents=True, exist_ok=True)
         if not (resume and file.exists()):
             file.write_text(f"# hpcml {__version__}\n{to_toml(config)}", encoding="utf-8")
         self.log.file = self.path / "log.txt"
         return resume and self.model_part.exists()
+
+    def _clear(self) -> None:
+        """Remove what runs write, and nothing else."""
+        for name in OURS:
+            old = self.path / name
+            shutil.rmtree(old) if old.is_dir() else old.unlink(missing_ok=True)
+
+    @contextmanager
+    def discarded_on_error(self) -> Iterator[None]:
+        """Collective. A run that cannot even begin leaves nothing behind."""
+        try:
+            yield
+        except HpcmlError:
+            if self.comm.rank == 0:
+                self._clear()
+                with suppress(OSError):  # the user's own files may be in it
+                    self.path.rmdir()
+            raise
 
     def _check_same(self, config: dict[str, object], before: dict[str, object]) -> None:
         """Raise ConfigError naming the first option that a continued run had otherwise."""

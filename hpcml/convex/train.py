@@ -114,7 +114,8 @@ def _train(
             offsets = model_offsets(folder.model_part, origin, len(labels), shard.n_features)
         model.attach(offsets)
     else:
-        model.layout(model_slabs(len(labels), shard.n_features), describe)
+        with folder.discarded_on_error():
+            model.layout(model_slabs(len(labels), shard.n_features), describe)
     if comm.rank == 0:
         log(
             f"training {len(labels)} labels on {shard.n_global} rows × {shard.n_features} features with {comm.size} ranks, "

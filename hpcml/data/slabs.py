@@ -6,6 +6,7 @@ rank can write with `pwrite`. The file has a temporary name beside its destinati
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ import h5py
 import numpy as np
 
 from hpcml import mpi
-from hpcml.errors import ConfigError, DataError, HpcmlError
+from hpcml.errors import ConfigError, DataError
 
 
 class Slab(NamedTuple):
@@ -40,7 +41,7 @@ class SlabFile:
         offsets = {}
         with mpi.agreed(self.comm, f"creating {self.path}"):
             if self.comm.rank == 0:
-                with h5py.File(self.path, "w", libver=("v110", "v110")) as file:
+                with _creating(self.path) as file:
                     for name, slab in slabs.items():
                         _allocate(file, name, slab)
                     if describe is not None:
@@ -74,6 +75,40 @@ class SlabFile:
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
+
+
+class _Tolerant(io.FileIO):
+    """A file that keeps its first write error for later: HDF5 crashes at exit when closing a file fails."""
+
+    error: OSError | None = None
+
+    def write(self, data: memoryview) -> int:
+        """Write, or note why not and pretend."""
+        try:
+            write_at(self.fileno(), data, self.tell(), Path(self.name))
+        except OSError as error:
+            self.error = self.error or error
+        self.seek(len(data), io.SEEK_CUR)
+        return len(data)
+
+    def truncate(self, size: int | None = None) -> int:
+        """Change the size, or note why not and pretend."""
+        try:
+            return super().truncate(size)
+        except OSError as error:
+            self.error = self.error or OSError(error.errno, error.strerror, self.name)
+            return size or 0
+
+
+@contextmanager
+def _creating(path: Path) -> Iterator[h5py.File]:
+    """A new HDF5 file. Raises OSError, after closing it, if any of its bytes could not be written."""
+    with _Tolerant(path, "w+") as raw:
+        # Aligned, so that a mapped dataset is an aligned array.
+        with h5py.File(raw, "w", libver=("v110", "v110"), alignment_threshold=1, alignment_interval=64) as file:
+            yield file
+        if raw.error is not None:
+            raise raw.error
 
 
 def write_at(descriptor: int, data: memoryview, offset: int, path: Path) -> None:
@@ -122,7 +157,7 @@ def temporary_path(comm: mpi.Comm, path: Path | str, overwrite: bool = False) ->
                 sync(temporary)
                 temporary.replace(path)
                 sync(path.parent)
-    except HpcmlError:
+    except BaseException:
         if comm.rank == 0:
             temporary.unlink(missing_ok=True)
         raise

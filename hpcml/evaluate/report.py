@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from hpcml.errors import file_error
 from hpcml.evaluate.evaluate import Evaluation
 
 HEADINGS = {"average_precision": "avg prec", "break_even": "break-even", "auc": "AUC", "f1": "F1"}
@@ -75,7 +76,7 @@ def _label_table(e: Evaluation, title: str, chosen: np.ndarray, measures: list[s
 
 
 def write_csv(path: Path | str, evaluation: Evaluation) -> None:
-    """One line per label; an undefined value is an empty cell. Local; raises OSError (call it in an agreed region)."""
+    """One line per label; an undefined value is an empty cell. Local; raises DataError (call it in an agreed region)."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["number", "label", "n_positive", *evaluation.values])
@@ -87,7 +88,7 @@ def write_csv(path: Path | str, evaluation: Evaluation) -> None:
 
 
 def write_json(path: Path | str, evaluation: Evaluation) -> None:
-    """Everything; an undefined value is null. Local; raises OSError (call it in an agreed region)."""
+    """Everything; an undefined value is null. Local; raises DataError (call it in an agreed region)."""
     e = evaluation
     content: dict[str, Any] = {
         "model": e.model,
@@ -113,11 +114,12 @@ def _or_none(value: float) -> float | None:
 
 
 def _write(path: Path | str, text: str) -> None:
-    """Write a file whole or not at all."""
+    """Write a file whole or not at all. Raises DataError."""
     path = Path(path)
     temporary = path.with_name(f".{path.name}.part-{os.getpid()}")
     try:
         temporary.write_text(text, encoding="utf-8")
         temporary.replace(path)
-    finally:
+    except OSError as error:
         temporary.unlink(missing_ok=True)
+        raise file_error(path, "write", error) from None

@@ -133,4 +133,10 @@ def test_reports_hold_every_value(tmp_path):
     order = np.argsort(-np.nan_to_num(result.values["average_precision"], nan=-1), kind="stable")
     shown = [line.split('"')[1] for line in text if line.startswith('  label, "')]
     assert shown == [str(label) for label in [*order[:2], *order[9:11]]]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.h5", "model.h5", "out.csv", "out.json"]
+    (tmp_path / "folder").mkdir()
+    for write in (write_csv, write_json):
+        with pytest.raises(DataError, match="folder: cannot write: Is a directory"):
+            write(tmp_path / "folder", result)
+        with pytest.raises(DataError, match="out: cannot write: No such file or directory"):
+            write(tmp_path / "nowhere" / "out", result)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.h5", "folder", "model.h5", "out.csv", "out.json"]

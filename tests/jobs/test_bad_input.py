@@ -1,0 +1,216 @@
+"""Every error that a user can make: one sentence, exit code 2, on 1 and 3 ranks, and nothing half-written left behind."""
+
+import gzip
+import json
+import re
+
+import h5py
+import numpy as np
+import pytest
+from make import dataset, model, random_data
+
+BAD_SVMLIGHT = {
+    "malformed": ("1 1:1\n1 2:x\n", r"line 2: .*2:x"),
+    "no colon": ("1 1:1\n1 2\n", r"line 2: "),
+    "index 0": ("1 1:1\n1 0:1\n", r"line 2: index 0, but indices start at 1 \(use --zero-based\)"),
+    "descending": ("1 1:1\n1 3:1 2:1\n", r"line 2: .*2"),
+    "duplicate": ("1 1:1\n\n1 3:1 3:1\n", r"line 3: .*3"),
+    "nan": ("1 1:nan\n", r"line 1: .*nan"),
+    "inf": ("1 1:1\n-1 1:inf\n", r"line 2: .*inf"),
+    "label": ("1 1:1\nspam 1:1\n", r"line 2: .*spam"),
+    "empty": ("", r"empty"),
+    "no labels": ("1:1 2:1\n 1:1\n", r"no label"),
+}
+BAD_JSONL = {
+    "not json": ('{"id": "1", "text": "a", "labels": ["x"]}\n{"id": \n', r"line 2"),
+    "not an object": ("[1, 2]\n", r"line 1"),
+    "labels not a list": ('{"id": "1", "text": "a", "labels": 3}\n', r"line 1.*labels"),
+    "no text": ('{"id": "1", "labels": ["x"]}\n', r"line 1"),
+    "empty": ("", r"empty"),
+    "no labels": ('{"id": "1", "text": "a b", "labels": []}\n', r"no label"),
+}
+
+
+def refused(result, pattern):
+    """The job ended with code 2 and exactly one line on stderr from us, which matches."""
+    assert result.returncode == 2, result.stderr
+    lines = [line for line in result.stderr.splitlines() if line.strip() and not line.startswith("training ")]
+    ours = [line for line in lines if line.startswith("hpcml: ")]
+    assert len(ours) == 1, result.stderr
+    assert re.search(pattern, ours[0]), ours[0]
+    assert "Traceback" not in result.stderr
+
+
+def left(folder):
+    return sorted(path.name for path in folder.rglob("*"))
+
+
+@pytest.fixture(params=[1, 3])
+def ranks(request):
+    return request.param
+
+
+@pytest.mark.parametrize("case", sorted(BAD_SVMLIGHT))
+def test_bad_svmlight(mpirun, ranks, tmp_path, case):
+    text, pattern = BAD_SVMLIGHT[case]
+    (tmp_path / "in.svm").write_text(text)
+    refused(mpirun(ranks, "convert", "svmlight", tmp_path / "in.svm", "-o", tmp_path / "out.h5"), r"in\.svm: .*" + pattern)
+    assert left(tmp_path) == ["in.svm"]
+
+
+@pytest.mark.parametrize("case", sorted(BAD_JSONL))
+def test_bad_json_lines(mpirun, ranks, tmp_path, case):
+    text, pattern = BAD_JSONL[case]
+    (tmp_path / "in.jsonl").write_text(text)
+    refused(mpirun(ranks, "convert", "jsonl", tmp_path / "in.jsonl", "-o", tmp_path / "out.h5"), r"in\.jsonl: .*" + pattern)
+    assert left(tmp_path) == ["in.jsonl"]
+
+
+def test_damaged_compression(mpirun, ranks, tmp_path):
+    whole = gzip.compress(b"1 1:1\n" * 5000)
+    (tmp_path / "in.svm.gz").write_bytes(whole[: len(whole) // 2])
+    refused(
+        mpirun(ranks, "convert", "svmlight", tmp_path / "in.svm.gz", "-o", tmp_path / "out.h5"),
+        r"in\.svm\.gz: .*(truncated|damaged)",
+    )
+    assert left(tmp_path) == ["in.svm.gz"]
+
+
+@pytest.fixture
+def good(tmp_path):
+    X, Y = random_data(7, 60, 20, 4)
+    return dataset(tmp_path / "good.h5", X, Y)
+
+
+def damage(kind, path, good):
+    """Make a bad dataset of a good one."""
+    raw = good.read_bytes()
+    path.write_bytes(raw[: len(raw) // 2] if kind == "truncated" else b"" if kind == "empty" else raw)
+    if kind == "text":
+        path.write_text("hello\n")
+    elif kind == "foreign":
+        with h5py.File(path, "w") as file:
+            file["x"] = np.arange(3)
+    elif kind == "newer":
+        with h5py.File(path, "r+") as file:
+            file.attrs["hpcml-version"] = 99
+    elif kind == "absent":
+        path.unlink()
+
+
+@pytest.mark.parametrize(
+    ("kind", "pattern"),
+    [
+        ("truncated", "truncated or damaged"),
+        ("empty", "empty"),
+        ("text", "not an HDF5 file"),
+        ("foreign", "not made by hpcml"),
+        ("newer", "version 99 is newer"),
+        ("absent", "No such file"),
+    ],
+)
+def test_bad_dataset(mpirun, ranks, good, tmp_path, kind, pattern):
+    damage(kind, tmp_path / "bad.h5", good)
+    before = left(tmp_path)
+    for command in (("train", "probe", tmp_path / "bad.h5", "-o", tmp_path / "run"), ("info", tmp_path / "bad.h5")):
+        refused(mpirun(ranks, *command), r"bad\.h5: .*" + pattern)
+    assert left(tmp_path) == before
+
+
+def test_model_of_another_vocabulary(mpirun, ranks, good, tmp_path):
+    wide = model(tmp_path / "wide.h5", np.ones((4, 21)))
+    for command in (("evaluate", wide, good), ("predict", wide, good, "-o", tmp_path / "out.csv")):
+        refused(mpirun(ranks, *command), r"good\.h5: has 20 features but .*21")
+    assert left(tmp_path) == ["good.h5", "wide.h5"]
+
+
+def test_dataset_in_place_of_a_model_and_the_reverse(mpirun, ranks, good, tmp_path):
+    scorer = model(tmp_path / "model.h5", np.ones((4, 20)))
+    refused(mpirun(ranks, "evaluate", good, good), r"good\.h5: this is an hpcml dataset; expected a model")
+    refused(mpirun(ranks, "info", scorer), r"model\.h5: this is an hpcml model; expected a dataset")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "pattern"),
+    [
+        (("trian",), "Did you mean .*train"),
+        (("train", "probe", "x.h5", "-o", "y", "--lamda", "1"), "--lambda"),
+        (("train", "prob", "x.h5", "-o", "y"), "did you mean probe"),
+        (("train", "probe", "x.h5"), "--output"),
+        (("train", "probe", "x.h5", "-o", "y", "--epsilon", "abc"), "--epsilon"),
+        (("train", "probe", "x.h5", "-o", "y", "--epsilon", "3"), "--epsilon 3"),
+        (("train", "probe", "x.h5", "-o", "y", "--loss", "hing"), "--loss hing"),
+        (("train", "--config", "absent.toml"), "absent.toml"),
+        (("convert", "svmligth", "x.svm", "-o", "y.h5"), "svmlight"),
+        (("convert", "svmlight", "absent.svm", "-o", "y.h5"), "absent.svm"),
+    ],
+)
+def test_bad_options(mpirun, ranks, arguments, pattern):
+    refused(mpirun(ranks, *arguments), pattern)
+
+
+def test_bad_lambda_and_absent_split_touch_nothing(mpirun, ranks, good, tmp_path):
+    for extra, pattern in ((("--lambda", "X/q"), "--lambda X/q"), (("--split", "tran"), "no split named 'tran'")):
+        refused(mpirun(ranks, "train", "probe", good, "-o", tmp_path / "run", *extra), pattern)
+    assert left(tmp_path) == ["good.h5"]
+
+
+def test_outputs_that_exist_are_kept(mpirun, ranks, good, tmp_path):
+    (tmp_path / "in.svm").write_text("1 1:1\n-1 2:1\n")
+    (tmp_path / "out.h5").write_text("mine")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "notes").write_text("mine")
+    refused(
+        mpirun(ranks, "convert", "svmlight", tmp_path / "in.svm", "-o", tmp_path / "out.h5"), r"out\.h5 exists already.*--force"
+    )
+    refused(mpirun(ranks, "train", "probe", good, "-o", tmp_path / "run"), r"run exists already.*--force")
+    refused(mpirun(ranks, "convert", "svmlight", tmp_path / "in.svm", "-o", tmp_path / "no" / "out.h5"), r"no does not exist")
+    assert (tmp_path / "out.h5").read_text() == "mine"
+    assert left(tmp_path / "run") == ["notes"]
+
+
+# The limit is set when MPI has started, for MPI needs files of its own.
+LIMITED = """
+import resource, sys
+from mpi4py import MPI
+limit = int(sys.argv.pop(1))
+resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+from hpcml.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize("limit", [20_000, 300_000])
+def test_full_disk_while_converting(mpirun, ranks, tmp_path, limit):
+    text = "".join(f"{row % 2} {' '.join(f'{1 + row % 7 + 9 * k}:{k + 0.5}' for k in range(20))}\n" for row in range(3000))
+    (tmp_path / "in.svm").write_text(text)
+    command = (limit, "convert", "svmlight", tmp_path / "in.svm", "-o", tmp_path / "out.h5")
+    refused(mpirun(ranks, *command, program=("-c", LIMITED)), r"out\.h5: .*File too large.*; raise")
+    assert left(tmp_path) == ["in.svm"]
+
+
+def test_full_disk_while_training(mpirun, ranks, tmp_path):
+    X, Y = random_data(7, 60, 20000, 40, density=0.005)
+    data = dataset(tmp_path / "good.h5", X, Y)
+    for limit in (1_000_000, 2_500_000):  # the model does not fit; a checkpoint does not fit
+        command = (limit, "train", "probe", data, "-o", tmp_path / f"run{limit}", "--checkpoint-every", "1e-9")
+        refused(mpirun(ranks, *command, program=("-c", LIMITED)), r"File too large.*; raise")
+        assert not (tmp_path / f"run{limit}" / "model.h5").exists()
+        assert not list((tmp_path / f"run{limit}").rglob("*part-*"))
+    assert not (tmp_path / "run1000000").exists()
+
+
+def test_file_that_one_rank_cannot_read(mpirun, good, tmp_path):
+    for rank in range(3):
+        (tmp_path / f"node{rank}").mkdir()
+        if rank != 1:
+            (tmp_path / f"node{rank}" / "good.h5").symlink_to(good)
+            (tmp_path / f"node{rank}" / "in.jsonl").write_text(json.dumps({"id": "1", "text": "a b", "labels": ["x"]}) + "\n")
+    code = f"import os; os.chdir({str(tmp_path)!r} + '/node' + os.environ['PMI_RANK']); from hpcml.__main__ import main; main()"
+    for command in (
+        ("train", "probe", "good.h5", "-o", tmp_path / "run"),
+        ("convert", "jsonl", "in.jsonl", "-o", tmp_path / "out.h5"),
+    ):
+        refused(mpirun(3, *command, program=("-c", code), timeout=60), "No such file")
+    assert not (tmp_path / "run").exists()
+    assert not (tmp_path / "out.h5").exists()
