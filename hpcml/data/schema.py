@@ -8,6 +8,7 @@ and `Y` (m × L, the label sets) use AnnData's encoding of a CSR matrix. Beside 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import h5py
@@ -39,11 +40,17 @@ def describe_matrix(file: h5py.File, name: str, n_rows: int, n_columns: int, nnz
         group.create_dataset("data", shape=(nnz,), dtype="<f4", fillvalue=np.float32(1))
 
 
-def write_strings(file: h5py.File, name: str, strings: list[str]) -> None:
-    """A dataset of variable-length UTF-8 strings that AnnData reads as a string array."""
-    data = file.create_dataset(name, shape=(len(strings),), dtype=h5py.string_dtype())
+def create_strings(file: h5py.File, name: str, size: int) -> h5py.Dataset:
+    """An empty dataset of variable-length UTF-8 strings that AnnData reads as a string array."""
+    data = file.create_dataset(name, shape=(size,), dtype=h5py.string_dtype())
     data.attrs["encoding-type"] = "string-array"
     data.attrs["encoding-version"] = "0.2.0"
+    return data
+
+
+def write_strings(file: h5py.File, name: str, strings: Sequence[str]) -> None:
+    """A dataset of variable-length UTF-8 strings; of `strings` only slices are taken."""
+    data = create_strings(file, name, len(strings))
     for begin in range(0, len(strings), NAME_CHUNK):
         data[begin : begin + NAME_CHUNK] = np.array(strings[begin : begin + NAME_CHUNK], dtype=object)
 
@@ -54,7 +61,7 @@ def stamp(file: h5py.File, kind: str) -> None:
     file.attrs["hpcml-version"] = VERSION
 
 
-def vocabulary_digest(names: list[str] | None, n_features: int) -> str:
+def vocabulary_digest(names: Sequence[str] | None, n_features: int) -> str:
     """What must agree between a model and the data it scores: the feature names, or only the width without names."""
     if names is None:
         return f"width:{n_features}"

@@ -30,8 +30,9 @@ class Slab(NamedTuple):
 class SlabFile:
     """An HDF5 file under construction; `write` is local, the other methods are collective."""
 
-    def __init__(self, comm: mpi.Comm, path: Path) -> None:
-        self.comm, self.path = comm, path
+    def __init__(self, comm: mpi.Comm, path: Path, target: Path | None = None) -> None:
+        """`target` is the name that messages give the file; by default `path`."""
+        self.comm, self.path, self.target = comm, path, target or path
         self.offsets: dict[str, tuple[int, Slab]] = {}
         self.descriptor = -1
 
@@ -39,9 +40,9 @@ class SlabFile:
     def layout(self, slabs: dict[str, Slab], describe: Callable[[h5py.File], None] | None = None) -> None:
         """Collective. Rank 0 creates the file, calls `describe` for attributes and small datasets, and allocates `slabs`."""
         offsets = {}
-        with mpi.agreed(self.comm, f"creating {self.path}"):
+        with mpi.agreed(self.comm, f"creating {self.target}"):
             if self.comm.rank == 0:
-                with _creating(self.path) as file:
+                with editing(self.path, new=True, target=self.target) as file:
                     for name, slab in slabs.items():
                         _allocate(file, name, slab)
                     if describe is not None:
@@ -63,7 +64,7 @@ class SlabFile:
         width = int(np.prod(slab.shape[1:], dtype=np.int64))
         if first < 0 or first * width + values.size > int(np.prod(slab.shape, dtype=np.int64)):
             raise IndexError(f"{name}: rows {first} + {values.size} do not fit {slab.shape}")
-        write_at(self.descriptor, memoryview(values.reshape(-1)).cast("B"), offset + first * width * values.itemsize, self.path)
+        write_at(self.descriptor, memoryview(values.reshape(-1)).cast("B"), offset + first * width * values.itemsize, self.target)
 
     def flush(self) -> None:
         """Force what this rank has written to the disk. Local; raises OSError."""
@@ -96,19 +97,22 @@ class _Tolerant(io.FileIO):
         try:
             return super().truncate(size)
         except OSError as error:
-            self.error = self.error or OSError(error.errno, error.strerror, self.name)
+            self.error = self.error or error
             return size or 0
 
 
 @contextmanager
-def _creating(path: Path) -> Iterator[h5py.File]:
-    """A new HDF5 file. Raises OSError, after closing it, if any of its bytes could not be written."""
-    with _Tolerant(path, "w+") as raw:
+def editing(path: Path, new: bool = False, target: Path | None = None) -> Iterator[h5py.File]:
+    """A new or an existing HDF5 file to write to; messages call it `target`.
+
+    Raises OSError, after closing it, if any of its bytes could not be written.
+    """
+    with _Tolerant(path, "w+" if new else "r+") as raw:
         # Aligned, so that a mapped dataset is an aligned array.
-        with h5py.File(raw, "w", libver=("v110", "v110"), alignment_threshold=1, alignment_interval=64) as file:
+        with h5py.File(raw, "w" if new else "r+", libver=("v110", "v110"), alignment_threshold=1, alignment_interval=64) as file:
             yield file
         if raw.error is not None:
-            raise raw.error
+            raise OSError(raw.error.errno, raw.error.strerror, str(target or path))
 
 
 def write_at(descriptor: int, data: memoryview, offset: int, path: Path) -> None:
@@ -167,7 +171,7 @@ def temporary_path(comm: mpi.Comm, path: Path | str, overwrite: bool = False) ->
 def new_file(comm: mpi.Comm, path: Path | str, overwrite: bool = False) -> Iterator[SlabFile]:
     """Collective over `comm`. A SlabFile that appears at `path`, complete and on disk, after the body; else leaves nothing."""
     with temporary_path(comm, path, overwrite) as temporary:
-        out = SlabFile(comm, temporary)
+        out = SlabFile(comm, temporary, Path(path))
         try:
             yield out
             with mpi.agreed(comm, f"writing {path}"):

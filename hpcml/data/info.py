@@ -1,0 +1,174 @@
+"""What a dataset holds, what a shard of it weighs, and whether every row is sound."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.data.check import BLOCK, check_contents, check_shapes, share
+from hpcml.data.schema import Dataset, default_split
+from hpcml.data.shard import slab_of, split_bounds
+from hpcml.errors import ConfigError
+
+SHOWN_LABELS = 40
+
+
+@dataclass
+class ShardWeight:
+    """The smallest and the largest shard of `split` on `n_ranks` ranks."""
+
+    n_ranks: int
+    split: str
+    rows: tuple[int, int]
+    nnz: tuple[int, int]
+    nbytes: tuple[int, int]
+
+
+@dataclass
+class DatasetInfo:
+    """Sizes, splits, rows per label (`counts`: n_labels for "all" and for each split) and weights of shards."""
+
+    path: Path
+    n_rows: int
+    n_features: int
+    n_labels: int
+    nnz: int
+    y_nnz: int
+    nbytes: int
+    source: str
+    text: dict[str, object]
+    label_names: list[str]
+    splits: dict[str, int]
+    counts: dict[str, np.ndarray]
+    shards: list[ShardWeight]
+    checked: bool
+    extras: list[str] = field(default_factory=list)  # names that the file has: feature_names, row_ids
+
+    @property
+    def density(self) -> float:
+        """The share of X that is stored."""
+        return self.nnz / max(1, self.n_rows * self.n_features)
+
+
+@mpi.collective
+def info(comm: mpi.Comm, path: Path, ranks: list[int], check: bool = True) -> DatasetInfo:
+    """Collective over `comm`. Describe a dataset; with `check` every rank checks its share of the rows.
+
+    Raises ConfigError for a number of ranks below 1, DataError that names dataset and row for anything that is wrong.
+    """
+    for number in ranks:
+        if number < 1:
+            raise ConfigError(f"--ranks {number}: expected at least 1")
+    dataset = None
+    with mpi.agreed(comm, f"reading {path}"):
+        dataset = Dataset(path)
+    with dataset:
+        with mpi.agreed(comm, f"checking {path}"):
+            check_shapes(dataset)
+        if check:
+            check_contents(comm, dataset)
+        counts = _label_counts(comm, dataset)
+        with mpi.agreed(comm, f"reading {path}"):
+            text = dict(dataset.file["text"].attrs) if "text" in dataset.file else {}
+            found = DatasetInfo(
+                path=Path(path),
+                n_rows=dataset.n_rows,
+                n_features=dataset.n_features,
+                n_labels=dataset.n_labels,
+                nnz=dataset.nnz,
+                y_nnz=int(dataset.file["Y/indices"].shape[0]),
+                nbytes=Path(path).stat().st_size,
+                source=str(dataset.file.attrs.get("source", "")),
+                text=text,
+                label_names=dataset.label_names(),
+                splits={name: dataset.split(name).size for name in dataset.split_names()},
+                counts=counts,
+                shards=[_weigh(dataset, number) for number in ranks],
+                checked=check,
+                extras=[name for name in ("feature_names", "row_ids") if name in dataset.file],
+            )
+    return found
+
+
+def _weigh(dataset: Dataset, n_ranks: int) -> ShardWeight:
+    """The smallest and largest of `n_ranks` shards of the training split (all rows without one)."""
+    split = default_split(dataset, "train")
+    rows = dataset.split(split)
+    sizes = []
+    for begin, end in pairwise(split_bounds(dataset, rows, n_ranks).tolist()):
+        shard = slab_of(dataset, rows, begin, end)
+        sizes.append((shard.n_local, int((shard.indptr[shard.rows + 1] - shard.indptr[shard.rows]).sum()), shard.nbytes))
+    smallest, largest = np.min(sizes, axis=0).tolist(), np.max(sizes, axis=0).tolist()
+    return ShardWeight(n_ranks, split, *zip(smallest, largest, strict=True))
+
+
+@mpi.collective
+def _label_counts(comm: mpi.Comm, dataset: Dataset) -> dict[str, np.ndarray]:
+    """Collective over `comm`. The number of rows of each label, in all rows and in every split."""
+    counts = {}
+    for name in ["all", *dataset.split_names()]:
+        total = np.zeros(dataset.n_labels, dtype=np.int64)
+        with mpi.agreed(comm, f"reading {dataset.path}"):
+            rows = dataset.split(name)
+            begin, end = share(comm, rows.size)
+            while begin < end:
+                last = min(begin + BLOCK // 16, end)
+                shard = slab_of(dataset, rows, begin, last)
+                chosen = np.zeros(shard.y_indptr.size - 1, dtype=bool)
+                chosen[shard.rows] = True
+                labels = shard.y_indices[np.repeat(chosen, np.diff(shard.y_indptr))]
+                total += np.bincount(labels, minlength=total.size)
+                begin = last
+        counts[name] = mpi.allreduce_sum(comm, total)
+    return counts
+
+
+def _size(nbytes: float) -> str:
+    """A number of bytes for people."""
+    if nbytes < 1024:
+        return f"{nbytes:,} bytes"
+    power = min(4, (int(nbytes).bit_length() - 1) // 10)
+    return f"{nbytes / 1024**power:,.1f} {' KMGT'[power]}iB"
+
+
+def format_info(found: DatasetInfo) -> str:
+    """The report as a text of several lines."""
+    lines = [
+        f"{found.path}: {found.n_rows:,} rows × {found.n_features:,} features × {found.n_labels:,} labels, {_size(found.nbytes)}",
+        f"  values    {found.nnz:,} ({found.density:.3%} of X; {found.nnz / max(1, found.n_rows):.1f} a row), "
+        f"{found.y_nnz / max(1, found.n_rows):.2f} labels a row",
+    ]
+    if found.source:
+        settings = ", ".join(f"{key} {value}" for key, value in sorted(found.text.items()))
+        lines.append(f"  source    {found.source}" + (f" ({settings})" if settings else ""))
+    if found.splits:
+        lines.append("  splits    " + ", ".join(f"{name} {size:,}" for name, size in found.splits.items()))
+    lines.append("  check     " + ("every row is sound" if found.checked else "not done"))
+    for weight in found.shards:
+        on = "on 1 rank: the shard" if weight.n_ranks == 1 else f"on {weight.n_ranks} ranks: a shard"
+        nbytes = " to ".join(dict.fromkeys(map(_size, weight.nbytes)))
+        lines.append(f"  {on} of {weight.split} has {_span(weight.rows)} rows, {_span(weight.nnz)} values, {nbytes}")
+    return "\n".join([*lines, *_label_table(found)])
+
+
+def _span(pair: tuple[int, int]) -> str:
+    """A range of numbers for people."""
+    return f"{pair[0]:,}" if pair[0] == pair[1] else f"{pair[0]:,} to {pair[1]:,}"
+
+
+def _label_table(found: DatasetInfo) -> list[str]:
+    """The most frequent labels with their rows in each split, and how many more there are."""
+    order = np.argsort(-found.counts["all"], kind="stable")[:SHOWN_LABELS].tolist()
+    width = max([5, *(len(found.label_names[label]) for label in order)])
+    lines = ["", f"{'label':<{width}}" + "".join(f" {name:>10}" for name in found.counts)]
+    for label in order:
+        lines.append(f"{found.label_names[label]:<{width}}" + "".join(f" {c[label]:>10,}" for c in found.counts.values()))
+    if found.n_labels > len(order):
+        total = found.counts["all"]
+        frequent = ", ".join(f"{int((total >= least).sum()):,} labels have at least {least} rows" for least in (10, 50))
+        lines.append(f"... and {found.n_labels - len(order):,} more; {frequent}")
+    return lines
