@@ -36,6 +36,7 @@ class Evaluation:
     labels: np.ndarray  # the evaluated labels' numbers in the model
     label_names: list[str]
     n_positive: np.ndarray  # per evaluated label, rows of the split that have it
+    steps: np.ndarray  # per evaluated label, iterations of its training (0: not trained)
     not_in_data: list[str]  # labels that were asked for but that the data does not know
     n_not_in_model: int  # labels of the data that the model does not know: ignored
     values: dict[str, np.ndarray] = field(default_factory=dict)  # measure -> one value per evaluated label
@@ -109,6 +110,7 @@ def match_labels(model: Model, dataset: Dataset, labels: list[int] | None) -> tu
         labels=np.array(known, dtype=np.int64),
         label_names=names,
         n_positive=np.zeros(len(known), dtype=np.int64),
+        steps=model.labels["steps"][known],
         not_in_data=[model.label_names[label] for label in wanted if model.label_names[label] not in in_data],
         n_not_in_model=len(set(data_names) - set(model.label_names)),
     )

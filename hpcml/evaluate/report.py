@@ -40,11 +40,14 @@ def format_evaluation(evaluation: Evaluation, best: int = 5) -> str:
     """Macro and micro rows, what was left out, and the `best` and worst labels by average precision."""
     e = evaluation
     measures = list(e.values)
-    lines = [f"{e.model} on {e.data}, split {e.split}: {_plural(e.n_rows, 'row')}, {_plural(len(e.label_names), 'label')}", ""]
+    lines = [f"{e.model} on {e.data}, split {e.split}: {_plural(e.n_rows, 'row')}, {_plural(len(e.label_names), 'label')}"]
+    if e.steps.any():
+        lines.append(f"iterations: {e.steps[e.steps > 0].mean():.1f} a label, {e.steps.max()} at most")
+    lines.append("")
     n_macro = {m: int(e.in_macro(m).sum()) for m in measures}
     lines += _table(
         [
-            ["", *(_heading(m) for m in measures)],
+            ["", *("MAP" if m == "average_precision" else _heading(m) for m in measures)],
             ["macro", *(_cell(e.macro(m)) for m in measures)],
             ["  labels in it", *(str(n_macro[m]) for m in measures)],
             ["micro", *(_cell(e.micro[m]) for m in measures)],
@@ -69,9 +72,10 @@ def format_evaluation(evaluation: Evaluation, best: int = 5) -> str:
 
 
 def _label_table(e: Evaluation, title: str, chosen: np.ndarray, measures: list[str]) -> list[str]:
-    rows = [[title, "positives", *(_heading(m) for m in measures)]]
+    rows = [[title, "positives", "iterations", *(_heading(m) for m in measures)]]
     for label in chosen.tolist():
-        rows.append(["  " + e.label_names[label], str(e.n_positive[label]), *(_cell(e.values[m][label]) for m in measures)])
+        counts = (str(e.n_positive[label]), str(e.steps[label]))
+        rows.append(["  " + e.label_names[label], *counts, *(_cell(e.values[m][label]) for m in measures)])
     return _table(rows)
 
 
