@@ -39,8 +39,7 @@ class TrainReport:
 
     def __str__(self) -> str:
         lines = [
-            f"trained {self.n_labels} labels on {self.n_rows} rows × {self.n_features} features in {self.seconds:.1f} s: "
-            f"{self.mean_steps:.1f} iterations a label, λ = {self.lam:.6g}; model: {self.model}"
+            f"trained {self.n_labels} labels in {self.seconds:.1f} s, {self.mean_steps:.1f} iterations a label; model: {self.model}"
         ]
         for what, names in (
             ("no positive or no negative row, got a constant model", self.degenerate),
@@ -118,8 +117,8 @@ def _train(
             model.layout(model_slabs(len(labels), shard.n_features), describe)
     if comm.rank == 0:
         log(
-            f"training {len(labels)} labels on {shard.n_global} rows × {shard.n_features} features with {comm.size} ranks, "
-            f"{objective.slots.size} labels a pass, λ = {objective.lam:.4g}"
+            f"training {len(labels)} labels on {shard.n_global:,} rows × {shard.n_features:,} features; ranks: {comm.size}, "
+            f"labels that share a pass: {objective.slots.size}, λ = {objective.lam:.4g}"
         )
     block = ProbeBlock(comm, objective, options, labels, names, n_positive[labels], model, folder)
     progress = Progress(log, "labels", len(labels))

@@ -176,7 +176,7 @@ def _write(comm: mpi.Comm, out: SlabFile, part: Part, sizes: _Sizes, source: str
     slabs |= {f"splits/{name}": Slab((size,), "<i8") for name, size in sizes.splits.items()}
     out.layout(slabs, lambda file: _describe(file, part, sizes, source))
     if part.row_ids is not None:
-        _write_row_ids(comm, out.path, part.row_ids, sizes.n_rows)
+        _write_row_ids(comm, out.path, output, part.row_ids, sizes.n_rows)
     with mpi.agreed(comm, f"writing {output}"):
         for name, indptr, indices, first in (
             ("X", part.indptr, part.indices, sizes.first_value),
@@ -193,7 +193,7 @@ def _write(comm: mpi.Comm, out: SlabFile, part: Part, sizes: _Sizes, source: str
 
 
 @mpi.collective
-def _write_row_ids(comm: mpi.Comm, path: Path, row_ids: list[str], n_rows: int) -> None:
+def _write_row_ids(comm: mpi.Comm, path: Path, output: Path, row_ids: list[str], n_rows: int) -> None:
     """Collective over `comm`. Rank 0 writes all ranks' row ids into the laid-out file, in row order.
 
     HDF5 lays the strings of one call out backwards, so the calls are cut at rows that do not depend on the number of ranks.
@@ -212,10 +212,10 @@ def _write_row_ids(comm: mpi.Comm, path: Path, row_ids: list[str], n_rows: int) 
             written += len(some)
 
     with ExitStack() as stack:
-        with mpi.agreed(comm, f"writing {path}"):
+        with mpi.agreed(comm, f"writing {output}"):
             if comm.rank == 0:
-                file = stack.enter_context(editing(path))
+                file = stack.enter_context(editing(path, target=output))
                 create_strings(file, "row_ids", n_rows)
         mpi.stream_to_root(comm, chunks, write)
-        with mpi.agreed(comm, f"writing {path}"):
+        with mpi.agreed(comm, f"writing {output}"):
             stack.close()

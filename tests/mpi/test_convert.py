@@ -1,0 +1,269 @@
+"""Conversion on any number of ranks: the same bytes, the same sentences, and nothing left behind by a failure."""
+
+import json
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from anndata.io import read_elem
+
+from hpcml import mpi
+from hpcml.config import ConvertOptions
+from hpcml.data import convert as convert_module
+from hpcml.data import text as text_module
+from hpcml.data.convert import convert
+from hpcml.data.info import format_info, info
+from hpcml.data.sources import docstrings
+from hpcml.data.sources.docstrings import first_of_each
+from hpcml.data.split import split
+from hpcml.data.vocabulary import merge_counts, merge_terms
+from hpcml.errors import ConfigError, DataError
+from hpcml.log import Log
+from hpcml.mpi import self_comm
+
+pytestmark = pytest.mark.mpi
+
+
+def svmlight_text(seed, n_rows, binary):
+    rng = np.random.default_rng(seed)
+    lines = []
+    for _ in range(n_rows):
+        labels = rng.choice(["-1", "1"]) if binary else ",".join(map(str, np.flatnonzero(rng.random(7) < 0.2)))
+        columns = np.flatnonzero(rng.random(20) < 0.3) + 1
+        values = np.ones(columns.size) if binary else rng.standard_normal(columns.size).round(3)
+        lines.append(labels + "".join(f" {column}:{value:g}" for column, value in zip(columns, values, strict=True)))
+    return "".join(line + "\n" if line else "3\n" for line in lines)
+
+
+def jsonl_text(seed, n_rows, splits=True):
+    rng = np.random.default_rng(seed)
+    words = ["alpha", "beta", "gamma", "délta", "x1", "the", "and", "omega", "Ωmega", "zz"]
+    lines = []
+    for row in range(n_rows):
+        text = "".join(word + rng.choice([" ", ", ", "\n"], p=[0.8, 0.1, 0.1]) for word in rng.choice(words, rng.integers(1, 30)))
+        document = {
+            "title": str(rng.choice(words)),
+            "text": text + f"rare{row // 2}",
+            "labels": rng.choice(list("abcd"), 2).tolist(),
+        }
+        document |= {"id": f"doc {row}"} if row % 3 else {}
+        document |= {"split": str(rng.choice(["train", "train", "test", ""]))} if splits else {}
+        lines.append(json.dumps(document) + "\n")
+    return "".join(lines)
+
+
+def documents_text(n_rows):
+    return "".join(f'{{"text": "one text", "labels": ["l{row}"]}}\n' for row in range(n_rows))
+
+
+CASES = {
+    "svmlight": ("svmlight", svmlight_text(0, 101, False), {}),
+    "binary ones": ("svmlight", svmlight_text(1, 50, True), {"test_share": 0.3, "seed": 4}),
+    "two rows": ("svmlight", "1 1:1\n2,3 5:0.5\n", {}),
+    "one row": ("svmlight", "1 3:1 # the only one", {}),
+    "one label": ("svmlight", ":".join(["1 1", "1\n"]) + "2:1\n" * 5, {}),
+    "text": ("jsonl", jsonl_text(2, 80), {}),
+    "pairs": ("jsonl", jsonl_text(3, 60), {"pairs": True, "min_df": 2}),
+    "binary": ("jsonl", jsonl_text(4, 40, splits=False), {"binary": True, "test_share": 0.5}),
+    "one document": ("jsonl", jsonl_text(5, 1, splits=False), {"binary": True}),
+    "equal documents": ("jsonl", documents_text(9), {}),
+}
+
+
+def write(comm, path, text):
+    """Make an input file that all ranks see."""
+    if comm.rank == 0:
+        path.write_text(text, encoding="utf-8")
+    comm.Barrier()
+    return path
+
+
+def run(comm, source, inputs, output, **options):
+    return convert(comm, source, inputs, output, ConvertOptions(**options), False, Log(1))
+
+
+def both(comm, source, inputs, folder, **options):
+    """Convert on `comm`, and on rank 0 alone; the reports without time and place, and the path of the first."""
+    together, alone = folder / "together.h5", folder / "alone.h5"
+    report = run(comm, source, inputs, together, **options)
+    if comm.rank == 0:
+        expected = run(self_comm(), source, inputs, alone, **options)
+        for name in ("rows", "features", "labels", "nnz", "splits", "dropped_values", "dropped_labels"):
+            assert getattr(report, name) == getattr(expected, name)
+        assert_same(together, alone)
+        assert together.read_bytes() == alone.read_bytes()
+    comm.Barrier()
+    return report, together
+
+
+def assert_same(first, second):
+    """Every dataset and attribute of two files is the same, bit for bit."""
+    with h5py.File(first, locking=False) as one, h5py.File(second, locking=False) as two:
+        names = []
+        one.visit(names.append)
+        for name in names:
+            assert {k: np.array(v).tolist() for k, v in one[name].attrs.items()} == {
+                k: np.array(v).tolist() for k, v in two[name].attrs.items()
+            }
+            if isinstance(one[name], h5py.Dataset):
+                assert one[name].dtype == two[name].dtype
+                assert one[name][:].tolist() == two[name][:].tolist(), name
+
+
+@pytest.mark.parametrize("case", sorted(CASES))
+def test_same_bytes_on_any_number_of_ranks(comm, shared_tmp, case, monkeypatch):
+    monkeypatch.setattr(convert_module, "NAME_CHUNK", 7)
+    monkeypatch.setattr(text_module, "BLOCK_TOKENS", 50)
+    source, text, options = CASES[case]
+    report, path = both(comm, source, [write(comm, shared_tmp / "in", text)], shared_tmp, **options)
+    found = info(comm, path, [1, 2, 50])
+    assert (found.n_rows, found.n_features, found.n_labels) == (report.rows, report.features, report.labels)
+    with h5py.File(path, locking=False) as file:
+        X, Y = read_elem(file["X"]), read_elem(file["Y"])
+    assert X.shape == (report.rows, report.features)
+    assert X.nnz == report.nnz
+    assert Y.shape == (report.rows, report.labels)
+    if comm.rank == 0:
+        assert format_info(found) == format_info(info(self_comm(), path, [1, 2, 50]))
+
+
+@pytest.mark.parametrize("kind", ["svmlight", "text", "pairs"])
+def test_like(comm, shared_tmp, kind):
+    source, text, options = CASES[kind]
+    run(comm, source, [write(comm, shared_tmp / "train", text)], shared_tmp / "train.h5", **options)
+    other = svmlight_text(9, 30, False).replace("\n", " 33:1\n") if source == "svmlight" else jsonl_text(9, 30)
+    report, path = both(comm, source, [write(comm, shared_tmp / "test", other)], shared_tmp, like=shared_tmp / "train.h5")
+    assert report.dropped_values > 0
+    with h5py.File(path, locking=False) as file, h5py.File(shared_tmp / "train.h5", locking=False) as train:
+        assert file.attrs["vocabulary"] == train.attrs["vocabulary"]
+
+
+def test_splits_do_not_depend_on_the_ranks(comm, shared_tmp):
+    text = write(comm, shared_tmp / "in", svmlight_text(7, 60, False))
+    run(comm, "svmlight", [text], shared_tmp / "data.h5")
+    split(comm, shared_tmp / "data.h5", shared_tmp / "together.h5", 0.3, True, 5, False, Log(1))
+    if comm.rank == 0:
+        split(self_comm(), shared_tmp / "data.h5", shared_tmp / "alone.h5", 0.3, True, 5, False, Log(1))
+        assert (shared_tmp / "together.h5").read_bytes() == (shared_tmp / "alone.h5").read_bytes()
+    comm.Barrier()
+
+
+def test_docstrings_of_a_few_modules(comm, shared_tmp, monkeypatch):
+    everything = docstrings.find_modules()
+    monkeypatch.setattr(docstrings, "find_modules", lambda: [s for s in everything if s.module.startswith(("email", "json"))])
+    report, path = both(comm, "docstrings", [], shared_tmp, min_df=2, test_share=0.3)
+    with h5py.File(path, locking=False) as file:
+        assert {"email", "email.message", "json"} <= set(file["label_names"].asstr())
+        ids = list(file["row_ids"].asstr())
+        assert len(set(ids)) == len(ids) == report.rows
+        assert file.attrs["source"] == "docstrings"
+
+
+BAD = {
+    "bad last line": ("svmlight", svmlight_text(3, 40, False) + "1 0:1\n", r"in: line 41: index 0"),
+    "bad line in the middle": ("svmlight", "1 1:1\n" * 20 + "1 2:1 1:1\n" + "1 1:1\n" * 20, r"in: line 21: index 1 after 2"),
+    "two bad lines": ("svmlight", "1 1:1\n" * 7 + "x\n" + "1 1:1\n" * 20 + "y\n", r"in: line 8: label 'x'"),
+    "bad document": ("jsonl", documents_text(30) + "{]\n" + documents_text(3), r"in: line 31: not JSON"),
+    "no label": ("svmlight", "1:1\n" * 9, r"in: no label"),
+    "empty": ("jsonl", "", r"in: the file is empty"),
+    "no rows": ("jsonl", "\n\n\n", r"in: no rows|no word occurs"),
+}
+
+
+@pytest.mark.parametrize("case", sorted(BAD))
+def test_every_rank_raises_the_same_sentence(comm, shared_tmp, case):
+    source, text, pattern = BAD[case]
+    path = write(comm, shared_tmp / "in", text)
+    with pytest.raises(DataError, match=pattern) as caught:
+        run(comm, source, [path], shared_tmp / "out.h5")
+    assert len(set(comm.allgather(str(caught.value)))) == 1
+    assert [entry.name for entry in shared_tmp.iterdir()] == ["in"]
+    comm.Barrier()
+
+
+def test_a_file_that_one_rank_cannot_read(comm, shared_tmp):
+    path = write(comm, shared_tmp / "in", documents_text(9))
+    if comm.rank == comm.size - 1:
+        path = Path(shared_tmp, "elsewhere")
+    with pytest.raises(DataError, match="No such file or directory"):
+        run(comm, "jsonl", [path], shared_tmp / "out.h5")
+    assert [entry.name for entry in shared_tmp.iterdir()] == ["in"]
+    comm.Barrier()
+
+
+def test_an_output_that_exists_is_refused_before_reading(comm, shared_tmp):
+    write(comm, shared_tmp / "out.h5", "precious")
+    with pytest.raises(ConfigError, match=r"out\.h5 exists already"):
+        run(comm, "jsonl", [shared_tmp / "missing"], shared_tmp / "out.h5")
+    assert (shared_tmp / "out.h5").read_text() == "precious"
+
+
+BAD_OPTIONS = {
+    "no source 'svmlite'; did you mean svmlight": ("svmlite", 1, {}),
+    "no source 'x'; known: docstrings, jsonl, svmlight": ("x", 1, {}),
+    "svmlight takes one input file, but got 2": ("svmlight", 2, {}),
+    "docstrings takes no input file, but got 1": ("docstrings", 1, {}),
+    "--min-df 0: expected at least 1": ("jsonl", 1, {"min_df": 0}),
+    "--test-share 1: expected": ("jsonl", 1, {"test_share": 1}),
+    "--pairs is for text, but svmlight has numbers": ("svmlight", 1, {"pairs": True}),
+    "--zero-based is for svmlight, but jsonl has no indices": ("jsonl", 1, {"zero_based": True}),
+}
+
+
+@pytest.mark.parametrize("message", sorted(BAD_OPTIONS))
+def test_options_are_checked_first(comm, shared_tmp, message):
+    source, n_inputs, options = BAD_OPTIONS[message]
+    with pytest.raises(ConfigError, match=f"^{message}"):
+        run(comm, source, [shared_tmp / "missing"] * n_inputs, shared_tmp / "out.h5", **options)
+
+
+def test_merging_terms_and_counts(comm):
+    words = [f"w{n}" for n in range(comm.rank, comm.rank + 4)]
+    counts = np.arange(4, dtype=np.int64) + 1
+    total = {}
+    for rank in range(comm.size):
+        for n, count in enumerate(counts.tolist()):
+            total[rank + n] = total.get(rank + n, 0) + count
+    assert merge_terms(comm, words, counts, 3) == sorted(f"w{n}" for n, count in total.items() if count >= 3)
+    keys, sums = merge_counts(comm, np.arange(comm.rank, comm.rank + 4), counts, 3)
+    assert dict(zip(keys.tolist(), sums.tolist(), strict=True)) == {n: count for n, count in total.items() if count >= 3}
+    assert keys.tolist() == sorted(keys)
+
+
+def test_merging_when_some_ranks_have_nothing(comm):
+    mine = comm.rank == comm.size - 1
+    counts = np.ones(2 * mine, dtype=np.int64)
+    assert merge_terms(comm, ["b", "a"] if mine else [], counts, 1) == ["a", "b"]
+    assert merge_counts(comm, np.arange(2 * mine), counts, 2)[0].size == 0
+
+
+def test_first_of_equal_texts_over_ranks(comm):
+    texts = ["same", f"own {comm.rank}", "same", f"shared {comm.rank // 2}"]
+    assert first_of_each(comm, texts) == [comm.rank == 0, True, False, comm.rank % 2 == 0]
+    without_rank_0 = [comm.rank == 1, True, False, comm.rank == 1 or comm.rank % 2 == 0]
+    assert first_of_each(comm, texts if comm.rank else []) == (without_rank_0 if comm.rank else [])
+
+
+def test_compressed_input_on_any_number_of_ranks(comm, shared_tmp):
+    import lzma
+
+    text = svmlight_text(0, 101, False)
+    if comm.rank == 0:
+        (shared_tmp / "in.xz").write_bytes(lzma.compress(text.encode()))
+    run(comm, "svmlight", [write(comm, shared_tmp / "in", text)], shared_tmp / "plain.h5")
+    _, path = both(comm, "svmlight", [shared_tmp / "in.xz"], shared_tmp)
+    assert path.read_bytes() == (shared_tmp / "plain.h5").read_bytes()
+
+
+def test_info_names_damage_on_every_rank(comm, shared_tmp):
+    path = shared_tmp / "data.h5"
+    run(comm, "svmlight", [write(comm, shared_tmp / "in", svmlight_text(0, 40, False))], path)
+    if comm.rank == 0:
+        with h5py.File(path, "r+") as file:
+            row = int(np.flatnonzero(np.diff(file["X/indptr"][:]) > 0)[-1])
+            file["X/indices"][file["X/indptr"][row]] = 99
+    comm.Barrier()
+    with pytest.raises(DataError, match=rf"X/indices: row {row if comm.rank == 0 else '.*'}: 99 is not one of the columns"):
+        info(comm, path, [1])
+    assert mpi.agreed_any(comm, True)

@@ -1,0 +1,88 @@
+"""Documents as JSON lines: what a line may be, and the sentence for what it may not."""
+
+import json
+
+import h5py
+import pytest
+
+from hpcml import mpi
+from hpcml.config import ConvertOptions
+from hpcml.data.convert import convert
+from hpcml.data.sources.jsonl import Document, parse
+from hpcml.errors import ConfigError, DataError
+from hpcml.log import Log
+
+BAD = {
+    "not JSON": '{"text": "a",}',
+    "a list, but expected an object": '["text"]',
+    "a number, but expected an object": "17",
+    "null, but expected an object": "null",
+    "neither text nor title": '{"id": "7", "labels": ["x"]}',
+    "text is a number, but expected a string": '{"text": 3}',
+    "title is true or false, but expected a string": '{"title": true}',
+    "labels is a string, but expected a list": '{"text": "a", "labels": "x"}',
+    "a label is null, but expected a string": '{"text": "a", "labels": [null]}',
+    "a label is a number, but expected a string": '{"text": "a", "labels": ["x", 3]}',
+    "a label is empty": '{"text": "a", "labels": [""]}',
+    "a label .* cannot be stored": '{"text": "a", "labels": ["x\\u0000y"]}',
+    "id .* cannot be stored": '{"text": "a", "id": "\\ud800"}',
+    "id is a list, but expected a string": '{"text": "a", "id": [1]}',
+    "split is a number, but expected a string": '{"text": "a", "split": 1}',
+    "split 'all' cannot be used": '{"text": "a", "split": "all"}',
+    "split 'a/b' cannot be used": '{"text": "a", "split": "a/b"}',
+    "nested too deeply": '{"text": ' + "[" * 100_000,
+}
+
+
+def make(folder, content, **options):
+    (folder / "in.jsonl").write_bytes(content.encode() if isinstance(content, str) else content)
+    output = folder / "out.h5"
+    return convert(mpi.self_comm(), "jsonl", [folder / "in.jsonl"], output, ConvertOptions(**options), True, Log(0)), output
+
+
+@pytest.mark.parametrize("problem", sorted(BAD))
+def test_bad_lines_are_named(tmp_path, problem):
+    good = '{"text": "fine", "labels": ["x"]}\n'
+    with pytest.raises(DataError, match=rf"in\.jsonl: line 4: .*{problem}"):
+        make(tmp_path, f"{good}\n{good}{BAD[problem]}\n[]\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
+
+
+def test_not_utf8(tmp_path):
+    with pytest.raises(DataError, match=r"in\.jsonl: line 1: byte 11 is not UTF-8"):
+        make(tmp_path, b'{"text": "\xe4"}\n')
+
+
+def test_parse():
+    line = {"id": 12, "title": "T", "text": "x \ud83d\ude00", "labels": ["b", "a"], "split": "dev", "more": 1}
+    assert parse(json.dumps(line).encode()) == Document("12", "T", "x 😀", ["b", "a"], "dev")
+    assert parse(b'{"title": "T", "text": null, "labels": null}') == Document("", "T", "", [], "")
+
+
+def test_ids_labels_and_splits(tmp_path):
+    lines = [
+        {"id": "first", "text": "a b", "labels": ["y", "x", "y"], "split": "train"},
+        {"text": "b c", "split": "dev"},
+        {"title": "a", "labels": ["Ä"], "split": "train"},
+        {"id": "", "text": "c", "labels": ["x"]},
+    ]
+    report, output = make(tmp_path, "\n\n".join(json.dumps(line, ensure_ascii=False) for line in lines))
+    with h5py.File(output) as file:
+        assert list(file["row_ids"].asstr()) == ["first", "3", "5", "7"]  # those without id get their line's number
+        assert list(file["label_names"].asstr()) == ["x", "y", "Ä"]
+        assert file["Y/indptr"][:].tolist() == [0, 2, 2, 3, 4]
+        assert file["Y/indices"][:].tolist() == [0, 1, 2, 0]
+        assert {name: rows[:].tolist() for name, rows in file["splits"].items()} == {"dev": [1], "train": [0, 2]}
+        assert file["text"].attrs["n_documents"] == 2
+    assert report.splits == {"dev": 1, "train": 2}
+    assert "split dev: 1 rows" in str(report)
+
+
+def test_test_share_beside_own_splits(tmp_path):
+    with pytest.raises(ConfigError, match=r"--test-share 0.5: the rows have splits already \(dev\)"):
+        make(tmp_path, '{"text": "a", "split": "dev"}', test_share=0.5)
+
+
+def test_no_label(tmp_path):
+    with pytest.raises(DataError, match=r"in\.jsonl: no label in any row"):
+        make(tmp_path, '{"text": "a"}')

@@ -1,0 +1,87 @@
+"""Line ranges of plain and compressed files."""
+
+import bz2
+import gzip
+import lzma
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpcml import mpi
+from hpcml.data.stream import byte_range, line_blocks, lines_before, plain_size
+from hpcml.errors import DataError
+from hpcml.partition import even_bounds
+
+COMPRESS = {"plain": bytes, "gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
+
+
+@given(
+    lines=st.lists(st.text("ab \rü", max_size=9).map(str.encode), min_size=1, max_size=12),
+    last_newline=st.booleans(),
+    n_parts=st.integers(1, 9),
+    block_bytes=st.integers(1, 40),
+)
+def test_ranges_give_every_line_once(tmp_path_factory, lines, last_newline, n_parts, block_bytes):
+    content = b"\n".join(lines) + (b"\n" if last_newline else b"")
+    path = tmp_path_factory.getbasetemp() / "lines"
+    path.write_bytes(content)
+    bounds = even_bounds(len(content), n_parts).tolist()
+    taken = b""
+    for begin, end in pairwise(bounds):
+        for offset, block in line_blocks(path, begin, end, block_bytes):
+            assert offset == len(taken)
+            assert offset == 0 or content[offset - 1 : offset] == b"\n"
+            assert begin <= offset < end
+            taken += block
+    assert taken == content
+
+
+@pytest.mark.parametrize("kind", sorted(COMPRESS))
+def test_compression_is_found_by_content(tmp_path, kind):
+    content = b"".join(b"line %d\n" % i for i in range(1000))
+    path = tmp_path / "lines"
+    path.write_bytes(COMPRESS[kind](content))
+    assert plain_size(path) == len(content)
+    assert byte_range(mpi.self_comm(), path) == (0, len(content))
+    middle = len(content) // 2
+    parts = [b"".join(block for _, block in line_blocks(path, *ends, 100)) for ends in ((0, middle), (middle, len(content)))]
+    assert b"".join(parts) == content
+    assert lines_before(path, content.index(b"line 777\n")) == 777
+
+
+@pytest.mark.parametrize("kind", ["gz", "bz2", "xz"])
+@pytest.mark.parametrize("damage", ["truncated", "changed"])
+def test_damaged_files_are_named(tmp_path, kind, damage):
+    whole = COMPRESS[kind](bytes(i * i % 251 for i in range(5000)))
+    half = len(whole) // 2
+    path = tmp_path / f"lines.{kind}"
+    path.write_bytes(whole[:half] if damage == "truncated" else whole[:half] + bytes(9) + whole[half + 9 :])
+    with pytest.raises(DataError, match=rf"lines.{kind}: truncated or damaged .{kind} file"):
+        byte_range(mpi.self_comm(), path)
+
+
+def test_byte_order_mark_is_dropped(tmp_path):
+    (tmp_path / "lines").write_bytes(b"\xef\xbb\xbfa\nb\n")
+    assert list(line_blocks(tmp_path / "lines", 0, 7)) == [(0, b"a\nb\n")]
+
+
+@pytest.mark.parametrize("content", [b"", gzip.compress(b"")])
+def test_empty_file(tmp_path, content):
+    (tmp_path / "lines").write_bytes(content)
+    with pytest.raises(DataError, match="the file is empty"):
+        byte_range(mpi.self_comm(), tmp_path / "lines")
+
+
+def test_missing_file_and_folder(tmp_path):
+    with pytest.raises(DataError, match=r"No such file .* while reading .*nothing\.svm"):
+        byte_range(mpi.self_comm(), tmp_path / "nothing.svm")
+    with pytest.raises(DataError, match="directory"):
+        byte_range(mpi.self_comm(), tmp_path)
+
+
+def test_a_file_that_shrinks_while_it_is_read(tmp_path):
+    (tmp_path / "lines").write_bytes(b"a\nb\n")
+    with pytest.raises(DataError, match="must not change"):
+        list(line_blocks(tmp_path / "lines", 0, 100))

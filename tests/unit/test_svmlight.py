@@ -1,0 +1,172 @@
+"""Parsing svmlight: a round trip, what is legal, and the sentence for everything that is not."""
+
+import math
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from anndata.io import read_elem
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hpcml import mpi
+from hpcml.config import ConvertOptions
+from hpcml.data.convert import convert
+from hpcml.data.sources.svmlight import check_lines, label_name, parse_block
+from hpcml.errors import DataError
+from hpcml.log import Log
+
+floats = st.floats(width=32, allow_nan=False, allow_infinity=False)
+rows = st.tuples(
+    st.lists(st.integers(-3, 9), max_size=3, unique=True),
+    st.dictionaries(st.integers(0, 30), floats, max_size=5),
+).filter(lambda row: row[0] or row[1])
+
+
+def make(folder, text, name="data", **options):
+    """Convert svmlight text; the report and the path."""
+    source, output = Path(folder, f"{name}.svm"), Path(folder, f"{name}.h5")
+    source.write_bytes(text.encode() if isinstance(text, str) else text)
+    report = convert(mpi.self_comm(), "svmlight", [source], output, ConvertOptions(**options), True, Log(0))
+    return report, output
+
+
+@given(table=st.lists(rows, min_size=1, max_size=8), zero_based=st.booleans())
+def test_round_trip(table, zero_based):
+    first = 0 if zero_based else 1
+    lines = [
+        ",".join(map(str, labels)) + "".join(f" {index + first}:{value!r}" for index, value in sorted(values.items()))
+        for labels, values in table
+    ]
+    found = parse_block("\n".join(lines).encode(), zero_based)
+    kept = [sorted((index, value) for index, value in values.items() if value != 0) for _, values in table]
+    assert found.lengths.tolist() == [len(row) for row in kept]
+    assert list(zip(found.indices.tolist(), found.data.tolist(), strict=True)) == [pair for row in kept for pair in row]
+    assert found.label_lengths.tolist() == [len(labels) for labels, _ in table]
+    assert found.labels.tolist() == [label for labels, _ in table for label in sorted(labels)]
+    assert found.width == max((index + 1 for _, values in table for index in values), default=0)
+
+
+def test_legal_oddities():
+    found = parse_block(b"# comment\n\n 3:1\n2:1 5:0 # qid:1\n4,1,4 1:+2e0 # x\r\n-1\n", False)
+    assert found.lengths.tolist() == [1, 1, 1, 0]
+    assert found.indices.tolist() == [2, 1, 0]
+    assert found.label_lengths.tolist() == [0, 0, 3, 1]
+    assert found.width == 5
+
+
+BAD = {
+    "1 0:1": "index 0, but indices start at 1 (use --zero-based)",
+    "1 3:1 2:1": "index 2 after 3; sort the indices and let each stand once",
+    "1 3:1 3:1": "index 3 after 3; sort the indices and let each stand once",
+    "1 -3:1": "index -3, but indices are not negative",
+    "1 1:nan": "value nan of index 1, but expected a finite number that float32 can hold",
+    "1 1:-inf": "value -inf of index 1, but expected a finite number that float32 can hold",
+    "1 1:1e39": "value 1e39 of index 1, but expected a finite number that float32 can hold",
+    "1 1": "'1', but expected index:value",
+    "1 1:": "'1:', but expected index:value",
+    "1 x:1": "'x:1', but expected index:value",
+    "1 1:2:3": "'1:2:3', but expected index:value",
+    "1 qid:7 1:1": "'qid:7': query ids are not supported; remove them",
+    "spam 1:1": "label 'spam', but expected numbers separated by commas",
+    "1,,2 1:1": "label '', but expected numbers separated by commas",
+    "nan 1:1": "label 'nan', but expected numbers separated by commas",
+    "1 2147483648:1": "index 2147483648, but expected at most 2147483647",
+}
+
+
+@pytest.mark.parametrize("line", sorted(BAD))
+def test_bad_lines_are_named(tmp_path, line):
+    with pytest.raises(DataError, match=r"in\.svm: line 3: ") as caught:
+        make(tmp_path, f"1 +1:1\n\n{line}\nalso bad\n", "in")
+    assert str(caught.value) == f"{tmp_path}/in.svm: line 3: {BAD[line]}"
+    assert [path.name for path in tmp_path.iterdir()] == ["in.svm"]
+
+
+@given(st.one_of(st.binary(max_size=30), st.text("1,2:-+.e_ #\n\r\0\x1cnaif\u0661", max_size=20).map(str.encode)))
+@settings(max_examples=300)
+def test_the_slow_scan_finds_what_the_parser_refuses(block):
+    try:
+        parse_block(block, True)
+    except (ValueError, OverflowError):
+        assert check_lines(block, True)[0] > 0
+
+
+def test_index_0_is_legal_when_zero_based(tmp_path):
+    report, _ = make(tmp_path, "1 0:1 3:1\n", zero_based=True)
+    assert report.features == 4
+
+
+def test_binary_labels_are_one_column(tmp_path):
+    _, path = make(tmp_path, "+1 1:2\n-1 2:1\n1 3:1\n")
+    with h5py.File(path) as file:
+        assert list(file["label_names"].asstr()) == ["1"]
+        assert read_elem(file["Y"]).toarray().ravel().tolist() == [1, 0, 1]
+        assert file.attrs["vocabulary"] == "width:3"
+        assert file["X"].attrs["max_abs"] == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("1 1:1\n1 1:1\n", ["1"]),
+        ("-1 1:1\n", ["-1"]),
+        ("1 1:1\n-1,1 1:1\n", ["-1", "1"]),
+        ("1 1:1\n-1 1:1\n2:1\n", ["-1", "1"]),
+        ("0 1:1\n1 1:1\n", ["0", "1"]),
+        ("10,9 1:1\n2.5 1:1\n-3 1:1\n", ["-3", "2.5", "9", "10"]),
+    ],
+)
+def test_other_labels_are_columns_in_numeric_order(tmp_path, text, names):
+    _, path = make(tmp_path, text)
+    with h5py.File(path) as file:
+        assert list(file["label_names"].asstr()) == names
+
+
+def test_matrix_of_ones_is_not_written(tmp_path):
+    _, path = make(tmp_path, "1 1:1 4:1\n2 2:1\n")
+    with h5py.File(path) as file:
+        assert file["X/data"].id.get_storage_size() == 0
+        assert read_elem(file["X"]).toarray().tolist() == [[1, 0, 0, 1], [0, 1, 0, 0]]
+
+
+def test_like_keeps_width_and_labels(tmp_path):
+    _, train = make(tmp_path, "1,3 1:1 3:2\n2 2:1\n", "train")
+    report, path = make(tmp_path, "3,4 1:1 4:7 5:1\n5 3:0.5\n2:1\n", "test", like=train)
+    assert (report.features, report.labels, report.dropped_values, report.dropped_labels) == (3, 3, 2, 2)
+    with h5py.File(path) as file:
+        assert read_elem(file["X"]).toarray().tolist() == [[1, 0, 0], [0, 0, 0.5], [0, 1, 0]]
+        assert read_elem(file["Y"]).toarray().tolist() == [[0, 0, 1], [0, 0, 0], [0, 0, 0]]
+    assert "left out: 2 values" in str(report)
+
+
+def test_like_a_binary_file_drops_no_minus_one(tmp_path):
+    _, train = make(tmp_path, "1 1:1\n-1 2:1\n", "train")
+    report, path = make(tmp_path, "-1 1:1\n-1 2:1\n", "test", like=train)
+    assert (report.labels, report.dropped_labels) == (1, 0)
+    with h5py.File(path) as file:
+        assert file["Y/indices"].shape == (0,)
+
+
+def test_no_label_at_all(tmp_path):
+    with pytest.raises(DataError, match=r"in\.svm: no label"):
+        make(tmp_path, "1:1\n 2:1\n", "in")
+    with pytest.raises(DataError, match=r"in\.svm: no rows"):
+        make(tmp_path, "# nothing\n\n", "in")
+
+
+@pytest.mark.parametrize(("label", "name"), [(3.0, "3"), (-0.0, "0"), (2.5, "2.5"), (1e300, "1e+300")])
+def test_label_names(label, name):
+    assert label_name(label) == name
+
+
+def test_real_multilabel_file(data_dir, tmp_path):
+    output = tmp_path / "bibtex.h5"
+    report = convert(mpi.self_comm(), "svmlight", [data_dir / "bibtex.svm.xz"], output, ConvertOptions(), False, Log(0))
+    assert (report.rows, report.features, report.labels) == (7395, 1836, 159)
+    with h5py.File(output) as file:
+        X = read_elem(file["X"])
+        assert X.nnz == report.nnz
+        assert math.isclose(X.sum(), X.nnz)
+        assert np.diff(X.indptr).min() > 0

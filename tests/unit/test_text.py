@@ -1,0 +1,229 @@
+"""Words, pairs, weights and vocabularies, against scikit-learn and against a slow twin."""
+
+import json
+import math
+import re
+from collections import Counter
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from anndata.io import read_elem
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.feature_extraction.text import CountVectorizer
+
+from hpcml import mpi
+from hpcml.config import ConvertOptions
+from hpcml.data import text as text_module
+from hpcml.data.convert import convert
+from hpcml.data.vocabulary import Vocabulary, merge_counts, merge_terms
+from hpcml.errors import ConfigError, DataError
+from hpcml.log import Log
+
+DOCUMENTS = [
+    {"title": "Cats and dogs", "text": "The cat sat, the dog ran. Über-cat x_y!", "labels": ["pets"], "split": "train"},
+    {"text": "the the the stock market; the stock fell 3.5 percent", "labels": ["money", "pets"], "split": "train"},
+    {"text": "the market ran\nand the\tdog sat", "labels": ["money"], "split": "train"},
+    {"text": "the unknown cat of the stock market", "labels": [], "split": "test"},
+    {"text": "", "labels": ["money"], "split": "test"},
+]
+
+
+def make(folder, documents, name="data", **options):
+    """Convert documents; the report and the open file."""
+    source, output = Path(folder, f"{name}.jsonl"), Path(folder, f"{name}.h5")
+    source.write_text("".join(json.dumps(document) + "\n" for document in documents), encoding="utf-8")
+    report = convert(mpi.self_comm(), "jsonl", [source], output, ConvertOptions(**options), True, Log(0))
+    return report, h5py.File(output, locking=False)  # as hpcml opens it
+
+
+def features(file):
+    return list(file["feature_names"].asstr()[:])
+
+
+def slow_terms(document, pairs, stop_words):
+    """The terms of a document, by the definition and word by word."""
+    found = Counter()
+    for part in (document.get("title", ""), document["text"]):
+        last, end = None, 0
+        for match in re.finditer(r"[^\W_]+", part.lower()):
+            word = match.group()
+            gap = part.lower()[end : match.start()]
+            end = match.end()
+            if word in stop_words:
+                last = None
+                continue
+            found[word] += 1
+            if pairs and last is not None and gap.isspace():
+                found[f"{last} {word}"] += 1
+            last = word
+    return found
+
+
+def slow_rows(documents, pairs=False, stop_words=(), min_df=1, binary=False):
+    """Names and dense rows as the definition says."""
+    counts = [slow_terms(document, pairs, set(stop_words)) for document in documents]
+    train = [c for c, document in zip(counts, documents, strict=True) if document.get("split") == "train"] or counts
+    df = Counter(term for count in train for term in count)
+    names = sorted(term for term, n in df.items() if n >= min_df)
+    rows = np.zeros((len(documents), len(names)))
+    for row, count in zip(rows, counts, strict=True):
+        for column, term in enumerate(names):
+            if term in count:
+                row[column] = 1 if binary else math.log(count[term] + 1) * math.log(len(train) / df[term])
+        if not binary and row.any():
+            row /= np.linalg.norm(row)
+    return names, rows
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+@pytest.mark.parametrize("binary", [False, True])
+@pytest.mark.parametrize("min_df", [1, 2])
+@pytest.mark.parametrize("stop_words", [[], ["the", "and"]])
+@pytest.mark.parametrize("block_tokens", [1, 12, 1000])
+def test_rows_are_as_defined(tmp_path, monkeypatch, pairs, binary, min_df, stop_words, block_tokens):
+    monkeypatch.setattr(text_module, "BLOCK_TOKENS", block_tokens)
+    (tmp_path / "stop").write_text("\n".join(stop_words))
+    report, file = make(tmp_path, DOCUMENTS, pairs=pairs, binary=binary, min_df=min_df, stop_words=tmp_path / "stop")
+    names, rows = slow_rows(DOCUMENTS, pairs, stop_words, min_df, binary)
+    with file:
+        assert features(file) == names
+        X = read_elem(file["X"])
+        np.testing.assert_allclose(X.toarray(), rows, rtol=3e-7, atol=0)
+        assert X.nnz == np.count_nonzero(rows) == report.nnz
+        assert X.has_sorted_indices
+        assert list(file["label_names"].asstr()) == ["money", "pets"]
+        assert read_elem(file["Y"]).toarray().tolist() == [[0, 1], [1, 1], [1, 0], [0, 0], [1, 0]]
+        assert dict(file["text"].attrs) == {
+            "weighting": "binary" if binary else "log-idf",
+            "pairs": pairs,
+            "min_df": min_df,
+            "n_documents": 3,
+        }
+        assert list(file["text/stop_words"].asstr()) == sorted(stop_words)
+        assert ("text/idf" in file) == (not binary)
+
+
+@given(
+    texts=st.lists(st.text("ab1 .,_\nÀßİ\u0301", max_size=30), min_size=1, max_size=6),
+    pairs=st.booleans(),
+    min_df=st.integers(1, 2),
+)
+def test_any_text(tmp_path_factory, texts, pairs, min_df):
+    documents = [{"text": text, "labels": ["x"]} for text in texts]
+    names, rows = slow_rows(documents, pairs, (), min_df)
+    folder = tmp_path_factory.getbasetemp()
+    if not names:
+        with pytest.raises(DataError, match="no word occurs"):
+            make(folder, documents, pairs=pairs, min_df=min_df)
+        return
+    _, file = make(folder, documents, pairs=pairs, min_df=min_df)
+    with file:
+        assert features(file) == names
+        np.testing.assert_allclose(read_elem(file["X"]).toarray(), rows, rtol=3e-7, atol=0)
+
+
+def test_against_scikit_learn(data_dir, tmp_path):
+    """On 300 messages: the vocabulary is the same, the weights differ by float32 rounding."""
+    import lzma
+
+    with lzma.open(data_dir / "20newsgroups.jsonl.xz", "rt", encoding="utf-8") as lines:
+        documents = [json.loads(line) for line, _ in zip(lines, range(300), strict=False)]
+    _, file = make(tmp_path, documents)
+    train = np.array([document["split"] == "train" for document in documents])
+    if not train.any():
+        train[:] = True
+    texts = [f"{document['title']} . {document['text']}" for document in documents]
+    vectorizer = CountVectorizer(token_pattern=r"[^\W_]+").fit(np.array(texts, dtype=object)[train])
+    counts = vectorizer.transform(texts).astype(np.float64)
+    df = np.bincount(counts[train].indices, minlength=counts.shape[1])
+    counts.data = np.log1p(counts.data) * np.log(train.sum() / df)[counts.indices]
+    norms = np.sqrt(counts.multiply(counts).sum(axis=1)).A1
+    with file:
+        assert features(file) == list(vectorizer.get_feature_names_out())
+        assert abs(read_elem(file["X"]) - sp.diags(1 / norms) @ counts).max() < 1e-7
+
+
+def test_like_repeats_the_same_rows(tmp_path):
+    (tmp_path / "stop").write_text("and\n")
+    _, whole = make(tmp_path, DOCUMENTS, "whole", pairs=True, stop_words=tmp_path / "stop")
+    tests = [{**document, "labels": [*document["labels"], "new"], "split": ""} for document in DOCUMENTS[3:]]
+    report, again = make(tmp_path, tests, "test", like=tmp_path / "whole.h5")
+    with whole, again:
+        assert (again["X/data"][:] == whole["X/data"][-report.nnz :]).all()
+        assert (again["X/indices"][:] == whole["X/indices"][-report.nnz :]).all()
+        for name in ("feature_names", "label_names", "text/idf", "text/stop_words"):
+            assert (again[name][:] == whole[name][:]).all()
+        assert dict(again["text"].attrs) == dict(whole["text"].attrs)
+        assert again.attrs["vocabulary"] == whole.attrs["vocabulary"]
+    assert report.dropped_values == 2  # "unknown" and "of"
+    assert report.dropped_labels == 2
+
+
+def test_like_allows_rows_without_labels(tmp_path):
+    make(tmp_path, DOCUMENTS, "whole")
+    report, file = make(tmp_path, [{"text": "cat"}], "test", like=tmp_path / "whole.h5")
+    with file:
+        assert read_elem(file["Y"]).shape == (1, 2)
+    assert report.nnz == 1
+
+
+@pytest.mark.parametrize("options", [{"pairs": True}, {"binary": True}, {"min_df": 2}, {"stop_words": Path("stop")}])
+def test_like_settles_the_other_options(tmp_path, options):
+    with pytest.raises(ConfigError, match="does not go with --like"):
+        make(tmp_path, DOCUMENTS, like=tmp_path / "whole.h5", **options)
+
+
+def test_like_of_the_other_kind(tmp_path):
+    (tmp_path / "a.svm").write_text("1 1:1\n")
+    convert(mpi.self_comm(), "svmlight", [tmp_path / "a.svm"], tmp_path / "a.h5", ConvertOptions(), False, Log(0))
+    with pytest.raises(ConfigError, match=r"a\.h5: was made from numbers, not from text"):
+        make(tmp_path, DOCUMENTS, like=tmp_path / "a.h5")
+    make(tmp_path, DOCUMENTS, "whole")
+    with pytest.raises(ConfigError, match=r"whole\.h5: was made from text"):
+        convert(
+            mpi.self_comm(),
+            "svmlight",
+            [tmp_path / "a.svm"],
+            tmp_path / "b.h5",
+            ConvertOptions(like=tmp_path / "whole.h5"),
+            False,
+            Log(0),
+        )
+
+
+def test_stop_words_are_cut_like_text(tmp_path):
+    (tmp_path / "stop").write_text("Don't\n\nÜBER\n", encoding="utf-8")
+    assert text_module.stop_words(tmp_path / "stop") == ["don", "t", "über"]
+    (tmp_path / "stop").write_bytes(b"a\n\xff\n")
+    with pytest.raises(DataError, match=r"stop: byte 2 is not UTF-8"):
+        make(tmp_path, DOCUMENTS, stop_words=tmp_path / "stop")
+
+
+def test_min_df_too_high(tmp_path):
+    with pytest.raises(DataError, match="no word occurs in 4 of the 3 training rows; lower --min-df"):
+        make(tmp_path, DOCUMENTS, min_df=4)
+    assert not (tmp_path / "data.h5").exists()
+
+
+@given(st.sets(st.tuples(st.text("ab1é", min_size=1, max_size=3), st.text("ab1é", max_size=3)), min_size=1))
+def test_key_order_is_code_point_order(pairs):
+    words = sorted({word for pair in pairs for word in pair if word})
+    number = {word: n for n, word in enumerate(words)}
+    width = len(words) + 1
+    keys = np.array(sorted(number[a] * width + (number[b] + 1 if b else 0) for a, b in pairs))
+    vocabulary = Vocabulary(words, keys)
+    assert vocabulary[: len(vocabulary)] == sorted(f"{a} {b}" if b else a for a, b in pairs)
+    assert vocabulary.columns(keys).tolist() == list(range(keys.size))
+    assert vocabulary.columns(np.array([keys[-1] + 1])).tolist() == [-1]
+
+
+def test_merging_on_one_rank():
+    comm = mpi.self_comm()
+    assert merge_terms(comm, ["b", "é", "a", "Z"], np.array([2, 1, 3, 2]), 2) == ["Z", "a", "b"]
+    assert merge_terms(comm, [], np.zeros(0, dtype=np.int64), 1) == []
+    keys, counts = merge_counts(comm, np.array([3, 1, 2]), np.array([5, 1, 2]), 2)
+    assert (keys.tolist(), counts.tolist()) == ([2, 3], [2, 5])
