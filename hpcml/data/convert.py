@@ -44,7 +44,7 @@ class ConvertReport:
         ]
         lines += [f"  split {name}: {size:,} rows" for name, size in self.splits.items()]
         if self.dropped_values:
-            lines.append(f"  left out: {self.dropped_values:,} values of features that the --like file does not have")
+            lines.append(f"  left out: {self.dropped_values:,} values (of text: words) that the --like file does not have")
         if self.dropped_labels:
             lines.append(f"  left out: {self.dropped_labels:,} entries of labels that the --like file does not have")
         return "\n".join(lines)

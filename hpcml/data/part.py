@@ -37,7 +37,7 @@ class Part:
     row_ids: list[str] | None = None
     feature_names: Sequence[str] | None = None
     text: TextSettings | None = None
-    dropped: int = 0  # values of features that --like does not know
+    dropped: int = 0  # svmlight: values, text: occurrences of words, that --like does not know
 
     @property
     def n_rows(self) -> int:

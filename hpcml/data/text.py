@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -100,7 +101,7 @@ class Corpus:
         self.labels.extend(map(self.label_numbers.__getitem__, labels))
         self.label_lengths.append(len(self.labels) - before)
         self.row_ids.append(row_id)
-        self.splits.append(split)
+        self.splits.append(sys.intern(split))
 
     def close_block(self) -> None:
         """Pack the documents since the last block."""
@@ -138,19 +139,17 @@ def vectorise(comm: mpi.Comm, corpus: Corpus, options: ConvertOptions, like: Lik
     Raises ConfigError for --test-share with documents that have splits; DataError if no word occurs in enough training rows.
     """
     corpus.close_block()
-    corpus.pending.clear()
     split_names, split = row_splits(comm, corpus.n_rows, corpus.splits, options)
     labels = _labels(comm, corpus, like)
     train = split == split_names.index("train") if "train" in split_names else np.ones(corpus.n_rows, dtype=bool)
+    dropped = 0
     if like is None:
         settings, counted = _learn(comm, corpus, train, options)
     else:
         settings = like.text
-        counted = _count_all(corpus, _word_map(corpus, settings.vocabulary.words), settings)
-    dropped = 0
-    if like is not None:
-        known = _word_map(corpus, settings.vocabulary.words)[:-1]
-        dropped = sum(int(np.count_nonzero(known[block.tokens[block.tokens >= 0]] < 0)) for block in corpus.blocks)
+        word_map = _word_map(corpus, settings.vocabulary.words)
+        counted = _count_all(corpus, word_map, settings)
+        dropped = sum(int(np.count_nonzero(word_map[block.tokens[block.tokens >= 0]] < 0)) for block in corpus.blocks)
     corpus.blocks.clear()
     indptr, indices, data = _rows(settings, counted)
     return Part(
