@@ -71,9 +71,7 @@ class ProbeBlock:
 
     def warm_up(self) -> None:
         """Compile the kernels for these types. Local."""
-        rows, self.objective.shard.rows = self.objective.shard.rows, self.objective.shard.rows[:0]
-        self.objective.run_kernel(self.W, self.w_sq)
-        self.objective.shard.rows = rows
+        self.objective.run_kernel(self.W, self.w_sq, self.objective.shard.rows[:0])
         none = np.zeros(0, dtype=np.int64)
         empty, out = self.W[:0], np.zeros(self.w_sq.size)
         blocks.gradient_squares(empty, self.objective.grad[:0], 0.0, 0.0, out)

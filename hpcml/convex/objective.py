@@ -57,6 +57,7 @@ class BlockObjective:
         self.n_rows = shard.n_global
         self.n_weights = shard.n_features + bias
         self._measure_rows()
+        self._choose_grids()
         self.lam = parse_lambda(lam, self.scale, self.n_rows)
         self.slots = np.full(n_lanes, -1, dtype=np.int64)
         # One buffer, so that loss, subgradient and flags are reduced together: G (d × B), sums (3 × B), flags.
@@ -81,6 +82,19 @@ class BlockObjective:
             raise DataError(f"the training rows have no usable features (their mean norm is {mean_norm}); check the data")
         self.max_norm = math.sqrt(self.max_norm**2 + self.bias)
 
+    @mpi.collective
+    def _choose_grids(self) -> None:
+        """Collective. The grid of each weight's sum of slopes: `one_shift` for all if that is fine enough, else by `levels`."""
+        shard = self.shard
+        largest, counts = np.zeros(self.n_weights, dtype=np.float32), np.zeros(self.n_weights, dtype=np.int64)
+        fused.column_maxima(shard.indptr, shard.indices, shard.data, shard.rows, largest, counts)
+        if self.bias:
+            largest[-1], counts[-1] = 1.0, shard.n_local
+        mpi.allreduce_maxima(self.comm, largest)
+        mpi.allreduce_sum(self.comm, counts)
+        self.levels = mpi.grid_levels(self.loss.slope_bound * counts * largest.astype(np.float64))
+        self.one_shift = mpi.shared_shift(self.levels, largest)
+
     def evaluate(self, W: np.ndarray, w_sq: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Collective. One pass over the rows: (f, violators), each (B,); the summed subgradient of the losses is in `grad`.
 
@@ -88,43 +102,47 @@ class BlockObjective:
         Raises NonFiniteError, on all ranks, when a value is not finite.
         """
         self._buffer[:-FLAGS] = 0.0
-        self.run_kernel(W, w_sq)
+        self.run_kernel(W, w_sq, self.shard.rows)
         mpi.allreduce_sum(self.comm, self._buffer)
         f = 0.5 * self.lam * w_sq + (self._sums[0] + self._sums[1]) / self.n_rows
-        if not np.isfinite(f).all():
-            label = int(self.slots[np.flatnonzero(~np.isfinite(f))[0]])
-            raise NonFiniteError(f"the objective of label number {label} is not finite; scale the data or raise --lambda")
+        self._check_finite(f, "objective")
         return f, self._sums[2]
 
-    def run_kernel(self, W: np.ndarray, w_sq: np.ndarray) -> None:
-        """Add this rank's rows to `grad` and the sums. Local."""
+    def _check_finite(self, values: np.ndarray, what: str) -> None:
+        """Raise NonFiniteError naming the first lane's label whose value is not finite. The same on all ranks."""
+        bad = np.flatnonzero(~np.isfinite(values))
+        if bad.size:
+            label = int(self.slots[bad[0]])
+            raise NonFiniteError(f"the {what} of label number {label} is not finite; scale the data or choose another --lambda")
+
+    def run_kernel(self, W: np.ndarray, w_sq: np.ndarray, rows: np.ndarray) -> None:
+        """Add `rows` (positions in this rank's slab) to `grad` and the sums. Local."""
         shard = self.shard
         slot_of_label = np.full(shard.n_labels, -1, dtype=np.int64)
         active = np.flatnonzero(self.slots >= 0)
         slot_of_label[self.slots[active]] = active
-        slope_shift, _ = mpi.grid(self.loss.slope_bound * self.max_norm * self.n_rows)
-        shifts = self._loss_shifts(w_sq)
+        negative = np.where(self.slots >= 0, -1.0, 0.0)
         fused.fused_pass(
-            *(shard.indptr, shard.indices, shard.data, shard.rows, shard.y_indptr, shard.y_indices),
-            *(slot_of_label, W, int(self.bias), self.loss.code, slope_shift, shifts, self.grad, self._sums),
+            *(shard.indptr, shard.indices, shard.data, rows, shard.y_indptr, shard.y_indices, slot_of_label, negative),
+            *(W, int(self.bias), self.loss.code, self.one_shift, self.levels, mpi.SHIFT_OF_LEVEL),
+            *(self._loss_shifts(w_sq), self.grad, self._sums),
         )
 
     def _loss_shifts(self, w_sq: np.ndarray) -> np.ndarray:
         """The grids (2, B) of the losses' two levels, from ℓ(z) ≤ ℓ(0) + slope_bound ‖w‖ max ‖x‖."""
         shifts = np.empty((2, w_sq.size))
-        for lane, square in enumerate(w_sq.tolist()):
-            bound = self.loss.value_at_zero + self.loss.slope_bound * math.sqrt(square) * self.max_norm
-            if not math.isfinite(bound):
-                where = f"label number {self.slots[lane]}"
-                raise NonFiniteError(f"the weights of {where} are not finite; scale the data or raise --lambda")
+        bounds = self.loss.value_at_zero + self.loss.slope_bound * np.sqrt(w_sq) * self.max_norm
+        self._check_finite(bounds, "objective")
+        for lane, bound in enumerate(bounds.tolist()):
             shifts[0, lane], spacing = mpi.grid(bound * self.n_rows)
             shifts[1, lane], _ = mpi.grid(spacing * self.n_rows)
         return shifts
 
     def gradient_squares(self, W: np.ndarray) -> np.ndarray:
-        """‖g‖² per lane (B,) for g = λ W + grad / m."""
+        """‖g‖² per lane (B,) for g = λ W + grad / m. Raises NonFiniteError, on all ranks, when one is not finite."""
         out = np.empty(W.shape[1])
         blocks.gradient_squares(W, self.grad, self.lam, 1.0 / self.n_rows, out)
+        self._check_finite(out, "gradient")
         return out
 
     def step(self, W: np.ndarray, eta: np.ndarray) -> np.ndarray:

@@ -54,10 +54,11 @@ def _margins(indptr, indices, data, tile, n_lanes, bias, w, z):
 
 
 @njit(cache=True, error_model="numpy")
-def _signs(y_indptr, y_indices, tile, slot_of_label, n_lanes, y):
-    """y[i B + l] = +1 if row i of the tile has the label in slot l, else −1."""
-    y[: tile.size * n_lanes] = -1.0
+def _signs(y_indptr, y_indices, tile, slot_of_label, negative, y):
+    """y[i B + l] = +1 if row i of the tile has the label in slot l, else `negative`[l]."""
+    n_lanes = negative.size
     for i in range(tile.size):
+        y[i * n_lanes : (i + 1) * n_lanes] = negative
         for k in range(np.uint64(y_indptr[tile[i]]), np.uint64(y_indptr[tile[i] + 1])):
             slot = slot_of_label[np.uint64(y_indices[k])]
             if slot >= 0:
@@ -75,15 +76,15 @@ def _losses(code, n_rows, n_lanes, y, shifts, z, sums, violated):
             high = (value + shifts[0, lane]) - shifts[0, lane]
             sums[0, lane] += high
             sums[1, lane] += ((value - high) + shifts[1, lane]) - shifts[1, lane]
-            sums[2, lane] += np.float64(slope != 0.0)
             z[at] = slope * y[at]
-            any_slope |= slope != 0.0
+            sums[2, lane] += np.float64(z[at] != 0.0)
+            any_slope |= z[at] != 0.0
         violated[i] = any_slope
 
 
 @njit(cache=True, error_model="numpy")
-def _subgradients(indptr, indices, data, tile, violated, n_lanes, slopes, shift, bias, g):
-    """g[j B + l] += Σ_i slopes[i B + l] x_ij over the violated rows of a tile, every addend rounded to the grid of `shift`."""
+def _subgradients(indptr, indices, data, tile, violated, n_lanes, slopes, bias, one_shift, levels, shift_of_level, g):
+    """g[j B + l] += Σ_i slopes[i B + l] x_ij over the violated rows of a tile, every addend rounded to the grid of feature j."""
     lanes = np.uint64(n_lanes)
     for i in range(tile.size):
         if not violated[i]:
@@ -93,23 +94,47 @@ def _subgradients(indptr, indices, data, tile, violated, n_lanes, slopes, shift,
         if lanes == 1:
             slope = slopes[at]
             for k in range(begin, end):
-                g[np.uint64(indices[k])] += (slope * data[k] + shift) - shift
+                j = np.uint64(indices[k])
+                shift = one_shift if one_shift > 0.0 else shift_of_level[levels[j]]
+                g[j] += (slope * data[k] + shift) - shift
         else:
             for k in range(begin, end):
-                x, row = np.float64(data[k]), np.uint64(indices[k]) * lanes
+                j, x = np.uint64(indices[k]), np.float64(data[k])
+                shift, row = one_shift if one_shift > 0.0 else shift_of_level[levels[j]], j * lanes
                 for lane in range(lanes):
                     g[row + lane] += (slopes[at + lane] * x + shift) - shift
         if bias:
+            last = np.uint64(levels.size - 1)
+            shift, row = one_shift if one_shift > 0.0 else shift_of_level[levels[last]], last * lanes
             for lane in range(lanes):
-                g[np.uint64(g.size) - lanes + lane] += (slopes[at + lane] + shift) - shift
+                g[row + lane] += (slopes[at + lane] + shift) - shift
 
 
 @njit(cache=True, error_model="numpy")
-def fused_pass(indptr, indices, data, rows, y_indptr, y_indices, slot_of_label, W, bias, code, shift, shifts, G, sums):
+def fused_pass(
+    indptr,
+    indices,
+    data,
+    rows,
+    y_indptr,
+    y_indices,
+    slot_of_label,
+    negative,
+    W,
+    bias,
+    code,
+    one_shift,
+    levels,
+    shift_of_level,
+    shifts,
+    G,
+    sums,
+):
     """Add to `G` (d, B) the sum over `rows` of ∂ℓ/∂w and to `sums` (3, B) losses (high, low) and violators.
 
     Row r has the non-zeros indptr[r] .. indptr[r + 1]. With `bias`, the last row of `W` and `G` is the constant feature 1.
-    `shift` is the grid of the slopes' sums, `shifts` (2, B) the grids of the losses' two levels.
+    `negative` (B) is −1, or 0 in an idle lane, which then has no slope. `levels` (d, uint8) choose each feature's grid in
+    `shift_of_level`, unless `one_shift` > 0 is the grid of all; `shifts` (2, B) are the grids of the losses' two levels.
     """
     n_lanes = W.shape[1]
     w, g = W.reshape(W.size), G.reshape(G.size)
@@ -118,9 +143,19 @@ def fused_pass(indptr, indices, data, rows, y_indptr, y_indices, slot_of_label, 
     for first in range(0, rows.size, TILE):
         tile = rows[first : first + TILE]
         _margins(indptr, indices, data, tile, n_lanes, bias, w, z)
-        _signs(y_indptr, y_indices, tile, slot_of_label, n_lanes, y)
+        _signs(y_indptr, y_indices, tile, slot_of_label, negative, y)
         _losses(code, tile.size, n_lanes, y, shifts, z, sums, violated)
-        _subgradients(indptr, indices, data, tile, violated, n_lanes, z, shift, bias, g)
+        _subgradients(indptr, indices, data, tile, violated, n_lanes, z, bias, one_shift, levels, shift_of_level, g)
+
+
+@njit(cache=True, error_model="numpy")
+def column_maxima(indptr, indices, data, rows, largest, counts):
+    """largest[j] = max(largest[j], |x_ij|) and counts[j] += 1 over the non-zeros of `rows`."""
+    for i in range(rows.size):
+        for k in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):
+            j = np.uint64(indices[k])
+            largest[j] = max(largest[j], abs(data[k]))
+            counts[j] += 1
 
 
 @njit(cache=True, error_model="numpy")

@@ -11,6 +11,7 @@ from hpcml.mpi.collectives import (
     agreed_any,
     allgather_arrays,
     allreduce_max,
+    allreduce_maxima,
     allreduce_sum,
     bcast_array,
     collective,
@@ -18,15 +19,17 @@ from hpcml.mpi.collectives import (
     exclusive_sum,
     stream_to_root,
 )
-from hpcml.mpi.exact import exact_sum, grid
-from hpcml.mpi.start import Comm, duplicated, node_first, self_comm, start, world_comm
+from hpcml.mpi.exact import SHIFT_OF_LEVEL, exact_sum, grid, grid_levels, shared_shift
+from hpcml.mpi.start import Comm, duplicated, node_first, self_comm, start
 
 __all__ = [
+    "SHIFT_OF_LEVEL",
     "Comm",
     "agreed",
     "agreed_any",
     "allgather_arrays",
     "allreduce_max",
+    "allreduce_maxima",
     "allreduce_sum",
     "bcast_array",
     "collective",
@@ -35,9 +38,10 @@ __all__ = [
     "exchange",
     "exclusive_sum",
     "grid",
+    "grid_levels",
     "node_first",
     "self_comm",
+    "shared_shift",
     "start",
     "stream_to_root",
-    "world_comm",
 ]

@@ -95,12 +95,18 @@ def _chunks(flat: np.ndarray) -> Iterator[np.ndarray]:
 
 
 @collective
-def allreduce_sum(comm: MPI.Comm, buffer: np.ndarray) -> np.ndarray:
-    """Collective over `comm`. Sum a contiguous float64 or int64 array over the ranks, in place, in chunks."""
+def allreduce_sum(comm: MPI.Comm, buffer: np.ndarray, op: MPI.Op = MPI.SUM) -> np.ndarray:
+    """Collective over `comm`. Sum (or `op`) a contiguous numeric array over the ranks, in place, in chunks."""
     if comm.size > 1:
         for chunk in _chunks(buffer.reshape(-1)):
-            comm.Allreduce(MPI.IN_PLACE, chunk, op=MPI.SUM)
+            comm.Allreduce(MPI.IN_PLACE, chunk, op=op)
     return buffer
+
+
+@collective
+def allreduce_maxima(comm: MPI.Comm, buffer: np.ndarray) -> np.ndarray:
+    """Collective over `comm`. The elementwise maximum of a contiguous numeric array over the ranks, in place, in chunks."""
+    return allreduce_sum(comm, buffer, MPI.MAX)
 
 
 @collective

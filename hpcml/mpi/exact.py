@@ -24,6 +24,27 @@ def grid(bound: float) -> tuple[float, float]:
     return 1.5 * 2.0**exponent, 2.0 ** (exponent - 52)
 
 
+# Many sums share few grids: level k is for sums of absolute values below 2^(2 k - 128).
+SHIFT_OF_LEVEL = np.array([grid(2.0 ** (2 * level - 129))[0] for level in range(256)])
+
+
+def grid_levels(bounds: np.ndarray) -> np.ndarray:
+    """For each sum the level (uint8) of its grid in SHIFT_OF_LEVEL, at most one bit too coarse.
+
+    `bounds` (float64, the same on all ranks): at least each sum's total of absolute values over all ranks.
+    """
+    exponents = np.frexp(bounds)[1]  # bounds < 2^exponents
+    return np.clip((exponents + 129) // 2, 0, 255).astype(np.uint8)
+
+
+def shared_shift(levels: np.ndarray, largest: np.ndarray) -> float:
+    """One shift for all sums, if it rounds even the sum with the smallest `largest` addend finer than float32 does; else 0."""
+    highest = int(levels.max(initial=0))
+    smallest = float(largest.min(where=largest > 0, initial=np.inf))
+    spacing = 2.0 ** (2 * highest - 128 - 52)
+    return float(SHIFT_OF_LEVEL[highest]) if spacing <= 2.0**-25 * smallest else 0.0
+
+
 @collective
 def exact_sum(comm: MPI.Comm, values: np.ndarray, bound: float, n_global: int) -> float:
     """Collective over `comm`. The sum of all ranks' `values` (1-d float64): the same bits for any distribution.

@@ -68,11 +68,6 @@ def self_comm() -> MPI.Comm:
     return MPI.COMM_SELF
 
 
-def world_comm() -> MPI.Comm:
-    """The communicator of all processes."""
-    return MPI.COMM_WORLD
-
-
 @contextmanager
 def duplicated(comm: MPI.Comm | None) -> Iterator[MPI.Comm]:
     """Collective over `comm`. A private duplicate of a caller's communicator (of COMM_SELF for None), freed at the end."""

@@ -9,7 +9,7 @@ from hpcml import mpi
 from hpcml.kernels import blocks, fused
 
 
-def run(X, Y, labels, W, bias=0, rows=None, ones=False, index="i4"):
+def run(X, Y, labels, W, bias=0, rows=None, ones=False, index="i4", one_grid=True):
     """`fused_pass` over rows of X: (G, losses, violators)."""
     rows = np.arange(X.shape[0]) if rows is None else rows
     data = np.broadcast_to(np.float32(1), X.nnz) if ones else X.data
@@ -17,12 +17,15 @@ def run(X, Y, labels, W, bias=0, rows=None, ones=False, index="i4"):
     slots[labels] = np.arange(len(labels))
     G, sums = np.zeros_like(W), np.zeros((3, len(labels)))
     norm = np.sqrt(X.multiply(X).sum(axis=1).max() + 1)
-    shift, _ = mpi.grid(X.shape[0] * norm)
+    largest = np.append(abs(X).max(axis=0).toarray().ravel(), 1.0)[: W.shape[0]]
+    levels = mpi.grid_levels(largest * X.shape[0])
+    one_shift = mpi.SHIFT_OF_LEVEL[levels.max()] if one_grid else 0.0
     shifts = np.empty((2, len(labels)))
     shifts[0], spacing = mpi.grid(X.shape[0] * (1 + norm * np.sqrt((W**2).sum(axis=0)).max()))
     shifts[1], _ = mpi.grid(X.shape[0] * spacing)
     arrays = (X.indptr.astype("i8"), X.indices.astype(index), data, rows, Y.indptr.astype("i8"), Y.indices.astype("i4"))
-    fused.fused_pass(*arrays, slots, W, bias, 0, shift, shifts, G, sums)
+    negative = np.full(len(labels), -1.0)
+    fused.fused_pass(*arrays, slots, negative, W, bias, 0, one_shift, levels, mpi.SHIFT_OF_LEVEL, shifts, G, sums)
     return G, sums[0] + sums[1], sums[2]
 
 
@@ -33,17 +36,18 @@ def problem():
     return X, Y, W
 
 
+@pytest.mark.parametrize("one_grid", [False, True])
 @pytest.mark.parametrize("index", ["i4", "i8"])
 @pytest.mark.parametrize("ones", [False, True])
 @pytest.mark.parametrize("bias", [0, 1])
 @pytest.mark.parametrize("labels", [[4], [2, 7], list(range(9))])
-def test_pass_is_the_textbook_sum(problem, labels, bias, ones, index):
+def test_pass_is_the_textbook_sum(problem, labels, bias, ones, index, one_grid):
     X, Y, W = problem
     if ones:
         X.data[:] = 1
     W = np.ascontiguousarray(W[: 40 + bias, labels])
     dense = np.hstack([X.toarray().astype(float), np.ones((150, bias))])
-    G, losses, violators = run(X, Y, labels, W, bias, ones=ones, index=index)
+    G, losses, violators = run(X, Y, labels, W, bias, ones=ones, index=index, one_grid=one_grid)
     for lane, label in enumerate(labels):
         sign = np.where(Y[:, [label]].toarray().ravel() != 0, 1.0, -1.0)
         loss, grad, count = hinge_pass(dense, sign, W[:, lane])
@@ -52,19 +56,20 @@ def test_pass_is_the_textbook_sum(problem, labels, bias, ones, index):
         assert violators[lane] == count
 
 
-def test_bits_depend_neither_on_the_block_nor_on_the_order_of_rows(problem):
+@pytest.mark.parametrize("one_grid", [False, True])
+def test_bits_depend_neither_on_the_block_nor_on_the_order_of_rows(problem, one_grid):
     X, Y, W = problem
     W = np.ascontiguousarray(W[:40])
     labels = list(range(9))
-    G, losses, _ = run(X, Y, labels, W)
+    G, losses, _ = run(X, Y, labels, W, one_grid=one_grid)
     order = np.random.default_rng(2).permutation(150)
-    parts = [run(X, Y, labels, W, rows=part) for part in np.array_split(order, 7)]
+    parts = [run(X, Y, labels, W, rows=part, one_grid=one_grid) for part in np.array_split(order, 7)]
     assert (sum(part[0] for part in parts) == G).all()
-    shuffled = run(X, Y, labels, W, rows=order)
+    shuffled = run(X, Y, labels, W, rows=order, one_grid=one_grid)
     assert (shuffled[0] == G).all()
     assert (shuffled[1] == losses).all()
     for label in labels:
-        alone = run(X, Y, [label], np.ascontiguousarray(W[:, [label]]))
+        alone = run(X, Y, [label], np.ascontiguousarray(W[:, [label]]), one_grid=one_grid)
         assert (alone[0][:, 0] == G[:, label]).all()
 
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from make import dataset, random_data
-from oracles import hinge_objective
+from oracles import hinge_objective, hinge_pass
 
 from hpcml import mpi
 from hpcml.convex.objective import BlockObjective, block_size, parse_lambda
@@ -66,3 +66,19 @@ def test_data_without_features_is_refused(tmp_path):
     X, Y = random_data(1, 20, 5, 2, density=0.0)
     with pytest.raises(DataError, match="no usable features"):
         objective(tmp_path, X, Y)
+
+
+def test_features_of_very_different_size_keep_their_precision(tmp_path):
+    X, Y = random_data(1, 200, 6, 2, density=0.9)
+    X = X.tolil()
+    X[:, 3], X[:, 4] = 0, X[:, 4] * 1e-20
+    X[7, 3] = 1e13
+    o = objective(tmp_path, X.tocsr(), Y)
+    assert o.one_shift == 0
+    o.slots[0] = 0
+    w = np.random.default_rng(0).normal(size=6) * 1e-3
+    dense, sign = X.toarray().astype(np.float32).astype(float), np.where(Y.toarray()[:, 0] != 0, 1.0, -1.0)
+    loss, grad, _ = hinge_pass(dense, sign, w)
+    f, _ = o.evaluate(w[:, None].copy(), np.array([w @ w]))
+    assert f[0] == pytest.approx(loss / 200 + o.lam / 2 * (w @ w), rel=1e-12)
+    np.testing.assert_allclose(o.grad[:, 0], grad, rtol=1e-6)
