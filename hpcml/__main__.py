@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from hpcml.errors import HpcmlError
+from hpcml.errors import EXIT_RESUMABLE, HpcmlError
+from hpcml.log import say
 
 
 def _is_first() -> bool:
@@ -33,11 +34,11 @@ def main() -> None:
     try:
         cli.run(sys.argv[1:], connect)
     except HpcmlError as error:
+        if error.exit_code == EXIT_RESUMABLE:
+            cli.Session.signals.ignore()
         if speaks:
-            print(f"hpcml: {error}", file=sys.stderr, flush=True)
+            say(f"hpcml: {error}", sys.stderr)
         sys.exit(error.exit_code)
-    except BrokenPipeError:
-        sys.exit(0)
 
 
 if __name__ == "__main__":

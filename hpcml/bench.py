@@ -13,6 +13,7 @@ from hpcml.convex.objective import BlockObjective
 from hpcml.convex.probe import ProbeState
 from hpcml.data.schema import Dataset, default_split
 from hpcml.data.shard import load_shard
+from hpcml.errors import ConfigError
 
 
 def _best_times(calls: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
@@ -46,10 +47,14 @@ def bench_pass(path: Path, label: int | None = None, repeats: int = 15) -> dict[
     """
     import scipy.sparse
 
+    if repeats < 1:
+        raise ConfigError(f"--repeats {repeats}: expected at least 1")
     comm = mpi.self_comm()
     with Dataset(path) as dataset:
         shard = load_shard(comm, dataset, default_split(dataset, "train"))
         objective = BlockObjective(comm, shard, "hinge", "X/m", False, 1)
+        if label is not None and not 0 <= label < dataset.n_labels:
+            raise ConfigError(f"--label {label}: {path} has labels 0 to {dataset.n_labels - 1}")
         objective.slots[0] = int(np.bincount(shard.y_indices, minlength=1).argmax()) if label is None else label
         taken = [slice(int(shard.indptr[r]), int(shard.indptr[r + 1])) for r in shard.rows]
         indices, data = (np.concatenate([a[s] for s in taken]) for a in (shard.indices, shard.data))

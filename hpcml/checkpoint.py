@@ -47,9 +47,7 @@ class Checkpoints:
         return sorted((p for p in self.folder.glob("state-*.h5") if _NAME.fullmatch(p.name)), reverse=True)
 
     @mpi.collective
-    def save(
-        self, shapes: dict[str, tuple[int, int]], attributes: dict[str, object], fill: Callable[[CheckpointWriter], None]
-    ) -> None:
+    def save(self, shapes: dict[str, tuple[int, int]], fill: Callable[[CheckpointWriter], None]) -> None:
         """Collective. Write a new generation: float64 arrays of these shapes, filled by the ranks in `fill`; drop the oldest."""
         number = 1
         with mpi.agreed(self.comm, f"reading {self.folder}"):
@@ -58,13 +56,8 @@ class Checkpoints:
         number = self.comm.bcast(number)
         slabs = {name: Slab(shape, "<f8") for name, shape in shapes.items()}
         slabs |= {f"crc/{name}": Slab((shape[0],), "<i8") for name, shape in shapes.items()}
-
-        def describe(file: h5py.File) -> None:
-            stamp(file, "checkpoint")
-            file.attrs.update(attributes)
-
         with new_file(self.comm, self.folder / f"state-{number:06d}.h5") as out:
-            out.layout(slabs, describe)
+            out.layout(slabs, lambda file: stamp(file, "checkpoint"))
             with mpi.agreed(self.comm, f"writing a checkpoint in {self.folder}"):
                 fill(CheckpointWriter(out))
         with mpi.agreed(self.comm, f"removing old checkpoints in {self.folder}"):
@@ -85,6 +78,8 @@ class Checkpoints:
                 found = next((path for path in present if self._sound(path)), None)
                 if present and found is None:
                     raise DataError(f"{self.folder}: every checkpoint is damaged; start again with --force")
+                for damaged in present[: present.index(found)] if present else []:
+                    damaged.unlink()  # else it would count as one of the generations kept
         return self.comm.bcast(found)
 
     def _sound(self, path: Path) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import sys
 import tomllib
 from collections.abc import Callable
 from dataclasses import fields
@@ -17,6 +18,8 @@ from cyclopts import App, Parameter
 from hpcml import __version__
 from hpcml.config import ConvertOptions, TrainOptions, flag_of
 from hpcml.errors import ConfigError
+from hpcml.log import say
+from hpcml.signals import StopSignals
 
 if TYPE_CHECKING:
     from hpcml import mpi
@@ -36,6 +39,7 @@ class Session:
 
     comm: mpi.Comm
     log: Log
+    signals: StopSignals
 
 
 def run(tokens: list[str], connect: Callable[[], mpi.Comm]) -> None:
@@ -51,6 +55,8 @@ def run(tokens: list[str], connect: Callable[[], mpi.Comm]) -> None:
     if getattr(command, "__module__", "") == __name__:  # ours; help and version need no MPI
         from hpcml.log import Log
 
+        if command is train:  # a signal that arrives while MPI starts must not be lost
+            Session.signals = StopSignals().__enter__()
         Session.comm = connect()
         Session.log = Log(Session.comm.rank)
     command(*bound.args, **bound.kwargs)
@@ -59,6 +65,7 @@ def run(tokens: list[str], connect: Callable[[], mpi.Comm]) -> None:
 def _config_files(tokens: list[str]) -> list[cyclopts.config.Toml]:
     """The TOML files named by --config; flags win over them. Raises ConfigError for a missing file or an unknown key."""
     paths = [Path(value) for flag, value in pairwise(tokens) if flag == "--config"]
+    paths += [Path(token.partition("=")[2]) for token in tokens if token.startswith("--config=")]
     known = {"method", "data", "output"} | {flag_of(field.name) for field in fields(TrainOptions)}
     for path in paths:
         try:
@@ -77,7 +84,7 @@ def _config_files(tokens: list[str]) -> list[cyclopts.config.Toml]:
 def _say(text: str) -> None:
     """Print a result, once."""
     if Session.comm.rank == 0:
-        print(text, flush=True)
+        say(text, sys.stdout)
 
 
 @app.command
@@ -94,10 +101,14 @@ def convert(
 
     Parameters
     ----------
-    source: svmlight, jsonl or docstrings.
-    input: The file to read (none for docstrings).
-    output: The HDF5 file to make.
-    force: Replace the output if it exists.
+    source:
+        svmlight, jsonl or docstrings.
+    input:
+        The file to read (none for docstrings).
+    output:
+        The HDF5 file to make.
+    force:
+        Replace the output if it exists.
     """
     from hpcml.data.convert import convert as work
 
@@ -110,9 +121,12 @@ def info(file: Path, /, *, ranks: tuple[int, ...] = (1, 2, 4), check: bool = Tru
 
     Parameters
     ----------
-    file: A dataset made with `hpcml convert`.
-    ranks: Numbers of ranks to weigh shards for.
-    check: Read and check the whole file.
+    file:
+        A dataset made with `hpcml convert`.
+    ranks:
+        Numbers of ranks to weigh shards for.
+    check:
+        Read and check the whole file.
     """
     from hpcml.data.info import format_info
     from hpcml.data.info import info as work
@@ -135,12 +149,18 @@ def split(
 
     Parameters
     ----------
-    file: A dataset made with `hpcml convert`.
-    output: Where to write the dataset with the splits. Default: replace the file.
-    test_share: The share of the rows that become test rows.
-    stratified: Keep the share within every label (by each row's rarest label).
-    seed: Another seed gives another division.
-    force: Replace splits, or an output, that exist.
+    file:
+        A dataset made with `hpcml convert`.
+    output:
+        Where to write the dataset with the splits. Default: replace the file.
+    test_share:
+        The share of the rows that become test rows.
+    stratified:
+        Keep the share within every label (by each row's rarest label).
+    seed:
+        Another seed gives another division.
+    force:
+        Replace splits, or an output, that exist.
     """
     from hpcml.data.split import split as work
 
@@ -166,19 +186,27 @@ def train(
 
     Parameters
     ----------
-    method: probe.
-    data: A dataset made with `hpcml convert`.
-    output: The run folder; must not exist without --resume or --force.
-    config: A TOML file with any of these options; flags win over it.
-    force: Start anew in an existing run folder.
-    resume: Continue an interrupted run, on any number of ranks.
+    method:
+        probe.
+    data:
+        A dataset made with `hpcml convert`.
+    output:
+        The run folder; must not exist without --resume or --force.
+    config:
+        A TOML file with any of these options; flags win over it.
+    force:
+        Start anew in an existing run folder.
+    resume:
+        Continue an interrupted run, on any number of ranks.
     """
     if method not in METHODS:
         near = difflib.get_close_matches(method, METHODS, n=1)
         hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(METHODS))}"
         raise ConfigError(f"no method {method!r}; {hint}")
     module, function = METHODS[method].split(":")
-    report = getattr(import_module(module), function)(Session.comm, data, output, options, force, resume, Session.log)
+    report = getattr(import_module(module), function)(
+        Session.comm, data, output, options, force, resume, Session.log, Session.signals
+    )
     Session.log(str(report))
 
 
@@ -188,12 +216,18 @@ def predict(model: Path, data: Path, /, *, output: Output, split: str = "all", l
 
     Parameters
     ----------
-    model: A model.h5 of a run folder.
-    data: A dataset with the model's features (convert it with --like the training file).
-    output: The file to make; its ending chooses the format.
-    split: Rows to score: a split of the file, or all.
-    labels: Write the labels (score above 0) instead of the scores.
-    force: Replace the output if it exists.
+    model:
+        A model.h5 of a run folder.
+    data:
+        A dataset with the model's features (convert it with --like the training file).
+    output:
+        The file to make; its ending chooses the format.
+    split:
+        Rows to score: a split of the file, or all.
+    labels:
+        Write the labels (score above 0) instead of the scores.
+    force:
+        Replace the output if it exists.
     """
     from hpcml.data.schema import Dataset
     from hpcml.model import Model
@@ -214,12 +248,18 @@ def evaluate(
 
     Parameters
     ----------
-    model: A model.h5 of a run folder.
-    data: A dataset with the model's features and labels.
-    split: Rows to judge on: a split of the file, or all. Default: test if the file has it.
-    csv: Write the measures of every label to this file.
-    json: Write everything to this file.
-    best: How many of the best and worst labels to show.
+    model:
+        A model.h5 of a run folder.
+    data:
+        A dataset with the model's features and labels.
+    split:
+        Rows to judge on: a split of the file, or all. Default: test if the file has it.
+    csv:
+        Write the measures of every label to this file.
+    json:
+        Write everything to this file.
+    best:
+        How many of the best and worst labels to show.
     """
     from hpcml.data.schema import Dataset, default_split
     from hpcml.evaluate.evaluate import evaluate as work
@@ -227,6 +267,8 @@ def evaluate(
     from hpcml.model import Model
     from hpcml.mpi import agreed
 
+    if best < 1:
+        raise ConfigError(f"--best {best}: expected at least 1")
     with agreed(Session.comm, f"opening {model} and {data}"):
         opened, dataset = Model(model), Dataset(data)
     with dataset:
@@ -249,9 +291,12 @@ def bench_pass(file: Path, /, *, label: int | None = None, repeats: int = 15) ->
 
     Parameters
     ----------
-    file: A dataset made with `hpcml convert`.
-    label: The label's number. Default: the most frequent one.
-    repeats: Timed repetitions; the shortest counts.
+    file:
+        A dataset made with `hpcml convert`.
+    label:
+        The label's number. Default: the most frequent one.
+    repeats:
+        Timed repetitions; the shortest counts.
     """
     import json
 

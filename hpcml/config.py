@@ -63,7 +63,7 @@ class TrainOptions:
     checkpoint_every: float = 600.0
     """Seconds between checkpoints."""
     time_limit: float | None = None
-    """Seconds after which to write a checkpoint and stop with exit code 75."""
+    """Seconds of training (loading not counted) after which to write a checkpoint and stop with exit code 75."""
 
     def validate(self) -> None:
         """Raise ConfigError for values that make no sense. Local: call it before the first collective."""

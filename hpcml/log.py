@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
+from typing import TextIO
 
 
 class Log:
@@ -19,10 +21,22 @@ class Log:
         """Print one line and append it to the log file, if there is one."""
         if self.rank != 0:
             return
-        print(message, file=sys.stderr, flush=True)
+        say(message, sys.stderr)
         if self.file is not None:
-            with self.file.open("a", encoding="utf-8") as out:
-                out.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {message}\n")
+            try:
+                with self.file.open("a", encoding="utf-8") as out:
+                    out.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {message}\n")
+            except OSError as error:  # a log that cannot be written is no reason to lose the work
+                say(f"{self.file}: cannot write: {error.strerror}; going on without it", sys.stderr)
+                self.file = None
+
+
+def say(text: str, stream: TextIO) -> None:
+    """Print to a stream at once; a reader who has gone away is no error."""
+    try:
+        print(text, file=stream, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 class Progress:

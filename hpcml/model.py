@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hpcml.data.schema import Dataset, open_stamped
+from hpcml.data.schema import Dataset, map_dataset, open_stamped
 from hpcml.data.slabs import Slab
 from hpcml.errors import DataError
 
@@ -34,15 +34,17 @@ class Model:
         with open_stamped(path, "model", "hpcml train") as file:
             try:
                 self.attrs = dict(file.attrs)
-                self.label_names: list[str] = list(file["label_names"].asstr()[:])
-                shape, offset = file["W"].shape, file["W"].id.get_offset()
-                self.bias: np.ndarray = file["bias"][:]
-                self.labels: dict[str, np.ndarray] = {name: values[:] for name, values in file["labels"].items()}
                 self.vocabulary = str(file.attrs["vocabulary"])
-            except (KeyError, OSError):
-                raise DataError(f"{path}: damaged model: a part is missing; train it again") from None
-        self.n_labels, self.n_features = shape
-        self.W = np.memmap(path, "<f8", "r", offset, shape) if offset is not None else np.zeros(shape)
+                self.n_labels, self.n_features = file["W"].shape
+                sizes = {name: file[name].shape for name in ("bias", "label_names", *(f"labels/{n}" for n in file["labels"]))}
+                if file["W"].dtype != np.float64 or any(size != (self.n_labels,) for size in sizes.values()):
+                    raise ValueError("sizes or types do not fit")
+                self.label_names: list[str] = list(file["label_names"].asstr()[:])
+                self.bias = map_dataset(self.path, file["bias"])
+                self.labels = {name: map_dataset(self.path, values) for name, values in file["labels"].items()}
+                self.W = map_dataset(self.path, file["W"])
+            except (KeyError, OSError, ValueError, TypeError, AttributeError):
+                raise DataError(f"{path}: damaged model: a part is missing or of another size; train it again") from None
 
     def check_vocabulary(self, dataset: Dataset) -> None:
         """Raises DataError unless the dataset has the features that the model was trained on."""

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
-import signal
+import json
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import fields
 from pathlib import Path
-from types import FrameType
 
 from hpcml import __version__, mpi
 from hpcml.config import TrainOptions, flag_of
-from hpcml.errors import ConfigError, HpcmlError
+from hpcml.errors import ConfigError, DataError, HpcmlError
 from hpcml.log import Log
 
-OURS = ("config.toml", "history.csv", "model.h5", "log.txt", "checkpoint")
+FILES = ("config.toml", "history.csv", "model.h5", "log.txt")
 # Options that may differ between a run and its continuation, because they do not change the result.
 _FREE = {"checkpoint-every", "time-limit", "data"}
 
@@ -31,14 +29,13 @@ def to_toml(values: dict[str, object]) -> str:
             return repr(value)
         if isinstance(value, (list, tuple)):
             return "[" + ", ".join(text(v) for v in value) + "]"
-        escaped = str(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
-        return f'"{escaped}"'
+        return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")  # JSON's escapes are TOML's
 
     return "".join(f"{key} = {text(value)}\n" for key, value in values.items() if value is not None)
 
 
 class RunFolder:
-    """The files of one run. Made by `open_run`."""
+    """The files of one run. Nothing is touched before `prepare`."""
 
     def __init__(self, comm: mpi.Comm, path: Path, log: Log) -> None:
         self.comm, self.path, self.log = comm, path, log
@@ -60,29 +57,51 @@ class RunFolder:
         return self.comm.bcast(continued)
 
     def _prepare(self, config: dict[str, object], force: bool, resume: bool) -> bool:
+        file = self.path / "config.toml"
         present = self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir()))
-        if present and not (force or resume):
-            raise ConfigError(f"{self.path} exists already; choose another --output, or use --resume or --force")
-        if present and not self.path.is_dir():
-            raise ConfigError(f"{self.path} is a file; --output must name a folder")
         if force and resume:
             raise ConfigError("--force starts anew and --resume continues; give only one of them")
-        file = self.path / "config.toml"
-        if resume and file.exists():
-            self._check_same(config, tomllib.loads(file.read_text(encoding="utf-8")))
+        if present and not self.path.is_dir():
+            raise ConfigError(f"{self.path} is a file; --output must name a folder")
+        if present and not (force or resume):
+            raise ConfigError(f"{self.path} exists already; choose another --output, or use --resume or --force")
+        if present and not file.exists():
+            raise ConfigError(f"{self.path} holds other files and no run of ours (no config.toml); choose another --output")
+        if present and resume:
+            self._check_same(config, self._read_config(file))
         elif present:
             self._clear()
+        if present and self.model.exists():
+            return False
         self.checkpoints.mkdir(parents=True, exist_ok=True)
-        if not (resume and file.exists()):
-            file.write_text(f"# hpcml {__version__}\n{to_toml(config)}", encoding="utf-8")
+        for leftover in self.checkpoints.glob(".*.part-*"):
+            leftover.unlink()
+        if not file.exists():
+            temporary = file.with_suffix(".tmp")
+            temporary.write_text(f"# hpcml {__version__}\n{to_toml(config)}", encoding="utf-8", newline="\n")
+            temporary.replace(file)
         self.log.file = self.path / "log.txt"
         return resume and self.model_part.exists()
 
+    def _read_config(self, file: Path) -> dict[str, object]:
+        try:
+            return tomllib.loads(file.read_text(encoding="utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise DataError(f"{file}: damaged ({error}); start again with --force") from None
+
     def _clear(self) -> None:
         """Remove what runs write, and nothing else."""
-        for name in OURS:
-            old = self.path / name
-            shutil.rmtree(old) if old.is_dir() else old.unlink(missing_ok=True)
+        self.drop_checkpoints()
+        for name in FILES:
+            (self.path / name).unlink(missing_ok=True)
+
+    def drop_checkpoints(self) -> None:
+        """Remove the checkpoints and the unfinished model. Local; raises OSError."""
+        for pattern in ("state-*.h5", "model.part.h5", ".*.part-*"):
+            for old in self.checkpoints.glob(pattern):
+                old.unlink()
+        with suppress(OSError):  # absent, or the user's own files are in it
+            self.checkpoints.rmdir()
 
     @contextmanager
     def discarded_on_error(self) -> Iterator[None]:
@@ -104,29 +123,6 @@ class RunFolder:
                 raise ConfigError(
                     f"{self.path}: this run had {key} = {before.get(key)!r}, not {now.get(key)!r}; resume with the same options"
                 )
-
-
-class StopSignals:
-    """While entered, SIGTERM, SIGUSR1 and SIGINT only set `seen`; the loop stops at its next step."""
-
-    SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
-
-    def __init__(self) -> None:
-        self.seen = False
-
-    def __enter__(self) -> StopSignals:
-        def note(_number: int, _frame: FrameType | None) -> None:
-            self.seen = True
-
-        try:
-            self._before = {number: signal.signal(number, note) for number in self.SIGNALS}
-        except ValueError:  # not in the main thread: signals stay with the caller
-            self._before = {}
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
 
 
 def as_dict(options: TrainOptions) -> dict[str, object]:

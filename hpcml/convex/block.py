@@ -25,7 +25,8 @@ from hpcml.kernels import blocks
 from hpcml.log import Progress
 from hpcml.model import STATUS
 from hpcml.partition import owner
-from hpcml.runfolder import RunFolder, StopSignals
+from hpcml.runfolder import RunFolder
+from hpcml.signals import StopSignals
 
 HISTORY = ("label", "step", "f", "phi", "cycle", "eta", "grad_norm", "active_rows", "violators", "seconds")
 CONVERGED, DEGENERATE, STEP_LIMIT = range(len(STATUS))
@@ -37,7 +38,7 @@ STATE = ProbeState().pack().size
 
 
 class ProbeBlock:
-    """B slots of labels in training. `label_in[slot]` is an index into `labels`, or −1."""
+    """B slots of labels in training. `label_in[slot]` is an index into `labels`, or −1. Making one is collective."""
 
     def __init__(
         self,
@@ -57,9 +58,10 @@ class ProbeBlock:
         n_slots = objective.slots.size
         self.own = [slot for slot in range(n_slots) if owner(slot, comm.size) == comm.rank]
         self.column = {slot: column for column, slot in enumerate(self.own)}
-        self.W = np.zeros((objective.n_weights, n_slots))
+        with mpi.agreed(comm, "making room for the weights"):
+            self.W = np.zeros((objective.n_weights, n_slots))
+            self.W_min = np.zeros((objective.n_weights, len(self.own)))
         self.w_sq = np.zeros(n_slots)
-        self.W_min = np.zeros((objective.n_weights, len(self.own)))
         self.states = {slot: ProbeState() for slot in self.own}
         self.label_in = np.full(n_slots, -1, dtype=np.int64)
         self.next_label = 0
@@ -103,7 +105,7 @@ class ProbeBlock:
             if stop:
                 return stop
         self.elapsed = before + time.monotonic() - started
-        with mpi.agreed(self.comm, f"writing {self.model.path}"):
+        with mpi.agreed(self.comm, f"writing {self.model.target}"):
             self.model.flush()
         self._write_history()
         return ""
@@ -158,7 +160,7 @@ class ProbeBlock:
 
     def _finish(self, done: np.ndarray, decisions: np.ndarray) -> None:
         """Collective. Owners write their finished labels to the model; the slots become free."""
-        with mpi.agreed(self.comm, f"writing {self.model.path}"):
+        with mpi.agreed(self.comm, f"writing {self.model.target}"):
             for slot in done:
                 if slot in self.column:
                     weights = np.ascontiguousarray(self.W_min[:, self.column[slot]])
@@ -200,7 +202,7 @@ class ProbeBlock:
             n_positive = int(self.n_positive[label])
             if 0 < n_positive < self.objective.n_rows:
                 return label
-            with mpi.agreed(self.comm, f"writing {self.model.path}"):
+            with mpi.agreed(self.comm, f"writing {self.model.target}"):
                 if self.comm.rank == 0:
                     self._write_label(label, None, 0.0, 0, DEGENERATE, bias=1.0 if n_positive else -1.0)
             self.n_done += 1
@@ -224,24 +226,20 @@ class ProbeBlock:
     def save(self) -> None:
         """Collective. Write a checkpoint of everything that the model file does not hold yet."""
         self._write_history()
-        with mpi.agreed(self.comm, f"writing {self.model.path}"):
+        with mpi.agreed(self.comm, f"writing {self.model.target}"):
             self.model.flush()
         n_slots, d = self.label_in.size, self.objective.n_weights
-        shapes = {"W": (n_slots, d), "W_min": (n_slots, d), "slots": (n_slots, 1 + STATE)}
-        progress = {
-            "next_label": self.next_label,
-            "n_done": self.n_done,
-            "elapsed": self.elapsed,
-            "history_bytes": self.history_bytes,
-        }
+        shapes = {"W": (n_slots, d), "W_min": (n_slots, d), "slots": (n_slots, 1 + STATE), "progress": (1, 4)}
 
         def fill(out: CheckpointWriter) -> None:
             for slot in self.own:
                 out.write_row("W", slot, self.W[:, slot])
                 out.write_row("W_min", slot, self.W_min[:, self.column[slot]])
                 out.write_row("slots", slot, np.concatenate([[self.label_in[slot]], self.states[slot].pack()]))
+            if self.comm.rank == 0:
+                out.write_row("progress", 0, np.array([self.next_label, self.n_done, self.elapsed, self.history_bytes]))
 
-        self.checkpoints.save(shapes, progress, fill)
+        self.checkpoints.save(shapes, fill)
 
     @mpi.collective
     def restore(self) -> None:
@@ -263,8 +261,8 @@ class ProbeBlock:
             for slot in self.own:
                 self.W_min[:, self.column[slot]] = file["W_min"][slot]
                 self.states[slot] = ProbeState.unpack(table[slot, 1:])
-            self.next_label, self.n_done = int(file.attrs["next_label"]), int(file.attrs["n_done"])
-            self.elapsed, self.history_bytes = float(file.attrs["elapsed"]), int(file.attrs["history_bytes"])
+            next_label, n_done, self.elapsed, history_bytes = file["progress"][0].tolist()
+            self.next_label, self.n_done, self.history_bytes = int(next_label), int(n_done), int(history_bytes)
             if self.comm.rank == 0:
                 with self.folder.history.open("r+b") as out:
                     out.truncate(self.history_bytes)

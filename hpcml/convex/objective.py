@@ -6,11 +6,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 
 import numpy as np
 
-from hpcml import mpi
+from hpcml import mpi, rng
 from hpcml.data.shard import Shard
 from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.kernels import blocks, fused
@@ -61,7 +62,8 @@ class BlockObjective:
         self.lam = parse_lambda(lam, self.scale, self.n_rows)
         self.slots = np.full(n_lanes, -1, dtype=np.int64)
         # One buffer, so that loss, subgradient and flags are reduced together: G (d × B), sums (3 × B), flags.
-        self._buffer = np.zeros(self.n_weights * n_lanes + 3 * n_lanes + FLAGS)
+        with mpi.agreed(comm, "making room for the weights"):
+            self._buffer = np.zeros(self.n_weights * n_lanes + 3 * n_lanes + FLAGS)
         self.grad = self._buffer[: self.n_weights * n_lanes].reshape(self.n_weights, n_lanes)
         self._sums = self._buffer[self.grad.size : -FLAGS].reshape(3, n_lanes)
         self.flags = self._buffer[-FLAGS:]
@@ -83,11 +85,25 @@ class BlockObjective:
         self.max_norm = math.sqrt(self.max_norm**2 + self.bias)
 
     @mpi.collective
+    def fingerprint(self) -> str:
+        """Collective. What a continued run must have in common with its beginning: rows, label sets, norms and λ."""
+        shard = self.shard
+        rows = rng.bits(0, "row", shard.first_row + shard.rows)
+        pairs = np.repeat(np.arange(shard.y_indptr.size - 1), np.diff(shard.y_indptr))
+        mine = np.isin(pairs, shard.rows)
+        labels = rng.bits(1, "label", (shard.first_row + pairs[mine]) * shard.n_labels + shard.y_indices[mine])
+        with np.errstate(over="ignore"):  # sums modulo 2^64 do not know the order
+            sums = np.array([rows.sum(dtype=np.uint64), labels.sum(dtype=np.uint64)], dtype=np.uint64).view(np.int64)
+        mpi.allreduce_sum(self.comm, sums)
+        return hashlib.sha256(f"{sums.tolist()} {self.scale!r} {self.max_norm!r} {self.lam!r}".encode()).hexdigest()
+
+    @mpi.collective
     def _choose_grids(self) -> None:
         """Collective. The grid of each weight's sum of slopes: `one_shift` for all if that is fine enough, else by `levels`."""
         shard = self.shard
-        largest, counts = np.zeros(self.n_weights, dtype=np.float32), np.zeros(self.n_weights, dtype=np.int64)
-        fused.column_maxima(shard.indptr, shard.indices, shard.data, shard.rows, largest, counts)
+        with mpi.agreed(self.comm, "making room for the weights"):
+            largest, counts = np.zeros(self.n_weights, dtype=np.float32), np.zeros(self.n_weights, dtype=np.int64)
+            fused.column_maxima(shard.indptr, shard.indices, shard.data, shard.rows, largest, counts)
         if self.bias:
             largest[-1], counts[-1] = 1.0, shard.n_local
         mpi.allreduce_maxima(self.comm, largest)

@@ -15,12 +15,13 @@ from hpcml.convex.block import ProbeBlock
 from hpcml.convex.objective import BlockObjective, block_size
 from hpcml.data.schema import Dataset, default_split, stamp, write_strings
 from hpcml.data.shard import Shard, load_shard
-from hpcml.data.slabs import Slab, SlabFile, sync
+from hpcml.data.slabs import Slab, SlabFile, sync, temporary_path
 from hpcml.errors import ConfigError, DataError, Interrupted
 from hpcml.kernels import fused
 from hpcml.log import Log, Progress
 from hpcml.model import STATUS, Model, model_slabs
-from hpcml.runfolder import RunFolder, StopSignals, as_dict
+from hpcml.runfolder import RunFolder, as_dict
+from hpcml.signals import StopSignals
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ def train_probe(
     force: bool = False,
     resume: bool = False,
     log: Log | None = None,
+    signals: StopSignals | None = None,
 ) -> TrainReport:
     """Collective over `comm`. Train one PROBE model per label of `data` into the run folder `output` (SPEC: PROBE, Algorithm 1).
 
@@ -68,8 +70,8 @@ def train_probe(
         log = log or Log(comm.rank)
         with mpi.agreed(comm, f"opening {data}"):
             dataset = Dataset(data)
-        with dataset, StopSignals() as signals:
-            return _train(comm, dataset, output, options, force, resume, log, signals)
+        with dataset, signals or StopSignals() as seen:
+            return _train(comm, dataset, output, options, force, resume, log, seen)
 
 
 def _train(
@@ -92,12 +94,12 @@ def _train(
     objective = BlockObjective(comm, shard, options.loss, options.lam, options.bias, min(n_lanes, len(labels)))
 
     folder = RunFolder(comm, Path(output), log)
-    config = {"method": "probe", "data": str(dataset.path), **as_dict(options)}
+    config = {"method": "probe", "data": str(dataset.path.resolve()), **as_dict(options)}
     continued = folder.prepare(config, force, resume)
     if resume and folder.model.exists():
         log(f"{folder.path} is finished already; nothing to resume")
         return report(folder, shard, objective, time.monotonic() - begin)
-    origin = {"data_rows": dataset.n_rows, "data_nnz": dataset.nnz, "vocabulary": dataset.vocabulary, "n_rows": shard.n_global}
+    origin = {"vocabulary": dataset.vocabulary, "n_rows": shard.n_global, "fingerprint": objective.fingerprint()}
 
     def describe(file: h5py.File) -> None:
         stamp(file, "model")
@@ -107,13 +109,13 @@ def _train(
         file.attrs.update(origin)
         write_strings(file, "label_names", names)
 
-    model = SlabFile(comm, folder.model_part)
+    model = SlabFile(comm, folder.model_part, folder.model_part)
     if continued:
         with mpi.agreed(comm, f"reading {folder.model_part}"):
             offsets = model_offsets(folder.model_part, origin, len(labels), shard.n_features)
         model.attach(offsets)
     else:
-        with folder.discarded_on_error():
+        with folder.discarded_on_error(), temporary_path(comm, folder.model_part, overwrite=True) as model.path:
             model.layout(model_slabs(len(labels), shard.n_features), describe)
     if comm.rank == 0:
         log(
@@ -179,7 +181,7 @@ def model_offsets(path: Path, origin: dict[str, object], n_labels: int, n_featur
         raise DataError(f"{path}: the unfinished model is damaged; start again with --force") from None
     for key, value in {**origin, "shape": slabs["W"].shape}.items():
         if found[key] != value:
-            raise DataError(f"the data has {key} = {value}, but this run was started on {found[key]}; use the same file")
+            raise DataError(f"this run was started on other data ({key} {found[key]}, not {value}); resume with the same file")
     return offsets
 
 
@@ -191,9 +193,7 @@ def finish(comm: mpi.Comm, folder: RunFolder) -> None:
             sync(folder.model_part)
             folder.model_part.replace(folder.model)
             sync(folder.path)
-            for path in folder.checkpoints.iterdir():
-                path.unlink()
-            folder.checkpoints.rmdir()
+            folder.drop_checkpoints()
 
 
 def report(folder: RunFolder, shard: Shard, objective: BlockObjective, seconds: float) -> TrainReport:

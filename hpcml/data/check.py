@@ -23,24 +23,6 @@ def _bad(dataset: Dataset, what: str) -> DataError:
     return DataError(f"{dataset.path}: {what}; make the file again with `hpcml convert`")
 
 
-def check_shapes(dataset: Dataset) -> None:
-    """The sizes of all parts agree with each other. Raises DataError."""
-    file, n_rows = dataset.file, dataset.n_rows
-    if int(file["Y"].attrs["shape"][0]) != n_rows:
-        raise _bad(dataset, f"Y has {int(file['Y'].attrs['shape'][0])} rows, but X has {n_rows}")
-    for name in ("X", "Y"):
-        for part in ("indptr", "indices", "data"):
-            if f"{name}/{part}" not in file:
-                raise _bad(dataset, f"{name}/{part} is missing")
-        wanted = {"indptr": n_rows + 1, "data": file[f"{name}/indices"].shape[0]}
-        for part, size in wanted.items():
-            if file[f"{name}/{part}"].shape != (size,):
-                raise _bad(dataset, f"{name}/{part} has {file[f'{name}/{part}'].shape[0]} entries, but expected {size}")
-    for name, size in (("feature_names", dataset.n_features), ("label_names", dataset.n_labels), ("row_ids", n_rows)):
-        if name in file and file[name].shape != (size,):
-            raise _bad(dataset, f"{name} has {file[name].shape[0]} names, but expected {size}")
-
-
 @mpi.collective
 def check_contents(comm: mpi.Comm, dataset: Dataset) -> None:
     """Collective over `comm`. Check X, Y and the splits; each rank its share. Raises DataError."""

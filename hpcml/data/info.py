@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.check import BLOCK, check_contents, check_shapes, share
+from hpcml.data.check import BLOCK, check_contents, share
 from hpcml.data.schema import Dataset, default_split
 from hpcml.data.shard import slab_of, split_bounds
 from hpcml.errors import ConfigError
@@ -67,8 +67,6 @@ def info(comm: mpi.Comm, path: Path, ranks: list[int], check: bool = True) -> Da
     with mpi.agreed(comm, f"reading {path}"):
         dataset = Dataset(path)
     with dataset:
-        with mpi.agreed(comm, f"checking {path}"):
-            check_shapes(dataset)
         if check:
             check_contents(comm, dataset)
         counts = _label_counts(comm, dataset)

@@ -89,15 +89,37 @@ def open_stamped(path: Path | str, kind: str, made_by: str) -> h5py.File:
         if error.strerror and error.filename:
             raise DataError(f"{path}: cannot read: {error.strerror}; check the name and its permissions") from None
         raise DataError(f"{path}: truncated or damaged HDF5 file; make it again with `{made_by}`") from None
-    found, version = file.attrs.get("hpcml-format"), int(file.attrs.get("hpcml-version", 0))
+    found, version = file.attrs.get("hpcml-format"), file.attrs.get("hpcml-version", 0)
     if found != kind:
         what = f"an hpcml {found}" if found else "an HDF5 file, but not made by hpcml"
         file.close()
         raise DataError(f"{path}: this is {what}; expected a {kind} made with `{made_by}`")
-    if version > VERSION:
+    if not isinstance(version, (int, np.integer)) or version > VERSION:
         file.close()
         raise DataError(f"{path}: format version {version} is newer than this hpcml reads (up to {VERSION}); update hpcml")
     return file
+
+
+def map_dataset(path: Path, data: h5py.Dataset, begin: int = 0, end: int | None = None) -> np.ndarray:
+    """Rows begin..end of a numeric HDF5 dataset, read-only: mapped if contiguous, read otherwise, a constant if never written.
+
+    Raises DataError if there are not so many rows or their bytes lie in another file.
+    """
+    end = data.shape[0] if end is None else end
+    if not 0 <= begin <= end <= data.shape[0] or data.external or data.is_virtual:
+        where = "other files" if data.external or data.is_virtual else f"rows {begin} to {end} of {data.shape[0]}"
+        raise DataError(f"{path}: damaged file: {data.name} points to {where}")
+    if end == begin:
+        out = np.empty((0, *data.shape[1:]), dtype=data.dtype)
+    elif data.chunks is None and data.id.get_offset() is not None:
+        first = data.id.get_offset() + begin * data.dtype.itemsize * int(np.prod(data.shape[1:], dtype=np.int64))
+        return np.memmap(path, data.dtype, "r", first, (end - begin, *data.shape[1:])).view(np.ndarray)
+    elif data.id.get_storage_size() == 0:
+        out = np.broadcast_to(data.fillvalue, (end - begin, *data.shape[1:]))
+    else:
+        out = data[begin:end]
+    out.flags.writeable = False
+    return out
 
 
 class Dataset:
@@ -112,9 +134,25 @@ class Dataset:
             self.n_labels = int(self.file["Y"].attrs["shape"][1])
             self.nnz = int(self.file["X/indices"].shape[0])
             self.vocabulary = str(self.file.attrs["vocabulary"])
-        except (KeyError, OSError, ValueError):
+            self._check_shapes()
+        except (KeyError, OSError, ValueError, TypeError, AttributeError):
             self.file.close()
             raise DataError(f"{path}: damaged dataset: X, Y or vocabulary is missing; make it again with `hpcml convert`") from None
+        except DataError:
+            self.file.close()
+            raise
+
+    def _check_shapes(self) -> None:
+        """The sizes of all parts agree with each other. Raises DataError, or what h5py raises if a part is missing."""
+        sizes = {"feature_names": self.n_features, "label_names": self.n_labels, "row_ids": self.n_rows}
+        sizes |= {f"{name}/indptr": self.n_rows + 1 for name in "XY"}
+        sizes |= {f"{name}/data": int(self.file[f"{name}/indices"].shape[0]) for name in "XY"}
+        for name, size in sizes.items():
+            if (name in self.file or "/" in name) and self.file[name].shape != (size,):
+                found = self.file[name].shape[0]
+                raise DataError(f"{self.path}: {name} has {found} entries, but expected {size}; make it again with `hpcml convert`")
+        if int(self.file["Y"].attrs["shape"][0]) != self.n_rows or min(self.n_rows, self.n_features, self.n_labels) < 0:
+            raise DataError(f"{self.path}: the shapes of X and Y do not fit; make it again with `hpcml convert`")
 
     def __enter__(self) -> Dataset:
         return self
@@ -123,20 +161,8 @@ class Dataset:
         self.file.close()
 
     def map(self, name: str, begin: int = 0, end: int | None = None) -> np.ndarray:
-        """Rows begin..end of a numeric dataset, read-only: mapped if contiguous, read otherwise, a constant if never written."""
-        data = self.file[name]
-        end = data.shape[0] if end is None else end
-        if end <= begin:
-            out = np.empty((0, *data.shape[1:]), dtype=data.dtype)
-        elif data.chunks is None and data.id.get_offset() is not None:
-            first = data.id.get_offset() + begin * data.dtype.itemsize * int(np.prod(data.shape[1:], dtype=np.int64))
-            return np.memmap(self.path, data.dtype, "r", first, (end - begin, *data.shape[1:])).view(np.ndarray)
-        elif data.id.get_storage_size() == 0:
-            out = np.broadcast_to(data.fillvalue, (end - begin, *data.shape[1:]))
-        else:
-            out = data[begin:end]
-        out.flags.writeable = False
-        return out
+        """Rows begin..end of a numeric dataset, read-only (`map_dataset`). Raises DataError if they are not there."""
+        return map_dataset(self.path, self.file[name], begin, end)
 
     def strings(self, name: str, begin: int = 0, end: int | None = None) -> list[str] | None:
         """Entries begin..end of a dataset of strings, or None if the file has none of that name."""

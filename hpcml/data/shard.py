@@ -8,6 +8,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.data.schema import Dataset
+from hpcml.errors import DataError
 from hpcml.partition import bounds_by_weight
 
 
@@ -44,35 +45,49 @@ class Shard:
 
 
 def split_bounds(dataset: Dataset, rows: np.ndarray, n_parts: int) -> np.ndarray:
-    """Boundaries (n_parts + 1) in `rows` (sorted row numbers) of parts with about equal non-zeros."""
+    """Boundaries (n_parts + 1) in `rows` (sorted row numbers) of parts with about equal non-zeros.
+
+    Raises DataError if the rows are not in the file.
+    """
+    if rows.size and not 0 <= int(rows[0]) <= int(rows[-1]) < dataset.n_rows:
+        raise DataError(f"{dataset.path}: damaged dataset: a split names rows that do not exist; `hpcml info` says where")
     indptr = dataset.map("X/indptr")
     if rows.size and rows[-1] - rows[0] + 1 == rows.size:  # contiguous: a search in the mapped indptr suffices
         return bounds_by_weight(indptr[rows[0] : rows[-1] + 2], n_parts)
+    if (np.diff(rows) <= 0).any():
+        raise DataError(f"{dataset.path}: damaged dataset: the rows of a split are out of order; `hpcml info` says where")
     cumulative = np.zeros(rows.size + 1, dtype=np.int64)
     np.cumsum(indptr[rows + 1] - indptr[rows], out=cumulative[1:])
     return bounds_by_weight(cumulative, n_parts)
 
 
 def slab_of(dataset: Dataset, split_rows: np.ndarray, begin: int, end: int) -> Shard:
-    """The shard of entries begin..end of `split_rows`."""
+    """The shard of entries begin..end of `split_rows`. Raises DataError if it would lead out of the arrays."""
     rows = np.array(split_rows[begin:end], dtype=np.int64)
     first, last = (int(rows[0]), int(rows[-1]) + 1) if rows.size else (0, 0)
 
-    def matrix(name: str) -> tuple[np.ndarray, int, int]:
+    def matrix(name: str, n_columns: int) -> tuple[np.ndarray, np.ndarray, int, int]:
+        """indptr from 0, indices, and the range of values; the kernels rely on what is checked here."""
         indptr = np.array(dataset.map(f"{name}/indptr", first, last + 1))
         lo, hi = int(indptr[0]), int(indptr[-1])
-        return indptr - lo, lo, hi
+        if (np.diff(indptr) < 0).any():
+            raise DataError(f"{dataset.path}: damaged dataset: {name}/indptr decreases; `hpcml info` says where")
+        indices = dataset.map(f"{name}/indices", lo, hi)
+        if indices.size and not (indices.min() >= 0 and indices.max() < n_columns):
+            raise DataError(f"{dataset.path}: damaged dataset: {name}/indices out of range; `hpcml info` says where")
+        indptr -= lo
+        return indptr, indices, lo, hi
 
-    indptr, lo, hi = matrix("X")
-    y_indptr, y_lo, y_hi = matrix("Y")
+    indptr, indices, lo, hi = matrix("X", dataset.n_features)
+    y_indptr, y_indices, _, _ = matrix("Y", dataset.n_labels)
     return Shard(
         first_row=first,
         rows=rows - first,
         indptr=indptr,
-        indices=dataset.map("X/indices", lo, hi),
+        indices=indices,
         data=dataset.map("X/data", lo, hi),
         y_indptr=y_indptr,
-        y_indices=dataset.map("Y/indices", y_lo, y_hi),
+        y_indices=y_indices,
         n_global=split_rows.size,
         first_local=begin,
         n_features=dataset.n_features,

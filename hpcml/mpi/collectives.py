@@ -52,7 +52,7 @@ def agreed(comm: MPI.Comm, doing: str) -> Iterator[None]:
     except OSError as failure:
         error = _file_error(failure, doing)
     except MemoryError as failure:
-        error = CollectiveError(f"out of memory while {doing} on rank {comm.rank}: use more ranks or nodes")
+        error = DataError(f"out of memory while {doing} on rank {comm.rank} ({failure}); use fewer ranks on a node, or more nodes")
         error.__cause__ = failure
     except Exception as failure:  # noqa: BLE001 - whatever it is, the other ranks must hear of it
         error = failure

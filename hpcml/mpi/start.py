@@ -46,6 +46,9 @@ def check_launcher(size: int) -> None:
 def _abort_hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """Print the traceback with the rank, then end all ranks at once."""
     rank = MPI.COMM_WORLD.rank
+    if issubclass(kind, KeyboardInterrupt):
+        print("hpcml: interrupted", file=sys.stderr, flush=True)
+        MPI.COMM_WORLD.Abort(130)
     text = "".join(traceback.format_exception(kind, error, trace))
     print(f"hpcml: rank {rank} failed unexpectedly; all ranks end now\n{text}", file=sys.stderr, flush=True)
     sys.stdout.flush()

@@ -12,7 +12,7 @@ from oracles import hinge_objective, probe
 from hpcml.cli import METHODS
 from hpcml.config import TrainOptions
 from hpcml.convex.train import train_probe
-from hpcml.errors import ConfigError, DataError, Interrupted
+from hpcml.errors import ConfigError, DataError, Interrupted, NonFiniteError
 from hpcml.model import STATUS, Model
 
 TRAIN = {"probe": train_probe}
@@ -89,6 +89,8 @@ def test_folder_is_never_overwritten_by_accident(train, data, tmp_path):
     run = tmp_path / "run"
     model = train(None, data, run, TrainOptions()).model.read_bytes()
     (run / "notes.txt").write_text("mine")
+    (run / "checkpoint").mkdir(exist_ok=True)
+    (run / "checkpoint" / "mine.h5").write_text("mine")
     with pytest.raises(ConfigError, match="exists already"):
         train(None, data, run, TrainOptions(bias=True))
     with pytest.raises(ConfigError, match=r"bias = False, not True"):
@@ -97,7 +99,42 @@ def test_folder_is_never_overwritten_by_accident(train, data, tmp_path):
         train(None, tmp_path / "absent.h5", run, TrainOptions(), force=True)
     assert (run / "model.h5").read_bytes() == model
     assert train(None, data, run, TrainOptions(bias=True), force=True).model.read_bytes() != model
-    assert (run / "notes.txt").read_text() == "mine"
+    assert (run / "notes.txt").read_text() == (run / "checkpoint" / "mine.h5").read_text() == "mine"
+
+
+@pytest.mark.parametrize("how", [{"force": True}, {"resume": True}])
+def test_folder_that_is_not_a_run_is_refused(train, data, tmp_path, how):
+    run = tmp_path / "mine"
+    (run / "checkpoint").mkdir(parents=True)
+    for name in ("model.h5", "log.txt", "checkpoint/model.part.h5"):
+        (run / name).write_text("mine")
+    with pytest.raises(ConfigError, match="no run of ours"):
+        train(None, data, run, TrainOptions(), **how)
+    assert [(run / name).read_text() for name in ("model.h5", "log.txt", "checkpoint/model.part.h5")] == ["mine"] * 3
+
+
+def test_any_label_name_can_be_resumed(train, tmp_path):
+    X, Y = random_data(7, 40, 10, 2)
+    names = ['a\r"b\\\x7f\n', "ünï"]
+    data = dataset(tmp_path / "data.h5", X, Y, label_names=names)
+    with pytest.raises(Interrupted):
+        train(None, data, tmp_path / "run", TrainOptions(label=tuple(names), time_limit=1e-9))
+    report = train(None, data, tmp_path / "run", TrainOptions(label=tuple(names)), resume=True)
+    assert Model(report.model).label_names == names
+
+
+def test_a_gradient_that_overflows_is_an_error(train, data, tmp_path):
+    with pytest.raises(NonFiniteError, match="gradient of label number"):
+        train(None, data, tmp_path / "run", TrainOptions(lam="1e300"))
+
+
+def test_a_log_that_cannot_be_written_does_not_stop_the_run(train, data, tmp_path, capsys):
+    with pytest.raises(Interrupted):
+        train(None, data, tmp_path / "run", TrainOptions(time_limit=1e-9))
+    (tmp_path / "run" / "log.txt").unlink()
+    (tmp_path / "run" / "log.txt").symlink_to("/dev/full")
+    assert train(None, data, tmp_path / "run", TrainOptions(), resume=True).model.exists()
+    assert capsys.readouterr().err.count("going on without it") == 1
 
 
 def test_interrupted_run_resumes_to_the_same_bits_and_history(train, data, tmp_path):
@@ -134,13 +171,26 @@ def test_damaged_checkpoint_is_passed_over(train, data, tmp_path, capsys):
     assert "is damaged" in capsys.readouterr().err
 
 
+def test_damaged_model_is_refused(train, data, tmp_path):
+    model = train(None, data, tmp_path / "run", TrainOptions()).model
+    W = Model(model).W.copy()
+    for how, sound in ({"chunks": (1, 30), "compression": "gzip"}, True), ({"dtype": "f4"}, False), ({"shape": (W.size,)}, False):
+        with h5py.File(model, "r+") as file:
+            del file["W"]
+            file.create_dataset("W", data=W.reshape(how.get("shape", W.shape)), **{k: v for k, v in how.items() if k != "shape"})
+        if sound:
+            assert (Model(model).W == W).all()
+        else:
+            with pytest.raises(DataError, match="damaged model"):
+                Model(model)
+
+
 def test_data_replaced_between_checkpoint_and_resume_is_refused(train, data, tmp_path):
     with pytest.raises(Interrupted):
         train(None, data, tmp_path / "run", TrainOptions(time_limit=1e-9))
-    X, Y = random_data(8, 95, 30, 6)
-    data.unlink()
-    dataset(data, X, Y, splits={"train": np.arange(0, 90, 2)})
-    with pytest.raises(DataError, match="use the same file"):
+    with h5py.File(data, "r+") as file:  # as many rows, of the same features, but others
+        file["splits/train"][:] = file["splits/test"][:]
+    with pytest.raises(DataError, match="resume with the same file"):
         train(None, data, tmp_path / "run", TrainOptions(), resume=True)
 
 

@@ -34,8 +34,7 @@ BAD_JSONL = {
 def refused(result, pattern):
     """The job ended with code 2 and exactly one line on stderr from us, which matches."""
     assert result.returncode == 2, result.stderr
-    lines = [line for line in result.stderr.splitlines() if line.strip() and not line.startswith("training ")]
-    ours = [line for line in lines if line.startswith("hpcml: ")]
+    ours = [line for line in result.stderr.splitlines() if line.startswith("hpcml: ")]
     assert len(ours) == 1, result.stderr
     assert re.search(pattern, ours[0]), ours[0]
     assert "Traceback" not in result.stderr
@@ -160,6 +159,8 @@ def test_outputs_that_exist_are_kept(mpirun, ranks, good, tmp_path):
     (tmp_path / "out.h5").write_text("mine")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "notes").write_text("mine")
+    for how in ("--force", "--resume"):
+        refused(mpirun(ranks, "train", "probe", good, "-o", tmp_path / "run", how), r"run holds other files and no run of ours")
     refused(
         mpirun(ranks, "convert", "svmlight", tmp_path / "in.svm", "-o", tmp_path / "out.h5"), r"out\.h5 exists already.*--force"
     )

@@ -1,7 +1,10 @@
 """Training as processes: a killed rank, signals, resuming on other numbers of ranks; the bits of an undisturbed run."""
 
+import contextlib
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 from make import dataset, random_data
@@ -73,6 +76,9 @@ def test_config_file_gives_the_options_and_flags_win(mpirun, data, tmp_path):
     written = (tmp_path / "run" / "config.toml").read_text()
     assert 'lambda = "X/2"' in written
     assert "epsilon = 0.3" in written
+    result = mpirun(0, "train", f"--config={config}", "-o", tmp_path / "equals", "--label", "label3")
+    assert result.returncode == 0, result.stderr
+    assert 'lambda = "X/2"' in (tmp_path / "equals" / "config.toml").read_text()
     config.write_text("min-positive = 3\n")
     result = mpirun(2, "train", "--config", config)
     assert result.returncode == 2
@@ -80,3 +86,23 @@ def test_config_file_gives_the_options_and_flags_win(mpirun, data, tmp_path):
     again = mpirun(1, "train", "--config", tmp_path / "run" / "config.toml", "-o", tmp_path / "again")
     assert again.returncode == 0, again.stderr
     assert (tmp_path / "again" / "model.h5").read_bytes() == (tmp_path / "run" / "model.h5").read_bytes()
+
+
+def test_second_signal_while_ending_changes_nothing(mpirun, data, tmp_path):
+    run = tmp_path / "run"
+    job = mpirun.start(2, "train", "probe", data, "-o", run)
+    job.until(lambda: (run / "history.csv").exists())
+    pids = job.rank_pids()
+    os.kill(pids[0], signal.SIGUSR1)
+    job.until(lambda: checkpoints(run))
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+    assert job.wait(30).returncode == 75
+
+
+def test_reader_that_goes_away_does_not_stop_the_run(mpirun, data, tmp_path):
+    command = f"{sys.executable} -m hpcml train probe {data} -o {tmp_path / 'run'} 2>&1 | true; exit ${{PIPESTATUS[0]}}"
+    result = subprocess.run(["bash", "-c", command], timeout=120, check=False)
+    assert result.returncode == 0
+    assert (tmp_path / "run" / "model.h5").exists()

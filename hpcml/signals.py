@@ -1,0 +1,34 @@
+"""Signals that ask a run to stop: they set a flag that the loop agrees on at its next step."""
+
+from __future__ import annotations
+
+import signal
+from types import FrameType
+
+
+class StopSignals:
+    """While entered, SIGTERM, SIGUSR1 and SIGINT only set `seen`; the loop stops at its next step."""
+
+    SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+
+    def __init__(self) -> None:
+        self.seen = False
+
+    def __enter__(self) -> StopSignals:
+        def note(_number: int, _frame: FrameType | None) -> None:
+            self.seen = True
+
+        try:
+            self._before = {number: signal.signal(number, note) for number in self.SIGNALS}
+        except ValueError:  # not in the main thread: signals stay with the caller
+            self._before = {}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def ignore(self) -> None:
+        """From now on further ones do nothing: the checkpoint is written and the process is about to end."""
+        for number in self.SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
