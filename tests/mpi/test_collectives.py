@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from mpi4py import MPI
 
 from hpcml import mpi
 from hpcml.errors import CollectiveError, ConfigError, DataError
@@ -77,7 +78,7 @@ def test_agreed_keeps_an_unexpected_error_where_it_happened(comm):
 
 
 def test_agreed_turns_lack_of_memory_into_a_sentence(comm):
-    with pytest.raises(CollectiveError, match=f"out of memory while loading on rank {comm.size - 1}"), mpi.agreed(comm, "loading"):
+    with pytest.raises(DataError, match=f"out of memory while loading on rank {comm.size - 1}"), mpi.agreed(comm, "loading"):
         if comm.rank == comm.size - 1:
             raise MemoryError
 
@@ -240,8 +241,15 @@ def test_duplicated_is_private_and_survives_an_agreed_error(comm):
 def test_strict_mode_logs_enter_and_leave(comm, monkeypatch, capfd):
     monkeypatch.setenv("HPCML_STRICT", "1")
     mpi.agreed_any(comm, False)
-    rank = mpi.world_comm().rank
+    rank = MPI.COMM_WORLD.rank
     assert capfd.readouterr().err.splitlines() == [f"[{rank}] enter agreed_any", f"[{rank}] leave agreed_any"]
     monkeypatch.delenv("HPCML_STRICT")
     mpi.agreed_any(comm, False)
     assert capfd.readouterr().err == ""
+
+
+def test_allreduce_maxima(comm, monkeypatch):
+    monkeypatch.setattr("hpcml.mpi.collectives.CHUNK_BYTES", 16)
+    mine = np.arange(50, dtype=np.float32)
+    mine[comm.rank :: comm.size] += 100
+    assert (mpi.allreduce_maxima(comm, mine) == np.arange(50) + 100).all()

@@ -7,6 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hpcml import mpi
 from hpcml.mpi import exact_sum, grid, self_comm
 
 VALUES = st.lists(st.floats(-1e6, 1e6), max_size=60).map(np.array)
@@ -59,3 +60,18 @@ def test_a_loose_bound_costs_only_the_bits_of_its_slack(x, slack):
     _, spacing = grid(x * slack)
     got = exact_sum(self_comm(), np.array([x, x]), 2 * x * slack, 2)
     assert abs(got - 2 * x) <= 2 * spacing * 2.0**-40 + math.ulp(2 * x)
+
+
+@given(st.floats(1e-38, 1e45), st.integers(0, 2**32))
+def test_level_of_a_bound_makes_its_sums_exact(bound, seed):
+    values = np.random.default_rng(seed).uniform(-1, 1, 100) * (bound / 100)
+    shift = mpi.SHIFT_OF_LEVEL[mpi.grid_levels(np.array([bound]))[0]]
+    rounded = (values + shift) - shift
+    assert np.abs(rounded - values).max() <= bound * 2.0**-49
+    assert rounded.sum() == rounded[::-1].sum() == math.fsum(rounded)
+
+
+def test_one_shift_is_shared_only_where_it_is_finer_than_float32():
+    levels = mpi.grid_levels(np.array([100.0, 1.0, 0.0]))
+    assert mpi.shared_shift(levels, np.array([1.0, 1e-3, 0.0])) == mpi.SHIFT_OF_LEVEL[levels[0]]
+    assert mpi.shared_shift(levels, np.array([1.0, 1e-8, 0.0])) == 0.0
