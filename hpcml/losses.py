@@ -16,8 +16,9 @@ class Loss:
     code: int
     value_at_zero: float
     slope_bound: float
+    unit_slopes: bool  # ℓ′ is 0 or ±1 everywhere
 
 
 LOSSES = {
-    "hinge": Loss(code=0, value_at_zero=1.0, slope_bound=1.0),  # [1 − z]₊
+    "hinge": Loss(code=0, value_at_zero=1.0, slope_bound=1.0, unit_slopes=True),  # [1 − z]₊
 }

@@ -99,17 +99,23 @@ class BlockObjective:
 
     @mpi.collective
     def _choose_grids(self) -> None:
-        """Collective. The grid of each weight's sum of slopes: `one_shift` for all if that is fine enough, else by `levels`."""
+        """Collective. The grid of each weight's sum of slopes: `one_shift` for all if that is fine enough, else by `levels`.
+
+        With it, `exact`: whether the addends, being ± a float32 as in the data, lie on it without rounding.
+        """
         shard = self.shard
         with mpi.agreed(self.comm, "making room for the weights"):
             largest, counts = np.zeros(self.n_weights, dtype=np.float32), np.zeros(self.n_weights, dtype=np.int64)
-            fused.column_maxima(shard.indptr, shard.indices, shard.data, shard.rows, largest, counts)
+            smallest = np.full(1, np.inf, dtype=np.float32)
+            fused.column_extremes(shard.indptr, shard.indices, shard.data, shard.rows, largest, counts, smallest)
         if self.bias:
             largest[-1], counts[-1] = 1.0, shard.n_local
         mpi.allreduce_maxima(self.comm, largest)
         mpi.allreduce_sum(self.comm, counts)
         self.levels = mpi.grid_levels(self.loss.slope_bound * counts * largest.astype(np.float64))
         self.one_shift = mpi.shared_shift(self.levels, largest)
+        least = -mpi.allreduce_max(self.comm, -float(smallest[0]))
+        self.exact = self.loss.unit_slopes and mpi.lies_on_grid(self.one_shift, least)
 
     def evaluate(self, W: np.ndarray, w_sq: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Collective. One pass over the rows: (f, violators), each (B,); the summed subgradient of the losses is in `grad`.
@@ -140,7 +146,7 @@ class BlockObjective:
         negative = np.where(self.slots >= 0, -1.0, 0.0)
         fused.fused_pass(
             *(shard.indptr, shard.indices, shard.data, rows, shard.y_indptr, shard.y_indices, slot_of_label, negative),
-            *(W, int(self.bias), self.loss.code, self.one_shift, self.levels, mpi.SHIFT_OF_LEVEL),
+            *(W, int(self.bias), self.loss.code, int(self.exact), self.one_shift, self.levels, mpi.SHIFT_OF_LEVEL),
             *(self._loss_shifts(w_sq), self.grad, self._sums),
         )
 

@@ -58,7 +58,8 @@ def _signs(y_indptr, y_indices, tile, slot_of_label, negative, y):
     """y[i B + l] = +1 if row i of the tile has the label in slot l, else `negative`[l]."""
     n_lanes = negative.size
     for i in range(tile.size):
-        y[i * n_lanes : (i + 1) * n_lanes] = negative
+        for lane in range(n_lanes):
+            y[i * n_lanes + lane] = negative[lane]
         for k in range(np.uint64(y_indptr[tile[i]]), np.uint64(y_indptr[tile[i] + 1])):
             slot = slot_of_label[np.uint64(y_indices[k])]
             if slot >= 0:
@@ -66,48 +67,64 @@ def _signs(y_indptr, y_indices, tile, slot_of_label, negative, y):
 
 
 @njit(cache=True, error_model="numpy")
-def _losses(code, n_rows, n_lanes, y, shifts, z, sums, violated):
+def _losses(code, n_rows, n_lanes, y, shifts, z, sums):
     """Replace the scores z of a tile by the slopes with respect to them; add losses (two levels) and violators to `sums`."""
-    for i in range(n_rows):
-        any_slope = False
-        for lane in range(n_lanes):
+    for lane in range(n_lanes):
+        shift_high, shift_low = shifts[0, lane], shifts[1, lane]
+        high, low, violators = 0.0, 0.0, 0.0
+        for i in range(n_rows):
             at = np.uint64(i * n_lanes + lane)
             value, slope = value_and_slope(code, y[at] * z[at])
-            high = (value + shifts[0, lane]) - shifts[0, lane]
-            sums[0, lane] += high
-            sums[1, lane] += ((value - high) + shifts[1, lane]) - shifts[1, lane]
+            rounded = (value + shift_high) - shift_high
+            high += rounded
+            low += ((value - rounded) + shift_low) - shift_low
             z[at] = slope * y[at]
-            sums[2, lane] += np.float64(z[at] != 0.0)
-            any_slope |= z[at] != 0.0
-        violated[i] = any_slope
+            violators += np.float64(z[at] != 0.0)
+        sums[0, lane] += high
+        sums[1, lane] += low
+        sums[2, lane] += violators
 
 
 @njit(cache=True, error_model="numpy")
-def _subgradients(indptr, indices, data, tile, violated, n_lanes, slopes, bias, one_shift, levels, shift_of_level, g):
-    """g[j B + l] += Σ_i slopes[i B + l] x_ij over the violated rows of a tile, every addend rounded to the grid of feature j."""
+def _subgradients_exact(indptr, indices, data, tile, n_lanes, slopes, g):
+    """g[j B + l] += Σ_i slopes[i B + l] x_ij over the rows of a tile, where all products lie on one grid already."""
     lanes = np.uint64(n_lanes)
     for i in range(tile.size):
-        if not violated[i]:
-            continue
         begin, end = np.uint64(indptr[tile[i]]), np.uint64(indptr[tile[i] + 1])
         at = np.uint64(i) * lanes
         if lanes == 1:
             slope = slopes[at]
+            for k in range(begin, end if slope != 0.0 else begin):
+                g[np.uint64(indices[k])] += slope * data[k]
+        elif slopes[at : at + lanes].any():
             for k in range(begin, end):
-                j = np.uint64(indices[k])
-                shift = one_shift if one_shift > 0.0 else shift_of_level[levels[j]]
-                g[j] += (slope * data[k] + shift) - shift
-        else:
-            for k in range(begin, end):
-                j, x = np.uint64(indices[k]), np.float64(data[k])
-                shift, row = one_shift if one_shift > 0.0 else shift_of_level[levels[j]], j * lanes
+                x, row = np.float64(data[k]), np.uint64(indices[k]) * lanes
                 for lane in range(lanes):
-                    g[row + lane] += (slopes[at + lane] * x + shift) - shift
-        if bias:
-            last = np.uint64(levels.size - 1)
-            shift, row = one_shift if one_shift > 0.0 else shift_of_level[levels[last]], last * lanes
+                    g[row + lane] += slopes[at + lane] * x
+
+
+@njit(cache=True, error_model="numpy")
+def _subgradients(indptr, indices, data, tile, n_lanes, slopes, one_shift, levels, shift_of_level, g):
+    """g[j B + l] += Σ_i slopes[i B + l] x_ij over the rows of a tile, every addend rounded to the grid of feature j."""
+    lanes = np.uint64(n_lanes)
+    for i in range(tile.size):
+        begin, end = np.uint64(indptr[tile[i]]), np.uint64(indptr[tile[i] + 1])
+        at = np.uint64(i) * lanes
+        if not slopes[at : at + lanes].any():
+            continue
+        for k in range(begin, end):
+            j, x = np.uint64(indices[k]), np.float64(data[k])
+            shift, row = one_shift if one_shift > 0.0 else shift_of_level[levels[j]], j * lanes
             for lane in range(lanes):
-                g[row + lane] += (slopes[at + lane] + shift) - shift
+                g[row + lane] += (slopes[at + lane] * x + shift) - shift
+
+
+@njit(cache=True, error_model="numpy")
+def _bias_subgradients(n_rows, n_lanes, slopes, shift, g):
+    """Add the slopes of a tile, rounded to the grid of `shift`, to the last B entries of g: the constant feature 1."""
+    for i in range(n_rows):
+        for lane in range(n_lanes):
+            g[g.size - n_lanes + lane] += (slopes[i * n_lanes + lane] + shift) - shift
 
 
 @njit(cache=True, error_model="numpy")
@@ -123,6 +140,7 @@ def fused_pass(
     W,
     bias,
     code,
+    exact,
     one_shift,
     levels,
     shift_of_level,
@@ -134,28 +152,35 @@ def fused_pass(
 
     Row r has the non-zeros indptr[r] .. indptr[r + 1]. With `bias`, the last row of `W` and `G` is the constant feature 1.
     `negative` (B) is −1, or 0 in an idle lane, which then has no slope. `levels` (d, uint8) choose each feature's grid in
-    `shift_of_level`, unless `one_shift` > 0 is the grid of all; `shifts` (2, B) are the grids of the losses' two levels.
+    `shift_of_level`, unless `one_shift` > 0 is the grid of all; `exact` says that every slope · x lies on that grid as it is.
+    `shifts` (2, B) are the grids of the losses' two levels.
     """
     n_lanes = W.shape[1]
     w, g = W.reshape(W.size), G.reshape(G.size)
     z, y = np.empty(TILE * n_lanes), np.empty(TILE * n_lanes)
-    violated = np.empty(TILE, dtype=np.bool_)
     for first in range(0, rows.size, TILE):
         tile = rows[first : first + TILE]
         _margins(indptr, indices, data, tile, n_lanes, bias, w, z)
         _signs(y_indptr, y_indices, tile, slot_of_label, negative, y)
-        _losses(code, tile.size, n_lanes, y, shifts, z, sums, violated)
-        _subgradients(indptr, indices, data, tile, violated, n_lanes, z, bias, one_shift, levels, shift_of_level, g)
+        _losses(code, tile.size, n_lanes, y, shifts, z, sums)
+        if exact:
+            _subgradients_exact(indptr, indices, data, tile, n_lanes, z, g)
+        else:
+            _subgradients(indptr, indices, data, tile, n_lanes, z, one_shift, levels, shift_of_level, g)
+        if bias:
+            _bias_subgradients(tile.size, n_lanes, z, one_shift if one_shift > 0.0 else shift_of_level[levels[-1]], g)
 
 
 @njit(cache=True, error_model="numpy")
-def column_maxima(indptr, indices, data, rows, largest, counts):
-    """largest[j] = max(largest[j], |x_ij|) and counts[j] += 1 over the non-zeros of `rows`."""
+def column_extremes(indptr, indices, data, rows, largest, counts, smallest):
+    """largest[j] = max |x_ij| and counts[j] += 1 over the non-zeros of `rows`; smallest[0] = the least |x_ij| > 0 of all."""
     for i in range(rows.size):
         for k in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):
-            j = np.uint64(indices[k])
-            largest[j] = max(largest[j], abs(data[k]))
+            j, size = np.uint64(indices[k]), abs(data[k])
+            largest[j] = max(largest[j], size)
             counts[j] += 1
+            if size > 0.0:
+                smallest[0] = min(smallest[0], size)
 
 
 @njit(cache=True, error_model="numpy")

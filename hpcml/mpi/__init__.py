@@ -19,7 +19,7 @@ from hpcml.mpi.collectives import (
     exclusive_sum,
     stream_to_root,
 )
-from hpcml.mpi.exact import SHIFT_OF_LEVEL, exact_sum, grid, grid_levels, shared_shift
+from hpcml.mpi.exact import SHIFT_OF_LEVEL, exact_sum, grid, grid_levels, lies_on_grid, shared_shift
 from hpcml.mpi.start import Comm, duplicated, node_first, self_comm, start
 
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
     "exclusive_sum",
     "grid",
     "grid_levels",
+    "lies_on_grid",
     "node_first",
     "self_comm",
     "shared_shift",

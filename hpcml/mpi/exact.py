@@ -45,6 +45,12 @@ def shared_shift(levels: np.ndarray, largest: np.ndarray) -> float:
     return float(SHIFT_OF_LEVEL[highest]) if spacing <= 2.0**-25 * smallest else 0.0
 
 
+def lies_on_grid(shift: float, smallest: float) -> bool:
+    """Whether every float32 of at least `smallest` in size is a multiple of the spacing that goes with `shift`."""
+    spacing = shift / 1.5 * 2.0**-52
+    return shift > 0 and spacing <= 2.0 ** (math.frexp(smallest)[1] - 24)
+
+
 @collective
 def exact_sum(comm: MPI.Comm, values: np.ndarray, bound: float, n_global: int) -> float:
     """Collective over `comm`. The sum of all ranks' `values` (1-d float64): the same bits for any distribution.

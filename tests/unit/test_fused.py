@@ -9,7 +9,7 @@ from hpcml import mpi
 from hpcml.kernels import blocks, fused
 
 
-def run(X, Y, labels, W, bias=0, rows=None, ones=False, index="i4", one_grid=True):
+def run(X, Y, labels, W, bias=0, rows=None, ones=False, index="i4", one_grid=True, exact=False):
     """`fused_pass` over rows of X: (G, losses, violators)."""
     rows = np.arange(X.shape[0]) if rows is None else rows
     data = np.broadcast_to(np.float32(1), X.nnz) if ones else X.data
@@ -25,7 +25,7 @@ def run(X, Y, labels, W, bias=0, rows=None, ones=False, index="i4", one_grid=Tru
     shifts[1], _ = mpi.grid(X.shape[0] * spacing)
     arrays = (X.indptr.astype("i8"), X.indices.astype(index), data, rows, Y.indptr.astype("i8"), Y.indices.astype("i4"))
     negative = np.full(len(labels), -1.0)
-    fused.fused_pass(*arrays, slots, negative, W, bias, 0, one_shift, levels, mpi.SHIFT_OF_LEVEL, shifts, G, sums)
+    fused.fused_pass(*arrays, slots, negative, W, bias, 0, int(exact), one_shift, levels, mpi.SHIFT_OF_LEVEL, shifts, G, sums)
     return G, sums[0] + sums[1], sums[2]
 
 
@@ -71,6 +71,17 @@ def test_bits_depend_neither_on_the_block_nor_on_the_order_of_rows(problem, one_
     for label in labels:
         alone = run(X, Y, [label], np.ascontiguousarray(W[:, [label]]), one_grid=one_grid)
         assert (alone[0][:, 0] == G[:, label]).all()
+
+
+@pytest.mark.parametrize("labels", [[4], list(range(9))])
+def test_where_addends_lie_on_the_grid_rounding_changes_no_bit(problem, labels):
+    X, Y, W = problem
+    X.data[:] = np.round(X.data * 64) / 64
+    X.eliminate_zeros()
+    W = np.ascontiguousarray(W[:40, labels])
+    rounded, plain = (run(X, Y, labels, W, exact=exact) for exact in (False, True))
+    assert (rounded[0] == plain[0]).all()
+    assert (rounded[1] == plain[1]).all()
 
 
 def test_rows_without_features_or_labels_count_in_the_loss():
