@@ -15,6 +15,7 @@ from hpcml.errors import ConfigError, DataError, HpcmlError
 from hpcml.log import Log
 
 FILES = ("config.toml", "history.csv", "model.h5", "log.txt")
+NEW, UNFINISHED, FINISHED = "new", "unfinished", "finished"
 # Options that may differ between a run and its continuation, because they do not change the result.
 _FREE = {"checkpoint-every", "time-limit", "data"}
 
@@ -45,18 +46,18 @@ class RunFolder:
         self.history = path / "history.csv"
 
     @mpi.collective
-    def prepare(self, config: dict[str, object], force: bool, resume: bool) -> bool:
-        """Collective. Create, empty (`force`) or re-enter (`resume`) the folder; true if there is a run to continue.
+    def prepare(self, config: dict[str, object], force: bool, resume: bool) -> str:
+        """Collective. Create, empty (`force`) or re-enter (`resume`) the folder: what is in it now, NEW, UNFINISHED or FINISHED.
 
         Raises ConfigError if the folder exists and neither is given, or if the run in it had other options.
         """
-        continued = False
+        state = NEW
         with mpi.agreed(self.comm, f"creating {self.path}"):
             if self.comm.rank == 0:
-                continued = self._prepare(config, force, resume)
-        return self.comm.bcast(continued)
+                state = self._prepare(config, force, resume)
+        return self.comm.bcast(state)
 
-    def _prepare(self, config: dict[str, object], force: bool, resume: bool) -> bool:
+    def _prepare(self, config: dict[str, object], force: bool, resume: bool) -> str:
         file = self.path / "config.toml"
         present = self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir()))
         if force and resume:
@@ -72,7 +73,7 @@ class RunFolder:
         elif present:
             self._clear()
         if present and self.model.exists():
-            return False
+            return FINISHED
         self.checkpoints.mkdir(parents=True, exist_ok=True)
         for leftover in self.checkpoints.glob(".*.part-*"):
             leftover.unlink()
@@ -81,7 +82,7 @@ class RunFolder:
             temporary.write_text(f"# hpcml {__version__}\n{to_toml(config)}", encoding="utf-8", newline="\n")
             temporary.replace(file)
         self.log.file = self.path / "log.txt"
-        return resume and self.model_part.exists()
+        return UNFINISHED if resume and self.model_part.exists() else NEW
 
     def _read_config(self, file: Path) -> dict[str, object]:
         try:

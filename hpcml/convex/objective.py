@@ -20,6 +20,7 @@ from hpcml.losses import LOSSES
 FLAGS = 3  # numbers that travel with every reduction: signal, checkpoint due, time is up
 BLOCK_BYTES = 1 << 25  # choose B so that a block of weights (d × B doubles) stays about this small
 MAX_BLOCK = 32
+CHUNK = 1 << 16  # features at a time where a whole temporary vector would be a waste
 
 
 def block_size(n_features: int, n_labels: int) -> int:
@@ -58,7 +59,6 @@ class BlockObjective:
         self.n_rows = shard.n_global
         self.n_weights = shard.n_features + bias
         self._measure_rows()
-        self._choose_grids()
         self.lam = parse_lambda(lam, self.scale, self.n_rows)
         self.slots = np.full(n_lanes, -1, dtype=np.int64)
         # One buffer, so that loss, subgradient and flags are reduced together: G (d × B), sums (3 × B), flags.
@@ -67,6 +67,7 @@ class BlockObjective:
         self.grad = self._buffer[: self.n_weights * n_lanes].reshape(self.n_weights, n_lanes)
         self._sums = self._buffer[self.grad.size : -FLAGS].reshape(3, n_lanes)
         self.flags = self._buffer[-FLAGS:]
+        self._choose_grids()
 
     @mpi.collective
     def _measure_rows(self) -> None:
@@ -103,16 +104,19 @@ class BlockObjective:
 
         With it, `exact`: whether the addends, being ± a float32 as in the data, lie on it without rounding.
         """
-        shard = self.shard
+        shard, n = self.shard, self.n_weights
+        counts = self._buffer[:n].view(np.int64)  # the room of the subgradient, not in use yet
         with mpi.agreed(self.comm, "making room for the weights"):
-            largest, counts = np.zeros(self.n_weights, dtype=np.float32), np.zeros(self.n_weights, dtype=np.int64)
-            smallest = np.full(1, np.inf, dtype=np.float32)
+            largest, smallest = np.zeros(n, dtype=np.float32), np.full(1, np.inf, dtype=np.float32)
+            self.levels = np.empty(n, dtype=np.uint8)
             fused.column_extremes(shard.indptr, shard.indices, shard.data, shard.rows, largest, counts, smallest)
         if self.bias:
             largest[-1], counts[-1] = 1.0, shard.n_local
         mpi.allreduce_maxima(self.comm, largest)
         mpi.allreduce_sum(self.comm, counts)
-        self.levels = mpi.grid_levels(self.loss.slope_bound * counts * largest.astype(np.float64))
+        for some in (slice(begin, begin + CHUNK) for begin in range(0, n, CHUNK)):
+            self.levels[some] = mpi.grid_levels(self.loss.slope_bound * counts[some] * largest[some].astype(np.float64))
+        counts[:] = 0
         self.one_shift = mpi.shared_shift(self.levels, largest)
         least = -mpi.allreduce_max(self.comm, -float(smallest[0]))
         self.exact = self.loss.unit_slopes and mpi.lies_on_grid(self.one_shift, least)

@@ -20,7 +20,7 @@ from hpcml.errors import ConfigError, DataError, Interrupted
 from hpcml.kernels import fused
 from hpcml.log import Log, Progress
 from hpcml.model import STATUS, Model, model_slabs
-from hpcml.runfolder import RunFolder, as_dict
+from hpcml.runfolder import FINISHED, UNFINISHED, RunFolder, as_dict
 from hpcml.signals import StopSignals
 
 
@@ -95,10 +95,10 @@ def _train(
 
     folder = RunFolder(comm, Path(output), log)
     config = {"method": "probe", "data": str(dataset.path.resolve()), **as_dict(options)}
-    continued = folder.prepare(config, force, resume)
-    if resume and folder.model.exists():
+    state = folder.prepare(config, force, resume)
+    if state == FINISHED:
         log(f"{folder.path} is finished already; nothing to resume")
-        return report(folder, shard, objective, time.monotonic() - begin)
+        return report(comm, folder, shard, objective, time.monotonic() - begin)
     origin = {"vocabulary": dataset.vocabulary, "n_rows": shard.n_global, "fingerprint": objective.fingerprint()}
 
     def describe(file: h5py.File) -> None:
@@ -110,7 +110,7 @@ def _train(
         write_strings(file, "label_names", names)
 
     model = SlabFile(comm, folder.model_part, folder.model_part)
-    if continued:
+    if state == UNFINISHED:
         with mpi.agreed(comm, f"reading {folder.model_part}"):
             offsets = model_offsets(folder.model_part, origin, len(labels), shard.n_features)
         model.attach(offsets)
@@ -127,7 +127,7 @@ def _train(
     try:
         with mpi.node_first(comm):
             block.warm_up()
-        if continued:
+        if state == UNFINISHED:
             block.restore()
         stopped = block.run(signals, progress)
     finally:
@@ -136,7 +136,7 @@ def _train(
     if stopped:
         raise Interrupted(f"{stopped}: checkpoint written; continue with --resume ({block.n_done} of {len(labels)} labels done)")
     finish(comm, folder)
-    return report(folder, shard, objective, block.elapsed)
+    return report(comm, folder, shard, objective, block.elapsed)
 
 
 @mpi.collective
@@ -196,9 +196,11 @@ def finish(comm: mpi.Comm, folder: RunFolder) -> None:
             folder.drop_checkpoints()
 
 
-def report(folder: RunFolder, shard: Shard, objective: BlockObjective, seconds: float) -> TrainReport:
-    """Read what the finished model says of its labels."""
-    model = Model(folder.model)
+@mpi.collective
+def report(comm: mpi.Comm, folder: RunFolder, shard: Shard, objective: BlockObjective, seconds: float) -> TrainReport:
+    """Collective over `comm`. Read what the finished model says of its labels."""
+    with mpi.agreed(comm, f"reading {folder.model}"):
+        model = Model(folder.model)
     status, steps = model.labels["status"], model.labels["steps"]
     named = {text: [model.label_names[k] for k in np.flatnonzero(status == code)] for code, text in enumerate(STATUS)}
     trained = steps[status != STATUS.index("degenerate")]
