@@ -1,0 +1,39 @@
+"""The paper's figures on real corpora: iterations near Table 3's, measures within 0.005 of LIBLINEAR's on the same objective."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from hpcml import mpi
+from hpcml.config import ConvertOptions, TrainOptions
+from hpcml.convex.train import train_probe
+from hpcml.data.convert import convert
+from hpcml.log import Log
+
+TOPICS = ("earn", "acq", "money-fx", "grain", "crude", "trade", "interest", "wheat", "ship", "corn")
+BENCH = Path(__file__).parents[2] / "launch" / "bench" / "compare_liblinear.py"
+# Corpus, labels, bounds of the mean iterations (the paper's: Reuters 168.6, Newsgroups 173.4).
+CORPORA = {"reuters21578": (TOPICS, 150, 190), "20newsgroups": ((), 150, 190)}
+
+
+@pytest.fixture(scope="module")
+def compare():
+    spec = importlib.util.spec_from_file_location("compare_liblinear", BENCH)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.main
+
+
+@pytest.mark.parametrize("corpus", sorted(CORPORA))
+def test_probe_on_the_papers_corpora(data_dir, tmp_path, compare, corpus):
+    labels, low, high = CORPORA[corpus]
+    data, comm = tmp_path / "data.h5", mpi.self_comm()
+    convert(comm, "jsonl", [data_dir / f"{corpus}.jsonl.xz"], data, ConvertOptions(), False, Log(0))
+    report = train_probe(comm, data, tmp_path / "run", TrainOptions(label=labels))
+    assert low <= report.mean_steps <= high
+    figures = compare(data, tmp_path / "run")
+    assert abs(figures["map"]["difference"]) < 0.005
+    assert abs(figures["break_even"]["difference"]) < 0.005
+    assert figures["objective"]["largest_relative_error_of_reported_f"] < 1e-6
+    assert figures["objective"]["probe"] < 1.05 * figures["objective"]["liblinear"]
