@@ -29,7 +29,7 @@ def main() -> None:
         speaks = comm.rank == 0
         return comm
 
-    if not speaks and {"--help", "-h", "--version"} & set(sys.argv[1:]):
+    if not speaks and (not sys.argv[1:] or {"--help", "-h", "--version"} & set(sys.argv[1:])):
         return  # one copy of the help is enough
     try:
         cli.run(sys.argv[1:], connect)

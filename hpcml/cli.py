@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import signal
 import sys
 import tomllib
 from collections.abc import Callable
@@ -57,6 +58,8 @@ def run(tokens: list[str], connect: Callable[[], mpi.Comm]) -> None:
 
         if command is train:  # a signal that arrives while MPI starts must not be lost
             Session.signals = StopSignals().__enter__()
+        else:  # so that half-written files are removed
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
         Session.comm = connect()
         Session.log = Log(Session.comm.rank)
     command(*bound.args, **bound.kwargs)
@@ -242,7 +245,15 @@ def predict(model: Path, data: Path, /, *, output: Output, split: str = "all", l
 
 @app.command
 def evaluate(
-    model: Path, data: Path, /, *, split: str | None = None, csv: Path | None = None, json: Path | None = None, best: int = 5
+    model: Path,
+    data: Path,
+    /,
+    *,
+    split: str | None = None,
+    csv: Path | None = None,
+    json: Path | None = None,
+    best: int = 5,
+    force: Flag = False,
 ) -> None:
     """Judge a model: average precision and break-even (averaged over ties), ROC AUC, F1; per label, macro and micro.
 
@@ -260,8 +271,11 @@ def evaluate(
         Write everything to this file.
     best:
         How many of the best and worst labels to show.
+    force:
+        Replace the CSV or JSON file if it exists.
     """
     from hpcml.data.schema import Dataset, default_split
+    from hpcml.data.slabs import check_output
     from hpcml.evaluate.evaluate import evaluate as work
     from hpcml.evaluate.report import format_evaluation, write_csv, write_json
     from hpcml.model import Model
@@ -269,8 +283,13 @@ def evaluate(
 
     if best < 1:
         raise ConfigError(f"--best {best}: expected at least 1")
+    if csv is not None and csv == json:
+        raise ConfigError(f"--csv {csv} and --json {json} are one file; choose two names")
     with agreed(Session.comm, f"opening {model} and {data}"):
         opened, dataset = Model(model), Dataset(data)
+        for output in (csv, json):
+            if Session.comm.rank == 0 and output is not None:
+                check_output(output, force, [model, data])
     with dataset:
         result = work(Session.comm, opened, dataset, split or default_split(dataset, "test"), Session.log)
     _say(format_evaluation(result, best))

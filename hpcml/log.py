@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import time
@@ -32,10 +33,12 @@ class Log:
 
 
 def say(text: str, stream: TextIO) -> None:
-    """Print to a stream at once; a reader who has gone away is no error."""
+    """Print to a stream at once; a reader who has gone away, or cannot take it, is no reason to lose work."""
+    if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+        stream.reconfigure(errors="backslashreplace")
     try:
         print(text, file=stream, flush=True)
-    except BrokenPipeError:
+    except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 

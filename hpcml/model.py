@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-
 from hpcml.data.schema import Dataset, map_dataset, open_stamped
 from hpcml.data.slabs import Slab
 from hpcml.errors import DataError
@@ -37,7 +35,13 @@ class Model:
                 self.vocabulary = str(file.attrs["vocabulary"])
                 self.n_labels, self.n_features = file["W"].shape
                 sizes = {name: file[name].shape for name in ("bias", "label_names", *(f"labels/{n}" for n in file["labels"]))}
-                if file["W"].dtype != np.float64 or any(size != (self.n_labels,) for size in sizes.values()):
+                numbers = [
+                    file["W"],
+                    file["bias"],
+                    *(file[f"labels/{name}"] for name in ("f_min", "steps", "status", "n_positive")),
+                ]
+                kinds = [data.dtype.str[1:] for data in numbers]
+                if kinds != ["f8", "f8", "f8", "i4", "i4", "i8"] or any(size != (self.n_labels,) for size in sizes.values()):
                     raise ValueError("sizes or types do not fit")
                 self.label_names: list[str] = list(file["label_names"].asstr()[:])
                 self.bias = map_dataset(self.path, file["bias"])
@@ -48,7 +52,7 @@ class Model:
 
     def check_vocabulary(self, dataset: Dataset) -> None:
         """Raises DataError unless the dataset has the features that the model was trained on."""
-        if dataset.vocabulary == self.vocabulary:
+        if dataset.vocabulary == self.vocabulary and dataset.n_features == self.n_features:
             return
         if dataset.n_features != self.n_features:
             what = f"has {dataset.n_features} features but {self.path} was trained on {self.n_features}"

@@ -93,8 +93,9 @@ class Prediction:
 
 
 def csv_lines(prediction: Prediction, chunk: Chunk | None) -> str:
-    """Lines `row,id?,score...` or `row,id?,labels`; the header for None."""
+    """Lines `row,id?,score...` or `row,id?,labels` (joined by `;`, one in a name is `\\;`); the header for None."""
     names, text = prediction.model.label_names, io.StringIO()
+    escaped = [name.replace("\\", "\\\\").replace(";", "\\;") for name in names]
     writer = csv.writer(text, lineterminator="\n")
     if chunk is None:
         wanted = names if prediction.what == "scores" else ["labels"]
@@ -105,21 +106,21 @@ def csv_lines(prediction: Prediction, chunk: Chunk | None) -> str:
         writer.writerows([row, *name, *values.tolist()] for row, name, values in zip(chunk.rows, ids, chunk.values, strict=True))
     else:
         for row, name, labels in zip(chunk.rows, ids, chunk.labels(), strict=True):
-            writer.writerow([row, *name, ";".join(names[label] for label in labels)])
+            writer.writerow([row, *name, ";".join(escaped[label] for label in labels)])
     return text.getvalue()
 
 
 def svmlight_lines(prediction: Prediction, chunk: Chunk | None) -> str:
-    """Lines `LABEL,LABEL l:score l:score ...`, or `LABEL,LABEL # row`; labels count from 1. No header."""
+    """Lines `LABEL,LABEL l:score l:score ...`, or `LABEL,LABEL 1:1`; labels count from 1. No header."""
     if chunk is None:
         return ""
     lines = []
-    for row, labels, values in zip(chunk.rows.tolist(), chunk.labels(), chunk.values, strict=True):
+    for labels, values in zip(chunk.labels(), chunk.values, strict=True):
         target = ",".join(str(label + 1) for label in labels)
         if prediction.what == "scores":
             rest = " ".join(f"{number}:{score!r}" for number, score in enumerate(values.tolist(), 1))
         else:
-            rest = f"# {row}"  # readers skip blank lines, so a row without labels must not be one
+            rest = "1:1"  # readers skip blank lines, so a row without labels must not be one
         lines.append(f"{target} {rest}\n")
     return "".join(lines)
 
@@ -145,14 +146,15 @@ def predict(comm: mpi.Comm, model: Model, dataset: Dataset, split: str, output: 
         raise ConfigError(f"{output}: unknown kind of file {ending!r}; the name must end in one of {', '.join(FORMATS)}")
     if what not in ("scores", "labels"):
         raise ConfigError(f"cannot predict {what!r}; expected scores or labels")
+    inputs = [model.path, dataset.path]
     with mpi.agreed(comm, f"reading {dataset.path}"):
         model.check_vocabulary(dataset)
     if ending == ".h5":
-        with new_file(comm, output, force) as out:
+        with new_file(comm, output, force, inputs) as out:
             prediction = Prediction(comm, model, dataset, split, what, log)
             (_fill_scores if what == "scores" else _fill_labels)(prediction, out, output)
     else:
-        with temporary_path(comm, output, force) as temporary:
+        with temporary_path(comm, output, force, inputs) as temporary:
             _write_text(Prediction(comm, model, dataset, split, what, log), TEXT_FORMATS[ending], temporary, output)
     log(f"{output}: {what} of {dataset.split(split).size} rows for {model.n_labels} labels")
 

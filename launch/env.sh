@@ -20,7 +20,11 @@ run_ranks() (  # run_ranks N COMMAND...: on N ranks of this node, for at most HP
 
 hpcml_slurm=${SLURM_NTASKS_PER_NODE:-${SLURM_TASKS_PER_NODE:-}}
 hpcml_ranks=${HPCML_RANKS:-${MPI_LOCALNRANKS:-${OMPI_COMM_WORLD_LOCAL_SIZE:-${hpcml_slurm%%[(,]*}}}}
+if [[ ! ${hpcml_ranks:-1} =~ ^[1-9][0-9]*$ ]]; then
+  echo "launch/env.sh: the number of ranks is '$hpcml_ranks', but expected a whole number above 0" >&2
+  exit 2
+fi
 share_threads "${hpcml_ranks:-1}"
 unset hpcml_slurm hpcml_ranks
 export HDF5_USE_FILE_LOCKING=${HDF5_USE_FILE_LOCKING:-FALSE}  # NFS and Lustre often cannot lock; readers need no lock
-export NUMBA_CACHE_DIR=${NUMBA_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/hpcml/numba}
+export NUMBA_CACHE_DIR=${NUMBA_CACHE_DIR:-${XDG_CACHE_HOME:-${HOME:-${TMPDIR:-/tmp}}/.cache}/hpcml/numba}

@@ -3,7 +3,11 @@
 # usage: source launch/setup.sh EXTRAS      EXTRAS: the extras of pyproject.toml to install, as in "mpi,test"
 # It uses the active virtual environment, else .venv here, which it makes. A second run installs nothing and needs no network.
 
-cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+if [[ -n ${VIRTUAL_ENV:-} && ! -x $VIRTUAL_ENV/bin/python ]]; then
+  echo "the active environment $VIRTUAL_ENV has no bin/python; deactivate it (unset VIRTUAL_ENV) and run this again" >&2
+  exit 2
+fi
 
 if [[ -z ${VIRTUAL_ENV:-} ]]; then
   if [[ ! -x .venv/bin/python || ! -f .venv/bin/activate ]] || ! grep -qF -- "$PWD/.venv" .venv/bin/activate; then
@@ -33,7 +37,7 @@ done
 if [[ -n $hpcml_missing ]]; then
   echo "== installing hpcml[$1] into $VIRTUAL_ENV: once, for a minute or two"
   hpcml_begin=$SECONDS
-  if ! python -m pip install --quiet --disable-pip-version-check -e ".[$1]"; then
+  if ! "$VIRTUAL_ENV/bin/python" -m pip install --quiet --disable-pip-version-check -e ".[$1]"; then
     echo "hpcml: the installation failed (see above); it needs the network once: mend that and run this again" >&2
     exit 1
   fi

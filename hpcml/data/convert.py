@@ -106,7 +106,7 @@ def convert(
     """
     begin = time.monotonic()
     chosen = check_options(source, inputs, options)
-    with new_file(comm, output, force) as out:
+    with new_file(comm, output, force, [*inputs, options.like, options.stop_words]) as out:
         like = read_like(comm, options.like, source, chosen.is_text)
         part = chosen.read(comm, [Path(path) for path in inputs], options, like, log)
         sizes = _sizes(comm, part)

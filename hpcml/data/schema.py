@@ -148,9 +148,11 @@ class Dataset:
         sizes |= {f"{name}/indptr": self.n_rows + 1 for name in "XY"}
         sizes |= {f"{name}/data": int(self.file[f"{name}/indices"].shape[0]) for name in "XY"}
         for name, size in sizes.items():
-            if (name in self.file or "/" in name) and self.file[name].shape != (size,):
-                found = self.file[name].shape[0]
-                raise DataError(f"{self.path}: {name} has {found} entries, but expected {size}; make it again with `hpcml convert`")
+            if "/" in name and name not in self.file:
+                raise DataError(f"{self.path}: {name} is missing; make the file again with `hpcml convert`")
+            if name in self.file and self.file[name].shape != (size,):
+                found, what = self.file[name].shape[0], "entries" if "/" in name else "names"
+                raise DataError(f"{self.path}: {name} has {found} {what}, but expected {size}; make it again with `hpcml convert`")
         if int(self.file["Y"].attrs["shape"][0]) != self.n_rows or min(self.n_rows, self.n_features, self.n_labels) < 0:
             raise DataError(f"{self.path}: the shapes of X and Y do not fit; make it again with `hpcml convert`")
 

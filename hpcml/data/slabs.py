@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -137,21 +137,32 @@ def _allocate(file: h5py.File, name: str, slab: Slab) -> None:
     h5py.h5d.create(parent.id, last.encode(), h5py.h5t.py_create(np.dtype(slab.dtype), logical=True), space, dcpl=plist)
 
 
+def check_output(path: Path, overwrite: bool, inputs: Iterable[Path | None] = ()) -> None:
+    """Raise ConfigError if writing `path` would destroy something: a file without `overwrite`, an input, what is no plain file."""
+    if path.is_dir():
+        raise ConfigError(f"{path} is a folder; name a file")
+    if not path.exists():
+        return
+    if any(given is not None and given.exists() and path.samefile(given) for given in inputs):
+        raise ConfigError(f"{path} is also an input; choose another name for the output")
+    if not path.is_file():
+        raise ConfigError(f"{path} is not a plain file; choose another name")
+    if not overwrite:
+        raise ConfigError(f"{path} exists already; choose another name or use --force")
+
+
 @contextmanager
-def temporary_path(comm: mpi.Comm, path: Path | str, overwrite: bool = False) -> Iterator[Path]:
+def temporary_path(comm: mpi.Comm, path: Path | str, overwrite: bool = False, inputs: Iterable[Path | None] = ()) -> Iterator[Path]:
     """Collective over `comm`. A temporary name beside `path`, renamed to `path` after the body, removed if it raises.
 
-    Raises ConfigError if `path` exists (without `overwrite`) and DataError if its folder cannot be written.
+    Raises ConfigError if `path` exists (without `overwrite`) or is one of the `inputs`, DataError if its folder does not exist.
     """
     path = Path(path)
-    name = comm.bcast(f".{path.name}.part-{os.getpid()}")
-    temporary = path.parent / name
+    final = Path(os.path.realpath(path))  # what a link points to, not the link
+    temporary = final.parent / comm.bcast(f".{final.name}.part-{os.getpid()}")
     with mpi.agreed(comm, f"creating {path}"):
         if comm.rank == 0:
-            if path.exists() and not overwrite:
-                raise ConfigError(f"{path} exists already; choose another name or use --force")
-            if path.is_dir():
-                raise ConfigError(f"{path} is a folder; name a file")
+            check_output(path, overwrite, inputs)
             if not path.parent.is_dir():
                 raise DataError(f"{path}: the folder {path.parent} does not exist; create it first")
     try:
@@ -159,8 +170,8 @@ def temporary_path(comm: mpi.Comm, path: Path | str, overwrite: bool = False) ->
         with mpi.agreed(comm, f"finishing {path}"):
             if comm.rank == 0:
                 sync(temporary)
-                temporary.replace(path)
-                sync(path.parent)
+                temporary.replace(final)
+                sync(final.parent)
     except BaseException:
         if comm.rank == 0:
             temporary.unlink(missing_ok=True)
@@ -168,9 +179,9 @@ def temporary_path(comm: mpi.Comm, path: Path | str, overwrite: bool = False) ->
 
 
 @contextmanager
-def new_file(comm: mpi.Comm, path: Path | str, overwrite: bool = False) -> Iterator[SlabFile]:
+def new_file(comm: mpi.Comm, path: Path | str, overwrite: bool = False, inputs: Iterable[Path | None] = ()) -> Iterator[SlabFile]:
     """Collective over `comm`. A SlabFile that appears at `path`, complete and on disk, after the body; else leaves nothing."""
-    with temporary_path(comm, path, overwrite) as temporary:
+    with temporary_path(comm, path, overwrite, inputs) as temporary:
         out = SlabFile(comm, temporary, Path(path))
         try:
             yield out

@@ -122,5 +122,6 @@ def _write_splits(path: Path, test: np.ndarray) -> None:
     with editing(path) as file:
         if "splits" in file:
             del file["splits"]
-        file["splits/test"] = np.flatnonzero(test).astype(np.int64)
-        file["splits/train"] = np.flatnonzero(~test).astype(np.int64)
+        group = file.create_group("splits")  # an implicit one would hold the time
+        group["test"] = np.flatnonzero(test).astype(np.int64)
+        group["train"] = np.flatnonzero(~test).astype(np.int64)

@@ -71,6 +71,8 @@ class TextSettings:
         """The settings of a dataset made from text. Raises DataError if they are damaged."""
         try:
             group = dataset.file["text"]
+            if "idf" in group and (group["idf"].shape != (dataset.n_features,) or group["idf"].dtype.kind != "f"):
+                raise ValueError("idf does not fit")
             return cls(
                 vocabulary=read_vocabulary(dataset),
                 pairs=bool(group.attrs["pairs"]),

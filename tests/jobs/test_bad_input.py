@@ -17,6 +17,8 @@ BAD_SVMLIGHT = {
     "duplicate": ("1 1:1\n\n1 3:1 3:1\n", r"line 3: .*3"),
     "nan": ("1 1:nan\n", r"line 1: .*nan"),
     "inf": ("1 1:1\n-1 1:inf\n", r"line 2: .*inf"),
+    "query id": ("1 1:1\n1 qid:3 2:1\n", r"line 2: .*query"),
+    "underscore": ("1 1:1\n1 1_0:1\n", r"line 2: .*1_0:1"),
     "label": ("1 1:1\nspam 1:1\n", r"line 2: .*spam"),
     "empty": ("", r"empty"),
     "no labels": ("1:1 2:1\n 1:1\n", r"no label"),
@@ -188,6 +190,29 @@ def test_full_disk_while_converting(mpirun, ranks, tmp_path, limit):
     command = (limit, "convert", "svmlight", tmp_path / "in.svm", "-o", tmp_path / "out.h5")
     refused(mpirun(ranks, *command, program=("-c", LIMITED)), r"File too large.*out\.h5; raise")
     assert left(tmp_path) == ["in.svm"]
+
+
+def test_output_that_is_an_input_is_refused_even_by_force(mpirun, ranks, good, tmp_path):
+    scorer = model(tmp_path / "model.h5", np.ones((4, 20)))
+    (tmp_path / "in.svm").write_text("1 1:1\n-1 2:1\n")
+    (tmp_path / "link.h5").symlink_to(good)
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    for command in (
+        ("convert", "svmlight", tmp_path / "in.svm", "-o", tmp_path / "in.svm", "--force"),
+        ("convert", "svmlight", tmp_path / "in.svm", "-o", good, "--like", tmp_path / "link.h5", "--force"),
+        ("predict", scorer, good, "-o", scorer, "--force"),
+        ("predict", scorer, good, "-o", tmp_path / "link.h5", "--force"),
+        ("evaluate", scorer, good, "--csv", good, "--force"),
+    ):
+        refused(mpirun(ranks, *command), "is also an input")
+    for command, pattern in (
+        (("evaluate", scorer, good, "--csv", tmp_path / "in.svm"), "exists already"),
+        (("evaluate", scorer, good, "--json", tmp_path), "is a folder"),
+        (("evaluate", scorer, good, "--csv", "/dev/null", "--force"), "not a plain file"),
+        (("evaluate", scorer, good, "--csv", tmp_path / "a", "--json", tmp_path / "a"), "are one file"),
+    ):
+        refused(mpirun(ranks, *command), pattern)
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_full_disk_while_training(mpirun, ranks, tmp_path):

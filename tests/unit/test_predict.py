@@ -88,9 +88,15 @@ def test_scores_svmlight(files, tmp_path, small_chunks, ending):
 
 
 def test_labels_svmlight(files, tmp_path, small_chunks):
-    text = run(files, tmp_path / "out.svm", "labels").read_text()
-    expected = [",".join(str(label + 1) for label in np.flatnonzero(row > 0)) for row in files[2]]
-    assert text == "".join(f"{labels} # {row}\n" for labels, row in zip(expected, ROWS, strict=True))
+    _, labels = load_svmlight_file(str(run(files, tmp_path / "out.svm", "labels")), multilabel=True, zero_based=False)
+    assert labels == [tuple(np.flatnonzero(row > 0) + 1.0) for row in files[2]]
+
+
+def test_label_names_with_the_separator_are_escaped(tmp_path):
+    data = make.dataset(tmp_path / "data.h5", np.eye(2), np.eye(2), label_names=["a;b", "c\\"])
+    files = data, make.model(tmp_path / "model.h5", np.ones((2, 2)), label_names=["a;b", "c\\"])
+    lines = list(csv.reader(run(files, tmp_path / "out.csv", "labels", split="all").read_text().splitlines()))
+    assert [line[-1] for line in lines[1:]] == ["a\\;b;c\\\\"] * 2
 
 
 @pytest.mark.parametrize("what", ["scores", "labels"])

@@ -43,7 +43,7 @@ def parse(line: bytes) -> Document:
     row_id = value.get("id")
     if isinstance(row_id, int) and not isinstance(row_id, bool):
         row_id = str(row_id)
-    labels = value.get("labels") or []
+    labels = [] if value.get("labels") is None else value["labels"]
     if not isinstance(labels, list):
         raise ValueError(f"labels is {_kind(labels)}, but expected a list of strings")
     for label in labels:

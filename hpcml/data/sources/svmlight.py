@@ -41,8 +41,9 @@ def parse_block(block: bytes, zero_based: bool) -> Rows:
     """The rows of a block of whole lines, without zeros. Raises ValueError or OverflowError if there is anything wrong."""
     from sklearn.datasets import load_svmlight_file
 
-    if b"qid:" in block and check_lines(block, zero_based)[0]:  # scikit-learn passes over query ids
-        raise ValueError("query ids")
+    # scikit-learn passes over what begins with qid, and Python reads 1_0 as 10.
+    if (b"qid" in block or b"_" in block) and check_lines(block, zero_based)[0]:
+        raise ValueError("query ids or underscores")
     X, y = load_svmlight_file(BytesIO(block), dtype=np.float64, multilabel=True, zero_based=True)
     first = 0 if zero_based else 1
     label_lengths = np.fromiter(map(len, y), dtype=np.int64, count=len(y))
@@ -102,7 +103,7 @@ def _is_number(text: str) -> bool:
         float(text.encode())
     except ValueError:
         return False
-    return True
+    return "_" not in text
 
 
 def label_name(label: float) -> str:
