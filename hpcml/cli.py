@@ -17,20 +17,18 @@ import cyclopts
 from cyclopts import App, Parameter
 
 from hpcml import __version__
-from hpcml.config import ConvertOptions, TrainOptions, flag_of
+from hpcml.config import ConvertOptions, Flag, TrainOptions, flag_of
 from hpcml.errors import ConfigError
-from hpcml.log import say
+from hpcml.log import Log, say
 from hpcml.signals import StopSignals
 
 if TYPE_CHECKING:
     from hpcml import mpi
-    from hpcml.log import Log
 
 # What `hpcml train METHOD` runs: module:function, imported when chosen.
 METHODS = {"probe": "hpcml.convex.train:train_probe"}
 
 Output = Annotated[Path, Parameter(name=["--output", "-o"])]
-Flag = Annotated[bool, Parameter(negative="")]
 
 app = App(name="hpcml", version=__version__, help="Train very many linear classifiers on very large sparse data, with MPI.")
 
@@ -54,8 +52,6 @@ def run(tokens: list[str], connect: Callable[[], mpi.Comm]) -> None:
     except cyclopts.CycloptsError as error:
         raise ConfigError(" ".join(str(error).split())) from None
     if getattr(command, "__module__", "") == __name__:  # ours; help and version need no MPI
-        from hpcml.log import Log
-
         if command is train:  # a signal that arrives while MPI starts must not be lost
             Session.signals = StopSignals().__enter__()
         else:  # so that half-written files are removed

@@ -66,6 +66,7 @@ class ProbeBlock:
         self.label_in = np.full(n_slots, -1, dtype=np.int64)
         self.next_label = 0
         self.n_done = 0
+        self.n_passes = 0  # in this process, for the progress line
         self.elapsed = 0.0
         self.history = io.StringIO()
         self.history_rows = csv.writer(self.history, lineterminator="\n")
@@ -98,7 +99,7 @@ class ProbeBlock:
             else:
                 flags[DUE:] = 0.0
             stop, due = self._turn()
-            progress.update(self.n_done, f"step {int(self.steps_taken)}")
+            progress.update(self.n_done, f"pass {self.n_passes}")
             if stop or due:
                 self.save()
                 saved = time.monotonic()
@@ -109,8 +110,6 @@ class ProbeBlock:
             self.model.flush()
         self._write_history()
         return ""
-
-    steps_taken = 0
 
     def _turn(self) -> tuple[str, bool]:
         """Collective. One pass over the rows and one step of every label in the block; (why to stop, checkpoint due)."""
@@ -126,7 +125,7 @@ class ProbeBlock:
         if done.size:
             self._finish(done, decisions)
             self._fill_slots()
-        self.steps_taken += 1
+        self.n_passes += 1
         stop = "a signal arrived" if flags[SIGNAL] else "the time limit is reached" if flags[TIME_UP] else ""
         return stop, bool(flags[DUE])
 

@@ -63,7 +63,6 @@ class _Sizes:
     first_label: int
     first_in_split: list[int]
     ones: bool
-    max_abs: float
 
 
 def check_options(source: str, inputs: list[Path], options: ConvertOptions) -> Source:
@@ -138,7 +137,6 @@ def _sizes(comm: mpi.Comm, part: Part) -> _Sizes:
     first, total = mpi.exclusive_sum(comm, [part.n_rows, part.indices.size, part.labels.indices.size, *in_split])
     data = part.data
     ones = not mpi.agreed_any(comm, data is not None and bool((data != 1).any()))
-    largest = 0.0 if not part.indices.size else 1.0 if data is None else float(np.abs(data).max())
     return _Sizes(
         n_rows=int(total[0]),
         nnz=int(total[1]),
@@ -149,7 +147,6 @@ def _sizes(comm: mpi.Comm, part: Part) -> _Sizes:
         first_label=int(first[2]),
         first_in_split=[int(n) for n in first[3:]],
         ones=ones,
-        max_abs=mpi.allreduce_max(comm, largest),
     )
 
 
@@ -159,7 +156,6 @@ def _describe(file: h5py.File, part: Part, sizes: _Sizes, source: str) -> None:
     file.attrs["source"] = source
     file.attrs["vocabulary"] = vocabulary_digest(part.feature_names, part.n_features)
     describe_matrix(file, "X", sizes.n_rows, part.n_features, sizes.nnz, sizes.ones)
-    file["X"].attrs["max_abs"] = sizes.max_abs
     describe_matrix(file, "Y", sizes.n_rows, len(part.labels.names), sizes.y_nnz, ones=True)
     write_strings(file, "label_names", part.labels.names)
     if part.feature_names is not None:

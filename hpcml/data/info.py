@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -46,7 +46,6 @@ class DatasetInfo:
     counts: dict[str, np.ndarray]
     shards: list[ShardWeight]
     checked: bool
-    extras: list[str] = field(default_factory=list)  # names that the file has: feature_names, row_ids
 
     @property
     def density(self) -> float:
@@ -87,7 +86,6 @@ def info(comm: mpi.Comm, path: Path, ranks: list[int], check: bool = True) -> Da
                 counts=counts,
                 shards=[_weigh(dataset, number) for number in ranks],
                 checked=check,
-                extras=[name for name in ("feature_names", "row_ids") if name in dataset.file],
             )
     return found
 

@@ -18,11 +18,9 @@ MARK = "HPCML_TEST_JOB"
 class Job:
     """A running `mpirun`. Its processes are found by a mark in their environment, for some have sessions of their own."""
 
-    def __init__(self, n, command, env, limit_fsize, folder):
+    def __init__(self, n, command, env, folder):
         self.n, self.mark = n, uuid.uuid4().hex
         clean = {key: value for key, value in os.environ.items() if not key.startswith(LAUNCHERS)}
-        if limit_fsize is not None:  # of the ranks only: our own record of their output is a file, too
-            command = ["bash", "-c", f'ulimit -f {limit_fsize // 1024} && exec "$@"', "limited", *command]
         self.command = ["mpirun", "-n", str(n), *command] if n else command
         self.outputs = [Path(folder, f"{self.mark}.{name}") for name in ("out", "err")]
         with self.outputs[0].open("wb") as out, self.outputs[1].open("wb") as err:
@@ -107,9 +105,9 @@ class Mpirun:
     def __init__(self, folder):
         self.folder, self.jobs = folder, []
 
-    def start(self, n, *args, env=None, limit_fsize=None, program=("-m", "hpcml")):
-        """A Job that runs `python -m hpcml args…`; `limit_fsize` bounds the bytes of any file that a rank writes."""
-        self.jobs.append(Job(n, [sys.executable, *program, *map(str, args)], env, limit_fsize, self.folder))
+    def start(self, n, *args, env=None, program=("-m", "hpcml")):
+        """A Job that runs `python -m hpcml args…`."""
+        self.jobs.append(Job(n, [sys.executable, *program, *map(str, args)], env, self.folder))
         return self.jobs[-1]
 
     def __call__(self, n, *args, timeout=120, **options):

@@ -1,8 +1,15 @@
 """How the program starts: what it imports, and what it refuses."""
 
+import os
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
+import numpy as np
+from make import dataset, model
+
+ROOT = Path(__file__).parents[2]
 HEAVY = {"numpy", "scipy", "numba", "mpi4py", "sklearn", "h5py"}
 
 
@@ -37,3 +44,35 @@ def test_wrong_option_is_one_sentence_on_any_number_of_ranks(mpirun):
     assert done.returncode == 2
     assert done.stderr.count("no-such-file.h5: ") == 1
     assert "Traceback" not in done.stderr
+
+
+def test_bare_command_shows_the_help_once(mpirun):
+    assert mpirun(2).stdout.count("Usage") == 1
+
+
+def test_terminated_prediction_leaves_no_part_of_its_output(mpirun, tmp_path):
+    rng = np.random.default_rng(0)
+    data = dataset(tmp_path / "data.h5", np.ones((20000, 3)), np.ones((20000, 1)), label_names=["label0"])
+    scorer = model(tmp_path / "model.h5", rng.normal(size=(300, 3)))
+    job = mpirun.start(0, "predict", scorer, data, "-o", tmp_path / "out.csv")
+    job.until(lambda: list(tmp_path.glob(".out.csv.part-*")))
+    os.kill(job.process.pid, signal.SIGTERM)
+    assert job.wait(30).returncode != 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.h5", "model.h5"]
+
+
+def source_env(*assignments):
+    script = f"set -euo pipefail; {' '.join(assignments)} source launch/env.sh; echo $OMP_NUM_THREADS $NUMBA_CACHE_DIR"
+    clean = {"PATH": os.environ["PATH"]}
+    return subprocess.run(["bash", "-c", script], cwd=ROOT, env=clean, capture_output=True, text=True, timeout=30, check=False)
+
+
+def test_env_caps_threads_without_a_home_and_refuses_nonsense():
+    cores = len(os.sched_getaffinity(0))
+    threads, cache = source_env(f"HPCML_RANKS={cores}").stdout.split()
+    assert threads == "1"
+    assert cache.endswith("/.cache/hpcml/numba")
+    for ranks in ("0", "abc", "08"):
+        done = source_env(f"HPCML_RANKS={ranks}")
+        assert done.returncode == 2
+        assert f"the number of ranks is '{ranks}'" in done.stderr

@@ -1,5 +1,7 @@
 """Training and test rows."""
 
+import time
+
 import h5py
 import numpy as np
 import pytest
@@ -88,6 +90,15 @@ def test_splits_are_replaced_only_with_force(path, tmp_path):
     run(path, seed=1, force=True)
     with Dataset(path) as data:
         assert data.split("test").tolist() == np.flatnonzero(random_test(1, 0.3, np.arange(200))).tolist()
+
+
+def test_bytes_do_not_depend_on_the_time(path, tmp_path):
+    run(path, tmp_path / "first.h5")
+    second = int(time.time())
+    while int(time.time()) == second:  # HDF5's time stamps count seconds
+        pass
+    run(path, tmp_path / "second.h5")
+    assert (tmp_path / "first.h5").read_bytes() == (tmp_path / "second.h5").read_bytes()
 
 
 def test_output_is_replaced_only_with_force(path, tmp_path):
