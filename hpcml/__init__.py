@@ -10,6 +10,7 @@ _API = {
     "ConvertOptions": "hpcml.config",
     "Dataset": "hpcml.data.schema",
     "Model": "hpcml.model",
+    "ProbeClassifier": "hpcml.estimator",
     "TrainOptions": "hpcml.config",
     "convert": "hpcml.data.convert",
     "evaluate": "hpcml.evaluate.evaluate",

@@ -9,11 +9,17 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi
-from hpcml.convex.objective import BlockObjective
-from hpcml.convex.probe import ProbeState
+from hpcml.config import TrainOptions
+from hpcml.convex.first_order import probe
+from hpcml.convex.objective import Objective, Panel, panel_widths
+from hpcml.data.compact import compact_rows
 from hpcml.data.schema import Dataset, default_split
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError
+from hpcml.profile import Profile
+
+BLOCKS = (1, 4, 8, 16, 32, 64)
+LATER = 20  # steps of PROBE, when most rows no longer violate
 
 
 def _best_times(calls: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
@@ -28,51 +34,58 @@ def _best_times(calls: dict[str, Callable[[], object]], repeats: int) -> dict[st
     return best
 
 
-def _after_steps(objective: BlockObjective, n_steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """The weights (d, 1) and their squared norm (1,) after some steps of PROBE on the objective's one label."""
-    W, w_sq, state = np.zeros((objective.n_weights, 1)), np.zeros(1), ProbeState()
-    for _ in range(n_steps):
-        f, _ = objective.evaluate(W, w_sq)
-        step = state.advance(float(f[0]), float(objective.gradient_squares(W)[0]))
-        w_sq = objective.step(W, np.array([step.eta]))
-    return W, w_sq
+def _at_zero(objective: Objective, n_labels: int) -> Callable[[], None]:
+    """One pass for `n_labels` labels at w = 0, where every row violates and scatters: the worst case."""
+    panels = [Panel(objective, width) for width in panel_widths(n_labels, "single")]
+    label = int(objective.rows.n_positive.argmax())  # which one does not matter to the kernel
+    for k in range(n_labels):
+        panels[k // panels[0].width].enter(k % panels[0].width, label)
+    return lambda: objective.evaluate(panels)
 
 
-def bench_pass(path: Path, label: int | None = None, repeats: int = 15) -> dict[str, float]:
-    """Time one fused pass (exact sums, reduction and all) against scipy's `X @ w` and `X.T @ r` together, on one rank.
+def _later(objective: Objective, n_labels: int) -> Callable[[], None]:
+    """One pass after 20 steps of PROBE for the most frequent labels."""
+    order = np.argsort(-objective.rows.n_positive, kind="stable")[:n_labels]
+    block = probe(objective, np.resize(order, n_labels), n_labels, TrainOptions(), LATER + 1)
+    block.waiting.extend(range(n_labels))
+    for _ in range(LATER):
+        block.turn(0.0)
+    return lambda: objective.evaluate(block.panels)
 
-    The pass is timed at w = 0, where every row violates and scatters: its worst case ("fused"), and where PROBE is after 20 steps
-    ("fused_later"). scipy gets `X` as stored ("scipy": float32, which it widens at each product, w being float64) and `X` widened
-    beforehand ("scipy64"). Returns seconds, ns per non-zero, and ratios ours/theirs.
+
+def bench_pass(path: Path, blocks: tuple[int, ...] = BLOCKS, repeats: int = 7) -> list[dict[str, float]]:
+    """Time one pass over the rows for B labels against scipy's `X @ W` and `X.T @ R` together, on one rank, for each B.
+
+    The pass (margins, losses, exact sums; no row dormant) is timed at w = 0, where every row violates ("pass"), and where PROBE
+    is after 20 steps ("pass_later"). scipy multiplies float32 matrices ("scipy": the precision of our weights) and float64 ones
+    ("scipy64"). Returns, for each B, seconds, ns per non-zero and label, and ratios ours/theirs.
     """
     import scipy.sparse
 
     if repeats < 1:
         raise ConfigError(f"--repeats {repeats}: expected at least 1")
+    if min(blocks, default=0) < 1:
+        raise ConfigError("--block: expected at least 1")
     comm = mpi.self_comm()
     with Dataset(path) as dataset:
-        shard = load_shard(comm, dataset, default_split(dataset, "train"))
-        objective = BlockObjective(comm, shard, "hinge", "X/m", False, 1)
-        if label is not None and not 0 <= label < dataset.n_labels:
-            raise ConfigError(f"--label {label}: {path} has labels 0 to {dataset.n_labels - 1}")
-        objective.slots[0] = int(np.bincount(shard.y_indices, minlength=1).argmax()) if label is None else label
-        taken = [slice(int(shard.indptr[r]), int(shard.indptr[r + 1])) for r in shard.rows]
-        indices, data = (np.concatenate([a[s] for s in taken]) for a in (shard.indices, shard.data))
-        indptr = np.concatenate([[0], np.cumsum(np.diff(shard.indptr)[shard.rows])])
-        X = scipy.sparse.csr_matrix((data, indices, indptr), shape=(shard.n_local, dataset.n_features))
-        X64 = X.astype(np.float64)
-        XT, X64T = X.T, X64.T
-        later, later_sq = _after_steps(objective, 20)
-        W, w, r = np.zeros((dataset.n_features, 1)), np.zeros(dataset.n_features), np.ones(shard.n_local)
+        rows, _ = compact_rows(comm, load_shard(comm, dataset, default_split(dataset, "train")), False)
+    objective = Objective(rows, "hinge", "X/m", False, 0, "single", Profile())
+    X = scipy.sparse.csr_matrix((rows.data, rows.indices, rows.indptr), shape=(rows.n_local, rows.n_columns))
+    X64 = X.astype(np.float64)
+    table = []
+    for n in blocks:
+        W, R = np.ones((rows.n_columns, n), np.float32), np.ones((rows.n_local, n), np.float32)
+        W64, R64 = W.astype(np.float64), R.astype(np.float64)
         calls = {
-            "fused": lambda: objective.evaluate(W, np.zeros(1)),
-            "fused_later": lambda: objective.evaluate(later, later_sq),
-            "scipy": lambda: (X @ w, XT @ r),
-            "scipy64": lambda: (X64 @ w, X64T @ r),
+            "pass": _at_zero(objective, n),
+            "pass_later": _later(objective, n),
+            "scipy": lambda W=W, R=R: (X @ W, X.T @ R),
+            "scipy64": lambda W=W64, R=R64: (X64 @ W, X64.T @ R),
         }
         seconds = _best_times(calls, repeats)
-    result = {f"{name}_seconds": value for name, value in seconds.items()}
-    result |= {f"{name}_ns_per_nonzero": value / X.nnz * 1e9 for name, value in seconds.items()}
-    for ours in ("fused", "fused_later"):
-        result |= {f"ratio_{ours}_to_{name}": seconds[ours] / seconds[name] for name in ("scipy", "scipy64")}
-    return {"rows": shard.n_local, "nonzeros": X.nnz, **result}
+        line = {"block": n, "rows": rows.n_local, "nonzeros": X.nnz, "columns": rows.n_columns}
+        line |= {f"{name}_ns_per_nonzero_and_label": value / X.nnz / n * 1e9 for name, value in seconds.items()}
+        for ours in ("pass", "pass_later"):
+            line |= {f"ratio_{ours}_to_{name}": seconds[ours] / seconds[name] for name in ("scipy", "scipy64")}
+        table.append(line)
+    return table

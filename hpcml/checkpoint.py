@@ -31,7 +31,7 @@ class CheckpointWriter:
 
     def write_row(self, name: str, row: int, values: np.ndarray) -> None:
         """Write one row of array `name`. Local; raises OSError."""
-        values = np.ascontiguousarray(values, dtype="<f8").reshape(1, -1)
+        values = np.ascontiguousarray(values, dtype=self.file.offsets[name][1].dtype).reshape(1, -1)
         self.file.write(name, row, values)
         self.file.write(f"crc/{name}", row, np.array([zlib.crc32(values)]))
 
@@ -47,15 +47,14 @@ class Checkpoints:
         return sorted((p for p in self.folder.glob("state-*.h5") if _NAME.fullmatch(p.name)), reverse=True)
 
     @mpi.collective
-    def save(self, shapes: dict[str, tuple[int, int]], fill: Callable[[CheckpointWriter], None]) -> None:
-        """Collective. Write a new generation: float64 arrays of these shapes, filled by the ranks in `fill`; drop the oldest."""
+    def save(self, arrays: dict[str, Slab], fill: Callable[[CheckpointWriter], None]) -> None:
+        """Collective. Write a new generation: two-dimensional arrays, filled by the ranks in `fill`; drop the oldest."""
         number = 1
         with mpi.agreed(self.comm, f"reading {self.folder}"):
             if self.comm.rank == 0 and (present := self._generations()):
                 number += int(_NAME.fullmatch(present[0].name).group(1))
         number = self.comm.bcast(number)
-        slabs = {name: Slab(shape, "<f8") for name, shape in shapes.items()}
-        slabs |= {f"crc/{name}": Slab((shape[0],), "<i8") for name, shape in shapes.items()}
+        slabs = arrays | {f"crc/{name}": Slab(slab.shape[:1], "<i8") for name, slab in arrays.items()}
         with new_file(self.comm, self.folder / f"state-{number:06d}.h5") as out:
             out.layout(slabs, lambda file: stamp(file, "checkpoint"))
             with mpi.agreed(self.comm, f"writing a checkpoint in {self.folder}"):

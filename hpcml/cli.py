@@ -8,7 +8,6 @@ import sys
 import tomllib
 from collections.abc import Callable
 from dataclasses import fields
-from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,9 +23,6 @@ from hpcml.signals import StopSignals
 
 if TYPE_CHECKING:
     from hpcml import mpi
-
-# What `hpcml train METHOD` runs: module:function, imported when chosen.
-METHODS = {"probe": "hpcml.convex.train:train_probe"}
 
 Output = Annotated[Path, Parameter(name=["--output", "-o"])]
 
@@ -52,7 +48,7 @@ def run(tokens: list[str], connect: Callable[[], mpi.Comm]) -> None:
     except cyclopts.CycloptsError as error:
         raise ConfigError(" ".join(str(error).split())) from None
     if getattr(command, "__module__", "") == __name__:  # ours; help and version need no MPI
-        if command is train:  # a signal that arrives while MPI starts must not be lost
+        if command in (train, compare):  # a signal that arrives while MPI starts must not be lost
             Session.signals = StopSignals().__enter__()
         else:  # so that half-written files are removed
             signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -186,7 +182,7 @@ def train(
     Parameters
     ----------
     method:
-        probe.
+        probe; or, to compare with it: pegasos, svmperf, liblinear.
     data:
         A dataset made with `hpcml convert`.
     output:
@@ -198,15 +194,44 @@ def train(
     resume:
         Continue an interrupted run, on any number of ranks.
     """
-    if method not in METHODS:
-        near = difflib.get_close_matches(method, METHODS, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(METHODS))}"
-        raise ConfigError(f"no method {method!r}; {hint}")
-    module, function = METHODS[method].split(":")
-    report = getattr(import_module(module), function)(
-        Session.comm, data, output, options, force, resume, Session.log, Session.signals
-    )
+    from hpcml.convex.train import train as work
+
+    report = work(method, Session.comm, data, output, options, force, resume, Session.log, Session.signals)
     Session.log(str(report))
+
+
+@app.command
+def compare(
+    data: Path,
+    /,
+    *,
+    output: Output,
+    method: Annotated[tuple[str, ...], Parameter(negative="")] = (),
+    options: TrainOptions = TrainOptions(),  # noqa: B008 - frozen
+    test_split: str | None = None,
+    force: Flag = False,
+    resume: Flag = False,
+) -> None:
+    """Train several methods with the same options, each into its own run folder, judge them on the same rows, show a table.
+
+    Parameters
+    ----------
+    data:
+        A dataset made with `hpcml convert`.
+    output:
+        The folder for the run folders, one for each method, and compare.csv.
+    method:
+        A method to train (may be repeated). Default: every one that minimises the loss.
+    test_split:
+        Rows to judge on: a split of the file, or all. Default: test if the file has it.
+    force:
+        Start anew in existing run folders.
+    resume:
+        Continue an interrupted comparison; what is trained already is only judged again. --time-limit holds for each method.
+    """
+    from hpcml.convex.compare import compare as work
+
+    _say(str(work(Session.comm, data, output, method, options, test_split, force, resume, Session.log, Session.signals)))
 
 
 @app.command
@@ -301,15 +326,17 @@ app.command(bench_app)
 
 
 @bench_app.command(name="pass")
-def bench_pass(file: Path, /, *, label: int | None = None, repeats: int = 15) -> None:
-    """One fused pass over the rows against scipy's X @ w and X.T @ r together; prints one JSON line.
+def bench_pass(
+    file: Path, /, *, block: Annotated[tuple[int, ...], Parameter(negative="")] = (1, 4, 8, 16, 32, 64), repeats: int = 7
+) -> None:
+    """One pass over the rows for so many labels against scipy's X @ W and X.T @ R together; prints a JSON line for each block.
 
     Parameters
     ----------
     file:
         A dataset made with `hpcml convert`.
-    label:
-        The label's number. Default: the most frequent one.
+    block:
+        Labels that share the pass (may be repeated).
     repeats:
         Timed repetitions; the shortest counts.
     """
@@ -319,4 +346,42 @@ def bench_pass(file: Path, /, *, label: int | None = None, repeats: int = 15) ->
 
     if Session.comm.size > 1:
         raise ConfigError("bench pass compares one core with one core: run it without mpirun")
-    _say(json.dumps(work(file, label, repeats)))
+    for line in work(file, block, repeats):
+        _say(json.dumps(line))
+
+
+plot_app = App(name="plot", help="Draw pictures (needs matplotlib: pip install 'hpcml[plot]').")
+app.command(plot_app)
+
+
+@plot_app.command(name="convergence")
+def plot_convergence(
+    run: Path,
+    /,
+    *,
+    label: str | None = None,
+    output: Output | None = None,
+    data: Path | None = None,
+    test_split: str | None = None,
+    force: Flag = False,
+) -> None:
+    """How PROBE converges on one label, beside PROBE* and IDEAL: distance to the solution, objective, break-even; and a CSV.
+
+    Parameters
+    ----------
+    run:
+        The folder of a finished run of the method probe.
+    label:
+        A label of its model. Default: the one with the most positive rows.
+    output:
+        The picture to make (.png, .pdf or .svg); its numbers go to a .csv beside it. Default: RUN/convergence-LABEL.png.
+    data:
+        Where the run's dataset is now, if it was moved.
+    test_split:
+        Rows for the break-even: a split of the file, or all. Default: test if the file has it.
+    force:
+        Replace the picture and the CSV file if they exist.
+    """
+    from hpcml.convex.analysis import plot_run as work
+
+    _say(str(work(Session.comm, run, label, output, data, test_split, force, Session.log)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -43,27 +44,44 @@ class TrainOptions:
     """Options of `hpcml train`."""
 
     loss: str = "hinge"
-    """Convex loss: hinge."""
+    """Convex loss: hinge, huber (modified Huber) or maxent (logistic)."""
     lam: Annotated[str, Parameter(name="--lambda")] = "X/m"
     """Regularisation λ: X/m, X/NUMBER or NUMBER, where X = (mean norm of the training rows)² and m is their number."""
     bias: Flag = False
     """Append a constant feature 1 (regularised like the others)."""
     epsilon: float = 0.05
     """PROBE stops when its bound φ falls below this."""
+    svmperf_epsilon: float = 0.1
+    """SVMperf stops when its bound on f(w) − min f falls to this, in percent: 0.1 means 0.001."""
+    liblinear_tol: float = 0.1
+    """LIBLINEAR's stopping tolerance."""
     split: str | None = None
     """Rows to train on: a split of the file, or all. Default: train if the file has it."""
     label: Annotated[tuple[str, ...], Parameter(negative="")] = field(default=())
     """Train only this label (may be repeated)."""
     min_positives: int = 1
     """Train only labels with at least so many positive rows."""
+    dormant: Annotated[bool, Parameter(negative="--no-dormant")] = True
+    """PROBE skips rows that have not violated for 10 steps, for 5 to 15 steps at a time. --no-dormant visits every row."""
+    seed: int = 0
+    """Another seed makes rows dormant for other numbers of steps; liblinear takes the rows in another order."""
+    precision: str = "single"
+    """Of weights and margins: single (float32, like the data) or double. Sums are exact in both."""
     block: int | None = None
-    """Labels that share a pass over the rows. Default: by the number of features. Does not change the result."""
-    max_steps: int = 5000
-    """Give a label up after so many steps and say so."""
+    """Labels that share a pass over the rows, in each group of ranks. Default: 16. Does not change the result."""
+    shards: int | None = None
+    """Ranks that divide the rows among themselves; the labels are scattered over such groups. Default: by memory and labels.
+    Does not change the result."""
+    max_steps: int | None = None
+    """Give a label up after so many steps and say so. Default: 5000; pegasos, which has no stopping rule: 500;
+    liblinear: 20000."""
     checkpoint_every: float = 600.0
     """Seconds between checkpoints."""
     time_limit: float | None = None
     """Seconds of training (loading not counted) after which to write a checkpoint and stop with exit code 75."""
+
+    profile: Flag = False
+    """Show the seconds that each rank computed, communicated and waited."""
 
     def validate(self) -> None:
         """Raise ConfigError for values that make no sense. Local: call it before the first collective."""
@@ -71,7 +89,12 @@ class TrainOptions:
             raise ConfigError(f"--loss {self.loss}: expected one of {', '.join(sorted(LOSSES))}")
         if not 0 < self.epsilon < 2 / 3:
             raise ConfigError(f"--epsilon {self.epsilon}: expected a number between 0 and 2/3")
-        for name, low in (("min_positives", 0), ("max_steps", 1), ("block", 1)):
+        for name in ("svmperf_epsilon", "liblinear_tol"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ConfigError(f"--{flag_of(name)} {getattr(self, name)}: expected a number above 0")
+        if self.precision not in ("single", "double"):
+            raise ConfigError(f"--precision {self.precision}: expected single or double")
+        for name, low in (("min_positives", 0), ("max_steps", 1), ("block", 1), ("shards", 1)):
             value = getattr(self, name)
             if value is not None and value < low:
                 raise ConfigError(f"--{name.replace('_', '-')} {value}: expected at least {low}")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 EXIT_USER = 2
 EXIT_RESUMABLE = 75
 
@@ -46,6 +49,13 @@ def reason_and_hint(error: OSError) -> tuple[str, str]:
         "Permission denied": "; check its permissions",
     }.get(reason, "")
     return reason, hint
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """ "did you mean …?" for a misspelt word, or the few known ones."""
+    known = sorted(known)
+    near = difflib.get_close_matches(word, known, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}" if len(known) <= 20 else ""
 
 
 def file_error(path: object, doing: str, error: OSError) -> DataError:

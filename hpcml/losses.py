@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Loss:
-    """A convex loss ℓ(z) of the margin z = y (w · x), ℓ ≥ 0.
+    """A convex loss ℓ(z) of the margin z = y (w · x), ℓ ≥ 0 (SPEC 1).
 
-    `code` selects it inside the kernels (`kernels.fused.value_and_slope`). For exact sums the objective needs bounds:
+    `code` selects it inside the kernels (`kernels.panel.value_and_slope`). For exact sums the objective needs bounds:
     |ℓ′(z)| ≤ `slope_bound` everywhere, hence ℓ(z) ≤ `value_at_zero` + `slope_bound` |z|.
     """
 
@@ -17,8 +17,11 @@ class Loss:
     value_at_zero: float
     slope_bound: float
     unit_slopes: bool  # ℓ′ is 0 or ±1 everywhere
+    formula: str
 
 
 LOSSES = {
-    "hinge": Loss(code=0, value_at_zero=1.0, slope_bound=1.0, unit_slopes=True),  # [1 − z]₊
+    "hinge": Loss(0, 1.0, 1.0, True, "[1 − z]₊"),
+    "huber": Loss(1, 1.0, 4.0, False, "0 if z ≥ 1, (1 − z)² if −1 ≤ z < 1, −4 z if z < −1"),
+    "maxent": Loss(2, 0.6931471805599453, 1.0, False, "log(1 + exp(−z))"),
 }

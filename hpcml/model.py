@@ -1,7 +1,11 @@
 """The model file: one linear model per label, and what it was trained on.
 
-A model is an HDF5 file stamped `hpcml-format = "model"`. `W` (n_labels × n_features float64, contiguous, one row per label) and
-`bias` (n_labels float64) give the score `x · W[l] + bias[l]`, positive for "has the label". `label_names` names the rows;
+A model is an HDF5 file stamped `hpcml-format = "model"`. The weight of feature j for label l is `W[l, columns[j]] · factors[j]`:
+`W` (n_labels × n_columns, float32 or float64, contiguous, one row per label) holds a weight per column, `columns` (n_features
+int32) and `factors` (n_features float32) say where a feature's weight is. Most features have a column of their own and factor 1.
+Those that one training row alone has share a column, because their weights are proportional to their values in that row; those
+that no training row has get factor 0 (in column 0, so there is at least one column if there are features). The score of a row x
+is `Σ x[j] · weight[j] + bias[l]` (`bias`: n_labels float64), positive for "has the label". `label_names` names the labels;
 `labels/*` (n_labels each) say how each label's training ended; attributes hold the method, its loss, λ and the vocabulary.
 """
 
@@ -9,46 +13,71 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import h5py
+import numpy as np
+
 from hpcml.data.schema import Dataset, map_dataset, open_stamped
 from hpcml.data.slabs import Slab
 from hpcml.errors import DataError
 
 STATUS = ("converged", "degenerate", "step limit")  # the codes of labels/status
+PRECISIONS = ("<f4", "<f8")  # the types that W may have
 
 
-def model_slabs(n_labels: int, n_features: int) -> dict[str, Slab]:
-    """The datasets that the owners of the labels fill while training."""
-    per_label = {"f_min": "<f8", "steps": "<i4", "status": "<i4", "n_positive": "<i8"}
+def model_slabs(n_labels: int, n_features: int, n_columns: int, precision: str = "<f4") -> dict[str, Slab]:
+    """The datasets that are filled while training; `precision` is the type of `W`, one of PRECISIONS."""
+    per_label = {"f_min": "<f8", "steps": "<i4", "status": "<i4", "n_positive": "<i8", "visited": "<f8"}
     slabs = {f"labels/{name}": Slab((n_labels,), dtype) for name, dtype in per_label.items()}
-    return {"W": Slab((n_labels, n_features), "<f8"), "bias": Slab((n_labels,), "<f8"), **slabs}
+    tables = {"columns": Slab((n_features,), "<i4"), "factors": Slab((n_features,), "<f4")}
+    return {"W": Slab((n_labels, n_columns), precision), **tables, "bias": Slab((n_labels,), "<f8"), **slabs}
 
 
 class Model:
-    """A read-only handle on a model file; `W` is memory-mapped."""
+    """A read-only handle on a model file; `W` (as stored), `columns` and `factors` are memory-mapped.
+
+    `labels` holds, by name, f_min (the least objective found), steps (iterations), status (an index of STATUS), n_positive
+    (training rows that have the label) and visited (the mean share of the rows visited per iteration), n_labels each.
+    """
 
     def __init__(self, path: Path | str) -> None:
-        """Raises DataError if the file is not a model that this version reads."""
+        """Raises DataError if the file is not a sound model of the format that this version reads."""
         self.path = Path(path)
         with open_stamped(path, "model", "hpcml train") as file:
             try:
                 self.attrs = dict(file.attrs)
                 self.vocabulary = str(file.attrs["vocabulary"])
-                self.n_labels, self.n_features = file["W"].shape
-                sizes = {name: file[name].shape for name in ("bias", "label_names", *(f"labels/{n}" for n in file["labels"]))}
-                numbers = [
-                    file["W"],
-                    file["bias"],
-                    *(file[f"labels/{name}"] for name in ("f_min", "steps", "status", "n_positive")),
-                ]
-                kinds = [data.dtype.str[1:] for data in numbers]
-                if kinds != ["f8", "f8", "f8", "i4", "i4", "i8"] or any(size != (self.n_labels,) for size in sizes.values()):
-                    raise ValueError("sizes or types do not fit")
-                self.label_names: list[str] = list(file["label_names"].asstr()[:])
-                self.bias = map_dataset(self.path, file["bias"])
-                self.labels = {name: map_dataset(self.path, values) for name, values in file["labels"].items()}
-                self.W = map_dataset(self.path, file["W"])
+                self._map(file)
             except (KeyError, OSError, ValueError, TypeError, AttributeError):
                 raise DataError(f"{path}: damaged model: a part is missing or of another size; train it again") from None
+
+    def _map(self, file: h5py.File) -> None:
+        """Check and map every part; scoring trusts `columns`. Raises DataError, or what h5py and numpy raise for a bad part."""
+        self.n_labels, self.n_columns = file["W"].shape
+        (self.n_features,) = file["columns"].shape
+        precision = file["W"].dtype.str
+        expected = model_slabs(self.n_labels, self.n_features, self.n_columns, precision)
+        found = {name: Slab(file[name].shape, file[name].dtype.str) for name in expected}
+        if precision not in PRECISIONS or found != expected or file["label_names"].shape != (self.n_labels,):
+            raise ValueError("sizes or types do not fit")
+        parts = {name: map_dataset(self.path, file[name]) for name in expected}
+        self.W, self.columns, self.factors, self.bias = (parts[name] for name in ("W", "columns", "factors", "bias"))
+        self.labels = {name.removeprefix("labels/"): values for name, values in parts.items() if name.startswith("labels/")}
+        self.label_names: list[str] = list(file["label_names"].asstr()[:])
+        if self.n_features and not 0 <= self.columns.min() <= self.columns.max() < self.n_columns:
+            found_range = f"{self.columns.min()} to {self.columns.max()}"
+            raise DataError(
+                f"{self.path}: damaged model: columns {found_range}, but W has columns 0 to {self.n_columns - 1}; train it again"
+            )
+
+    def weights(self, labels: slice | np.ndarray | int = slice(None)) -> np.ndarray:
+        """The weights of every feature (k × n_features float64) for `labels`, given as one gives rows to a numpy array.
+
+        One number gives one row (n_features). Needs 8 n_features bytes per label, much more than the file where few features
+        have a column of their own.
+        """
+        out = np.take(self.W[labels], self.columns, axis=-1).astype(np.float64, copy=False)
+        out *= self.factors
+        return out
 
     def check_vocabulary(self, dataset: Dataset) -> None:
         """Raises DataError unless the dataset has the features that the model was trained on."""

@@ -14,10 +14,11 @@ from hpcml.config import TrainOptions, flag_of
 from hpcml.errors import ConfigError, DataError, HpcmlError
 from hpcml.log import Log
 
-FILES = ("config.toml", "history.csv", "model.h5", "log.txt")
+CONFIG = "config.toml"
+FILES = (CONFIG, "history.csv", "model.h5", "log.txt")
 NEW, UNFINISHED, FINISHED = "new", "unfinished", "finished"
 # Options that may differ between a run and its continuation, because they do not change the result.
-_FREE = {"checkpoint-every", "time-limit", "data"}
+_FREE = {"checkpoint-every", "time-limit", "data", "block", "shards", "profile"}
 
 
 def to_toml(values: dict[str, object]) -> str:
@@ -58,18 +59,10 @@ class RunFolder:
         return self.comm.bcast(state)
 
     def _prepare(self, config: dict[str, object], force: bool, resume: bool) -> str:
-        file = self.path / "config.toml"
-        present = self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir()))
-        if force and resume:
-            raise ConfigError("--force starts anew and --resume continues; give only one of them")
-        if present and not self.path.is_dir():
-            raise ConfigError(f"{self.path} is a file; --output must name a folder")
-        if present and not (force or resume):
-            raise ConfigError(f"{self.path} exists already; choose another --output, or use --resume or --force")
-        if present and not file.exists():
-            raise ConfigError(f"{self.path} holds other files and no run of ours (no config.toml); choose another --output")
+        file = self.path / CONFIG
+        present = self.check(force, resume)
         if present and resume:
-            self._check_same(config, self._read_config(file))
+            self._check_same(config, read_config(file))
         elif present:
             self._clear()
         if present and self.model.exists():
@@ -84,11 +77,18 @@ class RunFolder:
         self.log.file = self.path / "log.txt"
         return UNFINISHED if resume and self.model_part.exists() else NEW
 
-    def _read_config(self, file: Path) -> dict[str, object]:
-        try:
-            return tomllib.loads(file.read_text(encoding="utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise DataError(f"{file}: damaged ({error}); start again with --force") from None
+    def check(self, force: bool, resume: bool) -> bool:
+        """Whether there is a run to empty or to re-enter. Local; raises ConfigError if the folder may not be used."""
+        present = self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir()))
+        if force and resume:
+            raise ConfigError("--force starts anew and --resume continues; give only one of them")
+        if present and not self.path.is_dir():
+            raise ConfigError(f"{self.path} is a file; --output must name a folder")
+        if present and not (force or resume):
+            raise ConfigError(f"{self.path} exists already; choose another --output, or use --resume or --force")
+        if present and not (self.path / CONFIG).exists():
+            raise ConfigError(f"{self.path} holds other files and no run of ours (no {CONFIG}); choose another --output")
+        return present
 
     def _clear(self) -> None:
         """Remove what runs write, and nothing else."""
@@ -129,3 +129,19 @@ class RunFolder:
 def as_dict(options: TrainOptions) -> dict[str, object]:
     """The options by their flags' names, as `--config` reads them."""
     return {flag_of(field.name): getattr(options, field.name) for field in fields(options)}
+
+
+def from_dict(values: dict[str, object]) -> TrainOptions:
+    """The options that `as_dict` gave; other keys do not matter. Raises ConfigError, or TypeError for values of another type."""
+    given = {field.name: values[flag_of(field.name)] for field in fields(TrainOptions) if flag_of(field.name) in values}
+    options = TrainOptions(**given | {"label": tuple(given.get("label", ()))})
+    options.validate()
+    return options
+
+
+def read_config(file: Path) -> dict[str, object]:
+    """What `config.toml` says. Local; raises OSError, or DataError if it is damaged."""
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise DataError(f"{file}: damaged ({error}); start again with --force") from None

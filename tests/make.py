@@ -54,22 +54,36 @@ def dataset(path, X, Y, feature_names=None, label_names=None, row_ids=None, spli
     return Path(path)
 
 
-def model(path, W, bias=None, label_names=None, feature_names=None):
-    """Write W (n_labels × n_features) as a model of those features. Returns the path."""
-    n_labels, n_features = W.shape
+def compact_columns(seed, n_features, n_columns):
+    """columns and factors of features that are absent, folded (several in one of the last columns) or have their own column."""
+    rng = np.random.default_rng(seed)
+    columns, factors = rng.integers(n_columns // 2, n_columns, n_features), rng.standard_normal(n_features).astype(np.float32)
+    own = rng.permutation(n_features)[: n_columns // 2]
+    columns[own], factors[own] = np.arange(own.size), 1
+    absent = rng.permutation(np.setdiff1d(np.arange(n_features), own))[: n_features // 4]
+    columns[absent], factors[absent] = 0, 0
+    return columns, factors
+
+
+def model(path, W, bias=None, label_names=None, feature_names=None, columns=None, factors=None, precision="<f8"):
+    """Write W (n_labels × n_columns) as a model; by default every feature is a column. Returns the path."""
+    n_labels, n_columns = W.shape
+    columns = np.arange(n_columns) if columns is None else np.asarray(columns)
     label_names = names("label", n_labels) if label_names is None else label_names
 
     def describe(file: h5py.File) -> None:
         stamp(file, "model")
-        file.attrs["vocabulary"] = vocabulary_digest(feature_names, n_features)
+        file.attrs["vocabulary"] = vocabulary_digest(feature_names, columns.size)
         file.attrs["method"] = "probe"
         write_strings(file, "label_names", label_names)
 
     with new_file(mpi.self_comm(), path) as out:
-        out.layout(model_slabs(n_labels, n_features), describe)
+        out.layout(model_slabs(n_labels, columns.size, n_columns, precision), describe)
         out.write("W", 0, W)
+        out.write("columns", 0, columns)
+        out.write("factors", 0, np.ones(columns.size) if factors is None else factors)
         out.write("bias", 0, np.zeros(n_labels) if bias is None else bias)
-        for name in ("f_min", "steps", "n_positive"):
+        for name in ("f_min", "steps", "n_positive", "visited"):
             out.write(f"labels/{name}", 0, np.zeros(n_labels))
         out.write("labels/status", 0, np.full(n_labels, STATUS.index("converged")))
     return Path(path)

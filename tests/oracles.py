@@ -2,12 +2,54 @@
 
 import numpy as np
 
+LOSSES = {  # loss -> (value, slope) of the margin z, from the table of SPEC 1
+    "hinge": lambda z: (max(0.0, 1 - z), -1.0 if z < 1 else 0.0),
+    "huber": lambda z: (0.0, 0.0) if z >= 1 else ((1 - z) ** 2, -2 * (1 - z)) if z >= -1 else (-4 * z, -4.0),
+    "maxent": lambda z: (float(np.logaddexp(0, -z)), -float(np.exp(-np.logaddexp(0, z)))),
+}
+
+
+def pass_over_rows(loss, X, sign, w):
+    """Σ ℓ(y w·x), Σ ℓ′ y x, and the number of rows with ℓ′ ≠ 0; X dense, y = `sign`."""
+    pairs = [LOSSES[loss](z) for z in sign * (X @ w)]
+    values, slopes = np.array(pairs).reshape(-1, 2).T
+    return values.sum(), (slopes * sign) @ X, (slopes != 0).sum()
+
+
+def sleep(key, row, step):
+    """Steps that a row sleeps: SplitMix64's finaliser on key, row and step, in Python's integers."""
+    mask = 2**64 - 1
+    x = key ^ ((row * 0x9E3779B97F4A7C15 + step * 0xC2B2AE3D27D4EB4F) & mask)
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & mask
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & mask
+    return 5 + ((x >> 32) * 11 >> 32)
+
+
+class DormantRows:
+    """Which rows a label visits: SPEC 1, row by row."""
+
+    def __init__(self, n_rows, key, first=0):
+        self.key, self.first = key, first
+        self.quiet, self.until = [0] * n_rows, [None] * n_rows  # until: the step at which a dormant row is tested
+
+    def awake(self, step):
+        return np.array([until is None or until == step for until in self.until])
+
+    def visit(self, step, violates):
+        for row, awake in enumerate(self.awake(step)):
+            if not awake:
+                continue
+            if violates[row]:
+                self.quiet[row], self.until[row] = 0, None
+                continue
+            self.quiet[row] += 1
+            if self.until[row] is not None or self.quiet[row] == 10:
+                self.until[row] = step + 1 + sleep(self.key, self.first + row, step)
+
 
 def hinge_pass(X, sign, w):
     """Σ [1 − y w·x]₊, Σ −y x over the violating rows, and their number; X dense, y = `sign`."""
-    margins = sign * (X @ w)
-    violating = margins < 1
-    return np.maximum(0, 1 - margins).sum(), -(sign[violating][:, None] * X[violating]).sum(axis=0), violating.sum()
+    return pass_over_rows("hinge", X, sign, w)
 
 
 def hinge_objective(X, sign, w, lam):

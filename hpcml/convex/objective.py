@@ -1,33 +1,33 @@
-"""The regularised empirical risk of a block of labels over all ranks' rows: value, subgradient, and steps along it.
+"""The regularised empirical risk of many labels over all ranks' rows: values, subgradients, and steps along them.
 
-`f_l(w) = λ/2 ‖w‖² + (1/m) Σ_i ℓ(y_il (w · x_i))` (SPEC: PROBE 2012, equation 1). The objective owns the reduction: a solver calls
-`evaluate` and never sees MPI. Losses and subgradients are summed exactly, so all ranks get the same bits on any number of ranks.
+`f_l(w) = λ/2 ‖w‖² + (1/m) Σ_i ℓ(y_il (w · x_i))` (SPEC 1; PROBE 2012, equation 1). A `Panel` holds the weights of up to 16 labels
+that share passes over the rows; it owns the reduction: a method calls `Objective.evaluate` and never sees MPI. Losses and
+subgradients are summed exactly, so the bits depend neither on the number of ranks nor on which labels share a panel.
+
+All ranks of `rows.comm` hold all weights of a panel, since their rows may need any; but each steps only its own range of
+columns: the subgradient travels by Reduce_scatter, the new weights by Allgather.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
+from itertools import pairwise
 
 import numpy as np
 
 from hpcml import mpi, rng
-from hpcml.data.shard import Shard
-from hpcml.errors import ConfigError, DataError, NonFiniteError
-from hpcml.kernels import blocks, fused
+from hpcml.data.compact import CompactRows
+from hpcml.errors import ConfigError, NonFiniteError
+from hpcml.kernels import blocks, planes
+from hpcml.kernels import panel as kernels
+from hpcml.kernels.vector import WIDTHS
 from hpcml.losses import LOSSES
+from hpcml.partition import even_bounds
+from hpcml.profile import Profile
 
-FLAGS = 3  # numbers that travel with every reduction: signal, checkpoint due, time is up
-BLOCK_BYTES = 1 << 25  # choose B so that a block of weights (d × B doubles) stays about this small
-MAX_BLOCK = 32
-CHUNK = 1 << 16  # features at a time where a whole temporary vector would be a waste
-
-
-def block_size(n_features: int, n_labels: int) -> int:
-    """How many labels share a pass: as many as keep W (d × B doubles) near the caches, from 1 to 32; never depends on ranks."""
-    fitting = BLOCK_BYTES // (8 * max(1, n_features))
-    size = max([b for b in (1, 4, 8, 16, MAX_BLOCK) if b <= fitting], default=1)
-    return max(1, min(size, n_labels))
+CACHE_LINE = 64
+PRECISIONS = {"single": np.dtype(np.float32), "double": np.dtype(np.float64)}
+ROWS_BYTES = 1 << 24  # rows that pass through all panels before the next ones are fetched
 
 
 def parse_lambda(text: str, scale: float, n_rows: int) -> float:
@@ -47,132 +47,308 @@ def parse_lambda(text: str, scale: float, n_rows: int) -> float:
     return value
 
 
-class BlockObjective:
-    """The objectives of up to B labels at once. `slots` (B) holds the label in each lane, −1 for an idle lane."""
+def aligned(size: int, dtype: np.dtype | type) -> np.ndarray:
+    """A flat array of zeros that begins at a cache line."""
+    dtype = np.dtype(dtype)
+    raw = np.zeros(size * dtype.itemsize + CACHE_LINE, dtype=np.uint8)
+    skip = -raw.ctypes.data % CACHE_LINE
+    return raw[skip : skip + size * dtype.itemsize].view(dtype)
 
-    def __init__(self, comm: mpi.Comm, shard: Shard, loss: str, lam: str, bias: bool, n_lanes: int) -> None:
-        """Collective over `comm`: one pass over the rows for their norms.
 
-        Raises ConfigError for a bad λ and DataError if there are no rows to train on.
-        """
-        self.comm, self.shard, self.loss, self.bias = comm, shard, LOSSES[loss], bias
-        self.n_rows = shard.n_global
-        self.n_weights = shard.n_features + bias
-        self._measure_rows()
-        self.lam = parse_lambda(lam, self.scale, self.n_rows)
-        self.slots = np.full(n_lanes, -1, dtype=np.int64)
-        # One buffer, so that loss, subgradient and flags are reduced together: G (d × B), sums (3 × B), flags.
-        with mpi.agreed(comm, "making room for the weights"):
-            self._buffer = np.zeros(self.n_weights * n_lanes + 3 * n_lanes + FLAGS)
-        self.grad = self._buffer[: self.n_weights * n_lanes].reshape(self.n_weights, n_lanes)
-        self._sums = self._buffer[self.grad.size : -FLAGS].reshape(3, n_lanes)
-        self.flags = self._buffer[-FLAGS:]
-        self._choose_grids()
+def panel_widths(n_labels: int, precision: str) -> list[int]:
+    """The widths of the panels that hold `n_labels` labels: as few cache lines of weights as possible, never more lanes than 16."""
+    widest = CACHE_LINE // PRECISIONS[precision].itemsize
+    widths = []
+    while n_labels > 0:
+        widths.append(min(w for w in WIDTHS if w >= min(n_labels, widest)))
+        n_labels -= widths[-1]
+    return widths
+
+
+class Objective:
+    """What the objectives of all labels have in common: the rows, the loss, λ, the grids of the exact sums."""
+
+    def __init__(self, rows: CompactRows, loss: str, lam: str, dormant: bool, seed: int, precision: str, profile: Profile) -> None:
+        """Raises ConfigError for a bad λ. The same on all ranks of `rows.comm`."""
+        self.rows, self.comm, self.loss = rows, rows.comm, LOSSES[loss]
+        self.lam = parse_lambda(lam, rows.scale, rows.n_global)
+        self.dormant, self.seed, self.weight_type, self.profile = dormant, seed, PRECISIONS[precision], profile
+        bounds = self.loss.slope_bound * rows.counts * rows.largest.astype(np.float64)
+        self.levels = mpi.grid_levels(bounds)
+        coarsest = float(mpi.SHIFT_OF_LEVEL[int(self.levels.max(initial=0))])
+        # Are all addends, ± a float32 of the data, multiples of one grid, so that nothing has to be rounded?
+        self.rounded = not (self.loss.unit_slopes and mpi.lies_on_grid(coarsest, rows.smallest))
+        n_chunks = -(-rows.n_columns // blocks.CHUNK)
+        self.bounds = np.minimum(even_bounds(n_chunks, self.comm.size) * blocks.CHUNK, rows.n_columns)  # columns of each rank
+
+    def warm_up(self) -> None:
+        """Compile the kernels for these types. Local."""
+        rows, none, sums = self.rows, np.zeros(0, np.uint8), np.zeros((4, 1))
+        w, g, out, one = np.zeros(0, self.weight_type), np.zeros(0), np.zeros((0, 1)), np.zeros(1)
+        self._run(w, 0, 0, none, np.zeros(1, np.uint64), np.zeros(1, np.int64), False, np.zeros((2, 1)), g, sums)
+        kernels.loss_pass(rows.indptr, rows.indices, rows.data, g, none, self.loss.code, np.zeros((2, 1)), sums)
+        blocks.gradient_squares(w, g, 1, 0.0, 0.0, out)
+        blocks.step(w, g, 1, one, 0.0, 0.0, out)
+        blocks.copy_lanes(w, 1, one > 0, w)
+        planes.products(w.reshape(1, 0), w, np.zeros((0, 2)))
+        planes.combine(w.reshape(1, 0), one, w)
+
+    def row_ranges(self) -> list[tuple[int, int]]:
+        """Consecutive ranges of this rank's rows, of about ROWS_BYTES each."""
+        ends = np.arange(1, max(1, -(-self.rows.data.nbytes * 2 // ROWS_BYTES)) + 1) * (ROWS_BYTES // 8)
+        bounds = np.unique(np.concatenate([[0], np.minimum(np.searchsorted(self.rows.indptr, ends), self.rows.n_local)]))
+        bounds[-1] = self.rows.n_local
+        return [(int(a), int(b)) for a, b in pairwise(bounds)]
 
     @mpi.collective
-    def _measure_rows(self) -> None:
-        """Collective. X = (mean ‖x_i‖)², the largest norm and value: all that the bounds of the exact sums need."""
-        shard = self.shard
-        if self.n_rows == 0:
-            raise DataError("there are no rows to train on; choose another --split")
-        squares = np.empty(shard.n_local)
-        fused.row_squares(shard.indptr, shard.data, shard.rows, squares)
-        norms = np.sqrt(squares)
-        self.max_norm = mpi.allreduce_max(self.comm, float(norms.max(initial=0.0)))
-        mean_norm = mpi.exact_sum(self.comm, norms, self.max_norm * self.n_rows, self.n_rows) / self.n_rows
-        self.scale = mean_norm**2
-        if not (math.isfinite(self.scale) and self.scale > 0):
-            raise DataError(f"the training rows have no usable features (their mean norm is {mean_norm}); check the data")
-        self.max_norm = math.sqrt(self.max_norm**2 + self.bias)
+    def evaluate(self, panels: list[Panel]) -> None:
+        """Collective. One pass over the rows for all panels; then `Panel.gather` gives each one's result.
 
-    @mpi.collective
-    def fingerprint(self) -> str:
-        """Collective. What a continued run must have in common with its beginning: rows, label sets, norms and λ."""
-        shard = self.shard
-        rows = rng.bits(0, "row", shard.first_row + shard.rows)
-        pairs = np.repeat(np.arange(shard.y_indptr.size - 1), np.diff(shard.y_indptr))
-        mine = np.isin(pairs, shard.rows)
-        labels = rng.bits(1, "label", (shard.first_row + pairs[mine]) * shard.n_labels + shard.y_indices[mine])
-        with np.errstate(over="ignore"):  # sums modulo 2^64 do not know the order
-            sums = np.array([rows.sum(dtype=np.uint64), labels.sum(dtype=np.uint64)], dtype=np.uint64).view(np.int64)
-        mpi.allreduce_sum(self.comm, sums)
-        return hashlib.sha256(f"{sums.tolist()} {self.scale!r} {self.max_norm!r} {self.lam!r}".encode()).hexdigest()
-
-    @mpi.collective
-    def _choose_grids(self) -> None:
-        """Collective. The grid of each weight's sum of slopes: `one_shift` for all if that is fine enough, else by `levels`.
-
-        With it, `exact`: whether the addends, being ± a float32 as in the data, lie on it without rounding.
+        On several ranks, a panel's subgradient travels while the next panel's pass goes on.
         """
-        shard, n = self.shard, self.n_weights
-        counts = self._buffer[:n].view(np.int64)  # the room of the subgradient, not in use yet
-        with mpi.agreed(self.comm, "making room for the weights"):
-            largest, smallest = np.zeros(n, dtype=np.float32), np.full(1, np.inf, dtype=np.float32)
-            self.levels = np.empty(n, dtype=np.uint8)
-            fused.column_extremes(shard.indptr, shard.indices, shard.data, shard.rows, largest, counts, smallest)
-        if self.bias:
-            largest[-1], counts[-1] = 1.0, shard.n_local
-        mpi.allreduce_maxima(self.comm, largest)
-        mpi.allreduce_sum(self.comm, counts)
-        for some in (slice(begin, begin + CHUNK) for begin in range(0, n, CHUNK)):
-            self.levels[some] = mpi.grid_levels(self.loss.slope_bound * counts[some] * largest[some].astype(np.float64))
-        counts[:] = 0
-        self.one_shift = mpi.shared_shift(self.levels, largest)
-        least = -mpi.allreduce_max(self.comm, -float(smallest[0]))
-        self.exact = self.loss.unit_slopes and mpi.lies_on_grid(self.one_shift, least)
+        if self.comm.size > 1:
+            for panel in panels:
+                with self.profile("wait"):
+                    panel.wait_for_weights()
+                with self.profile("compute"):
+                    panel.clear()
+                    panel.run(0, self.rows.n_local)
+                with self.profile("communicate"):
+                    panel.send()
+            return
+        with self.profile("compute"):
+            for panel in panels:
+                panel.clear()
+            for first, last in self.row_ranges():  # in the caches for all panels
+                for panel in panels:
+                    panel.run(first, last)
 
-    def evaluate(self, W: np.ndarray, w_sq: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Collective. One pass over the rows: (f, violators), each (B,); the summed subgradient of the losses is in `grad`.
+    def _run(self, w, first, last, state, keys, steps, dormant, shifts, g, sums):  # noqa: ANN001 - the kernel's
+        """The kernel on rows first .. last − 1 with these arrays. Local."""
+        rows, lanes = self.rows, steps.size
+        kernels.panel_pass(
+            *(rows.indptr[first : last + 1], rows.indices, rows.data, rows.first + first, w, keys, steps, int(dormant)),
+            *(
+                state[first * lanes : last * lanes],
+                self.loss.code,
+                int(self.rounded),
+                self.levels,
+                mpi.SHIFT_OF_LEVEL,
+                shifts,
+                g,
+                sums,
+            ),
+        )
 
-        `W` is (d, B), `w_sq` (B,) its squared column norms. `flags` set before are summed over the ranks with the rest.
-        Raises NonFiniteError, on all ranks, when a value is not finite.
-        """
-        self._buffer[:-FLAGS] = 0.0
-        self.run_kernel(W, w_sq, self.shard.rows)
-        mpi.allreduce_sum(self.comm, self._buffer)
-        f = 0.5 * self.lam * w_sq + (self._sums[0] + self._sums[1]) / self.n_rows
-        self._check_finite(f, "objective")
-        return f, self._sums[2]
+    def loss_shifts(self, w_sq: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        """The grids (2, L) of the losses' two levels, from ℓ(z) ≤ ℓ(0) + slope_bound ‖w‖ max ‖x‖."""
+        bounds = self.loss.value_at_zero + self.loss.slope_bound * np.sqrt(w_sq) * self.rows.max_norm
+        self.check_finite(bounds, "objective", labels)
+        shifts = np.empty((2, w_sq.size))
+        for lane, bound in enumerate(bounds.tolist()):
+            shifts[0, lane], spacing = mpi.grid(bound * self.rows.n_global)
+            shifts[1, lane], _ = mpi.grid(spacing * self.rows.n_global)
+        return shifts
 
-    def _check_finite(self, values: np.ndarray, what: str) -> None:
+    def check_finite(self, values: np.ndarray, what: str, labels: np.ndarray) -> None:
         """Raise NonFiniteError naming the first lane's label whose value is not finite. The same on all ranks."""
         bad = np.flatnonzero(~np.isfinite(values))
         if bad.size:
-            label = int(self.slots[bad[0]])
+            label = int(labels[bad[0]])
             raise NonFiniteError(f"the {what} of label number {label} is not finite; scale the data or choose another --lambda")
 
-    def run_kernel(self, W: np.ndarray, w_sq: np.ndarray, rows: np.ndarray) -> None:
-        """Add `rows` (positions in this rank's slab) to `grad` and the sums. Local."""
-        shard = self.shard
-        slot_of_label = np.full(shard.n_labels, -1, dtype=np.int64)
-        active = np.flatnonzero(self.slots >= 0)
-        slot_of_label[self.slots[active]] = active
-        negative = np.where(self.slots >= 0, -1.0, 0.0)
-        fused.fused_pass(
-            *(shard.indptr, shard.indices, shard.data, rows, shard.y_indptr, shard.y_indices, slot_of_label, negative),
-            *(W, int(self.bias), self.loss.code, int(self.exact), self.one_shift, self.levels, mpi.SHIFT_OF_LEVEL),
-            *(self._loss_shifts(w_sq), self.grad, self._sums),
+    @mpi.collective
+    def value(self, w: np.ndarray, label: int) -> float:
+        """Collective. f(w) of one label over all rows, dormant or not, in float64; w (n_columns)."""
+        w, one = w.astype(np.float64), np.array([label])
+        w_sq = np.array([np.square(w).sum()])
+        state = np.full(self.rows.n_local, kernels.ACTIVE)
+        state[self.rows.rows_of(label)] |= kernels.POSITIVE
+        sums = np.zeros((4, 1))
+        kernels.loss_pass(
+            *(self.rows.indptr, self.rows.indices, self.rows.data, w, state, self.loss.code, self.loss_shifts(w_sq, one), sums)
         )
+        mpi.allreduce_sum(self.comm, sums)
+        return float(0.5 * self.lam * w_sq[0] + (sums[kernels.HIGH, 0] + sums[kernels.LOW, 0]) / self.rows.n_global)
 
-    def _loss_shifts(self, w_sq: np.ndarray) -> np.ndarray:
-        """The grids (2, B) of the losses' two levels, from ℓ(z) ≤ ℓ(0) + slope_bound ‖w‖ max ‖x‖."""
-        shifts = np.empty((2, w_sq.size))
-        bounds = self.loss.value_at_zero + self.loss.slope_bound * np.sqrt(w_sq) * self.max_norm
-        self._check_finite(bounds, "objective")
-        for lane, bound in enumerate(bounds.tolist()):
-            shifts[0, lane], spacing = mpi.grid(bound * self.n_rows)
-            shifts[1, lane], _ = mpi.grid(spacing * self.n_rows)
-        return shifts
 
-    def gradient_squares(self, W: np.ndarray) -> np.ndarray:
-        """‖g‖² per lane (B,) for g = λ W + grad / m. Raises NonFiniteError, on all ranks, when one is not finite."""
-        out = np.empty(W.shape[1])
-        blocks.gradient_squares(W, self.grad, self.lam, 1.0 / self.n_rows, out)
-        self._check_finite(out, "gradient")
+class Panel:
+    """The weights of `width` labels in training ("lanes"); `labels[lane]` is a label's number in the data, −1 if idle."""
+
+    def __init__(self, objective: Objective, width: int, n_rows: int | None = None) -> None:
+        """Local. Raises MemoryError."""
+        self.objective, self.width = objective, width
+        rows, comm = objective.rows, objective.comm
+        n_rows = rows.n_local if n_rows is None else n_rows
+        self.own = slice(int(objective.bounds[comm.rank]) * width, int(objective.bounds[comm.rank + 1]) * width)
+        self.counts = (np.diff(objective.bounds) * width).tolist()
+        self.w = aligned(rows.n_columns * width, objective.weight_type)
+        self.g = aligned(rows.n_columns * width, np.float64)
+        self.best = aligned(self.counts[comm.rank], objective.weight_type)
+        self._g_own = self.g if comm.size == 1 else aligned(self.counts[comm.rank], np.float64)
+        self.state = np.full(n_rows * width, kernels.IDLE)
+        self.labels = np.full(width, -1, dtype=np.int64)
+        self.keys, self.steps = np.zeros(width, np.uint64), np.zeros(width, np.int64)
+        self.w_sq = np.zeros(width)
+        self.sums = np.zeros((4, width))
+        self._requests: list = []
+
+    @property
+    def active(self) -> np.ndarray:
+        """The lanes that hold a label."""
+        return np.flatnonzero(self.labels >= 0)
+
+    def lane(self, array: np.ndarray, lane: int) -> np.ndarray:
+        """One lane of a flat array, as a view."""
+        return array.reshape(-1, self.width)[:, lane]
+
+    def enter(self, lane: int, label: int) -> None:
+        """Let a label begin at w = 0 with every row active. Local, on all ranks."""
+        self.wait_for_weights()
+        self.labels[lane], self.steps[lane], self.w_sq[lane] = label, 0, 0.0
+        self.keys[lane] = rng.bits(self.objective.seed, "dormant rows", np.array([label]))[0]
+        for array in (self.w, self.best):
+            self.lane(array, lane)[:] = 0.0
+        self.lane(self.state, lane)[:] = kernels.ACTIVE
+        self.lane(self.state, lane)[self.objective.rows.rows_of(label)] |= kernels.POSITIVE
+
+    def leave(self, lane: int) -> None:
+        """Make a lane idle. Local, on all ranks."""
+        self.wait_for_weights()
+        self.labels[lane], self.w_sq[lane] = -1, 0.0
+        self.lane(self.w, lane)[:] = 0.0
+        self.lane(self.state, lane)[:] = kernels.IDLE
+
+    def clear(self) -> None:
+        """Begin a pass. Local."""
+        self.g[:] = 0.0
+        self.sums[:] = 0.0
+        self._shifts = self.objective.loss_shifts(self.w_sq, self.labels)
+
+    def run(self, first: int, last: int) -> None:
+        """Add rows first .. last − 1 to the subgradient and the sums. Local."""
+        shifts = self._shifts if last > first else np.zeros((2, self.width))
+        state, dormant = self.state, self.objective.dormant
+        self.objective._run(self.w, first, last, state, self.keys, self.steps, dormant, shifts, self.g, self.sums)
+
+    def send(self) -> None:
+        """Collective. Begin the reduction."""
+        self._requests = [mpi.begin_reduce_scatter(self.objective.comm, self.g, self._g_own, self.counts)]
+
+    @mpi.collective
+    def gather(self) -> tuple[np.ndarray, np.ndarray]:
+        """Collective, after `Objective.evaluate`. f and ‖g‖² per lane, each (L,); `sums` hold the counts of rows.
+
+        Raises NonFiniteError, on all ranks, when one is not finite.
+        """
+        objective, comm = self.objective, self.objective.comm
+        if comm.size > 1:
+            with objective.profile("wait"):
+                self.wait_for_weights()
+            with objective.profile("communicate"):
+                mpi.allreduce_sum(comm, self.sums)
+        with objective.profile("compute"):
+            chunks = self.squares()
+        with objective.profile("communicate"):
+            grad_sq = self.total(chunks)
+        f = 0.5 * objective.lam * self.w_sq + self.mean_losses()
+        active = self.labels >= 0
+        objective.check_finite(np.where(active, f, 0.0), "objective", self.labels)
+        objective.check_finite(np.where(active, grad_sq, 0.0), "gradient", self.labels)
+        return f, grad_sq
+
+    def mean_losses(self) -> np.ndarray:
+        """(1/m) Σ ℓ per lane (L,), after `gather`. Local."""
+        return (self.sums[kernels.HIGH] + self.sums[kernels.LOW]) / self.objective.rows.n_global
+
+    def slopes(self, lane: int) -> np.ndarray:
+        """Σ ∂ℓ of one lane, own columns, after `gather`, as a view: the subgradient without its λ w and 1/m. Local."""
+        return self.lane(self._g_own, lane)
+
+    def squares(self) -> np.ndarray:
+        """‖g‖² per chunk of own columns and lane, for g = λ w + Σ ∂ℓ / m. Local."""
+        out = np.empty((self._n_chunks(), self.width))
+        objective = self.objective
+        blocks.gradient_squares(self.w[self.own], self._g_own, self.width, objective.lam, 1.0 / objective.rows.n_global, out)
         return out
 
-    def step(self, W: np.ndarray, eta: np.ndarray) -> np.ndarray:
-        """W −= eta g per lane, in place; returns the new squared norms (B,)."""
-        out = np.empty(W.shape[1])
-        blocks.step(W, self.grad, eta, self.lam, 1.0 / self.n_rows, out)
+    def _n_chunks(self) -> int:
+        """The number of chunks of own columns."""
+        return -(-(self.own.stop - self.own.start) // (blocks.CHUNK * self.width))
+
+    @mpi.collective
+    def total(self, chunks: np.ndarray) -> np.ndarray:
+        """Collective. The sum over all ranks' chunks, in the order of the columns: the same bits on any number of ranks."""
+        parts = [chunks] if self.objective.comm.size == 1 else mpi.allgather_arrays(self.objective.comm, chunks)
+        whole = np.concatenate(parts)
+        return np.add.accumulate(whole, axis=0)[-1]  # add.reduce takes the chunks in another order if there is but one lane
+
+    @mpi.collective
+    def step(self, eta: np.ndarray, radius: float = math.inf) -> None:
+        """Collective. w −= η g in every lane, then a projection on the ball of this radius; counts a step of every label."""
+        with self.objective.profile("compute"):
+            chunks = self.sweep(eta)
+        with self.objective.profile("communicate"):
+            self.w_sq = self.total(chunks)
+            if (self.w_sq > radius**2).any():
+                factors = np.minimum(1.0, radius / np.sqrt(np.maximum(self.w_sq, 1e-300)))
+                own = self.w[self.own].reshape(-1, self.width)
+                np.multiply(own, factors, out=own, casting="same_kind")
+                self.w_sq = self.total(self._norms())
+            self._share()
+        self.steps += 1
+
+    @mpi.collective
+    def _share(self) -> None:
+        """Collective. Begin to send the weights of own columns to all ranks."""
+        if self.objective.comm.size > 1:
+            self._requests = [mpi.begin_allgather(self.objective.comm, self.w, self.counts)]
+
+    @mpi.collective
+    def replace(self, weights: dict[int, np.ndarray]) -> None:
+        """Collective. Give lanes other weights, own columns of each; counts a step of every label."""
+        with self.objective.profile("compute"):
+            for lane, w in weights.items():
+                self.lane(self.w[self.own], lane)[:] = w
+        with self.objective.profile("communicate"):
+            self.measure()
+            self._share()
+        self.steps += 1
+
+    def sweep(self, eta: np.ndarray) -> np.ndarray:
+        """Step own columns; ‖w‖² per chunk of them and lane. Local."""
+        out = np.empty((self._n_chunks(), self.width))
+        objective = self.objective
+        blocks.step(self.w[self.own], self._g_own, self.width, eta, objective.lam, 1.0 / objective.rows.n_global, out)
         return out
+
+    @mpi.collective
+    def measure(self) -> None:
+        """Collective. Find ‖w‖² of weights that were put in."""
+        self.w_sq = self.total(self._norms())
+
+    def _norms(self) -> np.ndarray:
+        """‖w‖² per chunk of own columns and lane. Local."""
+        out = np.empty((self._n_chunks(), self.width))
+        blocks.gradient_squares(self.w[self.own], self._g_own, self.width, 1.0, 0.0, out)
+        return out
+
+    def keep(self, lanes: np.ndarray) -> None:
+        """Remember the weights of the lanes with lanes[l] as the best so far. Local."""
+        if lanes.any():
+            blocks.copy_lanes(self.w[self.own], self.width, lanes, self.best)
+
+    def wait_for_weights(self) -> None:
+        """Collective. Until what was begun to be sent has arrived."""
+        for request in self._requests:
+            request.Wait()
+        self._requests = []
+
+    @mpi.collective
+    def whole(self, lane: int, array: np.ndarray) -> np.ndarray:
+        """Collective. One lane (n_columns) of `best`, or of `w`, on all ranks."""
+        if array is self.w:
+            self.wait_for_weights()
+            return self.lane(self.w, lane).copy()
+        own = self.lane(array, lane).copy()
+        return own if self.objective.comm.size == 1 else np.concatenate(mpi.allgather_arrays(self.objective.comm, own))

@@ -28,6 +28,7 @@ class Step(NamedTuple):
 class ProbeState:
     """Progress of one label between two evaluations; all it needs besides w_t and w_min."""
 
+    epsilon: float = EPSILON
     f_min: float = math.inf
     f_previous: float = math.inf
     last_f_min: float = math.inf  # f_min at the end of the last cycle; after the first cycle it is that cycle's value
@@ -38,7 +39,7 @@ class ProbeState:
     cycle_iteration: int = 0
     step: int = 0
 
-    def advance(self, f: float, grad_sq: float, epsilon: float = EPSILON) -> Step:
+    def advance(self, f: float, grad_sq: float) -> Step:
         """Take f(w_t) and ‖g(w_t)‖², return the step to w_{t+1} (Algorithm 1, one turn of the loop)."""
         self.step += 1
         self.cycle_iteration += 1
@@ -51,7 +52,7 @@ class ProbeState:
         if self.upticks == UPTICKS:
             self._end_cycle()
         gap = f - (1 - self.phi) * self.f_min  # Δ
-        if self.phi < epsilon or grad_sq == 0.0 or gap <= 0.0:  # the bound is tight enough, or w_t is optimal
+        if self.phi < self.epsilon or grad_sq == 0.0 or gap <= 0.0:  # the bound is tight enough, or w_t is optimal
             return Step(0.0, improved, True)
         return Step(gap / grad_sq, improved, False)  # η = Δ/‖g‖²
 

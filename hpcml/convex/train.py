@@ -1,57 +1,42 @@
-"""Training PROBE for many labels: `hpcml train probe`."""
+"""Training many labels into a run folder: `hpcml train METHOD`."""
 
 from __future__ import annotations
 
-import time
+import hashlib
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import h5py
 import numpy as np
 
-from hpcml import mpi
+from hpcml import mpi, rng
 from hpcml.config import TrainOptions
-from hpcml.convex.block import ProbeBlock
-from hpcml.convex.objective import BlockObjective, block_size
+from hpcml.convex.methods import METHODS
+from hpcml.convex.objective import Objective
+from hpcml.convex.plan import choose_shards, lanes_per_group
+from hpcml.convex.report import TrainReport, read_report
+from hpcml.convex.run import Run
+from hpcml.data.compact import ColumnMap, CompactRows, compact_rows
 from hpcml.data.schema import Dataset, default_split, stamp, write_strings
 from hpcml.data.shard import Shard, load_shard
 from hpcml.data.slabs import Slab, SlabFile, sync, temporary_path
-from hpcml.errors import ConfigError, DataError, Interrupted
-from hpcml.kernels import fused
+from hpcml.errors import ConfigError, DataError, Interrupted, nearest
+from hpcml.kernels import rows as kernels
 from hpcml.log import Log, Progress
-from hpcml.model import STATUS, Model, model_slabs
+from hpcml.model import model_slabs
+from hpcml.profile import Profile
 from hpcml.runfolder import FINISHED, UNFINISHED, RunFolder, as_dict
 from hpcml.signals import StopSignals
 
 
-@dataclass(frozen=True)
-class TrainReport:
-    """What a finished training run did."""
-
-    model: Path
-    n_rows: int
-    n_features: int
-    n_labels: int
-    mean_steps: float  # over the labels that were trained
-    degenerate: list[str]
-    step_limit: list[str]
-    seconds: float
-    lam: float
-
-    def __str__(self) -> str:
-        lines = [
-            f"trained {self.n_labels} labels in {self.seconds:.1f} s, {self.mean_steps:.1f} iterations a label; model: {self.model}"
-        ]
-        for what, names in (
-            ("no positive or no negative row, got a constant model", self.degenerate),
-            ("hit --max-steps", self.step_limit),
-        ):
-            if names:
-                lines.append(f"{len(names)} labels {what}: {', '.join(names[:5])}{' …' if len(names) > 5 else ''}")
-        return "\n".join(lines)
+def train_probe(comm: mpi.Comm | None, data: Path, output: Path, options: TrainOptions, **more) -> TrainReport:
+    """Collective over `comm`. `train` with the method `probe` (SPEC: PROBE, Algorithm 1)."""
+    return train("probe", comm, data, output, options, **more)
 
 
-def train_probe(
+def train(
+    method: str,
     comm: mpi.Comm | None,
     data: Path,
     output: Path,
@@ -61,20 +46,51 @@ def train_probe(
     log: Log | None = None,
     signals: StopSignals | None = None,
 ) -> TrainReport:
-    """Collective over `comm`. Train one PROBE model per label of `data` into the run folder `output` (SPEC: PROBE, Algorithm 1).
+    """Collective over `comm`. Train one model per label of `data` into the run folder `output`.
 
     Raises ConfigError, DataError or NonFiniteError for what the user can mend, Interrupted after a signal or the time limit.
     """
+    if method not in METHODS:
+        raise ConfigError(f"no method {method!r}; {nearest(method, METHODS)}")
     options.validate()
+    losses = METHODS[method].losses
+    if losses is not None and options.loss not in losses:
+        raise ConfigError(f"--loss {options.loss}: {method} minimises {', '.join(losses)} only")
     with mpi.duplicated(comm) as comm:
         log = log or Log(comm.rank)
         with mpi.agreed(comm, f"opening {data}"):
             dataset = Dataset(data)
         with dataset, signals or StopSignals() as seen:
-            return _train(comm, dataset, output, options, force, resume, log, seen)
+            return _train(method, comm, dataset, output, options, force, resume, log, seen)
+
+
+@dataclass
+class Problem:
+    """What is to be trained on, as a group of ranks sees it."""
+
+    method: str
+    dataset: Dataset
+    split: str
+    shard: Shard
+    rows: CompactRows
+    columns: ColumnMap | None  # only until the model's tables are written
+    objective: Objective
+    labels: np.ndarray  # their numbers in the data
+    names: list[str]
+    group: tuple[int, int]  # this rank's group and the number of groups
+
+    @mpi.collective
+    def origin(self) -> dict[str, object]:
+        """Collective over the group. What a continued run must have in common with its beginning."""
+        return {
+            "vocabulary": self.dataset.vocabulary,
+            "n_rows": self.rows.n_global,
+            "fingerprint": fingerprint(self.rows.comm, self.shard, f"{self.rows.scale!r} {self.objective.lam!r}"),
+        }
 
 
 def _train(
+    method: str,
     comm: mpi.Comm,
     dataset: Dataset,
     output: Path,
@@ -85,65 +101,104 @@ def _train(
     signals: StopSignals,
 ) -> TrainReport:
     """Collective over `comm`. Set up the problem, then the folder (untouched before the options fit the data), then train."""
-    begin = time.monotonic()
-    split = options.split or default_split(dataset, "train")
-    shard = load_shard(comm, dataset, split)
-    n_positive = count_positives(comm, shard)
-    labels, names = choose_labels(dataset, options, n_positive)
-    n_lanes = options.block or block_size(shard.n_features, len(labels))
-    objective = BlockObjective(comm, shard, options.loss, options.lam, options.bias, min(n_lanes, len(labels)))
+    profile = Profile()
+    with profile("load"), ExitStack() as stack:
+        split = options.split or default_split(dataset, "train")
+        shard = load_shard(comm, dataset, split)
+        labels, names = choose_labels(dataset, options, count_positives(comm, shard))
+        shards = choose_shards(comm, dataset, shard, labels.size, options, METHODS[method].shares_rows)
+        rows_comm = stack.enter_context(mpi.divided(comm, shards))
+        shard = shard if shards == comm.size else load_shard(rows_comm, dataset, split)
+        rows, column_map = compact_rows(rows_comm, shard, options.bias or METHODS[method].bias)
+        dormant = options.dormant and METHODS[method].dormant
+        objective = Objective(rows, options.loss, options.lam, dormant, options.seed, options.precision, profile)
+        group = (comm.rank // shards, comm.size // shards)
+        problem = Problem(method, dataset, split, shard, rows, column_map, objective, labels, names, group)
+        del column_map
+        stack = stack.pop_all()
+    with stack:
+        return _train_problem(comm, problem, RunFolder(comm, Path(output), log), options, force, resume, signals)
 
-    folder = RunFolder(comm, Path(output), log)
-    config = {"method": "probe", "data": str(dataset.path.resolve()), **as_dict(options)}
+
+def _train_problem(
+    comm: mpi.Comm, problem: Problem, folder: RunFolder, options: TrainOptions, force: bool, resume: bool, signals: StopSignals
+) -> TrainReport:
+    """Collective over `comm`. Train into the folder; see `train`."""
+    rows, objective, log = problem.rows, problem.objective, folder.log
+    config = {"method": problem.method, "data": str(problem.dataset.path.resolve()), **as_dict(options)}
     state = folder.prepare(config, force, resume)
     if state == FINISHED:
         log(f"{folder.path} is finished already; nothing to resume")
-        return report(comm, folder, shard, objective, time.monotonic() - begin)
-    origin = {"vocabulary": dataset.vocabulary, "n_rows": shard.n_global, "fingerprint": objective.fingerprint()}
-
-    def describe(file: h5py.File) -> None:
-        stamp(file, "model")
-        file.attrs.update(
-            {"method": "probe", "loss": options.loss, "lambda": objective.lam, "split": split, "epsilon": options.epsilon}
-        )
-        file.attrs.update(origin)
-        write_strings(file, "label_names", names)
-
-    model = SlabFile(comm, folder.model_part, folder.model_part)
-    if state == UNFINISHED:
-        with mpi.agreed(comm, f"reading {folder.model_part}"):
-            offsets = model_offsets(folder.model_part, origin, len(labels), shard.n_features)
-        model.attach(offsets)
-    else:
-        with folder.discarded_on_error(), temporary_path(comm, folder.model_part, overwrite=True) as model.path:
-            model.layout(model_slabs(len(labels), shard.n_features), describe)
-    if comm.rank == 0:
-        log(
-            f"training {len(labels)} labels on {shard.n_global:,} rows × {shard.n_features:,} features; ranks: {comm.size}, "
-            f"labels that share a pass: {objective.slots.size}, λ = {objective.lam:.4g}"
-        )
-    block = ProbeBlock(comm, objective, options, labels, names, n_positive[labels], model, folder)
-    progress = Progress(log, "labels", len(labels))
+        return read_report(comm, folder, problem.rows, objective, 0.0, options.profile)
+    model = open_model(comm, folder, problem, options, state == UNFINISHED)
+    run = Run(comm, rows, problem.group, problem.names, problem.labels, model, folder, options)
+    progress = Progress(log, "labels", len(problem.names))
     try:
+        waiting, continued, checkpoint = run.begin(restore=state == UNFINISHED)
+        n_lanes = lanes_per_group(len(waiting), len(continued), rows, options)
+        with mpi.agreed(comm, "making room for the weights"):
+            method = METHODS[problem.method]
+            block = method.build(objective, problem.labels, n_lanes, options, options.max_steps or method.max_steps)
+        block.waiting.extend(waiting)
+        log(
+            f"training {len(problem.names)} labels on {rows.n_global:,} rows × {rows.n_features:,} features ({rows.n_columns:,} "
+            f"columns); ranks: {comm.size}, of which share the rows: {rows.comm.size}, labels that share a pass: {n_lanes}, "
+            f"λ = {objective.lam:.4g}"
+        )
         with mpi.node_first(comm):
-            block.warm_up()
-        if state == UNFINISHED:
-            block.restore()
-        stopped = block.run(signals, progress)
+            objective.warm_up()
+        for place in continued:
+            run.restore(place, checkpoint, block.put_back)
+        stopped = run.train(block, signals, progress)
     finally:
         progress.close()
         model.close()
     if stopped:
-        raise Interrupted(f"{stopped}: checkpoint written; continue with --resume ({block.n_done} of {len(labels)} labels done)")
+        raise Interrupted(
+            f"{stopped}: checkpoint written; continue with --resume ({run.n_done} of {len(problem.names)} labels done)"
+        )
     finish(comm, folder)
-    return report(comm, folder, shard, objective, block.elapsed)
+    return read_report(comm, folder, rows, objective, run.elapsed, options.profile)
+
+
+@mpi.collective
+def open_model(comm: mpi.Comm, folder: RunFolder, problem: Problem, options: TrainOptions, unfinished: bool) -> SlabFile:
+    """Collective over `comm`. The model file to fill: a new one, or the unfinished one of a run to continue.
+
+    Raises DataError if that is damaged or belongs to other data.
+    """
+    rows = problem.rows
+    slabs = model_slabs(len(problem.names), rows.n_features, rows.n_columns - rows.bias, problem.objective.weight_type.str)
+    origin = problem.origin()
+    model = SlabFile(comm, folder.model_part, folder.model_part)
+    if unfinished:
+        with mpi.agreed(comm, f"reading {folder.model_part}"):
+            offsets = model_offsets(folder.model_part, origin, slabs)
+        model.attach(offsets)
+        return model
+
+    def describe(file: h5py.File) -> None:
+        stamp(file, "model")
+        about = {"method": problem.method, "loss": options.loss, "lambda": problem.objective.lam, "split": problem.split}
+        file.attrs.update({**about, "epsilon": options.epsilon, "dormant": problem.objective.dormant, **origin})
+        write_strings(file, "label_names", problem.names)
+
+    with folder.discarded_on_error(), temporary_path(comm, folder.model_part, overwrite=True) as model.path:
+        model.layout(slabs, describe)
+        columns, factors = problem.columns.tables(rows.comm)
+        problem.columns = None
+        with mpi.agreed(comm, f"writing {folder.model_part}"):
+            if comm.rank == 0:
+                model.write("columns", 0, columns)
+                model.write("factors", 0, factors)
+    return model
 
 
 @mpi.collective
 def count_positives(comm: mpi.Comm, shard: Shard) -> np.ndarray:
     """Collective over `comm`. How many rows of the split have each label (n_labels, int64)."""
     counts = np.zeros(shard.n_labels, dtype=np.int64)
-    fused.count_labels(shard.y_indptr, shard.y_indices, shard.rows, counts)
+    kernels.count_labels(shard.y_indptr, shard.y_indices, shard.rows, counts)
     return mpi.allreduce_sum(comm, counts)
 
 
@@ -153,13 +208,12 @@ def choose_labels(dataset: Dataset, options: TrainOptions, n_positive: np.ndarra
     Raises ConfigError if a named label does not exist or no label is left.
     """
     names = dataset.label_names()
-    unknown = [name for name in options.label if name not in set(names)]
+    known = set(names)
+    unknown = [name for name in options.label if name not in known]
     if unknown:
-        import difflib
-
-        near = difflib.get_close_matches(unknown[0], names, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else "; `hpcml info` lists the labels"
-        raise ConfigError(f"{dataset.path}: no label {unknown[0]!r}{hint}")
+        raise ConfigError(
+            f"{dataset.path}: no label {unknown[0]!r}; {nearest(unknown[0], names) or '`hpcml info` lists the labels'}"
+        )
     wanted = set(options.label or names)
     chosen = [k for k, name in enumerate(names) if name in wanted and n_positive[k] >= options.min_positives]
     if not chosen:
@@ -167,12 +221,11 @@ def choose_labels(dataset: Dataset, options: TrainOptions, n_positive: np.ndarra
     return np.array(chosen, dtype=np.int64), [names[k] for k in chosen]
 
 
-def model_offsets(path: Path, origin: dict[str, object], n_labels: int, n_features: int) -> dict[str, tuple[int, Slab]]:
+def model_offsets(path: Path, origin: dict[str, object], slabs: dict[str, Slab]) -> dict[str, tuple[int, Slab]]:
     """Where the slabs of an unfinished model lie, for `SlabFile.attach`.
 
     Raises DataError if the file is damaged or belongs to other data than `origin` tells.
     """
-    slabs = model_slabs(n_labels, n_features)
     try:
         with h5py.File(path, "r", locking=False) as file:
             found = {key: file.attrs[key] for key in origin} | {"shape": file["W"].shape}
@@ -186,6 +239,19 @@ def model_offsets(path: Path, origin: dict[str, object], n_labels: int, n_featur
 
 
 @mpi.collective
+def fingerprint(comm: mpi.Comm, shard: Shard, more: str) -> str:
+    """Collective over `comm`. A digest of the split's rows and label sets, and of `more`."""
+    rows = rng.bits(0, "row", shard.first_row + shard.rows)
+    pairs = np.repeat(np.arange(shard.y_indptr.size - 1), np.diff(shard.y_indptr))
+    mine = np.isin(pairs, shard.rows)
+    labels = rng.bits(1, "label", (shard.first_row + pairs[mine]) * shard.n_labels + shard.y_indices[mine])
+    with np.errstate(over="ignore"):  # sums modulo 2^64 do not know the order
+        sums = np.array([rows.sum(dtype=np.uint64), labels.sum(dtype=np.uint64)], dtype=np.uint64).view(np.int64)
+    mpi.allreduce_sum(comm, sums)
+    return hashlib.sha256(f"{sums.tolist()} {more}".encode()).hexdigest()
+
+
+@mpi.collective
 def finish(comm: mpi.Comm, folder: RunFolder) -> None:
     """Collective over `comm`. Give the complete model its name and drop the checkpoints."""
     with mpi.agreed(comm, f"finishing {folder.model}"):
@@ -194,24 +260,3 @@ def finish(comm: mpi.Comm, folder: RunFolder) -> None:
             folder.model_part.replace(folder.model)
             sync(folder.path)
             folder.drop_checkpoints()
-
-
-@mpi.collective
-def report(comm: mpi.Comm, folder: RunFolder, shard: Shard, objective: BlockObjective, seconds: float) -> TrainReport:
-    """Collective over `comm`. Read what the finished model says of its labels."""
-    with mpi.agreed(comm, f"reading {folder.model}"):
-        model = Model(folder.model)
-    status, steps = model.labels["status"], model.labels["steps"]
-    named = {text: [model.label_names[k] for k in np.flatnonzero(status == code)] for code, text in enumerate(STATUS)}
-    trained = steps[status != STATUS.index("degenerate")]
-    return TrainReport(
-        model=folder.model,
-        n_rows=shard.n_global,
-        n_features=shard.n_features,
-        n_labels=model.n_labels,
-        mean_steps=float(trained.mean()) if trained.size else 0.0,
-        degenerate=named["degenerate"],
-        step_limit=named["step limit"],
-        seconds=seconds,
-        lam=objective.lam,
-    )

@@ -17,7 +17,7 @@ import numpy as np
 from hpcml.data.slabs import Slab
 from hpcml.errors import ConfigError, DataError
 
-VERSION = 1
+VERSIONS = {"dataset": 1, "model": 2, "checkpoint": 1, "scores": 1}  # of each kind of file, the format written and read
 NAME_CHUNK = 1 << 16  # names are read and written so many at a time
 
 
@@ -58,7 +58,7 @@ def write_strings(file: h5py.File, name: str, strings: Sequence[str]) -> None:
 def stamp(file: h5py.File, kind: str) -> None:
     """Mark a file as ours: what it is and the version of its format."""
     file.attrs["hpcml-format"] = kind
-    file.attrs["hpcml-version"] = VERSION
+    file.attrs["hpcml-version"] = VERSIONS[kind]
 
 
 def vocabulary_digest(names: Sequence[str] | None, n_features: int) -> str:
@@ -75,7 +75,7 @@ def vocabulary_digest(names: Sequence[str] | None, n_features: int) -> str:
 def open_stamped(path: Path | str, kind: str, made_by: str) -> h5py.File:
     """Open an HDF5 file of ours read-only.
 
-    Raises DataError for a missing, unreadable, truncated, foreign or newer file.
+    Raises DataError for a missing, unreadable, truncated or foreign file, and for one of a newer or older format.
     """
     path = Path(path)
     try:
@@ -94,9 +94,13 @@ def open_stamped(path: Path | str, kind: str, made_by: str) -> h5py.File:
         what = f"an hpcml {found}" if found else "an HDF5 file, but not made by hpcml"
         file.close()
         raise DataError(f"{path}: this is {what}; expected a {kind} made with `{made_by}`")
-    if not isinstance(version, (int, np.integer)) or version > VERSION:
+    if not isinstance(version, (int, np.integer)) or version > VERSIONS[kind]:
         file.close()
-        raise DataError(f"{path}: format version {version} is newer than this hpcml reads (up to {VERSION}); update hpcml")
+        raise DataError(f"{path}: format version {version} is newer than this hpcml reads (up to {VERSIONS[kind]}); update hpcml")
+    if version < VERSIONS[kind]:
+        file.close()
+        again = f"{'train' if kind == 'model' else 'make'} it again with `{made_by}`"
+        raise DataError(f"{path}: format version {version} is older than this hpcml reads ({VERSIONS[kind]}); {again}")
     return file
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ import h5py
 import numpy as np
 
 from hpcml import mpi
-from hpcml.errors import ConfigError, DataError
+from hpcml.errors import ConfigError, DataError, file_error
 
 
 class Slab(NamedTuple):
@@ -198,3 +198,16 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def write_whole(path: Path | str, content: bytes) -> None:
+    """Write a small file whole or not at all. Local; raises DataError."""
+    final = Path(os.path.realpath(path))  # what a link points to, not the link
+    temporary = final.with_name(f".{final.name}.part-{os.getpid()}")
+    try:
+        temporary.write_bytes(content)
+        temporary.replace(final)
+    except OSError as error:
+        with suppress(OSError):
+            temporary.unlink()
+        raise file_error(path, "write", error) from None

@@ -6,19 +6,19 @@ import csv
 import io
 import json
 import math
-import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from hpcml.errors import file_error
+from hpcml.data.slabs import write_whole
 from hpcml.evaluate.evaluate import Evaluation
 
 HEADINGS = {"average_precision": "avg prec", "break_even": "break-even", "auc": "AUC", "f1": "F1"}
 
 
-def _cell(value: float) -> str:
+def cell(value: float) -> str:
+    """A measure for people; "-" if undefined."""
     return "-" if math.isnan(value) else f"{value:.4f}"
 
 
@@ -30,7 +30,7 @@ def _plural(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def _table(rows: list[list[str]]) -> list[str]:
+def table(rows: list[list[str]]) -> list[str]:
     """Lines with aligned columns, the first to the left and the others to the right."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return ["  ".join(c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))) for row in rows]
@@ -45,12 +45,12 @@ def format_evaluation(evaluation: Evaluation, best: int = 5) -> str:
         lines.append(f"iterations: {e.steps[e.steps > 0].mean():.1f} a label, {e.steps.max()} at most")
     lines.append("")
     n_macro = {m: int(e.in_macro(m).sum()) for m in measures}
-    lines += _table(
+    lines += table(
         [
             ["", *("MAP" if m == "average_precision" else _heading(m) for m in measures)],
-            ["macro", *(_cell(e.macro(m)) for m in measures)],
+            ["macro", *(cell(e.macro(m)) for m in measures)],
             ["  labels in it", *(str(n_macro[m]) for m in measures)],
-            ["micro", *(_cell(e.micro[m]) for m in measures)],
+            ["micro", *(cell(e.micro[m]) for m in measures)],
         ]
     )
     notes = {
@@ -75,8 +75,8 @@ def _label_table(e: Evaluation, title: str, chosen: np.ndarray, measures: list[s
     rows = [[title, "positives", "iterations", *(_heading(m) for m in measures)]]
     for label in chosen.tolist():
         counts = (str(e.n_positive[label]), str(e.steps[label]))
-        rows.append(["  " + e.label_names[label], *counts, *(_cell(e.values[m][label]) for m in measures)])
-    return _table(rows)
+        rows.append(["  " + e.label_names[label], *counts, *(cell(e.values[m][label]) for m in measures)])
+    return table(rows)
 
 
 def write_csv(path: Path | str, evaluation: Evaluation) -> None:
@@ -88,7 +88,7 @@ def write_csv(path: Path | str, evaluation: Evaluation) -> None:
     for i, name in enumerate(evaluation.label_names):
         values = [_or_none(column[i]) for column in evaluation.values.values()]
         writer.writerow([numbers[i], name, counts[i], *values])
-    _write(path, text.getvalue())
+    write_whole(path, text.getvalue().encode())
 
 
 def write_json(path: Path | str, evaluation: Evaluation) -> None:
@@ -110,20 +110,9 @@ def write_json(path: Path | str, evaluation: Evaluation) -> None:
             for i, (number, name, count) in enumerate(zip(e.labels.tolist(), e.label_names, e.n_positive.tolist(), strict=True))
         ],
     }
-    _write(path, json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    write_whole(path, text.encode())
 
 
 def _or_none(value: float) -> float | None:
     return None if math.isnan(value) else float(value)
-
-
-def _write(path: Path | str, text: str) -> None:
-    """Write a file whole or not at all. Raises DataError."""
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.part-{os.getpid()}")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise file_error(path, "write", error) from None

@@ -12,10 +12,9 @@ from hpcml.errors import NonFiniteError
 from hpcml.kernels import scores as kernels
 from hpcml.model import Model
 
-WEIGHT_BYTES = 1 << 28  # the weights of a block of labels (d × B doubles), unless one label alone needs more
+WEIGHT_BYTES = 1 << 28  # the weights of a block of labels (d × B doubles, expanded), unless one label alone needs more
 SCORE_BYTES = 1 << 25  # the scores of a block of rows × labels
 MAX_LANES = 32  # wider blocks of labels are no faster
-_TRANSPOSE = 1 << 12  # so many features at a time, to stay in the caches
 
 
 def label_blocks(n_labels: int, n_features: int) -> list[tuple[int, int]]:
@@ -31,17 +30,6 @@ def blocks_of(rows: np.ndarray, n_columns: int) -> Iterator[tuple[int, np.ndarra
         yield begin, rows[begin : begin + step]
 
 
-def columns(W: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """The weights of `labels` as columns, (d, B) row-major, from W (L, d)."""
-    out = np.empty((W.shape[1], labels.size))
-    contiguous = labels.size and labels[-1] - labels[0] + 1 == labels.size
-    chosen = W[labels[0] : labels[-1] + 1] if contiguous else W
-    for j in range(0, W.shape[1], _TRANSPOSE):
-        part = chosen[:, j : j + _TRANSPOSE]
-        out[j : j + _TRANSPOSE] = (part if contiguous else part[labels]).T
-    return out
-
-
 class Scorer:
     """The scores of some labels of a model on the rows of a shard."""
 
@@ -50,13 +38,15 @@ class Scorer:
         self.model, self.labels = model, labels
         self.rows = shard.rows
         self._csr = (shard.indptr, shard.indices, shard.data)
-        self._W = model.W.view(np.ndarray)
+        self._stored = (model.W, model.columns, model.factors)
         self.blocks = label_blocks(labels.size, model.n_features)
 
     def weights(self, begin: int, end: int) -> tuple[np.ndarray, np.ndarray]:
-        """Wt (d, B) and bias (B) of labels[begin:end]."""
-        labels = self.labels[begin:end]
-        return columns(self._W, labels), self.model.bias[labels]
+        """Wt (d, B), the weights of every feature, and bias (B) of labels[begin:end]."""
+        (W, columns, factors), labels = self._stored, self.labels[begin:end]
+        Wt = np.empty((columns.size, labels.size))
+        kernels.expand_weights(W, labels, columns, factors, Wt)
+        return Wt, self.model.bias[labels]
 
     def rows_scores(self, rows: np.ndarray, Wt: np.ndarray, bias: np.ndarray) -> np.ndarray:
         """The scores (n, B) of `rows` for a block's weights."""
@@ -67,7 +57,7 @@ class Scorer:
     def pairs_scores(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """The scores (n_pairs) of row rows[p] for label labels[p] of the model: the same bits as `rows_scores`."""
         out = np.empty(rows.size)
-        kernels.score_pairs(*self._csr, rows, labels, self._W, self.model.bias, out)
+        kernels.score_pairs(*self._csr, rows, labels, *self._stored, self.model.bias, out)
         return out
 
     def check_numbers(self, scores: np.ndarray, labels: np.ndarray) -> None:
@@ -82,6 +72,6 @@ class Scorer:
         """Collective over `comm`. Compile the kernels for these arrays' types, first on one rank of each node."""
         none = np.empty(0, dtype=np.int64)
         with mpi.node_first(comm):
-            self.rows_scores(none, np.empty((0, 1)), np.empty(1))
+            self.rows_scores(none, *self.weights(0, 0))
             self.pairs_scores(none, none)
             kernels.count_sorted(np.empty(0), np.empty(0), np.zeros(1, dtype=np.int64), none)

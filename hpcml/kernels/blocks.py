@@ -1,37 +1,49 @@
-"""Sweeps over a block of weights (d, B) and its summed subgradient: norms, steps, copies. Lanes do not depend on one another."""
+"""Sweeps over a panel of weights and its summed subgradient, both flat and feature-major: norms, steps, single lanes.
+
+Sums over features are made chunk by chunk of `CHUNK` features, so that ranks which own different features can add them up to the
+same bits; a range of features begins at a chunk.
+"""
 
 import numpy as np
 from numba import njit
 
-
-@njit(cache=True, error_model="numpy")
-def gradient_squares(W, G, decay, scale, out):
-    """out[l] = ‖decay W[:, l] + scale G[:, l]‖² for W, G (d, B)."""
-    lanes = np.uint64(W.shape[1])
-    w, g = W.reshape(W.size), G.reshape(G.size)
-    out[:] = 0.0
-    for row in range(np.uint64(0), np.uint64(W.size), lanes):
-        for lane in range(lanes):
-            value = decay * w[row + lane] + scale * g[row + lane]
-            out[lane] += value * value
+CHUNK = 4096  # features
 
 
 @njit(cache=True, error_model="numpy")
-def step(W, G, eta, decay, scale, out):
-    """W −= eta (decay W + scale G) per lane; out[l] = ‖W[:, l]‖² afterwards; W, G (d, B)."""
-    lanes = np.uint64(W.shape[1])
-    w, g = W.reshape(W.size), G.reshape(G.size)
-    out[:] = 0.0
-    for row in range(np.uint64(0), np.uint64(W.size), lanes):
-        for lane in range(lanes):
-            value = w[row + lane] - eta[lane] * (decay * w[row + lane] + scale * g[row + lane])
-            w[row + lane] = value
-            out[lane] += value * value
+def gradient_squares(w, g, lanes, decay, scale, out):
+    """out[c, l] = ‖decay w[:, l] + scale g[:, l]‖² over the c-th chunk of features; w, g (n lanes) flat."""
+    step = np.uint64(lanes)
+    for chunk in range(out.shape[0]):
+        total = out[chunk]
+        total[:] = 0.0
+        first, last = np.uint64(chunk * CHUNK * lanes), np.uint64(min((chunk + 1) * CHUNK * lanes, w.size))
+        for row in range(first, last, step):
+            for lane in range(step):
+                value = decay * np.float64(w[row + lane]) + scale * g[row + lane]
+                total[lane] += value * value
 
 
 @njit(cache=True, error_model="numpy")
-def copy_lanes(W, lanes, columns, out):
-    """out[:, columns[i]] = W[:, lanes[i]] for all i, in one sweep."""
-    for j in range(W.shape[0]):
-        for i in range(lanes.size):
-            out[j, np.uint64(columns[i])] = W[j, np.uint64(lanes[i])]
+def step(w, g, lanes, eta, decay, scale, out):
+    """w −= eta (decay w + scale g) per lane, in place; out[c, l] = ‖w[:, l]‖² of the c-th chunk afterwards."""
+    stride = np.uint64(lanes)
+    for chunk in range(out.shape[0]):
+        total = out[chunk]
+        total[:] = 0.0
+        first, last = np.uint64(chunk * CHUNK * lanes), np.uint64(min((chunk + 1) * CHUNK * lanes, w.size))
+        for row in range(first, last, stride):
+            for lane in range(stride):
+                old = np.float64(w[row + lane])
+                w[row + lane] = old - eta[lane] * (decay * old + scale * g[row + lane])
+                new = np.float64(w[row + lane])
+                total[lane] += new * new
+
+
+@njit(cache=True, error_model="numpy")
+def copy_lanes(w, lanes, chosen, out):
+    """out[j lanes + l] = w[j lanes + l] for the lanes l with chosen[l], in one sweep."""
+    stride = np.uint64(lanes)
+    for row in range(np.uint64(0), np.uint64(w.size), stride):
+        for lane in range(stride):
+            out[row + lane] = w[row + lane] if chosen[lane] else out[row + lane]

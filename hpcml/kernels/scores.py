@@ -1,11 +1,32 @@
 """Scores of linear models: x · w + bias, summed over a row's non-zeros in order, starting from 0.
 
-Both kernels do the same operations in the same order for a (row, label) pair, so they give the same bits, whatever the block
-of labels or the rows around it.
+A model stores the weight of feature j for label l as W[l, columns[j]] · factors[j]. `score_rows` takes the weights of a block
+of labels as `expand_weights` makes them, `score_pairs` makes each one where it needs it. Both do the same double-precision
+operations in the same order for a (row, label) pair, so they give the same bits, whatever the block of labels or the rows
+around it. No index is checked here: `hpcml.model` has.
 """
 
 import numpy as np
 from numba import njit
+
+_NEAR = 1 << 12  # so many features at a time, to stay in the caches
+
+
+@njit(cache=True, error_model="numpy")
+def _expand_row(w, columns, factors, out):
+    """out[j] = w[columns[j]] factors[j]."""
+    for j in range(columns.size):
+        out[j] = np.float64(w[np.uint64(columns[j])]) * np.float64(factors[j])
+
+
+@njit(cache=True, error_model="numpy")
+def expand_weights(W, labels, columns, factors, Wt):
+    """Wt[j, l] = W[labels[l], columns[j]] factors[j]; W (L, c), columns and factors (d), Wt (d, B)."""
+    for begin in range(0, columns.size, _NEAR):
+        end = min(begin + _NEAR, columns.size)
+        for lane in range(labels.size):
+            w = W[np.uint64(labels[lane])]
+            _expand_row(w, columns[begin:end], factors[begin:end], Wt[begin:end, lane])
 
 
 @njit(cache=True, error_model="numpy")
@@ -34,20 +55,22 @@ def score_rows(indptr, indices, data, rows, Wt, bias, out):
 
 
 @njit(cache=True, error_model="numpy")
-def _score_pair(indices, data, begin, end, w, bias):
-    """Σ data[k] w[indices[k]] over begin ≤ k < end, + bias."""
+def _score_pair(indices, data, begin, end, w, columns, factors, bias):
+    """Σ data[k] (w[columns[j]] factors[j]) with j = indices[k] over begin ≤ k < end, + bias."""
     total = 0.0
     for k in range(np.uint64(begin), np.uint64(end)):
-        total += np.float64(data[k]) * w[np.uint64(indices[k])]
+        j = np.uint64(indices[k])
+        total += np.float64(data[k]) * (np.float64(w[np.uint64(columns[j])]) * np.float64(factors[j]))
     return total + bias
 
 
 @njit(cache=True, error_model="numpy")
-def score_pairs(indptr, indices, data, rows, labels, W, bias, out):
-    """out[p] = score of row rows[p] for label labels[p]; W (L, d) has a row per label, bias (L), out (n_pairs)."""
+def score_pairs(indptr, indices, data, rows, labels, W, columns, factors, bias, out):
+    """out[p] = score of row rows[p] for label labels[p]; W (L, c), columns and factors (d), bias (L), out (n_pairs)."""
     for p in range(rows.size):
         row, label = np.uint64(rows[p]), np.uint64(labels[p])
-        out[p] = _score_pair(indices, data, indptr[row], indptr[row + np.uint64(1)], W[label], bias[label])
+        begin, end = indptr[row], indptr[row + np.uint64(1)]
+        out[p] = _score_pair(indices, data, begin, end, W[label], columns, factors, bias[label])
 
 
 @njit(cache=True, error_model="numpy")

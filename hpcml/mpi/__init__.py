@@ -7,6 +7,7 @@ with warnings.catch_warnings():  # hpcml.mpi.start says the same with its conseq
     from mpi4py import MPI as _MPI  # noqa: F401
 
 from hpcml.mpi.collectives import (
+    Pulse,
     agreed,
     agreed_any,
     allgather_arrays,
@@ -14,17 +15,20 @@ from hpcml.mpi.collectives import (
     allreduce_maxima,
     allreduce_sum,
     bcast_array,
+    begin_allgather,
+    begin_reduce_scatter,
     collective,
     exchange,
     exclusive_sum,
     stream_to_root,
 )
-from hpcml.mpi.exact import SHIFT_OF_LEVEL, exact_sum, grid, grid_levels, lies_on_grid, shared_shift
-from hpcml.mpi.start import Comm, duplicated, node_first, self_comm, start
+from hpcml.mpi.exact import SHIFT_OF_LEVEL, exact_sum, grid, grid_levels, lies_on_grid
+from hpcml.mpi.start import Comm, divided, duplicated, node_first, ranks_on_node, self_comm, start
 
 __all__ = [
     "SHIFT_OF_LEVEL",
     "Comm",
+    "Pulse",
     "agreed",
     "agreed_any",
     "allgather_arrays",
@@ -32,7 +36,10 @@ __all__ = [
     "allreduce_maxima",
     "allreduce_sum",
     "bcast_array",
+    "begin_allgather",
+    "begin_reduce_scatter",
     "collective",
+    "divided",
     "duplicated",
     "exact_sum",
     "exchange",
@@ -41,8 +48,8 @@ __all__ = [
     "grid_levels",
     "lies_on_grid",
     "node_first",
+    "ranks_on_node",
     "self_comm",
-    "shared_shift",
     "start",
     "stream_to_root",
 ]

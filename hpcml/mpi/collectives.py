@@ -155,6 +155,45 @@ def exchange(comm: MPI.Comm, parts: list[np.ndarray]) -> list[np.ndarray]:
 
 
 @collective
+def begin_reduce_scatter(comm: MPI.Comm, buffer: np.ndarray, own: np.ndarray, counts: list[int]) -> MPI.Request:
+    """Collective over `comm`. Begin to sum `buffer` (flat float64) over the ranks; rank r's `own` gets its counts[r] elements.
+
+    Neither array may be touched before the request is complete.
+    """
+    return comm.Ireduce_scatter(buffer, own, counts, op=MPI.SUM)
+
+
+@collective
+def begin_allgather(comm: MPI.Comm, buffer: np.ndarray, counts: list[int]) -> MPI.Request:
+    """Collective over `comm`. Begin to send every rank's counts[r] elements of `buffer` (flat) to all, in place."""
+    displacements = np.concatenate([[0], np.cumsum(counts)[:-1]]).tolist()
+    return comm.Iallgatherv(MPI.IN_PLACE, [buffer, counts, displacements, MPI._typedict[buffer.dtype.char]])
+
+
+class Pulse:
+    """Numbers that are summed over the ranks again and again while each goes on at its own speed.
+
+    All ranks see the same sequence of sums, but not at the same time; so what all must do together (a checkpoint, the end) they
+    do when they see the same sum.
+    """
+
+    def __init__(self, comm: MPI.Comm, size: int) -> None:
+        self.comm = comm
+        self._mine, self._sum = np.zeros(size), np.zeros(size)
+        self._request: MPI.Request | None = None
+
+    def beat(self, values: Iterable[float]) -> np.ndarray | None:
+        """Take part in the round with `values`, unless one is under way; the sums of a round that is complete, else None."""
+        if self._request is None:
+            self._mine[:] = values
+            self._request = self.comm.Iallreduce(self._mine, self._sum, op=MPI.SUM)
+        if not self._request.Test():
+            return None
+        self._request = None
+        return self._sum.copy()
+
+
+@collective
 def stream_to_root(comm: MPI.Comm, chunks: Iterable[Any], consume: Callable[[Any], None]) -> None:
     """Collective over `comm`. Rank 0 calls `consume` on every rank's chunks in rank order, one chunk in memory at a time.
 

@@ -37,18 +37,10 @@ def grid_levels(bounds: np.ndarray) -> np.ndarray:
     return np.clip((exponents + 129) // 2, 0, 255).astype(np.uint8)
 
 
-def shared_shift(levels: np.ndarray, largest: np.ndarray) -> float:
-    """One shift for all sums, if it rounds even the sum with the smallest `largest` addend finer than float32 does; else 0."""
-    highest = int(levels.max(initial=0))
-    smallest = float(largest.min(where=largest > 0, initial=np.inf))
-    spacing = 2.0 ** (2 * highest - 128 - 52)
-    return float(SHIFT_OF_LEVEL[highest]) if spacing <= 2.0**-25 * smallest else 0.0
-
-
 def lies_on_grid(shift: float, smallest: float) -> bool:
     """Whether every float32 of at least `smallest` in size is a multiple of the spacing that goes with `shift`."""
     spacing = shift / 1.5 * 2.0**-52
-    return shift > 0 and spacing <= 2.0 ** (math.frexp(smallest)[1] - 24)
+    return spacing <= 2.0 ** (math.frexp(smallest)[1] - 24)
 
 
 @collective

@@ -12,6 +12,7 @@ from types import TracebackType
 from mpi4py import MPI
 
 from hpcml.errors import ConfigError, HpcmlError
+from hpcml.mpi.collectives import collective
 
 Comm = MPI.Comm
 
@@ -81,6 +82,27 @@ def duplicated(comm: MPI.Comm | None) -> Iterator[MPI.Comm]:
         own.Free()
         raise
     own.Free()
+
+
+@contextmanager
+def divided(comm: MPI.Comm, size: int) -> Iterator[MPI.Comm]:
+    """Collective over `comm`. This rank's group of `size` neighbouring ranks (a divisor of the number of ranks)."""
+    group = comm.Split(comm.rank // size, comm.rank)
+    try:
+        yield group
+    except HpcmlError:  # agreed, so all ranks are here
+        group.Free()
+        raise
+    group.Free()
+
+
+@collective
+def ranks_on_node(comm: MPI.Comm) -> int:
+    """Collective over `comm`. How many of its ranks run on this node."""
+    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    size = node.size
+    node.Free()
+    return size
 
 
 @contextmanager

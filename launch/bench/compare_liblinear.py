@@ -20,6 +20,8 @@ import scipy.sparse
 from sklearn.metrics import average_precision_score
 from sklearn.svm import LinearSVC
 
+from hpcml import Model
+
 
 def matrix(group: h5py.Group) -> scipy.sparse.csr_matrix:
     """A CSR matrix in AnnData's encoding, widened to float64."""
@@ -35,12 +37,13 @@ def break_even(y: np.ndarray, scores: np.ndarray) -> float:
 
 def main(data: Path, run: Path) -> dict[str, object]:
     """Compare and return the figures."""
-    with h5py.File(data) as file, h5py.File(run / "model.h5") as model:
+    model = Model(run / "model.h5")
+    with h5py.File(data) as file:
         X, Y = matrix(file["X"]), matrix(file["Y"]).tocsc()
         train, test = file["splits/train"][:], file["splits/test"][:]
         names = list(file["label_names"].asstr()[:])
-        chosen = [names.index(name) for name in model["label_names"].asstr()[:]]
-        W, f_min, steps, lam = model["W"][:], model["labels/f_min"][:], model["labels/steps"][:], float(model.attrs["lambda"])
+    chosen = [names.index(name) for name in model.label_names]
+    W, f_min, steps, lam = model.weights(), model.labels["f_min"], model.labels["steps"], float(model.attrs["lambda"])
     X_train, X_test, m = X[train], X[test], train.size
     rows: list[tuple[float, ...]] = []
     for k, label in enumerate(chosen):

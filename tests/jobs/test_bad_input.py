@@ -136,7 +136,7 @@ def test_dataset_in_place_of_a_model_and_the_reverse(mpirun, ranks, good, tmp_pa
     [
         (("trian",), "Did you mean .*train"),
         (("train", "probe", "x.h5", "-o", "y", "--lamda", "1"), "--lambda"),
-        (("train", "prob", "x.h5", "-o", "y"), "did you mean probe"),
+        (("train", "prob", "x.h5", "-o", "y"), "did you mean 'probe'"),
         (("train", "probe", "x.h5"), "--output"),
         (("train", "probe", "x.h5", "-o", "y", "--epsilon", "abc"), "--epsilon"),
         (("train", "probe", "x.h5", "-o", "y", "--epsilon", "3"), "--epsilon 3"),
@@ -216,10 +216,10 @@ def test_output_that_is_an_input_is_refused_even_by_force(mpirun, ranks, good, t
 
 
 def test_full_disk_while_training(mpirun, ranks, tmp_path):
-    X, Y = random_data(7, 60, 20000, 40, density=0.005)
+    X, Y = random_data(7, 60, 8000, 40, density=0.2)
     data = dataset(tmp_path / "good.h5", X, Y)
-    for limit in (1_000_000, 2_500_000):  # the model does not fit; a checkpoint does not fit
-        command = (limit, "train", "probe", data, "-o", tmp_path / f"run{limit}", "--checkpoint-every", "1e-9")
+    for limit in (1_000_000, 1_600_000):  # the model does not fit; a checkpoint does not fit
+        command = (limit, "train", "probe", data, "-o", tmp_path / f"run{limit}", "--checkpoint-every", "1e-9", "--block", "40")
         refused(mpirun(ranks, *command, program=("-c", LIMITED)), r"File too large.*; raise")
         assert not (tmp_path / f"run{limit}" / "model.h5").exists()
         assert not list((tmp_path / f"run{limit}").rglob("*part-*"))

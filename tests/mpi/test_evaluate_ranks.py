@@ -15,22 +15,27 @@ from hpcml.predict import FORMATS, predict
 pytestmark = pytest.mark.mpi
 
 
-def make_files(comm, folder, n_rows, poison=False):
-    """On rank 0 of `comm`: data and a model with many ties."""
+def make_files(comm, folder, n_rows, poison=False, precision="<f8"):
+    """On rank 0 of `comm`: data and a model with many ties; in single precision a compact one."""
     with mpi.agreed(comm, "making the data"):
         if comm.rank == 0:
             X, Y = make.random_data(n_rows, n_rows, 12, 40)
             W = np.random.default_rng(1).integers(-2, 3, (40, 12)) / 3.0
             W[39] = np.nan if poison else 0.1
             make.dataset(folder / "data.h5", X, Y, row_ids=[f"id {i}" for i in range(n_rows)], splits={"test": range(0, n_rows, 2)})
-            make.model(folder / "model.h5", W, np.zeros(40))
+            if precision == "<f4":
+                columns, factors = make.compact_columns(2, 12, 6)
+                make.model(folder / "model.h5", W[:, :6], np.zeros(40), columns=columns, factors=factors, precision=precision)
+            else:
+                make.model(folder / "model.h5", W, np.zeros(40))
     return folder / "data.h5", Model(folder / "model.h5")
 
 
+@pytest.mark.parametrize("precision", ["<f4", "<f8"])
 @pytest.mark.parametrize("n_rows", [0, 1, 3, 200])
 @pytest.mark.parametrize("split", ["all", "test"])
-def test_evaluation_on_all_ranks_equals_one_rank(comm, shared_tmp, n_rows, split):
-    data, model = make_files(comm, shared_tmp, n_rows)
+def test_evaluation_on_all_ranks_equals_one_rank(comm, shared_tmp, n_rows, split, precision):
+    data, model = make_files(comm, shared_tmp, n_rows, precision=precision)
     with Dataset(data) as dataset:
         alone = evaluate(mpi.self_comm(), model, dataset, split, Log(1))
         together = evaluate(comm, model, dataset, split, Log(1))
@@ -40,14 +45,15 @@ def test_evaluation_on_all_ranks_equals_one_rank(comm, shared_tmp, n_rows, split
     assert repr(together.micro) == repr(alone.micro)
 
 
+@pytest.mark.parametrize("precision", ["<f4", "<f8"])
 @pytest.mark.parametrize("what", ["scores", "labels"])
 @pytest.mark.parametrize("ending", FORMATS)
-def test_predictions_on_all_ranks_equal_one_rank(comm, shared_tmp, ending, what):
+def test_predictions_on_all_ranks_equal_one_rank(comm, shared_tmp, ending, what, precision):
     for n_rows in (1, 101):
         folder = shared_tmp / str(n_rows)
         with mpi.agreed(comm, "making a folder"):
             folder.mkdir(exist_ok=True)
-        data, model = make_files(comm, folder, n_rows)
+        data, model = make_files(comm, folder, n_rows, precision=precision)
         alone, together = folder / f"alone-{comm.rank}{ending}", folder / f"together{ending}"
         with Dataset(data) as dataset:
             predict(mpi.self_comm(), model, dataset, "all", alone, what, False, Log(1))

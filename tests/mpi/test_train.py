@@ -1,5 +1,7 @@
 """Training on any number of ranks: the bits of one rank, also with more ranks than rows and after an interruption."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from make import dataset, random_data
@@ -10,6 +12,7 @@ from hpcml.convex.train import train_probe
 from hpcml.data.schema import Dataset
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, Interrupted
+from hpcml.losses import LOSSES
 
 pytestmark = pytest.mark.mpi
 
@@ -22,30 +25,34 @@ def write(comm, path, *args, **kwargs):
     return path
 
 
+@pytest.mark.parametrize("shards", ["one", "all"])
+@pytest.mark.parametrize("loss", sorted(LOSSES))
 @pytest.mark.parametrize("n_rows", [2, 3, 80])
-def test_model_has_the_bits_of_one_rank(comm, shared_tmp, n_rows):
+def test_model_has_the_bits_of_one_rank(comm, shared_tmp, n_rows, loss, shards):
     X, Y = random_data(n_rows, n_rows, 15, 7, density=0.4)
     data = write(comm, shared_tmp / "data.h5", X, Y)
-    options = TrainOptions(min_positives=0, bias=True, block=3)
+    options = TrainOptions(min_positives=0, bias=True, block=3, loss=loss, shards=comm.size if shards == "all" else 1)
     model = train_probe(comm, data, shared_tmp / "ranks", options).model
-    alone = train_probe(None, data, shared_tmp / f"alone{comm.rank}", options).model
+    alone = train_probe(None, data, shared_tmp / f"alone{comm.rank}", replace(options, shards=None, block=7)).model
     assert model.read_bytes() == alone.read_bytes()
 
 
-def test_interrupted_run_ends_with_the_same_bits_on_other_ranks(comm, shared_tmp):
-    X, Y = random_data(4, 60, 15, 7, density=0.4)
+@pytest.mark.parametrize("shards", ["one", "all"])
+def test_interrupted_run_ends_with_the_same_bits_on_other_ranks(comm, shared_tmp, shards):
+    X, Y = random_data(4, 600, 100, 40, density=0.2)
     data = write(comm, shared_tmp / "data.h5", X, Y)
+    options = TrainOptions(block=4, shards=comm.size if shards == "all" else 1)
     alone = train_probe(None, data, shared_tmp / f"alone{comm.rank}", TrainOptions()).model
-    once = TrainOptions(time_limit=1e-9)  # one step, a checkpoint, the end
-    for turn in range(12):
-        if turn % 4 < 3:
+    once = replace(options, time_limit=1e-9)  # a step or a few, a checkpoint, the end
+    for turn in range(9):
+        if turn % 3 < 2:
             with pytest.raises(Interrupted):
                 train_probe(comm, data, shared_tmp / "run", once, resume=turn > 0)
         elif comm.rank == 0:
             with pytest.raises(Interrupted):
-                train_probe(None, data, shared_tmp / "run", once, resume=True)
+                train_probe(None, data, shared_tmp / "run", replace(once, shards=1), resume=True)
         comm.Barrier()
-    model = train_probe(comm, data, shared_tmp / "run", TrainOptions(), resume=True).model
+    model = train_probe(comm, data, shared_tmp / "run", options, resume=True).model
     assert model.read_bytes() == alone.read_bytes()
 
 

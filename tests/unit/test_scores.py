@@ -1,12 +1,13 @@
 """The scoring kernels: against the plain sum, and against each other bit for bit."""
 
+import make
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from hpcml.evaluate import scoring
-from hpcml.evaluate.scoring import MAX_LANES, WEIGHT_BYTES, blocks_of, columns, label_blocks
-from hpcml.kernels.scores import count_sorted, score_pairs, score_rows
+from hpcml.evaluate.scoring import MAX_LANES, WEIGHT_BYTES, blocks_of, label_blocks
+from hpcml.kernels.scores import count_sorted, expand_weights, score_pairs, score_rows
 
 
 def csr(seed, n_rows, n_features, index, ones):
@@ -19,42 +20,57 @@ def csr(seed, n_rows, n_features, index, ones):
     return arrays
 
 
-def textbook(indptr, indices, data, row, w, bias):
+def expanded(W, columns, factors, labels):
+    """The weights of `labels`, (d, B), as the kernel makes them."""
+    out = np.empty((columns.size, labels.size))
+    expand_weights(W, labels, columns, factors, out)
+    return out
+
+
+def textbook(indptr, indices, data, row, w, columns, factors, bias):
     total = 0.0
     for k in range(indptr[row], indptr[row + 1]):
-        total += float(data[k]) * w[indices[k]]
+        total += float(data[k]) * (float(w[columns[indices[k]]]) * float(factors[indices[k]]))
     return total + bias
 
 
+def stored(seed, n_labels, n_features, n_columns, precision):
+    """Read-only W, columns and factors as a model file gives them."""
+    columns, factors = make.compact_columns(seed, n_features, n_columns)
+    W = np.random.default_rng(seed).standard_normal((n_labels, n_columns)).astype(precision)
+    arrays = W, columns.astype(np.int32), factors
+    for array in arrays:
+        array.flags.writeable = False
+    return arrays
+
+
+@pytest.mark.parametrize("precision", ["<f4", "<f8"])
 @pytest.mark.parametrize("ones", [False, True])
 @pytest.mark.parametrize("index", [np.int32, np.int64])
-def test_kernels_give_the_textbook_bits(index, ones):
+def test_kernels_give_the_textbook_bits(index, ones, precision):
     arrays = csr(0, 40, 30, index, ones)
-    rng = np.random.default_rng(1)
-    W, bias = rng.standard_normal((7, 30)), rng.standard_normal(7)
-    W.flags.writeable = False
-    rows = np.array([3, 0, 39, 3])
+    W, columns, factors = stored(1, 7, 30, 16, precision)
+    bias, rows = np.random.default_rng(2).standard_normal(7), np.array([3, 0, 39, 3])
     out = np.empty((rows.size, 7))
-    score_rows(*arrays, rows, columns(W, np.arange(7)), bias, out)
-    expected = [[textbook(*arrays, row, W[label], bias[label]) for label in range(7)] for row in rows]
+    score_rows(*arrays, rows, expanded(W, columns, factors, np.arange(7)), bias, out)
+    expected = [[textbook(*arrays, row, W[label], columns, factors, bias[label]) for label in range(7)] for row in rows]
     assert np.array_equal(out, expected)
     pairs = np.empty(out.size)
-    score_pairs(*arrays, np.repeat(rows, 7), np.tile(np.arange(7), rows.size), W, bias, pairs)
+    score_pairs(*arrays, np.repeat(rows, 7), np.tile(np.arange(7), rows.size), W, columns, factors, bias, pairs)
     assert pairs.tobytes() == out.tobytes()
 
 
 @pytest.mark.parametrize("width", [1, 2, 5, 8, 33])
 def test_bits_do_not_depend_on_the_block(width):
     arrays = csr(2, 25, 50, np.int32, False)
-    rng = np.random.default_rng(3)
-    W, bias = rng.standard_normal((33, 50)), rng.standard_normal(33)
+    tables, bias = stored(3, 33, 50, 20, "<f4"), np.random.default_rng(4).standard_normal(33)
     rows = np.arange(25)
     whole = np.empty((25, 33))
-    score_rows(*arrays, rows, columns(W, np.arange(33)), bias, whole)
+    score_rows(*arrays, rows, expanded(*tables, np.arange(33)), bias, whole)
     for begin in range(0, 33, width):
         labels = np.arange(begin, min(begin + width, 33))
         part = np.empty((25, labels.size))
-        score_rows(*arrays, rows, columns(W, labels), bias[labels], part)
+        score_rows(*arrays, rows, expanded(*tables, labels), bias[labels], part)
         assert part.tobytes() == np.ascontiguousarray(whole[:, labels]).tobytes()
 
 
@@ -79,12 +95,18 @@ def test_count_sorted(n_scores, n_values):
     assert above.sum() == n_scores
 
 
+@pytest.mark.parametrize("precision", ["<f4", "<f8"])
+@pytest.mark.parametrize("n_columns", [8192, 100])
 @pytest.mark.parametrize("labels", [[0, 1, 2], [2], [0, 3, 5], []])
-def test_columns_of_chosen_labels(labels):
-    W = np.random.default_rng(0).standard_normal((6, 5000))
+def test_expanded_weights_of_chosen_labels(labels, n_columns, precision):
+    W, columns, factors = stored(0, 6, 9000, n_columns, precision)
     labels = np.array(labels, dtype=np.int64)
-    assert np.array_equal(columns(W, labels), W[labels].T)
-    assert columns(W, labels).flags.c_contiguous
+    assert np.array_equal(expanded(W, columns, factors, labels), (W[labels][:, columns] * factors.astype(np.float64)).T)
+
+
+def test_expanding_without_features():
+    tables = np.empty((2, 0)), np.empty(0, dtype=np.int32), np.empty(0, dtype=np.float32)
+    assert expanded(*tables, np.arange(2)).shape == (0, 2)
 
 
 def test_blocks_cover_everything_within_their_limits(monkeypatch):

@@ -1,0 +1,69 @@
+"""How a run is laid out: which ranks share the rows, how many labels share a pass. None of it changes a bit of the result."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from hpcml import mpi
+from hpcml.config import TrainOptions
+from hpcml.convex.objective import PRECISIONS
+from hpcml.data.compact import CompactRows
+from hpcml.data.schema import Dataset
+from hpcml.data.shard import Shard
+from hpcml.errors import ConfigError
+
+LANES = 16  # labels that share a pass: one cache line of float32 weights
+MEMORY_SHARE = 0.5  # of a rank's share of its node that rows and weights may take
+LABELS_PER_GROUP = 4  # fewer do not pay for passes over all rows
+
+
+def memory_of_node() -> int:
+    """Bytes of memory of this node, or of the control group that the job is in."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        limit = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
+    except OSError:
+        return total
+    return min(total, int(limit)) if limit.isdigit() else total
+
+
+def bytes_per_rank(n_values: int, n_rows: int, n_columns: int, n_lanes: int, shards: int, weight_bytes: int) -> int:
+    """What a rank needs for its rows and `n_lanes` labels: rows and their states, weights, subgradient, best weights."""
+    rows = (8 * n_values + (8 + n_lanes) * n_rows) // shards
+    own = (8 if shards > 1 else 0) + weight_bytes  # the part of the columns that the rank steps
+    return rows + n_lanes * n_columns * (weight_bytes + 8) + n_lanes * n_columns * own // shards
+
+
+@mpi.collective
+def choose_shards(comm: mpi.Comm, dataset: Dataset, shard: Shard, n_labels: int, options: TrainOptions, may: bool) -> int:
+    """Collective over `comm`. Among how many ranks the rows are divided; the labels are scattered over groups of so many ranks.
+
+    As few as memory allows, if there are enough labels for every group. Raises ConfigError if --shards does not divide the ranks.
+    """
+    divisors = [s for s in range(1, comm.size + 1) if comm.size % s == 0]
+    if options.shards is not None:
+        if options.shards not in divisors:
+            raise ConfigError(f"--shards {options.shards}: expected a divisor of the number of ranks, {comm.size}")
+        if options.shards > 1 and not may:
+            raise ConfigError(f"--shards {options.shards}: this method needs all rows on every rank")
+        return options.shards
+    if not may:
+        return 1
+    mine = int((shard.indptr[shard.rows + 1] - shard.indptr[shard.rows]).sum())
+    _, total = mpi.exclusive_sum(comm, [mine])
+    values = int(total[0])
+    room = -mpi.allreduce_max(comm, -MEMORY_SHARE * memory_of_node() / mpi.ranks_on_node(comm))
+    lanes = min(options.block or LANES, n_labels)
+    size = PRECISIONS[options.precision].itemsize
+    for shards in divisors:
+        needed = bytes_per_rank(values, shard.n_global, min(dataset.n_features, values), lanes, shards, size)
+        if needed <= room and comm.size // shards <= max(1, n_labels // LABELS_PER_GROUP):
+            return shards
+    return comm.size
+
+
+def lanes_per_group(n_waiting: int, n_continued: int, rows: CompactRows, options: TrainOptions) -> int:
+    """How many labels share a pass: as the user says, but no more than there are and no fewer than must continue."""
+    wanted = options.block or LANES
+    return max(1, n_continued, min(wanted, n_waiting + n_continued))

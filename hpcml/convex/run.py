@@ -1,0 +1,219 @@
+"""A training run from its first step to its last: checkpoints, the model file, the history, signals and time limits."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+import h5py
+import numpy as np
+
+from hpcml import mpi
+from hpcml.checkpoint import Checkpoints, CheckpointWriter
+from hpcml.config import TrainOptions
+from hpcml.convex.block import DEGENERATE, HISTORY, Finished, history_line
+from hpcml.data.compact import CompactRows
+from hpcml.data.slabs import Slab, SlabFile
+from hpcml.errors import HpcmlError
+from hpcml.history import HistoryFile
+from hpcml.log import Progress
+from hpcml.runfolder import RunFolder
+from hpcml.signals import StopSignals
+
+SIGNAL, DUE, TIME_UP, FAILED, FINISHED, DONE = range(6)  # what a pulse carries
+IDLE_SECONDS = 0.002
+
+
+class Block(Protocol):
+    """What trains the labels of one group of ranks. `turn` and `fill` are collective over the group's ranks."""
+
+    waiting: object  # a deque of labels' places
+    lanes: dict
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is anything left to train."""
+
+    def fill(self) -> None:
+        """Let waiting labels begin."""
+
+    def turn(self, seconds: float) -> list[Finished]:
+        """Some progress; the labels that are done."""
+
+
+class Run:
+    """The labels of a run, over all groups of ranks. Making one is local."""
+
+    def __init__(
+        self,
+        comm: mpi.Comm,
+        rows: CompactRows,
+        group: tuple[int, int],
+        names: list[str],
+        labels: np.ndarray,
+        model: SlabFile,
+        folder: RunFolder,
+        options: TrainOptions,
+    ) -> None:
+        """`group` is this rank's group of ranks and the number of groups; `labels` (n) the labels' numbers in the data."""
+        self.comm, self.rows, self.group, self.options = comm, rows, group, options
+        self.labels, self.n_positive = labels, rows.n_positive[labels]
+        self.model, self.folder = model, folder
+        self.leads = rows.comm.rank == 0  # of the ranks of its group, the one that writes
+        self.checkpoints = Checkpoints(comm, folder.checkpoints, folder.log)
+        self.history = HistoryFile(comm, folder.history, names, HISTORY, history_line)
+        self.done = np.zeros(labels.size, dtype=np.uint8)  # the labels that this group's leader has finished
+        self.n_done = 0  # on all ranks, as far as known
+        self.elapsed = 0.0
+
+    @mpi.collective
+    def begin(self, restore: bool) -> tuple[list[int], list[int], object]:
+        """Collective. (labels of this group that wait, places in the checkpoint of those to continue, the checkpoint).
+
+        Writes the models of degenerate labels. Raises DataError if every checkpoint is damaged.
+        """
+        path = self.checkpoints.newest() if restore else None
+        continued, done = np.zeros(0, dtype=np.int64), np.zeros(self.labels.size, dtype=np.uint8)
+        if restore and path is None:
+            self.folder.log("no checkpoint was written yet; starting from the beginning")
+        if path is not None:
+            with mpi.agreed(self.comm, f"reading {path}"), h5py.File(path, "r", locking=False) as file:
+                done = file["done"][0]
+                continued = file["numbers"][:, 0].astype(np.int64) if "numbers" in file else continued
+                self.elapsed = float(file["elapsed"][0, 0])
+                index = file["history"][:]
+            self.history.resume(index)
+            self.folder.log(f"resuming from {path.name}: {int(done.sum())} of {self.labels.size} labels done")
+        else:
+            self.history.start()
+        trainable = (self.n_positive > 0) & (self.n_positive < self.rows.n_global)
+        with mpi.agreed(self.comm, f"writing {self.model.target}"):
+            for label in np.flatnonzero(~trainable) if self.comm.rank == 0 else ():
+                self.write(int(label), None, 0.0, DEGENERATE, 0, 0.0, bias=1.0 if self.n_positive[label] else -1.0)
+        if self.comm.rank == 0:
+            self.done |= done.astype(bool) | ~trainable
+        waiting = np.setdiff1d(np.flatnonzero(trainable & (done == 0)), continued)
+        number, n_groups = self.group
+        return waiting[number::n_groups].tolist(), list(range(number, continued.size, n_groups)), path
+
+    @mpi.collective
+    def train(self, block: Block, signals: StopSignals, progress: Progress) -> str:
+        """Collective. Train until all labels are done: ""; or until a signal or the time limit, after a checkpoint: why."""
+        started, before = time.monotonic(), self.elapsed
+        saved = started
+        pulse = mpi.Pulse(self.comm, 6)
+        error: HpcmlError | None = None
+        stop, turns = "", 0
+        while True:
+            now = time.monotonic()
+            self.elapsed = before + now - started
+            if error is None and block.busy:
+                try:
+                    self._keep(block.turn(self.elapsed))
+                    turns += 1
+                except HpcmlError as failure:  # the others learn of it by the pulse
+                    error = failure
+            elif self.comm.size > 1:
+                time.sleep(IDLE_SECONDS)
+            clock = self.comm.rank == 0  # one clock decides for all
+            limit = self.options.time_limit
+            seen = pulse.beat(
+                (
+                    *(signals.seen, clock and now - saved >= self.options.checkpoint_every),
+                    *(clock and limit is not None and now - started >= limit, error is not None),
+                    *(not block.busy, self.leads * self.done.sum()),
+                )
+            )
+            if seen is None:
+                continue
+            self.n_done = int(seen[DONE])
+            progress.update(self.n_done, f"pass {turns}")
+            if seen[FAILED] or seen[FINISHED] == self.comm.size:
+                break
+            stop = "a signal arrived" if seen[SIGNAL] else "the time limit is reached" if seen[TIME_UP] else ""
+            if stop or seen[DUE]:
+                self.save(block)
+                saved = time.monotonic()
+            if stop:
+                return stop
+        with mpi.agreed(self.comm, "training"):
+            if error is not None:
+                raise error
+        self.elapsed = before + time.monotonic() - started
+        with mpi.agreed(self.comm, f"writing {self.model.target}"):
+            self.model.flush()
+        self.history.write()
+        self.history.sort()
+        return ""
+
+    def _keep(self, finished: list[Finished]) -> None:
+        """Collective over the group. Write the labels that are done."""
+        if not finished:
+            return
+        with mpi.agreed(self.rows.comm, f"writing {self.model.target}"):
+            for label in finished if self.leads else ():
+                self.write(label.label, label.w, label.f, label.status, label.steps, label.visited)
+                self.done[label.label] = 1
+                self.history.add(label.label, label.history)
+
+    def write(self, label: int, w: np.ndarray | None, f: float, status: int, steps: int, visited: float, bias: float = 0.0) -> None:
+        """Write one label's row of the model. Local; raises OSError."""
+        n_columns = self.rows.n_columns - self.rows.bias
+        weights = np.zeros(n_columns) if w is None else w[:n_columns]
+        self.model.write("W", label, weights.reshape(1, -1))
+        numbers = {"bias": bias if w is None or not self.rows.bias else w[-1], "labels/f_min": f, "labels/steps": steps}
+        numbers |= {"labels/status": status, "labels/visited": visited, "labels/n_positive": self.n_positive[label]}
+        for name, value in numbers.items():
+            self.model.write(name, label, np.array([value]))
+
+    @mpi.collective
+    def save(self, block: Block) -> None:
+        """Collective. Write a checkpoint of everything that the model file does not hold yet."""
+        self.history.write()
+        with mpi.agreed(self.comm, f"writing {self.model.target}"):
+            self.model.flush()
+        keys = sorted(block.lanes)
+        before, total = mpi.exclusive_sum(self.comm, [len(keys) if self.leads else 0])
+        first = self.rows.comm.bcast(int(before[0]))
+        states = [block.state(*key) for key in keys] if keys else []
+        width = int(mpi.allreduce_max(self.comm, float(max((state[3].size for state in states), default=0))))
+        longest = int(mpi.allreduce_max(self.comm, float(max((len(block.lanes[key].history) for key in keys), default=0))))
+        done = mpi.allreduce_maxima(self.comm, self.done * np.uint8(self.leads))
+        arrays = {
+            "done": Slab((1, done.size), "|u1"),
+            "elapsed": Slab((1, 1), "<f8"),
+            "history": Slab((self.labels.size, 2), "<f8"),
+        }
+        if total[0]:
+            n = int(total[0])
+            weights = states[0][0].dtype.str if states else "<f4"
+            weights = "<f8" if mpi.agreed_any(self.comm, weights == "<f8") else "<f4"
+            arrays |= {"W": Slab((n, self.rows.n_columns), weights), "best": Slab((n, self.rows.n_columns), weights)}
+            arrays |= {"rows": Slab((n, self.rows.n_global), "|u1"), "numbers": Slab((n, width), "<f8")}
+            arrays["steps"] = Slab((n, longest * len(HISTORY)), "<f8")
+
+        def fill(out: CheckpointWriter) -> None:
+            for row, key in enumerate(keys if self.leads else (), first):
+                for name, values in zip(("W", "best", "rows", "numbers"), states[row - first], strict=True):
+                    out.write_row(name, row, values)
+                steps = np.full(longest * len(HISTORY), np.nan)
+                lines = np.array(block.lanes[key].history).reshape(-1)
+                steps[: lines.size] = lines
+                out.write_row("steps", row, steps)
+            if self.comm.rank == 0:
+                out.write_row("done", 0, done)
+                out.write_row("elapsed", 0, np.array([self.elapsed]))
+                for label, place in enumerate(self.history.index):
+                    out.write_row("history", label, place)
+
+        self.checkpoints.save(arrays, fill)
+
+    @mpi.collective
+    def restore(self, place: int, path: object, put_back: Callable[..., object]) -> None:
+        """Collective over the group. Give the label at `place` of a checkpoint to `put_back`, as `Block.state` gave it."""
+        with mpi.agreed(self.rows.comm, f"reading {path}"), h5py.File(path, "r", locking=False) as file:
+            state = [file[name][place] for name in ("W", "best", "rows", "numbers")]
+            steps = file["steps"][place]
+        training = put_back(*state)
+        training.history = [tuple(line) for line in steps.reshape(-1, len(HISTORY))[: training.progress.step].tolist()]

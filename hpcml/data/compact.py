@@ -1,0 +1,166 @@
+"""The rows that a rank trains on, copied without the features that carry nothing.
+
+A column is what a method has a weight for. Features that two or more training rows have get a column each, the frequent ones
+first, so that the weights used most lie together. Features that no training row has get none. Features that only one row has
+are folded into one column of that row, whose value is their norm there: every (sub)gradient moves their weights in proportion
+to their values, so this is a rotation of the space, which changes neither the objective nor a step of any method that knows
+only inner products. Half of the words of a text corpus occur in one document.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.data.shard import Shard
+from hpcml.errors import DataError
+from hpcml.kernels import rows as kernels
+
+FEATURES = 1 << 20  # features at a time where a whole temporary vector would be a waste
+
+
+@dataclass
+class CompactRows:
+    """This rank's rows in columns; row i of the rank is row first + i of the split. `comm` are the ranks that share the split."""
+
+    comm: mpi.Comm
+    first: int
+    n_global: int
+    n_labels: int
+    n_features: int
+    n_columns: int  # with the column of the constant feature, the last one, if there is a bias
+    bias: bool
+    indptr: np.ndarray  # (n_local + 1) int64
+    indices: np.ndarray  # (nnz) int32, columns
+    data: np.ndarray  # (nnz) float32
+    label_indptr: np.ndarray  # (n_labels + 1) int64
+    label_rows: np.ndarray  # rows (0 .. n_local − 1) of each label, label by label
+    counts: np.ndarray  # (n_columns) int32: values ≠ 0 of each column on all ranks
+    largest: np.ndarray  # (n_columns) float32: their largest size
+    smallest: float  # the least size of any value ≠ 0
+    max_norm: float  # at least max ‖x_i‖, the constant feature included
+    scale: float  # X = (mean ‖x_i‖)², the constant feature not included
+    n_positive: np.ndarray  # (n_labels) int64, on all ranks
+
+    @property
+    def n_local(self) -> int:
+        """The number of rows on this rank."""
+        return self.indptr.size - 1
+
+    def rows_of(self, label: int) -> np.ndarray:
+        """The rows of this rank that have a label."""
+        return self.label_rows[self.label_indptr[label] : self.label_indptr[label + 1]]
+
+
+@dataclass
+class ColumnMap:
+    """Which column each feature went to; needed until the model's tables are written."""
+
+    shard: Shard
+    column_of: np.ndarray  # (n_features) int32: a column, FOLDED or ABSENT
+    fold_column: np.ndarray  # (n_local) int32: the column of each row's folded features, or −1
+    fold_norm: np.ndarray  # (n_local) float32
+
+    @mpi.collective
+    def tables(self, comm: mpi.Comm) -> tuple[np.ndarray, np.ndarray]:
+        """Collective over `comm`. columns (int32) and factors (float32) of all features, as the model file holds them."""
+        shard = self.shard
+        with mpi.agreed(comm, "making room for the model's columns"):
+            columns, factors = np.zeros(shard.n_features, np.int32), np.zeros(shard.n_features, np.float32)
+            arrays = (shard.indptr, shard.indices, shard.data, shard.rows)
+            kernels.fold_factors(*arrays, self.column_of, self.fold_column, self.fold_norm, columns, factors)
+        mpi.allreduce_sum(comm, columns)  # a folded feature is on one rank only
+        mpi.allreduce_sum(comm, factors)
+        shared = self.column_of >= 0
+        columns[shared], factors[shared] = self.column_of[shared], 1.0
+        return columns, factors
+
+
+@mpi.collective
+def compact_rows(comm: mpi.Comm, shard: Shard, bias: bool) -> tuple[CompactRows, ColumnMap]:
+    """Collective over `comm`. Copy a shard's rows, four passes over them. Raises DataError if there is nothing to train on."""
+    if shard.n_global == 0:
+        raise DataError("there are no rows to train on; choose another --split")
+    arrays = (shard.indptr, shard.indices, shard.data, shard.rows)
+    with mpi.agreed(comm, "making room for the features"):
+        largest, counts = np.zeros(shard.n_features, np.float32), np.zeros(shard.n_features, np.int32)
+        smallest = np.full(1, np.inf, np.float32)
+        kernels.column_extremes(*arrays, largest, counts, smallest)
+    mpi.allreduce_maxima(comm, largest)
+    mpi.allreduce_sum(comm, counts)
+
+    column_of = np.where(counts == 0, kernels.ABSENT, kernels.FOLDED).astype(np.int32)
+    shared = np.flatnonzero(counts > 1)
+    rarity = 32 - np.frexp(counts[shared].astype(np.float64))[1].astype(np.uint8)  # classes of frequency
+    shared = shared[np.argsort(rarity, kind="stable")]
+    column_of[shared] = np.arange(shared.size, dtype=np.int32)
+
+    n = shard.n_local
+    sizes, squares, folded = np.zeros(n, np.int64), np.zeros(n), np.zeros(n)
+    kernels.row_sizes(*arrays, column_of, sizes, squares, folded)
+    has_fold = folded > 0
+    before, total = mpi.exclusive_sum(comm, [int(has_fold.sum())])
+    first_fold = shared.size + int(before[0])
+    n_columns = shared.size + int(total[0]) + bias
+    fold_column = np.where(has_fold, first_fold + np.cumsum(has_fold) - 1, -1).astype(np.int32)
+    fold_norm = np.sqrt(folded).astype(np.float32)
+    max_norm, scale = _norms(comm, np.sqrt(squares), shard.n_global)
+
+    nnz = int(sizes.sum()) + int(has_fold.sum()) + n * bias
+    with mpi.agreed(comm, "making room for the rows"):
+        indptr, indices, data = np.zeros(n + 1, np.int64), np.empty(nnz, np.int32), np.empty(nnz, np.float32)
+        column_counts, column_largest = np.zeros(n_columns, np.int32), np.zeros(n_columns, np.float32)
+    kernels.compact(*arrays, column_of, fold_column, fold_norm, n_columns - 1 if bias else -1, indptr, indices, data)
+    column_counts[: shared.size], column_largest[: shared.size] = counts[shared], largest[shared]
+    column_counts[shared.size :] = 1
+    column_largest[fold_column[has_fold]] = fold_norm[has_fold]
+    if bias:
+        column_counts[-1], column_largest[-1] = shard.n_global, 1.0
+    mpi.allreduce_maxima(comm, column_largest)
+    least = min(float(smallest[0]), float(fold_norm[has_fold].min(initial=np.inf)), 1.0)
+
+    n_positive = np.zeros(shard.n_labels, np.int64)
+    kernels.count_labels(shard.y_indptr, shard.y_indices, shard.rows, n_positive)
+    label_indptr = np.concatenate([[0], np.cumsum(n_positive)])
+    rows = CompactRows(
+        comm=comm,
+        first=shard.first_local,
+        n_global=shard.n_global,
+        n_labels=shard.n_labels,
+        n_features=shard.n_features,
+        n_columns=n_columns,
+        bias=bias,
+        indptr=indptr,
+        indices=indices,
+        data=data,
+        label_indptr=label_indptr,
+        label_rows=_rows_by_label(shard),
+        counts=column_counts,
+        largest=column_largest,
+        smallest=-mpi.allreduce_max(comm, -least),
+        max_norm=float(np.sqrt(max_norm**2 + bias)) * (1 + 1e-6),  # folded values are rounded to float32
+        scale=scale,
+        n_positive=mpi.allreduce_sum(comm, n_positive),
+    )
+    return rows, ColumnMap(shard, column_of, fold_column, fold_norm)
+
+
+@mpi.collective
+def _norms(comm: mpi.Comm, norms: np.ndarray, n_global: int) -> tuple[float, float]:
+    """Collective over `comm`. The largest norm and X = (mean norm)². Raises DataError if X is of no use."""
+    largest = mpi.allreduce_max(comm, float(norms.max(initial=0.0)))
+    mean = mpi.exact_sum(comm, norms, largest * n_global, n_global) / n_global
+    if not (np.isfinite(mean**2) and mean**2 > 0):
+        raise DataError(f"the training rows have no usable features (their mean norm is {mean}); check the data")
+    return largest, mean**2
+
+
+def _rows_by_label(shard: Shard) -> np.ndarray:
+    """The places in `shard.rows` that have each label, label by label."""
+    begins, ends = shard.y_indptr[shard.rows], shard.y_indptr[shard.rows + 1]
+    lengths = ends - begins
+    places = np.repeat(np.arange(shard.n_local), lengths)
+    entries = np.repeat(begins - (np.cumsum(lengths) - lengths), lengths) + np.arange(places.size)
+    return places[np.argsort(shard.y_indices[entries], kind="stable")]

@@ -1,0 +1,90 @@
+"""Each loss's minimum, as PROBE finds it, against an independent solver's, on real documents (docstrings without HPCML_DATA)."""
+
+import os
+from pathlib import Path
+
+import h5py
+import numpy as np
+import oracles
+import pytest
+import scipy.optimize
+import scipy.sparse as sp
+from sklearn.linear_model import LogisticRegression
+from sklearn.svm import LinearSVC
+
+from hpcml import mpi
+from hpcml.config import ConvertOptions, TrainOptions
+from hpcml.convex.train import train_probe
+from hpcml.data.convert import convert
+from hpcml.log import Log
+from hpcml.losses import LOSSES
+from hpcml.model import Model
+
+N_LABELS = 3
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """(data file, X, Y of the training rows, names of the most frequent labels)."""
+    path, folder = tmp_path_factory.mktemp("corpus") / "data.h5", os.environ.get("HPCML_DATA")
+    if folder:
+        convert(mpi.self_comm(), "jsonl", [Path(folder) / "reuters21578.jsonl.xz"], path, ConvertOptions(), False, Log(0))
+    else:
+        options = ConvertOptions(min_df=2, test_share=0.7)
+        convert(mpi.self_comm(), "docstrings", [], path, options, False, Log(0))
+    with h5py.File(path) as file:
+        X, Y = (
+            sp.csr_matrix((file[n]["data"][:].astype(float), file[n]["indices"][:], file[n]["indptr"][:]), file[n].attrs["shape"])
+            for n in "XY"
+        )
+        train, names = file["splits/train"][:], list(file["label_names"].asstr()[:])
+    order = np.argsort(-np.asarray(Y[train].sum(axis=0)).ravel(), kind="stable")[1 : 1 + N_LABELS]
+    return path, X[train], Y[train][:, np.sort(order)].toarray() > 0, [names[k] for k in np.sort(order)]
+
+
+def objective(loss, X, sign, lam, w):
+    z = sign * (X @ w)
+    value = {
+        "hinge": np.maximum(0, 1 - z),
+        "huber": np.where(z >= -1, np.maximum(0, 1 - z) ** 2, -4 * z),
+        "maxent": np.logaddexp(0, -z),
+    }[loss]
+    return lam / 2 * (w @ w) + value.mean()
+
+
+def minimiser(loss, X, sign, lam):
+    """The weights that an independent solver finds."""
+    C = 1 / (lam * X.shape[0])
+    if loss == "hinge":
+        model = LinearSVC(loss="hinge", C=C, fit_intercept=False, tol=1e-6, max_iter=100000, random_state=0)
+        return model.fit(X, sign).coef_.ravel()
+    if loss == "maxent":
+        return LogisticRegression(C=C, fit_intercept=False, tol=1e-8, max_iter=1000).fit(X, sign).coef_.ravel()
+
+    def f_and_g(w):
+        z = sign * (X @ w)
+        slope = np.where(z >= 1, 0.0, np.where(z >= -1, -2 * (1 - z), -4.0))
+        return objective(loss, X, sign, lam, w), lam * w + X.T @ (slope * sign) / X.shape[0]
+
+    return scipy.optimize.minimize(f_and_g, np.zeros(X.shape[1]), jac=True, method="L-BFGS-B", options={"maxiter": 2000}).x
+
+
+def test_the_independent_objectives_are_those_of_the_table():
+    for loss in LOSSES:
+        for z in (-3.0, -0.5, 0.3, 2.0):
+            X = sp.csr_matrix([[1.0]])
+            assert objective(loss, X, np.array([1.0]), 0.0, np.array([z])) == pytest.approx(oracles.LOSSES[loss](z)[0])
+
+
+@pytest.mark.parametrize("dormant", [True, False])
+@pytest.mark.parametrize("loss", sorted(LOSSES))
+def test_minimum_is_that_of_an_independent_solver(corpus, tmp_path, loss, dormant):
+    path, X, Y, names = corpus
+    report = train_probe(None, path, tmp_path / "run", TrainOptions(loss=loss, label=tuple(names), dormant=dormant))
+    model = Model(report.model)
+    for row, name in enumerate(model.label_names):
+        sign = np.where(Y[:, names.index(name)], 1.0, -1.0)
+        ours = objective(loss, X, sign, report.lam, model.weights(row))
+        least = objective(loss, X, sign, report.lam, minimiser(loss, X, sign, report.lam))
+        assert model.labels["f_min"][row] == pytest.approx(ours, rel=1e-6)
+        assert least * (1 - 1e-6) <= ours <= least * 1.03

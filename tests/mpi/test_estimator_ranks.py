@@ -1,0 +1,112 @@
+"""The scikit-learn classifier on shards: the bits of one rank with all rows, whatever the shards lack."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from make import random_data
+from sklearn.base import clone
+
+from hpcml import ProbeClassifier
+
+pytestmark = pytest.mark.mpi
+SHORT = {"epsilon": 0.25}  # three cycles or so
+
+
+def same(a, b):
+    """Two classifiers have learned the same bits."""
+    names = ("coef_", "intercept_", "n_iter_", "f_min_", "visited_", "classes_")
+    return all(getattr(a, name).tobytes() == getattr(b, name).tobytes() for name in names)
+
+
+def bounds(comm, n, empty):
+    """Uneven shards of n rows, in rank order; the rank `empty` (None: none) has no row if there are several ranks."""
+    sizes = np.arange(1, comm.size + 1) * (np.arange(comm.size) != empty % comm.size if comm.size > 1 and empty is not None else 1)
+    cuts = np.concatenate([[0], np.cumsum(sizes)]) * n // sizes.sum()
+    return slice(int(cuts[comm.rank]), int(cuts[comm.rank + 1]))
+
+
+@pytest.fixture(params=[None, 0, -1], ids=["all", "no first", "no last"])
+def mine(request, comm):
+    return bounds(comm, 60, request.param)
+
+
+@pytest.fixture
+def X():
+    return random_data(4, 60, 30, 1, density=0.15)[0]  # some features lie in one row only, some in none
+
+
+def test_classes(comm, mine, X):
+    y = np.sort(np.arange(60) % 3)  # the first ranks lack the last classes
+    words = np.array(["ant", "bee", "caterpillar"])[y]
+    for target, loss in ((words, "maxent"), (y > 0, "hinge"), (np.array(["no", "yes"], object)[y // 2], "huber"), (0 * y, "hinge")):
+        model = ProbeClassifier(**SHORT, loss=loss, comm=comm).fit(X[mine], target[mine])
+        alone = ProbeClassifier(**SHORT, loss=loss).fit(X, target)
+        assert model.classes_.tolist() == alone.classes_.tolist()
+        assert model.coef_.shape == alone.coef_.shape
+        if target.dtype != object:  # whose bytes are addresses
+            assert same(model, alone)
+        assert model.coef_.tobytes() == alone.coef_.tobytes()
+        assert (model.predict(X) == alone.predict(X)).all()
+
+
+def test_label_sets(comm, mine, X):
+    Y = (random_data(5, 60, 5, 7, density=0.3)[1] != 0).astype(int).tolil()
+    Y[:, 1], Y[:, 2], Y[:30, 3] = 0, 1, 0
+    Y = Y.tocsr()
+    alone = ProbeClassifier(**SHORT, block=3).fit(X, Y)
+    for target in (Y, Y.toarray()):
+        model = ProbeClassifier(**SHORT, comm=comm).fit(X.toarray()[mine], target[mine])
+        assert same(model, alone)
+        assert sp.issparse(model.predict(X)) == sp.issparse(target)
+
+
+def test_what_the_y_of_an_empty_shard_looks_like_does_not_matter(comm, X):
+    mine = bounds(comm, 60, 0)
+    Y = np.arange(120).reshape(60, 2) % 3 % 2
+    alone = ProbeClassifier(**SHORT).fit(X, Y)
+    for nothing in ([], np.zeros((0, 2)), np.zeros((0, 5)), sp.csr_matrix((0, 2)), np.zeros(0, dtype=object)):
+        y = Y[mine] if mine.start < mine.stop else nothing
+        assert same(ProbeClassifier(**SHORT, comm=comm).fit(X[mine], y), alone)
+
+
+def test_a_seed_that_only_rank_0_knows(comm, X):
+    mine = bounds(comm, 60, None)
+    y = np.arange(60) % 2
+    model = ProbeClassifier(**SHORT, random_state=7 if comm.rank == 0 else None, comm=comm).fit(X[mine], y[mine])
+    assert same(model, ProbeClassifier(**SHORT, random_state=7).fit(X, y))
+
+
+def test_clones_train_on_the_same_ranks(comm, X):
+    mine = bounds(comm, 60, None)
+    y = np.arange(60) % 2
+    model = clone(ProbeClassifier(comm=comm)).fit(X[mine], y[mine])
+    assert same(model, ProbeClassifier().fit(X, y))
+
+
+def mistakes(comm, X, y):
+    """(arguments of ProbeClassifier, this rank's X, its y, part of the sentence); the last rank is the odd one."""
+    odd = comm.rank == comm.size - 1
+    bad = X.copy()
+    bad.data[0] = np.nan
+    yield {}, bad if odd else X, y, "Input X contains NaN"
+    yield {}, X, y[:-1] if odd else y, "inconsistent numbers of samples"
+    yield {}, X, y + 0.5 if odd else y, "Unknown label type"
+    yield {"lam": "X/q"}, X, y, "lam X/q: expected"
+    yield {"epsilon": 7}, X, y, "epsilon 7.0: expected"
+    yield {}, X * 0, y, "no usable features"
+    if comm.size > 1:
+        yield {}, X[:0], y[:0], "no rank has rows to train on"
+        yield {}, X[:, :-1] if odd else X, y, f"X has 29 features on rank {comm.size - 1}, but 30 on rank 0"
+        yield {}, X, y.astype(str) if odd else y, "numbers on some ranks but not on others"
+        yield {}, X, np.stack([y, y], 1) if odd else y, f"rank {comm.size - 1} differs from rank 0"
+        yield {}, X, np.stack([y] * (3 if odd else 2), 1), "y has 2 columns on some ranks, but 3 on others"
+        yield {"loss": "huber" if odd else "hinge"}, X, y, "different parameters"
+        yield {"epsilon": "x" if odd else 0.05}, X, y, "epsilon='x': expected a number"
+
+
+def test_a_mistake_on_one_rank_is_the_same_error_on_all(comm, X):
+    y = np.arange(60) % 2
+    for arguments, X_mine, y_mine, sentence in mistakes(comm, X, y):
+        with pytest.raises(ValueError, match=sentence) as error:
+            ProbeClassifier(**arguments, comm=comm).fit(X_mine, y_mine)
+        assert len(set(comm.allgather(str(error.value)))) == 1

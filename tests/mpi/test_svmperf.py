@@ -1,0 +1,54 @@
+"""The methods PROBE is compared with, on any number of ranks: the bits of one rank."""
+
+from dataclasses import replace
+
+import pytest
+from make import dataset, random_data
+
+from hpcml.config import TrainOptions
+from hpcml.convex.train import train
+from hpcml.errors import ConfigError, Interrupted
+from hpcml.kernels.blocks import CHUNK
+
+pytestmark = pytest.mark.mpi
+
+
+def write(comm, path, *args, **kwargs):
+    """A dataset made by rank 0, for all."""
+    if comm.rank == 0:
+        dataset(path, *args, **kwargs)
+    comm.Barrier()
+    return path
+
+
+@pytest.mark.parametrize("shards", ["one", "all"])
+@pytest.mark.parametrize(("n_rows", "n_features"), [(2, 15), (80, 15), (40, 4 * CHUNK)])
+def test_svmperf_has_the_bits_of_one_rank(comm, shared_tmp, n_rows, n_features, shards):
+    X, Y = random_data(n_rows, n_rows, n_features, 7, density=0.4)
+    data = write(comm, shared_tmp / "data.h5", X, Y)
+    options = TrainOptions(min_positives=0, bias=True, block=3, shards=comm.size if shards == "all" else 1)
+    model = train("svmperf", comm, data, shared_tmp / "ranks", options).model
+    alone = train("svmperf", None, data, shared_tmp / f"alone{comm.rank}", replace(options, shards=None, block=7)).model
+    assert model.read_bytes() == alone.read_bytes()
+
+
+@pytest.mark.parametrize("method", ["svmperf", "liblinear"])
+def test_interrupted_run_ends_with_the_same_bits(comm, shared_tmp, method):
+    X, Y = random_data(4, 200, 50, 20)
+    data = write(comm, shared_tmp / "data.h5", X, Y)
+    alone = train(method, None, data, shared_tmp / f"alone{comm.rank}", TrainOptions()).model
+    with pytest.raises(Interrupted):
+        train(method, comm, data, shared_tmp / "run", TrainOptions(block=4, time_limit=1e-9))
+    model = train(method, comm, data, shared_tmp / "run", TrainOptions(block=2), resume=True).model
+    assert model.read_bytes() == alone.read_bytes()
+
+
+def test_liblinear_scatters_the_labels_and_never_divides_the_rows(comm, shared_tmp):
+    X, Y = random_data(8, 60, 15, 7, density=0.4)
+    data = write(comm, shared_tmp / "data.h5", X, Y)
+    model = train("liblinear", comm, data, shared_tmp / "ranks", TrainOptions()).model
+    alone = train("liblinear", None, data, shared_tmp / f"alone{comm.rank}", TrainOptions()).model
+    assert model.read_bytes() == alone.read_bytes()
+    if comm.size > 1:
+        with pytest.raises(ConfigError, match="this method needs all rows on every rank"):
+            train("liblinear", comm, data, shared_tmp / "shards", TrainOptions(shards=comm.size))
