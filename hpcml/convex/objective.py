@@ -65,6 +65,13 @@ def panel_widths(n_labels: int, precision: str) -> list[int]:
     return widths
 
 
+def row_ranges(rows: CompactRows) -> list[tuple[int, int]]:
+    """Consecutive ranges of this rank's rows, of about ROWS_BYTES each."""
+    values = np.arange(1, 8 * rows.data.size // ROWS_BYTES + 1) * (ROWS_BYTES // 8)
+    bounds = np.unique(np.concatenate([[0], np.searchsorted(rows.indptr, values), [rows.n_local]]))
+    return [(int(a), int(b)) for a, b in pairwise(bounds)]
+
+
 class Objective:
     """What the objectives of all labels have in common: the rows, the loss, λ, the grids of the exact sums."""
 
@@ -78,6 +85,7 @@ class Objective:
         coarsest = float(mpi.SHIFT_OF_LEVEL[int(self.levels.max(initial=0))])
         # Are all addends, ± a float32 of the data, multiples of one grid, so that nothing has to be rounded?
         self.rounded = not (self.loss.unit_slopes and mpi.lies_on_grid(coarsest, rows.smallest))
+        self.row_ranges = row_ranges(rows)
         n_chunks = -(-rows.n_columns // blocks.CHUNK)
         self.bounds = np.minimum(even_bounds(n_chunks, self.comm.size) * blocks.CHUNK, rows.n_columns)  # columns of each rank
 
@@ -92,13 +100,6 @@ class Objective:
         blocks.copy_lanes(w, 1, one > 0, w)
         planes.products(w.reshape(1, 0), w, np.zeros((0, 2)))
         planes.combine(w.reshape(1, 0), one, w)
-
-    def row_ranges(self) -> list[tuple[int, int]]:
-        """Consecutive ranges of this rank's rows, of about ROWS_BYTES each."""
-        ends = np.arange(1, max(1, -(-self.rows.data.nbytes * 2 // ROWS_BYTES)) + 1) * (ROWS_BYTES // 8)
-        bounds = np.unique(np.concatenate([[0], np.minimum(np.searchsorted(self.rows.indptr, ends), self.rows.n_local)]))
-        bounds[-1] = self.rows.n_local
-        return [(int(a), int(b)) for a, b in pairwise(bounds)]
 
     @mpi.collective
     def evaluate(self, panels: list[Panel]) -> None:
@@ -119,7 +120,7 @@ class Objective:
         with self.profile("compute"):
             for panel in panels:
                 panel.clear()
-            for first, last in self.row_ranges():  # in the caches for all panels
+            for first, last in self.row_ranges:  # in the caches for all panels
                 for panel in panels:
                     panel.run(first, last)
 
@@ -144,11 +145,9 @@ class Objective:
         """The grids (2, L) of the losses' two levels, from ℓ(z) ≤ ℓ(0) + slope_bound ‖w‖ max ‖x‖."""
         bounds = self.loss.value_at_zero + self.loss.slope_bound * np.sqrt(w_sq) * self.rows.max_norm
         self.check_finite(bounds, "objective", labels)
-        shifts = np.empty((2, w_sq.size))
-        for lane, bound in enumerate(bounds.tolist()):
-            shifts[0, lane], spacing = mpi.grid(bound * self.rows.n_global)
-            shifts[1, lane], _ = mpi.grid(spacing * self.rows.n_global)
-        return shifts
+        high, spacing = mpi.grid(bounds * self.rows.n_global)
+        low, _ = mpi.grid(spacing * self.rows.n_global)
+        return np.stack([high, low])
 
     def check_finite(self, values: np.ndarray, what: str, labels: np.ndarray) -> None:
         """Raise NonFiniteError naming the first lane's label whose value is not finite. The same on all ranks."""

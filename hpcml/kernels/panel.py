@@ -17,7 +17,7 @@ from numba import njit
 
 from hpcml.kernels.vector import LINE, add_lines, dot_rows
 
-TILE = 32
+TILE, CHUNK = 32, 1024
 HINGE, HUBER, MAXENT = range(3)
 
 ACTIVE, QUIET, TIRED, ASLEEP, IDLE = (np.uint8(state) for state in (0, 9, 10, 16, 63))
@@ -70,15 +70,34 @@ def _due(state, wake, lanes, due):
     return n
 
 
+def _slopes_of(code):
+    """The loop over the (row, lane) pairs of a tile for one loss: with the loss as a constant the compiler vectorises it."""
+
+    @njit(cache=True, error_model="numpy")
+    def slopes_of_loss(state, wake, z, values, slopes):
+        """values[e] = ℓ, slopes[e] = ∂ℓ/∂z for each (row, lane) pair that is due, 0 elsewhere; z holds w · x."""
+        for e in range(state.size):
+            margin = np.float64(z[e]) if state[e] & POSITIVE else -np.float64(z[e])
+            value, slope = value_and_slope(code, margin)
+            due = ((state[e] & STATE) < ASLEEP) | ((state[e] & STATE) == wake[e])
+            values[e] = value if due else 0.0
+            slopes[e] = (slope if state[e] & POSITIVE else -slope) if due else 0.0
+
+    return slopes_of_loss
+
+
+_hinge, _huber, _maxent = _slopes_of(HINGE), _slopes_of(HUBER), _slopes_of(MAXENT)
+
+
 @njit(cache=True, error_model="numpy")
 def _slopes(code, state, wake, z, values, slopes):
-    """values[e] = ℓ, slopes[e] = ∂ℓ/∂z for each (row, lane) pair that is due, 0 elsewhere; z holds w · x."""
-    for e in range(state.size):
-        margin = np.float64(z[e]) if state[e] & POSITIVE else -np.float64(z[e])
-        value, slope = value_and_slope(code, margin)
-        due = ((state[e] & STATE) < ASLEEP) | ((state[e] & STATE) == wake[e])
-        values[e] = value if due else 0.0
-        slopes[e] = (slope if state[e] & POSITIVE else -slope) if due else 0.0
+    """The loop of the loss with this code."""
+    if code == HINGE:
+        _hinge(state, wake, z, values, slopes)
+    elif code == HUBER:
+        _huber(state, wake, z, values, slopes)
+    else:
+        _maxent(state, wake, z, values, slopes)
 
 
 @njit(cache=True, error_model="numpy")
@@ -100,10 +119,9 @@ def _count(state, wake, values, violators, visited):
 
 
 @njit(cache=True, error_model="numpy")
-def _lines(slopes, size, line, lines):
-    """Collect in `lines` where the lines with a slope begin; returns their number."""
-    n = 0
-    for at in range(0, size, line):
+def _lines(slopes, begin, end, line, lines, n):
+    """Add to the first n of `lines` where the lines with a slope begin; returns how many there are then."""
+    for at in range(begin, end, line):
         found = False
         if line == LINE:
             for e in range(LINE):
@@ -154,9 +172,9 @@ def panel_pass(
     shift_of_level[levels[j]]; `shifts` (2, L) are the grids of the losses' two levels.
     """
     lanes = steps.size
-    places = TILE * lanes
-    z, values, slopes, due = np.zeros(places, w.dtype), np.empty(places), np.empty(places), np.empty(TILE, np.int64)
-    lines = np.empty(places, np.int64)
+    places, line = TILE * lanes, min(lanes, LINE)
+    z, values, due = np.zeros(places, w.dtype), np.empty(places), np.empty(TILE, np.int64)
+    slopes, lines = np.empty(CHUNK * lanes, w.dtype), np.empty(CHUNK * lanes // line, np.int64)
     wake, high_shift, low_shift = np.empty(places, np.uint8), np.empty(places), np.empty(places)
     for e in range(places):
         wake[e] = ASLEEP + (steps[e % lanes] & CLOCK)
@@ -164,25 +182,23 @@ def panel_pass(
     totals = np.zeros((4, places))
     quiet = TIRED if dormant else QUIET
     n_rows = indptr.size - 1
-    for first in range(0, n_rows, TILE):
-        here = state[first * lanes : min(first + TILE, n_rows) * lanes]
-        n_due = _due(here, wake, lanes, due)
-        if n_due == 0:
-            continue
-        dot_rows(indptr, indices, data, first, due[:n_due], w, z, lanes)
-        if code == HINGE:  # the loss as a constant: the compiler vectorises the loop
-            _slopes(HINGE, here, wake, z, values, slopes)
-        elif code == HUBER:
-            _slopes(HUBER, here, wake, z, values, slopes)
-        else:
-            _slopes(MAXENT, here, wake, z, values, slopes)
-        _add_losses(values[: here.size], high_shift, low_shift, totals[HIGH], totals[LOW])
-        _count(here, wake, values[: here.size], totals[VIOLATORS], totals[VISITED])
-        _move(here, wake, quiet, values)
-        if dormant:
-            _doze(here, keys, steps, first_row + first)
-        n_lines = _lines(slopes, here.size, min(lanes, LINE), lines)
-        add_lines(indptr, indices, data, first, lines[:n_lines], slopes, levels, shift_of_level, g, lanes, rounded)
+    for chunk in range(0, n_rows, CHUNK):
+        n_lines = 0
+        for first in range(chunk, min(chunk + CHUNK, n_rows), TILE):
+            here = state[first * lanes : min(first + TILE, n_rows) * lanes]
+            n_due = _due(here, wake, lanes, due)
+            if n_due == 0:
+                continue
+            at = (first - chunk) * lanes
+            dot_rows(indptr, indices, data, first, due[:n_due], w, z, lanes)
+            _slopes(code, here, wake, z, values, slopes[at : at + here.size])
+            _add_losses(values[: here.size], high_shift, low_shift, totals[HIGH], totals[LOW])
+            _count(here, wake, values[: here.size], totals[VIOLATORS], totals[VISITED])
+            _move(here, wake, quiet, values)
+            if dormant:
+                _doze(here, keys, steps, first_row + first)
+            n_lines = _lines(slopes, at, at + here.size, line, lines, n_lines)
+        add_lines(indptr, indices, data, chunk, lines[:n_lines], slopes, levels, shift_of_level, g, lanes, rounded)
     for e in range(places):
         for number in range(4):
             sums[number, e % lanes] += totals[number, e]
@@ -197,12 +213,7 @@ def loss_pass(indptr, indices, data, w, state, code, shifts, sums):
     for first in range(0, state.size, TILE):
         here = state[first : first + TILE]
         dot_rows(indptr, indices, data, first, rows[: here.size], w, z, 1)
-        if code == HINGE:
-            _slopes(HINGE, here, wake, z, values, slopes)
-        elif code == HUBER:
-            _slopes(HUBER, here, wake, z, values, slopes)
-        else:
-            _slopes(MAXENT, here, wake, z, values, slopes)
+        _slopes(code, here, wake, z, values, slopes)
         _add_losses(values[: here.size], high_shift, low_shift, totals[HIGH], totals[LOW])
     sums[HIGH, 0] += totals[HIGH].sum()
     sums[LOW, 0] += totals[LOW].sum()

@@ -121,7 +121,9 @@ def _add(typing, indices, data, begin, end, slopes, at, levels, shift_of_level, 
         begin, end, at, first, width = (args[n] for n in (2, 3, 5, 9, 10))
         element = gp.type.pointee
         vector = ir.VectorType(element, count)
-        slope = _load(builder, _vector_at(builder, sp, at, vector), element)
+        narrow = sp.type.pointee
+        slope = _load(builder, _vector_at(builder, sp, at, ir.VectorType(narrow, count)), narrow)
+        slope = slope if narrow == element else builder.fpext(slope, vector)
         with cgutils.for_range_slice(builder, begin, end, I64(1), I64) as (k, _):
             index = _index(builder, ip, istride, k)
             addend = builder.fmul(slope, _splat(builder, _widened(builder, _element(builder, dp, dstride, k), element), vector))

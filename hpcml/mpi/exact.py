@@ -15,13 +15,13 @@ from mpi4py import MPI
 from hpcml.mpi.collectives import allreduce_sum, collective
 
 
-def grid(bound: float) -> tuple[float, float]:
-    """For sums whose absolute values add up to at most `bound`: (shift, spacing).
+def grid(bound: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
+    """For sums whose absolute values add up to at most `bound`: (shift, spacing), elementwise.
 
     `(x + shift) - shift` rounds x to the nearest multiple of `spacing`, a power of two.
     """
-    exponent = math.frexp(max(bound, 2.0**-900))[1] + 1  # bound < 2^(exponent - 1)
-    return 1.5 * 2.0**exponent, 2.0 ** (exponent - 52)
+    exponent = np.frexp(np.maximum(bound, 2.0**-900))[1] + 1  # bound < 2^(exponent - 1)
+    return np.ldexp(1.5, exponent), np.ldexp(1.0, exponent - 52)
 
 
 # Many sums share few grids: level k is for sums of absolute values below 2^(2 k - 128).

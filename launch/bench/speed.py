@@ -1,8 +1,8 @@
 """Training time beside LIBLINEAR's, in one run: `hpcml train probe` on N ranks, LIBLINEAR in N processes. Prints one JSON line.
 
-usage: python launch/bench/speed.py DATA.h5 [--ranks 2] [--repeats 3] [--min-documents 10] [TRAIN OPTIONS...]
+usage: python launch/bench/speed.py DATA.h5 [--ranks 2] [--repeats 3] [--min-documents 10] [--lambda X/m] [TRAIN OPTIONS...]
 
-Labels: those that so many rows of the whole file have. Both minimise the hinge objective without bias at λ = X/m; LIBLINEAR is
+Labels: those that so many rows of the whole file have. Both minimise the hinge objective without bias at the same λ; LIBLINEAR is
 scikit-learn's, once with LIBLINEAR's own default tolerance (0.1) and once with scikit-learn's (1e-4). Seconds are those of
 training without loading, the least of the repeats; macro MAP is over the labels that a test row has.
 """
@@ -28,6 +28,7 @@ from sklearn.metrics import average_precision_score
 from sklearn.svm import LinearSVC
 
 from hpcml import Model
+from hpcml.convex.objective import parse_lambda
 
 TOLERANCES = (0.1, 1e-4)
 
@@ -35,14 +36,14 @@ TOLERANCES = (0.1, 1e-4)
 class Corpus:
     """A dataset in memory, and the labels to train."""
 
-    def __init__(self, path: Path, min_documents: int) -> None:
+    def __init__(self, path: Path, min_documents: int, lam: str) -> None:
         with h5py.File(path) as file:
             X, self.Y = matrix(file["X"]), matrix(file["Y"]).tocsc()
             train, test = file["splits/train"][:], file["splits/test"][:]
             self.names = list(file["label_names"].asstr()[:])
         self.X, self.X_test, self.train, self.test = X[train], X[test], train, test
         norms = np.sqrt(np.asarray(self.X.multiply(self.X).sum(axis=1)).ravel())
-        self.C = 1 / norms.mean() ** 2  # = 1/(λ m) with λ = X/m
+        self.C = 1 / (parse_lambda(lam, norms.mean() ** 2, train.size) * train.size)
         in_train = np.diff(self.Y[train].tocsc().indptr)
         trainable = (in_train > 0) & (in_train < train.size)
         self.labels = np.flatnonzero((np.diff(self.Y.indptr) >= min_documents) & trainable)
@@ -116,17 +117,24 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--min-documents", type=int, default=10)
+    parser.add_argument("--lambda", dest="lam", default="X/m")
     given, options = parser.parse_known_args(arguments)
     os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    corpus = Corpus(given.data, given.min_documents)
+    corpus = Corpus(given.data, given.min_documents, given.lam)
     ours, theirs = [], {tolerance: [] for tolerance in TOLERANCES}
     for _ in range(given.repeats):  # in turn, so that a slow minute of the machine hits all
-        ours.append(time_probe(corpus, given.data, given.ranks, options))
+        ours.append(time_probe(corpus, given.data, given.ranks, ["--lambda", given.lam, *options]))
         for tolerance in TOLERANCES:
             theirs[tolerance].append(time_liblinear(corpus, given.ranks, tolerance))
     seconds, model = min(ours, key=lambda result: result[0])
     weights = {corpus.names.index(name): w for name, w in zip(model.label_names, model.dense, strict=True)}
-    result = {"data": given.data.name, "labels": corpus.labels.size, "nonzeros": corpus.X.nnz, "ranks": given.ranks}
+    result = {
+        "data": given.data.name,
+        "labels": corpus.labels.size,
+        "nonzeros": corpus.X.nnz,
+        "ranks": given.ranks,
+        "lambda": given.lam,
+    }
     result["probe"] = {
         "seconds": seconds,
         "map": corpus.macro_map(weights),
