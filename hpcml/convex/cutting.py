@@ -17,7 +17,6 @@ import numpy as np
 from hpcml.errors import HpcmlError
 
 EPSILON = 0.1  # ε: SVMperf's default, in percent of the rows
-EPSILON_RARE = 0.01  # what the PROBE paper took for rare labels, where 0.1 stops before anything is learned
 IDLE_LIMIT = 50  # SVMperf drops a plane after so many solves without it
 NEGLIGIBLE = 1e-11  # a smaller α is the solver's rounding of 0
 DAQP = {"eps_prox": -1e-6, "primal_tol": 1e-12, "eta_prox": 1e-12, "iter_limit": 10_000}  # < 0: regularise if singular

@@ -18,8 +18,6 @@ from hpcml.data.shard import Shard
 from hpcml.errors import DataError
 from hpcml.kernels import rows as kernels
 
-FEATURES = 1 << 20  # features at a time where a whole temporary vector would be a waste
-
 
 @dataclass
 class CompactRows:

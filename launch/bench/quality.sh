@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# PROBE beside LIBLINEAR on Reuters-21578 (ten largest topics), 20 Newsgroups and the docstrings corpus, and one pass over the rows
-# beside scipy: JSON lines. Needs the folder of real data that HPCML_DATA names (the first two are skipped without it).
+# PROBE beside LIBLINEAR on Reuters-21578, 20 Newsgroups, MeSH and the docstrings corpus: measures, training time; and one pass over the
+# rows beside scipy: JSON lines. Needs the folder of real data that HPCML_DATA names (without it: the docstrings only).
 # usage: [RANKS=2] ./launch/bench/quality.sh
 set -euo pipefail
 RANKS=${RANKS:-2}
@@ -16,12 +16,22 @@ compare() {  # compare NAME TRAIN-OPTIONS...
   hpcml bench pass "$work/$1.h5"
 }
 
+race() {  # race NAME MIN-DOCUMENTS
+  python launch/bench/speed.py "$work/$1.h5" --ranks "$RANKS" --min-documents "$2"
+}
+
 if [[ -n ${HPCML_DATA:-} ]]; then
   topics=(earn acq money-fx grain crude trade interest wheat ship corn)
   run_ranks "$RANKS" hpcml convert jsonl "$HPCML_DATA/reuters21578.jsonl.xz" -o "$work/reuters.h5" >&2
   compare reuters "${topics[@]/#/--label=}"
+  race reuters 10
   run_ranks "$RANKS" hpcml convert jsonl "$HPCML_DATA/20newsgroups.jsonl.xz" -o "$work/newsgroups.h5" >&2
   compare newsgroups
+  race newsgroups 1
+  run_ranks "$RANKS" hpcml convert jsonl "$HPCML_DATA/mesh.jsonl.xz" -o "$work/mesh.h5" --test-share 0.33 --seed 1 >&2
+  compare mesh --min-positives 50
+  race mesh 50
 fi
 run_ranks "$RANKS" hpcml convert docstrings -o "$work/docstrings.h5" --min-df 2 --test-share 0.33 --seed 1 >&2
 compare docstrings --min-positives 10
+race docstrings 15
