@@ -36,6 +36,12 @@ def bytes_per_rank(n_values: int, n_rows: int, n_columns: int, n_lanes: int, sha
 
 
 @mpi.collective
+def room_per_rank(comm: mpi.Comm) -> float:
+    """Collective over `comm`. Bytes that the rows and weights of every rank may take: the least over the nodes."""
+    return -mpi.allreduce_max(comm, -MEMORY_SHARE * memory_of_node() / mpi.ranks_on_node(comm))
+
+
+@mpi.collective
 def choose_shards(comm: mpi.Comm, dataset: Dataset, shard: Shard, n_labels: int, options: TrainOptions, may: bool) -> int:
     """Collective over `comm`. Among how many ranks the rows are divided; the labels are scattered over groups of so many ranks.
 
@@ -53,7 +59,7 @@ def choose_shards(comm: mpi.Comm, dataset: Dataset, shard: Shard, n_labels: int,
     mine = int((shard.indptr[shard.rows + 1] - shard.indptr[shard.rows]).sum())
     _, total = mpi.exclusive_sum(comm, [mine])
     values = int(total[0])
-    room = -mpi.allreduce_max(comm, -MEMORY_SHARE * memory_of_node() / mpi.ranks_on_node(comm))
+    room = room_per_rank(comm)
     lanes = min(options.block or LANES, n_labels)
     size = PRECISIONS[options.precision].itemsize
     for shards in divisors:
@@ -63,7 +69,15 @@ def choose_shards(comm: mpi.Comm, dataset: Dataset, shard: Shard, n_labels: int,
     return comm.size
 
 
-def lanes_per_group(n_waiting: int, n_continued: int, rows: CompactRows, options: TrainOptions) -> int:
-    """How many labels share a pass: as the user says, but no more than there are and no fewer than must continue."""
-    wanted = options.block or LANES
+@mpi.collective
+def lanes_per_group(comm: mpi.Comm, n_waiting: int, n_continued: int, rows: CompactRows, options: TrainOptions) -> int:
+    """Collective over `comm`. How many labels share a pass: as the user says, else a cache line of them or what memory allows.
+
+    No more than there are, and no fewer than must continue.
+    """
+    room, size = room_per_rank(comm), PRECISIONS[options.precision].itemsize
+    _, totals = mpi.exclusive_sum(rows.comm, [rows.data.size])
+    sizes = (int(totals[0]), rows.n_global, rows.n_columns)
+    fits = (n for n in (LANES, 8, 4, 2) if bytes_per_rank(*sizes, n, rows.comm.size, size) <= room)
+    wanted = options.block or next(fits, 1)
     return max(1, n_continued, min(wanted, n_waiting + n_continued))

@@ -135,14 +135,14 @@ def _train_problem(
     progress = Progress(log, "labels", len(problem.names))
     try:
         waiting, continued, checkpoint = run.begin(restore=state == UNFINISHED)
-        n_lanes = lanes_per_group(len(waiting), len(continued), rows, options)
+        n_lanes = lanes_per_group(comm, len(waiting), len(continued), rows, options)
         with mpi.agreed(comm, "making room for the weights"):
             method = METHODS[problem.method]
             block = method.build(objective, problem.labels, n_lanes, options, options.max_steps or method.max_steps)
         block.waiting.extend(waiting)
         log(
             f"training {len(problem.names)} labels on {rows.n_global:,} rows × {rows.n_features:,} features ({rows.n_columns:,} "
-            f"columns); ranks: {comm.size}, of which share the rows: {rows.comm.size}, labels that share a pass: {n_lanes}, "
+            f"columns); ranks: {comm.size}, {rows.comm.size} to a copy of the rows, labels that share a pass: {n_lanes}, "
             f"λ = {objective.lam:.4g}"
         )
         with mpi.node_first(comm):
