@@ -70,12 +70,12 @@ def choose_shards(comm: mpi.Comm, dataset: Dataset, shard: Shard, n_labels: int,
 
 
 @mpi.collective
-def lanes_per_group(comm: mpi.Comm, n_waiting: int, n_continued: int, rows: CompactRows, options: TrainOptions) -> int:
-    """Collective over `comm`. How many labels share a pass: as the user says, else a cache line of them or what memory allows.
+def lanes_per_group(n_waiting: int, n_continued: int, rows: CompactRows, options: TrainOptions) -> int:
+    """Collective over `rows.comm`. How many labels share a pass: as the user says, else a cache line of them or what memory allows.
 
     No more than there are, and no fewer than must continue.
     """
-    room, size = room_per_rank(comm), PRECISIONS[options.precision].itemsize
+    room, size = room_per_rank(rows.comm), PRECISIONS[options.precision].itemsize
     _, totals = mpi.exclusive_sum(rows.comm, [rows.data.size])
     sizes = (int(totals[0]), rows.n_global, rows.n_columns)
     fits = (n for n in (LANES, 8, 4, 2) if bytes_per_rank(*sizes, n, rows.comm.size, size) <= room)

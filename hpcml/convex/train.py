@@ -135,7 +135,7 @@ def _train_problem(
     progress = Progress(log, "labels", len(problem.names))
     try:
         waiting, continued, checkpoint = run.begin(restore=state == UNFINISHED)
-        n_lanes = lanes_per_group(comm, len(waiting), len(continued), rows, options)
+        n_lanes = lanes_per_group(len(waiting), len(continued), rows, options)
         with mpi.agreed(comm, "making room for the weights"):
             method = METHODS[problem.method]
             block = method.build(objective, problem.labels, n_lanes, options, options.max_steps or method.max_steps)

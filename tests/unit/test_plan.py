@@ -59,9 +59,9 @@ def test_fewer_labels_share_a_pass_where_memory_is_short(loaded, room):
     rows = loaded[2]
     for lanes in (16, 8, 4, 2):
         room(plan.bytes_per_rank(rows.data.size, 200, rows.n_columns, lanes, 1, 4))
-        assert plan.lanes_per_group(None, 40, 0, rows, TrainOptions()) == lanes
+        assert plan.lanes_per_group(40, 0, rows, TrainOptions()) == lanes
     room(1)
-    assert plan.lanes_per_group(None, 40, 0, rows, TrainOptions()) == 1
-    assert plan.lanes_per_group(None, 40, 3, rows, TrainOptions()) == 3
-    assert plan.lanes_per_group(None, 40, 0, rows, TrainOptions(block=33)) == 33
-    assert plan.lanes_per_group(None, 2, 0, rows, TrainOptions(block=33)) == 2
+    assert plan.lanes_per_group(40, 0, rows, TrainOptions()) == 1
+    assert plan.lanes_per_group(40, 3, rows, TrainOptions()) == 3
+    assert plan.lanes_per_group(40, 0, rows, TrainOptions(block=33)) == 33
+    assert plan.lanes_per_group(2, 0, rows, TrainOptions(block=33)) == 2
