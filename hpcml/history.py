@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 from hpcml import mpi
+from hpcml.data.slabs import sync
+from hpcml.errors import DataError
 
 
 class HistoryFile:
@@ -51,6 +54,8 @@ class HistoryFile:
         end = max(float(self.index.sum(axis=1).max(initial=0.0)), len(self._header()))
         with mpi.agreed(self.comm, f"writing {self.path}"):
             if self.comm.rank == 0:
+                if self.path.stat().st_size < end:
+                    raise DataError(f"{self.path}: damaged, it is shorter than the checkpoint says; start again with --force")
                 with self.path.open("r+b") as out:
                     out.truncate(int(end))
 
@@ -69,17 +74,18 @@ class HistoryFile:
             mpi.stream_to_root(self.comm, self._waiting, append)
             with mpi.agreed(self.comm, f"writing {self.path}"):
                 out.flush()
+                if self.comm.rank == 0:
+                    os.fsync(out.fileno())
         self._waiting = []
 
     @mpi.collective
-    def sort(self) -> None:
-        """Collective. Put the labels in the order of `names`."""
-        with mpi.agreed(self.comm, f"writing {self.path}"):
+    def sort(self, target: Path) -> None:
+        """Collective. Write the labels in the order of `names` to another file."""
+        with mpi.agreed(self.comm, f"writing {target}"):
             if self.comm.rank == 0:
-                temporary = self.path.with_suffix(".tmp")
-                with self.path.open("rb") as source, temporary.open("wb") as out:
+                with self.path.open("rb") as source, target.open("wb") as out:
                     out.write(self._header())
                     for offset, size in self.index.astype(np.int64).tolist():
                         source.seek(offset)
                         out.write(source.read(size))
-                temporary.replace(self.path)
+                sync(target)

@@ -45,6 +45,7 @@ class RunFolder:
         self.model_part = self.checkpoints / "model.part.h5"
         self.model = path / "model.h5"
         self.history = path / "history.csv"
+        self.history_sorted = path / "history.csv.sorted"  # takes the name of `history` once the model is complete
 
     @mpi.collective
     def prepare(self, config: dict[str, object], force: bool, resume: bool) -> str:
@@ -66,6 +67,7 @@ class RunFolder:
         elif present:
             self._clear()
         if present and self.model.exists():
+            self.finish()
             return FINISHED
         self.checkpoints.mkdir(parents=True, exist_ok=True)
         for leftover in self.checkpoints.glob(".*.part-*"):
@@ -95,6 +97,11 @@ class RunFolder:
         self.drop_checkpoints()
         for name in FILES:
             (self.path / name).unlink(missing_ok=True)
+
+    def finish(self) -> None:
+        """Give the history in order its name, if that has not happened yet. Local; raises OSError."""
+        if self.history_sorted.exists():
+            self.history_sorted.replace(self.history)
 
     def drop_checkpoints(self) -> None:
         """Remove the checkpoints and the unfinished model. Local; raises OSError."""

@@ -56,6 +56,9 @@ class LiblinearBlock:
         """Nothing: a label begins and ends in one turn."""
 
     @mpi.collective
+    def settle(self) -> None:
+        """Nothing is ever on its way."""
+
     def turn(self, seconds: float) -> list[Finished]:
         """Collective over the group, which is one rank. One label from its beginning to its end."""
         label, begin = self.waiting.popleft(), time.monotonic()

@@ -26,6 +26,7 @@ from hpcml.partition import even_bounds
 from hpcml.profile import Profile
 
 CACHE_LINE = 64
+SMALLEST_LAMBDA = 1e-300  # 1/λ must be a number
 PRECISIONS = {"single": np.dtype(np.float32), "double": np.dtype(np.float64)}
 ROWS_BYTES = 1 << 24  # rows that pass through all panels before the next ones are fetched
 
@@ -42,8 +43,8 @@ def parse_lambda(text: str, scale: float, n_rows: int) -> float:
             value = float(text)
     except (ValueError, ZeroDivisionError):
         value = math.nan
-    if not (math.isfinite(value) and value > 0):
-        raise ConfigError(f"--lambda {text}: expected X/m, X/NUMBER or a number above 0")
+    if not (math.isfinite(value) and value > SMALLEST_LAMBDA):
+        raise ConfigError(f"--lambda {text}: expected X/m, X/NUMBER or a number above 0 (λ above {SMALLEST_LAMBDA:g})")
     return value
 
 

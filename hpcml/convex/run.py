@@ -41,6 +41,9 @@ class Block(Protocol):
     def turn(self, seconds: float) -> list[Finished]:
         """Some progress; the labels that are done."""
 
+    def settle(self) -> None:
+        """Wait for what is on its way: MPI must not write into a block that is gone."""
+
 
 class Run:
     """The labels of a run, over all groups of ranks. Making one is local."""
@@ -102,7 +105,7 @@ class Run:
         """Collective. Train until all labels are done: ""; or until a signal or the time limit, after a checkpoint: why."""
         started, before = time.monotonic(), self.elapsed
         saved = started
-        pulse = mpi.Pulse(self.comm, 6)
+        pulse = mpi.Pulse(self.comm, self.rows.comm, 6)
         error: HpcmlError | None = None
         stop, turns = "", 0
         while True:
@@ -130,9 +133,11 @@ class Run:
             self.n_done = int(seen[DONE])
             progress.update(self.n_done, f"pass {turns}")
             if seen[FAILED] or seen[FINISHED] == self.comm.size:
+                block.settle()
                 break
             stop = "a signal arrived" if seen[SIGNAL] else "the time limit is reached" if seen[TIME_UP] else ""
             if stop or seen[DUE]:
+                block.settle()
                 self.save(block)
                 saved = time.monotonic()
             if stop:
@@ -144,7 +149,7 @@ class Run:
         with mpi.agreed(self.comm, f"writing {self.model.target}"):
             self.model.flush()
         self.history.write()
-        self.history.sort()
+        self.history.sort(self.folder.history_sorted)
         return ""
 
     def _keep(self, finished: list[Finished]) -> None:

@@ -22,6 +22,7 @@ from hpcml.config import TrainOptions
 from hpcml.convex.block import CONVERGED, STEP_LIMIT, Finished
 from hpcml.convex.cutting import CuttingPlanes, violation_limit
 from hpcml.convex.objective import Objective, Panel, panel_widths
+from hpcml.errors import HpcmlError
 from hpcml.kernels import planes as kernels
 from hpcml.kernels.blocks import CHUNK
 from hpcml.kernels.panel import VIOLATORS, VISITED
@@ -72,8 +73,20 @@ class SvmperfBlock:
                     vectors = np.empty((0, panel.counts[self.objective.comm.rank] // panel.width), panel.w.dtype)
                     self._training[p, lane] = Cutting(label, CuttingPlanes(self.objective.lam), vectors)
 
+    def settle(self) -> None:
+        """Wait for what is on its way: MPI must not write into a block that is gone."""
+        for panel in self.panels:
+            panel.wait_for_weights()
+
     def turn(self, seconds: float) -> list[Finished]:
         """One pass over the rows, one plane more for every label in training; the labels that are done."""
+        try:
+            return self._turn(seconds)
+        except HpcmlError:  # agreed, so all ranks are here
+            self.settle()
+            raise
+
+    def _turn(self, seconds: float) -> list[Finished]:
         self.fill()
         panels = [(p, panel) for p, panel in enumerate(self.panels) if panel.active.size]
         self.objective.evaluate([panel for _, panel in panels])

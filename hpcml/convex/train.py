@@ -258,5 +258,6 @@ def finish(comm: mpi.Comm, folder: RunFolder) -> None:
         if comm.rank == 0:
             sync(folder.model_part)
             folder.model_part.replace(folder.model)
+            folder.finish()
             sync(folder.path)
             folder.drop_checkpoints()

@@ -174,20 +174,26 @@ class Pulse:
     """Numbers that are summed over the ranks again and again while each goes on at its own speed.
 
     All ranks see the same sequence of sums, but not at the same time; so what all must do together (a checkpoint, the end) they
-    do when they see the same sum.
+    do when they see the same sum. The ranks of a `group`, which go on together, see it at the same beat.
     """
 
-    def __init__(self, comm: MPI.Comm, size: int) -> None:
-        self.comm = comm
+    def __init__(self, comm: MPI.Comm, group: MPI.Comm, size: int) -> None:
+        self.comm, self.group = comm, group
         self._mine, self._sum = np.zeros(size), np.zeros(size)
         self._request: MPI.Request | None = None
 
     def beat(self, values: Iterable[float]) -> np.ndarray | None:
-        """Take part in the round with `values`, unless one is under way; the sums of a round that is complete, else None."""
+        """Collective over the group. Take part in the round with `values`, unless one is under way.
+
+        Returns the sums of a round that is complete, else None.
+        """
         if self._request is None:
             self._mine[:] = values
             self._request = self.comm.Iallreduce(self._mine, self._sum, op=MPI.SUM)
-        if not self._request.Test():
+        complete = self._request.Test()
+        if self.group.size > 1:
+            complete = self.group.allreduce(complete, op=MPI.LAND)
+        if not complete:
             return None
         self._request = None
         return self._sum.copy()

@@ -106,3 +106,41 @@ def test_reader_that_goes_away_does_not_stop_the_run(mpirun, data, tmp_path):
     result = subprocess.run(["bash", "-c", command], timeout=120, check=False)
     assert result.returncode == 0
     assert (tmp_path / "run" / "model.h5").exists()
+
+
+def test_many_checkpoints_of_ranks_that_share_the_rows(mpirun, data, undisturbed, tmp_path):
+    run = tmp_path / "run"
+    result = mpirun(4, "train", "probe", data, "-o", run, "--shards", "2", "--checkpoint-every", "0.001")
+    assert result.returncode == 0, result.stderr
+    assert (run / "model.h5").read_bytes() == undisturbed
+
+
+def history(run):
+    """The lines without the seconds."""
+    return [line.rpartition(",")[0] for line in (run / "history.csv").read_text().splitlines()]
+
+
+def test_killed_when_the_model_is_complete_but_has_no_name_yet(data, undisturbed, tmp_path, mpirun):
+    code = (
+        "import os, signal, hpcml.convex.train as t; t.finish = lambda *_: os.kill(os.getpid(), signal.SIGKILL);"
+        "from hpcml.__main__ import main; main()"
+    )
+    run = tmp_path / "run"
+    killed = mpirun(1, "train", "probe", data, "-o", run, "--block", "3", "--checkpoint-every", "0.2", program=("-c", code))
+    assert killed.returncode not in (0, 2, 75)
+    assert not (run / "model.h5").exists()
+    result = mpirun(2, "train", "probe", data, "-o", run, "--resume")
+    assert result.returncode == 0, result.stderr
+    assert (run / "model.h5").read_bytes() == undisturbed
+    assert history(run) == history(tmp_path / "undisturbed")
+    assert not (run / "history.csv.sorted").exists()
+
+
+def test_history_that_lost_its_end_is_refused(data, tmp_path, mpirun):
+    run = tmp_path / "run"
+    stopped = mpirun(1, "train", "probe", data, "-o", run, "--block", "3", "--time-limit", "0.3")
+    assert stopped.returncode == 75, stopped.stderr
+    (run / "history.csv").write_text("")
+    result = mpirun(1, "train", "probe", data, "-o", run, "--resume")
+    assert result.returncode == 2
+    assert "shorter than the checkpoint says" in result.stderr
