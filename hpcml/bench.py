@@ -23,14 +23,14 @@ LATER = 20  # steps of PROBE, when most rows no longer violate
 
 
 def _best_times(calls: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """The shortest of `repeats` seconds of each call, all taken in turn after one warm-up."""
+    """The shortest of `repeats` seconds of each call, in turn, each right after an untimed one: passes follow one another."""
     best = dict.fromkeys(calls, float("inf"))
-    for repeat in range(repeats + 1):
+    for _ in range(repeats):
         for name, call in calls.items():
+            call()
             begin = time.perf_counter()
             call()
-            if repeat:
-                best[name] = min(best[name], time.perf_counter() - begin)
+            best[name] = min(best[name], time.perf_counter() - begin)
     return best
 
 

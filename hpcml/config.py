@@ -94,14 +94,13 @@ class TrainOptions:
                 raise ConfigError(f"--{flag_of(name)} {getattr(self, name)}: expected a number above 0")
         if self.precision not in ("single", "double"):
             raise ConfigError(f"--precision {self.precision}: expected single or double")
-        for name, low in (("min_positives", 0), ("block", 1), ("shards", 1)):
+        for name, low in (("min_positives", 0), ("seed", 0), ("max_steps", 1), ("block", 1), ("shards", 1)):
             value = getattr(self, name)
             if value is not None and value < low:
                 raise ConfigError(f"--{name.replace('_', '-')} {value}: expected at least {low}")
-        for name, least, most in (("seed", 0, 2**32 - 1), ("max_steps", 1, 2**31 - 1)):
-            value = getattr(self, name)
-            if value is not None and not least <= value <= most:
-                raise ConfigError(f"--{name.replace('_', '-')} {value}: expected {least} to {most}")
+        for name, most in (("seed", 2**32 - 1), ("max_steps", 2**31 - 1)):
+            if (getattr(self, name) or 0) > most:
+                raise ConfigError(f"--{name.replace('_', '-')} {getattr(self, name)}: expected at most {most}")
         if not self.checkpoint_every > 0:
             raise ConfigError(f"--checkpoint-every {self.checkpoint_every}: expected seconds above 0")
         if self.time_limit is not None and not self.time_limit > 0:

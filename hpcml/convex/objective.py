@@ -28,7 +28,7 @@ from hpcml.profile import Profile
 CACHE_LINE = 64
 SMALLEST_LAMBDA = 1e-300  # 1/λ must be a number
 PRECISIONS = {"single": np.dtype(np.float32), "double": np.dtype(np.float64)}
-ROWS_BYTES = 1 << 24  # rows that pass through all panels before the next ones are fetched
+ROWS_BYTES = 1 << 21  # rows that pass through all panels before the next ones are fetched
 
 
 def parse_lambda(text: str, scale: float, n_rows: int) -> float:
@@ -44,7 +44,7 @@ def parse_lambda(text: str, scale: float, n_rows: int) -> float:
     except (ValueError, ZeroDivisionError):
         value = math.nan
     if not (math.isfinite(value) and value > SMALLEST_LAMBDA):
-        raise ConfigError(f"--lambda {text}: expected X/m, X/NUMBER or a number above 0 (λ above {SMALLEST_LAMBDA:g})")
+        raise ConfigError(f"--lambda {text}: expected X/m, X/NUMBER or a number above 0")
     return value
 
 
@@ -119,10 +119,10 @@ class Objective:
                     panel.send()
             return
         with self.profile("compute"):
-            for panel in panels:
-                panel.clear()
-            for first, last in self.row_ranges:  # in the caches for all panels
+            for number, (first, last) in enumerate(self.row_ranges):  # in the caches for all panels
                 for panel in panels:
+                    if number == 0:
+                        panel.clear()
                     panel.run(first, last)
 
     def _run(self, w, first, last, state, keys, steps, dormant, shifts, g, sums):  # noqa: ANN001 - the kernel's
