@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -75,20 +75,23 @@ class Finished(NamedTuple):
     history: list[tuple[float, ...]]
 
 
-class LabelBlock:
-    """The lanes of one group of ranks. All its methods but `waiting` and `in_training` are collective over `objective.comm`."""
+class PanelBlock:
+    """Panels of lanes that the labels of a group of ranks enter and leave; a subclass trains them.
 
-    def __init__(self, objective: Objective, widths: list[int], rule: Rule, labels: np.ndarray, max_steps: int) -> None:
+    All methods are collective over `objective.comm`. `training` holds what a label in a (panel, lane) needs besides its weights.
+    """
+
+    def __init__(self, objective: Objective, widths: list[int], labels: np.ndarray) -> None:
         """`labels` are the numbers in the data of all labels of the run. Raises MemoryError."""
-        self.objective, self.rule, self.labels, self.max_steps = objective, rule, labels, max_steps
+        self.objective, self.labels = objective, labels
         self.panels = [Panel(objective, width) for width in widths]
-        self.lanes: dict[tuple[int, int], Training] = {}  # (panel, lane)
+        self.training: dict[tuple[int, int], Any] = {}
         self.waiting: deque[int] = deque()
 
     @property
     def busy(self) -> bool:
         """Whether there is anything left to train."""
-        return bool(self.lanes or self.waiting)
+        return bool(self.training or self.waiting)
 
     def fill(self) -> None:
         """Let waiting labels enter idle lanes."""
@@ -97,12 +100,13 @@ class LabelBlock:
                 if self.waiting:
                     label = self.waiting.popleft()
                     panel.enter(lane, int(self.labels[label]))
-                    self.lanes[p, lane] = Training(label, self.rule.begin())
+                    self.training[p, lane] = self._begin(panel, label)
 
     def turn(self, seconds: float) -> list[Finished]:
         """One pass over the rows and one step of every label in training; the labels that are done."""
+        self.fill()
         try:
-            finished = self._turn(seconds)
+            finished = self._step([(p, panel) for p, panel in enumerate(self.panels) if panel.active.size], seconds)
         except HpcmlError:  # agreed, so all ranks are here
             self.settle()
             raise
@@ -115,9 +119,28 @@ class LabelBlock:
         for panel in self.panels:
             panel.wait_for_weights()
 
-    def _turn(self, seconds: float) -> list[Finished]:
-        self.fill()
-        panels = [(p, panel) for p, panel in enumerate(self.panels) if panel.active.size]
+    def _begin(self, panel: Panel, label: int) -> Any:
+        """What a label that enters a lane begins with. Local."""
+        raise AssertionError("a subclass says")
+
+    def _step(self, panels: list[tuple[int, Panel]], seconds: float) -> list[Finished]:
+        """One step of the panels that hold labels."""
+        raise AssertionError("a subclass says")
+
+
+class LabelBlock(PanelBlock):
+    """The labels of a first-order method."""
+
+    def __init__(self, objective: Objective, widths: list[int], rule: Rule, labels: np.ndarray, max_steps: int) -> None:
+        """Raises MemoryError."""
+        super().__init__(objective, widths, labels)
+        self.rule, self.max_steps = rule, max_steps
+        self.lanes: dict[tuple[int, int], Training] = self.training  # all of them go into a checkpoint
+
+    def _begin(self, panel: Panel, label: int) -> Training:
+        return Training(label, self.rule.begin())
+
+    def _step(self, panels: list[tuple[int, Panel]], seconds: float) -> list[Finished]:
         self.objective.evaluate([panel for _, panel in panels])
         finished = []
         for p, panel in panels:

@@ -12,17 +12,15 @@ the same bits.
 from __future__ import annotations
 
 import math
-from collections import deque
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from hpcml import mpi
 from hpcml.config import TrainOptions
-from hpcml.convex.block import CONVERGED, STEP_LIMIT, Finished
+from hpcml.convex.block import CONVERGED, STEP_LIMIT, Finished, PanelBlock
 from hpcml.convex.cutting import CuttingPlanes, violation_limit
 from hpcml.convex.objective import Objective, Panel, panel_widths
-from hpcml.errors import HpcmlError
 from hpcml.kernels import planes as kernels
 from hpcml.kernels.blocks import CHUNK
 from hpcml.kernels.panel import VIOLATORS, VISITED
@@ -46,55 +44,26 @@ class Cutting:
         return len(self.history)
 
 
-class SvmperfBlock:
-    """The lanes of one group of ranks (`convex.run.Block`). `fill` and `turn` are collective over `objective.comm`."""
+class SvmperfBlock(PanelBlock):
+    """The labels of the cutting plane method; a checkpoint holds none of those in training (`lanes`): they begin again."""
 
     def __init__(self, objective: Objective, widths: list[int], labels: np.ndarray, epsilon: float, max_steps: int) -> None:
-        """`labels` are the numbers in the data of all labels of the run. Raises MemoryError."""
-        self.objective, self.labels, self.max_steps = objective, labels, max_steps
-        self.limit = violation_limit(epsilon)
-        self.panels = [Panel(objective, width) for width in widths]
-        self.waiting: deque[int] = deque()
-        self.lanes: dict = {}  # nothing for a checkpoint
-        self._training: dict[tuple[int, int], Cutting] = {}  # (panel, lane)
+        """Raises MemoryError."""
+        super().__init__(objective, widths, labels)
+        self.limit, self.max_steps = violation_limit(epsilon), max_steps
+        self.lanes: dict = {}
 
-    @property
-    def busy(self) -> bool:
-        """Whether there is anything left to train."""
-        return bool(self._training or self.waiting)
+    def _begin(self, panel: Panel, label: int) -> Cutting:
+        vectors = np.empty((0, panel.counts[self.objective.comm.rank] // panel.width), panel.w.dtype)
+        return Cutting(label, CuttingPlanes(self.objective.lam), vectors)
 
-    def fill(self) -> None:
-        """Let waiting labels enter idle lanes."""
-        for p, panel in enumerate(self.panels):
-            for lane in np.flatnonzero(panel.labels < 0).tolist():
-                if self.waiting:
-                    label = self.waiting.popleft()
-                    panel.enter(lane, int(self.labels[label]))
-                    vectors = np.empty((0, panel.counts[self.objective.comm.rank] // panel.width), panel.w.dtype)
-                    self._training[p, lane] = Cutting(label, CuttingPlanes(self.objective.lam), vectors)
-
-    def settle(self) -> None:
-        """Wait for what is on its way: MPI must not write into a block that is gone."""
-        for panel in self.panels:
-            panel.wait_for_weights()
-
-    def turn(self, seconds: float) -> list[Finished]:
-        """One pass over the rows, one plane more for every label in training; the labels that are done."""
-        try:
-            return self._turn(seconds)
-        except HpcmlError:  # agreed, so all ranks are here
-            self.settle()
-            raise
-
-    def _turn(self, seconds: float) -> list[Finished]:
-        self.fill()
-        panels = [(p, panel) for p, panel in enumerate(self.panels) if panel.active.size]
+    def _step(self, panels: list[tuple[int, Panel]], seconds: float) -> list[Finished]:
         self.objective.evaluate([panel for _, panel in panels])
         finished = []
         for p, panel in panels:
             done = self._judge(p, panel, seconds)
             finished += [self._finish(p, panel, lane, status) for lane, status in done]
-            self._cut(panel, {lane: self._training[p, lane] for lane in panel.active.tolist()})
+            self._cut(panel, {lane: self.training[p, lane] for lane in panel.active.tolist()})
         return finished
 
     @mpi.collective
@@ -103,7 +72,7 @@ class SvmperfBlock:
         f, grad_sq = panel.gather()
         losses, improved, done = panel.mean_losses(), np.zeros(panel.width, dtype=np.bool_), []
         for lane in panel.active.tolist():
-            training = self._training[p, lane]
+            training = self.training[p, lane]
             improved[lane] = f[lane] < training.f_min
             training.f_min = min(float(f[lane]), training.f_min)
             gap = (training.f_min - training.planes.lower_bound) / training.f_min
@@ -121,7 +90,7 @@ class SvmperfBlock:
     @mpi.collective
     def _finish(self, p: int, panel: Panel, lane: int, status: int) -> Finished:
         """Collective. Take a label out of its lane."""
-        training = self._training.pop((p, lane))
+        training = self.training.pop((p, lane))
         w = panel.whole(lane, panel.best)
         with self.objective.profile("finish"):
             f = self.objective.value(w, int(panel.labels[lane]))
