@@ -16,7 +16,7 @@ import cyclopts
 from cyclopts import App, Parameter
 
 from hpcml import __version__
-from hpcml.config import ConvertOptions, Flag, TrainOptions, flag_of
+from hpcml.config import AdaboostOptions, ConvertOptions, Flag, PsbmlOptions, TrainOptions, flag_of
 from hpcml.errors import ConfigError
 from hpcml.log import Log, say
 from hpcml.signals import StopSignals
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from hpcml import mpi
 
 Output = Annotated[Path, Parameter(name=["--output", "-o"])]
+
+# Methods of `hpcml train` that have options of their own, and a command of that name.
+OWN_OPTIONS = {"psbml": PsbmlOptions, "adaboost": AdaboostOptions}
 
 app = App(name="hpcml", version=__version__, help="Train very many linear classifiers on very large sparse data, with MPI.")
 
@@ -43,12 +46,12 @@ def run(tokens: list[str], connect: Callable[[], mpi.Comm]) -> None:
     Raises ConfigError for a command line that makes no sense; everything else comes from the command.
     """
     try:
-        train_app.config = _config_files(tokens)
+        tokens, train_app.config = _config_files(tokens)
         command, bound, _ = app.parse_args(tokens, exit_on_error=False, print_error=False)
     except cyclopts.CycloptsError as error:
         raise ConfigError(" ".join(str(error).split())) from None
     if getattr(command, "__module__", "") == __name__:  # ours; help and version need no MPI
-        if command in (train, compare):  # a signal that arrives while MPI starts must not be lost
+        if command in (train, train_psbml, train_adaboost, compare):  # a signal that arrives while MPI starts must not be lost
             Session.signals = StopSignals().__enter__()
         else:  # so that half-written files are removed
             signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -57,11 +60,14 @@ def run(tokens: list[str], connect: Callable[[], mpi.Comm]) -> None:
     command(*bound.args, **bound.kwargs)
 
 
-def _config_files(tokens: list[str]) -> list[cyclopts.config.Toml]:
-    """The TOML files named by --config; flags win over them. Raises ConfigError for a missing file or an unknown key."""
+def _config_files(tokens: list[str]) -> tuple[list[str], list[cyclopts.config.Toml]]:
+    """The tokens with the method that the files name, if it is given there only; the TOML files named by --config (flags win).
+
+    Raises ConfigError for a missing file or an unknown key.
+    """
     paths = [Path(value) for flag, value in pairwise(tokens) if flag == "--config"]
     paths += [Path(token.partition("=")[2]) for token in tokens if token.startswith("--config=")]
-    known = {"method", "data", "output"} | {flag_of(field.name) for field in fields(TrainOptions)}
+    method = None
     for path in paths:
         try:
             keys = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -69,11 +75,16 @@ def _config_files(tokens: list[str]) -> list[cyclopts.config.Toml]:
             raise ConfigError(f"{path}: cannot read: {error.strerror}") from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ConfigError(f"{path}: not a TOML file: {error}") from None
+        method = keys.get("method", method)
+        of_method = OWN_OPTIONS.get(next((token for token in tokens[1:2] if token in OWN_OPTIONS), method), TrainOptions)
+        known = {"method", "data", "output"} | {flag_of(field.name) for field in fields(of_method)}
         for key in keys:
             if key.replace("_", "-") not in known:
                 near = difflib.get_close_matches(key, known, n=1)
                 raise ConfigError(f"{path}: unknown key {key!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
-    return [cyclopts.config.Toml(path, use_commands_as_keys=False) for path in paths]
+    if method in OWN_OPTIONS and tokens[:1] == ["train"] and (len(tokens) == 1 or tokens[1].startswith("-")):
+        tokens = ["train", method, *tokens[1:]]
+    return tokens, [cyclopts.config.Toml(path, use_commands_as_keys=False) for path in paths]
 
 
 def _say(text: str) -> None:
@@ -92,14 +103,14 @@ def convert(
     options: ConvertOptions = ConvertOptions(),  # noqa: B008 - frozen
     force: Flag = False,
 ) -> None:
-    """Make a dataset from svmlight or JSON lines (plain, gz, bz2, xz), or from the docstrings of installed packages.
+    """Make a dataset from svmlight or JSON lines (plain, gz, bz2, xz), from the docstrings of installed packages, or by formula.
 
     Parameters
     ----------
     source:
-        svmlight, jsonl or docstrings.
+        svmlight, jsonl, docstrings or synthetic.
     input:
-        The file to read (none for docstrings).
+        The file to read; none for docstrings; for synthetic what to make: checkerboard, circle, gaussians or sine.
     output:
         The HDF5 file to make.
     force:
@@ -200,6 +211,66 @@ def train(
     Session.log(str(report))
 
 
+@train_app.command(name="psbml")
+def train_psbml(
+    data: Path,
+    *,
+    output: Output,
+    options: PsbmlOptions = PsbmlOptions(),  # noqa: B008 - frozen
+    config: Path | None = None,
+    force: Flag = False,
+    resume: Flag = False,
+) -> None:
+    """Train one classifier of all classes: boosting by selection of the hard rows on a torus of ranks (PSBML).
+
+    Parameters
+    ----------
+    data:
+        A dataset made with `hpcml convert`: one label, or exactly one of several in each row (see --label).
+    output:
+        The run folder; must not exist without --resume or --force.
+    config:
+        A TOML file with any of these options; flags win over it.
+    force:
+        Start anew in an existing run folder.
+    resume:
+        Continue an interrupted run, on any number of ranks.
+    """
+    from hpcml.psbml.train import train_psbml as work
+
+    Session.log(str(work(Session.comm, data, output, options, force, resume, Session.log, Session.signals)))
+
+
+@train_app.command(name="adaboost")
+def train_adaboost(
+    data: Path,
+    *,
+    output: Output,
+    options: AdaboostOptions = AdaboostOptions(),  # noqa: B008 - frozen
+    config: Path | None = None,
+    force: Flag = False,
+    resume: Flag = False,
+) -> None:
+    """Train one classifier of all classes with AdaBoostM1 (scikit-learn's), on one rank: to compare psbml with.
+
+    Parameters
+    ----------
+    data:
+        A dataset made with `hpcml convert`: one label, or exactly one of several in each row (see --label).
+    output:
+        The run folder; must not exist without --resume or --force.
+    config:
+        A TOML file with any of these options; flags win over it.
+    force:
+        Start anew in an existing run folder.
+    resume:
+        Begin an interrupted run again.
+    """
+    from hpcml.psbml.adaboost import train_adaboost as work
+
+    Session.log(str(work(Session.comm, data, output, options, force, resume, Session.log, Session.signals)))
+
+
 @app.command
 def compare(
     data: Path,
@@ -254,12 +325,12 @@ def predict(model: Path, data: Path, /, *, output: Output, split: str = "all", l
         Replace the output if it exists.
     """
     from hpcml.data.schema import Dataset
-    from hpcml.model import Model
+    from hpcml.models import open_model
     from hpcml.mpi import agreed
     from hpcml.predict import predict as work
 
     with agreed(Session.comm, f"opening {model} and {data}"):
-        opened, dataset = Model(model), Dataset(data)
+        opened, dataset = open_model(model), Dataset(data)
     with dataset:
         work(Session.comm, opened, dataset, split, output, "labels" if labels else "scores", force, Session.log)
 
@@ -276,7 +347,9 @@ def evaluate(
     best: int = 5,
     force: Flag = False,
 ) -> None:
-    """Judge a model: average precision and break-even (averaged over ties), ROC AUC, F1; per label, macro and micro.
+    """Judge a model: average precision (PRC area) and break-even, averaged over ties, AUC (ROC area), F1, misclassified rows.
+
+    Each measure per label, as its mean over the labels (macro), and of all pairs of a row and a label in one ranking (micro).
 
     Parameters
     ----------
@@ -299,7 +372,7 @@ def evaluate(
     from hpcml.data.slabs import check_output
     from hpcml.evaluate.evaluate import evaluate as work
     from hpcml.evaluate.report import format_evaluation, write_csv, write_json
-    from hpcml.model import Model
+    from hpcml.models import open_model
     from hpcml.mpi import agreed
 
     if best < 1:
@@ -307,7 +380,7 @@ def evaluate(
     if csv is not None and csv == json:
         raise ConfigError(f"--csv {csv} and --json {json} are one file; choose two names")
     with agreed(Session.comm, f"opening {model} and {data}"):
-        opened, dataset = Model(model), Dataset(data)
+        opened, dataset = open_model(model), Dataset(data)
         for output in (csv, json):
             if Session.comm.rank == 0 and output is not None:
                 check_output(output, force, [model, data])
@@ -385,3 +458,61 @@ def plot_convergence(
     from hpcml.convex.analysis import plot_run as work
 
     _say(str(work(Session.comm, run, label, output, data, test_split, force, Session.log)))
+
+
+@plot_app.command(name="psbml")
+def plot_psbml(run: Path, /, *, output: Output | None = None, data: Path | None = None, force: Flag = False) -> None:
+    """A run of PSBML: its torus, where the margin data lie, validation error and distinct rows by cycle; and a CSV.
+
+    Parameters
+    ----------
+    run:
+        The folder of a finished run of the method psbml.
+    output:
+        The picture to make (.png, .pdf or .svg); its numbers go to a .csv beside it. Default: RUN/psbml.png.
+    data:
+        Where the run's dataset is now, if it was moved.
+    force:
+        Replace the picture and the CSV file if they exist.
+    """
+    from hpcml.psbml.analysis import plot_run as work
+
+    _say(work(Session.comm, run, output, data, force))
+
+
+@plot_app.command(name="margins")
+def plot_margins(
+    name: str,
+    /,
+    *,
+    output: Output,
+    rows: int = 2000,
+    seed: int = 0,
+    cycles: int = 50,
+    s: float | None = None,
+    force: Flag = False,
+) -> None:
+    """How PSBML finds the margin of points in the plane, beside Gaussian mixtures with mean shift and an SVM; and a CSV.
+
+    Parameters
+    ----------
+    name:
+        circle or gaussians.
+    output:
+        The picture to make (.png, .pdf or .svg); its numbers go to a .csv beside it.
+    rows:
+        Points to make; a tenth of them is kept for validation.
+    seed:
+        Another seed gives other points and other draws.
+    cycles:
+        Cycles of the grid; the middle one and the last are shown.
+    s:
+        Standard deviation of the mixtures' Gaussian weights around the boundary. Default: 0.3 of the largest distance.
+    force:
+        Replace the picture and the CSV file if they exist.
+    """
+    from hpcml.psbml.margins import plot_set as work
+
+    if Session.comm.size > 1:
+        raise ConfigError("plot margins works in one process: run it without mpirun")
+    _say(str(work(name, output, rows, seed, cycles, s, force, Session.log)))

@@ -34,8 +34,12 @@ class ConvertOptions:
     """Use the features, weights and labels of this dataset (the training file)."""
     test_share: float | None = None
     """Make this random share of the rows the split test, the others train."""
+    rows: int | None = None
+    """synthetic: make so many rows."""
+    label_noise: float | None = None
+    """For experiments: give this random share of the training rows (of all rows without splits) another class."""
     seed: int = 0
-    """Another seed gives another random split."""
+    """Another seed gives another random split, other synthetic rows and other label noise."""
 
 
 @Parameter(name="*")
@@ -94,19 +98,107 @@ class TrainOptions:
                 raise ConfigError(f"--{flag_of(name)} {getattr(self, name)}: expected a number above 0")
         if self.precision not in ("single", "double"):
             raise ConfigError(f"--precision {self.precision}: expected single or double")
-        for name, low in (("min_positives", 0), ("seed", 0), ("max_steps", 1), ("block", 1), ("shards", 1)):
-            value = getattr(self, name)
-            if value is not None and value < low:
-                raise ConfigError(f"--{name.replace('_', '-')} {value}: expected at least {low}")
-        for name, most in (("seed", 2**32 - 1), ("max_steps", 2**31 - 1)):
-            if (getattr(self, name) or 0) > most:
-                raise ConfigError(f"--{name.replace('_', '-')} {getattr(self, name)}: expected at most {most}")
-        if not self.checkpoint_every > 0:
-            raise ConfigError(f"--checkpoint-every {self.checkpoint_every}: expected seconds above 0")
-        if self.time_limit is not None and not self.time_limit > 0:
-            raise ConfigError(f"--time-limit {self.time_limit}: expected seconds above 0")
+        check_range(self, "seed", 0, 2**32 - 1)
+        check_range(self, "max_steps", 1, 2**31 - 1)
+        for name, low in (("min_positives", 0), ("block", 1), ("shards", 1)):
+            check_range(self, name, low, 2**63)
+        check_times(self)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class PsbmlOptions:
+    """Options of `hpcml train psbml`."""
+
+    base: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")] = ("tree",)
+    """The base learner and its options: tree, linear-svm, naive-bayes, or the dotted path of any scikit-learn classifier, then
+    NAME=VALUE, for instance: --base sklearn.tree.DecisionTreeClassifier criterion=entropy."""
+    grid: str = "3x3"
+    """Nodes of the torus: WIDTHxHEIGHT. The rows are spread over them; more ranks than nodes are of no use."""
+    neighbourhood: str = "C9"
+    """Which nodes see each other's rows: L5, L9, C9 or C13."""
+    replace: float = 0.2
+    """Probability that a row of a node is replaced in a cycle."""
+    cycles: int = 20
+    """Cycles of every node (asynchronous: of the nodes on the average)."""
+    validation_share: float = 0.1
+    """Share of the training rows, of each class, that judges the cycles."""
+    asynchronous: Flag = False
+    """Let no node wait for its neighbours. Faster where ranks differ in speed; then no two runs are the same."""
+    split: str | None = None
+    """Rows to train on: a split of the file, or all. Default: train if the file has it."""
+    label: str | None = None
+    """Train for this label against all other rows. Default: the only label, or each label a class."""
+    seed: int = 0
+    """Another seed spreads and draws the rows otherwise."""
+    checkpoint_every: float = 600.0
+    """Seconds between checkpoints."""
+    time_limit: float | None = None
+    """Seconds of training after which to write a checkpoint and stop with exit code 75."""
+    profile: Flag = False
+    """Show the seconds that each rank trained, tested, exchanged and assessed."""
+    slow_rank: int | None = None
+    """For experiments: let this rank be slow."""
+    slow_factor: float = 2.0
+    """For experiments: so many times slower."""
+
+    def validate(self) -> None:
+        """Raise ConfigError for values that make no sense. Local: call it before the first collective."""
+        from hpcml.psbml.torus import NEIGHBOURHOODS, parse_grid
+
+        parse_grid(self.grid)
+        if self.neighbourhood not in NEIGHBOURHOODS:
+            raise ConfigError(f"--neighbourhood {self.neighbourhood}: expected one of {', '.join(NEIGHBOURHOODS)}")
+        if not 0 < self.replace <= 1:
+            raise ConfigError(f"--replace {self.replace}: expected a probability above 0 and at most 1")
+        if not 0 < self.validation_share < 1:
+            raise ConfigError(f"--validation-share {self.validation_share}: expected a number between 0 and 1")
+        check_range(self, "cycles", 1, 2**31 - 1)
+        check_range(self, "seed", 0, 2**32 - 1)
+        check_range(self, "slow_rank", 0, 2**31 - 1)
+        if not 1 <= self.slow_factor < math.inf:
+            raise ConfigError(f"--slow-factor {self.slow_factor}: expected a number of at least 1")
+        check_times(self)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class AdaboostOptions:
+    """Options of `hpcml train adaboost`."""
+
+    base: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")] = ("stump",)
+    """The base learner and its options, as for psbml; it must take weights of rows."""
+    rounds: int = 10
+    """Classifiers to train, one after another."""
+    split: str | None = None
+    """Rows to train on: a split of the file, or all. Default: train if the file has it."""
+    label: str | None = None
+    """Train for this label against all other rows. Default: the only label, or each label a class."""
+    seed: int = 0
+    """Of what is random in the base learner."""
+
+    def validate(self) -> None:
+        """Raise ConfigError for values that make no sense. Local: call it before the first collective."""
+        check_range(self, "rounds", 1, 2**31 - 1)
+        check_range(self, "seed", 0, 2**32 - 1)
+
+
+def check_range(options: object, name: str, low: int, high: int) -> None:
+    """Raise ConfigError unless an option is None or a number from `low` to `high`."""
+    value = getattr(options, name)
+    if value is not None and not low <= value <= high:
+        expected = f"at least {low}" if value < low else f"at most {high}"
+        raise ConfigError(f"--{flag_of(name)} {value}: expected {expected}")
+
+
+def check_times(options: TrainOptions | PsbmlOptions) -> None:
+    """Raise ConfigError unless the times are above 0."""
+    if not options.checkpoint_every > 0:
+        raise ConfigError(f"--checkpoint-every {options.checkpoint_every}: expected seconds above 0")
+    if options.time_limit is not None and not options.time_limit > 0:
+        raise ConfigError(f"--time-limit {options.time_limit}: expected seconds above 0")
 
 
 def flag_of(field_name: str) -> str:
-    """The flag (without dashes) and TOML key of a field of TrainOptions."""
+    """The flag (without dashes) and TOML key of an option."""
     return "lambda" if field_name == "lam" else field_name.replace("_", "-")

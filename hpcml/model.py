@@ -32,7 +32,29 @@ def model_slabs(n_labels: int, n_features: int, n_columns: int, precision: str =
     return {"W": Slab((n_labels, n_columns), precision), **tables, "bias": Slab((n_labels,), "<f8"), **slabs}
 
 
-class Model:
+class Trained:
+    """What every model file says of its origin, whatever the model is."""
+
+    path: Path
+    attrs: dict[str, object]
+    vocabulary: str
+    n_features: int
+    n_labels: int
+    label_names: list[str]
+    labels: dict[str, np.ndarray]  # of each label, how its training ended; at least `steps`
+
+    def check_vocabulary(self, dataset: Dataset) -> None:
+        """Raises DataError unless the dataset has the features that the model was trained on."""
+        if dataset.vocabulary == self.vocabulary and dataset.n_features == self.n_features:
+            return
+        if dataset.n_features != self.n_features:
+            what = f"has {dataset.n_features} features but {self.path} was trained on {self.n_features}"
+        else:
+            what = f"has other features (as many, but other names) than {self.path} was trained on"
+        raise DataError(f"{dataset.path}: {what}; convert the data with `--like` the training file")
+
+
+class Model(Trained):
     """A read-only handle on a model file; `W` (as stored), `columns` and `factors` are memory-mapped.
 
     `labels` holds, by name, f_min (the least objective found), steps (iterations), status (an index of STATUS), n_positive
@@ -78,13 +100,3 @@ class Model:
         out = np.take(self.W[labels], self.columns, axis=-1).astype(np.float64, copy=False)
         out *= self.factors
         return out
-
-    def check_vocabulary(self, dataset: Dataset) -> None:
-        """Raises DataError unless the dataset has the features that the model was trained on."""
-        if dataset.vocabulary == self.vocabulary and dataset.n_features == self.n_features:
-            return
-        if dataset.n_features != self.n_features:
-            what = f"has {dataset.n_features} features but {self.path} was trained on {self.n_features}"
-        else:
-            what = f"has other features (as many, but other names) than {self.path} was trained on"
-        raise DataError(f"{dataset.path}: {what}; convert the data with `--like` the training file")

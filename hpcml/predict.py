@@ -14,11 +14,12 @@ import h5py
 import numpy as np
 
 from hpcml import mpi
+from hpcml.classifier import ClassifierModel
 from hpcml.data.schema import NAME_CHUNK, Dataset, describe_matrix, matrix_slabs, stamp, write_strings
 from hpcml.data.shard import load_shard
 from hpcml.data.slabs import Slab, SlabFile, new_file, temporary_path, write_at
 from hpcml.errors import ConfigError, file_error
-from hpcml.evaluate.scoring import WEIGHT_BYTES, Scorer
+from hpcml.evaluate.scoring import WEIGHT_BYTES, scorer_of
 from hpcml.log import Log, Progress
 from hpcml.model import Model
 
@@ -53,14 +54,14 @@ class Chunk:
 class Prediction:
     """This rank's share of a prediction, chunk by chunk."""
 
-    def __init__(self, comm: mpi.Comm, model: Model, dataset: Dataset, split: str, what: What, log: Log) -> None:
+    def __init__(self, comm: mpi.Comm, model: Model | ClassifierModel, dataset: Dataset, split: str, what: What, log: Log) -> None:
         """Collective over `comm`.
 
         Raises ConfigError for an unknown split, DataError for an unreadable file.
         """
         self.comm, self.model, self.dataset, self.split, self.what, self.log = comm, model, dataset, split, what, log
         self.shard = load_shard(comm, dataset, split)
-        self.scorer = Scorer(model, self.shard, np.arange(model.n_labels))
+        self.scorer = scorer_of(model, self.shard, np.arange(model.n_labels))
         self.scorer.warm_up(comm)
         self.has_ids = "row_ids" in dataset.file
 
@@ -134,7 +135,9 @@ FORMATS = (".h5", *TEXT_FORMATS)
 
 
 @mpi.collective
-def predict(comm: mpi.Comm, model: Model, dataset: Dataset, split: str, output: Path, what: What, force: bool, log: Log) -> None:
+def predict(
+    comm: mpi.Comm, model: Model | ClassifierModel, dataset: Dataset, split: str, output: Path, what: What, force: bool, log: Log
+) -> None:
     """Collective over `comm`. Write the scores or the labels (score above 0) of a split's rows to `output`.
 
     Raises ConfigError for an ending of `output` that is not in FORMATS, for an existing output without `force` and for an

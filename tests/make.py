@@ -7,8 +7,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from hpcml import mpi
+from hpcml.classifier import write_classifier
 from hpcml.data.schema import describe_matrix, matrix_slabs, stamp, vocabulary_digest, write_strings
 from hpcml.data.slabs import new_file
+from hpcml.learners import fit, parse_learner
 from hpcml.model import STATUS, model_slabs
 
 
@@ -87,3 +89,33 @@ def model(path, W, bias=None, label_names=None, feature_names=None, columns=None
             out.write(f"labels/{name}", 0, np.zeros(n_labels))
         out.write("labels/status", 0, np.full(n_labels, STATUS.index("converged")))
     return Path(path)
+
+
+def classifier(path, base, X, y, label_names=("class 1",), feature_names=None, dense=False, margin_rows=(0, 2), seed=0):
+    """Fit the learner `base` (as on the command line) to X and y and write the classifier's file. Returns the path."""
+    learner = parse_learner(base.split())
+    write_classifier(
+        path,
+        fit(learner, X.toarray() if dense else X, np.asarray(y), seed),
+        method="probe",
+        learner=learner,
+        label_names=label_names,
+        n_features=X.shape[1],
+        vocabulary=vocabulary_digest(feature_names, X.shape[1]),
+        split="all",
+        dense=dense,
+        margin_rows=np.array(margin_rows),
+        margin_weights=np.ones(len(margin_rows)),
+        cycle=3,
+        about={"validation_error": 0.25},
+    )
+    return Path(path)
+
+
+def class_data(seed, n_rows, n_features, n_classes, density=0.4):
+    """Random X (csr float32), classes y that depend on it, and Y (csr, label sets): class 1 for two classes, else one per class."""
+    X, _ = random_data(seed, n_rows, n_features, 1, density)
+    values = X.toarray()[:, : max(2, n_classes)] + np.random.default_rng(seed).normal(0, 0.3, (n_rows, max(2, n_classes)))
+    y = values[:, :n_classes].argmax(axis=1)
+    Y = y[:, None] == np.arange(n_classes) if n_classes > 2 else y[:, None] == 1
+    return X, y, sp.csr_matrix(Y.astype(float))

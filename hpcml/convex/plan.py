@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 from hpcml import mpi
 from hpcml.config import TrainOptions
 from hpcml.convex.objective import PRECISIONS
@@ -12,20 +9,10 @@ from hpcml.data.compact import CompactRows
 from hpcml.data.schema import Dataset
 from hpcml.data.shard import Shard
 from hpcml.errors import ConfigError
+from hpcml.memory import room_per_rank
 
 LANES = 16  # labels that share a pass: one cache line of float32 weights
-MEMORY_SHARE = 0.5  # of a rank's share of its node that rows and weights may take
 LABELS_PER_GROUP = 4  # fewer do not pay for passes over all rows
-
-
-def memory_of_node() -> int:
-    """Bytes of memory of this node, or of the control group that the job is in."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    try:
-        limit = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
-    except OSError:
-        return total
-    return min(total, int(limit)) if limit.isdigit() else total
 
 
 def bytes_per_rank(n_values: int, n_rows: int, n_columns: int, n_lanes: int, shards: int, weight_bytes: int) -> int:
@@ -33,12 +20,6 @@ def bytes_per_rank(n_values: int, n_rows: int, n_columns: int, n_lanes: int, sha
     rows = (8 * n_values + (8 + n_lanes) * n_rows) // shards
     own = (8 if shards > 1 else 0) + weight_bytes  # the part of the columns that the rank steps
     return rows + n_lanes * n_columns * (weight_bytes + 8) + n_lanes * n_columns * own // shards
-
-
-@mpi.collective
-def room_per_rank(comm: mpi.Comm) -> float:
-    """Collective over `comm`. Bytes that the rows and weights of every rank may take: the least over the nodes."""
-    return -mpi.allreduce_max(comm, -MEMORY_SHARE * memory_of_node() / mpi.ranks_on_node(comm))
 
 
 @mpi.collective

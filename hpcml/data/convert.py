@@ -14,18 +14,21 @@ import numpy as np
 from hpcml import mpi
 from hpcml.config import ConvertOptions
 from hpcml.data.like import read_like
+from hpcml.data.noise import add_label_noise, check_noise
 from hpcml.data.part import Part
 from hpcml.data.schema import NAME_CHUNK, create_strings, describe_matrix, matrix_slabs, stamp, vocabulary_digest, write_strings
 from hpcml.data.slabs import Slab, SlabFile, editing, new_file
 from hpcml.data.sources import SOURCES, Source
 from hpcml.data.split import check_share
-from hpcml.errors import ConfigError, DataError
+from hpcml.errors import ConfigError, DataError, nearest
 from hpcml.log import Log
+
+MAX_ROWS = 2**40  # so that sizes in bytes fit int64
 
 
 @dataclass(frozen=True)
 class ConvertReport:
-    """What a conversion made; `dropped_*` count what --like does not know."""
+    """What a conversion made; `dropped_*` count what --like does not know, `changed` the rows with --label-noise (None without)."""
 
     output: Path
     rows: int
@@ -35,6 +38,7 @@ class ConvertReport:
     splits: dict[str, int]
     dropped_values: int
     dropped_labels: int
+    changed: int | None
     seconds: float
 
     def __str__(self) -> str:
@@ -47,6 +51,8 @@ class ConvertReport:
             lines.append(f"  left out: {self.dropped_values:,} values (of text: words) that the --like file does not have")
         if self.dropped_labels:
             lines.append(f"  left out: {self.dropped_labels:,} entries of labels that the --like file does not have")
+        if self.changed is not None:
+            lines.append(f"  label noise: {self.changed:,} {'training ' if self.splits else ''}rows have another class")
         return "\n".join(lines)
 
 
@@ -72,12 +78,13 @@ def check_options(source: str, inputs: list[Path], options: ConvertOptions) -> S
         hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(SOURCES))}"
         raise ConfigError(f"no source {source!r}; {hint}")
     found = SOURCES[source]
-    if len(inputs) != found.n_inputs:
-        raise ConfigError(f"{source} takes {'one input file' if found.n_inputs else 'no input file'}, but got {len(inputs)}")
+    _check_inputs(source, found, inputs, options)
     if options.min_df < 1:
         raise ConfigError(f"--min-df {options.min_df}: expected at least 1")
     if options.test_share is not None:
         check_share(options.test_share)
+    if options.label_noise is not None:
+        check_noise(options.label_noise)
     of_text = {
         "--binary": options.binary,
         "--pairs": options.pairs,
@@ -94,6 +101,26 @@ def check_options(source: str, inputs: list[Path], options: ConvertOptions) -> S
     return found
 
 
+def _check_inputs(source: str, found: Source, inputs: list[Path], options: ConvertOptions) -> None:
+    """Raise ConfigError unless the inputs, --rows and --like are what the source takes."""
+    names = sorted(found.names)
+    if len(inputs) != found.n_inputs:
+        takes = f"one of {', '.join(names)}" if names else "one input file" if found.n_inputs else "no input file"
+        raise ConfigError(f"{source} takes {takes}, but got {len(inputs) or 'none'}")
+    if not names:
+        if options.rows is not None:
+            raise ConfigError(f"--rows is for synthetic, but {source} has rows of its own; leave it out")
+        return
+    if str(inputs[0]) not in names:
+        raise ConfigError(f"{source} cannot make {str(inputs[0])!r}; {nearest(str(inputs[0]), names)}")
+    if options.rows is None:
+        raise ConfigError(f"{source} needs --rows, the number of rows to make")
+    if not 1 <= options.rows <= MAX_ROWS:
+        raise ConfigError(f"--rows {options.rows}: expected at least 1 and at most {MAX_ROWS}")
+    if options.like is not None:
+        raise ConfigError(f"--like {options.like}: {source} has features and labels of its own; leave it out")
+
+
 @mpi.collective
 def convert(
     comm: mpi.Comm, source: str, inputs: list[Path], output: Path, options: ConvertOptions, force: bool, log: Log
@@ -105,15 +132,18 @@ def convert(
     """
     begin = time.monotonic()
     chosen = check_options(source, inputs, options)
-    with new_file(comm, output, force, [*inputs, options.like, options.stop_words]) as out:
+    files = [] if chosen.names else inputs
+    with new_file(comm, output, force, [*files, options.like, options.stop_words]) as out:
         like = read_like(comm, options.like, source, chosen.is_text)
         part = chosen.read(comm, [Path(path) for path in inputs], options, like, log)
+        changed = None if options.label_noise is None else add_label_noise(comm, part, options)
         sizes = _sizes(comm, part)
-        where = inputs[0] if inputs else source
+        where = files[0] if files else source
         if sizes.n_rows == 0:
             raise DataError(f"{where}: no rows; expected at least one")
         if sizes.y_nnz == 0 and like is None:
-            raise DataError(f"{where}: no label in any row; expected at least one (or --like a dataset that has some)")
+            hint = "make more rows" if chosen.names else "--like a dataset that has some"
+            raise DataError(f"{where}: no label in any row; expected at least one (or {hint})")
         log(f"{output}: writing {sizes.n_rows:,} rows × {part.n_features:,} features × {len(part.labels.names):,} labels")
         _write(comm, out, part, sizes, source, output)
         _, dropped = mpi.exclusive_sum(comm, [part.dropped, part.labels.dropped])
@@ -126,6 +156,7 @@ def convert(
         splits=sizes.splits,
         dropped_values=int(dropped[0]),
         dropped_labels=int(dropped[1]),
+        changed=changed,
         seconds=time.monotonic() - begin,
     )
 

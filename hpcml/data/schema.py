@@ -17,7 +17,8 @@ import numpy as np
 from hpcml.data.slabs import Slab
 from hpcml.errors import ConfigError, DataError
 
-VERSIONS = {"dataset": 1, "model": 2, "checkpoint": 1, "scores": 1}  # of each kind of file, the format written and read
+# Of each kind of file, the format that is written and read.
+VERSIONS = {"dataset": 1, "model": 2, "classifier": 1, "checkpoint": 1, "scores": 1}
 NAME_CHUNK = 1 << 16  # names are read and written so many at a time
 
 

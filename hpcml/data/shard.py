@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.sparse as sp
 
 from hpcml import mpi
 from hpcml.data.schema import Dataset
 from hpcml.errors import DataError
 from hpcml.partition import bounds_by_weight
+
+Rows = sp.csr_matrix | np.ndarray  # n × d, float32
 
 
 @dataclass
@@ -106,3 +109,16 @@ def load_shard(comm: mpi.Comm, dataset: Dataset, split: str) -> Shard:
         bounds = split_bounds(dataset, rows, comm.size)
         shard = slab_of(dataset, rows, int(bounds[comm.rank]), int(bounds[comm.rank + 1]))
     return shard
+
+
+def read_rows(dataset: Dataset, rows: np.ndarray, dense: bool) -> Rows:
+    """Some rows (ascending numbers) of a dataset. Local; raises DataError, MemoryError, OSError."""
+    slab = slab_of(dataset, rows, 0, rows.size)
+    sizes = np.diff(slab.indptr)[slab.rows]
+    indptr = np.concatenate([[0], np.cumsum(sizes)])
+    places = np.arange(indptr[-1]) + np.repeat(slab.indptr[slab.rows] - indptr[:-1], sizes)
+    data = np.ascontiguousarray(slab.data[places], dtype=np.float32)
+    if not np.isfinite(data).all():
+        raise DataError(f"{dataset.path}: damaged dataset: a value is not a number; `hpcml info` says where")
+    matrix = sp.csr_matrix((data, slab.indices[places], indptr), (rows.size, dataset.n_features))
+    return matrix.toarray() if dense else matrix

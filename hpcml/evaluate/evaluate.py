@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hpcml import mpi
+from hpcml.classifier import ClassifierModel
 from hpcml.data.schema import Dataset
 from hpcml.data.shard import Shard, load_shard
 from hpcml.errors import ConfigError, DataError
 from hpcml.evaluate.ranking import MEASURES, Ranking
-from hpcml.evaluate.scoring import Scorer, blocks_of
+from hpcml.evaluate.scoring import ClassifierScorer, Scorer, blocks_of, scorer_of
 from hpcml.kernels.scores import count_sorted
 from hpcml.log import Log, Progress
 from hpcml.model import Model
@@ -85,7 +86,7 @@ class Counts:
         return Ranking(greater, self._equal[::-1], self.relevant[::-1], n_items, int(self.tally[-1]), hits)
 
 
-def match_labels(model: Model, dataset: Dataset, labels: list[int] | None) -> tuple[Evaluation, np.ndarray]:
+def match_labels(model: Model | ClassifierModel, dataset: Dataset, labels: list[int] | None) -> tuple[Evaluation, np.ndarray]:
     """An evaluation without values, and for each label of the data its place among the evaluated ones (−1: none).
 
     Labels are matched by name. Raises ConfigError for a label number the model lacks, DataError if no label is left.
@@ -130,7 +131,9 @@ def positive_pairs(shard: Shard, place: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 @mpi.collective
-def evaluate(comm: mpi.Comm, model: Model, dataset: Dataset, split: str, log: Log, labels: list[int] | None = None) -> Evaluation:
+def evaluate(
+    comm: mpi.Comm, model: Model | ClassifierModel, dataset: Dataset, split: str, log: Log, labels: list[int] | None = None
+) -> Evaluation:
     """Collective over `comm`. The measures of `labels` (numbers in the model; None is all) on a split.
 
     Raises ConfigError or DataError if model, data, split and labels do not fit, NonFiniteError if a score is not a number.
@@ -140,7 +143,7 @@ def evaluate(comm: mpi.Comm, model: Model, dataset: Dataset, split: str, log: Lo
         result, place = match_labels(model, dataset, labels)
     shard = load_shard(comm, dataset, split)
     result.split, result.n_rows = split, shard.n_global
-    scorer = Scorer(model, shard, result.labels)
+    scorer = scorer_of(model, shard, result.labels)
     scorer.warm_up(comm)
     with mpi.agreed(comm, "scoring the positive rows"):
         rows, places = positive_pairs(shard, place)
@@ -177,11 +180,11 @@ def _block_counts(comm: mpi.Comm, positives: np.ndarray, lanes: np.ndarray, n_la
     return [Counts(positives[order[bounds[lane] : bounds[lane + 1]]]) for lane in range(n_lanes)]
 
 
-def _count_block(scorer: Scorer, begin: int, end: int, counts: list[Counts], pool: Counts) -> None:
+def _count_block(scorer: Scorer | ClassifierScorer, begin: int, end: int, counts: list[Counts], pool: Counts) -> None:
     """Count all of this rank's scores of labels begin..end, for each label and for the pool. Local."""
-    Wt, bias = scorer.weights(begin, end)
+    weights = scorer.weights(begin, end)
     for _, rows in blocks_of(scorer.rows, end - begin):
-        scores = np.ascontiguousarray(scorer.rows_scores(rows, Wt, bias).T)
+        scores = np.ascontiguousarray(scorer.rows_scores(rows, *weights).T)
         scores.sort(axis=1)
         scorer.check_numbers(scores[:, -1], scorer.labels[begin:end])  # what is not a number is sorted to the end
         for lane, ascending in enumerate(scores):

@@ -67,7 +67,10 @@ def _tie_sums(greater: np.ndarray, equal: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 def average_precision(ranking: Ranking) -> float:
-    """Average precision, averaged over ties: the mean over positives of the expected precision at their rank."""
+    """Average precision, averaged over ties: the mean over positives of the expected precision at their rank.
+
+    It is the area under the precision-recall curve (PRC area) as a step function.
+    """
     n, r = ranking.equal, ranking.relevant
     reciprocals, weighted = _tie_sums(ranking.greater, n)
     growth = (r - 1) / np.maximum(n - 1, 1)  # expected positives per earlier item of the tie, given that one is positive
@@ -83,7 +86,7 @@ def break_even(ranking: Ranking) -> float:
 
 
 def auc(ranking: Ranking) -> float:
-    """Area under the ROC curve: the share of (positive, negative) pairs in the right order, ties counting half."""
+    """Area under the ROC curve (ROC area): the share of (positive, negative) pairs in the right order, ties counting half."""
     n_negative = ranking.n_items - ranking.n_positive
     if not n_negative:
         return math.nan
@@ -107,6 +110,11 @@ def f1(ranking: Ranking) -> float:
     return _ratio(2 * ranking.n_hits, ranking.n_predicted + ranking.n_positive)
 
 
+def misclassified(ranking: Ranking) -> float:
+    """How many items are predicted wrongly: positives with a score of 0 or less, and others with a score above 0."""
+    return float(ranking.n_predicted + ranking.n_positive - 2 * ranking.n_hits)
+
+
 MEASURES: dict[str, Callable[[Ranking], float]] = {
     "average_precision": average_precision,
     "break_even": break_even,
@@ -114,4 +122,6 @@ MEASURES: dict[str, Callable[[Ranking], float]] = {
     "f1": f1,
     "precision": precision,
     "recall": recall,
+    "misclassified": misclassified,
 }
+COUNTS = frozenset({"misclassified"})  # measures that are numbers of items, not shares

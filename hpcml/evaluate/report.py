@@ -13,6 +13,7 @@ import numpy as np
 
 from hpcml.data.slabs import write_whole
 from hpcml.evaluate.evaluate import Evaluation
+from hpcml.evaluate.ranking import COUNTS
 
 HEADINGS = {"average_precision": "avg prec", "break_even": "break-even", "auc": "AUC", "f1": "F1"}
 
@@ -20,6 +21,11 @@ HEADINGS = {"average_precision": "avg prec", "break_even": "break-even", "auc": 
 def cell(value: float) -> str:
     """A measure for people; "-" if undefined."""
     return "-" if math.isnan(value) else f"{value:.4f}"
+
+
+def _shown(measure: str, value: float, digits: int = 0) -> str:
+    """A measure's value for people, with so many digits if it is a count."""
+    return f"{value:.{digits}f}" if measure in COUNTS and not math.isnan(value) else cell(value)
 
 
 def _heading(measure: str) -> str:
@@ -48,9 +54,9 @@ def format_evaluation(evaluation: Evaluation, best: int = 5) -> str:
     lines += table(
         [
             ["", *("MAP" if m == "average_precision" else _heading(m) for m in measures)],
-            ["macro", *(cell(e.macro(m)) for m in measures)],
+            ["macro", *(_shown(m, e.macro(m), 1) for m in measures)],
             ["  labels in it", *(str(n_macro[m]) for m in measures)],
-            ["micro", *(cell(e.micro[m]) for m in measures)],
+            ["micro", *(_shown(m, e.micro[m]) for m in measures)],
         ]
     )
     notes = {
@@ -75,7 +81,7 @@ def _label_table(e: Evaluation, title: str, chosen: np.ndarray, measures: list[s
     rows = [[title, "positives", "iterations", *(_heading(m) for m in measures)]]
     for label in chosen.tolist():
         counts = (str(e.n_positive[label]), str(e.steps[label]))
-        rows.append(["  " + e.label_names[label], *counts, *(cell(e.values[m][label]) for m in measures)])
+        rows.append(["  " + e.label_names[label], *counts, *(_shown(m, e.values[m][label]) for m in measures)])
     return table(rows)
 
 

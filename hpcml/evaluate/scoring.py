@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from hpcml import mpi
+from hpcml import learners, mpi
+from hpcml.classifier import ClassifierModel
 from hpcml.data.shard import Shard
 from hpcml.errors import NonFiniteError
 from hpcml.kernels import scores as kernels
@@ -15,6 +16,8 @@ from hpcml.model import Model
 WEIGHT_BYTES = 1 << 28  # the weights of a block of labels (d × B doubles, expanded), unless one label alone needs more
 SCORE_BYTES = 1 << 25  # the scores of a block of rows × labels
 MAX_LANES = 32  # wider blocks of labels are no faster
+ROWS_BYTES = 1 << 26  # the rows that a classifier is given at once, unless one row alone needs more
+_NONZERO_BYTES = 32  # of a CSR row in memory while it is made
 
 
 def label_blocks(n_labels: int, n_features: int) -> list[tuple[int, int]]:
@@ -75,3 +78,73 @@ class Scorer:
             self.rows_scores(none, *self.weights(0, 0))
             self.pairs_scores(none, none)
             kernels.count_sorted(np.empty(0), np.empty(0), np.zeros(1, dtype=np.int64), none)
+
+
+class ClassifierScorer:
+    """The scores of some labels of a classifier on the rows of a shard; it has the methods of a `Scorer`.
+
+    The "weights" of a block of labels are their numbers alone. All labels are one block, for they cost the same as one.
+    """
+
+    def __init__(self, model: ClassifierModel, shard: Shard, labels: np.ndarray) -> None:
+        """`labels` (n, int64, ascending) are label numbers of the model."""
+        self.model, self.labels = model, labels
+        self.rows = shard.rows
+        self._csr = (shard.indptr, shard.indices, shard.data)
+        self.blocks = [(0, labels.size)]
+
+    def weights(self, begin: int, end: int) -> tuple[np.ndarray]:
+        """The numbers of labels[begin:end], which is what `rows_scores` needs to know of a block."""
+        return (self.labels[begin:end],)
+
+    def rows_scores(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        """The scores (n, B) of `rows` for a block's labels. Raises NonFiniteError."""
+        model, out = self.model, np.empty((rows.size, labels.size))
+        for begin, end in self._batches(rows):
+            X = learners.rows_matrix(self._csr, rows[begin:end], model.n_features, model.dense)
+            out[begin:end] = learners.scores(model.classifier, X, model.n_classes)[:, labels]
+        return out
+
+    def _batches(self, rows: np.ndarray) -> Iterator[tuple[int, int]]:
+        """Ranges of `rows` whose matrices and scores fit ROWS_BYTES."""
+        indptr, model = self._csr[0], self.model
+        sizes = 8 * model.n_classes + _NONZERO_BYTES * (indptr[rows + 1] - indptr[rows]) + 4 * model.n_features * model.dense
+        ends, begin = np.cumsum(sizes), 0
+        while begin < rows.size:
+            before = ends[begin - 1] if begin else 0
+            end = max(begin + 1, int(np.searchsorted(ends, before + ROWS_BYTES, "right")))
+            yield begin, end
+            begin = end
+
+    def pairs_scores(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        """The scores (n_pairs) of row rows[p] for label labels[p] of the model.
+
+        The same bits as `rows_scores` gives for all rows of the shard, even of a learner whose bits depend on the rows around:
+        the classifier is given the same rows at once.
+        """
+        out, places = np.empty(rows.size), np.searchsorted(self.rows, rows)
+        order = np.argsort(places, kind="stable")
+        columns = np.searchsorted(self.labels, labels)
+        for begin, some in blocks_of(self.rows, self.labels.size):
+            first, last = np.searchsorted(places[order], [begin, begin + some.size])
+            if first < last:
+                mine = order[first:last]
+                out[mine] = self.rows_scores(some, self.labels)[places[mine] - begin, columns[mine]]
+        return out
+
+    def check_numbers(self, scores: np.ndarray, labels: np.ndarray) -> None:
+        """Nothing: `rows_scores` has raised NonFiniteError if a score is not a number."""
+
+    @mpi.collective
+    def warm_up(self, comm: mpi.Comm) -> None:
+        """Collective over `comm`. Compile the kernels, the classifier's too, by one made-up row, first on one rank of each node."""
+        row = (np.zeros(2, dtype=np.int64), self._csr[1][:0], self._csr[2][:0])
+        with mpi.node_first(comm):
+            X = learners.rows_matrix(row, np.zeros(1, dtype=np.int64), self.model.n_features, self.model.dense)
+            learners.scores(self.model.classifier, X, self.model.n_classes)
+            kernels.count_sorted(np.empty(0), np.empty(0), np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int64))
+
+
+def scorer_of(model: Model | ClassifierModel, shard: Shard, labels: np.ndarray) -> Scorer | ClassifierScorer:
+    """The scorer of `labels` (n, int64, ascending label numbers) of a model of any kind on a shard."""
+    return ClassifierScorer(model, shard, labels) if isinstance(model, ClassifierModel) else Scorer(model, shard, labels)

@@ -23,11 +23,14 @@ from hpcml.mpi.collectives import (
     stream_to_root,
 )
 from hpcml.mpi.exact import SHIFT_OF_LEVEL, exact_sum, grid, grid_levels, lies_on_grid
+from hpcml.mpi.neighbours import Arrays, Mailbox, exchange_with, torus
 from hpcml.mpi.start import Comm, divided, duplicated, node_first, ranks_on_node, self_comm, start
 
 __all__ = [
     "SHIFT_OF_LEVEL",
+    "Arrays",
     "Comm",
+    "Mailbox",
     "Pulse",
     "agreed",
     "agreed_any",
@@ -43,6 +46,7 @@ __all__ = [
     "duplicated",
     "exact_sum",
     "exchange",
+    "exchange_with",
     "exclusive_sum",
     "grid",
     "grid_levels",
@@ -52,4 +56,5 @@ __all__ = [
     "self_comm",
     "start",
     "stream_to_root",
+    "torus",
 ]

@@ -67,6 +67,15 @@ def test_bad_json_lines(mpirun, ranks, tmp_path, case):
     assert left(tmp_path) == ["in.jsonl"]
 
 
+def test_labels_that_cannot_have_noise(mpirun, ranks, tmp_path):
+    (tmp_path / "in.svm").write_text("1 1:1\n2 1:1\n1,2 1:1\n")
+    refused(
+        mpirun(ranks, "convert", "svmlight", tmp_path / "in.svm", "-o", tmp_path / "out.h5", "--label-noise", "0.5"),
+        r"--label-noise 0\.5: row 2 \(from 0\) has 2 of 2 labels, but expected exactly one in each row",
+    )
+    assert left(tmp_path) == ["in.svm"]
+
+
 def test_damaged_compression(mpirun, ranks, tmp_path):
     whole = gzip.compress(b"1 1:1\n" * 5000)
     (tmp_path / "in.svm.gz").write_bytes(whole[: len(whole) // 2])
@@ -144,6 +153,12 @@ def test_dataset_in_place_of_a_model_and_the_reverse(mpirun, ranks, good, tmp_pa
         (("train", "--config", "absent.toml"), "absent.toml"),
         (("convert", "svmligth", "x.svm", "-o", "y.h5"), "svmlight"),
         (("convert", "svmlight", "absent.svm", "-o", "y.h5"), "absent.svm"),
+        (("convert", "svmlight", "absent.svm", "-o", "y.h5", "--rows", "9"), "--rows is for synthetic, but svmlight"),
+        (("convert", "svmlight", "absent.svm", "-o", "y.h5", "--label-noise", "2"), r"--label-noise 2\.0: expected"),
+        (("convert", "synthetic", "-o", "y.h5", "--rows", "9"), "synthetic takes one of checkerboard, .* but got none"),
+        (("convert", "synthetic", "cicle", "-o", "y.h5", "--rows", "9"), "synthetic cannot make 'cicle'; did you mean 'circle'"),
+        (("convert", "synthetic", "circle", "-o", "y.h5"), "synthetic needs --rows"),
+        (("convert", "synthetic", "circle", "-o", "y.h5", "--rows", "0"), "--rows 0: expected at least 1"),
     ],
 )
 def test_bad_options(mpirun, ranks, arguments, pattern):

@@ -16,6 +16,7 @@ from hpcml.data.convert import convert
 from hpcml.data.info import format_info, info
 from hpcml.data.sources import docstrings
 from hpcml.data.sources.docstrings import first_of_each
+from hpcml.data.sources.synthetic import GENERATORS, make_points
 from hpcml.data.split import split
 from hpcml.data.vocabulary import merge_counts, merge_terms
 from hpcml.errors import ConfigError, DataError
@@ -68,6 +69,10 @@ CASES = {
     "binary": ("jsonl", jsonl_text(4, 40, splits=False), {"binary": True, "test_share": 0.5}),
     "one document": ("jsonl", jsonl_text(5, 1, splits=False), {"binary": True}),
     "equal documents": ("jsonl", documents_text(9), {}),
+    "noise": ("svmlight", svmlight_text(6, 77, True), {"label_noise": 0.3, "test_share": 0.3}),
+    "noise, classes": ("svmlight", "".join(f"{row % 3} 1:{row}\n" for row in range(50)), {"label_noise": 0.5, "seed": 3}),
+    "noise, few rows": ("svmlight", "1 1:1\n2 1:1\n", {"label_noise": 0.9}),
+    "noise, text": ("jsonl", documents_text(20), {"label_noise": 0.4}),
 }
 
 
@@ -89,7 +94,7 @@ def both(comm, source, inputs, folder, **options):
     report = run(comm, source, inputs, together, **options)
     if comm.rank == 0:
         expected = run(self_comm(), source, inputs, alone, **options)
-        for name in ("rows", "features", "labels", "nnz", "splits", "dropped_values", "dropped_labels"):
+        for name in ("rows", "features", "labels", "nnz", "splits", "dropped_values", "dropped_labels", "changed"):
             assert getattr(report, name) == getattr(expected, name)
         assert_same(together, alone)
         assert together.read_bytes() == alone.read_bytes()
@@ -126,6 +131,16 @@ def test_same_bytes_on_any_number_of_ranks(comm, shared_tmp, case, monkeypatch):
     assert Y.shape == (report.rows, report.labels)
     if comm.rank == 0:
         assert format_info(found) == format_info(info(self_comm(), path, [1, 2, 50]))
+
+
+@pytest.mark.parametrize("name", sorted(GENERATORS))
+@pytest.mark.parametrize("rows", [1, 101])
+def test_synthetic_rows_do_not_depend_on_the_ranks(comm, shared_tmp, name, rows):
+    seed = next(seed for seed in range(99) if make_points(name, seed, np.arange(1)).positive.all())
+    options = {"test_share": 0.3, "label_noise": 0.2} if rows > 1 else {}
+    report, path = both(comm, "synthetic", [Path(name)], shared_tmp, rows=rows, seed=seed, **options)
+    found = info(comm, path, [1])
+    assert (found.n_rows, found.n_features, found.n_labels) == (report.rows, 2, 1) == (rows, 2, 1)
 
 
 @pytest.mark.parametrize("kind", ["svmlight", "text", "pairs"])
@@ -182,6 +197,14 @@ def test_every_rank_raises_the_same_sentence(comm, shared_tmp, case):
     comm.Barrier()
 
 
+def test_every_rank_names_the_first_row_that_cannot_have_noise(comm, shared_tmp):
+    path = write(comm, shared_tmp / "in", "1 1:1\n2 1:1\n" * 9 + "3,4 1:1\n" + "2 1:1\n" * 20 + "1:1\n")
+    with pytest.raises(ConfigError, match=r"^--label-noise 0.5: row 18 \(from 0\) has 2 of 4 labels, but expected exactly one"):
+        run(comm, "svmlight", [path], shared_tmp / "out.h5", label_noise=0.5)
+    assert [entry.name for entry in shared_tmp.iterdir()] == ["in"]
+    comm.Barrier()
+
+
 def test_a_file_that_one_rank_cannot_read(comm, shared_tmp):
     path = write(comm, shared_tmp / "in", documents_text(9))
     if comm.rank == comm.size - 1:
@@ -201,13 +224,16 @@ def test_an_output_that_exists_is_refused_before_reading(comm, shared_tmp):
 
 BAD_OPTIONS = {
     "no source 'svmlite'; did you mean svmlight": ("svmlite", 1, {}),
-    "no source 'x'; known: docstrings, jsonl, svmlight": ("x", 1, {}),
+    "no source 'x'; known: docstrings, jsonl, svmlight, synthetic": ("x", 1, {}),
     "svmlight takes one input file, but got 2": ("svmlight", 2, {}),
     "docstrings takes no input file, but got 1": ("docstrings", 1, {}),
     "--min-df 0: expected at least 1": ("jsonl", 1, {"min_df": 0}),
     "--test-share 1: expected": ("jsonl", 1, {"test_share": 1}),
     "--pairs is for text, but svmlight has numbers": ("svmlight", 1, {"pairs": True}),
     "--zero-based is for svmlight, but jsonl has no indices": ("jsonl", 1, {"zero_based": True}),
+    "--rows is for synthetic, but jsonl has rows of its own": ("jsonl", 1, {"rows": 9}),
+    "--label-noise 1: expected a number between 0 and 1": ("svmlight", 1, {"label_noise": 1}),
+    "synthetic takes one of checkerboard, circle, gaussians, sine, but got none": ("synthetic", 0, {"rows": 9}),
 }
 
 

@@ -8,8 +8,10 @@ from hpcml import mpi
 from hpcml.data.schema import Dataset
 from hpcml.errors import ConfigError, NonFiniteError
 from hpcml.evaluate import MEASURES, evaluate
+from hpcml.learners import LEARNERS
 from hpcml.log import Log
 from hpcml.model import Model
+from hpcml.models import open_model
 from hpcml.predict import FORMATS, predict
 
 pytestmark = pytest.mark.mpi
@@ -43,6 +45,37 @@ def test_evaluation_on_all_ranks_equals_one_rank(comm, shared_tmp, n_rows, split
     assert np.array_equal(together.n_positive, alone.n_positive)
     assert [together.values[name].tobytes() for name in MEASURES] == [alone.values[name].tobytes() for name in MEASURES]
     assert repr(together.micro) == repr(alone.micro)
+
+
+def make_classifier(comm, folder, base, n_classes, n_rows, dense):
+    """On rank 0 of `comm`: data with a label for each class, and a classifier trained on the first of its rows."""
+    names = ["one"] if n_classes == 2 else list("abc")
+    with mpi.agreed(comm, "making the data"):
+        if comm.rank == 0:
+            X, y, Y = make.class_data(3, max(n_rows, 60), 10, n_classes)
+            make.dataset(folder / "data.h5", X[:n_rows], Y[:n_rows], label_names=names, splits={"test": range(0, n_rows, 2)})
+            make.classifier(folder / "model.h5", base, X[:60], y[:60], names, dense=dense)
+    return folder / "data.h5", open_model(folder / "model.h5")
+
+
+@pytest.mark.parametrize("base", list(LEARNERS))
+@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_a_classifier_on_all_ranks_equals_one_rank(comm, shared_tmp, base, dense, n_classes):
+    for n_rows in (1, 121):
+        folder = shared_tmp / str(n_rows)
+        with mpi.agreed(comm, "making a folder"):
+            folder.mkdir(exist_ok=True)
+        data, model = make_classifier(comm, folder, base, n_classes, n_rows, dense)
+        with Dataset(data) as dataset:
+            alone = evaluate(mpi.self_comm(), model, dataset, "test", Log(1))
+            together = evaluate(comm, model, dataset, "test", Log(1))
+            predict(mpi.self_comm(), model, dataset, "all", folder / f"alone-{comm.rank}.h5", "scores", False, Log(1))
+            predict(comm, model, dataset, "all", folder / "together.h5", "scores", False, Log(1))
+        assert np.array_equal(together.n_positive, alone.n_positive)
+        assert [together.values[name].tobytes() for name in MEASURES] == [alone.values[name].tobytes() for name in MEASURES]
+        assert repr(together.micro) == repr(alone.micro)
+        assert (folder / "together.h5").read_bytes() == (folder / f"alone-{comm.rank}.h5").read_bytes()
 
 
 @pytest.mark.parametrize("precision", ["<f4", "<f8"])

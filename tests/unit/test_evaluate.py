@@ -98,7 +98,9 @@ def test_labels_without_positives_or_negatives_and_constant_scores(tmp_path):
 def test_a_split_without_rows(tmp_path):
     result = run(tmp_path, np.eye(3), np.eye(3), np.eye(3), split="none", splits={"none": []})
     assert result.n_rows == 0
-    assert all(math.isnan(result.macro(name)) and math.isnan(value) for name, value in result.micro.items())
+    assert all(math.isnan(result.macro(name)) for name in MEASURES)
+    assert [name for name, value in result.micro.items() if not math.isnan(value)] == ["misclassified"]
+    assert result.micro["misclassified"] == 0
     assert "0 rows" in format_evaluation(result)
 
 
@@ -111,6 +113,21 @@ def test_what_does_not_fit_is_refused(tmp_path):
     (tmp_path / "c").mkdir()
     with pytest.raises(NonFiniteError, match="label 'label1' is not a number"):
         run(tmp_path / "c", np.eye(3), np.eye(3), np.array([[1.0, 0, 0], [np.nan, 0, 0], [0, 0, 0]]))
+
+
+def test_misclassified_rows_are_counted(tmp_path):
+    X, Y = make.random_data(8, 40, 9, 4)
+    W = np.random.default_rng(9).standard_normal((4, 9))
+    result = run(tmp_path, X, Y, W)
+    wrong = ((scores_of(X, W, 0) > 0) != (Y.toarray() > 0)).sum(axis=0)
+    assert result.values["misclassified"].tolist() == wrong.tolist()
+    assert result.micro["misclassified"] == wrong.sum()
+    assert result.macro("misclassified") == wrong.mean()
+    lines = [line.split() for line in format_evaluation(result).splitlines()]
+    column = next(line for line in lines if "MAP" in line).index("misclassified")
+    shown = {line[0]: line for line in lines if line}
+    assert (shown["macro"][column + 1], shown["micro"][column + 1]) == (f"{wrong.mean():.1f}", str(wrong.sum()))
+    assert [shown[f"label{label}"][-1] for label in range(4)] == [str(count) for count in wrong]
 
 
 def test_reports_hold_every_value(tmp_path):

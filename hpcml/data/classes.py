@@ -1,0 +1,72 @@
+"""The class of every row of a split, for methods that train one classifier of all classes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.data.schema import Dataset
+from hpcml.data.shard import Shard, load_shard
+from hpcml.errors import ConfigError, DataError, nearest
+
+
+class Classes(NamedTuple):
+    """The classes of a split's rows, on every rank.
+
+    `names` are the labels that a model of them gives: one for two classes (class 1 has it, class 0 has not; of two labels
+    the second), else one per class.
+    """
+
+    names: list[str]
+    rows: np.ndarray  # (n,) row numbers of the file, ascending, int64
+    of: np.ndarray  # (n,) the class of each, int32
+
+    @property
+    def n_classes(self) -> int:
+        """The number of classes."""
+        return max(2, len(self.names))
+
+
+@mpi.collective
+def read_classes(comm: mpi.Comm, dataset: Dataset, split: str, label: str | None) -> Classes:
+    """Collective over `comm`. Each rank reads its shard's labels; then all ranks know all classes.
+
+    With `label`, or if the data have one label, the classes are "has it not" and "has it"; else every row must have exactly one
+    label, its class. Raises ConfigError where that is not so, for an unknown label and for rows that are all of one class.
+    """
+    shard = load_shard(comm, dataset, split)
+    with mpi.agreed(comm, f"reading the labels of {dataset.path}"):
+        names = dataset.label_names()
+        if label is not None and label not in names:
+            raise ConfigError(f"{dataset.path}: no label {label!r}; {nearest(label, names) or '`hpcml info` lists the labels'}")
+        if label is not None or len(names) == 1:
+            names = [label or names[0]]
+            local = _has(shard, dataset.label_names().index(names[0]))
+        else:
+            local = _only_label(dataset, shard)
+            names = names[1:] if len(names) == 2 else names
+        rows = np.array(dataset.split(split), dtype=np.int64)
+    of = np.concatenate(mpi.allgather_arrays(comm, local))
+    if np.count_nonzero(np.bincount(of)) < 2:
+        raise DataError(f"{dataset.path}: all {of.size} rows of the split {split} are of one class; expected at least two classes")
+    return Classes(names, rows, of)
+
+
+def _has(shard: Shard, label: int) -> np.ndarray:
+    """1 for the shard's rows that have a label, else 0 (n_local, int32)."""
+    running = np.concatenate([[0], np.cumsum(shard.y_indices == label)])
+    return (running[shard.y_indptr[shard.rows + 1]] > running[shard.y_indptr[shard.rows]]).astype(np.int32)
+
+
+def _only_label(dataset: Dataset, shard: Shard) -> np.ndarray:
+    """The one label of each of the shard's rows (n_local, int32). Raises ConfigError for a row with none or several."""
+    counts = np.diff(shard.y_indptr)[shard.rows]
+    if (counts != 1).any():
+        place = int(np.flatnonzero(counts != 1)[0])
+        raise ConfigError(
+            f"{dataset.path}: row {shard.first_row + int(shard.rows[place])} has {int(counts[place])} labels, but one classifier "
+            "of all classes needs exactly one in each row; choose one label with --label"
+        )
+    return np.asarray(shard.y_indices)[shard.y_indptr[shard.rows]].astype(np.int32)

@@ -1,0 +1,38 @@
+"""How much memory a rank may plan with."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from hpcml import mpi
+from hpcml.errors import ConfigError
+
+MEMORY_SHARE = 0.5  # of a rank's share of its node that rows and weights may take
+
+
+def memory_of_node() -> int:
+    """Bytes of memory of this node, or of the control group that the job is in."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        limit = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
+    except OSError:
+        return total
+    return min(total, int(limit)) if limit.isdigit() else total
+
+
+@mpi.collective
+def room_per_rank(comm: mpi.Comm) -> float:
+    """Collective over `comm`. Bytes that the rows and weights of every rank may take: the least over the nodes."""
+    return -mpi.allreduce_max(comm, -MEMORY_SHARE * memory_of_node() / mpi.ranks_on_node(comm))
+
+
+@mpi.collective
+def check_room(comm: mpi.Comm, learner: str, n_rows: int, n_features: int, copies: int) -> None:
+    """Collective over `comm`. Raise ConfigError if so many copies of dense float32 rows would not fit a rank's memory."""
+    needed, room = copies * 4.0 * n_rows * n_features, room_per_rank(comm)
+    if needed > room:
+        raise ConfigError(
+            f"--base {learner}: it needs dense rows, {n_rows:,} × {n_features:,} values, up to {needed / 2**30:.1f} GiB on each rank, "
+            f"but a rank has {room / 2**30:.1f} GiB; choose a learner that takes sparse rows, fewer ranks on a node, or fewer features"
+        )

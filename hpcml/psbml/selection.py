@@ -1,0 +1,91 @@
+"""Fitness, selection weights and replacement (SPEC: PSBML, steps 3 and 4): functions of global numbers, never of ranks."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from hpcml import rng
+
+
+class Population(NamedTuple):
+    """The rows of a node without repeats: `places` ascending, how often each stands there, and its fitness (if known)."""
+
+    places: np.ndarray
+    counts: np.ndarray
+    fitness: np.ndarray
+
+    def fitness_of(self, places: np.ndarray) -> np.ndarray:
+        """The fitness of some of its rows."""
+        return self.fitness[np.searchsorted(self.places, places)]
+
+
+def population(slots: np.ndarray, fitness: np.ndarray | None = None) -> Population:
+    """The rows of a node from its slots; of a row that stands there with several fitnesses the least counts (default: +∞)."""
+    order = np.argsort(slots, kind="stable")
+    ascending = slots[order]
+    first = np.flatnonzero(np.concatenate([[True], ascending[1:] != ascending[:-1]])[: slots.size])
+    counts = np.diff(first, append=slots.size).astype(np.int32)
+    least = np.full(first.size, np.inf) if fitness is None else np.minimum.reduceat(fitness[order], first)
+    return Population(ascending[first], counts, least)
+
+
+def finite_range(fitness: np.ndarray) -> tuple[float, float]:
+    """The least and the greatest fitness; +∞ (no opinion) does not count, and of none the range is (∞, −∞)."""
+    known = fitness[np.isfinite(fitness)]
+    return (float(known.min()), float(known.max())) if known.size else (np.inf, -np.inf)
+
+
+def selection_weights(fitness: np.ndarray, low: float, high: float) -> np.ndarray:
+    """1 − f̂ with f̂ = (f − f_min)/(f_max − f_min) (Kamath 2018, section 3.2); 1 for all if all are equal."""
+    if not high > low:
+        return np.ones(fitness.size)
+    return 1.0 - (np.clip(fitness, low, high) - low) / (high - low)
+
+
+def replace(
+    seed: int,
+    cycle: int,
+    node: int,
+    slots: np.ndarray,
+    fitness: np.ndarray,
+    pool: list[Population],
+    probability: float,
+    low: float,
+    high: float,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The slots of a node, and their fitness, after each was replaced with a probability.
+
+    A new row is drawn from `pool` (own and neighbours' rows, in the order of their nodes) in proportion to its weight; if all
+    weights there are 0, evenly. `slots`, `fitness` (n) are left as they are.
+    """
+    index = np.arange(slots.size)
+    chosen = np.flatnonzero(rng.uniform(seed, f"psbml replace {cycle} {node}", index) < probability)
+    places = np.concatenate([part.places for part in pool])
+    known = np.concatenate([part.fitness for part in pool])
+    counts = np.concatenate([part.counts for part in pool])
+    running = np.cumsum(counts * selection_weights(known, low, high))
+    if not running[-1] > 0:
+        running = np.cumsum(counts.astype(np.float64))
+    draws = rng.uniform(seed, f"psbml draw {cycle} {node}", chosen) * running[-1]
+    drawn = np.minimum(np.searchsorted(running, draws, side="right"), running.size - 1)
+    slots, fitness = slots.copy(), fitness.copy()
+    slots[chosen], fitness[chosen] = places[drawn], known[drawn]
+    return slots, fitness
+
+
+def spread(classes: np.ndarray, rows: np.ndarray, n_nodes: int, validation_share: float, seed: int) -> np.ndarray:
+    """Where each row of the split begins: its node, or −1 in the validation set. Both are stratified by class.
+
+    Within a class the rows stand in the order of random bits keyed by their numbers in the file; the first `validation_share` of
+    them, rounded, are for validation, the others are dealt to the nodes in turn, so that node sizes differ by one at most.
+    """
+    order = np.lexsort((rng.bits(seed, "psbml spread", rows), classes))
+    sizes = np.bincount(classes)
+    place = np.arange(classes.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    held_out = place < np.repeat(np.floor(validation_share * sizes + 0.5), sizes)
+    node = np.full(classes.size, -1, dtype=np.int32)
+    dealt = order[~held_out]
+    node[dealt] = np.arange(dealt.size) % n_nodes
+    return node

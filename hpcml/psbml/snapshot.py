@@ -1,0 +1,161 @@
+"""The rows of the grid after a cycle, and their assessment: one classifier of the unique rows, judged by the validation set.
+
+Assessments do not depend on one another nor the cycles on them. So they are not made in the cycles but some at a time, one on each
+rank; the rank reads the rows from the file. The best so far is the pocket.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from hpcml import learners, mpi
+from hpcml.data.shard import Rows
+from hpcml.psbml.problem import Problem
+from hpcml.psbml.rows import distinct
+from hpcml.psbml.selection import Population, selection_weights
+
+ENTRY = np.dtype([("place", "<i8"), ("node", "<i4"), ("weight", "<f4")])
+# What history.csv says of a cycle.
+HISTORY = (
+    "cycle", "error", "auc", "distinct_rows", "f_min", "f_max", "bytes_sent", "bytes_without_ids", "age_mean", "age_max", "seconds"
+)  # fmt: skip
+
+
+class Facts(NamedTuple):
+    """What a rank knows of a cycle besides the rows."""
+
+    low: float = math.inf  # the range of fitness
+    high: float = -math.inf
+    sent: float = 0  # bytes to neighbours
+    without_ids: float = 0  # what that would be if no row were ever sent as its id
+    n_ages: float = 0  # states used of neighbours on other ranks
+    ages: float = 0  # by how many cycles they were older than the node, in all
+    oldest: float = 0
+    seconds: float = 0.0
+
+    @classmethod
+    def merged(cls, of_ranks: list[list[Facts]]) -> list[Facts]:
+        """The facts of all ranks' snapshots together, one for each cycle."""
+        merge = (min, max, sum, sum, sum, sum, max, max)
+        cycles = zip(*of_ranks, strict=True)
+        return [cls(*(how(values) for how, values in zip(merge, zip(*facts, strict=True), strict=True))) for facts in cycles]
+
+
+@dataclass
+class Snapshot:
+    """The unique rows of each node here after a cycle (ENTRY), and facts."""
+
+    cycle: int
+    entries: np.ndarray
+    facts: Facts
+
+
+def entries_of(populations: dict[int, Population], low: float, high: float) -> np.ndarray:
+    """The rows of some nodes with their weights (ENTRY), by node and place."""
+    parts = [np.empty(0, dtype=ENTRY)]
+    for node, rows in sorted(populations.items()):
+        part = np.empty(rows.places.size, dtype=ENTRY)
+        part["place"], part["node"], part["weight"] = rows.places, node, selection_weights(rows.fitness, low, high)
+        parts.append(part)
+    return np.concatenate(parts)
+
+
+def assign(n_tasks: int, costs: list[float]) -> list[int]:
+    """The rank for each of some equal tasks so that all are done soonest; `costs` are the ranks' seconds per task."""
+    load = np.zeros(len(costs))
+    ranks = []
+    for _ in range(n_tasks):
+        rank = int(np.argmin(load + costs))
+        load[rank] += costs[rank]
+        ranks.append(rank)
+    return ranks
+
+
+@dataclass
+class Pocket:
+    """The best cycle so far; its rows and classifier only on the rank that has them."""
+
+    cycle: int = 0
+    error: float = math.inf
+    auc: float = math.nan
+    owner: int = 0
+    entries: np.ndarray | None = None  # of all nodes
+    classifier: object = None
+
+    def rank(self) -> tuple[float, int]:
+        """What is least for the best: the error, then the cycle."""
+        return self.error, self.cycle
+
+
+class Assessor:
+    """Judges snapshots and keeps the pocket and the history."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.pocket = Pocket()
+        self.history: list[tuple[float, ...]] = []  # a line of HISTORY for each cycle assessed
+        self._validation: tuple | None = None
+
+    @mpi.collective
+    def assess(self, snapshots: list[Snapshot], costs: list[float]) -> None:
+        """Collective. Assess snapshots that all ranks have taken; `costs` are the ranks' seconds for an equal amount of work."""
+        problem, comm = self.problem, self.problem.comm
+        mine: list[tuple[Snapshot, np.ndarray]] = []
+        for snapshot, rank in zip(snapshots, assign(len(snapshots), costs), strict=True):
+            parts = [np.empty(0, dtype=ENTRY)] * comm.size
+            parts[rank] = snapshot.entries
+            received = mpi.exchange(comm, parts)
+            if rank == comm.rank:
+                mine.append((snapshot, np.concatenate(received)))
+        found, best = [], Pocket()
+        with mpi.agreed(comm, "assessing the grid"), problem.computing("assess"):
+            for snapshot, entries in mine:
+                judged = self._assess(snapshot.cycle, entries)
+                found.append((snapshot.cycle, judged.error, judged.auc, distinct([entries["place"]]).size))
+                best = min(best, judged, key=Pocket.rank)
+        self._share(snapshots, found, best)
+
+    def _assess(self, cycle: int, entries: np.ndarray) -> Pocket:
+        """Train on the unique rows of a cycle and judge by the validation set. Local."""
+        classifier = self.train(cycle, entries)
+        if self._validation is None:
+            held_out = np.flatnonzero(self.problem.start < 0)
+            self._validation = (self.problem.read(held_out), self.problem.classes.of[held_out])
+        error, auc = validate(classifier, *self._validation, self.problem.classes.n_classes)
+        return Pocket(cycle, error, auc, self.problem.comm.rank, entries, classifier)
+
+    def train(self, cycle: int, entries: np.ndarray) -> object:
+        """The classifier of the unique rows of a cycle. Local."""
+        places = distinct([entries["place"]])
+        return self.problem.train(self.problem.read(places), places, "assess", cycle)
+
+    @mpi.collective
+    def _share(self, snapshots: list[Snapshot], found: list[tuple[int, float, float, int]], best: Pocket) -> None:
+        """Collective. Tell all ranks the results; keep the best classifier and its rows on the rank that has them."""
+        comm = self.problem.comm
+        gathered = comm.allgather((found, [snapshot.facts for snapshot in snapshots], (best.error, best.cycle, best.auc)))
+        results = {cycle: (error, auc, n_rows) for one, _, _ in gathered for cycle, error, auc, n_rows in one}
+        for snapshot, facts in zip(snapshots, Facts.merged([facts for _, facts, _ in gathered]), strict=True):
+            low, high, sent, without_ids, n_ages, ages, oldest, seconds = facts
+            judged = results[snapshot.cycle]
+            mean_age = ages / n_ages if n_ages else 0.0
+            self.history.append((snapshot.cycle, *judged, low, high, sent, without_ids, mean_age, oldest, seconds))
+        error, cycle, owner, auc = min((error, cycle, rank, auc) for rank, (_, _, (error, cycle, auc)) in enumerate(gathered))
+        if (error, cycle) < Pocket.rank(self.pocket):
+            self.pocket = best if owner == comm.rank else Pocket(cycle, error, auc, owner)
+
+
+def validate(classifier: object, matrix: Rows, classes: np.ndarray, n_classes: int) -> tuple[float, float]:
+    """The share of rows that are misclassified, and the area under the ROC curve (NaN for more than two classes)."""
+    from sklearn.metrics import roc_auc_score
+
+    scores = learners.scores(classifier, matrix, n_classes)
+    if n_classes > 2:
+        return float(np.mean(scores.argmax(axis=1) != classes)), math.nan
+    positive = classes == 1
+    auc = roc_auc_score(positive, scores[:, 0]) if 0 < positive.sum() < positive.size else math.nan
+    return float(np.mean((scores[:, 0] > 0) != positive)), float(auc)

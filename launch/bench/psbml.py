@@ -1,0 +1,386 @@
+"""The experiments of the PSBML paper on our copies of its data: every run is a command that a user could give.
+
+usage: python launch/bench/psbml.py EXPERIMENT [--ranks 2] [--seeds 10] [--only SET] [--folder FOLDER] [--published FILE]
+EXPERIMENT: table4, noise, chess, sizes, asynchronous, checkerboard, scale, kdd. HPCML_DATA names the folder with the data.
+
+One line of JSON for each run, then a table. Figures of the paper stand beside ours where FILE has them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import lzma
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+DATA = Path(os.environ.get("HPCML_DATA", "data"))
+NAMES = {"a9a": "Adult", "w8a": "W8A", "ijcnn1": "ICJNN1", "covtype": "Cover"}  # in the paper
+LIMIT = 3600
+
+
+def run(*command: object, ranks: int = 1) -> tuple[float, str]:
+    """Seconds and output of a command, on so many ranks."""
+    begin = time.monotonic()
+    line = ["mpirun", "-n", str(ranks), "hpcml", *map(str, command)]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=LIMIT, check=False)
+    if done.returncode:
+        sys.exit(f"{' '.join(line)}\n{done.stdout}{done.stderr}")
+    return time.monotonic() - begin, done.stdout + done.stderr
+
+
+def plain(name: str, folder: Path) -> Path:
+    """The svmlight file of a data set, unpacked."""
+    path = folder / f"{name}.svm"
+    if not path.exists():
+        with lzma.open(DATA / f"{name}.svm.xz") as source, path.open("wb") as out:
+            shutil.copyfileobj(source, out)
+    return path
+
+
+def dataset(name: str, folder: Path, seed: int, noise: float = 0.0, test_share: float = 0.3) -> tuple[Path, Path]:
+    """A data set with split train and where its test rows are: its own test file, else a random share, another for each seed."""
+    extra = ["--label-noise", noise] if noise else []
+    own_test = (DATA / f"{name}.t.svm.xz").exists()
+    path = folder / (f"{name}-{noise}-{0 if own_test and not noise else seed}.h5")
+    if not path.exists():
+        extra += [] if own_test else ["--test-share", test_share]
+        run("convert", "svmlight", plain(name, folder), "-o", path, "--seed", seed, *extra)
+    if not own_test:
+        return path, path
+    test = folder / f"{name}.t.h5"
+    if not test.exists():
+        run("convert", "svmlight", plain(f"{name}.t", folder), "-o", test, "--like", path)
+    return path, test
+
+
+def judge(model: Path, test: Path, folder: Path, ranks: int) -> dict[str, float]:
+    """ROC and PRC area and misclassified rows of a model, in per cent and rows."""
+    out = folder / "measures.json"
+    run("evaluate", model, test, "--json", out, "--force", ranks=ranks)
+    micro = json.loads(out.read_text())["micro"]
+    return {"roc": 100 * micro["auc"], "prc": 100 * micro["average_precision"], "misclassified": micro["misclassified"]}
+
+
+def train(method: str, data: Path, test: Path, folder: Path, ranks: int, *options: object) -> dict[str, float]:
+    """Train a model and judge it."""
+    wall, said = run("train", method, data, "-o", folder / "run", "--force", *options, ranks=ranks)
+    found = re.search(r"in ([\d.]+) s", said)
+    result = {"seconds": float(found[1]) if found else wall, "wall": wall}
+    return result | judge(folder / "run" / "model.h5", test, folder, ranks)
+
+
+def alone(base: str, data: Path, test: Path) -> dict[str, float]:
+    """The base learner itself, trained on all training rows."""
+    from sklearn.metrics import average_precision_score, roc_auc_score
+
+    from hpcml.data.schema import Dataset, default_split
+    from hpcml.data.shard import read_rows
+    from hpcml.learners import fit, parse_learner, scores
+
+    learner = parse_learner(base.split())
+    parts = []
+    for path, wanted in ((data, "train"), (test, "test")):
+        with Dataset(path) as opened:
+            rows = opened.split(default_split(opened, wanted))
+            dense = learner.wants_dense(opened.n_rows, opened.n_features, opened.nnz)
+            parts += [read_rows(opened, np.array(rows), dense), np.diff(opened.map("Y/indptr"))[rows]]
+    X, y, X_test, y_test = parts
+    begin = time.monotonic()
+    classifier = fit(learner, X, y, 0)
+    seconds = time.monotonic() - begin
+    score = scores(classifier, X_test, 2)[:, 0]
+    areas = {"roc": 100 * roc_auc_score(y_test, score), "prc": 100 * average_precision_score(y_test, score)}
+    return {"seconds": seconds, **areas, "misclassified": float(((score > 0) != (y_test == 1)).sum())}
+
+
+def say(**line: object) -> None:
+    """A line of JSON."""
+    print(json.dumps(line), flush=True)
+
+
+def paired(ours: list[float], theirs: list[float]) -> tuple[float, float]:
+    """The mean difference and the p-value of a paired t-test."""
+    from scipy.stats import ttest_rel
+
+    return float(np.mean(np.subtract(ours, theirs))), float(ttest_rel(ours, theirs).pvalue)
+
+
+def table4(arguments: argparse.Namespace, folder: Path, published: dict) -> Iterator[str]:
+    """PSBML beside its base learner: 3 × 3, C9, Pr 0.2, 20 cycles; ROC areas, paired t-test over seeds (and splits)."""
+    for name in arguments.only or NAMES:
+        for base in ("naive-bayes", "linear-svm"):
+            found: dict[str, list[float]] = {"base": [], "psbml": []}
+            for seed in range(arguments.seeds):
+                data, test = dataset(name, folder, seed)
+                runs = {"base": alone(base, data, test)}
+                runs["psbml"] = train("psbml", data, test, folder, arguments.ranks, "--base", base, "--seed", seed)
+                for who, result in runs.items():
+                    say(experiment="table4", data=name, base=base, who=who, seed=seed, **result)
+                    found[who].append(result["roc"])
+            difference, p = paired(found["psbml"], found["base"])
+            row = {"naive-bayes": "NB", "linear-svm": "Linear SVM"}[base]
+            paper = [published.get("table4_roc", {}).get(key, {}).get(NAMES[name], "-") for key in (row, f"PSBML {row}")]
+            means = [float(np.mean(found[who])) for who in ("base", "psbml")]
+            yield f"{name:8} {base:12} {means[0]:.2f} {means[1]:.2f} {difference:+.2f} p = {p:.1e}   paper {paper[0]} {paper[1]}"
+
+
+def noise(arguments: argparse.Namespace, folder: Path, published: dict) -> Iterator[str]:
+    """Labels of 0, 10 and 20 % of the training rows changed; impact = mean over the data of |ROC without noise − ROC with it|."""
+    methods = {
+        "AdaBoostM1/DS": ("adaboost", "--base", "stump"),
+        "AdaBoostM1/NB": ("adaboost", "--base", "naive-bayes"),
+        "PSBML/NB": ("psbml", "--base", "naive-bayes"),
+    }
+    sets = arguments.only or list(NAMES)
+    roc = {(method, share, name): [] for method in methods for share in (0.0, 0.1, 0.2) for name in sets}
+    for name in sets:
+        for seed in range(arguments.seeds):
+            for share in (0.0, 0.1, 0.2):
+                data, test = dataset(name, folder, seed, share)
+                for method, (command, *options) in methods.items():
+                    ranks = arguments.ranks if command == "psbml" else 1
+                    result = train(command, data, test, folder, ranks, *options, "--seed", seed)
+                    say(experiment="noise", data=name, method=method, noise=share, seed=seed, **result)
+                    roc[method, share, name].append(result["roc"])
+                if share:
+                    data.unlink()
+    for method in methods:
+        for share in (0.0, 0.1, 0.2):
+            means = [float(np.mean(roc[method, share, name])) for name in sets]
+            paper = published.get("table8_roc_noise", {}).get(str(round(100 * share)), {}).get(method, {})
+            clean = [float(np.mean(roc[method, 0.0, name])) for name in sets]
+            impact = float(np.mean(np.abs(np.subtract(clean, means))))
+            values = ", ".join(
+                f"{name} {value:.2f} ({paper.get(NAMES[name], '-')})" for name, value in zip(sets, means, strict=True)
+            )
+            yield f"{method:14} {100 * share:3.0f} %: {values}; impact {impact:.2f}"
+
+
+def asynchronous(arguments: argparse.Namespace, folder: Path, published: dict) -> Iterator[str]:
+    """Asynchronous beside synchronous, one rank slowed by half, naive Bayes: seconds of training and ROC area."""
+    for name in arguments.only or ["a9a"]:
+        found: dict[str, list[dict]] = {"sync": [], "async": []}
+        for seed in range(arguments.seeds):
+            data, test = dataset(name, folder, seed)
+            for mode, flags in (("sync", ()), ("async", ("--asynchronous",))):
+                options = ("--base", "naive-bayes", "--seed", seed, "--slow-rank", 0, "--slow-factor", 2, *flags)
+                found[mode].append(train("psbml", data, test, folder, arguments.ranks, *options))
+                say(experiment="asynchronous", data=name, mode=mode, seed=seed, **found[mode][-1])
+        ratios = [b["seconds"] / a["seconds"] for a, b in zip(found["sync"], found["async"], strict=True)]
+        difference, p = paired([r["roc"] for r in found["async"]], [r["roc"] for r in found["sync"]])
+        fraction = published.get("table6_roc", {}).get("async_speedup_fraction", {}).get(NAMES[name], "-")
+        yield f"{name}: wall ratio {np.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}), ROC {difference:+.2f}, p = {p:.2f}; paper: {fraction} faster"
+
+
+def checkerboard(arguments: argparse.Namespace, folder: Path, published: dict) -> Iterator[str]:
+    """The million-row sets, tree, 3 × 3, C9, 10 cycles; and scikit-learn's RBF SVC on the largest size that it does in 5 minutes."""
+    for name in arguments.only or ("checkerboard", "sine"):
+        data = folder / f"{name}.h5"
+        run(
+            "convert",
+            "synthetic",
+            name,
+            "--rows",
+            1_000_000,
+            "--seed",
+            1,
+            "--test-share",
+            0.1,
+            "-o",
+            data,
+            "--force",
+            ranks=arguments.ranks,
+        )
+        result = train("psbml", data, data, folder, arguments.ranks, "--base", "tree", "--cycles", 10)
+        tree = alone("tree", data, data)
+        paper = published.get("table5_seconds_accuracy", {}).get(name, {})
+        n_test = 1_000_000 * 0.1
+        say(experiment="checkerboard", data=name, who="psbml", **result)
+        say(experiment="checkerboard", data=name, who="tree", **tree)
+        yield f"{name}: PSBML {100 - 100 * result['misclassified'] / n_test:.2f} %, {result['seconds']:.1f} s; one tree {100 - 100 * tree['misclassified'] / n_test:.2f} %; paper {paper.get('PSBML C4.5')}"
+        for n_rows in (40_000, 80_000, 160_000, 320_000):
+            line = svc(data, n_rows)
+            say(experiment="checkerboard", data=name, who="svc", n_rows=n_rows, **line)
+            yield f"{name}: RBF SVC, {n_rows:,} rows: {line['accuracy']:.2f} %, {line['seconds']:.1f} s; paper {paper.get('LibSVM RBF')}"
+            if line["seconds"] > 90:  # four times as long at twice the size
+                break
+
+
+def svc(data: Path, n_rows: int) -> dict[str, float]:
+    """scikit-learn's RBF SVC on the first training rows; C = 100, gamma by a small search on 5,000 rows."""
+    from sklearn.svm import SVC
+
+    from hpcml.data.schema import Dataset
+    from hpcml.data.shard import read_rows
+
+    with Dataset(data) as opened:
+        y = np.diff(opened.map("Y/indptr"))
+        rows, test = np.array(opened.split("train")[:n_rows]), np.array(opened.split("test")[:20_000])
+        X, X_test = read_rows(opened, rows, True), read_rows(opened, test, True)
+    tuned = [(SVC(C=c, gamma=g).fit(X[:5000], y[rows[:5000]]).score(X_test, y[test]), c, g) for c in (10, 1000) for g in (10, 100)]
+    _, c, gamma = max(tuned)
+    begin = time.monotonic()
+    classifier = SVC(C=c, gamma=gamma, cache_size=2000).fit(X, y[rows])
+    seconds = time.monotonic() - begin
+    return {"seconds": seconds, "accuracy": 100 * classifier.score(X_test, y[test]), "C": c, "gamma": gamma}
+
+
+def scale(arguments: argparse.Namespace, folder: Path, published: dict) -> Iterator[str]:
+    """Seconds and memory of PSBML with a tree against the rows (checkerboard), 1 and 2 ranks interleaved; fitted exponents."""
+    sizes, seconds, memory = [10_000, 31_623, 100_000, 316_228, 1_000_000], {1: [], 2: []}, []
+    for n_rows in sizes:
+        data = folder / f"scale-{n_rows}.h5"
+        run("convert", "synthetic", "checkerboard", "--rows", n_rows, "--seed", 1, "-o", data, "--force")
+        for ranks in (1, 2):
+            times = []
+            for _ in range(1 if n_rows > 400_000 else 2):
+                measured = measured_train(data, folder, ranks)
+                times.append(measured["seconds"])
+                say(experiment="scale", n_rows=n_rows, ranks=ranks, **measured)
+            seconds[ranks].append(min(times))
+            if ranks == 1:
+                memory.append(measured["mib"])
+    for ranks, values in seconds.items():
+        slope = np.polyfit(np.log(sizes[1:]), np.log(values[1:]), 1)[0]
+        yield (
+            f"{ranks} rank(s): "
+            + ", ".join(f"{n:,}: {s:.2f} s" for n, s in zip(sizes, values, strict=True))
+            + f"; exponent {slope:.2f}"
+        )
+    grown = np.polyfit(np.log(sizes[2:]), np.log(np.subtract(memory, memory[0])[2:]), 1)[0]
+    yield "memory of one rank, MiB: " + ", ".join(f"{m:.0f}" for m in memory) + f"; exponent of what is above the first {grown:.2f}"
+    yield "speed-up of 2 ranks: " + ", ".join(f"{a / b:.2f}" for a, b in zip(seconds[1], seconds[2], strict=True))
+
+
+def measured_train(data: Path, folder: Path, ranks: int) -> dict[str, float]:
+    """Train on the checkerboard; seconds of training, and the greatest resident memory of any process."""
+    line = [
+        "mpirun",
+        "-n",
+        str(ranks),
+        "hpcml",
+        "train",
+        "psbml",
+        str(data),
+        "-o",
+        str(folder / "run"),
+        "--force",
+        "--cycles",
+        "10",
+    ]
+    process = subprocess.Popen(line, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    said, peak = [], 0.0
+    for text in process.stderr:
+        said.append(text)
+    process.wait(LIMIT)
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024  # of the largest child so far: sizes ascend
+    return {"seconds": float(re.search(r"trained in ([\d.]+) s", "".join(said))[1]), "mib": peak}
+
+
+def chess(arguments: argparse.Namespace, folder: Path, published: dict) -> Iterator[str]:
+    """Chess: test error and distinct rows by cycle for four neighbourhoods and four Pr (figure 7); a CSV for the picture."""
+    import csv
+
+    with (folder / "chess.csv").open("w", newline="") as out:
+        writer = csv.writer(out)
+        writer.writerow(["what", "value", "seed", "cycle", "error", "distinct_rows"])
+        for what, values in (("neighbourhood", ("L5", "L9", "C9", "C13")), ("replace", (0.1, 0.2, 0.4, 0.6))):
+            for value in values:
+                errors = []
+                for seed in range(arguments.seeds):
+                    data, _ = dataset("chess", folder, seed)
+                    options = ("--base", "naive-bayes", "--cycles", 30, "--seed", seed, "--grid", "5x5", "--validation-share", 0.3)
+                    run("train", "psbml", data, "-o", folder / "run", "--force", f"--{what}", value, *options, "--split", "all")
+                    with (folder / "run" / "history.csv").open() as history:
+                        lines = list(csv.DictReader(history))
+                    for line in lines:
+                        writer.writerow([what, value, seed, line["cycle"], line["error"], line["distinct_rows"]])
+                    errors.append([100 * float(line["error"]) for line in lines])
+                mean = np.mean(errors, axis=0)
+                yield (
+                    f"{what} {value}: error at cycles 1, 5, 10, 20, 30: "
+                    + ", ".join(f"{mean[c - 1]:.2f}" for c in (1, 5, 10, 20, 30))
+                    + f"; least {mean.min():.2f} at {1 + int(mean.argmin())}"
+                )
+
+
+def sizes(arguments: argparse.Namespace, folder: Path, published: dict) -> Iterator[str]:
+    """Grid sizes 3×3 to 7×7, naive Bayes (table 2)."""
+    for name in arguments.only or ("chess", "a9a", "w8a", "ijcnn1"):
+        row = []
+        for side in (3, 4, 5, 6, 7):
+            areas = []
+            for seed in range(arguments.seeds):
+                data, test = dataset(name, folder, seed)
+                options = ("--base", "naive-bayes", "--grid", f"{side}x{side}", "--seed", seed)
+                result = train("psbml", data, test, folder, arguments.ranks, *options)
+                say(experiment="sizes", data=name, side=side, seed=seed, **result)
+                areas.append(result["roc"])
+            row.append(float(np.mean(areas)))
+        paper = published.get("table2_roc_by_grid_size", {}).get("Chess") if name == "chess" else None
+        yield f"{name}: " + ", ".join(f"{value:.2f}" for value in row) + f"; range {max(row) - min(row):.2f}; paper {paper}"
+
+
+def kdd(arguments: argparse.Namespace, folder: Path, published: dict) -> Iterator[str]:
+    """KDD Cup 1999 (10 % file, test file): PSBML with a tree beside LIBLINEAR and AdaBoostM1, in one run."""
+    data, test = folder / "kdd.h5", folder / "kdd.t.h5"
+    if not test.exists():
+        run("convert", "svmlight", plain("kdd99_10pct_train", folder), "-o", data, "--force")
+        run("convert", "svmlight", plain("kdd99_test", folder), "-o", test, "--like", data, "--force")
+    paper = published.get("table7_kdd99_seconds_misclassified_roc_prc", {})
+    for who, there in (("linear-svm", "LibLinear"), ("tree", "-")):
+        result = alone(who, data, test)
+        say(experiment="kdd", who=who, **result)
+        yield kdd_line(who, result, paper.get(there))
+    for base in ("stump", "tree"):
+        result = train("adaboost", data, test, folder, 1, "--base", base)
+        say(experiment="kdd", who=f"adaboost {base}", **result)
+        yield kdd_line(f"adaboost {base}", result, paper.get("AdaBoostM1"))
+    found = []
+    for seed in range(arguments.seeds):
+        found.append(train("psbml", data, test, folder, arguments.ranks, "--base", "tree", "--cycles", 10, "--seed", seed))
+        say(experiment="kdd", who="psbml tree", seed=seed, **found[-1])
+    mean = {key: float(np.mean([result[key] for result in found])) for key in found[0]}
+    yield kdd_line(f"psbml tree ({len(found)} seeds)", mean, paper.get("PSBML C4.5"))
+
+
+def kdd_line(who: str, result: dict, paper: object) -> str:
+    """A row of table 7."""
+    return f"{who:22} {result['seconds']:8.1f} s  misclassified {result['misclassified']:9.1f}  ROC {result['roc']:.2f}  PRC {result['prc']:.2f}   paper {paper}"
+
+
+EXPERIMENTS: dict[str, Callable] = {f.__name__: f for f in (table4, noise, asynchronous, checkerboard, scale, chess, sizes, kdd)}
+
+
+def main() -> None:
+    """Parse the command line and run one experiment."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("experiment", choices=sorted(EXPERIMENTS))
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--only", action="append", help="a data set (may be repeated)")
+    parser.add_argument("--folder", type=Path, default=Path("bench-psbml"))
+    parser.add_argument("--published", type=Path, default=DATA.parent / "published" / "psbml.json")
+    arguments = parser.parse_args()
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    published = json.loads(arguments.published.read_text()) if arguments.published.exists() else {}
+    lines = []
+    for line in EXPERIMENTS[arguments.experiment](arguments, arguments.folder, published):
+        print(line, flush=True)
+        lines.append(line)
+    print("\n" + "\n".join([EXPERIMENTS[arguments.experiment].__doc__, *lines]))
+
+
+if __name__ == "__main__":
+    main()
