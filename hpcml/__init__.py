@@ -3,19 +3,26 @@
 from importlib import import_module
 from typing import Any
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 # The public Python API: imported when first used, so that `import hpcml` starts neither MPI nor numba.
 _API = {
+    "AdaboostOptions": "hpcml.config",
+    "ClassifierModel": "hpcml.classifier",
     "ConvertOptions": "hpcml.config",
     "Dataset": "hpcml.data.schema",
+    "KernelNaiveBayes": "hpcml.psbml.naive_bayes",
     "Model": "hpcml.model",
     "ProbeClassifier": "hpcml.estimator",
+    "PsbmlOptions": "hpcml.config",
     "TrainOptions": "hpcml.config",
     "convert": "hpcml.data.convert",
     "evaluate": "hpcml.evaluate.evaluate",
+    "open_model": "hpcml.models",
     "predict": "hpcml.predict",
+    "train_adaboost": "hpcml.psbml.adaboost",
     "train_probe": "hpcml.convex.train",
+    "train_psbml": "hpcml.psbml.train",
 }
 __all__ = ["__version__", *sorted(_API)]
 

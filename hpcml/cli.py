@@ -17,7 +17,7 @@ from cyclopts import App, Parameter
 
 from hpcml import __version__
 from hpcml.config import AdaboostOptions, ConvertOptions, Flag, PsbmlOptions, TrainOptions, flag_of
-from hpcml.errors import ConfigError
+from hpcml.errors import ConfigError, nearest
 from hpcml.log import Log, say
 from hpcml.signals import StopSignals
 
@@ -60,14 +60,14 @@ def run(tokens: list[str], connect: Callable[[], mpi.Comm]) -> None:
     command(*bound.args, **bound.kwargs)
 
 
-def _config_files(tokens: list[str]) -> tuple[list[str], list[cyclopts.config.Toml]]:
+def _config_files(tokens: list[str]) -> tuple[list[str], list[cyclopts.config.Dict]]:
     """The tokens with the method that the files name, if it is given there only; the TOML files named by --config (flags win).
 
     Raises ConfigError for a missing file or an unknown key.
     """
     paths = [Path(value) for flag, value in pairwise(tokens) if flag == "--config"]
     paths += [Path(token.partition("=")[2]) for token in tokens if token.startswith("--config=")]
-    method = None
+    method, found = None, []
     for path in paths:
         try:
             keys = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -76,15 +76,19 @@ def _config_files(tokens: list[str]) -> tuple[list[str], list[cyclopts.config.To
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ConfigError(f"{path}: not a TOML file: {error}") from None
         method = keys.get("method", method)
-        of_method = OWN_OPTIONS.get(next((token for token in tokens[1:2] if token in OWN_OPTIONS), method), TrainOptions)
+        command = next((token for token in tokens[1:2] if token in OWN_OPTIONS), method)
+        if command in OWN_OPTIONS and keys.pop("method", command) != command:  # to these commands it is no option
+            raise ConfigError(f"{path}: it is for the method {method!r}, not {command!r}")
+        of_method = OWN_OPTIONS.get(command, TrainOptions)
         known = {"method", "data", "output"} | {flag_of(field.name) for field in fields(of_method)}
         for key in keys:
             if key.replace("_", "-") not in known:
                 near = difflib.get_close_matches(key, known, n=1)
                 raise ConfigError(f"{path}: unknown key {key!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+        found.append(cyclopts.config.Dict(keys, source=str(path), use_commands_as_keys=False))
     if method in OWN_OPTIONS and tokens[:1] == ["train"] and (len(tokens) == 1 or tokens[1].startswith("-")):
         tokens = ["train", method, *tokens[1:]]
-    return tokens, [cyclopts.config.Toml(path, use_commands_as_keys=False) for path in paths]
+    return tokens, found
 
 
 def _say(text: str) -> None:
@@ -193,7 +197,7 @@ def train(
     Parameters
     ----------
     method:
-        probe; or, to compare with it: pegasos, svmperf, liblinear.
+        probe; or, to compare with it: pegasos, svmperf, liblinear. (psbml and adaboost have options of their own: see below.)
     data:
         A dataset made with `hpcml convert`.
     output:
@@ -205,8 +209,11 @@ def train(
     resume:
         Continue an interrupted run, on any number of ranks.
     """
+    from hpcml.convex.methods import METHODS
     from hpcml.convex.train import train as work
 
+    if method not in METHODS:
+        raise ConfigError(f"no method {method!r}; {nearest(method, [*METHODS, *OWN_OPTIONS])}")
     report = work(method, Session.comm, data, output, options, force, resume, Session.log, Session.signals)
     Session.log(str(report))
 

@@ -123,6 +123,8 @@ class PsbmlOptions:
     """Cycles of every node (asynchronous: of the nodes on the average)."""
     validation_share: float = 0.1
     """Share of the training rows, of each class, that judges the cycles."""
+    judge: str = "error"
+    """By what the validation set finds the best cycle: error, or auc (area under the ROC curve; two classes only)."""
     asynchronous: Flag = False
     """Let no node wait for its neighbours. Faster where ranks differ in speed; then no two runs are the same."""
     split: str | None = None
@@ -149,6 +151,8 @@ class PsbmlOptions:
         parse_grid(self.grid)
         if self.neighbourhood not in NEIGHBOURHOODS:
             raise ConfigError(f"--neighbourhood {self.neighbourhood}: expected one of {', '.join(NEIGHBOURHOODS)}")
+        if self.judge not in ("error", "auc"):
+            raise ConfigError(f"--judge {self.judge}: expected error or auc")
         if not 0 < self.replace <= 1:
             raise ConfigError(f"--replace {self.replace}: expected a probability above 0 and at most 1")
         if not 0 < self.validation_share < 1:

@@ -9,7 +9,8 @@ import csv
 import io
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -71,16 +72,25 @@ def check_picture(path: Path) -> None:
         raise ConfigError(f"{path}: drawing needs matplotlib ({error}); install it with: pip install 'hpcml[plot]'") from None
 
 
-def plot_convergence(label: str, traces: Sequence[Trace], path: Path) -> None:
-    """Draw figures 1 to 3 for one label, one above the other. Local; raises ConfigError (`check_picture`) or DataError."""
+@contextmanager
+def drawn(path: Path, width: float, height: float) -> Iterator[Figure]:
+    """A figure of so many inches to draw on, written to `path` after the body. Local; raises as `check_picture`, or DataError."""
     check_picture(path)
     import matplotlib.style
     from matplotlib.figure import Figure
 
-    picture = io.BytesIO()
+    picture, suffix = io.BytesIO(), path.suffix.lower()
     with matplotlib.style.context(["default", SETTINGS]):  # whatever the user's matplotlibrc says
-        figure = Figure(figsize=(12, 11.5), layout="constrained")
+        figure = Figure(figsize=(width, height), layout="constrained")
         figure.get_layout_engine().set(w_pad=0.15, h_pad=0.1)
+        yield figure
+        figure.savefig(picture, format=suffix[1:], dpi=100, metadata=METADATA[suffix])
+    write_whole(path, picture.getvalue())
+
+
+def plot_convergence(label: str, traces: Sequence[Trace], path: Path) -> None:
+    """Draw figures 1 to 3 for one label, one above the other. Local; raises ConfigError (`check_picture`) or DataError."""
+    with drawn(path, 12, 11.5) as figure:
         panels = figure.subplots(3, sharex=True)
         for draw, axes in zip((_draw_distance, _draw_loss, _draw_break_even), panels, strict=True):
             draw(axes, traces)
@@ -89,9 +99,6 @@ def plot_convergence(label: str, traces: Sequence[Trace], path: Path) -> None:
         figure.align_ylabels()
         panels[-1].set_xlabel("iteration t  (one pass over the training rows each)")
         _legend(figure, label, panels[0])
-        suffix = path.suffix.lower()
-        figure.savefig(picture, format=suffix[1:], dpi=100, metadata=METADATA[suffix])
-    write_whole(path, picture.getvalue())
 
 
 def _legend(figure: Figure, label: str, axes: Axes) -> None:

@@ -161,6 +161,11 @@ class Dataset:
         if int(self.file["Y"].attrs["shape"][0]) != self.n_rows or min(self.n_rows, self.n_features, self.n_labels) < 0:
             raise DataError(f"{self.path}: the shapes of X and Y do not fit; make it again with `hpcml convert`")
 
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Rows, values of X, entries of Y: what two files that are not the same hardly have in common."""
+        return self.n_rows, self.nnz, int(self.file["Y/indices"].shape[0])
+
     def __enter__(self) -> Dataset:
         return self
 

@@ -52,7 +52,7 @@ def train_adaboost(
             classes = read_classes(comm, dataset, split, options.label)
             dense = boosted.wants_dense(dataset.n_rows, dataset.n_features, dataset.nnz)
             if dense:
-                check_room(comm, learner.name, classes.rows.size, dataset.n_features, copies=3)
+                check_room(comm, learner.name, classes.rows.size, dataset.n_features, copies=4)
             folder = RunFolder(comm, Path(output), log)
             config = {"method": "adaboost", "data": str(dataset.path.resolve()), **as_dict(options)}
             if folder.prepare(config, force, resume) == FINISHED:

@@ -62,7 +62,7 @@ class Asynchronous:
             classifier = problem.train(self.store.take(slots), slots, "train", purpose_number)
         with problem.computing("test"):
             pool = distinct(self.around[other].places for other in neighbours)
-            confidence = learners.confidence(classifier, self.store.take(pool))
+            confidence = learners.confidence(classifier, problem.prepared(self.store.take(pool)))
         self._tell(node, neighbours, pool, confidence)
         self.ages += [cycle - 1 - int(self.table[other, CYCLES]) for other in neighbours if other not in self.slots]
         own = self._with_fitness(node)

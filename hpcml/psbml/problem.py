@@ -62,13 +62,18 @@ class Problem:
         return hashlib.sha256(text.encode() + self.classes.rows.tobytes() + self.classes.of.tobytes()).digest()
 
     def read(self, places: np.ndarray) -> Rows:
-        """Rows (ascending places) from the file. Local; raises DataError, OSError."""
-        return read_rows(self.dataset, self.classes.rows[places], self.dense)
+        """Rows (ascending places) from the file, as they are kept and travel. Local; raises DataError, OSError."""
+        kept_dense = self.dense and 2 * self.dataset.nnz >= self.dataset.n_rows * self.dataset.n_features
+        return read_rows(self.dataset, self.classes.rows[places], kept_dense)
+
+    def prepared(self, matrix: Rows) -> Rows:
+        """Rows as the base learner takes them."""
+        return matrix.toarray() if self.dense and not isinstance(matrix, np.ndarray) else matrix
 
     def train(self, matrix: Rows, places: np.ndarray, purpose: str, number: int) -> learners.Classifier:
         """A classifier of some rows. Local. Its random numbers depend on (seed, purpose, number) alone."""
         seed = int(rng.bits(self.options.seed, f"psbml {purpose}", np.array(number))) >> 32
-        return learners.fit(self.learner, matrix, self.classes.of[places], seed)
+        return learners.fit(self.learner, self.prepared(matrix), self.classes.of[places], seed)
 
     @contextmanager
     def computing(self, phase: str) -> Iterator[None]:

@@ -86,9 +86,10 @@ class Pocket:
     entries: np.ndarray | None = None  # of all nodes
     classifier: object = None
 
-    def rank(self) -> tuple[float, int]:
-        """What is least for the best: the error, then the cycle."""
-        return self.error, self.cycle
+    def rank(self, judge: str) -> tuple[float, float]:
+        """What is least for the best: the error (or 1 − AUC), then the cycle."""
+        loss = self.error if judge == "error" else 1.0 - self.auc
+        return (math.inf if math.isnan(loss) else loss), self.cycle or math.inf
 
 
 class Assessor:
@@ -116,7 +117,7 @@ class Assessor:
             for snapshot, entries in mine:
                 judged = self._assess(snapshot.cycle, entries)
                 found.append((snapshot.cycle, judged.error, judged.auc, distinct([entries["place"]]).size))
-                best = min(best, judged, key=Pocket.rank)
+                best = min(best, judged, key=lambda pocket: pocket.rank(problem.options.judge))
         self._share(snapshots, found, best)
 
     def _assess(self, cycle: int, entries: np.ndarray) -> Pocket:
@@ -124,7 +125,7 @@ class Assessor:
         classifier = self.train(cycle, entries)
         if self._validation is None:
             held_out = np.flatnonzero(self.problem.start < 0)
-            self._validation = (self.problem.read(held_out), self.problem.classes.of[held_out])
+            self._validation = (self.problem.prepared(self.problem.read(held_out)), self.problem.classes.of[held_out])
         error, auc = validate(classifier, *self._validation, self.problem.classes.n_classes)
         return Pocket(cycle, error, auc, self.problem.comm.rank, entries, classifier)
 
@@ -137,16 +138,18 @@ class Assessor:
     def _share(self, snapshots: list[Snapshot], found: list[tuple[int, float, float, int]], best: Pocket) -> None:
         """Collective. Tell all ranks the results; keep the best classifier and its rows on the rank that has them."""
         comm = self.problem.comm
-        gathered = comm.allgather((found, [snapshot.facts for snapshot in snapshots], (best.error, best.cycle, best.auc)))
+        local = Pocket(best.cycle, best.error, best.auc, comm.rank)  # without what is large
+        gathered = comm.allgather((found, [snapshot.facts for snapshot in snapshots], local))
         results = {cycle: (error, auc, n_rows) for one, _, _ in gathered for cycle, error, auc, n_rows in one}
         for snapshot, facts in zip(snapshots, Facts.merged([facts for _, facts, _ in gathered]), strict=True):
             low, high, sent, without_ids, n_ages, ages, oldest, seconds = facts
             judged = results[snapshot.cycle]
             mean_age = ages / n_ages if n_ages else 0.0
             self.history.append((snapshot.cycle, *judged, low, high, sent, without_ids, mean_age, oldest, seconds))
-        error, cycle, owner, auc = min((error, cycle, rank, auc) for rank, (_, _, (error, cycle, auc)) in enumerate(gathered))
-        if (error, cycle) < Pocket.rank(self.pocket):
-            self.pocket = best if owner == comm.rank else Pocket(cycle, error, auc, owner)
+        judge = self.problem.options.judge
+        winner = min((pocket for _, _, pocket in gathered), key=lambda pocket: pocket.rank(judge))
+        if winner.rank(judge) < self.pocket.rank(judge):
+            self.pocket = best if winner.owner == comm.rank else winner
 
 
 def validate(classifier: object, matrix: Rows, classes: np.ndarray, n_classes: int) -> tuple[float, float]:

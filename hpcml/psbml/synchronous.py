@@ -85,14 +85,14 @@ class Synchronous:
 
     def _test(self, judges: dict[int, object], around: dict[int, Population]) -> dict[int, np.ndarray]:
         """For each node here or near here: the least confidence of any judge here in each of its rows."""
-        torus = self.problem.placement.torus
+        problem, torus = self.problem, self.problem.placement.torus
         least = {node: np.full(rows.places.size, np.inf) for node, rows in around.items()}
         before: tuple[int, ...] = ()
         for judge, classifier in judges.items():
             neighbours = torus.neighbours(judge)
             if neighbours != before:  # on a small torus all nodes have the same neighbours
                 places = distinct(around[node].places for node in neighbours)
-                matrix, before = self.store.take(places), neighbours
+                matrix, before = problem.prepared(self.store.take(places)), neighbours
                 at = {node: np.searchsorted(places, around[node].places) for node in neighbours}
             confidence = learners.confidence(classifier, matrix)
             for node in neighbours:

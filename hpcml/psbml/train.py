@@ -80,6 +80,8 @@ def make_problem(comm: mpi.Comm, dataset: Dataset, torus: Torus, learner: learne
     """Collective over `comm`. Spread the rows over the torus. Raises ConfigError if they are too few or need too much memory."""
     split = options.split or default_split(dataset, "train")
     classes = read_classes(comm, dataset, split, options.label)
+    if options.judge == "auc" and classes.n_classes > 2:
+        raise ConfigError(f"--judge auc: the data have {classes.n_classes} classes, but expected two; use --judge error")
     with mpi.agreed(comm, "spreading the rows"):
         start = spread(classes.of, classes.rows, torus.n_nodes, options.validation_share, options.seed)
         n_train = int(np.count_nonzero(start >= 0))
@@ -93,7 +95,9 @@ def make_problem(comm: mpi.Comm, dataset: Dataset, torus: Torus, learner: learne
             )
     dense = learner.wants_dense(dataset.n_rows, dataset.n_features, dataset.nnz)
     if dense:
-        check_room(comm, learner.name, classes.rows.size, dataset.n_features, copies=3)  # rows seen, of a test, assessed
+        check_room(
+            comm, learner.name, classes.rows.size, dataset.n_features, copies=4
+        )  # of a test, and those that the learner makes
     return Problem(comm, dataset, split, classes, start, Placement(torus, comm.size, comm.rank), learner, dense, options)
 
 
@@ -153,6 +157,7 @@ def _write_model(problem: Problem, folder: RunFolder, run: Run) -> None:
                     "validation_auc": pocket.auc,
                     "grid": problem.options.grid,
                     "neighbourhood": problem.options.neighbourhood,
+                    "data_sizes": np.array(problem.dataset.sizes),
                     "node_rows": counts,
                     "node_weights": weights / np.maximum(counts, 1),
                 },
