@@ -18,7 +18,7 @@ CONFIG = "config.toml"
 FILES = (CONFIG, "history.csv", "model.h5", "log.txt")
 NEW, UNFINISHED, FINISHED = "new", "unfinished", "finished"
 # Options that may differ between a run and its continuation, because they do not change the result.
-_FREE = {"checkpoint-every", "time-limit", "data", "block", "shards", "profile"}
+_FREE = {"checkpoint-every", "time-limit", "data", "block", "shards", "profile", "slow-rank", "slow-factor"}
 
 
 def to_toml(values: dict[str, object]) -> str:

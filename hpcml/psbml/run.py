@@ -133,8 +133,11 @@ class Run:
         self._assess(self.comm.allgather(worked / steps if steps else 1e-3))
         return ""
 
+    @mpi.collective
     def _keep(self, grid: Asynchronous) -> None:
-        """Note the grid's state for a checkpoint. Local."""
+        """Collective. Note the grid's state; all ranks then have taken as many snapshots as the one that knows of most cycles."""
+        for number in range(self.n_taken + 1, int(mpi.allreduce_max(self.comm, self.n_taken)) + 1):
+            self.taken.append(grid.snapshot(number))
         self.slots, self.fitness, self.cycles = grid.slots, grid.fitness, grid.table[:, 0]
 
     @mpi.collective

@@ -1,0 +1,250 @@
+"""Messages between some ranks: exchanged in step, or letters that nobody waits for."""
+
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from hpcml import mpi
+from hpcml.errors import DataError
+from hpcml.mpi import neighbours
+
+pytestmark = pytest.mark.mpi
+
+PATIENCE = 20.0  # seconds until a test that polls gives up
+
+
+@pytest.fixture(params=[None, 64], ids=["whole", "chunked"])
+def chunk_bytes(request, monkeypatch):
+    """Run with messages of the usual size and with tiny ones, of which most messages need several."""
+    if request.param is not None:
+        monkeypatch.setattr("hpcml.mpi.collectives.CHUNK_BYTES", request.param)
+
+
+def others(comm):
+    return [rank for rank in range(comm.size) if rank != comm.rank]
+
+
+def ring(comm):
+    """The two ranks beside this one (one if there are two, none alone)."""
+    return sorted({(comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size} - {comm.rank})
+
+
+def letter(source, target, number, size=7):
+    """The arrays that `source` sends to `target`: known to both."""
+    rng = np.random.default_rng((source, target, number))
+    return [np.array([number]), rng.standard_normal(size), rng.integers(0, 99, size % 5).astype(np.int32)]
+
+
+def same(got, expected):
+    assert [array.dtype for array in got] == [array.dtype for array in expected]
+    for one, other in zip(got, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def until(condition):
+    """Poll; fail after a while."""
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, "nothing arrived"
+
+
+# in step --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("partners", [others, ring])
+@pytest.mark.parametrize("size", [0, 1, 8, 500])
+def test_exchange_with(comm, chunk_bytes, partners, size):
+    for number in range(3):  # one after another, without a barrier between
+        got = mpi.exchange_with(comm, {rank: letter(comm.rank, rank, number, size) for rank in partners(comm)})
+        assert sorted(got) == partners(comm)
+        for rank, arrays in got.items():
+            same(arrays, letter(rank, comm.rank, number, size))
+
+
+def test_exchange_of_unequal_sizes(comm, chunk_bytes):
+    def size(source, target):
+        return (source * 37 + target * 11) % 90 * (source != 1)  # rank 1 sends nothing but empty arrays
+
+    got = mpi.exchange_with(comm, {rank: [np.full(size(comm.rank, rank), comm.rank)] for rank in others(comm)})
+    for rank, (array,) in got.items():
+        assert array.tolist() == [rank] * size(rank, comm.rank)
+
+
+def test_exchange_without_arrays(comm, chunk_bytes):
+    assert mpi.exchange_with(comm, {rank: [] for rank in others(comm)}) == {rank: [] for rank in others(comm)}
+
+
+def test_exchange_between_two_only(comm, chunk_bytes):
+    parts = {1 - comm.rank: letter(comm.rank, 1 - comm.rank, 5)} if comm.size > 1 and comm.rank < 2 else {}
+    got = mpi.exchange_with(comm, parts)
+    assert sorted(got) == sorted(parts)
+    for rank, arrays in got.items():
+        same(arrays, letter(rank, comm.rank, 5))
+
+
+# letters --------------------------------------------------------------------------------------------------------------
+
+
+def test_letters_arrive_whole_and_in_order(comm, chunk_bytes):
+    mailbox, n, got = mpi.Mailbox(comm, others(comm)), 20, {rank: [] for rank in others(comm)}
+    written = dict.fromkeys(others(comm), 0)
+
+    def write(rank):
+        written[rank] += 1
+        return letter(comm.rank, rank, written[rank], size=40)
+
+    for _ in range(n):
+        for rank in others(comm):
+            mailbox.post(rank, lambda rank=rank: write(rank))
+        for rank, arrays in mailbox.collect():
+            got[rank].append(arrays)
+    for rank, arrays in mailbox.close():
+        got[rank].append(arrays)
+    sent = comm.allgather(written)
+    for rank, letters in got.items():
+        assert len(letters) == sent[rank][comm.rank]
+        assert 1 <= len(letters) <= n
+        for number, arrays in enumerate(letters, 1):
+            same(arrays, letter(rank, comm.rank, number, size=40))
+    assert comm.allreduce(1) == comm.size
+
+
+def test_only_the_latest_letter_waits_and_it_is_written_when_it_leaves(comm, monkeypatch):
+    mailbox, written = mpi.Mailbox(comm, others(comm)), []
+    request = SimpleNamespace(Testall=lambda requests: False)  # nothing ever arrives
+    monkeypatch.setattr(neighbours, "MPI", SimpleNamespace(Request=request))
+
+    def writer(number):
+        def write():
+            written.append(number)
+            return [np.array([number])]
+
+        return write
+
+    for rank in others(comm):
+        for number in range(5):
+            mailbox.post(rank, writer(number))
+    assert written == [0] * len(others(comm))  # the first has left, one more waits
+    monkeypatch.undo()
+    got = {rank: [] for rank in others(comm)}
+
+    def both():
+        for rank, (array,) in mailbox.collect():
+            got[rank] += array.tolist()
+        return all(len(numbers) == 2 for numbers in got.values())
+
+    until(both)
+    assert written == [0] * len(got) + [4] * len(got)
+    assert all(numbers == [0, 4] for numbers in got.values())
+    comm.Barrier()
+    assert mailbox.close() == []
+
+
+def test_a_rank_that_does_not_read_holds_up_nobody(comm, chunk_bytes):
+    """The other ranks write to rank 0 (and to one another) while it reads nothing until they have finished."""
+    mailbox = mpi.Mailbox(comm, others(comm))
+    size, n = 300_000 if neighbours.collectives.CHUNK_BYTES > 64 else 300, 30  # far above what MPI sends without asking
+    latest = dict.fromkeys(others(comm), -1)
+
+    def take(letters):
+        for rank, (numbers, values) in letters:
+            assert numbers[0] > latest[rank]
+            assert (values == rank).all()
+            latest[rank] = int(numbers[0])
+
+    if comm.rank > 0:
+        for number in range(n):
+            for rank in others(comm):
+                mailbox.post(rank, lambda number=number: [np.array([number]), np.full(size, comm.rank)])
+            take(mailbox.collect())
+        comm.send("finished", 0, tag=77)
+    else:
+        for rank in others(comm):
+            assert comm.recv(source=rank, tag=77) == "finished"  # without a look into the mailbox
+        until(lambda: take(mailbox.collect()) or all(number >= 0 for number in latest.values()))
+    take(mailbox.close())
+    if comm.rank == 0:
+        assert all(number >= 0 for number in latest.values())
+
+
+def test_close_with_large_letters_under_way_in_all_directions(comm, chunk_bytes):
+    size = 500_000 if neighbours.collectives.CHUNK_BYTES > 64 else 2_000
+    mailbox = mpi.Mailbox(comm, others(comm))
+    for rank in others(comm):
+        mailbox.post(rank, lambda: [np.full(size, comm.rank)])
+        mailbox.post(rank, lambda: [np.full(size, -1)])  # may leave or not
+    got = mailbox.close()
+    for rank in others(comm):
+        letters = [arrays[0] for source, arrays in got if source == rank]
+        assert 1 <= len(letters) <= 2
+        assert (letters[0] == rank).all()
+        assert all((array == -1).all() for array in letters[1:])
+        assert {array.size for array in letters} == {size}
+    assert comm.allreduce(1) == comm.size
+
+
+def test_close_at_different_times(comm):
+    for last in range(comm.size):
+        mailbox = mpi.Mailbox(comm, ring(comm))
+        if comm.rank == last:
+            for number in range(5):
+                for rank in ring(comm):
+                    mailbox.post(rank, lambda number=number: [np.array([number])])
+                mailbox.collect()
+        found = mailbox.close()
+        assert {rank for rank, _ in found} <= {last}
+        numbers = [int(arrays[0][0]) for _, arrays in found]
+        assert numbers == sorted(numbers)
+        assert bool(numbers) == (last in ring(comm))
+
+
+def test_mailboxes_one_after_another_do_not_mix(comm):
+    for turn in range(5):
+        mailbox = mpi.Mailbox(comm, others(comm))
+        for rank in others(comm):
+            mailbox.post(rank, lambda turn=turn: [np.array([turn])])
+        assert [int(arrays[0][0]) for _, arrays in mailbox.close()] == [turn] * (comm.size - 1)
+        same(mpi.exchange_with(comm, {rank: [np.array([9])] for rank in others(comm)}).get(0, [np.array([9])]), [np.array([9])])
+
+
+def test_a_rank_without_partners(comm):
+    alone = comm.rank == 0 or comm.size < 3
+    partners = [] if alone else [rank for rank in others(comm) if rank > 0]
+    mailbox = mpi.Mailbox(comm, partners)
+    for rank in partners:
+        mailbox.post(rank, lambda: [np.array([comm.rank])])
+    if alone:
+        assert mailbox.collect() == []
+        assert mailbox.close() == []
+    else:
+        assert sorted(int(arrays[0][0]) for _, arrays in mailbox.close()) == partners
+
+
+def test_letters_that_got_lost_are_noticed(comm):
+    mailbox = mpi.Mailbox(comm, others(comm))
+    for rank in others(comm):
+        mailbox._out[rank].sent += 1  # as if one had left
+    if comm.size > 1:
+        with pytest.raises(AssertionError, match=r"rank \d+ sent 1 letters, but 0 arrived"):
+            mailbox.close()
+    else:
+        mailbox.close()
+
+
+# the communicator -----------------------------------------------------------------------------------------------------
+
+
+def test_torus_keeps_the_numbers_of_the_ranks(comm):
+    sides = [(w, comm.size // w) for w in range(1, comm.size + 1) if comm.size % w == 0]
+    for width, height in sides:
+        with mpi.torus(comm, width, height) as grid:
+            assert (grid.rank, grid.size) == (comm.rank, comm.size)
+            if comm.size > 1:
+                assert (grid.dims, grid.periods) == ([height, width], [1, 1])
+                assert grid.coords == [comm.rank // width, comm.rank % width]
+    with mpi.torus(comm, comm.size + 1, 1) as same_one:
+        assert same_one is comm
+    with pytest.raises(DataError), mpi.torus(comm, comm.size, 1):
+        raise DataError("agreed")

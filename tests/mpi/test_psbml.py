@@ -1,0 +1,446 @@
+"""PSBML on any number of ranks: the textbook cycle, one rank's bits in step, and sanity where nobody waits."""
+
+import csv
+from collections import Counter
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from make import class_data, dataset
+from mpi4py import MPI
+from oracles_psbml import psbml_cycle
+from sklearn.naive_bayes import GaussianNB
+from sklearn.svm import LinearSVC
+from sklearn.tree import DecisionTreeClassifier
+
+from hpcml.classifier import ClassifierModel
+from hpcml.config import PsbmlOptions
+from hpcml.data.schema import Dataset
+from hpcml.errors import ConfigError, Interrupted
+from hpcml.learners import parse_learner
+from hpcml.psbml.asynchronous import Asynchronous
+from hpcml.psbml.rows import RowStore
+from hpcml.psbml.snapshot import HISTORY
+from hpcml.psbml.synchronous import Synchronous
+from hpcml.psbml.torus import Torus, parse_grid
+from hpcml.psbml.train import make_problem, train_psbml
+
+pytestmark = pytest.mark.mpi
+
+LEARNERS = {
+    "tree": (("tree",), lambda seed: DecisionTreeClassifier(criterion="entropy", min_samples_leaf=2, random_state=seed)),
+    "bayes": (("sklearn.naive_bayes.GaussianNB",), lambda seed: GaussianNB()),
+    "svm": (("linear-svm",), lambda seed: LinearSVC(random_state=seed)),
+}
+OFTEN_OTHER = {"bytes_sent", "bytes_without_ids", "age_mean", "age_max", "seconds"}  # columns that depend on the ranks
+
+
+@pytest.fixture
+def comm():
+    """All ranks: training works on a duplicate of what it is given anyway, and the tests compare with COMM_SELF themselves."""
+    return MPI.COMM_WORLD
+
+
+def write(comm, path, n_rows, n_features, n_classes, density=0.4, seed=3):
+    """A dataset made by rank 0, for all; its X and y."""
+    X, y, Y = class_data(seed, n_rows, n_features, n_classes, density)
+    if comm.rank == 0:
+        dataset(path, X, Y)
+    comm.Barrier()
+    return X, y
+
+
+def problem_of(comm, opened, options):
+    torus = Torus(*parse_grid(options.grid), options.neighbourhood)
+    return make_problem(comm, opened, torus, parse_learner(options.base), options)
+
+
+def history(run):
+    with (run / "history.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def told(run):
+    """The history without what depends on the ranks."""
+    return [{key: value for key, value in line.items() if key not in OFTEN_OTHER} for line in history(run)]
+
+
+def gathered(comm, slots):
+    """All nodes' arrays on every rank, as lists."""
+    return {
+        node: values for of_rank in comm.allgather({n: s.tolist() for n, s in slots.items()}) for node, values in of_rank.items()
+    }
+
+
+# the cycle ------------------------------------------------------------------------------------------------------------
+
+CASES = [
+    ("3x3", "C9", "tree", 2),
+    ("3x3", "L5", "bayes", 3),
+    ("2x2", "C13", "tree", 4),
+    ("2x2", "L5", "svm", 2),
+    ("5x1", "L5", "bayes", 2),
+    ("5x1", "L9", "tree", 3),
+    ("4x3", "L5", "tree", 2),
+    ("4x3", "C9", "svm", 2),
+    ("1x1", "C9", "bayes", 2),
+]
+N_CYCLES, N_ROWS, N_FEATURES = 3, 90, 6
+
+
+@cache
+def textbook(grid, kind, learner, n_classes, begin):
+    """The states after each cycle, from those with which the nodes begin (a tuple of tuples)."""
+    X, y, _ = class_data(3, N_ROWS, N_FEATURES, n_classes, 0.4)
+    X = X if learner == "svm" else X.toarray()
+    slots, found = {node: list(rows) for node, rows in enumerate(begin)}, []
+    for cycle in range(1, N_CYCLES + 1):
+        slots, *facts = psbml_cycle(X, y, slots, LEARNERS[learner][1], *parse_grid(grid), kind, 0.5, 11, cycle)
+        found.append((slots, *facts))
+    return found
+
+
+@pytest.mark.parametrize(("grid", "kind", "learner", "n_classes"), CASES)
+def test_cycles_are_those_of_the_textbook(comm, shared_tmp, grid, kind, learner, n_classes):
+    write(comm, shared_tmp / "data.h5", N_ROWS, N_FEATURES, n_classes)
+    options = PsbmlOptions(base=LEARNERS[learner][0], grid=grid, neighbourhood=kind, replace=0.5, seed=11)
+    with Dataset(shared_tmp / "data.h5") as opened:
+        problem = problem_of(comm, opened, options)
+        assert problem.dense == (learner != "svm")
+        cycles = Synchronous(problem, problem.first_slots)
+        begin = gathered(comm, cycles.slots)
+        expected = textbook(grid, kind, learner, n_classes, tuple(tuple(begin[node]) for node in sorted(begin)))
+        for slots, fitness, low, high in expected:
+            snapshot = cycles.step()
+            assert gathered(comm, cycles.slots) == slots
+            assert (snapshot.facts.low, snapshot.facts.high) == (low, high)
+            for node in problem.placement.nodes:
+                entries = snapshot.entries[snapshot.entries["node"] == node]
+                assert entries["place"].tolist() == sorted(set(slots[node]))
+                for place, weight in zip(entries["place"], entries["weight"], strict=True):
+                    least = min(value for row, value in zip(slots[node], fitness[node], strict=True) if row == place)
+                    assert weight == np.float32(1.0 - (least - low) / (high - low))
+
+
+def test_a_node_that_knows_one_class_has_no_opinion(comm, shared_tmp):
+    X = np.random.default_rng(0).standard_normal((24, 3)).astype(np.float32)
+    y = np.arange(24) < 2  # two rows have the label, so at most two of four nodes know both classes
+    if comm.rank == 0:
+        dataset(shared_tmp / "data.h5", X, y[:, None])
+    comm.Barrier()
+    options = PsbmlOptions(base=("tree", "min_samples_leaf=1"), grid="4x1", neighbourhood="L5", replace=0.5, seed=2)
+    with Dataset(shared_tmp / "data.h5") as opened:
+        problem = problem_of(comm, opened, options)
+        cycles = Synchronous(problem, problem.first_slots)
+        slots = gathered(comm, cycles.slots)
+        assert any(len(set(y[rows])) == 1 for rows in slots.values())
+        for cycle in range(1, 4):
+
+            def make(seed):
+                return DecisionTreeClassifier(criterion="entropy", random_state=seed)
+
+            slots, _, low, high = psbml_cycle(X, y.astype(int), slots, make, 4, 1, "L5", 0.5, 2, cycle)
+            facts = cycles.step().facts
+            assert gathered(comm, cycles.slots) == slots
+            assert comm.allgather((facts.low, facts.high)) == [(low, high)] * comm.size
+
+
+# the run --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("grid", "kind", "base", "n_classes"),
+    [
+        ("3x3", "C9", ("tree",), 3),
+        ("2x2", "L5", ("linear-svm",), 2),
+        ("1x1", "C9", ("naive-bayes",), 2),
+        ("2x1", "C13", ("sklearn.naive_bayes.GaussianNB",), 3),
+    ],
+)
+def test_model_has_the_bytes_of_one_rank(comm, shared_tmp, grid, kind, base, n_classes):
+    write(comm, shared_tmp / "data.h5", 150, 6, n_classes)
+    options = PsbmlOptions(base=base, grid=grid, neighbourhood=kind, cycles=5)
+    report = train_psbml(comm, shared_tmp / "data.h5", shared_tmp / "ranks", options)
+    alone = train_psbml(None, shared_tmp / "data.h5", shared_tmp / f"alone{comm.rank}", options)
+    assert report.model.read_bytes() == alone.model.read_bytes()
+    assert (report.cycle, report.validation_error, report.n_margin_rows) == (
+        alone.cycle,
+        alone.validation_error,
+        alone.n_margin_rows,
+    )
+    ranks, one = history(shared_tmp / "ranks"), history(shared_tmp / f"alone{comm.rank}")
+    assert list(ranks[0]) == list(HISTORY)
+    assert [int(line["cycle"]) for line in ranks] == [1, 2, 3, 4, 5]
+    assert told(shared_tmp / "ranks") == told(shared_tmp / f"alone{comm.rank}")
+    for here, there in zip(ranks, one, strict=True):
+        assert int(there["bytes_sent"]) == 0
+        assert int(here["bytes_sent"]) <= int(here["bytes_without_ids"])
+        assert (int(here["bytes_sent"]) > 0) == (comm.size > 1 and grid != "1x1")
+    assert {line["auc"] == "nan" for line in ranks} == {n_classes > 2}
+
+
+def test_the_model_is_the_best_cycle_and_its_margin_rows(comm, shared_tmp):
+    write(comm, shared_tmp / "data.h5", 200, 6, 2)
+    options = PsbmlOptions(grid="3x2", cycles=6, seed=4, replace=0.4)
+    report = train_psbml(comm, shared_tmp / "data.h5", shared_tmp / "run", options)
+    lines = history(shared_tmp / "run")
+    errors = [float(line["error"]) for line in lines]
+    assert report.cycle == 1 + errors.index(min(errors))
+    assert report.validation_error == min(errors)
+    assert report.n_margin_rows == int(lines[report.cycle - 1]["distinct_rows"])
+    model = ClassifierModel(report.model)
+    assert (np.diff(model.margin_rows) > 0).all()
+    with Dataset(shared_tmp / "data.h5") as opened:
+        problem = problem_of(comm, opened, options)
+    held_out = problem.classes.rows[problem.start < 0]
+    assert not np.isin(model.margin_rows, held_out).any()
+    assert ((model.margin_weights >= 0) & (model.margin_weights <= 1)).all()
+
+
+def test_the_area_under_the_curve_may_judge(comm, shared_tmp):
+    write(comm, shared_tmp / "data.h5", 200, 6, 2)
+    options = PsbmlOptions(grid="2x2", cycles=8, seed=2, judge="auc", validation_share=0.3)
+    report = train_psbml(comm, shared_tmp / "data.h5", shared_tmp / "run", options)
+    alone = train_psbml(None, shared_tmp / "data.h5", shared_tmp / f"alone{comm.rank}", options)
+    assert report.model.read_bytes() == alone.model.read_bytes()
+    areas = [float(line["auc"]) for line in history(shared_tmp / "run")]
+    assert report.cycle == 1 + areas.index(max(areas))
+    errors = [float(line["error"]) for line in history(shared_tmp / "run")]
+    assert report.cycle != 1 + errors.index(min(errors))  # else this test says nothing
+    write(comm, shared_tmp / "three.h5", 200, 6, 3)
+    with pytest.raises(ConfigError, match="--judge auc: the data have 3 classes"):
+        train_psbml(comm, shared_tmp / "three.h5", shared_tmp / "three", options)
+
+
+def test_validation_error_is_that_of_the_model_on_the_rows_kept_aside(comm, shared_tmp):
+    X, y = write(comm, shared_tmp / "data.h5", 200, 6, 3)
+    options = PsbmlOptions(grid="2x2", cycles=4, validation_share=0.3)
+    report = train_psbml(comm, shared_tmp / "data.h5", shared_tmp / "run", options)
+    with Dataset(shared_tmp / "data.h5") as opened:
+        held_out = problem_of(comm, opened, options).start < 0
+    model = ClassifierModel(report.model)
+    learner = DecisionTreeClassifier(criterion="entropy", min_samples_leaf=2)
+    kept = model.margin_rows
+    other = np.mean(learner.fit(X[kept].toarray(), y[kept]).predict(X[held_out].toarray()) != y[held_out])
+    assert abs(other - report.validation_error) <= 0.1  # ties between splits are broken otherwise
+    assert report.validation_error * held_out.sum() == pytest.approx(round(report.validation_error * held_out.sum()))
+
+
+@pytest.mark.parametrize("grid", ["3x2", "2x1"])
+def test_interrupted_run_ends_with_the_same_bytes_on_other_ranks(comm, shared_tmp, grid):
+    write(comm, shared_tmp / "data.h5", 150, 6, 2)
+    options = PsbmlOptions(grid=grid, cycles=8, replace=0.4)
+    alone = train_psbml(None, shared_tmp / "data.h5", shared_tmp / f"alone{comm.rank}", options).model
+    run = shared_tmp / "run"
+    steps = [1e-9, 1e-9, 0.01, 0.01, 0.01, 0.03]  # none, some cycles
+    interrupted = 0
+    for turn, limit in enumerate(steps):
+        once = replace(options, time_limit=limit, checkpoint_every=1e-4)
+        try:
+            if turn % 2 == 0:
+                train_psbml(comm, shared_tmp / "data.h5", run, once, resume=turn > 0)
+            elif comm.rank == 0:
+                train_psbml(None, shared_tmp / "data.h5", run, once, resume=True)
+        except Interrupted as stop:
+            interrupted += 1
+            assert "continue with --resume" in str(stop)
+        comm.Barrier()
+    assert comm.bcast(interrupted) >= 2
+    model = train_psbml(comm, shared_tmp / "data.h5", run, options, resume=True).model
+    assert model.read_bytes() == alone.read_bytes()
+    assert told(run) == told(shared_tmp / f"alone{comm.rank}")
+    assert not (run / "checkpoint").exists()
+
+
+class After:
+    """A signal that arrives after so many steps."""
+
+    def __init__(self, n):
+        self.left = n
+
+    @property
+    def seen(self):
+        self.left -= 1
+        return self.left < 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_stopped_after_every_few_cycles_and_resumed_on_other_ranks(comm, shared_tmp, n):
+    write(comm, shared_tmp / "data.h5", 150, 6, 3)
+    options = PsbmlOptions(grid="2x2", cycles=7, replace=0.4)
+    alone = train_psbml(None, shared_tmp / "data.h5", shared_tmp / f"alone{comm.rank}", options).model
+    run = shared_tmp / "run"
+    turns = 0
+    while not comm.bcast((run / "model.h5").exists()):
+        assert turns * n <= 7
+        signals = After(n if comm.rank == comm.size - 1 or turns % 2 else 10**6)
+        if turns % 2 == 0:
+            if turns * n + n < 7:
+                with pytest.raises(Interrupted, match=rf"a signal arrived: .* \({turns * n + n} of 7 cycles done\)"):
+                    train_psbml(comm, shared_tmp / "data.h5", run, options, resume=turns > 0, signals=signals)
+            else:
+                train_psbml(comm, shared_tmp / "data.h5", run, options, resume=turns > 0, signals=signals)
+        elif comm.rank == 0:
+            try:
+                train_psbml(None, shared_tmp / "data.h5", run, options, resume=True, signals=signals)
+            except Interrupted as stop:
+                assert f"({turns * n + n} of 7 cycles done)" in str(stop)
+        comm.Barrier()
+        turns += 1
+    assert turns > 1
+    assert (run / "model.h5").read_bytes() == alone.read_bytes()
+    assert told(run) == told(shared_tmp / f"alone{comm.rank}")  # the best cycle may have been an early one
+
+
+def test_what_does_not_fit_fails_alike_on_all_ranks(comm, shared_tmp):
+    write(comm, shared_tmp / "data.h5", 20, 5, 2)
+    for options, pattern in (
+        (PsbmlOptions(grid="9x9"), r"--grid 9x9: 81 nodes, but only 18 rows"),
+        (PsbmlOptions(validation_share=0.01), r"--validation-share 0.01: no row of 20"),
+        (PsbmlOptions(label="nosuch"), r"no label 'nosuch'"),
+        (PsbmlOptions(slow_rank=99), r"--slow-rank 99"),
+        (PsbmlOptions(base=("nosuch",)), r"--base nosuch"),
+    ):
+        with pytest.raises(ConfigError, match=pattern) as error:
+            train_psbml(comm, shared_tmp / "data.h5", shared_tmp / "run", options)
+        assert len(set(comm.allgather(str(error.value)))) == 1
+    assert not (shared_tmp / "run").exists()
+
+
+# nobody waits ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def grids(monkeypatch):
+    """The Asynchronous objects that a training makes."""
+    made, begin, step = [], Asynchronous.__init__, Asynchronous.step
+
+    def noted(self, *args):
+        made.append(self)
+        self.steps = Counter()
+        begin(self, *args)
+
+    def counted(self, node):
+        self.steps[node] += 1
+        step(self, node)
+
+    monkeypatch.setattr(Asynchronous, "__init__", noted)
+    monkeypatch.setattr(Asynchronous, "step", counted)
+    return made
+
+
+def cycles_of_nodes(comm, grid):
+    """How many cycles each node has done, from the ranks that host them."""
+    own = {node: int(grid.table[node, 0]) for node in grid.slots}
+    assert own == {node: grid.steps[node] for node in grid.slots}
+    return {node: n for of_rank in comm.allgather(own) for node, n in of_rank.items()}
+
+
+@pytest.mark.parametrize(("size", "kind"), [("3x3", "C9"), ("4x3", "L5"), ("2x1", "L5"), ("1x1", "C9")])
+def test_asynchronous_run_does_its_cycles(comm, shared_tmp, grids, size, kind):
+    write(comm, shared_tmp / "data.h5", 200, 6, 3, density=1.0)
+    options = PsbmlOptions(grid=size, neighbourhood=kind, cycles=4, asynchronous=True)
+    report = train_psbml(comm, shared_tmp / "data.h5", shared_tmp / "run", options)
+    n_nodes = np.prod(parse_grid(size))
+    (grid,) = grids
+    done = cycles_of_nodes(comm, grid)
+    assert len(done) == n_nodes
+    assert sum(done.values()) >= 4 * n_nodes
+    assert min(done.values()) >= 1
+    lines = history(shared_tmp / "run")
+    assert [int(line["cycle"]) for line in lines] == [1, 2, 3, 4]
+    assert report.validation_error == min(float(line["error"]) for line in lines)
+    assert report.validation_error < 0.5  # three classes: guessing errs in two of three
+    for line in lines:
+        assert 0 < int(line["distinct_rows"]) <= 180
+        assert float(line["f_min"]) <= float(line["f_max"])
+        assert int(line["age_max"]) >= float(line["age_mean"]) or comm.size == 1
+    model = ClassifierModel(report.model)
+    assert model.margin_rows.size == report.n_margin_rows
+    for node, slots in grid.slots.items():  # node size stays, and every row is in the store
+        assert slots.size == grid.problem.first_slots[node].size
+        grid.store.take(slots)
+        assert (grid.problem.start[slots] >= 0).all()
+
+
+def test_asynchronous_run_of_one_rank_is_repeatable(comm, shared_tmp):
+    write(comm, shared_tmp / "data.h5", 150, 6, 2)
+    options = PsbmlOptions(grid="2x2", cycles=3, asynchronous=True)
+    one, other = (
+        train_psbml(None, shared_tmp / "data.h5", shared_tmp / f"alone{comm.rank}-{turn}", options).model for turn in range(2)
+    )
+    assert one.read_bytes() == other.read_bytes()
+
+
+def test_a_slow_rank_holds_up_nobody(comm, shared_tmp, grids):
+    write(comm, shared_tmp / "data.h5", 400, 6, 2)
+    options = PsbmlOptions(grid=f"{comm.size}x2", cycles=6, asynchronous=True, slow_rank=0, slow_factor=6.0)
+    train_psbml(comm, shared_tmp / "data.h5", shared_tmp / "run", options)
+    done = cycles_of_nodes(comm, grids[0])
+    assert sum(done.values()) >= 6 * 2 * comm.size
+    if comm.size > 1:
+        owners = grids[0].problem.placement.owners
+        slow = [n for node, n in done.items() if owners[node] == 0]
+        fast = [n for node, n in done.items() if owners[node] > 0]
+        assert np.mean(fast) > np.mean(slow)
+
+
+def test_letters_never_name_a_row_that_did_not_arrive(comm, shared_tmp, monkeypatch):
+    """Each letter's states hold only rows that the reader has, and each row's values arrive once from a rank."""
+    opened_letters, read_letter = [], Asynchronous._read
+
+    def checked(self, rank, arrays):
+        read_letter(self, rank, arrays)
+        for node in arrays[1].tolist():
+            self.store.take(self.around[node].places)  # KeyError: never seen
+        opened_letters.append(rank)
+
+    received, open_letter = {}, RowStore.open_letter
+
+    def once(self, rank, arrays):
+        seen = received.setdefault((id(self), rank), set())
+        assert not seen & set(arrays[0].tolist())
+        seen |= set(arrays[0].tolist())
+        open_letter(self, rank, arrays)
+
+    monkeypatch.setattr(Asynchronous, "_read", checked)
+    monkeypatch.setattr(RowStore, "open_letter", once)
+    write(comm, shared_tmp / "data.h5", 200, 30, 2, density=0.1)
+    options = PsbmlOptions(base=("linear-svm",), grid="4x2", neighbourhood="L5", cycles=10, replace=0.9, asynchronous=True)
+    train_psbml(comm, shared_tmp / "data.h5", shared_tmp / "run", options)
+    assert bool(opened_letters) == (comm.size > 1)
+
+
+@pytest.mark.parametrize("size", ["2x2", "2x1"])
+def test_asynchronous_run_is_interrupted_and_finishes(comm, shared_tmp, size):
+    write(comm, shared_tmp / "data.h5", 200, 6, 2, density=1.0)
+    options = PsbmlOptions(grid=size, neighbourhood="L5", cycles=100, asynchronous=True)
+    run = shared_tmp / "run"
+    for turn, n in enumerate((12, 1, 12)):  # so many steps of the last rank, which has nodes
+        signals = After(n if comm.rank == comm.size - 1 else 10**6)
+        with pytest.raises(Interrupted, match="a signal arrived"):
+            train_psbml(comm, shared_tmp / "data.h5", run, options, resume=turn > 0, signals=signals)
+    with pytest.raises(Interrupted, match="the time limit is reached"):
+        train_psbml(comm, shared_tmp / "data.h5", run, replace(options, time_limit=1e-9), resume=True)
+    if comm.rank == 0:
+        with pytest.raises(Interrupted):
+            train_psbml(None, shared_tmp / "data.h5", run, replace(options, time_limit=1e-9), resume=True)
+    comm.Barrier()
+    report = train_psbml(comm, shared_tmp / "data.h5", run, options, resume=True)
+    lines = history(run)
+    assert [int(line["cycle"]) for line in lines] == list(range(1, 101))
+    assert report.validation_error == min(float(line["error"]) for line in lines) < 0.5
+
+
+def test_asynchronous_run_with_many_checkpoints(comm, shared_tmp):
+    write(comm, shared_tmp / "data.h5", 200, 6, 2, density=1.0)
+    options = PsbmlOptions(grid="3x2", cycles=10, asynchronous=True, checkpoint_every=1e-4)
+    train_psbml(comm, shared_tmp / "data.h5", shared_tmp / "run", options)
+    assert len(history(shared_tmp / "run")) == 10
