@@ -43,7 +43,7 @@ class Run:
     @property
     def n_taken(self) -> int:
         """How many snapshots have been taken."""
-        return len(self.assessor.history) + len(self.taken)
+        return len(self.assessor.history) + len(self.assessor.handed) + len(self.taken)
 
     @mpi.collective
     def train(self, restore: bool) -> str:
@@ -68,7 +68,7 @@ class Run:
 
     @mpi.collective
     def _synchronous(self) -> str:
-        """Collective. The cycles in step; after as many as there are ranks, each rank assesses one."""
+        """Collective. The cycles in step; after as many as there are ranks, each rank assesses one, before it trains again."""
         with mpi.agreed(self.comm, f"reading {self.problem.dataset.path}"):
             grid = Synchronous(self.problem, self.slots, int(self.cycles.max(initial=0)))
         while True:
@@ -76,16 +76,21 @@ class Run:
             self.cycles[:] = grid.cycle
             last = grid.cycle >= self.options.cycles
             if self.taken and (last or len(self.taken) >= self.comm.size):
-                self._assess([1.0] * self.comm.size)
+                self.assessor.hand_out(self.taken, [1.0] * self.comm.size)
+                self.taken = []
             if last:
+                self._finish_assessing()
                 return ""
             signal, time_up, due = mpi.allreduce_maxima(self.comm, np.array(self._flags(), dtype=np.float64))
             stop = _reason(signal, time_up)
             if stop or due:
+                self.taken = self.assessor.take_back() + self.taken
                 self._save()
             if stop:
                 return stop
-            self.taken.append(grid.step())
+            self.taken.append(grid.step(first=self.assessor.work))
+            if self.assessor.handed:
+                self._gather()
             self.progress.update(grid.cycle)
 
     @mpi.collective
@@ -130,7 +135,9 @@ class Run:
             return stop
         while self.n_taken < self.options.cycles:  # a rank without nodes, or one that learnt of the end from a letter
             self.taken.append(grid.snapshot(self.n_taken + 1))
-        self._assess(self.comm.allgather(worked / steps if steps else 1e-3))
+        self.assessor.hand_out(self.taken, self.comm.allgather(worked / steps if steps else 1e-3))
+        self.taken = []
+        self._finish_assessing()
         return ""
 
     @mpi.collective
@@ -141,11 +148,17 @@ class Run:
         self.slots, self.fitness, self.cycles = grid.slots, grid.fitness, grid.table[:, 0]
 
     @mpi.collective
-    def _assess(self, costs: list[float]) -> None:
-        """Collective. Assess what has been taken, tell of it, write the history."""
+    def _finish_assessing(self) -> None:
+        """Collective. Assess what is handed out."""
+        with mpi.agreed(self.comm, "assessing the grid"):
+            self.assessor.work()
+        self._gather()
+
+    @mpi.collective
+    def _gather(self) -> None:
+        """Collective. Gather the results of what was handed out, tell of them, write the history."""
         first = len(self.assessor.history)
-        self.assessor.assess(self.taken, costs)
-        self.taken = []
+        self.assessor.gather()
         for line in self.assessor.history[first:]:
             said = dict(zip(HISTORY, line, strict=True))
             self.log(

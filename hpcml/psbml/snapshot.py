@@ -99,26 +99,32 @@ class Assessor:
         self.problem = problem
         self.pocket = Pocket()
         self.history: list[tuple[float, ...]] = []  # a line of HISTORY for each cycle assessed
+        self.handed: list[Snapshot] = []  # out, and not gathered yet
+        self._mine: list[tuple[int, np.ndarray]] = []  # of these, what this rank has to assess: cycles, and entries of all nodes
+        self._found: list[tuple[int, float, float, int]] = []
+        self._best = Pocket()
         self._validation: tuple | None = None
 
     @mpi.collective
-    def assess(self, snapshots: list[Snapshot], costs: list[float]) -> None:
-        """Collective. Assess snapshots that all ranks have taken; `costs` are the ranks' seconds for an equal amount of work."""
-        problem, comm = self.problem, self.problem.comm
-        mine: list[tuple[Snapshot, np.ndarray]] = []
+    def hand_out(self, snapshots: list[Snapshot], costs: list[float]) -> None:
+        """Collective. Give each rank snapshots to assess; `costs` are the ranks' seconds for an equal amount of work."""
+        comm, self.handed = self.problem.comm, snapshots
         for snapshot, rank in zip(snapshots, assign(len(snapshots), costs), strict=True):
             parts = [np.empty(0, dtype=ENTRY)] * comm.size
             parts[rank] = snapshot.entries
             received = mpi.exchange(comm, parts)
             if rank == comm.rank:
-                mine.append((snapshot, np.concatenate(received)))
-        found, best = [], Pocket()
-        with mpi.agreed(comm, "assessing the grid"), problem.computing("assess"):
-            for snapshot, entries in mine:
-                judged = self._assess(snapshot.cycle, entries)
-                found.append((snapshot.cycle, judged.error, judged.auc, distinct([entries["place"]]).size))
-                best = min(best, judged, key=lambda pocket: pocket.rank(problem.options.judge))
-        self._share(snapshots, found, best)
+                self._mine.append((snapshot.cycle, np.concatenate(received)))
+
+    def work(self) -> None:
+        """Assess this rank's part of what was handed out. Local."""
+        judge = self.problem.options.judge
+        with self.problem.computing("assess"):
+            for cycle, entries in self._mine:
+                judged = self._assess(cycle, entries)
+                self._found.append((cycle, judged.error, judged.auc, distinct([entries["place"]]).size))
+                self._best = min(self._best, judged, key=lambda pocket: pocket.rank(judge))
+        self._mine = []
 
     def _assess(self, cycle: int, entries: np.ndarray) -> Pocket:
         """Train on the unique rows of a cycle and judge by the validation set. Local."""
@@ -134,11 +140,18 @@ class Assessor:
         places = distinct([entries["place"]])
         return self.problem.train(self.problem.read(places), places, "assess", cycle)
 
+    def take_back(self) -> list[Snapshot]:
+        """Forget what was handed out: those snapshots, to be handed out again. Local."""
+        snapshots, self.handed, self._mine, self._found, self._best = self.handed, [], [], [], Pocket()
+        return snapshots
+
     @mpi.collective
-    def _share(self, snapshots: list[Snapshot], found: list[tuple[int, float, float, int]], best: Pocket) -> None:
-        """Collective. Tell all ranks the results; keep the best classifier and its rows on the rank that has them."""
-        comm = self.problem.comm
+    def gather(self) -> None:
+        """Collective, after `work`. Tell all ranks the results; the best classifier and its rows stay on the rank that has them."""
+        comm, judge = self.problem.comm, self.problem.options.judge
+        best, found = self._best, self._found
         local = Pocket(best.cycle, best.error, best.auc, comm.rank)  # without what is large
+        snapshots = self.take_back()
         gathered = comm.allgather((found, [snapshot.facts for snapshot in snapshots], local))
         results = {cycle: (error, auc, n_rows) for one, _, _ in gathered for cycle, error, auc, n_rows in one}
         for snapshot, facts in zip(snapshots, Facts.merged([facts for _, facts, _ in gathered]), strict=True):
@@ -146,7 +159,6 @@ class Assessor:
             judged = results[snapshot.cycle]
             mean_age = ages / n_ages if n_ages else 0.0
             self.history.append((snapshot.cycle, *judged, low, high, sent, without_ids, mean_age, oldest, seconds))
-        judge = self.problem.options.judge
         winner = min((pocket for _, _, pocket in gathered), key=lambda pocket: pocket.rank(judge))
         if winner.rank(judge) < self.pocket.rank(judge):
             self.pocket = best if winner.owner == comm.rank else winner

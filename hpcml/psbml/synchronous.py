@@ -8,6 +8,7 @@ two numbers are reduced.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import numpy as np
 
@@ -29,13 +30,15 @@ class Synchronous:
         self.store = RowStore(problem.dataset.n_features, places, problem.read(places))
 
     @mpi.collective
-    def step(self) -> Snapshot:
-        """Collective. One cycle."""
+    def step(self, first: Callable[[], None] = lambda: None) -> Snapshot:
+        """Collective. One cycle. `first` is local work that may be done any time before a rank meets its neighbours."""
         problem, comm, begin = self.problem, self.problem.comm, time.monotonic()
         self.cycle += 1
         self.sent = self.without_ids = 0
-        with mpi.agreed(comm, "training the nodes"), problem.computing("train"):
-            judges = {node: self._train(node) for node in self.slots}
+        with mpi.agreed(comm, "training the nodes"):
+            first()
+            with problem.computing("train"):
+                judges = {node: self._train(node) for node in self.slots}
         own = {node: selection.population(slots) for node, slots in self.slots.items()}
         around = own | self._exchange_rows(own)
         with mpi.agreed(comm, "testing the nodes' rows"), problem.computing("test"):
