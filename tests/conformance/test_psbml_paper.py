@@ -1,0 +1,44 @@
+"""PSBML on real data against the figures of its paper (Kamath 2018, table 4) and against its own base learner."""
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from hpcml import mpi
+from hpcml.config import ConvertOptions, PsbmlOptions
+from hpcml.data.convert import convert
+from hpcml.data.schema import Dataset
+from hpcml.data.shard import read_rows
+from hpcml.learners import fit, parse_learner, scores
+from hpcml.log import Log
+from hpcml.models import open_model
+from hpcml.psbml.train import train_psbml
+
+PAPER = 0.9069  # area under the ROC curve of PSBML with naive Bayes on Adult
+
+
+@pytest.fixture
+def adult(data_dir, tmp_path):
+    """a9a and its test rows."""
+    for name, like in (("a9a", None), ("a9a.t", tmp_path / "a9a.h5")):
+        source = [data_dir / f"{name}.svm.xz"]
+        convert(mpi.self_comm(), "svmlight", source, tmp_path / f"{name}.h5", ConvertOptions(like=like), False, Log(1))
+    return tmp_path / "a9a.h5", tmp_path / "a9a.t.h5"
+
+
+def rows_and_classes(path):
+    with Dataset(path) as data:
+        return read_rows(data, np.arange(data.n_rows), False), np.diff(data.map("Y/indptr"))
+
+
+def test_naive_bayes_gains_by_psbml(adult, tmp_path):
+    X, y = rows_and_classes(adult[1])
+    alone = fit(parse_learner(["naive-bayes"]), *rows_and_classes(adult[0]), 0)
+    report = train_psbml(None, adult[0], tmp_path / "run", PsbmlOptions(base=("naive-bayes",)))
+    model = open_model(report.model)
+    area, area_alone = (roc_auc_score(y, scores(one, X, 2)[:, 0]) for one in (model.classifier, alone))
+    wrong, wrong_alone = (np.count_nonzero((scores(one, X, 2)[:, 0] > 0) != y) for one in (model.classifier, alone))
+    assert area > area_alone + 0.005
+    assert abs(area - PAPER) < 0.015
+    assert wrong < 0.85 * wrong_alone
+    assert model.margin_rows.size < 0.5 * rows_and_classes(adult[0])[1].size
