@@ -23,6 +23,7 @@ from typing import Any
 
 import h5py
 import numpy as np
+import scipy.sparse as sp
 
 from hpcml import mpi
 from hpcml.data.schema import map_dataset, open_stamped, stamp, write_strings
@@ -148,13 +149,15 @@ def _trees(node: Any) -> Iterator[dict[str, Any]]:
             yield from _trees(part)
 
 
-def check_savable(learner: Learner, n_classes: int = 2) -> None:
-    """Train on a few made-up rows, save and read the classifier, so that a long training cannot end without a file.
+def check_savable(learner: Learner, n_classes: int = 2, dense: bool = True) -> None:
+    """Train on a few made-up rows, save and read the classifier, so that a long training cannot end without a file. Local.
 
-    Raises ConfigError if the learner refuses, or if its classifiers could not be saved or would not be trusted when read.
+    It also compiles what kernels of ours the learner has, so call it on one rank of a node first. Raises ConfigError if the
+    learner refuses, or if its classifiers could not be saved or would not be trusted when read.
     """
     y = np.arange(20 * n_classes) % n_classes
     X = np.random.default_rng(0).random((y.size, 4), dtype=np.float32) + y[:, None].astype(np.float32)
+    X = X if dense else sp.csr_matrix(X)
     classifier = fit(learner, X, y, 0)
     expected = scores(classifier, X, n_classes)
     confidence(classifier, X)

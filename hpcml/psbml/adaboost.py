@@ -46,13 +46,14 @@ def train_adaboost(
         with dataset, signals or StopSignals() as seen:
             boosting = (("estimator", learner.make(0)), ("n_estimators", options.rounds))
             boosted = learners.Learner(learner.name, ADABOOST, boosting, learner.prefers_dense)
-            with mpi.agreed(comm, f"preparing the base learner {learner.name}"):
-                check_savable(boosted)
             split = options.split or default_split(dataset, "train")
             classes = read_classes(comm, dataset, split, options.label)
             dense = boosted.wants_dense(dataset.n_rows, dataset.n_features, dataset.nnz)
             if dense:
                 check_room(comm, learner.name, classes.rows.size, dataset.n_features, copies=4)
+            with mpi.agreed(comm, f"preparing the base learner {learner.name}"):
+                if comm.rank == 0:
+                    check_savable(boosted, classes.n_classes, dense)
             folder = RunFolder(comm, Path(output), log)
             config = {"method": "adaboost", "data": str(dataset.path.resolve()), **as_dict(options)}
             if folder.prepare(config, force, resume) == FINISHED:

@@ -69,9 +69,9 @@ def train_psbml(
         with mpi.agreed(comm, f"opening {data}"):
             dataset = Dataset(data)
         with dataset, signals or StopSignals() as seen:
-            with mpi.agreed(comm, f"preparing the base learner {learner.name}"):
-                check_savable(learner)
             problem = make_problem(comm, dataset, torus, learner, options)
+            with mpi.agreed(comm, f"preparing the base learner {learner.name}"), mpi.node_first(comm):
+                check_savable(learner, problem.classes.n_classes, problem.dense)
             return _train(problem, RunFolder(comm, Path(output), log), force, resume, seen)
 
 

@@ -11,10 +11,8 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-import lzma
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -38,28 +36,24 @@ def run(*command: object, ranks: int = 1) -> tuple[float, str]:
     return time.monotonic() - begin, done.stdout + done.stderr
 
 
-def plain(name: str, folder: Path) -> Path:
-    """The svmlight file of a data set, unpacked."""
-    path = folder / f"{name}.svm"
-    if not path.exists():
-        with lzma.open(DATA / f"{name}.svm.xz") as source, path.open("wb") as out:
-            shutil.copyfileobj(source, out)
-    return path
+def source(name: str) -> Path:
+    """The svmlight file of a data set."""
+    return DATA / f"{name}.svm.xz"
 
 
 def dataset(name: str, folder: Path, seed: int, noise: float = 0.0, test_share: float = 0.3) -> tuple[Path, Path]:
     """A data set with split train and where its test rows are: its own test file, else a random share, another for each seed."""
     extra = ["--label-noise", noise] if noise else []
-    own_test = (DATA / f"{name}.t.svm.xz").exists()
+    own_test = source(f"{name}.t").exists()
     path = folder / (f"{name}-{noise}-{0 if own_test and not noise else seed}.h5")
     if not path.exists():
         extra += [] if own_test else ["--test-share", test_share]
-        run("convert", "svmlight", plain(name, folder), "-o", path, "--seed", seed, *extra)
+        run("convert", "svmlight", source(name), "-o", path, "--seed", seed, *extra)
     if not own_test:
         return path, path
     test = folder / f"{name}.t.h5"
     if not test.exists():
-        run("convert", "svmlight", plain(f"{name}.t", folder), "-o", test, "--like", path)
+        run("convert", "svmlight", source(f"{name}.t"), "-o", test, "--like", path)
     return path, test
 
 
@@ -360,8 +354,8 @@ def kdd(arguments: argparse.Namespace, folder: Path, published: dict) -> Iterato
     """KDD Cup 1999 (10 % file, test file): PSBML with a tree beside LIBLINEAR and AdaBoostM1, in one run."""
     data, test = folder / "kdd.h5", folder / "kdd.t.h5"
     if not test.exists():
-        run("convert", "svmlight", plain("kdd99_10pct_train", folder), "-o", data, "--force")
-        run("convert", "svmlight", plain("kdd99_test", folder), "-o", test, "--like", data, "--force")
+        run("convert", "svmlight", source("kdd99_10pct_train"), "-o", data, "--force")
+        run("convert", "svmlight", source("kdd99_test"), "-o", test, "--like", data, "--force")
     paper = published.get("table7_kdd99_seconds_misclassified_roc_prc", {})
     for who, there in (("linear-svm", "LibLinear"), ("tree", "-")):
         result = alone(who, data, test)
