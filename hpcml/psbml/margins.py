@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
 from threadpoolctl import threadpool_limits
 
 from hpcml import learners, mpi
@@ -32,6 +31,7 @@ from hpcml.errors import ConfigError, nearest
 from hpcml.log import Log
 from hpcml.plot_psbml import plot_margins
 from hpcml.psbml.analysis import check_outputs
+from hpcml.psbml.large_margin import SETS, LargeMargin
 from hpcml.psbml.mean_shift import Mixture, Weighting, modes
 from hpcml.psbml.problem import Problem
 from hpcml.psbml.selection import Population, finite_range, selection_weights
@@ -49,88 +49,6 @@ NEAR = 0.1  # what is called near the boundary
 BANDS = (0.0, 0.1, 0.2, 0.4, math.inf)  # of distance from the boundary
 BINS = 30
 HARD = 0.1  # the share of the rows that are called hard
-DIAGONAL = np.full(2, math.sqrt(0.5))
-
-
-class LargeMargin(ClassifierMixin, BaseEstimator):
-    """The boundary half-way between the positive row of least position and the negative one of greatest; sure of far rows.
-
-    `position` (n) of points (n × 2) grows by 1 per unit of length in the direction `upwards` (n × 2); `boundary` is the position
-    of the true boundary.
-    """
-
-    boundary = 0.0
-    axis = ""  # what the position is
-    kernel = ""  # of the SVM that has such boundaries
-
-    @staticmethod
-    def position(X: np.ndarray) -> np.ndarray:
-        """The number that tells the classes apart."""
-        raise NotImplementedError
-
-    @staticmethod
-    def upwards(X: np.ndarray) -> np.ndarray:
-        """The unit vectors along which it grows."""
-        raise NotImplementedError
-
-    @classmethod
-    def project(cls, X: np.ndarray) -> np.ndarray:
-        """The points of the true boundary that are nearest to X."""
-        return X - (cls.position(X) - cls.boundary)[:, None] * cls.upwards(X)
-
-    def fit(self, X: np.ndarray, y: np.ndarray) -> LargeMargin:
-        """Find the boundary of some rows (n × 2), y in {0, 1}."""
-        self.classes_ = np.array([0, 1])
-        position = self.position(X)
-        self.threshold_ = (position[y == 1].min() + position[y == 0].max()) / 2
-        return self
-
-    def decision_function(self, X: np.ndarray) -> np.ndarray:
-        """The signed distance from the boundary found."""
-        return self.position(X) - self.threshold_
-
-    def predict(self, X: np.ndarray) -> np.ndarray:
-        """1 on the far side of the boundary found, else 0."""
-        return (self.decision_function(X) > 0).astype(np.int64)
-
-
-class CircleLearner(LargeMargin):
-    """A circle around the origin (section 5.1)."""
-
-    boundary = RADIUS
-    axis = "distance from the origin"
-    kernel = "rbf"
-
-    @staticmethod
-    def position(X: np.ndarray) -> np.ndarray:
-        """The distance from the origin."""
-        return np.hypot(*np.asarray(X, dtype=np.float64).T)
-
-    @staticmethod
-    def upwards(X: np.ndarray) -> np.ndarray:
-        """Away from the origin; from the origin itself to the right."""
-        radius = np.hypot(*X.T)[:, None]
-        return np.divide(X, radius, out=np.tile([1.0, 0.0], (len(X), 1)), where=radius > 0)
-
-
-class LineLearner(LargeMargin):
-    """A line x + y = const (section 5.3)."""
-
-    axis = "signed distance from the line x + y = 0"
-    kernel = "linear"
-
-    @staticmethod
-    def position(X: np.ndarray) -> np.ndarray:
-        """The signed distance from x + y = 0."""
-        return np.asarray(X, dtype=np.float64) @ DIAGONAL
-
-    @staticmethod
-    def upwards(X: np.ndarray) -> np.ndarray:
-        """The line's normal."""
-        return np.tile(DIAGONAL, (len(X), 1))
-
-
-SETS: dict[str, type[LargeMargin]] = {"circle": CircleLearner, "gaussians": LineLearner}
 
 
 class MarginGrid(Synchronous):

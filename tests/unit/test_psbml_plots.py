@@ -11,7 +11,7 @@ from hpcml import mpi
 from hpcml.config import PsbmlOptions
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
-from hpcml.psbml import analysis, margins
+from hpcml.psbml import analysis, large_margin, margins
 from hpcml.psbml.mean_shift import Mixture, Weighting, climb, log_density, modes
 from hpcml.psbml.train import train_psbml
 
@@ -56,7 +56,7 @@ def textbook_density(shares, means, covariances, kind, s, point):
 @pytest.mark.parametrize("seed", range(4))
 def test_the_highest_mode_is_where_the_density_is_greatest(kind, seed):
     shares, means, covariances, mixed = mixture(seed, 6)
-    weighting = None if kind is None else Weighting(margins.SETS[kind].project, 0.25)
+    weighting = None if kind is None else Weighting(large_margin.SETS[kind].project, 0.25)
     best = modes(mixed, weighting)[0]
     steps = np.linspace(-1.5, 1.5, 121)
     grid = np.array([(x, y) for x in steps for y in steps])
@@ -69,7 +69,7 @@ def test_the_highest_mode_is_where_the_density_is_greatest(kind, seed):
 @pytest.mark.parametrize("kind", [None, "circle", "gaussians"])
 def test_a_step_never_lowers_the_density_and_the_end_is_a_fixed_point(kind, monkeypatch):
     *_, mixed = mixture(7, 8, spread=1.5)
-    weighting = None if kind is None else Weighting(margins.SETS[kind].project, 0.3)
+    weighting = None if kind is None else Weighting(large_margin.SETS[kind].project, 0.3)
     x = np.random.default_rng(1).uniform(-2, 2, (50, 2))
     ends = climb(mixed, weighting, x)
     monkeypatch.setattr("hpcml.psbml.mean_shift.MAX_STEPS", 1)
@@ -81,15 +81,15 @@ def test_a_step_never_lowers_the_density_and_the_end_is_a_fixed_point(kind, monk
 
 def test_modes_of_one_gaussian_near_a_line_are_the_weighted_average_of_equation_4():
     mixed = Mixture(np.ones(1), np.array([[1.0, 1.0]]), np.eye(2)[None] / 0.5**2)
-    (mode,) = modes(mixed, Weighting(margins.LineLearner.project, 0.5))
+    (mode,) = modes(mixed, Weighting(large_margin.LineLearner.project, 0.5))
     np.testing.assert_allclose(mode, [0.5, 0.5], atol=1e-5)  # half-way between the mean and the line: equal deviations
     (mode,) = modes(mixed)
     np.testing.assert_allclose(mode, [1.0, 1.0])
 
 
-@pytest.mark.parametrize("name", sorted(margins.SETS))
+@pytest.mark.parametrize("name", sorted(large_margin.SETS))
 def test_projections_lie_on_the_boundary_and_nothing_there_is_nearer(name):
-    kind = margins.SETS[name]
+    kind = large_margin.SETS[name]
     X = np.random.default_rng(0).uniform(-1, 1, (40, 2))
     on_it = kind.project(X)
     np.testing.assert_allclose(kind.position(on_it), kind.boundary, atol=1e-12)
@@ -99,10 +99,10 @@ def test_projections_lie_on_the_boundary_and_nothing_there_is_nearer(name):
 
 
 def test_large_margin_learners_halve_the_gap():
-    circle = margins.CircleLearner().fit(np.array([[0.0, 0.5], [0.3, 0.0], [0.1, 0.1], [0.9, 0.0]]), np.array([1, 0, 0, 1]))
+    circle = large_margin.CircleLearner().fit(np.array([[0.0, 0.5], [0.3, 0.0], [0.1, 0.1], [0.9, 0.0]]), np.array([1, 0, 0, 1]))
     assert circle.threshold_ == pytest.approx(0.4)
     assert circle.predict(np.array([[0.5, 0.5], [0.1, 0.0]])).tolist() == [1, 0]
-    line = margins.LineLearner().fit(np.array([[1.0, 1.0], [-0.5, -0.5], [2.0, 2.0], [-3.0, 0.0]]), np.array([1, 0, 1, 0]))
+    line = large_margin.LineLearner().fit(np.array([[1.0, 1.0], [-0.5, -0.5], [2.0, 2.0], [-3.0, 0.0]]), np.array([1, 0, 1, 0]))
     assert line.threshold_ == pytest.approx(0.25 * math.sqrt(2))
     assert line.decision_function(np.array([[1.0, 1.0]])) == pytest.approx(0.75 * math.sqrt(2))
 
@@ -118,13 +118,13 @@ def test_overlap_of_sets():
 def test_the_svm_has_as_many_support_vectors_as_asked_for(n):
     rng = np.random.default_rng(3)
     X = rng.uniform(-1, 1, (400, 2))
-    vectors, alphas, C, _ = margins.support_vectors(X, (X.sum(axis=1) > 0).astype(int), margins.LineLearner, n)
+    vectors, alphas, C, _ = margins.support_vectors(X, (X.sum(axis=1) > 0).astype(int), large_margin.LineLearner, n)
     assert abs(vectors.size - n) <= 4
     assert alphas.size == vectors.size
     assert 0 < alphas.min() <= alphas.max() <= C * (1 + 1e-9)
 
 
-@pytest.fixture(scope="module", params=sorted(margins.SETS))
+@pytest.fixture(scope="module", params=sorted(large_margin.SETS))
 def study(request):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(margins, "RUNS", 3)
