@@ -104,10 +104,29 @@ def load_classifier(dump: bytes, n_features: int) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         classifier = skops.io.loads(dump, trusted=sorted(TRUSTED))
-    for part in (classifier, *getattr(classifier, "estimators_", ())):
+    for part in _estimators(classifier):
         if hasattr(part, "check_arrays"):  # ours: its kernels follow the arrays without looking
             part.check_arrays()
     return classifier
+
+
+def _estimators(part: Any, seen: set[int] | None = None) -> Iterator[Any]:
+    """A classifier and all estimators in it, however deep."""
+    seen = set() if seen is None else seen
+    if id(part) in seen:
+        return
+    seen.add(id(part))
+    if isinstance(part, dict):
+        inside = part.values()
+    elif isinstance(part, (list, tuple)) or (isinstance(part, np.ndarray) and part.dtype == object):
+        inside = part
+    elif hasattr(part, "get_params"):
+        yield part
+        inside = vars(part).values()
+    else:
+        return
+    for other in inside:
+        yield from _estimators(other, seen)
 
 
 def _check_trees(dump: bytes, n_features: int) -> None:
@@ -264,6 +283,9 @@ class ClassifierModel(Trained):
             sound = classes.ndim == 1 and classes.size > 0 and classes.dtype.kind == "i" and (np.diff(classes) > 0).all()
             fits = sound and 0 <= classes[0] <= classes[-1] < self.n_classes
             fits = fits and getattr(classifier, "n_features_in_", self.n_features) == self.n_features
+            row = np.zeros((1, self.n_features), dtype=np.float32)
+            if fits and scores(classifier, row if self.dense else sp.csr_matrix(row), self.n_classes).shape != (1, self.n_labels):
+                fits = False
         except DataError as error:
             raise DataError(f"{self.path}: {error}; read only files of your own training") from None
         except Exception as error:  # noqa: BLE001 - whatever skops, zipfile and scikit-learn make of a damaged dump

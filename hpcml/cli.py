@@ -51,7 +51,7 @@ def run(tokens: list[str], connect: Callable[[], mpi.Comm]) -> None:
     except cyclopts.CycloptsError as error:
         raise ConfigError(" ".join(str(error).split())) from None
     if getattr(command, "__module__", "") == __name__:  # ours; help and version need no MPI
-        if command in (train, train_psbml, train_adaboost, compare):  # a signal that arrives while MPI starts must not be lost
+        if command in (train, train_psbml, compare):  # a signal that arrives while MPI starts must not be lost
             Session.signals = StopSignals().__enter__()
         else:  # so that half-written files are removed
             signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -275,7 +275,7 @@ def train_adaboost(
     """
     from hpcml.psbml.adaboost import train_adaboost as work
 
-    Session.log(str(work(Session.comm, data, output, options, force, resume, Session.log, Session.signals)))
+    Session.log(str(work(Session.comm, data, output, options, force, resume, Session.log)))
 
 
 @app.command

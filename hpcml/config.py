@@ -114,7 +114,8 @@ class PsbmlOptions:
     """The base learner and its options: tree, linear-svm, naive-bayes, or the dotted path of any scikit-learn classifier, then
     NAME=VALUE, for instance: --base sklearn.tree.DecisionTreeClassifier criterion=entropy."""
     grid: str = "3x3"
-    """Nodes of the torus: WIDTHxHEIGHT. The rows are spread over them; more ranks than nodes are of no use."""
+    """Nodes of the torus: WIDTHxHEIGHT. The rows are spread over them; ranks beyond their number
+    only assess."""
     neighbourhood: str = "C9"
     """Which nodes see each other's rows: L5, L9, C9 or C13."""
     replace: float = 0.2

@@ -15,6 +15,6 @@ def open_model(path: Path | str) -> Model | ClassifierModel:
     try:
         with h5py.File(path, "r", locking=False) as file:
             kind = file.attrs.get("hpcml-format")
-    except OSError:
+    except (OSError, KeyError, ValueError, RuntimeError):  # h5py raises any of them for a damaged file
         kind = None  # Model says what is wrong
     return ClassifierModel(path) if kind == "classifier" else Model(path)

@@ -118,10 +118,14 @@ class RunFolder:
             yield
         except HpcmlError:
             if self.comm.rank == 0:
-                self._clear()
-                with suppress(OSError):  # the user's own files may be in it
-                    self.path.rmdir()
+                self.discard()
             raise
+
+    def discard(self) -> None:
+        """Remove the run, and the folder if nothing else is in it. Local; raises OSError."""
+        self._clear()
+        with suppress(OSError):  # the user's own files may be in it
+            self.path.rmdir()
 
     def _check_same(self, config: dict[str, object], before: dict[str, object]) -> None:
         """Raise ConfigError naming the first option that a continued run had otherwise."""

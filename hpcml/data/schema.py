@@ -90,7 +90,11 @@ def open_stamped(path: Path | str, kind: str, made_by: str) -> h5py.File:
         if error.strerror and error.filename:
             raise DataError(f"{path}: cannot read: {error.strerror}; check the name and its permissions") from None
         raise DataError(f"{path}: truncated or damaged HDF5 file; make it again with `{made_by}`") from None
-    found, version = file.attrs.get("hpcml-format"), file.attrs.get("hpcml-version", 0)
+    try:
+        found, version = file.attrs.get("hpcml-format"), file.attrs.get("hpcml-version", 0)
+    except (OSError, KeyError, ValueError, RuntimeError):  # h5py raises any of them for damaged attributes
+        file.close()
+        raise DataError(f"{path}: truncated or damaged HDF5 file; make it again with `{made_by}`") from None
     if found != kind:
         what = f"an hpcml {found}" if found else "an HDF5 file, but not made by hpcml"
         file.close()

@@ -13,11 +13,9 @@ from hpcml.config import AdaboostOptions
 from hpcml.data.classes import read_classes
 from hpcml.data.schema import Dataset, default_split
 from hpcml.data.shard import read_rows
-from hpcml.errors import Interrupted
 from hpcml.log import Log
 from hpcml.memory import check_room
 from hpcml.runfolder import FINISHED, RunFolder, as_dict
-from hpcml.signals import StopSignals
 
 ADABOOST = "sklearn.ensemble.AdaBoostClassifier"
 
@@ -30,12 +28,11 @@ def train_adaboost(
     force: bool = False,
     resume: bool = False,
     log: Log | None = None,
-    signals: StopSignals | None = None,
 ) -> str:
     """Collective over `comm`. Train one classifier of the classes of `data` into the run folder `output`; a sentence about it.
 
     Rank 0 trains on all rows, the others wait: it cannot be divided. There are no checkpoints: an interrupted run begins again.
-    Raises ConfigError or DataError for what the user can mend, Interrupted after a signal.
+    Raises ConfigError or DataError for what the user can mend.
     """
     options.validate()
     learner = learners.parse_learner(options.base)
@@ -43,7 +40,7 @@ def train_adaboost(
         log = log or Log(comm.rank)
         with mpi.agreed(comm, f"opening {data}"):
             dataset = Dataset(data)
-        with dataset, signals or StopSignals() as seen:
+        with dataset:
             boosting = (("estimator", learner.make(0)), ("n_estimators", options.rounds))
             boosted = learners.Learner(learner.name, ADABOOST, boosting, learner.prefers_dense)
             split = options.split or default_split(dataset, "train")
@@ -64,8 +61,7 @@ def train_adaboost(
                 if comm.rank == 0:
                     seed = int(rng.bits(options.seed, "adaboost", np.array(0))) >> 32
                     classifier = learners.fit(boosted, read_rows(dataset, classes.rows, dense), classes.of, seed)
-            if mpi.agreed_any(comm, seen.seen):
-                raise Interrupted("a signal arrived: nothing is kept of the training; begin again with --resume")
+            n_rounds = comm.bcast(len(classifier.estimators_) if comm.rank == 0 else 0)
             seconds = time.monotonic() - begin
             with mpi.agreed(comm, f"writing {folder.model}"):
                 if comm.rank == 0:
@@ -82,7 +78,7 @@ def train_adaboost(
                         margin_rows=np.empty(0, dtype=np.int64),
                         margin_weights=np.empty(0, dtype=np.float32),
                         cycle=0,
-                        about={"rounds": len(classifier.estimators_)},
+                        about={"rounds": n_rounds},
                     )
                     folder.drop_checkpoints()
-    return f"trained {options.rounds} rounds of {learner.name} in {seconds:.2f} s; model: {folder.model}"
+    return f"trained {n_rounds} rounds of {learner.name} in {seconds:.2f} s; model: {folder.model}"

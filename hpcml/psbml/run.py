@@ -60,6 +60,15 @@ class Run:
         self.elapsed = self.before + time.monotonic() - self.began
         return stop
 
+    @mpi.collective
+    def _pause(self) -> str:
+        """Collective. Write a checkpoint if one is due or if there is a reason to stop: that reason."""
+        signal, time_up, due = mpi.allreduce_maxima(self.comm, np.array(self._flags(), dtype=np.float64))
+        stop = _reason(signal, time_up)
+        if stop or due:
+            self._save()
+        return stop
+
     def _flags(self) -> tuple[float, float, float]:
         """Whether this rank has a reason to stop or to save: (a signal, the time limit, a checkpoint is due). One clock decides."""
         now, clock, limit = time.monotonic(), self.comm.rank == 0, self.options.time_limit
@@ -75,19 +84,13 @@ class Run:
             self.slots = grid.slots
             self.cycles[:] = grid.cycle
             last = grid.cycle >= self.options.cycles
-            if self.taken and (last or len(self.taken) >= self.comm.size):
+            if last:
+                return self._assess_rest([1.0] * self.comm.size)
+            if stop := self._pause():
+                return stop
+            if len(self.taken) >= self.comm.size:
                 self.assessor.hand_out(self.taken, [1.0] * self.comm.size)
                 self.taken = []
-            if last:
-                self._finish_assessing()
-                return ""
-            signal, time_up, due = mpi.allreduce_maxima(self.comm, np.array(self._flags(), dtype=np.float64))
-            stop = _reason(signal, time_up)
-            if stop or due:
-                self.taken = self.assessor.take_back() + self.taken
-                self._save()
-            if stop:
-                return stop
             self.taken.append(grid.step(first=self.assessor.work))
             if self.assessor.handed:
                 self._gather()
@@ -102,20 +105,20 @@ class Run:
         nodes = list(self.slots)
         while True:
             busy = bool(nodes) and failure is None and grid.cycles_done < self.options.cycles * self.problem.n_nodes
-            if busy:
-                begin = time.monotonic()
-                try:
+            try:
+                if busy:
+                    begin = time.monotonic()
                     grid.step(nodes[turn])
-                except Exception as error:  # noqa: BLE001 - the others learn of it by the pulse
-                    failure = error
-                steps, worked = steps + 1, worked + time.monotonic() - begin
-                turn = (turn + 1) % len(nodes)
-                while self.n_taken < min(self.options.cycles, grid.cycles_done // self.problem.n_nodes):
-                    self.taken.append(grid.snapshot(self.n_taken + 1))
-                self.progress.update(self.n_taken)
-            else:
-                grid.deliver()
-                time.sleep(IDLE_SECONDS)
+                    steps, worked = steps + 1, worked + time.monotonic() - begin
+                    turn = (turn + 1) % len(nodes)
+                    while self.n_taken < min(self.options.cycles, grid.cycles_done // self.problem.n_nodes):
+                        self.taken.append(grid.snapshot(self.n_taken + 1))
+                    self.progress.update(self.n_taken)
+                else:
+                    grid.deliver()
+                    time.sleep(IDLE_SECONDS)
+            except Exception as error:  # noqa: BLE001 - the others learn of it by the pulse
+                failure = failure or error
             seen = pulse.beat((*self._flags(), failure is not None, not busy))
             if seen is None:
                 continue
@@ -135,10 +138,7 @@ class Run:
             return stop
         while self.n_taken < self.options.cycles:  # a rank without nodes, or one that learnt of the end from a letter
             self.taken.append(grid.snapshot(self.n_taken + 1))
-        self.assessor.hand_out(self.taken, self.comm.allgather(worked / steps if steps else 1e-3))
-        self.taken = []
-        self._finish_assessing()
-        return ""
+        return self._assess_rest(self.comm.allgather(worked / steps if steps else 1e-3))
 
     @mpi.collective
     def _keep(self, grid: Asynchronous) -> None:
@@ -148,11 +148,18 @@ class Run:
         self.slots, self.fitness, self.cycles = grid.slots, grid.fitness, grid.table[:, 0]
 
     @mpi.collective
-    def _finish_assessing(self) -> None:
-        """Collective. Assess what is handed out."""
-        with mpi.agreed(self.comm, "assessing the grid"):
-            self.assessor.work()
-        self._gather()
+    def _assess_rest(self, costs: list[float]) -> str:
+        """Collective. Assess what has been taken, some at a time: ""; or stop after a checkpoint: why."""
+        some = 2 * self.comm.size
+        while self.taken:
+            if stop := self._pause():
+                return stop
+            self.assessor.hand_out(self.taken[:some], costs)
+            del self.taken[:some]
+            with mpi.agreed(self.comm, "assessing the grid"):
+                self.assessor.work()
+            self._gather()
+        return ""
 
     @mpi.collective
     def _gather(self) -> None:

@@ -140,18 +140,13 @@ class Assessor:
         places = distinct([entries["place"]])
         return self.problem.train(self.problem.read(places), places, "assess", cycle)
 
-    def take_back(self) -> list[Snapshot]:
-        """Forget what was handed out: those snapshots, to be handed out again. Local."""
-        snapshots, self.handed, self._mine, self._found, self._best = self.handed, [], [], [], Pocket()
-        return snapshots
-
     @mpi.collective
     def gather(self) -> None:
         """Collective, after `work`. Tell all ranks the results; the best classifier and its rows stay on the rank that has them."""
         comm, judge = self.problem.comm, self.problem.options.judge
         best, found = self._best, self._found
         local = Pocket(best.cycle, best.error, best.auc, comm.rank)  # without what is large
-        snapshots = self.take_back()
+        snapshots, self.handed, self._found, self._best = self.handed, [], [], Pocket()
         gathered = comm.allgather((found, [snapshot.facts for snapshot in snapshots], local))
         results = {cycle: (error, auc, n_rows) for one, _, _ in gathered for cycle, error, auc, n_rows in one}
         for snapshot, facts in zip(snapshots, Facts.merged([facts for _, facts, _ in gathered]), strict=True):

@@ -39,7 +39,7 @@ class Synchronous:
             first()
             with problem.computing("train"):
                 judges = {node: self._train(node) for node in self.slots}
-        own = {node: selection.population(slots) for node, slots in self.slots.items()}
+            own = {node: selection.population(slots) for node, slots in self.slots.items()}
         around = own | self._exchange_rows(own)
         with mpi.agreed(comm, "testing the nodes' rows"), problem.computing("test"):
             confidences = self._test(judges, around)
@@ -53,9 +53,10 @@ class Synchronous:
             mpi.allreduce_maxima(comm, extremes)
         low, high = -float(extremes[0]), float(extremes[1])
         around = own | self._exchange_fitness(own, around)
-        new = self._draw(around, low, high)
-        facts = Facts(low, high, self.sent, self.without_ids, seconds=time.monotonic() - begin)
-        return Snapshot(self.cycle, entries_of(new, low, high), facts)
+        with mpi.agreed(comm, "drawing rows"):
+            new = self._draw(around, low, high)
+            entries = entries_of(new, low, high)
+        return Snapshot(self.cycle, entries, Facts(low, high, self.sent, self.without_ids, seconds=time.monotonic() - begin))
 
     def _train(self, node: int) -> object:
         slots = self.slots[node]
@@ -71,19 +72,21 @@ class Synchronous:
 
     def _exchange_rows(self, own: dict[int, Population]) -> dict[int, Population]:
         """Collective over neighbours. The populations of the neighbours' nodes; their rows are then in the store."""
-        placement, parts = self.problem.placement, {}
-        for rank, nodes in placement.given.items():
-            places = distinct(own[node].places for node in nodes)
-            letter = self.store.letter(rank, places)
-            parts[rank] = [*letter, *(array for node in nodes for array in (own[node].places, own[node].counts))]
-            self.without_ids += self.store.bytes_of(places) - self.store.bytes_of(letter[0])
-        found = {}
-        for rank, arrays in self._exchange(parts).items():
-            nodes = placement.wanted[rank]
-            split = len(arrays) - 2 * len(nodes)
-            self.store.open_letter(rank, arrays[:split])
-            for node, places, counts in zip(nodes, arrays[split::2], arrays[split + 1 :: 2], strict=True):
-                found[node] = Population(places, counts, np.full(places.size, np.inf))
+        comm, placement, parts, found = self.problem.comm, self.problem.placement, {}, {}
+        with mpi.agreed(comm, "writing letters to neighbours"):
+            for rank, nodes in placement.given.items():
+                places = distinct(own[node].places for node in nodes)
+                letter = self.store.letter(rank, places)
+                parts[rank] = [*letter, *(array for node in nodes for array in (own[node].places, own[node].counts))]
+                self.without_ids += self.store.bytes_of(places) - self.store.bytes_of(letter[0])
+        received = self._exchange(parts)
+        with mpi.agreed(comm, "reading letters of neighbours"):
+            for rank, arrays in received.items():
+                nodes = placement.wanted[rank]
+                split = len(arrays) - 2 * len(nodes)
+                self.store.open_letter(rank, arrays[:split])
+                for node, places, counts in zip(nodes, arrays[split::2], arrays[split + 1 :: 2], strict=True):
+                    found[node] = Population(places, counts, np.full(places.size, np.inf))
         return found
 
     def _test(self, judges: dict[int, object], around: dict[int, Population]) -> dict[int, np.ndarray]:

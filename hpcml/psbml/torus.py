@@ -89,7 +89,3 @@ class Placement:
                 if rank != self.rank:
                     found.setdefault(rank, set()).add(node if here else other)
         return {rank: sorted(nodes) for rank, nodes in sorted(found.items())}
-
-    def judges(self, node: int) -> list[int]:
-        """The nodes here that test the rows of `node`, ascending."""
-        return [other for other in self.torus.neighbours(node) if self.owners[other] == self.rank]

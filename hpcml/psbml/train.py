@@ -12,7 +12,7 @@ from hpcml.classifier import ClassifierModel, check_savable, write_classifier
 from hpcml.config import PsbmlOptions
 from hpcml.data.classes import read_classes
 from hpcml.data.schema import Dataset, default_split
-from hpcml.errors import ConfigError, Interrupted
+from hpcml.errors import ConfigError, HpcmlError, Interrupted
 from hpcml.log import Log
 from hpcml.memory import check_room
 from hpcml.psbml.problem import Problem
@@ -89,6 +89,9 @@ def make_problem(comm: mpi.Comm, dataset: Dataset, torus: Torus, learner: learne
             raise ConfigError(
                 f"--grid {options.grid}: {torus.n_nodes} nodes, but only {n_train} rows to train on; choose a smaller grid"
             )
+        held_out = classes.of[start < 0]
+        if options.judge == "auc" and np.count_nonzero(np.bincount(held_out)) == 1:
+            raise ConfigError(f"--judge auc: all validation rows ({held_out.size}) are of one class; raise --validation-share")
         if n_train == start.size:
             raise ConfigError(
                 f"--validation-share {options.validation_share}: no row of {start.size} is left to validate; raise it"
@@ -117,7 +120,12 @@ def _train(problem: Problem, folder: RunFolder, force: bool, resume: bool, signa
         f"{options.neighbourhood}, {'asynchronous' if options.asynchronous else 'synchronous'}, ranks: {comm.size}"
     )
     run = Run(problem, folder, signals)
-    stopped = run.train(restore=resume)
+    try:
+        stopped = run.train(restore=resume)
+    except HpcmlError:  # agreed, so all ranks are here
+        if comm.rank == 0 and not resume and not run.n_taken:  # it could not even begin, so it leaves nothing behind
+            folder.discard()
+        raise
     if stopped:
         raise Interrupted(f"{stopped}: checkpoint written; continue with --resume ({run.n_taken} of {options.cycles} cycles done)")
     _write_model(problem, folder, run)
@@ -132,9 +140,10 @@ def _write_model(problem: Problem, folder: RunFolder, run: Run) -> None:
     with mpi.agreed(comm, "training the best classifier once more"):
         if pocket.entries is not None and pocket.classifier is None:  # the run was resumed
             pocket.classifier = run.assessor.train(pocket.cycle, pocket.entries)
-    pocket = comm.bcast(pocket, root=pocket.owner)
+    pockets = comm.gather(pocket if comm.rank == pocket.owner else None)
     with mpi.agreed(comm, f"writing {folder.model}"):
         if comm.rank == 0:
+            pocket = pockets[pocket.owner]
             order = np.lexsort((-pocket.entries["weight"], pocket.entries["place"]))  # of several nodes', the greatest weight
             places, first = np.unique(pocket.entries["place"][order], return_index=True)
             counts = np.bincount(pocket.entries["node"], minlength=problem.n_nodes)

@@ -21,7 +21,7 @@ from hpcml.errors import ConfigError, Interrupted
 from hpcml.learners import parse_learner
 from hpcml.psbml.asynchronous import Asynchronous
 from hpcml.psbml.rows import RowStore
-from hpcml.psbml.snapshot import HISTORY
+from hpcml.psbml.snapshot import HISTORY, Assessor
 from hpcml.psbml.synchronous import Synchronous
 from hpcml.psbml.torus import Torus, parse_grid
 from hpcml.psbml.train import make_problem, train_psbml
@@ -279,24 +279,46 @@ def test_stopped_after_every_few_cycles_and_resumed_on_other_ranks(comm, shared_
     run = shared_tmp / "run"
     turns = 0
     while not comm.bcast((run / "model.h5").exists()):
-        assert turns * n <= 7
+        assert turns <= 9  # at the end a signal may also come between cycles and assessments
         signals = After(n if comm.rank == comm.size - 1 or turns % 2 else 10**6)
-        if turns % 2 == 0:
-            if turns * n + n < 7:
-                with pytest.raises(Interrupted, match=rf"a signal arrived: .* \({turns * n + n} of 7 cycles done\)"):
-                    train_psbml(comm, shared_tmp / "data.h5", run, options, resume=turns > 0, signals=signals)
-            else:
-                train_psbml(comm, shared_tmp / "data.h5", run, options, resume=turns > 0, signals=signals)
-        elif comm.rank == 0:
+        if turns % 2 == 0 or comm.rank == 0:
             try:
-                train_psbml(None, shared_tmp / "data.h5", run, options, resume=True, signals=signals)
+                who = comm if turns % 2 == 0 else None
+                train_psbml(who, shared_tmp / "data.h5", run, options, resume=turns > 0, signals=signals)
             except Interrupted as stop:
-                assert f"({turns * n + n} of 7 cycles done)" in str(stop)
+                assert f"a signal arrived: checkpoint written; continue with --resume ({min(turns * n + n, 7)} of 7" in str(stop)
+            else:
+                assert turns * n + n >= 7
         comm.Barrier()
         turns += 1
     assert turns > 1
     assert (run / "model.h5").read_bytes() == alone.read_bytes()
     assert told(run) == told(shared_tmp / f"alone{comm.rank}")  # the best cycle may have been an early one
+
+
+def test_checkpoints_do_not_put_assessments_off(comm, shared_tmp):
+    write(comm, shared_tmp / "data.h5", 150, 6, 3)
+    options = PsbmlOptions(grid="2x2", cycles=1000, checkpoint_every=1e-9)
+    with pytest.raises(Interrupted):
+        train_psbml(comm, shared_tmp / "data.h5", shared_tmp / "run", options, signals=After(4 * comm.size))
+    assert len(history(shared_tmp / "run")) >= 3 * comm.size
+
+
+def test_a_signal_among_the_last_assessments_loses_nothing(comm, shared_tmp, monkeypatch):
+    write(comm, shared_tmp / "data.h5", 150, 6, 3)
+    options, signals, work = PsbmlOptions(grid="2x2", cycles=6 * comm.size, asynchronous=True), After(10**9), Assessor.work
+
+    def work_and_a_signal(self):
+        work(self)
+        signals.left = 0
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Assessor, "work", work_and_a_signal)
+        with pytest.raises(Interrupted, match=f"{6 * comm.size} of {6 * comm.size} cycles done"):
+            train_psbml(comm, shared_tmp / "data.h5", shared_tmp / "run", options, signals=signals)
+    assert 0 < len(history(shared_tmp / "run")) < 6 * comm.size
+    train_psbml(comm, shared_tmp / "data.h5", shared_tmp / "run", options, resume=True)
+    assert [int(line["cycle"]) for line in history(shared_tmp / "run")] == list(range(1, 6 * comm.size + 1))
 
 
 def test_what_does_not_fit_fails_alike_on_all_ranks(comm, shared_tmp):
@@ -312,6 +334,24 @@ def test_what_does_not_fit_fails_alike_on_all_ranks(comm, shared_tmp):
             train_psbml(comm, shared_tmp / "data.h5", shared_tmp / "run", options)
         assert len(set(comm.allgather(str(error.value)))) == 1
     assert not (shared_tmp / "run").exists()
+
+
+def test_a_run_that_cannot_begin_leaves_nothing(comm, shared_tmp):
+    write(comm, shared_tmp / "data.h5", 60, 5, 2)  # has values below 0
+    options = PsbmlOptions(base=("sklearn.naive_bayes.MultinomialNB",), grid="2x1")
+    with pytest.raises(ConfigError, match="cannot be trained on these rows"):
+        train_psbml(comm, shared_tmp / "data.h5", shared_tmp / "run", options)
+    comm.Barrier()
+    assert not (shared_tmp / "run").exists()
+
+
+def test_the_area_needs_two_classes_to_judge(comm, shared_tmp):
+    X, _ = write(comm, shared_tmp / "data.h5", 100, 5, 2)
+    if comm.rank == 0:
+        dataset(shared_tmp / "rare.h5", X, (np.arange(100) < 4).reshape(-1, 1))
+    comm.Barrier()
+    with pytest.raises(ConfigError, match="--judge auc: all validation rows"):
+        train_psbml(comm, shared_tmp / "rare.h5", shared_tmp / "run", PsbmlOptions(judge="auc", grid="2x1"))
 
 
 # nobody waits ---------------------------------------------------------------------------------------------------------

@@ -336,3 +336,17 @@ def test_writing_is_whole_or_not_at_all(tmp_path):
     with pytest.raises(DataError, match="nowhere does not exist"):
         make.classifier(tmp_path / "nowhere" / "model.h5", "tree", X, y)
     assert [file.name for file in tmp_path.iterdir()] == ["model.h5"]
+
+
+def test_our_arrays_are_checked_however_deep(tmp_path):
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import MaxAbsScaler
+
+    from hpcml.psbml.naive_bayes import KernelNaiveBayes
+
+    rng = np.random.default_rng(0)
+    model = make_pipeline(MaxAbsScaler(), KernelNaiveBayes()).fit(rng.random((60, 3)), rng.integers(0, 2, 60))
+    load_classifier(dump_classifier(model), 3)
+    model[-1].table_start_ = model[-1].table_start_ + 1000
+    with pytest.raises(ValueError, match="damaged"):
+        load_classifier(dump_classifier(model), 3)

@@ -110,15 +110,6 @@ def test_what_one_rank_gives_the_other_wants(width, height, kind, n_ranks):
         assert sorted([*a.nodes, *(node for nodes in a.wanted.values() for node in nodes)]) == sorted(seen)
 
 
-@given(width=SIDE, height=SIDE, kind=KIND, n_ranks=st.integers(1, 12))
-def test_every_neighbour_judges_a_node_on_one_rank(width, height, kind, n_ranks):
-    torus, ranks = placements(width, height, kind, n_ranks)
-    for node in range(torus.n_nodes):
-        judges = [rank.judges(node) for rank in ranks]
-        assert sorted(judge for here in judges for judge in here) == list(torus.neighbours(node))
-        assert all(set(here) <= set(rank.nodes) for rank, here in zip(ranks, judges, strict=True))
-
-
 def test_a_rank_too_many_has_nothing_to_do():
     _, ranks = placements(2, 1, "C13", 5)
     assert sorted(rank.nodes for rank in ranks) == [[], [], [], [0], [1]]
