@@ -105,7 +105,7 @@ def load_classifier(dump: bytes, n_features: int) -> Any:
         warnings.simplefilter("ignore")
         classifier = skops.io.loads(dump, trusted=sorted(TRUSTED))
     for part in _estimators(classifier):
-        if hasattr(part, "check_arrays"):  # ours: its kernels follow the arrays without looking
+        if hasattr(part, "check_arrays") and hasattr(part, "table_"):  # ours, and fitted: its kernels follow the arrays blindly
             part.check_arrays()
     return classifier
 

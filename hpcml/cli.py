@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import signal
-import sys
 import tomllib
 from collections.abc import Callable
 from dataclasses import fields
@@ -16,28 +15,21 @@ import cyclopts
 from cyclopts import App, Parameter
 
 from hpcml import __version__
+from hpcml.cli_plot import plot_app
 from hpcml.config import AdaboostOptions, ConvertOptions, Flag, PsbmlOptions, TrainOptions, flag_of
 from hpcml.errors import ConfigError, nearest
-from hpcml.log import Log, say
+from hpcml.log import Log
+from hpcml.session import Output, Session, say_once
 from hpcml.signals import StopSignals
 
 if TYPE_CHECKING:
     from hpcml import mpi
 
-Output = Annotated[Path, Parameter(name=["--output", "-o"])]
 
 # Methods of `hpcml train` that have options of their own, and a command of that name.
 OWN_OPTIONS = {"psbml": PsbmlOptions, "adaboost": AdaboostOptions}
 
-app = App(name="hpcml", version=__version__, help="Train very many linear classifiers on very large sparse data, with MPI.")
-
-
-class Session:
-    """What every command needs besides its options: set by `run` before the command is called."""
-
-    comm: mpi.Comm
-    log: Log
-    signals: StopSignals
+app = App(name="hpcml", version=__version__, help="Train very many linear and boosted classifiers, on large sparse data, with MPI.")
 
 
 def run(tokens: list[str], connect: Callable[[], mpi.Comm]) -> None:
@@ -50,7 +42,7 @@ def run(tokens: list[str], connect: Callable[[], mpi.Comm]) -> None:
         command, bound, _ = app.parse_args(tokens, exit_on_error=False, print_error=False)
     except cyclopts.CycloptsError as error:
         raise ConfigError(" ".join(str(error).split())) from None
-    if getattr(command, "__module__", "") == __name__:  # ours; help and version need no MPI
+    if getattr(command, "__module__", "").startswith("hpcml."):  # ours; help and version need no MPI
         if command in (train, train_psbml, compare):  # a signal that arrives while MPI starts must not be lost
             Session.signals = StopSignals().__enter__()
         else:  # so that half-written files are removed
@@ -91,12 +83,6 @@ def _config_files(tokens: list[str]) -> tuple[list[str], list[cyclopts.config.Di
     return tokens, found
 
 
-def _say(text: str) -> None:
-    """Print a result, once."""
-    if Session.comm.rank == 0:
-        say(text, sys.stdout)
-
-
 @app.command
 def convert(
     source: str,
@@ -122,7 +108,7 @@ def convert(
     """
     from hpcml.data.convert import convert as work
 
-    _say(str(work(Session.comm, source, [input] if input else [], output, options, force, Session.log)))
+    say_once(str(work(Session.comm, source, [input] if input else [], output, options, force, Session.log)))
 
 
 @app.command
@@ -141,7 +127,7 @@ def info(file: Path, /, *, ranks: tuple[int, ...] = (1, 2, 4), check: bool = Tru
     from hpcml.data.info import format_info
     from hpcml.data.info import info as work
 
-    _say(format_info(work(Session.comm, file, list(ranks), check)))
+    say_once(format_info(work(Session.comm, file, list(ranks), check)))
 
 
 @app.command
@@ -177,7 +163,7 @@ def split(
     work(Session.comm, file, output, test_share, stratified, seed, force, Session.log)
 
 
-train_app = App(name="train", help="Train one model per label into a run folder.")
+train_app = App(name="train", help="Train one linear model per label, or one boosted classifier, into a run folder.")
 app.command(train_app)
 
 
@@ -309,7 +295,7 @@ def compare(
     """
     from hpcml.convex.compare import compare as work
 
-    _say(str(work(Session.comm, data, output, method, options, test_split, force, resume, Session.log, Session.signals)))
+    say_once(str(work(Session.comm, data, output, method, options, test_split, force, resume, Session.log, Session.signals)))
 
 
 @app.command
@@ -393,7 +379,7 @@ def evaluate(
                 check_output(output, force, [model, data])
     with dataset:
         result = work(Session.comm, opened, dataset, split or default_split(dataset, "test"), Session.log)
-    _say(format_evaluation(result, best))
+    say_once(format_evaluation(result, best))
     with agreed(Session.comm, "writing the measures"):
         if Session.comm.rank == 0:
             for path, write in ((csv, write_csv), (json, write_json)):
@@ -427,99 +413,7 @@ def bench_pass(
     if Session.comm.size > 1:
         raise ConfigError("bench pass compares one core with one core: run it without mpirun")
     for line in work(file, block, repeats):
-        _say(json.dumps(line))
+        say_once(json.dumps(line))
 
 
-plot_app = App(name="plot", help="Draw pictures (needs matplotlib: pip install 'hpcml[plot]').")
 app.command(plot_app)
-
-
-@plot_app.command(name="convergence")
-def plot_convergence(
-    run: Path,
-    /,
-    *,
-    label: str | None = None,
-    output: Output | None = None,
-    data: Path | None = None,
-    test_split: str | None = None,
-    force: Flag = False,
-) -> None:
-    """How PROBE converges on one label, beside PROBE* and IDEAL: distance to the solution, objective, break-even; and a CSV.
-
-    Parameters
-    ----------
-    run:
-        The folder of a finished run of the method probe.
-    label:
-        A label of its model. Default: the one with the most positive rows.
-    output:
-        The picture to make (.png, .pdf or .svg); its numbers go to a .csv beside it. Default: RUN/convergence-LABEL.png.
-    data:
-        Where the run's dataset is now, if it was moved.
-    test_split:
-        Rows for the break-even: a split of the file, or all. Default: test if the file has it.
-    force:
-        Replace the picture and the CSV file if they exist.
-    """
-    from hpcml.convex.analysis import plot_run as work
-
-    _say(str(work(Session.comm, run, label, output, data, test_split, force, Session.log)))
-
-
-@plot_app.command(name="psbml")
-def plot_psbml(run: Path, /, *, output: Output | None = None, data: Path | None = None, force: Flag = False) -> None:
-    """A run of PSBML: its torus, where the margin data lie, validation error and distinct rows by cycle; and a CSV.
-
-    Parameters
-    ----------
-    run:
-        The folder of a finished run of the method psbml.
-    output:
-        The picture to make (.png, .pdf or .svg); its numbers go to a .csv beside it. Default: RUN/psbml.png.
-    data:
-        Where the run's dataset is now, if it was moved.
-    force:
-        Replace the picture and the CSV file if they exist.
-    """
-    from hpcml.psbml.analysis import plot_run as work
-
-    _say(work(Session.comm, run, output, data, force))
-
-
-@plot_app.command(name="margins")
-def plot_margins(
-    name: str,
-    /,
-    *,
-    output: Output,
-    rows: int = 2000,
-    seed: int = 0,
-    cycles: int = 50,
-    s: float | None = None,
-    force: Flag = False,
-) -> None:
-    """How PSBML finds the margin of points in the plane, beside Gaussian mixtures with mean shift and an SVM; and a CSV.
-
-    Parameters
-    ----------
-    name:
-        circle or gaussians.
-    output:
-        The picture to make (.png, .pdf or .svg); its numbers go to a .csv beside it.
-    rows:
-        Points to make; a tenth of them is kept for validation.
-    seed:
-        Another seed gives other points and other draws.
-    cycles:
-        Cycles of the grid; the middle one and the last are shown.
-    s:
-        Standard deviation of the mixtures' Gaussian weights around the boundary. Default: 0.3 of the largest distance.
-    force:
-        Replace the picture and the CSV file if they exist.
-    """
-    from hpcml.psbml.margins import plot_set as work
-
-    if Session.comm.size > 1:
-        raise ConfigError("plot margins works in one process: run it without mpirun")
-    _say(str(work(name, output, rows, seed, cycles, s, force, Session.log)))

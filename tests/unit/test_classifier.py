@@ -339,6 +339,7 @@ def test_writing_is_whole_or_not_at_all(tmp_path):
 
 
 def test_our_arrays_are_checked_however_deep(tmp_path):
+    from sklearn.ensemble import AdaBoostClassifier
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import MaxAbsScaler
 
@@ -347,6 +348,8 @@ def test_our_arrays_are_checked_however_deep(tmp_path):
     rng = np.random.default_rng(0)
     model = make_pipeline(MaxAbsScaler(), KernelNaiveBayes()).fit(rng.random((60, 3)), rng.integers(0, 2, 60))
     load_classifier(dump_classifier(model), 3)
+    boosted = AdaBoostClassifier(KernelNaiveBayes(), n_estimators=2).fit(rng.random((60, 3)), rng.integers(0, 2, 60))
+    load_classifier(dump_classifier(boosted), 3)  # the learner itself, not fitted, is in it too
     model[-1].table_start_ = model[-1].table_start_ + 1000
     with pytest.raises(ValueError, match="damaged"):
         load_classifier(dump_classifier(model), 3)
