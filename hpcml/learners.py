@@ -280,20 +280,3 @@ def _numbers(classifier: Any, method: str, X: Any) -> np.ndarray:
     if not np.isfinite(values).all():
         raise NonFiniteError(f"{type(classifier).__name__}: {method} is not a finite number for some row; choose other options")
     return values
-
-
-def rows_matrix(csr: tuple[np.ndarray, np.ndarray, np.ndarray], rows: np.ndarray, n_features: int, dense: bool) -> Any:
-    """Rows of CSR arrays (indptr, indices, data) as a learner takes them: CSR, or dense float32."""
-    from scipy import sparse
-
-    indptr, indices, data = csr
-    counts = indptr[rows + 1] - indptr[rows]
-    ends = np.cumsum(counts)
-    places = np.arange(counts.sum()) + np.repeat(indptr[rows] - (ends - counts), counts)
-    found = indices[places], data[places].astype(np.float32, copy=False)
-    if dense:
-        out = np.zeros((rows.size, n_features), dtype=np.float32)
-        out[np.repeat(np.arange(rows.size), counts), found[0]] = found[1]
-        return out
-    new_indptr = np.concatenate([[0], ends]).astype(found[0].dtype)
-    return sparse.csr_matrix((found[1], found[0], new_indptr), shape=(rows.size, n_features))

@@ -111,14 +111,20 @@ def load_shard(comm: mpi.Comm, dataset: Dataset, split: str) -> Shard:
     return shard
 
 
+def rows_of(csr: tuple[np.ndarray, np.ndarray, np.ndarray], rows: np.ndarray, n_features: int, dense: bool) -> Rows:
+    """Some rows of CSR arrays (indptr, indices, data), as a copy."""
+    indptr, indices, data = csr
+    sizes = indptr[rows + 1] - indptr[rows]
+    ends = np.concatenate([[0], np.cumsum(sizes)])
+    places = np.arange(ends[-1]) + np.repeat(indptr[rows] - ends[:-1], sizes)
+    matrix = sp.csr_matrix((data[places].astype(np.float32, copy=False), indices[places], ends), (rows.size, n_features))
+    return matrix.toarray() if dense else matrix
+
+
 def read_rows(dataset: Dataset, rows: np.ndarray, dense: bool) -> Rows:
     """Some rows (ascending numbers) of a dataset. Local; raises DataError, MemoryError, OSError."""
     slab = slab_of(dataset, rows, 0, rows.size)
-    sizes = np.diff(slab.indptr)[slab.rows]
-    indptr = np.concatenate([[0], np.cumsum(sizes)])
-    places = np.arange(indptr[-1]) + np.repeat(slab.indptr[slab.rows] - indptr[:-1], sizes)
-    data = np.ascontiguousarray(slab.data[places], dtype=np.float32)
-    if not np.isfinite(data).all():
+    matrix = rows_of((slab.indptr, slab.indices, slab.data), slab.rows, dataset.n_features, dense)
+    if not np.isfinite(matrix if dense else matrix.data).all():
         raise DataError(f"{dataset.path}: damaged dataset: a value is not a number; `hpcml info` says where")
-    matrix = sp.csr_matrix((data, slab.indices[places], indptr), (rows.size, dataset.n_features))
-    return matrix.toarray() if dense else matrix
+    return matrix

@@ -8,7 +8,7 @@ import numpy as np
 
 from hpcml import learners, mpi
 from hpcml.classifier import ClassifierModel
-from hpcml.data.shard import Shard
+from hpcml.data.shard import Shard, rows_of
 from hpcml.errors import NonFiniteError
 from hpcml.kernels import scores as kernels
 from hpcml.model import Model
@@ -101,7 +101,7 @@ class ClassifierScorer:
         """The scores (n, B) of `rows` for a block's labels. Raises NonFiniteError."""
         model, out = self.model, np.empty((rows.size, labels.size))
         for begin, end in self._batches(rows):
-            X = learners.rows_matrix(self._csr, rows[begin:end], model.n_features, model.dense)
+            X = rows_of(self._csr, rows[begin:end], model.n_features, model.dense)
             out[begin:end] = learners.scores(model.classifier, X, model.n_classes)[:, labels]
         return out
 
@@ -140,7 +140,7 @@ class ClassifierScorer:
         """Collective over `comm`. Compile the kernels, the classifier's too, by one made-up row, first on one rank of each node."""
         row = (np.zeros(2, dtype=np.int64), self._csr[1][:0], self._csr[2][:0])
         with mpi.node_first(comm):
-            X = learners.rows_matrix(row, np.zeros(1, dtype=np.int64), self.model.n_features, self.model.dense)
+            X = rows_of(row, np.zeros(1, dtype=np.int64), self.model.n_features, self.model.dense)
             learners.scores(self.model.classifier, X, self.model.n_classes)
             kernels.count_sorted(np.empty(0), np.empty(0), np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int64))
 

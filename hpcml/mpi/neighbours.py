@@ -12,9 +12,9 @@ from contextlib import contextmanager
 import numpy as np
 from mpi4py import MPI
 
-from hpcml.errors import HpcmlError
 from hpcml.mpi import collectives
 from hpcml.mpi.collectives import collective
+from hpcml.mpi.start import freed
 
 _SIZE, _BYTES = 1, 2  # tags
 _END = -1  # the size of a message that says: there is none to come
@@ -185,10 +185,5 @@ def torus(comm: MPI.Comm, width: int, height: int) -> Iterator[MPI.Comm]:
     if comm.size != width * height or comm.size == 1:
         yield comm
         return
-    grid = comm.Create_cart((height, width), periods=(True, True), reorder=False)
-    try:
+    with freed(comm.Create_cart((height, width), periods=(True, True), reorder=False)) as grid:
         yield grid
-    except HpcmlError:  # agreed, so all ranks are here
-        grid.Free()
-        raise
-    grid.Free()

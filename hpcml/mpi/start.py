@@ -73,9 +73,8 @@ def self_comm() -> MPI.Comm:
 
 
 @contextmanager
-def duplicated(comm: MPI.Comm | None) -> Iterator[MPI.Comm]:
-    """Collective over `comm`. A private duplicate of a caller's communicator (of COMM_SELF for None), freed at the end."""
-    own = (MPI.COMM_SELF if comm is None else comm).Dup()
+def freed(own: MPI.Comm) -> Iterator[MPI.Comm]:
+    """Collective over `own`. A communicator that is freed after the body."""
     try:
         yield own
     except HpcmlError:  # agreed, so all ranks are here; after any other exception the others are not
@@ -85,15 +84,17 @@ def duplicated(comm: MPI.Comm | None) -> Iterator[MPI.Comm]:
 
 
 @contextmanager
+def duplicated(comm: MPI.Comm | None) -> Iterator[MPI.Comm]:
+    """Collective over `comm`. A private duplicate of a caller's communicator (of COMM_SELF for None), freed at the end."""
+    with freed((MPI.COMM_SELF if comm is None else comm).Dup()) as own:
+        yield own
+
+
+@contextmanager
 def divided(comm: MPI.Comm, size: int) -> Iterator[MPI.Comm]:
     """Collective over `comm`. This rank's group of `size` neighbouring ranks (a divisor of the number of ranks)."""
-    group = comm.Split(comm.rank // size, comm.rank)
-    try:
+    with freed(comm.Split(comm.rank // size, comm.rank)) as group:
         yield group
-    except HpcmlError:  # agreed, so all ranks are here
-        group.Free()
-        raise
-    group.Free()
 
 
 @collective

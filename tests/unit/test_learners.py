@@ -12,8 +12,9 @@ from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from hpcml import learners as module
+from hpcml.data.shard import rows_of
 from hpcml.errors import ConfigError, NonFiniteError
-from hpcml.learners import LEARNERS, LOWEST, Constant, confidence, fit, parse_learner, rows_matrix, scores
+from hpcml.learners import LEARNERS, LOWEST, Constant, confidence, fit, parse_learner, scores
 
 OTHERS = [
     "sklearn.linear_model.LogisticRegression C=0.5",
@@ -230,10 +231,10 @@ def test_rows_of_a_shard(index):
     csr = (X.indptr.astype(np.int64), X.indices.astype(index), X.data)
     for chosen in (np.array([], dtype=np.int64), np.array([3]), np.array([29, 0, 7, 7]), np.arange(30)):
         for dense in (False, True):
-            found = rows_matrix(csr, chosen, 9, dense)
+            found = rows_of(csr, chosen, 9, dense)
             assert found.dtype == np.float32
             assert np.array_equal(found if dense else found.toarray(), X[chosen].toarray())
             if not dense:
                 assert found.indices.dtype == found.indptr.dtype
     ones = (csr[0], csr[1], np.broadcast_to(np.float32(1), X.nnz))
-    assert np.array_equal(rows_matrix(ones, np.arange(30), 9, False).toarray(), X.toarray() != 0)
+    assert np.array_equal(rows_of(ones, np.arange(30), 9, False).toarray(), X.toarray() != 0)
