@@ -7,20 +7,28 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import h5py
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.schema import open_stamped, stamp
+from hpcml.data.schema import DAMAGE, open_stamped, readable, stamp
 from hpcml.data.slabs import Slab, SlabFile, new_file
 from hpcml.errors import DataError
 from hpcml.log import Log
 
 KEPT = 2
 _NAME = re.compile(r"state-(\d{6})\.h5")
+
+
+@contextmanager
+def reading_checkpoint(path: Path) -> Iterator[h5py.File]:
+    """A checkpoint that `Checkpoints.newest` found. Whatever a part that is not what it should be leads to becomes a DataError."""
+    with readable(path, "hpcml train --force", "checkpoint"), open_stamped(path, "checkpoint", "hpcml train") as file:
+        yield file
 
 
 class CheckpointWriter:
@@ -91,7 +99,7 @@ class Checkpoints:
                     for row, crc in enumerate(file[f"crc/{name}"][:]):
                         if zlib.crc32(np.ascontiguousarray(file[name][row])) != crc:
                             raise DataError(f"{path}: {name}, row {row}: the checksum is wrong")
-        except (DataError, KeyError, OSError) as error:
+        except (DataError, *DAMAGE) as error:
             self.log(f"checkpoint {path.name} is damaged ({error}); using an older one")
             return False
         return True

@@ -26,14 +26,16 @@ import numpy as np
 import scipy.sparse as sp
 
 from hpcml import mpi
-from hpcml.data.schema import map_dataset, open_stamped, stamp, write_strings
+from hpcml.data.parts import attributes, read_strings, text_of
+from hpcml.data.schema import DAMAGE, map_dataset, open_stamped, stamp, write_strings
 from hpcml.data.slabs import editing, temporary_path
+from hpcml.dumps import SMALL, TREE, check_archive, check_estimators
 from hpcml.errors import ConfigError, DataError, file_error
-from hpcml.learners import Learner, confidence, fit, one_line, scores
+from hpcml.learners import Constant, Learner, confidence, fit, one_line, scores
 from hpcml.model import Trained
 
 # Types that are no danger when they are read, beside those that skops trusts itself: ours, and trees that `_check_trees` has seen.
-TRUSTED = frozenset({"hpcml.psbml.naive_bayes.KernelNaiveBayes", "hpcml.learners.Constant", "sklearn.tree._tree.Tree"})
+TRUSTED = frozenset({"hpcml.psbml.naive_bayes.KernelNaiveBayes", "hpcml.learners.Constant", TREE})
 _DATE = (1980, 1, 1, 0, 0, 0)  # the earliest that a ZIP archive knows
 
 
@@ -97,6 +99,7 @@ def load_classifier(dump: bytes, n_features: int) -> Any:
     """
     import skops.io
 
+    check_archive(dump)
     foreign = sorted(set(skops.io.get_untrusted_types(data=dump)) - TRUSTED)
     if foreign:
         raise DataError(f"it holds types that are not trusted: {', '.join(foreign)}")
@@ -104,29 +107,8 @@ def load_classifier(dump: bytes, n_features: int) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         classifier = skops.io.loads(dump, trusted=sorted(TRUSTED))
-    for part in _estimators(classifier):
-        if hasattr(part, "check_arrays") and hasattr(part, "table_"):  # ours, and fitted: its kernels follow the arrays blindly
-            part.check_arrays()
+        check_estimators(classifier)
     return classifier
-
-
-def _estimators(part: Any, seen: set[int] | None = None) -> Iterator[Any]:
-    """A classifier and all estimators in it, however deep."""
-    seen = set() if seen is None else seen
-    if id(part) in seen:
-        return
-    seen.add(id(part))
-    if isinstance(part, dict):
-        inside = part.values()
-    elif isinstance(part, (list, tuple)) or (isinstance(part, np.ndarray) and part.dtype == object):
-        inside = part
-    elif hasattr(part, "get_params"):
-        yield part
-        inside = vars(part).values()
-    else:
-        return
-    for other in inside:
-        yield from _estimators(other, seen)
 
 
 def _check_trees(dump: bytes, n_features: int) -> None:
@@ -168,11 +150,12 @@ def _trees(node: Any) -> Iterator[dict[str, Any]]:
             yield from _trees(part)
 
 
-def check_savable(learner: Learner, n_classes: int = 2, dense: bool = True) -> None:
+def check_savable(learner: Learner, n_classes: int = 2, dense: bool = True, save: bool = True) -> None:
     """Train on a few made-up rows, save and read the classifier, so that a long training cannot end without a file. Local.
 
-    It also compiles what kernels of ours the learner has, so call it on one rank of a node first. Raises ConfigError if the
-    learner refuses, or if its classifiers could not be saved or would not be trusted when read.
+    It also compiles what kernels of ours the learner has, so call it on one rank of a node first; a rank whose classifiers are
+    saved by another needs only that (`save` False). Raises ConfigError if the learner refuses, or if its classifiers could not be
+    saved or would not be trusted when read.
     """
     y = np.arange(20 * n_classes) % n_classes
     X = np.random.default_rng(0).random((y.size, 4), dtype=np.float32) + y[:, None].astype(np.float32)
@@ -180,6 +163,8 @@ def check_savable(learner: Learner, n_classes: int = 2, dense: bool = True) -> N
     classifier = fit(learner, X, y, 0)
     expected = scores(classifier, X, n_classes)
     confidence(classifier, X)
+    if not save:
+        return
     try:
         found = scores(load_classifier(dump_classifier(classifier), X.shape[1]), X, n_classes)
     except Exception as error:  # noqa: BLE001 - whatever keeps it from being saved
@@ -248,18 +233,18 @@ class ClassifierModel(Trained):
         with open_stamped(path, "classifier", "hpcml train") as file:
             try:
                 self._read(file)
-            except (KeyError, OSError, ValueError, TypeError, AttributeError):
+            except DAMAGE:
                 raise DataError(f"{path}: damaged classifier: a part is missing or of another size; train it again") from None
             dump = self._bytes(file)
         self.classifier = self._load(dump)
 
     def _read(self, file: h5py.File) -> None:
         """Everything but the classifier. Raises what h5py and numpy raise for a bad part."""
-        self.attrs = dict(file.attrs)
-        self.vocabulary, self.n_features = str(file.attrs["vocabulary"]), int(file.attrs["n_features"])
-        self.base: dict[str, Any] = json.loads(file.attrs["base"])
+        self.attrs = attributes(file)
+        self.vocabulary, self.n_features = text_of(file, "vocabulary"), int(file.attrs["n_features"])
+        self.base: dict[str, Any] = json.loads(text_of(file, "base"))
         self.dense, self.cycle = bool(file.attrs["dense"]), int(file["margin"].attrs["cycle"])
-        self.label_names = list(file["label_names"].asstr()[:])
+        self.label_names = read_strings(file["label_names"])
         self.n_labels = len(self.label_names)
         self.n_classes = max(2, self.n_labels)
         self.labels = {"steps": np.zeros(self.n_labels, dtype=np.int32)}
@@ -278,14 +263,16 @@ class ClassifierModel(Trained):
     def _load(self, dump: bytes) -> Any:
         """The classifier, once it is certain that it may be read and that it fits the rest. Raises DataError."""
         try:
+            if self.dense and 4 * self.n_features > max(SMALL, len(dump)):
+                raise ValueError(f"dense rows of {self.n_features} features")
             classifier = load_classifier(dump, self.n_features)
             classes = np.asarray(classifier.classes_)
             sound = classes.ndim == 1 and classes.size > 0 and classes.dtype.kind == "i" and (np.diff(classes) > 0).all()
             fits = sound and 0 <= classes[0] <= classes[-1] < self.n_classes
             fits = fits and getattr(classifier, "n_features_in_", self.n_features) == self.n_features
-            row = np.zeros((1, self.n_features), dtype=np.float32)
-            if fits and scores(classifier, row if self.dense else sp.csr_matrix(row), self.n_classes).shape != (1, self.n_labels):
-                fits = False
+            if fits and not isinstance(classifier, Constant):  # its width is that of its arrays
+                row = sp.csr_matrix((1, self.n_features), dtype=np.float32)
+                fits = scores(classifier, row.toarray() if self.dense else row, self.n_classes).shape == (1, self.n_labels)
         except DataError as error:
             raise DataError(f"{self.path}: {error}; read only files of your own training") from None
         except Exception as error:  # noqa: BLE001 - whatever skops, zipfile and scikit-learn make of a damaged dump

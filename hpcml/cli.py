@@ -299,6 +299,32 @@ def compare(
 
 
 @app.command
+def merge(*runs: Path, output: Output, force: Flag = False) -> None:
+    """Join the models of runs that each trained a part of the labels (--label-part), or, to a .csv, the results of any runs.
+
+    Parameters
+    ----------
+    runs:
+        Run folders. To join models: those of all parts of one training. To a table: any; those that are judged already (`hpcml
+        evaluate --json RUN/measures.json`) with their measures.
+    output:
+        The run folder to make, or a table NAME.csv: one line a run, with the options in which the runs differ, best first.
+    force:
+        Replace the output if it exists.
+    """
+    if not runs:
+        raise ConfigError("merge what? name the run folders")
+    if output.suffix == ".csv":
+        from hpcml.sweep import merge_sweep
+
+        say_once(str(merge_sweep(Session.comm, list(runs), output, force)))
+    else:
+        from hpcml.convex.merge import merge_models
+
+        say_once(str(merge_models(Session.comm, list(runs), output, force, Session.log)))
+
+
+@app.command
 def predict(model: Path, data: Path, /, *, output: Output, split: str = "all", labels: Flag = False, force: Flag = False) -> None:
     """Score rows with a model, to .h5, .csv or .svm.
 
@@ -318,12 +344,13 @@ def predict(model: Path, data: Path, /, *, output: Output, split: str = "all", l
         Replace the output if it exists.
     """
     from hpcml.data.schema import Dataset
-    from hpcml.models import open_model
+    from hpcml.models import share_model
     from hpcml.mpi import agreed
     from hpcml.predict import predict as work
 
-    with agreed(Session.comm, f"opening {model} and {data}"):
-        opened, dataset = open_model(model), Dataset(data)
+    opened = share_model(Session.comm, model)
+    with agreed(Session.comm, f"opening {data}"):
+        dataset = Dataset(data)
     with dataset:
         work(Session.comm, opened, dataset, split, output, "labels" if labels else "scores", force, Session.log)
 
@@ -365,15 +392,16 @@ def evaluate(
     from hpcml.data.slabs import check_output
     from hpcml.evaluate.evaluate import evaluate as work
     from hpcml.evaluate.report import format_evaluation, write_csv, write_json
-    from hpcml.models import open_model
+    from hpcml.models import share_model
     from hpcml.mpi import agreed
 
     if best < 1:
         raise ConfigError(f"--best {best}: expected at least 1")
     if csv is not None and csv == json:
         raise ConfigError(f"--csv {csv} and --json {json} are one file; choose two names")
-    with agreed(Session.comm, f"opening {model} and {data}"):
-        opened, dataset = open_model(model), Dataset(data)
+    opened = share_model(Session.comm, model)
+    with agreed(Session.comm, f"opening {data}"):
+        dataset = Dataset(data)
         for output in (csv, json):
             if Session.comm.rank == 0 and output is not None:
                 check_output(output, force, [model, data])
@@ -385,6 +413,23 @@ def evaluate(
             for path, write in ((csv, write_csv), (json, write_json)):
                 if path is not None:
                     write(path, result)
+
+
+@app.command
+def check(folder: Path = Path("hpcml-check"), /) -> None:
+    """Try, on the ranks that are there, everything that training needs: launcher, cores, messages, files, locks, a tiny run.
+
+    Parameters
+    ----------
+    folder:
+        A new folder on the file system where runs will lie; it is removed again.
+    """
+    from hpcml.check import check as work
+
+    found = work(Session.comm, folder)
+    say_once(str(found))
+    if Session.comm.bcast(found.n_bad):
+        raise ConfigError("this would not train well here: mend what is marked BAD first")
 
 
 bench_app = App(name="bench", help="Time our kernels beside a library's, in one run.")

@@ -65,6 +65,8 @@ class TrainOptions:
     """Train only this label (may be repeated)."""
     min_positives: int = 1
     """Train only labels with at least so many positive rows."""
+    label_part: str | None = None
+    """K/N: of the labels that would be trained, only the K-th of N ranges of about equal size; `hpcml merge` joins the models."""
     dormant: Annotated[bool, Parameter(negative="--no-dormant")] = True
     """PROBE skips rows that have not violated for 10 steps, for 5 to 15 steps at a time. --no-dormant visits every row."""
     seed: int = 0
@@ -102,6 +104,8 @@ class TrainOptions:
         check_range(self, "max_steps", 1, 2**31 - 1)
         for name, low in (("min_positives", 0), ("block", 1), ("shards", 1)):
             check_range(self, name, low, 2**63)
+        if self.label_part is not None:
+            parse_part(self.label_part)
         check_times(self)
 
 
@@ -186,6 +190,14 @@ class AdaboostOptions:
         """Raise ConfigError for values that make no sense. Local: call it before the first collective."""
         check_range(self, "rounds", 1, 2**31 - 1)
         check_range(self, "seed", 0, 2**32 - 1)
+
+
+def parse_part(text: str) -> tuple[int, int]:
+    """K and N of "K/N", the K-th of N parts. Raises ConfigError unless 1 ≤ K ≤ N."""
+    part, slash, parts = text.partition("/")
+    if not (slash and part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
+        raise ConfigError(f"--label-part {text}: expected K/N, the K-th of N parts, as in 1/8")
+    return int(part), int(parts)
 
 
 def check_range(options: object, name: str, low: int, high: int) -> None:

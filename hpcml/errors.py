@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable
 
 EXIT_USER = 2
@@ -49,6 +50,22 @@ def reason_and_hint(error: OSError) -> tuple[str, str]:
         "Permission denied": "; check its permissions",
     }.get(reason, "")
     return reason, hint
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether there was no more memory: Python, the operating system, the loader, HDF5 and MPI each say so in their own way."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno == errno.ENOMEM
+    said = ("out of memory", "allocate memory", "memory allocation", "unable to allocate", "failed to map segment")
+    if isinstance(error, (OSError, ImportError, RuntimeError)):
+        return any(words in str(error).lower() for words in said)
+    return isinstance(error, MemoryError)
+
+
+def out_of_memory(rank: int, when: str, error: BaseException) -> str:
+    """The sentence about it."""
+    reason = f" ({' '.join(str(error).split())})" if str(error) else ""
+    return f"rank {rank} ran out of memory {when}{reason}; use fewer ranks on a node, or more nodes"
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

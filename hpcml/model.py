@@ -11,12 +11,14 @@ is `Σ x[j] · weight[j] + bias[l]` (`bias`: n_labels float64), positive for "ha
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import h5py
 import numpy as np
 
-from hpcml.data.schema import Dataset, map_dataset, open_stamped
+from hpcml.data.parts import attributes, read_strings, text_of
+from hpcml.data.schema import DAMAGE, Dataset, map_dataset, open_stamped, stamp, write_strings
 from hpcml.data.slabs import Slab
 from hpcml.errors import DataError
 
@@ -30,6 +32,18 @@ def model_slabs(n_labels: int, n_features: int, n_columns: int, precision: str =
     slabs = {f"labels/{name}": Slab((n_labels,), dtype) for name, dtype in per_label.items()}
     tables = {"columns": Slab((n_features,), "<i4"), "factors": Slab((n_features,), "<f4")}
     return {"W": Slab((n_labels, n_columns), precision), **tables, "bias": Slab((n_labels,), "<f8"), **slabs}
+
+
+# What a model says of its training; the last three are those of `Problem.origin`.
+ABOUT = ("method", "loss", "lambda", "split", "epsilon", "dormant", "vocabulary", "n_rows", "fingerprint")
+
+
+def describe_model(file: h5py.File, about: Mapping[str, object], label_names: Sequence[str]) -> None:
+    """Give a new model file its stamp, names and attributes, in the order of ABOUT, so that equal models have equal bytes."""
+    stamp(file, "model")
+    for name in ABOUT:
+        file.attrs[name] = about[name]
+    write_strings(file, "label_names", label_names)
 
 
 class Trained:
@@ -66,10 +80,10 @@ class Model(Trained):
         self.path = Path(path)
         with open_stamped(path, "model", "hpcml train") as file:
             try:
-                self.attrs = dict(file.attrs)
-                self.vocabulary = str(file.attrs["vocabulary"])
+                self.attrs = attributes(file)
+                self.vocabulary = text_of(file, "vocabulary")
                 self._map(file)
-            except (KeyError, OSError, ValueError, TypeError, AttributeError):
+            except DAMAGE:
                 raise DataError(f"{path}: damaged model: a part is missing or of another size; train it again") from None
 
     def _map(self, file: h5py.File) -> None:
@@ -84,7 +98,7 @@ class Model(Trained):
         parts = {name: map_dataset(self.path, file[name]) for name in expected}
         self.W, self.columns, self.factors, self.bias = (parts[name] for name in ("W", "columns", "factors", "bias"))
         self.labels = {name.removeprefix("labels/"): values for name, values in parts.items() if name.startswith("labels/")}
-        self.label_names: list[str] = list(file["label_names"].asstr()[:])
+        self.label_names: list[str] = read_strings(file["label_names"])
         if self.n_features and not 0 <= self.columns.min() <= self.columns.max() < self.n_columns:
             found_range = f"{self.columns.min()} to {self.columns.max()}"
             raise DataError(

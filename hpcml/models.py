@@ -6,7 +6,10 @@ from pathlib import Path
 
 import h5py
 
+from hpcml import mpi
 from hpcml.classifier import ClassifierModel
+from hpcml.data.parts import check_parts
+from hpcml.data.schema import DAMAGE
 from hpcml.model import Model
 
 
@@ -14,7 +17,25 @@ def open_model(path: Path | str) -> Model | ClassifierModel:
     """The model in a file, of the kind that its stamp says. Raises DataError if it is not a sound model of any kind."""
     try:
         with h5py.File(path, "r", locking=False) as file:
+            check_parts(file)
             kind = file.attrs.get("hpcml-format")
-    except (OSError, KeyError, ValueError, RuntimeError):  # h5py raises any of them for a damaged file
+    except DAMAGE:
         kind = None  # Model says what is wrong
-    return ClassifierModel(path) if kind == "classifier" else Model(path)
+    return ClassifierModel(path) if isinstance(kind, str) and kind == "classifier" else Model(path)
+
+
+@mpi.collective
+def share_model(comm: mpi.Comm, path: Path | str) -> Model | ClassifierModel:
+    """Collective over `comm`. The model in a file: a classifier is read and checked by one rank, a `Model` mapped by each.
+
+    Raises DataError if it is not a sound model of any kind.
+    """
+    model = None
+    with mpi.agreed(comm, f"opening {path}"):
+        if comm.rank == 0:
+            model = open_model(path)
+    if comm.bcast(isinstance(model, ClassifierModel)):
+        return comm.bcast(model)
+    with mpi.agreed(comm, f"opening {path}"):
+        model = model or Model(path)
+    return model

@@ -87,6 +87,7 @@ class Prediction:
                     scores = scorer.rows_scores(some, *(kept[number] if kept else scorer.weights(*block)))
                     scorer.check_numbers(scores.max(axis=0), scorer.labels[slice(*block)])
                     values[:, slice(*block)] = scores if self.what == "scores" else scores > 0
+                self.dataset.check_unchanged()
                 yield Chunk(self.shard.first_local + begin, self.shard.first_row + some, values)
                 progress.update(begin + some.size)
         finally:

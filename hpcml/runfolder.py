@@ -11,14 +11,19 @@ from pathlib import Path
 
 from hpcml import __version__, mpi
 from hpcml.config import TrainOptions, flag_of
+from hpcml.data.slabs import write_whole
+from hpcml.environment import environment, record
 from hpcml.errors import ConfigError, DataError, HpcmlError
+from hpcml.lock import FolderLock
 from hpcml.log import Log
 
 CONFIG = "config.toml"
-FILES = (CONFIG, "history.csv", "model.h5", "log.txt")
+MEASURES = "measures.json"  # what `hpcml evaluate --json` may leave there; `hpcml merge` reads it
+ENVIRONMENT = "environment.jsonl"
+FILES = (CONFIG, "history.csv", "model.h5", "log.txt", ENVIRONMENT, MEASURES)
 NEW, UNFINISHED, FINISHED = "new", "unfinished", "finished"
 # Options that may differ between a run and its continuation, because they do not change the result.
-_FREE = {"checkpoint-every", "time-limit", "data", "block", "shards", "profile", "slow-rank", "slow-factor"}
+FREE = {"checkpoint-every", "time-limit", "data", "block", "shards", "profile", "slow-rank", "slow-factor"}
 
 
 def to_toml(values: dict[str, object]) -> str:
@@ -37,54 +42,73 @@ def to_toml(values: dict[str, object]) -> str:
 
 
 class RunFolder:
-    """The files of one run. Nothing is touched before `prepare`."""
+    """The files of one run. Nothing is touched before `prepare`; use it in a `with`, for from then on the folder is locked."""
 
     def __init__(self, comm: mpi.Comm, path: Path, log: Log) -> None:
         self.comm, self.path, self.log = comm, path, log
+        self.lock = FolderLock(path, log)
+        self._fresh = False  # on rank 0: whether the run began here, in an empty folder
         self.checkpoints = path / "checkpoint"
         self.model_part = self.checkpoints / "model.part.h5"
         self.model = path / "model.h5"
         self.history = path / "history.csv"
         self.history_sorted = path / "history.csv.sorted"  # takes the name of `history` once the model is complete
 
+    def __enter__(self) -> RunFolder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.lock.release()
+
     @mpi.collective
     def prepare(self, config: dict[str, object], force: bool, resume: bool) -> str:
         """Collective. Create, empty (`force`) or re-enter (`resume`) the folder: what is in it now, NEW, UNFINISHED or FINISHED.
 
-        Raises ConfigError if the folder exists and neither is given, or if the run in it had other options.
+        Raises ConfigError if the folder exists and neither is given, if the run in it had other options, or if another job is
+        at work in it.
         """
-        state = NEW
-        with mpi.agreed(self.comm, f"creating {self.path}"):
+        state, found = NEW, environment(self.comm)
+        with self.discarded_on_error(), mpi.agreed(self.comm, f"creating {self.path}"):
             if self.comm.rank == 0:
                 state = self._prepare(config, force, resume)
+                if state != FINISHED:
+                    record(self.path / ENVIRONMENT, found)
         return self.comm.bcast(state)
 
     def _prepare(self, config: dict[str, object], force: bool, resume: bool) -> str:
         file = self.path / CONFIG
-        present = self.check(force, resume)
+        if not self.lock.path.exists():
+            self.check(force, resume)  # before anything is touched
+        self.lock.acquire()
+        present = self.check(force, resume)  # once more, for another job may have begun here
         if present and resume:
             self._check_same(config, read_config(file))
-        elif present:
+        else:
+            self._fresh = True
             self._clear()
         if present and self.model.exists():
             self.finish()
             return FINISHED
-        self.checkpoints.mkdir(parents=True, exist_ok=True)
-        for leftover in self.checkpoints.glob(".*.part-*"):
+        for leftover in self._leftovers():
             leftover.unlink()
         if not file.exists():
-            temporary = file.with_suffix(".tmp")
-            temporary.write_text(f"# hpcml {__version__}\n{to_toml(config)}", encoding="utf-8", newline="\n")
-            temporary.replace(file)
+            write_whole(file, f"# hpcml {__version__}\n{to_toml(config)}".encode())
+        self.checkpoints.mkdir(exist_ok=True)
         self.log.file = self.path / "log.txt"
         return UNFINISHED if resume and self.model_part.exists() else NEW
 
+    def _leftovers(self) -> list[Path]:
+        """The parts of files that a killed process left."""
+        ours = [part for name in FILES for part in self.path.glob(f".{name}.part-*")]
+        return [*ours, *self.checkpoints.glob(".*.part-*")]
+
     def check(self, force: bool, resume: bool) -> bool:
         """Whether there is a run to empty or to re-enter. Local; raises ConfigError if the folder may not be used."""
-        present = self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir()))
+        nothing = {self.lock.path, *self._leftovers()}  # what a job leaves that is killed before it begins
+        present = self.path.is_dir() and not nothing.issuperset(self.path.iterdir())
         if force and resume:
             raise ConfigError("--force starts anew and --resume continues; give only one of them")
-        if present and not self.path.is_dir():
+        if self.path.exists() and not self.path.is_dir():
             raise ConfigError(f"{self.path} is a file; --output must name a folder")
         if present and not (force or resume):
             raise ConfigError(f"{self.path} exists already; choose another --output, or use --resume or --force")
@@ -95,8 +119,8 @@ class RunFolder:
     def _clear(self) -> None:
         """Remove what runs write, and nothing else."""
         self.drop_checkpoints()
-        for name in FILES:
-            (self.path / name).unlink(missing_ok=True)
+        for path in (*(self.path / name for name in FILES), self.history_sorted, *self._leftovers()):
+            path.unlink(missing_ok=True)
 
     def finish(self) -> None:
         """Give the history in order its name, if that has not happened yet. Local; raises OSError."""
@@ -113,24 +137,23 @@ class RunFolder:
 
     @contextmanager
     def discarded_on_error(self) -> Iterator[None]:
-        """Collective. A run that cannot even begin leaves nothing behind."""
+        """Collective. A new run that cannot even begin leaves nothing behind."""
         try:
             yield
         except HpcmlError:
-            if self.comm.rank == 0:
+            if self._fresh:
                 self.discard()
             raise
 
     def discard(self) -> None:
-        """Remove the run, and the folder if nothing else is in it. Local; raises OSError."""
+        """Remove the run; the end of the `with` removes the folder if nothing else is in it. Local; raises OSError."""
+        self.log.file = None
         self._clear()
-        with suppress(OSError):  # the user's own files may be in it
-            self.path.rmdir()
 
     def _check_same(self, config: dict[str, object], before: dict[str, object]) -> None:
         """Raise ConfigError naming the first option that a continued run had otherwise."""
         now = tomllib.loads(to_toml(config))
-        for key in sorted((now.keys() | before.keys()) - _FREE):
+        for key in sorted((now.keys() | before.keys()) - FREE):
             if now.get(key) != before.get(key):
                 raise ConfigError(
                     f"{self.path}: this run had {key} = {before.get(key)!r}, not {now.get(key)!r}; resume with the same options"

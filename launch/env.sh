@@ -3,9 +3,11 @@
 # no rank gets more threads than its share of the cores.
 # usage: [HPCML_RANKS=4] source launch/env.sh      HPCML_RANKS: ranks on this node; under Slurm it is found by itself
 
+count_cores() { env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc 2>/dev/null || getconf _NPROCESSORS_ONLN; }
+
 share_threads() {  # share_threads RANKS: caps the threads of each rank at its share of this node's cores
   local cores share name
-  cores=$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
+  cores=$(count_cores)
   share=$((cores / $1 > 0 ? cores / $1 : 1))
   for name in OMP_NUM_THREADS OPENBLAS_NUM_THREADS MKL_NUM_THREADS NUMBA_NUM_THREADS; do
     [[ ${!name:-} =~ ^[1-9][0-9]*$ ]] && ((${!name} <= share)) || export "$name=$share"
@@ -14,6 +16,8 @@ share_threads() {  # share_threads RANKS: caps the threads of each rank at its s
 
 run_ranks() (  # run_ranks N COMMAND...: on N ranks of this node, for at most HPCML_TIMEOUT (30 minutes)
   share_threads "$1"
+  # more ranks than cores: those of MPICH that wait for others let these compute, and halve what the job takes
+  (($1 <= $(count_cores))) || export MPIR_CVAR_ENABLE_HEAVY_YIELD=${MPIR_CVAR_ENABLE_HEAVY_YIELD:-1}
   # in the foreground, so that Ctrl-C reaches it; mpirun takes its ranks with it, however it ends
   exec timeout --foreground --kill-after=10 "${HPCML_TIMEOUT:-30m}" mpirun -n "$@" </dev/null
 )
@@ -27,4 +31,3 @@ fi
 share_threads "${hpcml_ranks:-1}"
 unset hpcml_slurm hpcml_ranks
 export HDF5_USE_FILE_LOCKING=${HDF5_USE_FILE_LOCKING:-FALSE}  # NFS and Lustre often cannot lock; readers need no lock
-export NUMBA_CACHE_DIR=${NUMBA_CACHE_DIR:-${XDG_CACHE_HOME:-${HOME:-${TMPDIR:-/tmp}}/.cache}/hpcml/numba}

@@ -19,21 +19,34 @@ finish() {  # finish CODE SENTENCE
   exit "$1"
 }
 
-tests() {  # tests RANKS PYTEST-ARGUMENTS...: 0 ranks is a plain pytest; choosing no test is no failure
-  local code=0 run=(timeout --foreground --kill-after=10 "${HPCML_TIMEOUT:-10m}")
-  (($1 == 0)) || run=(run_ranks "$1")
-  "${run[@]}" python -m pytest -p no:cacheprovider "${@:2}" || code=$?
+tests() {  # tests RANKS PYTEST-ARGUMENTS...: under mpirun; choosing no test is no failure
+  local code=0
+  run_ranks "$1" python -m pytest -p no:cacheprovider "${@:2}" || code=$?
   return $((code == 5 ? 0 : code))
 }
 
-folders=()
-for folder in tests/unit tests/conformance tests/jobs; do [[ ! -d $folder ]] || folders+=("$folder"); done
+spread_tests() (  # spread_tests PYTEST-ARGUMENTS...: the tests that start without mpirun, spread over the cores by pytest-xdist
+  workers=$(count_cores)
+  workers=$((workers < 8 ? workers : 8))
+  share_threads "$workers"
+  code=0
+  timeout --foreground --kill-after=10 "${HPCML_TIMEOUT:-10m}" \
+    python -m pytest -p no:cacheprovider --numprocesses "$workers" --dist worksteal "$@" || code=$?
+  exit $((code == 5 ? 0 : code))
+)
+
+slurm_tests() {  # slurm_tests PYTEST-ARGUMENTS...: skipped, with the reason, where no Slurm can run, unless HPCML_NEEDS_SLURM is set
+  local code=0
+  timeout --foreground --kill-after=10 "${HPCML_TIMEOUT:-10m}" python -m pytest -p no:cacheprovider -rs tests/slurm "$@" || code=$?
+  return $((code == 5 ? 0 : code))
+}
 
 part "style: ruff check" ruff check --quiet
 part "style: ruff format" ruff format --check --quiet
-part "tests without MPI, and of whole jobs" tests 0 "${folders[@]}" "$@"
-for ranks in 1 2 3 4; do
+part "tests on 1 rank, and of whole jobs" spread_tests tests --ignore=tests/slurm "$@"
+for ranks in 2 3 4; do
   part "tests on $ranks rank(s)" tests "$ranks" tests/mpi -m mpi "$@"
 done
+part "job scripts on a private Slurm" slurm_tests "$@"
 part "the commands of README.md" python tests/readme_commands.py
 finish 0 "all checks passed"

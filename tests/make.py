@@ -119,3 +119,8 @@ def class_data(seed, n_rows, n_features, n_classes, density=0.4):
     y = values[:, :n_classes].argmax(axis=1)
     Y = y[:, None] == np.arange(n_classes) if n_classes > 2 else y[:, None] == 1
     return X, y, sp.csr_matrix(Y.astype(float))
+
+
+def by_one_rank(comm, work):
+    """Collective over `comm`. What `work()` returns on rank 0, on all ranks: what is compared with needs making only once."""
+    return comm.bcast(work() if comm.rank == 0 else None)

@@ -50,14 +50,21 @@ class TrainReport:
 def read_report(
     comm: mpi.Comm, folder: RunFolder, rows: CompactRows, objective: Objective, seconds: float, profile: bool
 ) -> TrainReport:
-    """Collective over `comm`. Read what the finished model says of its labels."""
+    """Collective over `comm`. What the finished model says of its labels; one rank reads it."""
+    report, profiles = None, comm.allgather(objective.profile.seconds) if profile else []
     with mpi.agreed(comm, f"reading {folder.model}"):
-        model = Model(folder.model)
+        if comm.rank == 0:
+            report = _report(Model(folder.model), rows, objective, seconds, profiles)
+    return comm.bcast(report)
+
+
+def _report(model: Model, rows: CompactRows, objective: Objective, seconds: float, profiles: list[dict[str, float]]) -> TrainReport:
+    """See `read_report`. Local."""
     status, steps = model.labels["status"], model.labels["steps"]
     named = {text: [model.label_names[k] for k in np.flatnonzero(status == code)] for code, text in enumerate(STATUS)}
     trained = status != STATUS.index("degenerate")
     return TrainReport(
-        model=folder.model,
+        model=model.path,
         n_rows=rows.n_global,
         n_features=rows.n_features,
         n_labels=model.n_labels,
@@ -67,5 +74,5 @@ def read_report(
         step_limit=named["step limit"],
         seconds=seconds,
         lam=objective.lam,
-        profile=comm.allgather(objective.profile.seconds) if profile else [],
+        profile=profiles,
     )

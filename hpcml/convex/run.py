@@ -6,11 +6,10 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-import h5py
 import numpy as np
 
 from hpcml import mpi
-from hpcml.checkpoint import Checkpoints, CheckpointWriter
+from hpcml.checkpoint import Checkpoints, CheckpointWriter, reading_checkpoint
 from hpcml.config import TrainOptions
 from hpcml.convex.block import DEGENERATE, HISTORY, Finished, history_line
 from hpcml.data.compact import CompactRows
@@ -81,11 +80,13 @@ class Run:
         if restore and path is None:
             self.folder.log("no checkpoint was written yet; starting from the beginning")
         if path is not None:
-            with mpi.agreed(self.comm, f"reading {path}"), h5py.File(path, "r", locking=False) as file:
+            with mpi.agreed(self.comm, f"reading {path}"), reading_checkpoint(path) as file:
                 done = file["done"][0]
                 continued = file["numbers"][:, 0].astype(np.int64) if "numbers" in file else continued
                 self.elapsed = float(file["elapsed"][0, 0])
                 index = file["history"][:]
+                if done.shape != (self.labels.size,) or index.shape != (self.labels.size, 2) or (continued >= done.size).any():
+                    raise ValueError("it is of another number of labels")
             self.history.resume(index)
             self.folder.log(f"resuming from {path.name}: {int(done.sum())} of {self.labels.size} labels done")
         else:
@@ -217,7 +218,7 @@ class Run:
     @mpi.collective
     def restore(self, place: int, path: object, put_back: Callable[..., object]) -> None:
         """Collective over the group. Give the label at `place` of a checkpoint to `put_back`, as `Block.state` gave it."""
-        with mpi.agreed(self.rows.comm, f"reading {path}"), h5py.File(path, "r", locking=False) as file:
+        with mpi.agreed(self.rows.comm, f"reading {path}"), reading_checkpoint(path) as file:
             state = [file[name][place] for name in ("W", "best", "rows", "numbers")]
             steps = file["steps"][place]
         training = put_back(*state)

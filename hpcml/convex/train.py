@@ -11,20 +11,20 @@ import h5py
 import numpy as np
 
 from hpcml import mpi, rng
-from hpcml.config import TrainOptions
+from hpcml.config import TrainOptions, parse_part
 from hpcml.convex.methods import METHODS
 from hpcml.convex.objective import Objective
 from hpcml.convex.plan import choose_shards, lanes_per_group
 from hpcml.convex.report import TrainReport, read_report
 from hpcml.convex.run import Run
-from hpcml.data.compact import ColumnMap, CompactRows, compact_rows
-from hpcml.data.schema import Dataset, default_split, stamp, write_strings
+from hpcml.data.compact import ColumnMap, CompactRows, compact_rows, warm_up
+from hpcml.data.schema import DAMAGE, Dataset, default_split, open_stamped
 from hpcml.data.shard import Shard, load_shard
 from hpcml.data.slabs import Slab, SlabFile, sync, temporary_path
 from hpcml.errors import ConfigError, DataError, Interrupted, nearest
 from hpcml.kernels import rows as kernels
 from hpcml.log import Log, Progress
-from hpcml.model import model_slabs
+from hpcml.model import describe_model, model_slabs
 from hpcml.profile import Profile
 from hpcml.runfolder import FINISHED, UNFINISHED, RunFolder, as_dict
 from hpcml.signals import StopSignals
@@ -105,19 +105,23 @@ def _train(
     with profile("load"), ExitStack() as stack:
         split = options.split or default_split(dataset, "train")
         shard = load_shard(comm, dataset, split)
-        labels, names = choose_labels(dataset, options, count_positives(comm, shard))
+        warm_up(comm, shard)
+        labels, names = choose_labels(comm, dataset, options, count_positives(comm, shard))
         shards = choose_shards(comm, dataset, shard, labels.size, options, METHODS[method].shares_rows)
         rows_comm = stack.enter_context(mpi.divided(comm, shards))
-        shard = shard if shards == comm.size else load_shard(rows_comm, dataset, split)
-        rows, column_map = compact_rows(rows_comm, shard, options.bias or METHODS[method].bias)
-        dormant = options.dormant and METHODS[method].dormant
-        objective = Objective(rows, options.loss, options.lam, dormant, options.seed, options.precision, profile)
+        with mpi.groups_agreed(comm):
+            shard = shard if shards == comm.size else load_shard(rows_comm, dataset, split)
+            rows, column_map = compact_rows(rows_comm, shard, options.bias or METHODS[method].bias)
+            dormant = options.dormant and METHODS[method].dormant
+            objective = Objective(rows, options.loss, options.lam, dormant, options.seed, options.precision, profile)
         group = (comm.rank // shards, comm.size // shards)
         problem = Problem(method, dataset, split, shard, rows, column_map, objective, labels, names, group)
         del column_map
+        with mpi.agreed(comm, f"reading {dataset.path}"):
+            dataset.check_unchanged()
         stack = stack.pop_all()
-    with stack:
-        return _train_problem(comm, problem, RunFolder(comm, Path(output), log), options, force, resume, signals)
+    with stack, RunFolder(comm, Path(output), log) as folder:
+        return _train_problem(comm, problem, folder, options, force, resume, signals)
 
 
 def _train_problem(
@@ -147,8 +151,9 @@ def _train_problem(
         )
         with mpi.node_first(comm):
             objective.warm_up()
-        for place in continued:
-            run.restore(place, checkpoint, block.put_back)
+        with mpi.groups_agreed(comm):
+            for place in continued:
+                run.restore(place, checkpoint, block.put_back)
         stopped = run.train(block, signals, progress)
     finally:
         progress.close()
@@ -178,16 +183,16 @@ def open_model(comm: mpi.Comm, folder: RunFolder, problem: Problem, options: Tra
         return model
 
     def describe(file: h5py.File) -> None:
-        stamp(file, "model")
         about = {"method": problem.method, "loss": options.loss, "lambda": problem.objective.lam, "split": problem.split}
-        file.attrs.update({**about, "epsilon": options.epsilon, "dormant": problem.objective.dormant, **origin})
-        write_strings(file, "label_names", problem.names)
+        about |= {"epsilon": options.epsilon, "dormant": problem.objective.dormant, **origin}
+        describe_model(file, about, problem.names)
 
     with folder.discarded_on_error(), temporary_path(comm, folder.model_part, overwrite=True) as model.path:
         model.layout(slabs, describe)
         columns, factors = problem.columns.tables(rows.comm)
         problem.columns = None
         with mpi.agreed(comm, f"writing {folder.model_part}"):
+            problem.dataset.check_unchanged()  # the rows have been read for the last time
             if comm.rank == 0:
                 model.write("columns", 0, columns)
                 model.write("factors", 0, factors)
@@ -202,11 +207,21 @@ def count_positives(comm: mpi.Comm, shard: Shard) -> np.ndarray:
     return mpi.allreduce_sum(comm, counts)
 
 
-def choose_labels(dataset: Dataset, options: TrainOptions, n_positive: np.ndarray) -> tuple[np.ndarray, list[str]]:
-    """The numbers and names of the labels to train, in the file's order.
+@mpi.collective
+def choose_labels(comm: mpi.Comm, dataset: Dataset, options: TrainOptions, n_positive: np.ndarray) -> tuple[np.ndarray, list[str]]:
+    """Collective over `comm`. The numbers and names of the labels to train, in the file's order; one rank reads the names.
 
     Raises ConfigError if a named label does not exist or no label is left.
     """
+    chosen = None
+    with mpi.agreed(comm, f"reading the labels of {dataset.path}"):
+        if comm.rank == 0:
+            chosen = _choose_labels(dataset, options, n_positive)
+    return comm.bcast(chosen)
+
+
+def _choose_labels(dataset: Dataset, options: TrainOptions, n_positive: np.ndarray) -> tuple[np.ndarray, list[str]]:
+    """See `choose_labels`. Local."""
     names = dataset.label_names()
     known = set(names)
     unknown = [name for name in options.label if name not in known]
@@ -218,6 +233,11 @@ def choose_labels(dataset: Dataset, options: TrainOptions, n_positive: np.ndarra
     chosen = [k for k, name in enumerate(names) if name in wanted and n_positive[k] >= options.min_positives]
     if not chosen:
         raise ConfigError(f"{dataset.path}: no label has {options.min_positives} positive rows; lower --min-positives")
+    if options.label_part is not None:
+        part, parts = parse_part(options.label_part)
+        n_all, chosen = len(chosen), chosen[(part - 1) * len(chosen) // parts : part * len(chosen) // parts]
+        if not chosen:
+            raise ConfigError(f"--label-part {options.label_part}: there are only {n_all} labels to train; make fewer parts")
     return np.array(chosen, dtype=np.int64), [names[k] for k in chosen]
 
 
@@ -227,14 +247,18 @@ def model_offsets(path: Path, origin: dict[str, object], slabs: dict[str, Slab])
     Raises DataError if the file is damaged or belongs to other data than `origin` tells.
     """
     try:
-        with h5py.File(path, "r", locking=False) as file:
+        with open_stamped(path, "model", "hpcml train") as file:
             found = {key: file.attrs[key] for key in origin} | {"shape": file["W"].shape}
-            offsets = {name: (file[name].id.get_offset() or 0, slab) for name, slab in slabs.items()}
-    except (OSError, KeyError):
+            sound = all(Slab(file[name].shape, file[name].dtype.str) == slab for name, slab in slabs.items())
+            offsets = {name: (file[name].id.get_offset(), slab) for name, slab in slabs.items()}
+        sound = sound and all(offset or 0 in slab.shape for offset, slab in offsets.values())
+    except (DataError, *DAMAGE):
         raise DataError(f"{path}: the unfinished model is damaged; start again with --force") from None
     for key, value in {**origin, "shape": slabs["W"].shape}.items():
-        if found[key] != value:
+        if np.shape(found[key]) != np.shape(value) or found[key] != value:
             raise DataError(f"this run was started on other data ({key} {found[key]}, not {value}); resume with the same file")
+    if not sound:
+        raise DataError(f"{path}: the unfinished model is damaged; start again with --force")
     return offsets
 
 

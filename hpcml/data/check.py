@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.schema import Dataset
+from hpcml.data.schema import NAME_CHUNK, Dataset
 from hpcml.errors import DataError
 from hpcml.partition import bounds_by_weight, even_bounds
 
@@ -25,7 +25,7 @@ def _bad(dataset: Dataset, what: str) -> DataError:
 
 @mpi.collective
 def check_contents(comm: mpi.Comm, dataset: Dataset) -> None:
-    """Collective over `comm`. Check X, Y and the splits; each rank its share. Raises DataError."""
+    """Collective over `comm`. Check X, Y, the names and the splits; each rank its share. Raises DataError."""
     for name, n_columns in (("X", dataset.n_features), ("Y", dataset.n_labels)):
         with mpi.agreed(comm, f"checking {name} of {dataset.path}"):
             _check_indptr(dataset, name, *share(comm, dataset.n_rows))
@@ -38,6 +38,12 @@ def check_contents(comm: mpi.Comm, dataset: Dataset) -> None:
                 last = min(max(last, begin + 1), begin + BLOCK)
                 _check_rows(dataset, name, n_columns, begin, last)
                 begin = last
+    for name in ("feature_names", "label_names", "row_ids"):
+        with mpi.agreed(comm, f"checking {name} of {dataset.path}"):
+            if name in dataset.file:
+                begin, end = share(comm, dataset.file[name].size)
+                for first in range(begin, end, NAME_CHUNK):
+                    dataset.strings(name, first, min(first + NAME_CHUNK, end))
     for name in dataset.split_names():
         with mpi.agreed(comm, f"checking split {name} of {dataset.path}"):
             _check_split(dataset, name, *share(comm, dataset.split(name).size))

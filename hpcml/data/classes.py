@@ -47,8 +47,8 @@ def read_classes(comm: mpi.Comm, dataset: Dataset, split: str, label: str | None
         else:
             local = _only_label(dataset, shard)
             names = names[1:] if len(names) == 2 else names
-        rows = np.array(dataset.split(split), dtype=np.int64)
     of = np.concatenate(mpi.allgather_arrays(comm, local))
+    rows = np.concatenate(mpi.allgather_arrays(comm, shard.first_row + shard.rows))
     if np.count_nonzero(np.bincount(of)) < 2:
         raise DataError(f"{dataset.path}: all {of.size} rows of the split {split} are of one class; expected at least two classes")
     return Classes(names, rows, of)

@@ -81,6 +81,7 @@ def compact_rows(comm: mpi.Comm, shard: Shard, bias: bool) -> tuple[CompactRows,
     """Collective over `comm`. Copy a shard's rows, four passes over them. Raises DataError if there is nothing to train on."""
     if shard.n_global == 0:
         raise DataError("there are no rows to train on; choose another --split")
+    warm_up(comm, shard)
     arrays = (shard.indptr, shard.indices, shard.data, shard.rows)
     with mpi.agreed(comm, "making room for the features"):
         largest, counts = np.zeros(shard.n_features, np.float32), np.zeros(shard.n_features, np.int32)
@@ -143,6 +144,19 @@ def compact_rows(comm: mpi.Comm, shard: Shard, bias: bool) -> tuple[CompactRows,
         n_positive=mpi.allreduce_sum(comm, n_positive),
     )
     return rows, ColumnMap(shard, column_of, fold_column, fold_norm)
+
+
+@mpi.collective
+def warm_up(comm: mpi.Comm, shard: Shard) -> None:
+    """Collective over `comm`. Compile the kernels for the types of a shard's arrays, first on one rank of each node."""
+    none, arrays = shard.rows[:0], (shard.indptr, shard.indices, shard.data, shard.rows[:0])
+    numbers, values = np.zeros(0, np.int32), np.zeros(0, np.float32)
+    with mpi.node_first(comm):
+        kernels.column_extremes(*arrays, values, numbers, values)
+        kernels.row_sizes(*arrays, numbers, none, np.zeros(0), np.zeros(0))
+        kernels.compact(*arrays, numbers, numbers, values, -1, none, numbers, values)
+        kernels.fold_factors(*arrays, numbers, numbers, values, numbers, values)
+        kernels.count_labels(shard.y_indptr, shard.y_indices, none, none)
 
 
 @mpi.collective

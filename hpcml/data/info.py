@@ -10,7 +10,8 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.data.check import BLOCK, check_contents, share
-from hpcml.data.schema import Dataset, default_split
+from hpcml.data.parts import attributes, text_of
+from hpcml.data.schema import Dataset, default_split, readable
 from hpcml.data.shard import slab_of, split_bounds
 from hpcml.errors import ConfigError
 
@@ -69,8 +70,8 @@ def info(comm: mpi.Comm, path: Path, ranks: list[int], check: bool = True) -> Da
         if check:
             check_contents(comm, dataset)
         counts = _label_counts(comm, dataset)
-        with mpi.agreed(comm, f"reading {path}"):
-            text = dict(dataset.file["text"].attrs) if "text" in dataset.file else {}
+        with mpi.agreed(comm, f"reading {path}"), readable(path, "hpcml convert", "dataset"):
+            text = attributes(dataset.file["text"]) if "text" in dataset.file else {}
             found = DatasetInfo(
                 path=Path(path),
                 n_rows=dataset.n_rows,
@@ -79,7 +80,7 @@ def info(comm: mpi.Comm, path: Path, ranks: list[int], check: bool = True) -> Da
                 nnz=dataset.nnz,
                 y_nnz=int(dataset.file["Y/indices"].shape[0]),
                 nbytes=Path(path).stat().st_size,
-                source=str(dataset.file.attrs.get("source", "")),
+                source=text_of(dataset.file, "source") if "source" in dataset.file.attrs else "",
                 text=text,
                 label_names=dataset.label_names(),
                 splits={name: dataset.split(name).size for name in dataset.split_names()},

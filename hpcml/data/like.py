@@ -30,11 +30,18 @@ def read_like(comm: mpi.Comm, path: Path | None, source: str, is_text: bool) -> 
     like = None
     if path is None:
         return None
-    with mpi.agreed(comm, f"reading {path}"), Dataset(path) as dataset:
+    with mpi.agreed(comm, f"reading {path}"):
+        if comm.rank == 0:
+            like = _read(path, source, is_text)
+    return comm.bcast(like)
+
+
+def _read(path: Path, source: str, is_text: bool) -> Like:
+    """What a conversion takes from a dataset. Local; raises ConfigError or DataError."""
+    with Dataset(path) as dataset:
         if ("text" in dataset.file) != is_text:
             made = "text" if "text" in dataset.file else "numbers, not from text"
             raise ConfigError(
                 f"--like {path}: was made from {made}, so {source} cannot use its features; expected a file from {source}"
             )
-        like = Like(path, dataset.n_features, dataset.label_names(), TextSettings.read(dataset) if is_text else None)
-    return like
+        return Like(path, dataset.n_features, dataset.label_names(), TextSettings.read(dataset) if is_text else None)

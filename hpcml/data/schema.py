@@ -8,18 +8,24 @@ and `Y` (m × L, the label sets) use AnnData's encoding of a CSR matrix. Beside 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import h5py
 import numpy as np
 
+from hpcml.data.parts import check_parts, read_strings, text_of
 from hpcml.data.slabs import Slab
-from hpcml.errors import ConfigError, DataError
+from hpcml.errors import ConfigError, DataError, is_out_of_memory
 
 # Of each kind of file, the format that is written and read.
 VERSIONS = {"dataset": 1, "model": 2, "classifier": 1, "checkpoint": 1, "scores": 1}
 NAME_CHUNK = 1 << 16  # names are read and written so many at a time
+TYPES = {"indptr": ("<i8",), "indices": ("<i4", "<i8"), "data": ("<f4",)}  # of the parts of a matrix
+# What h5py and numpy raise, one or another, for a damaged part of a file.
+DAMAGE = (KeyError, OSError, ValueError, RuntimeError, TypeError, AttributeError, IndexError, OverflowError)
 
 
 def matrix_slabs(name: str, n_rows: int, nnz: int, n_columns: int, dtype: str | None) -> dict[str, Slab]:
@@ -91,22 +97,44 @@ def open_stamped(path: Path | str, kind: str, made_by: str) -> h5py.File:
             raise DataError(f"{path}: cannot read: {error.strerror}; check the name and its permissions") from None
         raise DataError(f"{path}: truncated or damaged HDF5 file; make it again with `{made_by}`") from None
     try:
+        with readable(path, made_by):
+            if "hpcml-format" in file.attrs:  # else it is not ours
+                check_parts(file)
+        _check_stamp(path, file, kind, made_by)
+    except DataError:
+        file.close()
+        raise
+    return file
+
+
+@contextmanager
+def readable(path: Path | str, made_by: str, what: str = "file") -> Iterator[None]:
+    """Reading of a file of ours: whatever h5py raises for a damaged part becomes a DataError of one sentence."""
+    try:
+        yield
+    except DAMAGE as error:
+        if is_out_of_memory(error):
+            raise
+        reason = " ".join(str(error).split())[:200]
+        raise DataError(f"{path}: damaged {what}: {reason or type(error).__name__}; make it again with `{made_by}`") from None
+
+
+def _check_stamp(path: Path, file: h5py.File, kind: str, made_by: str) -> None:
+    """Raise DataError unless the file is of that kind and of the version that is read."""
+    try:
         found, version = file.attrs.get("hpcml-format"), file.attrs.get("hpcml-version", 0)
-    except (OSError, KeyError, ValueError, RuntimeError):  # h5py raises any of them for damaged attributes
-        file.close()
+    except DAMAGE:
         raise DataError(f"{path}: truncated or damaged HDF5 file; make it again with `{made_by}`") from None
-    if found != kind:
-        what = f"an hpcml {found}" if found else "an HDF5 file, but not made by hpcml"
-        file.close()
+    if not isinstance(found, str) or found != kind:
+        what = f"an hpcml {found}" if isinstance(found, str) and found in VERSIONS else "an HDF5 file, but not made by hpcml"
         raise DataError(f"{path}: this is {what}; expected a {kind} made with `{made_by}`")
-    if not isinstance(version, (int, np.integer)) or version > VERSIONS[kind]:
-        file.close()
+    if not isinstance(version, (int, np.integer)):
+        raise DataError(f"{path}: damaged file: its format version is no number; make it again with `{made_by}`")
+    if version > VERSIONS[kind]:
         raise DataError(f"{path}: format version {version} is newer than this hpcml reads (up to {VERSIONS[kind]}); update hpcml")
     if version < VERSIONS[kind]:
-        file.close()
         again = f"{'train' if kind == 'model' else 'make'} it again with `{made_by}`"
         raise DataError(f"{path}: format version {version} is older than this hpcml reads ({VERSIONS[kind]}); {again}")
-    return file
 
 
 def map_dataset(path: Path, data: h5py.Dataset, begin: int = 0, end: int | None = None) -> np.ndarray:
@@ -122,7 +150,8 @@ def map_dataset(path: Path, data: h5py.Dataset, begin: int = 0, end: int | None 
         out = np.empty((0, *data.shape[1:]), dtype=data.dtype)
     elif data.chunks is None and data.id.get_offset() is not None:
         first = data.id.get_offset() + begin * data.dtype.itemsize * int(np.prod(data.shape[1:], dtype=np.int64))
-        return np.memmap(path, data.dtype, "r", first, (end - begin, *data.shape[1:])).view(np.ndarray)
+        with open(data.file.id.get_vfd_handle(), "rb", closefd=False) as same:  # the path may lead to another file by now
+            return np.memmap(same, data.dtype, "r", first, (end - begin, *data.shape[1:])).view(np.ndarray)
     elif data.id.get_storage_size() == 0:
         out = np.broadcast_to(data.fillvalue, (end - begin, *data.shape[1:]))
     else:
@@ -138,15 +167,15 @@ class Dataset:
         """Raises DataError if the file is not a dataset that this version reads."""
         self.path = Path(path)
         self.file = open_stamped(path, "dataset", "hpcml convert")
+        self._state = self._present_state()
         try:
-            self.n_rows, self.n_features = (int(n) for n in self.file["X"].attrs["shape"])
-            self.n_labels = int(self.file["Y"].attrs["shape"][1])
-            self.nnz = int(self.file["X/indices"].shape[0])
-            self.vocabulary = str(self.file.attrs["vocabulary"])
-            self._check_shapes()
-        except (KeyError, OSError, ValueError, TypeError, AttributeError):
-            self.file.close()
-            raise DataError(f"{path}: damaged dataset: X, Y or vocabulary is missing; make it again with `hpcml convert`") from None
+            with readable(path, "hpcml convert", "dataset"):
+                self.n_rows, self.n_features = (int(n) for n in self.file["X"].attrs["shape"])
+                self.n_labels = int(self.file["Y"].attrs["shape"][1])
+                self._check_shapes()
+                self._check_types()
+                self.nnz = int(self.file["X/indices"].shape[0])
+                self.vocabulary = text_of(self.file, "vocabulary")
         except DataError:
             self.file.close()
             raise
@@ -155,15 +184,38 @@ class Dataset:
         """The sizes of all parts agree with each other. Raises DataError, or what h5py raises if a part is missing."""
         sizes = {"feature_names": self.n_features, "label_names": self.n_labels, "row_ids": self.n_rows}
         sizes |= {f"{name}/indptr": self.n_rows + 1 for name in "XY"}
-        sizes |= {f"{name}/data": int(self.file[f"{name}/indices"].shape[0]) for name in "XY"}
+        for name in "XY":
+            if f"{name}/indices" in self.file:
+                sizes |= {f"{name}/indices": self.file[f"{name}/indices"].size}  # so it has one dimension
+                sizes |= {f"{name}/data": self.file[f"{name}/indices"].size}
+        sizes |= {f"splits/{name}": self.file["splits"][name].size for name in self.split_names()}
         for name, size in sizes.items():
             if "/" in name and name not in self.file:
                 raise DataError(f"{self.path}: {name} is missing; make the file again with `hpcml convert`")
             if name in self.file and self.file[name].shape != (size,):
-                found, what = self.file[name].shape[0], "entries" if "/" in name else "names"
+                shape, what = self.file[name].shape, "entries" if "/" in name else "names"
+                found = shape[0] if len(shape) == 1 else " × ".join(map(str, shape)) or "single"
                 raise DataError(f"{self.path}: {name} has {found} {what}, but expected {size}; make it again with `hpcml convert`")
         if int(self.file["Y"].attrs["shape"][0]) != self.n_rows or min(self.n_rows, self.n_features, self.n_labels) < 0:
             raise DataError(f"{self.path}: the shapes of X and Y do not fit; make it again with `hpcml convert`")
+        if "label_names" not in self.file and self.n_labels > self.path.stat().st_size:
+            raise DataError(
+                f"{self.path}: {self.n_labels} labels, far more than the file has entries; make it again with `hpcml convert`"
+            )
+
+    def _check_types(self) -> None:
+        """The kernels are given the mapped bytes of these parts. Raises DataError."""
+        types = {f"{name}/{part}": known for name in "XY" for part, known in TYPES.items()}
+        types |= {f"splits/{name}": ("<i8",) for name in self.split_names()}
+        for name, known in types.items():
+            found = self.file[name].dtype.str
+            if found not in known:
+                raise DataError(
+                    f"{self.path}: {name} has the type {found}, but expected {known[0]}; make the file again with `hpcml convert`"
+                )
+        for name in ("feature_names", "label_names", "row_ids"):
+            if name in self.file and h5py.check_string_dtype(self.file[name].dtype) is None:
+                raise DataError(f"{self.path}: {name} holds no strings; make it again with `hpcml convert`")
 
     @property
     def sizes(self) -> tuple[int, int, int]:
@@ -176,6 +228,19 @@ class Dataset:
     def __exit__(self, *_: object) -> None:
         self.file.close()
 
+    def _present_state(self) -> tuple[int, int]:
+        """The size and the time of the last change of the file that was opened, whatever its name leads to by now."""
+        found = os.fstat(self.file.id.get_vfd_handle())
+        return found.st_size, found.st_mtime_ns
+
+    def check_unchanged(self) -> None:
+        """Raise DataError if the file was written to since it was opened: call it before and after reading what was mapped.
+
+        Local. A file of the same name that took its place does not matter.
+        """
+        if self._present_state() != self._state:
+            raise DataError(f"{self.path}: the file was changed while it was in use; restore it, or wait until it is complete")
+
     def map(self, name: str, begin: int = 0, end: int | None = None) -> np.ndarray:
         """Rows begin..end of a numeric dataset, read-only (`map_dataset`). Raises DataError if they are not there."""
         return map_dataset(self.path, self.file[name], begin, end)
@@ -184,7 +249,8 @@ class Dataset:
         """Entries begin..end of a dataset of strings, or None if the file has none of that name."""
         if name not in self.file:
             return None
-        return list(self.file[name].asstr()[begin:end])
+        with readable(self.path, "hpcml convert", f"dataset ({name})"):
+            return read_strings(self.file[name], begin, end)
 
     def label_names(self) -> list[str]:
         """The names of the labels; their numbers where the file has no names."""
@@ -192,7 +258,7 @@ class Dataset:
 
     def split_names(self) -> list[str]:
         """The names of the splits, sorted."""
-        return sorted(self.file["splits"]) if "splits" in self.file else []
+        return sorted(self.file["splits"].keys()) if "splits" in self.file else []
 
     def split(self, name: str) -> np.ndarray:
         """The sorted row numbers (int64, mapped) of a split; "all" is every row.

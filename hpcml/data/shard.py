@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import scipy.sparse as sp
@@ -104,10 +105,19 @@ def load_shard(comm: mpi.Comm, dataset: Dataset, split: str) -> Shard:
 
     Raises ConfigError for an unknown split, DataError for an unreadable file.
     """
+    bounds, parts = None, [np.empty(0, dtype=np.int64)] * comm.size
     with mpi.agreed(comm, f"reading {dataset.path}"):
-        rows = dataset.split(split)
-        bounds = split_bounds(dataset, rows, comm.size)
-        shard = slab_of(dataset, rows, int(bounds[comm.rank]), int(bounds[comm.rank + 1]))
+        if comm.rank == 0:  # the split, and indptr, are read once and not by every rank
+            rows = dataset.split(split)
+            bounds = split_bounds(dataset, rows, comm.size)
+            if split != "all":
+                parts = [np.array(rows[begin:end]) for begin, end in pairwise(bounds.tolist())]
+    bounds = mpi.bcast_array(comm, bounds)
+    begin, end = (int(bound) for bound in bounds[comm.rank : comm.rank + 2])
+    own = np.arange(begin, end) if split == "all" else mpi.exchange(comm, parts)[0]
+    with mpi.agreed(comm, f"reading {dataset.path}"):
+        shard = replace(slab_of(dataset, own, 0, own.size), n_global=int(bounds[-1]), first_local=begin)
+        dataset.check_unchanged()
     return shard
 
 
@@ -123,8 +133,10 @@ def rows_of(csr: tuple[np.ndarray, np.ndarray, np.ndarray], rows: np.ndarray, n_
 
 def read_rows(dataset: Dataset, rows: np.ndarray, dense: bool) -> Rows:
     """Some rows (ascending numbers) of a dataset. Local; raises DataError, MemoryError, OSError."""
+    dataset.check_unchanged()
     slab = slab_of(dataset, rows, 0, rows.size)
     matrix = rows_of((slab.indptr, slab.indices, slab.data), slab.rows, dataset.n_features, dense)
+    dataset.check_unchanged()
     if not np.isfinite(matrix if dense else matrix.data).all():
         raise DataError(f"{dataset.path}: damaged dataset: a value is not a number; `hpcml info` says where")
     return matrix

@@ -15,7 +15,7 @@ import h5py
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.schema import NAME_CHUNK, Dataset, write_strings
+from hpcml.data.schema import DAMAGE, NAME_CHUNK, Dataset, write_strings
 from hpcml.errors import DataError
 from hpcml.rng import bits
 
@@ -81,7 +81,7 @@ class TextSettings:
                 idf=group["idf"][:] if group.attrs["weighting"] == "log-idf" else None,
                 stop_words=dataset.strings("text/stop_words") or [],
             )
-        except (KeyError, OSError, ValueError):
+        except DAMAGE:
             raise DataError(f"{dataset.path}: damaged dataset: group text is incomplete; make it again") from None
 
 

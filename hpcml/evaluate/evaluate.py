@@ -158,6 +158,7 @@ def evaluate(
             counts = _block_counts(comm, positives[first:last], places[first:last] - begin, end - begin)
             with mpi.agreed(comm, "scoring rows"):
                 _count_block(scorer, begin, end, counts, pool)
+                dataset.check_unchanged()
             _sum_tallies(comm, counts)
             for label, count in enumerate(counts, begin):
                 _measure(result, label, count.ranking(shard.n_global))

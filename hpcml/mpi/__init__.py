@@ -20,11 +20,23 @@ from hpcml.mpi.collectives import (
     collective,
     exchange,
     exclusive_sum,
+    groups_agreed,
     stream_to_root,
 )
 from hpcml.mpi.exact import SHIFT_OF_LEVEL, exact_sum, grid, grid_levels, lies_on_grid
 from hpcml.mpi.neighbours import Arrays, Mailbox, exchange_with, torus
-from hpcml.mpi.start import Comm, divided, duplicated, node_first, ranks_on_node, self_comm, start
+from hpcml.mpi.start import (
+    Comm,
+    divided,
+    duplicated,
+    leave,
+    library,
+    node_first,
+    ranks_on_node,
+    self_comm,
+    start,
+    unname_shared_memory,
+)
 
 __all__ = [
     "SHIFT_OF_LEVEL",
@@ -50,6 +62,9 @@ __all__ = [
     "exclusive_sum",
     "grid",
     "grid_levels",
+    "groups_agreed",
+    "leave",
+    "library",
     "lies_on_grid",
     "node_first",
     "ranks_on_node",
@@ -58,3 +73,5 @@ __all__ = [
     "stream_to_root",
     "torus",
 ]
+
+unname_shared_memory()

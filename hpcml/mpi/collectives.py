@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from mpi4py import MPI
 
-from hpcml.errors import BY_NAME, CollectiveError, DataError, HpcmlError, reason_and_hint
+from hpcml.errors import BY_NAME, CollectiveError, DataError, HpcmlError, is_out_of_memory, out_of_memory, reason_and_hint
 
 # No message is larger than this: far below MPI's 2 GiB limit, and it bounds the library's own temporary copies.
 CHUNK_BYTES = 1 << 25
@@ -49,14 +49,25 @@ def agreed(comm: MPI.Comm, doing: str) -> Iterator[None]:
     error: Exception | None = None
     try:
         yield
-    except OSError as failure:
-        error = _file_error(failure, doing)
-    except MemoryError as failure:
-        error = DataError(f"out of memory while {doing} on rank {comm.rank} ({failure}); use fewer ranks on a node, or more nodes")
-        error.__cause__ = failure
-    except Exception as failure:  # noqa: BLE001 - whatever it is, the other ranks must hear of it
+    except HpcmlError as failure:
         error = failure
+    except Exception as failure:  # noqa: BLE001 - whatever it is, the other ranks must hear of it
+        if is_out_of_memory(failure):
+            error = DataError(out_of_memory(MPI.COMM_WORLD.rank, f"while {doing}", failure))
+        else:
+            error = _file_error(failure, doing) if isinstance(failure, OSError) else failure
     _share_outcome(comm, doing, error)
+
+
+@contextmanager
+def groups_agreed(comm: MPI.Comm) -> Iterator[None]:
+    """Collective over `comm`. Work of groups of its ranks: what the ranks of one group have agreed to raise, all ranks raise."""
+    error: Exception | None = None
+    try:
+        yield
+    except HpcmlError as failure:
+        error = failure
+    _share_outcome(comm, "working in groups", error)
 
 
 def _file_error(failure: OSError, doing: str) -> DataError:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import os
+import signal
 import sys
+import time
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import TracebackType
 
 from mpi4py import MPI
 
-from hpcml.errors import ConfigError, HpcmlError
+from hpcml.errors import EXIT_USER, ConfigError, HpcmlError, is_out_of_memory, out_of_memory
 from hpcml.mpi.collectives import collective
 
 Comm = MPI.Comm
 
+LEAVE_SECONDS = 5.0  # that ranks may be apart when they end by the same error
 _PROMISES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE", "MPI_LOCALNRANKS")
 
 
@@ -30,6 +36,11 @@ def _launched_size() -> tuple[str, int]:
     return "", 1
 
 
+def library() -> str:
+    """The MPI library that mpi4py uses: name and version."""
+    return " ".join(MPI.Get_library_version().split("\n")[0].split(",")[0].strip("\0").split())
+
+
 def check_launcher(size: int) -> None:
     """Refuse N copies of "rank 0 of 1": the launcher belongs to another MPI library than mpi4py's.
 
@@ -37,24 +48,75 @@ def check_launcher(size: int) -> None:
     """
     name, promised = _launched_size()
     if promised > 1 and size == 1:
-        library = MPI.Get_library_version().split("\n")[0].strip("\0 ")
         raise ConfigError(
             f"the launcher started {promised} ranks ({name}={promised}) but MPI sees only one: mpirun or srun belongs to another "
-            f"MPI than mpi4py's ({library}); use the mpirun of this environment, or reinstall mpi4py against the cluster's MPI"
+            f"MPI than mpi4py's ({library()}); use the mpirun of this environment, or reinstall mpi4py against the cluster's MPI"
         )
 
 
 def _abort_hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print the traceback with the rank, then end all ranks at once."""
+    """Print the traceback with the rank (one sentence if memory ran out), then end all ranks at once."""
     rank = MPI.COMM_WORLD.rank
     if issubclass(kind, KeyboardInterrupt):
         print("hpcml: interrupted", file=sys.stderr, flush=True)
         MPI.COMM_WORLD.Abort(130)
+    if is_out_of_memory(error):
+        ours = [frame for frame in traceback.extract_tb(trace) if f"{os.sep}hpcml{os.sep}" in frame.filename]
+        _end(out_of_memory(rank, f"in {ours[-1].name}" if ours else "", error))
     text = "".join(traceback.format_exception(kind, error, trace))
     print(f"hpcml: rank {rank} failed unexpectedly; all ranks end now\n{text}", file=sys.stderr, flush=True)
     sys.stdout.flush()
     if MPI.COMM_WORLD.size > 1:
         MPI.COMM_WORLD.Abort(1)
+
+
+def _end(sentence: str, code: int = EXIT_USER) -> None:
+    """Say what the user can mend and end all ranks at once, wherever they are."""
+    print(f"hpcml: {sentence}", file=sys.stderr, flush=True)
+    sys.stdout.flush()
+    if MPI.COMM_WORLD.size == 1:
+        os._exit(code)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(5)  # should the memory be gone, or the fault be inside MPI, so that it cannot abort
+    MPI.COMM_WORLD.Abort(code)
+
+
+def leave(error: HpcmlError, said: bool) -> None:
+    """The end of a rank by an error that all ranks should have. If the others do not end, too, they wait for this one: end all."""
+    request, end = MPI.COMM_WORLD.Ibarrier(), time.monotonic() + LEAVE_SECONDS
+    while not request.Test():
+        if time.monotonic() > end:
+            _end("the other ranks are ended" if said else f"rank {MPI.COMM_WORLD.rank}: {error}", error.exit_code)
+        time.sleep(0.01)
+
+
+@ctypes.CFUNCTYPE(None, ctypes.c_int)
+def _on_bus_error(_number: int) -> None:
+    """A page of a mapped file is not there any more. There is no way back to what was reading it."""
+    name = _shortened_file()
+    _end(f"rank {MPI.COMM_WORLD.rank}: {name} became shorter while it was in use, or its disk failed; restore it and run again")
+
+
+def _shortened_file() -> str:
+    """The mapped file that ends before its map does, as far as the system tells."""
+    try:
+        for line in Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines():
+            span, access, offset, _, _, *path = line.split(maxsplit=5)
+            if access != "r--s" or not path or not Path(path[0]).is_file():  # ours are, those of libraries are private
+                continue
+            begin, end = (int(address, 16) for address in span.split("-"))
+            if -(-Path(path[0]).stat().st_size // mmap.PAGESIZE) * mmap.PAGESIZE < int(offset, 16) + end - begin:
+                return path[0]
+    except (OSError, ValueError):
+        pass
+    return "a file"
+
+
+def unname_shared_memory() -> None:
+    """Take the name from the shared memory that MPICH makes for a process without a launcher, and leaves in /dev/shm at its end."""
+    if MPI.Is_initialized() and MPI.COMM_WORLD.size == 1 and MPI.get_vendor()[0] == "MPICH":
+        with suppress(OSError):  # other versions name it otherwise, or not at all
+            Path(f"/dev/shm/mpich_shm_{os.getpid():x}_0").unlink()
 
 
 def start() -> MPI.Comm:
@@ -63,6 +125,7 @@ def start() -> MPI.Comm:
     Raises ConfigError if the launcher's number of ranks is not MPI's.
     """
     sys.excepthook = _abort_hook
+    ctypes.CDLL(None).signal(signal.SIGBUS, _on_bus_error)  # Python's own handlers would only run after the faulting step
     check_launcher(MPI.COMM_WORLD.size)
     return MPI.COMM_WORLD.Dup()
 

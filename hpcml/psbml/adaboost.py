@@ -40,7 +40,7 @@ def train_adaboost(
         log = log or Log(comm.rank)
         with mpi.agreed(comm, f"opening {data}"):
             dataset = Dataset(data)
-        with dataset:
+        with dataset, RunFolder(comm, Path(output), log) as folder:
             boosting = (("estimator", learner.make(0)), ("n_estimators", options.rounds))
             boosted = learners.Learner(learner.name, ADABOOST, boosting, learner.prefers_dense)
             split = options.split or default_split(dataset, "train")
@@ -51,7 +51,6 @@ def train_adaboost(
             with mpi.agreed(comm, f"preparing the base learner {learner.name}"):
                 if comm.rank == 0:
                     check_savable(boosted, classes.n_classes, dense)
-            folder = RunFolder(comm, Path(output), log)
             config = {"method": "adaboost", "data": str(dataset.path.resolve()), **as_dict(options)}
             if folder.prepare(config, force, resume) == FINISHED:
                 return f"{folder.path} is finished already; nothing to resume"

@@ -11,7 +11,7 @@ import h5py
 import numpy as np
 
 from hpcml import mpi
-from hpcml.checkpoint import Checkpoints, CheckpointWriter
+from hpcml.checkpoint import Checkpoints, CheckpointWriter, reading_checkpoint
 from hpcml.data.slabs import Slab, write_whole
 from hpcml.errors import DataError
 from hpcml.log import Progress
@@ -236,7 +236,7 @@ class Run:
             self.log("no checkpoint was written yet; starting from the beginning")
             return
         n_nodes = self.problem.n_nodes
-        with mpi.agreed(self.comm, f"reading {path}"), h5py.File(path, "r", locking=False) as file:
+        with mpi.agreed(self.comm, f"reading {path}"), reading_checkpoint(path) as file:
             if file["origin"][0].tobytes() != self.problem.origin:
                 raise DataError("this run was started on other data; resume with the same file")
             self.elapsed, self.cycles = float(file["elapsed"][0, 0]), file["cycles"][0]

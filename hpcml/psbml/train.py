@@ -71,8 +71,9 @@ def train_psbml(
         with dataset, signals or StopSignals() as seen:
             problem = make_problem(comm, dataset, torus, learner, options)
             with mpi.agreed(comm, f"preparing the base learner {learner.name}"), mpi.node_first(comm):
-                check_savable(learner, problem.classes.n_classes, problem.dense)
-            return _train(problem, RunFolder(comm, Path(output), log), force, resume, seen)
+                check_savable(learner, problem.classes.n_classes, problem.dense, save=comm.rank == 0)
+            with RunFolder(comm, Path(output), log) as folder:
+                return _train(problem, folder, force, resume, seen)
 
 
 @mpi.collective
@@ -178,6 +179,9 @@ def _write_model(problem: Problem, folder: RunFolder, run: Run) -> None:
 @mpi.collective
 def _report(comm: mpi.Comm, folder: RunFolder, seconds: float, profile: list[dict[str, float]]) -> PsbmlReport:
     """Collective over `comm`. Read what the finished model says."""
+    told = None
     with mpi.agreed(comm, f"reading {folder.model}"):
-        model = ClassifierModel(folder.model)
-    return PsbmlReport(folder.model, model.cycle, float(model.attrs["validation_error"]), model.margin_rows.size, seconds, profile)
+        if comm.rank == 0:
+            model = ClassifierModel(folder.model)
+            told = model.cycle, float(model.attrs["validation_error"]), model.margin_rows.size
+    return PsbmlReport(folder.model, *comm.bcast(told), seconds, profile)

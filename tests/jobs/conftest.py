@@ -1,5 +1,6 @@
 """Jobs of real processes: `mpirun … python -m hpcml …`, always under a time limit and never left behind."""
 
+import json
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 RANK_NAMES = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
 LAUNCHERS = ("PMI_", "PMIX_", "OMPI_", "MPI_LOCAL", "HYDRA_", "HYDI_")
 MARK = "HPCML_TEST_JOB"
+YIELD = {"MPIR_CVAR_ENABLE_HEAVY_YIELD": "1"}  # MPICH's ranks that wait let others compute: there may be more than cores
 
 
 class Job:
@@ -26,7 +28,7 @@ class Job:
         with self.outputs[0].open("wb") as out, self.outputs[1].open("wb") as err:
             self.process = subprocess.Popen(
                 self.command,
-                env=clean | {MARK: self.mark} | (env or {}),
+                env=YIELD | clean | {MARK: self.mark} | (env or {}),
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
@@ -122,3 +124,62 @@ def mpirun(tmp_path_factory):
     yield launcher
     for job in launcher.jobs:
         job.kill()
+
+
+class Standing:
+    """Ranks that run one command after another (standing.py): for what a process of its own would not show more of."""
+
+    def __init__(self, n, folder):
+        self.n, self.folder, self.job, self.number = n, folder, None, 0
+
+    def __call__(self, *args, timeout=120):
+        """Run `hpcml args…` to its end: returncode, stdout and stderr, like those of `mpirun`."""
+        if self.job is None or self.job.process.poll() is not None:
+            self.commands, self.number = self.folder / uuid.uuid4().hex, 0
+            self.commands.mkdir()
+            program = [sys.executable, str(Path(__file__).with_name("standing.py")), str(self.commands)]
+            self.job = Job(self.n, program, None, self.folder)
+        number, self.number = self.number, self.number + 1
+        self.send(number, list(map(str, args)))
+        codes = self.commands / f"{number}.codes"
+        end = time.monotonic() + timeout
+        while not codes.exists() and self.job.process.poll() is None:
+            if time.monotonic() > end:
+                self.job.fail(f"{args}: still running after {timeout} s; {self.printed(number)}")
+            time.sleep(0.005)
+        if not codes.exists():
+            return subprocess.CompletedProcess(args, self.job.process.returncode, *self.printed(number))
+        (code,) = set(json.loads(codes.read_text()))  # the same on all ranks
+        return subprocess.CompletedProcess(args, code, *self.printed(number))
+
+    def send(self, number, tokens):
+        """Give the ranks a command, whole."""
+        part = self.commands / "part.json"
+        part.write_text(json.dumps(tokens))
+        part.rename(self.commands / f"{number}.json")
+
+    def printed(self, number):
+        """What all ranks have printed while running a command: (stdout, stderr)."""
+        files = ([self.commands / f"{number}.{rank}.{name}" for rank in range(max(1, self.n))] for name in ("out", "err"))
+        return tuple("".join(path.read_text(errors="replace") for path in paths if path.exists()) for paths in files)
+
+    def close(self):
+        """End the ranks."""
+        if self.job is not None:
+            self.send(self.number, None)
+            self.job.kill()
+
+
+@pytest.fixture(scope="session")
+def standing(tmp_path_factory):
+    """`standing(n, *args)` is `mpirun(n, *args)` by n ranks that are started once; it takes neither env nor program."""
+    ranks = {}
+
+    def run(n, *args, timeout=120):
+        if n not in ranks:
+            ranks[n] = Standing(n, tmp_path_factory.mktemp(f"standing{n}"))
+        return ranks[n](*args, timeout=timeout)
+
+    yield run
+    for each in ranks.values():
+        each.close()

@@ -52,35 +52,35 @@ def ranks(request):
 
 
 @pytest.mark.parametrize("case", sorted(BAD_SVMLIGHT))
-def test_bad_svmlight(mpirun, ranks, tmp_path, case):
+def test_bad_svmlight(standing, ranks, tmp_path, case):
     text, pattern = BAD_SVMLIGHT[case]
     (tmp_path / "in.svm").write_text(text)
-    refused(mpirun(ranks, "convert", "svmlight", tmp_path / "in.svm", "-o", tmp_path / "out.h5"), r"in\.svm: .*" + pattern)
+    refused(standing(ranks, "convert", "svmlight", tmp_path / "in.svm", "-o", tmp_path / "out.h5"), r"in\.svm: .*" + pattern)
     assert left(tmp_path) == ["in.svm"]
 
 
 @pytest.mark.parametrize("case", sorted(BAD_JSONL))
-def test_bad_json_lines(mpirun, ranks, tmp_path, case):
+def test_bad_json_lines(standing, ranks, tmp_path, case):
     text, pattern = BAD_JSONL[case]
     (tmp_path / "in.jsonl").write_text(text)
-    refused(mpirun(ranks, "convert", "jsonl", tmp_path / "in.jsonl", "-o", tmp_path / "out.h5"), r"in\.jsonl: .*" + pattern)
+    refused(standing(ranks, "convert", "jsonl", tmp_path / "in.jsonl", "-o", tmp_path / "out.h5"), r"in\.jsonl: .*" + pattern)
     assert left(tmp_path) == ["in.jsonl"]
 
 
-def test_labels_that_cannot_have_noise(mpirun, ranks, tmp_path):
+def test_labels_that_cannot_have_noise(standing, ranks, tmp_path):
     (tmp_path / "in.svm").write_text("1 1:1\n2 1:1\n1,2 1:1\n")
     refused(
-        mpirun(ranks, "convert", "svmlight", tmp_path / "in.svm", "-o", tmp_path / "out.h5", "--label-noise", "0.5"),
+        standing(ranks, "convert", "svmlight", tmp_path / "in.svm", "-o", tmp_path / "out.h5", "--label-noise", "0.5"),
         r"--label-noise 0\.5: row 2 \(from 0\) has 2 of 2 labels, but expected exactly one in each row",
     )
     assert left(tmp_path) == ["in.svm"]
 
 
-def test_damaged_compression(mpirun, ranks, tmp_path):
+def test_damaged_compression(standing, ranks, tmp_path):
     whole = gzip.compress(b"1 1:1\n" * 5000)
     (tmp_path / "in.svm.gz").write_bytes(whole[: len(whole) // 2])
     refused(
-        mpirun(ranks, "convert", "svmlight", tmp_path / "in.svm.gz", "-o", tmp_path / "out.h5"),
+        standing(ranks, "convert", "svmlight", tmp_path / "in.svm.gz", "-o", tmp_path / "out.h5"),
         r"in\.svm\.gz: .*(truncated|damaged)",
     )
     assert left(tmp_path) == ["in.svm.gz"]
@@ -119,25 +119,25 @@ def damage(kind, path, good):
         ("absent", "No such file"),
     ],
 )
-def test_bad_dataset(mpirun, ranks, good, tmp_path, kind, pattern):
+def test_bad_dataset(standing, ranks, good, tmp_path, kind, pattern):
     damage(kind, tmp_path / "bad.h5", good)
     before = left(tmp_path)
     for command in (("train", "probe", tmp_path / "bad.h5", "-o", tmp_path / "run"), ("info", tmp_path / "bad.h5")):
-        refused(mpirun(ranks, *command), r"bad\.h5: .*" + pattern)
+        refused(standing(ranks, *command), r"bad\.h5: .*" + pattern)
     assert left(tmp_path) == before
 
 
-def test_model_of_another_vocabulary(mpirun, ranks, good, tmp_path):
+def test_model_of_another_vocabulary(standing, ranks, good, tmp_path):
     wide = model(tmp_path / "wide.h5", np.ones((4, 21)))
     for command in (("evaluate", wide, good), ("predict", wide, good, "-o", tmp_path / "out.csv")):
-        refused(mpirun(ranks, *command), r"good\.h5: has 20 features but .*21")
+        refused(standing(ranks, *command), r"good\.h5: has 20 features but .*21")
     assert left(tmp_path) == ["good.h5", "wide.h5"]
 
 
-def test_dataset_in_place_of_a_model_and_the_reverse(mpirun, ranks, good, tmp_path):
+def test_dataset_in_place_of_a_model_and_the_reverse(standing, ranks, good, tmp_path):
     scorer = model(tmp_path / "model.h5", np.ones((4, 20)))
-    refused(mpirun(ranks, "evaluate", good, good), r"good\.h5: this is an hpcml dataset; expected a model")
-    refused(mpirun(ranks, "info", scorer), r"model\.h5: this is an hpcml model; expected a dataset")
+    refused(standing(ranks, "evaluate", good, good), r"good\.h5: this is an hpcml dataset; expected a model")
+    refused(standing(ranks, "info", scorer), r"model\.h5: this is an hpcml model; expected a dataset")
 
 
 @pytest.mark.parametrize(
@@ -161,28 +161,28 @@ def test_dataset_in_place_of_a_model_and_the_reverse(mpirun, ranks, good, tmp_pa
         (("convert", "synthetic", "circle", "-o", "y.h5", "--rows", "0"), "--rows 0: expected at least 1"),
     ],
 )
-def test_bad_options(mpirun, ranks, arguments, pattern):
-    refused(mpirun(ranks, *arguments), pattern)
+def test_bad_options(standing, ranks, arguments, pattern):
+    refused(standing(ranks, *arguments), pattern)
 
 
-def test_bad_lambda_and_absent_split_touch_nothing(mpirun, ranks, good, tmp_path):
+def test_bad_lambda_and_absent_split_touch_nothing(standing, ranks, good, tmp_path):
     for extra, pattern in ((("--lambda", "X/q"), "--lambda X/q"), (("--split", "tran"), "no split named 'tran'")):
-        refused(mpirun(ranks, "train", "probe", good, "-o", tmp_path / "run", *extra), pattern)
+        refused(standing(ranks, "train", "probe", good, "-o", tmp_path / "run", *extra), pattern)
     assert left(tmp_path) == ["good.h5"]
 
 
-def test_outputs_that_exist_are_kept(mpirun, ranks, good, tmp_path):
+def test_outputs_that_exist_are_kept(standing, ranks, good, tmp_path):
     (tmp_path / "in.svm").write_text("1 1:1\n-1 2:1\n")
     (tmp_path / "out.h5").write_text("mine")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "notes").write_text("mine")
     for how in ("--force", "--resume"):
-        refused(mpirun(ranks, "train", "probe", good, "-o", tmp_path / "run", how), r"run holds other files and no run of ours")
+        refused(standing(ranks, "train", "probe", good, "-o", tmp_path / "run", how), r"run holds other files and no run of ours")
     refused(
-        mpirun(ranks, "convert", "svmlight", tmp_path / "in.svm", "-o", tmp_path / "out.h5"), r"out\.h5 exists already.*--force"
+        standing(ranks, "convert", "svmlight", tmp_path / "in.svm", "-o", tmp_path / "out.h5"), r"out\.h5 exists already.*--force"
     )
-    refused(mpirun(ranks, "train", "probe", good, "-o", tmp_path / "run"), r"run exists already.*--force")
-    refused(mpirun(ranks, "convert", "svmlight", tmp_path / "in.svm", "-o", tmp_path / "no" / "out.h5"), r"no does not exist")
+    refused(standing(ranks, "train", "probe", good, "-o", tmp_path / "run"), r"run exists already.*--force")
+    refused(standing(ranks, "convert", "svmlight", tmp_path / "in.svm", "-o", tmp_path / "no" / "out.h5"), r"no does not exist")
     assert (tmp_path / "out.h5").read_text() == "mine"
     assert left(tmp_path / "run") == ["notes"]
 
@@ -207,7 +207,7 @@ def test_full_disk_while_converting(mpirun, ranks, tmp_path, limit):
     assert left(tmp_path) == ["in.svm"]
 
 
-def test_output_that_is_an_input_is_refused_even_by_force(mpirun, ranks, good, tmp_path):
+def test_output_that_is_an_input_is_refused_even_by_force(standing, ranks, good, tmp_path):
     scorer = model(tmp_path / "model.h5", np.ones((4, 20)))
     (tmp_path / "in.svm").write_text("1 1:1\n-1 2:1\n")
     (tmp_path / "link.h5").symlink_to(good)
@@ -219,14 +219,14 @@ def test_output_that_is_an_input_is_refused_even_by_force(mpirun, ranks, good, t
         ("predict", scorer, good, "-o", tmp_path / "link.h5", "--force"),
         ("evaluate", scorer, good, "--csv", good, "--force"),
     ):
-        refused(mpirun(ranks, *command), "is also an input")
+        refused(standing(ranks, *command), "is also an input")
     for command, pattern in (
         (("evaluate", scorer, good, "--csv", tmp_path / "in.svm"), "exists already"),
         (("evaluate", scorer, good, "--json", tmp_path), "is a folder"),
         (("evaluate", scorer, good, "--csv", "/dev/null", "--force"), "not a plain file"),
         (("evaluate", scorer, good, "--csv", tmp_path / "a", "--json", tmp_path / "a"), "are one file"),
     ):
-        refused(mpirun(ranks, *command), pattern)
+        refused(standing(ranks, *command), pattern)
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 

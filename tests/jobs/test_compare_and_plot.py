@@ -23,9 +23,9 @@ def drawing():
 
 
 @pytest.fixture
-def plain_run(mpirun, data, tmp_path):
+def plain_run(standing, data, tmp_path):
     """A run that took the steps that are walked again: all rows, double precision."""
-    result = mpirun(1, "train", "probe", data, "-o", tmp_path / "run", "--no-dormant", "--precision", "double")
+    result = standing(1, "train", "probe", data, "-o", tmp_path / "run", "--no-dormant", "--precision", "double")
     assert result.returncode == 0, result.stderr
     return tmp_path / "run"
 
@@ -35,12 +35,12 @@ def table(path):
         return list(csv.DictReader(file))
 
 
-def test_compare_says_the_same_on_any_number_of_ranks(mpirun, data, tmp_path):
+def test_compare_says_the_same_on_any_number_of_ranks(standing, data, tmp_path):
     tables = []
     for n in (1, 2, 3):
         out = tmp_path / f"on{n}"
         command = ("compare", data, "-o", out, "--method", "probe", "--method", "pegasos", "--max-steps", "40", "--label", "label1")
-        result = mpirun(n, *command)
+        result = standing(n, *command)
         assert result.returncode == 0, result.stderr
         assert result.stdout.count("MAP") == 1
         tables.append(table(out / "compare.csv"))
@@ -80,19 +80,19 @@ def test_interrupted_comparison_resumes(mpirun, tmp_path):
         (("--epsilon", "7"), "--epsilon 7"),
     ],
 )
-def test_compare_refuses_in_one_sentence(mpirun, data, tmp_path, arguments, words):
-    result = mpirun(2, "compare", data, "-o", tmp_path / "out", *arguments)
+def test_compare_refuses_in_one_sentence(standing, data, tmp_path, arguments, words):
+    result = standing(2, "compare", data, "-o", tmp_path / "out", *arguments)
     assert result.returncode == 2
     assert words in result.stderr
     assert result.stderr.count("\n") == 1
     assert not (tmp_path / "out").exists()
 
 
-def test_plot_is_the_run_itself_and_the_same_on_any_number_of_ranks(mpirun, drawing, data, plain_run, tmp_path):
+def test_plot_is_the_run_itself_and_the_same_on_any_number_of_ranks(standing, drawing, data, plain_run, tmp_path):
     pictures = []
     for n in (1, 2, 3):
         output = tmp_path / f"on{n}.png"
-        result = mpirun(n, "plot", "convergence", plain_run, "--label", "label2", "--output", output)
+        result = standing(n, "plot", "convergence", plain_run, "--label", "label2", "--output", output)
         assert result.returncode == 0, result.stderr
         assert result.stdout.count("picture: ") == 1
         pictures.append((output.read_bytes(), output.with_suffix(".csv").read_bytes()))
@@ -105,28 +105,28 @@ def test_plot_is_the_run_itself_and_the_same_on_any_number_of_ranks(mpirun, draw
     assert min(float(row["distance"]) for row in walked) == 0.0
 
 
-def test_plot_chooses_label_and_names_and_overwrites_nothing(mpirun, drawing, data, plain_run):
-    result = mpirun(0, "plot", "convergence", plain_run)
+def test_plot_chooses_label_and_names_and_overwrites_nothing(standing, drawing, data, plain_run):
+    result = standing(0, "plot", "convergence", plain_run)
     assert result.returncode == 0, result.stderr
     (picture,) = plain_run.glob("convergence-label*.png")
     assert picture.with_suffix(".csv").exists()
     before = picture.stat().st_mtime_ns
-    result = mpirun(0, "plot", "convergence", plain_run)
+    result = standing(0, "plot", "convergence", plain_run)
     assert result.returncode == 2
     assert "exists already" in result.stderr
     assert picture.stat().st_mtime_ns == before
     moved = data.rename(data.with_name("moved.h5"))
-    result = mpirun(0, "plot", "convergence", plain_run, "--force")
+    result = standing(0, "plot", "convergence", plain_run, "--force")
     assert result.returncode == 2
     assert "data.h5: cannot read" in result.stderr
-    result = mpirun(2, "plot", "convergence", plain_run, "--force", "--data", moved, "--output", plain_run / "a.svg")
+    result = standing(2, "plot", "convergence", plain_run, "--force", "--data", moved, "--output", plain_run / "a.svg")
     assert result.returncode == 0, result.stderr
     assert (plain_run / "a.svg").read_bytes().startswith(START[".svg"])
 
 
-def test_plot_refuses_in_one_sentence(mpirun, drawing, data, plain_run, tmp_path):
+def test_plot_refuses_in_one_sentence(standing, drawing, data, plain_run, tmp_path):
     other = tmp_path / "other"
-    assert mpirun(0, "train", "pegasos", data, "-o", other, "--max-steps", "5").returncode == 0
+    assert standing(0, "train", "pegasos", data, "-o", other, "--max-steps", "5").returncode == 0
     unfinished = tmp_path / "unfinished"
     unfinished.mkdir()
     (unfinished / "config.toml").write_bytes((plain_run / "config.toml").read_bytes())
@@ -143,7 +143,7 @@ def test_plot_refuses_in_one_sentence(mpirun, drawing, data, plain_run, tmp_path
         "does not exist": (plain_run, "--output", tmp_path / "no" / "a.png"),
     }
     for words, arguments in cases.items():
-        result = mpirun(2, "plot", "convergence", *arguments)
+        result = standing(2, "plot", "convergence", *arguments)
         assert result.returncode == 2, (words, result.stderr)
         assert words in result.stderr
         assert result.stderr.count("\n") == 1

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from make import dataset, model
+from make import dataset, model, random_data
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {"numpy", "scipy", "numba", "mpi4py", "sklearn", "h5py"}
@@ -62,17 +62,40 @@ def test_terminated_prediction_leaves_no_part_of_its_output(mpirun, tmp_path):
 
 
 def source_env(*assignments):
-    script = f"set -euo pipefail; {' '.join(assignments)} source launch/env.sh; echo $OMP_NUM_THREADS $NUMBA_CACHE_DIR"
+    script = f"set -euo pipefail; {' '.join(assignments)} source launch/env.sh; echo $OMP_NUM_THREADS $HDF5_USE_FILE_LOCKING"
     clean = {"PATH": os.environ["PATH"]}
     return subprocess.run(["bash", "-c", script], cwd=ROOT, env=clean, capture_output=True, text=True, timeout=30, check=False)
 
 
 def test_env_caps_threads_without_a_home_and_refuses_nonsense():
     cores = len(os.sched_getaffinity(0))
-    threads, cache = source_env(f"HPCML_RANKS={cores}").stdout.split()
-    assert threads == "1"
-    assert cache.endswith("/.cache/hpcml/numba")
+    assert source_env(f"HPCML_RANKS={cores}").stdout.split() == ["1", "FALSE"]
     for ranks in ("0", "abc", "08"):
         done = source_env(f"HPCML_RANKS={ranks}")
         assert done.returncode == 2
         assert f"the number of ranks is '{ranks}'" in done.stderr
+
+
+# What a rank compiles it saves, and nothing else.
+NOTES_WHAT_IT_COMPILES = """
+import os, sys
+from numba.core.caching import IndexDataCacheFile as File
+save = File.save
+def noted(self, *args):
+    print("COMPILED", os.environ["PMI_RANK"], self._index_name, file=sys.stderr, flush=True)
+    save(self, *args)
+File.save = noted
+from hpcml.__main__ import main
+main()
+"""
+
+
+def test_one_rank_of_a_node_compiles_for_all(mpirun, tmp_path):
+    data = dataset(tmp_path / "data.h5", *random_data(7, 60, 20, 4))
+    env = {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "NUMBA_OPT": "0"}  # the fastest way to compile
+    command = ("train", "probe", data, "-o", tmp_path / "run", "--max-steps", "2")
+    result = mpirun(2, *command, env=env, program=("-c", NOTES_WHAT_IT_COMPILES))
+    assert result.returncode == 0, result.stderr
+    ranks = [line.split()[1] for line in result.stderr.splitlines() if line.startswith("COMPILED")]
+    assert len(ranks) > 10
+    assert set(ranks) == {"0"}

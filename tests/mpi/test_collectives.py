@@ -78,9 +78,24 @@ def test_agreed_keeps_an_unexpected_error_where_it_happened(comm):
 
 
 def test_agreed_turns_lack_of_memory_into_a_sentence(comm):
-    with pytest.raises(DataError, match=f"out of memory while loading on rank {comm.size - 1}"), mpi.agreed(comm, "loading"):
+    last = comm.bcast(MPI.COMM_WORLD.rank, root=comm.size - 1)  # the user knows the rank in the world
+    with pytest.raises(DataError, match=f"rank {last} ran out of memory while loading"), mpi.agreed(comm, "loading"):
         if comm.rank == comm.size - 1:
             raise MemoryError
+
+
+def test_groups_agree_on_what_one_of_them_raises(comm):
+    for bad in range(comm.size):
+        with (
+            mpi.divided(comm, 1) as group,
+            pytest.raises(DataError, match="one group"),
+            mpi.groups_agreed(comm),
+            mpi.agreed(group, "reading"),
+        ):
+            if comm.rank == bad:
+                raise DataError("one group")
+    with mpi.groups_agreed(comm):
+        pass
 
 
 def test_agreed_any(comm):

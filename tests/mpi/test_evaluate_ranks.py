@@ -6,12 +6,13 @@ import pytest
 
 from hpcml import mpi
 from hpcml.data.schema import Dataset
-from hpcml.errors import ConfigError, NonFiniteError
+from hpcml.data.shard import read_rows
+from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.evaluate import MEASURES, evaluate
-from hpcml.learners import LEARNERS
+from hpcml.learners import LEARNERS, scores
 from hpcml.log import Log
 from hpcml.model import Model
-from hpcml.models import open_model
+from hpcml.models import open_model, share_model
 from hpcml.predict import FORMATS, predict
 
 pytestmark = pytest.mark.mpi
@@ -106,3 +107,24 @@ def test_all_ranks_fail_together_and_leave_nothing(comm, shared_tmp, ending):
             predict(comm, model, dataset, "nowhere", shared_tmp / f"out{ending}", "scores", False, Log(1))
     with mpi.agreed(comm, "looking"):
         assert {path.name for path in shared_tmp.iterdir()} == {"data.h5", "model.h5"}
+
+
+@pytest.mark.parametrize("base", sorted(LEARNERS))
+def test_a_classifier_that_one_rank_reads_is_the_one_in_the_file(comm, shared_tmp, base):
+    data, alone = make_classifier(comm, shared_tmp, base, 3, 30, dense=False)
+    shared = share_model(comm, alone.path)
+    assert (shared.label_names, shared.vocabulary, shared.base) == (alone.label_names, alone.vocabulary, alone.base)
+    assert np.array_equal(shared.margin_rows, alone.margin_rows)
+    with Dataset(data) as dataset:
+        X = read_rows(dataset, np.arange(30), False)
+    assert scores(shared.classifier, X, 3).tobytes() == scores(alone.classifier, X, 3).tobytes()
+
+
+def test_a_model_that_cannot_be_read_fails_alike_on_all_ranks(comm, shared_tmp):
+    for name in ("absent.h5", "empty.h5"):
+        with mpi.agreed(comm, "making the file"):
+            if comm.rank == 0 and name == "empty.h5":
+                (shared_tmp / name).touch()
+        with pytest.raises(DataError, match=name) as error:
+            share_model(comm, shared_tmp / name)
+        assert len(set(comm.allgather(str(error.value)))) == 1

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from make import dataset, random_data
+from make import by_one_rank, dataset, random_data
 
 from hpcml.config import TrainOptions
 from hpcml.convex.train import train
@@ -28,7 +28,9 @@ def test_svmperf_has_the_bits_of_one_rank(comm, shared_tmp, n_rows, n_features, 
     data = write(comm, shared_tmp / "data.h5", X, Y)
     options = TrainOptions(min_positives=0, bias=True, block=3, shards=comm.size if shards == "all" else 1)
     model = train("svmperf", comm, data, shared_tmp / "ranks", options).model
-    alone = train("svmperf", None, data, shared_tmp / f"alone{comm.rank}", replace(options, shards=None, block=7)).model
+    alone = by_one_rank(
+        comm, lambda: train("svmperf", None, data, shared_tmp / "alone", replace(options, shards=None, block=7))
+    ).model
     assert model.read_bytes() == alone.read_bytes()
 
 
@@ -36,7 +38,7 @@ def test_svmperf_has_the_bits_of_one_rank(comm, shared_tmp, n_rows, n_features, 
 def test_interrupted_run_ends_with_the_same_bits(comm, shared_tmp, method):
     X, Y = random_data(4, 200, 50, 20)
     data = write(comm, shared_tmp / "data.h5", X, Y)
-    alone = train(method, None, data, shared_tmp / f"alone{comm.rank}", TrainOptions()).model
+    alone = by_one_rank(comm, lambda: train(method, None, data, shared_tmp / "alone", TrainOptions())).model
     with pytest.raises(Interrupted):
         train(method, comm, data, shared_tmp / "run", TrainOptions(block=4, time_limit=1e-9))
     model = train(method, comm, data, shared_tmp / "run", TrainOptions(block=2), resume=True).model
@@ -47,7 +49,7 @@ def test_liblinear_scatters_the_labels_and_never_divides_the_rows(comm, shared_t
     X, Y = random_data(8, 60, 15, 7, density=0.4)
     data = write(comm, shared_tmp / "data.h5", X, Y)
     model = train("liblinear", comm, data, shared_tmp / "ranks", TrainOptions()).model
-    alone = train("liblinear", None, data, shared_tmp / f"alone{comm.rank}", TrainOptions()).model
+    alone = by_one_rank(comm, lambda: train("liblinear", None, data, shared_tmp / "alone", TrainOptions())).model
     assert model.read_bytes() == alone.read_bytes()
     if comm.size > 1:
         with pytest.raises(ConfigError, match="this method needs all rows on every rank"):

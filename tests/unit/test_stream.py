@@ -67,7 +67,7 @@ def test_byte_order_mark_is_dropped(tmp_path):
     assert list(line_blocks(tmp_path / "lines", 0, 7)) == [(0, b"a\nb\n")]
 
 
-@pytest.mark.parametrize("content", [b"", gzip.compress(b"")])
+@pytest.mark.parametrize("content", [b"", gzip.compress(b"")], ids=["plain", "gz"])
 def test_empty_file(tmp_path, content):
     (tmp_path / "lines").write_bytes(content)
     with pytest.raises(DataError, match="the file is empty"):

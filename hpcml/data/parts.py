@@ -1,0 +1,170 @@
+"""What a file from a stranger claims is compared with the bytes that it has, before anything is read or made room for.
+
+HDF5 itself does not do all of it: a damaged heap of strings makes it run for ever, and links can lead it to other files.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from collections.abc import Iterator
+
+import h5py
+import numpy as np
+
+MAX_PARTS = 10_000
+MAX_DEPTH = 4  # groups in groups; ours lie in the root
+MAX_CHUNKS = 1 << 20
+MAX_PACKED = 1100  # no compression that HDF5 has by itself makes more of a byte
+UNWRITTEN = ("/X/data", "/Y/data")  # those of ones are described but never written
+SCANNED = 1 << 22  # bytes between the datasets in which heaps of attributes are looked for; they are written first
+_STRING = np.dtype([("size", "<u4"), ("heap", "<u8"), ("number", "<u4")])  # a string of variable length, as a file stores it
+_HEAP = struct.Struct("<4sB3xQ")
+_OBJECT = struct.Struct("<HHIQ")
+
+
+def check_parts(file: h5py.File) -> None:
+    """Raise ValueError (or what h5py raises for damage) unless every part lies in the file and is no larger than it can be.
+
+    Links to other places, external storage and virtual datasets could make us read other files; a claimed size could make us
+    allocate any memory. Numbers that pass can be read or mapped whole, strings by `read_strings`, and attributes can be read.
+    """
+    if file.userblock_size or file.id.get_create_plist().get_sizes() != (8, 8):
+        raise ValueError("addresses are not those of a file of ours")
+    size, ranges = os.fstat(file.id.get_vfd_handle()).st_size, [(0, 0)]
+    for part in _datasets(file):
+        if part.is_virtual or part.external:
+            raise ValueError(f"{part.name} points to other files")
+        if part.shape is None:
+            raise ValueError(f"{part.name} is empty")
+        if part.dtype.hasobject and h5py.check_string_dtype(part.dtype) is None:
+            raise ValueError(f"{part.name} holds neither numbers nor strings")
+        claimed = _check_size(part, size)
+        if part.id.get_offset() is not None:
+            ranges.append((part.id.get_offset(), part.id.get_offset() + claimed))
+    if size:
+        with _mapped(file) as content:
+            _check_heaps_between(content, sorted(ranges))
+
+
+def read_strings(data: h5py.Dataset, begin: int = 0, end: int | None = None) -> list[str]:
+    """Entries begin..end of a dataset of strings. Raises ValueError, or what h5py raises, if they are damaged."""
+    end = data.shape[0] if end is None else min(end, data.shape[0])
+    if begin >= end:
+        return []
+    if _is_variable(data):
+        with _mapped(data.file) as content:
+            strings = np.frombuffer(content, _STRING, end - begin, data.id.get_offset() + begin * _STRING.itemsize).copy()
+            if int(strings["size"].sum(dtype=np.uint64)) > len(content):
+                raise ValueError(f"{data.name} claims longer strings than the file has")
+            for place in np.unique(strings["heap"]).tolist():
+                if place:  # else an empty string
+                    _check_heap(content, place)
+    return list(data.asstr()[begin:end])
+
+
+def attributes(item: h5py.Group) -> dict[str, object]:
+    """The attributes of a part: texts, numbers and arrays of numbers. Raises ValueError for anything else."""
+    found = dict(item.attrs)
+    for name, value in found.items():
+        if isinstance(value, str):
+            text_of(item, name)
+        elif np.asarray(value).dtype.kind not in "biuf":
+            raise ValueError(f"attribute {name} is neither a text nor a number")
+    return found
+
+
+def text_of(item: h5py.Group, name: str) -> str:
+    """An attribute that is a text, and can be written again. Raises KeyError without one, ValueError if it is anything else."""
+    value = item.attrs[name]
+    if not isinstance(value, str) or "\0" in value:
+        raise ValueError(f"attribute {name} is no text")
+    value.encode()
+    return value
+
+
+def _is_variable(part: h5py.Dataset) -> bool:
+    strings = h5py.check_string_dtype(part.dtype)
+    return strings is not None and strings.length is None
+
+
+def _mapped(file: h5py.File) -> mmap.mmap:
+    return mmap.mmap(file.id.get_vfd_handle(), 0, access=mmap.ACCESS_READ)
+
+
+def _datasets(file: h5py.File) -> Iterator[h5py.Dataset]:
+    """All datasets of a file. Raises ValueError for a link that is not to an object of its own, and for far too many parts."""
+    waiting: list[tuple[h5py.Group, int]] = [(file, 0)]
+    seen = {h5py.h5o.get_info(file.id).addr}
+    while waiting:
+        group, depth = waiting.pop()
+        for name in group:
+            if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+                raise ValueError(f"{group.name.rstrip('/')}/{name} is a link, not a part of the file")
+            part = group[name]
+            address = h5py.h5o.get_info(part.id).addr
+            if address in seen:
+                raise ValueError(f"{part.name} has two names")
+            seen.add(address)
+            if len(seen) > MAX_PARTS or depth == MAX_DEPTH:
+                raise ValueError("it has too many parts")
+            if isinstance(part, h5py.Group):
+                waiting.append((part, depth + 1))
+            elif isinstance(part, h5py.Dataset):
+                yield part
+
+
+def _check_size(part: h5py.Dataset, size: int) -> int:
+    """The bytes that a dataset claims. Raises ValueError if they are more than a file of `size` bytes can hold."""
+    variable = _is_variable(part)
+    item = _STRING.itemsize if variable else part.dtype.itemsize
+    claimed, offset = _product(part.shape) * item, part.id.get_offset()
+    if part.chunks is not None:
+        chunk = _product(part.chunks) * item
+        n_chunks = _product(-(-n // m) for n, m in zip(part.shape, part.chunks, strict=True))
+        # HDF5 looks at every chunk to tell what is stored, so it is only asked about as many as can be there
+        fits = not variable and n_chunks <= min(size // 8, MAX_CHUNKS) and max(claimed, chunk) <= MAX_PACKED * size
+        fits = claimed == 0 or (fits and max(claimed, chunk) <= MAX_PACKED * min(size, part.id.get_storage_size()))
+    elif offset is not None:
+        fits = offset + claimed <= size
+    elif part.id.get_storage_size() == 0:
+        fits = claimed == 0 or (not variable and (claimed <= size or part.name in UNWRITTEN))
+    else:  # in the header
+        fits = not variable and claimed <= size
+    if not fits:
+        raise ValueError(f"{part.name} claims {claimed} bytes, more than the file has for it")
+    return claimed
+
+
+def _product(sizes: Iterator[int]) -> int:
+    out = 1
+    for n in sizes:
+        out *= int(n)
+    return out
+
+
+def _check_heaps_between(content: mmap.mmap, ranges: list[tuple[int, int]]) -> None:
+    """Check the heaps between some ascending ranges of bytes."""
+    left = SCANNED
+    for (_, begin), (end, _) in zip(ranges, [*ranges[1:], (len(content), 0)], strict=True):
+        end = min(end, begin + left)
+        left -= max(0, end - begin)
+        while (begin := content.find(b"GCOL", begin, end)) >= 0:
+            begin = _check_heap(content, begin) if begin % 8 == 0 else begin + 4
+
+
+def _check_heap(content: mmap.mmap, place: int) -> int:
+    """Where the heap of strings at `place` ends. Raises ValueError if its objects do not fill it one after another."""
+    if place + _HEAP.size > len(content):
+        raise ValueError("strings lie behind the end of the file")
+    name, version, size = _HEAP.unpack_from(content, place)
+    at, end = place + _HEAP.size, place + size
+    if name != b"GCOL" or version != 1 or end > len(content) or at > end:
+        raise ValueError("the strings are damaged")
+    while at + _OBJECT.size <= end:
+        number, _, _, size = _OBJECT.unpack_from(content, at)
+        at += _OBJECT.size + -(-size // 8) * 8 if number else size  # number 0 is the free rest
+        if at > end or (number == 0 and size < _OBJECT.size):
+            raise ValueError("the strings are damaged")
+    return end

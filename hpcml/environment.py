@@ -1,0 +1,62 @@
+"""What a run was started with: versions, nodes, launcher and Slurm job, a line of JSON for every start of the run."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import socket
+import sys
+import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from hpcml import __version__, mpi
+
+PACKAGES = ("numpy", "scipy", "numba", "h5py", "mpi4py", "scikit-learn", "skops")
+# Of the environment's variables only these are recorded: others may hold secrets.
+SLURM = (
+    *("CLUSTER_NAME", "JOB_ID", "JOB_NAME", "JOB_NODELIST", "JOB_PARTITION", "NTASKS", "TASKS_PER_NODE", "CPUS_PER_TASK"),
+    *("RESTART_COUNT", "ARRAY_JOB_ID", "ARRAY_TASK_ID", "STEP_ID", "MEM_PER_NODE", "MEM_PER_CPU", "SUBMIT_DIR"),
+)
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "HDF5_USE_FILE_LOCKING")
+
+
+def node_name() -> str:
+    """The name of this node: Slurm's, else the machine's."""
+    return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+
+
+@mpi.collective
+def environment(comm: mpi.Comm) -> dict[str, object]:
+    """Collective over `comm`. What the program runs with, as rank 0 sees it, and the number of ranks on each node."""
+    nodes: dict[str, int] = {}
+    for name in comm.allgather(node_name()):
+        nodes[name] = nodes.get(name, 0) + 1
+    variables = {name: os.environ[name] for name in (*THREADS, *(f"SLURM_{name}" for name in SLURM)) if name in os.environ}
+    return {
+        "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "hpcml": __version__,
+        "python": platform.python_version(),
+        "packages": {name: _version(name) for name in PACKAGES},
+        "system": platform.platform(),
+        "mpi": mpi.library(),
+        "ranks": comm.size,
+        "nodes": nodes,
+        "variables": variables,
+        "arguments": sys.argv[1:],
+        "folder": str(Path.cwd()),
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def record(path: Path, found: dict[str, object]) -> None:
+    """Append what `environment` found to a file, a line for each start. Local; raises OSError."""
+    with path.open("a", encoding="utf-8") as out:
+        out.write(json.dumps(found, ensure_ascii=False) + "\n")

@@ -1,0 +1,250 @@
+"""Damaged inputs given to the commands: none may end in a traceback, hang, take what memory a header claims, or be called sound.
+
+usage: python launch/bench/fuzz.py [--inputs 2000] [--seed 0] [--kind KIND...] [--only KIND:NUMBER] [--workers 2]
+
+`tests/damage.py` makes the inputs: svmlight, JSON lines, datasets, models, classifiers and run folders to be resumed. Each command
+line runs as `hpcml` would, in a process of its own that is forked when everything is imported but MPI not started, under limits of
+time and memory. Good ends: code 0 with a sound result, and code 2 with exactly one line of ours. Prints a JSON line for each defect
+and for each kind, and the total; ends with code 1 if there is a defect. --only shows what one input does.
+"""
+
+# ruff: noqa: E402 - what is set before an import must be set before it
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import multiprocessing
+import os
+import resource
+import select
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):
+    os.environ[name] = "1"
+import mpi4py
+
+mpi4py.rc.initialize = False  # each forked process starts MPI for itself
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+import damage
+import numpy as np
+import skops.io  # noqa: F401 - so that it need not be imported again and again
+from mpi4py import MPI
+from sklearn.datasets import load_svmlight_file  # noqa: F401
+
+import hpcml.convex.train
+import hpcml.data.convert
+import hpcml.data.info
+import hpcml.data.split
+import hpcml.evaluate.evaluate
+import hpcml.evaluate.report
+import hpcml.predict
+import hpcml.psbml.train  # noqa: F401
+from hpcml import mpi
+from hpcml.__main__ import main as hpcml_main
+from hpcml.data.schema import Dataset
+from hpcml.data.shard import slab_of
+from hpcml.errors import DataError
+from hpcml.evaluate.scoring import scorer_of
+from hpcml.kernels.scores import count_sorted
+from hpcml.models import open_model
+
+SECONDS = 30  # for a command; they take less than one
+ADDRESS_SPACE = 1 << 30  # that a command may take beyond what this process has
+RESIDENT = 400 << 20
+OUTPUT = 64 << 20  # for a file that it writes
+GIVEN_UP = ("out of memory", "Unable to allocate", "MemoryError", "File too large", "std::bad_alloc", "Cannot allocate")
+
+
+class Ended(NamedTuple):
+    """How a process ended: its exit code (negative: a signal; None: out of time), its stderr, seconds, and resident bytes."""
+
+    code: int | None
+    stderr: str
+    seconds: float
+    resident: int
+
+
+def run(command: list[str], folder: Path, seconds: float = SECONDS) -> Ended:
+    """Run one command line of hpcml in a forked process."""
+    errors = folder / ".stderr"
+    address_space = ADDRESS_SPACE + 1024 * int(Path("/proc/self/status").read_text().split("VmSize:")[1].split()[0])
+    begin, child = time.monotonic(), os.fork()
+    if child == 0:
+        _child(command, errors, address_space, folder)
+    descriptor = os.pidfd_open(child)
+    in_time = select.select([descriptor], [], [], seconds)[0]
+    if not in_time:
+        os.kill(child, signal.SIGKILL)
+    os.close(descriptor)
+    _, status, usage = os.wait4(child, 0)
+    code = os.waitstatus_to_exitcode(status) if in_time else None
+    return Ended(code, errors.read_text(errors="replace"), time.monotonic() - begin, 1024 * usage.ru_maxrss)
+
+
+def _child(command: list[str], errors: Path, address_space: int, folder: Path) -> None:
+    """What the forked process does; it does not return."""
+    code = 1
+    try:
+        for number, path in ((1, os.devnull), (2, errors)):
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            os.dup2(descriptor, number)
+        sys.stdout.reconfigure(errors="strict")
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_AS, (address_space, address_space))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (OUTPUT, OUTPUT))
+        os.chdir(folder)
+        MPI.Init()
+        mpi.unname_shared_memory()
+        code = _command(command)
+    finally:
+        os._exit(code)
+
+
+def _command(command: list[str]) -> int:
+    """The exit code of a command in this process; an exception that would end it in a traceback is written as one."""
+    try:
+        if command[0] == damage.CHECK:
+            damage.check_dataset(command[1])
+            return 0
+        sys.argv = ["hpcml", *command]
+        hpcml_main()
+    except SystemExit as ended:
+        return ended.code or 0
+    except BaseException:  # noqa: BLE001 - as the interpreter itself does
+        sys.excepthook(*sys.exc_info())
+        return 1
+    return 0
+
+
+def judge(command: list[str], ended: Ended) -> str:
+    """ "" for a good end, else what is wrong with it."""
+    lines = ended.stderr.splitlines()
+    ours = [line for line in lines if line.startswith("hpcml: ")]
+    if ended.code is None:
+        return "hang"
+    if ended.code < 0:
+        return f"killed by {signal.Signals(-ended.code).name}"
+    if command[0] == damage.CHECK and ended.code:
+        return f"unsound: {lines[-1]}"
+    if any(text in ended.stderr for text in GIVEN_UP):
+        return f"memory: {lines[-1]}"
+    if "Traceback" in ended.stderr or ended.code not in (0, 2):
+        return f"code {ended.code}: {lines[-1] if lines else ''}"
+    if len(ours) != (ended.code == 2) or (ours and lines[-1] != ours[0]):
+        return f"code {ended.code}, but {len(ours)} lines of ours: {lines[-1] if lines else ''}"
+    return f"memory: {ended.resident >> 20} MiB" if ended.resident > RESIDENT else ""
+
+
+def try_input(task: tuple[str, int], seed: int, sound: Path, show: bool = False) -> dict[str, object]:
+    """Make the input (kind, number) and run its commands."""
+    kind, number = task
+    folder = Path(tempfile.mkdtemp(prefix=f"{kind}-{number}-", dir=sound.parent))
+    try:
+        case = damage.case(kind, number, seed, sound, folder)
+        outcome, defect, seconds, resident = "sound", "", 0.0, 0
+        for command in case.commands:
+            ended = run(command, folder)
+            seconds, resident = max(seconds, ended.seconds), max(resident, ended.resident)
+            defect = judge(command, ended)
+            if show:
+                print(f"{case.damage}\n$ hpcml {' '.join(command)}\n{ended.stderr}{ended}", file=sys.stderr)
+            if defect or ended.code:
+                outcome = "defect" if defect else "refused"
+                break
+        found = {"kind": kind, "number": number, "outcome": outcome, "seconds": round(seconds, 2), "resident": resident}
+        if defect:
+            found |= {"defect": defect, "damage": case.damage, "command": command[0], "seed": seed}
+        return found
+    finally:
+        if show:
+            print(f"files: {folder}", file=sys.stderr)
+        else:
+            shutil.rmtree(folder)
+
+
+def make_originals(folder: Path) -> None:
+    """The sound files, made in a process of its own (it needs MPI)."""
+    folder.mkdir()
+
+    def command(*words: object, code: int | None = 0) -> None:
+        ended = run([str(word) for word in words], folder, 300)  # kernels may have to be compiled
+        if code is not None and ended.code != code:
+            raise RuntimeError(f"{words}: {ended}")
+
+    child = os.fork()
+    if child == 0:
+        try:
+            MPI.Init()
+            mpi.unname_shared_memory()
+            damage.originals(folder)
+            os._exit(0)
+        except BaseException:  # noqa: BLE001
+            traceback.print_exc()
+            os._exit(1)
+    if os.waitpid(child, 0)[1]:
+        sys.exit("the sound files could not be made")
+    damage.runs(folder, command)
+    load_kernels(folder)
+
+
+def load_kernels(folder: Path) -> None:
+    """Score some rows, so that no forked process needs to load compiled kernels."""
+    count_sorted(np.empty(0), np.empty(0), np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int64))
+    rows = np.arange(10)
+    for data in ("data.h5", "ones.h5"):
+        with Dataset(folder / data) as dataset:
+            shard = slab_of(dataset, rows, 0, rows.size)
+        for model in sorted(folder.glob("*.h5")):
+            with suppress(DataError):  # no model
+                scorer = scorer_of(open_model(model), shard, rows[:3])
+                scorer.rows_scores(rows, *scorer.weights(0, 3))
+                scorer.pairs_scores(rows[:3], rows[:3])
+
+
+def main() -> None:
+    """Parse the command line, try the inputs, tell what came."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--inputs", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--kind", action="append", choices=sorted(damage.KINDS), help="only this kind (may be repeated)")
+    parser.add_argument("--only", help="KIND:NUMBER, one input; its files are kept")
+    parser.add_argument("--workers", type=int, default=2)
+    arguments = parser.parse_args()
+    begin, kinds = time.monotonic(), arguments.kind or list(damage.KINDS)
+    gc.freeze()  # so that forked processes do not copy what they only look at
+    top = Path(tempfile.mkdtemp(prefix="hpcml-fuzz-"))
+    make_originals(top / "sound")
+    if arguments.only:
+        kind, _, number = arguments.only.partition(":")
+        print(json.dumps(try_input((kind, int(number)), arguments.seed, top / "sound", show=True)))
+        return
+    tasks = [(kinds[number % len(kinds)], number) for number in range(arguments.inputs)]
+    results = []
+    with multiprocessing.get_context("fork").Pool(arguments.workers) as pool:
+        for result in pool.imap(partial(try_input, seed=arguments.seed, sound=top / "sound"), tasks):
+            results.append(result)
+            if result["outcome"] == "defect":
+                print(json.dumps(result), flush=True)
+    shutil.rmtree(top)
+    for kind in [*kinds, None]:
+        mine = [result for result in results if kind in (None, result["kind"])]
+        counts = Counter(result["outcome"] for result in mine)
+        slowest, largest = (max(result[key] for result in mine) for key in ("seconds", "resident"))
+        line = {"kind": kind or "all", "inputs": len(mine), **counts, "slowest": slowest, "resident_mib": largest >> 20}
+        print(json.dumps(line | ({} if kind else {"seed": arguments.seed, "wall": round(time.monotonic() - begin, 1)})), flush=True)
+    sys.exit(any(result["outcome"] == "defect" for result in results))
+
+
+if __name__ == "__main__":
+    main()

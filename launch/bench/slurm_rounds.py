@@ -1,0 +1,64 @@
+"""One job of slurm/train.sbatch that is disturbed again and again on a private Slurm: preempted by another job, signalled, its
+node set DOWN. Does it end with the bits of an undisturbed run? Prints one JSON line.
+
+usage: python launch/bench/slurm_rounds.py [--rounds 100] [--seed 0]
+"""
+
+import argparse
+import json
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from functools import partial
+from pathlib import Path
+
+TESTS = Path(__file__).resolve().parents[2] / "tests"
+sys.path[:0] = [str(TESTS), str(TESTS / "slurm")]
+
+from make import dataset, random_data  # noqa: E402
+from private import hpcml, node_down, preempt, private_slurm, signal, signal_script  # noqa: E402
+
+DISTURBANCES = (preempt, signal, signal_script, node_down)
+
+
+def main(rounds: int, seed: int) -> None:
+    """Run the rounds."""
+    draw = random.Random(seed)
+    with tempfile.TemporaryDirectory() as name, private_slurm(Path(name)) as slurm:
+        folder = Path(name)
+        X, Y = random_data(seed, 8000, 600, 20 * rounds, density=0.05)  # long enough: a round does some of the labels
+        data = dataset(folder / "data.h5", X, Y)
+        options = ("--no-dormant", "--checkpoint-every", "0.3")
+        hpcml("train", "probe", data, "-o", folder / "undisturbed", *options, limit=3600)
+        begin, kinds = time.monotonic(), Counter()
+        command = ("slurm/train.sbatch", "probe", data, "-o", folder / "run", *options)
+        job = slurm.submit(*command, options=("--nodes=2", "--exclusive"))
+        starts, checkpoints = folder / "run" / "environment.jsonl", folder / "run" / "checkpoint"
+
+        def started(times: int) -> bool:
+            return starts.exists() and len(starts.read_text().splitlines()) > times
+
+        def wrote(known: set[Path]) -> bool:
+            return not known.issuperset(checkpoints.glob("state-*.h5"))
+
+        for done in range(rounds):
+            slurm.until(job, partial(started, done), f"start {done + 1}")
+            slurm.until(job, partial(wrote, set(checkpoints.glob("state-*.h5"))), "new checkpoint")
+            disturb = draw.choice(DISTURBANCES)
+            disturb(slurm, job)
+            slurm.until(job, lambda: slurm.states(job) != ["RUNNING"], "end of a start")
+            kinds[disturb.__name__] += 1
+        codes = slurm.end_of(job, limit=3600)
+        same = (folder / "run" / "model.h5").read_bytes() == (folder / "undisturbed" / "model.h5").read_bytes()
+        resumed, seconds = slurm.printed(job).count("resuming from"), round(time.monotonic() - begin)
+        print(json.dumps({"rounds": kinds, "resumed": resumed, "exit_code": codes, "same_bits": same, "seconds": seconds}))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    main(arguments.rounds, arguments.seed)

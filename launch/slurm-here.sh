@@ -1,0 +1,183 @@
+#!/usr/bin/env bash
+# A private Slurm on this machine, to try jobs and job scripts without a cluster: a controller and several nodes (each a slurmd of its
+# own, on ports of the loopback address), with their own configuration, keys and logs in one folder. A Slurm of the system is not touched.
+#
+#   launch/slurm-here.sh up [NODES]           start it (4 nodes); it goes on until it is taken down
+#   eval "$(launch/slurm-here.sh env)"        let sbatch, srun, squeue, … of this shell speak to it
+#   launch/slurm-here.sh with COMMAND…        run one command in it: start it if need be, and then take it down again
+#   launch/slurm-here.sh can                  whether it can run here: exit code 0, or 3 and a sentence that says why not
+#   launch/slurm-here.sh down                 take it down
+#
+# Partitions: batch (the default), urgent (its jobs preempt those of batch, which are requeued). It uses the Slurm and munge that are
+# installed; where there are none, it fetches Debian's packages with apt into its folder and installs nothing.
+# HPCML_SLURM: that folder; default /tmp/hpcml-slurm-USERID. HPCML_SLURM_CPUS: cores that each node claims to have; default 4.
+set -euo pipefail
+
+STATE=${HPCML_SLURM:-/tmp/hpcml-slurm-$UID}
+SOFTWARE=$STATE/software
+CONF=$STATE/slurm.conf
+PACKAGES=(slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge)
+
+say() { printf 'slurm-here: %s\n' "$*" >&2; }
+cannot() { say "cannot run a Slurm here: $*"; exit 3; }
+
+find_software() {  # sets BIN, SBIN, LIB: the system's, or those fetched before; 1 if there are none
+  local stepd
+  if stepd=$(PATH=$PATH:/usr/sbin command -v slurmstepd) && PATH=$PATH:/usr/sbin command -v slurmctld munged sbatch >/dev/null; then
+    SUFFIX="" BIN=$(dirname "$(command -v sbatch)") SBIN=$(dirname "$stepd") LIB=""
+  elif [[ -f $SOFTWARE/complete ]]; then
+    SUFFIX=-wlm BIN=$SOFTWARE/usr/bin SBIN=$SOFTWARE/usr/sbin
+    LIB=$(dirname "$(find "$SOFTWARE/usr/lib" -name 'libmunge.so.*' | head -n 1)")
+  else
+    return 1
+  fi
+  PLUGINS=$(dirname "$(find "${LIB:-/usr/lib}" "${LIB:-/usr/lib64}" -name auth_munge.so 2>/dev/null | head -n 1)")
+}
+
+can() {  # ends with 3 and a reason where no Slurm can run
+  [[ $(uname -s) == Linux ]] || cannot "this is not Linux"
+  getent hosts "$(hostname)" >/dev/null || cannot "the name of this machine, $(hostname), has no address (see /etc/hosts)"
+  find_software && return
+  command -v apt-get dpkg >/dev/null || cannot "slurmctld, slurmd or munged is missing, and there is no apt to fetch them with"
+}
+
+fetch() {  # Debian's packages, unpacked in our folder; apt's own folders stay as they are
+  local apt=(-qq -o "Dir::State=$SOFTWARE/apt" -o Dir::State::status=/var/lib/dpkg/status -o "Dir::Cache=$SOFTWARE/cache"
+    -o Debug::NoLocking=1 -o "APT::Sandbox::User=$(id -un)" -o Acquire::Retries=3)
+  rm -rf "$SOFTWARE" && mkdir -p "$SOFTWARE"/apt/lists/partial "$SOFTWARE"/cache/archives/partial
+  { apt-get "${apt[@]}" update && apt-get "${apt[@]}" install --yes --no-install-recommends --download-only "${PACKAGES[@]}"; } \
+    >"$STATE/apt.log" 2>&1 </dev/null || cannot "apt cannot fetch ${PACKAGES[*]}: $(tail -n 1 "$STATE/apt.log")"
+  for deb in "$SOFTWARE"/cache/archives/*.deb; do dpkg -x "$deb" "$SOFTWARE"; done
+  touch "$SOFTWARE/complete"
+}
+
+own_folder() {  # makes STATE, ours alone: keys lie in it
+  mkdir -m 700 "$STATE" 2>/dev/null || true
+  [[ -O $STATE && -d $STATE && ! -L $STATE ]] || { say "$STATE belongs to another user; set HPCML_SLURM to a folder of yours"; exit 2; }
+  chmod 700 "$STATE"
+}
+
+free_ports() {  # free_ports COUNT: the first of so many ports of the loopback address that nobody listens on
+  local first port
+  for first in $(seq 17000 50 30000); do
+    for ((port = first; port < first + $1; port++)); do
+      if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then continue 2; fi
+    done
+    echo "$first" && return
+  done
+  cannot "no free ports"
+}
+
+configure() {  # configure NODES
+  local port name user memory
+  port=$(free_ports $(($1 + 1))) name=$(hostname) user=$(id -un)
+  memory=$(awk '/MemAvailable/ {print int($2 / 1024)}' /proc/meminfo)
+  cat >"$CONF" <<END
+ClusterName=here
+SlurmctldHost=$name(127.0.0.1)
+SlurmUser=$user
+SlurmdUser=$user
+SlurmctldPort=$port
+FirstJobId=$((1 + SRANDOM % 1000000))
+AuthType=auth/munge
+CredType=cred/munge
+AuthInfo=socket=$STATE/munge.sock,cred_expire=5
+PluginDir=$PLUGINS
+StateSaveLocation=$STATE/state
+SlurmdSpoolDir=$STATE/spool/%n
+SlurmctldPidFile=$STATE/slurmctld.pid
+SlurmdPidFile=$STATE/slurmd.%n.pid
+SlurmctldLogFile=$STATE/slurmctld.log
+SlurmdLogFile=$STATE/slurmd.%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SlurmdParameters=config_overrides
+SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+MpiDefault=none
+JobRequeue=0
+ReturnToService=2
+KillWait=5
+SlurmdTimeout=20
+NodeName=node[1-$1] NodeHostname=$name NodeAddr=127.0.0.1 Port=[$((port + 1))-$((port + $1))] CPUs=$CPUS SocketsPerBoard=1 CoresPerSocket=$CPUS ThreadsPerCore=1 RealMemory=$memory
+PartitionName=batch Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=20 OverSubscribe=NO
+PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=2 PreemptMode=OFF OverSubscribe=NO
+END
+}
+
+print_env() {  # what a shell needs to speak to it
+  # the nodes claim more cores than this machine has: MPICH's ranks that wait shall let the others compute
+  printf 'export SLURM_CONF=%q PATH=%q MPIR_CVAR_ENABLE_HEAVY_YIELD=1' "$CONF" "$BIN:$SBIN:$PATH"
+  [[ -z $LIB ]] || printf ' LD_LIBRARY_PATH=%q' "$LIB:$PLUGINS${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+  printf '\n'
+}
+
+running() { [[ -f $STATE/slurmctld.pid ]] && kill -0 "$(<"$STATE/slurmctld.pid")" 2>/dev/null; }
+
+up() {  # up NODES
+  local node nodes=$1
+  [[ $nodes =~ ^[1-9][0-9]?$ ]] || { say "the number of nodes is '$nodes', but expected 1 to 99"; exit 2; }
+  [[ $CPUS =~ ^[1-9][0-9]*$ ]] || { say "HPCML_SLURM_CPUS is '$CPUS', but expected a whole number above 0"; exit 2; }
+  can && own_folder
+  find_software || { fetch && find_software; }
+  ! running || { say "it is up already; take it down first"; exit 2; }
+  trap 'code=$?; ((code == 0)) || down; exit "$code"' EXIT
+  mkdir -p "$STATE/state"
+  for node in $(seq "$nodes"); do mkdir -p "$STATE/spool/node$node"; done
+  configure "$nodes"
+  (umask 077 && head -c 256 /dev/urandom >"$STATE/munge.key")
+  eval "$(print_env)"
+  munged --force --key-file="$STATE/munge.key" --socket="$STATE/munge.sock" --pid-file="$STATE/munged.pid" \
+    --log-file="$STATE/munged.log" --seed-file="$STATE/munged.seed" 2>/dev/null
+  "slurmctld$SUFFIX" -f "$CONF" 2>>"$STATE/start.log"
+  for node in $(seq "$nodes"); do "slurmd$SUFFIX" -f "$CONF" -N "node$node" -d "$SBIN/slurmstepd$SUFFIX" 2>>"$STATE/start.log"; done
+  for _ in $(seq 100); do
+    [[ $(sinfo -h -N -p batch -t idle 2>/dev/null | wc -l) -lt $nodes ]] || return 0
+    sleep 0.2
+  done
+  say "the nodes did not come up in 20 s: $(cat "$STATE"/start.log "$STATE"/slurmctld.log | tail -n 5)"
+  exit 1
+}
+
+down() {  # ends jobs, daemons and what they left, and forgets all but the software
+  local file pid pids=()
+  if running && find_software; then
+    (eval "$(print_env)" && scancel --full -u "$(id -un)" && for _ in $(seq 25); do [[ -n $(squeue -h) ]] || break; sleep 0.2; done) 2>/dev/null || true
+  fi
+  for file in "$STATE"/{slurmd.*,slurmctld,munged}.pid; do
+    [[ ! -f $file ]] || pids+=("$(<"$file")")
+  done
+  for pid in ${pids[@]+"${pids[@]}"}; do kill "$pid" 2>/dev/null || true; done
+  for pid in ${pids[@]+"${pids[@]}"}; do
+    for _ in $(seq 50); do kill -0 "$pid" 2>/dev/null || break; sleep 0.1; done
+    ! kill -0 "$pid" 2>/dev/null || kill -9 "$pid" 2>/dev/null || true
+  done
+  [[ ! -d $STATE ]] || find "$STATE" -mindepth 1 -maxdepth 1 ! -name software -exec rm -rf {} +
+}
+
+CPUS=${HPCML_SLURM_CPUS:-4}
+case ${1:-} in
+  up) up "${2:-4}" && say "up; to use it: eval \"\$($0 env)\"" ;;
+  down) down ;;
+  can) can ;;
+  env)
+    find_software && running || { say "it is not up; start it with: $0 up"; exit 2; }
+    print_env
+    ;;
+  with)
+    (($# > 1)) || { say "with what command?"; exit 2; }
+    shift
+    code=0
+    if ! { running && find_software; }; then
+      up 4
+      trap down EXIT
+    fi
+    eval "$(print_env)"
+    "$@" || code=$?
+    exit "$code"
+    ;;
+  *) sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$0" >&2 && exit 2 ;;
+esac

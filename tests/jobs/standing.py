@@ -1,0 +1,58 @@
+"""Ranks that stand by and run one command of `hpcml` after another, for starting them takes seconds.
+
+usage: mpirun -n N python tests/jobs/standing.py FOLDER
+
+The arguments of command K are put into FOLDER/K.json (null: end). What its ranks print is then in FOLDER/K.RANK.out and .err, and
+their exit codes in FOLDER/K.codes.
+"""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+from mpi4py import MPI
+
+from hpcml.__main__ import main
+
+
+def run(tokens):
+    """The exit code of a command; an accident ends all ranks, as it does in a process of its own."""
+    sys.argv[1:] = tokens
+    try:
+        main()
+    except SystemExit as end:
+        return end.code or 0
+    except BaseException:  # noqa: BLE001 - whatever it is, as the interpreter would take it
+        sys.excepthook(*sys.exc_info())
+        return 1
+    return 0
+
+
+def stand(folder, comm):
+    """Run the commands that come, in order."""
+    number = 0
+    while True:
+        command = folder / f"{number}.json"
+        while not command.exists():
+            time.sleep(0.005)
+        if (tokens := json.loads(command.read_text())) is None:
+            return
+        for descriptor, name in ((1, "out"), (2, "err")):
+            file = os.open(folder / f"{number}.{comm.rank}.{name}", os.O_WRONLY | os.O_CREAT)
+            os.dup2(file, descriptor)
+            os.close(file)
+        code = run(tokens)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        codes = comm.gather(code)
+        if comm.rank == 0:
+            part = folder / "part"
+            part.write_text(json.dumps(codes))
+            part.rename(folder / f"{number}.codes")
+        number += 1
+
+
+if __name__ == "__main__":
+    stand(Path(sys.argv[1]), MPI.COMM_WORLD.Dup())

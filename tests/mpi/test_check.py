@@ -1,0 +1,72 @@
+"""`hpcml check` on any number of ranks: what it finds, and that it leaves nothing."""
+
+import numpy as np
+import pytest
+
+from hpcml import check, mpi
+from hpcml.environment import environment
+from hpcml.errors import ConfigError
+
+pytestmark = pytest.mark.mpi
+
+
+def test_everything_is_tried_and_removed(comm, shared_tmp, monkeypatch):
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
+        monkeypatch.setenv(name, "1")
+    found = check.check(comm, shared_tmp / "scratch")
+    assert not (shared_tmp / "scratch").exists()
+    if comm.rank == 0:
+        words = [line.split()[1].rstrip(":") for line in found.lines]
+        assert [word for word in words if word in ("ranks", "clocks", "messages", "files", "locks", "training")] == [
+            *("ranks", "clocks", "messages", "files", "locks", "training")
+        ]
+        assert f"ranks: {comm.size} on 1 node" in found.lines[0]
+        assert "gave the bits of rank 0 alone" in found.lines[-1]
+
+
+def test_folder_that_exists_is_not_touched(comm, shared_tmp):
+    if comm.rank == 0:
+        (shared_tmp / "mine").mkdir()
+        (shared_tmp / "mine" / "file").write_text("mine")
+    comm.Barrier()
+    with pytest.raises(ConfigError, match="exists already"):
+        check.check(comm, shared_tmp / "mine")
+    assert (shared_tmp / "mine" / "file").read_text() == "mine"
+
+
+def test_ranks_without_cores_and_with_too_many_threads_are_bad(comm, monkeypatch):
+    monkeypatch.setattr(check.os, "sched_getaffinity", lambda _: {0})
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    found = check.Findings()
+    check.check_threads(comm, found)
+    assert found.n_bad == 1
+    assert ("share 1 cores and will wait" if comm.size > 1 else "1 ranks with 2 threads share 1 cores") in found.lines[0]
+
+
+def test_file_that_another_rank_does_not_see_is_bad(comm, shared_tmp, monkeypatch):
+    if comm.rank == comm.size - 1:
+        monkeypatch.setattr(check, "_write", lambda path, content: False)
+    found = check.Findings()
+    assert check.check_files(comm, shared_tmp, found) is False
+    assert found.n_bad == 1
+
+
+def test_lock_that_keeps_nobody_out_is_told(comm, shared_tmp, monkeypatch):
+    monkeypatch.setattr(check.fcntl, "flock", lambda *_: None)
+    found = check.Findings()
+    check.check_locks(comm, shared_tmp, found)
+    if comm.rank == 0:
+        assert found.lines[0].startswith("ok" if comm.size == 1 else "note")
+
+
+def test_environment_counts_ranks_and_hides_the_rest(comm, monkeypatch):
+    monkeypatch.setenv("SLURM_JOB_ID", "12")
+    monkeypatch.setenv("SECRET_TOKEN", "do not tell")
+    monkeypatch.setenv("SLURMD_NODENAME", f"node{comm.rank % 2}")
+    found = environment(comm)
+    assert found["ranks"] == comm.size == sum(found["nodes"].values())
+    assert found["nodes"]["node0"] == (comm.size + 1) // 2
+    assert found["variables"]["SLURM_JOB_ID"] == "12"
+    assert "do not tell" not in str(found)
+    assert found["packages"]["numpy"] == np.__version__
+    assert found["mpi"] == mpi.library()

@@ -1,0 +1,113 @@
+"""The job scripts on a real Slurm: a private one of four nodes, brought up on this machine for these tests."""
+
+import json
+import os
+
+import pytest
+from make import dataset, random_data
+from private import ROOT, CannotRun, hpcml, kill_rank, node_down, preempt, private_slurm, signal, signal_script
+
+OPTIONS = ("--epsilon", "0.01", "--no-dormant", "--checkpoint-every", "0.1")  # long enough to be disturbed
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory):
+    try:
+        with private_slurm(tmp_path_factory.mktemp("slurm")) as slurm:
+            yield slurm
+    except CannotRun as reason:
+        if "HPCML_NEEDS_SLURM" in os.environ:
+            raise
+        pytest.skip(str(reason))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    X, Y = random_data(7, 6000, 600, 60, density=0.05)
+    return dataset(tmp_path_factory.mktemp("data") / "data.h5", X, Y, splits={"test": range(5000, 6000), "train": range(5000)})
+
+
+@pytest.fixture(scope="module")
+def undisturbed(data, slurm, tmp_path_factory):
+    run = tmp_path_factory.mktemp("runs") / "undisturbed"
+    hpcml("train", "probe", data, "-o", run, *OPTIONS)
+    return (run / "model.h5").read_bytes()
+
+
+def starts(run):
+    """The lines of environment.jsonl, one for each start of a run."""
+    return [json.loads(line) for line in (run / "environment.jsonl").read_text().splitlines()]
+
+
+def test_cluster_is_found_sound(slurm):
+    job = slurm.submit("slurm/test.sbatch")
+    assert slurm.end_of(job) == [0], slurm.printed(job)
+    printed = slurm.printed(job)
+    assert "ok    ranks: 4 on 2 nodes, 2 a node" in printed
+    assert "gave the bits of rank 0 alone" in printed
+    assert "everything that training needs works" in printed
+    assert not list(ROOT.glob("hpcml-check*"))
+
+
+@pytest.mark.parametrize(
+    ("disturb", "launch", "said"),
+    [
+        (preempt, "auto", "resuming from"),
+        (signal, "auto", "interrupted; queued again, to resume"),
+        (signal_script, "mpirun", "interrupted; queued again, to resume"),
+        (node_down, "auto", "resuming from"),
+        (kill_rank, "auto", "queued again, to resume (failure 1 of at most 3)"),
+    ],
+)
+def test_disturbed_job_is_queued_again_and_resumes(slurm, data, undisturbed, tmp_path, disturb, launch, said):
+    run = tmp_path / "run"
+    script = slurm.script("train.sbatch", LAUNCH=launch)
+    job = slurm.submit(script, "probe", data, "-o", run, *OPTIONS, options=("--nodes=2", "--ntasks-per-node=1", "--exclusive"))
+    slurm.until(job, lambda: list(run.glob("checkpoint/state-*.h5")), "checkpoint")
+    disturb(slurm, job)
+    assert slurm.end_of(job) == [0], slurm.printed(job)
+    printed = slurm.printed(job)
+    assert said in printed
+    assert "resuming from" in printed  # never from zero
+    assert (run / "model.h5").read_bytes() == undisturbed
+    first, *later = starts(run)
+    assert len(later) >= 1
+    assert first["ranks"] == 2
+    assert sorted(first["nodes"].values()) == [1, 1]
+    assert later[-1]["variables"]["SLURM_JOB_ID"] == job
+    assert later[-1]["variables"]["SLURM_RESTART_COUNT"] == str(len(later))
+
+
+def test_wrong_launcher_and_wrong_options_are_not_tried_again(slurm, data, tmp_path):
+    script = slurm.script("train.sbatch", LAUNCH="srun --mpi=none")
+    job = slurm.submit(script, "probe", data, "-o", tmp_path / "run")
+    wrong = slurm.submit("slurm/train.sbatch", "probe", data, "-o", tmp_path / "run", "--loss", "hing")
+    assert slurm.end_of(job) == [2]
+    assert "the launcher started 4 ranks (SLURM_NTASKS=4) but MPI sees only one" in slurm.printed(job)
+    assert "not queued again" in slurm.printed(job)
+    assert slurm.end_of(wrong) == [2]
+    assert "--loss hing: expected one of" in slurm.printed(wrong)
+    assert not (tmp_path / "run").exists()
+
+
+def test_array_of_label_parts_makes_the_model_of_one_run(slurm, data, undisturbed, tmp_path):
+    job = slurm.submit(
+        *("slurm/array.sbatch", "probe", data, "-o", tmp_path / "part-%t", "--label-part", "%t/3", *OPTIONS),
+        options=("--array=1-3", "--ntasks-per-node=1"),
+    )
+    assert slurm.end_of(job) == [0, 0, 0], slurm.printed(job)
+    hpcml("merge", *(tmp_path / f"part-{k}" for k in (3, 1, 2)), "-o", tmp_path / "whole")
+    assert (tmp_path / "whole" / "model.h5").read_bytes() == undisturbed
+
+
+def test_array_of_options_makes_a_table(slurm, data, tmp_path):
+    (tmp_path / "sweep.txt").write_text("--lambda X/10\n--lambda X/100 --loss huber\n")
+    command = ("slurm/array.sbatch", "probe", data, "-o", tmp_path / "sweep-%t", f"@{tmp_path / 'sweep.txt'}")
+    job = slurm.submit(*command, options=("--array=1-3", "--ntasks-per-node=1"))
+    assert sorted(slurm.end_of(job)) == [0, 0, 2], slurm.printed(job)
+    assert "sweep.txt has no line 3; give sbatch --array=1-2" in slurm.printed(job)
+    hpcml("merge", *(tmp_path / f"sweep-{k}" for k in (1, 2)), "-o", tmp_path / "sweep.csv")
+    header, *lines = (tmp_path / "sweep.csv").read_text().splitlines()
+    assert header.startswith("run,lambda,loss,state,labels,iterations,average_precision,")
+    assert sorted(line.split(",")[1] for line in lines) == ["X/10", "X/100"]
+    assert float(lines[0].split(",")[6]) >= float(lines[1].split(",")[6]) > 0

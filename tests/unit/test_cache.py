@@ -1,0 +1,82 @@
+"""Where compiled kernels are kept."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from hpcml.kernels.cache import cache_folder
+
+NAME = f"hpcml-numba-{os.getuid()}"
+
+
+@pytest.fixture
+def places(tmp_path, monkeypatch):
+    """A home's cache folder and a node's own disk; neither numba's nor Slurm's variables are set."""
+    for name in ("SLURM_JOB_ID", "SLURM_TMPDIR"):
+        monkeypatch.delenv(name, raising=False)
+    home, disk = tmp_path / "home", tmp_path / "disk"
+    disk.mkdir(mode=0o755)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home))
+    monkeypatch.setattr("tempfile.tempdir", str(disk))
+    return home, disk
+
+
+def mode(folder):
+    return folder.stat().st_mode & 0o777
+
+
+def test_at_home_and_in_a_job_on_the_disk_of_the_node(places, monkeypatch, tmp_path):
+    home, disk = places
+    assert cache_folder() == home / "hpcml" / "numba"
+    assert cache_folder() == home / "hpcml" / "numba"
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    assert cache_folder() == disk / NAME
+    assert mode(disk / NAME) == 0o700
+    monkeypatch.setenv("SLURM_TMPDIR", str(tmp_path / "job"))
+    assert cache_folder() == tmp_path / "job" / NAME
+
+
+def test_a_home_that_cannot_be_used_is_passed_over(places, monkeypatch):
+    home, disk = places
+    home.write_text("a file")
+    assert cache_folder() == disk / NAME
+    monkeypatch.setenv("XDG_CACHE_HOME", "not/absolute")
+    assert cache_folder() == disk / NAME
+    assert not Path("not").exists()
+
+
+def plant_link(place, elsewhere):
+    elsewhere.mkdir()
+    place.symlink_to(elsewhere)
+
+
+def plant_open_folder(place, elsewhere):
+    place.mkdir()
+    place.chmod(0o777)
+
+
+def plant_under_open_folder(place, elsewhere):
+    place.mkdir(mode=0o700)
+    place.parent.chmod(0o777)
+
+
+@pytest.mark.parametrize("plant", [plant_link, plant_open_folder, plant_under_open_folder])
+def test_what_others_can_write_to_is_not_used(places, monkeypatch, tmp_path, plant):
+    """What numba keeps are pickles: who can write them can run code."""
+    _, disk = places
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    plant(disk / NAME, tmp_path / "elsewhere")
+    found = cache_folder()
+    assert found != disk / NAME
+    assert mode(found) == 0o700
+    assert found.parent == disk
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can make a folder of another user")
+def test_another_users_folder_is_not_used(places, monkeypatch):
+    _, disk = places
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    (disk / NAME).mkdir(mode=0o700)
+    os.chown(disk / NAME, 12345, 12345)
+    assert cache_folder() != disk / NAME

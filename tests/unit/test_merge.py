@@ -1,0 +1,149 @@
+"""Joining the models of label parts, and the table of a sweep."""
+
+import csv
+import json
+
+import pytest
+from make import dataset, random_data
+
+import hpcml
+from hpcml import mpi
+from hpcml.convex.merge import merge_models
+from hpcml.errors import ConfigError, DataError
+from hpcml.log import Log
+from hpcml.runfolder import read_config
+from hpcml.sweep import merge_sweep
+
+SELF = mpi.self_comm()
+QUIET = Log(1)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    X, Y = random_data(3, 60, 40, 7)
+    return dataset(tmp_path_factory.mktemp("data") / "data.h5", X, Y)
+
+
+def train(data, run, **options):
+    hpcml.train_probe(None, data, run, hpcml.TrainOptions(**options), log=QUIET)
+    return run
+
+
+@pytest.fixture(scope="module")
+def runs(data, tmp_path_factory):
+    """The run of all labels and those of three parts, in that order; tests only read them."""
+    folder = tmp_path_factory.mktemp("runs")
+    return [train(data, folder / "whole"), *(train(data, folder / f"part{k}", label_part=f"{k}/3") for k in (1, 2, 3))]
+
+
+def without_seconds(run):
+    return [line.rpartition(",")[0] for line in (run / "history.csv").read_text().splitlines()]
+
+
+def test_parts_in_any_order_give_the_run_of_all_labels(runs, tmp_path):
+    whole, first, second, third = runs
+    report = merge_models(SELF, [third, first, second], tmp_path / "joined", False, QUIET)
+    assert (report.n_labels, report.n_parts) == (7, 3)
+    assert (tmp_path / "joined" / "model.h5").read_bytes() == (whole / "model.h5").read_bytes()
+    assert without_seconds(tmp_path / "joined") == without_seconds(whole)
+    assert read_config(tmp_path / "joined" / "config.toml") == read_config(whole / "config.toml")
+
+
+@pytest.mark.parametrize(("n_labels", "parts"), [(7, 7), (7, 2), (3, 2)])
+def test_parts_are_about_equal_and_cover_every_label_once(data, tmp_path, n_labels, parts):
+    names = [f"label{k}" for k in range(n_labels)]
+    chosen = []
+    for k in range(1, parts + 1):
+        model = hpcml.Model(train(data, tmp_path / str(k), label=tuple(names), label_part=f"{k}/{parts}") / "model.h5")
+        assert abs(model.n_labels - n_labels / parts) < 1
+        chosen += model.label_names
+    assert chosen == names
+
+
+@pytest.mark.parametrize("part", ["0/3", "4/3", "3", "a/b", "1/", "-1/3", "1/0", "²/3"])
+def test_nonsense_is_no_part(part):
+    with pytest.raises(ConfigError, match="--label-part"):
+        hpcml.TrainOptions(label_part=part).validate()
+
+
+def test_more_parts_than_labels(data, tmp_path):
+    with pytest.raises(ConfigError, match="there are only 7 labels to train"):
+        train(data, tmp_path / "run", label_part="1/8")
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_cannot_be_joined(runs, data, tmp_path):
+    whole, first, second, third = runs
+    output = tmp_path / "joined"
+    X, Y = random_data(4, 60, 40, 7)
+    other = train(dataset(tmp_path / "data.h5", X, Y), tmp_path / "other", label_part="2/3")
+    epsilon = train(data, tmp_path / "epsilon", label_part="2/3", epsilon=0.2)
+    halves = train(data, tmp_path / "half", label_part="2/2")
+    cases = {
+        "part 2 of 3 is missing": [first, third],
+        "are both part 1/3": [first, first, second, third],
+        "trained no part of the labels": [first, whole],
+        "had epsilon = 0.2, but": [first, epsilon, third],
+        "was trained on other data": [first, other, third],
+        "one of 2 parts, but": [first, halves],
+        "not a run folder": [first, tmp_path],
+    }
+    for sentence, parts in cases.items():
+        with pytest.raises(ConfigError, match=sentence):
+            merge_models(SELF, parts, output, False, QUIET)
+        assert not output.exists()
+
+
+def test_inputs_and_finished_runs_are_safe(runs, tmp_path):
+    _, *parts = runs
+    before = [(part / "model.h5").read_bytes() for part in parts]
+    with pytest.raises(ConfigError, match="is one of the runs to merge"):
+        merge_models(SELF, parts, parts[1], True, QUIET)
+    merge_models(SELF, parts, tmp_path / "joined", False, QUIET)
+    with pytest.raises(ConfigError, match="exists already"):
+        merge_models(SELF, parts, tmp_path / "joined", False, QUIET)
+    merge_models(SELF, parts, tmp_path / "joined", True, QUIET)
+    assert [(part / "model.h5").read_bytes() for part in parts] == before
+
+
+def test_unfinished_part(runs, tmp_path):
+    _, first, second, _ = runs
+    unfinished = tmp_path / "part"
+    unfinished.mkdir()
+    (unfinished / "config.toml").write_text((second / "config.toml").read_text())
+    with pytest.raises(ConfigError, match="the run of part 2/3 is not finished"):
+        merge_models(SELF, [first, unfinished], tmp_path / "joined", False, QUIET)
+
+
+def test_sweep_shows_what_differs_and_the_best_first(runs, data, tmp_path):
+    plain = train(data, tmp_path / "plain")
+    better = train(data, tmp_path / "better", lam="X/10", loss="huber")
+    for run, value in ((plain, 0.25), (better, 0.75)):
+        measures = {"macro": {"average_precision": {"value": value}, "auc": {"value": None}}}
+        (run / "measures.json").write_text(json.dumps(measures))
+    unfinished = tmp_path / "unfinished"
+    unfinished.mkdir()
+    (unfinished / "config.toml").write_text((plain / "config.toml").read_text())
+    sweep = merge_sweep(SELF, [plain, unfinished, better], tmp_path / "sweep.csv", False)
+    with (tmp_path / "sweep.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["run", "lambda", "loss", "state", "labels", "iterations", "average_precision", "auc"]
+    assert [row["run"] for row in rows] == [str(better), str(plain), str(unfinished)]
+    assert [row["loss"] for row in rows] == ["huber", "hinge", "hinge"]
+    assert [row["state"] for row in rows] == ["finished", "finished", "not finished"]
+    assert [row["average_precision"] for row in rows] == ["0.75", "0.25", ""]
+    assert str(sweep).splitlines()[1].split()[:3] == [str(better), "X/10", "huber"]
+    with pytest.raises(ConfigError, match="exists already"):
+        merge_sweep(SELF, [plain], tmp_path / "sweep.csv", False)
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"macro": 3}', '{"macro": {"auc": 1}}', "[" * 100000])
+def test_damaged_measures(runs, text):
+    whole = runs[0]
+    file = whole / "measures.json"
+    file.write_text(text)
+    try:
+        with pytest.raises(DataError, match="damaged"):
+            merge_sweep(SELF, [whole], whole.parent / "sweep.csv", False)
+    finally:
+        file.unlink()
