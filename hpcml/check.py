@@ -62,7 +62,7 @@ def check(comm: mpi.Comm, folder: Path) -> Findings:
         if comm.rank == 0:
             if folder.exists():
                 raise ConfigError(f"{folder} exists already; name a folder to try things in, it is removed at the end")
-            folder.mkdir(parents=True)
+            folder.mkdir()
     check_ranks(comm, found)
     check_threads(comm, found)
     check_clocks(comm, found)
@@ -71,19 +71,14 @@ def check(comm: mpi.Comm, folder: Path) -> Findings:
         if check_files(comm, folder, found):
             check_locks(comm, folder, found)
             check_training(comm, folder, found)
-    except HpcmlError:  # agreed, so all ranks are here
-        _remove(comm, folder)
+    except BaseException:  # a signal, too
+        if comm.rank == 0:
+            shutil.rmtree(folder, ignore_errors=True)
         raise
-    _remove(comm, folder)
-    return found
-
-
-@mpi.collective
-def _remove(comm: mpi.Comm, folder: Path) -> None:
-    """Collective over `comm`."""
     with mpi.agreed(comm, f"removing {folder}"):
         if comm.rank == 0:
             shutil.rmtree(folder)
+    return found
 
 
 @mpi.collective

@@ -29,9 +29,12 @@ def node_name() -> str:
 
 @mpi.collective
 def environment(comm: mpi.Comm) -> dict[str, object]:
-    """Collective over `comm`. What the program runs with, as rank 0 sees it, and the number of ranks on each node."""
+    """Collective over `comm`. On rank 0 what it runs with, and the number of ranks on each node; on the others nothing."""
+    names = comm.gather(node_name())
+    if comm.rank != 0:
+        return {}
     nodes: dict[str, int] = {}
-    for name in comm.allgather(node_name()):
+    for name in names:
         nodes[name] = nodes.get(name, 0) + 1
     variables = {name: os.environ[name] for name in (*THREADS, *(f"SLURM_{name}" for name in SLURM)) if name in os.environ}
     return {
@@ -59,4 +62,4 @@ def _version(package: str) -> str | None:
 def record(path: Path, found: dict[str, object]) -> None:
     """Append what `environment` found to a file, a line for each start. Local; raises OSError."""
     with path.open("a", encoding="utf-8") as out:
-        out.write(json.dumps(found, ensure_ascii=False) + "\n")
+        out.write(json.dumps(found) + "\n")

@@ -75,6 +75,11 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}" if len(known) <= 20 else ""
 
 
+def is_of_the_system(error: Exception) -> bool:
+    """Whether reading failed for a reason that says nothing about the file: too many are open, or the disk failed."""
+    return isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE, errno.EIO, errno.ESTALE)
+
+
 def file_error(path: object, doing: str, error: OSError) -> DataError:
     """One sentence for an operating-system error on `path`; `doing` is what failed: "read", "write"."""
     reason, hint = reason_and_hint(error)

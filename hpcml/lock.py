@@ -13,14 +13,14 @@ from hpcml.environment import node_name
 from hpcml.errors import ConfigError
 from hpcml.log import Log
 
-LOCK = "lock"
+LOCK = ".hpcml-lock"
 PATIENCE = 3.0  # seconds: the processes of a job that was killed may take a moment to go
 _CANNOT = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}  # the file system has no locks
 _MAY_NOT = {errno.EACCES, errno.EPERM, errno.EROFS}  # who may not write here does no harm; what is written next says so
 
 
 class FolderLock:
-    """An exclusive lock on a folder by the file `lock` in it, which says who holds it. Every method is local."""
+    """An exclusive lock on a folder by the file LOCK in it, which says who holds it. Every method is local."""
 
     def __init__(self, folder: Path, log: Log) -> None:
         self.folder, self.path, self.log = folder, folder / LOCK, log
@@ -39,7 +39,7 @@ class FolderLock:
         """Whether the lock is ours now, or cannot be had by anybody."""
         self.folder.mkdir(parents=True, exist_ok=True)
         try:
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         except FileNotFoundError:  # a run that could not begin removed the folder
             return False
         except OSError as error:

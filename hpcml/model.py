@@ -20,7 +20,7 @@ import numpy as np
 from hpcml.data.parts import attributes, read_strings, text_of
 from hpcml.data.schema import DAMAGE, Dataset, map_dataset, open_stamped, stamp, write_strings
 from hpcml.data.slabs import Slab
-from hpcml.errors import DataError
+from hpcml.errors import DataError, file_error, is_of_the_system
 
 STATUS = ("converged", "degenerate", "step limit")  # the codes of labels/status
 PRECISIONS = ("<f4", "<f8")  # the types that W may have
@@ -83,7 +83,9 @@ class Model(Trained):
                 self.attrs = attributes(file)
                 self.vocabulary = text_of(file, "vocabulary")
                 self._map(file)
-            except DAMAGE:
+            except DAMAGE as error:
+                if is_of_the_system(error):
+                    raise file_error(path, "read", error) from None
                 raise DataError(f"{path}: damaged model: a part is missing or of another size; train it again") from None
 
     def _map(self, file: h5py.File) -> None:

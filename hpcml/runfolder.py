@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -11,7 +13,7 @@ from pathlib import Path
 
 from hpcml import __version__, mpi
 from hpcml.config import TrainOptions, flag_of
-from hpcml.data.slabs import write_whole
+from hpcml.data.slabs import sync, write_whole
 from hpcml.environment import environment, record
 from hpcml.errors import ConfigError, DataError, HpcmlError
 from hpcml.lock import FolderLock
@@ -77,8 +79,7 @@ class RunFolder:
 
     def _prepare(self, config: dict[str, object], force: bool, resume: bool) -> str:
         file = self.path / CONFIG
-        if not self.lock.path.exists():
-            self.check(force, resume)  # before anything is touched
+        self.check(force, resume)  # before anything is touched
         self.lock.acquire()
         present = self.check(force, resume)  # once more, for another job may have begun here
         if present and resume:
@@ -92,10 +93,39 @@ class RunFolder:
         for leftover in self._leftovers():
             leftover.unlink()
         if not file.exists():
-            write_whole(file, f"# hpcml {__version__}\n{to_toml(config)}".encode())
+            write_config(file, config)
         self.checkpoints.mkdir(exist_ok=True)
         self.log.file = self.path / "log.txt"
         return UNFINISHED if resume and self.model_part.exists() else NEW
+
+    @contextmanager
+    def replaced(self, config: dict[str, object], force: bool) -> Iterator[Path]:
+        """Collective. A folder to put the files of a finished run into; after the body they are this folder's, with `config`.
+
+        If the body raises, what is here (which may be replaced with `force` only) stays. Raises ConfigError as `prepare` does.
+        """
+        fresh = self.comm.bcast(self.path.with_name(f".{self.path.name}.part-{os.getpid()}"))
+        found = environment(self.comm)
+        try:
+            with mpi.agreed(self.comm, f"creating {self.path}"):
+                if self.comm.rank == 0:
+                    self.check(force, resume=False)
+                    fresh.mkdir(parents=True)
+                    write_config(fresh / CONFIG, config)
+                    record(fresh / ENVIRONMENT, found)
+            yield fresh
+            with mpi.agreed(self.comm, f"finishing {self.path}"):
+                if self.comm.rank == 0:
+                    self.lock.acquire()
+                    if self.check(force, resume=False):
+                        self._clear()
+                    for name in sorted(FILES, key=lambda name: name == "model.h5"):  # a run is finished when it has its model
+                        if (fresh / name).exists():
+                            (fresh / name).replace(self.path / name)
+                    sync(self.path)
+        finally:
+            if self.comm.rank == 0:
+                shutil.rmtree(fresh, ignore_errors=True)
 
     def _leftovers(self) -> list[Path]:
         """The parts of files that a killed process left."""
@@ -171,6 +201,11 @@ def from_dict(values: dict[str, object]) -> TrainOptions:
     options = TrainOptions(**given | {"label": tuple(given.get("label", ()))})
     options.validate()
     return options
+
+
+def write_config(file: Path, config: dict[str, object]) -> None:
+    """Write `config.toml`. Local; raises DataError."""
+    write_whole(file, f"# hpcml {__version__}\n{to_toml(config)}".encode())
 
 
 def read_config(file: Path) -> dict[str, object]:

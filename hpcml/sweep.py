@@ -44,7 +44,7 @@ def merge_sweep(comm: mpi.Comm, runs: list[Path], output: Path, force: bool) -> 
             text = io.StringIO()
             writer = csv.writer(text, lineterminator="\n")
             writer.writerow(sweep.columns)
-            writer.writerows(["" if _is_unknown(value) else value for value in line] for line in sweep.lines)
+            writer.writerows([_cell(value) for value in line] for line in sweep.lines)
             write_whole(output, text.getvalue().encode())
     return comm.bcast(sweep)
 
@@ -83,7 +83,8 @@ def _measures(run: Path) -> dict[str, float | None]:
     if not file.exists():
         return {}
     try:
-        return {name: mean["value"] for name, mean in json.loads(file.read_text(encoding="utf-8"))["macro"].items()}
+        means = json.loads(file.read_text(encoding="utf-8"))["macro"].items()
+        return {name: None if mean["value"] is None else float(mean["value"]) for name, mean in means}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise DataError(f"{file}: damaged; judge the model again with `hpcml evaluate`") from None
 
@@ -92,9 +93,11 @@ def _is_unknown(value: object) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
-def _shown(value: object) -> str:
+def _cell(value: object) -> object:
     if _is_unknown(value):
-        return "-"
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+        return ""
+    return ";".join(map(str, value)) if isinstance(value, list) else value
+
+
+def _shown(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) and not _is_unknown(value) else str(_cell(value)) or "-"

@@ -51,10 +51,20 @@ fetch() {  # Debian's packages, unpacked in our folder; apt's own folders stay a
   touch "$SOFTWARE/complete"
 }
 
-own_folder() {  # makes STATE, ours alone: keys lie in it
-  mkdir -m 700 "$STATE" 2>/dev/null || true
-  [[ -O $STATE && -d $STATE && ! -L $STATE ]] || { say "$STATE belongs to another user; set HPCML_SLURM to a folder of yours"; exit 2; }
-  chmod 700 "$STATE"
+is_ours() { [[ -d $STATE && ! -L $STATE && -O $STATE && -f $STATE/.slurm-here ]]; }
+
+own_folder() {  # makes STATE, ours alone: keys lie in it, and down removes what is in it
+  [[ $STATE =~ ^/[A-Za-z0-9._/-]+$ && ${#STATE} -le 90 ]] ||
+    { say "HPCML_SLURM is '$STATE', but expected an absolute path of at most 90 plain characters"; exit 2; }
+  [[ -d ${STATE%/*} ]] || { say "the folder ${STATE%/*} does not exist; create it first"; exit 2; }
+  is_ours || [[ ! -e $STATE && ! -L $STATE ]] || rmdir "$STATE" 2>/dev/null ||
+    { say "$STATE holds other files, or is another user's; set HPCML_SLURM to a new folder"; exit 2; }
+  is_ours || { mkdir -m 700 "$STATE" && touch "$STATE/.slurm-here"; }
+}
+
+daemon() {  # daemon PIDFILE: the process in it, if it is one of ours
+  local pid
+  [[ -f $1 ]] && pid=$(<"$1") && [[ $pid =~ ^[0-9]+$ ]] && tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null | grep -qF "$STATE" && echo "$pid"
 }
 
 free_ports() {  # free_ports COUNT: the first of so many ports of the loopback address that nobody listens on
@@ -78,7 +88,7 @@ SlurmctldHost=$name(127.0.0.1)
 SlurmUser=$user
 SlurmdUser=$user
 SlurmctldPort=$port
-FirstJobId=$((1 + SRANDOM % 1000000))
+FirstJobId=$((1 + RANDOM * 32 + RANDOM % 32))
 AuthType=auth/munge
 CredType=cred/munge
 AuthInfo=socket=$STATE/munge.sock,cred_expire=5
@@ -115,7 +125,7 @@ print_env() {  # what a shell needs to speak to it
   printf '\n'
 }
 
-running() { [[ -f $STATE/slurmctld.pid ]] && kill -0 "$(<"$STATE/slurmctld.pid")" 2>/dev/null; }
+running() { is_ours && daemon "$STATE/slurmctld.pid" >/dev/null; }
 
 up() {  # up NODES
   local node nodes=$1
@@ -144,18 +154,19 @@ up() {  # up NODES
 
 down() {  # ends jobs, daemons and what they left, and forgets all but the software
   local file pid pids=()
+  is_ours || return 0
   if running && find_software; then
     (eval "$(print_env)" && scancel --full -u "$(id -un)" && for _ in $(seq 25); do [[ -n $(squeue -h) ]] || break; sleep 0.2; done) 2>/dev/null || true
   fi
   for file in "$STATE"/{slurmd.*,slurmctld,munged}.pid; do
-    [[ ! -f $file ]] || pids+=("$(<"$file")")
+    ! pid=$(daemon "$file") || pids+=("$pid")
   done
   for pid in ${pids[@]+"${pids[@]}"}; do kill "$pid" 2>/dev/null || true; done
   for pid in ${pids[@]+"${pids[@]}"}; do
     for _ in $(seq 50); do kill -0 "$pid" 2>/dev/null || break; sleep 0.1; done
     ! kill -0 "$pid" 2>/dev/null || kill -9 "$pid" 2>/dev/null || true
   done
-  [[ ! -d $STATE ]] || find "$STATE" -mindepth 1 -maxdepth 1 ! -name software -exec rm -rf {} +
+  find "$STATE" -mindepth 1 -maxdepth 1 ! -name software ! -name .slurm-here -exec rm -rf {} +
 }
 
 CPUS=${HPCML_SLURM_CPUS:-4}

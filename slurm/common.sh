@@ -3,12 +3,19 @@
 # Settings: MODULES, ENVIRONMENT, LAUNCH, STAGE (see train.sbatch).
 
 MAX_RESTARTS=500  # of a job that is interrupted again and again
-MAX_FAILURES=3  # fresh starts of a job whose processes died (node lost, out of memory, network); interruptions do not count
+MAX_FAILURES=3  # fresh starts of a job whose processes died (killed, node lost, network); interruptions do not count
 
 die() { printf '%s: %s\n' "${SLURM_JOB_NAME:-job}" "$*" >&2; exit 2; }
 note() { printf '== %s %s\n' "$(date +%FT%T)" "$*"; }
 
+# Of a job array, SLURM_JOB_ID alone would mean all tasks for one of them.
+TASK=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
+TASK=${TASK:-${SLURM_JOB_ID:-}}
+
+state_of_job() { scontrol show job "$TASK" 2>/dev/null | sed -n "s/^ *$1=\([^ ]*\).*/\1/p" | head -n 1; }
+
 set_up() {  # the environment of the job, thread caps, and RANKS: the command that starts a rank in every task
+  trap 'SIGNALLED=yes' USR1 TERM
   [[ -n ${SLURM_JOB_ID:-} ]] || die "this is a job script: submit it with sbatch, from the project's folder"
   [[ -f launch/env.sh ]] || die "submit this from the project's folder (there is no launch/env.sh in $PWD)"
   # shellcheck disable=SC2086  # a list of modules
@@ -47,11 +54,12 @@ choose_launcher() {  # sets RANKS from LAUNCH; auto: srun in the way that mpi4py
 }
 
 stage() {  # the environment on the local disk of every node, so that thousands of ranks do not import from a shared file system
-  PACKED=$PWD/.hpcml-environment-$SLURM_JOB_ID.tar STAGED=${TMPDIR:-/tmp}/hpcml-$SLURM_JOB_ID
-  trap 'rm -f "$PACKED"; on_every_node rm -rf "$STAGED"' EXIT
+  # nobody can have made a folder of that name before: what runs from there shall be ours
+  PACKED=$PWD/.hpcml-environment-$SLURM_JOB_ID.tar STAGED=${TMPDIR:-/tmp}/hpcml-$SLURM_JOB_ID-$RANDOM$RANDOM$RANDOM
+  trap 'rm -f "$PACKED"; on_every_node rm -rf "$STAGED" "$STAGED.tar"' EXIT
   note "copying $ENVIRONMENT to $STAGED on every node"
   tar -cf "$PACKED" -C "$ENVIRONMENT" . && sbcast --force "$PACKED" "$STAGED.tar" &&
-    on_every_node bash -c 'mkdir -p "$0" && tar -xf "$0.tar" -C "$0" && rm "$0.tar"' "$STAGED" ||
+    on_every_node bash -c 'mkdir -m 700 "$0" && tar -xf "$0.tar" -C "$0" && rm "$0.tar"' "$STAGED" ||
     die "copying the environment failed; set STAGE=no"
   rm -f "$PACKED"
   PYTHON=$STAGED/bin/python
@@ -64,9 +72,9 @@ task_arguments() {  # task_arguments ARGUMENTS...: sets ARGUMENTS to those of th
   for argument in "$@"; do
     if [[ $argument == @* ]]; then
       [[ -f ${argument#@} ]] || die "${argument#@}: there is no such file of options"
-      read -ra words < <(sed -n "${SLURM_ARRAY_TASK_ID}p" "${argument#@}") || [[ ${#words[@]} -gt 0 ]] ||
-        die "${argument#@} has no line $SLURM_ARRAY_TASK_ID; give sbatch --array=1-$(wc -l <"${argument#@}")"
-      ARGUMENTS+=(${words[@]+"${words[@]}"})
+      read -ra words <<<"$(sed -n "${SLURM_ARRAY_TASK_ID}p" "${argument#@}")"
+      ((${#words[@]} > 0)) || die "${argument#@} has no line $SLURM_ARRAY_TASK_ID, or it is empty; it has $(wc -l <"${argument#@}") lines"
+      ARGUMENTS+=("${words[@]}")
     else
       ARGUMENTS+=("${argument//%t/$SLURM_ARRAY_TASK_ID}")
     fi
@@ -74,23 +82,24 @@ task_arguments() {  # task_arguments ARGUMENTS...: sets ARGUMENTS to those of th
 }
 
 judge() {  # judges the model of ARGUMENTS on the split test of its data; the measures lie beside the model
-  local output="" data="" previous="" argument
+  local output="" data="" previous="" argument code=0
   for argument in "${ARGUMENTS[@]}"; do
-    case $argument in
-      --output=* | -o=*) output=${argument#*=} ;;
-      *.h5) [[ $previous == -* ]] || data=$argument ;;
+    case $previous:$argument in
+      -o:* | --output:*) output=$argument ;;
+      *:--output=* | *:-o=*) output=${argument#*=} ;;
+      *.h5) data=${data:-$argument} ;;
     esac
-    [[ $previous != -o && $previous != --output ]] || output=$argument
     previous=$argument
   done
   [[ -n $output && -n $data ]] || { note "not judged: name the data and --output on the command line"; return 0; }
-  "$PYTHON" - "$data" <<<'import h5py, sys; sys.exit("splits/test" not in h5py.File(sys.argv[1], locking=False))' ||
-    { note "not judged: $data has no split test"; return 0; }
+  "$PYTHON" - "$data" <<<'import h5py, sys; sys.exit(3 * ("splits/test" not in h5py.File(sys.argv[1], locking=False)))' || code=$?
+  ((code != 3)) || { note "not judged: $data has no split test"; return 0; }
   run evaluate "$output/model.h5" "$data" --json "$output/measures.json" --force
 }
 
 run() {  # run HPCML-ARGUMENTS...: on all ranks of the job. Signals to this script go to the ranks, which write a checkpoint
   local pid code=0
+  [[ -z ${SIGNALLED:-} ]] || return 75
   export HPCML_EXIT_FILE=$PWD/.hpcml-exit-$SLURM_JOB_ID  # rank 0's own code: srun may kill ranks that are slow to end, and say so
   rm -f "$HPCML_EXIT_FILE"
   note "$(printf '%q ' "${RANKS[@]}" hpcml "$@")"
@@ -102,19 +111,27 @@ run() {  # run HPCML-ARGUMENTS...: on all ranks of the job. Signals to this scri
     code=0
     wait "$pid" || code=$?
   done
-  trap - USR1 TERM
+  trap 'SIGNALLED=yes' USR1 TERM
   [[ ! -s $HPCML_EXIT_FILE ]] || code=$(<"$HPCML_EXIT_FILE")
   rm -f "$HPCML_EXIT_FILE"
   return "$code"
 }
 
-again() {  # queue this job again; Slurm ends this script
-  local answer
-  if answer=$(scontrol requeue "$SLURM_JOB_ID" 2>&1) || [[ $answer == *pending* ]]; then  # Slurm may have done it already
-    sleep 60
-  else
-    note "this cluster does not queue it again ($answer); submit the same again to resume"
-  fi
+again() {  # again WHY: queue this job again, unless it was cancelled, or Slurm has done so; Slurm then ends this script
+  local answer state
+  state=$(state_of_job JobState)
+  case $state in
+    RUNNING | TIMEOUT | PREEMPTED | NODE_FAIL)
+      note "$1; queued again, to resume"
+      if answer=$(scontrol requeue "$TASK" 2>&1); then
+        sleep 60
+      else
+        note "this cluster does not queue it again ($answer); submit the same again to resume"
+      fi
+      ;;
+    CANCELLED) note "$1, by scancel; submit the same again to resume" ;;
+    *) note "$1; queued again by Slurm, to resume" ;;
+  esac
 }
 
 end() {  # end CODE: the job ends with it; but one that was interrupted, or lost its processes, is queued again and will resume
@@ -127,19 +144,17 @@ end() {  # end CODE: the job ends with it; but one that was interrupted, or lost
       if ((${SLURM_RESTART_COUNT:-0} >= MAX_RESTARTS)); then
         note "interrupted, after $SLURM_RESTART_COUNT restarts: given up; submit the same again to resume"
       else
-        note "interrupted; queued again, to resume"
-        again
+        again interrupted
       fi
       ;;
     *)
-      failures=$(scontrol show job "$SLURM_JOB_ID" | sed -n 's/^ *Comment=hpcml-failures-//p')
-      failures=$((${failures:-0} + 1))
+      failures=$(state_of_job Comment)
+      [[ $failures =~ ^hpcml-failures-([0-9]+)$ ]] && failures=$((BASH_REMATCH[1] + 1)) || failures=1
       if ((failures > MAX_FAILURES)); then
         note "exit code $code, for the ${failures}th time: given up; submit the same again to resume"
       else
-        note "exit code $code; queued again, to resume (failure $failures of at most $MAX_FAILURES)"
-        scontrol update "JobId=$SLURM_JOB_ID" "Comment=hpcml-failures-$failures"
-        again
+        scontrol update "JobId=$TASK" "Comment=hpcml-failures-$failures"
+        again "exit code $code, failure $failures of at most $MAX_FAILURES"
       fi
       ;;
   esac

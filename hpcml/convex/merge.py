@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -11,8 +12,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.config import parse_part
-from hpcml.convex.train import finish
-from hpcml.data.slabs import SlabFile, temporary_path
+from hpcml.data.slabs import SlabFile, new_file
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
 from hpcml.model import ABOUT, Model, describe_model, model_slabs
@@ -53,19 +53,17 @@ def merge_models(comm: mpi.Comm, runs: list[Path], output: Path, force: bool, lo
     DataError for a damaged one.
     """
     plan, parts = None, []
-    with mpi.agreed(comm, "reading the parts"):
-        if comm.rank == 0:
-            parts = sorted((_Part(run) for run in runs), key=lambda part: part.place)
-            _check_complete(parts)
-            if any(output.resolve() == run.resolve() for run in runs):
-                raise ConfigError(f"{output} is one of the runs to merge; choose another --output")
-            plan = _plan(parts)
-    plan = comm.bcast(plan)
     with RunFolder(comm, output, log) as folder:
-        folder.prepare(plan.config, force, resume=False)
-        with folder.discarded_on_error():
-            _join(comm, plan, parts, folder)
-        finish(comm, folder)
+        with mpi.agreed(comm, "reading the parts"):
+            if comm.rank == 0:
+                if any(output.resolve() == run.resolve() for run in runs):
+                    raise ConfigError(f"{output} is one of the runs to merge; choose another --output")
+                parts = sorted((_Part(run) for run in runs), key=lambda part: part.place)
+                _check_complete(parts)
+                plan = _plan(parts)
+        plan = comm.bcast(plan)
+        with folder.replaced(plan.config, force) as fresh:
+            _join(comm, plan, parts, fresh)
     return MergeReport(folder.model, plan.places[-1], len(plan.runs))
 
 
@@ -79,13 +77,17 @@ class _Part:
         self.config = read_config(run / CONFIG)
         text = self.config.get(PART)
         if not isinstance(text, str):
-            raise ConfigError(
-                f"{run}: this run trained no part of the labels (--label-part); merge joins such runs, or writes a .csv"
-            )
+            raise ConfigError(f"{run} trained no part of the labels (--label-part); merge joins runs that did, or writes a .csv")
         if not (run / "model.h5").is_file():
             raise ConfigError(f"{run}: the run of part {text} is not finished; continue it with --resume")
+        if not (run / "history.csv").is_file():
+            raise DataError(f"{run}: it has no history.csv; train it again")
         self.place = parse_part(text)
-        self.model = Model(run / "model.h5")
+        model = Model(run / "model.h5")  # not kept: there may be more parts than files that a process may open
+        self.label_names, self.n_columns, self.precision = model.label_names, model.n_columns, model.W.dtype.str
+        self.about = {name: model.attrs.get(name) for name in ABOUT}
+        self.tables = {name: hashlib.sha256(getattr(model, name)).digest() for name in ("columns", "factors")}
+        self.n_features = model.n_features
 
 
 def _check_complete(parts: list[_Part]) -> None:
@@ -99,53 +101,50 @@ def _check_complete(parts: list[_Part]) -> None:
         if part.place[1] != first.place[1]:
             raise ConfigError(f"{part.run} is one of {part.place[1]} parts, but {first.run} one of {first.place[1]}")
         for name in ABOUT:
-            if part.model.attrs[name] != first.model.attrs[name]:
+            if not np.array_equal(part.about[name], first.about[name]):
                 raise ConfigError(f"{part.run} was trained on other data than {first.run} ({name} differs)")
-        if not np.array_equal(part.model.columns, first.model.columns) or not np.array_equal(
-            part.model.factors, first.model.factors
-        ):
-            raise DataError(f"{part.run}: its columns are not those of {first.run}, though they had the same rows; train it again")
-    numbers = [part.place[0] for part in parts]
+        for name, digest in first.tables.items():
+            if part.tables[name] != digest:
+                raise DataError(
+                    f"{part.run}: its {name} are not those of {first.run}, though the rows were the same; train it again"
+                )
     for a, b in pairwise(parts):
         if a.place == b.place:
             raise ConfigError(f"{a.run} and {b.run} are both part {a.config[PART]}; give each part once")
-    missing = sorted(set(range(1, first.place[1] + 1)) - set(numbers))
-    if missing:
-        some = ", ".join(map(str, missing[:10])) + (" …" if len(missing) > 10 else "")
-        raise ConfigError(f"part {some} of {first.place[1]} is missing; merge needs the runs of all parts")
+    for number, part in enumerate([*parts, None], 1):
+        if number <= first.place[1] and (part is None or part.place[0] != number):
+            raise ConfigError(f"part {number} of {first.place[1]} is missing; merge needs the runs of all parts")
 
 
 def _plan(parts: list[_Part]) -> _Plan:
     """What the other ranks must know."""
-    first = parts[0].model
-    places = np.cumsum([0, *(part.model.n_labels for part in parts)]).tolist()
-    config = {key: value for key, value in parts[0].config.items() if key != PART}
-    return _Plan([part.run for part in parts], places, (first.n_features, first.n_columns), first.W.dtype.str, config)
+    first = parts[0]
+    if any(value is None for value in first.about.values()):
+        raise DataError(f"{first.run / 'model.h5'}: damaged model: it does not say how it was trained; train it again")
+    places = np.cumsum([0, *(len(part.label_names) for part in parts)]).tolist()
+    config = {key: value for key, value in first.config.items() if key != PART}
+    return _Plan([part.run for part in parts], places, (first.n_features, first.n_columns), first.precision, config)
 
 
 @mpi.collective
-def _join(comm: mpi.Comm, plan: _Plan, parts: list[_Part], folder: RunFolder) -> None:
-    """Collective. Write the unfinished model and the history of `folder`; each rank copies every comm.size-th part."""
+def _join(comm: mpi.Comm, plan: _Plan, parts: list[_Part], target: Path) -> None:
+    """Collective. Write the model and the history into the folder `target`; each rank copies every comm.size-th part."""
 
     def describe(file: h5py.File) -> None:
-        describe_model(file, parts[0].model.attrs, [name for part in parts for name in part.model.label_names])
+        describe_model(file, parts[0].about, [name for part in parts for name in part.label_names])
 
-    with temporary_path(comm, folder.model_part, overwrite=True) as path:
-        model = SlabFile(comm, path, folder.model)
-        try:
-            model.layout(model_slabs(plan.places[-1], *plan.shape, plan.precision), describe)
-            with mpi.agreed(comm, f"writing {folder.model}"):
-                for number in range(comm.rank, len(plan.runs), comm.size):
-                    _copy(Model(plan.runs[number] / "model.h5"), model, plan.places[number])
-                if comm.rank == 0:
-                    model.write("columns", 0, parts[0].model.columns)
-                    model.write("factors", 0, parts[0].model.factors)
-                model.flush()
-        finally:
-            model.close()
-    with mpi.agreed(comm, f"writing {folder.history_sorted}"):
+    with new_file(comm, target / "model.h5") as model:
+        model.layout(model_slabs(plan.places[-1], *plan.shape, plan.precision), describe)
+        with mpi.agreed(comm, f"writing {model.target}"):
+            for number in range(comm.rank, len(plan.runs), comm.size):
+                _copy(Model(plan.runs[number] / "model.h5"), model, plan.places[number])
+            if comm.rank == 0:
+                first = Model(plan.runs[0] / "model.h5")
+                model.write("columns", 0, first.columns)
+                model.write("factors", 0, first.factors)
+    with mpi.agreed(comm, f"writing {target / 'history.csv'}"):
         if comm.rank == 0:
-            _join_histories([run / "history.csv" for run in plan.runs], folder.history_sorted)
+            _join_histories([run / "history.csv" for run in plan.runs], target / "history.csv")
 
 
 def _copy(source: Model, target: SlabFile, place: int) -> None:

@@ -33,7 +33,10 @@ def check_parts(file: h5py.File) -> None:
     if file.userblock_size or file.id.get_create_plist().get_sizes() != (8, 8):
         raise ValueError("addresses are not those of a file of ours")
     size, ranges = os.fstat(file.id.get_vfd_handle()).st_size, [(0, 0)]
-    for part in _datasets(file):
+    parts = list(_parts(file))
+    for part in parts:
+        if isinstance(part, h5py.Group):
+            continue
         if part.is_virtual or part.external:
             raise ValueError(f"{part.name} points to other files")
         if part.shape is None:
@@ -46,10 +49,14 @@ def check_parts(file: h5py.File) -> None:
     if size:
         with _mapped(file) as content:
             _check_heaps_between(content, sorted(ranges))
+    for part in (file, *parts):
+        attributes(part)  # HDF5 keeps what it has read: who reads them again meets no heap that was not read here
 
 
 def read_strings(data: h5py.Dataset, begin: int = 0, end: int | None = None) -> list[str]:
     """Entries begin..end of a dataset of strings. Raises ValueError, or what h5py raises, if they are damaged."""
+    if data.ndim != 1:
+        raise ValueError(f"{data.name} is no list")
     end = data.shape[0] if end is None else min(end, data.shape[0])
     if begin >= end:
         return []
@@ -58,9 +65,11 @@ def read_strings(data: h5py.Dataset, begin: int = 0, end: int | None = None) -> 
             strings = np.frombuffer(content, _STRING, end - begin, data.id.get_offset() + begin * _STRING.itemsize).copy()
             if int(strings["size"].sum(dtype=np.uint64)) > len(content):
                 raise ValueError(f"{data.name} claims longer strings than the file has")
+            end_of_last = 0
             for place in np.unique(strings["heap"]).tolist():
-                if place:  # else an empty string
-                    _check_heap(content, place)
+                if 0 < place < end_of_last:  # 0: an empty string
+                    raise ValueError("strings lie in one another")
+                end_of_last = _check_heap(content, place) if place else 0
     return list(data.asstr()[begin:end])
 
 
@@ -93,8 +102,8 @@ def _mapped(file: h5py.File) -> mmap.mmap:
     return mmap.mmap(file.id.get_vfd_handle(), 0, access=mmap.ACCESS_READ)
 
 
-def _datasets(file: h5py.File) -> Iterator[h5py.Dataset]:
-    """All datasets of a file. Raises ValueError for a link that is not to an object of its own, and for far too many parts."""
+def _parts(file: h5py.File) -> Iterator[h5py.Group | h5py.Dataset]:
+    """All groups and datasets in a file. Raises ValueError for a link to what is not a part of it alone, and for too many."""
     waiting: list[tuple[h5py.Group, int]] = [(file, 0)]
     seen = {h5py.h5o.get_info(file.id).addr}
     while waiting:
@@ -111,7 +120,7 @@ def _datasets(file: h5py.File) -> Iterator[h5py.Dataset]:
                 raise ValueError("it has too many parts")
             if isinstance(part, h5py.Group):
                 waiting.append((part, depth + 1))
-            elif isinstance(part, h5py.Dataset):
+            if isinstance(part, (h5py.Group, h5py.Dataset)):
                 yield part
 
 

@@ -16,12 +16,14 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from hpcml import mpi
 from hpcml.data.parts import check_parts, read_strings, text_of
 from hpcml.data.slabs import Slab
-from hpcml.errors import ConfigError, DataError, is_out_of_memory
+from hpcml.errors import ConfigError, DataError, file_error, is_of_the_system, is_out_of_memory
 
 # Of each kind of file, the format that is written and read.
 VERSIONS = {"dataset": 1, "model": 2, "classifier": 1, "checkpoint": 1, "scores": 1}
+OPEN_SECONDS = 60  # more than any sound file takes to be looked at, on the slowest disk
 NAME_CHUNK = 1 << 16  # names are read and written so many at a time
 TYPES = {"indptr": ("<i8",), "indices": ("<i4", "<i8"), "data": ("<f4",)}  # of the parts of a matrix
 # What h5py and numpy raise, one or another, for a damaged part of a file.
@@ -93,11 +95,14 @@ def open_stamped(path: Path | str, kind: str, made_by: str) -> h5py.File:
             raise DataError(f"{path}: not an HDF5 file (or damaged); expected one made with `{made_by}`")
         file = h5py.File(path, "r", locking=False)
     except OSError as error:
+        if is_of_the_system(error):
+            raise file_error(path, "read", error) from None
         if error.strerror and error.filename:
             raise DataError(f"{path}: cannot read: {error.strerror}; check the name and its permissions") from None
         raise DataError(f"{path}: truncated or damaged HDF5 file; make it again with `{made_by}`") from None
     try:
-        with readable(path, made_by):
+        # HDF5 itself can run for ever on a file that was made for that
+        with readable(path, made_by), mpi.time_limit(OPEN_SECONDS, f"{path}: damaged file: HDF5 does not come to an end with it"):
             if "hpcml-format" in file.attrs:  # else it is not ours
                 check_parts(file)
         _check_stamp(path, file, kind, made_by)
@@ -115,6 +120,8 @@ def readable(path: Path | str, made_by: str, what: str = "file") -> Iterator[Non
     except DAMAGE as error:
         if is_out_of_memory(error):
             raise
+        if is_of_the_system(error):
+            raise file_error(path, "read", error) from None
         reason = " ".join(str(error).split())[:200]
         raise DataError(f"{path}: damaged {what}: {reason or type(error).__name__}; make it again with `{made_by}`") from None
 

@@ -48,5 +48,6 @@ def _is_ours(folder: Path) -> bool:
             file.write(b"0")
     except OSError:
         return False
-    replaceable = above.st_mode & 0o022 and not above.st_mode & stat.S_ISVTX  # by whoever can write to the folder above
+    # by whoever can write to the folder above
+    replaceable = above.st_uid not in (0, os.getuid()) or (above.st_mode & 0o022 and not above.st_mode & stat.S_ISVTX)
     return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o022 and not replaceable

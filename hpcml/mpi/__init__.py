@@ -35,6 +35,7 @@ from hpcml.mpi.start import (
     ranks_on_node,
     self_comm,
     start,
+    time_limit,
     unname_shared_memory,
 )
 
@@ -71,6 +72,7 @@ __all__ = [
     "self_comm",
     "start",
     "stream_to_root",
+    "time_limit",
     "torus",
 ]
 

@@ -7,6 +7,7 @@ import mmap
 import os
 import signal
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Iterator
@@ -95,6 +96,33 @@ def _on_bus_error(_number: int) -> None:
     """A page of a mapped file is not there any more. There is no way back to what was reading it."""
     name = _shortened_file()
     _end(f"rank {MPI.COMM_WORLD.rank}: {name} became shorter while it was in use, or its disk failed; restore it and run again")
+
+
+_late = ""  # what to say when the alarm rings; set in programs begun by `start` only
+
+
+@ctypes.CFUNCTYPE(None, ctypes.c_int)
+def _on_alarm(_number: int) -> None:
+    _end(f"rank {MPI.COMM_WORLD.rank}: {_late}")
+
+
+@contextmanager
+def time_limit(seconds: int, sentence: str) -> Iterator[None]:
+    """End all ranks with `sentence` if the body takes longer: for code in C that may never come back, nor notice a signal.
+
+    Local; does nothing outside of programs that `start` began, and in other threads than the first.
+    """
+    global _late
+    if sys.excepthook is not _abort_hook or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    _late = sentence
+    ctypes.CDLL(None).signal(signal.SIGALRM, _on_alarm)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
 
 
 def _shortened_file() -> str:

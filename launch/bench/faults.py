@@ -1,4 +1,4 @@
-"""What becomes of a run that something befalls: the table of tests/jobs/test_faults.py, measured. Prints a line for each fault.
+"""What becomes of a run that something befalls: the table of tests/faults.py, measured. Prints a line for each fault.
 
 usage: python launch/bench/faults.py [-k PART_OF_A_NAME] [--memory] [--rounds N [--seed 0]]
 
@@ -22,8 +22,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "jobs"), str(ROOT / "tests")]
 
+import faults as table  # noqa: E402
 import pytest  # noqa: E402
-import test_faults as table  # noqa: E402
 from conftest import Mpirun  # noqa: E402  (of tests/jobs)
 from make import dataset, random_data  # noqa: E402
 

@@ -14,11 +14,10 @@ from collections import Counter
 from functools import partial
 from pathlib import Path
 
-TESTS = Path(__file__).resolve().parents[2] / "tests"
-sys.path[:0] = [str(TESTS), str(TESTS / "slurm")]
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
-from make import dataset, random_data  # noqa: E402
-from private import hpcml, node_down, preempt, private_slurm, signal, signal_script  # noqa: E402
+from make import dataset, random_data
+from private_slurm import hpcml, node_down, preempt, private_slurm, signal, signal_script
 
 DISTURBANCES = (preempt, signal, signal_script, node_down)
 
@@ -28,7 +27,7 @@ def main(rounds: int, seed: int) -> None:
     draw = random.Random(seed)
     with tempfile.TemporaryDirectory() as name, private_slurm(Path(name)) as slurm:
         folder = Path(name)
-        X, Y = random_data(seed, 8000, 600, 20 * rounds, density=0.05)  # long enough: a round does some of the labels
+        X, Y = random_data(seed, 8000, 600, 60 * rounds, density=0.05)  # a round trains some 40 of the labels
         data = dataset(folder / "data.h5", X, Y)
         options = ("--no-dormant", "--checkpoint-every", "0.3")
         hpcml("train", "probe", data, "-o", folder / "undisturbed", *options, limit=3600)

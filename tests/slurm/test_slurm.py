@@ -5,7 +5,7 @@ import os
 
 import pytest
 from make import dataset, random_data
-from private import ROOT, CannotRun, hpcml, kill_rank, node_down, preempt, private_slurm, signal, signal_script
+from private_slurm import ROOT, CannotRun, cancel, hpcml, kill_rank, node_down, preempt, private_slurm, signal, signal_script
 
 OPTIONS = ("--epsilon", "0.01", "--no-dormant", "--checkpoint-every", "0.1")  # long enough to be disturbed
 
@@ -56,7 +56,7 @@ def test_cluster_is_found_sound(slurm):
         (signal, "auto", "interrupted; queued again, to resume"),
         (signal_script, "mpirun", "interrupted; queued again, to resume"),
         (node_down, "auto", "resuming from"),
-        (kill_rank, "auto", "queued again, to resume (failure 1 of at most 3)"),
+        (kill_rank, "auto", "failure 1 of at most 3; queued again, to resume"),
     ],
 )
 def test_disturbed_job_is_queued_again_and_resumes(slurm, data, undisturbed, tmp_path, disturb, launch, said):
@@ -76,6 +76,31 @@ def test_disturbed_job_is_queued_again_and_resumes(slurm, data, undisturbed, tmp
     assert sorted(first["nodes"].values()) == [1, 1]
     assert later[-1]["variables"]["SLURM_JOB_ID"] == job
     assert later[-1]["variables"]["SLURM_RESTART_COUNT"] == str(len(later))
+
+
+def test_cancelled_job_stays_cancelled_and_can_be_resumed(slurm, data, undisturbed, tmp_path):
+    run = tmp_path / "run"
+    command = ("slurm/train.sbatch", "probe", data, "-o", run, *OPTIONS)
+    job = slurm.submit(*command, options=("--nodes=2", "--ntasks-per-node=1"))
+    slurm.until(job, lambda: list(run.glob("checkpoint/state-*.h5")), "checkpoint")
+    cancel(slurm, job)
+    slurm.until(job, lambda: "by scancel; submit the same again to resume" in slurm.printed(job), "word that it was cancelled")
+    slurm.end_of(job)
+    assert slurm.states(job) == ["CANCELLED"]
+    assert "Restarts=0" in slurm.show(job)
+    assert slurm.end_of(slurm.submit(*command, options=("--nodes=2", "--ntasks-per-node=1"))) == [0]
+    assert (run / "model.h5").read_bytes() == undisturbed
+
+
+def test_task_of_an_array_that_is_queued_again_leaves_the_others_alone(slurm, data, tmp_path):
+    command = ("slurm/array.sbatch", "probe", data, "-o", tmp_path / "run-%t", *OPTIONS)
+    job = slurm.submit(*command, options=("--array=1-2", "--ntasks-per-node=1"))
+    slurm.until(job, lambda: len(list(tmp_path.glob("run-*/checkpoint/state-*.h5"))) >= 2, "checkpoints")
+    last = next(number for number in ("1", "2") if f"JobId={job} " in slurm.show(f"{job}_{number}"))  # which has the array's number
+    kill_rank(slurm, job)
+    assert slurm.end_of(job) == [0, 0], slurm.printed(job)
+    restarts = {number: "Restarts=1" in slurm.show(f"{job}_{number}") for number in ("1", "2")}
+    assert restarts == {number: number == last for number in ("1", "2")}
 
 
 def test_wrong_launcher_and_wrong_options_are_not_tried_again(slurm, data, tmp_path):
@@ -105,7 +130,7 @@ def test_array_of_options_makes_a_table(slurm, data, tmp_path):
     command = ("slurm/array.sbatch", "probe", data, "-o", tmp_path / "sweep-%t", f"@{tmp_path / 'sweep.txt'}")
     job = slurm.submit(*command, options=("--array=1-3", "--ntasks-per-node=1"))
     assert sorted(slurm.end_of(job)) == [0, 0, 2], slurm.printed(job)
-    assert "sweep.txt has no line 3; give sbatch --array=1-2" in slurm.printed(job)
+    assert "sweep.txt has no line 3, or it is empty; it has 2 lines" in slurm.printed(job)
     hpcml("merge", *(tmp_path / f"sweep-{k}" for k in (1, 2)), "-o", tmp_path / "sweep.csv")
     header, *lines = (tmp_path / "sweep.csv").read_text().splitlines()
     assert header.startswith("run,lambda,loss,state,labels,iterations,average_precision,")

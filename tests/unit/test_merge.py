@@ -2,6 +2,9 @@
 
 import csv
 import json
+import resource
+import shutil
+from pathlib import Path
 
 import pytest
 from make import dataset, random_data
@@ -106,6 +109,41 @@ def test_inputs_and_finished_runs_are_safe(runs, tmp_path):
     assert [(part / "model.h5").read_bytes() for part in parts] == before
 
 
+def test_replacing_a_run_fails_without_losing_it(runs, tmp_path):
+    _, *parts = runs
+    merge_models(SELF, parts, tmp_path / "joined", False, QUIET)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "joined").iterdir()}
+    for part in parts:
+        shutil.copytree(part, tmp_path / part.name)
+    copies = [tmp_path / part.name for part in parts]
+    (copies[2] / "history.csv").unlink()
+    with pytest.raises(DataError, match=r"it has no history\.csv"):
+        merge_models(SELF, copies, tmp_path / "joined", True, QUIET)
+    (copies[2] / "history.csv").mkdir()  # is noticed when the model is written already
+    with pytest.raises(DataError):
+        merge_models(SELF, copies, tmp_path / "joined", True, QUIET)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "joined").iterdir()} == before
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_more_parts_than_files_that_may_be_open(data, tmp_path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    parts = [train(data, tmp_path / str(k), label_part=f"{k}/7") for k in range(1, 8)]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(list(Path("/proc/self/fd").iterdir())) + 30, hard))
+    try:
+        merge_models(SELF, parts, tmp_path / "joined", False, QUIET)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_parts_of_far_too_many(runs, tmp_path):
+    part = tmp_path / "part"
+    shutil.copytree(runs[1], part)
+    (part / "config.toml").write_text((part / "config.toml").read_text().replace('"1/3"', '"1/99999999999"'))
+    with pytest.raises(ConfigError, match="part 2 of 99999999999 is missing"):
+        merge_models(SELF, [part], tmp_path / "joined", False, QUIET)
+
+
 def test_unfinished_part(runs, tmp_path):
     _, first, second, _ = runs
     unfinished = tmp_path / "part"
@@ -137,7 +175,9 @@ def test_sweep_shows_what_differs_and_the_best_first(runs, data, tmp_path):
         merge_sweep(SELF, [plain], tmp_path / "sweep.csv", False)
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"macro": 3}', '{"macro": {"auc": 1}}', "[" * 100000])
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"macro": 3}', '{"macro": {"auc": {"value": "x"}}}', '{"macro": {"auc": 1}}', "[" * 100000]
+)
 def test_damaged_measures(runs, text):
     whole = runs[0]
     file = whole / "measures.json"

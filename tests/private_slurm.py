@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 HERE = ROOT / "launch" / "slurm-here.sh"
 LIMIT = 90  # seconds for a job
 
@@ -95,7 +95,7 @@ def private_slurm(folder):
     finally:
         down = here("down")
         assert down.returncode == 0, down.stderr
-        assert [path.name for path in (folder / "here").iterdir()] in ([], ["software"])
+        assert {path.name for path in (folder / "here").iterdir()} <= {".slurm-here", "software"}
 
 
 def preempt(slurm, job):
@@ -116,6 +116,10 @@ def node_down(slurm, job):
     node = re.search(r"NodeList=(node\d)|NodeList=node\[\d-(?P<last>\d)", slurm.show(job).partition("ReqNodeList")[2])
     name = node[1] or f"node{node['last']}"
     slurm.run("scontrol", "update", f"nodename={name}", "state=down", "reason=test")
+
+
+def cancel(slurm, job):
+    slurm.run("scancel", job)
 
 
 def kill_rank(slurm, job):

@@ -1,0 +1,66 @@
+"""The run folder: what is the user's is not touched, and one run at a time is in it."""
+
+import pytest
+
+from hpcml import mpi
+from hpcml.errors import ConfigError, DataError
+from hpcml.lock import LOCK
+from hpcml.log import Log
+from hpcml.runfolder import NEW, RunFolder
+
+SELF = mpi.self_comm()
+CONFIG = {"method": "probe"}
+
+
+def folder(path):
+    return RunFolder(SELF, path, Log(1))
+
+
+def test_second_run_is_refused_and_the_first_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr("hpcml.lock.PATIENCE", 0.1)
+    with folder(tmp_path / "run") as first:
+        assert first.prepare(CONFIG, force=False, resume=False) == NEW
+        for flags in ({"force": True, "resume": False}, {"force": False, "resume": True}):
+            with folder(tmp_path / "run") as second, pytest.raises(ConfigError, match="is in use by process"):
+                second.prepare(CONFIG, **flags)
+        assert (tmp_path / "run" / "config.toml").exists()
+    with folder(tmp_path / "run") as third:
+        third.prepare(CONFIG, force=False, resume=True)
+
+
+@pytest.mark.parametrize("name", ["lock", "notes.txt", LOCK])
+def test_other_files_stay(tmp_path, name):
+    (tmp_path / name).write_text("mine")
+    (tmp_path / "more.txt").write_text("mine")
+    for flags in ({"force": False, "resume": False}, {"force": True, "resume": False}, {"force": False, "resume": True}):
+        with folder(tmp_path) as run, pytest.raises(ConfigError):
+            run.prepare(CONFIG, **flags)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {name: "mine", "more.txt": "mine"}
+
+
+def test_lock_that_is_a_link_is_not_followed(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "mine").write_text("mine")
+    (tmp_path / "run" / LOCK).symlink_to("../mine")
+    with folder(tmp_path / "run") as run, pytest.raises(DataError):
+        run.prepare(CONFIG, force=False, resume=False)
+    assert (tmp_path / "mine").read_text() == "mine"
+
+
+def test_every_start_is_recorded_whatever_the_folder_is_called(tmp_path):
+    run = tmp_path / "\udcff"
+    for resume in (False, True):
+        with folder(run) as entered:
+            entered.prepare(CONFIG, force=False, resume=resume)
+    assert len((run / "environment.jsonl").read_text().splitlines()) == 2
+
+
+def test_file_system_without_locks_is_told_and_used(tmp_path, monkeypatch, capsys):
+    def cannot(*_):
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr("hpcml.lock.fcntl.flock", cannot)
+    with RunFolder(SELF, tmp_path / "run", Log(0)) as run:
+        run.prepare(CONFIG, force=False, resume=False)
+        assert not (tmp_path / "run" / LOCK).exists()
+    assert "the file system has no locks" in capsys.readouterr().err
