@@ -117,21 +117,18 @@ run() {  # run HPCML-ARGUMENTS...: on all ranks of the job. Signals to this scri
   return "$code"
 }
 
-again() {  # again WHY: queue this job again, unless it was cancelled, or Slurm has done so; Slurm then ends this script
-  local answer state
-  state=$(state_of_job JobState)
-  case $state in
-    RUNNING | TIMEOUT | PREEMPTED | NODE_FAIL)
-      note "$1; queued again, to resume"
-      if answer=$(scontrol requeue "$TASK" 2>&1); then
-        sleep 60
-      else
-        note "this cluster does not queue it again ($answer); submit the same again to resume"
-      fi
-      ;;
-    CANCELLED) note "$1, by scancel; submit the same again to resume" ;;
-    *) note "$1; queued again by Slurm, to resume" ;;
-  esac
+again() {  # again WHY: queue this job again; Slurm then ends this script. Not if Slurm is ending it: it was cancelled, or will be queued
+  local answer
+  if [[ $(state_of_job JobState) != RUNNING ]]; then
+    note "$1; Slurm ends the job, and queues it again unless it was cancelled (then submit the same again to resume)"
+    return
+  fi
+  note "$1; queued again, to resume"
+  if answer=$(scontrol requeue "$TASK" 2>&1); then
+    sleep 60
+  else
+    note "this cluster does not queue it again ($answer); submit the same again to resume"
+  fi
 }
 
 end() {  # end CODE: the job ends with it; but one that was interrupted, or lost its processes, is queued again and will resume

@@ -84,7 +84,7 @@ def test_cancelled_job_stays_cancelled_and_can_be_resumed(slurm, data, undisturb
     job = slurm.submit(*command, options=("--nodes=2", "--ntasks-per-node=1"))
     slurm.until(job, lambda: list(run.glob("checkpoint/state-*.h5")), "checkpoint")
     cancel(slurm, job)
-    slurm.until(job, lambda: "by scancel; submit the same again to resume" in slurm.printed(job), "word that it was cancelled")
+    slurm.until(job, lambda: "unless it was cancelled" in slurm.printed(job), "end of the ranks")
     slurm.end_of(job)
     assert slurm.states(job) == ["CANCELLED"]
     assert "Restarts=0" in slurm.show(job)
@@ -94,9 +94,11 @@ def test_cancelled_job_stays_cancelled_and_can_be_resumed(slurm, data, undisturb
 
 def test_task_of_an_array_that_is_queued_again_leaves_the_others_alone(slurm, data, tmp_path):
     command = ("slurm/array.sbatch", "probe", data, "-o", tmp_path / "run-%t", *OPTIONS)
-    job = slurm.submit(*command, options=("--array=1-2", "--ntasks-per-node=1"))
-    slurm.until(job, lambda: len(list(tmp_path.glob("run-*/checkpoint/state-*.h5"))) >= 2, "checkpoints")
-    last = next(number for number in ("1", "2") if f"JobId={job} " in slurm.show(f"{job}_{number}"))  # which has the array's number
+    job = slurm.submit(*command, options=("--array=1-2",))
+    slurm.until(job, lambda: len({path.parts[-3] for path in tmp_path.glob("run-*/checkpoint/state-*.h5")}) == 2, "checkpoints")
+    last = next(
+        number for number in ("1", "2") if slurm.show(f"{job}_{number}").startswith(f"JobId={job} ")
+    )  # which has the array's number
     kill_rank(slurm, job)
     assert slurm.end_of(job) == [0, 0], slurm.printed(job)
     restarts = {number: "Restarts=1" in slurm.show(f"{job}_{number}") for number in ("1", "2")}
