@@ -30,7 +30,7 @@ spread_tests() (  # spread_tests PYTEST-ARGUMENTS...: the tests that start witho
   workers=$((workers < 8 ? workers : 8))
   share_threads "$workers"
   code=0
-  timeout --foreground --kill-after=10 "${HPCML_TIMEOUT:-10m}" \
+  timeout --foreground --kill-after=10 "${HPCML_TIMEOUT:-20m}" \
     python -m pytest -p no:cacheprovider --numprocesses "$workers" --dist worksteal "$@" || code=$?
   exit $((code == 5 ? 0 : code))
 )
