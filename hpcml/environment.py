@@ -8,6 +8,7 @@ import platform
 import socket
 import sys
 import time
+from collections import Counter
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -33,9 +34,6 @@ def environment(comm: mpi.Comm) -> dict[str, object]:
     names = comm.gather(node_name())
     if comm.rank != 0:
         return {}
-    nodes: dict[str, int] = {}
-    for name in names:
-        nodes[name] = nodes.get(name, 0) + 1
     variables = {name: os.environ[name] for name in (*THREADS, *(f"SLURM_{name}" for name in SLURM)) if name in os.environ}
     return {
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
@@ -45,7 +43,7 @@ def environment(comm: mpi.Comm) -> dict[str, object]:
         "system": platform.platform(),
         "mpi": mpi.library(),
         "ranks": comm.size,
-        "nodes": nodes,
+        "nodes": Counter(names),
         "variables": variables,
         "arguments": sys.argv[1:],
         "folder": str(Path.cwd()),

@@ -13,6 +13,9 @@ from collections.abc import Iterator
 import h5py
 import numpy as np
 
+from hpcml import mpi
+
+OPEN_SECONDS = 60  # more than any sound file takes to be looked at, on the slowest disk
 MAX_PARTS = 10_000
 MAX_DEPTH = 4  # groups in groups; ours lie in the root
 MAX_CHUNKS = 1 << 20
@@ -30,6 +33,13 @@ def check_parts(file: h5py.File) -> None:
     Links to other places, external storage and virtual datasets could make us read other files; a claimed size could make us
     allocate any memory. Numbers that pass can be read or mapped whole, strings by `read_strings`, and attributes can be read.
     """
+    # HDF5 itself can run for ever on a file that was made for that
+    with mpi.time_limit(OPEN_SECONDS, f"{file.filename}: damaged file: HDF5 does not come to an end with it"):
+        _check_parts(file)
+
+
+def _check_parts(file: h5py.File) -> None:
+    """See `check_parts`."""
     if file.userblock_size or file.id.get_create_plist().get_sizes() != (8, 8):
         raise ValueError("addresses are not those of a file of ours")
     size, ranges = os.fstat(file.id.get_vfd_handle()).st_size, [(0, 0)]

@@ -16,14 +16,12 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from hpcml import mpi
 from hpcml.data.parts import check_parts, read_strings, text_of
 from hpcml.data.slabs import Slab
 from hpcml.errors import ConfigError, DataError, file_error, is_of_the_system, is_out_of_memory
 
 # Of each kind of file, the format that is written and read.
 VERSIONS = {"dataset": 1, "model": 2, "classifier": 1, "checkpoint": 1, "scores": 1}
-OPEN_SECONDS = 60  # more than any sound file takes to be looked at, on the slowest disk
 NAME_CHUNK = 1 << 16  # names are read and written so many at a time
 TYPES = {"indptr": ("<i8",), "indices": ("<i4", "<i8"), "data": ("<f4",)}  # of the parts of a matrix
 # What h5py and numpy raise, one or another, for a damaged part of a file.
@@ -101,8 +99,7 @@ def open_stamped(path: Path | str, kind: str, made_by: str) -> h5py.File:
             raise DataError(f"{path}: cannot read: {error.strerror}; check the name and its permissions") from None
         raise DataError(f"{path}: truncated or damaged HDF5 file; make it again with `{made_by}`") from None
     try:
-        # HDF5 itself can run for ever on a file that was made for that
-        with readable(path, made_by), mpi.time_limit(OPEN_SECONDS, f"{path}: damaged file: HDF5 does not come to an end with it"):
+        with readable(path, made_by):
             if "hpcml-format" in file.attrs:  # else it is not ours
                 check_parts(file)
         _check_stamp(path, file, kind, made_by)

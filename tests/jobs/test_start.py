@@ -99,3 +99,30 @@ def test_one_rank_of_a_node_compiles_for_all(mpirun, tmp_path):
     ranks = [line.split()[1] for line in result.stderr.splitlines() if line.startswith("COMPILED")]
     assert len(ranks) > 10
     assert set(ranks) == {"0"}
+
+
+def test_code_that_never_comes_back_ends_all_ranks_with_a_sentence(mpirun):
+    code = (
+        "import ctypes\nfrom hpcml import mpi\ncomm = mpi.start()\n"
+        "with mpi.time_limit(1, 'this is late'):\n"
+        "    comm.rank == 1 and ctypes.PyDLL(None).sleep(60)\n"  # which no handler of Python's interrupts
+        "comm.Barrier()"
+    )
+    done = mpirun(2, program=("-c", code), timeout=30)
+    assert done.returncode == 2
+    assert "hpcml: rank 1: this is late" in done.stderr
+
+
+def test_process_without_a_launcher_leaves_no_shared_memory(mpirun):
+    job = mpirun.start(0, "info", "no-such-file.h5")
+    assert job.wait(30).returncode == 2
+    assert not Path(f"/dev/shm/mpich_shm_{job.process.pid:x}_0").exists()
+
+
+def test_exit_code_is_left_for_the_job_script(mpirun, tmp_path):
+    file = tmp_path / "code"
+    assert mpirun(2, "info", "no-such-file.h5", env={"HPCML_EXIT_FILE": str(file)}).returncode == 2
+    assert file.read_text() == "2\n"
+    data = dataset(tmp_path / "data.h5", np.ones((3, 2)), np.ones((3, 1)))
+    assert mpirun(2, "info", data, env={"HPCML_EXIT_FILE": str(file)}).returncode == 0
+    assert file.read_text() == "0\n"

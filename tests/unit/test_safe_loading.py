@@ -1,6 +1,7 @@
 """Files from strangers: they run no code, lead to no other file and take no more memory than their size allows."""
 
 import ast
+import contextlib
 import io
 import json
 import mmap
@@ -384,3 +385,20 @@ def test_sound_files_pass(data, classifier):
         assert read_strings(file["row_ids"]) == make.names("r", 20)
         assert read_strings(file["row_ids"], 3, 5) == ["r3", "r4"]
         assert read_strings(file["row_ids"], 5, 5) == []
+
+
+@pytest.mark.parametrize(("open_file", "looks"), [(Dataset, 1), (open_model, 2)])
+def test_every_look_at_a_file_has_a_time_limit(tmp_path, monkeypatch, open_file, looks):
+    path = make.dataset(tmp_path / "data.h5", np.ones((3, 2)), np.ones((3, 1)))
+    limited = []
+
+    @contextlib.contextmanager
+    def time_limit(seconds, sentence):
+        limited.append(sentence)
+        yield
+
+    monkeypatch.setattr("hpcml.mpi.time_limit", time_limit)
+    with contextlib.suppress(DataError):  # a dataset is no model
+        open_file(path)
+    assert len(limited) == looks
+    assert all(str(path) in sentence for sentence in limited)
