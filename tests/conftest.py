@@ -170,6 +170,7 @@ class Rendezvous:
         self.say(f"tests of {self.size} ranks end here: {reason}")
         time.sleep(0.3)  # let mpirun pass on what the ranks printed
         self.MPI.COMM_WORLD.Abort(1)
+        os._exit(1)  # MPICH's comes back until the launcher has killed us
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
+from typing import NoReturn
 
 from mpi4py import MPI
 
@@ -60,7 +61,7 @@ def _abort_hook(kind: type[BaseException], error: BaseException, trace: Tracebac
     rank = MPI.COMM_WORLD.rank
     if issubclass(kind, KeyboardInterrupt):
         print("hpcml: interrupted", file=sys.stderr, flush=True)
-        MPI.COMM_WORLD.Abort(130)
+        _abort(130)
     if is_out_of_memory(error):
         ours = [frame for frame in traceback.extract_tb(trace) if f"{os.sep}hpcml{os.sep}" in frame.filename]
         _end(out_of_memory(rank, f"in {ours[-1].name}" if ours else "", error))
@@ -68,10 +69,16 @@ def _abort_hook(kind: type[BaseException], error: BaseException, trace: Tracebac
     print(f"hpcml: rank {rank} failed unexpectedly; all ranks end now\n{text}", file=sys.stderr, flush=True)
     sys.stdout.flush()
     if MPI.COMM_WORLD.size > 1:
-        MPI.COMM_WORLD.Abort(1)
+        _abort(1)
 
 
-def _end(sentence: str, code: int = EXIT_USER) -> None:
+def _abort(code: int) -> NoReturn:
+    """End all ranks at once. MPICH's Abort asks the launcher to kill this rank, too, and comes back until that is done."""
+    MPI.COMM_WORLD.Abort(code)
+    os._exit(code)
+
+
+def _end(sentence: str, code: int = EXIT_USER) -> NoReturn:
     """Say what the user can mend and end all ranks at once, wherever they are."""
     print(f"hpcml: {sentence}", file=sys.stderr, flush=True)
     sys.stdout.flush()
@@ -79,7 +86,7 @@ def _end(sentence: str, code: int = EXIT_USER) -> None:
         os._exit(code)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(5)  # should the memory be gone, or the fault be inside MPI, so that it cannot abort
-    MPI.COMM_WORLD.Abort(code)
+    _abort(code)
 
 
 def leave(error: HpcmlError, said: bool) -> None:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 from make import dataset, model, random_data
 
 ROOT = Path(__file__).parents[2]
@@ -111,6 +112,28 @@ def test_code_that_never_comes_back_ends_all_ranks_with_a_sentence(mpirun):
     done = mpirun(2, program=("-c", code), timeout=30)
     assert done.returncode == 2
     assert "hpcml: rank 1: this is late" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "sentence"),
+    [("MemoryError()", 2, "rank 1 ran out of memory"), ("ZeroDivisionError()", 1, "rank 1 failed unexpectedly")],
+)
+def test_rank_that_ends_all_says_one_thing_and_does_no_more(mpirun, error, code, sentence):
+    program = (  # MPICH's abort comes back: it only asks the launcher to kill this rank, too. Here the launcher takes its time
+        "import os, subprocess, sys, time\nfrom hpcml import mpi\ncomm = mpi.start()\n"
+        "if comm.rank == 1:\n"
+        "    launcher = os.getppid()\n"
+        "    subprocess.Popen(['sh', '-c', f'kill -STOP {launcher}; sleep 1; kill -CONT {launcher}'], start_new_session=True)\n"
+        "    time.sleep(0.3)\n"
+        f"    sys.excepthook(type({error}), {error}, None)\n"
+        "print('MORE', comm.rank, file=sys.stderr, flush=True)\n"
+        "time.sleep(30)"
+    )
+    done = mpirun(2, program=("-c", program), timeout=30)
+    assert done.returncode == code
+    assert done.stderr.count("hpcml: ") == 1
+    assert sentence in done.stderr
+    assert "MORE 1" not in done.stderr
 
 
 def test_process_without_a_launcher_leaves_no_shared_memory(mpirun):
