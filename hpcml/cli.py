@@ -9,14 +9,15 @@ from collections.abc import Callable
 from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import cyclopts
 from cyclopts import App, Parameter
 
 from hpcml import __version__
+from hpcml.cli_online import ONLINE_METHODS, add_commands
 from hpcml.cli_plot import plot_app
-from hpcml.config import AdaboostOptions, ConvertOptions, Flag, PsbmlOptions, TrainOptions, flag_of
+from hpcml.config import AdaboostOptions, ConvertOptions, Flag, OnlineOptions, PsbmlOptions, TrainOptions, flag_of
 from hpcml.errors import ConfigError, nearest
 from hpcml.log import Log
 from hpcml.session import Output, Session, say_once
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 # Methods of `hpcml train` that have options of their own, and a command of that name.
-OWN_OPTIONS = {"psbml": PsbmlOptions, "adaboost": AdaboostOptions}
+OWN_OPTIONS = {"psbml": PsbmlOptions, "adaboost": AdaboostOptions, **dict.fromkeys(ONLINE_METHODS, OnlineOptions)}
 
 app = App(name="hpcml", version=__version__, help="Train very many linear and boosted classifiers, on large sparse data, with MPI.")
 
@@ -37,13 +38,14 @@ def run(tokens: list[str], connect: Callable[[], mpi.Comm]) -> None:
 
     Raises ConfigError for a command line that makes no sense; everything else comes from the command.
     """
+    tokens = ["./-" if token == "-" else token for token in tokens]  # standard input or output: as a Path it is "-" again
     try:
         tokens, train_app.config = _config_files(tokens)
         command, bound, _ = app.parse_args(tokens, exit_on_error=False, print_error=False)
     except cyclopts.CycloptsError as error:
         raise ConfigError(" ".join(str(error).split())) from None
     if getattr(command, "__module__", "").startswith("hpcml."):  # ours; help and version need no MPI
-        if command in (train, train_psbml, compare):  # a signal that arrives while MPI starts must not be lost
+        if command in (train, train_psbml, compare, *_online_commands):  # a signal that arrives while MPI starts must not be lost
             Session.signals = StopSignals().__enter__()
         else:  # so that half-written files are removed
             signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -183,7 +185,7 @@ def train(
     Parameters
     ----------
     method:
-        probe; or, to compare with it: pegasos, svmperf, liblinear. (psbml and adaboost have options of their own: see below.)
+        probe; or, to compare with it: pegasos, svmperf, liblinear. (Other methods have options of their own: see below.)
     data:
         A dataset made with `hpcml convert`.
     output:
@@ -264,6 +266,9 @@ def train_adaboost(
     Session.log(str(work(Session.comm, data, output, options, force, resume, Session.log)))
 
 
+_online_commands = add_commands(app, train_app)
+
+
 @app.command
 def compare(
     data: Path,
@@ -325,34 +330,64 @@ def merge(*runs: Path, output: Output, force: Flag = False) -> None:
 
 
 @app.command
-def predict(model: Path, data: Path, /, *, output: Output, split: str = "all", labels: Flag = False, force: Flag = False) -> None:
-    """Score rows with a model, to .h5, .csv or .svm.
+def predict(
+    model: Path,
+    data: Path,
+    /,
+    *,
+    output: Output,
+    split: str = "all",
+    labels: Flag = False,
+    zero_based: Flag = False,
+    format: Literal["csv", "svm"] | None = None,
+    force: Flag = False,
+) -> None:
+    """Score rows with a model, to .h5, .csv or .svm; or the lines of an svmlight text as they come, to .csv or .svm.
 
     Parameters
     ----------
     model:
         A model.h5 of a run folder.
     data:
-        A dataset with the model's features (convert it with --like the training file).
+        A dataset with the model's features (convert it with --like the training file); or svmlight text (plain, gz, bz2, xz), - for
+        standard input. A text does not name its features: its indices are taken for the places of the model's features, from 1.
     output:
-        The file to make; its ending chooses the format.
+        The file to make; its ending chooses the format. For text also - for standard output.
     split:
         Rows to score: a split of the file, or all.
     labels:
         Write the labels (score above 0) instead of the scores.
+    zero_based:
+        The indices of the text start at 0.
+    format:
+        What to write to standard output. Default: csv.
     force:
         Replace the output if it exists.
     """
     from hpcml.data.schema import Dataset
+    from hpcml.data.text_stream import is_text
     from hpcml.models import share_model
     from hpcml.mpi import agreed
     from hpcml.predict import predict as work
+    from hpcml.predict_stream import predict_stream
 
-    opened = share_model(Session.comm, model)
-    with agreed(Session.comm, f"opening {data}"):
+    comm, what, text = Session.comm, "labels" if labels else "scores", False
+    with agreed(comm, f"opening {data}"):
+        if comm.rank == 0:
+            text = is_text(data)
+    text = comm.bcast(text)
+    if text and split != "all":
+        raise ConfigError(f"--split {split}: a text has no splits; make a dataset of it (hpcml convert)")
+    if not text and (zero_based or format is not None):
+        raise ConfigError("--zero-based and --format are for text; a dataset, and the ending of its output, say it themselves")
+    opened = share_model(comm, model)
+    if text:
+        predict_stream(comm, opened, data, output, what, force, Session.log, zero_based, format)
+        return
+    with agreed(comm, f"opening {data}"):
         dataset = Dataset(data)
     with dataset:
-        work(Session.comm, opened, dataset, split, output, "labels" if labels else "scores", force, Session.log)
+        work(comm, opened, dataset, split, output, what, force, Session.log)
 
 
 @app.command

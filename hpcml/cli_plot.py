@@ -8,6 +8,7 @@ from cyclopts import App
 
 from hpcml.config import Flag
 from hpcml.errors import ConfigError
+from hpcml.selection.options import CurveOptions
 from hpcml.session import Output, Session, say_once
 
 plot_app = App(name="plot", help="Draw pictures (needs matplotlib: pip install 'hpcml[plot]').")
@@ -102,3 +103,28 @@ def plot_margins(
     if Session.comm.size > 1:
         raise ConfigError("plot margins works in one process: run it without mpirun")
     say_once(str(work(name, output, rows, seed, cycles, s, force, Session.log)))
+
+
+@plot_app.command(name="selection")
+def plot_selection(
+    data: Path,
+    /,
+    *,
+    output: Output,
+    options: CurveOptions = CurveOptions(),  # noqa: B008 - frozen
+    force: Flag = False,
+) -> None:
+    """Test error of mbw by number of features: EFS, information gain, chi-square (one pass each); and a CSV.
+
+    Parameters
+    ----------
+    data:
+        A dataset with splits train and test.
+    output:
+        The picture to make (.png, .pdf or .svg); its numbers go to a .csv beside it.
+    force:
+        Replace the picture and the CSV file if they exist.
+    """
+    from hpcml.selection.curve import plot_selection as work
+
+    say_once(work(Session.comm, data, output, options, force, Session.log))

@@ -180,7 +180,7 @@ class ProbeClassifier(ClassifierMixin, BaseEstimator):
         _check_features(comm, self)
         labels = agree_labels(comm, kind, y, X.shape[0])
         before, total = mpi.exclusive_sum(comm, [X.shape[0]])
-        shard = _shard(X, labels, int(before[0]), int(total[0]))
+        shard = shard_of(X, labels, int(before[0]), int(total[0]))
         rows, columns = compact_rows(comm, shard, options.bias)
         self._train(rows, columns, options)
         self._kind, self.classes_ = labels.kind, labels.classes
@@ -233,7 +233,7 @@ class ProbeClassifier(ClassifierMixin, BaseEstimator):
             if len(np.shape(y)) and np.shape(y)[0] != 0:
                 raise ValueError(f"X has no rows, but y has {np.shape(y)[0]}")
             return X, 0, None
-        kind, y = _check_target(y)
+        kind, y = check_target(y)
         check_consistent_length(X, y)
         return X, kind, y
 
@@ -309,7 +309,7 @@ def _ours(rank: int, wrong: list[Exception]) -> Iterator[None]:
         raise DataError(f"rank {rank}: {error}") from None
 
 
-def _check_target(y: Any) -> tuple[int, np.ndarray | sp.csr_matrix]:
+def check_target(y: Any) -> tuple[int, np.ndarray | sp.csr_matrix]:
     """What y (at least one row) is, and y: classes (n,), or CSR label sets (n, n_labels). Raises ValueError, TypeError."""
     y = check_array(y, accept_sparse="csr", ensure_2d=False, dtype=None, input_name="y")
     if not sp.issparse(y) and (y.ndim == 1 or (y.ndim == 2 and y.shape[1] == 1)):
@@ -341,7 +341,7 @@ def _check_features(comm: mpi.Comm, estimator: ProbeClassifier) -> None:
 
 @mpi.collective
 def agree_labels(comm: mpi.Comm, kind: int, y: np.ndarray | sp.csr_matrix | None, n_local: int) -> LabelSets:
-    """Collective over `comm`. The classes of all ranks and the labels of this rank's rows; `kind` and y from `_check_target`.
+    """Collective over `comm`. The classes of all ranks and the labels of this rank's rows; `kind` and y from `check_target`.
 
     Raises DataError if no rank has rows or their y do not go together.
     """
@@ -375,7 +375,7 @@ def _union(parts: list[np.ndarray]) -> np.ndarray:
     return np.unique(np.concatenate(parts))
 
 
-def _shard(X: sp.csr_matrix, labels: LabelSets, first: int, n_global: int) -> Shard:
+def shard_of(X: sp.csr_matrix, labels: LabelSets, first: int, n_global: int) -> Shard:
     """The rows as those of a file (of the same types, for which the kernels are compiled), read-only like them."""
     index = np.int32 if X.shape[1] < 2**31 else np.int64
     arrays = [np.ascontiguousarray(X.indices, index), np.ascontiguousarray(X.data), np.ascontiguousarray(labels.indices, np.int32)]

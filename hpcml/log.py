@@ -45,7 +45,8 @@ def say(text: str, stream: TextIO) -> None:
 class Progress:
     """A live bar on a terminal; a plain line every `every` seconds elsewhere. Only rank 0 shows anything."""
 
-    def __init__(self, log: Log, what: str, total: int, every: float = 10.0) -> None:
+    def __init__(self, log: Log, what: str, total: int | None, every: float = 10.0) -> None:
+        """`total` None: the end is not known."""
         self.log, self.what, self.total, self.every = log, what, total, every
         self.last = time.monotonic()
         self.bar = None
@@ -67,7 +68,8 @@ class Progress:
             self.bar.update(self.task, completed=done, note=note)
         elif time.monotonic() - self.last >= self.every:
             self.last = time.monotonic()
-            self.log(f"{self.what}: {done} of {self.total} {note}".rstrip())
+            of = "" if self.total is None else f" of {self.total}"
+            self.log(f"{self.what}: {done}{of} {note}".rstrip())
 
     def close(self) -> None:
         """Take the bar away."""

@@ -7,6 +7,10 @@ Those that one training row alone has share a column, because their weights are 
 that no training row has get factor 0 (in column 0, so there is at least one column if there are features). The score of a row x
 is `Σ x[j] · weight[j] + bias[l]` (`bias`: n_labels float64), positive for "has the label". `label_names` names the labels;
 `labels/*` (n_labels each) say how each label's training ended; attributes hold the method, its loss, λ and the vocabulary.
+
+Models of the Winnow family have the attribute `normalised`: scores are divided by 1 + Σ x[j] over the features with a factor, for
+these learners see rows that a bias feature 1 was appended to and that were then divided by their sum. Models of single-pass
+learners may have a group `state` with what is needed to continue the pass (hpcml.online.state).
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from hpcml.data.schema import DAMAGE, Dataset, map_dataset, open_stamped, stamp,
 from hpcml.data.slabs import Slab
 from hpcml.errors import DataError, file_error, is_of_the_system
 
-STATUS = ("converged", "degenerate", "step limit")  # the codes of labels/status
+STATUS = ("converged", "degenerate", "step limit", "one pass")  # the codes of labels/status
 PRECISIONS = ("<f4", "<f8")  # the types that W may have
 
 
@@ -34,15 +38,15 @@ def model_slabs(n_labels: int, n_features: int, n_columns: int, precision: str =
     return {"W": Slab((n_labels, n_columns), precision), **tables, "bias": Slab((n_labels,), "<f8"), **slabs}
 
 
-# What a model says of its training; the last three are those of `Problem.origin`.
+# What a model of convex training says of it; the last three are those of `Problem.origin`.
 ABOUT = ("method", "loss", "lambda", "split", "epsilon", "dormant", "vocabulary", "n_rows", "fingerprint")
 
 
 def describe_model(file: h5py.File, about: Mapping[str, object], label_names: Sequence[str]) -> None:
-    """Give a new model file its stamp, names and attributes, in the order of ABOUT, so that equal models have equal bytes."""
+    """Give a new model file its stamp, names and attributes; in the same order, so that equal models have equal bytes."""
     stamp(file, "model")
-    for name in ABOUT:
-        file.attrs[name] = about[name]
+    for name, value in about.items():
+        file.attrs[name] = value
     write_strings(file, "label_names", label_names)
 
 
@@ -82,6 +86,7 @@ class Model(Trained):
             try:
                 self.attrs = attributes(file)
                 self.vocabulary = text_of(file, "vocabulary")
+                self.normalised = bool(self.attrs.get("normalised", False))
                 self._map(file)
             except DAMAGE as error:
                 if is_of_the_system(error):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal
+from typing import BinaryIO, Literal
 
 import h5py
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.classifier import ClassifierModel
 from hpcml.data.schema import NAME_CHUNK, Dataset, describe_matrix, matrix_slabs, stamp, write_strings
-from hpcml.data.shard import load_shard
+from hpcml.data.shard import Shard, load_shard
 from hpcml.data.slabs import Slab, SlabFile, new_file, temporary_path, write_at
 from hpcml.errors import ConfigError, file_error
 from hpcml.evaluate.scoring import WEIGHT_BYTES, scorer_of
@@ -52,17 +52,54 @@ class Chunk:
 
 
 class Prediction:
-    """This rank's share of a prediction, chunk by chunk."""
+    """What a model says of rows, chunk by chunk: scores, or flags where only labels are wanted."""
+
+    has_ids = False
+
+    def __init__(self, comm: mpi.Comm, model: Model | ClassifierModel, what: What, shard: Shard) -> None:
+        """Collective over `comm`. `shard`, of this rank, has rows as they will come, or none."""
+        self.comm, self.model, self.what = comm, model, what
+        self.scorer = scorer_of(model, shard, np.arange(model.n_labels))
+        self.scorer.warm_up(comm)
+        self._kept: list[tuple[np.ndarray, ...]] | None = None
+
+    def ids(self, rows: np.ndarray) -> list[str]:
+        """The row ids of ascending row numbers, if there are any."""
+        raise NotImplementedError
+
+    @property
+    def keeps_weights(self) -> bool:
+        """Whether the weights of all labels are expanded once, and not for every chunk."""
+        return 8 * self.model.n_labels * self.model.n_features <= WEIGHT_BYTES
+
+    def scored(self, shard: Shard) -> Iterator[Chunk]:
+        """Score the rows of a shard. Local. Raises NonFiniteError if a score is not a number."""
+        model, rows, scorer = self.model, shard.rows, scorer_of(self.model, shard, self.scorer.labels)
+        if self._kept is None and self.keeps_weights:
+            self._kept = [scorer.weights(*block) for block in scorer.blocks]
+        dtype = np.dtype(np.float64 if self.what == "scores" else np.bool_)
+        step = max(1, min(MAX_ROWS, CHUNK_BYTES // (dtype.itemsize * max(1, model.n_labels))))
+        for begin in range(0, rows.size, step):
+            some = rows[begin : begin + step]
+            values = np.empty((some.size, model.n_labels), dtype=dtype)
+            for number, block in enumerate(scorer.blocks):
+                scores = scorer.rows_scores(some, *(self._kept[number] if self._kept else scorer.weights(*block)))
+                scorer.check_numbers(scores.max(axis=0), scorer.labels[slice(*block)])
+                values[:, slice(*block)] = scores if self.what == "scores" else scores > 0
+            yield Chunk(shard.first_local + begin, shard.first_row + some, values)
+
+
+class DatasetPrediction(Prediction):
+    """This rank's share of the prediction of a split."""
 
     def __init__(self, comm: mpi.Comm, model: Model | ClassifierModel, dataset: Dataset, split: str, what: What, log: Log) -> None:
         """Collective over `comm`.
 
         Raises ConfigError for an unknown split, DataError for an unreadable file.
         """
-        self.comm, self.model, self.dataset, self.split, self.what, self.log = comm, model, dataset, split, what, log
+        self.dataset, self.split, self.log = dataset, split, log
         self.shard = load_shard(comm, dataset, split)
-        self.scorer = scorer_of(model, self.shard, np.arange(model.n_labels))
-        self.scorer.warm_up(comm)
+        super().__init__(comm, model, what, self.shard)
         self.has_ids = "row_ids" in dataset.file
 
     def ids(self, rows: np.ndarray) -> list[str]:
@@ -73,23 +110,13 @@ class Prediction:
 
     def chunks(self) -> Iterator[Chunk]:
         """Score this rank's rows. Local. Raises NonFiniteError if a score is not a number."""
-        scorer, rows = self.scorer, self.shard.rows
-        dtype = np.dtype(np.float64 if self.what == "scores" else np.bool_)
-        step = max(1, min(MAX_ROWS, CHUNK_BYTES // (dtype.itemsize * max(1, self.model.n_labels))))
-        keep = 8 * self.model.n_labels * self.model.n_features <= WEIGHT_BYTES
-        kept = [scorer.weights(*block) for block in scorer.blocks] if keep else None
-        progress = Progress(self.log, "scoring rows (rank 0)", rows.size)
+        progress, done = Progress(self.log, "scoring rows (rank 0)", self.shard.n_local), 0
         try:
-            for begin in range(0, rows.size, step):
-                some = rows[begin : begin + step]
-                values = np.empty((some.size, self.model.n_labels), dtype=dtype)
-                for number, block in enumerate(scorer.blocks):
-                    scores = scorer.rows_scores(some, *(kept[number] if kept else scorer.weights(*block)))
-                    scorer.check_numbers(scores.max(axis=0), scorer.labels[slice(*block)])
-                    values[:, slice(*block)] = scores if self.what == "scores" else scores > 0
+            for chunk in self.scored(self.shard):
                 self.dataset.check_unchanged()
-                yield Chunk(self.shard.first_local + begin, self.shard.first_row + some, values)
-                progress.update(begin + some.size)
+                yield chunk
+                done += chunk.rows.size
+                progress.update(done)
         finally:
             progress.close()
 
@@ -127,7 +154,8 @@ def svmlight_lines(prediction: Prediction, chunk: Chunk | None) -> str:
     return "".join(lines)
 
 
-TEXT_FORMATS: dict[str, Callable[[Prediction, Chunk | None], str]] = {
+Lines = Callable[[Prediction, Chunk | None], str]
+TEXT_FORMATS: dict[str, Lines] = {
     ".csv": csv_lines,
     ".svm": svmlight_lines,
     ".svmlight": svmlight_lines,
@@ -155,15 +183,15 @@ def predict(
         model.check_vocabulary(dataset)
     if ending == ".h5":
         with new_file(comm, output, force, inputs) as out:
-            prediction = Prediction(comm, model, dataset, split, what, log)
+            prediction = DatasetPrediction(comm, model, dataset, split, what, log)
             (_fill_scores if what == "scores" else _fill_labels)(prediction, out, output)
     else:
         with temporary_path(comm, output, force, inputs) as temporary:
-            _write_text(Prediction(comm, model, dataset, split, what, log), TEXT_FORMATS[ending], temporary, output)
+            _write_text(DatasetPrediction(comm, model, dataset, split, what, log), TEXT_FORMATS[ending], temporary, output)
     log(f"{output}: {what} of {dataset.split(split).size} rows for {model.n_labels} labels")
 
 
-def _describe(prediction: Prediction, file: h5py.File) -> None:
+def _describe(prediction: DatasetPrediction, file: h5py.File) -> None:
     """What a file of predictions holds beside the numbers."""
     stamp(file, "scores")
     file.attrs["split"] = prediction.split
@@ -177,7 +205,7 @@ def _describe(prediction: Prediction, file: h5py.File) -> None:
 
 
 @mpi.collective
-def _fill_scores(prediction: Prediction, out: SlabFile, output: Path) -> None:
+def _fill_scores(prediction: DatasetPrediction, out: SlabFile, output: Path) -> None:
     """Collective. `scores` (n × L float64) and `rows` (n)."""
     n_rows = prediction.shard.n_global
     slabs = {"scores": Slab((n_rows, prediction.model.n_labels), "<f8"), "rows": Slab((n_rows,), "<i8")}
@@ -189,7 +217,7 @@ def _fill_scores(prediction: Prediction, out: SlabFile, output: Path) -> None:
 
 
 @mpi.collective
-def _fill_labels(prediction: Prediction, out: SlabFile, output: Path) -> None:
+def _fill_labels(prediction: DatasetPrediction, out: SlabFile, output: Path) -> None:
     """Collective. `Y` (n × L, CSR, AnnData's encoding) and `rows` (n). Label numbers wait in a part file for their place."""
     comm, shard, n_labels = prediction.comm, prediction.shard, prediction.model.n_labels
     index = np.dtype(matrix_slabs("Y", 0, 0, n_labels, None)["Y/indices"].dtype)
@@ -199,7 +227,7 @@ def _fill_labels(prediction: Prediction, out: SlabFile, output: Path) -> None:
         with mpi.agreed(comm, f"writing {output}"), part.open("wb") as file:
             for chunk in prediction.chunks():
                 counts[chunk.first - shard.first_local :][: chunk.rows.size] = chunk.values.sum(axis=1)
-                _append(file, np.nonzero(chunk.values)[1].astype(index).tobytes(), output)
+                append(file, np.nonzero(chunk.values)[1].astype(index).tobytes(), output)
         (first,), (nnz,) = mpi.exclusive_sum(comm, [counts.sum()])
         slabs = {**matrix_slabs("Y", shard.n_global, int(nnz), n_labels, None), "rows": Slab((shard.n_global,), "<i8")}
 
@@ -220,17 +248,17 @@ def _fill_labels(prediction: Prediction, out: SlabFile, output: Path) -> None:
 
 
 @mpi.collective
-def _write_text(prediction: Prediction, lines: Callable[[Prediction, Chunk | None], str], temporary: Path, output: Path) -> None:
+def _write_text(prediction: DatasetPrediction, lines: Lines, temporary: Path, output: Path) -> None:
     """Collective. Each rank formats its rows; rank 0 into the file itself, the others into parts that are copied behind."""
     comm = prediction.comm
     part = temporary if comm.rank == 0 else temporary.with_name(f"{temporary.name}-{comm.rank}")
     try:
         with mpi.agreed(comm, f"writing {output}"), part.open("wb") as file:
             if comm.rank == 0:
-                _append(file, lines(prediction, None).encode(), output)
+                append(file, lines(prediction, None).encode(), output)
             for chunk in prediction.chunks():
                 for piece in chunk.pieces():
-                    _append(file, lines(prediction, piece).encode(), output)
+                    append(file, lines(prediction, piece).encode(), output)
             size = file.tell()
         (offset,), _ = mpi.exclusive_sum(comm, [size])
         with mpi.agreed(comm, f"writing {output}"):
@@ -241,7 +269,7 @@ def _write_text(prediction: Prediction, lines: Callable[[Prediction, Chunk | Non
             part.unlink(missing_ok=True)
 
 
-def _append(file: io.BufferedWriter, data: bytes, output: Path) -> None:
+def append(file: BinaryIO, data: bytes, output: Path | str) -> None:
     """Write all of `data` to a part of `output`. Raises DataError."""
     try:
         file.write(data)

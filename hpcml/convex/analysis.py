@@ -17,7 +17,7 @@ from hpcml.config import TrainOptions
 from hpcml.convex.convergence import Trace, probe_limit, trace_all
 from hpcml.convex.methods import METHODS
 from hpcml.convex.objective import Objective, Panel
-from hpcml.convex.train import fingerprint
+from hpcml.data.chosen import fingerprint
 from hpcml.data.compact import ColumnMap, CompactRows, compact_rows
 from hpcml.data.schema import Dataset, default_split
 from hpcml.data.shard import Shard, load_shard

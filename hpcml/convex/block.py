@@ -18,9 +18,8 @@ from hpcml.convex.objective import Objective, Panel
 from hpcml.convex.probe import CYCLES, Step
 from hpcml.errors import HpcmlError
 from hpcml.kernels.panel import VIOLATORS, VISITED
-from hpcml.model import STATUS
 
-CONVERGED, DEGENERATE, STEP_LIMIT = range(len(STATUS))
+CONVERGED, DEGENERATE, STEP_LIMIT = range(3)  # of STATUS
 HISTORY = ("step", "f", "phi", "cycle", "eta", "grad_norm", "active_rows", "violators", "seconds")  # what is recorded of a step
 
 

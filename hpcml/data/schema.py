@@ -20,8 +20,9 @@ from hpcml.data.parts import check_parts, read_strings, text_of
 from hpcml.data.slabs import Slab
 from hpcml.errors import ConfigError, DataError, file_error, is_of_the_system, is_out_of_memory
 
-# Of each kind of file, the format that is written and read.
-VERSIONS = {"dataset": 1, "model": 2, "classifier": 1, "checkpoint": 1, "scores": 1}
+# Of each kind of file, the format that is written.
+VERSIONS = {"dataset": 1, "model": 3, "classifier": 1, "checkpoint": 1, "scores": 1}
+OLDEST = VERSIONS | {"model": 2}  # that is still read
 NAME_CHUNK = 1 << 16  # names are read and written so many at a time
 TYPES = {"indptr": ("<i8",), "indices": ("<i4", "<i8"), "data": ("<f4",)}  # of the parts of a matrix
 # What h5py and numpy raise, one or another, for a damaged part of a file.
@@ -136,9 +137,9 @@ def _check_stamp(path: Path, file: h5py.File, kind: str, made_by: str) -> None:
         raise DataError(f"{path}: damaged file: its format version is no number; make it again with `{made_by}`")
     if version > VERSIONS[kind]:
         raise DataError(f"{path}: format version {version} is newer than this hpcml reads (up to {VERSIONS[kind]}); update hpcml")
-    if version < VERSIONS[kind]:
+    if version < OLDEST[kind]:
         again = f"{'train' if kind == 'model' else 'make'} it again with `{made_by}`"
-        raise DataError(f"{path}: format version {version} is older than this hpcml reads ({VERSIONS[kind]}); {again}")
+        raise DataError(f"{path}: format version {version} is older than this hpcml reads ({OLDEST[kind]}); {again}")
 
 
 def map_dataset(path: Path, data: h5py.Dataset, begin: int = 0, end: int | None = None) -> np.ndarray:

@@ -9,7 +9,7 @@ import numpy as np
 from hpcml import learners, mpi
 from hpcml.classifier import ClassifierModel
 from hpcml.data.shard import Shard, rows_of
-from hpcml.errors import NonFiniteError
+from hpcml.errors import DataError, NonFiniteError
 from hpcml.kernels import scores as kernels
 from hpcml.model import Model
 
@@ -40,7 +40,7 @@ class Scorer:
         """`labels` (n, int64, ascending) are label numbers of the model."""
         self.model, self.labels = model, labels
         self.rows = shard.rows
-        self._csr = (shard.indptr, shard.indices, shard.data)
+        self._csr, self._first_row = (shard.indptr, shard.indices, shard.data), shard.first_row
         self._stored = (model.W, model.columns, model.factors)
         self.blocks = label_blocks(labels.size, model.n_features)
 
@@ -55,13 +55,27 @@ class Scorer:
         """The scores (n, B) of `rows` for a block's weights."""
         out = np.empty((rows.size, bias.size))
         kernels.score_rows(*self._csr, rows, Wt, bias, out)
+        if self.model.normalised:
+            out /= self._sums(rows)[:, None]
         return out
+
+    def _sums(self, rows: np.ndarray) -> np.ndarray:
+        """What the scores of a normalised model are divided by: the bias and the values of the features that it has.
+
+        Raises DataError for a row with a negative value.
+        """
+        sums = np.empty(rows.size)
+        done = kernels.sum_rows(*self._csr, rows, self.model.factors, sums)
+        if done < rows.size:
+            row = self._first_row + int(rows[done])
+            raise DataError(f"row {row} (from 0) has a negative value, which {self.model.path}, of the Winnow family, cannot score")
+        return sums
 
     def pairs_scores(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """The scores (n_pairs) of row rows[p] for label labels[p] of the model: the same bits as `rows_scores`."""
         out = np.empty(rows.size)
         kernels.score_pairs(*self._csr, rows, labels, *self._stored, self.model.bias, out)
-        return out
+        return out / self._sums(rows) if self.model.normalised else out
 
     def check_numbers(self, scores: np.ndarray, labels: np.ndarray) -> None:
         """Raise NonFiniteError if scores[i], of label labels[i], is not a number."""

@@ -104,3 +104,20 @@ def count_sorted(scores, values, above, equal):
         above[place] += 1
         if place < values.size and values[place] == scores[i]:
             equal[place] += 1
+
+
+@njit(cache=True, error_model="numpy")
+def sum_rows(indptr, indices, data, rows, factors, out):
+    """out[i] = 1 + the values of row rows[i] for features with factors[j] ≠ 0.
+
+    Returns how many rows come before the first with a negative value.
+    """
+    for i in range(rows.size):
+        out[i] = 0.0
+        for k in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):
+            if data[k] < 0.0:
+                return i
+            if factors[np.uint64(indices[k])] != 0.0:
+                out[i] += np.float64(data[k])
+        out[i] += 1.0
+    return rows.size

@@ -38,6 +38,11 @@ def _launched_size() -> tuple[str, int]:
     return "", 1
 
 
+def launcher() -> str:
+    """The environment variable by which a launcher (mpirun, srun) shows itself; "" without one."""
+    return _launched_size()[0]
+
+
 def library() -> str:
     """The MPI library that mpi4py uses: name and version."""
     return " ".join(MPI.Get_library_version().split("\n")[0].split(",")[0].strip("\0").split())

@@ -19,11 +19,13 @@ from hpcml.data.part import Labels, Part, label_sets
 from hpcml.data.split import row_splits
 from hpcml.data.stream import byte_range, line_blocks, lines_before
 from hpcml.errors import DataError
+from hpcml.kernels import text as kernels
 from hpcml.log import Log
 
 BINARY = ["1"]  # the labels of a file whose rows are each -1 or +1
 MAX_INDEX = 2**31 - 2
 INDEX = re.compile("[+-]?[0-9]+")
+PADDING = b"\n" * 8  # behind every text: the kernels read eight bytes at a time
 
 
 class Rows(NamedTuple):
@@ -59,6 +61,36 @@ def parse_block(block: bytes, zero_based: bool) -> Rows:
         rows = np.repeat(np.arange(lengths.size), lengths)
         lengths = np.bincount(rows[keep], minlength=lengths.size)
     return Rows(lengths, (X.indices[keep] - first).astype(np.int32), data[keep], label_lengths, labels, high - first + 1)
+
+
+def padded(*lines: bytes) -> bytearray:
+    """Joined lines as the kernels want them: the last one ended, and PADDING behind."""
+    last = next((chunk for chunk in reversed(lines) if chunk), b"\n")
+    return bytearray().join([*lines, b"" if last.endswith(b"\n") else b"\n", PADDING])
+
+
+def as_text(lines: bytes) -> np.ndarray:
+    """Lines for the kernels (uint8)."""
+    return np.frombuffer(padded(lines), dtype=np.uint8)
+
+
+def parse_text(text: np.ndarray, zero_based: bool) -> Rows:
+    """The rows of `text` (uint8, `padded`), as `parse_block` gives them, and some ten times faster if nothing is unusual.
+
+    Raises ValueError or OverflowError if there is anything wrong.
+    """
+    size, first = text.size - len(PADDING), 0 if zero_based else 1
+    n_lines = int(np.count_nonzero(text[:size] == kernels.NEWLINE))
+    # A pair takes four bytes at least, a label two; what is not written takes no memory.
+    lengths, label_lengths = np.empty(n_lines, dtype=np.int64), np.empty(n_lines, dtype=np.int64)
+    indices, data = np.empty(size // 4 + 1, dtype=np.int32), np.empty(size // 4 + 1, dtype=np.float32)
+    labels = np.empty(size // 2 + 1)
+    n_rows, n_pairs, n_labels, width = kernels.parse_lines(
+        text, size, first, MAX_INDEX + first, lengths, indices, data, label_lengths, labels
+    )
+    if n_rows < 0:
+        return parse_block(text[:size].tobytes(), zero_based)
+    return Rows(lengths[:n_rows], indices[:n_pairs], data[:n_pairs], label_lengths[:n_rows], labels[:n_labels], width)
 
 
 def check_lines(block: bytes, zero_based: bool) -> tuple[int, str]:
@@ -152,7 +184,7 @@ def _read(path: Path, begin: int, end: int, zero_based: bool) -> Iterator[Rows]:
     """The rows of the lines that start in bytes begin..end, block by block. Raises DataError, OSError."""
     for offset, block in line_blocks(path, begin, end):
         try:
-            yield parse_block(block, zero_based)
+            yield parse_text(as_text(block), zero_based)
         except (ValueError, OverflowError) as error:
             line, problem = check_lines(block, zero_based)
             first = lines_before(path, offset)

@@ -1,0 +1,154 @@
+"""The results of a cross-validation: means, standard errors, significance and ranks; as a table for people and as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+
+from hpcml.crossval.problems import Problem
+
+WIDTH = 130  # of the table, in letters
+LEVELS = {0.01: "**", 0.05: "*"}  # largest p of each mark
+
+
+@dataclass(frozen=True)
+class Score:
+    """What a method has reached on a problem: mean F1 in per cent, its standard error over the folds, and how it compares."""
+
+    f1: float
+    error: float
+    p: float  # of the two-tailed paired t-test against the baseline; NaN where there is none
+    rank: float  # among the methods, 1 the best; equals share the mean of their ranks
+
+    @property
+    def mark(self) -> str:
+        """** or * if the difference to the baseline is significant."""
+        return next((mark for level, mark in LEVELS.items() if self.p <= level), "")
+
+    def __str__(self) -> str:
+        return f"{self.f1:.1f}±{self.error:.1f}{self.mark:2}"
+
+
+def score_methods(by_fold: np.ndarray, baseline: int) -> list[Score]:
+    """The score of each method from its F1 in each fold (n_methods, folds)."""
+    means, errors = by_fold.mean(axis=1), by_fold.std(axis=1, ddof=1) / math.sqrt(by_fold.shape[1])
+    ranks = average_ranks(means)
+    p = [paired_p(row, by_fold[baseline]) for row in by_fold]
+    return [Score(*(float(value) for value in values)) for values in zip(means, errors, p, ranks, strict=True)]
+
+
+def average_ranks(values: np.ndarray) -> np.ndarray:
+    """Ranks of values, 1 for the largest; equal ones (to 9 decimals, for sums are rounded) share the mean of their ranks."""
+    from scipy.stats import rankdata
+
+    return rankdata(-np.round(values, 9))
+
+
+def paired_p(a: np.ndarray, b: np.ndarray) -> float:
+    """p of the two-tailed paired t-test of two series of folds; NaN if they are the same, for then there is nothing to test."""
+    from scipy.stats import ttest_rel
+
+    if np.array_equal(a, b):
+        return math.nan
+    if np.ptp(a - b) == 0.0:  # the same difference in every fold, of which scipy warns
+        return 0.0
+    return float(ttest_rel(a, b).pvalue)
+
+
+@dataclass(frozen=True)
+class CrossValidation:
+    """F1 of methods on problems; str() is the table."""
+
+    problems: list[Problem]
+    methods: list[str]
+    baseline: str
+    folds: int
+    seed: int
+    f1: list[np.ndarray]  # for each problem (n_labels, folds, n_methods), per cent
+    seconds: list[np.ndarray]  # of training, the same shape
+
+    def by_fold(self, problem: int) -> np.ndarray:
+        """F1 of each method in each fold (n_methods, folds): the mean over the problem's labels."""
+        return np.ascontiguousarray(self.f1[problem].mean(axis=0).T)
+
+    def scores(self) -> list[list[Score]]:
+        """For each problem the score of each method."""
+        baseline = self.methods.index(self.baseline)
+        return [score_methods(self.by_fold(problem), baseline) for problem in range(len(self.problems))]
+
+    def names(self) -> list[str]:
+        """A short name for each problem: the file's, without the folder and ending where that tells them apart."""
+        short = [problem.path.stem for problem in self.problems]
+        paths = [{problem.path for problem in self.problems if problem.path.stem == stem} for stem in short]
+        files = [stem if len(same) == 1 else str(p.path) for stem, same, p in zip(short, paths, self.problems, strict=True)]
+        return [file if p.label is None else f"{file}:{p.label}" for file, p in zip(files, self.problems, strict=True)]
+
+    def __str__(self) -> str:
+        return "\n".join([*self._legend(), "", *format_table(self.names(), self.methods, self.scores())])
+
+    def _legend(self) -> list[str]:
+        """What the cells mean."""
+        legend = [f"F1 in per cent, mean ± standard error of {self.folds} folds (seed {self.seed})"]
+        if len(self.methods) > 1:
+            legend.append(f"* p ≤ 0.05, ** p ≤ 0.01: differs from {self.baseline} (two-tailed paired t-test over the folds)")
+        for name, problem in zip(self.names(), self.problems, strict=True):
+            if len(problem.labels) > 1 or problem.n_left_out:
+                left_out = f" ({problem.n_left_out} with too few rows left out)" if problem.n_left_out else ""
+                legend.append(f"{name}: mean over {len(problem.labels)} label(s){left_out}")
+        return legend
+
+
+def format_table(names: Sequence[str], methods: Sequence[str], scores: Sequence[Sequence[Score]], width: int = WIDTH) -> list[str]:
+    """Lines with a row for each problem, median F1 and average rank, in blocks of columns that fit the width."""
+    foot = ["median F1", "average rank"]
+    first = ["", *names, *foot]
+    columns = []
+    for place, method in enumerate(methods):
+        mine = [row[place] for row in scores]
+        median, rank = np.median([score.f1 for score in mine]), np.mean([score.rank for score in mine])
+        cells = [str(score) for score in mine]
+        pad = max(len(cell) - cell.index("±") for cell in cells)  # what stands alone ends where the means do
+        column = [f"{method}  ", *cells, f"{median:.1f}{'':{pad}}", f"{rank:.2f}{'':{pad}}"]
+        columns.append([cell.rjust(max(map(len, column))) for cell in column])
+    left = max(map(len, first))
+    lines: list[str] = []
+    for block in _blocks([len(column[0]) + 2 for column in columns], width - left):
+        rows = zip(first, *(columns[place] for place in block), strict=True)
+        text = [(row[0].ljust(left) + "".join("  " + cell for cell in row[1:])).rstrip() for row in rows]
+        lines += [*([""] if lines else []), *text[: -len(foot)], "", *text[-len(foot) :]]
+    return lines
+
+
+def _blocks(widths: Sequence[int], room: int) -> list[range]:
+    """Consecutive ranges of columns, as many in each as fit, but at least one."""
+    ends = list(accumulate(widths))
+    blocks, begin = [], 0
+    for place, end in enumerate(ends):
+        if place > begin and end - (ends[begin - 1] if begin else 0) > room:
+            blocks.append(range(begin, place))
+            begin = place
+    return [*blocks, range(begin, len(widths))]
+
+
+def csv_text(result: CrossValidation) -> str:
+    """A line for each problem and method; what is not defined is an empty cell."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    sizes = ["data", "label", "n_labels", "n_rows", "n_features", "n_positive"]
+    values = ["method", "f1", "standard_error", "p", "mark", "rank", "seconds"]
+    writer.writerow([*sizes, *values, *(f"f1_{fold + 1}" for fold in range(result.folds))])
+    for number, (problem, scores) in enumerate(zip(result.problems, result.scores(), strict=True)):
+        about = [problem.path, problem.label or "", len(problem.labels), problem.n_rows, problem.n_features]
+        about.append(problem.n_positive.sum())
+        seconds = result.seconds[number].sum(axis=(0, 1)).tolist()
+        for place, (method, score) in enumerate(zip(result.methods, scores, strict=True)):
+            p = "" if math.isnan(score.p) else score.p
+            found = [method, score.f1, score.error, p, score.mark, score.rank, round(seconds[place], 4)]
+            writer.writerow([*about, *found, *result.by_fold(number)[place].tolist()])
+    return text.getvalue()

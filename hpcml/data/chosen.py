@@ -1,0 +1,71 @@
+"""What of a dataset is trained on: its labels, and a digest of the rows."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+from hpcml import mpi, rng
+from hpcml.config import OnlineOptions, TrainOptions, parse_part
+from hpcml.data.schema import Dataset
+from hpcml.data.shard import Shard
+from hpcml.errors import ConfigError, nearest
+from hpcml.kernels import rows as kernels
+
+
+@mpi.collective
+def count_positives(comm: mpi.Comm, shard: Shard) -> np.ndarray:
+    """Collective over `comm`. How many rows of the split have each label (n_labels, int64)."""
+    counts = np.zeros(shard.n_labels, dtype=np.int64)
+    kernels.count_labels(shard.y_indptr, shard.y_indices, shard.rows, counts)
+    return mpi.allreduce_sum(comm, counts)
+
+
+@mpi.collective
+def choose_labels(
+    comm: mpi.Comm, dataset: Dataset, options: TrainOptions | OnlineOptions, n_positive: np.ndarray
+) -> tuple[np.ndarray, list[str]]:
+    """Collective over `comm`. The numbers and names of the labels to train, in the file's order; one rank reads the names.
+
+    Raises ConfigError if a named label does not exist or no label is left.
+    """
+    chosen = None
+    with mpi.agreed(comm, f"reading the labels of {dataset.path}"):
+        if comm.rank == 0:
+            chosen = _choose_labels(dataset, options, n_positive)
+    return comm.bcast(chosen)
+
+
+def _choose_labels(dataset: Dataset, options: TrainOptions | OnlineOptions, n_positive: np.ndarray) -> tuple[np.ndarray, list[str]]:
+    """See `choose_labels`. Local."""
+    names = dataset.label_names()
+    known = set(names)
+    unknown = [name for name in options.label if name not in known]
+    if unknown:
+        raise ConfigError(
+            f"{dataset.path}: no label {unknown[0]!r}; {nearest(unknown[0], names) or '`hpcml info` lists the labels'}"
+        )
+    wanted = set(options.label or names)
+    chosen = [k for k, name in enumerate(names) if name in wanted and n_positive[k] >= options.min_positives]
+    if not chosen:
+        raise ConfigError(f"{dataset.path}: no label has {options.min_positives} positive rows; lower --min-positives")
+    if (wanted_part := getattr(options, "label_part", None)) is not None:
+        part, parts = parse_part(wanted_part)
+        n_all, chosen = len(chosen), chosen[(part - 1) * len(chosen) // parts : part * len(chosen) // parts]
+        if not chosen:
+            raise ConfigError(f"--label-part {wanted_part}: there are only {n_all} labels to train; make fewer parts")
+    return np.array(chosen, dtype=np.int64), [names[k] for k in chosen]
+
+
+@mpi.collective
+def fingerprint(comm: mpi.Comm, shard: Shard, more: str) -> str:
+    """Collective over `comm`. A digest of the split's rows and label sets, and of `more`."""
+    rows = rng.bits(0, "row", shard.first_row + shard.rows)
+    pairs = np.repeat(np.arange(shard.y_indptr.size - 1), np.diff(shard.y_indptr))
+    mine = np.isin(pairs, shard.rows)
+    labels = rng.bits(1, "label", (shard.first_row + pairs[mine]) * shard.n_labels + shard.y_indices[mine])
+    with np.errstate(over="ignore"):  # sums modulo 2^64 do not know the order
+        sums = np.array([rows.sum(dtype=np.uint64), labels.sum(dtype=np.uint64)], dtype=np.uint64).view(np.int64)
+    mpi.allreduce_sum(comm, sums)
+    return hashlib.sha256(f"{sums.tolist()} {more}".encode()).hexdigest()

@@ -1,0 +1,58 @@
+"""A bounded table of live features: numbers to slots, by open addressing."""
+
+import numpy as np
+from numba import njit
+
+FREE = -1
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+@njit(cache=True, error_model="numpy")
+def find(keys, number):
+    """Where `number` is in the table `keys` (a power of two long, never full), or where it would go."""
+    mask = np.uint64(keys.size - 1)
+    mixed = np.uint64(number) * _GOLDEN
+    place = (mixed ^ (mixed >> np.uint64(32))) & mask
+    while keys[place] != FREE and keys[place] != number:
+        place = (place + np.uint64(1)) & mask
+    return place
+
+
+@njit(cache=True, error_model="numpy")
+def put_all(keys, slots, numbers, slot_of):
+    """Fill an empty table: numbers[i] has the slot slot_of[i]."""
+    for i in range(numbers.size):
+        place = find(keys, numbers[i])
+        keys[place], slots[place] = numbers[i], slot_of[i]
+
+
+@njit(cache=True, error_model="numpy")
+def take_rows(
+    indptr, indices, data, rows, keys, slots, numbers, free, n_free, forced, out_indptr, out_indices, out_data
+):  # fmt: skip
+    """Copy rows with slots for features, new features taking slots off the stack `free`, until a row finds too few.
+
+    Returns the number of rows copied and of slots left. With `forced` the first row is copied in any case, without those of its new
+    features for which there is no slot. `numbers` (of each slot) is kept up to date.
+    """
+    at = np.int64(0)
+    for i in range(rows.size):
+        begin, end = indptr[rows[i]], indptr[rows[i] + 1]
+        n_new = 0
+        for k in range(begin, end):
+            if keys[find(keys, indices[k])] == FREE:
+                n_new += 1
+        if n_new > n_free and not (forced and i == 0):
+            return i, n_free
+        for k in range(begin, end):
+            place = find(keys, indices[k])
+            if keys[place] == FREE:
+                if n_free == 0:
+                    continue
+                n_free -= 1
+                keys[place], slots[place] = indices[k], free[n_free]
+                numbers[free[n_free]] = indices[k]
+            out_indices[at], out_data[at] = slots[place], data[k]
+            at += 1
+        out_indptr[i + 1] = at
+    return rows.size, n_free

@@ -1,0 +1,281 @@
+"""Parsing svmlight text, at a few nanoseconds a byte; what is unusual is handed back to a slower parser that knows everything.
+
+A number m · 10^e (m < 10¹⁹, its digits) becomes the nearest double in one of two ways: where m ≤ 2⁵³ and |e| ≤ 22, m and 10^|e| are
+doubles, and one multiplication or division rounds once; else by the 128-bit product of m and a rounded power of five (D. Lemire,
+Number parsing at a gigabyte per second, 2021, algorithm 1), which is exact enough for every m below 2⁶⁴. No text is read behind
+its last byte, which must be a newline.
+"""
+
+import numpy as np
+from numba import njit
+
+TAB, NEWLINE, RETURN, BLANK = 9, 10, 13, 32
+HASH, PLUS, COMMA, MINUS, POINT, COLON, SMALL_E = b"#+,-.:e"
+_0, _1, _7, _8, _9, _10, _16, _32, _63, _64 = (np.uint64(n) for n in (0, 1, 7, 8, 9, 10, 16, 32, 63, 64))
+_ZERO, _LOW = np.uint64(48), np.uint64(2**32 - 1)
+_ZEROS, _SIXES, _TOPS = (np.uint64(byte * 0x0101010101010101) for byte in (0x30, 0x76, 0x80))
+_ORDER, _EVEN = np.uint64(0x0001020304050607), np.uint64(0x000000FF000000FF)
+_MILLION_HUNDRED, _TEN_THOUSAND_ONE = np.uint64((1000000 << 32) + 100), np.uint64((10000 << 32) + 1)
+_TENS = 10 ** np.arange(9, dtype=np.uint64)
+MAX_DIGITS = 19  # so many digits always fit 64 bits
+MAX_INDEX_DIGITS = 10
+MAX_INTEGER = np.uint64(1 << 53)  # doubles hold all integers up to it
+MAX_VALUE = float(np.finfo(np.float32).max)
+TENS = 10.0 ** np.arange(23)  # those powers of ten that are doubles
+FIRST_POWER, LAST_POWER = -307, 288  # of ten; whatever 19 digits are before them, the product is a normal double
+
+
+def _power_of_five(q: int) -> int:
+    """The 128 leading bits of 5^q, rounded down, but up for -27 ≤ q < 0, where 5^-q fits 64 bits."""
+    power = 5 ** abs(q)
+    if q < 0:
+        power = (1 << (power.bit_length() + 127)) // power + (q >= -27)
+    return (power << 128) >> power.bit_length()
+
+
+_POWERS = [_power_of_five(q) for q in range(FIRST_POWER, LAST_POWER + 1)]
+FIVES_HIGH = np.array([power >> 64 for power in _POWERS], dtype=np.uint64)
+FIVES_LOW = np.array([power & (2**64 - 1) for power in _POWERS], dtype=np.uint64)
+
+
+@njit(cache=True, error_model="numpy")
+def _product(a, b):
+    """(high, low): the 128 bits of a · b."""
+    a1, a0, b1, b0 = a >> _32, a & _LOW, b >> _32, b & _LOW
+    middle = a1 * b0 + (a0 * b0 >> _32)
+    other = a0 * b1 + (middle & _LOW)
+    return a1 * b1 + (middle >> _32) + (other >> _32), a * b
+
+
+@njit(cache=True, error_model="numpy")
+def _nearest(m, e, bits):
+    """The double nearest to m · 10^e, for m ≥ 1 and e in the table; `bits` (1, uint64) is scratch."""
+    shift = _0
+    for power in range(5, -1, -1):
+        step = _1 << np.uint64(power)
+        if m >> (_64 - step) == _0:
+            m <<= step
+            shift += step
+    place = np.uint64(e - FIRST_POWER)
+    high, low = _product(m, FIVES_HIGH[place])
+    if high & np.uint64(511) == np.uint64(511):  # the lower half of the power might carry into the digits that count
+        more, _ = _product(m, FIVES_LOW[place])
+        low += more
+        if low < more:
+            high += _1
+    top = high >> _63
+    fraction = high >> (top + np.uint64(9))  # 54 bits: one more than a double has
+    exponent = np.uint64(((217706 * e) >> 16) + 63 + 1023) + top - shift
+    exact = low <= _1 and -4 <= e <= 23 and fraction << (top + np.uint64(9)) == high
+    if exact and fraction & np.uint64(3) == _1:  # half-way: to even
+        fraction -= _1
+    fraction = (fraction + (fraction & _1)) >> _1
+    if fraction >> np.uint64(53) != _0:
+        fraction >>= _1
+        exponent += _1
+    bits[0] = (exponent << np.uint64(52)) | (fraction & np.uint64((1 << 52) - 1))
+    return bits.view(np.float64)[0]
+
+
+@njit(cache=True, error_model="numpy")
+def _eight(text, at):
+    """The eight bytes from `at` on as a number, the first one lowest; the compiler makes one load of it."""
+    at, word = np.uint64(at), _0
+    for k in range(8):
+        word |= np.uint64(text[at + np.uint64(k)]) << np.uint64(8 * k)
+    return word
+
+
+@njit(cache=True, error_model="numpy")
+def _value_of(digits):
+    """The number of eight digits, a byte each, the first one lowest: pairs, then fours, then all are joined at once."""
+    digits = digits * _10 + (digits >> _8)
+    return ((digits & _EVEN) * _MILLION_HUNDRED + ((digits >> _16) & _EVEN) * _TEN_THOUSAND_ONE) >> _32
+
+
+@njit(cache=True, error_model="numpy")
+def _digits(text, at, value):
+    """(value with the digits from `at` on behind its own, position behind them), modulo 2⁶⁴."""
+    while True:
+        digits = _eight(text, at) ^ _ZEROS
+        others = ((digits + _SIXES) | digits) & _TOPS  # the lowest bit set is in the first byte that is no digit
+        if others != _0:
+            n = ((others & (_0 - others)) >> _7) * _ORDER >> np.uint64(56)
+            some = digits << (np.uint64(56) - _8 * n) << _8  # a new name: numba 0.68 compiles the loop wrongly with the old one
+            return value * _TENS[n] + _value_of(some), at + np.int64(n)
+        value = value * _TENS[_8] + _value_of(digits)
+        at += 8
+
+
+@njit(cache=True, error_model="numpy")
+def _exponent(text, at):
+    """(exponent, position behind) of what stands behind an `e`; position -1 for what is not one, or too long."""
+    negative = text[np.uint64(at)] == MINUS
+    if negative or text[np.uint64(at)] == PLUS:
+        at += 1
+    value, end = _digits(text, at, _0)
+    if not 1 <= end - at <= 4:
+        return 0, -1
+    return (-np.int64(value) if negative else np.int64(value)), end
+
+
+@njit(cache=True, error_model="numpy")
+def _significant(text, begin, n_digits):
+    """How many of the digits from `begin` on, a point among them, are left without leading zeros."""
+    while n_digits > 0 and (text[np.uint64(begin)] == _ZERO or text[np.uint64(begin)] == POINT):
+        n_digits -= text[np.uint64(begin)] == _ZERO
+        begin += 1
+    return n_digits
+
+
+@njit(cache=True, error_model="numpy")
+def _any_number(text, at, bits):
+    """(the double that is written at `at`, position behind it); position -1 for what is not a plain number."""
+    negative = text[np.uint64(at)] == MINUS
+    if negative or text[np.uint64(at)] == PLUS:
+        at += 1
+    begin, e = at, 0
+    m, at = _digits(text, at, _0)
+    n_digits = at - begin
+    if text[np.uint64(at)] == POINT:
+        point = at + 1
+        m, at = _digits(text, point, m)
+        e = point - at
+        n_digits -= e
+    if n_digits == 0 or (n_digits > MAX_DIGITS and _significant(text, begin, n_digits) > MAX_DIGITS):
+        return 0.0, -1
+    if text[np.uint64(at)] | 32 == SMALL_E:
+        more, at = _exponent(text, at + 1)
+        e += more
+    if m <= MAX_INTEGER and -22 <= e <= 22:
+        value = np.float64(m) / TENS[np.uint64(-e)] if e < 0 else np.float64(m) * TENS[np.uint64(e)]
+    elif m == _0:
+        value = 0.0
+    elif FIRST_POWER <= e <= LAST_POWER:
+        value = _nearest(m, e, bits)
+    else:
+        return 0.0, -1
+    return (-value if negative else value), at
+
+
+@njit(cache=True, error_model="numpy", inline="always")
+def _number(text, begin, bits):
+    """What `_any_number` gives, at once for most numbers: few digits, no exponent. It is inlined, for a call takes as long."""
+    negative = text[np.uint64(begin)] == MINUS
+    start = begin + negative
+    m, at = np.uint64(text[np.uint64(start)]) - _ZERO, start + 1
+    if m > _9 or np.uint64(text[np.uint64(at)]) - _ZERO <= _9:  # not one digit before the point, as in 1 and 0.5
+        m, at = _digits(text, start, _0)
+    n_digits, n_behind = at - start, 0
+    if text[np.uint64(at)] == POINT:
+        m, end = _digits(text, at + 1, m)
+        n_behind = end - at - 1
+        n_digits, at = n_digits + n_behind, end
+    if not 0 < n_digits <= MAX_DIGITS or text[np.uint64(at)] | 32 == SMALL_E:
+        return _any_number(text, begin, bits)
+    value = np.float64(m) / TENS[np.uint64(n_behind)] if m <= MAX_INTEGER else _nearest(m, -n_behind, bits)
+    return (-value if negative else value), at
+
+
+@njit(cache=True, error_model="numpy")
+def _blanks(text, at):
+    """The position of the first byte from `at` on that is no white space, or ends the line."""
+    byte = text[np.uint64(at)]
+    while byte == BLANK or (TAB <= byte <= RETURN and byte != NEWLINE):
+        at += 1
+        byte = text[np.uint64(at)]
+    return at
+
+
+@njit(cache=True, error_model="numpy")
+def _ends_token(byte):
+    """Whether a byte is white space or begins a comment."""
+    return byte in (BLANK, HASH) or TAB <= byte <= RETURN
+
+
+@njit(cache=True, error_model="numpy")
+def _line_end(text, at):
+    """The position behind the newline that ends the line of `at`, with a comment or without."""
+    while text[np.uint64(at)] != NEWLINE:
+        at += 1
+    return at + 1
+
+
+@njit(cache=True, error_model="numpy")
+def _labels(text, at, labels, begin, bits):
+    """Write the labels at `at`, ascending, to labels[begin:]; (how many, position behind them), position -1 if there are none."""
+    end = begin
+    while True:
+        value, at = _number(text, at, bits)
+        if at < 0:
+            return 0, -1
+        place = end
+        while place > begin and labels[np.uint64(place - 1)] > value:
+            labels[np.uint64(place)] = labels[np.uint64(place - 1)]
+            place -= 1
+        labels[np.uint64(place)] = value
+        end += 1
+        if text[np.uint64(at)] != COMMA:
+            return end - begin, (at if _ends_token(text[np.uint64(at)]) else -1)
+        at += 1
+
+
+@njit(cache=True, error_model="numpy")
+def _pairs(text, at, first, largest, indices, data, begin, bits):
+    """Write the pairs from `at` on, but for zeros, to indices and data[begin:]: (their end there, last index, position behind).
+
+    The position is -1 for what is unusual. `last` is an index from `first` on, first - 1 if there is no pair.
+    """
+    end, last = begin, first - 1
+    at = _blanks(text, at)
+    while text[np.uint64(at)] != NEWLINE and text[np.uint64(at)] != HASH:
+        number, colon = _digits(text, at, _0)
+        index = np.int64(number)
+        if text[np.uint64(colon)] != COLON or not 1 <= colon - at <= MAX_INDEX_DIGITS or not last < index <= largest:
+            return end, last, -1
+        value, at = _number(text, colon + 1, bits)
+        if at < 0 or not _ends_token(text[np.uint64(at)]) or abs(value) > MAX_VALUE:
+            return end, last, -1
+        last = index
+        data[np.uint64(end)] = value
+        indices[np.uint64(end)] = index - first
+        end += data[np.uint64(end)] != 0
+        at = _blanks(text, at)
+    return end, last, at
+
+
+@njit(cache=True, error_model="numpy")
+def parse_lines(text, size, first, largest, lengths, indices, data, label_lengths, labels):
+    """Rows of svmlight lines `text` (uint8, ends with a newline): (rows, pairs, labels, width); rows is -1 for anything unusual.
+
+    Indices lie in first..largest and are written from 0 on. lengths and label_lengths need room for a row each line, indices
+    and data for a pair each colon, with one to spare, labels for one each line and comma.
+    """
+    bits = np.zeros(1, dtype=np.uint64)
+    at, row, n_pairs, n_labels, width = 0, 0, 0, 0, 0
+    while at < size:
+        at = _blanks(text, at)
+        if text[np.uint64(at)] != NEWLINE and text[np.uint64(at)] != HASH:
+            _, end = _digits(text, at, _0)
+            count = 0
+            if text[np.uint64(end)] != COLON:
+                count, at = _labels(text, at, labels, n_labels, bits)
+            if at >= 0:
+                end, last, at = _pairs(text, at, first, largest, indices, data, n_pairs, bits)
+            if at < 0:
+                return -1, 0, 0, 0
+            label_lengths[np.uint64(row)], lengths[np.uint64(row)] = count, end - n_pairs
+            row, n_pairs, n_labels, width = row + 1, end, n_labels + count, max(width, last - first + 1)
+        at = _line_end(text, at)
+    return row, n_pairs, n_labels, width
+
+
+@njit(cache=True, error_model="numpy")
+def count_marks(text):
+    """How many newlines, colons and commas `text` (uint8) has."""
+    lines, colons, commas = 0, 0, 0
+    for at in range(text.size):
+        lines += text[at] == NEWLINE
+        colons += text[at] == COLON
+        commas += text[at] == COMMA
+    return lines, colons, commas

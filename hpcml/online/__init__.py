@@ -1,0 +1,1 @@
+"""Single-pass learners: the Winnow family, perceptron, passive-aggressive, ROMMA (Carvalho & Cohen 2006)."""

@@ -1,0 +1,140 @@
+"""Training single-pass learners into a run folder: `hpcml train mbw` and the others."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.config import OnlineOptions
+from hpcml.data.schema import Dataset
+from hpcml.data.sources.svmlight import BINARY
+from hpcml.data.text_stream import SvmlightStream, is_text
+from hpcml.errors import ConfigError, HpcmlError, Interrupted, nearest
+from hpcml.log import Log
+from hpcml.model import Model
+from hpcml.online.methods import METHODS
+from hpcml.online.run import Run
+from hpcml.online.saved import Initial, write_model
+from hpcml.online.source import DatasetSource, Source, TextSource, labels_of
+from hpcml.online.state import State
+from hpcml.runfolder import FINISHED, RunFolder, as_dict
+from hpcml.signals import StopSignals
+
+
+@dataclass(frozen=True)
+class OnlineReport:
+    """What a finished pass did."""
+
+    model: Path
+    n_rows: int
+    n_labels: int
+    n_features: int  # that the model has
+    error: float  # progressive: the share of wrong predictions, each made before its row was learnt from
+    updates: float  # share of the pairs of a row and a label that changed a model
+    seconds: float
+    profile: dict[str, float] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        lines = [
+            f"learnt {self.n_labels} labels from {self.n_rows:,} rows in {self.seconds:.2f} s: progressive error "
+            f"{100 * self.error:.3f} %, {100 * self.updates:.1f} % of the rows changed a model; {self.n_features:,} features; "
+            f"model: {self.model}"
+        ]
+        if self.profile:
+            lines.append("rank 0: " + ", ".join(f"{phase} {value:.2f} s" for phase, value in self.profile.items()))
+        return "\n".join(lines)
+
+
+def train_online(
+    method: str,
+    comm: mpi.Comm | None,
+    data: Path | str,
+    output: Path,
+    options: OnlineOptions,
+    force: bool = False,
+    resume: bool = False,
+    log: Log | None = None,
+    signals: StopSignals | None = None,
+) -> OnlineReport:
+    """Collective over `comm`. One pass of a learner of METHODS, for each label against the rest, into the run folder `output`.
+
+    `data` is a dataset, or svmlight text: a file or "-" for standard input (rank 0's). The labels are divided over the ranks; every
+    rank sees all rows. Raises ConfigError, DataError or NonFiniteError for what the user can mend, Interrupted after a signal or
+    the time limit.
+    """
+    if method not in METHODS:
+        raise ConfigError(f"no method {method!r}; {nearest(method, METHODS)}")
+    options.validate()
+    if options.live_features and not METHODS[method].balanced:
+        balanced = ", ".join(name for name in METHODS if METHODS[name].balanced)
+        raise ConfigError(f"--live-features: {method} has no positive and negative weights to compare; use {balanced}")
+    with mpi.duplicated(comm) as comm, ExitStack() as stack:
+        initial = None
+        with mpi.agreed(comm, f"opening {options.initial_model}"):
+            if options.initial_model is not None:
+                initial = Initial(options.initial_model, method, options)
+        source = _open(comm, Path(data), options, initial, stack)
+        seen = stack.enter_context(signals or StopSignals())
+        folder = stack.enter_context(RunFolder(comm, Path(output), log or Log(comm.rank)))
+        mine = labels_of(source.names, comm.rank, comm.size)
+        with mpi.agreed(comm, "making room for the weights"):
+            state = State(options, method, source.n_labels, source.n_features, source.labels[mine])
+            if initial is not None:
+                initial.restore(source, state, mine)
+        return _train(Run(comm, source, folder, state, mine, options), method, force, resume, seen)
+
+
+@mpi.collective
+def _open(comm: mpi.Comm, data: Path, options: OnlineOptions, initial: Initial | None, stack: ExitStack) -> Source:
+    """Collective over `comm`. The rows to learn from; `stack` closes the file. Raises ConfigError, DataError."""
+    if initial is not None and initial.names != BINARY:
+        options = replace(options, label=tuple(initial.names), min_positives=0)
+    text = False
+    with mpi.agreed(comm, f"opening {data}"):
+        if comm.rank == 0:
+            text = is_text(data)
+    if comm.bcast(text):
+        return TextSource(comm, stack.enter_context(SvmlightStream(comm, data, options.zero_based)), options)
+    with mpi.agreed(comm, f"opening {data}"):
+        dataset = Dataset(data)
+    return DatasetSource(comm, stack.enter_context(dataset), options)
+
+
+@mpi.collective
+def _train(run: Run, method: str, force: bool, resume: bool, signals: StopSignals) -> OnlineReport:
+    """Collective. See `train_online`."""
+    comm, folder, source = run.comm, run.folder, run.source
+    config = {"method": method, "data": source.name, **as_dict(run.options)}
+    if folder.prepare(config, force, resume) == FINISHED:
+        folder.log(f"{folder.path} is finished already; nothing to resume")
+        return _report(run)
+    try:
+        stopped = run.learn(resume, signals)
+    except HpcmlError:  # agreed, so all ranks are here
+        if comm.rank == 0 and not resume and not run.snapshots.written:  # it could not even begin, so it leaves nothing behind
+            folder.discard()
+        raise
+    if stopped:
+        raise Interrupted(f"{stopped}: checkpoint written; continue with --resume ({run.state.n_rows:,} rows done)")
+    with run.profile("write"):
+        run.write_history()
+        error, updates = run.totals()
+        write_model(comm, folder, method, source, run.state, run.mine, {"progressive_error": error, "update_share": updates})
+    return _report(run)
+
+
+@mpi.collective
+def _report(run: Run) -> OnlineReport:
+    """Collective. What the model says of itself."""
+    told = None
+    with mpi.agreed(run.comm, f"reading {run.folder.model}"):
+        if run.comm.rank == 0:
+            model = Model(run.folder.model)
+            shares = (float(model.attrs[name]) for name in ("progressive_error", "update_share"))
+            told = int(model.attrs["n_rows"]), model.n_labels, int(np.count_nonzero(model.factors)), *shares
+    profile = run.profile.seconds if run.options.profile else {}
+    return OnlineReport(run.folder.model, *run.comm.bcast(told), run.elapsed, profile)

@@ -1,0 +1,168 @@
+"""Single-pass learners beside Vowpal Wabbit and river: examples per second on one core, and 2 ranks against 1. Prints JSON lines.
+
+usage: python launch/bench/online.py WORDS.h5 TOPICS.h5 [--label NAME] [--repeats 5]
+
+needs: pip install vowpalwabbit river
+
+WORDS.h5: one label of its training rows is learnt, in random order (both get the same order), for instance IMDB's words and pairs
+(`hpcml convert jsonl imdb.jsonl.xz -o WORDS.h5 --pairs`). TOPICS.h5: 20 labels, on 1 and on 2 ranks. Timed are passes: ours from
+opening the dataset (or text) to the last row learnt, Vowpal Wabbit's from making the workspace to its end, both in a warm process
+without imports, compilation and writing a model. The least of the repeats counts; the repeats of all take turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+
+from hpcml import Dataset, OnlineOptions, mpi
+from hpcml.data.shard import slab_of
+from hpcml.data.text_stream import SvmlightStream
+from hpcml.online.source import DatasetSource, TextSource
+from hpcml.online.state import State
+
+RIVER_ROWS = 500
+
+
+def write_texts(data: Path, label: str, folder: Path) -> tuple[Path, int, int]:
+    """The training rows, shuffled, as a dataset and as text for both programs: (folder, rows, values)."""
+    with Dataset(data) as dataset:
+        rows = dataset.split("train")
+        shard, number = slab_of(dataset, rows, 0, rows.size), dataset.label_names().index(label)
+        order = np.random.default_rng(0).permutation(rows.size)
+        with (folder / "rows.svm").open("w") as svm, (folder / "rows.vw").open("w") as vw:
+            for i in shard.rows[order].tolist():
+                begin, end = shard.indptr[i : i + 2].tolist()
+                mine = shard.y_indices[shard.y_indptr[i] : shard.y_indptr[i + 1]]
+                pairs = " ".join(
+                    f"{j + 1}:{x:.6g}"
+                    for j, x in zip(shard.indices[begin:end].tolist(), shard.data[begin:end].tolist(), strict=True)
+                )
+                y = "+1" if number in mine else "-1"
+                svm.write(f"{y} {pairs}\n")
+                vw.write(f"{y} | {pairs}\n")
+        nnz = int((shard.indptr[shard.rows + 1] - shard.indptr[shard.rows]).sum())
+    command = [sys.executable, "-m", "hpcml", "convert", "svmlight", folder / "rows.svm", "-o", folder / "rows.h5"]
+    subprocess.run(command, check=True, timeout=600, capture_output=True)
+    return folder, rows.size, nnz
+
+
+def learn(data: Path, method: str, voted: bool) -> float:
+    """Seconds of one of our passes, from a dataset or from text."""
+    begin, comm, options = time.perf_counter(), mpi.self_comm(), OnlineOptions(voted=voted)
+    with ExitStack() as stack:
+        if data.suffix == ".h5":
+            source = DatasetSource(comm, stack.enter_context(Dataset(data)), options)
+        else:
+            source = TextSource(comm, stack.enter_context(SvmlightStream(comm, data)), options)
+        state = State(options, method, source.n_labels, source.n_features)
+        for shard, rows in source.pieces(0):
+            state.learn(shard, rows)
+    return time.perf_counter() - begin
+
+
+def vowpal(folder: Path, options: str) -> float:
+    """Seconds of one of Vowpal Wabbit's passes."""
+    from vowpalwabbit import Workspace
+
+    begin = time.perf_counter()
+    Workspace(f"--quiet --loss_function hinge -b 22 -d {folder / 'rows.vw'} {options}").finish()
+    return time.perf_counter() - begin
+
+
+def river(folder: Path) -> float:
+    """Seconds of river's perceptron for the first RIVER_ROWS rows, already dictionaries."""
+    from river.linear_model import Perceptron
+
+    rows = []
+    with (folder / "rows.svm").open() as lines:
+        for _, line in zip(range(RIVER_ROWS), lines, strict=False):
+            y, *pairs = line.split()
+            rows.append(({j: float(x) for j, _, x in (pair.partition(":") for pair in pairs)}, y == "+1"))
+    model, begin = Perceptron(), time.perf_counter()
+    for x, y in rows:
+        model.predict_one(x)
+        model.learn_one(x, y)
+    return time.perf_counter() - begin
+
+
+def ranks(data: Path, method: str, folder: Path, repeats: int) -> dict[str, float]:
+    """Seconds of `hpcml train` (the pass alone, as it reports them) on 1 and 2 ranks for 20 labels."""
+    best = {1: np.inf, 2: np.inf}
+    with Dataset(data) as dataset:
+        labels = [flag for name in dataset.label_names()[:20] for flag in ("--label", name)]
+    for _ in range(repeats):
+        for n in best:
+            command = [
+                "mpirun",
+                "-n",
+                str(n),
+                sys.executable,
+                "-m",
+                "hpcml",
+                "train",
+                method,
+                data,
+                "-o",
+                folder / "run",
+                "--force",
+            ]
+            told = subprocess.run([*command, *labels], check=True, timeout=600, capture_output=True, text=True).stderr
+            best[n] = min(best[n], float(re.search(r"rows in ([0-9.]+) s", told).group(1)))
+    return {"seconds_1_rank": best[1], "seconds_2_ranks": best[2], "speed_up": best[1] / best[2]}
+
+
+def main() -> None:
+    """Run everything."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("words", type=Path)
+    parser.add_argument("topics", type=Path)
+    parser.add_argument("--label", default="pos")
+    parser.add_argument("--repeats", type=int, default=5)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder, n_rows, nnz = write_texts(given.words, given.label, Path(name))
+        cache = f"--cache_file {folder / 'rows.cache'}"
+        vowpal(folder, cache)  # writes it
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+        runs: dict[str, Callable[[], float]] = {"vowpal wabbit, cache": lambda: vowpal(folder, cache)}
+        runs["vowpal wabbit, cache, plain gradient"] = lambda: vowpal(folder, f"{cache} --sgd")
+        runs["vowpal wabbit, text"] = lambda: vowpal(folder, "")
+        for method in ("mbw", "perceptron", "pa"):
+            for form in ("", "v-"):
+                for kind, file in (("HDF5", folder / "rows.h5"), ("text", folder / "rows.svm")):
+                    runs[f"{form}{method}, {kind}"] = lambda method=method, form=form, file=file: learn(file, method, bool(form))
+        seconds = dict.fromkeys(runs, np.inf)
+        for repeat in range(given.repeats + 1):
+            for what, run in runs.items():
+                taken = run()
+                if repeat:  # the first compiles
+                    seconds[what] = min(seconds[what], taken)
+        speed = {what: n_rows / taken for what, taken in seconds.items()}
+        speed["river perceptron"] = RIVER_ROWS / min(river(folder) for _ in range(2))
+        print(json.dumps({"rows": n_rows, "values": nnz, "examples_per_second": {what: round(v) for what, v in speed.items()}}))
+        ratios = {}
+        for method in ("mbw", "perceptron", "pa"):
+            ratios[f"{method} / vowpal wabbit, cache"] = speed[f"{method}, HDF5"] / speed["vowpal wabbit, cache"]
+            ratios[f"{method} / vowpal wabbit, text"] = speed[f"{method}, text"] / speed["vowpal wabbit, text"]
+            ratios[f"{method} / river perceptron"] = speed[f"{method}, HDF5"] / speed["river perceptron"]
+            ratios[f"v-{method} / {method}, seconds"] = speed[f"{method}, HDF5"] / speed[f"v-{method}, HDF5"]
+        print(json.dumps({what: round(ratio, 2) for what, ratio in ratios.items()}), flush=True)
+        os.sched_setaffinity(0, range(os.cpu_count()))
+        for method in ("mbw", "perceptron"):
+            print(json.dumps({"labels": 20, "method": method, **ranks(given.topics, method, folder, given.repeats)}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""`hpcml cv` as a process: the same on any number of ranks; one sentence for a user's mistake."""
+
+import csv
+
+import pytest
+from make import class_data, dataset
+
+
+@pytest.fixture
+def data(tmp_path):
+    for name, n_classes in (("two", 2), ("three", 3)):
+        X, _, Y = class_data(n_classes, 150, 10, n_classes)
+        dataset(tmp_path / f"{name}.h5", abs(X), Y)
+    X, _, Y = class_data(2, 60, 5, 2)
+    dataset(tmp_path / "minus.h5", X, Y)
+    return tmp_path
+
+
+def without_seconds(path):
+    with path.open(newline="") as file:
+        return [{key: value for key, value in row.items() if key != "seconds"} for row in csv.DictReader(file)]
+
+
+def test_the_same_on_any_number_of_ranks(standing, data):
+    found = []
+    for n in (1, 2, 3):
+        out = data / f"on{n}.csv"
+        names = ("mbw", "v-pw", "svm", "nb", data / "two.h5", data / "three.h5", f"{data / 'three.h5'}:label1")
+        result = standing(n, "cv", *names, "--folds", "4", "--baseline", "svm", "-o", out)
+        assert result.returncode == 0, result.stderr
+        assert result.stdout.count("average rank") == 1
+        assert "differs from svm" in result.stdout
+        found.append((result.stdout, without_seconds(out)))
+    assert found[0] == found[1] == found[2]
+    assert len(found[0][1]) == 12
+
+
+def test_options_count(standing, data):
+    tables = []
+    for options in ((), ("--seed", "1"), ("--label", "label2"), ("--in-order",)):
+        result = standing(0, "cv", "perceptron", data / "three.h5", *options)
+        assert result.returncode == 0, result.stderr
+        tables.append(result.stdout)
+    assert len(set(tables)) == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("mbv", "two.h5"), "did you mean 'mbw'"),
+        (("nb", "none.h5"), "none.h5: there is no such file"),
+        (("nb",), "name at least one dataset file"),
+        (("two.h5",), "name at least one method"),
+        (("nb", "two.h5", "--folds", "1"), "--folds 1"),
+        (("nb", "two.h5", "--split", "dev"), "no split named 'dev'"),
+        (("nb", "two.h5:x"), "no label 'x'"),
+        (("nb", "two.h5", "--baseline", "svm"), "--baseline svm"),
+        (("svm", "mbw", "minus.h5"), "refused by mbw"),
+        (("svm", "sklearn.naive_bayes.ComplementNB", "minus.h5"), "ComplementNB: it cannot be trained"),
+        (("nb", "two.h5", "--output", "precious.csv"), "exists already"),
+        (("nb", "two.h5", "--output", "two.h5", "--force"), "is also an input"),
+    ],
+)
+def test_cv_refuses_in_one_sentence(standing, data, arguments, words):
+    (data / "precious.csv").write_text("precious")
+    places = [data / word if ".h5" in word or ".csv" in word else word for word in arguments]
+    result = standing(2, "cv", *places)
+    assert result.returncode == 2, result.stderr
+    assert words in result.stderr
+    assert sum(line.startswith("hpcml: ") for line in result.stderr.splitlines()) == 1
+    assert "Traceback" not in result.stderr
+    assert (data / "precious.csv").read_text() == "precious"
+
+
+def test_nothing_is_written_of_a_failed_work(standing, data):
+    result = standing(2, "cv", "sklearn.naive_bayes.ComplementNB", data / "minus.h5", "-o", data / "new.csv")
+    assert result.returncode == 2
+    assert not list(data.glob("*new.csv*"))

@@ -1,0 +1,119 @@
+"""`hpcml predict MODEL - …` as processes: what goes through pipes, and what people do to them."""
+
+import os
+import pty
+import subprocess
+import sys
+import threading
+
+import make
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Paths of a text of 400 rows and of a model, and what is predicted of the rows."""
+    X, _ = make.random_data(3, 400, 20, 1)
+    rng = np.random.default_rng(4)
+    W, bias = rng.standard_normal((2, 20)), rng.standard_normal(2)
+    lines = []
+    for row in range(400):
+        pairs = zip(X[[row]].indices.tolist(), X[[row]].data.tolist(), strict=True)
+        lines.append(" ".join(["1", *(f"{j + 1}:{x!r}" for j, x in pairs)]) + "\n")
+    source = tmp_path / "rows.svm"
+    source.write_text("".join(lines))
+    assert source.stat().st_size < 50_000
+    return source, make.model(tmp_path / "model.h5", W, bias), X.astype(np.float64) @ W.T + bias
+
+
+def pipeline(command, timeout=100):
+    """A line of bash with `hpcml` in it."""
+    hpcml = f"{sys.executable} -m hpcml"
+    script = f'set -o pipefail; hpcml() {{ {hpcml} "$@"; }}; {command.replace("mpirun -n 2 hpcml", "mpirun -n 2 " + hpcml)}'
+    return subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=timeout, check=False)
+
+
+def test_pipes(mpirun, files, tmp_path):
+    source, model, scores = files
+    reference = tmp_path / "reference.csv"
+    result = mpirun(2, "predict", model, source, "-o", reference)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == ""
+    text = reference.read_text()
+    found = np.array([line.split(",") for line in text.splitlines()[1:]], dtype=float)
+    assert found[:, 0].tolist() == list(range(400))
+    np.testing.assert_allclose(found[:, 1:], scores, rtol=1e-12)
+    for command in (
+        f"hpcml predict {model} - -o - < {source}",
+        f"gzip -c {source} | hpcml predict {model} - -o - | cat",
+        f"mpirun -n 2 hpcml predict {model} <(xz -c {source}) -o - < /dev/null",
+    ):
+        result = pipeline(command)
+        assert result.returncode == 0, result.stderr
+        assert result.stdout == text
+        assert "scores of 400 rows for 2 labels" in result.stderr
+    result = pipeline(f"hpcml predict {model} - -o - --format svm --labels < {source}")
+    assert result.stdout.splitlines()[0] == ",".join(str(label + 1) for label in np.flatnonzero(scores[0] > 0)) + " 1:1"
+
+
+def test_named_pipe_of_a_slow_writer(mpirun, files, tmp_path):
+    source, model, _ = files
+    os.mkfifo(tmp_path / "pipe")
+    job = mpirun.start(2, "predict", model, tmp_path / "pipe", "-o", tmp_path / "out.svm")
+
+    def write():
+        with (tmp_path / "pipe").open("wb", buffering=0) as file:
+            for line in source.read_bytes().splitlines(keepends=True):
+                file.write(line)
+
+    writer = threading.Thread(target=write, daemon=True)
+    writer.start()
+    result = job.wait()
+    assert result.returncode == 0, result.stderr
+    assert len((tmp_path / "out.svm").read_text().splitlines()) == 400
+
+
+def test_a_reader_that_goes_away(files):
+    source, model, _ = files
+    result = pipeline(f"for i in {{1..40}}; do cat {source}; done | hpcml predict {model} - -o - | true; echo ${{PIPESTATUS[1]}}")
+    assert result.stdout.splitlines()[-1:] == ["2"]
+    assert result.stderr.splitlines()[-1] == "hpcml: standard output: cannot write: Broken pipe"
+
+
+def test_what_is_refused(mpirun, files, tmp_path):
+    source, model, _ = files
+    before = sorted(tmp_path.iterdir())
+    for arguments, sentence in {
+        ("-", "-o", tmp_path / "out.h5"): "out.h5: a text becomes .csv or .svm only",
+        ("-", "-o", tmp_path / "out.csv"): "standard input under mpirun or srun (PMI_SIZE): launchers lose",
+        ("/dev/null", "-o", tmp_path / "out.csv"): "/dev/null: no rows; expected `label index:value ...`",
+        (source, "-o", tmp_path / "out.csv", "--split", "test"): "--split test: a text has no splits",
+        (source, "-o", source, "--force"): "is also an input",
+    }.items():
+        result = mpirun(2, "predict", model, *arguments)
+        assert result.returncode == 2, result.stderr
+        assert sentence in result.stderr
+        assert "Traceback" not in result.stderr
+    result = pipeline(f"(cat {source}; echo 1 0:1) | hpcml predict {model} - -o {tmp_path}/out.csv")
+    assert result.returncode == 2
+    assert "hpcml: standard input: line 401: index 0, but indices start at 1 (use --zero-based)" in result.stderr
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_terminal_is_refused(files):
+    first, second = pty.openpty()
+    try:
+        result = subprocess.run(
+            [sys.executable, "-m", "hpcml", "predict", files[1], "-", "-o", "-"],
+            stdin=second,
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+    finally:
+        os.close(first)
+        os.close(second)
+    assert result.returncode == 2
+    assert "hpcml: standard input is a terminal; pipe svmlight lines into it, or name a file" in result.stderr

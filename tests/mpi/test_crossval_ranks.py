@@ -1,0 +1,54 @@
+"""Cross-validation gives the same numbers on any number of ranks, and fails alike on all."""
+
+import numpy as np
+import pytest
+from make import class_data, dataset
+
+from hpcml import mpi
+from hpcml.crossval import cross_validate
+from hpcml.errors import ConfigError, DataError
+
+pytestmark = pytest.mark.mpi
+
+
+def make_data(comm, folder, negative=False):
+    """On rank 0 of `comm`: one file with four labels and one, of other sizes, with one label."""
+    paths = [folder / "four.h5", folder / "one.h5"]
+    with mpi.agreed(comm, "making the data"):
+        if comm.rank == 0:
+            for path, n_classes, n_rows in zip(paths, (4, 2), (90, 50), strict=True):
+                X, _, Y = class_data(n_rows, n_rows, 8, n_classes)
+                dataset(path, X if negative else abs(X), Y)
+    return paths
+
+
+@pytest.mark.parametrize("methods", [["nb"], ["svm", "tree", "nb", "mbw", "v-perceptron"]])
+def test_all_ranks_equal_one_rank(comm, shared_tmp, methods):
+    data = [*make_data(comm, shared_tmp), f"{shared_tmp / 'four.h5'}:label1"]
+    alone = cross_validate(mpi.self_comm(), methods, data, folds=3)
+    together = cross_validate(comm, methods, data, folds=3)
+    assert [a.tobytes() for a in together.f1] == [a.tobytes() for a in alone.f1]
+    assert str(together) == str(alone)
+    assert len({tuple(map(np.ndarray.tobytes, each)) for each in comm.allgather(together.seconds)}) == 1
+
+
+def test_more_ranks_than_tasks(comm, shared_tmp):
+    data = make_data(comm, shared_tmp)[1]
+    found = cross_validate(comm, ["nb"], [data], folds=2)
+    assert found.by_fold(0).shape == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("methods", "name", "error", "words"),
+    [
+        (["svm", "nb"], "one.h5", ConfigError, "refused by nb"),
+        (["svm", "sklearn.naive_bayes.ComplementNB"], "one.h5", ConfigError, r"label 'label0', fold \d, sklearn.*: it cannot be"),
+        (["svm"], "none.h5", DataError, "no such file"),
+        (["svm"], "one.h5:label7", ConfigError, "no label 'label7'"),
+    ],
+)
+def test_all_ranks_fail_together(comm, shared_tmp, methods, name, error, words):
+    make_data(comm, shared_tmp, negative=True)
+    with pytest.raises(error, match=words) as failure:
+        cross_validate(comm, methods, [shared_tmp / name], folds=3)
+    assert len(set(comm.allgather(str(failure.value)))) == 1

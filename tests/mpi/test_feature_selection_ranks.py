@@ -1,0 +1,119 @@
+"""The same features, files and curves on any number of ranks."""
+
+import h5py
+import make
+import numpy as np
+import pytest
+
+from hpcml import mpi
+from hpcml.data.schema import Dataset
+from hpcml.data.shard import load_shard
+from hpcml.errors import ConfigError, DataError
+from hpcml.log import Log
+from hpcml.selection.curve import curves
+from hpcml.selection.dataset import reduce_dataset
+from hpcml.selection.options import CurveOptions, SelectOptions
+from hpcml.selection.scores import OVER, SCORES, feature_scores
+from hpcml.selection.select import select
+
+pytestmark = pytest.mark.mpi
+
+
+def make_data(comm, folder, n_rows, negative=None):
+    """On rank 0 of `comm`: data ≥ 0 but for one row, with names and splits."""
+    with mpi.agreed(comm, "making the data"):
+        if comm.rank == 0:
+            X, Y = make.random_data(n_rows, n_rows, 40, 5)
+            X.data = np.abs(X.data)
+            if negative is not None:
+                X.data[X.indptr[negative]] = -1
+            names, ids = [f"word {j}" for j in range(40)], [f"row {i}" for i in range(n_rows)]
+            splits = {"train": np.arange(0, n_rows, 2), "test": np.arange(1, n_rows, 2)}
+            make.dataset(folder / "data.h5", X, Y, names, row_ids=ids, splits=splits)
+    return folder / "data.h5"
+
+
+def make_model(comm, folder):
+    """On rank 0 of `comm`: a model with the state of a balanced Winnow that has seen every third feature."""
+    with mpi.agreed(comm, "making the model"):
+        if comm.rank == 0:
+            draws, features = np.random.default_rng(3), np.arange(0, 40, 3)
+            columns, factors = np.zeros(40, np.int32), np.zeros(40)
+            columns[features], factors[features] = np.arange(14), 1
+            make.model(folder / "model.h5", draws.random((5, 14)), columns=columns, factors=factors)
+            with h5py.File(folder / "model.h5", "r+") as file:
+                file["state/features"] = features
+                for name, width in {"u": 15, "v": 15, "lanes": 4, "counters": 4}.items():
+                    file[f"state/{name}"] = draws.random((5, width))
+    return folder / "model.h5"
+
+
+def read(comm, path):
+    """The bytes of a file that rank 0 sees."""
+    return make.by_one_rank(comm, path.read_bytes)
+
+
+@pytest.mark.parametrize("by", sorted(SCORES))
+@pytest.mark.parametrize("over", OVER)
+@pytest.mark.parametrize("n_rows", [0, 1, 3, 200])
+def test_scores(comm, shared_tmp, by, over, n_rows):
+    found = []
+    with Dataset(make_data(comm, shared_tmp, n_rows)) as data:
+        for ranks in (mpi.self_comm(), comm):
+            scores, present = feature_scores(ranks, load_shard(ranks, data, "train"), np.arange(1, 5), SCORES[by], over)
+            found.append((scores.tobytes(), present.tobytes()))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("n_rows", [1, 3, 200])
+def test_reduced_dataset(comm, shared_tmp, n_rows):
+    path = make_data(comm, shared_tmp, n_rows)
+    features = np.array([3, 4, 30, 7])  # not in order, so that rows must be sorted again
+    with Dataset(path) as data:
+        reduce_dataset(comm, data, features, shared_tmp / "together.h5", False)
+        if comm.rank == 0:
+            reduce_dataset(mpi.self_comm(), data, features, shared_tmp / "alone.h5", False)
+    assert read(comm, shared_tmp / "together.h5") == read(comm, shared_tmp / "alone.h5")
+
+
+@pytest.mark.parametrize(
+    "options", [{"by": "ig", "features": 6}, {"by": "chi2", "features": 6, "over": "mean"}, {"features": 9, "share": 0.5}]
+)
+def test_selected_files(comm, shared_tmp, options):
+    path = make_data(comm, shared_tmp, 200) if "by" in options else make_model(comm, shared_tmp)
+    options = SelectOptions(**options)
+    report = select(comm, path, shared_tmp / "together.h5", options, False, Log(1))
+    assert len(set(comm.allgather(report))) == 1
+    if comm.rank == 0:
+        select(mpi.self_comm(), path, shared_tmp / "alone.h5", options, False, Log(1))
+    for ending in (".h5", ".features.csv"):
+        assert read(comm, shared_tmp / f"together{ending}") == read(comm, shared_tmp / f"alone{ending}")
+
+
+def test_curves(comm, shared_tmp):
+    options = CurveOptions(share=(0.5, 1.0), features=(3, 10), shuffle=True)
+    with Dataset(make_data(comm, shared_tmp, 200)) as data:
+        together, alone = (curves(ranks, data, options, Log(1)) for ranks in (comm, mpi.self_comm()))
+    assert together.names == alone.names
+    for name in ("error", "with_all", "majority"):
+        assert getattr(together, name).tobytes() == getattr(alone, name).tobytes()
+
+
+def test_errors_are_the_same_on_all_ranks(comm, shared_tmp):
+    path, target = make_data(comm, shared_tmp, 200, negative=100), shared_tmp / "few.h5"
+    cases = [
+        (ConfigError, path, {"by": "ig", "features": 41}),
+        (ConfigError, path, {"by": "ig", "features": 2, "label": ("nobody",)}),
+        (ConfigError, path, {"by": "ig", "features": 2, "split": "dev"}),
+        (ConfigError, make_model(comm, shared_tmp), {"features": 15}),
+        (DataError, shared_tmp / "absent.h5", {"by": "ig", "features": 2}),
+        (DataError, path, {"like": shared_tmp / "absent.h5"}),
+    ]
+    for kind, source, options in cases:
+        with pytest.raises(kind) as error:
+            select(comm, source, target, SelectOptions(**options), False, Log(1))
+        assert len(set(comm.allgather(str(error.value)))) == 1
+    with Dataset(path) as data, pytest.raises(DataError, match="row 100 has the value -1"):
+        curves(comm, data, CurveOptions(features=(3,)), Log(1))
+    with mpi.agreed(comm, "looking"):
+        assert {entry.name for entry in shared_tmp.iterdir()} == {"data.h5", "model.h5"}

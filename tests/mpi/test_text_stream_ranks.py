@@ -1,0 +1,148 @@
+"""A stream read by any number of ranks: the same rows, the same lines, the same sentences."""
+
+import gzip
+
+import make
+import numpy as np
+import pytest
+
+from hpcml import predict_stream as module
+from hpcml.data.sources.svmlight import parse_block
+from hpcml.data.text_stream import SvmlightStream, TextRows
+from hpcml.errors import ConfigError, DataError
+from hpcml.log import Log
+from hpcml.model import Model
+from hpcml.mpi import self_comm
+from hpcml.predict_stream import predict_stream
+
+pytestmark = pytest.mark.mpi
+
+N_ROWS, N_FEATURES = 57, 12
+
+
+def text(seed, bad_row=None):
+    rng = np.random.default_rng(seed)
+    lines = ["# rows"]
+    for row in range(N_ROWS):
+        labels = ",".join(f"{label:.3g}" for label in rng.standard_normal(rng.integers(0, 3)))
+        pairs = [f"{j}:{rng.standard_normal()!r}" for j in np.flatnonzero(rng.random(N_FEATURES) < 0.3) + 1]
+        lines += ["", "1 0:1"] if row == bad_row else [" ".join([labels or "7", *pairs])]
+    return "\n".join(lines).encode()
+
+
+@pytest.fixture
+def source(comm, shared_tmp):
+    path = shared_tmp / "rows.svm"
+    make.by_one_rank(comm, lambda: path.write_bytes(text(0)))
+    return path
+
+
+def joined(blocks):
+    """All rows of consecutive blocks."""
+    lengths, indices, data, label_lengths, labels = (
+        np.concatenate(column)
+        for column in zip(*((np.diff(b.indptr), b.indices, b.data, np.diff(b.y_indptr), b.labels) for b in blocks), strict=True)
+    )
+    return blocks[0].first_row, *(a.tobytes() for a in (lengths, indices, data, label_lengths, labels))
+
+
+@pytest.mark.parametrize("block_bytes", [1, 90, 1000, 1 << 24])
+def test_all_ranks_get_all_rows(comm, source, block_bytes):
+    rows = parse_block(source.read_bytes(), False)
+    with SvmlightStream(comm, source, block_bytes=block_bytes) as stream:
+        blocks = list(stream)
+        assert stream.n_rows == N_ROWS
+    assert joined(blocks) == (0, *(column.tobytes() for column in rows[:-1]))
+    assert len(blocks) > 30 or block_bytes > 1
+    assert all(np.array_equal(mine, theirs) for b in blocks for mine, theirs in zip(b[1:], comm.bcast(b)[1:], strict=True))
+
+
+@pytest.mark.parametrize("block_bytes", [1, 90, 1 << 24])
+def test_parts_are_the_rows_in_rank_order(comm, source, block_bytes):
+    with SvmlightStream(comm, source, block_bytes=block_bytes) as stream:
+        stream.skip(7)
+        mine = list(stream.parts())
+    by_rank = comm.allgather(mine)
+    parts = [TextRows(*by_rank[rank][block]) for block in range(len(mine)) for rank in range(comm.size)]
+    parts = [part for part in parts if part.n_rows]
+    assert [part.first_row for part in parts] == [7, *(part.first_row + part.n_rows for part in parts)][: len(parts)]
+    with SvmlightStream(self_comm(), source) as stream:
+        stream.skip(7)
+        assert joined(parts) == joined(list(stream))
+
+
+@pytest.mark.parametrize("n", [0, 1, 30, N_ROWS - 1, N_ROWS])
+def test_skipping(comm, source, n):
+    for block_bytes in (1, 200, 1 << 24):
+        with SvmlightStream(comm, source, block_bytes=block_bytes) as stream:
+            stream.skip(n)
+            blocks = list(stream)
+        assert sum(block.n_rows for block in blocks) == N_ROWS - n
+        assert not blocks or blocks[0].first_row == n
+    with (
+        SvmlightStream(comm, source) as stream,
+        pytest.raises(DataError, match=f"ends after {N_ROWS} rows, but the first {N_ROWS + 1} were to be passed over"),
+    ):
+        stream.skip(N_ROWS + 1)
+        list(stream)
+
+
+@pytest.mark.parametrize("block_bytes", [1, 300, 1 << 24])
+@pytest.mark.parametrize("bad_row", [0, 40, N_ROWS - 1])
+def test_all_ranks_name_the_bad_line(comm, shared_tmp, block_bytes, bad_row):
+    path = shared_tmp / "bad.svm"
+    make.by_one_rank(comm, lambda: path.write_bytes(text(1, bad_row) + b"\nworse"))
+    with SvmlightStream(comm, path, block_bytes=block_bytes) as stream, pytest.raises(DataError) as caught:
+        list(stream)
+    assert str(caught.value) == f"{path}: line {bad_row + 3}: index 0, but indices start at 1 (use --zero-based)"
+
+
+def test_what_cannot_be_read(comm, shared_tmp):
+    with pytest.raises(DataError, match="No such file"):
+        SvmlightStream(comm, shared_tmp / "missing")
+    path = shared_tmp / "half.gz"
+    make.by_one_rank(comm, lambda: path.write_bytes(gzip.compress(text(2))[:-200]))
+    with pytest.raises(DataError, match=r"half\.gz: truncated or damaged \.gz file"), SvmlightStream(comm, path) as stream:
+        list(stream)
+    make.by_one_rank(comm, lambda: path.write_bytes(b"# nothing\n"))
+    with pytest.raises(DataError, match=r"half\.gz: no rows"), SvmlightStream(comm, path) as stream:
+        list(stream)
+
+
+@pytest.fixture
+def model(comm, shared_tmp):
+    rng, path = np.random.default_rng(3), shared_tmp / "model.h5"
+    make.by_one_rank(comm, lambda: make.model(path, rng.standard_normal((4, 7)), rng.standard_normal(4)))
+    return path
+
+
+@pytest.mark.parametrize("ending", [".csv", ".svm"])
+def test_predictions_are_the_same_bytes(comm, source, model, shared_tmp, monkeypatch, ending):
+    output, reference = shared_tmp / f"out{ending}", shared_tmp / f"reference{ending}"
+
+    def alone():
+        predict_stream(self_comm(), Model(model), source, reference, "scores", False, Log(1))
+
+    make.by_one_rank(comm, alone)
+    for block_bytes in (1, 100, 1 << 24):
+        monkeypatch.setattr(module, "BLOCK_BYTES", block_bytes)
+        predict_stream(comm, Model(model), source, output, "scores", True, Log(1))
+        assert comm.bcast(output.read_bytes() if comm.rank == 0 else None) == reference.read_bytes()
+    with pytest.raises(ConfigError, match="exists already"):
+        predict_stream(comm, Model(model), source, output, "scores", False, Log(1))
+
+
+def test_features_left_out_are_counted_on_all_ranks(comm, source, model, shared_tmp):
+    said = []
+    predict_stream(comm, Model(model), source, shared_tmp / "out.csv", "labels", True, said.append)
+    unknown = int((parse_block(source.read_bytes(), False).indices >= 7).sum())
+    assert said[-1].endswith(f"left out: {unknown} values of features that the model does not have")
+
+
+def test_an_error_leaves_no_file(comm, model, shared_tmp, monkeypatch):
+    monkeypatch.setattr(module, "BLOCK_BYTES", 200)
+    make.by_one_rank(comm, lambda: (shared_tmp / "bad.svm").write_bytes(text(4, 50)))
+    with pytest.raises(DataError, match=r"bad\.svm: line 53: index 0"):
+        predict_stream(comm, Model(model), shared_tmp / "bad.svm", shared_tmp / "out.csv", "scores", True, Log(1))
+    comm.Barrier()
+    assert sorted(path.name for path in shared_tmp.iterdir()) == ["bad.svm", "model.h5"]

@@ -1,0 +1,300 @@
+"""svmlight as a stream: the fast parser against the careful one, blocks of any size, and the sentence for what goes wrong."""
+
+import bz2
+import gzip
+import lzma
+import os
+import pty
+import subprocess
+import sys
+import threading
+from itertools import chain
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from hpcml import mpi
+from hpcml.data import text_stream as module
+from hpcml.data.sources import svmlight
+from hpcml.data.sources.svmlight import PADDING, padded, parse_block, parse_text
+from hpcml.data.text_stream import SvmlightStream
+from hpcml.errors import DataError
+from hpcml.kernels import text as kernels
+
+COMPRESS = {"plain": bytes, "gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
+
+
+def text_of(lines):
+    return np.frombuffer(padded(lines), dtype=np.uint8)
+
+
+def fast(lines, zero_based=False):
+    """The rows of `lines` by the kernel alone, or None if it hands them back; with the arrays' bytes."""
+    handed_back = []
+    original = svmlight.parse_block
+    svmlight.parse_block = lambda block, zero_based: handed_back.append(block)
+    try:
+        rows = parse_text(text_of(lines), zero_based)
+    finally:
+        svmlight.parse_block = original
+    return None if handed_back else exactly(rows)
+
+
+def exactly(rows):
+    """What must be equal, to the bit."""
+    lengths, indices, data, label_lengths, labels, width = rows
+    assert (indices.dtype, data.dtype, labels.dtype) == (np.int32, np.float32, np.float64)
+    return lengths.tolist(), indices.tolist(), data.tobytes(), label_lengths.tolist(), labels.tobytes(), width
+
+
+def read(path, **options):
+    """All blocks of a stream, one after the other."""
+    with SvmlightStream(mpi.self_comm(), path, **options) as stream:
+        return list(stream)
+
+
+def joined(blocks):
+    """The rows of all blocks as one tuple, and a check of each block's place."""
+    at = blocks[0].first_row
+    for block in blocks:
+        assert block.first_row == at
+        assert block.indptr[0] == block.y_indptr[0] == 0
+        at += block.n_rows
+    columns = zip(*((np.diff(b.indptr), b.indices, b.data, np.diff(b.y_indptr), b.labels) for b in blocks), strict=True)
+    return tuple(np.concatenate(column).tobytes() for column in columns)
+
+
+mantissas = st.one_of(st.integers(0, 10**19 - 1), st.integers(0, 2**54), st.integers(0, 9999))
+numbers = st.one_of(
+    st.floats(allow_nan=False, allow_infinity=False).map(repr),
+    st.builds("{:.{}g}".format, st.floats(1e-40, 1e37), st.integers(1, 19)),
+    st.builds("{:.{}f}".format, st.floats(0, 1e4), st.integers(0, 15)),
+    st.builds("{}e{}".format, mantissas, st.integers(-310, 290)),
+    st.builds("{}{}.{}E{:+}".format, st.sampled_from(["", "+", "-"]), mantissas, st.integers(0, 99), st.integers(-30, 20)),
+    # half-way between two doubles, or one off
+    st.builds(lambda m, k, d: str(((m | 1 << 52) * 2 + 1 << k) + d), st.integers(0, 2**52), st.integers(0, 9), st.integers(-1, 1)),
+    st.sampled_from(["0", "-0", "00012.5000", "1.", ".5", "-.5e-3", "1e5", "0e99", "0.00000000000000000000012345", "9" * 19]),
+)
+
+
+@given(st.lists(numbers, min_size=1, max_size=20))
+@settings(max_examples=300)
+@example(["9007199254740993", "9007199254740991e22", "1e23", "1e-307", "9999999999999999999e288", "123456789012345678e-30"])
+def test_numbers_are_rounded_as_python_does(texts):
+    for text in texts:
+        found = fast(f"{text}\n".encode())
+        assert found is None or found[4] == np.array([float(text)]).tobytes()
+
+
+@pytest.mark.parametrize(
+    "text", ["0.1", "-12.375", "1e-22", "1e-99", "1234567", "0.053910312", "3.14159265358979323", "1.797693e+30"]
+)
+def test_plain_numbers_are_not_handed_back(text):
+    assert fast(f"{text} 3:{text}\n".encode()) == exactly(parse_block(f"{text} 3:{text}\n".encode(), False))
+
+
+def test_numbers_of_seventeen_digits_are_not_handed_back():
+    values = np.random.default_rng(0).standard_normal(2000) * 10.0 ** np.random.default_rng(1).integers(-30, 20, 2000)
+    assert fast("".join(f"{value!r}\n" for value in values.tolist()).encode())[4] == values.tobytes()
+
+
+blanks = st.text(" \t", min_size=1, max_size=2)
+small = st.floats(-8192, 8192, width=32).map("{:.6g}".format)
+plain = st.one_of(st.integers(0, 99999).map(str), small, st.sampled_from(["0", "-0.0", "1e-9"]))
+pairs = st.dictionaries(st.integers(1, 10**7), plain, max_size=6).map(lambda row: [f"{j}:{row[j]}" for j in sorted(row)])
+lines = st.builds(
+    lambda lead, labels, pairs, gap, end: lead + gap.join([*([",".join(labels)] if labels else []), *pairs]) + end,
+    st.sampled_from(["", " ", "\t"]),
+    st.lists(plain, max_size=4),
+    pairs,
+    blanks,
+    st.sampled_from(["", " ", "\r", " # qid:1 1_0 \u00e4", "#", "\x0b\x0c"]),
+)
+
+
+@given(st.lists(lines, max_size=8), st.booleans(), st.booleans())
+def test_the_fast_parser_gives_what_the_careful_one_gives(table, zero_based, newline):
+    block = "\n".join(table).encode() + b"\n" * newline
+    assert fast(block, zero_based) == exactly(parse_block(block, zero_based))
+
+
+@given(st.one_of(st.binary(max_size=30), st.text("1,2:-+.e_ #\n\r\0\x1cnaif\u0661", max_size=25).map(str.encode)), st.booleans())
+@settings(max_examples=500)
+def test_the_fast_parser_takes_nothing_that_the_careful_one_refuses(block, zero_based):
+    found = fast(block, zero_based)
+    if found is not None:
+        assert found == exactly(parse_block(block, zero_based))
+
+
+def test_real_oddities():
+    block = b"# comment\n\n 3:1\n2:1 5:0 # qid:1\n4,1,4 1:+2e0 # x\r\n-1\n10,9 1:1#2:2\n"
+    assert fast(block) == exactly(parse_block(block, False))
+
+
+UNUSUAL = ["1 +3:1", "1 00000000003:1", "1 3:12345678901234567890", "1 3:1e-400", "1 3:3.4028235e38", "1e-310 1:1"]
+BAD = ["1 0:1", "1 3:1 2:1", "1 3:1 3:1", "1 -3:1", "1 1:nan", "inf", "1 1:1e39", "1 1", "1 1:", "1 1:2:3", "1 qid:7 1:1", "1,,2"]
+BAD += ["1 1:2\0", "\0 # 1", "1 1:2,3", "1,1:2", "1 1:- 2:1", "1 1:e5", "1 1:.", "1 1:1e", "1 :1", "1 3:1_0", "1 12345678901:1"]
+BAD += ["1 1:0x10", "1 1:\u0661"]
+
+
+@pytest.mark.parametrize("line", UNUSUAL + BAD)
+def test_what_is_unusual_or_wrong_is_left_to_the_careful_parser(line):
+    block = f"1 1:1\n{line}\n".encode()
+    try:
+        expected = exactly(parse_block(block, False))
+    except (ValueError, OverflowError) as error:
+        assert fast(block) is None
+        with pytest.raises(type(error)):
+            parse_text(text_of(block), False)
+        return
+    assert line in UNUSUAL
+    assert fast(block) in (None, expected)
+    assert exactly(parse_text(text_of(block), False)) == expected
+
+
+def test_the_last_index():
+    assert fast(b"1 2147483647:1\n")[1] == [2**31 - 2]
+    assert fast(b"1 2147483646:1\n", True)[1] == [2**31 - 2]
+    assert fast(b"1 2147483648:1\n") is fast(b"1 2147483647:1\n", True) is None
+
+
+def test_numbers_at_the_end_of_the_text_do_not_run_into_what_follows():
+    text = np.frombuffer(b"1 1:12\n34567890123456789", dtype=np.uint8).copy()
+    out = [np.zeros(9, dtype=dtype) for dtype in (np.int64, np.int32, np.float32, np.int64, np.float64)]
+    assert kernels.parse_lines(text, 7, 1, 99, *out) == (1, 1, 1, 1)
+    assert out[2][0] == 12
+
+
+CONTENT = b"\xef\xbb\xbf1 1:0.25 7:3\n\n# nothing\n2,1 2:1\n 4:1e-3 5:0\n"
+CONTENT += b"".join(b"%d %d:%d\n" % (i % 3, i + 1, i) for i in range(40))
+
+
+@pytest.mark.parametrize("kind", sorted(COMPRESS))
+@pytest.mark.parametrize("ending", [b"", b"9 1:1", b"\n\n"])
+def test_blocks_of_any_size_give_the_same_rows(tmp_path, kind, ending):
+    path = tmp_path / "rows"
+    path.write_bytes(COMPRESS[kind](CONTENT + ending))
+    expected = parse_block(CONTENT.removeprefix(b"\xef\xbb\xbf") + ending, False)
+    for block_bytes in (1, 2, 7, 30, 1000, 1 << 24):
+        blocks = read(path, block_bytes=block_bytes)
+        assert len(blocks) > 1 or block_bytes > 30
+        assert joined(blocks) == tuple(column.tobytes() for column in expected[:-1])
+
+
+def test_skipping(tmp_path):
+    path, labels = tmp_path / "rows", [[1], [1, 2], [], *([i % 3] for i in range(40))]
+    path.write_bytes(CONTENT)
+    for n in (0, 1, 5, 42, 43):
+        for block_bytes in (1, 100, 1 << 20):
+            with SvmlightStream(mpi.self_comm(), path, block_bytes=block_bytes) as stream:
+                stream.skip(n)
+                blocks = list(stream)
+            if n < 43:
+                assert blocks[0].first_row == n
+                assert np.concatenate([block.labels for block in blocks]).tolist() == [*chain(*labels[n:])]
+            assert sum(block.n_rows for block in blocks) == 43 - n
+    with SvmlightStream(mpi.self_comm(), path, block_bytes=20) as stream:
+        rows = iter(stream)
+        read_before = next(rows).n_rows
+        stream.skip(10)
+        assert next(rows).first_row == read_before + 10
+        stream.skip(100)
+        with pytest.raises(DataError, match=r"rows: ends after 43 rows, but the first \d+ were to be passed over"):
+            list(rows)
+
+
+@pytest.mark.parametrize("block_bytes", [1, 20, 1 << 20])
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        (b"1 0:1", "index 0, but indices start at 1 (use --zero-based)"),
+        (b"1 3:1 2:1", "index 2 after 3; sort the indices and let each stand once"),
+        (b"spam", "label 'spam', but expected numbers separated by commas"),
+    ],
+)
+def test_bad_lines_are_named(tmp_path, block_bytes, line, problem):
+    path = tmp_path / "rows"
+    path.write_bytes(CONTENT + b"\n" + line + b"\n1 1:2\nbad too\n")
+    with pytest.raises(DataError) as caught:
+        read(path, block_bytes=block_bytes)
+    assert str(caught.value) == f"{path}: line {CONTENT.count(10) + 2}: {problem}"
+
+
+@pytest.mark.parametrize("kind", ["gz", "bz2", "xz"])
+@pytest.mark.parametrize("damage", ["truncated", "changed"])
+def test_damaged_files_are_named(tmp_path, kind, damage):
+    whole = COMPRESS[kind](b"".join(b"%d 1:%d\n" % (i * i % 251, i * 7919 % 10007) for i in range(5000)))
+    half, path = len(whole) // 2, tmp_path / f"rows.{kind}"
+    path.write_bytes(whole[:half] if damage == "truncated" else whole[:-6] + bytes(6))
+    with pytest.raises(DataError, match=rf"rows.{kind}: truncated or damaged .{kind} file"):
+        read(path, block_bytes=1000)
+
+
+@pytest.mark.parametrize("content", [b"", gzip.compress(b""), b"\n\n", b"# nothing"], ids=["empty", "gz", "blank", "comment"])
+def test_no_rows(tmp_path, content):
+    (tmp_path / "rows").write_bytes(content)
+    with pytest.raises(DataError, match=r"rows: no rows; expected `label index:value \.\.\.`"):
+        read(tmp_path / "rows")
+
+
+def test_what_is_no_text(tmp_path):
+    with pytest.raises(DataError, match=r"No such file .* while reading .*nothing"):
+        read(tmp_path / "nothing")
+    with pytest.raises(DataError, match="directory"):
+        read(tmp_path)
+    (tmp_path / "rows").write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(100))
+    with pytest.raises(DataError, match="rows: an HDF5 file, but expected svmlight text"):
+        read(tmp_path / "rows")
+
+
+def test_lines_longer_than_a_block_and_too_long(tmp_path, monkeypatch):
+    path = tmp_path / "rows"
+    path.write_bytes(b"1 1:1\n" + b"2" + b"".join(b" %d:1" % i for i in range(1, 500)) + b"\n")
+    assert [block.n_rows for block in read(path, block_bytes=10)] == [1, 1]
+    monkeypatch.setattr(module, "MAX_LINE", 1000)
+    with pytest.raises(DataError, match="rows: line 2: longer than"):
+        read(path, block_bytes=10)
+
+
+def test_named_pipe(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_bytes, args=(gzip.compress(CONTENT),))
+    writer.start()
+    assert sum(block.n_rows for block in read(path, block_bytes=50)) == 43
+    writer.join()
+
+
+CODE = "from hpcml import mpi; from hpcml.data.text_stream import SvmlightStream\n"
+CODE += "print([b.labels.tolist() for b in SvmlightStream(mpi.self_comm(), '-', block_bytes=8)])"
+
+
+def run(**options):
+    return subprocess.run([sys.executable, "-c", CODE], capture_output=True, timeout=100, check=False, text=True, **options)
+
+
+def test_standard_input(tmp_path):
+    for kind, compress in COMPRESS.items():
+        (tmp_path / kind).write_bytes(compress(b"1 1:1\n2 2:1\n3 3:1"))
+        with (tmp_path / kind).open("rb") as file:
+            assert run(stdin=file).stdout == "[[1.0], [2.0], [3.0]]\n"
+    assert "standard input: line 2: label 'x'" in run(input="1 1:1\nx\n").stderr
+    assert "standard input: no rows; expected" in run(stdin=subprocess.DEVNULL).stderr
+
+
+def test_terminal_and_closed_standard_input():
+    first, second = pty.openpty()
+    try:
+        assert "standard input is a terminal; pipe svmlight lines into it" in run(stdin=second).stderr
+    finally:
+        os.close(first)
+        os.close(second)
+    assert "standard input is closed" in run(preexec_fn=lambda: os.close(0)).stderr
+
+
+def test_padding_is_what_the_kernels_read():
+    assert padded(b"1", b"") == bytearray(b"1\n" + PADDING)
+    assert padded(b"1\n", b"2\n") == bytearray(b"1\n2\n" + PADDING)
+    assert padded(b"") == bytearray(PADDING)
