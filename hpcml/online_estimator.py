@@ -191,8 +191,8 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         scores = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
-        if METHODS[self.method].winnow:
-            check_non_negative(X, f"{type(self).__name__}(method={self.method!r})")
+        if self._state.method.winnow:
+            check_non_negative(X, type(self).__name__)
             known = self._state.seen[: X.shape[1], None].astype(np.float64)
             scores /= 1.0 + safe_sparse_dot(X, known, dense_output=True)
         return scores

@@ -197,8 +197,8 @@ class SvmlightStream:
         self.comm, self.name, self.zero_based = comm, name_of(source), zero_based
         if str(source) == STANDARD_INPUT and (launcher := mpi.launcher()):
             raise ConfigError(
-                f"standard input under mpirun or srun ({launcher}): launchers lose, or repeat, what exceeds 64 KB; name a file, or a "
-                "pipe: <(zcat FILE), or one made with mkfifo"
+                f"standard input under mpirun or srun ({launcher}): launchers lose, or repeat, what exceeds 64 KB; name a file, or "
+                "a pipe: <(zcat FILE), or one made with mkfifo"
             )
         self.n_rows = 0  # read so far, on all ranks together
         self._begin = 0  # rows before this one are dropped

@@ -5,23 +5,31 @@ weights w, or, for learners with positive and negative weights, B of u and B of 
 in the same order, so its bits do not depend on which labels share the pass. `counters` (4, B) counts positive rows, false
 positives, false negatives (of the prediction before the update) and updates.
 
-The average over all hypotheses (voting) is kept lazily, with 2 B more numbers in each row: B sums, Σ w_i c_i (or u_i − v_i) up to
-the time, one of the B stamps, when the weights last changed. Only the weights that a mistake changes are brought up to date. The
-time is the lane's clock, the number of right predictions, Σ c_i. ROMMA stores its weights divided by a `scale` that every mistake
-changes; there the clock is Σ scale_i c_i.
+The average over all hypotheses (voting), Σ w_i c_i / Σ c_i, is kept lazily: only what a mistake changes is touched. The clock of a
+lane counts its right predictions, Σ c_i. A Winnow has 2 B more numbers in each row: B sums, Σ (u_i − v_i) c_i (or w_i) up to the
+time, one of the B stamps, when the weights last changed. So nothing cancels, though weights change by orders of magnitude. Additive
+learners need only B more numbers, Σ (change of w) · (clock at the change): the average is w minus that, divided by the clock. ROMMA
+stores its weights divided by a `scale` that every mistake changes; its clock is Σ scale_i c_i.
 """
+
+import math
 
 import numpy as np
 from numba import njit
 
+from hpcml.kernels.vector import LINE, prefetch
+
 PW, BW, MBW, PERCEPTRON, PA, ROMMA = range(6)
 POSITIVES, FALSE_POSITIVES, FALSE_NEGATIVES, UPDATES = range(4)
-CLOCK, SCALE, NORM2, UNIT = range(4)  # rows of `lanes`: what a lane has beside its weights
+CLOCK, SCALE, NORM2, UNIT, ERROR = range(5)  # rows of `lanes`: what a lane has beside its weights
 PARALLEL = 1e-12  # ROMMA: a row is parallel to w if sin² of their angle is not above this
-HUGE, SHRINK = 1e200, 2.0**-300  # ROMMA: from this ‖w‖² on, all lengths are divided by 2³⁰⁰
+BIAS, ONE = np.array([-1], dtype=np.int64), np.ones(1)  # the bias as a row of its own: its weights are before those of feature 0
+AHEAD = np.uint64(96)  # non-zeros between asking for weights and using them: they come from main memory
+HUGE, SHRINK = 1e100, 2.0**-160  # ROMMA: from this ‖w‖² on, all lengths are divided by 2¹⁶⁰
+PRECISE, EPSILON = 1e-13, 2.0**-53  # ROMMA: ‖w‖² is summed anew when its relative error may exceed this
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@njit(cache=True, error_model="numpy")
 def _axpy(x, row, out):
     """out += x · row, as far as `out` goes."""
     for lane in range(out.size):
@@ -30,31 +38,33 @@ def _axpy(x, row, out):
 
 @njit(cache=True, error_model="numpy")
 def _dots(indices, data, begin, end, weights, seen, out):
-    """out = Σ x_j weights[j + 1] over the non-zeros begin..end, in their order; marks them as seen; (Σ x_j, least x_j or 0)."""
+    """out = Σ x_j weights[j + 1] over the non-zeros begin..end, in their order, whose features are seen now.
+
+    Returns Σ x_j, and the least x_j or 0. The weights come from main memory, so they are asked for AHEAD non-zeros before.
+    """
     total, least, one, two = 0.0, 0.0, 0.0, 0.0
-    if out.size > 2:
-        out[:] = 0.0
+    last, second, narrow = np.uint64(indices.size - 1), out.size - 1, 1 <= out.size <= 2
+    out[:] = 0.0
     for k in range(begin, end):
-        x, j = np.float64(data[k]), np.uint64(indices[k])
+        x, j, soon = np.float64(data[k]), np.uint64(indices[k]), np.int64(indices[min(k + AHEAD, last)]) + 1
         total += x
         least = min(least, x)
         if x != 0.0:
-            seen[j] = True
-        if out.size == 2:
+            seen[j >> np.uint64(3)] |= np.uint8(1) << np.uint8(j & np.uint64(7))
+        prefetch(weights, soon, 0)
+        if narrow:
             one += x * weights[j + np.uint64(1), 0]
-            two += x * weights[j + np.uint64(1), 1]
-        elif out.size == 1:
-            one += x * weights[j + np.uint64(1), 0]
+            two += x * weights[j + np.uint64(1), second]
         else:
+            for column in range(LINE, weights.shape[1], LINE):
+                prefetch(weights, soon, column)
             _axpy(x, weights[j + np.uint64(1)], out)
-    if out.size == 2:
-        out[0], out[1] = one, two
-    elif out.size == 1:
-        out[0] = one
+    if narrow:
+        out[0], out[second] = one, two
     return total, least
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@njit(cache=True, error_model="numpy")
 def _mark(y_indices, begin, end, lane_of, signs, value):
     """signs[lane] = value for the row's labels."""
     for k in range(begin, end):
@@ -63,7 +73,7 @@ def _mark(y_indices, begin, end, lane_of, signs, value):
             signs[lane] = value
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@njit(cache=True, error_model="numpy")
 def _count(counters, lane, positive, predicted):
     """Note a prediction made before the update."""
     if positive:
@@ -74,31 +84,20 @@ def _count(counters, lane, positive, predicted):
         counters[FALSE_POSITIVES, lane] += 1
 
 
-@njit(cache=True, error_model="numpy", inline="always")
-def _remember(weights, j, lane, clock, n_lanes, n_weights):
-    """Bring a lane's sum in row j up to date before its weights change."""
-    now = weights[j, lane] - weights[j, n_lanes + lane] if n_weights > n_lanes else weights[j, lane]
-    weights[j, n_weights + lane] += now * (clock - weights[j, n_weights + n_lanes + lane])
-    weights[j, n_weights + n_lanes + lane] = clock
-
-
 @njit(cache=True, error_model="numpy")
-def _promote(indices, data, begin, end, weights, hits, signs, step, alpha, beta, clock, n_weights, voted):
-    """Update the lanes `hits` on the non-zeros begin..end and the bias; MBW's values are relative to the row's sum, by `step`."""
-    n_lanes = signs.size
-    for k in range(begin, end + np.uint64(1)):
-        last = k == end
-        if not last and data[k] == 0.0:
+def _promote(indices, data, begin, end, weights, lane, up, down, step, clock, n_lanes, n_weights, voted):
+    """Multiply a lane's weights of the non-zeros begin..end by up · (1 + step x), v of balanced learners by down · (1 − step x)."""
+    for k in range(begin, end):
+        if data[k] == 0.0:
             continue
-        j, x = (np.uint64(0), step) if last else (np.uint64(indices[k]) + np.uint64(1), np.float64(data[k]) * step)
-        for h in range(hits.size):
-            lane = hits[h]
-            up, down = (alpha, beta) if signs[lane] > 0.0 else (beta, alpha)
-            if voted:
-                _remember(weights, j, lane, clock[lane], n_lanes, n_weights)
-            weights[j, lane] *= up * (1.0 + signs[lane] * x)
-            if n_weights > n_lanes:
-                weights[j, n_lanes + lane] *= down * (1.0 - signs[lane] * x)
+        j, x = np.uint64(indices[k]) + np.uint64(1), step * np.float64(data[k])
+        if voted:  # bring the sum up to date
+            now = weights[j, lane] - weights[j, n_lanes + lane] if n_weights > n_lanes else weights[j, lane]
+            weights[j, n_weights + lane] += now * (clock - weights[j, n_weights + n_lanes + lane])
+            weights[j, n_weights + n_lanes + lane] = clock
+        weights[j, lane] *= up * (1.0 + x)
+        if n_weights > n_lanes:
+            weights[j, n_lanes + lane] *= down * (1.0 - x)
 
 
 @njit(cache=True, error_model="numpy")
@@ -113,7 +112,7 @@ def learn_winnow(code, alpha, beta, theta, margin, csr, rows, labels, voted, sta
     weights, lanes, counters, seen = state
     n_lanes, balanced = lanes.shape[1], code != PW
     n_weights = 2 * n_lanes if balanced else n_lanes
-    signs, hits, dots, clock = np.full(n_lanes, -1.0), np.empty(n_lanes, dtype=np.int64), np.empty(n_weights), lanes[CLOCK]
+    signs, dots, clock, thick = np.full(n_lanes, -1.0), np.empty(n_weights), lanes[CLOCK], 1.0 if code == MBW else 0.0
     for i in range(rows.size):
         begin, end = np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])
         total, least = _dots(indices, data, begin, end, weights, seen, dots)
@@ -123,33 +122,31 @@ def learn_winnow(code, alpha, beta, theta, margin, csr, rows, labels, voted, sta
         _axpy(1.0, weights[0], dots)
         y_begin, y_end = np.uint64(y_indptr[y_rows[i]]), np.uint64(y_indptr[y_rows[i] + 1])
         _mark(y_indices, y_begin, y_end, lane_of, signs, 1.0)
-        n_hits = 0
         for lane in range(n_lanes):
-            sum_ = dots[lane] - dots[n_lanes + lane] if balanced else dots[lane]
-            score, positive = sum_ / total - theta, signs[lane] > 0.0
+            difference = dots[lane] - dots[n_lanes + lane] if balanced else dots[lane]
+            score, positive = difference / total - theta, signs[lane] > 0.0
             _count(counters, lane, positive, score > 0.0)
             if signs[lane] * score <= margin if code == MBW else (score > 0.0) != positive:
-                hits[n_hits] = lane
-                n_hits += 1
                 counters[UPDATES, lane] += 1
+                step, up, down = signs[lane] * thick / total, alpha if positive else beta, beta if positive else alpha
+                shape = (weights, lane, up, down, step, clock[lane], n_lanes, n_weights, voted)
+                _promote(indices, data, begin, end, *shape)
+                _promote(BIAS, ONE, np.uint64(0), np.uint64(1), *shape)
             else:
                 clock[lane] += 1.0
-        if n_hits > 0:
-            step = 1.0 / total if code == MBW else 0.0
-            _promote(indices, data, begin, end, weights, hits[:n_hits], signs, step, alpha, beta, clock, n_weights, voted)
         _mark(y_indices, y_begin, y_end, lane_of, signs, -1.0)
     return rows.size
 
 
 @njit(cache=True, error_model="numpy")
 def _step(code, y, score, square, epsilon, gamma, lanes, lane):
-    """The step τ of a mistake, w ← scale · (w + τ x); for ROMMA also the new scale and ‖w‖² of the lane."""
+    """The step τ of a mistake, w ← scale · (w + τ x); for ROMMA also the new scale, ‖w‖² and its error."""
     if code == PERCEPTRON:
         return y
     if code == PA:
         loss, room = epsilon - y * score, square + gamma
         return y * loss / room if room > 0.0 else 0.0
-    norm2, unit = lanes[NORM2, lane], lanes[UNIT, lane]
+    norm2, aim = lanes[NORM2, lane], y * lanes[UNIT, lane]
     if square == 0.0:
         return 0.0
     if norm2 == 0.0:  # the first mistake
@@ -158,37 +155,45 @@ def _step(code, y, score, square, epsilon, gamma, lanes, lane):
     room = square * norm2 - score * score  # D
     if not room > PARALLEL * square * norm2:
         return 0.0
-    c = (square * norm2 - y * unit * score) / room
-    b = norm2 * (y * unit - score) / room
-    lanes[NORM2, lane] = c * c * norm2 + 2.0 * b * c * score + b * b * square
+    b, c = norm2 / room * (aim - score), (square * norm2 - aim * score) / room
+    longer = (square * norm2 - 2.0 * aim * score + aim * aim) / room  # new ‖w‖² / ‖w‖²
+    lanes[NORM2, lane] = norm2 * longer
     lanes[SCALE, lane] *= c
+    # An error of ‖w‖² grows by c² when w does not follow it; room adds a rounding error.
+    lanes[ERROR, lane] = c * c / longer * lanes[ERROR, lane] + square * norm2 / room * EPSILON
     return b / lanes[SCALE, lane]
 
 
 @njit(cache=True, error_model="numpy")
-def _shrink(lanes, lane, weights, voted):
-    """ROMMA: divide a lane's lengths by a power of two before they overflow; only the 1 it aims at (`unit`) notices."""
-    lanes[SCALE, lane] *= SHRINK
-    lanes[UNIT, lane] *= SHRINK
-    lanes[NORM2, lane] *= SHRINK * SHRINK
-    lanes[CLOCK, lane] *= SHRINK
-    if voted:
+def _settle(lanes, lane, weights, bias, voted):
+    """ROMMA: keep ‖w‖² precise, and all numbers far from overflow. Only the 1 that it aims at (`unit`) notices the latter."""
+    n_lanes, scale = lanes.shape[1], lanes[SCALE, lane]
+    if lanes[ERROR, lane] > PRECISE:
+        norm2 = weights[0, lane] * weights[0, lane] if bias != 0.0 else 0.0
+        for j in range(1, weights.shape[0]):
+            norm2 += weights[j, lane] * weights[j, lane]
+        lanes[NORM2, lane], lanes[ERROR, lane] = scale * scale * norm2, 0.0
+    if lanes[NORM2, lane] > HUGE or scale > math.sqrt(HUGE):  # let the weights take the scale
+        shrink = SHRINK if lanes[NORM2, lane] > HUGE else 1.0
         for j in range(weights.shape[0]):
-            weights[j, lanes.shape[1] + lane] *= SHRINK
-            weights[j, 2 * lanes.shape[1] + lane] *= SHRINK
+            weights[j, lane] *= scale * shrink
+            if voted:
+                weights[j, n_lanes + lane] *= shrink
+        lanes[SCALE, lane] = 1.0
+        lanes[CLOCK, lane] /= scale
+        lanes[UNIT, lane] *= shrink
+        lanes[NORM2, lane] *= shrink * shrink
 
 
 @njit(cache=True, error_model="numpy")
-def _add(indices, data, begin, end, weights, hits, steps, bias, clock, voted):
-    """Add to the lanes hits[h] steps[h] times the non-zeros begin..end, and the bias."""
-    n_lanes = clock.size
-    for k in range(begin, end + np.uint64(1 if bias != 0.0 else 0)):
-        last = k == end
-        j, x = (np.uint64(0), bias) if last else (np.uint64(indices[k]) + np.uint64(1), np.float64(data[k]))
-        for h in range(hits.size):
-            if voted:
-                _remember(weights, j, hits[h], clock[hits[h]], n_lanes, n_lanes)
-            weights[j, hits[h]] += x * steps[h]
+def _add(indices, data, begin, end, weights, lane, step, clock, n_lanes, voted):
+    """Add step times the non-zeros begin..end to a lane."""
+    for k in range(begin, end):
+        j = np.uint64(indices[k]) + np.uint64(1)
+        change = step * np.float64(data[k])
+        weights[j, lane] += change
+        if voted:
+            weights[j, n_lanes + lane] += change * clock
 
 
 @njit(cache=True, error_model="numpy")
@@ -210,30 +215,28 @@ def learn_additive(code, epsilon, gamma, bias, csr, rows, labels, voted, state):
     y_rows, y_indptr, y_indices, lane_of = labels
     weights, lanes, counters, seen = state
     n_lanes, limit = lanes.shape[1], epsilon if code == PA else 0.0
-    signs, hits = np.full(n_lanes, -1.0), np.empty(n_lanes, dtype=np.int64)
-    steps, dots, clock, scale = np.empty(n_lanes), np.empty(n_lanes), lanes[CLOCK], lanes[SCALE]
+    signs, dots, clock, scale = np.full(n_lanes, -1.0), np.empty(n_lanes), lanes[CLOCK], lanes[SCALE]
     for i in range(rows.size):
         begin, end = np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])
         _dots(indices, data, begin, end, weights, seen, dots)
         _axpy(bias, weights[0], dots)
         y_begin, y_end = np.uint64(y_indptr[y_rows[i]]), np.uint64(y_indptr[y_rows[i] + 1])
         _mark(y_indices, y_begin, y_end, lane_of, signs, 1.0)
-        n_hits, square = 0, -1.0
+        square = -1.0
         for lane in range(n_lanes):
             score, y = scale[lane] * dots[lane], signs[lane]
             _count(counters, lane, y > 0.0, score > 0.0)
             if y * score < limit or (code != PA and score == 0.0):  # PA: ε − y · score > 0; the others: y · score ≤ 0
+                counters[UPDATES, lane] += 1
                 if square < 0.0 and code != PERCEPTRON:
                     square = _square(data, begin, end, bias)
-                steps[n_hits], hits[n_hits] = _step(code, y, score, square, epsilon, gamma, lanes, lane), lane
-                n_hits += 1
-                counters[UPDATES, lane] += 1
+                step = _step(code, y, score, square, epsilon, gamma, lanes, lane)
+                _add(indices, data, begin, end, weights, lane, step, clock[lane], n_lanes, voted)
+                if bias != 0.0:
+                    _add(BIAS, ONE, np.uint64(0), np.uint64(1), weights, lane, step * bias, clock[lane], n_lanes, voted)
+                if code == ROMMA:
+                    _settle(lanes, lane, weights, bias, voted)
             else:
                 clock[lane] += scale[lane]
-        if n_hits > 0:
-            _add(indices, data, begin, end, weights, hits[:n_hits], steps, bias, clock, voted)
-        for h in range(n_hits):
-            if lanes[NORM2, hits[h]] > HUGE:
-                _shrink(lanes, hits[h], weights, voted)
         _mark(y_indices, y_begin, y_end, lane_of, signs, -1.0)
     return rows.size

@@ -183,3 +183,23 @@ def add_lines(indptr, indices, data, first, starts, slopes, levels, shift_of_lev
             _add(indices, data, begin, end, slopes, at, levels, shift_of_level, g, lane, lanes, 2, 0)
         else:
             _add(indices, data, begin, end, slopes, at, levels, shift_of_level, g, lane, lanes, 1, 0)
+
+
+@intrinsic
+def prefetch(typingctx, matrix, row, column):
+    """Ask for the cache line of matrix[row, column] (2-d, C order), without waiting; the indices are not checked."""
+
+    def codegen(context, builder, signature, args):
+        array = context.make_array(signature.args[0])(context, builder, args[0])
+        strides = cgutils.unpack_tuple(builder, array.strides, 2)
+        byte = ir.IntType(8).as_pointer()
+        pointer = builder.bitcast(array.data, byte)
+        for index, stride in zip(args[1:], strides, strict=True):
+            pointer = builder.gep(pointer, [builder.mul(index, stride)])
+        flag = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
+        read, keep, data = ir.Constant(flag, 0), ir.Constant(flag, 3), ir.Constant(flag, 1)
+        builder.call(cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8"), [pointer, read, keep, data])
+        return context.get_dummy_value()
+
+    return types.void(matrix, types.int64, types.int64), codegen

@@ -40,12 +40,13 @@ class LiveFeatures:
         while done < rows.size:
             some = rows[done:]
             n = int(sizes[done:].sum())
-            indptr, indices, data = np.zeros(some.size + 1, np.int64), np.empty(n, np.int64), np.empty(n, np.float32)
+            indptr, indices, data = np.zeros(some.size + 1, np.int64), np.empty(n, np.int32), np.empty(n, np.float32)
             csr = (shard.indptr, shard.indices, shard.data)
             table = (self._keys, self._slots, self.numbers, self._free, self._n_free)
             taken, self._n_free = kernels.take_rows(*csr, some, *table, forced, indptr, indices, data)
             if taken:
-                yield (indptr[: taken + 1], indices, data), np.arange(taken), some[:taken]
+                end = int(indptr[taken])
+                yield (indptr[: taken + 1], indices[:end], data[:end]), np.arange(taken), some[:taken]
             done, forced = done + taken, False
             if done < rows.size:
                 forget(self._prune(importance()))

@@ -46,17 +46,19 @@ class Run:
 
         Raises DataError for rows that the method cannot take, or a file that cannot be read.
         """
-        begin = self._restore() if resume else 0
+        first = self._restore() if resume else 0
         started, before = time.monotonic(), self.elapsed
         saved, n_pieces = started, 0
         total = None if self.source.n_rows is None else self.source.n_rows + self.start
-        progress, pieces = Progress(self.folder.log, "rows", total), self.source.pieces(begin)
+        progress, pieces = Progress(self.folder.log, "rows", total), self.source.pieces(first)
         self._announce()
         try:
             while (piece := self._next(pieces)) is not None:
                 if n_pieces == 0:
+                    begin = time.monotonic()
                     with mpi.node_first(self.comm):  # compile
                         self.state.learn(piece[0], piece[1][:0])
+                    started += time.monotonic() - begin
                 with self.profile("learn"):
                     self._take(*piece)
                 n_pieces += 1

@@ -12,14 +12,14 @@ import numpy as np
 from hpcml import mpi
 from hpcml.checkpoint import Checkpoints, CheckpointWriter, reading_checkpoint
 from hpcml.config import OnlineOptions, flag_of
-from hpcml.data.schema import open_stamped, readable, vocabulary_digest
+from hpcml.data.schema import open_stamped, readable
 from hpcml.data.slabs import Slab, new_file
 from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.kernels.online import POSITIVES, UPDATES
 from hpcml.model import STATUS, Model, describe_model, model_slabs
 from hpcml.online.methods import METHODS
 from hpcml.online.source import Source
-from hpcml.online.state import COUNTERS, LANES, State
+from hpcml.online.state import COUNTERS, LANES, N_LANE_NUMBERS, State
 from hpcml.runfolder import RunFolder
 
 HISTORY_POINTS = 66  # after 1, 2, 4 … 2⁶³ rows, at the end, and at the end of an initial model
@@ -27,10 +27,16 @@ HISTORY_POINTS = 66  # after 1, 2, 4 … 2⁶³ rows, at the end, and at the end
 LEARNING = ("voted", "alpha", "beta", "theta", "margin", "epsilon", "gamma", "bias", "live_features", "share")
 
 
+def learning(options: OnlineOptions) -> dict[str, object]:
+    """The options of LEARNING as attributes of a model."""
+    values = {flag_of(name): getattr(options, name) for name in LEARNING}
+    return {name: 0 if value is None else value for name, value in values.items()}
+
+
 def state_slabs(state: State, n_labels: int, n_kept: int) -> dict[str, Slab]:
     """The arrays of `State.arrays_of` for all labels, one in each row."""
     slabs = {name: Slab((n_labels, n_kept + 1), "<f8") for name in state.array_names()}
-    return slabs | {LANES: Slab((n_labels, 4), "<f8"), COUNTERS: Slab((n_labels, 4), "<i8")}
+    return slabs | {LANES: Slab((n_labels, N_LANE_NUMBERS), "<f8"), COUNTERS: Slab((n_labels, 4), "<i8")}
 
 
 class Snapshots:
@@ -87,6 +93,15 @@ class Snapshots:
         return history.reshape(-1, HISTORY_POINTS, 5).astype(np.int64), n_points, elapsed
 
 
+def check_features(numbers: np.ndarray, n_features: int, options: OnlineOptions) -> None:
+    """Raise ValueError unless these are features that a state can have."""
+    sound = numbers.dtype == np.int64 and numbers.ndim == 1 and (np.diff(numbers) > 0).all()
+    if not sound or (numbers.size and not 0 <= numbers[0] <= numbers[-1] < n_features):
+        raise ValueError("its features are no ascending numbers")
+    if options.live_features is not None and numbers.size > options.live_features:
+        raise ValueError("it has more features than --live-features")
+
+
 def restore_state(
     state: State,
     places: np.ndarray,
@@ -96,6 +111,7 @@ def restore_state(
     read: Callable[[str, int], np.ndarray],
 ) -> None:
     """Fill a state from arrays of which `read` gives a label's row. Raises ValueError if they do not fit."""
+    check_features(numbers, n_features, state.options)
     state.n_rows, state.n_features = n_rows, max(n_features, state.n_features)
     rows = np.append(0, state.restore_features(numbers))
     for lane, place in enumerate(places.tolist()):
@@ -121,9 +137,9 @@ def write_model(
 
     def describe(file: h5py.File) -> None:
         about = {"method": method, "split": source.split, "n_rows": state.n_rows, "normalised": METHODS[method].winnow}
-        about |= {flag_of(name): getattr(options, name) or 0 for name in LEARNING}
+        about |= learning(options)
         about |= more
-        about["vocabulary"] = source.vocabulary or vocabulary_digest(None, state.n_features)
+        about["vocabulary"] = source.vocabulary_of(state.n_features)
         describe_model(file, about, source.names)
 
     with new_file(comm, folder.model, overwrite=True) as out:
@@ -135,7 +151,8 @@ def write_model(
                 if not options.final:
                     out.write("state/features", 0, numbers)
             for lane, place in enumerate(mine.tolist()):
-                weights = state.final(lane, with_bias)
+                with np.errstate(all="ignore"):
+                    weights = state.final(lane, with_bias)
                 if not np.isfinite(weights).all():
                     raise NonFiniteError(
                         f"label {source.names[place]!r}: a weight has grown beyond all numbers; scale the features, or take a "
@@ -162,7 +179,7 @@ class Initial:
         """Raises DataError if it is no sound model, ConfigError if it is of another method or other options."""
         self.path, self.model = path, Model(path)
         found = self.model.attrs
-        wanted = {"method": method} | {flag_of(name): getattr(options, name) or 0 for name in LEARNING}
+        wanted = {"method": method} | learning(options)
         for name, value in wanted.items():
             if found.get(name) != value:
                 raise ConfigError(f"--initial-model {path}: it has {name} = {found.get(name)}, not {value}; use the same options")
@@ -170,6 +187,7 @@ class Initial:
             if "state" not in file:
                 raise ConfigError(f"--initial-model {path}: it was trained with --final and cannot be continued")
             self.n_rows, self.numbers = int(found["n_rows"]), file["state/features"][:]
+            check_features(self.numbers, self.model.n_features, options)
         self.names = self.model.label_names
 
     def restore(self, source: Source, state: State, mine: np.ndarray) -> None:
@@ -179,7 +197,9 @@ class Initial:
                 f"{source.name}: has other features than --initial-model {self.path} was trained on; convert the data with `--like`"
             )
         if sorted(source.names) != sorted(self.names):
-            raise ConfigError(f"--initial-model {self.path}: it has the labels {', '.join(self.names[:5])}; train the same ones")
+            raise ConfigError(
+                f"--initial-model {self.path}: it has other labels ({', '.join(self.names[:5])} …); train the same ones"
+            )
         places = np.array([self.names.index(source.names[place]) for place in mine.tolist()], dtype=np.int64)
         with readable(self.path, "hpcml train", "model"), open_stamped(self.path, "model", "hpcml train") as file:
 

@@ -10,7 +10,7 @@ import numpy as np
 from hpcml import mpi, rng
 from hpcml.config import OnlineOptions
 from hpcml.data.chosen import choose_labels
-from hpcml.data.schema import Dataset, default_split
+from hpcml.data.schema import Dataset, default_split, vocabulary_digest
 from hpcml.data.shard import Shard, slab_of, split_bounds
 from hpcml.data.sources.svmlight import BINARY, label_name
 from hpcml.data.text_stream import SvmlightStream, TextRows
@@ -37,6 +37,9 @@ class Source(Protocol):
     def pieces(self, begin: int) -> Iterator[Piece]:
         """Collective. The rows from number `begin` of the pass on."""
 
+    def vocabulary_of(self, n_features: int) -> str:
+        """The vocabulary of a model with so many features."""
+
 
 class DatasetSource:
     """The rows of a dataset's split, in the file's order or shuffled."""
@@ -60,6 +63,10 @@ class DatasetSource:
         self.sizes = (*dataset.sizes, self.n_rows)
         self.labels, self.names = choose_labels(comm, dataset, options, n_positive)
         self.order = np.argsort(rng.bits(options.seed, "shuffle", self.rows), kind="stable") if options.shuffle else None
+
+    def vocabulary_of(self, n_features: int) -> str:
+        """The dataset's."""
+        return self.vocabulary
 
     def _count_positives(self, rows: np.ndarray) -> np.ndarray:
         """How many of `rows` have each label. Local; raises DataError."""
@@ -110,6 +117,7 @@ class TextSource:
         self._number = {name: number for number, name in enumerate(self.names)}
         self.n_features, self.n_rows, self.vocabulary, self.split = 0, None, None, "all"
         self.sizes = ()
+        self.initial: tuple[str, int] | None = None  # vocabulary and number of features of a model that is continued
 
     @mpi.collective
     def pieces(self, begin: int) -> Iterator[Piece]:
@@ -123,6 +131,10 @@ class TextSource:
             rows = np.arange(block.indptr.size - 1)
             csr = (block.indptr, block.indices, block.data, y_indptr, y_indices)
             yield Shard(block.first_row, rows, *csr, rows.size, 0, self.n_features, self.n_labels), rows
+
+    def vocabulary_of(self, n_features: int) -> str:
+        """That of the initial model, unless it got more features; else the number of features is all that is known."""
+        return self.initial[0] if self.initial and n_features == self.initial[1] else vocabulary_digest(None, n_features)
 
     def _labels(self, block: TextRows) -> tuple[np.ndarray, np.ndarray]:
         """The label sets (indptr, numbers) of a block of rows. Raises DataError."""
@@ -142,7 +154,7 @@ class TextSource:
             numbers = np.array([self._number.get(label_name(v), -1) for v in values.tolist()], dtype=np.int64)[places]
         known = numbers >= 0
         before = np.concatenate([[0], np.cumsum(known)])
-        return before[block.y_indptr], numbers[known]
+        return before[block.y_indptr], numbers[known].astype(np.int32)
 
 
 def labels_of(names: Sequence[object], rank: int, size: int) -> np.ndarray:

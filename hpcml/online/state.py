@@ -15,15 +15,15 @@ from hpcml.online.methods import METHODS
 
 LINE = 64  # bytes of a cache line
 GROWTH = 1.5  # of the room for features, when a stream brings more
-LANES, COUNTERS = "lanes", "counters"  # the arrays of a label beside those of its weights
+LANES, COUNTERS, N_LANE_NUMBERS = "lanes", "counters", 5  # the arrays of a label beside those of its weights
 
 
 class State:
     """Learners of B labels. Local; knows no MPI.
 
     `weights` (room + 1, a multiple of B) has those of the bias and of each feature (or slot, see LiveFeatures) and for voted
-    learners what averages need, `lanes` and `counters` (4, B each) what a label has beside, all as `kernels.online` says. `seen`
-    (room) marks the features that a row has had; `n_features` is what the data say, `n_rows` how many rows there have been.
+    learners what averages need, `lanes` (5, B) and `counters` (4, B) what a label has beside, all as `kernels.online` says;
+    `n_features` is what the data say, `n_rows` how many rows there have been.
     """
 
     def __init__(
@@ -35,15 +35,15 @@ class State:
         self.lane_of = np.full(n_labels, -1, dtype=np.int64)
         self.lane_of[self.labels] = np.arange(self.labels.size)
         self.n_features, self.n_rows = n_features, 0
-        self.lanes = np.zeros((4, self.n_lanes))
+        self.lanes = np.zeros((N_LANE_NUMBERS, self.n_lanes))
         self.lanes[[kernels.SCALE, kernels.UNIT]] = 1.0
         self.counters = np.zeros((4, self.n_lanes), dtype=np.int64)
         self.live = LiveFeatures(options.live_features, options.share) if options.live_features else None
-        start = [*self.method.weights.values(), *((0.0, 0.0) if options.voted else ())]
-        self._start = np.repeat(start, self.n_lanes)
+        start = list(self.method.weights.values())
+        self._start = np.repeat(start + [0.0] * (len(self.array_names()) - len(start)), self.n_lanes)
         if self._start.size < LINE // 8:  # so that no row lies in two cache lines
             self._start = np.append(self._start, np.zeros((1 << (self._start.size - 1).bit_length()) - self._start.size))
-        self.weights, self.seen = _filled(self._start, 1), np.empty(0, dtype=np.bool_)
+        self.weights, self._seen = _filled(self._start, 1), np.empty(0, dtype=np.uint8)
         self._make_room(options.live_features or n_features)
 
     @property
@@ -53,12 +53,19 @@ class State:
 
     def _make_room(self, n: int) -> None:
         """Room for `n` features; what is there stays. Raises MemoryError."""
-        more = n - self.seen.size
-        if more <= 0:
-            return
-        before, self.weights = self.weights, _filled(self._start, n + 1)
-        self.weights[: before.shape[0]] = before
-        self.seen = np.concatenate([self.seen, np.zeros(more, dtype=np.bool_)])
+        if n >= self.weights.shape[0]:
+            before, self.weights = self.weights, _filled(self._start, n + 1)
+            self.weights[: before.shape[0]] = before
+            self._seen = np.append(self._seen, np.zeros(n // 8 + 1 - self._seen.size, dtype=np.uint8))
+
+    @property
+    def seen(self) -> np.ndarray:
+        """Which features (or slots) a row has had, (room) bool."""
+        return np.unpackbits(self._seen, bitorder="little")[: self.weights.shape[0] - 1].view(np.bool_)
+
+    @seen.setter
+    def seen(self, which: np.ndarray) -> None:
+        self._seen = np.packbits(np.append(which, False), bitorder="little")
 
     def learn(self, shard: Shard, rows: np.ndarray, largest: Callable[[np.ndarray], np.ndarray] = lambda mine: mine) -> None:
         """Learn from `rows` (positions in the shard), in this order; the shard's label numbers are those of `n_labels`.
@@ -71,8 +78,8 @@ class State:
             for csr, some, y_rows in self.live.take(shard, rows, lambda: largest(self.importance()), self._forget):
                 self._pass(csr, shard, some, y_rows)
             return
-        if self.n_features > self.seen.size:
-            self._make_room(max(self.n_features, int(GROWTH * self.seen.size)))
+        if self.n_features >= self.weights.shape[0]:
+            self._make_room(max(self.n_features, int(GROWTH * self.weights.shape[0])))
         self._pass((shard.indptr, shard.indices, shard.data), shard, rows, rows)
 
     def _pass(self, csr: tuple[np.ndarray, ...], shard: Shard, rows: np.ndarray, y_rows: np.ndarray) -> None:
@@ -84,7 +91,7 @@ class State:
             else (kernels.learn_additive, (o.epsilon, o.gamma, float(o.bias)))
         )
         labels = (y_rows, *_frozen(shard.y_indptr, shard.y_indices), self.lane_of)
-        state = (self.weights, self.lanes, self.counters, self.seen)
+        state = (self.weights, self.lanes, self.counters, self._seen)
         done = family(self.method.code, *given, _frozen(*csr), rows, labels, o.voted, state)
         self.n_rows += done
         if done < rows.size:
@@ -96,11 +103,13 @@ class State:
 
     def _forget(self, slots: np.ndarray) -> None:
         """Give these slots the weights of features that have never been seen."""
-        self.weights[slots + 1], self.seen[slots] = self._start, False
+        self.weights[slots + 1], seen = self._start, self.seen
+        seen[slots] = False
+        self.seen = seen
 
     def importance(self) -> np.ndarray:
         """|u − v| of every feature (or slot), the largest over the labels (SPEC: 2, extremal feature selection). Balanced only."""
-        out, n = np.zeros(self.seen.size), self.n_lanes
+        out, n = np.zeros(self.weights.shape[0] - 1), self.n_lanes
         for lane in range(n):
             np.maximum(out, np.abs(self.weights[1:, lane] - self.weights[1:, n + lane]), out=out)
         return out
@@ -123,7 +132,8 @@ class State:
         names = list(self.method.weights)
         out = found[names[0]][rows] - found[names[1]][rows] if self.method.balanced else found[names[0]][rows]
         if self.options.voted and right > 0:  # else there is nothing to average
-            out = (found["sums"][rows] + out * (self.lanes[kernels.CLOCK, lane] - found["stamps"][rows])) / right
+            clock, sums = self.lanes[kernels.CLOCK, lane], found["sums"][rows]
+            out = (sums + out * (clock - found["stamps"][rows]) if self.method.winnow else out * clock - sums) / right
         else:
             out = out * self.lanes[kernels.SCALE, lane]
         return out - self.options.theta if self.method.winnow else out
@@ -139,7 +149,8 @@ class State:
 
     def array_names(self) -> list[str]:
         """The arrays of a label that have a number for the bias and each kept feature."""
-        return [*self.method.weights, *(("sums", "stamps") if self.options.voted else ())]
+        averages = ["sums", "stamps"] if self.method.winnow else ["sums"]
+        return [*self.method.weights, *(averages if self.options.voted else [])]
 
     def arrays_of(self, lane: int, rows: np.ndarray) -> dict[str, np.ndarray]:
         """What a label's pass needs to be continued: its arrays at these rows of `weights`, its lane and its counters."""
@@ -154,12 +165,15 @@ class State:
 
     def restore_features(self, numbers: np.ndarray) -> np.ndarray:
         """Make the features `numbers` the ones seen so far; their rows in `weights`."""
+        self.weights[1:], self.seen = self._start, np.zeros(self.weights.shape[0] - 1, dtype=np.bool_)
         if self.live is not None:
             slots = self.live.restore(numbers)
         else:
             self._make_room(max(self.n_features, int(numbers.max(initial=-1)) + 1))
             slots = numbers
-        self.seen[slots] = True
+        seen = self.seen
+        seen[slots] = True
+        self.seen = seen
         return slots + 1
 
     def _parts(self, lane: int) -> dict[str, np.ndarray]:

@@ -91,14 +91,20 @@ def train_online(
 @mpi.collective
 def _open(comm: mpi.Comm, data: Path, options: OnlineOptions, initial: Initial | None, stack: ExitStack) -> Source:
     """Collective over `comm`. The rows to learn from; `stack` closes the file. Raises ConfigError, DataError."""
-    if initial is not None and initial.names != BINARY:
-        options = replace(options, label=tuple(initial.names), min_positives=0)
+    if initial is not None:
+        if options.label and sorted(set(options.label)) != sorted(initial.names):
+            raise ConfigError(
+                f"--initial-model {initial.path}: it has other labels ({', '.join(initial.names[:5])} …); leave --label out"
+            )
+        options = replace(options, label=() if initial.names == BINARY else tuple(initial.names), min_positives=0)
     text = False
     with mpi.agreed(comm, f"opening {data}"):
         if comm.rank == 0:
             text = is_text(data)
     if comm.bcast(text):
-        return TextSource(comm, stack.enter_context(SvmlightStream(comm, data, options.zero_based)), options)
+        source = TextSource(comm, stack.enter_context(SvmlightStream(comm, data, options.zero_based)), options)
+        source.initial = (initial.model.vocabulary, initial.model.n_features) if initial is not None else None
+        return source
     with mpi.agreed(comm, f"opening {data}"):
         dataset = Dataset(data)
     return DatasetSource(comm, stack.enter_context(dataset), options)
@@ -114,16 +120,19 @@ def _train(run: Run, method: str, force: bool, resume: bool, signals: StopSignal
         return _report(run)
     try:
         stopped = run.learn(resume, signals)
+        if not stopped:
+            with run.profile("write"):
+                error, updates = run.totals()
+                run.write_history()
+                write_model(
+                    comm, folder, method, source, run.state, run.mine, {"progressive_error": error, "update_share": updates}
+                )
     except HpcmlError:  # agreed, so all ranks are here
-        if comm.rank == 0 and not resume and not run.snapshots.written:  # it could not even begin, so it leaves nothing behind
+        if comm.rank == 0 and not resume and not run.snapshots.written:  # nothing to go on with, so it leaves nothing behind
             folder.discard()
         raise
     if stopped:
         raise Interrupted(f"{stopped}: checkpoint written; continue with --resume ({run.state.n_rows:,} rows done)")
-    with run.profile("write"):
-        run.write_history()
-        error, updates = run.totals()
-        write_model(comm, folder, method, source, run.state, run.mine, {"progressive_error": error, "update_share": updates})
     return _report(run)
 
 

@@ -1,0 +1,578 @@
+"""Every single-pass learner, voted or not: its textbook form, its bits whatever the way that the rows take, what it refuses."""
+
+from dataclasses import replace
+from decimal import Decimal, localcontext
+from functools import cache
+from itertools import pairwise
+
+import h5py
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from make import dataset, names, random_data
+from oracles_online import BIAS, Learner
+
+import hpcml.online.source as source_module
+from hpcml import mpi
+from hpcml.config import ConvertOptions, OnlineOptions
+from hpcml.data.convert import convert
+from hpcml.data.schema import Dataset
+from hpcml.data.shard import Shard, slab_of
+from hpcml.errors import ConfigError, DataError, Interrupted, NonFiniteError
+from hpcml.evaluate.evaluate import evaluate
+from hpcml.evaluate.scoring import Scorer
+from hpcml.kernels.online import NORM2, POSITIVES, UPDATES
+from hpcml.log import Log
+from hpcml.model import Model
+from hpcml.online.methods import METHODS
+from hpcml.online.state import State
+from hpcml.online.train import train_online
+from hpcml.predict import predict
+
+KINDS = [
+    (method, voted, bias)
+    for method in METHODS
+    for voted in (False, True)
+    for bias in ((False,) if METHODS[method].winnow else (False, True))
+]
+every_kind = pytest.mark.parametrize(
+    ("method", "voted", "bias"), KINDS, ids=[f"{'v-' * voted}{method}{'+1' * bias}" for method, voted, bias in KINDS]
+)
+every_method = pytest.mark.parametrize("method", METHODS)
+
+
+# rows
+
+
+def shard_of(X, Y, first_row=0):
+    """The rows as those of a file."""
+    X, Y = sp.csr_matrix(X, dtype=np.float32), sp.csr_matrix(Y)
+    X.eliminate_zeros()
+    (m, d), n_labels = X.shape, Y.shape[1]
+    x, y = (X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data), (Y.indptr.astype(np.int64), Y.indices.astype(np.int32))
+    return Shard(first_row, np.arange(m), *x, *y, m, 0, d, n_labels)
+
+
+def rows_of(X):
+    """Each row as the oracle wants it."""
+    X = sp.csr_matrix(X, dtype=np.float32)
+    X.eliminate_zeros()
+    return [dict(zip(X[[i]].indices.tolist(), X[[i]].data.tolist(), strict=True)) for i in range(X.shape[0])]
+
+
+def learnt(method, X, Y, options, labels=None):
+    """A state that has learnt from all rows."""
+    shard = shard_of(X, Y)
+    state = State(options, method, shard.n_labels, shard.n_features, labels)
+    state.learn(shard, shard.rows)
+    return state
+
+
+def oracle_of(method, options, rows, y):
+    """The textbook learner after rows with labels y (truth values)."""
+    o = options
+    out = Learner(method, o.voted, o.alpha, o.beta, o.theta, o.margin, o.epsilon, o.gamma, o.bias)
+    for x, label in zip(rows, y, strict=True):
+        out.learn(x, 1 if label else -1)
+    return out
+
+
+def difference(state, oracle, lane=0):
+    """How far a label's weights are from the oracle's, relative to the largest."""
+    W, bias = state.linear()
+    ref = oracle.linear()
+    assert not set(ref) - {BIAS, *range(W.shape[1])}
+    found = np.append(W[lane], bias[lane])
+    expected = np.array([ref.get(j, 0.0) for j in range(W.shape[1])] + [ref[BIAS]])
+    assert np.isfinite(found).all() and np.isfinite(expected).all()
+    return np.abs(found - expected).max() / max(np.abs(expected).max(), 1e-300)
+
+
+def same(a, b):
+    """Two states have the same bits, in whatever form they hold them."""
+    (numbers, rows), (others, other_rows) = a.kept(), b.kept()
+    if a.n_rows != b.n_rows or numbers.tolist() != others.tolist() or a.n_lanes != b.n_lanes:
+        return False
+    both = ((s.arrays_of(lane, np.append(0, r)) for s, r in ((a, rows), (b, other_rows))) for lane in range(a.n_lanes))
+    return all(one[name].tobytes() == two[name].tobytes() for one, two in both for name in one)
+
+
+@cache
+def text_like(m=220, d=70, n_labels=3, seed=1, density=0.06):
+    """Sparse positive rows, some of them empty, and labels that depend on them."""
+    rng = np.random.default_rng(seed)
+    X = sp.random(m, d, density, "csr", rng=rng, data_rvs=lambda n: rng.random(n) + 0.01).astype(np.float32)
+    T = rng.standard_normal((d, n_labels))
+    return X, sp.csr_matrix((X @ T + 0.1 * rng.standard_normal((m, n_labels)) > 0.2).astype(float))
+
+
+@cache
+def uneven(m=150, d=30, seed=5):
+    """Rows whose values span twelve orders of magnitude, repeated rows among them."""
+    rng = np.random.default_rng(seed)
+    X = sp.random(m, d, 0.1, "csr", rng=rng, data_rvs=lambda n: 10.0 ** rng.uniform(-6, 6, n)).astype(np.float32)
+    X = sp.vstack([X, X[:40], X[20:60]]).tocsr()
+    return X, sp.csr_matrix((rng.random((X.shape[0], 2)) < 0.4).astype(float))
+
+
+@cache
+def one_feature(m=150, d=6, seed=3):
+    """Rows of one huge feature, whose share x / (x + 1) is nearly 1, among ordinary ones."""
+    rng = np.random.default_rng(seed)
+    X = rng.random((m, d)) * (rng.random((m, d)) < 0.5)
+    X[::4] = 0
+    X[::4, 0] = 10.0 ** rng.uniform(2, 30, X[::4].shape[0])
+    return sp.csr_matrix(X.astype(np.float32)), sp.csr_matrix((rng.random((m, 2)) < 0.5).astype(float))
+
+
+DATA = {"text": text_like, "uneven": uneven, "one feature": one_feature}
+
+
+# the textbook
+
+
+@pytest.mark.parametrize("data", DATA)
+@every_kind
+def test_weights_and_counters_are_those_of_the_textbook(method, voted, bias, data):
+    if data == "one feature" and not METHODS[method].winnow:
+        return  # rows that are parallel but for rounding: there is no right answer
+    X, Y = DATA[data]()
+    options = OnlineOptions(voted=voted, bias=bias)
+    state, rows = learnt(method, X, Y, options), rows_of(X)
+    for lane, y in enumerate(Y.toarray().T > 0):
+        oracle = oracle_of(method, options, rows, y)
+        positives, false_positives, false_negatives, updates = state.counters[:, lane].tolist()
+        assert (positives, false_positives + false_negatives, updates) == (y.sum(), oracle.wrong, oracle.updates)
+        assert difference(state, oracle, lane) <= 1e-12
+
+
+OTHER_OPTIONS = {
+    "pw": {"alpha": 3.0, "beta": 0.9, "theta": 0.25},
+    "bw": {"alpha": 1.01, "beta": 0.99, "theta": 0.0},
+    "mbw": {"alpha": 1.1, "beta": 0.7, "theta": 2.0, "margin": 0.0},
+    "pa": {"epsilon": 0.0, "gamma": 0.0},
+}
+
+
+@pytest.mark.parametrize("method", OTHER_OPTIONS)
+def test_other_options_are_followed(method):
+    X, Y = text_like()
+    rows = rows_of(X)
+    for voted in (False, True):
+        options = OnlineOptions(voted=voted, **OTHER_OPTIONS[method])
+        state = learnt(method, X, Y, options)
+        assert difference(state, oracle_of(method, options, rows, Y.toarray()[:, 0] > 0)) <= 1e-12
+        assert difference(state, oracle_of(method, OnlineOptions(voted=voted), rows, Y.toarray()[:, 0] > 0)) > 1e-3
+
+
+@every_kind
+def test_lazy_average_is_the_average_of_all_hypotheses(method, voted, bias):
+    """Each hypothesis, taken from a learner that is not voted, as often as it was right."""
+    if not voted:
+        return
+    X, Y = text_like()
+    options, shard = OnlineOptions(bias=bias), shard_of(X, Y)
+    plain = State(options, method, shard.n_labels, shard.n_features)
+    sums, right = np.zeros((shard.n_labels, shard.n_features + 1)), np.zeros(shard.n_labels)
+    for row in range(shard.n_global):
+        before, updates = full(plain), plain.counters[UPDATES].copy()
+        plain.learn(shard, np.array([row]))
+        kept = plain.counters[UPDATES] == updates
+        sums[kept] += before[kept]
+        right += kept
+    found, expected = full(learnt(method, X, Y, replace(options, voted=True))), sums / right[:, None]
+    seen = np.append(plain.seen, True)
+    assert np.abs(found - expected)[:, seen].max() <= 1e-12 * np.abs(expected).max()
+    assert (np.abs(found - full(plain))[:, seen].max(axis=1) > 1e-3).all()
+
+
+def full(state):
+    """The weights (B, n_features + 1) with the bias, and those of features not seen yet as they would start."""
+    W, bias = state.linear()
+    start = list(state.method.weights.values())
+    W[:, ~state.seen] = (start[0] - start[1] if len(start) == 2 else start[0]) - (state.options.theta if state.method.winnow else 0)
+    return np.column_stack([W, bias])
+
+
+@pytest.mark.parametrize("voted", [False, True])
+def test_romma_keeps_the_length_of_its_weights(voted):
+    """On few features and noisy labels, where ‖w‖ doubles with each mistake or two."""
+    rng = np.random.default_rng(0)
+    X, y = rng.random((1000, 8)) < 0.6, rng.random(1000) < 0.5
+    options = OnlineOptions(voted=voted)
+    state = learnt("romma", X, y[:, None], options)
+    oracle = oracle_of("romma", options, rows_of(X), y)
+    assert state.counters[UPDATES].tolist() == [oracle.updates]
+    assert difference(state, oracle) <= 1e-9
+    if not voted:
+        W, _ = state.linear()
+        assert state.lanes[NORM2, 0] == pytest.approx((W**2).sum(), rel=1e-9)
+
+
+@pytest.mark.parametrize("voted", [False, True])
+def test_romma_goes_on_where_its_weights_would_overflow(voted):
+    """Its length passes 1e300; what is left of it then is the direction, which exact arithmetic tells."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((5000, 3)).astype(np.float32), rng.random(5000) < 0.5
+    found = learnt("romma", X, y[:, None], OnlineOptions(voted=voted)).linear()[0][0]
+    expected, length = exact_romma(X, y, voted)
+    assert length > Decimal("1e300") and np.isfinite(found).all()
+    assert found / np.linalg.norm(found) == pytest.approx(expected, abs=1e-9)
+
+
+def exact_romma(X, y, voted):
+    """The direction of the weights, or of their average, with forty digits and any exponent, and the length of their sum."""
+    with localcontext() as context:
+        context.prec = 40
+        w = total = [Decimal(0)] * X.shape[1]
+        for row, label in zip(X.tolist(), y.tolist(), strict=True):
+            row, sign = [Decimal(x) for x in row], 1 if label else -1
+            score = sum(x * a for x, a in zip(row, w, strict=True))
+            if sign * score > 0:
+                total = [a + b for a, b in zip(total, w, strict=True)]
+                continue
+            square, norm2 = sum(x * x for x in row), sum(a * a for a in w)
+            room = square * norm2 - score * score
+            if norm2 == 0:
+                w = [sign * x / square for x in row]
+            elif room > Decimal("1e-12") * square * norm2:
+                c, b = (square * norm2 - sign * score) / room, norm2 * (sign - score) / room
+                w = [c * a + b * x for a, x in zip(w, row, strict=True)]
+        out = total if voted else w
+        length = sum(a * a for a in out).sqrt()
+        return [float(a / length) for a in out], length
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_romma_of_huge_and_tiny_values(bias):
+    rng = np.random.default_rng(2)
+    X = sp.random(120, 60, 0.05, "csr", rng=rng, data_rvs=lambda n: rng.standard_normal(n)).astype(np.float32)
+    y = rng.random(120) < 0.5
+    for size in (1e30, 1e-30):
+        scaled = X * np.float32(size)
+        state = learnt("romma", scaled, y[:, None], OnlineOptions(bias=bias))
+        assert difference(state, oracle_of("romma", OnlineOptions(bias=bias), rows_of(scaled), y)) <= 1e-12
+
+
+@every_kind
+def test_rows_and_labels_that_are_hardly_there(method, voted, bias):
+    """An empty row, rows of one class only, no row at all."""
+    options = OnlineOptions(voted=voted, bias=bias)
+    X = np.array([[0, 0], [1, 0], [0, 0], [0, 0.5], [0, 0], [1, 0.5]], dtype=np.float32)
+    for y in (np.ones(6), np.zeros(6), np.arange(6) % 2):
+        state = learnt(method, X, y[:, None], options)
+        assert difference(state, oracle_of(method, options, rows_of(X), y > 0)) <= 1e-12
+        assert state.counters[POSITIVES, 0] == y.sum()
+    nothing = learnt(method, X[:0], np.zeros((0, 1)), options)
+    W, intercept = nothing.linear()
+    assert W.tolist() == [[0, 0]] and nothing.n_rows == 0 and not nothing.seen.any()
+    assert intercept[0] == difference(nothing, oracle_of(method, options, [], [])) == 0 or METHODS[method].winnow
+
+
+@every_kind
+def test_learner_of_no_label(method, voted, bias):
+    """A rank that has none sees the rows all the same."""
+    X, Y = text_like()
+    alone = learnt(method, X, Y, OnlineOptions(voted=voted, bias=bias), np.empty(0, dtype=np.int64))
+    assert alone.linear()[0].shape == (0, 70) and alone.counters.shape == (4, 0)
+    assert alone.seen.tolist() == (X.getnnz(axis=0) > 0).tolist() and alone.n_rows == 220
+
+
+# the same bits
+
+
+@every_kind
+def test_input_is_not_touched(method, voted, bias):
+    X, Y = text_like()
+    shard = shard_of(X, Y)
+    arrays = [shard.indptr, shard.indices, shard.data, shard.y_indptr, shard.y_indices, shard.rows]
+    before = [array.tobytes() for array in arrays]
+    State(OnlineOptions(voted=voted, bias=bias), method, 3, 70).learn(shard, shard.rows)
+    assert [array.tobytes() for array in arrays] == before and all(array.flags.writeable for array in arrays)
+
+
+@every_kind
+def test_order_is_followed_and_matters(method, voted, bias):
+    X, Y = text_like()
+    options, shard = OnlineOptions(voted=voted, bias=bias), shard_of(X, Y)
+    state = State(options, method, 3, 70)
+    state.learn(shard, shard.rows[::-1].copy())
+    forward = learnt(method, X, Y, options)
+    assert same(state, learnt(method, X[::-1], Y[::-1], options)) and not same(state, forward)
+    assert np.abs(state.linear()[0] - forward.linear()[0]).max() > 1e-3
+
+
+@every_kind
+def test_labels_together_have_the_bits_of_labels_alone(method, voted, bias):
+    X, Y = text_like(n_labels=11)
+    options = OnlineOptions(voted=voted, bias=bias)
+    together = learnt(method, X, Y, options)
+    W, intercept = together.linear()
+    _, rows = together.kept()
+    for some in ([0], [3], [1, 10], [10, 1, 4], range(2, 11)):
+        some = np.array(some)
+        apart = learnt(method, X, Y, options, some)
+        assert apart.linear()[0].tobytes() == W[some].tobytes() and apart.linear()[1].tobytes() == intercept[some].tobytes()
+        for lane, label in enumerate(some.tolist()):
+            theirs = together.arrays_of(label, np.append(0, rows))
+            assert all(mine.tobytes() == theirs[name].tobytes() for name, mine in apart.arrays_of(lane, np.append(0, rows)).items())
+
+
+@every_kind
+def test_any_cut_of_the_rows_has_the_bits_of_one_piece(method, voted, bias):
+    X, Y = text_like()
+    options, whole = OnlineOptions(voted=voted, bias=bias), learnt(method, X, Y, OnlineOptions(voted=voted, bias=bias))
+    rng = np.random.default_rng(0)
+    for n in (1, 4, 219):
+        cuts = np.sort(rng.choice(221, n))
+        state, grown = State(options, method, 3, 70), State(options, method, 3, 0)
+        for begin, end in zip([0, *cuts.tolist()], [*cuts.tolist(), 220], strict=True):
+            part = X[begin:end]
+            width = int(part.indices.max(initial=-1)) + 1  # of a stream, which does not know more of it
+            state.learn(shard_of(part, Y[begin:end], begin), np.arange(end - begin))
+            grown.learn(shard_of(part[:, :width], Y[begin:end], begin), np.arange(end - begin))
+        assert same(state, whole) and same(grown, whole)
+
+
+# files
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A dataset in splits that follow one another; some features and a label are in the last one only."""
+    folder = tmp_path_factory.mktemp("online")
+    X, Y = text_like()
+    X, Y = X.tolil(), sp.csr_matrix(np.column_stack([Y.toarray(), np.arange(220) >= 200]))
+    X[:160, 60:] = 0
+    X[170, 65] = 5
+    splits = {"first": np.arange(100), "second": np.arange(100, 160), "train": np.arange(160), "test": np.arange(160, 220)}
+    return dataset(folder / "data.h5", X.tocsr(), Y, names("feature", 70), splits=splits)
+
+
+def arrays_of(path):
+    """All arrays of a model's file, and what tells how it was learnt."""
+    with h5py.File(path) as file:
+        found = {}
+        file.visititems(lambda name, node: found.__setitem__(name, node[()] if isinstance(node, h5py.Dataset) else None))
+        found = {name: a.tolist() if a.dtype == object else a.tobytes() for name, a in found.items() if a is not None}
+        return found | {name: file.attrs[name] for name in ("method", "vocabulary", "n_rows", "normalised", "voted", "bias")}
+
+
+def matrices(path):
+    """X (sparse) and Y (dense) of a dataset."""
+    with Dataset(path) as data:
+        shapes = (data.n_rows, data.n_features), (data.n_rows, data.n_labels)
+        parts = [[np.array(data.map(f"{name}/{part}")) for part in ("data", "indices", "indptr")] for name in "XY"]
+    X, Y = (sp.csr_matrix(tuple(arrays), shape) for arrays, shape in zip(parts, shapes, strict=True))
+    return X, Y.toarray()
+
+
+def of_split(path, split):
+    """The rows of a split as a shard."""
+    data = Dataset(path)
+    rows = data.split(split)
+    return slab_of(data, rows, 0, rows.size)
+
+
+@every_kind
+def test_model_scores_as_the_learner_does(files, tmp_path, method, voted, bias):
+    """Features that no training row had are dropped before a row is divided by its sum."""
+    options = OnlineOptions(voted=voted, bias=bias, min_positives=0)
+    model = Model(train_online(method, None, files, tmp_path / "run", options).model)
+    shard, test = of_split(files, "train"), of_split(files, "test")
+    state = State(options, method, 4, 70)
+    state.learn(shard, shard.rows)
+    W, intercept = state.linear()
+    found = model.weights()
+    assert not found[:, ~state.seen].any() and found[:, state.seen].tobytes() == W[:, state.seen].tobytes()
+    assert np.asarray(model.bias).tobytes() == intercept.tobytes()
+    assert model.normalised == METHODS[method].winnow and (model.factors != 0).tolist() == state.seen.tolist()
+    assert not state.seen[60:].any() and model.labels["n_positive"].tolist() == state.counters[POSITIVES].tolist()
+
+    scorer, labels = Scorer(model, test, np.arange(4)), np.arange(4)
+    scores = scorer.rows_scores(test.rows, *scorer.weights(0, 4))
+    pairs = scorer.pairs_scores(np.repeat(test.rows, 4), np.tile(labels, 60)).reshape(60, 4)
+    assert scores.tobytes() == pairs.tobytes()
+    X, Y = matrices(files)
+    rows, train = rows_of(X[160:]), rows_of(X[:160])
+    for label in range(3):
+        oracle = oracle_of(method, options, train, Y[:160, label] > 0)
+        expected = [score_of(oracle, row) for row in rows]
+        np.testing.assert_allclose(scores[:, label], expected, rtol=1e-11, atol=1e-11)
+        assert ((scores[:, label] > 0) == (np.array(expected) > 0)).all()
+
+
+def score_of(oracle, row):
+    """A learner's score of a row it has not seen, from the vectors and not from their difference."""
+    weights, start = oracle.weights(), oracle.start
+    row = {j: x for j, x in row.items() if j in weights and j != BIAS}
+    if oracle.bias:
+        row[BIAS] = 1.0
+    total = sum(row.values()) if oracle.winnow else 1.0
+    dots = [sum(x / total * weights.get(j, start)[part] for j, x in row.items()) for part in range(len(start))]
+    return dots[0] - (dots[1] if len(dots) > 1 else 0.0) - (oracle.theta if oracle.winnow else 0.0)
+
+
+@every_kind
+def test_a_pass_that_is_continued_has_the_bits_of_one_that_never_stopped(files, tmp_path, monkeypatch, method, voted, bias):
+    """By --initial-model with further rows; by --resume from the checkpoint after each piece."""
+    options = OnlineOptions(voted=voted, bias=bias, label=("label0", "label2"), split="train")
+    whole = train_online(method, None, files, tmp_path / "whole", options)
+    first = train_online(method, None, files, tmp_path / "first", replace(options, split="first"))
+    more = replace(options, split="second", initial_model=first.model)
+    second = train_online(method, None, files, tmp_path / "second", more)
+    assert arrays_of(second.model) == arrays_of(whole.model)
+    assert second.n_rows == 160 and second.error == whole.error
+
+    monkeypatch.setattr(source_module, "PIECE_NNZ", 100)
+    rounds, run = 0, tmp_path / "run"
+    while rounds < 99:
+        try:
+            train_online(method, None, files, run, replace(more, time_limit=1e-9), resume=rounds > 0)
+            break
+        except Interrupted:
+            rounds += 1
+    assert 1 < rounds < 9
+    for name in ("model.h5", "history.csv"):
+        assert (run / name).read_bytes() == (tmp_path / "second" / name).read_bytes()
+    assert not (run / "checkpoint").exists()
+
+
+def test_progressive_errors_are_counted_before_the_row_is_learnt(files, tmp_path):
+    options = OnlineOptions(min_positives=0)
+    report = train_online("mbw", None, files, tmp_path / "run", options)
+    X, Y = matrices(files)
+    rows, lines = rows_of(X[:160]), (tmp_path / "run" / "history.csv").read_text().splitlines()
+    assert lines[0] == "label,rows,positives,false_positives,false_negatives,updates,error,recent_error"
+    expected, wrong = [], 0
+    for label in range(4):
+        y, before, n_before = Y[:160, label] > 0, 0, 0
+        for n in (1, 2, 4, 8, 16, 32, 64, 128, 160):
+            oracle = oracle_of("mbw", options, rows[:n], y[:n])
+            recent = (oracle.wrong - before) / (n - n_before)
+            expected.append([n, y[:n].sum(), oracle.wrong, oracle.updates, oracle.wrong / n, recent])
+            before, n_before = oracle.wrong, n
+        wrong += before
+    found = [line.split(",") for line in lines[1:]]
+    assert [line[0] for line in found] == [f"label{label}" for label in range(4) for _ in range(9)]
+    found = [[int(a), int(b), int(c) + int(d), int(e), float(f), float(g)] for _, a, b, c, d, e, f, g in found]
+    assert found == expected
+    assert report.error == wrong / (4 * 160)
+
+
+@pytest.mark.parametrize("method", ["mbw", "romma"])
+def test_shuffling_follows_the_seed(files, tmp_path, method):
+    options = OnlineOptions(shuffle=True, seed=3)
+    models = {
+        name: train_online(method, None, files, tmp_path / name, how).model.read_bytes()
+        for name, how in {
+            "same": options,
+            "again": options,
+            "other": replace(options, seed=4),
+            "none": replace(options, shuffle=False),
+        }.items()
+    }
+    assert models["same"] == models["again"]
+    assert len(set(models.values())) == 3
+    orders = [np.array(Model(tmp_path / name / "model.h5").weights()) for name in ("same", "other", "none")]
+    assert all(np.abs(a - b).max() > 1e-3 for a, b in pairwise(orders))
+
+
+def test_shuffling_is_that_of_all_rows_whatever_the_pieces(files, tmp_path, monkeypatch):
+    options = OnlineOptions(shuffle=True, seed=3, voted=True)
+    whole = train_online("bw", None, files, tmp_path / "whole", options)
+    monkeypatch.setattr(source_module, "PIECE_NNZ", 60)
+    pieces = train_online("bw", None, files, tmp_path / "pieces", options)
+    assert whole.model.read_bytes() == pieces.model.read_bytes()
+
+
+def test_rows_of_nothing_can_be_learnt_continued_and_scored(tmp_path, monkeypatch):
+    """A split without rows; rows without a value, with a checkpoint after them."""
+    X, Y = np.zeros((50, 3)), np.arange(50)[:, None] % 2
+    X[40:, 1] = 1
+    data = dataset(tmp_path / "data.h5", X, Y, splits={"none": [], "some": np.arange(50)})
+    for method in METHODS:
+        report = train_online(method, None, data, tmp_path / f"none-{method}", OnlineOptions(split="none", min_positives=0))
+        assert (report.n_rows, report.n_features, report.error) == (0, 0, 0)
+        with pytest.raises(ConfigError, match="no label has 1 positive rows"):
+            train_online(method, None, data, tmp_path / "run", OnlineOptions(split="none"))
+        more = OnlineOptions(split="some", initial_model=report.model)
+        alone = train_online(method, None, data, tmp_path / f"alone-{method}", OnlineOptions(split="some"))
+        continued = train_online(method, None, data, tmp_path / f"more-{method}", more)
+        assert continued.model.read_bytes() == alone.model.read_bytes()
+        predict(mpi.self_comm(), Model(report.model), Dataset(data), "all", tmp_path / f"{method}.csv", "scores", False, Log(0))
+
+
+# what is refused
+
+
+@every_method
+def test_negative_values_are_refused_with_their_row_by_winnows_alone(tmp_path, method):
+    X, Y = random_data(3, 30, 8, 2, density=0.5)
+    X.data = np.abs(X.data)
+    data = dataset(tmp_path / "good.h5", X, Y, splits={"train": np.arange(20), "test": np.arange(20, 30)})
+    model = Model(train_online(method, None, data, tmp_path / "good", OnlineOptions(min_positives=0)).model)
+    X[17, int(X[[17]].indices[-1])] = -0.25
+    X[25, int(X[[25]].indices[0])] = -2
+    data = dataset(tmp_path / "bad.h5", X, Y, splits={"train": np.arange(10, 20), "test": np.arange(20, 30)})
+    tries = {
+        "row 17 \\(from 0\\) has the value -0.25": lambda: train_online(
+            method, None, data, tmp_path / "bad", OnlineOptions(min_positives=0)
+        ),
+        "row 25 \\(from 0\\) has a negative value": lambda: evaluate(mpi.self_comm(), model, Dataset(data), "test", Log(0)),
+        "row 25 \\(from 0\\) has a negative value, which": lambda: predict(
+            mpi.self_comm(), model, Dataset(data), "test", tmp_path / "out.csv", "labels", False, Log(0)
+        ),
+    }
+    for sentence, do in tries.items():
+        if METHODS[method].winnow:
+            with pytest.raises(DataError, match=sentence):
+                do()
+        else:
+            do()
+    assert (tmp_path / "bad").exists() == (tmp_path / "out.csv").exists() == (not METHODS[method].winnow)
+
+
+@pytest.mark.parametrize("method", ["pw", "bw", "mbw"])
+def test_a_row_that_is_refused_leaves_no_trace(method):
+    X, Y = text_like()
+    shard = shard_of(X.copy(), Y)
+    fine = State(OnlineOptions(voted=True), method, 3, 70)
+    fine.learn(shard, np.arange(100))
+    shard.data[shard.indptr[100]] = -1  # row 100, which has a value then
+    row = int(np.searchsorted(shard.indptr, shard.indptr[100], "right")) - 1
+    state = State(OnlineOptions(voted=True), method, 3, 70)
+    with pytest.raises(DataError, match=f"row {row} "):
+        state.learn(shard, shard.rows)
+    fine.learn(shard, np.arange(100, row))
+    assert same(state, fine)
+
+
+@pytest.mark.parametrize("voted", [False, True])
+@pytest.mark.parametrize("method", ["bw", "mbw"])
+def test_weights_beyond_all_numbers_are_refused(files, tmp_path, method, voted):
+    options = OnlineOptions(voted=voted, alpha=1e300)
+    with pytest.raises(NonFiniteError, match="label 'label0': a weight has grown beyond all numbers"):
+        train_online(method, None, files, tmp_path / "run", options)
+    assert not (tmp_path / "run").exists()
+
+
+# real data
+
+
+@pytest.mark.parametrize("name", ["vote", "breast_w"])
+def test_real_data(data_dir, tmp_path, name):
+    data, comm = tmp_path / f"{name}.h5", mpi.self_comm()
+    convert(comm, "svmlight", [data_dir / f"{name}.svm.xz"], data, ConvertOptions(), False, Log(1))
+    X, Y = matrices(data)
+    rows, y = rows_of(X), Y[:, 0] > 0
+    for method, voted, bias in (kind for kind in KINDS if kind[1:] != (True, True)):
+        options = OnlineOptions(voted=voted, bias=bias)
+        oracle = oracle_of(method, options, rows, y)
+        assert difference(learnt(method, X, Y, options), oracle) <= 1e-12, (method, voted, bias)
+        if method == "mbw":
+            report = train_online(method, None, data, tmp_path / f"{voted}", options)
+            model, expected = Model(report.model), oracle.linear()
+            weights = [expected.get(j, 0.0) for j in range(model.n_features)]
+            np.testing.assert_allclose(model.weights(0), weights, rtol=0, atol=1e-12 * np.abs(weights).max())
+            assert report.error == oracle.wrong / len(rows)

@@ -1,0 +1,377 @@
+"""`hpcml train mbw` as processes: pipes, passes that are stopped or killed, and one sentence for a user's mistake."""
+
+import gzip
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from make import dataset, model, random_data
+
+from hpcml.config import OnlineOptions, TrainOptions
+from hpcml.convex.train import train_probe
+from hpcml.errors import Interrupted
+from hpcml.online.train import train_online
+
+N_ROWS, N_FEATURES = 300, 50
+
+
+def matrices():
+    rng = np.random.default_rng(3)
+    X = sp.random(N_ROWS, N_FEATURES, 0.1, "csr", rng=rng, data_rvs=lambda n: rng.random(n) + 0.01).astype(np.float32)
+    return X, (X @ rng.standard_normal((N_FEATURES, 3)) > 0.2).astype(int)
+
+
+def lines_of(X, labels):
+    pairs = (zip(X[[row]].indices.tolist(), X[[row]].data.tolist(), strict=True) for row in range(X.shape[0]))
+    return [" ".join([label, *(f"{j + 1}:{x!r}" for j, x in row)]) + "\n" for label, row in zip(labels, pairs, strict=True)]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """The same rows as a dataset, as text of label sets and as text of one class; and models trained on them."""
+    folder = tmp_path_factory.mktemp("online")
+    X, Y = matrices()
+    splits = {"train": np.arange(N_ROWS), "late": np.arange(200, N_ROWS)}
+    dataset(folder / "data.h5", X, Y, [f"word {j}" for j in range(N_FEATURES)], list("012"), splits=splits)
+    (folder / "sets.svm").write_text("".join(lines_of(X, [",".join(map(str, np.flatnonzero(y))) for y in Y])))
+    (folder / "class.svm").write_text("".join(lines_of(X, [f"{2 * y - 1:+d}" for y in Y[:, 1].tolist()])))
+    (folder / "class.svm.gz").write_bytes(gzip.compress((folder / "class.svm").read_bytes()))
+    for name, data, options in (
+        ("data", "data.h5", OnlineOptions(voted=True)),
+        ("class", "class.svm", OnlineOptions(voted=True)),
+        ("sets", "sets.svm", OnlineOptions(voted=True, label=("0", "1", "2"))),
+        ("live", "data.h5", OnlineOptions(voted=True, live_features=20)),
+        ("final", "data.h5", OnlineOptions(voted=True, final=True)),
+        ("one", "data.h5", OnlineOptions(voted=True, label=("0",))),
+    ):
+        train_online("mbw", None, folder / data, folder / name, options)
+    train_probe(None, folder / "data.h5", folder / "probe", TrainOptions())
+    return folder
+
+
+def result_of(run):
+    """What a pass leaves, but for its log."""
+    return (run / "model.h5").read_bytes(), (run / "history.csv").read_bytes()
+
+
+# pipes
+
+
+def test_standard_input_without_mpirun(files, tmp_path):
+    command = f"gzip -dc {files / 'class.svm.gz'} | {sys.executable} -m hpcml train mbw - --voted -o {tmp_path / 'run'}"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert result_of(tmp_path / "run") == result_of(files / "class")
+    assert "learnt 1 labels from 300 rows" in done.stderr + done.stdout
+
+
+def test_named_pipe_on_two_ranks(mpirun, files, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    job = mpirun.start(2, "train", "mbw", tmp_path / "pipe", "--voted", "-o", tmp_path / "run")
+
+    def write():
+        with (tmp_path / "pipe").open("wb", buffering=0) as file:
+            for line in (files / "class.svm").read_bytes().splitlines(keepends=True):
+                file.write(line)
+
+    writer = threading.Thread(target=write, daemon=True)
+    writer.start()
+    done = job.wait(60)
+    assert done.returncode == 0, done.stderr
+    assert result_of(tmp_path / "run") == result_of(files / "class")
+
+
+@pytest.mark.parametrize("name", ["data.h5", "sets.svm", "class.svm.gz"])
+def test_files_on_three_ranks(standing, files, tmp_path, name):
+    labels = [token for label in "012" for token in ("--label", label)] if name == "sets.svm" else []
+    done = standing(3, "train", "mbw", files / name, "--voted", "-o", tmp_path / "run", *labels)
+    assert done.returncode == 0, done.stderr
+    assert result_of(tmp_path / "run") == result_of(files / name.split(".")[0])
+    assert "Traceback" not in done.stderr
+
+
+# passes that are stopped or killed in the middle
+
+
+PROGRAM = """
+import os, signal
+import hpcml.data.text_stream, hpcml.online.source
+from hpcml.online.run import Run
+hpcml.online.source.PIECE_NNZ = 100
+hpcml.data.text_stream.SvmlightStream.__init__.__defaults__ = (False, 2000)
+count, whole = 0, Run._take
+def take(*args):
+    global count
+    count += 1
+    if count == {piece} and int(os.environ.get("PMI_RANK", "0")) == {rank}:
+        os.kill(os.getpid(), signal.{signal})
+    whole(*args)
+Run._take = take
+from hpcml.__main__ import main
+main()
+"""
+OFTEN = ("--checkpoint-every", "1e-9")
+STOPS = [  # what happens to which data, in which piece and on which rank; then the exit code, where it goes on, and what it says
+    ("data.h5", "SIGTERM", 5, 1, (), 75, 3, "resuming from state-000001"),
+    ("data.h5", "SIGKILL", 5, 0, OFTEN, None, 1, "resuming from state-00000[34]"),
+    ("sets.svm", "SIGKILL", 4, 1, OFTEN, None, 3, "resuming from state-00000[23]"),
+    ("data.h5", "SIGKILL", 3, 1, (), None, 3, "no checkpoint was written yet"),
+]
+
+
+@pytest.mark.parametrize(("name", "signal", "piece", "rank", "more", "code", "n", "says"), STOPS)
+def test_a_pass_goes_on_where_it_was(mpirun, standing, files, tmp_path, name, signal, piece, rank, more, code, n, says):
+    run = tmp_path / "run"
+    labels = [token for label in "012" for token in ("--label", label)] if name == "sets.svm" else []
+    command = ("train", "mbw", files / name, "--voted", "-o", run, *labels)
+    program = ("-c", PROGRAM.format(signal=signal, piece=piece, rank=rank))
+    stopped = mpirun(2, *command, *more, program=program, timeout=60)
+    assert stopped.returncode == code if code else stopped.returncode not in (0, 2, 75), stopped.stderr
+    assert not (run / "model.h5").exists()
+    if code:
+        assert "a signal arrived" in stopped.stderr or "interrupted: checkpoint written" in stopped.stderr
+        assert "Traceback" not in stopped.stderr
+    again = standing(n, *command)
+    assert again.returncode == 2
+    assert "exists already" in again.stderr
+    done = standing(n, *command, "--resume")
+    assert done.returncode == 0, done.stderr
+    assert result_of(run) == result_of(files / name.split(".")[0])
+    assert re.search(says, done.stderr)
+    assert standing(n, *command, "--resume").returncode == 0  # nothing is left to do
+
+
+def test_a_stream_is_given_again_from_its_beginning(files, tmp_path):
+    """And refused if it is shorter than what has been learnt from it."""
+    run, text = tmp_path / "run", files / "class.svm"
+    hpcml = f"{sys.executable} -m hpcml train mbw - --voted -o {run}"
+
+    def piped(command):
+        return subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120, check=False)
+
+    stopped = piped(f"cat {text} | {hpcml} --time-limit 1e-9")
+    assert stopped.returncode == 75, stopped.stderr
+    short = piped(f"head -n 100 {text} | {hpcml} --resume")
+    assert short.returncode == 2
+    assert one_sentence(short) and "standard input: ends after 100 rows" in short.stderr
+    done = piped(f"cat {text} | {hpcml} --resume")
+    assert done.returncode == 0, done.stderr
+    assert result_of(run) == result_of(files / "class")
+
+
+def test_other_options_or_data_are_not_resumed(standing, files, tmp_path):
+    run = tmp_path / "run"
+    with pytest.raises(Interrupted):
+        train_online("mbw", None, files / "data.h5", run, OnlineOptions(voted=True, time_limit=1e-9))
+    shutil.copy(files / "data.h5", tmp_path / "other.h5")
+    with h5py.File(tmp_path / "other.h5", "r+") as file:
+        del file["splits/train"]
+        file["splits/train"] = np.arange(299)
+    for command, sentence in (
+        (("bw", files / "data.h5", "--voted"), "this run had method = 'mbw', not 'bw'"),
+        (("mbw", files / "data.h5"), "this run had voted = True"),
+        (("mbw", files / "data.h5", "--voted", "--shuffle"), "this run had shuffle = False"),
+        (("mbw", tmp_path / "other.h5", "--voted"), "this run was started on other data"),
+        (("mbw", files / "class.svm", "--voted"), "this run was started on other data"),
+    ):
+        done = standing(2, "train", *command, "-o", run, "--resume")
+        assert done.returncode == 2 and one_sentence(done), done.stderr
+        assert sentence in done.stderr
+    done = standing(2, "train", "mbw", files / "data.h5", "--voted", "-o", run, "--resume")
+    assert done.returncode == 0, done.stderr
+    assert result_of(run) == result_of(files / "data")
+
+
+# a user's mistakes
+
+
+def one_sentence(done):
+    """Whether a command that failed says one sentence, and nothing of Python's."""
+    said = [line for line in done.stderr.splitlines() if line.startswith("hpcml: ")]
+    return len(said) == 1 and not any(word in done.stderr for word in ("Traceback", "Warning", "Error:"))
+
+
+def damaged_models(files, folder):
+    """Models of which a part is not what it should be."""
+
+    def changed(name, change, of="data"):
+        path = Path(shutil.copy(files / of / "model.h5", folder / f"{name}.h5"))
+        with h5py.File(path, "r+") as file:
+            change(file)
+        return path
+
+    def replace(name, values):
+        def change(file):
+            old = file[name][()]
+            del file[name]
+            file[name] = values(old)
+
+        return change
+
+    raw = (files / "data" / "model.h5").read_bytes()
+    (folder / "short.h5").write_bytes(raw[: len(raw) // 2])
+    yield folder / "short.h5"
+    (folder / "empty.h5").write_bytes(b"")
+    yield folder / "empty.h5"
+    yield changed("no u", lambda file: file.__delitem__("state/u"))
+    yield changed("no features", lambda file: file.__delitem__("state/features"))
+    yield changed("no rows", lambda file: file.attrs.__delitem__("n_rows"))
+    yield changed("fewer lanes", replace("state/lanes", lambda old: old[:, :2]))
+    yield changed("fewer labels", replace("state/lanes", lambda old: old[:1]))
+    yield changed("fewer stamps", replace("state/stamps", lambda old: old[:, :-3]))
+    yield changed("feature beyond", replace("state/features", lambda old: np.append(old[:-1], 10**6)))
+    yield changed("negative feature", replace("state/features", lambda old: np.append(-7, old[1:])))
+    yield changed("fractions", replace("state/features", lambda old: old + 0.5))
+
+
+def mistakes(files, folder):
+    """(arguments after `train`, part of the sentence)."""
+    data, text = files / "data.h5", files / "class.svm"
+    texts = {
+        "bad": "+1 1:1\n-1 2:1\n+1 3:x\n",
+        "empty": "",
+        "comment": "# nothing\n\n",
+        "unlabelled": "+1 1:1\n 2:1\n",
+        "three": "+1 1:1\n2 2:1\n",
+        "negative": "+1 1:1\n-1 2:1\n\n-1 5:1 7:-0.5\n",
+        "nan": "+1 1:nan\n",
+        "unsorted": "+1 3:1 2:1\n",
+    }
+    for name, content in texts.items():
+        (folder / f"{name}.svm").write_text(content)
+    X, Y = matrices()
+    X = X.tolil()
+    X[123, 4] = -2
+    negative = dataset(folder / "negative.h5", X.tocsr(), Y)
+    other = dataset(folder / "other.h5", *random_data(5, 40, N_FEATURES, 3))
+    (folder / "folder").mkdir()
+    yield ("mbw", data, "--label", "7"), "no label '7'"
+    yield ("mbw", data, "--split", "tain"), "tain"
+    yield ("mbw", data, "--min-positives", 400), "no label has 400 positive rows"
+    yield ("perceptron", data, "--live-features", 5), "--live-features: perceptron"
+    yield ("pw", data, "--live-features", 5), "--live-features: pw"
+    yield ("mbw", data, "--live-features", 0), "--live-features 0: expected"
+    yield ("mbw", data, "--share", 1.5), "--share 1.5: expected"
+    yield ("mbw", data, "--alpha", 1), "--alpha 1.0: expected a number above 1"
+    yield ("mbw", data, "--alpha", "nan"), "--alpha nan: expected a number above 1"
+    yield ("mbw", data, "--beta", 1.5), "--beta 1.5: expected"
+    yield ("pa", data, "--gamma", -1), "--gamma -1.0: expected"
+    yield ("mbw", data, "--checkpoint-every", 0), "--checkpoint-every 0.0"
+    yield ("mbw", negative), "row 123 (from 0) has the value -2"
+    yield ("mbw", negative, "--live-features", 20, "--shuffle"), "row 123 (from 0) has the value -2"
+    yield ("bw", folder / "negative.svm"), "row 2 (from 0) has the value -0.5"
+    yield ("mbw", folder / "bad.svm"), "bad.svm: line 3: "
+    yield ("mbw", folder / "nan.svm"), "nan.svm: line 1: "
+    yield ("mbw", folder / "unlabelled.svm"), "row 1 (from 0) has the label (none), but expected -1 or +1"
+    yield ("mbw", folder / "three.svm"), "row 1 (from 0) has the label 2, but expected -1 or +1"
+    yield ("mbw", folder / "empty.svm"), "empty.svm: no rows"
+    yield ("mbw", folder / "comment.svm"), "comment.svm: no rows"
+    yield ("mbw", folder / "absent.svm"), "absent.svm: cannot read"
+    yield ("mbw", folder / "absent.h5"), "absent.h5: cannot read"
+    yield ("mbw", folder / "folder"), "folder"
+    yield ("mbw", files / "data" / "config.toml"), "config.toml"
+    yield ("mbw", text, "--shuffle"), "--shuffle: a stream"
+    yield ("mbw", text, "--split", "all"), "--split: a stream"
+    yield ("mbw", text, "--min-positives", 2), "--min-positives: a stream"
+    yield ("mbw", files / "data" / "model.h5"), "expected a dataset"
+    initial = ("--initial-model", files / "data" / "model.h5")
+    yield ("bw", data, "--voted", *initial), "it has method = mbw, not bw"
+    yield ("mbw", data, *initial), "it has voted = True, not False"
+    yield ("mbw", data, "--voted", "--alpha", 2, *initial), "it has alpha = 1.5, not 2.0"
+    yield ("mbw", data, "--voted", "--live-features", 9, *initial), "it has live-features = 0, not 9"
+    yield (
+        ("mbw", data, "--voted", "--live-features", 9, "--initial-model", files / "live" / "model.h5"),
+        "live-features = 20, not 9",
+    )
+    yield ("mbw", data, "--voted", "--initial-model", files / "final" / "model.h5"), "was trained with --final"
+    yield ("mbw", data, "--voted", "--initial-model", files / "probe" / "model.h5"), "method = probe, not mbw"
+    yield ("mbw", data, "--voted", "--initial-model", files / "class" / "model.h5"), "has other features than"
+    yield ("mbw", other, "--voted", *initial), "no label '0'"
+    yield ("mbw", text, "--voted", "--initial-model", model(folder / "m.h5", np.ones((1, 3)))), "method = probe, not mbw"
+    yield ("mbw", data, "--voted", "--initial-model", folder / "absent.h5"), "absent.h5: cannot read"
+    yield ("mbw", data, "--voted", "--initial-model", data), "expected a model"
+
+
+def test_a_mistake_is_one_sentence_and_leaves_nothing(standing, files, tmp_path):
+    run, wrong = tmp_path / "run", []
+    for arguments, sentence in mistakes(files, tmp_path):
+        done = standing(2, "train", *arguments, "-o", run)
+        if done.returncode != 2 or sentence not in done.stderr or not one_sentence(done) or run.exists():
+            wrong.append((arguments, sentence, done.returncode, done.stderr, run.exists()))
+            shutil.rmtree(run, ignore_errors=True)
+    assert not wrong, "\n".join(map(str, wrong))
+
+
+def test_a_damaged_initial_model_is_one_sentence_and_leaves_nothing(standing, files, tmp_path):
+    run, wrong = tmp_path / "run", []
+    for path in damaged_models(files, tmp_path):
+        done = standing(2, "train", "mbw", files / "data.h5", "--voted", "--initial-model", path, "-o", run)
+        if done.returncode != 2 or not one_sentence(done) or path.name not in done.stderr or run.exists():
+            wrong.append((path.name, done.returncode, done.stderr, run.exists()))
+            shutil.rmtree(run, ignore_errors=True)
+    assert not wrong, "\n".join(map(str, wrong))
+
+
+def test_labels_that_the_initial_model_does_not_have_are_refused(standing, files, tmp_path):
+    """And not trained, nor left out, in silence."""
+    run, wrong = tmp_path / "run", []
+    for data, labels, name in (
+        ("data.h5", "012", "one"),
+        ("data.h5", "1", "one"),
+        ("data.h5", "0", "data"),
+        ("sets.svm", "02", "sets"),
+        ("sets.svm", "7", "class"),
+    ):
+        tokens = [token for label in labels for token in ("--label", label)]
+        initial = files / name / "model.h5"
+        done = standing(2, "train", "mbw", files / data, "--voted", *tokens, "--initial-model", initial, "-o", run)
+        if done.returncode != 2 or not one_sentence(done) or run.exists():
+            wrong.append((data, labels, name, done.returncode, done.stderr))
+            shutil.rmtree(run, ignore_errors=True)
+    assert not wrong, "\n".join(map(str, wrong))
+
+
+def test_weights_beyond_all_numbers_are_one_sentence_and_leave_nothing(standing, files, tmp_path):
+    run = tmp_path / "run"
+    done = standing(2, "train", "mbw", files / "data.h5", "--alpha", "1e300", "-o", run)
+    assert done.returncode == 2
+    assert "label '0': a weight has grown beyond all numbers" in done.stderr
+    assert one_sentence(done), done.stderr
+    assert not run.exists()
+
+
+def test_results_are_not_overwritten_without_force(standing, files, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(files / "data", run)
+    before = result_of(run)
+    for output, sentence in ((run, "exists already"), (run / "model.h5", "is a file")):
+        done = standing(2, "train", "bw", files / "data.h5", "-o", output)
+        assert done.returncode == 2 and one_sentence(done) and sentence in done.stderr
+        assert result_of(run) == before
+    done = standing(2, "train", "bw", files / "data.h5", "-o", run, "--force")
+    assert done.returncode == 0, done.stderr
+    assert result_of(run) != before
+
+
+def test_negative_values_are_not_scored(standing, files, tmp_path):
+    X, Y = matrices()
+    X = X.tolil()
+    X[123, 4] = -2
+    data = dataset(tmp_path / "data.h5", X.tocsr(), Y, [f"word {j}" for j in range(N_FEATURES)], list("012"))
+    trained = files / "data" / "model.h5"
+    for command in (
+        ("predict", trained, data, "-o", tmp_path / "out.csv"),
+        ("evaluate", trained, data, "--csv", tmp_path / "out.csv"),
+    ):
+        done = standing(2, *command)
+        assert done.returncode == 2 and one_sentence(done), done.stderr
+        assert "row 123 (from 0) has a negative value" in done.stderr
+        assert not (tmp_path / "out.csv").exists()

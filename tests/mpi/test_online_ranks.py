@@ -1,0 +1,166 @@
+"""Single passes on any number of ranks: the model and the history have the bits of one rank, also with more ranks than labels."""
+
+from dataclasses import replace
+
+import make
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import hpcml.online.source as source_module
+import hpcml.online.train as train_module
+from hpcml.config import OnlineOptions
+from hpcml.data import text_stream
+from hpcml.errors import ConfigError, DataError, Interrupted, NonFiniteError
+from hpcml.online.train import train_online
+
+pytestmark = pytest.mark.mpi
+
+N_ROWS, N_FEATURES, N_LABELS = 120, 40, 5
+
+
+def matrices():
+    rng = np.random.default_rng(3)
+    X = sp.random(N_ROWS, N_FEATURES, 0.12, "csr", rng=rng, data_rvs=lambda n: rng.random(n) + 0.01).astype(np.float32)
+    return X, (X @ rng.standard_normal((N_FEATURES, N_LABELS)) > 0.2).astype(int)
+
+
+def text(X, Y=None):
+    """svmlight: label sets 0, 1 …, or −1 and +1 as label 0 has it."""
+    y = matrices()[1]
+    lines = []
+    for row in range(X.shape[0]):
+        labels = f"{2 * y[row, 0] - 1:+d}" if Y is None else ",".join(str(label) for label in np.flatnonzero(Y[row]))
+        pairs = zip(X[[row]].indices.tolist(), X[[row]].data.tolist(), strict=True)
+        lines.append(" ".join([labels, *(f"{j + 1}:{x!r}" for j, x in pairs)]) + "\n")
+    return "".join(lines)
+
+
+@pytest.fixture
+def files(comm, shared_tmp):
+    """A dataset with splits, and its rows as text, of label sets and of one class."""
+
+    def write():
+        X, Y = matrices()
+        make.dataset(
+            shared_tmp / "data.h5", X, Y, label_names=list("01234"), splits={"a": np.arange(50), "b": np.arange(50, N_ROWS)}
+        )
+        (shared_tmp / "sets.svm").write_text(text(X, Y))
+        (shared_tmp / "class.svm").write_text(text(X))
+
+    make.by_one_rank(comm, write)
+    return shared_tmp
+
+
+@pytest.fixture
+def small_pieces(monkeypatch):
+    """Some ten pieces of a dataset, and blocks of a text."""
+    monkeypatch.setattr(source_module, "PIECE_NNZ", 60)
+    monkeypatch.setattr(train_module, "SvmlightStream", lambda *given: text_stream.SvmlightStream(*given, block_bytes=900))
+
+
+def result_of(run):
+    """The bytes of what a pass leaves."""
+    return (run / "model.h5").read_bytes(), (run / "history.csv").read_bytes()
+
+
+def check(comm, folder, name, method, data, options):
+    """Collective. Train on all ranks and on one: the same bytes."""
+    report = train_online(method, comm, data, folder / name, options)
+    alone = make.by_one_rank(comm, lambda: train_online(method, None, data, folder / f"{name} alone", options))
+    assert result_of(folder / name) == result_of(folder / f"{name} alone")
+    mine = [(r.n_rows, r.n_labels, r.n_features, r.error, r.updates) for r in (report, alone)]
+    assert mine[0] == mine[1]
+
+
+@pytest.mark.parametrize(("method", "voted"), [("pw", False), ("mbw", True), ("romma", True)])
+def test_dataset(comm, files, small_pieces, method, voted):
+    options = OnlineOptions(voted=voted, bias=True, min_positives=0)
+    check(comm, files, "five", method, files / "data.h5", replace(options, shuffle=voted, seed=4))
+    check(comm, files, "one", method, files / "data.h5", replace(options, label=("2",), final=True))
+
+
+@pytest.mark.parametrize("method", ["mbw", "romma"])
+def test_text(comm, files, small_pieces, method):
+    """Also the bits of the dataset of the same rows, whose labels have the same names."""
+    options = OnlineOptions(voted=True)
+    sets = replace(options, label=tuple("01234"))
+    check(comm, files, "sets", method, files / "sets.svm", sets)
+    check(comm, files, "class", method, files / "class.svm", options)
+    check(comm, files, "data", method, files / "data.h5", sets)
+    assert (files / "sets" / "history.csv").read_bytes() == (files / "data" / "history.csv").read_bytes()
+    one = [line.split(",")[1:] for line in (files / "class" / "history.csv").read_text().splitlines()[1:]]
+    lines = [line.split(",") for line in (files / "data" / "history.csv").read_text().splitlines()[1:]]
+    assert one == [line[1:] for line in lines if line[0] == "0"]
+
+
+@pytest.mark.parametrize(("method", "size"), [("bw", 1), ("mbw", 12)])
+def test_live_features(comm, files, small_pieces, method, size):
+    """Which ones stay is decided by the labels of all ranks."""
+    options = OnlineOptions(live_features=size, voted=method == "mbw")
+    check(comm, files, "data", method, files / "data.h5", options)
+    check(comm, files, "sets", method, files / "sets.svm", replace(options, label=tuple("01234")))
+    check(comm, files, "one", method, files / "data.h5", replace(options, label=("1",)))
+
+
+@pytest.mark.parametrize(
+    ("data", "method", "live"), [("data.h5", "mbw", None), ("class.svm", "romma", None), ("sets.svm", "bw", 15)]
+)
+def test_interrupted_pass_ends_with_the_same_bits_on_other_ranks(comm, files, small_pieces, data, method, live):
+    options = OnlineOptions(voted=True, live_features=live, label=tuple("01234") if data != "class.svm" else ())
+    make.by_one_rank(comm, lambda: train_online(method, None, files / data, files / "alone", options))
+    once = replace(options, time_limit=1e-9)
+    for turn in range(3):
+        if turn != 1:
+            with pytest.raises(Interrupted):
+                train_online(method, comm, files / data, files / "run", once, resume=turn > 0)
+        elif comm.rank == 0:
+            with pytest.raises(Interrupted):
+                train_online(method, None, files / data, files / "run", once, resume=True)
+        comm.Barrier()
+    train_online(method, comm, files / data, files / "run", options, resume=True)
+    assert result_of(files / "run") == result_of(files / "alone")
+
+
+def test_initial_model_of_other_ranks(comm, files, small_pieces):
+    options = OnlineOptions(voted=True, split="a")
+    data = files / "data.h5"
+    make.by_one_rank(comm, lambda: train_online("mbw", None, data, files / "a", options).model)
+    check(comm, files, "b", "mbw", data, replace(options, split="b", initial_model=files / "a" / "model.h5"))
+
+
+def mistakes(files):
+    """(method, data, options, error, part of the sentence)."""
+    data, sets, text = files / "data.h5", files / "sets.svm", files / "class.svm"
+    yield "winnow", data, OnlineOptions(), ConfigError, "no method 'winnow'"
+    yield "mbw", data, OnlineOptions(alpha=1.0), ConfigError, "--alpha 1.0"
+    yield "pw", data, OnlineOptions(live_features=3), ConfigError, "--live-features"
+    yield "mbw", data, OnlineOptions(label=("9",)), ConfigError, "no label '9'"
+    yield "mbw", data, OnlineOptions(split="c"), ConfigError, "'c'"
+    yield "mbw", files / "absent.h5", OnlineOptions(), DataError, "absent.h5"
+    yield "mbw", files / "absent.svm", OnlineOptions(), DataError, "absent.svm"
+    yield "mbw", sets, OnlineOptions(), DataError, "row 1 \\(from 0\\) has the label 0,3,4, but"
+    yield "mbw", text, OnlineOptions(shuffle=True), ConfigError, "--shuffle"
+    yield "mbw", data, OnlineOptions(initial_model=data), DataError, "expected a model"
+    yield "mbw", data, OnlineOptions(initial_model=files / "absent"), DataError, "absent"
+    yield "mbw", files / "negative.h5", OnlineOptions(), DataError, "row 70 \\(from 0\\) has the value -3"
+    yield "mbw", files / "negative.svm", OnlineOptions(), DataError, "row 70 \\(from 0\\) has the value -3"
+    yield "mbw", data, OnlineOptions(alpha=1e300), NonFiniteError, "beyond all numbers"
+
+
+def test_what_is_refused_is_refused_alike_on_all_ranks(comm, files, small_pieces):
+    def write():
+        X, Y = matrices()
+        X = X.tolil()
+        X[70, 5] = -3
+        make.dataset(files / "negative.h5", X.tocsr(), Y)
+        (files / "negative.svm").write_text(text(X.tocsr()))
+
+    make.by_one_rank(comm, write)
+    for method, data, options, kind, sentence in mistakes(files):
+        with pytest.raises(kind, match=sentence) as error:
+            train_online(method, comm, data, files / "run", options)
+        assert len(set(comm.allgather(str(error.value)))) == 1
+    comm.Barrier()
+    if comm.rank == 0:
+        assert not (files / "run" / "model.h5").exists()
