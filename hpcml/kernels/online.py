@@ -17,7 +17,7 @@ import math
 import numpy as np
 from numba import njit
 
-from hpcml.kernels.vector import LINE, prefetch
+from hpcml.kernels.vector import LINE, add_four, prefetch
 
 PW, BW, MBW, PERCEPTRON, PA, ROMMA = range(6)
 POSITIVES, FALSE_POSITIVES, FALSE_NEGATIVES, UPDATES = range(4)
@@ -30,10 +30,20 @@ PRECISE, EPSILON = 1e-13, 2.0**-53  # ROMMA: ‖w‖² is summed anew when its r
 
 
 @njit(cache=True, error_model="numpy")
-def _axpy(x, row, out):
-    """out += x · row, as far as `out` goes."""
-    for lane in range(out.size):
-        out[lane] += x * row[lane]
+def _room(n):
+    """Numbers of a row to sum so that n are: n itself up to 2, then the next multiple of 4, as `_axpy` wants it."""
+    return n if n <= 2 else (n + 3) // 4 * 4
+
+
+@njit(cache=True, error_model="numpy")
+def _axpy(x, weights, j, out):
+    """out += x · weights[j], as far as `out` goes: one or two numbers, or a multiple of four."""
+    if out.size <= 2:
+        for c in range(out.size):
+            out[c] += x * weights[j, c]
+    else:
+        for c in range(0, out.size, 4):
+            add_four(out, weights, j, c, x)
 
 
 @njit(cache=True, error_model="numpy")
@@ -58,7 +68,7 @@ def _dots(indices, data, begin, end, weights, seen, out):
         else:
             for column in range(LINE, weights.shape[1], LINE):
                 prefetch(weights, soon, column)
-            _axpy(x, weights[j + np.uint64(1)], out)
+            _axpy(x, weights, np.int64(j) + 1, out)
     if narrow:
         out[0], out[second] = one, two
     return total, least
@@ -112,14 +122,14 @@ def learn_winnow(code, alpha, beta, theta, margin, csr, rows, labels, voted, sta
     weights, lanes, counters, seen = state
     n_lanes, balanced = lanes.shape[1], code != PW
     n_weights = 2 * n_lanes if balanced else n_lanes
-    signs, dots, clock, thick = np.full(n_lanes, -1.0), np.empty(n_weights), lanes[CLOCK], 1.0 if code == MBW else 0.0
+    signs, dots, clock, thick = np.full(n_lanes, -1.0), np.empty(_room(n_weights)), lanes[CLOCK], 1.0 if code == MBW else 0.0
     for i in range(rows.size):
         begin, end = np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])
         total, least = _dots(indices, data, begin, end, weights, seen, dots)
         if least < 0.0:
             return i
         total += 1.0  # the bias
-        _axpy(1.0, weights[0], dots)
+        _axpy(1.0, weights, 0, dots)
         y_begin, y_end = np.uint64(y_indptr[y_rows[i]]), np.uint64(y_indptr[y_rows[i] + 1])
         _mark(y_indices, y_begin, y_end, lane_of, signs, 1.0)
         for lane in range(n_lanes):
@@ -215,11 +225,11 @@ def learn_additive(code, epsilon, gamma, bias, csr, rows, labels, voted, state):
     y_rows, y_indptr, y_indices, lane_of = labels
     weights, lanes, counters, seen = state
     n_lanes, limit = lanes.shape[1], epsilon if code == PA else 0.0
-    signs, dots, clock, scale = np.full(n_lanes, -1.0), np.empty(n_lanes), lanes[CLOCK], lanes[SCALE]
+    signs, dots, clock, scale = np.full(n_lanes, -1.0), np.empty(_room(n_lanes)), lanes[CLOCK], lanes[SCALE]
     for i in range(rows.size):
         begin, end = np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])
         _dots(indices, data, begin, end, weights, seen, dots)
-        _axpy(bias, weights[0], dots)
+        _axpy(bias, weights, 0, dots)
         y_begin, y_end = np.uint64(y_indptr[y_rows[i]]), np.uint64(y_indptr[y_rows[i] + 1])
         _mark(y_indices, y_begin, y_end, lane_of, signs, 1.0)
         square = -1.0

@@ -203,3 +203,24 @@ def prefetch(typingctx, matrix, row, column):
         return context.get_dummy_value()
 
     return types.void(matrix, types.int64, types.int64), codegen
+
+
+@intrinsic
+def add_four(typingctx, out, matrix, row, column, x):
+    """out[column + i] += x · matrix[row, column + i] for i < 4: float64, contiguous; the indices are not checked."""
+
+    def codegen(context, builder, signature, args):
+        element = ir.DoubleType()
+        vector = ir.VectorType(element, 4)
+        sums, _ = _array(context, builder, signature, args, 0)
+        weights = context.make_array(signature.args[1])(context, builder, args[1])
+        (stride, _) = cgutils.unpack_tuple(builder, weights.strides, 2)
+        first = cgutils.pointer_add(builder, weights.data, builder.mul(args[2], stride))
+        target = _vector_at(builder, sums, args[3], vector)
+        product = builder.fmul(
+            _splat(builder, args[4], vector), _load(builder, _vector_at(builder, first, args[3], vector), element)
+        )
+        _store(builder, builder.fadd(_load(builder, target, element), product), target, element)
+        return context.get_dummy_value()
+
+    return types.void(out, matrix, types.int64, types.int64, types.float64), codegen

@@ -41,8 +41,9 @@ class State:
         self.live = LiveFeatures(options.live_features, options.share) if options.live_features else None
         start = list(self.method.weights.values())
         self._start = np.repeat(start + [0.0] * (len(self.array_names()) - len(start)), self.n_lanes)
-        if self._start.size < LINE // 8:  # so that no row lies in two cache lines
-            self._start = np.append(self._start, np.zeros((1 << (self._start.size - 1).bit_length()) - self._start.size))
+        size = self._start.size  # next: up to 8 numbers lie in one cache line, more are taken by fours
+        whole = 1 << (size - 1).bit_length() if size <= LINE // 8 else -(-size // 4) * 4
+        self._start = np.append(self._start, np.zeros(whole - size))
         self.weights, self._seen = _filled(self._start, 1), np.empty(0, dtype=np.uint8)
         self._make_room(options.live_features or n_features)
 

@@ -40,7 +40,7 @@ class OnlineReport:
 
     def __str__(self) -> str:
         lines = [
-            f"learnt {self.n_labels} labels from {self.n_rows:,} rows in {self.seconds:.2f} s: progressive error "
+            f"learnt {self.n_labels} labels from {self.n_rows:,} rows in {self.seconds:.3g} s: progressive error "
             f"{100 * self.error:.3f} %, {100 * self.updates:.1f} % of the rows changed a model; {self.n_features:,} features; "
             f"model: {self.model}"
         ]
