@@ -55,7 +55,32 @@ def _has_probabilities(estimator: ProbeClassifier) -> bool:
     return True
 
 
-class ProbeClassifier(ClassifierMixin, BaseEstimator):
+class LabelScores(ClassifierMixin):
+    """Classes, or label sets, from the scores of a linear model for each label; `_kind` and `classes_` are those of y in `fit`."""
+
+    _kind: int
+    classes_: np.ndarray
+
+    def _scores(self, X: Any) -> np.ndarray:
+        """The scores (n, n_labels)."""
+        raise NotImplementedError
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """The scores: (n,) for one or two classes, positive for the last one; else (n, n_labels)."""
+        scores = self._scores(X)
+        return scores.ravel() if self._kind == CLASSES and scores.shape[1] == 1 else scores
+
+    def predict(self, X: Any) -> np.ndarray | sp.csr_matrix:
+        """The class of each row (n,), or its labels (n, n_labels), sparse if y was: the highest, or all positive, scores."""
+        scores = self._scores(X)
+        if self._kind == CLASSES:
+            last = len(self.classes_) - 1
+            return self.classes_[scores.argmax(axis=1) if last > 1 else np.where(scores[:, 0] > 0, last, 0)]
+        labels = (scores > 0).astype(np.int64)
+        return labels if self._kind == INDICATOR else sp.csr_matrix(labels)
+
+
+class ProbeClassifier(LabelScores, BaseEstimator):
     """Linear classifiers trained with PROBE: subgradient steps from an estimated lower bound.
 
     Minimises `λ/2 ‖w‖² + (1/m) Σ ℓ(y_i (w · x_i))` for one label (two classes) or for each label against all others (more
@@ -264,24 +289,10 @@ class ProbeClassifier(ClassifierMixin, BaseEstimator):
         self.n_iter_, self.f_min_, self.visited_, self._status = steps, f_min, visited, status
 
     def _scores(self, X: Any) -> np.ndarray:
-        """The scores (n, n_labels)."""
+        """The scores `x · w + intercept` (n, n_labels)."""
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         return safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
-
-    def decision_function(self, X: Any) -> np.ndarray:
-        """The scores `x · w + intercept`: (n,) for one or two classes, positive for the last one; else (n, n_labels)."""
-        scores = self._scores(X)
-        return scores.ravel() if self._kind == CLASSES and scores.shape[1] == 1 else scores
-
-    def predict(self, X: Any) -> np.ndarray | sp.csr_matrix:
-        """The class of each row (n,), or its labels (n, n_labels), sparse if y was: the highest, or all positive, scores."""
-        scores = self._scores(X)
-        if self._kind == CLASSES:
-            last = len(self.classes_) - 1
-            return self.classes_[scores.argmax(axis=1) if last > 1 else np.where(scores[:, 0] > 0, last, 0)]
-        labels = (scores > 0).astype(np.int64)
-        return labels if self._kind == INDICATOR else sp.csr_matrix(labels)
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> np.ndarray:

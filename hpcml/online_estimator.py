@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, check_non_negative, validate_data
@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 from hpcml import mpi
 from hpcml.config import OnlineOptions
 from hpcml.errors import HpcmlError
-from hpcml.estimator import CLASSES, INDICATOR, LabelSets, agree_labels, check_target, shard_of
+from hpcml.estimator import CLASSES, LabelScores, LabelSets, agree_labels, check_target, shard_of
 from hpcml.kernels.online import UPDATES
 from hpcml.online.methods import METHODS
 from hpcml.online.state import State
@@ -23,7 +23,7 @@ from hpcml.online.state import State
 _NUMBERS = ("alpha", "beta", "theta", "margin", "epsilon", "gamma")
 
 
-class OnlineClassifier(ClassifierMixin, BaseEstimator):
+class OnlineClassifier(LabelScores, BaseEstimator):
     """Linear classifiers that learn from each row once, in the order of the rows: Winnow family, perceptron, PA, ROMMA.
 
     One learner for two classes, or one for each class (or column of a multilabel indicator) against all others. Rows are taken as
@@ -187,7 +187,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def _scores(self, X: Any) -> np.ndarray:
-        """The scores (n, n_labels)."""
+        """The scores (n, n_labels): features without a row in training do not count, Winnow's rows are divided by their sum."""
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         scores = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
@@ -196,20 +196,3 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):
             known = self._state.seen[: X.shape[1], None].astype(np.float64)
             scores /= 1.0 + safe_sparse_dot(X, known, dense_output=True)
         return scores
-
-    def decision_function(self, X: Any) -> np.ndarray:
-        """The learners' scores: (n,) for one or two classes, positive for the last one; else (n, n_labels).
-
-        Features without a row in training do not count; a Winnow's rows are then divided by their sum.
-        """
-        scores = self._scores(X)
-        return scores.ravel() if self._kind == CLASSES and scores.shape[1] == 1 else scores
-
-    def predict(self, X: Any) -> np.ndarray | sp.csr_matrix:
-        """The class of each row (n,), or its labels (n, n_labels), sparse if y was: the highest, or all positive, scores."""
-        scores = self._scores(X)
-        if self._kind == CLASSES:
-            last = len(self.classes_) - 1
-            return self.classes_[scores.argmax(axis=1) if last > 1 else np.where(scores[:, 0] > 0, last, 0)]
-        labels = (scores > 0).astype(np.int64)
-        return labels if self._kind == INDICATOR else sp.csr_matrix(labels)
