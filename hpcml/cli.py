@@ -38,7 +38,9 @@ def run(tokens: list[str], connect: Callable[[], mpi.Comm]) -> None:
 
     Raises ConfigError for a command line that makes no sense; everything else comes from the command.
     """
-    tokens = ["./-" if token == "-" else token for token in tokens]  # standard input or output: as a Path it is "-" again
+    if tokens[:1] in (["train"], ["predict"]):  # standard input or output: as a Path it is "-" again
+        pairs = zip(["", *tokens], tokens, strict=False)
+        tokens = ["./-" if token == "-" and not before.startswith("--") else token for before, token in pairs]
     try:
         tokens, train_app.config = _config_files(tokens)
         command, bound, _ = app.parse_args(tokens, exit_on_error=False, print_error=False)

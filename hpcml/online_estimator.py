@@ -125,6 +125,8 @@ class OnlineClassifier(LabelScores, BaseEstimator):
         Raises ValueError or TypeError for what does not fit.
         """
         options, first = self._options(), not hasattr(self, "_state")
+        if not first and (self._state.options, self._state.method) != (options, METHODS[self.method]):
+            raise ValueError("the parameters are not those of the first call to partial_fit; use fit to begin anew")
         X = self._rows(X, reset=first)
         if not first and classes is not None and not np.array_equal(np.unique(classes), self.classes_):
             raise ValueError(f"classes={classes!r} are not those of the first call to partial_fit: {self.classes_!r}")

@@ -87,6 +87,7 @@ judge() {  # judges the model of ARGUMENTS on the split test of its data; the me
     case $previous:$argument in
       -o:* | --output:*) output=$argument ;;
       *:--output=* | *:-o=*) output=${argument#*=} ;;
+      --initial-model:*) ;;
       *.h5) data=${data:-$argument} ;;
     esac
     previous=$argument

@@ -161,12 +161,12 @@ def open_run(folder: RunFolder) -> tuple[TrainOptions, Model, Path]:
     if not config.exists():
         raise ConfigError(f"{folder.path} is no run folder (it has no {CONFIG}); name the --output of an `hpcml train probe`")
     values = read_config(config)
+    if values.get("method", "probe") != "probe":
+        raise ConfigError(f"{folder.path} is a run of {values['method']}; the figures are about probe")
     try:
-        options, method, data = from_dict(values), values["method"], Path(values["data"])
+        options, data = from_dict(values), Path(values["data"])
     except (KeyError, TypeError, ValueError, ConfigError) as error:
         raise DataError(f"{config}: damaged ({error}); train again with --force") from None
-    if method != "probe":
-        raise ConfigError(f"{folder.path} is a run of {method}; the figures are about probe")
     if not folder.model.exists():
         raise ConfigError(f"{folder.path} is not finished (it has no {folder.model.name}); continue it with --resume first")
     return options, Model(folder.model), data

@@ -9,7 +9,10 @@ from __future__ import annotations
 import io
 import lzma
 import os
+import select
+import stat
 import sys
+import time
 import zlib
 from collections.abc import Iterator
 from itertools import pairwise
@@ -30,6 +33,7 @@ from hpcml.partition import even_bounds
 STANDARD_INPUT = "-"
 BLOCK_BYTES = 1 << 24
 MAX_LINE = 1 << 30  # bytes
+PATIENCE = 1.0  # seconds to wait for a block of a pipe, before what there is of it is taken
 HEAD_BYTES = 8  # enough to tell what a file is
 HDF5_MAGIC = b"\x89HDF"
 EXPECTED = "expected `label index:value ...`"
@@ -66,6 +70,13 @@ class TextRows(NamedTuple):
         """The number of rows."""
         return self.indptr.size - 1
 
+    def after(self, n: int) -> TextRows:
+        """The rows without the first `n`."""
+        a, b = self.indptr[n], self.y_indptr[n]
+        return TextRows(
+            self.first_row + n, self.indptr[n:] - a, self.indices[a:], self.data[a:], self.y_indptr[n:] - b, self.labels[b:]
+        )
+
     @staticmethod
     def empty() -> TextRows:
         """No rows."""
@@ -87,7 +98,9 @@ def parse_lines(text: np.ndarray, zero_based: bool, name: str, lines_before: int
 
 
 class _Rejoined(io.RawIOBase):
-    """A file of which the first bytes have been read already, and are given again."""
+    """A file of which the first bytes have been read already, and are given again. A pipe is not waited for beyond `deadline`."""
+
+    deadline: float | None = None
 
     def __init__(self, head: bytes, rest: BinaryIO) -> None:
         self.head, self.rest = head, rest
@@ -97,9 +110,11 @@ class _Rejoined(io.RawIOBase):
         return True
 
     def readinto(self, buffer: memoryview) -> int:
-        """Read into `buffer`; how many bytes."""
+        """Read into `buffer`; how many bytes, None if a pipe has none for now."""
         if not self.head:
-            return self.rest.readinto(buffer)
+            wait = 0.0 if self.deadline is None else max(0.0, self.deadline - time.monotonic())
+            late = self.deadline is not None and not select.select([self.rest], [], [], wait)[0]
+            return None if late else self.rest.readinto(buffer)
         size = min(len(self.head), len(buffer))
         buffer[:size], self.head = self.head[:size], self.head[size:]
         return size
@@ -122,24 +137,32 @@ class _Lines:
         if head.startswith(HDF5_MAGIC):
             raise DataError(f"{self.name}: an HDF5 file, but expected svmlight text, plain or compressed")
         self.kind, opener = next((found for magic, found in MAGIC.items() if head.startswith(magic)), ("", None))
-        self.file: BinaryIO = io.BufferedReader(_Rejoined(head, self.raw), 1 << 17)
+        source = _Rejoined(head, self.raw)
+        self.file: BinaryIO = io.BufferedReader(source, 1 << 17)
+        # What unpacks a compressed pipe cannot do with less than it asks for, so it waits.
+        self.patient = source if opener is None and not stat.S_ISREG(os.fstat(self.raw.fileno()).st_mode) else None
         if opener is not None:
             self.file = opener(self.file, "rb")
-        self.tail = self._read(len(BYTE_ORDER_MARK)).removeprefix(BYTE_ORDER_MARK)  # read, but not given out
+        self.tail = (self._read(len(BYTE_ORDER_MARK)) or b"").removeprefix(BYTE_ORDER_MARK)  # read, but not given out
 
-    def _read(self, size: int) -> bytes:
-        """The next `size` bytes, or what is left of the stream."""
+    def _read(self, size: int) -> bytes | None:
+        """The next `size` bytes, or what is left of the stream; what came within PATIENCE of a pipe, None for nothing."""
         try:
+            if self.patient is not None:
+                self.patient.deadline = time.monotonic() + PATIENCE
             return self.file.read(size)
         except (EOFError, lzma.LZMAError, zlib.error, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise
             raise DataError(f"{self.name}: truncated or damaged {self.kind} file ({error}); get or make it again") from None
 
-    def block(self) -> bytearray:
-        """The next lines, `padded`; nothing but the padding at the end of the stream."""
+    def block(self) -> bytearray | None:
+        """The next lines, `padded`; nothing but the padding at the end of the stream; None if no whole line has come yet."""
         chunks, size, end = [self.tail], len(self.tail), 0
-        while not end and (chunk := self._read(self.block_bytes)):
+        while not end and (chunk := self._read(self.block_bytes)) != b"":
+            if chunk is None:
+                self.tail = b"".join(chunks)
+                return None
             end = chunk.rfind(b"\n") + 1
             chunks.append(chunk)
             size += len(chunk)
@@ -149,12 +172,13 @@ class _Lines:
         chunks[-1] = chunks[-1][: end or None]
         return padded(*chunks)
 
-    def pieces(self, n: int) -> list[tuple[np.ndarray, int]]:
+    def pieces(self, n: int) -> list[tuple[np.ndarray, int]] | None:
         """The next lines in `n` pieces, each with as many bytes behind it as PADDING has, and how many lines are before it.
 
-        No piece at all at the end of the stream.
+        No piece at all at the end of the stream; None if no whole line has come yet.
         """
-        block = self.block()
+        if (block := self.block()) is None:
+            return None
         text, size, bounds, found = np.frombuffer(block, dtype=np.uint8), len(block) - len(PADDING), [0], []
         for target in even_bounds(size, n)[1:].tolist():
             bounds.append(block.find(b"\n", target - 1) + 1 if target > bounds[-1] else bounds[-1])
@@ -227,7 +251,7 @@ class SvmlightStream:
         self._begin = max(self._begin, self.n_rows) + n_rows
 
     def __iter__(self) -> Iterator[TextRows]:
-        """Collective over `comm`. The next rows, the same on all ranks. Raises DataError."""
+        """Collective over `comm`. The next rows, the same on all ranks; none if a pipe is slow. Raises DataError."""
         for part in self.parts():
             yield self._gathered(part)
 
@@ -237,7 +261,7 @@ class SvmlightStream:
         Raises DataError, which names the line, on all ranks.
         """
         while (part := self._next()) is not None:
-            if self.n_rows > self._begin:
+            if self.n_rows > self._begin or not part.n_rows:
                 yield part
         if self.n_rows == 0:
             raise DataError(f"{self.name}: no rows; {EXPECTED}")
@@ -247,11 +271,13 @@ class SvmlightStream:
     @mpi.collective
     def _next(self) -> TextRows | None:
         """Collective over `comm`. This rank's part of the next block, or None for all at the end of the stream."""
-        found: list[tuple[np.ndarray, int]] = []
+        found: list[tuple[np.ndarray, int]] | None = []
         with mpi.agreed(self.comm, f"reading {self.name}"):
             if self._lines is not None:
                 found = self._lines.pieces(self.comm.size)
-        lines_before = self.comm.bcast([n_lines for _, n_lines in found])
+        lines_before = self.comm.bcast(None if found is None else [n_lines for _, n_lines in found])
+        if lines_before is None:
+            return TextRows.empty()._replace(first_row=self.n_rows)
         if not lines_before:
             return None
         pieces = [piece for piece, _ in found] or [np.empty(0, dtype=np.uint8)] * self.comm.size

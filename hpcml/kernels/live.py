@@ -40,11 +40,13 @@ def take_rows(
         begin, end = indptr[rows[i]], indptr[rows[i] + 1]
         n_new = 0
         for k in range(begin, end):
-            if keys[find(keys, indices[k])] == FREE:
+            if data[k] != 0.0 and keys[find(keys, indices[k])] == FREE:
                 n_new += 1
         if n_new > n_free and not (forced and i == 0):
             return i, n_free
         for k in range(begin, end):
+            if data[k] == 0.0:
+                continue
             place = find(keys, indices[k])
             if keys[place] == FREE:
                 if n_free == 0:

@@ -10,6 +10,7 @@ from hpcml.data.shard import Shard
 from hpcml.kernels import live as kernels
 from hpcml.selection.extremal import extremal
 
+SLICE = 512  # rows to look at together
 STAY = 0.75  # of the live features that stay when there is no room for a new one
 
 
@@ -35,20 +36,21 @@ class LiveFeatures:
 
         Between pieces `importance` is asked and slots are emptied by `forget`.
         """
-        sizes = shard.indptr[rows + 1] - shard.indptr[rows]
         done, forced = 0, False
-        while done < rows.size:
-            some = rows[done:]
-            n = int(sizes[done:].sum())
+        while done < rows.size or rows.size == 0:  # of no rows an empty piece, to compile the kernels with
+            some = rows[done : done + SLICE]
+            n = int((shard.indptr[some + 1] - shard.indptr[some]).sum())
             indptr, indices, data = np.zeros(some.size + 1, np.int64), np.empty(n, np.int32), np.empty(n, np.float32)
             csr = (shard.indptr, shard.indices, shard.data)
             table = (self._keys, self._slots, self.numbers, self._free, self._n_free)
             taken, self._n_free = kernels.take_rows(*csr, some, *table, forced, indptr, indices, data)
-            if taken:
+            if taken or rows.size == 0:
                 end = int(indptr[taken])
                 yield (indptr[: taken + 1], indices[:end], data[:end]), np.arange(taken), some[:taken]
+            if rows.size == 0:
+                return
             done, forced = done + taken, False
-            if done < rows.size:
+            if taken < some.size:
                 forget(self._prune(importance()))
                 forced = True
 

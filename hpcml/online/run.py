@@ -11,6 +11,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.config import OnlineOptions
 from hpcml.data.slabs import write_whole
+from hpcml.errors import DataError
 from hpcml.kernels.online import FALSE_NEGATIVES, FALSE_POSITIVES, UPDATES
 from hpcml.log import Progress
 from hpcml.online.saved import HISTORY_POINTS, Snapshots
@@ -52,12 +53,15 @@ class Run:
         total = None if self.source.n_rows is None else self.source.n_rows + self.start
         progress, pieces = Progress(self.folder.log, "rows", total), self.source.pieces(first)
         self._announce()
+        if self.start and self.state.n_rows == self.start:
+            self._note_point()  # so that recent errors are of these rows
         try:
             while (piece := self._next(pieces)) is not None:
                 if n_pieces == 0:
                     begin = time.monotonic()
                     with mpi.node_first(self.comm):  # compile
                         self.state.learn(piece[0], piece[1][:0])
+                    mpi.agreed_any(self.comm, False)  # the pass begins when all are ready
                     started += time.monotonic() - begin
                 with self.profile("learn"):
                     self._take(*piece)
@@ -106,7 +110,10 @@ class Run:
         while done < rows.size:
             point = 1 << int(self.state.n_rows).bit_length()  # the next power of two
             some = rows[done : done + point - self.state.n_rows]
-            self.state.learn(shard, some, lambda mine: mpi.allreduce_maxima(self.comm, mine))
+            try:
+                self.state.learn(shard, some, lambda mine: mpi.allreduce_maxima(self.comm, mine))
+            except DataError as error:  # of a row, so all ranks have it
+                raise DataError(f"{self.source.name}: {error}") from None
             done += some.size
             if self.state.n_rows == point:
                 self._note_point()

@@ -23,6 +23,7 @@ from hpcml.online.state import COUNTERS, LANES, N_LANE_NUMBERS, State
 from hpcml.runfolder import RunFolder
 
 HISTORY_POINTS = 66  # after 1, 2, 4 … 2⁶³ rows, at the end, and at the end of an initial model
+TABLE_CHUNK = 1 << 24  # features
 # The options that must be the same when a pass is continued.
 LEARNING = ("voted", "alpha", "beta", "theta", "margin", "epsilon", "gamma", "bias", "live_features", "share")
 
@@ -46,7 +47,8 @@ class Snapshots:
         self.comm, self.source, self.state, self.mine = comm, source, state, mine
         self.log, self.written = folder.log, False
         self.checkpoints = Checkpoints(comm, folder.checkpoints, folder.log)
-        self._origin = np.array([*source.sizes, zlib.crc32((source.vocabulary or "").encode()), len(source.names)], dtype=np.int64)
+        names = "\n".join([source.vocabulary or "", *source.names])
+        self._origin = np.array([*source.sizes, zlib.crc32(names.encode("utf-8", "surrogatepass"))], dtype=np.int64)
 
     @mpi.collective
     def save(self, history: np.ndarray, n_points: int, elapsed: float) -> None:
@@ -55,14 +57,14 @@ class Snapshots:
         numbers, rows = state.kept()
         slabs = state_slabs(state, n_labels, numbers.size)
         slabs |= {"features": Slab((1, numbers.size), "<i8"), "origin": Slab((1, self._origin.size), "<i8")}
-        slabs |= {"pass": Slab((1, 3), "<i8"), "elapsed": Slab((1, 1), "<f8")}
+        slabs |= {"pass": Slab((1, 7), "<i8"), "elapsed": Slab((1, 1), "<f8")}
         slabs["history"] = Slab((n_labels, HISTORY_POINTS * 5), "<i8")
 
         def fill(writer: CheckpointWriter) -> None:
             if self.comm.rank == 0:
                 writer.write_row("features", 0, numbers)
                 writer.write_row("origin", 0, self._origin)
-                writer.write_row("pass", 0, np.array([state.n_rows, n_points, state.n_features]))
+                writer.write_row("pass", 0, np.array([state.n_rows, n_points, state.n_features, *self.source.digest]))
                 writer.write_row("elapsed", 0, np.array([elapsed]))
             for lane, place in enumerate(self.mine.tolist()):
                 writer.write_row("history", place, history[lane])
@@ -84,7 +86,8 @@ class Snapshots:
         with mpi.agreed(self.comm, f"reading {path}"), reading_checkpoint(path) as file:
             if file["origin"].shape != (1, self._origin.size) or (file["origin"][0] != self._origin).any():
                 raise DataError(f"{self.source.name}: this run was started on other data; resume with the same")
-            n_rows, n_points, n_features = file["pass"][0].tolist()
+            n_rows, n_points, n_features, *digest = file["pass"][0].tolist()
+            self.source.expected = tuple(digest)
             restore_state(self.state, self.mine, n_rows, n_features, file["features"][0], lambda name, place: file[name][place])
             history = file["history"][self.mine[0] : self.mine[-1] + 1] if self.mine.size else np.empty((0, HISTORY_POINTS * 5))
             elapsed = float(file["elapsed"][0, 0])
@@ -132,8 +135,6 @@ def write_model(
     if not options.final:
         slabs |= {f"state/{name}": slab for name, slab in state_slabs(state, n_labels, numbers.size).items()}
         slabs["state/features"] = Slab((numbers.size,), "<i8")
-    columns, factors = np.zeros(state.n_features, dtype=np.int32), np.zeros(state.n_features, dtype=np.float32)
-    columns[numbers], factors[numbers] = np.arange(numbers.size), 1.0
 
     def describe(file: h5py.File) -> None:
         about = {"method": method, "split": source.split, "n_rows": state.n_rows, "normalised": METHODS[method].winnow}
@@ -146,8 +147,13 @@ def write_model(
         out.layout(slabs, describe)
         with mpi.agreed(comm, f"writing {folder.model}"):
             if comm.rank == 0:
-                out.write("columns", 0, columns)
-                out.write("factors", 0, factors)
+                for begin in range(0, state.n_features, TABLE_CHUNK):  # streams may have huge numbers
+                    size = min(TABLE_CHUNK, state.n_features - begin)
+                    columns, factors = np.zeros(size, dtype=np.int32), np.zeros(size, dtype=np.float32)
+                    first, last = np.searchsorted(numbers, [begin, begin + size])
+                    columns[numbers[first:last] - begin], factors[numbers[first:last] - begin] = np.arange(first, last), 1.0
+                    out.write("columns", begin, columns)
+                    out.write("factors", begin, factors)
                 if not options.final:
                     out.write("state/features", 0, numbers)
             for lane, place in enumerate(mine.tolist()):

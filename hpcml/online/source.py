@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
@@ -25,6 +26,7 @@ class Source(Protocol):
     """Rows in order, the same on every rank; every rank sees all of them."""
 
     name: str
+    path: str
     names: list[str]  # of the labels to train
     labels: np.ndarray  # their numbers in the pieces
     n_labels: int  # numbers of labels are below this
@@ -33,6 +35,8 @@ class Source(Protocol):
     vocabulary: str | None  # None: it depends on the width, known at the end
     split: str
     sizes: tuple[int, ...]  # what two sources that are not the same hardly have in common
+    digest: tuple[int, ...]  # of the rows given so far, if they cannot be looked at again
+    expected: tuple[int, ...] | None  # what that must be when the pass goes on
 
     def pieces(self, begin: int) -> Iterator[Piece]:
         """Collective. The rows from number `begin` of the pass on."""
@@ -47,7 +51,7 @@ class DatasetSource:
     @mpi.collective
     def __init__(self, comm: mpi.Comm, dataset: Dataset, options: OnlineOptions) -> None:
         """Collective over `comm`. Raises ConfigError for a split or label that is not there, DataError for a damaged file."""
-        self.comm, self.dataset, self.name = comm, dataset, str(dataset.path)
+        self.comm, self.dataset, self.name, self.path = comm, dataset, str(dataset.path), str(dataset.path.resolve())
         self.n_features, self.n_labels, self.vocabulary = dataset.n_features, dataset.n_labels, dataset.vocabulary
         self.split = options.split or default_split(dataset, "train")
         rows, bounds, n_positive = None, None, None
@@ -60,7 +64,8 @@ class DatasetSource:
                 n_positive = self._count_positives(rows)
         self.rows, self.bounds = mpi.bcast_array(comm, rows), mpi.bcast_array(comm, bounds)
         self.n_rows = self.rows.size
-        self.sizes = (*dataset.sizes, self.n_rows)
+        self.digest, self.expected = (0, 0, 0, 0), None
+        self.sizes = (*dataset.sizes, self.n_rows, zlib.crc32(dataset.map("Y/indices")) if dataset.n_rows else 0)
         self.labels, self.names = choose_labels(comm, dataset, options, n_positive)
         self.order = np.argsort(rng.bits(options.seed, "shuffle", self.rows), kind="stable") if options.shuffle else None
 
@@ -101,7 +106,7 @@ class DatasetSource:
 class TextSource:
     """The rows of svmlight text. Its labels must be known before the first row: those named, else −1 and +1."""
 
-    def __init__(self, comm: mpi.Comm, stream: SvmlightStream, options: OnlineOptions) -> None:
+    def __init__(self, comm: mpi.Comm, stream: SvmlightStream, path: str, options: OnlineOptions) -> None:
         """Raises ConfigError for options that only a dataset can follow."""
         for flag, given in (
             ("--split", options.split),
@@ -110,27 +115,49 @@ class TextSource:
         ):
             if given:
                 raise ConfigError(f"{flag}: a stream has rows in one order only; convert the data first (`hpcml convert svmlight`)")
-        self.comm, self.stream, self.name = comm, stream, stream.name
-        self.names = list(dict.fromkeys(options.label)) or BINARY
+        self.comm, self.stream, self.name, self.path = comm, stream, stream.name, path
+        self.names = list(dict.fromkeys(_number_name(label) for label in options.label)) or BINARY
         self.labels, self.n_labels = np.arange(len(self.names)), len(self.names)
         self.binary = not options.label
         self._number = {name: number for number, name in enumerate(self.names)}
         self.n_features, self.n_rows, self.vocabulary, self.split = 0, None, None, "all"
         self.sizes = ()
+        self.digest: tuple[int, ...] = (0, 0, 0, 0)  # of the rows so far: CRC-32 of their sizes, indices, values, labels
+        self.expected: tuple[int, ...] | None = None  # that of the rows to pass over
         self.initial: tuple[str, int] | None = None  # vocabulary and number of features of a model that is continued
 
     @mpi.collective
     def pieces(self, begin: int) -> Iterator[Piece]:
         """Collective. The rows from number `begin` on. Raises DataError for what is not svmlight, or has another label than ±1."""
-        if begin:
-            self.stream.skip(begin)
-        for block in self.stream:
+        for block in self._after(begin):
             with mpi.agreed(self.comm, f"reading {self.name}"):
                 y_indptr, y_indices = self._labels(block)
             self.n_features = max(self.n_features, int(block.indices.max(initial=-1)) + 1)
             rows = np.arange(block.indptr.size - 1)
             csr = (block.indptr, block.indices, block.data, y_indptr, y_indices)
             yield Shard(block.first_row, rows, *csr, rows.size, 0, self.n_features, self.n_labels), rows
+
+    def _after(self, begin: int) -> Iterator[TextRows]:
+        """Collective. The blocks from row `begin` on. Raises DataError if the rows before are not those of `expected`."""
+        passed = begin == 0
+        for block in self.stream:
+            n = max(0, min(begin - block.first_row, block.n_rows))
+            self._note(block, 0, n)
+            if not passed and block.first_row + n == begin:
+                passed = True
+                if self.digest != self.expected:
+                    raise DataError(f"{self.name}: this run was started on other rows; resume with the same stream")
+            if passed:
+                self._note(block, n, block.n_rows)
+                yield block.after(n)
+        if self.stream.n_rows < begin:
+            raise DataError(f"{self.name}: ends after {self.stream.n_rows} rows, but the run had {begin} before")
+
+    def _note(self, block: TextRows, begin: int, end: int) -> None:
+        """Take rows begin..end of a block into the digest."""
+        a, b, c, d = block.indptr[begin], block.indptr[end], block.y_indptr[begin], block.y_indptr[end]
+        parts = (np.diff(block.indptr[begin : end + 1]), block.indices[a:b], block.data[a:b], block.labels[c:d])
+        self.digest = tuple(zlib.crc32(np.ascontiguousarray(part), before) for part, before in zip(parts, self.digest, strict=True))
 
     def vocabulary_of(self, n_features: int) -> str:
         """That of the initial model, unless it got more features; else the number of features is all that is known."""
@@ -157,6 +184,14 @@ class TextSource:
         return before[block.y_indptr], numbers[known].astype(np.int32)
 
 
+def _number_name(label: str) -> str:
+    """The name of a label as `label_name` writes the number that it is. Raises ConfigError if it is none."""
+    try:
+        return label_name(float(label))
+    except (ValueError, OverflowError):
+        raise ConfigError(f"--label {label}: the labels of svmlight text are numbers") from None
+
+
 def labels_of(names: Sequence[object], rank: int, size: int) -> np.ndarray:
-    """The places in `names` of the labels of one rank: a contiguous range, sizes differ by at most one."""
-    return np.arange(rank * len(names) // size, (rank + 1) * len(names) // size)
+    """The places in `names` of the labels of one rank: a contiguous range, sizes differ by at most one, the first has the most."""
+    return np.arange(-(-rank * len(names) // size), -(-(rank + 1) * len(names) // size))

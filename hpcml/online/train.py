@@ -69,6 +69,8 @@ def train_online(
     if method not in METHODS:
         raise ConfigError(f"no method {method!r}; {nearest(method, METHODS)}")
     options.validate()
+    if str(output) == "-":
+        raise ConfigError("--output -: expected a folder for the run")
     if options.live_features and not METHODS[method].balanced:
         balanced = ", ".join(name for name in METHODS if METHODS[name].balanced)
         raise ConfigError(f"--live-features: {method} has no positive and negative weights to compare; use {balanced}")
@@ -76,6 +78,8 @@ def train_online(
         initial = None
         with mpi.agreed(comm, f"opening {options.initial_model}"):
             if options.initial_model is not None:
+                if Path(output, "model.h5").exists() and Path(output, "model.h5").samefile(options.initial_model):
+                    raise ConfigError(f"--initial-model {options.initial_model} is the model of --output; choose another --output")
                 initial = Initial(options.initial_model, method, options)
         source = _open(comm, Path(data), options, initial, stack)
         seen = stack.enter_context(signals or StopSignals())
@@ -96,13 +100,14 @@ def _open(comm: mpi.Comm, data: Path, options: OnlineOptions, initial: Initial |
             raise ConfigError(
                 f"--initial-model {initial.path}: it has other labels ({', '.join(initial.names[:5])} …); leave --label out"
             )
-        options = replace(options, label=() if initial.names == BINARY else tuple(initial.names), min_positives=0)
+        if not options.label:  # the rows of a text are ±1 if they were so then
+            options = replace(options, label=() if initial.names == BINARY else tuple(initial.names), min_positives=0)
     text = False
     with mpi.agreed(comm, f"opening {data}"):
         if comm.rank == 0:
             text = is_text(data)
     if comm.bcast(text):
-        source = TextSource(comm, stack.enter_context(SvmlightStream(comm, data, options.zero_based)), options)
+        source = TextSource(comm, stack.enter_context(SvmlightStream(comm, data, options.zero_based)), str(data), options)
         source.initial = (initial.model.vocabulary, initial.model.n_features) if initial is not None else None
         return source
     with mpi.agreed(comm, f"opening {data}"):
@@ -114,7 +119,7 @@ def _open(comm: mpi.Comm, data: Path, options: OnlineOptions, initial: Initial |
 def _train(run: Run, method: str, force: bool, resume: bool, signals: StopSignals) -> OnlineReport:
     """Collective. See `train_online`."""
     comm, folder, source = run.comm, run.folder, run.source
-    config = {"method": method, "data": source.name, **as_dict(run.options)}
+    config = {"method": method, "data": source.path, **as_dict(run.options)}
     if folder.prepare(config, force, resume) == FINISHED:
         folder.log(f"{folder.path} is finished already; nothing to resume")
         return _report(run)

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import h5py
@@ -162,7 +163,32 @@ def test_a_stream_is_given_again_from_its_beginning(files, tmp_path):
     short = piped(f"head -n 100 {text} | {hpcml} --resume")
     assert short.returncode == 2
     assert one_sentence(short) and "standard input: ends after 100 rows" in short.stderr
+    other = piped(f"tac {text} | {hpcml} --resume")
+    assert other.returncode == 2
+    assert one_sentence(other) and "this run was started on other rows" in other.stderr
     done = piped(f"cat {text} | {hpcml} --resume")
+    assert done.returncode == 0, done.stderr
+    assert result_of(run) == result_of(files / "class")
+
+
+def test_a_stream_that_stalls_can_be_interrupted(files, tmp_path):
+    """What has come so far is learnt and in the checkpoint."""
+    run = tmp_path / "run"
+    command = [sys.executable, "-m", "hpcml", "train", "mbw", "-", "--voted", "-o", run]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as job:
+        lines = (files / "class.svm").read_text().splitlines(keepends=True)
+        job.stdin.write("".join(lines[:200]) + lines[200][:5])
+        job.stdin.flush()
+        for line in job.stderr:  # then the handlers are there; what comes is learnt within a second or two
+            if line.startswith("learning"):
+                break
+        time.sleep(3)
+        job.terminate()
+        said = job.stderr.read()
+        job.stdin.close()
+        assert job.wait(60) == 75, said
+    assert "200 rows done" in said
+    done = subprocess.run([*command, "--resume"], input="".join(lines), capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     assert result_of(run) == result_of(files / "class")
 
@@ -254,6 +280,7 @@ def mistakes(files, folder):
     other = dataset(folder / "other.h5", *random_data(5, 40, N_FEATURES, 3))
     (folder / "folder").mkdir()
     yield ("mbw", data, "--label", "7"), "no label '7'"
+    yield ("mbw", text, "--label", "sea"), "--label sea: the labels of svmlight text are numbers"
     yield ("mbw", data, "--split", "tain"), "tain"
     yield ("mbw", data, "--min-positives", 400), "no label has 400 positive rows"
     yield ("perceptron", data, "--live-features", 5), "--live-features: perceptron"

@@ -222,6 +222,12 @@ def test_copies(method, voted):
     assert not same(copied, original)
 
 
+def test_parameters_must_stay_from_one_partial_fit_to_the_next():
+    model = OnlineClassifier("pa").partial_fit([[1.0], [2.0]], [0, 1], classes=[0, 1])
+    with pytest.raises(ValueError, match="parameters are not those of the first call"):
+        model.set_params(voted=True).partial_fit([[1.0]], [0])
+
+
 def test_predictions_do_not_change_with_parameters_set_later():
     X, y = blobs()
     for method, other in (("mbw", "perceptron"), ("perceptron", "mbw")):
