@@ -268,14 +268,3 @@ def parse_lines(text, size, first, largest, lengths, indices, data, label_length
             row, n_pairs, n_labels, width = row + 1, end, n_labels + count, max(width, last - first + 1)
         at = _line_end(text, at)
     return row, n_pairs, n_labels, width
-
-
-@njit(cache=True, error_model="numpy")
-def count_marks(text):
-    """How many newlines, colons and commas `text` (uint8) has."""
-    lines, colons, commas = 0, 0, 0
-    for at in range(text.size):
-        lines += text[at] == NEWLINE
-        colons += text[at] == COLON
-        commas += text[at] == COMMA
-    return lines, colons, commas

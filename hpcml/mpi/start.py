@@ -23,6 +23,7 @@ from hpcml.mpi.collectives import collective
 
 Comm = MPI.Comm
 
+RELAY_SECONDS = 0.2  # for the launcher to pass on what was printed: at an abort it kills at once
 LEAVE_SECONDS = 5.0  # that ranks may be apart when they end by the same error
 _PROMISES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE", "MPI_LOCALNRANKS")
 
@@ -79,6 +80,7 @@ def _abort_hook(kind: type[BaseException], error: BaseException, trace: Tracebac
 
 def _abort(code: int) -> NoReturn:
     """End all ranks at once. MPICH's Abort asks the launcher to kill this rank, too, and comes back until that is done."""
+    time.sleep(RELAY_SECONDS)
     MPI.COMM_WORLD.Abort(code)
     os._exit(code)
 
