@@ -9,17 +9,19 @@ from collections.abc import Callable
 from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import cyclopts
 from cyclopts import App, Parameter
 
 from hpcml import __version__
-from hpcml.cli_online import ONLINE_METHODS, add_commands
+from hpcml.cli_online import add_commands
 from hpcml.cli_plot import plot_app
+from hpcml.cli_scores import evaluate, predict
 from hpcml.config import AdaboostOptions, ConvertOptions, Flag, OnlineOptions, PsbmlOptions, TrainOptions, flag_of
 from hpcml.errors import ConfigError, nearest
 from hpcml.log import Log
+from hpcml.online.methods import METHODS as ONLINE
 from hpcml.session import Output, Session, say_once
 from hpcml.signals import StopSignals
 
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
 
 # Methods of `hpcml train` that have options of their own, and a command of that name.
-OWN_OPTIONS = {"psbml": PsbmlOptions, "adaboost": AdaboostOptions, **dict.fromkeys(ONLINE_METHODS, OnlineOptions)}
+OWN_OPTIONS = {"psbml": PsbmlOptions, "adaboost": AdaboostOptions, **dict.fromkeys(ONLINE, OnlineOptions)}
 
 app = App(name="hpcml", version=__version__, help="Train very many linear and boosted classifiers, on large sparse data, with MPI.")
 
@@ -331,125 +333,8 @@ def merge(*runs: Path, output: Output, force: Flag = False) -> None:
         say_once(str(merge_models(Session.comm, list(runs), output, force, Session.log)))
 
 
-@app.command
-def predict(
-    model: Path,
-    data: Path,
-    /,
-    *,
-    output: Output,
-    split: str = "all",
-    labels: Flag = False,
-    zero_based: Flag = False,
-    format: Literal["csv", "svm"] | None = None,
-    force: Flag = False,
-) -> None:
-    """Score rows with a model, to .h5, .csv or .svm; or the lines of an svmlight text as they come, to .csv or .svm.
-
-    Parameters
-    ----------
-    model:
-        A model.h5 of a run folder.
-    data:
-        A dataset with the model's features (convert it with --like the training file); or svmlight text (plain, gz, bz2, xz), - for
-        standard input. A text does not name its features: its indices are taken for the places of the model's features, from 1.
-    output:
-        The file to make; its ending chooses the format. For text also - for standard output.
-    split:
-        Rows to score: a split of the file, or all.
-    labels:
-        Write the labels (score above 0) instead of the scores.
-    zero_based:
-        The indices of the text start at 0.
-    format:
-        What to write to standard output. Default: csv.
-    force:
-        Replace the output if it exists.
-    """
-    from hpcml.data.schema import Dataset
-    from hpcml.data.text_stream import is_text
-    from hpcml.models import share_model
-    from hpcml.mpi import agreed
-    from hpcml.predict import predict as work
-    from hpcml.predict_stream import predict_stream
-
-    comm, what, text = Session.comm, "labels" if labels else "scores", False
-    with agreed(comm, f"opening {data}"):
-        if comm.rank == 0:
-            text = is_text(data)
-    text = comm.bcast(text)
-    if text and split != "all":
-        raise ConfigError(f"--split {split}: a text has no splits; make a dataset of it (hpcml convert)")
-    if not text and (zero_based or format is not None):
-        raise ConfigError("--zero-based and --format are for text; a dataset, and the ending of its output, say it themselves")
-    opened = share_model(comm, model)
-    if text:
-        predict_stream(comm, opened, data, output, what, force, Session.log, zero_based, format)
-        return
-    with agreed(comm, f"opening {data}"):
-        dataset = Dataset(data)
-    with dataset:
-        work(comm, opened, dataset, split, output, what, force, Session.log)
-
-
-@app.command
-def evaluate(
-    model: Path,
-    data: Path,
-    /,
-    *,
-    split: str | None = None,
-    csv: Path | None = None,
-    json: Path | None = None,
-    best: int = 5,
-    force: Flag = False,
-) -> None:
-    """Judge a model: average precision (PRC area) and break-even, averaged over ties, AUC (ROC area), F1, misclassified rows.
-
-    Each measure per label, as its mean over the labels (macro), and of all pairs of a row and a label in one ranking (micro).
-
-    Parameters
-    ----------
-    model:
-        A model.h5 of a run folder.
-    data:
-        A dataset with the model's features and labels.
-    split:
-        Rows to judge on: a split of the file, or all. Default: test if the file has it.
-    csv:
-        Write the measures of every label to this file.
-    json:
-        Write everything to this file.
-    best:
-        How many of the best and worst labels to show.
-    force:
-        Replace the CSV or JSON file if it exists.
-    """
-    from hpcml.data.schema import Dataset, default_split
-    from hpcml.data.slabs import check_output
-    from hpcml.evaluate.evaluate import evaluate as work
-    from hpcml.evaluate.report import format_evaluation, write_csv, write_json
-    from hpcml.models import share_model
-    from hpcml.mpi import agreed
-
-    if best < 1:
-        raise ConfigError(f"--best {best}: expected at least 1")
-    if csv is not None and csv == json:
-        raise ConfigError(f"--csv {csv} and --json {json} are one file; choose two names")
-    opened = share_model(Session.comm, model)
-    with agreed(Session.comm, f"opening {data}"):
-        dataset = Dataset(data)
-        for output in (csv, json):
-            if Session.comm.rank == 0 and output is not None:
-                check_output(output, force, [model, data])
-    with dataset:
-        result = work(Session.comm, opened, dataset, split or default_split(dataset, "test"), Session.log)
-    say_once(format_evaluation(result, best))
-    with agreed(Session.comm, "writing the measures"):
-        if Session.comm.rank == 0:
-            for path, write in ((csv, write_csv), (json, write_json)):
-                if path is not None:
-                    write(path, result)
+app.command(predict)
+app.command(evaluate)
 
 
 @app.command

@@ -9,17 +9,9 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from hpcml.config import Flag, OnlineOptions
+from hpcml.online.methods import METHODS
 from hpcml.selection.options import SelectOptions
 from hpcml.session import Output, Session, say_once
-
-ONLINE_METHODS = {
-    "pw": "Positive Winnow",
-    "bw": "Balanced Winnow",
-    "mbw": "Modified Balanced Winnow",
-    "perceptron": "the perceptron",
-    "pa": "Passive-Aggressive",
-    "romma": "ROMMA",
-}
 
 
 def _command(method: str, what: str) -> Callable[..., None]:
@@ -126,7 +118,7 @@ def select(
 
 def add_commands(app: App, train_app: App) -> list[Callable[..., None]]:
     """Add the commands of this file to `hpcml` and `hpcml train`; the functions that train."""
-    commands = {name: _command(name, what) for name, what in ONLINE_METHODS.items()}
+    commands = {name: _command(name, method.about) for name, method in METHODS.items()}
     for name, command in commands.items():
         train_app.command(command, name=name)
     app.command(cv)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from numbers import Integral, Real
@@ -60,10 +60,7 @@ class LabelScores(ClassifierMixin):
 
     _kind: int
     classes_: np.ndarray
-
-    def _scores(self, X: Any) -> np.ndarray:
-        """The scores (n, n_labels)."""
-        raise NotImplementedError
+    _scores: Callable[[Any], np.ndarray]  # (n, n_labels), by the classifier
 
     def decision_function(self, X: Any) -> np.ndarray:
         """The scores: (n,) for one or two classes, positive for the last one; else (n, n_labels)."""

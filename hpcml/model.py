@@ -24,7 +24,7 @@ import numpy as np
 from hpcml.data.parts import attributes, read_strings, text_of
 from hpcml.data.schema import DAMAGE, Dataset, map_dataset, open_stamped, stamp, write_strings
 from hpcml.data.slabs import Slab
-from hpcml.errors import DataError, file_error, is_of_the_system
+from hpcml.errors import ConfigError, DataError, file_error, is_of_the_system
 
 STATUS = ("converged", "degenerate", "step limit", "one pass")  # the codes of labels/status
 PRECISIONS = ("<f4", "<f8")  # the types that W may have
@@ -60,6 +60,11 @@ class Trained:
     n_labels: int
     label_names: list[str]
     labels: dict[str, np.ndarray]  # of each label, how its training ended; at least `steps`
+
+    def check_numbering(self, zero_based: bool) -> None:
+        """Raises ConfigError for text whose indices are said to start at 1, if those that the model was trained on start at 0."""
+        if self.attrs.get("zero_based", False) and not zero_based:
+            raise ConfigError(f"{self.path}: it was trained on text with --zero-based; give --zero-based here, too")
 
     def check_vocabulary(self, dataset: Dataset) -> None:
         """Raises DataError unless the dataset has the features that the model was trained on."""

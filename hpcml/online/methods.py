@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hpcml.kernels import online as kernels
-
 
 @dataclass(frozen=True)
 class OnlineMethod:
-    """A learner: its number in the kernels, the names of its weight vectors and where they start, and one line about it."""
+    """A learner: its number in `hpcml.kernels.online`, the names of its weight vectors and where they start, what it is called."""
 
     code: int
     weights: dict[str, float]
@@ -27,10 +25,10 @@ class OnlineMethod:
 
 
 METHODS: dict[str, OnlineMethod] = {
-    "pw": OnlineMethod(kernels.PW, {"w": 1.0}, "Positive Winnow"),
-    "bw": OnlineMethod(kernels.BW, {"u": 2.0, "v": 1.0}, "Balanced Winnow"),
-    "mbw": OnlineMethod(kernels.MBW, {"u": 2.0, "v": 1.0}, "Modified Balanced Winnow, with a margin"),
-    "perceptron": OnlineMethod(kernels.PERCEPTRON, {"w": 0.0}, "Perceptron"),
-    "pa": OnlineMethod(kernels.PA, {"w": 0.0}, "Passive-Aggressive"),
-    "romma": OnlineMethod(kernels.ROMMA, {"w": 0.0}, "Relaxed Online Maximum Margin Algorithm"),
+    "pw": OnlineMethod(0, {"w": 1.0}, "Positive Winnow"),
+    "bw": OnlineMethod(1, {"u": 2.0, "v": 1.0}, "Balanced Winnow"),
+    "mbw": OnlineMethod(2, {"u": 2.0, "v": 1.0}, "Modified Balanced Winnow"),
+    "perceptron": OnlineMethod(3, {"w": 0.0}, "the perceptron"),
+    "pa": OnlineMethod(4, {"w": 0.0}, "Passive-Aggressive"),
+    "romma": OnlineMethod(5, {"w": 0.0}, "the Relaxed Online Maximum Margin Algorithm (ROMMA)"),
 }

@@ -139,7 +139,7 @@ def write_model(
     def describe(file: h5py.File) -> None:
         about = {"method": method, "split": source.split, "n_rows": state.n_rows, "normalised": METHODS[method].winnow}
         about |= learning(options)
-        about |= more
+        about |= more | ({"zero_based": True} if source.zero_based else {})
         about["vocabulary"] = source.vocabulary_of(state.n_features)
         describe_model(file, about, source.names)
 

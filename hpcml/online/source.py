@@ -27,6 +27,7 @@ class Source(Protocol):
 
     name: str
     path: str
+    zero_based: bool  # whether it is text whose indices start at 0
     names: list[str]  # of the labels to train
     labels: np.ndarray  # their numbers in the pieces
     n_labels: int  # numbers of labels are below this
@@ -64,7 +65,7 @@ class DatasetSource:
                 n_positive = self._count_positives(rows)
         self.rows, self.bounds = mpi.bcast_array(comm, rows), mpi.bcast_array(comm, bounds)
         self.n_rows = self.rows.size
-        self.digest, self.expected = (0, 0, 0, 0), None
+        self.digest, self.expected, self.zero_based = (0, 0, 0, 0), None, False
         self.sizes = (*dataset.sizes, self.n_rows, zlib.crc32(dataset.map("Y/indices")) if dataset.n_rows else 0)
         self.labels, self.names = choose_labels(comm, dataset, options, n_positive)
         self.order = np.argsort(rng.bits(options.seed, "shuffle", self.rows), kind="stable") if options.shuffle else None
@@ -121,7 +122,7 @@ class TextSource:
         self.binary = not options.label
         self._number = {name: number for number, name in enumerate(self.names)}
         self.n_features, self.n_rows, self.vocabulary, self.split = 0, None, None, "all"
-        self.sizes = ()
+        self.sizes, self.zero_based = (), options.zero_based
         self.digest: tuple[int, ...] = (0, 0, 0, 0)  # of the rows so far: CRC-32 of their sizes, indices, values, labels
         self.expected: tuple[int, ...] | None = None  # that of the rows to pass over
         self.initial: tuple[str, int] | None = None  # vocabulary and number of features of a model that is continued

@@ -107,6 +107,8 @@ def _open(comm: mpi.Comm, data: Path, options: OnlineOptions, initial: Initial |
         if comm.rank == 0:
             text = is_text(data)
     if comm.bcast(text):
+        if initial is not None:
+            initial.model.check_numbering(options.zero_based)
         source = TextSource(comm, stack.enter_context(SvmlightStream(comm, data, options.zero_based)), str(data), options)
         source.initial = (initial.model.vocabulary, initial.model.n_features) if initial is not None else None
         return source

@@ -13,6 +13,7 @@ from hpcml.errors import ConfigError, nearest
 
 EFS = "efs"
 NAMES = ("chi2", EFS, "ig")  # what --by may say
+OVER = ("max", "mean")  # how the scores for several labels become one
 P = 0.9  # the best share, says the paper
 
 
@@ -59,7 +60,7 @@ class SelectOptions:
             raise ConfigError("--features is missing: say how many to keep, or --like a file that is reduced already")
         check_range(self, "features", 1, 2**63)
         check_shares(() if self.share is None else (self.share,))
-        if self.over not in (None, "max", "mean"):
+        if self.over not in (None, *OVER):
             raise ConfigError(f"--over {self.over}: expected max or mean")
         if self.by not in (None, EFS):
             for name in ("share", "shuffle", "seed"):

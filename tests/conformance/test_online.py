@@ -21,6 +21,7 @@ from hpcml.data.shard import Shard, slab_of
 from hpcml.errors import ConfigError, DataError, Interrupted, NonFiniteError
 from hpcml.evaluate.evaluate import evaluate
 from hpcml.evaluate.scoring import Scorer
+from hpcml.kernels import online as kernels
 from hpcml.kernels.online import NORM2, POSITIVES, UPDATES
 from hpcml.log import Log
 from hpcml.model import Model
@@ -39,6 +40,11 @@ every_kind = pytest.mark.parametrize(
     ("method", "voted", "bias"), KINDS, ids=[f"{'v-' * voted}{method}{'+1' * bias}" for method, voted, bias in KINDS]
 )
 every_method = pytest.mark.parametrize("method", METHODS)
+
+
+@every_method
+def test_number_in_the_kernels(method):
+    assert METHODS[method].code == getattr(kernels, method.upper())
 
 
 # rows

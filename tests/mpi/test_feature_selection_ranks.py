@@ -12,8 +12,8 @@ from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
 from hpcml.selection.curve import curves
 from hpcml.selection.dataset import reduce_dataset
-from hpcml.selection.options import CurveOptions, SelectOptions
-from hpcml.selection.scores import OVER, SCORES, feature_scores
+from hpcml.selection.options import OVER, CurveOptions, SelectOptions
+from hpcml.selection.scores import SCORES, feature_scores
 from hpcml.selection.select import select
 
 pytestmark = pytest.mark.mpi

@@ -9,13 +9,14 @@ import pytest
 from hpcml import mpi
 from hpcml import predict as predict_module
 from hpcml import predict_stream as module
-from hpcml.config import ConvertOptions
+from hpcml.config import ConvertOptions, OnlineOptions
 from hpcml.data.convert import convert
 from hpcml.data.schema import Dataset
 from hpcml.data.text_stream import is_text
 from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.log import Log
 from hpcml.models import open_model
+from hpcml.online.train import train_online
 from hpcml.predict import predict
 from hpcml.predict_stream import predict_stream
 
@@ -89,6 +90,18 @@ def test_zero_based(files, tmp_path):
     (tmp_path / "zero.svm").write_text(svmlight(5, 20, N_FEATURES, zero_based=True))
     found = run(tmp_path / "zero.svm", files[2], tmp_path / "zero.csv", zero_based=True)
     assert found == run(tmp_path / "one.svm", files[2], tmp_path / "one.csv")
+
+
+def test_numbering_is_remembered(tmp_path):
+    text, run_a, run_b = tmp_path / "zero.svm", tmp_path / "a", tmp_path / "b"
+    text.write_text("1 0:1 2:1\n-1 1:1\n")
+    train_online("perceptron", mpi.self_comm(), text, run_a, OnlineOptions(zero_based=True))
+    with pytest.raises(ConfigError, match="it was trained on text with --zero-based; give --zero-based here, too"):
+        run(text, run_a / "model.h5", tmp_path / "out.csv")
+    with pytest.raises(ConfigError, match="it was trained on text with --zero-based; give --zero-based here, too"):
+        train_online("perceptron", mpi.self_comm(), text, run_b, OnlineOptions(initial_model=run_a / "model.h5"))
+    assert not (tmp_path / "out.csv").exists() and not run_b.exists()
+    assert b"\n0,2.0\n" in run(text, run_a / "model.h5", tmp_path / "out.csv", zero_based=True)
 
 
 @pytest.mark.parametrize("files", ["linear"], indirect=True)
