@@ -10,9 +10,10 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from hpcml.errors import ConfigError
-from hpcml.losses import LOSSES
+from hpcml.losses import DUAL_LOSSES, LOSSES
 
 Flag = Annotated[bool, Parameter(negative="")]
+BALANCED = "balanced"
 
 
 @Parameter(name="*")
@@ -48,7 +49,7 @@ class TrainOptions:
     """Options of `hpcml train`."""
 
     loss: str = "hinge"
-    """Convex loss: hinge, huber (modified Huber) or maxent (logistic)."""
+    """Convex loss: hinge, huber (modified Huber), maxent (logistic), or with the method dual: hinge, squared-hinge."""
     lam: Annotated[str, Parameter(name="--lambda")] = "X/m"
     """Regularisation λ: X/m, X/NUMBER or NUMBER, where X = (mean norm of the training rows)² and m is their number."""
     bias: Flag = False
@@ -59,6 +60,14 @@ class TrainOptions:
     """SVMperf stops when its bound on f(w) − min f falls to this, in percent: 0.1 means 0.001."""
     liblinear_tol: float = 0.1
     """LIBLINEAR's stopping tolerance."""
+    dual_tol: float = 0.1
+    """dual: the stopping tolerance, with LIBLINEAR's meaning: of the projected gradients of all rows."""
+    max_gap: float | None = None
+    """dual: do not stop before the certified duality gap, divided by the objective, is at most this as well."""
+    gap: Flag = False
+    """dual: show the objective and the certified duality gap of every label."""
+    positive_weight: str = "1"
+    """dual: the weight of positive rows: a number, or balanced: as many times as there are negative rows for a positive one."""
     split: str | None = None
     """Rows to train on: a split of the file, or all. Default: train if the file has it."""
     label: Annotated[tuple[str, ...], Parameter(negative="")] = field(default=())
@@ -77,10 +86,10 @@ class TrainOptions:
     """Labels that share a pass over the rows, in each group of ranks. Default: 16. Does not change the result."""
     shards: int | None = None
     """Ranks that divide the rows among themselves; the labels are scattered over such groups. Default: by memory and labels.
-    Does not change the result."""
+    Does not change the result (dual: 1 by default, and other numbers give the same model within the tolerance only)."""
     max_steps: int | None = None
     """Give a label up after so many steps and say so. Default: 5000; pegasos, which has no stopping rule: 500;
-    liblinear: 20000."""
+    dual: 1000; liblinear: 20000."""
     checkpoint_every: float = 600.0
     """Seconds between checkpoints."""
     time_limit: float | None = None
@@ -91,13 +100,15 @@ class TrainOptions:
 
     def validate(self) -> None:
         """Raise ConfigError for values that make no sense. Local: call it before the first collective."""
-        if self.loss not in LOSSES:
-            raise ConfigError(f"--loss {self.loss}: expected one of {', '.join(sorted(LOSSES))}")
+        if self.loss not in LOSSES | DUAL_LOSSES:
+            raise ConfigError(f"--loss {self.loss}: expected one of {', '.join(sorted(LOSSES | DUAL_LOSSES))}")
         if not 0 < self.epsilon < 2 / 3:
             raise ConfigError(f"--epsilon {self.epsilon}: expected a number between 0 and 2/3")
-        for name in ("svmperf_epsilon", "liblinear_tol"):
-            if not 0 < getattr(self, name) < math.inf:
+        for name in ("svmperf_epsilon", "liblinear_tol", "dual_tol", "max_gap"):
+            if getattr(self, name) is not None and not 0 < getattr(self, name) < math.inf:
                 raise ConfigError(f"--{flag_of(name)} {getattr(self, name)}: expected a number above 0")
+        if self.positive_weight != BALANCED:
+            parse_weight(self.positive_weight)
         if self.precision not in ("single", "double"):
             raise ConfigError(f"--precision {self.precision}: expected single or double")
         check_range(self, "seed", 0, 2**32 - 1)
@@ -256,6 +267,17 @@ class OnlineOptions:
         check_range(self, "seed", 0, 2**32 - 1)
         check_range(self, "live_features", 1, 2**31 - 2)
         check_times(self)
+
+
+def parse_weight(text: str) -> float:
+    """The weight of positive rows. Raises ConfigError."""
+    try:
+        weight = float(text)
+    except ValueError:
+        weight = math.nan
+    if not 0 < weight < math.inf:
+        raise ConfigError(f"--positive-weight {text}: expected a number above 0, or {BALANCED}")
+    return weight
 
 
 def parse_part(text: str) -> tuple[int, int]:

@@ -263,7 +263,7 @@ class ProbeClassifier(LabelScores, BaseEstimator):
     def _train(self, rows: CompactRows, columns: ColumnMap, options: TrainOptions) -> None:
         """Collective over `rows.comm`. Train every label and set what was learned. Raises ConfigError, NonFiniteError."""
         comm, n = rows.comm, rows.n_labels
-        objective = Objective(rows, options.loss, options.lam, options.dormant, options.seed, options.precision, Profile())
+        objective = Objective(rows, options, Profile())
         table, factors = columns.tables(comm)
         trainable = (rows.n_positive > 0) & (rows.n_positive < rows.n_global)
         waiting = np.flatnonzero(trainable).tolist()

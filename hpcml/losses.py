@@ -1,8 +1,10 @@
-"""The table of losses: what the objective must know of each besides the kernel that computes it."""
+"""The tables of losses: what the methods must know of each besides the kernel that computes it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+import numpy as np
 
 
 @dataclass(frozen=True)
@@ -24,3 +26,32 @@ LOSSES = {
     "huber": Loss(1, 1.0, 4.0, False),  # 0 if z ≥ 1, (1 − z)² if −1 ≤ z < 1, −4 z if z < −1
     "maxent": Loss(2, 0.6931471805599453, 1.0, False),  # log(1 + exp(−z))
 }
+
+
+@dataclass(frozen=True)
+class DualLoss:
+    """A loss of the method `dual`, C (1 − z)₊ or C (1 − z)₊²; `costs` are the C of positive and of negative rows (2, n)."""
+
+    squared: bool
+
+    def top(self, costs: np.ndarray, dtype: np.dtype) -> np.ndarray:
+        """The bounds (2, n) of the duals, numbers of `dtype` that are not above the exact ones."""
+        if self.squared:
+            return np.full(costs.shape, np.inf, dtype)
+        rounded = costs.astype(dtype)
+        return np.where(rounded > costs, np.nextafter(rounded, dtype.type(0)), rounded)
+
+    def diagonal(self, costs: np.ndarray) -> np.ndarray:
+        """What is added (2, n) to the diagonal of the dual's quadratic form."""
+        return 0.5 / costs if self.squared else np.zeros(costs.shape)
+
+    def losses(self, costs: np.ndarray, short: np.ndarray, short_squared: np.ndarray) -> np.ndarray:
+        """Σ C ℓ (n), from Σ (1 − z)₊ and Σ (1 − z)₊² of positive and of negative rows (2, n)."""
+        return (costs * (short_squared if self.squared else short)).sum(axis=0)
+
+    def penalty(self, costs: np.ndarray, alpha_squared: np.ndarray) -> np.ndarray:
+        """What the dual objective loses (n) by Σ alpha² of positive and of negative rows (2, n)."""
+        return 0.5 * (self.diagonal(costs) * alpha_squared).sum(axis=0)
+
+
+DUAL_LOSSES = {"hinge": DualLoss(False), "squared-hinge": DualLoss(True)}

@@ -30,9 +30,10 @@ STATUS = ("converged", "degenerate", "step limit", "one pass")  # the codes of l
 PRECISIONS = ("<f4", "<f8")  # the types that W may have
 
 
-def model_slabs(n_labels: int, n_features: int, n_columns: int, precision: str = "<f4") -> dict[str, Slab]:
+def model_slabs(n_labels: int, n_features: int, n_columns: int, precision: str = "<f4", certified: bool = False) -> dict[str, Slab]:
     """The datasets that are filled while training; `precision` is the type of `W`, one of PRECISIONS."""
     per_label = {"f_min": "<f8", "steps": "<i4", "status": "<i4", "n_positive": "<i8", "visited": "<f8"}
+    per_label |= {"gap": "<f8"} if certified else {}
     slabs = {f"labels/{name}": Slab((n_labels,), dtype) for name, dtype in per_label.items()}
     tables = {"columns": Slab((n_features,), "<i4"), "factors": Slab((n_features,), "<f4")}
     return {"W": Slab((n_labels, n_columns), precision), **tables, "bias": Slab((n_labels,), "<f8"), **slabs}
@@ -81,7 +82,8 @@ class Model(Trained):
     """A read-only handle on a model file; `W` (as stored), `columns` and `factors` are memory-mapped.
 
     `labels` holds, by name, f_min (the least objective found), steps (iterations), status (an index of STATUS), n_positive
-    (training rows that have the label) and visited (the mean share of the rows visited per iteration), n_labels each.
+    (training rows that have the label) and visited (the mean share of the rows visited per iteration), n_labels each; of a
+    method that certifies it, also gap: (f_min − a lower bound of all objectives) / f_min.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -103,7 +105,7 @@ class Model(Trained):
         self.n_labels, self.n_columns = file["W"].shape
         (self.n_features,) = file["columns"].shape
         precision = file["W"].dtype.str
-        expected = model_slabs(self.n_labels, self.n_features, self.n_columns, precision)
+        expected = model_slabs(self.n_labels, self.n_features, self.n_columns, precision, "labels/gap" in file)
         found = {name: Slab(file[name].shape, file[name].dtype.str) for name in expected}
         if precision not in PRECISIONS or found != expected or file["label_names"].shape != (self.n_labels,):
             raise ValueError("sizes or types do not fit")

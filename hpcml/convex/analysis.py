@@ -7,7 +7,7 @@ w* is a point that it passes through, which the run's own weights (single precis
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -137,7 +137,7 @@ def plot_run(
             shard = load_shard(comm, dataset, split)
             test = load_shard(comm, dataset, test_split or default_split(dataset, "test"))
             rows, columns = compact_rows(comm, shard, options.bias)
-            objective = Objective(rows, options.loss, options.lam, False, options.seed, "double", Profile())
+            objective = Objective(rows, replace(options, dormant=False, precision="double"), Profile())
             _check_data(dataset, model, rows, fingerprint(comm, shard, f"{rows.scale!r} {objective.lam!r}"))
             number = dataset.label_names().index(name)
             evaluate, break_even = _prepare(comm, objective, columns, test, number)

@@ -72,6 +72,7 @@ class Finished(NamedTuple):
     steps: int
     visited: float  # mean share of the rows visited per step
     history: list[tuple[float, ...]]
+    gap: float | None = None  # (f − bound) / f, where a bound on min f is certified
 
 
 class PanelBlock:
@@ -91,6 +92,10 @@ class PanelBlock:
     def busy(self) -> bool:
         """Whether there is anything left to train."""
         return bool(self.training or self.waiting)
+
+    def warm_up(self) -> None:
+        """Compile the kernels. Local."""
+        self.objective.warm_up()
 
     def fill(self) -> None:
         """Let waiting labels enter idle lanes."""

@@ -107,9 +107,9 @@ def choose_methods(wanted: tuple[str, ...], options: TrainOptions) -> list[str]:
         if method not in METHODS:
             raise ConfigError(f"--method {method}: no such method; {nearest(method, METHODS)}")
         losses = METHODS[method].losses
-        if losses is not None and options.loss not in losses:
+        if options.loss not in losses:
             raise ConfigError(f"--loss {options.loss}: {method} minimises {', '.join(losses)} only; leave it out with --method")
-    every = [name for name, method in METHODS.items() if method.losses is None or options.loss in method.losses]
+    every = [name for name, method in METHODS.items() if options.loss in method.losses]
     return list(dict.fromkeys(wanted)) or every
 
 

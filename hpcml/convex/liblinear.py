@@ -52,6 +52,10 @@ class LiblinearBlock:
         """Whether there is anything left to train."""
         return bool(self.waiting)
 
+    def warm_up(self) -> None:
+        """Compile the kernels. Local."""
+        self.objective.warm_up()
+
     def fill(self) -> None:
         """Nothing: a label begins and ends in one turn."""
 

@@ -42,6 +42,7 @@ class _Plan:
     places: list[int]  # of each part's first label among all, and their number
     shape: tuple[int, int]  # features and columns
     precision: str
+    certified: bool  # do they have duality gaps?
     config: dict[str, object]
 
 
@@ -87,7 +88,7 @@ class _Part:
         self.label_names, self.n_columns, self.precision = model.label_names, model.n_columns, model.W.dtype.str
         self.about = {name: model.attrs.get(name) for name in ABOUT}
         self.tables = {name: hashlib.sha256(getattr(model, name)).digest() for name in ("columns", "factors")}
-        self.n_features = model.n_features
+        self.n_features, self.certified = model.n_features, "gap" in model.labels
 
 
 def _check_complete(parts: list[_Part]) -> None:
@@ -123,7 +124,8 @@ def _plan(parts: list[_Part]) -> _Plan:
         raise DataError(f"{first.run / 'model.h5'}: damaged model: it does not say how it was trained; train it again")
     places = np.cumsum([0, *(len(part.label_names) for part in parts)]).tolist()
     config = {key: value for key, value in first.config.items() if key != PART}
-    return _Plan([part.run for part in parts], places, (first.n_features, first.n_columns), first.precision, config)
+    shape = (first.n_features, first.n_columns)
+    return _Plan([part.run for part in parts], places, shape, first.precision, first.certified, config)
 
 
 @mpi.collective
@@ -134,7 +136,7 @@ def _join(comm: mpi.Comm, plan: _Plan, parts: list[_Part], target: Path) -> None
         describe_model(file, parts[0].about, [name for part in parts for name in part.label_names])
 
     with new_file(comm, target / "model.h5") as model:
-        model.layout(model_slabs(plan.places[-1], *plan.shape, plan.precision), describe)
+        model.layout(model_slabs(plan.places[-1], *plan.shape, plan.precision, plan.certified), describe)
         with mpi.agreed(comm, f"writing {model.target}"):
             for number in range(comm.rank, len(plan.runs), comm.size):
                 _copy(Model(plan.runs[number] / "model.h5"), model, plan.places[number])

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from hpcml.convex.dual import dual
 from hpcml.convex.first_order import pegasos, probe
 from hpcml.convex.liblinear import liblinear
+from hpcml.convex.objective import Objective, Risk
+from hpcml.convex.plan import ASKED, FREELY, NEVER
 from hpcml.convex.svmperf import svmperf
+from hpcml.losses import DUAL_LOSSES, LOSSES
 
 
 class Method(NamedTuple):
@@ -17,14 +21,20 @@ class Method(NamedTuple):
     max_steps: int  # unless the user sets it
     dormant: bool  # may it skip rows?
     bias: bool  # does it always have the constant feature?
-    losses: tuple[str, ...] | None  # None: any convex loss
-    shares_rows: bool  # can the rows be divided among ranks?
+    losses: tuple[str, ...]
+    shards: int  # FREELY, ASKED or NEVER
     about: str
+    risk: type[Risk] = Objective  # what it needs to know of the objective
+    certified: bool = False  # does it give a duality gap, and take weights of positive rows?
 
 
 METHODS = {
-    "probe": Method(probe, 5000, True, False, None, True, "PROBE: subgradient steps from an estimated lower bound"),
-    "pegasos": Method(pegasos, 500, False, True, ("hinge",), True, "Pegasos: full subgradient, step 1/(λt), projection, bias"),
-    "svmperf": Method(svmperf, 5000, False, False, ("hinge",), True, "SVMperf: the 1-slack cutting-plane method, certified gap"),
-    "liblinear": Method(liblinear, 20000, False, False, ("hinge",), False, "LIBLINEAR: dual coordinate descent"),
+    "probe": Method(probe, 5000, True, False, tuple(LOSSES), FREELY, "PROBE: subgradient steps from an estimated lower bound"),
+    "dual": Method(
+        *(dual, 1000, False, False, tuple(DUAL_LOSSES), ASKED),
+        *("dual coordinate descent for a block of labels, with a certified duality gap", Risk, True),
+    ),
+    "pegasos": Method(pegasos, 500, False, True, ("hinge",), FREELY, "Pegasos: full subgradient, step 1/(λt), projection, bias"),
+    "svmperf": Method(svmperf, 5000, False, False, ("hinge",), FREELY, "SVMperf: the 1-slack cutting-plane method, certified gap"),
+    "liblinear": Method(liblinear, 20000, False, False, ("hinge",), NEVER, "LIBLINEAR: dual coordinate descent"),
 }

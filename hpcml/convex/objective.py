@@ -16,6 +16,7 @@ from itertools import pairwise
 import numpy as np
 
 from hpcml import mpi, rng
+from hpcml.config import TrainOptions
 from hpcml.data.compact import CompactRows
 from hpcml.errors import ConfigError, NonFiniteError
 from hpcml.kernels import blocks, planes
@@ -73,14 +74,31 @@ def row_ranges(rows: CompactRows) -> list[tuple[int, int]]:
     return [(int(a), int(b)) for a, b in pairwise(bounds)]
 
 
-class Objective:
-    """What the objectives of all labels have in common: the rows, the loss, λ, the grids of the exact sums."""
+class Risk:
+    """What the labels of a run have in common, whatever the method: the rows, λ, the type of the weights."""
 
-    def __init__(self, rows: CompactRows, loss: str, lam: str, dormant: bool, seed: int, precision: str, profile: Profile) -> None:
+    dormant = False  # may rows be skipped?
+
+    def __init__(self, rows: CompactRows, options: TrainOptions, profile: Profile) -> None:
         """Raises ConfigError for a bad λ. The same on all ranks of `rows.comm`."""
-        self.rows, self.comm, self.loss = rows, rows.comm, LOSSES[loss]
-        self.lam = parse_lambda(lam, rows.scale, rows.n_global)
-        self.dormant, self.seed, self.weight_type, self.profile = dormant, seed, PRECISIONS[precision], profile
+        self.rows, self.comm, self.profile = rows, rows.comm, profile
+        self.lam = parse_lambda(options.lam, rows.scale, rows.n_global)
+        self.seed, self.weight_type = options.seed, PRECISIONS[options.precision]
+
+    def check_finite(self, values: np.ndarray, what: str, labels: np.ndarray) -> None:
+        """Raise NonFiniteError naming the first lane's label whose value is not finite. The same on all ranks."""
+        bad = np.flatnonzero(~np.isfinite(values))
+        if bad.size:
+            label = int(labels[bad[0]])
+            raise NonFiniteError(f"the {what} of label number {label} is not finite; scale the data or choose another --lambda")
+
+
+class Objective(Risk):
+    """The objectives of all labels: also the loss, and the grids of the exact sums."""
+
+    def __init__(self, rows: CompactRows, options: TrainOptions, profile: Profile) -> None:
+        super().__init__(rows, options, profile)
+        self.loss, self.dormant = LOSSES[options.loss], options.dormant
         bounds = self.loss.slope_bound * rows.counts * rows.largest.astype(np.float64)
         self.levels = mpi.grid_levels(bounds)
         coarsest = float(mpi.SHIFT_OF_LEVEL[int(self.levels.max(initial=0))])
@@ -149,13 +167,6 @@ class Objective:
         high, spacing = mpi.grid(bounds * self.rows.n_global)
         low, _ = mpi.grid(spacing * self.rows.n_global)
         return np.stack([high, low])
-
-    def check_finite(self, values: np.ndarray, what: str, labels: np.ndarray) -> None:
-        """Raise NonFiniteError naming the first lane's label whose value is not finite. The same on all ranks."""
-        bad = np.flatnonzero(~np.isfinite(values))
-        if bad.size:
-            label = int(labels[bad[0]])
-            raise NonFiniteError(f"the {what} of label number {label} is not finite; scale the data or choose another --lambda")
 
     @mpi.collective
     def value(self, w: np.ndarray, label: int) -> float:

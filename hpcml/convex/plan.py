@@ -11,6 +11,7 @@ from hpcml.data.shard import Shard
 from hpcml.errors import ConfigError
 from hpcml.memory import room_per_rank
 
+FREELY, ASKED, NEVER = range(3)  # when a method divides the rows among ranks: ASKED if that changes the result a little
 LANES = 16  # labels that share a pass: one cache line of float32 weights
 LABELS_PER_GROUP = 4  # fewer do not pay for passes over all rows
 
@@ -23,7 +24,7 @@ def bytes_per_rank(n_values: int, n_rows: int, n_columns: int, n_lanes: int, sha
 
 
 @mpi.collective
-def choose_shards(comm: mpi.Comm, dataset: Dataset, shard: Shard, n_labels: int, options: TrainOptions, may: bool) -> int:
+def choose_shards(comm: mpi.Comm, dataset: Dataset, shard: Shard, n_labels: int, options: TrainOptions, when: int) -> int:
     """Collective over `comm`. Among how many ranks the rows are divided; the labels are scattered over groups of so many ranks.
 
     As few as memory allows, if there are enough labels for every group. Raises ConfigError if --shards does not divide the ranks.
@@ -32,10 +33,10 @@ def choose_shards(comm: mpi.Comm, dataset: Dataset, shard: Shard, n_labels: int,
     if options.shards is not None:
         if options.shards not in divisors:
             raise ConfigError(f"--shards {options.shards}: expected a divisor of the number of ranks, {comm.size}")
-        if options.shards > 1 and not may:
+        if options.shards > 1 and when == NEVER:
             raise ConfigError(f"--shards {options.shards}: this method needs all rows on every rank")
         return options.shards
-    if not may:
+    if when != FREELY:
         return 1
     mine = int((shard.indptr[shard.rows + 1] - shard.indptr[shard.rows]).sum())
     _, total = mpi.exclusive_sum(comm, [mine])

@@ -8,8 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi
-from hpcml.convex.objective import Objective
+from hpcml.config import TrainOptions
+from hpcml.convex.objective import Risk
 from hpcml.data.compact import CompactRows
+from hpcml.evaluate.report import table
 from hpcml.model import STATUS, Model
 from hpcml.runfolder import RunFolder
 
@@ -28,6 +30,8 @@ class TrainReport:
     step_limit: list[str]
     seconds: float
     lam: float
+    max_gap: float | None = None  # the largest of the certified ones
+    gaps: list[tuple[str, float, float]] = field(default_factory=list)  # label, objective, certified gap; empty if not asked for
     profile: list[dict[str, float]] = field(default_factory=list)  # seconds per phase, rank by rank; empty if not asked for
 
     def __str__(self) -> str:
@@ -41,6 +45,10 @@ class TrainReport:
         ):
             if names:
                 lines.append(f"{len(names)} labels {what}: {', '.join(names[:5])}{' …' if len(names) > 5 else ''}")
+        if self.gaps:
+            lines += table([["label", "f", "gap"], *([name, f"{f:.8g}", f"{gap:.3g}"] for name, f, gap in self.gaps)])
+        if self.max_gap is not None:
+            lines.append(f"certified: no objective is more than {100 * self.max_gap:.3g} % above its minimum")
         for rank, seconds in enumerate(self.profile):
             lines.append(f"rank {rank}: " + ", ".join(f"{phase} {value:.2f} s" for phase, value in seconds.items()))
         return "\n".join(lines)
@@ -48,21 +56,24 @@ class TrainReport:
 
 @mpi.collective
 def read_report(
-    comm: mpi.Comm, folder: RunFolder, rows: CompactRows, objective: Objective, seconds: float, profile: bool
+    comm: mpi.Comm, folder: RunFolder, rows: CompactRows, objective: Risk, seconds: float, options: TrainOptions
 ) -> TrainReport:
     """Collective over `comm`. What the finished model says of its labels; one rank reads it."""
-    report, profiles = None, comm.allgather(objective.profile.seconds) if profile else []
+    report, profiles = None, comm.allgather(objective.profile.seconds) if options.profile else []
     with mpi.agreed(comm, f"reading {folder.model}"):
         if comm.rank == 0:
-            report = _report(Model(folder.model), rows, objective, seconds, profiles)
+            report = _report(Model(folder.model), rows, objective, seconds, profiles, options.gap)
     return comm.bcast(report)
 
 
-def _report(model: Model, rows: CompactRows, objective: Objective, seconds: float, profiles: list[dict[str, float]]) -> TrainReport:
+def _report(
+    model: Model, rows: CompactRows, objective: Risk, seconds: float, profiles: list[dict[str, float]], show_gaps: bool
+) -> TrainReport:
     """See `read_report`. Local."""
     status, steps = model.labels["status"], model.labels["steps"]
     named = {text: [model.label_names[k] for k in np.flatnonzero(status == code)] for code, text in enumerate(STATUS)}
     trained = status != STATUS.index("degenerate")
+    gaps = model.labels.get("gap")
     return TrainReport(
         model=model.path,
         n_rows=rows.n_global,
@@ -74,5 +85,7 @@ def _report(model: Model, rows: CompactRows, objective: Objective, seconds: floa
         step_limit=named["step limit"],
         seconds=seconds,
         lam=objective.lam,
+        max_gap=float(gaps.max()) if gaps is not None else None,
+        gaps=list(zip(model.label_names, model.labels["f_min"].tolist(), gaps.tolist(), strict=True)) if show_gaps else [],
         profile=profiles,
     )

@@ -34,6 +34,9 @@ class Block(Protocol):
     def busy(self) -> bool:
         """Whether there is anything left to train."""
 
+    def warm_up(self) -> None:
+        """Compile the kernels. Local."""
+
     def fill(self) -> None:
         """Let waiting labels begin."""
 
@@ -98,6 +101,7 @@ class Run:
         if self.comm.rank == 0:
             self.done |= done.astype(bool) | ~trainable
         waiting = np.setdiff1d(np.flatnonzero(trainable & (done == 0)), continued)
+        waiting = waiting[np.argsort(-self.n_positive[waiting], kind="stable")]  # the costly ones first, dealt out in turn
         number, n_groups = self.group
         return waiting[number::n_groups].tolist(), list(range(number, continued.size, n_groups)), path
 
@@ -159,17 +163,29 @@ class Run:
             return
         with mpi.agreed(self.rows.comm, f"writing {self.model.target}"):
             for label in finished if self.leads else ():
-                self.write(label.label, label.w, label.f, label.status, label.steps, label.visited)
+                self.write(label.label, label.w, label.f, label.status, label.steps, label.visited, gap=label.gap)
                 self.done[label.label] = 1
                 self.history.add(label.label, label.history)
 
-    def write(self, label: int, w: np.ndarray | None, f: float, status: int, steps: int, visited: float, bias: float = 0.0) -> None:
+    def write(
+        self,
+        label: int,
+        w: np.ndarray | None,
+        f: float,
+        status: int,
+        steps: int,
+        visited: float,
+        bias: float = 0.0,
+        gap: float | None = None,
+    ) -> None:
         """Write one label's row of the model. Local; raises OSError."""
         n_columns = self.rows.n_columns - self.rows.bias
         weights = np.zeros(n_columns) if w is None else w[:n_columns]
         self.model.write("W", label, weights.reshape(1, -1))
         numbers = {"bias": bias if w is None or not self.rows.bias else w[-1], "labels/f_min": f, "labels/steps": steps}
         numbers |= {"labels/status": status, "labels/visited": visited, "labels/n_positive": self.n_positive[label]}
+        if "labels/gap" in self.model.offsets:
+            numbers["labels/gap"] = gap or 0.0
         for name, value in numbers.items():
             self.model.write(name, label, np.array([value]))
 

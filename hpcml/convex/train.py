@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import h5py
 import numpy as np
 
 from hpcml import mpi
-from hpcml.config import TrainOptions
+from hpcml.config import TrainOptions, flag_of
 from hpcml.convex.methods import METHODS
-from hpcml.convex.objective import Objective
+from hpcml.convex.objective import Risk
 from hpcml.convex.plan import choose_shards, lanes_per_group
 from hpcml.convex.report import TrainReport, read_report
 from hpcml.convex.run import Run
@@ -52,15 +52,25 @@ def train(
     if method not in METHODS:
         raise ConfigError(f"no method {method!r}; {nearest(method, METHODS)}")
     options.validate()
-    losses = METHODS[method].losses
-    if losses is not None and options.loss not in losses:
-        raise ConfigError(f"--loss {options.loss}: {method} minimises {', '.join(losses)} only")
+    check_method(method, options)
     with mpi.duplicated(comm) as comm:
         log = log or Log(comm.rank)
         with mpi.agreed(comm, f"opening {data}"):
             dataset = Dataset(data)
         with dataset, signals or StopSignals() as seen:
             return _train(method, comm, dataset, output, options, force, resume, log, seen)
+
+
+def check_method(method: str, options: TrainOptions) -> None:
+    """Raise ConfigError for options that the method does not have."""
+    losses = METHODS[method].losses
+    if options.loss not in losses:
+        raise ConfigError(f"--loss {options.loss}: {method} minimises {', '.join(losses)} only")
+    if not METHODS[method].certified:
+        for name, default in (("max_gap", None), ("gap", False), ("positive_weight", "1")):
+            if getattr(options, name) != default:
+                certified = ", ".join(name for name, other in METHODS.items() if other.certified)
+                raise ConfigError(f"--{flag_of(name)} is for the method {certified}, not for {method}")
 
 
 @dataclass
@@ -73,7 +83,7 @@ class Problem:
     shard: Shard
     rows: CompactRows
     columns: ColumnMap | None  # only until the model's tables are written
-    objective: Objective
+    objective: Risk
     labels: np.ndarray  # their numbers in the data
     names: list[str]
     group: tuple[int, int]  # this rank's group and the number of groups
@@ -106,13 +116,13 @@ def _train(
         shard = load_shard(comm, dataset, split)
         warm_up(comm, shard)
         labels, names = choose_labels(comm, dataset, options, count_positives(comm, shard))
-        shards = choose_shards(comm, dataset, shard, labels.size, options, METHODS[method].shares_rows)
+        shards = choose_shards(comm, dataset, shard, labels.size, options, METHODS[method].shards)
         rows_comm = stack.enter_context(mpi.divided(comm, shards))
         with mpi.groups_agreed(comm):
             shard = shard if shards == comm.size else load_shard(rows_comm, dataset, split)
             rows, column_map = compact_rows(rows_comm, shard, options.bias or METHODS[method].bias)
             dormant = options.dormant and METHODS[method].dormant
-            objective = Objective(rows, options.loss, options.lam, dormant, options.seed, options.precision, profile)
+            objective = METHODS[method].risk(rows, replace(options, dormant=dormant), profile)
         group = (comm.rank // shards, comm.size // shards)
         problem = Problem(method, dataset, split, shard, rows, column_map, objective, labels, names, group)
         del column_map
@@ -132,7 +142,7 @@ def _train_problem(
     state = folder.prepare(config, force, resume)
     if state == FINISHED:
         log(f"{folder.path} is finished already; nothing to resume")
-        return read_report(comm, folder, problem.rows, objective, 0.0, options.profile)
+        return read_report(comm, folder, problem.rows, objective, 0.0, options)
     model = open_model(comm, folder, problem, options, state == UNFINISHED)
     run = Run(comm, rows, problem.group, problem.names, problem.labels, model, folder, options)
     progress = Progress(log, "labels", len(problem.names))
@@ -149,7 +159,7 @@ def _train_problem(
             f"λ = {objective.lam:.4g}"
         )
         with mpi.node_first(comm):
-            objective.warm_up()
+            block.warm_up()
         with mpi.groups_agreed(comm):
             for place in continued:
                 run.restore(place, checkpoint, block.put_back)
@@ -162,7 +172,7 @@ def _train_problem(
             f"{stopped}: checkpoint written; continue with --resume ({run.n_done} of {len(problem.names)} labels done)"
         )
     finish(comm, folder)
-    return read_report(comm, folder, rows, objective, run.elapsed, options.profile)
+    return read_report(comm, folder, rows, objective, run.elapsed, options)
 
 
 @mpi.collective
@@ -172,7 +182,8 @@ def open_model(comm: mpi.Comm, folder: RunFolder, problem: Problem, options: Tra
     Raises DataError if that is damaged or belongs to other data.
     """
     rows = problem.rows
-    slabs = model_slabs(len(problem.names), rows.n_features, rows.n_columns - rows.bias, problem.objective.weight_type.str)
+    sizes = (len(problem.names), rows.n_features, rows.n_columns - rows.bias)
+    slabs = model_slabs(*sizes, problem.objective.weight_type.str, METHODS[problem.method].certified)
     origin = problem.origin()
     model = SlabFile(comm, folder.model_part, folder.model_part)
     if unfinished:

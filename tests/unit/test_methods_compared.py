@@ -34,7 +34,7 @@ def run(method, path, options=OPTIONS, widest=None):
     """(objective, the finished labels in their order) of a method on all rows of a dataset."""
     with Dataset(path) as data:
         rows, _ = compact_rows(mpi.self_comm(), load_shard(mpi.self_comm(), data, "all"), options.bias)
-    objective = Objective(rows, "hinge", options.lam, False, 0, options.precision, Profile())
+    objective = Objective(rows, replace(options, loss="hinge", dormant=False, seed=0), Profile())
     labels = np.flatnonzero((rows.n_positive > 0) & (rows.n_positive < rows.n_global))
     steps = options.max_steps or METHODS[method].max_steps
     block = METHODS[method].build(objective, labels, widest or labels.size, options, steps)

@@ -8,6 +8,7 @@ from make import dataset, random_data
 from oracles import pass_over_rows
 
 from hpcml import mpi
+from hpcml.config import TrainOptions
 from hpcml.convex.objective import Objective, Panel, panel_widths, parse_lambda
 from hpcml.data.compact import compact_rows
 from hpcml.data.schema import Dataset
@@ -40,7 +41,7 @@ def objective(tmp_path, X, Y, loss="hinge", lam="X/m", bias=False, precision="do
     """The objective of all rows, and the folded features' tables."""
     with Dataset(dataset(tmp_path / "d.h5", X, Y)) as data:
         rows, columns = compact_rows(mpi.self_comm(), load_shard(mpi.self_comm(), data, "all"), bias)
-    return Objective(rows, loss, lam, True, 0, precision, Profile()), columns.tables(mpi.self_comm())
+    return Objective(rows, TrainOptions(loss=loss, lam=lam, precision=precision), Profile()), columns.tables(mpi.self_comm())
 
 
 def evaluate(objective, label, w):

@@ -41,7 +41,7 @@ def loaded(tmp_path):
 @pytest.mark.parametrize(("ranks", "labels", "shards"), [(1, 1, 1), (4, 40, 1), (4, 8, 2), (4, 1, 4), (3, 5, 3), (6, 12, 2)])
 def test_enough_labels_for_every_group(loaded, room, ranks, labels, shards):
     room(1e12)
-    assert plan.choose_shards(Ranks(ranks), *loaded[:2], labels, TrainOptions(), True) == shards
+    assert plan.choose_shards(Ranks(ranks), *loaded[:2], labels, TrainOptions(), plan.FREELY) == shards
 
 
 def test_rows_are_divided_where_memory_is_short(loaded, room):
@@ -49,10 +49,10 @@ def test_rows_are_divided_where_memory_is_short(loaded, room):
     sizes = (rows.data.size * 4, 200, 50, 16)
     for shards in (1, 2, 4):
         room(plan.bytes_per_rank(*sizes, shards, 4))
-        assert plan.choose_shards(Ranks(4), data, shard, 40, TrainOptions(), True) == shards
+        assert plan.choose_shards(Ranks(4), data, shard, 40, TrainOptions(), plan.FREELY) == shards
     room(1)
-    assert plan.choose_shards(Ranks(4), data, shard, 40, TrainOptions(), True) == 4
-    assert plan.choose_shards(Ranks(4), data, shard, 40, TrainOptions(), False) == 1
+    assert plan.choose_shards(Ranks(4), data, shard, 40, TrainOptions(), plan.FREELY) == 4
+    assert plan.choose_shards(Ranks(4), data, shard, 40, TrainOptions(), plan.NEVER) == 1
 
 
 def test_fewer_labels_share_a_pass_where_memory_is_short(loaded, room):

@@ -1,0 +1,324 @@
+"""Dual coordinate descent for many labels at once: hinge and squared hinge, certified by the duality gap.
+
+LIBLINEAR's algorithm (Hsieh et al. 2008, Algorithm 1 with shrinking, and its stopping rule) minimises ½‖w‖² + Σ C_i ℓ, which with
+C_i = c_i / (λ m) is f(w) / λ for rows of weight c_i. Here it runs for the labels of a panel at once (`kernels.dual`), all of which
+begin together. Three things differ:
+- A label begins with the solution of the label that no row has, which it differs from by its positive rows.
+- Rows that a label has set aside are looked at again in one pass at the end, in float64 and with the weights as they are saved:
+  the gradients tell whether it is done, and the same pass gives the objective and the gap. A label that is not done goes on.
+- On several ranks that share the rows, each takes the steps of its own rows, and their sum is applied after every pass (CoCoA+,
+  Ma et al. 2015, with its safe σ′ = number of ranks and γ = 1).
+
+A label's path depends on the label, the rows and the seed, not on which labels share its panel.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from hpcml import mpi, rng
+from hpcml.config import BALANCED, TrainOptions, parse_weight
+from hpcml.convex.block import CONVERGED, STEP_LIMIT, Finished
+from hpcml.convex.objective import Risk, aligned, panel_widths
+from hpcml.kernels import dual as kernels
+from hpcml.losses import DUAL_LOSSES
+
+INNER = 0.5  # of the tolerance: what the rows that are still looked at must come to before all rows are
+NULL = 0.1  # of the tolerance: for the label that no row has, from which the others begin
+CHUNK_VALUES = 1 << 24  # rows of so many values are taken in random order before the next ones
+ORDER_BYTES = 1 << 28  # of random orders that are kept for the next panels
+CACHE_BYTES = 1 << 20  # of weights that need not be asked for ahead
+HALF = 8  # lanes that are certified together: a cache line of float64
+NOBODY = -1  # the label that no row has
+
+
+@dataclass
+class Lane:
+    """A label in training; `label` is its place among the labels of the run."""
+
+    label: int
+    tolerance: float
+    steps: int = 0
+    visited: float = 0.0  # rows, over all steps
+    ready: bool = False  # its active rows have converged; all rows are to be looked at
+    done: bool = False
+    history: list[tuple[float, ...]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where labels begin: weights (d) and duals (n) of the label that no row has."""
+
+    w: np.ndarray
+    alpha: np.ndarray
+
+
+class Costs:
+    """C and the diagonal of the dual (2 rows: positive, negative), per label, in float64."""
+
+    def __init__(self, risk: Risk, options: TrainOptions) -> None:
+        self.base = 1.0 / (risk.lam * risk.rows.n_global)
+        self.loss, self.weight, self.rows = DUAL_LOSSES[options.loss], options.positive_weight, risk.rows
+
+    def of(self, label: int) -> np.ndarray:
+        """C of positive and negative rows (2) of a label's number in the data."""
+        if label == NOBODY:
+            return np.array([self.base, self.base])
+        n_positive = int(self.rows.n_positive[label])
+        weight = (self.rows.n_global - n_positive) / n_positive if self.weight == BALANCED else parse_weight(self.weight)
+        return np.array([self.base * weight, self.base])
+
+
+class DualPanel:
+    """Labels that are trained together, from their beginning to their end. Collective over `risk.comm` where it says so."""
+
+    def __init__(self, block: DualBlock, places: list[int], start: Start | None) -> None:
+        """Local, but for labels that begin with a start. `places` of labels, or [NOBODY]. Raises MemoryError."""
+        risk, self.block = block.risk, block
+        rows, dtype = risk.rows, risk.weight_type
+        self.risk, self.lanes = risk, [Lane(place, block.tolerance) for place in places]
+        (width,) = panel_widths(len(places), block.options.precision)
+        self.width, self.numbers = width, [NOBODY if place == NOBODY else int(block.labels[place]) for place in places]
+        self.w, self.alpha = aligned(rows.n_columns * width, dtype), aligned(rows.n_local * width, dtype)
+        self.positive, self.active = np.zeros(rows.n_local, np.uint16), np.zeros(rows.n_local, np.uint16)
+        self.rules, self.gradients = aligned(kernels.N_RULES * width, dtype), aligned(2 * width, dtype)
+        self.counts, self._rows = aligned(2 * width, np.int64), np.empty(rows.n_local, np.int64)
+        self.costs = np.ones((2, width))
+        for lane, number in enumerate(self.numbers):
+            self.costs[:, lane] = block.costs.of(number)
+            if number != NOBODY:
+                self.positive[rows.rows_of(number)] |= np.uint16(1 << lane)
+        rules = self.rules.reshape(kernels.N_RULES, width)
+        rules[kernels.TOP_POSITIVE : kernels.TOP_NEGATIVE + 1] = block.costs.loss.top(self.costs, dtype)
+        rules[kernels.DIAGONAL_POSITIVE : kernels.DIAGONAL_NEGATIVE + 1] = block.costs.loss.diagonal(self.costs)
+        rules[kernels.SIGMA] = risk.comm.size
+        self.sweep = self.round = 0
+        if start is not None:
+            self._depart(start)
+        for lane in range(len(places)):
+            self._look_at_all(lane)
+
+    def _depart(self, start: Start) -> None:
+        """Collective. Begin with the solution of the label that no row has, its positive rows put back to 0."""
+        rows = self.risk.rows
+        self.w.reshape(-1, self.width)[:] = start.w[:, None]
+        self.alpha.reshape(-1, self.width)[:] = start.alpha[:, None]
+        before = self._before()
+        for lane, number in enumerate(self.numbers):
+            arrays = (rows.indptr, rows.indices, rows.data, rows.rows_of(number))
+            kernels.depart(*arrays, start.alpha, self.alpha, self.w, self.width, lane)
+        self._share(before, 1.0)
+
+    def _look_at_all(self, lane: int) -> None:
+        """Let a lane look at every row. Local."""
+        self.active |= np.uint16(1 << lane)
+        rules = self.rules.reshape(-1, self.width)
+        rules[kernels.HIGHEST, lane], rules[kernels.LOWEST, lane] = math.inf, -math.inf
+
+    def _before(self) -> np.ndarray | None:
+        """A copy of the weights, if other ranks change them as well. Local."""
+        return self.w.copy() if self.risk.comm.size > 1 else None
+
+    @mpi.collective
+    def _share(self, before: np.ndarray | None, sigma: float) -> None:
+        """Collective. The weights `before` and what every rank has added to them, `sigma` times too much."""
+        if before is not None:
+            self.w -= before
+            self.w /= sigma
+            with self.risk.profile("communicate"):
+                mpi.allreduce_sum(self.risk.comm, self.w)
+            self.w += before
+
+    @property
+    def training(self) -> list[int]:
+        """The lanes whose active rows have not converged."""
+        return [number for number, lane in enumerate(self.lanes) if not lane.ready]
+
+    @mpi.collective
+    def epoch(self, seconds: float) -> None:
+        """Collective. One pass over the active rows; decides which lanes are ready."""
+        rows, risk, width = self.risk.rows, self.risk, self.width
+        order = self.block.order(self.round, self.sweep)
+        self.sweep += 1
+        self.gradients[:width], self.gradients[width:], self.counts[:] = -math.inf, math.inf, 0
+        with risk.profile("compute"):
+            before = self._before()
+            kernels.epoch(
+                *(rows.indptr, rows.indices.reshape(1, -1), rows.data.reshape(1, -1), order, self.block.norms),
+                *(self.w.nbytes > CACHE_BYTES, self.w.reshape(-1, width), self.alpha, self.positive, self.active),
+                *(self.rules, self.gradients, self.counts, self._rows, width),
+            )
+        self._share(before, risk.comm.size)
+        most, least = self.gradients[:width].astype(np.float64), self.gradients[width:].astype(np.float64)
+        active, moved = self.counts.reshape(2, width)
+        if risk.comm.size > 1:
+            with risk.profile("communicate"):
+                most, least = mpi.allreduce_maxima(risk.comm, most), -mpi.allreduce_maxima(risk.comm, -least)
+                mpi.allreduce_sum(risk.comm, self.counts)
+        highest, lowest = self.rules.reshape(-1, width)[kernels.HIGHEST], self.rules.reshape(-1, width)[kernels.LOWEST]
+        for number in self.training:
+            lane, violation = self.lanes[number], float(most[number] - least[number])
+            risk.check_finite(np.array([violation]), "gradient", np.array([self.numbers[number]]))
+            lane.steps += 1
+            lane.visited += float(active[number])
+            line = (lane.steps, math.nan, math.nan, 0, math.nan, violation, active[number], moved[number], seconds)
+            lane.history.append(line)
+            highest[number] = most[number] if most[number] > 0 else math.inf
+            lowest[number] = least[number] if least[number] < 0 else -math.inf
+            if violation <= INNER * lane.tolerance or lane.steps >= self.block.max_steps:
+                lane.ready = True
+                self.active &= np.uint16(~(1 << number) & 0xFFFF)
+
+    @mpi.collective
+    def certify(self) -> list[Finished]:
+        """Collective. Look at all rows in float64 for lanes that are ready; those that are done leave, the others go on."""
+        finished = []
+        with self.risk.profile("finish"):
+            for first in range(0, self.width, HALF):
+                lanes = range(first, min(first + HALF, len(self.lanes)))
+                if any(self.lanes[lane].ready and not self.lanes[lane].done for lane in lanes):
+                    finished += self._certify(first, lanes)
+        self.round, self.sweep = self.round + 1, 0
+        return finished
+
+    @mpi.collective
+    def _certify(self, first: int, lanes: range) -> list[Finished]:
+        """See `certify`, for up to 8 adjacent lanes."""
+        rows, risk, width = self.risk.rows, self.risk, min(self.width, HALF)
+        csr, v = (rows.indptr, rows.indices, rows.data), aligned(rows.n_columns * width, np.float64)
+        where, squares, dual_squares = (self.alpha, self.positive, self.width, first, width), np.zeros(width), np.zeros(width)
+        kernels.combine(*csr, *where, v)
+        mpi.allreduce_sum(risk.comm, v)
+        kernels.column_squares(v, width, dual_squares)
+        w = v.astype(risk.weight_type)
+        v[:] = w
+        kernels.column_squares(v, width, squares)
+        sums = np.zeros((kernels.N_SUMS, width))
+        kernels.certify(*csr, v, *where, self.rules, sums)
+        if risk.comm.size > 1:
+            extremes = mpi.allreduce_maxima(risk.comm, sums[[kernels.MOST, kernels.LEAST]] * [[1.0], [-1.0]])
+            mpi.allreduce_sum(risk.comm, sums)
+            sums[kernels.MOST], sums[kernels.LEAST] = extremes[0], -extremes[1]
+        costs, loss, finished = self.costs[:, first : first + width], self.block.costs.loss, []
+        primal = 0.5 * squares + loss.losses(costs, *(sums[row : row + 2] for row in (kernels.SHORT, kernels.SHORT_SQUARED)))
+        penalty = loss.penalty(costs, sums[kernels.ALPHA_SQUARED : kernels.ALPHA_SQUARED + 2])
+        bound = sums[kernels.ALPHA] - 0.5 * dual_squares - penalty
+        for number in lanes:
+            lane, here = self.lanes[number], number - first
+            if not lane.ready or lane.done:
+                continue
+            f, gap = risk.lam * primal[here], max(0.0, (primal[here] - bound[here]) / max(primal[here], 1e-300))
+            risk.check_finite(np.array([f]), "objective", np.array([self.numbers[number]]))
+            self.w.reshape(-1, self.width)[:, number] = w.reshape(-1, width)[:, here]
+            violation = sums[kernels.MOST, here] - sums[kernels.LEAST, here]
+            converged = violation <= lane.tolerance and gap <= self.block.max_gap
+            if converged or lane.steps >= self.block.max_steps:
+                last = (lane.steps, f, *lane.history[-1][2:5], violation, *lane.history[-1][6:])
+                lane.history[-1] = last
+                share = lane.visited / (lane.steps * rows.n_global)
+                status = CONVERGED if converged else STEP_LIMIT
+                w_label = w.reshape(-1, width)[:, here].copy()
+                lane.done = True
+                finished.append(Finished(lane.label, w_label, f, status, lane.steps, share, lane.history, gap))
+            else:
+                lane.ready = False
+                if violation <= lane.tolerance:
+                    lane.tolerance /= 2
+                self._look_at_all(number)
+        return finished
+
+
+class DualBlock:
+    """The labels of a group of ranks (`convex.run.Block`). A panel that is not done is not in a checkpoint: it begins anew."""
+
+    def __init__(self, risk: Risk, labels: np.ndarray, n_lanes: int, options: TrainOptions, max_steps: int) -> None:
+        """`labels` are the numbers in the data of all labels of the run. Raises MemoryError."""
+        self.risk, self.labels, self.options, self.max_steps = risk, labels, options, max_steps
+        self.tolerance = options.dual_tol
+        self.max_gap = math.inf if options.max_gap is None else options.max_gap
+        self.n_lanes = min(n_lanes, panel_widths(16, options.precision)[0])
+        self.costs = Costs(risk, options)
+        rows = risk.rows
+        squares = np.square(rows.data, dtype=np.float64)
+        self.norms = np.add.reduceat(np.append(squares, 0.0), rows.indptr[:-1])
+        self.norms = np.where(np.diff(rows.indptr) > 0, self.norms, 0.0).astype(risk.weight_type)
+        cuts = np.searchsorted(rows.indptr, np.arange(0, rows.data.size + 1, CHUNK_VALUES)[1:])
+        self.bounds = np.unique(np.concatenate([[0], cuts, [rows.n_local]]))
+        self.orders: dict[tuple[int, int], np.ndarray] = {}
+        self.waiting: deque[int] = deque()
+        self.lanes: dict = {}
+        self.panel: DualPanel | None = None
+        self.start: Start | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is anything left to train."""
+        return self.panel is not None or bool(self.waiting)
+
+    def fill(self) -> None:
+        """Nothing: labels begin together when those before have left."""
+
+    @mpi.collective
+    def settle(self) -> None:
+        """Nothing is ever on its way."""
+
+    def order(self, number: int, sweep: int) -> np.ndarray:
+        """The order of the rows of a pass, a function of the seed, the round and the pass. Local."""
+        if (number, sweep) not in self.orders:
+            rows = self.risk.rows
+            key = rng.bits(self.options.seed, "order of rows", np.array([number << 32 | sweep]))[0]
+            found = np.empty(rows.n_local, np.int32)
+            kernels.shuffle(found, self.bounds, np.empty(self.bounds.size - 1, np.int64), key)
+            if (len(self.orders) + 1) * found.nbytes > ORDER_BYTES:
+                return found
+            self.orders[number, sweep] = found
+        return self.orders[number, sweep]
+
+    def warm_up(self) -> None:
+        """Compile the kernels for these types. Local."""
+        rows, dtype, width = self.risk.rows, self.risk.weight_type, 1
+        csr, none = (rows.indptr[:1], rows.indices[:0], rows.data[:0]), np.zeros(0, dtype)
+        some, bits, doubles = aligned(kernels.N_RULES, dtype), np.zeros(0, np.uint16), np.zeros(0)
+        csr_2d, flat = (rows.indptr[:1], rows.indices[:0].reshape(1, -1), rows.data[:0].reshape(1, -1)), np.zeros(2, np.int64)
+        order = np.zeros(0, np.int32)
+        kernels.shuffle(order, flat, np.zeros(1, np.int64), np.uint64(0))
+        kernels.epoch(*csr_2d, order, none, False, none.reshape(0, 1), none, bits, bits, some, some, flat, flat, width)
+        kernels.combine(*csr, none, bits, 1, 0, 1, doubles)
+        kernels.certify(*csr, doubles, none, bits, 1, 0, 1, some, np.zeros((kernels.N_SUMS, 1)))
+        kernels.column_squares(doubles, 1, np.zeros(1))
+        kernels.depart(*csr, flat[:0], none, none, none, 1, 0)
+
+    @mpi.collective
+    def turn(self, seconds: float) -> list[Finished]:
+        """Collective over the group. One pass over the active rows of a panel; the labels that are done."""
+        if self.start is None:
+            self.start = self._solve_nobody()
+        if self.panel is None:
+            places = [self.waiting.popleft() for _ in range(min(self.n_lanes, len(self.waiting)))]
+            with self.risk.profile("compute"):
+                self.panel = DualPanel(self, places, self.start)
+        self.panel.epoch(seconds)
+        if self.panel.training:
+            return []
+        finished = self.panel.certify()
+        if not self.panel.training:
+            self.panel = None
+        return finished
+
+    @mpi.collective
+    def _solve_nobody(self) -> Start:
+        """Collective. What labels begin with."""
+        panel = DualPanel(self, [NOBODY], None)
+        panel.lanes[0].tolerance = NULL * self.tolerance / INNER
+        while panel.training:
+            panel.epoch(0.0)
+        return Start(panel.w, panel.alpha)
+
+
+def dual(risk: Risk, labels: np.ndarray, n_lanes: int, options: TrainOptions, max_steps: int) -> DualBlock:
+    """Dual coordinate descent. Raises MemoryError."""
+    return DualBlock(risk, labels, n_lanes, options, max_steps)

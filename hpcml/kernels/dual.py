@@ -1,0 +1,281 @@
+"""Dual coordinate descent for the labels of a panel ("lanes") at once (Hsieh et al. 2008, Algorithm 1, for every lane).
+
+A row's margins with all lanes take one sweep over its non-zeros, the lanes' steps a few vector instructions, and a second sweep
+adds them to the weights if any lane moved. What happens in a lane depends on nothing in the others: which rows a lane still
+looks at is a bit of its own, so its numbers are the same whatever labels are beside it.
+
+Weights `w` (d lanes) and duals `alpha` (n lanes) are flat, float32 or float64; `positive` and `active` (n) uint16 have a bit per
+lane. `rules` (N_RULES, lanes) holds what differs between lanes.
+"""
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from hpcml.kernels.vector import (
+    I64,
+    _array,
+    _element,
+    _index,
+    _load,
+    _splat,
+    _store,
+    _vector_at,
+    _widened,
+    add_lines,
+    dot_rows,
+    prefetch,
+)
+
+# Rows of `rules`: the bound of a dual and what the loss adds to the diagonal, for positive and negative rows; the projected
+# gradients beyond which a dual at its bound is set aside; what the step of a row does to the weights of this rank (CoCoA+'s σ′).
+TOP_POSITIVE, TOP_NEGATIVE, DIAGONAL_POSITIVE, DIAGONAL_NEGATIVE, HIGHEST, LOWEST, SIGMA, N_RULES = range(8)
+MAXIMUM, MINIMUM = range(2)  # rows of `gradients`
+ACTIVE, MOVED = range(2)  # rows of `counts`
+SHORT, SHORT_SQUARED, ALPHA_SQUARED = 0, 2, 4  # rows of `sums`: of positive rows, and of negative ones in the next row
+ALPHA, MOST, LEAST, N_SUMS = range(6, 10)
+SUMS = 4  # independent sums, so that one multiply-add need not wait for the one before
+TILE = 64
+
+
+@intrinsic(prefer_literal=True)
+def _visit(typing, indices, data, begin, end, w, alpha, at, norm, positive, active, rules, gradients, counts, lanes):
+    """Take a row (its non-zeros begin .. end − 1, its duals from alpha[at]) through the step of every active lane.
+
+    Returns the lanes that look at the row any more, as bits. The gradients' extremes and the counts of active and moved lanes are
+    brought up to date.
+    """
+    if not isinstance(lanes, types.IntegerLiteral):
+        return None
+    i64 = types.int64
+    signature = types.int64(indices, data, i64, i64, w, alpha, i64, w.dtype, i64, i64, rules, gradients, counts, lanes)
+    count = lanes.literal_value
+
+    def emit(context, builder, signature, args):
+        pairs = (_array(context, builder, signature, args, n) for n in (0, 1, 4, 5, 10, 11, 12))
+        (ip, istride), (dp, dstride), (wp, _), (ap, _), (rp, _), (gp, _), (cp, _) = pairs
+        begin, end, at, norm, positive, active = (args[n] for n in (2, 3, 6, 7, 8, 9))
+        element = wp.type.pointee
+        vector, bits = ir.VectorType(element, count), ir.IntType(count)
+        mask, numbers = ir.VectorType(ir.IntType(1), count), ir.VectorType(I64, count)
+        zero, one, minus_one = (ir.Constant(vector, [value] * count) for value in (0.0, 1.0, -1.0))
+        kind = f"v{count}{'f32' if element == ir.FloatType() else 'f64'}"
+
+        def function(name, n_args):
+            return cgutils.get_or_insert_function(builder.module, ir.FunctionType(vector, [vector] * n_args), f"llvm.{name}.{kind}")
+
+        fma, larger, smaller = function("fma", 3), function("maxnum", 2), function("minnum", 2)
+
+        def value(k):
+            return _splat(builder, _widened(builder, _element(builder, dp, dstride, k), element), vector)
+
+        def weights(k):
+            return _vector_at(builder, wp, builder.mul(_index(builder, ip, istride, k), I64(count)), vector)
+
+        sums = [cgutils.alloca_once_value(builder, zero) for _ in range(SUMS)]
+        for total in sums:
+            builder.store(zero, total)
+
+        def add(k, total):
+            w_k = _load(builder, weights(k), element)
+            builder.store(builder.call(fma, [value(k), w_k, builder.load(total)]), total)
+
+        odd = builder.add(begin, builder.and_(builder.sub(end, begin), I64(SUMS - 1)))
+        with cgutils.for_range_slice(builder, begin, odd, I64(1), I64) as (k, _):
+            add(k, sums[0])
+        with cgutils.for_range_slice(builder, odd, end, I64(SUMS), I64) as (k, _):
+            for n, total in enumerate(sums):
+                add(builder.add(k, I64(n)), total)
+        parts = [builder.load(total) for total in sums]
+        score = builder.fadd(builder.fadd(parts[0], parts[1]), builder.fadd(parts[2], parts[3]))
+
+        def lanes_of(number):
+            return builder.bitcast(builder.trunc(number, bits), mask)
+
+        def rule(row):
+            return _load(builder, _vector_at(builder, rp, I64(row * count), vector), element)
+
+        def gather(row, values, pick):
+            place = _vector_at(builder, gp, I64(row * count), vector)
+            _store(builder, builder.call(pick, [_load(builder, place, element), values]), place, element)
+
+        def tally(row, flags):
+            place = _vector_at(builder, cp, I64(row * count), numbers)
+            _store(builder, builder.add(_load(builder, place, I64), builder.zext(flags, numbers)), place, I64)
+
+        is_positive, is_active = lanes_of(positive), lanes_of(active)
+        top = builder.select(is_positive, rule(TOP_POSITIVE), rule(TOP_NEGATIVE))
+        diagonal = builder.select(is_positive, rule(DIAGONAL_POSITIVE), rule(DIAGONAL_NEGATIVE))
+        sign = builder.select(is_positive, one, minus_one)
+        place = _vector_at(builder, ap, at, vector)
+        a = _load(builder, place, element)
+        gradient = builder.call(fma, [diagonal, a, builder.call(fma, [sign, score, minus_one])])
+        at_zero, at_top = builder.fcmp_ordered("==", a, zero), builder.fcmp_ordered("==", a, top)
+        aside = builder.or_(
+            builder.and_(at_zero, builder.fcmp_ordered(">", gradient, rule(HIGHEST))),
+            builder.and_(at_top, builder.fcmp_ordered("<", gradient, rule(LOWEST))),
+        )
+        live = builder.and_(is_active, builder.not_(aside))
+        projected = builder.select(at_top, builder.call(larger, [gradient, zero]), gradient)
+        projected = builder.select(at_zero, builder.call(smaller, [gradient, zero]), projected)
+        projected = builder.select(live, projected, zero)
+        gather(MAXIMUM, projected, larger)
+        gather(MINIMUM, projected, smaller)
+        sigma = rule(SIGMA)
+        curvature = builder.call(fma, [sigma, _splat(builder, norm, vector), diagonal])
+        moved = builder.fsub(a, builder.fdiv(gradient, curvature))
+        moved = builder.call(smaller, [builder.call(larger, [moved, zero]), top])
+        moved = builder.select(builder.fcmp_ordered("!=", projected, zero), moved, a)
+        moves = builder.fcmp_ordered("!=", moved, a)
+        tally(ACTIVE, is_active)
+        with builder.if_then(builder.icmp_unsigned("!=", builder.bitcast(moves, bits), ir.Constant(bits, 0))):
+            tally(MOVED, moves)
+            step = builder.fmul(sigma, builder.fmul(sign, builder.fsub(moved, a)))
+            _store(builder, moved, place, element)
+            with cgutils.for_range_slice(builder, begin, end, I64(1), I64) as (k, _):
+                pointer = weights(k)
+                _store(builder, builder.call(fma, [value(k), step, _load(builder, pointer, element)]), pointer, element)
+        return builder.zext(builder.bitcast(live, bits), I64)
+
+    return signature, emit
+
+
+@njit(cache=True, error_model="numpy")
+def shuffle(rows, bounds, chunks, key):
+    """Order the rows 0 .. n − 1 at random, by `key` (uint64): the chunks bounds[c] .. bounds[c + 1] − 1, and the rows in each.
+
+    rows (n) int32 or int64, chunks (n_chunks) int64 is scratch.
+    """
+    state = key
+    for c in range(chunks.size):
+        chunks[c] = c
+    for c in range(chunks.size - 1, 0, -1):
+        state, drawn = _draw(state, c + 1)
+        chunks[c], chunks[drawn] = chunks[drawn], chunks[c]
+    place = 0
+    for c in chunks:
+        size = bounds[c + 1] - bounds[c]
+        for i in range(size):
+            rows[place + i] = bounds[c] + i
+        for i in range(size - 1, 0, -1):
+            state, drawn = _draw(state, i + 1)
+            rows[place + i], rows[place + drawn] = rows[place + drawn], rows[place + i]
+        place += size
+
+
+@njit(cache=True, error_model="numpy")
+def _draw(state, n):
+    """The next state (splitmix64) and a number below n."""
+    state += np.uint64(0x9E3779B97F4A7C15)
+    z = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return state, np.int64(((z >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32))
+
+
+@njit(cache=True, error_model="numpy")
+def epoch(indptr, indices, data, order, norms, ahead, w, alpha, positive, active, rules, gradients, counts, rows, lanes):
+    """Visit the rows in `order` (n) that some lane looks at; `norms` (n) are ‖x_i‖². Returns how many there were.
+
+    w (d, lanes), indices and data (1, nnz); rules, gradients and counts are flat; rows (n) is scratch. With `ahead` the weights
+    of the next row are asked for while one is at work.
+    """
+    n = 0
+    for i in order:
+        if active[i] != 0:
+            rows[n] = i
+            n += 1
+    flat, columns, values = w.reshape(-1), indices[0], data[0]
+    for r in range(n):
+        i = rows[r]
+        begin, end = indptr[i], indptr[i + 1]
+        if r + 3 < n:
+            far = rows[r + 3]
+            for k in range(indptr[far], indptr[far + 1], 16):
+                prefetch(indices, 0, k)
+                prefetch(data, 0, k)
+        if ahead and r + 1 < n:
+            near = rows[r + 1]
+            for k in range(indptr[near], indptr[near + 1]):
+                prefetch(w, columns[k], 0)
+        at, p, a = i * lanes, positive[i], active[i]
+        if lanes == 16:
+            live = _visit(columns, values, begin, end, flat, alpha, at, norms[i], p, a, rules, gradients, counts, 16)
+        elif lanes == 8:
+            live = _visit(columns, values, begin, end, flat, alpha, at, norms[i], p, a, rules, gradients, counts, 8)
+        elif lanes == 4:
+            live = _visit(columns, values, begin, end, flat, alpha, at, norms[i], p, a, rules, gradients, counts, 4)
+        elif lanes == 2:
+            live = _visit(columns, values, begin, end, flat, alpha, at, norms[i], p, a, rules, gradients, counts, 2)
+        else:
+            live = _visit(columns, values, begin, end, flat, alpha, at, norms[i], p, a, rules, gradients, counts, 1)
+        active[i] = live
+    return n
+
+
+@njit(cache=True, error_model="numpy")
+def combine(indptr, indices, data, alpha, positive, width, first, lanes, v):
+    """v[j lanes + l] = Σ_i alpha y x_ij, in float64, of the lanes first .. first + lanes − 1 of a panel of `width`; lanes ≤ 8."""
+    v[:] = 0.0
+    slopes, starts = np.empty(TILE * lanes), np.empty(TILE, np.int64)
+    none, shifts = np.zeros(1, np.uint8), np.zeros(1)
+    for tile in range(0, positive.size, TILE):
+        n = 0
+        for i in range(tile, min(tile + TILE, positive.size)):
+            moved = False
+            for lane in range(lanes):
+                a = np.float64(alpha[i * width + first + lane])
+                slopes[(i - tile) * lanes + lane] = a if (positive[i] >> (first + lane)) & 1 else -a
+                moved |= a != 0.0
+            if moved:
+                starts[n] = (i - tile) * lanes
+                n += 1
+        add_lines(indptr, indices, data, tile, starts[:n], slopes, none, shifts, v, lanes, False)
+
+
+@njit(cache=True, error_model="numpy")
+def column_squares(v, lanes, out):
+    """out[l] = Σ_j v[j lanes + l]², one after another; v flat float64."""
+    out[:] = 0.0
+    for first in range(0, v.size, lanes):
+        for lane in range(lanes):
+            out[lane] += v[first + lane] * v[first + lane]
+
+
+@njit(cache=True, error_model="numpy")
+def certify(indptr, indices, data, v, alpha, positive, width, first, lanes, rules, sums):
+    """At the weights v (d lanes, float64), for the same lanes as `combine`: add to `sums` (N_SUMS, lanes).
+
+    Of positive and of negative rows: Σ (1 − margin)₊, Σ (1 − margin)₊² and Σ alpha²; Σ alpha; and the extremes of the projected
+    gradient over all rows.
+    """
+    z, rows = np.empty(TILE * lanes), np.arange(TILE)
+    for tile in range(0, positive.size, TILE):
+        here = min(TILE, positive.size - tile)
+        dot_rows(indptr, indices, data, tile, rows[:here], v, z, lanes)
+        for i in range(here):
+            for lane in range(lanes):
+                a = np.float64(alpha[(tile + i) * width + first + lane])
+                side = 0 if (positive[tile + i] >> (first + lane)) & 1 else 1
+                top = np.float64(rules[(TOP_POSITIVE + side) * width + first + lane])
+                margin = z[i * lanes + lane] * (1 - 2 * side)
+                short = max(0.0, 1.0 - margin)
+                sums[SHORT + side, lane] += short
+                sums[SHORT_SQUARED + side, lane] += short * short
+                sums[ALPHA_SQUARED + side, lane] += a * a
+                sums[ALPHA, lane] += a
+                gradient = margin - 1.0 + rules[(DIAGONAL_POSITIVE + side) * width + first + lane] * a
+                projected = min(gradient, 0.0) if a == 0.0 else max(gradient, 0.0) if a == top else gradient
+                sums[MOST, lane] = max(sums[MOST, lane], projected)
+                sums[LEAST, lane] = min(sums[LEAST, lane], projected)
+
+
+@njit(cache=True, error_model="numpy")
+def depart(indptr, indices, data, rows, start, alpha, w, lanes, lane):
+    """Take the duals `start` (n) of `rows`, negative so far, back to 0 in one lane: they will be positive."""
+    for i in rows:
+        alpha[i * lanes + lane] = 0.0
+        if start[i] != 0.0:
+            for k in range(indptr[i], indptr[i + 1]):
+                w[indices[k] * lanes + lane] += start[i] * data[k]
