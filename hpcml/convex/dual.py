@@ -31,7 +31,7 @@ INNER = 0.5  # of the tolerance: what the rows that are still looked at must com
 NULL = 0.1  # of the tolerance: for the label that no row has, from which the others begin
 CHUNK_VALUES = 1 << 24  # rows of so many values are taken in random order before the next ones
 ORDER_BYTES = 1 << 28  # of random orders that are kept for the next panels
-CACHE_BYTES = 1 << 20  # of weights that need not be asked for ahead
+CACHE_BYTES = 1 << 24  # of weights that need not be asked for ahead
 HALF = 8  # lanes that are certified together: a cache line of float64
 NOBODY = -1  # the label that no row has
 
@@ -100,7 +100,8 @@ class DualPanel:
         if start is not None:
             self._depart(start)
         for lane in range(len(places)):
-            self._look_at_all(lane)
+            self.active |= np.uint16(1 << lane)
+            self._keep_all(lane)
 
     def _depart(self, start: Start) -> None:
         """Collective. Begin with the solution of the label that no row has, its positive rows put back to 0."""
@@ -113,9 +114,8 @@ class DualPanel:
             kernels.depart(*arrays, start.alpha, self.alpha, self.w, self.width, lane)
         self._share(before, 1.0)
 
-    def _look_at_all(self, lane: int) -> None:
-        """Let a lane look at every row. Local."""
-        self.active |= np.uint16(1 << lane)
+    def _keep_all(self, lane: int) -> None:
+        """Let a lane set no row aside in the next pass. Local."""
         rules = self.rules.reshape(-1, self.width)
         rules[kernels.HIGHEST, lane], rules[kernels.LOWEST, lane] = math.inf, -math.inf
 
@@ -161,8 +161,7 @@ class DualPanel:
                 mpi.allreduce_sum(risk.comm, self.counts)
         highest, lowest = self.rules.reshape(-1, width)[kernels.HIGHEST], self.rules.reshape(-1, width)[kernels.LOWEST]
         for number in self.training:
-            lane, violation = self.lanes[number], float(most[number] - least[number])
-            risk.check_finite(np.array([violation]), "gradient", np.array([self.numbers[number]]))
+            lane, violation = self.lanes[number], max(0.0, float(most[number] - least[number]))  # −∞ if it looks at no row
             lane.steps += 1
             lane.visited += float(active[number])
             line = (lane.steps, math.nan, math.nan, 0, math.nan, violation, active[number], moved[number], seconds)
@@ -176,60 +175,62 @@ class DualPanel:
     @mpi.collective
     def certify(self) -> list[Finished]:
         """Collective. Look at all rows in float64 for lanes that are ready; those that are done leave, the others go on."""
-        finished = []
-        with self.risk.profile("finish"):
-            for first in range(0, self.width, HALF):
-                lanes = range(first, min(first + HALF, len(self.lanes)))
-                if any(self.lanes[lane].ready and not self.lanes[lane].done for lane in lanes):
-                    finished += self._certify(first, lanes)
+        rows, risk, block, width = self.risk.rows, self.risk, self.block, self.width
+        csr, finished = (rows.indptr, rows.indices, rows.data), []
+        with risk.profile("finish"):
+            dual_squares, squares = self._combine()
+            sums, near = np.zeros((kernels.N_SUMS, width)), np.zeros(rows.n_local, np.uint16)
+            kernels.certify(*csr, self.w, self.alpha, self.positive, self.rules, near, sums.reshape(-1), width, block.tolerance)
+            if risk.comm.size > 1:
+                extremes = mpi.allreduce_maxima(risk.comm, sums[[kernels.MOST, kernels.LEAST]] * [[1.0], [-1.0]])
+                mpi.allreduce_sum(risk.comm, sums)
+                sums[kernels.MOST], sums[kernels.LEAST] = extremes[0], -extremes[1]
+        loss, violations = block.costs.loss, sums[kernels.MOST] - sums[kernels.LEAST]
+        short, short_squared, alpha_squared = (
+            sums[row : row + 2] for row in (kernels.SHORT, kernels.SHORT_SQUARED, kernels.ALPHA_SQUARED)
+        )
+        primal = 0.5 * squares + loss.losses(self.costs, short, short_squared)
+        bound = sums[kernels.ALPHA] - 0.5 * dual_squares - loss.penalty(self.costs, alpha_squared)
+        gaps = np.maximum(0.0, primal - bound) / np.maximum(primal, 1e-300)
+        for number, lane in enumerate(self.lanes):
+            if lane.done:
+                continue
+            f, gap = risk.lam * float(primal[number]), float(gaps[number])
+            risk.check_finite(np.array([f]), "objective", np.array([self.numbers[number]]))
+            lane.done = bool(violations[number] <= lane.tolerance and gap <= block.max_gap)
+            if lane.done or lane.steps >= block.max_steps:
+                finished.append(self._finish(number, CONVERGED if lane.done else STEP_LIMIT, f, gap, float(violations[number])))
+                continue
+            lane.ready = False
+            if violations[number] <= lane.tolerance:
+                lane.tolerance /= 2
+            self.active |= near & np.uint16(1 << number)
+            self._keep_all(number)
         self.round, self.sweep = self.round + 1, 0
         return finished
 
     @mpi.collective
-    def _certify(self, first: int, lanes: range) -> list[Finished]:
-        """See `certify`, for up to 8 adjacent lanes."""
-        rows, risk, width = self.risk.rows, self.risk, min(self.width, HALF)
-        csr, v = (rows.indptr, rows.indices, rows.data), aligned(rows.n_columns * width, np.float64)
-        where, squares, dual_squares = (self.alpha, self.positive, self.width, first, width), np.zeros(width), np.zeros(width)
-        kernels.combine(*csr, *where, v)
-        mpi.allreduce_sum(risk.comm, v)
-        kernels.column_squares(v, width, dual_squares)
-        w = v.astype(risk.weight_type)
-        v[:] = w
-        kernels.column_squares(v, width, squares)
-        sums = np.zeros((kernels.N_SUMS, width))
-        kernels.certify(*csr, v, *where, self.rules, sums)
-        if risk.comm.size > 1:
-            extremes = mpi.allreduce_maxima(risk.comm, sums[[kernels.MOST, kernels.LEAST]] * [[1.0], [-1.0]])
-            mpi.allreduce_sum(risk.comm, sums)
-            sums[kernels.MOST], sums[kernels.LEAST] = extremes[0], -extremes[1]
-        costs, loss, finished = self.costs[:, first : first + width], self.block.costs.loss, []
-        primal = 0.5 * squares + loss.losses(costs, *(sums[row : row + 2] for row in (kernels.SHORT, kernels.SHORT_SQUARED)))
-        penalty = loss.penalty(costs, sums[kernels.ALPHA_SQUARED : kernels.ALPHA_SQUARED + 2])
-        bound = sums[kernels.ALPHA] - 0.5 * dual_squares - penalty
-        for number in lanes:
-            lane, here = self.lanes[number], number - first
-            if not lane.ready or lane.done:
-                continue
-            f, gap = risk.lam * primal[here], max(0.0, (primal[here] - bound[here]) / max(primal[here], 1e-300))
-            risk.check_finite(np.array([f]), "objective", np.array([self.numbers[number]]))
-            self.w.reshape(-1, self.width)[:, number] = w.reshape(-1, width)[:, here]
-            violation = sums[kernels.MOST, here] - sums[kernels.LEAST, here]
-            converged = violation <= lane.tolerance and gap <= self.block.max_gap
-            if converged or lane.steps >= self.block.max_steps:
-                last = (lane.steps, f, *lane.history[-1][2:5], violation, *lane.history[-1][6:])
-                lane.history[-1] = last
-                share = lane.visited / (lane.steps * rows.n_global)
-                status = CONVERGED if converged else STEP_LIMIT
-                w_label = w.reshape(-1, width)[:, here].copy()
-                lane.done = True
-                finished.append(Finished(lane.label, w_label, f, status, lane.steps, share, lane.history, gap))
-            else:
-                lane.ready = False
-                if violation <= lane.tolerance:
-                    lane.tolerance /= 2
-                self._look_at_all(number)
-        return finished
+    def _combine(self) -> tuple[np.ndarray, np.ndarray]:
+        """Collective. w = Σ alpha y x of the lanes that are ready, made anew; ‖w‖² in float64, and rounded as it is saved."""
+        rows, risk, half = self.risk.rows, self.risk, min(self.width, HALF)
+        squares, v = np.zeros((2, self.width)), aligned(rows.n_columns * half, np.float64)
+        for first in range(0, self.width, half):
+            kernels.combine(rows.indptr, rows.indices, rows.data, self.alpha, self.positive, self.width, first, half, v)
+            if risk.comm.size > 1:
+                mpi.allreduce_sum(risk.comm, v)
+            sums = np.zeros(2 * half)
+            kernels.keep(v, half, self.w, self.width, first, sums)
+            squares[:, first : first + half] = sums.reshape(2, half)
+        return squares[0], squares[1]
+
+    def _finish(self, number: int, status: int, f: float, gap: float, violation: float) -> Finished:
+        """What a label leaves with. Local."""
+        lane = self.lanes[number]
+        lane.done = True
+        last = lane.history[-1]
+        lane.history[-1] = (lane.steps, f, *last[2:5], violation, *last[6:])
+        w, share = self.w.reshape(-1, self.width)[:, number].copy(), lane.visited / (lane.steps * self.risk.rows.n_global)
+        return Finished(lane.label, w, f, status, lane.steps, share, lane.history, gap)
 
 
 class DualBlock:
@@ -288,8 +289,8 @@ class DualBlock:
         kernels.shuffle(order, flat, np.zeros(1, np.int64), np.uint64(0))
         kernels.epoch(*csr_2d, order, none, False, none.reshape(0, 1), none, bits, bits, some, some, flat, flat, width)
         kernels.combine(*csr, none, bits, 1, 0, 1, doubles)
-        kernels.certify(*csr, doubles, none, bits, 1, 0, 1, some, np.zeros((kernels.N_SUMS, 1)))
-        kernels.column_squares(doubles, 1, np.zeros(1))
+        kernels.certify(*csr, none, none, bits, some, bits, np.zeros(kernels.N_SUMS), 1, 0.0)
+        kernels.keep(doubles, 1, none, 1, 0, np.zeros(2))
         kernels.depart(*csr, flat[:0], none, none, none, 1, 0)
 
     @mpi.collective

@@ -214,6 +214,28 @@ def epoch(indptr, indices, data, order, norms, ahead, w, alpha, positive, active
     return n
 
 
+@intrinsic(prefer_literal=True)
+def _signed(typing, alpha, at, positive, slopes, place, lanes):
+    """slopes[place + l] = y alpha[at + l] as float64, l < lanes, with y by the bits of `positive`. Returns whether any is not 0."""
+    if not isinstance(lanes, types.IntegerLiteral):
+        return None
+    signature = types.boolean(alpha, types.int64, types.int64, slopes, types.int64, lanes)
+    count = lanes.literal_value
+
+    def emit(context, builder, signature, args):
+        (ap, _), (sp, _) = (_array(context, builder, signature, args, n) for n in (0, 3))
+        stored, doubles, bits = ap.type.pointee, ir.VectorType(ir.DoubleType(), count), ir.IntType(count)
+        a = _load(builder, _vector_at(builder, ap, args[1], ir.VectorType(stored, count)), stored)
+        a = a if stored == ir.DoubleType() else builder.fpext(a, doubles)
+        is_positive = builder.bitcast(builder.trunc(args[2], bits), ir.VectorType(ir.IntType(1), count))
+        signed = builder.select(is_positive, a, builder.fneg(a))
+        _store(builder, signed, _vector_at(builder, sp, args[4], doubles), ir.DoubleType())
+        some = builder.fcmp_ordered("!=", a, ir.Constant(doubles, [0.0] * count))
+        return builder.icmp_unsigned("!=", builder.bitcast(some, bits), ir.Constant(bits, 0))
+
+    return signature, emit
+
+
 @njit(cache=True, error_model="numpy")
 def combine(indptr, indices, data, alpha, positive, width, first, lanes, v):
     """v[j lanes + l] = Σ_i alpha y x_ij, in float64, of the lanes first .. first + lanes − 1 of a panel of `width`; lanes ≤ 8."""
@@ -223,52 +245,146 @@ def combine(indptr, indices, data, alpha, positive, width, first, lanes, v):
     for tile in range(0, positive.size, TILE):
         n = 0
         for i in range(tile, min(tile + TILE, positive.size)):
-            moved = False
-            for lane in range(lanes):
-                a = np.float64(alpha[i * width + first + lane])
-                slopes[(i - tile) * lanes + lane] = a if (positive[i] >> (first + lane)) & 1 else -a
-                moved |= a != 0.0
-            if moved:
-                starts[n] = (i - tile) * lanes
+            at, flags, place = i * width + first, np.int64(positive[i]) >> first, (i - tile) * lanes
+            if lanes == 8:
+                some = _signed(alpha, at, flags, slopes, place, 8)
+            elif lanes == 4:
+                some = _signed(alpha, at, flags, slopes, place, 4)
+            elif lanes == 2:
+                some = _signed(alpha, at, flags, slopes, place, 2)
+            else:
+                some = _signed(alpha, at, flags, slopes, place, 1)
+            if some:
+                starts[n] = place
                 n += 1
         add_lines(indptr, indices, data, tile, starts[:n], slopes, none, shifts, v, lanes, False)
 
 
-@njit(cache=True, error_model="numpy")
-def column_squares(v, lanes, out):
-    """out[l] = Σ_j v[j lanes + l]², one after another; v flat float64."""
-    out[:] = 0.0
-    for first in range(0, v.size, lanes):
-        for lane in range(lanes):
-            out[lane] += v[first + lane] * v[first + lane]
+@intrinsic(prefer_literal=True)
+def _keep_line(typing, v, at, w, to, sums, lanes):
+    """w[to + l] = v[at + l], rounded to w's type; sums[l] += v[at + l]², sums[lanes + l] += w[to + l]², for l < lanes."""
+    if not isinstance(lanes, types.IntegerLiteral):
+        return None
+    signature = types.void(v, types.int64, w, types.int64, sums, lanes)
+    count = lanes.literal_value
+
+    def emit(context, builder, signature, args):
+        (vp, _), (wp, _), (sp, _) = (_array(context, builder, signature, args, n) for n in (0, 2, 4))
+        stored, double = wp.type.pointee, ir.DoubleType()
+        doubles = ir.VectorType(double, count)
+        exact = _load(builder, _vector_at(builder, vp, args[1], doubles), double)
+        narrow = exact if stored == double else builder.fptrunc(exact, ir.VectorType(stored, count))
+        _store(builder, narrow, _vector_at(builder, wp, args[3], narrow.type), stored)
+        for row, value in enumerate((exact, exact if stored == double else builder.fpext(narrow, doubles))):
+            place = _vector_at(builder, sp, I64(row * count), doubles)
+            _store(builder, builder.fadd(_load(builder, place, double), builder.fmul(value, value)), place, double)
+        return context.get_dummy_value()
+
+    return signature, emit
 
 
 @njit(cache=True, error_model="numpy")
-def certify(indptr, indices, data, v, alpha, positive, width, first, lanes, rules, sums):
-    """At the weights v (d lanes, float64), for the same lanes as `combine`: add to `sums` (N_SUMS, lanes).
+def keep(v, lanes, w, width, first, sums):
+    """Put v (d lanes, float64) into the lanes from `first` on of w (d width); sums (2 lanes): Σ v², and Σ w² as rounded."""
+    sums[:] = 0.0
+    for j in range(v.size // lanes):
+        if lanes == 8:
+            _keep_line(v, j * 8, w, j * width + first, sums, 8)
+        elif lanes == 4:
+            _keep_line(v, j * 4, w, j * width + first, sums, 4)
+        elif lanes == 2:
+            _keep_line(v, j * 2, w, j * width + first, sums, 2)
+        else:
+            _keep_line(v, j, w, j * width + first, sums, 1)
+
+
+@intrinsic(prefer_literal=True)
+def _judge(typing, z, place, alpha, at, positive, rules, sums, within, lanes):
+    """Add a row, of scores z[place + l] (float64) and duals alpha[at + l], to `sums`; returns its bits of `near`. See `certify`."""
+    if not isinstance(lanes, types.IntegerLiteral):
+        return None
+    i64 = types.int64
+    signature = types.int64(z, i64, alpha, i64, i64, rules, sums, types.float64, lanes)
+    count = lanes.literal_value
+
+    def emit(context, builder, signature, args):
+        (zp, _), (ap, _), (rp, _), (sp, _) = (_array(context, builder, signature, args, n) for n in (0, 2, 5, 6))
+        stored, double, bits = ap.type.pointee, ir.DoubleType(), ir.IntType(count)
+        doubles = ir.VectorType(double, count)
+        zero, one = (ir.Constant(doubles, [value] * count) for value in (0.0, 1.0))
+        within = _splat(builder, args[7], doubles)
+
+        def function(name):
+            name = f"llvm.{name}.v{count}f64"
+            return cgutils.get_or_insert_function(builder.module, ir.FunctionType(doubles, [doubles] * 2), name)
+
+        larger, smaller = function("maxnum"), function("minnum")
+
+        def wide(pointer, offset):
+            value = _load(builder, _vector_at(builder, pointer, offset, ir.VectorType(stored, count)), stored)
+            return value if stored == double else builder.fpext(value, doubles)
+
+        def gather(row, value, pick=builder.fadd):
+            pointer = _vector_at(builder, sp, I64(row * count), doubles)
+            _store(builder, pick(_load(builder, pointer, double), value), pointer, double)
+
+        is_positive = builder.bitcast(builder.trunc(args[4], bits), ir.VectorType(ir.IntType(1), count))
+
+        def sides(row, value):
+            gather(row, builder.select(is_positive, value, zero))
+            gather(row + 1, builder.select(is_positive, zero, value))
+
+        def rule(row):
+            return builder.select(is_positive, wide(rp, I64(row * count)), wide(rp, I64((row + 1) * count)))
+
+        a, top, diagonal = wide(ap, args[3]), rule(TOP_POSITIVE), rule(DIAGONAL_POSITIVE)
+        score = _load(builder, _vector_at(builder, zp, args[1], doubles), double)
+        past = builder.fsub(builder.select(is_positive, score, builder.fneg(score)), one)  # margin − 1
+        short = builder.call(larger, [zero, builder.fneg(past)])
+        sides(SHORT, short)
+        sides(SHORT_SQUARED, builder.fmul(short, short))
+        sides(ALPHA_SQUARED, builder.fmul(a, a))
+        gather(ALPHA, a)
+        gradient = builder.fadd(past, builder.fmul(diagonal, a))
+        at_zero, at_top = builder.fcmp_ordered("==", a, zero), builder.fcmp_ordered("==", a, top)
+        projected = builder.select(at_top, builder.call(larger, [gradient, zero]), gradient)
+        projected = builder.select(at_zero, builder.call(smaller, [gradient, zero]), projected)
+        gather(MOST, projected, lambda x, y: builder.call(larger, [x, y]))
+        gather(LEAST, projected, lambda x, y: builder.call(smaller, [x, y]))
+        far = builder.or_(
+            builder.and_(at_zero, builder.fcmp_ordered(">", gradient, within)),
+            builder.and_(at_top, builder.fcmp_ordered("<", gradient, builder.fneg(within))),
+        )
+        return builder.zext(builder.bitcast(builder.not_(far), bits), I64)
+
+    return signature, emit
+
+
+@njit(cache=True, error_model="numpy")
+def certify(indptr, indices, data, w, alpha, positive, rules, near, sums, lanes, within):
+    """Add to `sums` (N_SUMS lanes, flat) what the certificate of a panel's weights w (d lanes) needs, in float64.
 
     Of positive and of negative rows: Σ (1 − margin)₊, Σ (1 − margin)₊² and Σ alpha²; Σ alpha; and the extremes of the projected
-    gradient over all rows.
+    gradient over all rows. `near` (n) gets a bit for every lane that a row may still move: its dual is not at a bound, or the
+    gradient is less than `within` from driving it away.
     """
     z, rows = np.empty(TILE * lanes), np.arange(TILE)
     for tile in range(0, positive.size, TILE):
         here = min(TILE, positive.size - tile)
-        dot_rows(indptr, indices, data, tile, rows[:here], v, z, lanes)
-        for i in range(here):
-            for lane in range(lanes):
-                a = np.float64(alpha[(tile + i) * width + first + lane])
-                side = 0 if (positive[tile + i] >> (first + lane)) & 1 else 1
-                top = np.float64(rules[(TOP_POSITIVE + side) * width + first + lane])
-                margin = z[i * lanes + lane] * (1 - 2 * side)
-                short = max(0.0, 1.0 - margin)
-                sums[SHORT + side, lane] += short
-                sums[SHORT_SQUARED + side, lane] += short * short
-                sums[ALPHA_SQUARED + side, lane] += a * a
-                sums[ALPHA, lane] += a
-                gradient = margin - 1.0 + rules[(DIAGONAL_POSITIVE + side) * width + first + lane] * a
-                projected = min(gradient, 0.0) if a == 0.0 else max(gradient, 0.0) if a == top else gradient
-                sums[MOST, lane] = max(sums[MOST, lane], projected)
-                sums[LEAST, lane] = min(sums[LEAST, lane], projected)
+        dot_rows(indptr, indices, data, tile, rows[:here], w, z, lanes)
+        for r in range(here):
+            i = tile + r
+            place, at, flags = r * lanes, i * lanes, positive[i]
+            if lanes == 16:
+                near[i] = _judge(z, place, alpha, at, flags, rules, sums, within, 16)
+            elif lanes == 8:
+                near[i] = _judge(z, place, alpha, at, flags, rules, sums, within, 8)
+            elif lanes == 4:
+                near[i] = _judge(z, place, alpha, at, flags, rules, sums, within, 4)
+            elif lanes == 2:
+                near[i] = _judge(z, place, alpha, at, flags, rules, sums, within, 2)
+            else:
+                near[i] = _judge(z, place, alpha, at, flags, rules, sums, within, 1)
 
 
 @njit(cache=True, error_model="numpy")

@@ -64,7 +64,10 @@ def _store(builder, value, pointer, element):
 
 @intrinsic(prefer_literal=True)
 def _dot(typing, indices, data, begin, end, w, out, at, lanes):
-    """out[at + l] = Σ data[k] w[indices[k] lanes + l] over begin ≤ k < end, in an order that depends on begin and end alone."""
+    """out[at + l] = Σ data[k] w[indices[k] lanes + l] over begin ≤ k < end, in an order that depends on begin and end alone.
+
+    The sums have the type of `out`, which is that of w or wider.
+    """
     if not isinstance(lanes, types.IntegerLiteral):
         return None
     signature = types.void(indices, data, types.int64, types.int64, w, out, types.int64, lanes)
@@ -73,7 +76,7 @@ def _dot(typing, indices, data, begin, end, w, out, at, lanes):
     def emit(context, builder, signature, args):
         (ip, istride), (dp, dstride), (wp, _), (op, _) = (_array(context, builder, signature, args, n) for n in (0, 1, 4, 5))
         begin, end, at = args[2], args[3], args[6]
-        element = wp.type.pointee
+        stored, element = wp.type.pointee, op.type.pointee
         vector = ir.VectorType(element, count)
         sums = [cgutils.alloca_once_value(builder, ir.Constant(vector, [0.0] * count)) for _ in range(UNROLL)]
         multiply_add = cgutils.get_or_insert_function(
@@ -86,9 +89,9 @@ def _dot(typing, indices, data, begin, end, w, out, at, lanes):
 
         def add(k, total):
             x = _splat(builder, _widened(builder, _element(builder, dp, dstride, k), element), vector)
-            weights = _load(
-                builder, _vector_at(builder, wp, builder.mul(_index(builder, ip, istride, k), I64(count)), vector), element
-            )
+            place = builder.mul(_index(builder, ip, istride, k), I64(count))
+            weights = _load(builder, _vector_at(builder, wp, place, ir.VectorType(stored, count)), stored)
+            weights = weights if stored == element else builder.fpext(weights, vector)
             builder.store(builder.call(multiply_add, [x, weights, builder.load(total)]), total)
 
         odd = builder.and_(builder.sub(end, begin), I64(UNROLL - 1))
