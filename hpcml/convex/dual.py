@@ -244,9 +244,8 @@ class DualBlock:
         self.n_lanes = min(n_lanes, panel_widths(16, options.precision)[0])
         self.costs = Costs(risk, options)
         rows = risk.rows
-        squares = np.square(rows.data, dtype=np.float64)
-        self.norms = np.add.reduceat(np.append(squares, 0.0), rows.indptr[:-1])
-        self.norms = np.where(np.diff(rows.indptr) > 0, self.norms, 0.0).astype(risk.weight_type)
+        self.norms = np.empty(rows.n_local, risk.weight_type)
+        kernels.norms(rows.indptr, rows.data, self.norms)
         cuts = np.searchsorted(rows.indptr, np.arange(0, rows.data.size + 1, CHUNK_VALUES)[1:])
         self.bounds = np.unique(np.concatenate([[0], cuts, [rows.n_local]]))
         self.orders: dict[tuple[int, int], np.ndarray] = {}

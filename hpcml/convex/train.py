@@ -13,11 +13,12 @@ from hpcml import mpi
 from hpcml.config import TrainOptions, flag_of
 from hpcml.convex.methods import METHODS
 from hpcml.convex.objective import Risk
-from hpcml.convex.plan import choose_shards, lanes_per_group
+from hpcml.convex.plan import FREELY, choose_shards, lanes_per_group
 from hpcml.convex.report import TrainReport, read_report
 from hpcml.convex.run import Run
 from hpcml.data.chosen import choose_labels, count_positives, fingerprint
 from hpcml.data.compact import ColumnMap, CompactRows, compact_rows, warm_up
+from hpcml.data.node_rows import node_rows
 from hpcml.data.schema import DAMAGE, Dataset, default_split, open_stamped
 from hpcml.data.shard import Shard, load_shard
 from hpcml.data.slabs import Slab, SlabFile, sync, temporary_path
@@ -80,6 +81,7 @@ class Problem:
     method: str
     dataset: Dataset
     split: str
+    loaded_by: mpi.Comm  # the ranks that have divided the rows among their shards
     shard: Shard
     rows: CompactRows
     columns: ColumnMap | None  # only until the model's tables are written
@@ -94,7 +96,7 @@ class Problem:
         return {
             "vocabulary": self.dataset.vocabulary,
             "n_rows": self.rows.n_global,
-            "fingerprint": fingerprint(self.rows.comm, self.shard, f"{self.rows.scale!r} {self.objective.lam!r}"),
+            "fingerprint": fingerprint(self.loaded_by, self.shard, f"{self.rows.scale!r} {self.objective.lam!r}"),
         }
 
 
@@ -118,13 +120,15 @@ def _train(
         labels, names = choose_labels(comm, dataset, options, count_positives(comm, shard))
         shards = choose_shards(comm, dataset, shard, labels.size, options, METHODS[method].shards)
         rows_comm = stack.enter_context(mpi.divided(comm, shards))
+        alone, bias = shards == 1 and METHODS[method].shards != FREELY, options.bias or METHODS[method].bias
+        loaded_by = stack.enter_context(mpi.on_node(comm)) if alone else rows_comm
         with mpi.groups_agreed(comm):
-            shard = shard if shards == comm.size else load_shard(rows_comm, dataset, split)
-            rows, column_map = compact_rows(rows_comm, shard, options.bias or METHODS[method].bias)
+            shard = shard if loaded_by.size == comm.size else load_shard(loaded_by, dataset, split)
+            rows, column_map = node_rows(loaded_by, rows_comm, shard, bias) if alone else compact_rows(rows_comm, shard, bias)
             dormant = options.dormant and METHODS[method].dormant
             objective = METHODS[method].risk(rows, replace(options, dormant=dormant), profile)
         group = (comm.rank // shards, comm.size // shards)
-        problem = Problem(method, dataset, split, shard, rows, column_map, objective, labels, names, group)
+        problem = Problem(method, dataset, split, loaded_by, shard, rows, column_map, objective, labels, names, group)
         del column_map
         with mpi.agreed(comm, f"reading {dataset.path}"):
             dataset.check_unchanged()
@@ -199,7 +203,7 @@ def open_model(comm: mpi.Comm, folder: RunFolder, problem: Problem, options: Tra
 
     with folder.discarded_on_error(), temporary_path(comm, folder.model_part, overwrite=True) as model.path:
         model.layout(slabs, describe)
-        columns, factors = problem.columns.tables(rows.comm)
+        columns, factors = problem.columns.tables(problem.loaded_by)
         problem.columns = None
         with mpi.agreed(comm, f"writing {folder.model_part}"):
             problem.dataset.check_unchanged()  # the rows have been read for the last time

@@ -9,6 +9,7 @@ only inner products. Half of the words of a text corpus occur in one document.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +18,8 @@ from hpcml import mpi
 from hpcml.data.shard import Shard
 from hpcml.errors import DataError
 from hpcml.kernels import rows as kernels
+
+Room = Callable[[int], tuple[np.ndarray, np.ndarray]]  # (indices, data) for so many values
 
 
 @dataclass
@@ -77,8 +80,11 @@ class ColumnMap:
 
 
 @mpi.collective
-def compact_rows(comm: mpi.Comm, shard: Shard, bias: bool) -> tuple[CompactRows, ColumnMap]:
-    """Collective over `comm`. Copy a shard's rows, four passes over them. Raises DataError if there is nothing to train on."""
+def compact_rows(comm: mpi.Comm, shard: Shard, bias: bool, room: Room | None = None) -> tuple[CompactRows, ColumnMap]:
+    """Collective over `comm`. Copy a shard's rows, four passes over them, to where `room` (collective) says, or into memory.
+
+    Raises DataError if there is nothing to train on.
+    """
     if shard.n_global == 0:
         raise DataError("there are no rows to train on; choose another --split")
     warm_up(comm, shard)
@@ -108,8 +114,11 @@ def compact_rows(comm: mpi.Comm, shard: Shard, bias: bool) -> tuple[CompactRows,
     max_norm, scale = _norms(comm, np.sqrt(squares), shard.n_global)
 
     nnz = int(sizes.sum()) + int(has_fold.sum()) + n * bias
+    indices, data = room(nnz) if room is not None else (None, None)
     with mpi.agreed(comm, "making room for the rows"):
-        indptr, indices, data = np.zeros(n + 1, np.int64), np.empty(nnz, np.int32), np.empty(nnz, np.float32)
+        if room is None:
+            indices, data = np.empty(nnz, np.int32), np.empty(nnz, np.float32)
+        indptr = np.zeros(n + 1, np.int64)
         column_counts, column_largest = np.zeros(n_columns, np.int32), np.zeros(n_columns, np.float32)
     kernels.compact(*arrays, column_of, fold_column, fold_norm, n_columns - 1 if bias else -1, indptr, indices, data)
     column_counts[: shared.size], column_largest[: shared.size] = counts[shared], largest[shared]

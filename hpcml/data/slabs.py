@@ -7,6 +7,7 @@ rank can write with `pwrite`. The file has a temporary name beside its destinati
 from __future__ import annotations
 
 import io
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -61,8 +62,8 @@ class SlabFile:
         """Write `rows` at row `first` of dataset `name`. Local; raises OSError (call it in an agreed region)."""
         offset, slab = self.offsets[name]
         values = np.ascontiguousarray(rows, dtype=slab.dtype)
-        width = int(np.prod(slab.shape[1:], dtype=np.int64))
-        if first < 0 or first * width + values.size > int(np.prod(slab.shape, dtype=np.int64)):
+        width = math.prod(slab.shape[1:])
+        if first < 0 or first * width + values.size > math.prod(slab.shape):
             raise IndexError(f"{name}: rows {first} + {values.size} do not fit {slab.shape}")
         write_at(self.descriptor, memoryview(values.reshape(-1)).cast("B"), offset + first * width * values.itemsize, self.target)
 

@@ -388,6 +388,16 @@ def certify(indptr, indices, data, w, alpha, positive, rules, near, sums, lanes,
 
 
 @njit(cache=True, error_model="numpy")
+def norms(indptr, data, out):
+    """out[i] = ‖x_i‖², summed in float64."""
+    for i in range(out.size):
+        total = 0.0
+        for k in range(indptr[i], indptr[i + 1]):
+            total += np.float64(data[k]) * np.float64(data[k])
+        out[i] = total
+
+
+@njit(cache=True, error_model="numpy")
 def depart(indptr, indices, data, rows, start, alpha, w, lanes, lane):
     """Take the duals `start` (n) of `rows`, negative so far, back to 0 in one lane: they will be positive."""
     for i in rows:

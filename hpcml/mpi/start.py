@@ -216,6 +216,13 @@ def divided(comm: MPI.Comm, size: int) -> Iterator[MPI.Comm]:
         yield group
 
 
+@contextmanager
+def on_node(comm: MPI.Comm) -> Iterator[MPI.Comm]:
+    """Collective over `comm`. Those of its ranks that run on this node."""
+    with freed(comm.Split_type(MPI.COMM_TYPE_SHARED, comm.rank)) as node:
+        yield node
+
+
 @collective
 def ranks_on_node(comm: MPI.Comm) -> int:
     """Collective over `comm`. How many of its ranks run on this node."""
