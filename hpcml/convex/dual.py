@@ -31,7 +31,6 @@ INNER = 0.5  # of the tolerance: what the rows that are still looked at must com
 NULL = 0.1  # of the tolerance: for the label that no row has, from which the others begin
 CHUNK_VALUES = 1 << 24  # rows of so many values are taken in random order before the next ones
 ORDER_BYTES = 1 << 28  # of random orders that are kept for the next panels
-CACHE_BYTES = 1 << 24  # of weights that need not be asked for ahead
 HALF = 8  # lanes that are certified together: a cache line of float64
 NOBODY = -1  # the label that no row has
 
@@ -149,7 +148,7 @@ class DualPanel:
             before = self._before()
             kernels.epoch(
                 *(rows.indptr, rows.indices.reshape(1, -1), rows.data.reshape(1, -1), order, self.block.norms),
-                *(self.w.nbytes > CACHE_BYTES, self.w.reshape(-1, width), self.alpha, self.positive, self.active),
+                *(self.w, self.alpha, self.positive, self.active),
                 *(self.rules, self.gradients, self.counts, self._rows, width),
             )
         self._share(before, risk.comm.size)
@@ -286,7 +285,7 @@ class DualBlock:
         csr_2d, flat = (rows.indptr[:1], rows.indices[:0].reshape(1, -1), rows.data[:0].reshape(1, -1)), np.zeros(2, np.int64)
         order = np.zeros(0, np.int32)
         kernels.shuffle(order, flat, np.zeros(1, np.int64), np.uint64(0))
-        kernels.epoch(*csr_2d, order, none, False, none.reshape(0, 1), none, bits, bits, some, some, flat, flat, width)
+        kernels.epoch(*csr_2d, order, none, none, none, bits, bits, some, some, flat, flat, width)
         kernels.combine(*csr, none, bits, 1, 0, 1, doubles)
         kernels.certify(*csr, none, none, bits, some, bits, np.zeros(kernels.N_SUMS), 1, 0.0)
         kernels.keep(doubles, 1, none, 1, 0, np.zeros(2))

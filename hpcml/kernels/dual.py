@@ -175,18 +175,17 @@ def _draw(state, n):
 
 
 @njit(cache=True, error_model="numpy")
-def epoch(indptr, indices, data, order, norms, ahead, w, alpha, positive, active, rules, gradients, counts, rows, lanes):
+def epoch(indptr, indices, data, order, norms, w, alpha, positive, active, rules, gradients, counts, rows, lanes):
     """Visit the rows in `order` (n) that some lane looks at; `norms` (n) are ‖x_i‖². Returns how many there were.
 
-    w (d, lanes), indices and data (1, nnz); rules, gradients and counts are flat; rows (n) is scratch. With `ahead` the weights
-    of the next row are asked for while one is at work.
+    indices and data (1, nnz); w, alpha, rules, gradients and counts are flat; rows (n) is scratch.
     """
     n = 0
     for i in order:
         if active[i] != 0:
             rows[n] = i
             n += 1
-    flat, columns, values = w.reshape(-1), indices[0], data[0]
+    columns, values = indices[0], data[0]
     for r in range(n):
         i = rows[r]
         begin, end = indptr[i], indptr[i + 1]
@@ -195,21 +194,17 @@ def epoch(indptr, indices, data, order, norms, ahead, w, alpha, positive, active
             for k in range(indptr[far], indptr[far + 1], 16):
                 prefetch(indices, 0, k)
                 prefetch(data, 0, k)
-        if ahead and r + 1 < n:
-            near = rows[r + 1]
-            for k in range(indptr[near], indptr[near + 1]):
-                prefetch(w, columns[k], 0)
         at, p, a = i * lanes, positive[i], active[i]
         if lanes == 16:
-            live = _visit(columns, values, begin, end, flat, alpha, at, norms[i], p, a, rules, gradients, counts, 16)
+            live = _visit(columns, values, begin, end, w, alpha, at, norms[i], p, a, rules, gradients, counts, 16)
         elif lanes == 8:
-            live = _visit(columns, values, begin, end, flat, alpha, at, norms[i], p, a, rules, gradients, counts, 8)
+            live = _visit(columns, values, begin, end, w, alpha, at, norms[i], p, a, rules, gradients, counts, 8)
         elif lanes == 4:
-            live = _visit(columns, values, begin, end, flat, alpha, at, norms[i], p, a, rules, gradients, counts, 4)
+            live = _visit(columns, values, begin, end, w, alpha, at, norms[i], p, a, rules, gradients, counts, 4)
         elif lanes == 2:
-            live = _visit(columns, values, begin, end, flat, alpha, at, norms[i], p, a, rules, gradients, counts, 2)
+            live = _visit(columns, values, begin, end, w, alpha, at, norms[i], p, a, rules, gradients, counts, 2)
         else:
-            live = _visit(columns, values, begin, end, flat, alpha, at, norms[i], p, a, rules, gradients, counts, 1)
+            live = _visit(columns, values, begin, end, w, alpha, at, norms[i], p, a, rules, gradients, counts, 1)
         active[i] = live
     return n
 
