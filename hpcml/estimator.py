@@ -31,6 +31,7 @@ from hpcml.convex.plan import lanes_per_group
 from hpcml.data.compact import ColumnMap, CompactRows, compact_rows
 from hpcml.data.shard import Shard
 from hpcml.errors import ConfigError, DataError, NonFiniteError
+from hpcml.memory import room_per_rank
 from hpcml.profile import Profile
 
 CLASSES, INDICATOR, SPARSE_INDICATOR = range(1, 4)  # what y is; 0 on a rank without rows, which cannot know
@@ -269,7 +270,13 @@ class ProbeClassifier(LabelScores, BaseEstimator):
         waiting = np.flatnonzero(trainable).tolist()
         with mpi.agreed(comm, "making room for the weights"):
             coef = np.zeros((n, rows.n_features))
-            block = probe(objective, np.arange(n), lanes_per_group(len(waiting), 0, rows, options), options, options.max_steps)
+            block = probe(
+                objective,
+                np.arange(n),
+                lanes_per_group(len(waiting), 0, rows, options, room_per_rank(comm)),
+                options,
+                options.max_steps,
+            )
         intercept = np.where(trainable, 0.0, np.where(rows.n_positive > 0, 1.0, -1.0))
         steps, status, f_min, visited = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n), np.zeros(n)
         with mpi.node_first(comm):

@@ -9,7 +9,7 @@ from hpcml.convex.dual import dual
 from hpcml.convex.first_order import pegasos, probe
 from hpcml.convex.liblinear import liblinear
 from hpcml.convex.objective import Objective, Risk
-from hpcml.convex.plan import ASKED, FREELY, NEVER
+from hpcml.convex.plan import ASKED, FREELY, NEVER, Needs, bytes_per_rank, bytes_per_rank_dual
 from hpcml.convex.svmperf import svmperf
 from hpcml.losses import DUAL_LOSSES, LOSSES
 
@@ -24,6 +24,7 @@ class Method(NamedTuple):
     losses: tuple[str, ...]
     shards: int  # FREELY, ASKED or NEVER
     about: str
+    needs: Needs = bytes_per_rank  # how much memory
     risk: type[Risk] = Objective  # what it needs to know of the objective
     certified: bool = False  # does it give a duality gap, and take weights of positive rows?
 
@@ -32,7 +33,7 @@ METHODS = {
     "probe": Method(probe, 5000, True, False, tuple(LOSSES), FREELY, "PROBE: subgradient steps from an estimated lower bound"),
     "dual": Method(
         *(dual, 1000, False, False, tuple(DUAL_LOSSES), ASKED),
-        *("dual coordinate descent for a block of labels, with a certified duality gap", Risk, True),
+        *("dual coordinate descent for a block of labels, with a certified duality gap", bytes_per_rank_dual, Risk, True),
     ),
     "pegasos": Method(pegasos, 500, False, True, ("hinge",), FREELY, "Pegasos: full subgradient, step 1/(λt), projection, bias"),
     "svmperf": Method(svmperf, 5000, False, False, ("hinge",), FREELY, "SVMperf: the 1-slack cutting-plane method, certified gap"),

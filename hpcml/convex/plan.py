@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hpcml import mpi
 from hpcml.config import TrainOptions
 from hpcml.convex.objective import PRECISIONS
@@ -11,6 +13,7 @@ from hpcml.data.shard import Shard
 from hpcml.errors import ConfigError
 from hpcml.memory import room_per_rank
 
+Needs = Callable[[int, int, int, int, int, int], int]  # bytes: see `bytes_per_rank`
 FREELY, ASKED, NEVER = range(3)  # when a method divides the rows among ranks: ASKED if that changes the result a little
 LANES = 16  # labels that share a pass: one cache line of float32 weights
 LABELS_PER_GROUP = 4  # fewer do not pay for passes over all rows
@@ -21,6 +24,15 @@ def bytes_per_rank(n_values: int, n_rows: int, n_columns: int, n_lanes: int, sha
     rows = (8 * n_values + (8 + n_lanes) * n_rows) // shards
     own = (8 if shards > 1 else 0) + weight_bytes  # the part of the columns that the rank steps
     return rows + n_lanes * n_columns * (weight_bytes + 8) + n_lanes * n_columns * own // shards
+
+
+def bytes_per_rank_dual(n_values: int, n_rows: int, n_columns: int, n_lanes: int, sharing: int, weight_bytes: int) -> int:
+    """What a rank needs for dual coordinate descent, if `sharing` ranks divide, or have one copy of, the rows.
+
+    Per row its place, norm, order, flags, duals and where they begin; per column weights, where they begin, and 8 float64.
+    """
+    row, column = 32 + (n_lanes + 1) * weight_bytes, 64 + (n_lanes + 1) * weight_bytes
+    return 8 * n_values // sharing + row * n_rows + column * n_columns
 
 
 @mpi.collective
@@ -52,14 +64,23 @@ def choose_shards(comm: mpi.Comm, dataset: Dataset, shard: Shard, n_labels: int,
 
 
 @mpi.collective
-def lanes_per_group(n_waiting: int, n_continued: int, rows: CompactRows, options: TrainOptions) -> int:
+def lanes_per_group(
+    n_waiting: int,
+    n_continued: int,
+    rows: CompactRows,
+    options: TrainOptions,
+    room: float,
+    needs: Needs = bytes_per_rank,
+    sharing: int = 0,
+) -> int:
     """Collective over `rows.comm`. How many labels share a pass: as the user says, else a cache line of them or what memory allows.
 
-    No more than there are, and no fewer than must continue.
+    No more than there are, and no fewer than must continue. `room` is what a rank may take and `needs` what it will, if `sharing`
+    ranks share the rows (by default those of `rows.comm`).
     """
-    room, size = room_per_rank(rows.comm), PRECISIONS[options.precision].itemsize
+    size = PRECISIONS[options.precision].itemsize
     _, totals = mpi.exclusive_sum(rows.comm, [rows.data.size])
     sizes = (int(totals[0]), rows.n_global, rows.n_columns)
-    fits = (n for n in (LANES, 8, 4, 2) if bytes_per_rank(*sizes, n, rows.comm.size, size) <= room)
+    fits = (n for n in (LANES, 8, 4, 2) if needs(*sizes, n, sharing or rows.comm.size, size) <= room)
     wanted = options.block or next(fits, 1)
     return max(1, n_continued, min(wanted, n_waiting + n_continued))

@@ -24,6 +24,7 @@ from hpcml.data.shard import Shard, load_shard
 from hpcml.data.slabs import Slab, SlabFile, sync, temporary_path
 from hpcml.errors import ConfigError, DataError, Interrupted, nearest
 from hpcml.log import Log, Progress
+from hpcml.memory import room_per_rank
 from hpcml.model import describe_model, model_slabs
 from hpcml.profile import Profile
 from hpcml.runfolder import FINISHED, UNFINISHED, RunFolder, as_dict
@@ -152,9 +153,9 @@ def _train_problem(
     progress = Progress(log, "labels", len(problem.names))
     try:
         waiting, continued, checkpoint = run.begin(restore=state == UNFINISHED)
-        n_lanes = lanes_per_group(len(waiting), len(continued), rows, options)
+        method, room = METHODS[problem.method], room_per_rank(comm)
+        n_lanes = lanes_per_group(len(waiting), len(continued), rows, options, room, method.needs, problem.loaded_by.size)
         with mpi.agreed(comm, "making room for the weights"):
-            method = METHODS[problem.method]
             block = method.build(objective, problem.labels, n_lanes, options, options.max_steps or method.max_steps)
         block.waiting.extend(waiting)
         log(

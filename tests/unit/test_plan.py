@@ -55,13 +55,14 @@ def test_rows_are_divided_where_memory_is_short(loaded, room):
     assert plan.choose_shards(Ranks(4), data, shard, 40, TrainOptions(), plan.NEVER) == 1
 
 
-def test_fewer_labels_share_a_pass_where_memory_is_short(loaded, room):
+def test_fewer_labels_share_a_pass_where_memory_is_short(loaded):
     rows = loaded[2]
-    for lanes in (16, 8, 4, 2):
-        room(plan.bytes_per_rank(rows.data.size, 200, rows.n_columns, lanes, 1, 4))
-        assert plan.lanes_per_group(40, 0, rows, TrainOptions()) == lanes
-    room(1)
-    assert plan.lanes_per_group(40, 0, rows, TrainOptions()) == 1
-    assert plan.lanes_per_group(40, 3, rows, TrainOptions()) == 3
-    assert plan.lanes_per_group(40, 0, rows, TrainOptions(block=33)) == 33
-    assert plan.lanes_per_group(2, 0, rows, TrainOptions(block=33)) == 2
+    sizes = (rows.data.size, 200, rows.n_columns)
+    for needs in (plan.bytes_per_rank, plan.bytes_per_rank_dual):
+        for lanes in (16, 8, 4, 2):
+            assert plan.lanes_per_group(40, 0, rows, TrainOptions(), needs(*sizes, lanes, 1, 4), needs) == lanes
+            assert plan.lanes_per_group(40, 0, rows, TrainOptions(), needs(*sizes, lanes, 2, 4), needs, 2) == lanes
+    assert plan.lanes_per_group(40, 0, rows, TrainOptions(), 1) == 1
+    assert plan.lanes_per_group(40, 3, rows, TrainOptions(), 1) == 3
+    assert plan.lanes_per_group(40, 0, rows, TrainOptions(block=33), 1) == 33
+    assert plan.lanes_per_group(2, 0, rows, TrainOptions(block=33), 1) == 2
