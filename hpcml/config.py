@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -98,10 +99,10 @@ class TrainOptions:
     profile: Flag = False
     """Show the seconds that each rank computed, communicated and waited."""
 
-    def validate(self) -> None:
+    def validate(self, losses: Iterable[str] = LOSSES | DUAL_LOSSES) -> None:
         """Raise ConfigError for values that make no sense. Local: call it before the first collective."""
-        if self.loss not in LOSSES | DUAL_LOSSES:
-            raise ConfigError(f"--loss {self.loss}: expected one of {', '.join(sorted(LOSSES | DUAL_LOSSES))}")
+        if self.loss not in losses:
+            raise ConfigError(f"--loss {self.loss}: expected one of {', '.join(sorted(losses))}")
         if not 0 < self.epsilon < 2 / 3:
             raise ConfigError(f"--epsilon {self.epsilon}: expected a number between 0 and 2/3")
         for name in ("svmperf_epsilon", "liblinear_tol", "dual_tol", "max_gap"):

@@ -31,6 +31,7 @@ from hpcml.convex.plan import lanes_per_group
 from hpcml.data.compact import ColumnMap, CompactRows, compact_rows
 from hpcml.data.shard import Shard
 from hpcml.errors import ConfigError, DataError, NonFiniteError
+from hpcml.losses import LOSSES
 from hpcml.memory import room_per_rank
 from hpcml.profile import Profile
 
@@ -230,7 +231,7 @@ class ProbeClassifier(LabelScores, BaseEstimator):
             block=int(self.block),
             max_steps=int(self.max_iter),
         )
-        options.validate()
+        options.validate(LOSSES)
         return options
 
     @mpi.collective
@@ -268,15 +269,10 @@ class ProbeClassifier(LabelScores, BaseEstimator):
         table, factors = columns.tables(comm)
         trainable = (rows.n_positive > 0) & (rows.n_positive < rows.n_global)
         waiting = np.flatnonzero(trainable).tolist()
+        n_lanes = lanes_per_group(len(waiting), 0, rows, options, room_per_rank(comm))
         with mpi.agreed(comm, "making room for the weights"):
             coef = np.zeros((n, rows.n_features))
-            block = probe(
-                objective,
-                np.arange(n),
-                lanes_per_group(len(waiting), 0, rows, options, room_per_rank(comm)),
-                options,
-                options.max_steps,
-            )
+            block = probe(objective, np.arange(n), n_lanes, options, options.max_steps)
         intercept = np.where(trainable, 0.0, np.where(rows.n_positive > 0, 1.0, -1.0))
         steps, status, f_min, visited = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n), np.zeros(n)
         with mpi.node_first(comm):
