@@ -143,7 +143,7 @@ class DualPanel:
         rows, risk, width = self.risk.rows, self.risk, self.width
         order = self.block.order(self.round, self.sweep)
         self.sweep += 1
-        self.gradients[:width], self.gradients[width:], self.counts[:] = -math.inf, math.inf, 0
+        self.gradients[:], self.counts[:] = 0.0, 0  # 0 is in every range, whichever rows other lanes look at
         with risk.profile("compute"):
             before = self._before()
             kernels.epoch(
@@ -160,7 +160,7 @@ class DualPanel:
                 mpi.allreduce_sum(risk.comm, self.counts)
         highest, lowest = self.rules.reshape(-1, width)[kernels.HIGHEST], self.rules.reshape(-1, width)[kernels.LOWEST]
         for number in self.training:
-            lane, violation = self.lanes[number], max(0.0, float(most[number] - least[number]))  # −∞ if it looks at no row
+            lane, violation = self.lanes[number], float(most[number] - least[number])
             lane.steps += 1
             lane.visited += float(active[number])
             line = (lane.steps, math.nan, math.nan, 0, math.nan, violation, active[number], moved[number], seconds)
