@@ -1,6 +1,7 @@
 """What may befall a run, as a table: `tests/jobs/test_faults.py` walks it, and `launch/bench/faults.py`, which measures."""
 
 import contextlib
+import functools
 import os
 import re
 import shutil
@@ -16,13 +17,19 @@ import pytest
 from make import class_data, dataset, random_data
 
 from hpcml.config import PsbmlOptions, TrainOptions
+from hpcml.convex.train import train as train_method
 from hpcml.convex.train import train_probe
 from hpcml.psbml.train import train_psbml
 
-TRAIN = {"probe": train_probe, "psbml": train_psbml}
-OPTIONS = {"probe": TrainOptions(), "psbml": PsbmlOptions(grid="2x2", cycles=12, seed=3)}
+TRAIN = {"probe": train_probe, "dual": functools.partial(train_method, "dual"), "psbml": train_psbml}
+OPTIONS = {
+    "probe": TrainOptions(),
+    "dual": TrainOptions(dual_tol=1e-6, lam="2e-3", block=1, max_steps=200),
+    "psbml": PsbmlOptions(grid="2x2", cycles=12, seed=3),
+}
 FLAGS = {
     "probe": ("probe",),
+    "dual": ("dual", "--dual-tol", "1e-6", "--lambda", "2e-3", "--block", "1", "--max-steps", "200"),
     "psbml": ("psbml", "--grid", "2x2", "--cycles", "12", "--seed", "3"),
     "asynchronous": ("psbml", "--grid", "2x2", "--cycles", "400", "--asynchronous"),
 }
@@ -31,7 +38,7 @@ KILLED = -1  # any exit code but those that have a meaning
 
 def make_data(method, path, seed=7):
     """A dataset that keeps a method busy for about a second. Returns its path."""
-    if method == "probe":
+    if method != "psbml":
         return dataset(path, *random_data(seed, 3000, 400, 40, density=0.05))
     X, _, Y = class_data(seed, 1500, 8, 3, density=0.6)
     return dataset(path, X, Y)
@@ -421,7 +428,7 @@ class Fault:
     model: bool = True  # there is a complete one in the end
 
 
-PROBE, PSBML = ("probe",), ("psbml",)
+PROBE, PSBML, CONVEX, ALL = ("probe",), ("psbml",), ("probe", "dual"), ("probe", "dual", "psbml")
 STOPPED = r"hpcml: a signal arrived: checkpoint written; continue with --resume"
 FULL = r"hpcml: .*No space left on device.*; free some space or choose another folder"
 NO_MEMORY = r"hpcml: rank 1 ran out of memory .*; use fewer ranks on a node, or more nodes"
@@ -429,13 +436,13 @@ CHANGED = r"hpcml: \S+data\.h5: the file was changed while it was in use; restor
 SHORTER = r"hpcml: rank \d: \S+data\.h5 became shorter while it was in use"
 FAULTS = [
     Fault("kill -9 of rank 0", kill(0), KILLED, resumes=True),
-    Fault("kill -9 of rank 1", kill(1), KILLED, resumes=True, ranks=3),
+    Fault("kill -9 of rank 1", kill(1), KILLED, "", ALL, resumes=True, ranks=3),
     Fault("kill -9 before the first checkpoint", kill_before_the_first_checkpoint, KILLED, "", PROBE, True, "no checkpoint was"),
     Fault("kill -9 in a checkpoint", goes_wrong(DIES_IN_CHECKPOINT), KILLED, resumes=True),
     Fault("kill -9 before the model has its name", goes_wrong(DIES_BEFORE_THE_NAME, "--block", "3"), KILLED, "", PROBE, True),
     Fault("kill -9 of rank 0, asynchronous", kill_asynchronous, KILLED, methods=PSBML, model=False),
     Fault("SIGTERM to all", send(signal.SIGTERM), 75, STOPPED, resumes=True),
-    Fault("SIGTERM to rank 1", send(signal.SIGTERM, 1), 75, STOPPED, PROBE, True),
+    Fault("SIGTERM to rank 1", send(signal.SIGTERM, 1), 75, STOPPED, CONVEX, True),
     Fault("SIGUSR1 to all", send(signal.SIGUSR1), 75, STOPPED, PROBE, True),
     Fault("SIGUSR1 to rank 1", send(signal.SIGUSR1, 1), 75, STOPPED, PROBE, True),
     Fault("SIGTERM again while ending", signal_again, 75, STOPPED, PROBE, True),
@@ -458,9 +465,11 @@ FAULTS = [
     Fault("data of another run", data_of_another_run, 2, "hpcml: .*this run was started on other data", PROBE, model=False),
     Fault("two jobs on one folder", two_jobs, 2, r"run is in use by process \d+ on \S+ since [\d-]+ [\d:]+; wait for it", PROBE),
     Fault("launcher of another MPI", other_launcher, 2, r"hpcml: the launcher started 2 ranks", PROBE, model=False),
-    Fault("little memory on rank 1", little_memory(300), 2, NO_MEMORY, PROBE, model=False),
+    Fault("little memory on rank 1", little_memory(300), 2, NO_MEMORY, CONVEX, model=False),
     Fault("no memory on rank 1 in a checkpoint", goes_wrong(FAILS_ALONE.format("bytearray(2**60)")), 2, NO_MEMORY, resumes=True),
-    Fault("rank 1 fails alone", goes_wrong(FAILS_ALONE.format("raise DataError('alone')")), 2, "hpcml: rank 1: alone", PROBE, True),
+    Fault(
+        "rank 1 fails alone", goes_wrong(FAILS_ALONE.format("raise DataError('alone')")), 2, "hpcml: rank 1: alone", CONVEX, True
+    ),
 ]
 
 

@@ -16,7 +16,7 @@ from hpcml import mpi
 from hpcml.config import TrainOptions
 from hpcml.convex.methods import METHODS
 from hpcml.convex.report import TrainReport
-from hpcml.convex.train import train
+from hpcml.convex.train import check_method, train
 from hpcml.data.schema import Dataset, default_split
 from hpcml.data.slabs import check_output, write_whole
 from hpcml.errors import ConfigError, Interrupted, nearest
@@ -110,7 +110,10 @@ def choose_methods(wanted: tuple[str, ...], options: TrainOptions) -> list[str]:
         if options.loss not in losses:
             raise ConfigError(f"--loss {options.loss}: {method} minimises {', '.join(losses)} only; leave it out with --method")
     every = [name for name, method in METHODS.items() if options.loss in method.losses]
-    return list(dict.fromkeys(wanted)) or every
+    chosen = list(dict.fromkeys(wanted)) or every
+    for method in chosen:
+        check_method(method, options)
+    return chosen
 
 
 def compare(

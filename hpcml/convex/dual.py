@@ -24,6 +24,7 @@ from hpcml import mpi, rng
 from hpcml.config import BALANCED, TrainOptions, parse_weight
 from hpcml.convex.block import CONVERGED, STEP_LIMIT, Finished
 from hpcml.convex.objective import Risk, aligned, panel_widths
+from hpcml.errors import NonFiniteError
 from hpcml.kernels import dual as kernels
 from hpcml.losses import DUAL_LOSSES
 
@@ -32,6 +33,7 @@ NULL = 0.1  # of the tolerance: for the label that no row has, from which the ot
 CHUNK_VALUES = 1 << 24  # rows of so many values are taken in random order before the next ones
 ORDER_BYTES = 1 << 28  # of random orders that are kept for the next panels
 HALF = 8  # lanes that are certified together: a cache line of float64
+LIMITS = {"single": 1e36, "double": 1e150}  # of C, 1/C and ‖x‖²: so that neither overflows, nor in float64 their squares
 NOBODY = -1  # the label that no row has
 
 
@@ -61,15 +63,21 @@ class Costs:
 
     def __init__(self, risk: Risk, options: TrainOptions) -> None:
         self.base = 1.0 / (risk.lam * risk.rows.n_global)
+        self.precision, self.limit = options.precision, LIMITS[options.precision]
         self.loss, self.weight, self.rows = DUAL_LOSSES[options.loss], options.positive_weight, risk.rows
 
     def of(self, label: int) -> np.ndarray:
-        """C of positive and negative rows (2) of a label's number in the data."""
-        if label == NOBODY:
-            return np.array([self.base, self.base])
-        n_positive = int(self.rows.n_positive[label])
-        weight = (self.rows.n_global - n_positive) / n_positive if self.weight == BALANCED else parse_weight(self.weight)
-        return np.array([self.base * weight, self.base])
+        """C of positive and negative rows (2) of a label's number in the data. Raises NonFiniteError if they are beyond LIMITS."""
+        weight, n_positive = 1.0, int(self.rows.n_positive[label])
+        if label != NOBODY:
+            weight = (self.rows.n_global - n_positive) / n_positive if self.weight == BALANCED else parse_weight(self.weight)
+        costs = np.array([self.base * weight, self.base])
+        if not (1 / self.limit <= costs.min() and costs.max() <= self.limit):
+            raise NonFiniteError(
+                f"the cost of a row, its weight / (λ m), is {costs.min():.3g} or {costs.max():.3g}, beyond {self.precision} "
+                "precision; scale the data, or choose another --lambda or --positive-weight"
+            )
+        return costs
 
 
 class DualPanel:
@@ -244,6 +252,8 @@ class DualBlock:
         self.costs = Costs(risk, options)
         rows = risk.rows
         self.norms = np.empty(rows.n_local, risk.weight_type)
+        if not risk.comm.size * rows.max_norm**2 <= LIMITS[options.precision]:
+            raise NonFiniteError(f"a row's norm is {rows.max_norm:.3g}, beyond {options.precision} precision; scale the data")
         kernels.norms(rows.indptr, rows.data, self.norms)
         cuts = np.searchsorted(rows.indptr, np.arange(0, rows.data.size + 1, CHUNK_VALUES)[1:])
         self.bounds = np.unique(np.concatenate([[0], cuts, [rows.n_local]]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -48,7 +49,8 @@ class TrainReport:
         if self.gaps:
             lines += table([["label", "f", "gap"], *([name, f"{f:.8g}", f"{gap:.3g}"] for name, f, gap in self.gaps)])
         if self.max_gap is not None:
-            lines.append(f"certified: no objective is more than {100 * self.max_gap:.3g} % above its minimum")
+            excess = self.max_gap / (1 - self.max_gap) if self.max_gap < 1 else math.inf  # f (1 − gap) ≤ min f
+            lines.append(f"certified: no objective is more than {100 * excess:.3g} % above its minimum")
         for rank, seconds in enumerate(self.profile):
             lines.append(f"rank {rank}: " + ", ".join(f"{phase} {value:.2f} s" for phase, value in seconds.items()))
         return "\n".join(lines)

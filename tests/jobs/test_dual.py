@@ -1,0 +1,88 @@
+"""`hpcml train dual` as a job: what it prints, its errors, and a comparison with LIBLINEAR. (Signals and kills: test_faults.py.)"""
+
+import csv
+import re
+
+import numpy as np
+import pytest
+from make import dataset, random_data
+
+from hpcml.model import Model
+
+
+@pytest.fixture
+def data(tmp_path):
+    X, Y = random_data(7, 400, 60, 5, density=0.1)
+    return dataset(tmp_path / "data.h5", X, Y, splits={"train": np.arange(300), "test": np.arange(300, 400)})
+
+
+def test_gaps_are_shown_once_and_are_those_of_the_model(standing, data, tmp_path):
+    models = []
+    for n in (1, 2, 3):
+        out = tmp_path / str(n)
+        flags = ("--gap", "--max-gap", "0.001", "--loss", "squared-hinge", "--positive-weight", "balanced", "--bias")
+        result = standing(n, "train", "dual", data, "-o", out, *flags)
+        assert result.returncode == 0, result.stderr
+        assert "Warning" not in result.stderr
+        model = Model(out / "model.h5")
+        lines = [line.split() for line in result.stderr.splitlines()]
+        table = lines[lines.index(["label", "f", "gap"]) + 1 :][: model.n_labels]
+        assert [line[0] for line in table] == model.label_names
+        np.testing.assert_allclose([float(line[1]) for line in table], model.labels["f_min"], rtol=1e-7)
+        np.testing.assert_allclose([float(line[2]) for line in table], model.labels["gap"], rtol=1e-2)
+        assert (model.labels["gap"] <= 0.001).all()
+        assert len(re.findall(r"^certified: no objective is more than \S+ % above its minimum$", result.stderr, re.MULTILINE)) == 1
+        models.append((out / "model.h5").read_bytes())
+    assert models[0] == models[1] == models[2]
+    again = standing(2, "train", "--config", tmp_path / "1" / "config.toml", "-o", tmp_path / "again")
+    assert again.returncode == 0, again.stderr
+    assert (tmp_path / "again" / "model.h5").read_bytes() == models[0]
+    judged = standing(2, "evaluate", tmp_path / "1" / "model.h5", data)
+    assert judged.returncode == 0, judged.stderr
+
+
+def test_ranks_that_share_the_rows(standing, data, tmp_path):
+    for n, shards in ((2, 2), (3, 3)):
+        result = standing(n, "train", "dual", data, "-o", tmp_path / str(n), "--shards", shards, "--max-gap", "0.01")
+        assert result.returncode == 0, result.stderr
+        assert (Model(tmp_path / str(n) / "model.h5").labels["gap"] <= 0.01).all()
+    result = standing(2, "train", "dual", data, "-o", tmp_path / "3", "--shards", "3", "--force")
+    assert result.returncode == 2
+    assert "--shards 3: expected a divisor of the number of ranks, 2" in result.stderr
+
+
+def test_compare_with_liblinear(standing, data, tmp_path):
+    command = ("compare", data, "-o", tmp_path / "out", "--method", "dual", "--method", "liblinear")
+    result = standing(2, *command, "--dual-tol", "0.001", "--liblinear-tol", "0.001")
+    assert result.returncode == 0, result.stderr
+    with (tmp_path / "out" / "compare.csv").open(newline="") as file:
+        ours, theirs = list(csv.DictReader(file))
+    assert (ours["method"], theirs["method"]) == ("dual", "liblinear")
+    assert float(ours["f"]) == pytest.approx(float(theirs["f"]), rel=1e-3)
+    assert float(ours["average_precision"]) == pytest.approx(float(theirs["average_precision"]), abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("dual", "--positive-weight", "heavy"), "--positive-weight heavy: expected a number above 0, or balanced"),
+        (("dual", "--max-gap", "0"), "--max-gap 0.0: expected a number above 0"),
+        (("dual", "--dual-tol", "0"), "--dual-tol 0.0: expected a number above 0"),
+        (("dual", "--loss", "huber"), "--loss huber: dual minimises hinge, squared-hinge only"),
+        (("dual", "--lambda", "nan"), "--lambda nan: expected"),
+        (("probe", "--loss", "squared-hinge"), "--loss squared-hinge: probe minimises"),
+        (("probe", "--gap"), "--gap is for the method dual, not for probe"),
+    ],
+)
+def test_refuses_in_one_sentence(standing, data, tmp_path, arguments, words):
+    result = standing(2, "train", arguments[0], data, "-o", tmp_path / "out", *arguments[1:])
+    assert result.returncode == 2
+    assert words in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_step_limit_is_said(standing, data, tmp_path):
+    result = standing(2, "train", "dual", data, "-o", tmp_path / "out", "--max-steps", "1", "--lambda", "1e-6")
+    assert result.returncode == 0, result.stderr
+    assert "5 labels hit --max-steps: label0" in result.stderr

@@ -1,0 +1,153 @@
+"""The method `dual` on any number of ranks: the bits of one rank where the labels are scattered, a certified gap where rows are."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from make import by_one_rank, dataset, random_data
+from oracles_dual import objective
+
+from hpcml import mpi
+from hpcml.config import TrainOptions
+from hpcml.convex.train import train
+from hpcml.data.compact import compact_rows
+from hpcml.data.schema import Dataset
+from hpcml.data.shard import load_shard
+from hpcml.errors import Interrupted
+from hpcml.model import STATUS, Model
+
+pytestmark = pytest.mark.mpi
+
+
+def write(comm, path, *args):
+    """A dataset made by rank 0, for all."""
+    if comm.rank == 0:
+        dataset(path, *args)
+    comm.Barrier()
+    return path
+
+
+def history(run):
+    return [line.rpartition(",")[0] for line in (run / "history.csv").read_text().splitlines()]  # but for the seconds
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared-hinge"])
+@pytest.mark.parametrize("n_rows", [2, 3, 80])
+def test_model_has_the_bits_of_one_rank(comm, shared_tmp, n_rows, loss):
+    X, Y = random_data(n_rows, n_rows, 15, 7, density=0.4)
+    data = write(comm, shared_tmp / "data.h5", X, Y)
+    options = TrainOptions(min_positives=0, bias=True, block=2, loss=loss, positive_weight="balanced")
+    report = train("dual", comm, data, shared_tmp / "ranks", options)
+    alone = by_one_rank(comm, lambda: train("dual", None, data, shared_tmp / "alone", replace(options, block=7)))
+    assert report.model.read_bytes() == alone.model.read_bytes()
+    assert history(shared_tmp / "ranks") == history(shared_tmp / "alone")
+    assert (report.max_gap, report.degenerate, report.step_limit) == (alone.max_gap, alone.degenerate, alone.step_limit)
+
+
+def test_more_ranks_than_labels(comm, shared_tmp):
+    data = write(comm, shared_tmp / "data.h5", *random_data(5, 30, 8, 3, density=0.4))
+    options = TrainOptions(label=("label1",), gap=True)
+    report = train("dual", comm, data, shared_tmp / "ranks", options)
+    alone = by_one_rank(comm, lambda: train("dual", None, data, shared_tmp / "alone", options))
+    assert report.model.read_bytes() == alone.model.read_bytes()
+    assert report.gaps == alone.gaps
+
+
+def test_interrupted_run_ends_with_the_same_bits_on_other_ranks(comm, shared_tmp):
+    data = write(comm, shared_tmp / "data.h5", *random_data(4, 150, 40, 20, density=0.2))
+    options = TrainOptions(block=2)
+    alone = by_one_rank(comm, lambda: train("dual", None, data, shared_tmp / "alone", TrainOptions())).model
+    for turn in range(4):
+        once = replace(options, time_limit=1e-9)
+        if turn % 2 == 0:
+            with pytest.raises(Interrupted):
+                train("dual", comm, data, shared_tmp / "run", once, resume=turn > 0)
+        elif comm.rank == 0:
+            with pytest.raises(Interrupted):
+                train("dual", None, data, shared_tmp / "run", once, resume=True)
+        comm.Barrier()
+    model = train("dual", comm, data, shared_tmp / "run", options, resume=True).model
+    assert model.read_bytes() == alone.read_bytes()
+    assert history(shared_tmp / "run") == history(shared_tmp / "alone")
+
+
+def values_at(data, options, model):
+    """f of every label of a model at its weights, in float64, on all rows."""
+    with Dataset(data) as opened:
+        rows, _ = compact_rows(mpi.self_comm(), load_shard(mpi.self_comm(), opened, "all"), options.bias)
+    X = sp.csr_matrix((rows.data.astype(float), rows.indices, rows.indptr), (rows.n_local, rows.n_columns))
+    found = []
+    for label in range(model.n_labels):
+        sign = np.full(rows.n_local, -1.0)
+        sign[rows.rows_of(label)] = 1
+        w = np.append(model.W[label], model.bias[label]) if options.bias else np.asarray(model.W[label])
+        found.append(objective(X, sign, w.astype(float), float(model.attrs["lambda"]), options.loss != "hinge"))
+    return np.array(found)
+
+
+def uneven():
+    """Most values in one row, so that ranks get very different numbers of rows."""
+    X, Y = random_data(6, 60, 30, 5, density=0.1)
+    X, Y = X.tolil(), Y.tolil()
+    X[0] = np.random.default_rng(0).normal(size=30)
+    X[[3, 4, 5, 50]] = 0
+    return X, Y
+
+
+def hardly_any():
+    X = np.random.default_rng(1).normal(size=(2, 4))
+    return X, np.eye(2)
+
+
+SHARED = {"even": lambda: random_data(3, 90, 25, 5, density=0.3), "uneven": uneven, "fewer rows than ranks": hardly_any}
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize("loss", ["hinge", "squared-hinge"])
+@pytest.mark.parametrize("name", sorted(SHARED))
+def test_ranks_that_share_the_rows_certify_what_they_find(comm, shared_tmp, name, loss, precision):
+    data = write(comm, shared_tmp / "data.h5", *SHARED[name]())
+    options = TrainOptions(loss=loss, precision=precision, bias=name != "even", max_gap=1e-3, shards=comm.size, lam="0.05")
+    report = train("dual", comm, data, shared_tmp / "shared", options)
+    again = train("dual", comm, data, shared_tmp / "again", options)
+    assert report.model.read_bytes() == again.model.read_bytes()
+    assert history(shared_tmp / "shared") == history(shared_tmp / "again")
+    alone = by_one_rank(comm, lambda: train("dual", None, data, shared_tmp / "alone", replace(options, shards=1)).model)
+    ours, theirs = Model(report.model), Model(alone)
+    assert [STATUS[code] for code in ours.labels["status"]] == ["converged"] * ours.n_labels
+    f, gap = ours.labels["f_min"], ours.labels["gap"]
+    assert (gap <= 1e-3).all()
+    np.testing.assert_allclose(f, values_at(data, options, ours), rtol=1e-10)
+    np.testing.assert_allclose(f, theirs.labels["f_min"], rtol=2e-3)
+    assert (f * (1 - gap) <= theirs.labels["f_min"] * (1 + 1e-12)).all()  # a bound on the minimum, which is below theirs
+    assert (theirs.labels["f_min"] * (1 - theirs.labels["gap"]) <= f * (1 + 1e-12)).all()
+    if comm.size == 1:
+        assert report.model.read_bytes() == alone.read_bytes()
+
+
+def test_groups_of_two_that_share_the_rows(comm, shared_tmp):
+    """Groups of as many ranks give the same bits, however many groups there are and whichever label comes first."""
+    if comm.size % 2:
+        pytest.skip("needs an even number of ranks")
+    data = write(comm, shared_tmp / "data.h5", *random_data(3, 90, 25, 9, density=0.3))
+    options = TrainOptions(shards=2, block=3)
+    report = train("dual", comm, data, shared_tmp / "groups", options)
+    pair = comm.Split(0 if comm.rank < 2 else 1, comm.rank)
+    path = shared_tmp / f"pair{comm.rank // 2 if comm.rank < 2 else 1}"
+    if pair.size == 2:
+        train("dual", pair, data, path, replace(options, block=16))
+    comm.Barrier()
+    assert report.model.read_bytes() == (shared_tmp / "pair0" / "model.h5").read_bytes()
+    pair.Free()
+
+
+def test_interrupted_run_of_shared_rows_ends_with_the_same_bits(comm, shared_tmp):
+    data = write(comm, shared_tmp / "data.h5", *random_data(4, 100, 30, 9, density=0.2))
+    options = TrainOptions(block=2, shards=comm.size)
+    whole = train("dual", comm, data, shared_tmp / "whole", options).model
+    for turn in range(2):
+        with pytest.raises(Interrupted):
+            train("dual", comm, data, shared_tmp / "run", replace(options, time_limit=1e-9), resume=turn > 0)
+    assert train("dual", comm, data, shared_tmp / "run", options, resume=True).model.read_bytes() == whole.read_bytes()
+    assert history(shared_tmp / "run") == history(shared_tmp / "whole")
