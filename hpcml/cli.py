@@ -17,7 +17,7 @@ from cyclopts import App, Parameter
 from hpcml import __version__
 from hpcml.cli_online import add_commands
 from hpcml.cli_plot import plot_app
-from hpcml.cli_scores import evaluate, predict
+from hpcml.cli_scores import evaluate, predict, prune
 from hpcml.config import AdaboostOptions, ConvertOptions, Flag, OnlineOptions, PsbmlOptions, TrainOptions, flag_of
 from hpcml.errors import ConfigError, nearest
 from hpcml.log import Log
@@ -335,6 +335,7 @@ def merge(*runs: Path, output: Output, force: Flag = False) -> None:
 
 app.command(predict)
 app.command(evaluate)
+app.command(prune)
 
 
 @app.command
