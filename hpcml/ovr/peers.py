@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -148,8 +149,9 @@ def _average_precision(scores: np.ndarray, positives: np.ndarray) -> float:
 
 def run_peer(name: str, python: Path | None, folder: Path, problem: PeerProblem, limit: float, **about: object) -> PeerRun | str:
     """Train with a peer in a process of its own, or say why not. Local; `about` is what `programs.Problem` has besides matrices."""
-    for left in ("result.json", "weights.npz", "scores.npy"):
+    for left in ("result.json", "weights.npz", "scores.npy"):  # of the one before
         (folder / left).unlink(missing_ok=True)
+    shutil.rmtree(folder / name, ignore_errors=True)
     (folder / "problem.json").write_text(json.dumps({"C": problem.C, **about}), encoding="utf-8")
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(about["threads"]))
     command = [str(python or sys.executable), "-P", str(Path(programs.__file__).resolve()), name, str(folder.resolve())]

@@ -124,7 +124,7 @@ def pecos(problem: Problem) -> Trained:
     matrices = MLProblem(problem.X, problem.Y, threads=problem.threads)
     bound = float(np.float32(problem.C))  # its α is float32 and must be able to equal C, or it never stops
     options = MLModel.TrainParams(
-        threshold=0.0,
+        threshold=float(np.finfo(np.float32).tiny),  # 0 would store every zero
         solver_type="L2R_L1LOSS_SVC_DUAL",
         Cp=bound,
         Cn=bound,
@@ -149,8 +149,10 @@ def vowpal(problem: Problem) -> Trained:
     model.mkdir()
     flags = f"--quiet --multilabel_oaa {n_labels} --loss_function hinge --noconstant -b {bits}"
     space = Workspace(f"{flags} --random_seed {problem.seed} --min_prediction -50 --max_prediction 50")
-    labels = (",".join(map(str, row)) for row in np.split(problem.Y.indices, problem.Y.indptr[1:-1]))
-    examples = [space.parse(f"{y} {x}") for y, x in zip(labels, _vowpal_lines(problem.X), strict=True)]
+    order = np.random.default_rng(problem.seed).permutation(problem.X.shape[0])  # what it learns depends on it
+    X, Y = problem.X[order], problem.Y[order]
+    labels = (",".join(map(str, row)) for row in np.split(Y.indices, Y.indptr[1:-1]))
+    examples = [space.parse(f"{y} {x}") for y, x in zip(labels, _vowpal_lines(X), strict=True)]
     _, cost = timed(lambda: [space.learn(example) for example in examples])
     for example in examples:
         space.finish_example(example)
@@ -181,7 +183,11 @@ PEERS = {
     ),
     "pecos": Peer("libpecos", "pecos.xmc.base", pecos, "one cluster of all labels", "training alone"),
     "vowpalwabbit": Peer(
-        "vowpalwabbit", "vowpalwabbit", vowpal, "one online pass, one thread, not this objective", "parsed rows, learning alone"
+        "vowpalwabbit",
+        "vowpalwabbit",
+        vowpal,
+        "one online pass in random order, one thread, not this objective",
+        "parsed rows, learning alone",
     ),
 }
 

@@ -97,8 +97,9 @@ class Comparison:
     def _notes(self) -> list[str]:
         """What the numbers mean, and who is not in the table."""
         notes = [
-            "seconds: training without loading, ours until the model is written; f: mean of the objective over the labels",
-            f"± % and ±: against {REFERENCE}; MAP: mean over the labels that a test row has; MiB: peak of a rank or program, with rows",
+            "seconds: training without loading, ours until the model is written; f: mean of the objective over the labels; "
+            f"± % and ±: against {REFERENCE}",
+            "MAP: mean over the labels that a test row has; MiB: the largest peak of a rank or program, with its rows",
         ]
         for name, peer in PEERS.items():
             if name in self.skipped:
