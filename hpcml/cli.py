@@ -49,7 +49,13 @@ def run(tokens: list[str], connect: Callable[[], mpi.Comm]) -> None:
     except cyclopts.CycloptsError as error:
         raise ConfigError(" ".join(str(error).split())) from None
     if getattr(command, "__module__", "").startswith("hpcml."):  # ours; help and version need no MPI
-        if command in (train, train_psbml, compare, *_online_commands):  # a signal that arrives while MPI starts must not be lost
+        if command in (
+            train,
+            train_psbml,
+            compare,
+            bench_ovr,
+            *_online_commands,
+        ):  # a signal that arrives while MPI starts must not be lost
             Session.signals = StopSignals().__enter__()
         else:  # so that half-written files are removed
             signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -428,7 +434,7 @@ def bench_ovr(
     from hpcml.ovr.bench import bench_ovr as work
 
     plan = OvrOptions(method, peer, tol, repeat, peer_python, peer_limit)
-    say_once(str(work(Session.comm, data, output, plan, options, test_split, force, Session.log)))
+    say_once(str(work(Session.comm, data, output, plan, options, test_split, force, Session.log, Session.signals)))
 
 
 app.command(plot_app)

@@ -27,6 +27,7 @@ from hpcml.ovr.peers import PeerProblem, PeerRun, Quality, choose_peers, run_pee
 from hpcml.ovr.precision import model_precisions
 from hpcml.ovr.table import REFERENCE, Comparison, Line, csv_text, json_text
 from hpcml.runfolder import RunFolder
+from hpcml.signals import StopSignals
 
 DEFAULT_METHODS = ("dual", REFERENCE)
 TOLERANCES = (0.1, 0.01)
@@ -75,6 +76,7 @@ class Bench:
     peers: list[str]
     test_split: str
     log: Log
+    signals: StopSignals
     result: Comparison | None = None
     problem: PeerProblem | None = None  # on rank 0, once a model tells the labels
     folder: Path | None = None  # on rank 0: where peers work
@@ -94,7 +96,7 @@ class Bench:
         self.log.file = None  # of the method before
         self.log(f"{method}, tolerance {tolerance:g}, {repeat} of {self.plan.repeats}")
         path, options = self.folder_of(method, tolerance), with_tolerance(self.options, tolerance)
-        report, peak, _ = train_measured(method, self.comm, self.dataset.path, path, options, force, False, self.log)
+        report, peak, _ = train_measured(method, self.comm, self.dataset.path, path, options, force, False, self.log, self.signals)
         self.log(str(report))
         with mpi.agreed(self.comm, f"reading {report.model}"):
             model = Model(report.model)
@@ -142,6 +144,8 @@ class Bench:
             if self.comm.rank == 0:
                 run, quality = self._run_peer(name, tolerance, quality)
         run, quality = self.comm.bcast((run, quality))
+        if mpi.agreed_any(self.comm, self.signals.seen):
+            raise Interrupted("a signal arrived")
         if isinstance(run, str):
             self.log(f"{name}: skipped, {run}")
             self.result.skipped[name] = run
@@ -159,7 +163,7 @@ class Bench:
             self.problem.write(self.folder)
         about = {"tolerance": tolerance, "threads": self.comm.size, "seed": self.options.seed}
         about |= {"max_passes": self.options.max_steps or METHODS[REFERENCE].max_steps, "cores": self.result.machine["cores"]}
-        run = run_peer(name, self.plan.peer_python, self.folder, self.problem, self.plan.peer_limit, **about)
+        run = run_peer(name, self.plan.peer_python, self.folder, self.problem, self.plan.peer_limit, self.signals, **about)
         if isinstance(run, PeerRun) and quality is None:
             try:
                 quality = Quality(*self.problem.judge(self.folder), run.model_bytes / 1e6)
@@ -205,6 +209,7 @@ def bench_ovr(
     test_split: str | None = None,
     force: bool = False,
     log: Log | None = None,
+    signals: StopSignals | None = None,
 ) -> Comparison:
     """Collective over `comm`. Train with every method and peer at every tolerance, judge, write the table into `output`.
 
@@ -217,11 +222,11 @@ def bench_ovr(
         log, output = log or Log(comm.rank), Path(output)
         with mpi.agreed(comm, f"opening {data}"):
             dataset = Dataset(data)
-        with dataset, ExitStack() as stack:
+        with dataset, signals or StopSignals() as seen, ExitStack() as stack:
             with mpi.agreed(comm, f"opening {output}"):
                 test_split = test_split or default_split(dataset, "test")
                 dataset.split(test_split)  # an error now, not after hours
-            bench = Bench(comm, dataset, output, options, plan, methods, peers, test_split, log)
+            bench = Bench(comm, dataset, output, options, plan, methods, peers, test_split, log, seen)
             with mpi.agreed(comm, f"opening {output}"):
                 if comm.rank == 0:
                     _check(bench, force)

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,9 +24,12 @@ from hpcml.model import STATUS, Model
 from hpcml.ovr import programs
 from hpcml.ovr.precision import BestLabels, precisions
 from hpcml.ovr.programs import PEERS
+from hpcml.signals import StopSignals
 
 SCORE_BYTES = 1 << 26  # of a block of scores, and of a block of weights
 NO_PEERS = "none"
+POLL_SECONDS = 0.05
+LAUNCHERS = ("PMI_", "PMIX_", "OMPI_", "MPI_", "HYDRA_", "HYDI_")
 
 
 @dataclass(frozen=True)
@@ -147,24 +151,45 @@ def _average_precision(scores: np.ndarray, positives: np.ndarray) -> float:
     return average_precision(counts.ranking(scores.size)) if positives.size else np.nan
 
 
-def run_peer(name: str, python: Path | None, folder: Path, problem: PeerProblem, limit: float, **about: object) -> PeerRun | str:
+def run_peer(
+    name: str, python: Path | None, folder: Path, problem: PeerProblem, limit: float, signals: StopSignals, **about: object
+) -> PeerRun | str:
     """Train with a peer in a process of its own, or say why not. Local; `about` is what `programs.Problem` has besides matrices."""
     for left in ("result.json", "weights.npz", "scores.npy"):  # of the one before
         (folder / left).unlink(missing_ok=True)
     shutil.rmtree(folder / name, ignore_errors=True)
     (folder / "problem.json").write_text(json.dumps({"C": problem.C, **about}), encoding="utf-8")
-    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(about["threads"]))
+    variables = {key: value for key, value in os.environ.items() if not key.startswith(LAUNCHERS)}  # it is no rank of this job
+    variables |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(about["threads"]))
     command = [str(python or sys.executable), "-P", str(Path(programs.__file__).resolve()), name, str(folder.resolve())]
-    try:
-        done = subprocess.run(
-            command, cwd=folder, env=os.environ | threads, stdin=subprocess.DEVNULL, capture_output=True, timeout=limit, check=False
+    said = folder / "said.txt"
+    with said.open("wb") as out:
+        process = subprocess.Popen(
+            command, cwd=folder, env=variables, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT
         )
-    except subprocess.TimeoutExpired:
-        return f"it took more than {limit:g} s"
-    if done.returncode or not (folder / "result.json").exists():
-        said = done.stderr.decode(errors="replace").strip().splitlines()
-        return f"it failed (exit code {done.returncode}): {' '.join(said[-1:])[:200]}"
+        try:
+            reason = _wait(process, limit, signals)
+        finally:
+            process.kill()
+            process.wait()
+    if reason:
+        return reason
+    if process.returncode or not (folder / "result.json").exists():
+        last = said.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
+        return f"it failed (exit code {process.returncode}): {' '.join(last)[:200]}"
     result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
     if "missing" in result:
         return f"not installed: pip install {PEERS[name].package} ({result['missing']})"
     return PeerRun(**result)
+
+
+def _wait(process: subprocess.Popen, limit: float, signals: StopSignals) -> str:
+    """Wait for a process to end: "", or why there is no more waiting. Local."""
+    end = time.monotonic() + limit
+    while process.poll() is None:
+        if signals.seen:
+            return "a signal arrived"
+        if time.monotonic() > end:
+            return f"it took more than {limit:g} s"
+        time.sleep(POLL_SECONDS)
+    return ""

@@ -1,6 +1,8 @@
 """`hpcml bench ovr` as a process: the same on any number of ranks; one sentence for a user's mistake."""
 
 import csv
+import os
+import signal
 
 import numpy as np
 import pytest
@@ -60,6 +62,20 @@ def test_missing_trainers_are_left_out_on_two_ranks(mpirun, data, tmp_path):
     for name, peer in PEERS.items():
         assert f"{name}: skipped, not installed: pip install {peer.package}" in result.stdout
     assert "liblinear  " in result.stdout
+
+
+def test_a_signal_ends_another_trainer_and_says_how_to_begin_again(mpirun, data, tmp_path):
+    package = tmp_path / "path" / "pecos" / "xmc"
+    package.mkdir(parents=True)
+    (package / "base.py").write_text(f"import time; open({str(tmp_path / 'begun')!r}, 'w').close(); time.sleep(600)")
+    command = ("bench", "ovr", data, "-o", tmp_path / "out", "--method", "liblinear", "--peer", "pecos")
+    job = mpirun.start(2, *command, env={"PYTHONPATH": str(tmp_path / "path")})
+    job.until((tmp_path / "begun").exists)
+    os.kill(job.rank_pids()[0], signal.SIGTERM)
+    result = job.wait(60)
+    assert result.returncode == 75, result.stderr
+    assert "begin again with --force" in result.stderr
+    assert not job.environments()
 
 
 @pytest.mark.parametrize(
