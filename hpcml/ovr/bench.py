@@ -57,7 +57,7 @@ class OvrOptions:
             raise ConfigError("--tol: expected different numbers, at least one")
         if not self.peer_limit > 0:
             raise ConfigError(f"--peer-limit {self.peer_limit}: expected seconds above 0")
-        if self.peer_python is not None and not os.access(self.peer_python, os.X_OK):
+        if self.peer_python is not None and not (self.peer_python.is_file() and os.access(self.peer_python, os.X_OK)):
             raise ConfigError(
                 f"--peer-python {self.peer_python}: there is no such program; expected a Python that has the trainers"
             )
@@ -78,7 +78,6 @@ class Bench:
     log: Log
     signals: StopSignals
     result: Comparison | None = None
-    problem: PeerProblem | None = None  # on rank 0, once a model tells the labels
     folder: Path | None = None  # on rank 0: where peers work
     judged: dict[tuple[float, str], Quality] = field(default_factory=dict)  # repetitions give the same models
 
@@ -157,16 +156,16 @@ class Bench:
 
     def _run_peer(self, name: str, tolerance: float, quality: Quality | None) -> tuple[PeerRun | str, Quality | None]:
         """Train with another program and judge its model, unless that is known. Local; on rank 0."""
-        if self.problem is None:
-            model = Model(self.folder_of(self.methods[0], self.plan.tolerances[0]) / "model.h5")
-            self.problem = PeerProblem(self.dataset, model, self.result.split, self.test_split, self.options.bias)
-            self.problem.write(self.folder)
+        model = Model(self.folder_of(self.methods[0], self.plan.tolerances[0]) / "model.h5")
+        # Made anew each time: what is kept would count in our own methods' peaks.
+        problem = PeerProblem(self.dataset, model, self.result.split, self.test_split, self.options.bias)
+        problem.write(self.folder)
         about = {"tolerance": tolerance, "threads": self.comm.size, "seed": self.options.seed}
         about |= {"max_passes": self.options.max_steps or METHODS[REFERENCE].max_steps, "cores": self.result.machine["cores"]}
-        run = run_peer(name, self.plan.peer_python, self.folder, self.problem, self.plan.peer_limit, self.signals, **about)
+        run = run_peer(name, self.plan.peer_python, self.folder, problem, self.plan.peer_limit, self.signals, **about)
         if isinstance(run, PeerRun) and quality is None:
             try:
-                quality = Quality(*self.problem.judge(self.folder), run.model_bytes / 1e6)
+                quality = Quality(*problem.judge(self.folder), run.model_bytes / 1e6)
             except ValueError as error:
                 return f"what it gave is of no use: {error}", None
         return run, quality

@@ -80,7 +80,9 @@ class PeerProblem:
         return 1.0 / (self.lam * self.X.shape[0])
 
     def write(self, folder: Path) -> None:
-        """Put the matrices where programs find them. Raises OSError."""
+        """Put the matrices where programs find them, unless they are there. Raises OSError."""
+        if (folder / "X_test.npz").exists():  # the last one
+            return
         for name, matrix in {"X": self.X, "Y": self.Y[:, self.trained], "X_test": self.X_test}.items():
             sp.save_npz(folder / f"{name}.npz", sp.csr_matrix(matrix, dtype=np.float32), compressed=False)
 
@@ -161,7 +163,13 @@ def run_peer(
     (folder / "problem.json").write_text(json.dumps({"C": problem.C, **about}), encoding="utf-8")
     variables = {key: value for key, value in os.environ.items() if not key.startswith(LAUNCHERS)}  # it is no rank of this job
     variables |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(about["threads"]))
-    command = [str(python or sys.executable), "-P", str(Path(programs.__file__).resolve()), name, str(folder.resolve())]
+    command = [
+        str(Path(python or sys.executable).absolute()),
+        "-P",
+        str(Path(programs.__file__).resolve()),
+        name,
+        str(folder.resolve()),
+    ]
     said = folder / "said.txt"
     with said.open("wb") as out:
         process = subprocess.Popen(
