@@ -111,7 +111,7 @@ def test_best_labels_of_a_dataset_and_of_a_pipe(standing, data, undisturbed, tmp
     model = undisturbed / "model.h5"
     result = standing(2, "predict", model, data, "-o", tmp_path / "top.csv", "--top", "2")
     assert result.returncode == 0, result.stderr
-    assert "the 2 best labels of 1500 rows for 40 labels" in result.stderr
+    assert "best labels (--top 2) of 1500 rows for 40 labels" in result.stderr
     with h5py.File(data) as file:
         indptr, indices, values = (file[f"X/{name}"][:] for name in ("indptr", "indices", "data"))
     text = ""
