@@ -47,7 +47,7 @@ def check_what(what: str, top: int | None) -> None:
 
 def what_is_written(what: str, top: int | None) -> str:
     """What messages call it."""
-    return what if top is None else f"the {top} best labels"
+    return what if top is None else f"best labels (--top {top})"
 
 
 def top_csv_lines(prediction: Prediction, chunk: TopChunk | None) -> str:

@@ -19,7 +19,7 @@ from hpcml.data.shard import Shard, load_shard
 from hpcml.errors import ConfigError, DataError
 from hpcml.evaluate.ranking import MEASURES, Ranking
 from hpcml.evaluate.scoring import ClassifierScorer, Scorer, blocks_of, scorer_of
-from hpcml.evaluate.top import PRECISION_AT, Best, n_true
+from hpcml.evaluate.top import PRECISION_AT, Best, n_true, precision_at
 from hpcml.kernels.scores import count_sorted
 from hpcml.log import Log, Progress
 from hpcml.model import Model
@@ -174,10 +174,8 @@ def evaluate(
     ranking = pool.ranking(shard.n_global * len(result.label_names))
     result.micro = {name: measure(ranking) for name, measure in MEASURES.items()}
     hits = n_true(best.sort(), np.searchsorted(shard.rows, rows), places, len(result.label_names))
-    hits = np.cumsum(mpi.allreduce_sum(comm, hits))
-    for k in PRECISION_AT if several else ():
-        n = min(k, hits.size)
-        result.precision_at[k] = int(hits[n - 1]) / (n * shard.n_global) if shard.n_global else float("nan")
+    hits = mpi.allreduce_sum(comm, hits)
+    result.precision_at = precision_at(hits, shard.n_global) if several else {}
     return result
 
 

@@ -106,3 +106,10 @@ def n_true(best: Best, rows: np.ndarray, labels: np.ndarray, n_labels: int) -> n
     if true.size:
         hits = true[np.minimum(places, true.size - 1)] == found
     return hits.sum(axis=0, dtype=np.int64)
+
+
+def precision_at(hits: np.ndarray, n_rows: int) -> dict[int, float]:
+    """For each k of PRECISION_AT, the share of true ones among the k best labels, or all, of the rows; hits as `n_true` counts."""
+    totals = np.cumsum(hits)
+    sizes = {k: min(k, hits.size) for k in PRECISION_AT}
+    return {k: int(totals[n - 1]) / (n * n_rows) if n_rows and n else float("nan") for k, n in sizes.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -21,10 +22,10 @@ from hpcml.data.slabs import check_output, write_whole
 from hpcml.environment import environment
 from hpcml.errors import ConfigError, Interrupted
 from hpcml.evaluate.evaluate import evaluate
+from hpcml.evaluate.top import PRECISION_AT
 from hpcml.log import Log
 from hpcml.model import STATUS, Model
 from hpcml.ovr.peers import PeerProblem, PeerRun, Quality, choose_peers, run_peer
-from hpcml.ovr.precision import model_precisions
 from hpcml.ovr.table import REFERENCE, Comparison, Line, csv_text, json_text
 from hpcml.runfolder import RunFolder
 from hpcml.signals import StopSignals
@@ -110,9 +111,9 @@ class Bench:
         """Collective. What the run folder's model is worth."""
         trained = model.labels["status"] != STATUS.index("degenerate")
         f = float(np.mean(model.labels["f_min"][trained])) if trained.any() else float("nan")
-        average = evaluate(self.comm, model, self.dataset, self.test_split, self.log).macro("average_precision")
-        precisions = model_precisions(self.comm, model, self.dataset, self.test_split)
-        return Quality(f, average, precisions, model.path.stat().st_size / 1e6)
+        judged = evaluate(self.comm, model, self.dataset, self.test_split, self.log)
+        precisions = tuple(judged.precision_at.get(k, math.nan) for k in PRECISION_AT)
+        return Quality(f, judged.macro("average_precision"), precisions, model.path.stat().st_size / 1e6)
 
     @mpi.collective
     def _begin_result(self, model: Model, report: TrainReport) -> None:

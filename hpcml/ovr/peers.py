@@ -20,9 +20,9 @@ from hpcml.data.shard import read_rows
 from hpcml.errors import ConfigError, nearest
 from hpcml.evaluate.evaluate import Counts
 from hpcml.evaluate.ranking import average_precision
+from hpcml.evaluate.top import PRECISION_AT, Best, n_true, precision_at
 from hpcml.model import STATUS, Model
 from hpcml.ovr import programs
-from hpcml.ovr.precision import BestLabels, precisions
 from hpcml.ovr.programs import PEERS
 from hpcml.signals import StopSignals
 
@@ -38,7 +38,7 @@ class Quality:
 
     f: float
     average_precision: float
-    precisions: tuple[float, ...]  # at each of precision.KS
+    precisions: tuple[float, ...]  # at each of PRECISION_AT
     model_mb: float
 
 
@@ -93,7 +93,7 @@ class PeerProblem:
         found = (self.X_test.shape[0], weights.shape[0]) if scores is None else scores.shape
         if found != (self.X_test.shape[0], self.trained.size):
             raise ValueError(f"there are {found} scores of test rows × labels")
-        precision, best = np.full(len(self.names), np.nan), BestLabels(self.X_test.shape[0])
+        precision, best = np.full(len(self.names), np.nan), Best(self.X_test.shape[0], min(max(PRECISION_AT), len(self.names)))
         truth = self.Y_test.tocsc()
         for begin, end in self._blocks(len(self.names)):
             first, last = np.searchsorted(self.trained, [begin, end])
@@ -103,14 +103,15 @@ class PeerProblem:
             )
             if np.isnan(block).any():
                 raise ValueError("a score is not a number")
-            best.add(0, begin, block)
+            best.add(0, block, begin)
             for label in range(begin, end):
                 positives = truth.indices[truth.indptr[label] : truth.indptr[label + 1]]
                 precision[label] = _average_precision(block[:, label - begin], positives)
         judged = precision[~np.isnan(precision)]
         average = float(judged.mean()) if judged.size else np.nan
         f = np.nan if weights is None else self.objective(weights)
-        return f, average, precisions(best.hits(self.Y_test), self.X_test.shape[0])
+        hits = n_true(best.sort(), *self.Y_test.nonzero(), len(self.names))
+        return f, average, tuple(precision_at(hits, self.X_test.shape[0]).values())
 
     def objective(self, weights: sp.csr_matrix) -> float:
         """The mean of f(w) = λ/2 ‖w‖² + (1/m) Σ hinge over the labels that were trained, in float64."""

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 from hpcml.evaluate.report import cell, table
-from hpcml.ovr.precision import KS
+from hpcml.evaluate.top import PRECISION_AT
 from hpcml.ovr.programs import PEERS
 
 REFERENCE = "liblinear"  # what the others are compared with
@@ -81,7 +81,7 @@ class Comparison:
         lines = self.fastest(tolerance)
         reference = next((line for line in lines if line.trainer == REFERENCE), None)
         heading = [f"tolerance {tolerance:g}", "seconds", "ms/label", f"/ {REFERENCE}", "f", "± %", "MAP", "±"]
-        rows = [[*heading, *(f"P@{k}" for k in KS), "model MB", "MiB"]]
+        rows = [[*heading, *(f"P@{k}" for k in PRECISION_AT), "model MB", "MiB"]]
         for line in lines:
             ratio, f, gain = against(line, reference)
             cells = [_number(line.seconds, 3), _number(line.ms_per_label, 2), _number(ratio, 2), _number(line.f, 6)]

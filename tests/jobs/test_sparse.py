@@ -17,8 +17,8 @@ DROP = ("--drop", "0.02", "--min-positives", "0")
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    X, Y = make.random_data(7, 1500, 300, 40, density=0.05)
-    return make.dataset(tmp_path_factory.mktemp("data") / "data.h5", X, Y, splits={"test": range(0, 1500, 5)})
+    X, Y = make.random_data(7, 4000, 600, 60, density=0.05)
+    return make.dataset(tmp_path_factory.mktemp("data") / "data.h5", X, Y, splits={"test": range(0, 4000, 20)})
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def test_killed_and_resumed_on_other_ranks(mpirun, data, undisturbed, tmp_path):
         os.kill(pid, signal.SIGKILL)
     job.kill()
     assert not (run / "model.h5").exists()
-    stopped = mpirun(1, "train", "probe", data, "-o", run, *DROP, "--block", "2", "--time-limit", "0.2", "--resume")
+    stopped = mpirun(1, "train", "probe", data, "-o", run, *DROP, "--block", "2", "--time-limit", "0.000001", "--resume")
     assert stopped.returncode == 75, stopped.stderr
     result = mpirun(2, "train", "probe", data, "-o", run, *DROP, "--resume")
     assert result.returncode == 0, result.stderr
@@ -111,7 +111,7 @@ def test_best_labels_of_a_dataset_and_of_a_pipe(standing, data, undisturbed, tmp
     model = undisturbed / "model.h5"
     result = standing(2, "predict", model, data, "-o", tmp_path / "top.csv", "--top", "2")
     assert result.returncode == 0, result.stderr
-    assert "the 2 best labels of 1500 rows for 40 labels" in result.stderr
+    assert "best labels (--top 2) of 4000 rows for 60 labels" in result.stderr
     with h5py.File(data) as file:
         indptr, indices, values = (file[f"X/{name}"][:] for name in ("indptr", "indices", "data"))
     text = ""

@@ -110,7 +110,7 @@ def test_parts_of_any_ranks_are_joined(comm, shared_tmp):
         assert np.array_equal(file["W/data"][:], W[W != 0])
 
 
-@pytest.mark.parametrize("method", ["probe", "liblinear"])
+@pytest.mark.parametrize("method", ["probe", "liblinear", "dual"])
 @pytest.mark.parametrize("shards", [None, 1])
 def test_training(comm, shared_tmp, method, shards):
     with mpi.agreed(comm, "making the data"):

@@ -8,20 +8,18 @@ import struct
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from make import dataset, model, random_data
+from make import dataset, random_data
 from sklearn.metrics import average_precision_score
 
-from hpcml import mpi
 from hpcml.config import TrainOptions
 from hpcml.data.schema import Dataset
 from hpcml.errors import ConfigError
-from hpcml.evaluate import scoring
+from hpcml.evaluate.top import PRECISION_AT
 from hpcml.log import Log
 from hpcml.model import Model
 from hpcml.ovr import bench, peers
 from hpcml.ovr.bench import OvrOptions, bench_ovr, with_tolerance
 from hpcml.ovr.peers import PeerProblem, choose_peers
-from hpcml.ovr.precision import KS, BestLabels, model_precisions, precisions
 from hpcml.ovr.programs import PEERS, read_napkinxc
 
 OPTIONS = TrainOptions(max_steps=200)
@@ -82,7 +80,7 @@ def run(data, folder, plan=PLAN, options=OPTIONS, **more):
 
 def p_at(scores, truth):
     best = np.argsort(-scores, axis=1, kind="stable")
-    return [np.mean([truth[row, best[row, :k]].sum() / k for row in range(len(truth))]) for k in KS]
+    return [np.mean([truth[row, best[row, :k]].sum() / k for row in range(len(truth))]) for k in PRECISION_AT]
 
 
 def expected(W, lam):
@@ -98,31 +96,6 @@ def expected(W, lam):
 
 def found(line):
     return [line.f, line.average_precision, line.p1, line.p3, line.p5]
-
-
-@pytest.mark.parametrize("n_labels", [1, 4, 9])
-def test_best_labels_do_not_depend_on_blocks_and_take_the_lower_of_equals(n_labels):
-    rng = np.random.default_rng(n_labels)
-    scores, truth = rng.integers(0, 4, (20, n_labels)).astype(float), rng.random((20, n_labels)) < 0.4
-    best = BestLabels(20)
-    for first in range(0, n_labels, 2):
-        for row in range(0, 20, 7):
-            best.add(row, first, scores[row : row + 7, first : first + 2])
-    hits = best.hits(sp.csr_matrix(truth))
-    order = np.argsort(-scores, axis=1, kind="stable")
-    assert hits.tolist() == [sum(truth[row, order[row, :k]].sum() for row in range(20)) for k in KS]
-    assert precisions(hits, 20) == pytest.approx(p_at(scores, truth))
-    assert np.isnan(precisions(hits, 0)).all()
-
-
-def test_precisions_of_a_model_whose_labels_are_ordered_otherwise(tmp_path, data, monkeypatch):
-    X, Y = problem()
-    W = np.random.default_rng(0).standard_normal((7, 30))
-    path = model(tmp_path / "m.h5", W, label_names=[f"label{i}" for i in range(7)][::-1])
-    monkeypatch.setattr(scoring, "WEIGHT_BYTES", 2 * 8 * 30)  # blocks of two labels
-    with Dataset(data) as opened:
-        result = model_precisions(mpi.self_comm(), Model(path), opened, "test")
-    assert result == pytest.approx(p_at(X[80:] @ W.T, Y.toarray()[80:, ::-1]))
 
 
 def test_the_table_is_what_the_models_in_the_folders_are(data, tmp_path):
