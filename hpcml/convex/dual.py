@@ -150,7 +150,7 @@ class DualPanel:
         rows, risk, width = self.risk.rows, self.risk, self.width
         order = self.block.order(self.round, self.sweep)
         self.sweep += 1
-        self.gradients[:width], self.gradients[width:], self.counts[:] = -math.inf, math.inf, 0
+        self.gradients[:], self.counts[:] = 0.0, 0  # 0 is in every range, whichever rows other lanes look at
         with risk.profile("compute"):
             before = self._before()
             kernels.epoch(
@@ -169,7 +169,7 @@ class DualPanel:
         for lane, label in enumerate(self.lanes):
             if label.ready:
                 continue
-            violation = max(0.0, float(most[lane] - least[lane]))  # −∞ if it looks at no row
+            violation = float(most[lane] - least[lane])
             label.steps += 1
             label.visited += float(active[lane])
             label.history.append((label.steps, math.nan, math.nan, 0, math.nan, violation, active[lane], moved[lane], seconds))
