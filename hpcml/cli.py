@@ -17,7 +17,7 @@ from cyclopts import App, Parameter
 from hpcml import __version__
 from hpcml.cli_online import add_commands
 from hpcml.cli_plot import plot_app
-from hpcml.cli_scores import evaluate, predict
+from hpcml.cli_scores import evaluate, predict, prune
 from hpcml.config import AdaboostOptions, ConvertOptions, Flag, OnlineOptions, PsbmlOptions, TrainOptions, flag_of
 from hpcml.errors import ConfigError, nearest
 from hpcml.log import Log
@@ -49,7 +49,13 @@ def run(tokens: list[str], connect: Callable[[], mpi.Comm]) -> None:
     except cyclopts.CycloptsError as error:
         raise ConfigError(" ".join(str(error).split())) from None
     if getattr(command, "__module__", "").startswith("hpcml."):  # ours; help and version need no MPI
-        if command in (train, train_psbml, compare, *_online_commands):  # a signal that arrives while MPI starts must not be lost
+        if command in (
+            train,
+            train_psbml,
+            compare,
+            bench_ovr,
+            *_online_commands,
+        ):  # a signal that arrives while MPI starts must not be lost
             Session.signals = StopSignals().__enter__()
         else:  # so that half-written files are removed
             signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -335,6 +341,7 @@ def merge(*runs: Path, output: Output, force: Flag = False) -> None:
 
 app.command(predict)
 app.command(evaluate)
+app.command(prune)
 
 
 @app.command
@@ -381,6 +388,54 @@ def bench_pass(
         raise ConfigError("bench pass compares one core with one core: run it without mpirun")
     for line in work(file, block, repeats):
         say_once(json.dumps(line))
+
+
+@bench_app.command(name="ovr")
+def bench_ovr(
+    data: Path,
+    /,
+    *,
+    output: Output,
+    method: Annotated[tuple[str, ...], Parameter(negative="")] = (),
+    peer: Annotated[tuple[str, ...], Parameter(negative="")] = (),
+    tol: Annotated[tuple[float, ...], Parameter(consume_multiple=True, negative="")] = (0.1, 0.01),
+    repeat: int = 1,
+    peer_python: Path | None = None,
+    peer_limit: float = 3600.0,
+    options: TrainOptions = TrainOptions(),  # noqa: B008 - frozen
+    test_split: str | None = None,
+    force: Flag = False,
+) -> None:
+    """One-versus-rest training of many labels with our methods and with other programs, on the same rows and cores; a table.
+
+    Parameters
+    ----------
+    data:
+        A dataset made with `hpcml convert`.
+    output:
+        The folder for the run folders, one for each method and tolerance, and ovr.txt, ovr.csv and ovr.json.
+    method:
+        A method of `hpcml train` (may be repeated). Default: dual and liblinear.
+    peer:
+        Another trainer: napkinxc, pecos, vowpalwabbit, or none (may be repeated). Default: all that are installed.
+    tol:
+        Tolerances of the methods that have one, instead of --liblinear-tol and --dual-tol; a table for each.
+    repeat:
+        Times to train everything, in turn; the least time is shown.
+    peer_python:
+        A Python that has the other trainers, where they cannot be installed beside hpcml.
+    peer_limit:
+        Seconds after which another trainer is given up.
+    test_split:
+        Rows to judge on: a split of the file, or all. Default: test if the file has it.
+    force:
+        Start anew in existing run folders.
+    """
+    from hpcml.ovr.bench import OvrOptions
+    from hpcml.ovr.bench import bench_ovr as work
+
+    plan = OvrOptions(method, peer, tol, repeat, peer_python, peer_limit)
+    say_once(str(work(Session.comm, data, output, plan, options, test_split, force, Session.log, Session.signals)))
 
 
 app.command(plot_app)

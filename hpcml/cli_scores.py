@@ -1,9 +1,11 @@
-"""The commands that score rows with a model: `hpcml predict` and `hpcml evaluate`."""
+"""The commands that score rows with a model: `hpcml predict`, `hpcml evaluate` and `hpcml prune`."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
 
 from hpcml.config import Flag
 from hpcml.errors import ConfigError
@@ -18,6 +20,7 @@ def predict(
     output: Output,
     split: str = "all",
     labels: Flag = False,
+    top: int | None = None,
     zero_based: Flag = False,
     format: Literal["csv", "svm"] | None = None,
     force: Flag = False,
@@ -37,6 +40,8 @@ def predict(
         Rows to score: a split of the file, or all.
     labels:
         Write the labels (score above 0) instead of the scores.
+    top:
+        Write only so many labels of each row, with their scores: the best ones; of equal scores those that the model lists first.
     zero_based:
         The indices of the text start at 0.
     format:
@@ -50,6 +55,7 @@ def predict(
     from hpcml.mpi import agreed
     from hpcml.predict import predict as work
     from hpcml.predict_stream import predict_stream
+    from hpcml.predict_top import check_what
 
     comm, what, text = Session.comm, "labels" if labels else "scores", False
     with agreed(comm, f"opening {data}"):
@@ -60,14 +66,15 @@ def predict(
         raise ConfigError(f"--split {split}: a text has no splits; make a dataset of it (hpcml convert)")
     if not text and (zero_based or format is not None):
         raise ConfigError("--zero-based and --format are for text; a dataset, and the ending of its output, say it themselves")
+    check_what(what, top)
     opened = share_model(comm, model)
     if text:
-        predict_stream(comm, opened, data, output, what, force, Session.log, zero_based, format)
+        predict_stream(comm, opened, data, output, what, force, Session.log, zero_based, format, top)
         return
     with agreed(comm, f"opening {data}"):
         dataset = Dataset(data)
     with dataset:
-        work(comm, opened, dataset, split, output, what, force, Session.log)
+        work(comm, opened, dataset, split, output, what, force, Session.log, top)
 
 
 def evaluate(
@@ -81,9 +88,10 @@ def evaluate(
     best: int = 5,
     force: Flag = False,
 ) -> None:
-    """Judge a model: average precision (PRC area) and break-even, averaged over ties, AUC (ROC area), F1, misclassified rows.
+    """Judge a model: average precision (PRC area), break-even, AUC (ROC area), F1, wrong rows, precision of the best labels.
 
     Each measure per label, as its mean over the labels (macro), and of all pairs of a row and a label in one ranking (micro).
+    Average precision and break-even are averaged over ties. The precision of a row's 1, 3 and 5 best labels is the mean over rows.
 
     Parameters
     ----------
@@ -127,3 +135,43 @@ def evaluate(
             for path, write in ((csv, write_csv), (json, write_json)):
                 if path is not None:
                     write(path, result)
+
+
+def prune(
+    model: Path,
+    data: Path,
+    /,
+    *,
+    below: Annotated[tuple[float, ...], Parameter(consume_multiple=True, negative="")],
+    output: Output | None = None,
+    split: str | None = None,
+    force: Flag = False,
+) -> None:
+    """Leave out of a linear model the weights of small magnitude: what is left of it, and of its quality, on the disk sparse.
+
+    Parameters
+    ----------
+    model:
+        A model.h5 of a run folder.
+    data:
+        A dataset with the model's features and labels, to judge on.
+    below:
+        Leave out weights of smaller magnitude than this. Several give a line of the table each.
+    output:
+        The model to make, of the last magnitude. Default: only the table.
+    split:
+        Rows to judge on: a split of the file, or all. Default: test if the file has it.
+    force:
+        Replace the output if it exists.
+    """
+    from hpcml.data.schema import Dataset, default_split
+    from hpcml.models import share_model
+    from hpcml.mpi import agreed
+    from hpcml.prune import prune as work
+
+    opened = share_model(Session.comm, model)
+    with agreed(Session.comm, f"opening {data}"):
+        dataset = Dataset(data)
+    with dataset:
+        split = split or default_split(dataset, "test")
+        say_once(str(work(Session.comm, opened, dataset, split, below, output, force, Session.log)))

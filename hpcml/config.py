@@ -83,6 +83,9 @@ class TrainOptions:
     """Another seed makes rows dormant for other numbers of steps; liblinear takes the rows in another order."""
     precision: str = "single"
     """Of weights and margins: single (float32, like the data) or double. Sums are exact in both."""
+    drop: float | None = None
+    """Leave out of the model weights of smaller magnitude than this; the model is stored sparse. hpcml prune shows what that
+    costs."""
     block: int | None = None
     """Labels that share a pass over the rows, in each group of ranks. Default: 16. Does not change the result."""
     shards: int | None = None
@@ -112,6 +115,8 @@ class TrainOptions:
             parse_weight(self.positive_weight)
         if self.precision not in ("single", "double"):
             raise ConfigError(f"--precision {self.precision}: expected single or double")
+        if self.drop is not None:
+            check_magnitude("drop", self.drop)
         check_range(self, "seed", 0, 2**32 - 1)
         check_range(self, "max_steps", 1, 2**31 - 1)
         for name, low in (("min_positives", 0), ("block", 1), ("shards", 1)):
@@ -295,6 +300,12 @@ def check_range(options: object, name: str, low: int, high: int) -> None:
     if value is not None and not low <= value <= high:
         expected = f"at least {low}" if value < low else f"at most {high}"
         raise ConfigError(f"--{flag_of(name)} {value}: expected {expected}")
+
+
+def check_magnitude(flag: str, value: float) -> None:
+    """Raise ConfigError unless a number is finite and not negative."""
+    if not 0 <= value < math.inf:
+        raise ConfigError(f"--{flag} {value}: expected a finite number of at least 0")
 
 
 def check_times(options: TrainOptions | PsbmlOptions | OnlineOptions) -> None:

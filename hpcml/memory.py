@@ -1,8 +1,10 @@
-"""How much memory a rank may plan with."""
+"""How much memory a rank may plan with, and how much it has needed."""
 
 from __future__ import annotations
 
+import gc
 import os
+import resource
 from pathlib import Path
 
 from hpcml import mpi
@@ -37,3 +39,22 @@ def check_room(comm: mpi.Comm, learner: str, n_rows: int, n_features: int, copie
             f"--base {learner}: it needs dense rows, {sizes}, but a rank has {room / 2**30:.1f} GiB; choose a learner that takes "
             "sparse rows, fewer ranks on a node, or fewer features"
         )
+
+
+def forget_peak() -> bool:
+    """Let the peak of resident memory begin anew; False where the system does not. Local."""
+    gc.collect()
+    try:
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    except OSError:
+        return False
+    return True
+
+
+def peak_mib() -> float:
+    """The peak of this process's resident memory, in MiB. Local."""
+    try:
+        status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+        return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+    except (OSError, IndexError, ValueError):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO, Literal
@@ -20,8 +21,10 @@ from hpcml.data.shard import Shard, load_shard
 from hpcml.data.slabs import Slab, SlabFile, new_file, temporary_path, write_at
 from hpcml.errors import ConfigError, file_error
 from hpcml.evaluate.scoring import WEIGHT_BYTES, scorer_of
+from hpcml.evaluate.top import InvertedTop, top_of
 from hpcml.log import Log, Progress
 from hpcml.model import Model
+from hpcml.predict_top import TOP_TEXT_FORMATS, TopChunk, check_what, what_is_written
 
 What = Literal["scores", "labels"]
 CHUNK_BYTES = 1 << 27  # the scores (or flags) of a chunk of rows for all labels
@@ -56,12 +59,23 @@ class Prediction:
 
     has_ids = False
 
-    def __init__(self, comm: mpi.Comm, model: Model | ClassifierModel, what: What, shard: Shard) -> None:
-        """Collective over `comm`. `shard`, of this rank, has rows as they will come, or none."""
+    def __init__(self, comm: mpi.Comm, model: Model | ClassifierModel, what: What, shard: Shard, top: int | None = None) -> None:
+        """Collective over `comm`. `shard`, of this rank, has rows as they will come, or none; `top`: so many labels of each."""
         self.comm, self.model, self.what = comm, model, what
         self.scorer = scorer_of(model, shard, np.arange(model.n_labels))
         self.scorer.warm_up(comm)
         self._kept: list[tuple[np.ndarray, ...]] | None = None
+        self._top = None if top is None else top_of(comm, self.scorer, top, self.keeps_weights)
+
+    @property
+    def n_best(self) -> int:
+        """How many labels of a row are written, where only the best ones are."""
+        return self._top.size
+
+    @cached_property
+    def escaped_names(self) -> list[str]:
+        """The names of the labels as they are joined by `;`."""
+        return [name.replace("\\", "\\\\").replace(";", "\\;") for name in self.model.label_names]
 
     def ids(self, rows: np.ndarray) -> list[str]:
         """The row ids of ascending row numbers; none of rows that have none."""
@@ -72,8 +86,26 @@ class Prediction:
         """Whether the weights of all labels are expanded once, and not for every chunk."""
         return 8 * self.model.n_labels * self.model.n_features <= WEIGHT_BYTES
 
-    def scored(self, shard: Shard) -> Iterator[Chunk]:
+    @property
+    def is_cheap(self) -> bool:
+        """Whether scoring a few rows at a time costs no more than many at once."""
+        return self.keeps_weights or isinstance(self._top, InvertedTop)
+
+    def scored(self, shard: Shard) -> Iterator[Chunk | TopChunk]:
         """Score the rows of a shard. Local. Raises NonFiniteError if a score is not a number."""
+        return self._scores(shard) if self._top is None else self._best(shard)
+
+    def _best(self, shard: Shard) -> Iterator[TopChunk]:
+        """Find the best labels of the rows of a shard. Local."""
+        scorer = scorer_of(self.model, shard, self.scorer.labels)
+        step = max(1, min(MAX_ROWS, CHUNK_BYTES // (12 * max(1, self.n_best))))
+        for begin in range(0, shard.n_local, step):
+            some = shard.rows[begin : begin + step]
+            best = self._top.best(scorer, some)
+            yield TopChunk(shard.first_local + begin, shard.first_row + some, best.labels, best.scores)
+
+    def _scores(self, shard: Shard) -> Iterator[Chunk]:
+        """Score the rows of a shard for all labels. Local."""
         model, rows, scorer = self.model, shard.rows, scorer_of(self.model, shard, self.scorer.labels)
         if self._kept is None and self.keeps_weights:
             self._kept = [scorer.weights(*block) for block in scorer.blocks]
@@ -92,14 +124,23 @@ class Prediction:
 class DatasetPrediction(Prediction):
     """This rank's share of the prediction of a split."""
 
-    def __init__(self, comm: mpi.Comm, model: Model | ClassifierModel, dataset: Dataset, split: str, what: What, log: Log) -> None:
+    def __init__(
+        self,
+        comm: mpi.Comm,
+        model: Model | ClassifierModel,
+        dataset: Dataset,
+        split: str,
+        what: What,
+        log: Log,
+        top: int | None = None,
+    ) -> None:
         """Collective over `comm`.
 
         Raises ConfigError for an unknown split, DataError for an unreadable file.
         """
         self.dataset, self.split, self.log = dataset, split, log
         self.shard = load_shard(comm, dataset, split)
-        super().__init__(comm, model, what, self.shard)
+        super().__init__(comm, model, what, self.shard, top)
         self.has_ids = "row_ids" in dataset.file
 
     def ids(self, rows: np.ndarray) -> list[str]:
@@ -108,7 +149,7 @@ class DatasetPrediction(Prediction):
         found = self.dataset.strings("row_ids", first, last + 1) or []
         return [found[row - first] for row in rows.tolist()]
 
-    def chunks(self) -> Iterator[Chunk]:
+    def chunks(self) -> Iterator[Chunk | TopChunk]:
         """Score this rank's rows. Local. Raises NonFiniteError if a score is not a number."""
         progress, done = Progress(self.log, "scoring rows (rank 0)", self.shard.n_local), 0
         try:
@@ -124,7 +165,6 @@ class DatasetPrediction(Prediction):
 def csv_lines(prediction: Prediction, chunk: Chunk | None) -> str:
     """Lines `row,id?,score...` or `row,id?,labels` (joined by `;`, one in a name is `\\;`); the header for None."""
     names, text = prediction.model.label_names, io.StringIO()
-    escaped = [name.replace("\\", "\\\\").replace(";", "\\;") for name in names]
     writer = csv.writer(text, lineterminator="\n")
     if chunk is None:
         wanted = names if prediction.what == "scores" else ["labels"]
@@ -135,7 +175,7 @@ def csv_lines(prediction: Prediction, chunk: Chunk | None) -> str:
         writer.writerows([row, *name, *values.tolist()] for row, name, values in zip(chunk.rows, ids, chunk.values, strict=True))
     else:
         for row, name, labels in zip(chunk.rows, ids, chunk.labels(), strict=True):
-            writer.writerow([row, *name, ";".join(escaped[label] for label in labels)])
+            writer.writerow([row, *name, ";".join(prediction.escaped_names[label] for label in labels)])
     return text.getvalue()
 
 
@@ -163,11 +203,26 @@ TEXT_FORMATS: dict[str, Lines] = {
 FORMATS = (".h5", *TEXT_FORMATS)
 
 
+def lines_of(ending: str, top: int | None) -> Lines:
+    """What makes the lines of a text."""
+    return (TEXT_FORMATS if top is None else TOP_TEXT_FORMATS)[ending]
+
+
 @mpi.collective
 def predict(
-    comm: mpi.Comm, model: Model | ClassifierModel, dataset: Dataset, split: str, output: Path, what: What, force: bool, log: Log
+    comm: mpi.Comm,
+    model: Model | ClassifierModel,
+    dataset: Dataset,
+    split: str,
+    output: Path,
+    what: What,
+    force: bool,
+    log: Log,
+    top: int | None = None,
 ) -> None:
     """Collective over `comm`. Write the scores or the labels (score above 0) of a split's rows to `output`.
+
+    With `top`, only the scores of so many labels of each row, the best ones (of equal scores those with the lower numbers).
 
     Raises ConfigError for an ending of `output` that is not in FORMATS, for an existing output without `force` and for an
     unknown split; DataError if model and data do not fit or a file cannot be read or written.
@@ -176,19 +231,20 @@ def predict(
     ending = output.suffix.lower()
     if ending not in FORMATS:
         raise ConfigError(f"{output}: unknown kind of file {ending!r}; the name must end in one of {', '.join(FORMATS)}")
-    if what not in ("scores", "labels"):
-        raise ConfigError(f"cannot predict {what!r}; expected scores or labels")
+    check_what(what, top)
     inputs = [model.path, dataset.path]
     with mpi.agreed(comm, f"reading {dataset.path}"):
         model.check_vocabulary(dataset)
     if ending == ".h5":
         with new_file(comm, output, force, inputs) as out:
-            prediction = DatasetPrediction(comm, model, dataset, split, what, log)
-            (_fill_scores if what == "scores" else _fill_labels)(prediction, out, output)
+            prediction = DatasetPrediction(comm, model, dataset, split, what, log, top)
+            fill = _fill_labels if what == "labels" else _fill_scores if top is None else _fill_top
+            fill(prediction, out, output)
     else:
         with temporary_path(comm, output, force, inputs) as temporary:
-            _write_text(DatasetPrediction(comm, model, dataset, split, what, log), TEXT_FORMATS[ending], temporary, output)
-    log(f"{output}: {what} of {dataset.split(split).size} rows for {model.n_labels} labels")
+            prediction = DatasetPrediction(comm, model, dataset, split, what, log, top)
+            _write_text(prediction, lines_of(ending, top), temporary, output)
+    log(f"{output}: {what_is_written(what, top)} of {dataset.split(split).size} rows for {model.n_labels} labels")
 
 
 def _describe(prediction: DatasetPrediction, file: h5py.File) -> None:
@@ -214,6 +270,18 @@ def _fill_scores(prediction: DatasetPrediction, out: SlabFile, output: Path) -> 
         for chunk in prediction.chunks():
             out.write("scores", chunk.first, chunk.values)
             out.write("rows", chunk.first, chunk.rows)
+
+
+@mpi.collective
+def _fill_top(prediction: DatasetPrediction, out: SlabFile, output: Path) -> None:
+    """Collective. `top/labels` (n × k int32) and `top/scores` (n × k float64), best first, and `rows` (n)."""
+    shape = (prediction.shard.n_global, prediction.n_best)
+    slabs = {"top/labels": Slab(shape, "<i4"), "top/scores": Slab(shape, "<f8"), "rows": Slab(shape[:1], "<i8")}
+    out.layout(slabs, lambda file: _describe(prediction, file))
+    with mpi.agreed(prediction.comm, f"writing {output}"):
+        for chunk in prediction.chunks():
+            for name, values in {"top/labels": chunk.labels, "top/scores": chunk.scores, "rows": chunk.rows}.items():
+                out.write(name, chunk.first, values)
 
 
 @mpi.collective

@@ -18,7 +18,8 @@ from hpcml.data.text_stream import BLOCK_BYTES, STANDARD_INPUT, SvmlightStream, 
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
 from hpcml.model import Model
-from hpcml.predict import TEXT_FORMATS, Lines, Prediction, What, append
+from hpcml.predict import TEXT_FORMATS, Lines, Prediction, What, append, lines_of
+from hpcml.predict_top import check_what, what_is_written
 
 STANDARD_OUTPUT = "-"
 MAX_BLOCK_BYTES = 1 << 28
@@ -35,34 +36,35 @@ def predict_stream(
     log: Log,
     zero_based: bool = False,
     text_format: str | None = None,
+    top: int | None = None,
 ) -> None:
     """Collective over `comm`. Write the scores or the labels (score above 0) of the rows of an svmlight text, in their order.
 
     `source` is a path, or "-" for standard input; `output` a path, or "-" for standard output. Its ending, or else `text_format`
-    ("csv" by default, "svm"), says what to write: the lines that `predict` writes for the dataset made from the text. The labels
+    ("csv" by default, "svm"), says what to write: the lines that `predict` writes, with the same `top`, for the dataset made from
+    the text. The labels
     in the text are passed over. A text does not name its features: index i, from 1 or with `zero_based` from 0, is the model's
     i-th feature, whatever the name is that it was trained by. Larger indices are left out, and counted in the log.
 
     Raises ConfigError for an unknown format, for a model of text with other numbering and for an existing output without `force`;
     DataError if the text is not svmlight (with the line), or something cannot be read or written.
     """
-    lines = _format(output, text_format)
+    lines = lines_of(_format(output, text_format), top)
     model.check_numbering(zero_based)
-    if what not in ("scores", "labels"):
-        raise ConfigError(f"cannot predict {what!r}; expected scores or labels")
+    check_what(what, top)
     inputs = [model.path, *([] if str(source) == STANDARD_INPUT else [Path(source)])]
     with _opened(comm, output, force, inputs) as file:
-        prediction = Prediction(comm, model, what, _shard(TextRows.empty(), model))
-        block_bytes = min(BLOCK_BYTES * comm.size, MAX_BLOCK_BYTES) if prediction.keeps_weights else MAX_BLOCK_BYTES
+        prediction = Prediction(comm, model, what, _shard(TextRows.empty(), model), top)
+        block_bytes = min(BLOCK_BYTES * comm.size, MAX_BLOCK_BYTES) if prediction.is_cheap else MAX_BLOCK_BYTES
         with SvmlightStream(comm, source, zero_based, block_bytes) as stream:
             log(f"{stream.name}: scoring rows as they come")
             dropped = _score(prediction, stream, lines, file, output)
     left_out = f"; left out: {dropped:,} values of features that the model does not have" if dropped else ""
-    log(f"{_name_of(output)}: {what} of {stream.n_rows} rows for {model.n_labels} labels{left_out}")
+    log(f"{_name_of(output)}: {what_is_written(what, top)} of {stream.n_rows} rows for {model.n_labels} labels{left_out}")
 
 
-def _format(output: Path, text_format: str | None) -> Lines:
-    """How to write rows. Raises ConfigError."""
+def _format(output: Path, text_format: str | None) -> str:
+    """The ending that says how to write rows. Raises ConfigError."""
     output = Path(output)
     ending = f".{text_format or 'csv'}" if str(output) == STANDARD_OUTPUT else output.suffix.lower()
     if ending == ".h5":
@@ -72,7 +74,7 @@ def _format(output: Path, text_format: str | None) -> Lines:
         raise ConfigError(f"{_name_of(output)}: unknown kind of file {ending!r}; the name must end in one of {known}")
     if text_format is not None and TEXT_FORMATS.get(f".{text_format}") is not TEXT_FORMATS[ending]:
         raise ConfigError(f"{output}: its ending and the format {text_format!r} are not one; leave the format out")
-    return TEXT_FORMATS[ending]
+    return ending
 
 
 def _name_of(output: Path) -> str:

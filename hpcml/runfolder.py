@@ -159,7 +159,7 @@ class RunFolder:
 
     def drop_checkpoints(self) -> None:
         """Remove the checkpoints and the unfinished model. Local; raises OSError."""
-        for pattern in ("state-*.h5", "model.part.h5", ".*.part-*"):
+        for pattern in ("state-*.h5", "model.part.h5", "weights-*.part", ".*.part-*"):
             for old in self.checkpoints.glob(pattern):
                 old.unlink()
         with suppress(OSError):  # absent, or the user's own files are in it

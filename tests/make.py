@@ -67,21 +67,27 @@ def compact_columns(seed, n_features, n_columns):
     return columns, factors
 
 
-def model(path, W, bias=None, label_names=None, feature_names=None, columns=None, factors=None, precision="<f8"):
-    """Write W (n_labels × n_columns) as a model; by default every feature is a column. Returns the path."""
+def model(path, W, bias=None, label_names=None, feature_names=None, columns=None, factors=None, precision="<f8", sparse=False):
+    """Write W (n_labels × n_columns) as a model, a sparse one on demand; by default every feature is a column. Returns the path."""
     n_labels, n_columns = W.shape
     columns = np.arange(n_columns) if columns is None else np.asarray(columns)
     label_names = names("label", n_labels) if label_names is None else label_names
+    csr = sp.csr_matrix(W.astype(precision)) if sparse else None
 
     def describe(file: h5py.File) -> None:
         stamp(file, "model")
+        if sparse:
+            describe_matrix(file, "W", *csr.shape, csr.nnz, ones=False)
         file.attrs["vocabulary"] = vocabulary_digest(feature_names, columns.size)
         file.attrs["method"] = "probe"
         write_strings(file, "label_names", label_names)
 
     with new_file(mpi.self_comm(), path) as out:
-        out.layout(model_slabs(n_labels, columns.size, n_columns, precision), describe)
-        out.write("W", 0, W)
+        out.layout(model_slabs(n_labels, columns.size, n_columns, precision, n_weights=csr.nnz if sparse else None), describe)
+        for name in ("indptr", "indices", "data") if sparse else ():
+            out.write(f"W/{name}", 0, getattr(csr, name))
+        if not sparse:
+            out.write("W", 0, W)
         out.write("columns", 0, columns)
         out.write("factors", 0, np.ones(columns.size) if factors is None else factors)
         out.write("bias", 0, np.zeros(n_labels) if bias is None else bias)

@@ -8,6 +8,7 @@ import numpy as np
 from hpcml import rng
 
 MASK = 2**64 - 1
+SWEEPS = 12  # of the first round, and twice as many in every further one
 INNER, NULL = 0.5, 0.1  # of the tolerance: for the rows still looked at, for the label that nobody has
 
 
@@ -83,15 +84,16 @@ class Twin:
                 w[j] += (alpha[i] - a) * y * v
         return most, least
 
-    def _descend(self, w, alpha, active, tolerance, number, steps):
-        """Passes of round `number` until the active rows have converged. Returns what the passes' ranges were."""
+    def _descend(self, w, alpha, active, tolerance, number, steps, limit):
+        """Passes of round `number`, at most `limit`, until the active rows have converged: the passes' ranges, and whether."""
         highest, lowest, ranges = math.inf, -math.inf, []
         while True:
             most, least = self._pass(w, alpha, active, highest, lowest, order(len(self.X), self.seed, number, len(ranges)))
             ranges.append(most - least)
             highest, lowest = most or math.inf, least or -math.inf
-            if ranges[-1] <= tolerance or steps + len(ranges) >= self.max_steps:
-                return ranges
+            ready = ranges[-1] <= tolerance or steps + len(ranges) >= self.max_steps
+            if ready or len(ranges) == limit:
+                return ranges, ready
 
     def certificate(self, w, alpha):
         """f, the relative duality gap, and the projected gradients of all rows."""
@@ -108,21 +110,23 @@ class Twin:
         n, d = self.X.shape
         self._label(-np.ones(n), 1.0)  # the label that nobody has
         w, alpha = np.zeros(d), np.zeros(n)
-        self._descend(w, alpha, [True] * n, NULL * self.tol, 0, 0)
+        self._descend(w, alpha, [True] * n, NULL * self.tol, 0, 0, self.max_steps)
         self._label(sign, weight)
         w += (alpha * (sign > 0)) @ self.X  # they were negative
         alpha[sign > 0] = 0
         active, tolerance, ranges, number = [True] * n, self.tol, [], 0
         while True:
-            ranges += self._descend(w, alpha, active, INNER * tolerance, number, len(ranges))
+            more, ready = self._descend(w, alpha, active, INNER * tolerance, number, len(ranges), SWEEPS << number)
+            ranges += more
             w = (self.sign * alpha) @ self.X
             f, gap, projected, near = self.certificate(w, alpha)
             violation = max(projected.max(), 0) - min(projected.min(), 0)
-            if (violation <= tolerance and gap <= self.max_gap) or len(ranges) >= self.max_steps:
+            if ready and ((violation <= tolerance and gap <= self.max_gap) or len(ranges) >= self.max_steps):
                 ranges[-1] = violation
                 return Solution(w, alpha, f, gap, violation, len(ranges), ranges)
-            tolerance = tolerance / 2 if violation <= tolerance else tolerance
-            active, number = near.tolist(), number + 1
+            tolerance = tolerance / 2 if ready and violation <= tolerance else tolerance
+            active = (near | (np.array(active) & (not ready))).tolist()
+            number += 1
 
 
 def objective(X, sign, w, lam, squared=False, weight=1.0):

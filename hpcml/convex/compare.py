@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import csv
-import gc
 import io
 import math
-import resource
 from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from hpcml.errors import ConfigError, Interrupted, nearest
 from hpcml.evaluate.evaluate import Evaluation, evaluate
 from hpcml.evaluate.report import cell, table
 from hpcml.log import Log
+from hpcml.memory import forget_peak, peak_mib
 from hpcml.model import STATUS, Model
 from hpcml.runfolder import RunFolder
 from hpcml.signals import StopSignals
@@ -152,9 +152,8 @@ def compare(
             for method, folder in folders.items():
                 log.file = None  # of the method before
                 log(f"{method}: {METHODS[method].about}")
-                fresh &= not mpi.agreed_any(comm, not _forget_peak())
-                report = train(method, comm, data, folder.path, options, force, resume, log, seen)
-                peak = mpi.allreduce_max(comm, _peak())
+                report, peak, began_anew = train_measured(method, comm, data, folder.path, options, force, resume, log, seen)
+                fresh &= began_anew
                 if method not in known:
                     log(str(report))
                 with mpi.agreed(comm, f"reading {report.model}"):
@@ -169,6 +168,14 @@ def compare(
                 if mpi.agreed_any(comm, seen.seen) and len(lines) < len(chosen):
                     raise Interrupted(f"a signal arrived: {len(lines)} of {len(chosen)} methods done; continue with --resume")
     return Comparison(Path(data), lines, report, model, judged, options, fresh)
+
+
+@mpi.collective
+def train_measured(method: str, comm: mpi.Comm, *arguments: Any) -> tuple[TrainReport, float, bool]:
+    """Collective over `comm`. What `train` gives, the largest peak of a rank's memory (MiB), and whether peaks began anew."""
+    began_anew = not mpi.agreed_any(comm, not forget_peak())
+    report = train(method, comm, *arguments)
+    return report, mpi.allreduce_max(comm, peak_mib()), began_anew
 
 
 def _check(output: Path, folders: dict[str, RunFolder], force: bool, resume: bool) -> None:
@@ -196,25 +203,6 @@ def _trained_before(line: Line, before: Line | None) -> Line:
     if before is not None and before.is_of_same_model(line):
         return replace(line, seconds=before.seconds, ranks=before.ranks, peak_mib=before.peak_mib)
     return replace(line, seconds=math.nan, ranks=0, peak_mib=math.nan)
-
-
-def _forget_peak() -> bool:
-    """Let the peak of resident memory begin anew; False where the system does not. Local."""
-    gc.collect()
-    try:
-        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    except OSError:
-        return False
-    return True
-
-
-def _peak() -> float:
-    """The peak of this process's resident memory, in MiB. Local."""
-    try:
-        status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
-        return int(status.partition("VmHWM:")[2].split()[0]) / 1024
-    except (OSError, IndexError, ValueError):
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def write_csv(path: Path, lines: list[Line]) -> None:

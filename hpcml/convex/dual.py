@@ -33,29 +33,32 @@ NULL = 0.1  # of the tolerance: for the label that no row has, from which the ot
 CHUNK_VALUES = 1 << 24  # rows of so many values are taken in random order before the next ones
 ORDER_BYTES = 1 << 28  # of random orders that are kept for the next panels
 HALF = 8  # lanes that are certified together: a cache line of float64
+SWEEPS = 12  # of the first round; every further one has twice as many as the one before
 LIMITS = {"single": 1e36, "double": 1e150}  # of C, 1/C and ‖x‖²: so that neither overflows, nor in float64 their squares
 NOBODY = -1  # the label that no row has
 
 
+@dataclass(frozen=True)
+class State:
+    """Weights (d) and duals (n) of a label, and which rows (n) it looks at."""
+
+    w: np.ndarray
+    alpha: np.ndarray
+    active: np.ndarray | None = None  # None: all
+
+
 @dataclass
-class Lane:
-    """A label in training; `label` is its place among the labels of the run."""
+class Training:
+    """A label in training; `label` is its place among the labels of the run, `number` its number in the data."""
 
     label: int
+    number: int
     tolerance: float
     steps: int = 0
     visited: float = 0.0  # rows, over all steps
     ready: bool = False  # its active rows have converged; all rows are to be looked at
-    done: bool = False
+    state: State | None = None  # between two rounds
     history: list[tuple[float, ...]] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Start:
-    """Where labels begin: weights (d) and duals (n) of the label that no row has."""
-
-    w: np.ndarray
-    alpha: np.ndarray
 
 
 class Costs:
@@ -81,50 +84,54 @@ class Costs:
 
 
 class DualPanel:
-    """Labels that are trained together, from their beginning to their end. Collective over `risk.comm` where it says so."""
+    """Labels that go through a round together, one in each lane. Collective over `risk.comm` where it says so."""
 
-    def __init__(self, block: DualBlock, places: list[int], start: Start | None) -> None:
-        """Local, but for labels that begin with a start. `places` of labels, or [NOBODY]. Raises MemoryError."""
-        risk, self.block = block.risk, block
-        rows, dtype = risk.rows, risk.weight_type
-        self.risk, self.lanes = risk, [Lane(place, block.tolerance) for place in places]
-        (width,) = panel_widths(len(places), block.options.precision)
-        self.width, self.numbers = width, [NOBODY if place == NOBODY else int(block.labels[place]) for place in places]
+    def __init__(self, block: DualBlock, lanes: list[Training], number: int = 0) -> None:
+        """Collective for labels that begin. `number` counts the rounds of each label from 0. Raises MemoryError."""
+        self.block, self.lanes, self.round, self.sweep = block, lanes, number, 0
+        self.risk, rows, dtype = block.risk, block.risk.rows, block.risk.weight_type
+        (self.width,) = panel_widths(len(lanes), block.options.precision)
+        width = self.width
         self.w, self.alpha = aligned(rows.n_columns * width, dtype), aligned(rows.n_local * width, dtype)
         self.positive, self.active = np.zeros(rows.n_local, np.uint16), np.zeros(rows.n_local, np.uint16)
-        self.rules, self.gradients = aligned(kernels.N_RULES * width, dtype), aligned(2 * width, dtype)
-        self.counts, self._rows = aligned(2 * width, np.int64), np.empty(rows.n_local, np.int64)
+        self.gradients, self.counts = aligned(2 * width, dtype), aligned(2 * width, np.int64)
+        self._rows = np.empty(rows.n_local, np.int64)
         self.costs = np.ones((2, width))
-        for lane, number in enumerate(self.numbers):
-            self.costs[:, lane] = block.costs.of(number)
-            if number != NOBODY:
-                self.positive[rows.rows_of(number)] |= np.uint16(1 << lane)
+        for lane, label in enumerate(lanes):
+            self.costs[:, lane] = block.costs.of(label.number)
+            if label.number != NOBODY:
+                self.positive[rows.rows_of(label.number)] |= np.uint16(1 << lane)
+        self.rules = aligned(kernels.N_RULES * width, dtype)
         rules = self.rules.reshape(kernels.N_RULES, width)
         rules[kernels.TOP_POSITIVE : kernels.TOP_NEGATIVE + 1] = block.costs.loss.top(self.costs, dtype)
         rules[kernels.DIAGONAL_POSITIVE : kernels.DIAGONAL_NEGATIVE + 1] = block.costs.loss.diagonal(self.costs)
-        rules[kernels.SIGMA] = risk.comm.size
-        self.sweep = self.round = 0
-        if start is not None:
-            self._depart(start)
-        for lane in range(len(places)):
-            self.active |= np.uint16(1 << lane)
-            self._keep_all(lane)
+        rules[kernels.SIGMA], rules[kernels.HIGHEST], rules[kernels.LOWEST] = self.risk.comm.size, math.inf, -math.inf
+        if number > 0:
+            self._take_up()
+        else:
+            self.active[:] = (1 << len(lanes)) - 1
+            if block.start is not None:
+                self._depart(block.start)
 
-    def _depart(self, start: Start) -> None:
+    def _take_up(self) -> None:
+        """Put the labels' states into the lanes. Local."""
+        for lane, label in enumerate(self.lanes):
+            self.w.reshape(-1, self.width)[:, lane] = label.state.w
+            self.alpha.reshape(-1, self.width)[:, lane] = label.state.alpha
+            self.active |= label.state.active.astype(np.uint16) << np.uint16(lane)
+            label.state = None
+
+    @mpi.collective
+    def _depart(self, start: State) -> None:
         """Collective. Begin with the solution of the label that no row has, its positive rows put back to 0."""
         rows = self.risk.rows
         self.w.reshape(-1, self.width)[:] = start.w[:, None]
         self.alpha.reshape(-1, self.width)[:] = start.alpha[:, None]
         before = self._before()
-        for lane, number in enumerate(self.numbers):
-            arrays = (rows.indptr, rows.indices, rows.data, rows.rows_of(number))
+        for lane, label in enumerate(self.lanes):
+            arrays = (rows.indptr, rows.indices, rows.data, rows.rows_of(label.number))
             kernels.depart(*arrays, start.alpha, self.alpha, self.w, self.width, lane)
         self._share(before, 1.0)
-
-    def _keep_all(self, lane: int) -> None:
-        """Let a lane set no row aside in the next pass. Local."""
-        rules = self.rules.reshape(-1, self.width)
-        rules[kernels.HIGHEST, lane], rules[kernels.LOWEST, lane] = math.inf, -math.inf
 
     def _before(self) -> np.ndarray | None:
         """A copy of the weights, if other ranks change them as well. Local."""
@@ -141,9 +148,9 @@ class DualPanel:
             self.w += before
 
     @property
-    def training(self) -> list[int]:
-        """The lanes whose active rows have not converged."""
-        return [number for number, lane in enumerate(self.lanes) if not lane.ready]
+    def goes_on(self) -> bool:
+        """Whether the round does: not when all lanes are ready, nor for ever, so that those that remain can share a panel."""
+        return self.sweep < SWEEPS << self.round and not all(label.ready for label in self.lanes)
 
     @mpi.collective
     def epoch(self, seconds: float) -> None:
@@ -167,23 +174,24 @@ class DualPanel:
                 most, least = mpi.allreduce_maxima(risk.comm, most), -mpi.allreduce_maxima(risk.comm, -least)
                 mpi.allreduce_sum(risk.comm, self.counts)
         highest, lowest = self.rules.reshape(-1, width)[kernels.HIGHEST], self.rules.reshape(-1, width)[kernels.LOWEST]
-        for number in self.training:
-            lane, violation = self.lanes[number], float(most[number] - least[number])
-            lane.steps += 1
-            lane.visited += float(active[number])
-            line = (lane.steps, math.nan, math.nan, 0, math.nan, violation, active[number], moved[number], seconds)
-            lane.history.append(line)
-            highest[number] = most[number] if most[number] > 0 else math.inf
-            lowest[number] = least[number] if least[number] < 0 else -math.inf
-            if violation <= INNER * lane.tolerance or lane.steps >= self.block.max_steps:
-                lane.ready = True
-                self.active &= np.uint16(~(1 << number) & 0xFFFF)
+        for lane, label in enumerate(self.lanes):
+            if label.ready:
+                continue
+            violation = float(most[lane] - least[lane])
+            label.steps += 1
+            label.visited += float(active[lane])
+            label.history.append((label.steps, math.nan, math.nan, 0, math.nan, violation, active[lane], moved[lane], seconds))
+            highest[lane] = most[lane] if most[lane] > 0 else math.inf
+            lowest[lane] = least[lane] if least[lane] < 0 else -math.inf
+            if violation <= INNER * label.tolerance or label.steps >= self.block.max_steps:
+                label.ready = True
+                self.active &= np.uint16(~(1 << lane) & 0xFFFF)
 
     @mpi.collective
-    def certify(self) -> list[Finished]:
-        """Collective. Look at all rows in float64 for lanes that are ready; those that are done leave, the others go on."""
+    def certify(self) -> tuple[list[Finished], list[Training]]:
+        """Collective. The end of the round: look at all rows, in float64. The labels that are done, and those that are not."""
         rows, risk, block, width = self.risk.rows, self.risk, self.block, self.width
-        csr, finished = (rows.indptr, rows.indices, rows.data), []
+        csr, finished, others = (rows.indptr, rows.indices, rows.data), [], []
         with risk.profile("finish"):
             dual_squares, squares = self._combine()
             sums, near = np.zeros((kernels.N_SUMS, width)), np.zeros(rows.n_local, np.uint16)
@@ -199,22 +207,23 @@ class DualPanel:
         primal = 0.5 * squares + loss.losses(self.costs, short, short_squared)
         bound = sums[kernels.ALPHA] - 0.5 * dual_squares - loss.penalty(self.costs, alpha_squared)
         gaps = np.maximum(0.0, primal - bound) / np.maximum(primal, 1e-300)
-        for number, lane in enumerate(self.lanes):
-            if lane.done:
+        for lane, label in enumerate(self.lanes):
+            f, gap, violation = risk.lam * float(primal[lane]), float(gaps[lane]), float(violations[lane])
+            risk.check_finite(np.array([f]), "objective", np.array([label.number]))
+            converged = violation <= label.tolerance
+            w, alpha = (array.reshape(-1, width)[:, lane].copy() for array in (self.w, self.alpha))
+            if label.ready and ((converged and gap <= block.max_gap) or label.steps >= block.max_steps):
+                last, share = label.history[-1], label.visited / (label.steps * rows.n_global)
+                label.history[-1] = (label.steps, f, *last[2:5], violation, *last[6:])
+                status = CONVERGED if converged and gap <= block.max_gap else STEP_LIMIT
+                finished.append(Finished(label.label, w, f, status, label.steps, share, label.history, gap))
                 continue
-            f, gap = risk.lam * float(primal[number]), float(gaps[number])
-            risk.check_finite(np.array([f]), "objective", np.array([self.numbers[number]]))
-            lane.done = bool(violations[number] <= lane.tolerance and gap <= block.max_gap)
-            if lane.done or lane.steps >= block.max_steps:
-                finished.append(self._finish(number, CONVERGED if lane.done else STEP_LIMIT, f, gap, float(violations[number])))
-                continue
-            lane.ready = False
-            if violations[number] <= lane.tolerance:
-                lane.tolerance /= 2
-            self.active |= near & np.uint16(1 << number)
-            self._keep_all(number)
-        self.round, self.sweep = self.round + 1, 0
-        return finished
+            if label.ready and converged:
+                label.tolerance /= 2
+            label.ready = False
+            label.state = State(w, alpha, ((self.active | near) & np.uint16(1 << lane)) != 0)
+            others.append(label)
+        return finished, others
 
     @mpi.collective
     def _combine(self) -> tuple[np.ndarray, np.ndarray]:
@@ -229,15 +238,6 @@ class DualPanel:
             kernels.keep(v, half, self.w, self.width, first, sums)
             squares[:, first : first + half] = sums.reshape(2, half)
         return squares[0], squares[1]
-
-    def _finish(self, number: int, status: int, f: float, gap: float, violation: float) -> Finished:
-        """What a label leaves with. Local."""
-        lane = self.lanes[number]
-        lane.done = True
-        last = lane.history[-1]
-        lane.history[-1] = (lane.steps, f, *last[2:5], violation, *last[6:])
-        w, share = self.w.reshape(-1, self.width)[:, number].copy(), lane.visited / (lane.steps * self.risk.rows.n_global)
-        return Finished(lane.label, w, f, status, lane.steps, share, lane.history, gap)
 
 
 class DualBlock:
@@ -261,12 +261,13 @@ class DualBlock:
         self.waiting: deque[int] = deque()
         self.lanes: dict = {}
         self.panel: DualPanel | None = None
-        self.start: Start | None = None
+        self.between: dict[int, list[Training]] = {}  # labels that need another round, by its number
+        self.start: State | None = None
 
     @property
     def busy(self) -> bool:
         """Whether there is anything left to train."""
-        return self.panel is not None or bool(self.waiting)
+        return self.panel is not None or bool(self.waiting or self.between)
 
     def fill(self) -> None:
         """Nothing: labels begin together when those before have left."""
@@ -307,25 +308,37 @@ class DualBlock:
         if self.start is None:
             self.start = self._solve_nobody()
         if self.panel is None:
-            places = [self.waiting.popleft() for _ in range(min(self.n_lanes, len(self.waiting)))]
             with self.risk.profile("compute"):
-                self.panel = DualPanel(self, places, self.start)
+                self.panel = self._next_panel()
         self.panel.epoch(seconds)
-        if self.panel.training:
+        if self.panel.goes_on:
             return []
-        finished = self.panel.certify()
-        if not self.panel.training:
-            self.panel = None
+        finished, others = self.panel.certify()
+        if others:
+            self.between.setdefault(self.panel.round + 1, []).extend(others)
+        self.panel = None
         return finished
 
     @mpi.collective
-    def _solve_nobody(self) -> Start:
+    def _next_panel(self) -> DualPanel:
+        """Collective. Labels that fill a panel: of one round, if there are enough, else new ones, else as many as there are."""
+        full = [number for number, labels in self.between.items() if len(labels) >= self.n_lanes]
+        if not full and self.waiting:
+            places = [self.waiting.popleft() for _ in range(min(self.n_lanes, len(self.waiting)))]
+            return DualPanel(self, [Training(place, int(self.labels[place]), self.tolerance) for place in places])
+        number = full[0] if full else min(self.between)
+        labels = self.between.pop(number)
+        if labels[self.n_lanes :]:
+            self.between[number] = labels[self.n_lanes :]
+        return DualPanel(self, labels[: self.n_lanes], number)
+
+    @mpi.collective
+    def _solve_nobody(self) -> State:
         """Collective. What labels begin with."""
-        panel = DualPanel(self, [NOBODY], None)
-        panel.lanes[0].tolerance = NULL * self.tolerance / INNER
-        while panel.training:
+        panel = DualPanel(self, [Training(NOBODY, NOBODY, NULL * self.tolerance / INNER)])
+        while not panel.lanes[0].ready:
             panel.epoch(0.0)
-        return Start(panel.w, panel.alpha)
+        return State(panel.w, panel.alpha)
 
 
 def dual(risk: Risk, labels: np.ndarray, n_lanes: int, options: TrainOptions, max_steps: int) -> DualBlock:

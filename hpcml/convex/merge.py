@@ -15,7 +15,7 @@ from hpcml.config import parse_part
 from hpcml.data.slabs import SlabFile, new_file
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
-from hpcml.model import ABOUT, Model, describe_model, model_slabs
+from hpcml.model import ABOUT, Model, SparseRows, describe_model, model_slabs
 from hpcml.runfolder import CONFIG, FREE, RunFolder, read_config
 
 PART = "label-part"
@@ -43,6 +43,7 @@ class _Plan:
     shape: tuple[int, int]  # features and columns
     precision: str
     certified: bool  # do they have duality gaps?
+    weights: list[int] | None  # of sparse models: the place of each part's first weight among all, and their number
     config: dict[str, object]
 
 
@@ -85,7 +86,8 @@ class _Part:
             raise DataError(f"{run}: it has no history.csv; train it again")
         self.place = parse_part(text)
         model = Model(run / "model.h5")  # not kept: there may be more parts than files that a process may open
-        self.label_names, self.n_columns, self.precision = model.label_names, model.n_columns, model.W.dtype.str
+        self.label_names, self.n_columns, self.precision = model.label_names, model.n_columns, model.precision
+        self.n_weights, self.sparse = model.n_weights, model.sparse
         self.about = {name: model.attrs.get(name) for name in ABOUT}
         self.tables = {name: hashlib.sha256(getattr(model, name)).digest() for name in ("columns", "factors")}
         self.n_features, self.certified = model.n_features, "gap" in model.labels
@@ -104,6 +106,8 @@ def _check_complete(parts: list[_Part]) -> None:
         for name in ABOUT:
             if not np.array_equal(part.about[name], first.about[name]):
                 raise ConfigError(f"{part.run} was trained on other data than {first.run} ({name} differs)")
+        if (part.sparse, part.n_columns, part.precision) != (first.sparse, first.n_columns, first.precision):
+            raise DataError(f"{part.run}: its weights are stored otherwise than those of {first.run}; train it again")
         for name, digest in first.tables.items():
             if part.tables[name] != digest:
                 raise DataError(
@@ -125,7 +129,8 @@ def _plan(parts: list[_Part]) -> _Plan:
     places = np.cumsum([0, *(len(part.label_names) for part in parts)]).tolist()
     config = {key: value for key, value in first.config.items() if key != PART}
     shape = (first.n_features, first.n_columns)
-    return _Plan([part.run for part in parts], places, shape, first.precision, first.certified, config)
+    weights = np.cumsum([0, *(part.n_weights for part in parts)]).tolist() if first.sparse else None
+    return _Plan([part.run for part in parts], places, shape, first.precision, first.certified, weights, config)
 
 
 @mpi.collective
@@ -133,14 +138,18 @@ def _join(comm: mpi.Comm, plan: _Plan, parts: list[_Part], target: Path) -> None
     """Collective. Write the model and the history into the folder `target`; each rank copies every comm.size-th part."""
 
     def describe(file: h5py.File) -> None:
-        describe_model(file, parts[0].about, [name for part in parts for name in part.label_names])
+        names = [name for part in parts for name in part.label_names]
+        describe_model(file, parts[0].about, names, plan.shape[1] if plan.weights else None)
 
     with new_file(comm, target / "model.h5") as model:
-        model.layout(model_slabs(plan.places[-1], *plan.shape, plan.precision, plan.certified), describe)
+        n_weights = plan.weights[-1] if plan.weights else None
+        model.layout(model_slabs(plan.places[-1], *plan.shape, plan.precision, plan.certified, n_weights), describe)
         with mpi.agreed(comm, f"writing {model.target}"):
             for number in range(comm.rank, len(plan.runs), comm.size):
-                _copy(Model(plan.runs[number] / "model.h5"), model, plan.places[number])
+                _copy(Model(plan.runs[number] / "model.h5"), model, plan.places[number], plan.weights and plan.weights[number])
             if comm.rank == 0:
+                if plan.weights:
+                    model.write("W/indptr", 0, np.zeros(1))
                 first = Model(plan.runs[0] / "model.h5")
                 model.write("columns", 0, first.columns)
                 model.write("factors", 0, first.factors)
@@ -149,11 +158,16 @@ def _join(comm: mpi.Comm, plan: _Plan, parts: list[_Part], target: Path) -> None
             _join_histories([run / "history.csv" for run in plan.runs], target / "history.csv")
 
 
-def _copy(source: Model, target: SlabFile, place: int) -> None:
-    """Write the labels of `source` from row `place` of the joint model on. Local; raises OSError."""
-    step = max(1, _WEIGHTS // max(1, source.n_columns))
-    for begin in range(0, source.n_labels, step):
-        target.write("W", place + begin, source.W[begin : begin + step])
+def _copy(source: Model, target: SlabFile, place: int, first: int | None) -> None:
+    """Write the labels of `source` from row `place`, and weight `first`, of the joint model on. Local; raises OSError."""
+    if isinstance(source.W, SparseRows):
+        target.write("W/indptr", place + 1, source.W.indptr[1:] + first)
+        target.write("W/indices", first, source.W.indices)
+        target.write("W/data", first, source.W.data)
+    else:
+        step = max(1, _WEIGHTS // max(1, source.n_columns))
+        for begin in range(0, source.n_labels, step):
+            target.write("W", place + begin, source.W[begin : begin + step])
     target.write("bias", place, source.bias)
     for name, values in source.labels.items():
         target.write(f"labels/{name}", place, values)

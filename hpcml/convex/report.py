@@ -33,6 +33,7 @@ class TrainReport:
     lam: float
     max_gap: float | None = None  # the largest of the certified ones
     gaps: list[tuple[str, float, float]] = field(default_factory=list)  # label, objective, certified gap; empty if not asked for
+    kept: float | None = None  # the share of the weights that the model holds; None if it holds all
     profile: list[dict[str, float]] = field(default_factory=list)  # seconds per phase, rank by rank; empty if not asked for
 
     def __str__(self) -> str:
@@ -40,6 +41,8 @@ class TrainReport:
             f"trained {self.n_labels} labels in {self.seconds:.2f} s, {self.mean_steps:.1f} iterations a label, "
             f"{100 * self.visited:.0f} % of the rows visited; model: {self.model}"
         ]
+        if self.kept is not None:
+            lines.append(f"{100 * self.kept:.3g} % of the weights kept, {self.model.stat().st_size / 1e6:.3g} MB")
         for what, names in (
             ("no positive or no negative row, got a constant model", self.degenerate),
             ("hit --max-steps", self.step_limit),
@@ -89,5 +92,6 @@ def _report(
         lam=objective.lam,
         max_gap=float(gaps.max()) if gaps is not None else None,
         gaps=list(zip(model.label_names, model.labels["f_min"].tolist(), gaps.tolist(), strict=True)) if show_gaps else [],
+        kept=model.n_weights / max(1, model.n_labels * model.n_columns) if model.sparse else None,
         profile=profiles,
     )

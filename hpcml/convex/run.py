@@ -19,6 +19,7 @@ from hpcml.history import HistoryFile
 from hpcml.log import Progress
 from hpcml.runfolder import RunFolder
 from hpcml.signals import StopSignals
+from hpcml.sparse_model import SparseWeights
 
 SIGNAL, DUE, TIME_UP, FAILED, FINISHED, DONE = range(6)  # what a pulse carries
 IDLE_SECONDS = 0.002
@@ -60,11 +61,15 @@ class Run:
         model: SlabFile,
         folder: RunFolder,
         options: TrainOptions,
+        weights: SparseWeights | None = None,
     ) -> None:
-        """`group` is this rank's group of ranks and the number of groups; `labels` (n) the labels' numbers in the data."""
+        """`group` is this rank's group of ranks and the number of groups; `labels` (n) the labels' numbers in the data.
+
+        `weights` takes the place of the model's `W` where that will be sparse.
+        """
         self.comm, self.rows, self.group, self.options = comm, rows, group, options
         self.labels, self.n_positive = labels, rows.n_positive[labels]
-        self.model, self.folder = model, folder
+        self.model, self.folder, self.weights = model, folder, weights
         self.leads = rows.comm.rank == 0  # of the ranks of its group, the one that writes
         self.checkpoints = Checkpoints(comm, folder.checkpoints, folder.log)
         self.history = HistoryFile(comm, folder.history, names, HISTORY, history_line)
@@ -80,6 +85,7 @@ class Run:
         """
         path = self.checkpoints.newest() if restore else None
         continued, done = np.zeros(0, dtype=np.int64), np.zeros(self.labels.size, dtype=np.uint8)
+        written = None
         if restore and path is None:
             self.folder.log("no checkpoint was written yet; starting from the beginning")
         if path is not None:
@@ -88,12 +94,16 @@ class Run:
                 continued = file["numbers"][:, 0].astype(np.int64) if "numbers" in file else continued
                 self.elapsed = float(file["elapsed"][0, 0])
                 index = file["history"][:]
+                if self.weights is not None:
+                    written = file["weights"][0].reshape(self.weights.index.shape)
                 if done.shape != (self.labels.size,) or index.shape != (self.labels.size, 2) or (continued >= done.size).any():
                     raise ValueError("it is of another number of labels")
             self.history.resume(index)
             self.folder.log(f"resuming from {path.name}: {int(done.sum())} of {self.labels.size} labels done")
         else:
             self.history.start()
+        if self.weights is not None:
+            self.weights.resume(written)
         trainable = (self.n_positive > 0) & (self.n_positive < self.rows.n_global)
         with mpi.agreed(self.comm, f"writing {self.model.target}"):
             for label in np.flatnonzero(~trainable) if self.comm.rank == 0 else ():
@@ -151,8 +161,7 @@ class Run:
             if error is not None:
                 raise error
         self.elapsed = before + time.monotonic() - started
-        with mpi.agreed(self.comm, f"writing {self.model.target}"):
-            self.model.flush()
+        self._flush()
         self.history.write()
         self.history.sort(self.folder.history_sorted)
         return ""
@@ -181,7 +190,10 @@ class Run:
         """Write one label's row of the model. Local; raises OSError."""
         n_columns = self.rows.n_columns - self.rows.bias
         weights = np.zeros(n_columns) if w is None else w[:n_columns]
-        self.model.write("W", label, weights.reshape(1, -1))
+        if self.weights is None:
+            self.model.write("W", label, weights.reshape(1, -1))
+        else:
+            self.weights.write(label, weights)
         numbers = {"bias": bias if w is None or not self.rows.bias else w[-1], "labels/f_min": f, "labels/steps": steps}
         numbers |= {"labels/status": status, "labels/visited": visited, "labels/n_positive": self.n_positive[label]}
         if "labels/gap" in self.model.offsets:
@@ -190,11 +202,18 @@ class Run:
             self.model.write(name, label, np.array([value]))
 
     @mpi.collective
+    def _flush(self) -> None:
+        """Collective. Force what was written of the model to the disk."""
+        with mpi.agreed(self.comm, f"writing {self.model.target}"):
+            self.model.flush()
+            if self.weights is not None:
+                self.weights.flush()
+
+    @mpi.collective
     def save(self, block: Block) -> None:
         """Collective. Write a checkpoint of everything that the model file does not hold yet."""
         self.history.write()
-        with mpi.agreed(self.comm, f"writing {self.model.target}"):
-            self.model.flush()
+        self._flush()
         keys = sorted(block.lanes)
         before, total = mpi.exclusive_sum(self.comm, [len(keys) if self.leads else 0])
         first = self.rows.comm.bcast(int(before[0]))
@@ -207,6 +226,9 @@ class Run:
             "elapsed": Slab((1, 1), "<f8"),
             "history": Slab((self.labels.size, 2), "<f8"),
         }
+        written = None if self.weights is None else self.weights.gathered()
+        if written is not None:
+            arrays["weights"] = Slab((1, written.size), "<i8")
         if total[0]:
             n = int(total[0])
             weights = states[0][0].dtype.str if states else "<f4"
@@ -228,6 +250,8 @@ class Run:
                 out.write_row("elapsed", 0, np.array([self.elapsed]))
                 for label, place in enumerate(self.history.index):
                     out.write_row("history", label, place)
+                if written is not None:
+                    out.write_row("weights", 0, written)
 
         self.checkpoints.save(arrays, fill)
 

@@ -29,6 +29,7 @@ from hpcml.model import describe_model, model_slabs
 from hpcml.profile import Profile
 from hpcml.runfolder import FINISHED, UNFINISHED, RunFolder, as_dict
 from hpcml.signals import StopSignals
+from hpcml.sparse_model import SparseWeights, complete_model
 
 
 def train_probe(comm: mpi.Comm | None, data: Path, output: Path, options: TrainOptions, **more) -> TrainReport:
@@ -149,7 +150,8 @@ def _train_problem(
         log(f"{folder.path} is finished already; nothing to resume")
         return read_report(comm, folder, problem.rows, objective, 0.0, options)
     model = open_model(comm, folder, problem, options, state == UNFINISHED)
-    run = Run(comm, rows, problem.group, problem.names, problem.labels, model, folder, options)
+    weights = sparse_weights(comm, folder, problem, options)
+    run = Run(comm, rows, problem.group, problem.names, problem.labels, model, folder, options, weights)
     progress = Progress(log, "labels", len(problem.names))
     try:
         waiting, continued, checkpoint = run.begin(restore=state == UNFINISHED)
@@ -172,23 +174,38 @@ def _train_problem(
     finally:
         progress.close()
         model.close()
+        if weights is not None:
+            weights.close()
     if stopped:
         raise Interrupted(
             f"{stopped}: checkpoint written; continue with --resume ({run.n_done} of {len(problem.names)} labels done)"
         )
+    if weights is not None:
+        complete_model(comm, folder.model_part, weights)
     finish(comm, folder)
     return read_report(comm, folder, rows, objective, run.elapsed, options)
 
 
+def sparse_weights(comm: mpi.Comm, folder: RunFolder, problem: Problem, options: TrainOptions) -> SparseWeights | None:
+    """What takes the weights of the labels where the model is to be sparse. Local."""
+    if options.drop is None:
+        return None
+    n_columns, precision = problem.rows.n_columns - problem.rows.bias, problem.objective.weight_type.str
+    return SparseWeights(comm, folder.checkpoints, len(problem.names), n_columns, precision, options.drop)
+
+
 @mpi.collective
 def open_model(comm: mpi.Comm, folder: RunFolder, problem: Problem, options: TrainOptions, unfinished: bool) -> SlabFile:
-    """Collective over `comm`. The model file to fill: a new one, or the unfinished one of a run to continue.
+    """Collective over `comm`. The model file to fill: a new one, or the unfinished one of a run to continue; without a W
+    that will be sparse.
 
     Raises DataError if that is damaged or belongs to other data.
     """
     rows = problem.rows
     sizes = (len(problem.names), rows.n_features, rows.n_columns - rows.bias)
     slabs = model_slabs(*sizes, problem.objective.weight_type.str, METHODS[problem.method].certified)
+    if options.drop is not None:
+        del slabs["W"]
     origin = problem.origin()
     model = SlabFile(comm, folder.model_part, folder.model_part)
     if unfinished:
@@ -221,13 +238,13 @@ def model_offsets(path: Path, origin: dict[str, object], slabs: dict[str, Slab])
     """
     try:
         with open_stamped(path, "model", "hpcml train") as file:
-            found = {key: file.attrs[key] for key in origin} | {"shape": file["W"].shape}
+            found = {key: file.attrs[key] for key in origin} | ({"shape": file["W"].shape} if "W" in slabs else {})
             sound = all(Slab(file[name].shape, file[name].dtype.str) == slab for name, slab in slabs.items())
             offsets = {name: (file[name].id.get_offset(), slab) for name, slab in slabs.items()}
         sound = sound and all(offset or 0 in slab.shape for offset, slab in offsets.values())
     except (DataError, *DAMAGE):
         raise DataError(f"{path}: the unfinished model is damaged; start again with --force") from None
-    for key, value in {**origin, "shape": slabs["W"].shape}.items():
+    for key, value in (origin | ({"shape": slabs["W"].shape} if "W" in slabs else {})).items():
         if np.shape(found[key]) != np.shape(value) or found[key] != value:
             raise DataError(f"this run was started on other data ({key} {found[key]}, not {value}); resume with the same file")
     if not sound:

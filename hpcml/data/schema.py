@@ -21,7 +21,7 @@ from hpcml.data.slabs import Slab
 from hpcml.errors import ConfigError, DataError, file_error, is_of_the_system, is_out_of_memory
 
 # Of each kind of file, the format that is written.
-VERSIONS = {"dataset": 1, "model": 3, "classifier": 1, "checkpoint": 1, "scores": 1}
+VERSIONS = {"dataset": 1, "model": 4, "classifier": 1, "checkpoint": 1, "scores": 1}
 OLDEST = VERSIONS | {"model": 2}  # that is still read
 NAME_CHUNK = 1 << 16  # names are read and written so many at a time
 TYPES = {"indptr": ("<i8",), "indices": ("<i4", "<i8"), "data": ("<f4",)}  # of the parts of a matrix

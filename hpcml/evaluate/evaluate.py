@@ -3,7 +3,7 @@
 Phase 1 scores only the positive pairs (row, label); their distinct scores are the only places in a ranking that the measures
 ask about. Phase 2 streams all scores, block by block, and counts how many lie above and at each of those places. Counts are
 integers, so neither the blocks nor the number of ranks can change a bit. A rank's memory: the blocks (`scoring`), its own
-positive pairs, and about 40 bytes for each distinct score of the pool of all positive pairs.
+positive pairs, about 40 bytes for each distinct score of the pool of all positive pairs, and 60 for each row.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from hpcml.data.shard import Shard, load_shard
 from hpcml.errors import ConfigError, DataError
 from hpcml.evaluate.ranking import MEASURES, Ranking
 from hpcml.evaluate.scoring import ClassifierScorer, Scorer, blocks_of, scorer_of
+from hpcml.evaluate.top import PRECISION_AT, Best, n_true, precision_at
 from hpcml.kernels.scores import count_sorted
 from hpcml.log import Log, Progress
 from hpcml.model import Model
@@ -42,6 +43,8 @@ class Evaluation:
     n_not_in_model: int  # labels of the data that the model does not know: ignored
     values: dict[str, np.ndarray] = field(default_factory=dict)  # measure -> one value per evaluated label
     micro: dict[str, float] = field(default_factory=dict)  # measure -> its value on all (row, label) pairs in one ranking
+    # k -> the share of true ones among the k best evaluated labels of a row (or all, if they are fewer), mean over the rows
+    precision_at: dict[int, float] = field(default_factory=dict)
 
     @property
     def n_without_positives(self) -> int:
@@ -151,13 +154,15 @@ def evaluate(
         scorer.check_numbers(positives, result.labels[places])
     pool = Counts(np.concatenate(mpi.allgather_arrays(comm, positives)))
     result.values = {name: np.full(len(result.label_names), np.nan) for name in MEASURES}
+    several = len(result.label_names) > 1
+    best = Best(shard.n_local, min(max(PRECISION_AT), len(result.label_names)) if several else 0)
     progress = Progress(log, "evaluating labels", len(result.label_names))
     try:
         for begin, end in scorer.blocks:
             first, last = np.searchsorted(places, [begin, end])
             counts = _block_counts(comm, positives[first:last], places[first:last] - begin, end - begin)
             with mpi.agreed(comm, "scoring rows"):
-                _count_block(scorer, begin, end, counts, pool)
+                _count_block(scorer, begin, end, counts, pool, best)
                 dataset.check_unchanged()
             _sum_tallies(comm, counts)
             for label, count in enumerate(counts, begin):
@@ -168,6 +173,9 @@ def evaluate(
     _sum_tallies(comm, [pool])
     ranking = pool.ranking(shard.n_global * len(result.label_names))
     result.micro = {name: measure(ranking) for name, measure in MEASURES.items()}
+    hits = n_true(best.sort(), np.searchsorted(shard.rows, rows), places, len(result.label_names))
+    hits = mpi.allreduce_sum(comm, hits)
+    result.precision_at = precision_at(hits, shard.n_global) if several else {}
     return result
 
 
@@ -181,11 +189,13 @@ def _block_counts(comm: mpi.Comm, positives: np.ndarray, lanes: np.ndarray, n_la
     return [Counts(positives[order[bounds[lane] : bounds[lane + 1]]]) for lane in range(n_lanes)]
 
 
-def _count_block(scorer: Scorer | ClassifierScorer, begin: int, end: int, counts: list[Counts], pool: Counts) -> None:
-    """Count all of this rank's scores of labels begin..end, for each label and for the pool. Local."""
+def _count_block(scorer: Scorer | ClassifierScorer, begin: int, end: int, counts: list[Counts], pool: Counts, best: Best) -> None:
+    """Count all of this rank's scores of labels begin..end, for each label and for the pool; take the rows' best ones. Local."""
     weights = scorer.weights(begin, end)
-    for _, rows in blocks_of(scorer.rows, end - begin):
-        scores = np.ascontiguousarray(scorer.rows_scores(rows, *weights).T)
+    for first, rows in blocks_of(scorer.rows, end - begin):
+        scores = scorer.rows_scores(rows, *weights)
+        best.add(first, scores, begin)
+        scores = np.ascontiguousarray(scores.T)
         scores.sort(axis=1)
         scorer.check_numbers(scores[:, -1], scorer.labels[begin:end])  # what is not a number is sorted to the end
         for lane, ascending in enumerate(scores):

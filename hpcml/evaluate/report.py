@@ -59,6 +59,8 @@ def format_evaluation(evaluation: Evaluation, best: int = 5) -> str:
             ["micro", *(_shown(m, e.micro[m]) for m in measures)],
         ]
     )
+    if e.precision_at:
+        lines.append("precision of a row's best labels: " + ", ".join(f"@{k} {cell(value)}" for k, value in e.precision_at.items()))
     notes = {
         "without a row of this split that has them, left out of macro": e.n_without_positives,
         "of the model not in the data, not evaluated": len(e.not_in_data),
@@ -111,6 +113,7 @@ def write_json(path: Path | str, evaluation: Evaluation) -> None:
         "n_not_in_model": e.n_not_in_model,
         "macro": {m: {"value": _or_none(e.macro(m)), "n_labels": int(e.in_macro(m).sum())} for m in e.values},
         "micro": {m: _or_none(value) for m, value in e.micro.items()},
+        **({"precision_at": {str(k): _or_none(value) for k, value in e.precision_at.items()}} if e.precision_at else {}),
         "labels": [
             {"number": number, "label": name, "n_positive": count, **{m: _or_none(column[i]) for m, column in e.values.items()}}
             for i, (number, name, count) in enumerate(zip(e.labels.tolist(), e.label_names, e.n_positive.tolist(), strict=True))

@@ -11,6 +11,7 @@ from hpcml.classifier import ClassifierModel
 from hpcml.data.shard import Shard, rows_of
 from hpcml.errors import DataError, NonFiniteError
 from hpcml.kernels import scores as kernels
+from hpcml.kernels.top import keep_best, sort_best
 from hpcml.model import Model
 
 WEIGHT_BYTES = 1 << 28  # the weights of a block of labels (d × B doubles, expanded), unless one label alone needs more
@@ -33,6 +34,14 @@ def blocks_of(rows: np.ndarray, n_columns: int) -> Iterator[tuple[int, np.ndarra
         yield begin, rows[begin : begin + step]
 
 
+def warm_up_counts() -> None:
+    """Compile the kernels that look at scores. Local."""
+    none, nothing = np.empty(0, dtype=np.int64), np.empty((0, 1))
+    kernels.count_sorted(np.empty(0), np.empty(0), np.zeros(1, dtype=np.int64), none)
+    keep_best(nothing, 0, nothing, np.empty((0, 1), dtype=np.int32))
+    sort_best(nothing, np.empty((0, 1), dtype=np.int32))
+
+
 class Scorer:
     """The scores of some labels of a model on the rows of a shard."""
 
@@ -40,24 +49,35 @@ class Scorer:
         """`labels` (n, int64, ascending) are label numbers of the model."""
         self.model, self.labels = model, labels
         self.rows = shard.rows
-        self._csr, self._first_row = (shard.indptr, shard.indices, shard.data), shard.first_row
-        self._stored = (model.W, model.columns, model.factors)
+        self.csr, self._first_row = (shard.indptr, shard.indices, shard.data), shard.first_row
+        self.tables, self._is_dense = (model.columns, model.factors), not (model.sparse or model.below)
         self.blocks = label_blocks(labels.size, model.n_features)
 
     def weights(self, begin: int, end: int) -> tuple[np.ndarray, np.ndarray]:
         """Wt (d, B), the weights of every feature, and bias (B) of labels[begin:end]."""
-        (W, columns, factors), labels = self._stored, self.labels[begin:end]
-        Wt = np.empty((columns.size, labels.size))
-        kernels.expand_weights(W, labels, columns, factors, Wt)
-        return Wt, self.model.bias[labels]
+        labels = self.labels[begin:end]
+        W, places, bias = self._rows_of(labels)
+        Wt = np.empty((self.model.n_features, labels.size))
+        kernels.expand_weights(W, places, *self.tables, Wt)
+        return Wt, bias[places]
+
+    def _rows_of(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """A dense array with the rows of W of some labels, where in it they are, and the bias of each row in it."""
+        if self._is_dense:
+            return self.model.W, labels, self.model.bias
+        return self.model.rows(labels), np.arange(labels.size), self.model.bias[labels]
 
     def rows_scores(self, rows: np.ndarray, Wt: np.ndarray, bias: np.ndarray) -> np.ndarray:
         """The scores (n, B) of `rows` for a block's weights."""
         out = np.empty((rows.size, bias.size))
-        kernels.score_rows(*self._csr, rows, Wt, bias, out)
+        kernels.score_rows(*self.csr, rows, Wt, bias, out)
         if self.model.normalised:
             out /= self._sums(rows)[:, None]
         return out
+
+    def divisors(self, rows: np.ndarray) -> np.ndarray:
+        """What the scores (n) of rows are divided by. Raises as `_sums`."""
+        return self._sums(rows) if self.model.normalised else np.ones(rows.size)
 
     def _sums(self, rows: np.ndarray) -> np.ndarray:
         """What the scores of a normalised model are divided by: the bias and the values of the features that it has.
@@ -65,7 +85,7 @@ class Scorer:
         Raises DataError for a row with a negative value.
         """
         sums = np.empty(rows.size)
-        done = kernels.sum_rows(*self._csr, rows, self.model.factors, sums)
+        done = kernels.sum_rows(*self.csr, rows, self.model.factors, sums)
         if done < rows.size:
             row = self._first_row + int(rows[done])
             raise DataError(f"row {row} (from 0) has a negative value, which {self.model.path}, of the Winnow family, cannot score")
@@ -73,8 +93,17 @@ class Scorer:
 
     def pairs_scores(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """The scores (n_pairs) of row rows[p] for label labels[p] of the model: the same bits as `rows_scores`."""
-        out = np.empty(rows.size)
-        kernels.score_pairs(*self._csr, rows, labels, *self._stored, self.model.bias, out)
+        out, order = np.empty(rows.size), np.argsort(labels, kind="stable")
+        blocks = [(0, self.labels.size)] if self._is_dense else self.blocks  # of other models only some rows are expanded at a time
+        for begin, end in blocks:
+            own = self.labels[begin:end]
+            some = order[slice(*np.searchsorted(labels[order], own[[0, -1]] + [0, 1]))] if own.size else order[:0]
+            if some.size:
+                W, places, bias = self._rows_of(own)
+                values = np.empty(some.size)
+                pairs = (rows[some], places[np.searchsorted(own, labels[some])])
+                kernels.score_pairs(*self.csr, *pairs, W, *self.tables, bias, values)
+                out[some] = values
         return out / self._sums(rows) if self.model.normalised else out
 
     def check_numbers(self, scores: np.ndarray, labels: np.ndarray) -> None:
@@ -90,8 +119,9 @@ class Scorer:
         none = np.empty(0, dtype=np.int64)
         with mpi.node_first(comm):
             self.rows_scores(none, *self.weights(0, 0))
-            self.pairs_scores(none, none)
-            kernels.count_sorted(np.empty(0), np.empty(0), np.zeros(1, dtype=np.int64), none)
+            W, _, bias = self._rows_of(none)
+            kernels.score_pairs(*self.csr, none, none, W, *self.tables, bias, np.empty(0))
+            warm_up_counts()
 
 
 class ClassifierScorer:
@@ -156,7 +186,7 @@ class ClassifierScorer:
         with mpi.node_first(comm):
             X = rows_of(row, np.zeros(1, dtype=np.int64), self.model.n_features, self.model.dense)
             learners.scores(self.model.classifier, X, self.model.n_classes)
-            kernels.count_sorted(np.empty(0), np.empty(0), np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int64))
+            warm_up_counts()
 
 
 def scorer_of(model: Model | ClassifierModel, shard: Shard, labels: np.ndarray) -> Scorer | ClassifierScorer:

@@ -21,6 +21,7 @@ from hpcml.mpi.collectives import (
     exchange,
     exclusive_sum,
     groups_agreed,
+    resting,
     stream_to_root,
 )
 from hpcml.mpi.exact import SHIFT_OF_LEVEL, exact_sum, grid, grid_levels, lies_on_grid
@@ -73,6 +74,7 @@ __all__ = [
     "node_first",
     "on_node",
     "ranks_on_node",
+    "resting",
     "self_comm",
     "start",
     "stream_to_root",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -16,6 +17,7 @@ from hpcml.errors import BY_NAME, CollectiveError, DataError, HpcmlError, is_out
 
 # No message is larger than this: far below MPI's 2 GiB limit, and it bounds the library's own temporary copies.
 CHUNK_BYTES = 1 << 25
+REST_SECONDS = 0.02  # between looks at whether the others are there
 # Elements of a `stream_to_root` message travel pickled, one chunk at a time.
 _END = None
 
@@ -57,6 +59,22 @@ def agreed(comm: MPI.Comm, doing: str) -> Iterator[None]:
         else:
             error = _file_error(failure, doing) if isinstance(failure, OSError) else failure
     _share_outcome(comm, doing, error)
+
+
+@contextmanager
+def resting(comm: MPI.Comm, doing: str) -> Iterator[None]:
+    """Collective over `comm`. As `agreed`, for long work of one rank: those that are done sleep, so that their cores are free."""
+    with agreed(comm, doing):
+        error: Exception | None = None
+        try:
+            yield
+        except Exception as failure:  # noqa: BLE001 - `agreed` shares it once all are here
+            error = failure
+        request = comm.Ibarrier()
+        while not request.Test():
+            time.sleep(REST_SECONDS)
+        if error is not None:
+            raise error
 
 
 @contextmanager

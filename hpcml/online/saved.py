@@ -184,6 +184,8 @@ class Initial:
     def __init__(self, path: Path, method: str, options: OnlineOptions) -> None:
         """Raises DataError if it is no sound model, ConfigError if it is of another method or other options."""
         self.path, self.model = path, Model(path)
+        if self.model.sparse:
+            raise DataError(f"--initial-model {path}: a sparse model cannot be continued; take the one that it was made of")
         found = self.model.attrs
         wanted = {"method": method} | learning(options)
         for name, value in wanted.items():

@@ -35,6 +35,8 @@ class Weights:
     def read(cls, path: Path) -> Weights:
         """Local. Raises ConfigError for a model without such weights, DataError for a damaged one."""
         model = Model(path)
+        if model.sparse:
+            raise DataError(f"{path}: a sparse model cannot be reduced to fewer features; take the one that it was made of")
         with open_stamped(path, "model", "hpcml train") as file, readable(path, "hpcml train", "model"):
             if POSITIVE not in file or NEGATIVE not in file:
                 raise ConfigError(

@@ -55,8 +55,7 @@ from hpcml.__main__ import main as hpcml_main
 from hpcml.data.schema import Dataset
 from hpcml.data.shard import slab_of
 from hpcml.errors import DataError
-from hpcml.evaluate.scoring import scorer_of
-from hpcml.kernels.scores import count_sorted
+from hpcml.evaluate.scoring import scorer_of, warm_up_counts
 from hpcml.models import open_model
 
 SECONDS = 30  # for a command; they take less than one
@@ -200,7 +199,7 @@ def make_originals(folder: Path) -> None:
 
 def load_kernels(folder: Path) -> None:
     """Score some rows, so that no forked process needs to load compiled kernels."""
-    count_sorted(np.empty(0), np.empty(0), np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int64))
+    warm_up_counts()
     rows = np.arange(10)
     for data in ("data.h5", "ones.h5"):
         with Dataset(folder / data) as dataset:

@@ -84,6 +84,20 @@ def test_agreed_turns_lack_of_memory_into_a_sentence(comm):
             raise MemoryError
 
 
+def test_resting_ranks_wait_for_the_one_that_works_and_hear_of_its_error(comm, shared_tmp):
+    with mpi.resting(comm, "working"):
+        if comm.rank == 0:
+            (shared_tmp / "done").touch()
+    assert (shared_tmp / "done").exists()
+    with pytest.raises(DataError, match=r"^no$"), mpi.resting(comm, "working"):
+        if comm.rank == 0:
+            raise DataError("no")
+    kind = ZeroDivisionError if comm.rank == comm.size - 1 else CollectiveError
+    with pytest.raises(kind), mpi.resting(comm, "dividing"):
+        if comm.rank == comm.size - 1:
+            _ = 1 / 0
+
+
 def test_groups_agree_on_what_one_of_them_raises(comm):
     for bad in range(comm.size):
         with (

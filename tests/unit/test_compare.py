@@ -17,6 +17,7 @@ from hpcml.data.schema import Dataset
 from hpcml.errors import ConfigError, DataError
 from hpcml.evaluate import evaluate
 from hpcml.log import Log
+from hpcml.memory import forget_peak, peak_mib
 from hpcml.model import Model
 
 TWO = ("probe", "pegasos")
@@ -131,18 +132,18 @@ def test_force_starts_anew(data, tmp_path):
 
 
 def test_peaks_that_cannot_begin_anew_are_called_so(data, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_forget_peak", lambda: False)
+    monkeypatch.setattr(module, "forget_peak", lambda: False)
     assert "since the program began" in str(run(data, tmp_path / "out", ("probe",)))
 
 
 def test_a_peak_begins_anew():
-    if not module._forget_peak():
+    if not forget_peak():
         pytest.skip("this system does not let the peak of memory begin anew")
     block = np.ones(1 << 24)
-    high = module._peak()
+    high = peak_mib()
     del block
-    assert module._forget_peak()
-    assert module._peak() < high - 100
+    assert forget_peak()
+    assert peak_mib() < high - 100
 
 
 def test_methods_are_chosen_by_name_or_by_loss():

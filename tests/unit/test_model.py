@@ -191,11 +191,12 @@ def test_the_version_of_datasets_is_their_own(tmp_path):
     with h5py.File(make.dataset(tmp_path / "data.h5", np.eye(2), np.eye(2))) as data:
         assert data.attrs["hpcml-version"] == 1
     with h5py.File(make.model(tmp_path / "model.h5", np.eye(2))) as model:
-        assert model.attrs["hpcml-version"] == 3
+        assert model.attrs["hpcml-version"] == 4
 
 
-def test_models_of_the_format_before_are_read(tmp_path, tables):
+@pytest.mark.parametrize("version", [2, 3])
+def test_models_of_the_formats_before_are_read(tmp_path, tables, version):
     path = compact(tmp_path / "model.h5", tables)
     with h5py.File(path, "r+") as file:
-        file.attrs["hpcml-version"] = 2
+        file.attrs["hpcml-version"] = version
     assert not Model(path).normalised

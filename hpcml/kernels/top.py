@@ -1,0 +1,97 @@
+"""The best labels of rows: the k largest scores; of equal scores, those of the lower label numbers.
+
+While scores come in, a row's best are a heap with the worst of them first; places not yet taken hold −∞ of the label NONE.
+"""
+
+import numpy as np
+from numba import njit
+
+NONE = 2**31 - 1
+
+
+@njit(cache=True, error_model="numpy")
+def _is_worse(score, label, than_score, than_label):
+    """Whether an entry comes after another one."""
+    return score < than_score or (score == than_score and label > than_label)
+
+
+@njit(cache=True, error_model="numpy")
+def _sink(scores, labels, score, label, size):
+    """Put an entry in the place of the first one of a heap of `size` entries."""
+    place = 0
+    while 2 * place + 1 < size:
+        child = 2 * place + 1
+        if child + 1 < size and _is_worse(scores[child + 1], labels[child + 1], scores[child], labels[child]):
+            child += 1
+        if not _is_worse(scores[child], labels[child], score, label):
+            break
+        scores[place], labels[place] = scores[child], labels[child]
+        place = child
+    scores[place], labels[place] = score, label
+
+
+@njit(cache=True, error_model="numpy")
+def _keep_row(scores, first, best_scores, best_labels):
+    """Take one row's scores of labels first, first + 1, ... into its heap. What is not a number is never taken."""
+    for lane in range(scores.size):
+        if scores[lane] >= best_scores[0] and _is_worse(best_scores[0], best_labels[0], scores[lane], first + lane):
+            _sink(best_scores, best_labels, scores[lane], first + lane, best_scores.size)
+
+
+@njit(cache=True, error_model="numpy")
+def keep_best(scores, first, best_scores, best_labels):
+    """Take scores (n, B) of labels first ... first + B − 1 into the rows' heaps (n, k)."""
+    for i in range(scores.shape[0]):
+        _keep_row(scores[i], first, best_scores[i], best_labels[i])
+
+
+@njit(cache=True, error_model="numpy")
+def sort_best(best_scores, best_labels):
+    """Make lists, best first, of the rows' heaps (n, k)."""
+    for i in range(best_scores.shape[0]):
+        scores, labels = best_scores[i], best_labels[i]
+        for last in range(scores.size - 1, 0, -1):
+            score, label = scores[last], labels[last]
+            scores[last], labels[last] = scores[0], labels[0]
+            _sink(scores, labels, score, label, last)
+
+
+@njit(cache=True, error_model="numpy")
+def invert(indptr, indices, data, next_place, labels, weights):
+    """The weights of a CSR matrix column by column, labels ascending; next_place (c) holds each column's first place, and moves."""
+    for label in range(indptr.size - 1):
+        for k in range(np.uint64(indptr[label]), np.uint64(indptr[label + 1])):
+            column = np.uint64(indices[k])
+            place = np.uint64(next_place[column])
+            labels[place], weights[place] = label, data[k]
+            next_place[column] += 1
+
+
+@njit(cache=True, error_model="numpy")
+def _add_column(x, factor, labels, weights, scores):
+    """scores[labels[p]] += x (weights[p] factor)."""
+    for p in range(labels.size):
+        scores[np.uint64(labels[p])] += x * (np.float64(weights[p]) * factor)
+
+
+@njit(cache=True, error_model="numpy")
+def score_inverted(indptr, indices, data, rows, inverted, columns, factors, bias, sums, best_scores, best_labels):
+    """The best labels of `rows` into their heaps (n, k): the scores of `score_rows`, over sums (n).
+
+    `inverted` holds the first place of every column (c + 1), and labels and weights there. Returns the first label with a score
+    that is not a number, or −1.
+    """
+    begins, labels, weights = inverted
+    scores = np.empty(bias.size)
+    for i in range(rows.size):
+        scores[:] = 0.0
+        for k in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):
+            j = np.uint64(indices[k])
+            begin, end = begins[np.uint64(columns[j])], begins[np.uint64(columns[j]) + np.uint64(1)]
+            _add_column(np.float64(data[k]), np.float64(factors[j]), labels[begin:end], weights[begin:end], scores)
+        for label in range(scores.size):
+            scores[label] = (scores[label] + bias[label]) / sums[i]
+            if np.isnan(scores[label]):
+                return label
+        _keep_row(scores, 0, best_scores[i], best_labels[i])
+    return -1

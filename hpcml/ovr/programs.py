@@ -1,0 +1,229 @@
+"""Other trainers of one-versus-rest models, each run as a program of its own: `python programs.py NAME FOLDER`.
+
+It needs nothing of hpcml, for the Python that has a trainer need not have us. FOLDER holds X.npz and Y.npz (training rows; Y has a
+column for each label to train), X_test.npz and problem.json; result.json comes to it, and weights.npz (labels × features) or
+scores.npy (test rows × labels). Seconds are those from the matrices in memory to the model in memory or on disk.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import json
+import os
+import signal
+import struct
+import sys
+import time
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+MOST_BITS = 26  # of Vowpal Wabbit's table of weights, 16 bytes each
+DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG
+
+
+class Problem(NamedTuple):
+    """What to train: LIBLINEAR's ½‖w‖² + C Σ hinge for every column of Y, without a bias."""
+
+    X: sp.csr_matrix  # float32, training rows
+    Y: sp.csr_matrix  # float32, ones
+    X_test: sp.csr_matrix
+    C: float
+    tolerance: float
+    max_passes: int
+    threads: int
+    seed: int
+    folder: Path  # for the trainer's files
+
+
+class Cost(NamedTuple):
+    """What training took: seconds, and the largest resident memory of the process until then, the loaded rows included."""
+
+    seconds: float
+    peak_mib: float
+
+
+class Trained(NamedTuple):
+    """What a trainer gives: what training took, and weights (labels × features) or scores (test rows × labels)."""
+
+    cost: Cost
+    weights: sp.csr_matrix | None = None
+    scores: np.ndarray | None = None
+
+
+class Peer(NamedTuple):
+    """A trainer: what to install, what to import, what it is, what of it is timed."""
+
+    package: str
+    module: str
+    train: Callable[[Problem], Trained]
+    about: str
+    timed: str
+
+
+def timed(work: Callable[[], Any]) -> tuple[Any, Cost]:
+    """What `work` returns, and what it took."""
+    begin = time.perf_counter()
+    result = work()
+    seconds = time.perf_counter() - begin
+    status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")  # getrusage counts our parent's, too
+    return result, Cost(seconds, int(status.partition("VmHWM:")[2].split()[0]) / 1024)
+
+
+def napkinxc(problem: Problem) -> Trained:
+    """napkinXC's binary relevance: DiSMEC's scheme, LIBLINEAR's solver for one label after another in each thread."""
+    from napkinxc.models import BR
+
+    model = BR(
+        str(problem.folder / "model"),
+        liblinear_solver="L2R_L1LOSS_SVC_DUAL",
+        liblinear_c=problem.C,
+        liblinear_eps=problem.tolerance,
+        liblinear_max_iter=problem.max_passes,
+        weights_threshold=0,
+        bias=0,
+        norm=False,
+        threads=problem.threads,
+        seed=problem.seed,
+    )
+    labels = [row.tolist() for row in np.split(problem.Y.indices, problem.Y.indptr[1:-1])]
+    _, cost = timed(lambda: model.fit(problem.X, labels))
+    weights = read_napkinxc((problem.folder / "model" / "weights.bin").read_bytes(), problem.X.shape[1])
+    return Trained(cost, weights)
+
+
+def read_napkinxc(content: bytes, n_features: int) -> sp.csr_matrix:
+    """The weights in a file weights.bin (of version 0.7): feature j is number j + 2; a label may have its sign turned."""
+    (n_labels,) = struct.unpack_from("<i", content)
+    place, rows = 4, []
+    for _ in range(n_labels):
+        _, first_class, _, _, _, size, n_nonzero, sparse = struct.unpack_from("<iiiQQQQ?", content, place)
+        place += struct.calcsize("<iiiQQQQ?")
+        row = np.zeros(size, np.float32)
+        if sparse:
+            pairs = np.frombuffer(content, [("j", "<i4"), ("w", "<f4")], n_nonzero, place)
+            row[pairs["j"]] = pairs["w"]
+            place += pairs.nbytes
+        else:
+            row[:] = np.frombuffer(content, "<f4", size, place)
+            place += row.nbytes
+        place += 1  # whether gradients follow: they do not
+        rows.append(sp.csr_matrix(row[2 : n_features + 2] * (1 if first_class else -1)))
+    return sp.vstack(rows, format="csr")
+
+
+def pecos(problem: Problem) -> Trained:
+    """PECOS: a tree of one level, whose only cluster has all labels, so that every row is a negative of every other label."""
+    from pecos.xmc.base import MLModel, MLProblem
+
+    matrices = MLProblem(problem.X, problem.Y, threads=problem.threads)
+    bound = float(np.float32(problem.C))  # its α is float32 and must be able to equal C, or it never stops
+    options = MLModel.TrainParams(
+        threshold=float(np.finfo(np.float32).tiny),  # 0 would store every zero
+        solver_type="L2R_L1LOSS_SVC_DUAL",
+        Cp=bound,
+        Cn=bound,
+        max_iter=problem.max_passes,
+        eps=problem.tolerance,
+        bias=-1.0,
+        threads=problem.threads,
+    )
+    model, cost = timed(lambda: MLModel.train(matrices, options))
+    model.save(str(problem.folder / "model"))
+    return Trained(cost, sp.csr_matrix(model.W.T))
+
+
+def vowpal(problem: Problem) -> Trained:
+    """Vowpal Wabbit: one pass of its online rule (hinge, its defaults), one thread; C and the tolerance mean nothing to it."""
+    from vowpalwabbit import Workspace
+
+    n_labels = problem.Y.shape[1]
+    size = np.unique(problem.X.indices).size * n_labels
+    bits = min(MOST_BITS, max(18, int(np.ceil(np.log2(max(2, size))))))
+    model, text, out = (problem.folder / name for name in ("model", "test.txt", "scores.txt"))
+    model.mkdir()
+    flags = f"--quiet --multilabel_oaa {n_labels} --loss_function hinge --noconstant -b {bits}"
+    space = Workspace(f"{flags} --random_seed {problem.seed} --min_prediction -50 --max_prediction 50")
+    order = np.random.default_rng(problem.seed).permutation(problem.X.shape[0])  # what it learns depends on it
+    X, Y = problem.X[order], problem.Y[order]
+    labels = (",".join(map(str, row)) for row in np.split(Y.indices, Y.indptr[1:-1]))
+    examples = [space.parse(f"{y} {x}") for y, x in zip(labels, _vowpal_lines(X), strict=True)]
+    _, cost = timed(lambda: [space.learn(example) for example in examples])
+    for example in examples:
+        space.finish_example(example)
+    space.save(str(model / "model.vw"))
+    space.finish()
+    text.write_text("\n".join(_vowpal_lines(problem.X_test)) + "\n")
+    ring = problem.X_test.shape[0] + 1  # an example that is used again keeps the probabilities of its first row
+    Workspace(f"--quiet -t -i {model / 'model.vw'} -d {text} -p {out} --probabilities --ring_size {ring}").finish()
+    scores = np.full((problem.X_test.shape[0], n_labels), np.nan)
+    with out.open() as lines:
+        for row, line in zip(scores, (line for line in lines if line.strip()), strict=True):
+            for pair in line.split():
+                label, _, value = pair.partition(":")
+                row[int(label)] = float(value)
+    return Trained(cost, scores=scores)
+
+
+def _vowpal_lines(X: sp.csr_matrix) -> list[str]:
+    """The rows as Vowpal Wabbit reads them, without labels."""
+    ends = X.indptr[1:-1]
+    rows = zip(np.split(X.indices, ends), np.split(X.data, ends), strict=True)
+    return ["| " + " ".join(f"{j}:{x:.9g}" for j, x in zip(*row, strict=True)) for row in rows]
+
+
+PEERS = {
+    "napkinxc": Peer(
+        "napkinxc", "napkinxc.models", napkinxc, "binary relevance, as DiSMEC", "with copying the rows and writing the model"
+    ),
+    "pecos": Peer("libpecos", "pecos.xmc.base", pecos, "one cluster of all labels", "training alone"),
+    "vowpalwabbit": Peer(
+        "vowpalwabbit",
+        "vowpalwabbit",
+        vowpal,
+        "one online pass in random order, one thread, not this objective",
+        "parsed rows, learning alone",
+    ),
+}
+
+
+def main(name: str, folder: Path) -> None:
+    """Train with a peer and leave what came of it in the folder; {"missing": …} if it is not installed."""
+    ctypes.CDLL(None).prctl(DIES_WITH_PARENT, signal.SIGKILL)
+    about = json.loads((folder / "problem.json").read_text(encoding="utf-8"))
+    os.sched_setaffinity(0, about.pop("cores"))
+    try:
+        importlib.import_module(PEERS[name].module)
+    except ImportError as error:
+        _leave(folder, {"missing": str(error)})
+        return
+    matrices = [sp.csr_matrix(sp.load_npz(folder / f"{part}.npz")) for part in ("X", "Y", "X_test")]
+    work = folder / name
+    work.mkdir()
+    trained = PEERS[name].train(Problem(*matrices, folder=work, **about))
+    if trained.weights is not None:
+        sp.save_npz(folder / "weights.npz", trained.weights, compressed=False)
+    else:
+        np.save(folder / "scores.npy", trained.scores)
+    size = sum(path.stat().st_size for path in (work / "model").rglob("*") if path.is_file())
+    _leave(folder, trained.cost._asdict() | {"model_bytes": size, "version": _version(PEERS[name].package)})
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def _leave(folder: Path, result: dict[str, object]) -> None:
+    (folder / "result.json").write_text(json.dumps(result), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))

@@ -1,0 +1,124 @@
+"""Sparse models and the best labels as processes: killed and resumed, through pipes, and every sentence about what is wrong."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from itertools import pairwise
+
+import h5py
+import make
+import numpy as np
+import pytest
+
+DROP = ("--drop", "0.02", "--min-positives", "0")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    X, Y = make.random_data(7, 4000, 600, 60, density=0.05)
+    return make.dataset(tmp_path_factory.mktemp("data") / "data.h5", X, Y, splits={"test": range(0, 4000, 20)})
+
+
+@pytest.fixture(scope="module")
+def undisturbed(data, tmp_path_factory):
+    """A run folder."""
+    run = tmp_path_factory.mktemp("runs") / "undisturbed"
+    command = [sys.executable, "-m", "hpcml", "train", "probe", str(data), "-o", str(run), *DROP]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    return run
+
+
+def test_killed_and_resumed_on_other_ranks(mpirun, data, undisturbed, tmp_path):
+    run = tmp_path / "run"
+    job = mpirun.start(3, "train", "probe", data, "-o", run, *DROP, "--block", "2", "--checkpoint-every", "0.05")
+    job.until(lambda: list((run / "checkpoint").glob("state-*.h5")) and list((run / "checkpoint").glob("weights-*.part")))
+    for pid in job.rank_pids():
+        os.kill(pid, signal.SIGKILL)
+    job.kill()
+    assert not (run / "model.h5").exists()
+    stopped = mpirun(1, "train", "probe", data, "-o", run, *DROP, "--block", "2", "--time-limit", "0.000001", "--resume")
+    assert stopped.returncode == 75, stopped.stderr
+    result = mpirun(2, "train", "probe", data, "-o", run, *DROP, "--resume")
+    assert result.returncode == 0, result.stderr
+    assert re.search(r"% of the weights kept, [\d.]+ MB", result.stderr)
+    assert (run / "model.h5").read_bytes() == (undisturbed / "model.h5").read_bytes()
+    assert not (run / "checkpoint").exists()
+
+
+def refused(result, pattern):
+    """The job ended with code 2 and exactly one line on stderr from us, which matches."""
+    assert result.returncode == 2, result.stderr
+    ours = [line for line in result.stderr.splitlines() if line.startswith("hpcml: ")]
+    assert len(ours) == 1, result.stderr
+    assert re.search(pattern, ours[0]), ours[0]
+    assert "Traceback" not in result.stderr
+
+
+def test_weights_that_were_lost_are_missed(mpirun, data, tmp_path):
+    run = tmp_path / "run"
+    part = run / "checkpoint" / "weights-000000.part"
+    job = mpirun.start(0, "train", "probe", data, "-o", run, *DROP, "--block", "2", "--checkpoint-every", "0.05")
+    job.until(lambda: part.exists() and part.stat().st_size)
+    job.process.send_signal(signal.SIGTERM)
+    assert job.wait().returncode == 75
+    part.rename(tmp_path / "kept.part")
+    refused(mpirun(2, "train", "probe", data, "-o", run, *DROP, "--resume"), r"weights-000000\.part: missing, or shorter than")
+    (tmp_path / "kept.part").rename(part)
+    result = mpirun(2, "train", "probe", data, "-o", run, *DROP, "--resume")
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_what_is_wrong_is_said_in_one_sentence(standing, ranks, data, undisturbed, tmp_path):
+    model, out = undisturbed / "model.h5", tmp_path / "out.csv"
+    damaged = tmp_path / "damaged.h5"
+    damaged.write_bytes(model.read_bytes())
+    with h5py.File(damaged, "r+") as file:
+        file["W/indices"][0] = 10**6
+    for pattern, *command in (
+        (r"--drop -1\.0: expected a finite number", "train", "probe", data, "-o", tmp_path / "run", "--drop", "-1"),
+        (r"--labels .* and --top .*give only one", "predict", model, data, "-o", out, "--top", "3", "--labels"),
+        (r"--top 0: expected at least 1", "predict", model, data, "-o", out, "--top", "0"),
+        (r"--below nan: expected", "prune", model, data, "--below", "nan"),
+        (r"also an input", "prune", model, data, "--below", "0.1", "-o", model, "--force"),
+        (r"damaged model: W/indices .* to 1000000", "evaluate", damaged, data),
+        (r"damaged model: W/indices", "predict", damaged, data, "-o", out, "--top", "3"),
+        (r"damaged model: W/indices", "prune", damaged, data, "--below", "0.1"),
+        (r"a sparse model cannot be reduced", "select", model, "-o", tmp_path / "few.h5", "--features", "5", "--data", data),
+        (r"a sparse model cannot be continued", "train", "mbw", data, "-o", tmp_path / "run", "--initial-model", model),
+    ):
+        refused(standing(ranks, *command), pattern)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["damaged.h5"]
+    refused(standing(ranks, "prune", model, data), "below")
+
+
+def test_a_table_and_a_model_of_it(standing, data, undisturbed, tmp_path):
+    model = undisturbed / "model.h5"
+    result = standing(2, "prune", model, data, "--below", "0.03", "0.1", "-o", tmp_path / "few.h5")
+    assert result.returncode == 0, result.stderr
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert [line[0] for line in lines[2:]] == ["below", "as", "0.03", "0.1"]
+    with h5py.File(tmp_path / "few.h5") as file:
+        assert int(lines[-1][1].replace(",", "")) == file["W/data"].size
+        assert np.abs(file["W/data"][:]).min() >= np.float32(0.1)
+    judged = standing(2, "evaluate", tmp_path / "few.h5", data)
+    assert f"@1 {lines[-1][6]}, @3 {lines[-1][7]}, @5 {lines[-1][8]}" in judged.stdout
+
+
+def test_best_labels_of_a_dataset_and_of_a_pipe(standing, data, undisturbed, tmp_path):
+    model = undisturbed / "model.h5"
+    result = standing(2, "predict", model, data, "-o", tmp_path / "top.csv", "--top", "2")
+    assert result.returncode == 0, result.stderr
+    assert "best labels (--top 2) of 4000 rows for 60 labels" in result.stderr
+    with h5py.File(data) as file:
+        indptr, indices, values = (file[f"X/{name}"][:] for name in ("indptr", "indices", "data"))
+    text = ""
+    for begin, end in pairwise(indptr[:51]):
+        pairs = zip(indices[begin:end].tolist(), values[begin:end].tolist(), strict=True)
+        text += " ".join(["0", *(f"{j + 1}:{x!r}" for j, x in pairs)]) + "\n"
+    command = [sys.executable, "-m", "hpcml", "predict", str(model), "-", "-o", "-", "--top", "2"]
+    piped = subprocess.run(command, input=text, capture_output=True, text=True, timeout=120, check=False)
+    assert piped.returncode == 0, piped.stderr
+    assert piped.stdout.splitlines() == (tmp_path / "top.csv").read_text().splitlines()[:51]
