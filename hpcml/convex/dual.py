@@ -27,8 +27,7 @@ from hpcml.convex.objective import Risk, aligned, panel_widths
 from hpcml.kernels import dual as kernels
 from hpcml.losses import DUAL_LOSSES
 
-INNER = 0.5  # of the tolerance: what the rows that are still looked at must come to before all rows are
-NULL = 0.1  # of the tolerance: for the label that no row has, from which the others begin
+INNER = 0.6  # of the tolerance: what the rows that are still looked at must come to before all rows are
 CHUNK_VALUES = 1 << 24  # rows of so many values are taken in random order before the next ones
 ORDER_BYTES = 1 << 28  # of random orders that are kept for the next panels
 HALF = 8  # lanes that are certified together: a cache line of float64
@@ -325,7 +324,7 @@ class DualBlock:
     @mpi.collective
     def _solve_nobody(self) -> State:
         """Collective. What labels begin with."""
-        panel = DualPanel(self, [Training(NOBODY, NOBODY, NULL * self.tolerance / INNER)])
+        panel = DualPanel(self, [Training(NOBODY, NOBODY, self.tolerance)])
         while not panel.lanes[0].ready:
             panel.epoch(0.0)
         return State(panel.w, panel.alpha)
