@@ -28,10 +28,10 @@ from hpcml.errors import NonFiniteError
 from hpcml.kernels import dual as kernels
 from hpcml.losses import DUAL_LOSSES
 
-INNER = 0.5  # of the tolerance: what the rows that are still looked at must come to before all rows are
-NULL = 0.1  # of the tolerance: for the label that no row has, from which the others begin
+INNER = 0.6  # of the tolerance: what the rows that are still looked at must come to before all rows are
 CHUNK_VALUES = 1 << 24  # rows of so many values are taken in random order before the next ones
 ORDER_BYTES = 1 << 28  # of random orders that are kept for the next panels
+CACHE_BYTES = 1 << 21  # of weights that need not be asked for ahead
 HALF = 8  # lanes that are certified together: a cache line of float64
 SWEEPS = 12  # of the first round; every further one has twice as many as the one before
 LIMITS = {"single": 1e36, "double": 1e150}  # of C, 1/C and ‖x‖²: so that neither overflows, nor in float64 their squares
@@ -162,9 +162,9 @@ class DualPanel:
         with risk.profile("compute"):
             before = self._before()
             kernels.epoch(
-                *(rows.indptr, rows.indices.reshape(1, -1), rows.data.reshape(1, -1), order, self.block.norms),
+                *(rows.indptr, rows.indices, rows.data, order, self.block.norms),
                 *(self.w, self.alpha, self.positive, self.active),
-                *(self.rules, self.gradients, self.counts, self._rows, width),
+                *(self.rules, self.gradients, self.counts, self._rows, width, self.w.nbytes > CACHE_BYTES),
             )
         self._share(before, risk.comm.size)
         most, least = self.gradients[:width].astype(np.float64), self.gradients[width:].astype(np.float64)
@@ -229,7 +229,7 @@ class DualPanel:
     def _combine(self) -> tuple[np.ndarray, np.ndarray]:
         """Collective. w = Σ alpha y x of the lanes that are ready, made anew; ‖w‖² in float64, and rounded as it is saved."""
         rows, risk, half = self.risk.rows, self.risk, min(self.width, HALF)
-        squares, v = np.zeros((2, self.width)), aligned(rows.n_columns * half, np.float64)
+        squares, v = np.zeros((2, self.width)), self.block.exact[: rows.n_columns * half]
         for first in range(0, self.width, half):
             kernels.combine(rows.indptr, rows.indices, rows.data, self.alpha, self.positive, self.width, first, half, v)
             if risk.comm.size > 1:
@@ -258,6 +258,7 @@ class DualBlock:
         cuts = np.searchsorted(rows.indptr, np.arange(0, rows.data.size + 1, CHUNK_VALUES)[1:])
         self.bounds = np.unique(np.concatenate([[0], cuts, [rows.n_local]]))
         self.orders: dict[tuple[int, int], np.ndarray] = {}
+        self.exact = aligned(rows.n_columns * HALF, np.float64)  # room for weights in float64
         self.waiting: deque[int] = deque()
         self.lanes: dict = {}
         self.panel: DualPanel | None = None
@@ -293,10 +294,9 @@ class DualBlock:
         rows, dtype, width = self.risk.rows, self.risk.weight_type, 1
         csr, none = (rows.indptr[:1], rows.indices[:0], rows.data[:0]), np.zeros(0, dtype)
         some, bits, doubles = aligned(kernels.N_RULES, dtype), np.zeros(0, np.uint16), np.zeros(0)
-        csr_2d, flat = (rows.indptr[:1], rows.indices[:0].reshape(1, -1), rows.data[:0].reshape(1, -1)), np.zeros(2, np.int64)
-        order = np.zeros(0, np.int32)
+        flat, order = np.zeros(2, np.int64), np.zeros(0, np.int32)
         kernels.shuffle(order, flat, np.zeros(1, np.int64), np.uint64(0))
-        kernels.epoch(*csr_2d, order, none, none, none, bits, bits, some, some, flat, flat, width)
+        kernels.epoch(*csr, order, none, none, none, bits, bits, some, some, flat, flat, width, False)
         kernels.combine(*csr, none, bits, 1, 0, 1, doubles)
         kernels.certify(*csr, none, none, bits, some, bits, np.zeros(kernels.N_SUMS), 1, 0.0)
         kernels.keep(doubles, 1, none, 1, 0, np.zeros(2))
@@ -335,7 +335,7 @@ class DualBlock:
     @mpi.collective
     def _solve_nobody(self) -> State:
         """Collective. What labels begin with."""
-        panel = DualPanel(self, [Training(NOBODY, NOBODY, NULL * self.tolerance / INNER)])
+        panel = DualPanel(self, [Training(NOBODY, NOBODY, self.tolerance)])
         while not panel.lanes[0].ready:
             panel.epoch(0.0)
         return State(panel.w, panel.alpha)

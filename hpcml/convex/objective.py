@@ -50,9 +50,10 @@ def parse_lambda(text: str, scale: float, n_rows: int) -> float:
 
 
 def aligned(size: int, dtype: np.dtype | type) -> np.ndarray:
-    """A flat array of zeros that begins at a cache line."""
+    """A flat array of zeros that begins at a cache line; in large pages, if the system has them, since numpy asks for those."""
     dtype = np.dtype(dtype)
-    raw = np.zeros(size * dtype.itemsize + CACHE_LINE, dtype=np.uint8)
+    raw = np.empty(size * dtype.itemsize + CACHE_LINE, dtype=np.uint8)
+    raw[:] = 0
     skip = -raw.ctypes.data % CACHE_LINE
     return raw[skip : skip + size * dtype.itemsize].view(dtype)
 

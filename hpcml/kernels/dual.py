@@ -25,8 +25,8 @@ from hpcml.kernels.vector import (
     _vector_at,
     _widened,
     add_lines,
+    ask,
     dot_rows,
-    prefetch,
 )
 
 # Rows of `rules`: the bound of a dual and what the loss adds to the diagonal, for positive and negative rows; the projected
@@ -175,36 +175,40 @@ def _draw(state, n):
 
 
 @njit(cache=True, error_model="numpy")
-def epoch(indptr, indices, data, order, norms, w, alpha, positive, active, rules, gradients, counts, rows, lanes):
+def epoch(indptr, indices, data, order, norms, w, alpha, positive, active, rules, gradients, counts, rows, lanes, ahead):
     """Visit the rows in `order` (n) that some lane looks at; `norms` (n) are ‖x_i‖². Returns how many there were.
 
-    indices and data (1, nnz); w, alpha, rules, gradients and counts are flat; rows (n) is scratch.
+    w, alpha, rules, gradients and counts are flat; rows (n) is scratch. With `ahead` the weights of the next row are asked for
+    while one is at work: worth while if they do not fit the second-level cache.
     """
     n = 0
     for i in order:
         if active[i] != 0:
             rows[n] = i
             n += 1
-    columns, values = indices[0], data[0]
     for r in range(n):
         i = rows[r]
         begin, end = indptr[i], indptr[i + 1]
         if r + 3 < n:
             far = rows[r + 3]
             for k in range(indptr[far], indptr[far + 1], 16):
-                prefetch(indices, 0, k)
-                prefetch(data, 0, k)
+                ask(indices, k, 1)
+                ask(data, k, 1)
+        if ahead and r + 1 < n:
+            near = rows[r + 1]
+            for k in range(indptr[near], indptr[near + 1]):
+                ask(w, np.int64(indices[k]) * lanes, 2)
         at, p, a = i * lanes, positive[i], active[i]
         if lanes == 16:
-            live = _visit(columns, values, begin, end, w, alpha, at, norms[i], p, a, rules, gradients, counts, 16)
+            live = _visit(indices, data, begin, end, w, alpha, at, norms[i], p, a, rules, gradients, counts, 16)
         elif lanes == 8:
-            live = _visit(columns, values, begin, end, w, alpha, at, norms[i], p, a, rules, gradients, counts, 8)
+            live = _visit(indices, data, begin, end, w, alpha, at, norms[i], p, a, rules, gradients, counts, 8)
         elif lanes == 4:
-            live = _visit(columns, values, begin, end, w, alpha, at, norms[i], p, a, rules, gradients, counts, 4)
+            live = _visit(indices, data, begin, end, w, alpha, at, norms[i], p, a, rules, gradients, counts, 4)
         elif lanes == 2:
-            live = _visit(columns, values, begin, end, w, alpha, at, norms[i], p, a, rules, gradients, counts, 2)
+            live = _visit(indices, data, begin, end, w, alpha, at, norms[i], p, a, rules, gradients, counts, 2)
         else:
-            live = _visit(columns, values, begin, end, w, alpha, at, norms[i], p, a, rules, gradients, counts, 1)
+            live = _visit(indices, data, begin, end, w, alpha, at, norms[i], p, a, rules, gradients, counts, 1)
         active[i] = live
     return n
 

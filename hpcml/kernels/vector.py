@@ -208,6 +208,25 @@ def prefetch(typingctx, matrix, row, column):
     return types.void(matrix, types.int64, types.int64), codegen
 
 
+@intrinsic(prefer_literal=True)
+def ask(typing, array, index, level):
+    """Ask for the cache line of array[index] (1-d, contiguous), without waiting, into the cache `level` (1, 2); unchecked."""
+    if not isinstance(level, types.IntegerLiteral):
+        return None
+    keep = 4 - level.literal_value
+
+    def emit(context, builder, signature, args):
+        pointer, _ = _array(context, builder, signature, args, 0)
+        byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
+        read, near, data = ir.Constant(flag, 0), ir.Constant(flag, keep), ir.Constant(flag, 1)
+        line = builder.bitcast(builder.gep(pointer, [args[1]]), byte)
+        builder.call(cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8"), [line, read, near, data])
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, level), emit
+
+
 @intrinsic
 def add_four(typingctx, out, matrix, row, column, x):
     """out[column + i] += x · matrix[row, column + i] for i < 4: float64, contiguous; the indices are not checked."""
