@@ -9,7 +9,7 @@ from hpcml import rng
 
 MASK = 2**64 - 1
 SWEEPS = 12  # of the first round, and twice as many in every further one
-INNER, NULL = 0.5, 0.1  # of the tolerance: for the rows still looked at, for the label that nobody has
+INNER = 0.6  # of the tolerance: for the rows still looked at
 
 
 def order(n_rows, seed, number, sweep, bounds=None):
@@ -110,7 +110,7 @@ class Twin:
         n, d = self.X.shape
         self._label(-np.ones(n), 1.0)  # the label that nobody has
         w, alpha = np.zeros(d), np.zeros(n)
-        self._descend(w, alpha, [True] * n, NULL * self.tol, 0, 0, self.max_steps)
+        self._descend(w, alpha, [True] * n, INNER * self.tol, 0, 0, self.max_steps)
         self._label(sign, weight)
         w += (alpha * (sign > 0)) @ self.X  # they were negative
         alpha[sign > 0] = 0
