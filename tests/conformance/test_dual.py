@@ -180,7 +180,7 @@ def test_takes_the_steps_of_the_twin(tmp_path, name, loss):
             assert abs(ours.f - theirs.f) <= ours.gap * ours.f + theirs.gap * theirs.f + 1e-12
             seen.append(same)
     assert len(seen) >= 6 * min(2, Y.shape[1])
-    assert np.mean(seen) > 0.8
+    assert np.mean(seen) > (0.7 if name in TIED else 0.99)
 
 
 def test_twin_and_method_go_on_until_the_gap_is_closed(tmp_path):
