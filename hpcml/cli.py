@@ -195,7 +195,8 @@ def train(
     Parameters
     ----------
     method:
-        probe; dual, for very many labels; or, to compare with them: pegasos, svmperf, liblinear. (Other methods have options of their own: see below.)
+        probe; dual, for very many labels; or, to compare with them: pegasos, svmperf, liblinear. (Other methods have options of
+        their own: see below.)
     data:
         A dataset made with `hpcml convert`.
     output:

@@ -26,6 +26,12 @@ FILES = (CONFIG, "history.csv", "model.h5", "log.txt", ENVIRONMENT, MEASURES)
 NEW, UNFINISHED, FINISHED = "new", "unfinished", "finished"
 # Options that may differ between a run and its continuation, because they do not change the result.
 FREE = {"checkpoint-every", "time-limit", "data", "block", "shards", "profile", "slow-rank", "slow-factor", "final"}
+_OF_RESULT = {"dual": {"shards"}}  # of these, what changes a method's result
+
+
+def free_options(config: dict[str, object]) -> set[str]:
+    """The options that may differ between a run of this configuration and its continuation."""
+    return FREE - _OF_RESULT.get(str(config.get("method")), set())
 
 
 def to_toml(values: dict[str, object]) -> str:
@@ -183,7 +189,7 @@ class RunFolder:
     def _check_same(self, config: dict[str, object], before: dict[str, object]) -> None:
         """Raise ConfigError naming the first option that a continued run had otherwise."""
         now = tomllib.loads(to_toml(config))
-        for key in sorted((now.keys() | before.keys()) - FREE):
+        for key in sorted((now.keys() | before.keys()) - free_options(now)):
             if now.get(key) != before.get(key):
                 raise ConfigError(
                     f"{self.path}: this run had {key} = {before.get(key)!r}, not {now.get(key)!r}; resume with the same options"

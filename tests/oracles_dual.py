@@ -121,10 +121,10 @@ class Twin:
             w = (self.sign * alpha) @ self.X
             f, gap, projected, near = self.certificate(w, alpha)
             violation = max(projected.max(), 0) - min(projected.min(), 0)
-            if ready and ((violation <= tolerance and gap <= self.max_gap) or len(ranges) >= self.max_steps):
+            if (violation <= tolerance and gap <= self.max_gap) or len(ranges) >= self.max_steps:
                 ranges[-1] = violation
                 return Solution(w, alpha, f, gap, violation, len(ranges), ranges)
-            tolerance = tolerance / 2 if ready and violation <= tolerance else tolerance
+            tolerance = tolerance / 2 if violation <= tolerance else tolerance
             active = (near | (np.array(active) & (not ready))).tolist()
             number += 1
 

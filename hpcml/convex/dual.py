@@ -57,6 +57,7 @@ class Training:
     steps: int = 0
     visited: float = 0.0  # rows, over all steps
     ready: bool = False  # its active rows have converged; all rows are to be looked at
+    moved: bool = False  # in this round
     state: State | None = None  # between two rounds
     history: list[tuple[float, ...]] = field(default_factory=list)
 
@@ -180,6 +181,7 @@ class DualPanel:
             violation = float(most[lane] - least[lane])
             label.steps += 1
             label.visited += float(active[lane])
+            label.moved |= bool(moved[lane])
             label.history.append((label.steps, math.nan, math.nan, 0, math.nan, violation, active[lane], moved[lane], seconds))
             highest[lane] = most[lane] if most[lane] > 0 else math.inf
             lowest[lane] = least[lane] if least[lane] < 0 else -math.inf
@@ -212,15 +214,16 @@ class DualPanel:
             risk.check_finite(np.array([f]), "objective", np.array([label.number]))
             converged = violation <= label.tolerance
             w, alpha = (array.reshape(-1, width)[:, lane].copy() for array in (self.w, self.alpha))
-            if label.ready and ((converged and gap <= block.max_gap) or label.steps >= block.max_steps):
+            still = label.ready and not label.moved  # what is left is beyond the precision of the numbers
+            if (converged and gap <= block.max_gap) or label.steps >= block.max_steps or still:
                 last, share = label.history[-1], label.visited / (label.steps * rows.n_global)
                 label.history[-1] = (label.steps, f, *last[2:5], violation, *last[6:])
                 status = CONVERGED if converged and gap <= block.max_gap else STEP_LIMIT
                 finished.append(Finished(label.label, w, f, status, label.steps, share, label.history, gap))
                 continue
-            if label.ready and converged:
+            if converged:
                 label.tolerance /= 2
-            label.ready = False
+            label.ready = label.moved = False
             label.state = State(w, alpha, ((self.active | near) & np.uint16(1 << lane)) != 0)
             others.append(label)
         return finished, others
@@ -305,12 +308,14 @@ class DualBlock:
     @mpi.collective
     def turn(self, seconds: float) -> list[Finished]:
         """Collective over the group. One pass over the active rows of a panel; the labels that are done."""
-        if self.start is None:
-            self.start = self._solve_nobody()
         if self.panel is None:
             with self.risk.profile("compute"):
                 self.panel = self._next_panel()
         self.panel.epoch(seconds)
+        if self.start is None:
+            if self.panel.lanes[0].ready:
+                self.start, self.panel = State(self.panel.w, self.panel.alpha), None
+            return []
         if self.panel.goes_on:
             return []
         finished, others = self.panel.certify()
@@ -321,24 +326,18 @@ class DualBlock:
 
     @mpi.collective
     def _next_panel(self) -> DualPanel:
-        """Collective. Labels that fill a panel: of one round, if there are enough, else new ones, else as many as there are."""
-        full = [number for number, labels in self.between.items() if len(labels) >= self.n_lanes]
-        if not full and self.waiting:
+        """Collective. Labels of one round, if they fill a panel or become many, else new ones, else as many as there are."""
+        if self.start is None:
+            return DualPanel(self, [Training(NOBODY, NOBODY, self.tolerance)])
+        number = max(self.between, key=lambda number: len(self.between[number]), default=0)
+        full = number and len(self.between[number]) >= self.n_lanes
+        if self.waiting and not full and sum(map(len, self.between.values())) < 2 * self.n_lanes:
             places = [self.waiting.popleft() for _ in range(min(self.n_lanes, len(self.waiting)))]
             return DualPanel(self, [Training(place, int(self.labels[place]), self.tolerance) for place in places])
-        number = full[0] if full else min(self.between)
         labels = self.between.pop(number)
         if labels[self.n_lanes :]:
             self.between[number] = labels[self.n_lanes :]
         return DualPanel(self, labels[: self.n_lanes], number)
-
-    @mpi.collective
-    def _solve_nobody(self) -> State:
-        """Collective. What labels begin with."""
-        panel = DualPanel(self, [Training(NOBODY, NOBODY, self.tolerance)])
-        while not panel.lanes[0].ready:
-            panel.epoch(0.0)
-        return State(panel.w, panel.alpha)
 
 
 def dual(risk: Risk, labels: np.ndarray, n_lanes: int, options: TrainOptions, max_steps: int) -> DualBlock:

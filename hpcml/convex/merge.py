@@ -16,7 +16,7 @@ from hpcml.data.slabs import SlabFile, new_file
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
 from hpcml.model import ABOUT, Model, SparseRows, describe_model, model_slabs
-from hpcml.runfolder import CONFIG, FREE, RunFolder, read_config
+from hpcml.runfolder import CONFIG, RunFolder, free_options, read_config
 
 PART = "label-part"
 _WEIGHTS = 1 << 24  # that are copied at a time
@@ -97,7 +97,7 @@ def _check_complete(parts: list[_Part]) -> None:
     """Raise ConfigError unless the parts, in order, are all those of one training."""
     first = parts[0]
     for part in parts[1:]:
-        for key in sorted((first.config.keys() | part.config.keys()) - FREE - {PART}):
+        for key in sorted((first.config.keys() | part.config.keys()) - free_options(first.config) - {PART}):
             if part.config.get(key) != first.config.get(key):
                 here, there = part.config.get(key), first.config.get(key)
                 raise ConfigError(f"{part.run} had {key} = {here!r}, but {first.run} {there!r}; merge joins parts of one training")

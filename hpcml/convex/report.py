@@ -45,7 +45,7 @@ class TrainReport:
             lines.append(f"{100 * self.kept:.3g} % of the weights kept, {self.model.stat().st_size / 1e6:.3g} MB")
         for what, names in (
             ("no positive or no negative row, got a constant model", self.degenerate),
-            ("hit --max-steps", self.step_limit),
+            ("hit --max-steps, or the precision of the weights", self.step_limit),
         ):
             if names:
                 lines.append(f"{len(names)} labels {what}: {', '.join(names[:5])}{' …' if len(names) > 5 else ''}")

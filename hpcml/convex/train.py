@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 
 from hpcml import mpi
-from hpcml.config import TrainOptions, flag_of
+from hpcml.config import BALANCED, TrainOptions, flag_of, parse_weight
 from hpcml.convex.methods import METHODS
 from hpcml.convex.objective import Risk
 from hpcml.convex.plan import FREELY, choose_shards, lanes_per_group
@@ -70,10 +70,11 @@ def check_method(method: str, options: TrainOptions) -> None:
     if options.loss not in losses:
         raise ConfigError(f"--loss {options.loss}: {method} minimises {', '.join(losses)} only")
     if not METHODS[method].certified:
-        for name, default in (("max_gap", None), ("gap", False), ("positive_weight", "1")):
-            if getattr(options, name) != default:
-                certified = ", ".join(name for name, other in METHODS.items() if other.certified)
-                raise ConfigError(f"--{flag_of(name)} is for the method {certified}, not for {method}")
+        weight = options.positive_weight == BALANCED or parse_weight(options.positive_weight) != 1
+        asked = {"max_gap": options.max_gap is not None, "gap": options.gap, "positive_weight": weight}
+        for name in (name for name, given in asked.items() if given):
+            certified = ", ".join(name for name, other in METHODS.items() if other.certified)
+            raise ConfigError(f"--{flag_of(name)} is for the method {certified}, not for {method}")
 
 
 @dataclass

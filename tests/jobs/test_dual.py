@@ -85,4 +85,4 @@ def test_refuses_in_one_sentence(standing, data, tmp_path, arguments, words):
 def test_step_limit_is_said(standing, data, tmp_path):
     result = standing(2, "train", "dual", data, "-o", tmp_path / "out", "--max-steps", "1", "--lambda", "1e-6")
     assert result.returncode == 0, result.stderr
-    assert "5 labels hit --max-steps: label0" in result.stderr
+    assert "5 labels hit --max-steps, or the precision of the weights: label0" in result.stderr
