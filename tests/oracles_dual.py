@@ -8,7 +8,7 @@ import numpy as np
 from hpcml import rng
 
 MASK = 2**64 - 1
-SWEEPS = 12  # of the first round, and twice as many in every further one
+SWEEPS = 10
 INNER = 0.6  # of the tolerance: for the rows still looked at
 
 

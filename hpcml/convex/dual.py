@@ -33,7 +33,7 @@ CHUNK_VALUES = 1 << 24  # rows of so many values are taken in random order befor
 ORDER_BYTES = 1 << 28  # of random orders that are kept for the next panels
 CACHE_BYTES = 1 << 21  # of weights that need not be asked for ahead
 HALF = 8  # lanes that are certified together: a cache line of float64
-SWEEPS = 12  # of the first round; every further one has twice as many as the one before
+SWEEPS = 10  # of the first round; every further one has twice as many as the one before
 LIMITS = {"single": 1e36, "double": 1e150}  # of C, 1/C and ‖x‖²: so that neither overflows, nor in float64 their squares
 NOBODY = -1  # the label that no row has
 
@@ -209,22 +209,23 @@ class DualPanel:
         primal = 0.5 * squares + loss.losses(self.costs, short, short_squared)
         bound = sums[kernels.ALPHA] - 0.5 * dual_squares - loss.penalty(self.costs, alpha_squared)
         gaps = np.maximum(0.0, primal - bound) / np.maximum(primal, 1e-300)
+        weights = np.ascontiguousarray(self.w.reshape(-1, width).T)
         for lane, label in enumerate(self.lanes):
             f, gap, violation = risk.lam * float(primal[lane]), float(gaps[lane]), float(violations[lane])
             risk.check_finite(np.array([f]), "objective", np.array([label.number]))
             converged = violation <= label.tolerance
-            w, alpha = (array.reshape(-1, width)[:, lane].copy() for array in (self.w, self.alpha))
             still = label.ready and not label.moved  # what is left is beyond the precision of the numbers
             if (converged and gap <= block.max_gap) or label.steps >= block.max_steps or still:
                 last, share = label.history[-1], label.visited / (label.steps * rows.n_global)
                 label.history[-1] = (label.steps, f, *last[2:5], violation, *last[6:])
                 status = CONVERGED if converged and gap <= block.max_gap else STEP_LIMIT
-                finished.append(Finished(label.label, w, f, status, label.steps, share, label.history, gap))
+                finished.append(Finished(label.label, weights[lane], f, status, label.steps, share, label.history, gap))
                 continue
             if converged:
                 label.tolerance /= 2
             label.ready = label.moved = False
-            label.state = State(w, alpha, ((self.active | near) & np.uint16(1 << lane)) != 0)
+            alpha = self.alpha.reshape(-1, width)[:, lane].copy()
+            label.state = State(weights[lane].copy(), alpha, ((self.active | near) & np.uint16(1 << lane)) != 0)
             others.append(label)
         return finished, others
 
