@@ -29,9 +29,10 @@ def bytes_per_rank(n_values: int, n_rows: int, n_columns: int, n_lanes: int, sha
 def bytes_per_rank_dual(n_values: int, n_rows: int, n_columns: int, n_lanes: int, sharing: int, weight_bytes: int) -> int:
     """What a rank needs for dual coordinate descent, if `sharing` ranks divide, or have one copy of, the rows.
 
-    Per row its place, norm, order, flags, duals and where they begin; per column weights, where they begin, and 8 float64.
+    Per row its place, norm, order and flags, where duals begin, and duals and flags twice: of the labels in a panel and of those
+    between two; per column where weights begin, 8 float64, and weights three times: also of the labels that are just done.
     """
-    row, column = 32 + (n_lanes + 1) * weight_bytes, 64 + (n_lanes + 1) * weight_bytes
+    row, column = 32 + weight_bytes + 2 * n_lanes * (weight_bytes + 1), 64 + weight_bytes * (1 + 3 * n_lanes)
     return 8 * n_values // sharing + row * n_rows + column * n_columns
 
 
