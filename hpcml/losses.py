@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np  # the command line reads this table, and must start quickly
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class DualLoss:
 
     def top(self, costs: np.ndarray, dtype: np.dtype) -> np.ndarray:
         """The bounds (2, n) of the duals, numbers of `dtype` that are not above the exact ones."""
+        import numpy as np
+
         if self.squared:
             return np.full(costs.shape, np.inf, dtype)
         rounded = costs.astype(dtype)
@@ -43,7 +47,7 @@ class DualLoss:
 
     def diagonal(self, costs: np.ndarray) -> np.ndarray:
         """What is added (2, n) to the diagonal of the dual's quadratic form."""
-        return 0.5 / costs if self.squared else np.zeros(costs.shape)
+        return 0.5 / costs if self.squared else 0.0 * costs
 
     def losses(self, costs: np.ndarray, short: np.ndarray, short_squared: np.ndarray) -> np.ndarray:
         """Σ C ℓ (n), from Σ (1 − z)₊ and Σ (1 − z)₊² of positive and of negative rows (2, n)."""

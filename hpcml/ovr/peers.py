@@ -89,7 +89,7 @@ class PeerProblem:
     def judge(self, folder: Path) -> tuple[float, float, tuple[float, ...]]:
         """f, macro MAP and P@k of what a program left in the folder. Raises OSError, ValueError if it is not what it should be."""
         weights = sp.load_npz(folder / "weights.npz").tocsr() if (folder / "weights.npz").exists() else None
-        scores = np.load(folder / "scores.npy") if weights is None else None
+        scores = np.load(folder / "scores.npy", allow_pickle=False) if weights is None else None
         found = (self.X_test.shape[0], weights.shape[0]) if scores is None else scores.shape
         if found != (self.X_test.shape[0], self.trained.size):
             raise ValueError(f"there are {found} scores of test rows × labels")
