@@ -63,7 +63,8 @@ def model_slabs(
 
 
 # What a model of convex training says of it; the last three are those of `Problem.origin`.
-ABOUT = ("method", "loss", "lambda", "split", "epsilon", "dormant", "vocabulary", "n_rows", "fingerprint")
+ABOUT = ("method", "loss", "lambda", "split", "epsilon", "dormant", "positive_weight", "vocabulary", "n_rows", "fingerprint")
+SINCE_4 = {"positive_weight": "1"}  # of ABOUT, what models of older formats do not say
 
 
 def describe_model(file: h5py.File, about: Mapping[str, object], label_names: Sequence[str], n_columns: int | None = None) -> None:

@@ -27,6 +27,7 @@ NEW, UNFINISHED, FINISHED = "new", "unfinished", "finished"
 # Options that may differ between a run and its continuation, because they do not change the result.
 FREE = {"checkpoint-every", "time-limit", "data", "block", "shards", "profile", "slow-rank", "slow-factor", "final"}
 _OF_RESULT = {"dual": {"shards"}}  # of these, what changes a method's result
+_UNSET = {"shards": 1}  # what it is, where it matters, if nobody says
 
 
 def free_options(config: dict[str, object]) -> set[str]:
@@ -190,7 +191,7 @@ class RunFolder:
         """Raise ConfigError naming the first option that a continued run had otherwise."""
         now = tomllib.loads(to_toml(config))
         for key in sorted((now.keys() | before.keys()) - free_options(now)):
-            if now.get(key) != before.get(key):
+            if now.get(key, _UNSET.get(key)) != before.get(key, _UNSET.get(key)):
                 raise ConfigError(
                     f"{self.path}: this run had {key} = {before.get(key)!r}, not {now.get(key)!r}; resume with the same options"
                 )

@@ -263,6 +263,8 @@ class DualBlock:
         self.bounds = np.unique(np.concatenate([[0], cuts, [rows.n_local]]))
         self.orders: dict[tuple[int, int], np.ndarray] = {}
         self.exact = aligned(rows.n_columns * HALF, np.float64)  # room for weights in float64
+        for label in labels[(rows.n_positive[labels] > 0) & (rows.n_positive[labels] < rows.n_global)].tolist():
+            self.costs.of(label)  # an error now, not after hours
         self.waiting: deque[int] = deque()
         self.lanes: dict = {}
         self.panel: DualPanel | None = None
@@ -332,7 +334,7 @@ class DualBlock:
             return DualPanel(self, [Training(NOBODY, NOBODY, self.tolerance)])
         number = max(self.between, key=lambda number: len(self.between[number]), default=0)
         full = number and len(self.between[number]) >= self.n_lanes
-        if self.waiting and not full and sum(map(len, self.between.values())) < 2 * self.n_lanes:
+        if self.waiting and not full and sum(map(len, self.between.values())) < self.n_lanes:
             places = [self.waiting.popleft() for _ in range(min(self.n_lanes, len(self.waiting)))]
             return DualPanel(self, [Training(place, int(self.labels[place]), self.tolerance) for place in places])
         labels = self.between.pop(number)

@@ -15,7 +15,7 @@ from hpcml.config import parse_part
 from hpcml.data.slabs import SlabFile, new_file
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
-from hpcml.model import ABOUT, Model, SparseRows, describe_model, model_slabs
+from hpcml.model import ABOUT, SINCE_4, Model, SparseRows, describe_model, model_slabs
 from hpcml.runfolder import CONFIG, RunFolder, free_options, read_config
 
 PART = "label-part"
@@ -88,7 +88,7 @@ class _Part:
         model = Model(run / "model.h5")  # not kept: there may be more parts than files that a process may open
         self.label_names, self.n_columns, self.precision = model.label_names, model.n_columns, model.precision
         self.n_weights, self.sparse = model.n_weights, model.sparse
-        self.about = {name: model.attrs.get(name) for name in ABOUT}
+        self.about = {name: model.attrs.get(name, SINCE_4.get(name)) for name in ABOUT}
         self.tables = {name: hashlib.sha256(getattr(model, name)).digest() for name in ("columns", "factors")}
         self.n_features, self.certified = model.n_features, "gap" in model.labels
 

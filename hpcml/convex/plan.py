@@ -1,4 +1,4 @@
-"""How a run is laid out: which ranks share the rows, how many labels share a pass. None of it changes a bit of the result."""
+"""How a run is laid out: which ranks share the rows, how many labels share a pass. With `FREELY` that changes no bit of the result."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def bytes_per_rank(n_values: int, n_rows: int, n_columns: int, n_lanes: int, sha
     return rows + n_lanes * n_columns * (weight_bytes + 8) + n_lanes * n_columns * own // shards
 
 
-def bytes_per_rank_dual(n_values: int, n_rows: int, n_columns: int, n_lanes: int, sharing: int, weight_bytes: int) -> int:
-    """What a rank needs for dual coordinate descent, if `sharing` ranks divide, or have one copy of, the rows.
+def bytes_per_rank_dual(n_values: int, n_rows: int, n_columns: int, n_lanes: int, shards: int, weight_bytes: int) -> int:
+    """What a rank needs for dual coordinate descent, if `shards` ranks divide the rows.
 
-    Per row its place, norm, order and flags, where duals begin, and duals and flags twice: of the labels in a panel and of those
-    between two; per column where weights begin, 8 float64, and weights three times: also of the labels that are just done.
+    Per row its place, norm, order and flags, and duals: of the labels in a panel, where they begin, and of up to two panels' labels
+    between two rounds; per column weights likewise, those of the labels that are just done, and 8 float64.
     """
-    row, column = 32 + weight_bytes + 2 * n_lanes * (weight_bytes + 1), 64 + weight_bytes * (1 + 3 * n_lanes)
-    return 8 * n_values // sharing + row * n_rows + column * n_columns
+    row, column = 32 + (3 * n_lanes + 1) * weight_bytes + 2 * n_lanes, 64 + (4 * n_lanes + 1) * weight_bytes
+    return (8 * n_values + row * n_rows) // shards + column * n_columns
 
 
 @mpi.collective
@@ -72,16 +72,16 @@ def lanes_per_group(
     options: TrainOptions,
     room: float,
     needs: Needs = bytes_per_rank,
-    sharing: int = 0,
+    mapped: bool = False,
 ) -> int:
     """Collective over `rows.comm`. How many labels share a pass: as the user says, else a cache line of them or what memory allows.
 
-    No more than there are, and no fewer than must continue. `room` is what a rank may take and `needs` what it will, if `sharing`
-    ranks share the rows (by default those of `rows.comm`).
+    No more than there are, and no fewer than must continue. `room` is what a rank may take and `needs` what it will. Rows that are
+    `mapped` take none of it: the system brings them in, from the disk if memory is short, however many labels share a pass.
     """
     size = PRECISIONS[options.precision].itemsize
     _, totals = mpi.exclusive_sum(rows.comm, [rows.data.size])
-    sizes = (int(totals[0]), rows.n_global, rows.n_columns)
-    fits = (n for n in (LANES, 8, 4, 2) if needs(*sizes, n, sharing or rows.comm.size, size) <= room)
+    sizes = (0 if mapped else int(totals[0]), rows.n_global, rows.n_columns)
+    fits = (n for n in (LANES, 8, 4, 2) if needs(*sizes, n, rows.comm.size, size) <= room)
     wanted = options.block or next(fits, 1)
     return max(1, n_continued, min(wanted, n_waiting + n_continued))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,8 +51,12 @@ class TrainReport:
         if self.gaps:
             lines += table([["label", "f", "gap"], *([name, f"{f:.8g}", f"{gap:.3g}"] for name, f, gap in self.gaps)])
         if self.max_gap is not None:
-            excess = self.max_gap / (1 - self.max_gap) if self.max_gap < 1 else math.inf  # f (1 − gap) ≤ min f
-            lines.append(f"certified: no objective is more than {100 * excess:.3g} % above its minimum")
+            before = "" if self.kept is None else ", before weights were left out"
+            if self.max_gap < 1:  # f (1 − gap) ≤ min f
+                excess = 100 * self.max_gap / (1 - self.max_gap)
+                lines.append(f"certified: no objective is more than {excess:.3g} % above its minimum{before}")
+            else:
+                lines.append("of some label nothing is certified: its bound on the objective is not above 0 (--gap shows all)")
         for rank, seconds in enumerate(self.profile):
             lines.append(f"rank {rank}: " + ", ".join(f"{phase} {value:.2f} s" for phase, value in seconds.items()))
         return "\n".join(lines)

@@ -13,7 +13,7 @@ from hpcml import mpi
 from hpcml.config import BALANCED, TrainOptions, flag_of, parse_weight
 from hpcml.convex.methods import METHODS
 from hpcml.convex.objective import Risk
-from hpcml.convex.plan import FREELY, choose_shards, lanes_per_group
+from hpcml.convex.plan import FREELY, NEVER, choose_shards, lanes_per_group
 from hpcml.convex.report import TrainReport, read_report
 from hpcml.convex.run import Run
 from hpcml.data.chosen import choose_labels, count_positives, fingerprint
@@ -69,6 +69,8 @@ def check_method(method: str, options: TrainOptions) -> None:
     losses = METHODS[method].losses
     if options.loss not in losses:
         raise ConfigError(f"--loss {options.loss}: {method} minimises {', '.join(losses)} only")
+    if (options.shards or 1) > 1 and METHODS[method].shards == NEVER:
+        raise ConfigError(f"--shards {options.shards}: {method} needs all rows on every rank")
     if not METHODS[method].certified:
         weight = options.positive_weight == BALANCED or parse_weight(options.positive_weight) != 1
         asked = {"max_gap": options.max_gap is not None, "gap": options.gap, "positive_weight": weight}
@@ -85,6 +87,7 @@ class Problem:
     dataset: Dataset
     split: str
     loaded_by: mpi.Comm  # the ranks that have divided the rows among their shards
+    mapped: bool  # are there all rows on every rank, in a copy that those of a node share?
     shard: Shard
     rows: CompactRows
     columns: ColumnMap | None  # only until the model's tables are written
@@ -131,7 +134,7 @@ def _train(
             dormant = options.dormant and METHODS[method].dormant
             objective = METHODS[method].risk(rows, replace(options, dormant=dormant), profile)
         group = (comm.rank // shards, comm.size // shards)
-        problem = Problem(method, dataset, split, loaded_by, shard, rows, column_map, objective, labels, names, group)
+        problem = Problem(method, dataset, split, loaded_by, alone, shard, rows, column_map, objective, labels, names, group)
         del column_map
         with mpi.agreed(comm, f"reading {dataset.path}"):
             dataset.check_unchanged()
@@ -157,13 +160,13 @@ def _train_problem(
     try:
         waiting, continued, checkpoint = run.begin(restore=state == UNFINISHED)
         method, room = METHODS[problem.method], room_per_rank(comm)
-        n_lanes = lanes_per_group(len(waiting), len(continued), rows, options, room, method.needs, problem.loaded_by.size)
+        n_lanes = lanes_per_group(len(waiting), len(continued), rows, options, room, method.needs, problem.mapped)
         with mpi.agreed(comm, "making room for the weights"):
             block = method.build(objective, problem.labels, n_lanes, options, options.max_steps or method.max_steps)
         block.waiting.extend(waiting)
         log(
             f"training {len(problem.names)} labels on {rows.n_global:,} rows × {rows.n_features:,} features ({rows.n_columns:,} "
-            f"columns); ranks: {comm.size}, {rows.comm.size} to a copy of the rows, labels that share a pass: {n_lanes}, "
+            f"columns); ranks: {comm.size}, {problem.loaded_by.size} to a copy of the rows, labels that share a pass: {n_lanes}, "
             f"λ = {objective.lam:.4g}"
         )
         with mpi.node_first(comm):
@@ -217,7 +220,8 @@ def open_model(comm: mpi.Comm, folder: RunFolder, problem: Problem, options: Tra
 
     def describe(file: h5py.File) -> None:
         about = {"method": problem.method, "loss": options.loss, "lambda": problem.objective.lam, "split": problem.split}
-        about |= {"epsilon": options.epsilon, "dormant": problem.objective.dormant, **origin}
+        about |= {"epsilon": options.epsilon, "dormant": problem.objective.dormant}
+        about |= {"positive_weight": options.positive_weight, **origin}
         describe_model(file, about, problem.names)
 
     with folder.discarded_on_error(), temporary_path(comm, folder.model_part, overwrite=True) as model.path:

@@ -61,7 +61,7 @@ def test_fewer_labels_share_a_pass_where_memory_is_short(loaded):
     for needs in (plan.bytes_per_rank, plan.bytes_per_rank_dual):
         for lanes in (16, 8, 4, 2):
             assert plan.lanes_per_group(40, 0, rows, TrainOptions(), needs(*sizes, lanes, 1, 4), needs) == lanes
-            assert plan.lanes_per_group(40, 0, rows, TrainOptions(), needs(*sizes, lanes, 2, 4), needs, 2) == lanes
+            assert plan.lanes_per_group(40, 0, rows, TrainOptions(), needs(0, *sizes[1:], lanes, 1, 4), needs, mapped=True) == lanes
     assert plan.lanes_per_group(40, 0, rows, TrainOptions(), 1) == 1
     assert plan.lanes_per_group(40, 3, rows, TrainOptions(), 1) == 3
     assert plan.lanes_per_group(40, 0, rows, TrainOptions(block=33), 1) == 33
