@@ -1,4 +1,4 @@
-"""How a run is laid out: which ranks share the rows, how many labels share a pass. With `FREELY` that changes no bit of the result."""
+"""How a run is laid out: which ranks share the rows, how many labels share a pass. `FREELY` means: with the same bits."""
 
 from __future__ import annotations
 

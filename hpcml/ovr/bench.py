@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import tempfile
+import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields, replace
@@ -13,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi
-from hpcml.config import TrainOptions
+from hpcml.config import BALANCED, TrainOptions, parse_weight
 from hpcml.convex.compare import choose_methods, train_measured
 from hpcml.convex.methods import METHODS
 from hpcml.convex.report import TrainReport
@@ -54,8 +55,8 @@ class OvrOptions:
         for tolerance in self.tolerances:
             if not 0 < tolerance < float("inf"):
                 raise ConfigError(f"--tol {tolerance}: expected a number above 0")
-        if len(set(self.tolerances)) < max(1, len(self.tolerances)):
-            raise ConfigError("--tol: expected different numbers, at least one")
+        if len({f"{tolerance:g}" for tolerance in self.tolerances}) < max(1, len(self.tolerances)):
+            raise ConfigError("--tol: expected different numbers (of up to six digits), at least one")
         if not self.peer_limit > 0:
             raise ConfigError(f"--peer-limit {self.peer_limit}: expected seconds above 0")
         if self.peer_python is not None and not (self.peer_python.is_file() and os.access(self.peer_python, os.X_OK)):
@@ -167,7 +168,7 @@ class Bench:
         if isinstance(run, PeerRun) and quality is None:
             try:
                 quality = Quality(*problem.judge(self.folder), run.model_bytes / 1e6)
-            except ValueError as error:
+            except (ValueError, KeyError, TypeError, OSError, zipfile.BadZipFile) as error:
                 return f"what it gave is of no use: {error}", None
         return run, quality
 
@@ -218,8 +219,15 @@ def bench_ovr(
     plan.validate()
     options.validate()
     methods, peers = methods_of(plan, options), choose_peers(plan.peers)
+    if options.drop is not None:
+        raise ConfigError("--drop: the table compares whole models; see what dropping costs with `hpcml prune` afterwards")
+    weighted = options.positive_weight == BALANCED or parse_weight(options.positive_weight) != 1
+    if peers and (options.loss != "hinge" or weighted):
+        raise ConfigError("the other trainers minimise the hinge loss, all rows of weight 1; add --peer none")
     with mpi.duplicated(comm) as comm:
         log, output = log or Log(comm.rank), Path(output)
+        if peers and mpi.ranks_on_node(comm) < comm.size:
+            raise ConfigError("the other trainers run on one node: start all ranks on one, or add --peer none")
         with mpi.agreed(comm, f"opening {data}"):
             dataset = Dataset(data)
         with dataset, signals or StopSignals() as seen, ExitStack() as stack:
@@ -235,9 +243,10 @@ def bench_ovr(
                 for repeat, tolerance in bench.turns():
                     for method in methods:
                         bench.train(method, tolerance, repeat, force or repeat > 1)
+                    _write(comm, output, bench.result)
                     for name in tuple(bench.peers):
                         bench.train_peer(name, tolerance, repeat)
-                    _write(comm, output, bench.result)
+                        _write(comm, output, bench.result)
             except Interrupted:
                 raise Interrupted("a signal or the time limit ended the benchmark; begin again with --force") from None
     return bench.result

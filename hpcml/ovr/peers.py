@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -111,7 +112,8 @@ class PeerProblem:
         average = float(judged.mean()) if judged.size else np.nan
         f = np.nan if weights is None else self.objective(weights)
         hits = n_true(best.sort(), *self.Y_test.nonzero(), len(self.names))
-        return f, average, tuple(precision_at(hits, self.X_test.shape[0]).values())
+        several = len(self.names) > 1  # as `evaluate` has it
+        return f, average, tuple(at if several else math.nan for at in precision_at(hits, self.X_test.shape[0]).values())
 
     def objective(self, weights: sp.csr_matrix) -> float:
         """The mean of f(w) = λ/2 ‖w‖² + (1/m) Σ hinge over the labels that were trained, in float64."""
@@ -164,18 +166,21 @@ def run_peer(
     (folder / "problem.json").write_text(json.dumps({"C": problem.C, **about}), encoding="utf-8")
     variables = {key: value for key, value in os.environ.items() if not key.startswith(LAUNCHERS)}  # it is no rank of this job
     variables |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(about["threads"]))
+    variables["PYTHONSAFEPATH"] = "1"
     command = [
         str(Path(python or sys.executable).absolute()),
-        "-P",
         str(Path(programs.__file__).resolve()),
         name,
         str(folder.resolve()),
     ]
     said = folder / "said.txt"
     with said.open("wb") as out:
-        process = subprocess.Popen(
-            command, cwd=folder, env=variables, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT
-        )
+        try:
+            process = subprocess.Popen(
+                command, cwd=folder, env=variables, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT
+            )
+        except OSError as error:
+            return f"it cannot be started: {error.strerror}"
         try:
             reason = _wait(process, limit, signals)
         finally:
@@ -184,12 +189,15 @@ def run_peer(
     if reason:
         return reason
     if process.returncode or not (folder / "result.json").exists():
-        last = said.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
-        return f"it failed (exit code {process.returncode}): {' '.join(last)[:200]}"
-    result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
-    if "missing" in result:
-        return f"not installed: pip install {PEERS[name].package} ({result['missing']})"
-    return PeerRun(**result)
+        last = " ".join(said.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:])
+        return f"it failed (exit code {process.returncode}): {''.join(c if c.isprintable() else '?' for c in last)[:200]}"
+    try:
+        result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+        if "missing" in result:
+            return f"not installed: pip install {PEERS[name].package} ({result['missing']})"
+        return PeerRun(**result)
+    except (ValueError, TypeError) as error:
+        return f"what it gave is of no use: {error}"
 
 
 def _wait(process: subprocess.Popen, limit: float, signals: StopSignals) -> str:

@@ -104,14 +104,14 @@ def read_napkinxc(content: bytes, n_features: int) -> sp.csr_matrix:
     for _ in range(n_labels):
         _, first_class, _, _, _, size, n_nonzero, sparse = struct.unpack_from("<iiiQQQQ?", content, place)
         place += struct.calcsize("<iiiQQQQ?")
-        row = np.zeros(size, np.float32)
+        row = np.zeros(max(size, n_features + 2), np.float32)  # of a sparse one `size` is only up to its last weight
         if sparse:
             pairs = np.frombuffer(content, [("j", "<i4"), ("w", "<f4")], n_nonzero, place)
             row[pairs["j"]] = pairs["w"]
             place += pairs.nbytes
         else:
-            row[:] = np.frombuffer(content, "<f4", size, place)
-            place += row.nbytes
+            row[:size] = np.frombuffer(content, "<f4", size, place)
+            place += 4 * size
         place += 1  # whether gradients follow: they do not
         rows.append(sp.csr_matrix(row[2 : n_features + 2] * (1 if first_class else -1)))
     return sp.vstack(rows, format="csr")
@@ -186,7 +186,7 @@ PEERS = {
         "vowpalwabbit",
         "vowpalwabbit",
         vowpal,
-        "one online pass in random order, one thread, not this objective",
+        "one online pass in random order, one thread, at most 2^26 weights, not this objective",
         "parsed rows, learning alone",
     ),
 }

@@ -99,6 +99,7 @@ class Comparison:
         notes = [
             "seconds: training without loading, ours until the model is written; f: mean of the objective over the labels; "
             f"± % and ±: against {REFERENCE}",
+            f"{REFERENCE}: scikit-learn's LinearSVC, which checks and copies the rows for every label",
             "MAP: mean over the labels that a test row has; MiB: the largest peak of a rank or program, with its rows",
         ]
         for name, peer in PEERS.items():

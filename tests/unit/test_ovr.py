@@ -4,6 +4,7 @@ import csv
 import importlib.util
 import json
 import struct
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -211,7 +212,7 @@ def test_weights_of_napkinxc_are_read_dense_sparse_and_turned():
     w = np.array([0.5, 0, -2, 0, 0], dtype="<f4")
     dense = struct.pack("<iiiQQQQ?", 2, 1, 1, 8, 2, 8, 2, False) + np.concatenate([[0, 0], w, [0]]).astype("<f4").tobytes() + b"\0"
     pairs = np.array([(2, 0.5), (4, -2.0)], [("j", "<i4"), ("w", "<f4")])
-    sparse = struct.pack("<iiiQQQQ?", 2, 0, 1, 8, 2, 8, 2, True) + pairs.tobytes() + b"\0"
+    sparse = struct.pack("<iiiQQQQ?", 2, 0, 1, 5, 2, 5, 2, True) + pairs.tobytes() + b"\0"
     read = read_napkinxc(struct.pack("<i", 3) + dense + sparse + dense, 5)
     np.testing.assert_array_equal(read.toarray(), [w, -w, w])
 
@@ -253,3 +254,27 @@ def test_choices():
     assert with_tolerance(OPTIONS, 0.5).liblinear_tol == 0.5
     assert set(bench.methods_of(OvrOptions(), OPTIONS)) <= set(bench.DEFAULT_METHODS)
     assert peers.NO_PEERS not in PEERS
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"loss": "squared-hinge"}, "the other trainers minimise the hinge loss, all rows of weight 1; add --peer none"),
+        ({"positive_weight": "balanced"}, "all rows of weight 1"),
+        ({"drop": 0.1}, "--drop: the table compares whole models"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(tmp_path, data, options, said):
+    with pytest.raises(ConfigError, match=said):
+        run(data, tmp_path / "out", replace(PLAN, methods=("dual",), peers=("pecos",)), replace(OPTIONS, **options))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("result", ["{", "[1, 2]", "{}", '{"seconds": 1, "peak_mib": 1, "version": "", "model_bytes": 1}'])
+def test_a_peer_whose_result_is_of_no_use_is_left_out(tmp_path, data, result):
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\necho '{result}' > \"$3/result.json\"\n")
+    python.chmod(0o755)
+    found = run(data, tmp_path / "out", replace(PLAN, methods=("dual",), peers=("pecos",), peer_python=python))
+    assert "what it gave is of no use" in found.skipped["pecos"]
+    assert {line.trainer for line in found.lines} == {"dual"}
