@@ -46,8 +46,6 @@ def choose_shards(comm: mpi.Comm, dataset: Dataset, shard: Shard, n_labels: int,
     if options.shards is not None:
         if options.shards not in divisors:
             raise ConfigError(f"--shards {options.shards}: expected a divisor of the number of ranks, {comm.size}")
-        if options.shards > 1 and when == NEVER:
-            raise ConfigError(f"--shards {options.shards}: this method needs all rows on every rank")
         return options.shards
     if when != FREELY:
         return 1

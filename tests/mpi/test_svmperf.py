@@ -52,5 +52,5 @@ def test_liblinear_scatters_the_labels_and_never_divides_the_rows(comm, shared_t
     alone = by_one_rank(comm, lambda: train("liblinear", None, data, shared_tmp / "alone", TrainOptions())).model
     assert model.read_bytes() == alone.read_bytes()
     if comm.size > 1:
-        with pytest.raises(ConfigError, match="this method needs all rows on every rank"):
+        with pytest.raises(ConfigError, match="liblinear needs all rows on every rank"):
             train("liblinear", comm, data, shared_tmp / "shards", TrainOptions(shards=comm.size))
