@@ -2,10 +2,11 @@
 
 LIBLINEAR's algorithm (Hsieh et al. 2008, Algorithm 1 with shrinking, and its stopping rule) minimises ½‖w‖² + Σ C_i ℓ, which with
 C_i = c_i / (λ m) is f(w) / λ for rows of weight c_i. Here it runs for the labels of a panel at once (`kernels.dual`), all of which
-begin together. Three things differ:
+begin together. Four things differ:
 - A label begins with the solution of the label that no row has, which it differs from by its positive rows.
 - Rows that a label has set aside are looked at again in one pass at the end, in float64 and with the weights as they are saved:
   the gradients tell whether it is done, and the same pass gives the objective and the gap. A label that is not done goes on.
+- Labels go through rounds of a bounded number of passes. Those that are not done after one share the next with others of its kind.
 - On several ranks that share the rows, each takes the steps of its own rows, and their sum is applied after every pass (CoCoA+,
   Ma et al. 2015, with its safe σ′ = number of ranks and γ = 1).
 
@@ -32,7 +33,7 @@ INNER = 0.6  # of the tolerance: what the rows that are still looked at must com
 CHUNK_VALUES = 1 << 24  # rows of so many values are taken in random order before the next ones
 ORDER_BYTES = 1 << 28  # of random orders that are kept for the next panels
 CACHE_BYTES = 1 << 21  # of weights that need not be asked for ahead
-HALF = 8  # lanes that are certified together: a cache line of float64
+HALF = 8  # lanes whose weights are made in float64 together: a cache line
 SWEEPS = 10  # of the first round; every further one has twice as many as the one before
 LIMITS = {"single": 1e36, "double": 1e150}  # of C, 1/C and ‖x‖²: so that neither overflows, nor in float64 their squares
 NOBODY = -1  # the label that no row has
@@ -231,7 +232,7 @@ class DualPanel:
 
     @mpi.collective
     def _combine(self) -> tuple[np.ndarray, np.ndarray]:
-        """Collective. w = Σ alpha y x of the lanes that are ready, made anew; ‖w‖² in float64, and rounded as it is saved."""
+        """Collective. w = Σ alpha y x of all lanes, made anew; ‖w‖² in float64, and rounded as it is saved."""
         rows, risk, half = self.risk.rows, self.risk, min(self.width, HALF)
         squares, v = np.zeros((2, self.width)), self.block.exact[: rows.n_columns * half]
         for first in range(0, self.width, half):

@@ -1,7 +1,7 @@
 """One copy of the rows for all ranks of a node, in the page cache: for methods that need all rows on every rank.
 
-The copy lies in files without a name (in TMPDIR) that every rank maps, so it may also be larger than memory. Each rank of the node
-makes a part of it.
+The copy lies in files without a name (in TMPDIR) that every rank maps, so it may also be larger than memory if that is on a disk.
+Each rank of the node makes a part of it.
 """
 
 from __future__ import annotations

@@ -176,7 +176,7 @@ def _draw(state, n):
 
 @njit(cache=True, error_model="numpy")
 def epoch(indptr, indices, data, order, norms, w, alpha, positive, active, rules, gradients, counts, rows, lanes, ahead):
-    """Visit the rows in `order` (n) that some lane looks at; `norms` (n) are ‖x_i‖². Returns how many there were.
+    """Visit the rows in `order` (n) that some lane looks at; `norms` (n) are ‖x_i‖².
 
     w, alpha, rules, gradients and counts are flat; rows (n) is scratch. With `ahead` the weights of the next row are asked for
     while one is at work: worth while if they do not fit the second-level cache.
@@ -210,7 +210,6 @@ def epoch(indptr, indices, data, order, norms, w, alpha, positive, active, rules
         else:
             live = _visit(indices, data, begin, end, w, alpha, at, norms[i], p, a, rules, gradients, counts, 1)
         active[i] = live
-    return n
 
 
 @intrinsic(prefer_literal=True)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from make import dataset, random_data
 
+from hpcml.convex.report import TrainReport
 from hpcml.model import Model
 
 
@@ -86,3 +87,29 @@ def test_step_limit_is_said(standing, data, tmp_path):
     result = standing(2, "train", "dual", data, "-o", tmp_path / "out", "--max-steps", "1", "--lambda", "1e-6")
     assert result.returncode == 0, result.stderr
     assert "5 labels hit --max-steps, or the precision of the weights: label0" in result.stderr
+
+
+def test_what_is_certified_is_said(standing, data, tmp_path):
+    dropped = standing(2, "train", "dual", data, "-o", tmp_path / "few", "--drop", "0.1", "--positive-weight", "2")
+    assert dropped.returncode == 0, dropped.stderr
+    assert re.search(r"^certified: .* % above its minimum, before weights were left out$", dropped.stderr, re.MULTILINE)
+    assert Model(tmp_path / "few" / "model.h5").attrs["positive_weight"] == "2"
+
+
+def test_nothing_is_certified_by_a_gap_of_all(tmp_path):
+    common = {"n_rows": 1, "n_features": 1, "n_labels": 1, "mean_steps": 1.0, "visited": 1.0, "seconds": 1.0, "lam": 1.0}
+    said = str(TrainReport(model=tmp_path, degenerate=[], step_limit=[], max_gap=1.0, **common))
+    assert "of some label nothing is certified" in said
+    assert "certified: no objective" not in said
+
+
+def test_what_changes_the_result_stays_and_is_refused_at_once(standing, data, tmp_path):
+    assert standing(2, "train", "dual", data, "-o", tmp_path / "run", "--time-limit", "1e-9").returncode == 75
+    other = standing(2, "train", "dual", data, "-o", tmp_path / "run", "--resume", "--shards", "2")
+    assert other.returncode == 2
+    assert "this run had shards = None, not 2" in other.stderr
+    assert standing(2, "train", "dual", data, "-o", tmp_path / "run", "--resume", "--shards", "1").returncode == 0
+    compared = standing(2, "compare", data, "-o", tmp_path / "all", "--shards", "2")
+    assert compared.returncode == 2
+    assert "--shards 2: liblinear needs all rows on every rank" in compared.stderr
+    assert not (tmp_path / "all").exists()
