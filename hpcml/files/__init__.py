@@ -1,0 +1,1 @@
+"""Storage: what every reader and writer of files shares."""
