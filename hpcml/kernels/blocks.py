@@ -5,12 +5,13 @@ same bits; a range of features begins at a chunk.
 """
 
 import numpy as np
-from numba import njit
+
+from hpcml.kernels import njit
 
 CHUNK = 4096  # features
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def gradient_squares(w, g, lanes, decay, scale, out):
     """out[c, l] = ‖decay w[:, l] + scale g[:, l]‖² over the c-th chunk of features; w, g (n lanes) flat."""
     step = np.uint64(lanes)
@@ -24,7 +25,7 @@ def gradient_squares(w, g, lanes, decay, scale, out):
                 total[lane] += value * value
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def step(w, g, lanes, eta, decay, scale, out):
     """w −= eta (decay w + scale g) per lane, in place; out[c, l] = ‖w[:, l]‖² of the c-th chunk afterwards."""
     stride = np.uint64(lanes)
@@ -40,7 +41,7 @@ def step(w, g, lanes, eta, decay, scale, out):
                 total[lane] += new * new
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def copy_lanes(w, lanes, chosen, out):
     """out[j lanes + l] = w[j lanes + l] for the lanes l with chosen[l], in one sweep."""
     stride = np.uint64(lanes)

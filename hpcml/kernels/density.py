@@ -12,7 +12,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+
+from hpcml.kernels import njit
 
 ORDER = 10  # terms of the series in either variable; relative error of P' below 1e-8 (with 8 terms 1e-6, with 12 1e-11)
 PER_BANDWIDTH = 3  # cells in a bandwidth
@@ -38,7 +39,7 @@ class Density(NamedTuple):
     tables: np.ndarray  # (cells, ORDER)
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def sum_columns(indptr, rows, data, labels, weights, lows, highs, counts, totals):
     """Per feature and class (d, K), over stored values: lowest, highest, number, weight; given as +∞, −∞, 0, 0."""
     for j in range(indptr.size - 1):
@@ -51,7 +52,7 @@ def sum_columns(indptr, rows, data, labels, weights, lows, highs, counts, totals
             totals[j, c] += weights[row]
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _first_at_least(values, begin, end, v):
     """The smallest i in [begin, end) with values[i] ≥ v; `end` if none."""
     while begin < end:
@@ -63,7 +64,7 @@ def _first_at_least(values, begin, end, v):
     return begin
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _collect(column, has_zero, values):
     """Put the distinct values of a column into `values`, ascending, until it is full; how many."""
     count = 0
@@ -82,21 +83,21 @@ def _collect(column, has_zero, values):
     return count
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def count_values(indptr, data, has_zero, buffer, counts):
     """counts[j] = distinct values of feature j, or buffer.size if there are as many or more; has_zero (d), counts (d)."""
     for j in range(counts.size):
         counts[j] = _collect(data[indptr[j] : indptr[j + 1]], has_zero[j], buffer)
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def collect_values(indptr, data, has_zero, starts, values):
     """values[starts[j]:starts[j + 1]] = the distinct values of feature j, of which there are as many as places."""
     for j in range(starts.size - 1):
         _collect(data[indptr[j] : indptr[j + 1]], has_zero[j], values[starts[j] : starts[j + 1]])
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def weigh_values(indptr, rows, data, labels, weights, zero_weights, starts, values, masses):
     """masses[i, c] += weight of values[i] in class c; zero_weights (d, K) is that of the zeros that are not stored."""
     for j in range(starts.size - 1):
@@ -110,7 +111,7 @@ def weigh_values(indptr, rows, data, labels, weights, zero_weights, starts, valu
             masses[zero] += zero_weights[j]
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _cell_mass(distance, precision, bandwidth):
     """Φ((u + δ/2)/h) − Φ((u − δ/2)/h), of the tails on one side so that far away nothing cancels."""
     u = abs(distance)
@@ -118,7 +119,7 @@ def _cell_mass(distance, precision, bandwidth):
     return 0.5 * (math.erfc(near * _ROOT_HALF) - math.erfc((near + precision / bandwidth) * _ROOT_HALF))
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _sum_values(density, j, c, v):
     """P(v | c) of a feature with few values."""
     total = 0.0
@@ -128,13 +129,13 @@ def _sum_values(density, j, c, v):
     return total
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _smoothed_log(density, j, c, mass):
     """log P' = log((n P + 1/m) / (n + 1))."""
     return math.log((density.sizes[c] * mass + 1.0 / density.counts[j]) / (density.sizes[c] + 1.0))
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def log_values(density, out):
     """out[i, c] = log P'(values[i] | c): what density.logs is."""
     for j in range(density.counts.size):
@@ -143,13 +144,13 @@ def log_values(density, out):
                 out[i, c] = _smoothed_log(density, j, c, _sum_values(density, j, c, density.values[i]))
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def reach(ratio):
     """Cells on either side of a cell that it is felt in; `ratio` is δ/h."""
     return np.int64(math.ceil((_FAR + 0.5 * ratio) * PER_BANDWIDTH)) + 1
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def add_moments(rows, column, labels, weights, lows, bandwidths, starts, moments):
     """moments[starts[c] + cell, p] += w t^p / p! for the values of a column at places t in the cells of their classes (K)."""
     for k in range(rows.size):
@@ -165,7 +166,7 @@ def add_moments(rows, column, labels, weights, lows, bandwidths, starts, moments
             term *= t / (p + 1)
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def tabulate_derivatives(ratio, out):
     """out[i, k] = (−h/3)^k times the k-th derivative of the mass of a cell, i − r cells away; out (2r + 1, 2 ORDER − 1)."""
     middle = out.shape[0] // 2
@@ -183,7 +184,7 @@ def tabulate_derivatives(ratio, out):
             b, b_before = left * b - (k - 1) * b_before, b
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _add_series(moment, derivatives, out):
     """out[q] += Σ_p moment[p] derivatives[p + q]."""
     for p in range(ORDER):
@@ -192,7 +193,7 @@ def _add_series(moment, derivatives, out):
             out[q] += m * derivatives[p + q]
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def tabulate(moments, derivatives, table):
     """The polynomial of every cell from the moments (cells, ORDER) of all; table (cells + 2r, ORDER) begins r cells earlier."""
     r = derivatives.shape[0] // 2
@@ -208,7 +209,7 @@ def tabulate(moments, derivatives, table):
             factor /= -(q + 1.0)  # the derivatives come with the sign (−1)^(p + q), the series needs (−1)^p
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _look_up(density, j, c, v):
     """P(v | c) of a feature with tables."""
     k = j * density.sizes.size + c
@@ -226,7 +227,7 @@ def _look_up(density, j, c, v):
     return max(total, 0.0)
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _add_logs(density, j, v, out):
     """out[c] += log P'(v | c) of feature j."""
     if density.counts[j] < 2:
@@ -245,14 +246,14 @@ def _add_logs(density, j, v, out):
             out[c] += _smoothed_log(density, j, c, _sum_values(density, j, c, v))
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def log_zeros(density, out):
     """out[j, c] = log P'(0 | c); out (d, K) is given as 0."""
     for j in range(out.shape[0]):
         _add_logs(density, j, 0.0, out[j])
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def add_dense(density, X, out):
     """out[i, c] += Σ_j log P'(X[i, j] | c), in the order of j; X (n, d), out (n, K)."""
     for begin in range(0, X.shape[0], _BLOCK):
@@ -261,7 +262,7 @@ def add_dense(density, X, out):
                 _add_logs(density, j, np.float64(X[i, j]), out[i])
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def add_sparse(density, zeros, indptr, indices, data, out):
     """out[i, c] += Σ log P'(x_j | c) − zeros[j, c] over the stored x_j of row i; zeros (d, K) as `log_zeros` makes them."""
     for i in range(out.shape[0]):

@@ -10,10 +10,11 @@ lane. `rules` (N_RULES, lanes) holds what differs between lanes.
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from hpcml.kernels import njit
 from hpcml.kernels.vector import (
     I64,
     _array,
@@ -142,7 +143,7 @@ def _visit(typing, indices, data, begin, end, w, alpha, at, norm, positive, acti
     return signature, emit
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def shuffle(rows, bounds, chunks, key):
     """Order the rows 0 .. n − 1 at random, by `key` (uint64): the chunks bounds[c] .. bounds[c + 1] − 1, and the rows in each.
 
@@ -165,7 +166,7 @@ def shuffle(rows, bounds, chunks, key):
         place += size
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _draw(state, n):
     """The next state (splitmix64) and a number below n."""
     state += np.uint64(0x9E3779B97F4A7C15)
@@ -174,7 +175,7 @@ def _draw(state, n):
     return state, np.int64(((z >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32))
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def epoch(indptr, indices, data, order, norms, w, alpha, positive, active, rules, gradients, counts, rows, lanes, ahead):
     """Visit the rows in `order` (n) that some lane looks at; `norms` (n) are ‖x_i‖².
 
@@ -234,7 +235,7 @@ def _signed(typing, alpha, at, positive, slopes, place, lanes):
     return signature, emit
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def combine(indptr, indices, data, alpha, positive, width, first, lanes, v):
     """v[j lanes + l] = Σ_i alpha y x_ij, in float64, of the lanes first .. first + lanes − 1 of a panel of `width`; lanes ≤ 8."""
     v[:] = 0.0
@@ -281,7 +282,7 @@ def _keep_line(typing, v, at, w, to, sums, lanes):
     return signature, emit
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def keep(v, lanes, w, width, first, sums):
     """Put v (d lanes, float64) into the lanes from `first` on of w (d width); sums (2 lanes): Σ v², and Σ w² as rounded."""
     sums[:] = 0.0
@@ -358,7 +359,7 @@ def _judge(typing, z, place, alpha, at, positive, rules, sums, within, lanes):
     return signature, emit
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def certify(indptr, indices, data, w, alpha, positive, rules, near, sums, lanes, within):
     """Add to `sums` (N_SUMS lanes, flat) what the certificate of a panel's weights w (d lanes) needs, in float64.
 
@@ -385,7 +386,7 @@ def certify(indptr, indices, data, w, alpha, positive, rules, near, sums, lanes,
                 near[i] = _judge(z, place, alpha, at, flags, rules, sums, within, 1)
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def norms(indptr, data, out):
     """out[i] = ‖x_i‖², summed in float64."""
     for i in range(out.size):
@@ -395,7 +396,7 @@ def norms(indptr, data, out):
         out[i] = total
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def depart(indptr, indices, data, rows, start, alpha, w, lanes, lane):
     """Take the duals `start` (n) of `rows`, negative so far, back to 0 in one lane: they will be positive."""
     for i in rows:

@@ -1,13 +1,14 @@
 """A bounded table of live features: numbers to slots, by open addressing."""
 
 import numpy as np
-from numba import njit
+
+from hpcml.kernels import njit
 
 FREE = -1
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def find(keys, number):
     """Where `number` is in the table `keys` (a power of two long, never full), or where it would go."""
     mask = np.uint64(keys.size - 1)
@@ -18,7 +19,7 @@ def find(keys, number):
     return place
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def put_all(keys, slots, numbers, slot_of):
     """Fill an empty table: numbers[i] has the slot slot_of[i]."""
     for i in range(numbers.size):
@@ -26,7 +27,7 @@ def put_all(keys, slots, numbers, slot_of):
         keys[place], slots[place] = numbers[i], slot_of[i]
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def take_rows(
     indptr, indices, data, rows, keys, slots, numbers, free, n_free, forced, out_indptr, out_indices, out_data
 ):  # fmt: skip

@@ -15,8 +15,8 @@ stores its weights divided by a `scale` that every mistake changes; its clock is
 import math
 
 import numpy as np
-from numba import njit
 
+from hpcml.kernels import njit
 from hpcml.kernels.vector import LINE, add_four, prefetch
 
 PW, BW, MBW, PERCEPTRON, PA, ROMMA = range(6)
@@ -29,13 +29,13 @@ HUGE, SHRINK = 1e100, 2.0**-160  # ROMMA: from this ‖w‖² on, all lengths ar
 PRECISE, EPSILON = 1e-13, 2.0**-53  # ROMMA: ‖w‖² is summed anew when its relative error may exceed this
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _room(n):
     """Numbers of a row to sum so that n are: n itself up to 2, then the next multiple of 4, as `_axpy` wants it."""
     return n if n <= 2 else (n + 3) // 4 * 4
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _axpy(x, weights, j, out):
     """out += x · weights[j], as far as `out` goes: one or two numbers, or a multiple of four."""
     if out.size <= 2:
@@ -46,7 +46,7 @@ def _axpy(x, weights, j, out):
             add_four(out, weights, j, c, x)
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _dots(indices, data, begin, end, weights, seen, out):
     """out = Σ x_j weights[j + 1] over the non-zeros begin..end, in their order, whose features are seen now.
 
@@ -74,7 +74,7 @@ def _dots(indices, data, begin, end, weights, seen, out):
     return total, least
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _mark(y_indices, begin, end, lane_of, signs, value):
     """signs[lane] = value for the row's labels."""
     for k in range(begin, end):
@@ -83,7 +83,7 @@ def _mark(y_indices, begin, end, lane_of, signs, value):
             signs[lane] = value
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _count(counters, lane, positive, predicted):
     """Note a prediction made before the update."""
     if positive:
@@ -94,7 +94,7 @@ def _count(counters, lane, positive, predicted):
         counters[FALSE_POSITIVES, lane] += 1
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _promote(indices, data, begin, end, weights, lane, up, down, step, clock, n_lanes, n_weights, voted):
     """Multiply a lane's weights of the non-zeros begin..end by up · (1 + step x), v of balanced learners by down · (1 − step x)."""
     for k in range(begin, end):
@@ -110,7 +110,7 @@ def _promote(indices, data, begin, end, weights, lane, up, down, step, clock, n_
             weights[j, n_lanes + lane] *= down * (1.0 - x)
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def learn_winnow(code, alpha, beta, theta, margin, csr, rows, labels, voted, state):
     """One pass of a Winnow variant (SPEC: 2, Table) over `rows` of `csr` (indptr, indices, data).
 
@@ -148,7 +148,7 @@ def learn_winnow(code, alpha, beta, theta, margin, csr, rows, labels, voted, sta
     return rows.size
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _step(code, y, score, square, epsilon, gamma, lanes, lane):
     """The step τ of a mistake, w ← scale · (w + τ x); for ROMMA also the new scale, ‖w‖² and its error."""
     if code == PERCEPTRON:
@@ -174,7 +174,7 @@ def _step(code, y, score, square, epsilon, gamma, lanes, lane):
     return b / lanes[SCALE, lane]
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _settle(lanes, lane, weights, bias, voted):
     """ROMMA: keep ‖w‖² precise, and all numbers far from overflow. Only the 1 that it aims at (`unit`) notices the latter."""
     n_lanes, scale = lanes.shape[1], lanes[SCALE, lane]
@@ -195,7 +195,7 @@ def _settle(lanes, lane, weights, bias, voted):
         lanes[NORM2, lane] *= shrink * shrink
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _add(indices, data, begin, end, weights, lane, step, clock, n_lanes, voted):
     """Add step times the non-zeros begin..end to a lane."""
     for k in range(begin, end):
@@ -206,7 +206,7 @@ def _add(indices, data, begin, end, weights, lane, step, clock, n_lanes, voted):
             weights[j, n_lanes + lane] += change * clock
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _square(data, begin, end, bias):
     """‖x‖² of a row with its bias."""
     out = 0.0
@@ -215,7 +215,7 @@ def _square(data, begin, end, bias):
     return out + bias * bias
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def learn_additive(code, epsilon, gamma, bias, csr, rows, labels, voted, state):
     """One pass of the perceptron, PA or ROMMA (SPEC: 2, Table) over `rows`; `bias` is the value of the constant feature.
 

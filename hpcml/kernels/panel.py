@@ -13,8 +13,8 @@ q < 10 active and quiet (no violation) on the last q steps, `ASLEEP` + (s mod 32
 import math
 
 import numpy as np
-from numba import njit
 
+from hpcml.kernels import njit
 from hpcml.kernels.vector import LINE, add_lines, dot_rows
 
 TILE, CHUNK = 32, 1024
@@ -28,7 +28,7 @@ SHORTEST, SPREAD = 5, np.uint64(11)  # a row sleeps 5 to 15 steps
 HIGH, LOW, VIOLATORS, VISITED = range(4)  # rows of `sums`
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@njit(inline="always")
 def value_and_slope(code, z):
     """Loss ℓ(z) and its slope ℓ′(z) at the margin z, for the loss with this code (`hpcml.losses`)."""
     if code == HINGE:
@@ -47,7 +47,7 @@ def value_and_slope(code, z):
     return math.log1p(small) - z, -1.0 / (1.0 + small)
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@njit(inline="always")
 def sleep(key, row, step):
     """For how many steps a row goes dormant at this step of a label: 5 to 15, from its key, the global row and the step alone."""
     x = key ^ (np.uint64(row) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(step) * np.uint64(0xC2B2AE3D27D4EB4F))
@@ -56,7 +56,7 @@ def sleep(key, row, step):
     return SHORTEST + np.int64(((x >> np.uint64(32)) * SPREAD) >> np.uint64(32))
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _due(state, wake, lanes, due):
     """Collect in `due` the rows of a tile that some lane must visit; returns their number."""
     n = 0
@@ -73,7 +73,7 @@ def _due(state, wake, lanes, due):
 def _slopes_of(code):
     """The loop over the (row, lane) pairs of a tile for one loss: with the loss as a constant the compiler vectorises it."""
 
-    @njit(cache=True, error_model="numpy")
+    @njit
     def slopes_of_loss(state, wake, z, values, slopes):
         """values[e] = ℓ, slopes[e] = ∂ℓ/∂z for each (row, lane) pair that is due, 0 elsewhere; z holds w · x."""
         for e in range(state.size):
@@ -89,7 +89,7 @@ def _slopes_of(code):
 _hinge, _huber, _maxent = _slopes_of(HINGE), _slopes_of(HUBER), _slopes_of(MAXENT)
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _slopes(code, state, wake, z, values, slopes):
     """The loop of the loss with this code."""
     if code == HINGE:
@@ -100,7 +100,7 @@ def _slopes(code, state, wake, z, values, slopes):
         _maxent(state, wake, z, values, slopes)
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _add_losses(values, high_shift, low_shift, high, low):
     """Add each loss to the sum of its place in the tile, in two levels."""
     for e in range(values.size):
@@ -109,7 +109,7 @@ def _add_losses(values, high_shift, low_shift, high, low):
         low[e] += ((values[e] - rounded) + low_shift[e]) - low_shift[e]
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _count(state, wake, values, violators, visited):
     """Count the pairs that are due, and those that violate."""
     for e in range(state.size):
@@ -118,7 +118,7 @@ def _count(state, wake, values, violators, visited):
         violators[e] += 1.0 if values[e] > 0.0 else 0.0
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _lines(slopes, begin, end, line, lines, n):
     """Add to the first n of `lines` where the lines with a slope begin; returns how many there are then."""
     for at in range(begin, end, line):
@@ -134,7 +134,7 @@ def _lines(slopes, begin, end, line, lines, n):
     return n
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _move(state, wake, quiet, values):
     """Give each (row, lane) pair that is due its next state; after `QUIET` quiet visits that is `quiet`."""
     for e in range(state.size):
@@ -144,7 +144,7 @@ def _move(state, wake, quiet, values):
         state[e] = (ACTIVE if values[e] > 0.0 else quieter) | (state[e] & POSITIVE)
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _doze(state, keys, steps, first_row):
     """Rows of a tile that have become TIRED of a lane go dormant."""
     lanes = steps.size
@@ -160,7 +160,7 @@ def _doze(state, keys, steps, first_row):
                     state[i * lanes + lane] = np.uint8((byte & POSITIVE) | (ASLEEP + (waking & CLOCK)))
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def panel_pass(
     indptr, indices, data, first_row, w, keys, steps, dormant, state, code, rounded, levels, shift_of_level, shifts, g, sums
 ):
@@ -204,7 +204,7 @@ def panel_pass(
             sums[number, e % lanes] += totals[number, e]
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def loss_pass(indptr, indices, data, w, state, code, shifts, sums):
     """Add to `sums` (4, 1) the losses (high, low) of one label over all rows; w (d) float64, `state` (n) the rows' bytes."""
     z, values, slopes, rows = np.empty(TILE, w.dtype), np.empty(TILE), np.empty(TILE), np.arange(TILE)

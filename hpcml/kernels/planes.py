@@ -5,14 +5,14 @@ columns can add them up to the same bits; a range of columns begins at a chunk.
 """
 
 import numpy as np
-from numba import njit
 
+from hpcml.kernels import njit
 from hpcml.kernels.blocks import CHUNK
 
 PARTS = 8  # interleaved partial sums, which the compiler keeps in vector registers
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _dot(a, b, parts):
     """a · b in float64; a, b (n), parts (PARTS) is scratch."""
     parts[:] = 0.0
@@ -26,7 +26,7 @@ def _dot(a, b, parts):
     return ((parts[0] + parts[1]) + (parts[2] + parts[3])) + ((parts[4] + parts[5]) + (parts[6] + parts[7]))
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def products(planes, w, out):
     """out[c, k] = a · planes[k], out[c, n] = a · w over the c-th chunk, for a = planes[n − 1].
 
@@ -41,14 +41,14 @@ def products(planes, w, out):
         out[chunk, n] = _dot(newest, w[first:last], parts)
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _add(factor, plane, total):
     """total += factor plane; plane, total (n)."""
     for column in range(np.uint64(plane.size)):
         total[column] += factor * np.float64(plane[column])
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def combine(planes, factors, out):
     """out = Σ factors[k] planes[k], in float64 and in the order of k; planes (n, d), factors (n), out (d)."""
     total = np.empty(CHUNK)

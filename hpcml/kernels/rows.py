@@ -1,13 +1,14 @@
 """Passes over CSR rows before training: what the features hold, how long the rows are, and the compact copy of the rows."""
 
 import numpy as np
-from numba import njit
+
+from hpcml.kernels import njit
 
 FOLDED = -1  # in `column_of`: a feature that only one training row has
 ABSENT = -2  # in `column_of`: a feature that no training row has
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def column_extremes(indptr, indices, data, rows, largest, counts, smallest):
     """largest[j] = max |x_ij| and counts[j] += 1 over the values x_ij ≠ 0 of `rows`; smallest[0] = the least |x_ij| of all."""
     for i in range(rows.size):
@@ -19,7 +20,7 @@ def column_extremes(indptr, indices, data, rows, largest, counts, smallest):
                 smallest[0] = min(smallest[0], size)
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def row_sizes(indptr, indices, data, rows, column_of, sizes, squares, folded):
     """For each row: how many values have a column, Σ x² over all its values, and over those of `FOLDED` features."""
     for i in range(rows.size):
@@ -32,7 +33,7 @@ def row_sizes(indptr, indices, data, rows, column_of, sizes, squares, folded):
                 folded[i] += x * x
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def compact(indptr, indices, data, rows, column_of, fold_column, fold_norm, bias_column, out_indptr, out_indices, out_data):
     """Copy `rows` with columns for features; the FOLDED ones become one value in fold_column[i], if that is ≥ 0."""
     at = np.int64(0)
@@ -51,7 +52,7 @@ def compact(indptr, indices, data, rows, column_of, fold_column, fold_norm, bias
         out_indptr[i + 1] = at
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def fold_factors(indptr, indices, data, rows, column_of, fold_column, fold_norm, columns, factors):
     """columns[j], factors[j] of the FOLDED features of `rows`: the row's column, and x_ij over its norm there."""
     for i in range(rows.size):
@@ -61,7 +62,7 @@ def fold_factors(indptr, indices, data, rows, column_of, fold_column, fold_norm,
                 columns[j], factors[j] = fold_column[i], np.float64(data[k]) / np.float64(fold_norm[i])
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def count_labels(y_indptr, y_indices, rows, out):
     """out[l] += the number of `rows` that have label l."""
     for i in range(rows.size):

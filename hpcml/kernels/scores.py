@@ -7,19 +7,20 @@ around it. No index is checked here: `hpcml.model` has.
 """
 
 import numpy as np
-from numba import njit
+
+from hpcml.kernels import njit
 
 _NEAR = 1 << 12  # so many features at a time, to stay in the caches
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _expand_row(w, columns, factors, out):
     """out[j] = w[columns[j]] factors[j]."""
     for j in range(columns.size):
         out[j] = np.float64(w[np.uint64(columns[j])]) * np.float64(factors[j])
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def expand_weights(W, labels, columns, factors, Wt):
     """Wt[j, l] = W[labels[l], columns[j]] factors[j]; W (L, c), columns and factors (d), Wt (d, B)."""
     for begin in range(0, columns.size, _NEAR):
@@ -29,14 +30,14 @@ def expand_weights(W, labels, columns, factors, Wt):
             _expand_row(w, columns[begin:end], factors[begin:end], Wt[begin:end, lane])
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _add_scaled(x, w, out):
     """out[l] += x w[l]."""
     for lane in range(out.size):
         out[lane] += x * w[lane]
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _score_row(indices, data, begin, end, Wt, bias, out):
     """out[l] = Σ data[k] Wt[indices[k], l] over begin ≤ k < end, + bias[l]."""
     out[:] = 0.0
@@ -46,7 +47,7 @@ def _score_row(indices, data, begin, end, Wt, bias, out):
         out[lane] += bias[lane]
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def score_rows(indptr, indices, data, rows, Wt, bias, out):
     """out[i, l] = score of row rows[i] for label l; Wt (d, B) has a column per label, bias (B), out (n, B)."""
     for i in range(rows.size):
@@ -54,7 +55,7 @@ def score_rows(indptr, indices, data, rows, Wt, bias, out):
         _score_row(indices, data, indptr[row], indptr[row + np.uint64(1)], Wt, bias, out[i])
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _score_pair(indices, data, begin, end, w, columns, factors, bias):
     """Σ data[k] (w[columns[j]] factors[j]) with j = indices[k] over begin ≤ k < end, + bias."""
     total = 0.0
@@ -64,7 +65,7 @@ def _score_pair(indices, data, begin, end, w, columns, factors, bias):
     return total + bias
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def score_pairs(indptr, indices, data, rows, labels, W, columns, factors, bias, out):
     """out[p] = score of row rows[p] for label labels[p]; W (L, c), columns and factors (d), bias (L), out (n_pairs)."""
     for p in range(rows.size):
@@ -73,7 +74,7 @@ def score_pairs(indptr, indices, data, rows, labels, W, columns, factors, bias, 
         out[p] = _score_pair(indices, data, begin, end, W[label], columns, factors, bias[label])
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _first_at_least(values, begin, key):
     """The smallest i ≥ begin with values[i] ≥ key (values.size if none), by steps that double and then halve."""
     step = 1
@@ -92,7 +93,7 @@ def _first_at_least(values, begin, key):
     return begin
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def count_sorted(scores, values, above, equal):
     """Place ascending `scores` among ascending distinct `values` (n).
 
@@ -106,7 +107,7 @@ def count_sorted(scores, values, above, equal):
             equal[place] += 1
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def sum_rows(indptr, indices, data, rows, factors, out):
     """out[i] = 1 + the values of row rows[i] for features with factors[j] ≠ 0.
 

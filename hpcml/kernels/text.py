@@ -7,7 +7,8 @@ its last byte, which must be a newline.
 """
 
 import numpy as np
-from numba import njit
+
+from hpcml.kernels import njit
 
 TAB, NEWLINE, RETURN, BLANK = 9, 10, 13, 32
 HASH, PLUS, COMMA, MINUS, POINT, COLON, SMALL_E = b"#+,-.:e"
@@ -38,7 +39,7 @@ FIVES_HIGH = np.array([power >> 64 for power in _POWERS], dtype=np.uint64)
 FIVES_LOW = np.array([power & (2**64 - 1) for power in _POWERS], dtype=np.uint64)
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _product(a, b):
     """(high, low): the 128 bits of a · b."""
     a1, a0, b1, b0 = a >> _32, a & _LOW, b >> _32, b & _LOW
@@ -47,7 +48,7 @@ def _product(a, b):
     return a1 * b1 + (middle >> _32) + (other >> _32), a * b
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _nearest(m, e, bits):
     """The double nearest to m · 10^e, for m ≥ 1 and e in the table; `bits` (1, uint64) is scratch."""
     shift = _0
@@ -77,7 +78,7 @@ def _nearest(m, e, bits):
     return bits.view(np.float64)[0]
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _eight(text, at):
     """The eight bytes from `at` on as a number, the first one lowest; the compiler makes one load of it."""
     at, word = np.uint64(at), _0
@@ -86,14 +87,14 @@ def _eight(text, at):
     return word
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _value_of(digits):
     """The number of eight digits, a byte each, the first one lowest: pairs, then fours, then all are joined at once."""
     digits = digits * _10 + (digits >> _8)
     return ((digits & _EVEN) * _MILLION_HUNDRED + ((digits >> _16) & _EVEN) * _TEN_THOUSAND_ONE) >> _32
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _digits(text, at, value):
     """(value with the digits from `at` on behind its own, position behind them), modulo 2⁶⁴."""
     while True:
@@ -107,7 +108,7 @@ def _digits(text, at, value):
         at += 8
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _exponent(text, at):
     """(exponent, position behind) of what stands behind an `e`; position -1 for what is not one, or too long."""
     negative = text[np.uint64(at)] == MINUS
@@ -119,7 +120,7 @@ def _exponent(text, at):
     return (-np.int64(value) if negative else np.int64(value)), end
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _significant(text, begin, n_digits):
     """How many of the digits from `begin` on, a point among them, are left without leading zeros."""
     while n_digits > 0 and (text[np.uint64(begin)] == _ZERO or text[np.uint64(begin)] == POINT):
@@ -128,7 +129,7 @@ def _significant(text, begin, n_digits):
     return n_digits
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _any_number(text, at, bits):
     """(the double that is written at `at`, position behind it); position -1 for what is not a plain number."""
     negative = text[np.uint64(at)] == MINUS
@@ -158,7 +159,7 @@ def _any_number(text, at, bits):
     return (-value if negative else value), at
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@njit(inline="always")
 def _number(text, begin, bits):
     """What `_any_number` gives, at once for most numbers: few digits, no exponent. It is inlined, for a call takes as long."""
     negative = text[np.uint64(begin)] == MINUS
@@ -177,7 +178,7 @@ def _number(text, begin, bits):
     return (-value if negative else value), at
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _blanks(text, at):
     """The position of the first byte from `at` on that is no white space, or ends the line."""
     byte = text[np.uint64(at)]
@@ -187,13 +188,13 @@ def _blanks(text, at):
     return at
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _ends_token(byte):
     """Whether a byte is white space or begins a comment."""
     return byte in (BLANK, HASH) or TAB <= byte <= RETURN
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _line_end(text, at):
     """The position behind the newline that ends the line of `at`, with a comment or without."""
     while text[np.uint64(at)] != NEWLINE:
@@ -201,7 +202,7 @@ def _line_end(text, at):
     return at + 1
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _labels(text, at, labels, begin, bits):
     """Write the labels at `at`, ascending, to labels[begin:]; (how many, position behind them), position -1 if there are none."""
     end = begin
@@ -220,7 +221,7 @@ def _labels(text, at, labels, begin, bits):
         at += 1
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _pairs(text, at, first, largest, indices, data, begin, bits):
     """Write the pairs from `at` on, but for zeros, to indices and data[begin:]: (their end there, last index, position behind).
 
@@ -244,7 +245,7 @@ def _pairs(text, at, first, largest, indices, data, begin, bits):
     return end, last, at
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def parse_lines(text, size, first, largest, lengths, indices, data, label_lengths, labels):
     """Rows of svmlight lines `text` (uint8, ends with a newline): (rows, pairs, labels, width); rows is -1 for anything unusual.
 

@@ -4,18 +4,19 @@ While scores come in, a row's best are a heap with the worst of them first; plac
 """
 
 import numpy as np
-from numba import njit
+
+from hpcml.kernels import njit
 
 NONE = 2**31 - 1
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _is_worse(score, label, than_score, than_label):
     """Whether an entry comes after another one."""
     return score < than_score or (score == than_score and label > than_label)
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _sink(scores, labels, score, label, size):
     """Put an entry in the place of the first one of a heap of `size` entries."""
     place = 0
@@ -30,7 +31,7 @@ def _sink(scores, labels, score, label, size):
     scores[place], labels[place] = score, label
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _keep_row(scores, first, best_scores, best_labels):
     """Take one row's scores of labels first, first + 1, ... into its heap. What is not a number is never taken."""
     for lane in range(scores.size):
@@ -38,14 +39,14 @@ def _keep_row(scores, first, best_scores, best_labels):
             _sink(best_scores, best_labels, scores[lane], first + lane, best_scores.size)
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def keep_best(scores, first, best_scores, best_labels):
     """Take scores (n, B) of labels first ... first + B − 1 into the rows' heaps (n, k)."""
     for i in range(scores.shape[0]):
         _keep_row(scores[i], first, best_scores[i], best_labels[i])
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def sort_best(best_scores, best_labels):
     """Make lists, best first, of the rows' heaps (n, k)."""
     for i in range(best_scores.shape[0]):
@@ -56,7 +57,7 @@ def sort_best(best_scores, best_labels):
             _sink(scores, labels, score, label, last)
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def invert(indptr, indices, data, next_place, labels, weights):
     """The weights of a CSR matrix column by column, labels ascending; next_place (c) holds each column's first place, and moves."""
     for label in range(indptr.size - 1):
@@ -67,14 +68,14 @@ def invert(indptr, indices, data, next_place, labels, weights):
             next_place[column] += 1
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def _add_column(x, factor, labels, weights, scores):
     """scores[labels[p]] += x (weights[p] factor)."""
     for p in range(labels.size):
         scores[np.uint64(labels[p])] += x * (np.float64(weights[p]) * factor)
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def score_inverted(indptr, indices, data, rows, inverted, columns, factors, bias, sums, best_scores, best_labels):
     """The best labels of `rows` into their heaps (n, k): the scores of `score_rows`, over sums (n).
 

@@ -6,9 +6,11 @@ label with 16 float32 lanes, against 0.3 ns for the same loop on arrays.
 """
 
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+
+from hpcml.kernels import njit
 
 WIDTHS = (1, 2, 4, 8, 16)  # lanes; 16 float32 or 8 float64 fill a cache line
 UNROLL = 2  # independent sums, so that one multiply-add need not wait for the one before
@@ -141,7 +143,7 @@ def _add(typing, indices, data, begin, end, slopes, at, levels, shift_of_level, 
     return signature, emit
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def dot_rows(indptr, indices, data, first, rows, w, z, lanes):
     """z[i lanes + l] = Σ_k data[k] w[indices[k] lanes + l] over the non-zeros of row first + i, for i in `rows`, l < lanes."""
     for i in rows:
@@ -158,7 +160,7 @@ def dot_rows(indptr, indices, data, first, rows, w, z, lanes):
             _dot(indices, data, begin, end, w, z, i * lanes, 1)
 
 
-@njit(cache=True, error_model="numpy")
+@njit
 def add_lines(indptr, indices, data, first, starts, slopes, levels, shift_of_level, g, lanes, rounded):
     """g[indices[k] lanes + l] += slopes[i lanes + l] data[k] over the non-zeros of row first + i, for some rows i and lanes l.
 
