@@ -71,7 +71,8 @@ class Comparison:
         text = [
             f"{self.data}: {self.n_labels:,} labels, {self.n_features:,} features, trained on {self.n_rows:,} rows ({self.split}), "
             f"judged on {self.n_test_rows:,} ({self.test_split}); {self.protocol}, λ = {self.lam:.4g}, "
-            f"C = {1 / (self.lam * self.n_rows):.4g}; {self.ranks} rank(s), the others with as many threads; least of {self.repeats}"
+            f"C = {1 / (self.lam * self.n_rows):.4g}; {self.ranks} rank(s), the others with as many threads; "
+            f"least of {self.repeats}"
         ]
         for tolerance in self.tolerances():
             text += ["", *self._table(tolerance)]
