@@ -72,7 +72,7 @@ def check_method(method: str, options: TrainOptions) -> None:
     """Raise ConfigError for options that the method does not have."""
     losses = METHODS[method].losses
     if options.loss is not None and options.loss not in losses:
-        raise ConfigError(f"--loss {options.loss}: {method} minimises {', '.join(losses)} only")
+        raise ConfigError(f"--loss {options.loss}: {method} minimises {', '.join(sorted(losses))} only")
     if (options.shards or 1) > 1 and METHODS[method].shards == NEVER:
         raise ConfigError(f"--shards {options.shards}: {method} needs all rows on every rank")
     if not METHODS[method].certified:
