@@ -113,9 +113,9 @@ def choose_methods(wanted: tuple[str, ...], options: TrainOptions) -> list[str]:
     for method in wanted:
         if method not in METHODS:
             raise ConfigError(f"--method {method}: no such method; {nearest(method, METHODS)}")
-        losses = METHODS[method].losses
+        losses = sorted(METHODS[method].losses)
         if options.loss not in losses:
-            raise ConfigError(f"--loss {options.loss}: {method} minimises {', '.join(sorted(losses))} only; leave it out with --method")
+            raise ConfigError(f"--loss {options.loss}: {method} minimises {', '.join(losses)} only; leave it out with --method")
     every = [name for name, method in METHODS.items() if options.loss in method.losses]
     chosen = list(dict.fromkeys(wanted)) or every
     for method in chosen:
