@@ -1,6 +1,7 @@
 """What the defaults are worth: macro MAP and F1 of `probe` and `dual`, as they train by default and without an intercept.
 
-usage: mpirun -n 2 python launch/bench/defaults.py [SET ...] [--check SET] [--min-positives 10] [--most-rows 60000] [--tiny]
+usage: mpirun -n 2 python launch/bench/defaults.py [SET ...] [--check SET] [--method METHOD] [--min-positives 10]
+       [--most-rows 60000] [--tiny]
 
 Without SET: every set in the folder that HPCML_DATA names, and the docstrings of the installed packages. Each is trained in two
 ways, both with λ = X/m: by default (an intercept; probe: hinge, dual: squared hinge), and as in the PROBE paper (`--no-bias
@@ -123,7 +124,7 @@ def lines_of(comm: mpi.Comm, name: str, given: argparse.Namespace, folder: Path)
     """Collective over `comm`. The figures of every training on a set."""
     files = made(comm, name, folder, given.most_rows)
     options = TrainOptions(min_positives=given.min_positives)
-    for method in ("probe", "dual"):
+    for method in given.method or ("probe", "dual"):
         for protocol, changes in PROTOCOLS.items():
             model, figures = trained(comm, files, method, replace(options, **changes), folder / "run")
             line = {"set": name, "method": method, "protocol": protocol, "loss": str(model.attrs["loss"]), **figures}
@@ -147,6 +148,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sets", nargs="*", metavar="SET")
     parser.add_argument("--check", action="append", default=[], metavar="SET")
+    parser.add_argument("--method", action="append", choices=("probe", "dual"))
     parser.add_argument("--min-positives", type=int, default=10)
     parser.add_argument("--most-rows", type=int, default=60_000)
     parser.add_argument("--tiny", action="store_true")
