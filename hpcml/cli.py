@@ -85,6 +85,8 @@ def _config_files(tokens: list[str]) -> tuple[list[str], list[cyclopts.config.Di
             raise ConfigError(f"{path}: it is for the method {method!r}, not {command!r}")
         of_method = OWN_OPTIONS.get(command, TrainOptions)
         known = {"method", "data", "output"} | {flag_of(field.name) for field in fields(of_method)}
+        if command in ONLINE and ONLINE[command].winnow and keys.get("bias") is False:
+            del keys["bias"]  # 0.6 wrote it for every learner
         for key in keys:
             if key.replace("_", "-") not in known:
                 near = difflib.get_close_matches(key, known, n=1)

@@ -56,6 +56,7 @@ def cv(
     seed: int = 0,
     baseline: str | None = None,
     in_order: Flag = False,
+    bias: Annotated[bool, Parameter(negative="--no-bias")] = True,
     output: Output | None = None,
     force: Flag = False,
 ) -> None:
@@ -79,6 +80,8 @@ def cv(
         The method that the others are compared with. Default: the first.
     in_order:
         Train on rows in the order of the file.
+    bias:
+        With --no-bias perceptron, pa, romma, their voted forms, svm and probe have no intercept.
     output:
         Write the table to this file as CSV, with F1 of each fold.
     force:
@@ -86,7 +89,8 @@ def cv(
     """
     from hpcml.crossval.command import cv as work
 
-    options = {"folds": folds, "label": label, "split": split, "seed": seed, "baseline": baseline, "in_order": in_order}
+    options = {"folds": folds, "label": label, "split": split, "seed": seed, "baseline": baseline}
+    options |= {"in_order": in_order, "bias": bias}
     say_once(str(work(Session.comm, names, output, force, Session.log, **options)))
 
 

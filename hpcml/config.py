@@ -49,12 +49,13 @@ class ConvertOptions:
 class TrainOptions:
     """Options of `hpcml train`."""
 
-    loss: str = "hinge"
-    """Convex loss: hinge, huber (modified Huber), maxent (logistic), or with the method dual: hinge, squared-hinge."""
+    loss: str | None = None
+    """Convex loss: hinge (default), huber (modified Huber), maxent (logistic); of dual: squared-hinge (default), hinge."""
     lam: Annotated[str, Parameter(name="--lambda")] = "X/m"
     """Regularisation λ: X/m, X/NUMBER or NUMBER, where X = (mean norm of the training rows)² and m is their number."""
-    bias: Flag = False
-    """Append a constant feature 1 (regularised like the others)."""
+    bias: Annotated[bool | None, Parameter(negative="--no-bias")] = None
+    """The rows have a constant feature 1 (regularised like the others), whose weight is the intercept. This is the default;
+    --no-bias is the protocol of the PROBE paper; it costs much of the quality, of rare labels above all."""
     epsilon: float = 0.05
     """PROBE stops when its bound φ falls below this."""
     svmperf_epsilon: float = 0.1
@@ -104,7 +105,7 @@ class TrainOptions:
 
     def validate(self, losses: Iterable[str] = LOSSES | DUAL_LOSSES) -> None:
         """Raise ConfigError for values that make no sense. Local: call it before the first collective."""
-        if self.loss not in losses:
+        if self.loss is not None and self.loss not in losses:
             raise ConfigError(f"--loss {self.loss}: expected one of {', '.join(sorted(losses))}")
         if not 0 < self.epsilon < 2 / 3:
             raise ConfigError(f"--epsilon {self.epsilon}: expected a number between 0 and 2/3")
@@ -228,8 +229,9 @@ class OnlineOptions:
     """pa: a row whose score is at least so far on the right side changes nothing."""
     gamma: float = 0.1
     """pa: relaxation; larger takes smaller steps."""
-    bias: Flag = False
-    """perceptron, pa, romma: append a constant feature 1 (Winnow always has one)."""
+    bias: Annotated[bool | None, Parameter(negative="--no-bias")] = None
+    """The rows have a constant feature 1, whose weight is the intercept. This is the default; perceptron, pa and romma can do
+    without (--no-bias)."""
     split: str | None = None
     """Rows to train on: a split of the file, or all. Default: train if the file has it."""
     label: Annotated[tuple[str, ...], Parameter(negative="")] = field(default=())

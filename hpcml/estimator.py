@@ -97,7 +97,7 @@ class ProbeClassifier(LabelScores, BaseEstimator):
     lam : str or float
         λ: "X/m", "X/NUMBER" or a number above 0; X = (mean norm of the training rows)², m is their number.
     fit_intercept : bool
-        Append a constant feature 1, regularised like the others. The default is scikit-learn's; `hpcml train` has `--bias`.
+        The rows have a constant feature 1, regularised like the others (False: `hpcml train --no-bias`).
     epsilon : float
         A label is done when the bound φ falls below this.
     dormant : bool

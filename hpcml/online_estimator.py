@@ -43,7 +43,7 @@ class OnlineClassifier(LabelScores, BaseEstimator):
     epsilon, gamma : float
         pa: the distance from which on a row changes nothing; relaxation.
     fit_intercept : bool
-        perceptron, pa, romma: append a constant feature 1. Winnow always has one.
+        The rows have a constant feature 1. Only perceptron, pa and romma can do without; Winnow always has one.
     shuffle : bool
         `fit` takes the rows in random order. What is learnt depends on the order.
     random_state : int, RandomState or None
@@ -82,7 +82,7 @@ class OnlineClassifier(LabelScores, BaseEstimator):
         margin: float = 1.0,
         epsilon: float = 1.0,
         gamma: float = 0.1,
-        fit_intercept: bool = False,
+        fit_intercept: bool = True,
         shuffle: bool = False,
         random_state: int | np.random.RandomState | None = 0,
     ) -> None:

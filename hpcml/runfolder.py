@@ -27,7 +27,7 @@ NEW, UNFINISHED, FINISHED = "new", "unfinished", "finished"
 # Options that may differ between a run and its continuation, because they do not change the result.
 FREE = {"checkpoint-every", "time-limit", "data", "block", "shards", "profile", "slow-rank", "slow-factor", "final"}
 _OF_RESULT = {"dual": {"shards"}}  # of these, what changes a method's result
-_UNSET = {"shards": 1}  # what it is, where it matters, if nobody says
+_UNSET = {"shards": 1, "bias": False}  # what it is, where it matters, if config.toml does not say
 
 
 def free_options(config: dict[str, object]) -> set[str]:
@@ -208,6 +208,19 @@ def from_dict(values: dict[str, object]) -> TrainOptions:
     options = TrainOptions(**given | {"label": tuple(given.get("label", ()))})
     options.validate()
     return options
+
+
+@mpi.collective
+def config_before(comm: mpi.Comm, path: Path, resume: bool) -> dict[str, object]:
+    """Collective over `comm`. What config.toml says of the run in this folder, if it is to be continued; else nothing.
+
+    Raises DataError if it is damaged or cannot be read.
+    """
+    found: dict[str, object] = {}
+    with mpi.agreed(comm, f"reading {path}"):
+        if comm.rank == 0 and resume and (path / CONFIG).is_file():
+            found = read_config(path / CONFIG)
+    return comm.bcast(found)
 
 
 def write_config(file: Path, config: dict[str, object]) -> None:

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # From nothing to a judged model in one command: the docstrings of the installed packages become a data set, one classifier per
-# label is trained on RANKS ranks (2), and the models are judged on rows they have not seen. Everything lies in ./demo.
+# label is trained on RANKS ranks (2), and the models are judged on rows they have not seen. All by default: with an intercept, the hinge
+# loss, λ = X/m. Everything lies in ./demo.
 set -euo pipefail
 RANKS=${RANKS:-2}
 source "$(dirname "$0")/setup.sh" mpi
@@ -14,7 +15,7 @@ step() {  # step TITLE HPCML-ARGUMENTS...: show a command, then run it
 
 step "A data set of real texts: the docstrings of the packages installed here; the labels are their modules" \
   convert docstrings -o demo/docstrings.h5 --min-df 2 --test-share 0.33 --seed 1 --force
-step "One linear classifier per label with at least ten examples" \
+step "One linear classifier, with an intercept, per label with at least ten examples" \
   train probe demo/docstrings.h5 -o demo/run --min-positives 10 --force
 step "How good they are on the test rows" \
   evaluate demo/run/model.h5 demo/docstrings.h5 --split test

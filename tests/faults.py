@@ -24,12 +24,12 @@ from hpcml.psbml.train import train_psbml
 TRAIN = {"probe": train_probe, "dual": functools.partial(train_method, "dual"), "psbml": train_psbml}
 OPTIONS = {
     "probe": TrainOptions(),
-    "dual": TrainOptions(dual_tol=1e-6, lam="2e-3", block=1, max_steps=200),
+    "dual": TrainOptions(loss="hinge", dual_tol=1e-6, lam="2e-3", block=1, max_steps=200),
     "psbml": PsbmlOptions(grid="2x2", cycles=12, seed=3),
 }
 FLAGS = {
     "probe": ("probe",),
-    "dual": ("dual", "--dual-tol", "1e-6", "--lambda", "2e-3", "--block", "1", "--max-steps", "200"),
+    "dual": ("dual", "--loss", "hinge", "--dual-tol", "1e-6", "--lambda", "2e-3", "--block", "1", "--max-steps", "200"),
     "psbml": ("psbml", "--grid", "2x2", "--cycles", "12", "--seed", "3"),
     "asynchronous": ("psbml", "--grid", "2x2", "--cycles", "400", "--asynchronous"),
 }

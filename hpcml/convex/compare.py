@@ -13,7 +13,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.config import TrainOptions
-from hpcml.convex.methods import METHODS
+from hpcml.convex.methods import METHODS, with_defaults
 from hpcml.convex.report import TrainReport
 from hpcml.convex.train import check_method, train
 from hpcml.data.schema import Dataset, default_split
@@ -22,12 +22,14 @@ from hpcml.errors import ConfigError, Interrupted, nearest
 from hpcml.evaluate.evaluate import Evaluation, evaluate
 from hpcml.evaluate.report import cell, table
 from hpcml.log import Log
+from hpcml.losses import DUAL_LOSSES, LOSSES
 from hpcml.memory import forget_peak, peak_mib
 from hpcml.model import STATUS, Model
-from hpcml.runfolder import RunFolder
+from hpcml.runfolder import RunFolder, config_before
 from hpcml.signals import StopSignals
 
 TABLE = "compare.csv"
+COMMON_LOSSES = tuple(LOSSES | DUAL_LOSSES)  # the first, the hinge, is the default: every method minimises it
 
 
 @dataclass(frozen=True)
@@ -73,10 +75,10 @@ class Comparison:
         n_judged = int(judged.in_macro("average_precision").sum())
         some = "" if n_judged == report.n_labels else f" (MAP and break-even: {n_judged}, those that {judged.split} has)"
         since = "" if self.fresh_peaks else " since the program began"
-        trained_on, loss = self.model.attrs["split"], self.options.loss
+        trained_on = self.model.attrs["split"]
         lines = [
             f"{self.data}: {report.n_labels} labels, trained on {report.n_rows:,} rows ({trained_on}), judged on {judged.n_rows:,} "
-            f"({judged.split}); {loss} loss, λ = {report.lam:.4g}",
+            f"({judged.split}); {protocol(self.options)}, λ = {report.lam:.4g}",
             f"means over the labels{some}; seconds of training, without loading; MiB: a rank's largest resident memory{since}",
             "",
         ]
@@ -88,10 +90,15 @@ class Comparison:
         lines += table(rows)
         biased = [line.method for line in self.lines if METHODS[line.method].bias]
         if biased and not self.options.bias and len(biased) < len(self.lines):
-            lines.append(f"{', '.join(biased)}: with a bias; the others have none without --bias")
+            lines.append(f"{', '.join(biased)}: with an intercept all the same")
         if any(line.ranks == 0 for line in self.lines):
             lines.append("seconds -: not known, since the method was trained by another command")
         return "\n".join(lines)
+
+
+def protocol(options: TrainOptions) -> str:
+    """The objective that all methods of a table minimise, in words."""
+    return f"{options.loss} loss, {'with' if options.bias else 'without'} an intercept"
 
 
 def _number(value: float, digits: int) -> str:
@@ -106,7 +113,7 @@ def choose_methods(wanted: tuple[str, ...], options: TrainOptions) -> list[str]:
     for method in wanted:
         if method not in METHODS:
             raise ConfigError(f"--method {method}: no such method; {nearest(method, METHODS)}")
-        losses = METHODS[method].losses
+        losses = sorted(METHODS[method].losses)
         if options.loss not in losses:
             raise ConfigError(f"--loss {options.loss}: {method} minimises {', '.join(losses)} only; leave it out with --method")
     every = [name for name, method in METHODS.items() if options.loss in method.losses]
@@ -134,9 +141,10 @@ def compare(
     what `train` and `evaluate` raise; what was finished before stays.
     """
     options.validate()
-    chosen = choose_methods(methods, options)
     with mpi.duplicated(comm) as comm:
         log, output = log or Log(comm.rank), Path(output)
+        options = with_defaults(options, COMMON_LOSSES, _before(comm, output, resume))
+        chosen = choose_methods(methods, options)
         with mpi.agreed(comm, f"opening {data}"):
             dataset = Dataset(data)
         with dataset, signals or StopSignals() as seen:
@@ -168,6 +176,13 @@ def compare(
                 if mpi.agreed_any(comm, seen.seen) and len(lines) < len(chosen):
                     raise Interrupted(f"a signal arrived: {len(lines)} of {len(chosen)} methods done; continue with --resume")
     return Comparison(Path(data), lines, report, model, judged, options, fresh)
+
+
+@mpi.collective
+def _before(comm: mpi.Comm, output: Path, resume: bool) -> dict[str, object]:
+    """Collective over `comm`. What config.toml says of the first run there is of a comparison that is continued; else nothing."""
+    configs = (config_before(comm, output / method, resume) for method in METHODS)
+    return next((config for config in configs if config), {})
 
 
 @mpi.collective

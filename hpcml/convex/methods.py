@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
+from hpcml.config import TrainOptions
 from hpcml.convex.dual import dual
 from hpcml.convex.first_order import pegasos, probe
 from hpcml.convex.liblinear import liblinear
 from hpcml.convex.objective import Objective, Risk
 from hpcml.convex.plan import ASKED, FREELY, NEVER, Needs, bytes_per_rank, bytes_per_rank_dual
 from hpcml.convex.svmperf import svmperf
-from hpcml.losses import DUAL_LOSSES, LOSSES
+from hpcml.losses import LOSSES
 
 
 class Method(NamedTuple):
@@ -21,7 +23,7 @@ class Method(NamedTuple):
     max_steps: int  # unless the user sets it
     dormant: bool  # may it skip rows?
     bias: bool  # does it always have the constant feature?
-    losses: tuple[str, ...]
+    losses: tuple[str, ...]  # the first is the default
     shards: int  # FREELY, ASKED or NEVER
     about: str
     needs: Needs = bytes_per_rank  # how much memory
@@ -32,10 +34,21 @@ class Method(NamedTuple):
 METHODS = {
     "probe": Method(probe, 5000, True, False, tuple(LOSSES), FREELY, "PROBE: subgradient steps from an estimated lower bound"),
     "dual": Method(
-        *(dual, 1000, False, False, tuple(DUAL_LOSSES), ASKED),
+        *(dual, 1000, False, False, ("squared-hinge", "hinge"), ASKED),
         *("dual coordinate descent for a block of labels, with a certified duality gap", bytes_per_rank_dual, Risk, True),
     ),
     "pegasos": Method(pegasos, 500, False, True, ("hinge",), FREELY, "Pegasos: full subgradient, step 1/(λt), projection, bias"),
     "svmperf": Method(svmperf, 5000, False, False, ("hinge",), FREELY, "SVMperf: the 1-slack cutting-plane method, certified gap"),
     "liblinear": Method(liblinear, 20000, False, False, ("hinge",), NEVER, "LIBLINEAR: dual coordinate descent"),
 }
+
+
+def with_defaults(options: TrainOptions, losses: Sequence[str], before: Mapping[str, object]) -> TrainOptions:
+    """The options with a loss and a bias. What nobody gave is as in the run that is continued, whose config.toml says `before`;
+    else the first of `losses`, and an intercept."""
+    loss, bias = options.loss, options.bias
+    if loss is None:
+        loss = str(before["loss"]) if before.get("loss") in losses else losses[0]
+    if bias is None:
+        bias = before.get("bias") is not False
+    return replace(options, loss=loss, bias=bias)

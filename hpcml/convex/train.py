@@ -11,7 +11,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.config import BALANCED, TrainOptions, flag_of, parse_weight
-from hpcml.convex.methods import METHODS
+from hpcml.convex.methods import METHODS, with_defaults
 from hpcml.convex.objective import Risk
 from hpcml.convex.plan import FREELY, NEVER, choose_shards, lanes_per_group
 from hpcml.convex.report import TrainReport, read_report
@@ -27,7 +27,7 @@ from hpcml.log import Log, Progress
 from hpcml.memory import room_per_rank
 from hpcml.model import describe_model, model_slabs
 from hpcml.profile import Profile
-from hpcml.runfolder import FINISHED, UNFINISHED, RunFolder, as_dict
+from hpcml.runfolder import FINISHED, UNFINISHED, RunFolder, as_dict, config_before
 from hpcml.signals import StopSignals
 from hpcml.sparse_model import SparseWeights, complete_model
 
@@ -50,7 +50,8 @@ def train(
 ) -> TrainReport:
     """Collective over `comm`. Train one model per label of `data` into the run folder `output`.
 
-    Raises ConfigError, DataError or NonFiniteError for what the user can mend, Interrupted after a signal or the time limit.
+    With `resume`, a loss or a bias that is not given is the run's own. Raises ConfigError, DataError or NonFiniteError for what the
+    user can mend, Interrupted after a signal or the time limit.
     """
     if method not in METHODS:
         raise ConfigError(f"no method {method!r}; {nearest(method, METHODS)}")
@@ -58,6 +59,9 @@ def train(
     check_method(method, options)
     with mpi.duplicated(comm) as comm:
         log = log or Log(comm.rank)
+        if METHODS[method].bias and options.bias is False:
+            log(f"{method} always has an intercept; --no-bias makes no difference to it")
+        options = with_defaults(options, METHODS[method].losses, config_before(comm, Path(output), resume))
         with mpi.agreed(comm, f"opening {data}"):
             dataset = Dataset(data)
         with dataset, signals or StopSignals() as seen:
@@ -67,8 +71,8 @@ def train(
 def check_method(method: str, options: TrainOptions) -> None:
     """Raise ConfigError for options that the method does not have."""
     losses = METHODS[method].losses
-    if options.loss not in losses:
-        raise ConfigError(f"--loss {options.loss}: {method} minimises {', '.join(losses)} only")
+    if options.loss is not None and options.loss not in losses:
+        raise ConfigError(f"--loss {options.loss}: {method} minimises {', '.join(sorted(losses))} only")
     if (options.shards or 1) > 1 and METHODS[method].shards == NEVER:
         raise ConfigError(f"--shards {options.shards}: {method} needs all rows on every rank")
     if not METHODS[method].certified:

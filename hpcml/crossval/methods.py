@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hpcml.errors import ConfigError, DataError, nearest
@@ -21,6 +21,7 @@ class Method:
     about: str
     non_negative: bool = False  # it refuses rows with negative values
     cost: float = UNKNOWN_COST  # of training, roughly, beside one pass over the rows
+    intercept: bool = False  # has it one that it can do without?
 
     @property
     def name(self) -> str:
@@ -32,6 +33,11 @@ class Method:
         """Whether it is a classifier of this package, with kernels to compile."""
         return self.learner.path.startswith("hpcml.")
 
+    def without_intercept(self) -> Method:
+        """The method without its intercept, if it can do without."""
+        options = (*self.learner.options, ("fit_intercept", False))
+        return replace(self, learner=replace(self.learner, options=options)) if self.intercept else self
+
     def wants_dense(self, n_rows: int, n_features: int, nnz: int) -> bool:
         """Whether it should be given dense rows of such data; those of METHODS take sparse ones."""
         return self.name not in METHODS and self.learner.wants_dense(n_rows, n_features, nnz)
@@ -42,20 +48,23 @@ def _online(name: str, voted: bool) -> Method:
     options = (("method", name), ("voted", voted))
     learner = Learner(f"v-{name}" if voted else name, "hpcml.online_estimator.OnlineClassifier", options)
     about = ONLINE[name].about + (", voted" if voted else "") + ", one pass"
-    return Method(learner, about, ONLINE[name].winnow, 2.0 if voted else 1.0)
+    winnow = ONLINE[name].winnow
+    return Method(learner, about, winnow, 2.0 if voted else 1.0, not winnow)
 
 
 # LIBLINEAR minimises what LIBSVM does with a linear kernel and its default C, but for the intercept, which it regularises: F1
 # within 0.6 points of SVC(kernel="linear") on the paper's small sets, in a hundredth of the time.
 _SVM = Learner("svm", "sklearn.svm.LinearSVC", (("loss", "hinge"), ("C", 1.0), ("max_iter", 10_000)))
 
+_PROBE = Learner("probe", "hpcml.estimator.ProbeClassifier", ())
+
 METHODS: dict[str, Method] = {
     method.name: method
     for method in (
         *(_online(name, voted) for voted in (False, True) for name in ONLINE),
-        Method(_SVM, "linear SVM with hinge loss and C = 1, by LIBLINEAR", cost=100.0),
+        Method(_SVM, "linear SVM with hinge loss and C = 1, by LIBLINEAR", cost=100.0, intercept=True),
         Method(Learner("nb", "sklearn.naive_bayes.MultinomialNB", ()), "multinomial naive Bayes", True, 3.0),
-        Method(Learner("probe", "hpcml.estimator.ProbeClassifier", ()), "PROBE with hinge loss and λ = X/m", cost=100.0),
+        Method(_PROBE, "PROBE with hinge loss and λ = X/m", cost=100.0, intercept=True),
     )
 }
 

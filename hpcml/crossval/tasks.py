@@ -52,6 +52,7 @@ def cross_validate(
     seed: int = 0,
     baseline: str | None = None,
     in_order: bool = False,
+    bias: bool = True,
     log: Log | None = None,
 ) -> CrossValidation:
     """Collective over `comm` (None: this process alone). F1 of every method on every file, in folds (Carvalho & Cohen 2006, 4.2).
@@ -73,13 +74,15 @@ def cross_validate(
         The method that the others are compared with; by default the first.
     in_order : bool
         Train on rows in the order of the file.
+    bias : bool
+        False: perceptron, pa, romma, their voted forms, svm and probe have no intercept.
 
     Raises ConfigError or DataError for what the user can mend.
     """
     with mpi.duplicated(comm) as comm:
         log = log or Log(comm.rank)
         with mpi.agreed(comm, "preparing the methods"):
-            chosen = [method_of(name) for name in methods]
+            chosen = [method_of(name) if bias else method_of(name).without_intercept() for name in methods]
             _check(methods, data, folds, baseline)
         problems = None
         with mpi.agreed(comm, "reading the labels"):

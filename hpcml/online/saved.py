@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -30,7 +31,7 @@ LEARNING = ("voted", "alpha", "beta", "theta", "margin", "epsilon", "gamma", "bi
 
 def learning(options: OnlineOptions) -> dict[str, object]:
     """The options of LEARNING as attributes of a model."""
-    values = {flag_of(name): getattr(options, name) for name in LEARNING}
+    values = {flag_of(name): getattr(options, name) for name in LEARNING} | {"bias": bool(options.bias)}
     return {name: 0 if value is None else value for name, value in values.items()}
 
 
@@ -182,11 +183,15 @@ class Initial:
     """A model whose pass is to be continued."""
 
     def __init__(self, path: Path, method: str, options: OnlineOptions) -> None:
-        """Raises DataError if it is no sound model, ConfigError if it is of another method or other options."""
+        """`options.bias` may be left to the model: see `self.options`.
+
+        Raises DataError if it is no sound model, ConfigError if it is of another method or other options.
+        """
         self.path, self.model = path, Model(path)
         if self.model.sparse:
             raise DataError(f"--initial-model {path}: a sparse model cannot be continued; take the one that it was made of")
         found = self.model.attrs
+        self.options = options = replace(options, bias=bool(found.get("bias"))) if options.bias is None else options
         wanted = {"method": method} | learning(options)
         for name, value in wanted.items():
             if found.get(name) != value:

@@ -89,7 +89,7 @@ class State:
         family, given = (
             (kernels.learn_winnow, (o.alpha, o.beta, o.theta, o.margin))
             if self.method.winnow
-            else (kernels.learn_additive, (o.epsilon, o.gamma, float(o.bias)))
+            else (kernels.learn_additive, (o.epsilon, o.gamma, float(o.bias is not False)))
         )
         labels = (y_rows, *_frozen(shard.y_indptr, shard.y_indices), self.lane_of)
         state = (self.weights, self.lanes, self.counters, self._seen)

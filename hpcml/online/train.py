@@ -21,7 +21,7 @@ from hpcml.online.run import Run
 from hpcml.online.saved import Initial, write_model
 from hpcml.online.source import DatasetSource, Source, TextSource, labels_of
 from hpcml.online.state import State
-from hpcml.runfolder import FINISHED, RunFolder, as_dict
+from hpcml.runfolder import FINISHED, RunFolder, as_dict, config_before
 from hpcml.signals import StopSignals
 
 
@@ -63,8 +63,8 @@ def train_online(
     """Collective over `comm`. One pass of a learner of METHODS, for each label against the rest, into the run folder `output`.
 
     `data` is a dataset, or svmlight text: a file or "-" for standard input (rank 0's). The labels are divided over the ranks; every
-    rank sees all rows. Raises ConfigError, DataError or NonFiniteError for what the user can mend, Interrupted after a signal or
-    the time limit.
+    rank sees all rows. A bias that is not given is that of the run or model which is continued, else there is one. Raises
+    ConfigError, DataError or NonFiniteError for what the user can mend, Interrupted after a signal or the time limit.
     """
     if method not in METHODS:
         raise ConfigError(f"no method {method!r}; {nearest(method, METHODS)}")
@@ -74,13 +74,21 @@ def train_online(
     if options.live_features and not METHODS[method].balanced:
         balanced = ", ".join(name for name in METHODS if METHODS[name].balanced)
         raise ConfigError(f"--live-features: {method} has no positive and negative weights to compare; use {balanced}")
+    if options.bias is False and METHODS[method].winnow:
+        additive = ", ".join(name for name in METHODS if not METHODS[name].winnow)
+        raise ConfigError(f"--no-bias: {method} is a Winnow, which always has an intercept; leave it out, or use {additive}")
     with mpi.duplicated(comm) as comm, ExitStack() as stack:
-        initial = None
+        initial, before = None, config_before(comm, Path(output), resume)
+        if options.bias is None and isinstance(before.get("bias"), bool):
+            options = replace(options, bias=before["bias"])
         with mpi.agreed(comm, f"opening {options.initial_model}"):
             if options.initial_model is not None:
                 if Path(output, "model.h5").exists() and Path(output, "model.h5").samefile(options.initial_model):
                     raise ConfigError(f"--initial-model {options.initial_model} is the model of --output; choose another --output")
                 initial = Initial(options.initial_model, method, options)
+                options = initial.options
+        if options.bias is None and not METHODS[method].winnow:  # to a Winnow the option means nothing
+            options = replace(options, bias=True)
         source = _open(comm, Path(data), options, initial, stack)
         seen = stack.enter_context(signals or StopSignals())
         folder = stack.enter_context(RunFolder(comm, Path(output), log or Log(comm.rank)))

@@ -15,8 +15,8 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.config import BALANCED, TrainOptions, parse_weight
-from hpcml.convex.compare import choose_methods, train_measured
-from hpcml.convex.methods import METHODS
+from hpcml.convex.compare import COMMON_LOSSES, choose_methods, protocol, train_measured
+from hpcml.convex.methods import METHODS, with_defaults
 from hpcml.convex.report import TrainReport
 from hpcml.data.schema import Dataset, default_split
 from hpcml.data.slabs import check_output, write_whole
@@ -129,6 +129,7 @@ class Bench:
             n_rows=report.n_rows,
             n_test_rows=int(self.dataset.split(self.test_split).size),
             n_features=self.dataset.n_features,
+            protocol=protocol(self.options),
             lam=report.lam,
             ranks=self.comm.size,
             repeats=self.plan.repeats,
@@ -218,6 +219,7 @@ def bench_ovr(
     """
     plan.validate()
     options.validate()
+    options = with_defaults(options, COMMON_LOSSES, {})
     methods, peers = methods_of(plan, options), choose_peers(plan.peers)
     if options.drop is not None:
         raise ConfigError("--drop: the table compares whole models; see what dropping costs with `hpcml prune` afterwards")

@@ -45,6 +45,7 @@ class Comparison:
     n_rows: int
     n_test_rows: int
     n_features: int
+    protocol: str  # the objective
     lam: float
     ranks: int
     repeats: int
@@ -69,8 +70,9 @@ class Comparison:
     def __str__(self) -> str:
         text = [
             f"{self.data}: {self.n_labels:,} labels, {self.n_features:,} features, trained on {self.n_rows:,} rows ({self.split}), "
-            f"judged on {self.n_test_rows:,} ({self.test_split}); λ = {self.lam:.4g}, C = {1 / (self.lam * self.n_rows):.4g}; "
-            f"{self.ranks} rank(s), the others with as many threads; least of {self.repeats}"
+            f"judged on {self.n_test_rows:,} ({self.test_split}); {self.protocol}, λ = {self.lam:.4g}, "
+            f"C = {1 / (self.lam * self.n_rows):.4g}; {self.ranks} rank(s), the others with as many threads; "
+            f"least of {self.repeats}"
         ]
         for tolerance in self.tolerances():
             text += ["", *self._table(tolerance)]

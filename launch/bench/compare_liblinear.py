@@ -2,9 +2,9 @@
 
 usage: python launch/bench/compare_liblinear.py DATA.h5 RUN_FOLDER
 
-LIBLINEAR (scikit-learn's) minimises the same hinge objective without bias, at the same λ, for the labels of the finished run;
-both are judged on the split `test` by the same measures, computed here with scikit-learn where it has them. The objective of
-the saved PROBE model is recomputed in float64 from the files alone.
+LIBLINEAR (scikit-learn's) minimises the same hinge objective at the same λ, with an intercept if the run has one, for the labels of
+the finished run; both are judged on the split `test` by the same measures, computed here with scikit-learn where it has them. The
+objective of the saved PROBE model is recomputed in float64 from the files alone.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from sklearn.metrics import average_precision_score
 from sklearn.svm import LinearSVC
 
 from hpcml import Model
+from hpcml.runfolder import CONFIG, read_config
 
 
 def matrix(group: h5py.Group) -> scipy.sparse.csr_matrix:
@@ -37,13 +38,16 @@ def break_even(y: np.ndarray, scores: np.ndarray) -> float:
 
 def main(data: Path, run: Path) -> dict[str, object]:
     """Compare and return the figures."""
-    model = Model(run / "model.h5")
+    model, bias = Model(run / "model.h5"), bool(read_config(run / CONFIG).get("bias"))
     with h5py.File(data) as file:
         X, Y = matrix(file["X"]), matrix(file["Y"]).tocsc()
         train, test = file["splits/train"][:], file["splits/test"][:]
         names = list(file["label_names"].asstr()[:])
     chosen = [names.index(name) for name in model.label_names]
-    W, f_min, steps, lam = model.weights(), model.labels["f_min"], model.labels["steps"], float(model.attrs["lambda"])
+    if bias:
+        X = scipy.sparse.hstack([X, np.ones((X.shape[0], 1))], format="csr")
+    W = np.column_stack([model.weights(), model.bias]) if bias else model.weights()
+    f_min, steps, lam = model.labels["f_min"], model.labels["steps"], float(model.attrs["lambda"])
     X_train, X_test, m = X[train], X[test], train.size
     rows: list[tuple[float, ...]] = []
     for k, label in enumerate(chosen):
@@ -73,6 +77,7 @@ def main(data: Path, run: Path) -> dict[str, object]:
     return {
         "data": data.name,
         "labels": len(rows),
+        "intercept": bias,
         "iterations": mean[7],
         "map": {"probe": mean[0], "liblinear": mean[1], "difference": mean[0] - mean[1]},
         "break_even": {"probe": mean[2], "liblinear": mean[3], "difference": mean[2] - mean[3]},

@@ -1,10 +1,12 @@
 """Training time beside LIBLINEAR's, in one run: `hpcml train probe` on N ranks, LIBLINEAR in N processes. Prints one JSON line.
 
-usage: python launch/bench/speed.py DATA.h5 [--ranks 2] [--repeats 3] [--min-documents 10] [--lambda X/m] [TRAIN OPTIONS...]
+usage: python launch/bench/speed.py DATA.h5 [--ranks 2] [--repeats 3] [--min-documents 10] [--lambda X/m] [--no-bias]
+       [TRAIN OPTIONS...]
 
-Labels: those that so many rows of the whole file have. Both minimise the hinge objective without bias at the same λ; LIBLINEAR is
-scikit-learn's, once with LIBLINEAR's own default tolerance (0.1) and once with scikit-learn's (1e-4). Seconds are those of
-training without loading, the least of the repeats; macro MAP is over the labels that a test row has.
+Labels: those that so many rows of the whole file have. Both minimise the hinge objective at the same λ, with a constant feature 1
+that is regularised like the others (--no-bias: without it, as in the PROBE paper). LIBLINEAR is scikit-learn's, once with
+LIBLINEAR's own default tolerance (0.1) and once with scikit-learn's (1e-4). Seconds are those of training without loading, the
+least of the repeats; macro MAP is over the labels that a test row has.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ TOLERANCES = (0.1, 1e-4)
 class Corpus:
     """A dataset in memory, and the labels to train."""
 
-    def __init__(self, path: Path, min_documents: int, lam: str) -> None:
+    def __init__(self, path: Path, min_documents: int, lam: str, bias: bool) -> None:
+        self.bias = bias
         with h5py.File(path) as file:
             X, self.Y = matrix(file["X"]), matrix(file["Y"]).tocsc()
             train, test = file["splits/train"][:], file["splits/test"][:]
@@ -65,7 +68,7 @@ def liblinear(corpus: Corpus, labels: np.ndarray, tolerance: float, barrier, res
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for label in labels:
-            model = LinearSVC(loss="hinge", C=corpus.C, fit_intercept=False, tol=tolerance, max_iter=5000, random_state=0)
+            model = LinearSVC(loss="hinge", C=corpus.C, fit_intercept=corpus.bias, tol=tolerance, max_iter=5000, random_state=0)
             model.fit(corpus.X, np.where(corpus.positive(label)[corpus.train], 1, -1))
             iterations += int(np.max(model.n_iter_))
             weights[int(label)] = model.coef_.ravel()
@@ -118,12 +121,14 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--min-documents", type=int, default=10)
     parser.add_argument("--lambda", dest="lam", default="X/m")
+    parser.add_argument("--bias", action=argparse.BooleanOptionalAction, default=True)
     given, options = parser.parse_known_args(arguments)
     os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    corpus = Corpus(given.data, given.min_documents, given.lam)
+    corpus = Corpus(given.data, given.min_documents, given.lam, given.bias)
+    options += ["--bias" if given.bias else "--no-bias", "--lambda", given.lam]
     ours, theirs = [], {tolerance: [] for tolerance in TOLERANCES}
     for _ in range(given.repeats):  # in turn, so that a slow minute of the machine hits all
-        ours.append(time_probe(corpus, given.data, given.ranks, ["--lambda", given.lam, *options]))
+        ours.append(time_probe(corpus, given.data, given.ranks, options))
         for tolerance in TOLERANCES:
             theirs[tolerance].append(time_liblinear(corpus, given.ranks, tolerance))
     seconds, model = min(ours, key=lambda result: result[0])
@@ -134,6 +139,7 @@ def main(arguments: list[str]) -> None:
         "nonzeros": corpus.X.nnz,
         "ranks": given.ranks,
         "lambda": given.lam,
+        "intercept": given.bias,
     }
     result["probe"] = {
         "seconds": seconds,

@@ -38,6 +38,11 @@ from hpcml.profile import Profile
 LOSSES = ("hinge", "squared-hinge")
 
 
+def asked(**given):
+    """Options with what was asked for; else with the hinge and without an intercept, as the twin has it."""
+    return TrainOptions(**{"loss": "hinge", "bias": False} | given)
+
+
 def problem(path, X, Y, options):
     """A dataset and what a run of these options is to minimise on all of its rows."""
     dataset(path, X, Y)
@@ -165,7 +170,7 @@ def test_takes_the_steps_of_the_twin(tmp_path, name, loss):
     X, Y = DATA[name]()
     seen = []
     for number, (weight, lam) in enumerate(itertools.product(WEIGHTS, ("X/m", "0.003"))):
-        options = TrainOptions(loss=loss, lam=lam, positive_weight=weight, precision="double", bias=number % 2 == 0, seed=number)
+        options = asked(loss=loss, lam=lam, positive_weight=weight, precision="double", bias=number % 2 == 0, seed=number)
         options = replace(options, dual_tol=0.01 if number == 2 else 0.1, max_steps=60)
         risk = problem(tmp_path / f"{number}.h5", X, Y, options)
         for label, ours in finish(risk, options).items():
@@ -184,7 +189,7 @@ def test_takes_the_steps_of_the_twin(tmp_path, name, loss):
 
 
 def test_twin_and_method_go_on_until_the_gap_is_closed(tmp_path):
-    options = TrainOptions(precision="double", max_gap=1e-7)
+    options = asked(precision="double", max_gap=1e-7)
     risk = problem(tmp_path / "data.h5", *DATA["random"](), options)
     for label, ours in finish(risk, options).items():
         theirs = twin_of(risk, options, label, max_gap=1e-7)
@@ -224,7 +229,7 @@ def test_every_row_is_as_often_at_every_place():
 
 
 def test_order_of_a_pass_is_of_chunks(tmp_path, monkeypatch):
-    options = TrainOptions(precision="double", seed=9)
+    options = asked(precision="double", seed=9)
     path = tmp_path / "data.h5"
     risk = problem(path, *DATA["random"](), options)
     monkeypatch.setattr(dual, "CHUNK_VALUES", 100)
@@ -246,7 +251,7 @@ def test_order_of_a_pass_is_of_chunks(tmp_path, monkeypatch):
 @pytest.mark.parametrize("loss", LOSSES)
 def test_finds_the_minimum_of_scikit_learn(tmp_path, loss, weight):
     for number, (name, precision) in enumerate(itertools.product(("random", "conflicts", "lopsided"), ("single", "double"))):
-        options = TrainOptions(loss=loss, positive_weight=weight, precision=precision, bias=number % 2 == 0, dual_tol=1e-4)
+        options = asked(loss=loss, positive_weight=weight, precision=precision, bias=number % 2 == 0, dual_tol=1e-4)
         options = replace(options, lam="0.02", max_steps=20000)
         risk = problem(tmp_path / f"{number}.h5", *DATA[name](), options)
         for label, ours in finish(risk, options).items():
@@ -263,7 +268,7 @@ def random_problem(seed):
     if seed % 5 == 0:
         X, Y = sp.vstack([X, -X]), sp.vstack([Y, Y])
     X = X * 10.0 ** rng.integers(-2, 3)
-    options = TrainOptions(
+    options = asked(
         loss=LOSSES[seed % 2],
         lam=("X/m", "X/3", "1e-3")[int(rng.integers(3))],
         bias=bool(rng.integers(2)),
@@ -307,7 +312,7 @@ def test_tolerance_is_of_all_rows_of_the_panel_that_finished(tmp_path, monkeypat
 
     monkeypatch.setattr(dual, "DualPanel", Watched)
     for loss, precision, tol in itertools.product(LOSSES, ("single", "double"), (0.5, 0.01)):
-        options = TrainOptions(loss=loss, precision=precision, dual_tol=tol, lam="0.01", bias=True, max_steps=5000)
+        options = asked(loss=loss, precision=precision, dual_tol=tol, lam="0.01", bias=True, max_steps=5000)
         risk = problem(tmp_path / f"{loss}{precision}{tol}.h5", *random_data(8, 80, 25, 9, density=0.2), options)
         left.clear()
         finished = finish(risk, options, widest=4)
@@ -331,12 +336,12 @@ def test_tolerance_is_of_all_rows_of_the_panel_that_finished(tmp_path, monkeypat
 @pytest.mark.parametrize("loss", LOSSES)
 def test_max_gap_is_kept_or_the_limit_said(tmp_path, loss):
     for max_gap, precision in ((1e-2, "single"), (1e-5, "single"), (1e-9, "double")):
-        options = TrainOptions(loss=loss, dual_tol=1.0, max_gap=max_gap, precision=precision)
+        options = asked(loss=loss, dual_tol=1.0, max_gap=max_gap, precision=precision)
         risk = problem(tmp_path / f"{max_gap}.h5", *DATA["random"](), options)
         for ours in finish(risk, options).values():
             assert ours.status == CONVERGED
             assert ours.gap <= max_gap
-    options = TrainOptions(loss=loss, max_gap=1e-15, max_steps=50)  # more than float32 can give
+    options = asked(loss=loss, max_gap=1e-15, max_steps=50)  # more than float32 can give
     risk = problem(tmp_path / "data.h5", *DATA["random"](), options)
     for ours in finish(risk, options).values():
         assert (ours.status, ours.steps) == (STEP_LIMIT, 50)
@@ -350,11 +355,11 @@ def test_company_does_not_matter(tmp_path, seed):
     X, Y = random_data(seed, int(rng.integers(4, 60)), int(rng.integers(2, 20)), 7, 0.4)
     for number, options in enumerate(
         (
-            TrainOptions(),
-            TrainOptions(lam="0.01", bias=True, dual_tol=0.5),
-            TrainOptions(lam="1e-3", precision="double", loss="squared-hinge", positive_weight=BALANCED),
-            TrainOptions(lam="1e-4", dual_tol=0.5, max_steps=300),
-            TrainOptions(dual_tol=1.0, max_gap=0.01),
+            asked(),
+            asked(lam="0.01", bias=True, dual_tol=0.5),
+            asked(lam="1e-3", precision="double", loss="squared-hinge", positive_weight=BALANCED),
+            asked(lam="1e-4", dual_tol=0.5, max_steps=300),
+            asked(dual_tol=1.0, max_gap=0.01),
         )
     ):
         risk = problem(tmp_path / f"{number}.h5", X, Y, options)
@@ -375,7 +380,7 @@ def test_a_label_of_33_does_not_know_its_panel(tmp_path):
     """More labels than a panel holds, in both precisions: panels of 16, 8 and fewer."""
     X, Y = random_data(4, 50, 15, 33, density=0.3)
     for precision in ("single", "double"):
-        options = TrainOptions(precision=precision)
+        options = asked(precision=precision)
         risk = problem(tmp_path / f"{precision}.h5", X, Y, options)
         runs = [finish(risk, options, widest=widest) for widest in (16, 8, 5, 1)]
         assert len(runs[0]) == 33
@@ -396,7 +401,7 @@ def rows_of_history(run):
         return [line[:-1] for line in csv.reader(file)]  # but for the seconds
 
 
-@pytest.mark.parametrize("options", [TrainOptions(), TrainOptions(loss="squared-hinge", bias=True, positive_weight=BALANCED)])
+@pytest.mark.parametrize("options", [asked(), asked(loss="squared-hinge", bias=True, positive_weight=BALANCED)])
 def test_parts_labels_and_blocks_give_the_bytes_of_one_run(data, tmp_path, options):
     options = replace(options, min_positives=0)
     whole = train("dual", None, data, tmp_path / "whole", options).model
@@ -421,7 +426,7 @@ def test_parts_labels_and_blocks_give_the_bytes_of_one_run(data, tmp_path, optio
 @pytest.mark.parametrize("precision", ["single", "double"])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_saved_model_has_the_objective_and_the_gap(data, tmp_path, loss, precision):
-    options = TrainOptions(loss=loss, precision=precision, bias=True, positive_weight="3.5", min_positives=0, gap=True)
+    options = asked(loss=loss, precision=precision, bias=True, positive_weight="3.5", min_positives=0, gap=True)
     report = train("dual", None, data, tmp_path / "run", options)
     model, risk = Model(report.model), problem_of(data, options)
     assert [STATUS[code] for code in model.labels["status"]].count("degenerate") == 2
@@ -441,14 +446,14 @@ def test_saved_model_has_the_objective_and_the_gap(data, tmp_path, loss, precisi
 
 def test_report_says_how_far_above_the_minimum_an_objective_may_be(data, tmp_path):
     """f (1 − gap) ≤ min f means that f is up to gap / (1 − gap) above min f, not gap."""
-    report = train("dual", None, data, tmp_path / "run", TrainOptions(max_steps=1, lam="1e-3"))
+    report = train("dual", None, data, tmp_path / "run", asked(max_steps=1, lam="1e-3"))
     told = next(line for line in str(report).splitlines() if line.startswith("certified"))
     assert 0.5 < report.max_gap < 1
     assert float(told.split("more than ")[1].split(" %")[0]) >= 99 * report.max_gap / (1 - report.max_gap), told
 
 
 def test_interrupted_run_ends_with_the_same_bytes_and_history(data, tmp_path):
-    options = TrainOptions(block=2, checkpoint_every=1e-9)
+    options = asked(block=2, checkpoint_every=1e-9)
     whole = train("dual", None, data, tmp_path / "whole", options).model
     run = tmp_path / "run"
     with pytest.raises(Interrupted):
@@ -481,9 +486,9 @@ def test_interrupted_run_ends_with_the_same_bytes_and_history(data, tmp_path):
 )
 def test_resume_with_another_problem_is_refused(data, tmp_path, change):
     with pytest.raises(Interrupted):
-        train("dual", None, data, tmp_path / "run", TrainOptions(time_limit=1e-9))
+        train("dual", None, data, tmp_path / "run", asked(time_limit=1e-9))
     with pytest.raises(ConfigError, match="resume with the same options"):
-        train("dual", None, data, tmp_path / "run", TrainOptions(**change), resume=True)
+        train("dual", None, data, tmp_path / "run", asked(**change), resume=True)
 
 
 @pytest.mark.parametrize(
@@ -524,13 +529,13 @@ def test_options_that_make_no_sense_are_named(data, tmp_path, method, wrong, mes
 
 def test_compare_refuses_options_of_other_methods_before_it_trains(data, tmp_path):
     with pytest.raises(ConfigError, match="--gap is for the method dual"):
-        compare(None, data, tmp_path / "out", ("dual", "probe"), TrainOptions(gap=True))
+        compare(None, data, tmp_path / "out", ("dual", "probe"), asked(gap=True))
     assert not (tmp_path / "out").exists()
 
 
 def test_step_limit_is_a_status(data, tmp_path):
     for steps in (1, 2):
-        report = train("dual", None, data, tmp_path / str(steps), TrainOptions(max_steps=steps, lam="1e-6", min_positives=0))
+        report = train("dual", None, data, tmp_path / str(steps), asked(max_steps=steps, lam="1e-6", min_positives=0))
         model = Model(report.model)
         assert report.step_limit == ["label0", "label3", "label4", "label5"]
         assert model.labels["steps"][[0, 3, 4, 5]].tolist() == [steps] * 4
@@ -540,7 +545,7 @@ def test_step_limit_is_a_status(data, tmp_path):
 @pytest.mark.parametrize("n_rows", [1, 2])
 def test_hardly_any_rows(tmp_path, n_rows):
     X, Y = np.ones((n_rows, 2)), np.eye(n_rows, 2)
-    report = train("dual", None, dataset(tmp_path / "data.h5", X, Y), tmp_path / "run", TrainOptions(bias=True, min_positives=0))
+    report = train("dual", None, dataset(tmp_path / "data.h5", X, Y), tmp_path / "run", asked(bias=True, min_positives=0))
     assert len(report.degenerate) == (2 if n_rows == 1 else 0)
     assert np.isfinite(Model(report.model).W).all()
 
@@ -555,7 +560,7 @@ def test_values_near_the_ends_of_float32_are_trained_on_or_refused(tmp_path, sca
     X = X.astype(np.float64) * scale
     refused = 0
     for precision in ("single", "double"):
-        options = TrainOptions(loss=loss, precision=precision, dual_tol=0.01, max_steps=300)
+        options = asked(loss=loss, precision=precision, dual_tol=0.01, max_steps=300)
         with warnings.catch_warnings():
             warnings.simplefilter("error", RuntimeWarning)
             try:
@@ -578,7 +583,7 @@ def test_lambdas_near_the_ends_of_the_numbers_are_trained_with_or_refused(tmp_pa
     X, Y = some_empty_rows()
     refused = 0
     for precision in ("single", "double"):
-        options = TrainOptions(loss=loss, precision=precision, lam=lam, max_steps=200)
+        options = asked(loss=loss, precision=precision, lam=lam, max_steps=200)
         with warnings.catch_warnings():
             warnings.simplefilter("error", RuntimeWarning)
             try:
@@ -602,7 +607,7 @@ def test_weights_near_the_ends_of_the_numbers_are_trained_with_or_refused(tmp_pa
     X, Y = some_empty_rows()
     refused = 0
     for precision in ("single", "double"):
-        options = TrainOptions(loss=loss, precision=precision, positive_weight=weight, max_steps=2000)
+        options = asked(loss=loss, precision=precision, positive_weight=weight, max_steps=2000)
         with warnings.catch_warnings():
             warnings.simplefilter("error", RuntimeWarning)
             try:

@@ -57,7 +57,7 @@ def test_degenerate_labels_are_reported_and_get_the_constant_model(train, data, 
 
 
 def test_reported_f_is_the_objective_of_the_saved_model_over_all_rows(train, data, tmp_path):
-    report = train(None, data, tmp_path / "run", TrainOptions(bias=True))
+    report = train(None, data, tmp_path / "run", TrainOptions(bias=True, loss="hinge"))
     model, (X, Y) = Model(report.model), arrays(data)
     X = np.hstack([X[::2], np.ones((45, 1))])
     for row, name in enumerate(model.label_names):
@@ -177,7 +177,7 @@ def test_data_replaced_between_checkpoint_and_resume_is_refused(train, data, tmp
 
 
 def test_probe_takes_the_steps_of_the_printed_algorithm(data, tmp_path):
-    options = TrainOptions(label=("label3",), dormant=False, precision="double")
+    options = TrainOptions(label=("label3",), bias=False, dormant=False, precision="double")
     report = train_probe(None, data, tmp_path / "run", options)
     X, Y = arrays(data)
     X, sign = X[::2], np.where(Y[::2, 3] != 0, 1.0, -1.0)

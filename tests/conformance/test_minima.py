@@ -80,7 +80,7 @@ def test_the_independent_objectives_are_those_of_the_table():
 @pytest.mark.parametrize("loss", sorted(LOSSES))
 def test_minimum_is_that_of_an_independent_solver(corpus, tmp_path, loss, dormant):
     path, X, Y, names = corpus
-    report = train_probe(None, path, tmp_path / "run", TrainOptions(loss=loss, label=tuple(names), dormant=dormant))
+    report = train_probe(None, path, tmp_path / "run", TrainOptions(loss=loss, bias=False, label=tuple(names), dormant=dormant))
     model = Model(report.model)
     for row, name in enumerate(model.label_names):
         sign = np.where(Y[:, names.index(name)], 1.0, -1.0)

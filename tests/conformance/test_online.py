@@ -34,10 +34,10 @@ KINDS = [
     (method, voted, bias)
     for method in METHODS
     for voted in (False, True)
-    for bias in ((False,) if METHODS[method].winnow else (False, True))
+    for bias in ((None,) if METHODS[method].winnow else (False, True))
 ]
 every_kind = pytest.mark.parametrize(
-    ("method", "voted", "bias"), KINDS, ids=[f"{'v-' * voted}{method}{'+1' * bias}" for method, voted, bias in KINDS]
+    ("method", "voted", "bias"), KINDS, ids=[f"{'v-' * voted}{method}{'+1' * bool(bias)}" for method, voted, bias in KINDS]
 )
 every_method = pytest.mark.parametrize("method", METHODS)
 
@@ -77,7 +77,7 @@ def learnt(method, X, Y, options, labels=None):
 def oracle_of(method, options, rows, y):
     """The textbook learner after rows with labels y (truth values)."""
     o = options
-    out = Learner(method, o.voted, o.alpha, o.beta, o.theta, o.margin, o.epsilon, o.gamma, o.bias)
+    out = Learner(method, o.voted, o.alpha, o.beta, o.theta, o.margin, o.epsilon, o.gamma, o.bias is not False)
     for x, label in zip(rows, y, strict=True):
         out.learn(x, 1 if label else -1)
     return out
@@ -205,7 +205,7 @@ def test_romma_keeps_the_length_of_its_weights(voted):
     """On few features and noisy labels, where ‖w‖ doubles with each mistake or two."""
     rng = np.random.default_rng(0)
     X, y = rng.random((1000, 8)) < 0.6, rng.random(1000) < 0.5
-    options = OnlineOptions(voted=voted)
+    options = OnlineOptions(voted=voted, bias=False)
     state = learnt("romma", X, y[:, None], options)
     oracle = oracle_of("romma", options, rows_of(X), y)
     assert state.counters[UPDATES].tolist() == [oracle.updates]
@@ -220,7 +220,7 @@ def test_romma_goes_on_where_its_weights_would_overflow(voted):
     """Its length passes 1e300; what is left of it then is the direction, which exact arithmetic tells."""
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((5000, 3)).astype(np.float32), rng.random(5000) < 0.5
-    found = learnt("romma", X, y[:, None], OnlineOptions(voted=voted)).linear()[0][0]
+    found = learnt("romma", X, y[:, None], OnlineOptions(voted=voted, bias=False)).linear()[0][0]
     expected, length = exact_romma(X, y, voted)
     assert length > Decimal("1e300") and np.isfinite(found).all()
     assert found / np.linalg.norm(found) == pytest.approx(expected, abs=1e-9)

@@ -30,7 +30,7 @@ def test_probe_on_the_papers_corpora(data_dir, tmp_path, compare, corpus):
     labels, low, high = CORPORA[corpus]
     data, comm = tmp_path / "data.h5", mpi.self_comm()
     convert(comm, "jsonl", [data_dir / f"{corpus}.jsonl.xz"], data, ConvertOptions(), False, Log(0))
-    report = train_probe(comm, data, tmp_path / "run", TrainOptions(label=labels))
+    report = train_probe(comm, data, tmp_path / "run", TrainOptions(label=labels, bias=False))
     assert low <= report.mean_steps <= high
     figures = compare(data, tmp_path / "run")
     assert abs(figures["map"]["difference"]) < 0.005

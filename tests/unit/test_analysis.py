@@ -33,7 +33,9 @@ def test_objective_and_subgradient_are_the_definition(data, bias):
     with Dataset(data) as opened:
         shard = load_shard(ONE, opened, "train")
         rows, _ = compact_rows(ONE, shard, bias)
-        evaluate_label = LabelObjective(Objective(rows, TrainOptions(lam="0.01", dormant=False, precision="double"), Profile()), 1)
+        evaluate_label = LabelObjective(
+            Objective(rows, TrainOptions(loss="hinge", lam="0.01", dormant=False, precision="double"), Profile()), 1
+        )
         X = np.zeros((rows.n_local, rows.n_columns))
         for row in range(rows.n_local):
             at = slice(rows.indptr[row], rows.indptr[row + 1])

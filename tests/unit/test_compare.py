@@ -21,7 +21,7 @@ from hpcml.memory import forget_peak, peak_mib
 from hpcml.model import Model
 
 TWO = ("probe", "pegasos")
-OPTIONS = TrainOptions(max_steps=30)
+OPTIONS = TrainOptions(max_steps=30, bias=False)
 
 
 @pytest.fixture
@@ -50,7 +50,8 @@ def test_every_line_says_what_training_and_evaluating_gave(data, tmp_path):
         assert line.peak_mib > 10
     text = str(result)
     assert "trained on 80 rows (train), judged on 40 (test)" in text
-    assert "pegasos: with a bias" in text
+    assert "; hinge loss, without an intercept, λ" in text
+    assert "pegasos: with an intercept all the same" in text
     with (tmp_path / "out" / "compare.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [float(row["average_precision"]) for row in rows] == [line.average_precision for line in result.lines]
@@ -147,9 +148,9 @@ def test_a_peak_begins_anew():
 
 
 def test_methods_are_chosen_by_name_or_by_loss():
-    assert choose_methods((), TrainOptions()) == list(METHODS)
+    assert choose_methods((), TrainOptions(loss="hinge")) == list(METHODS)
     assert choose_methods((), TrainOptions(loss="maxent")) == ["probe"]
-    assert choose_methods(("pegasos", "probe", "pegasos"), TrainOptions()) == ["pegasos", "probe"]
+    assert choose_methods(("pegasos", "probe", "pegasos"), TrainOptions(loss="hinge")) == ["pegasos", "probe"]
     with pytest.raises(ConfigError, match="did you mean 'pegasos'"):
         choose_methods(("pegasus",), TrainOptions())
     with pytest.raises(ConfigError, match="--loss huber: pegasos minimises hinge only"):

@@ -121,6 +121,18 @@ def path(tmp_path):
     return dataset(tmp_path / "data.h5", abs(X), Y, label_names=["a", "b:c", "c", "d"], splits={"train": np.arange(0, 90)})
 
 
+def test_methods_that_can_do_without_an_intercept(path):
+    """The others are the same with and without."""
+    can = {name for name in METHODS if METHODS[name].without_intercept() != METHODS[name]}
+    assert can == {"perceptron", "pa", "romma", "v-perceptron", "v-pa", "v-romma", "svm", "probe"}
+    X, y, _ = class_data(1, 120, 12, 4)
+    for name in can:
+        model = METHODS[name].without_intercept().learner.make(0).fit(abs(X), y == 1)
+        assert not np.any(model.intercept_), name
+    usual, without = (cross_validate(None, ["svm", "nb"], [path], folds=3, bias=bias) for bias in (True, False))
+    assert (usual.by_fold(0)[0] != without.by_fold(0)[0]).any() and (usual.by_fold(0)[1] == without.by_fold(0)[1]).all()
+
+
 @pytest.mark.parametrize("split", ["all", "train"])
 def test_every_number_is_that_of_a_loop(path, split):
     X, y, _ = class_data(1, 120, 12, 4)

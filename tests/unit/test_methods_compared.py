@@ -26,7 +26,7 @@ from hpcml.kernels.blocks import CHUNK
 from hpcml.model import STATUS, Model
 from hpcml.profile import Profile
 
-OPTIONS = TrainOptions(bias=True, dormant=False, liblinear_tol=1e-4)
+OPTIONS = TrainOptions(loss="hinge", bias=True, dormant=False, liblinear_tol=1e-4)
 PROMISED = {"probe": 0.05, "pegasos": 0.1, "liblinear": 1e-3}  # (f − min f)/min f; ε of the options, else as found
 
 

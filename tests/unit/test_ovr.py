@@ -23,7 +23,7 @@ from hpcml.ovr.bench import OvrOptions, bench_ovr, with_tolerance
 from hpcml.ovr.peers import PeerProblem, choose_peers
 from hpcml.ovr.programs import PEERS, read_napkinxc
 
-OPTIONS = TrainOptions(max_steps=200)
+OPTIONS = TrainOptions(max_steps=200, loss="hinge", bias=False)
 PLAN = OvrOptions(("probe", "liblinear"), ("none",), (0.1, 0.001))
 FAKE = """
 import numpy as np
@@ -162,7 +162,7 @@ def test_labels_that_cannot_be_trained_are_constant_for_all(tmp_path, monkeypatc
     Y[:80, 2], Y[:80, 4] = 0, 1
     path = dataset(tmp_path / "d.h5", X, Y.tocsr(), splits={"train": np.arange(80), "test": np.arange(80, 120)})
     monkeypatch.setenv("PYTHONPATH", fake_pecos(tmp_path / "path"), prepend=":")
-    result = run(path, tmp_path / "out", OvrOptions(("liblinear",), ("pecos",), (1e-4,)), TrainOptions(min_positives=0))
+    result = run(path, tmp_path / "out", OvrOptions(("liblinear",), ("pecos",), (1e-4,)), TrainOptions(min_positives=0, bias=False))
     assert result.n_labels == 5
     ours, theirs = result.lines
     assert found(theirs) == pytest.approx(found(ours), rel=1e-3)

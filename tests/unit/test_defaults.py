@@ -1,0 +1,187 @@
+"""An intercept by default: every linear method, every way to ask for it, and runs that were begun without one."""
+
+import numpy as np
+import pytest
+from make import dataset, random_data
+
+from hpcml import OnlineClassifier, OnlineOptions, ProbeClassifier, TrainOptions, cli
+from hpcml.convex.analysis import open_run
+from hpcml.convex.compare import compare
+from hpcml.convex.methods import METHODS, with_defaults
+from hpcml.convex.train import train
+from hpcml.errors import ConfigError, Interrupted
+from hpcml.log import Log
+from hpcml.model import Model
+from hpcml.mpi import self_comm
+from hpcml.online.methods import METHODS as ONLINE
+from hpcml.online.train import train_online
+from hpcml.ovr.bench import OvrOptions, bench_ovr
+from hpcml.runfolder import RunFolder, read_config
+
+QUIET = Log(1)
+WINNOWS = [name for name in ONLINE if ONLINE[name].winnow]
+ADDITIVE = [name for name in ONLINE if not ONLINE[name].winnow]
+LOSS = {name: "squared-hinge" if name == "dual" else "hinge" for name in METHODS}
+
+
+@pytest.fixture
+def data(tmp_path):
+    X, Y = random_data(5, 60, 20, 3)
+    return dataset(tmp_path / "data.h5", abs(X), Y, splits={"train": np.arange(40), "test": np.arange(40, 60)})
+
+
+def convex(method, data, run, resume=False, **options):
+    return train(method, None, data, run, TrainOptions(**{"max_steps": 40} | options), resume=resume, log=QUIET).model
+
+
+def online(method, data, run, resume=False, **options):
+    return train_online(method, None, data, run, OnlineOptions(**options), resume=resume, log=QUIET).model
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_default_of_a_method_is_an_intercept_and_its_own_loss(data, tmp_path, method):
+    found = convex(method, data, tmp_path / "default")
+    asked = convex(method, data, tmp_path / "asked", bias=True, loss=LOSS[method])
+    assert found.read_bytes() == asked.read_bytes()
+    assert np.asarray(Model(found).bias).all() and Model(found).attrs["loss"] == LOSS[method]
+    config = read_config(tmp_path / "default" / "config.toml")
+    assert (config["bias"], config["loss"]) == (True, LOSS[method])
+    without = Model(convex(method, data, tmp_path / "without", bias=False))
+    assert np.asarray(without.bias).any() == METHODS[method].bias
+
+
+@pytest.mark.parametrize("method", ADDITIVE)
+def test_default_of_a_single_pass_learner_is_an_intercept(data, tmp_path, method):
+    found, asked = online(method, data, tmp_path / "default"), online(method, data, tmp_path / "asked", bias=True)
+    assert found.read_bytes() == asked.read_bytes()
+    assert np.asarray(Model(found).bias).any() and Model(found).attrs["bias"]
+    assert read_config(tmp_path / "default" / "config.toml")["bias"] is True
+    assert not np.asarray(Model(online(method, data, tmp_path / "without", bias=False)).bias).any()
+
+
+@pytest.mark.parametrize("method", WINNOWS)
+def test_a_winnow_without_an_intercept_is_refused(data, tmp_path, method):
+    sentence = f"--no-bias: {method} is a Winnow, which always has an intercept; leave it out, or use perceptron, pa, romma"
+    with pytest.raises(ConfigError) as error:
+        online(method, data, tmp_path / "run", bias=False)
+    assert str(error.value) == sentence and not (tmp_path / "run").exists()
+    model = Model(online(method, data, tmp_path / "run"))
+    assert np.asarray(model.bias).any() and not model.attrs["bias"]  # as versions without the refusal wrote it
+
+
+@pytest.mark.parametrize("method", ["probe", "dual", "pegasos"])
+def test_a_run_without_an_intercept_goes_on_without(data, tmp_path, method):
+    """As versions without an intercept by default wrote it; the options are given the same way then, not at all."""
+    old = {"bias": False, "loss": "hinge"}
+    whole = convex(method, data, tmp_path / "whole", **old)
+    with pytest.raises(Interrupted):
+        convex(method, data, tmp_path / "run", time_limit=1e-9, **old)
+    with pytest.raises(ConfigError, match=r"this run had bias = False, not True; resume with the same options"):
+        convex(method, data, tmp_path / "run", resume=True, bias=True)
+    assert convex(method, data, tmp_path / "run", resume=True).read_bytes() == whole.read_bytes()
+    assert convex(method, data, tmp_path / "run", resume=True) == tmp_path / "run" / "model.h5"  # finished
+    if method == "dual":
+        with pytest.raises(ConfigError, match=r"this run had loss = 'hinge', not 'squared-hinge'"):
+            convex(method, data, tmp_path / "run", resume=True, loss="squared-hinge")
+
+
+def test_a_config_that_makes_no_sense_is_no_default():
+    assert with_defaults(TrainOptions(), ("hinge",), {"loss": ["huber"], "bias": "no"}) == TrainOptions(loss="hinge", bias=True)
+
+
+@pytest.mark.parametrize("method", ["perceptron", "mbw"])
+def test_a_pass_that_was_begun_in_the_old_way_goes_on(data, tmp_path, method):
+    old = {} if method in WINNOWS else {"bias": False}
+    whole = online(method, data, tmp_path / "whole", **old)
+    with pytest.raises(Interrupted):
+        online(method, data, tmp_path / "run", time_limit=1e-9, **old)
+    config = tmp_path / "run" / "config.toml"
+    if old:
+        with pytest.raises(ConfigError, match="this run had bias = False, not True"):
+            online(method, data, tmp_path / "run", resume=True, bias=True)
+    else:
+        config.write_text(config.read_text() + "bias = false\n")  # written for every learner once
+    assert online(method, data, tmp_path / "run", resume=True).read_bytes() == whole.read_bytes()
+
+
+def test_a_model_without_an_intercept_is_continued_without(data, tmp_path):
+    first = online("pa", data, tmp_path / "first", bias=False)
+    more = online("pa", data, tmp_path / "more", initial_model=first)
+    assert more.read_bytes() == online("pa", data, tmp_path / "same", initial_model=first, bias=False).read_bytes()
+    assert not np.asarray(Model(more).bias).any()
+    with pytest.raises(ConfigError, match="it has bias = False, not True; use the same options"):
+        online("pa", data, tmp_path / "other", initial_model=first, bias=True)
+
+
+def compared(data, out, resume=False, **options):
+    return compare(None, data, out, ("probe", "dual"), TrainOptions(max_steps=40, **options), resume=resume, log=QUIET)
+
+
+def test_compare_gives_all_methods_one_objective_and_keeps_it(data, tmp_path):
+    text = str(compared(data, tmp_path / "new"))
+    assert "; hinge loss, with an intercept, λ" in text
+    for method in ("probe", "dual"):
+        config = read_config(tmp_path / "new" / method / "config.toml")
+        assert (config["bias"], config["loss"]) == (True, "hinge")
+    before = compared(data, tmp_path / "old", bias=False)
+    assert "; hinge loss, without an intercept, λ" in str(before)
+    (tmp_path / "old" / "dual" / "model.h5").unlink()
+    again = compared(data, tmp_path / "old", resume=True)
+    assert [line.f for line in again.lines] == [line.f for line in before.lines]
+    with pytest.raises(ConfigError, match="this run had bias = False, not True"):
+        compared(data, tmp_path / "old", resume=True, bias=True)
+
+
+def test_bench_ovr_says_its_objective(data, tmp_path):
+    plan = OvrOptions(("liblinear",), ("none",), (0.1,))
+    found = {}
+    for name, options in (("with", TrainOptions()), ("without", TrainOptions(bias=False))):
+        result = bench_ovr(None, data, tmp_path / name, plan, options, log=QUIET)
+        assert f"; hinge loss, {name} an intercept, λ" in str(result)
+        assert f'"protocol": "hinge loss, {name} an intercept"' in (tmp_path / name / "ovr.json").read_text()
+        found[name] = np.asarray(Model(tmp_path / name / "liblinear-0.1" / "model.h5").bias).any()
+    assert found == {"with": True, "without": False}
+
+
+def test_a_plot_reads_the_bias_of_its_run(data, tmp_path):
+    for name, options in (("with", {}), ("without", {"bias": False})):
+        convex("probe", data, tmp_path / name, **options)
+        options, *_ = open_run(RunFolder(self_comm(), tmp_path / name, QUIET))
+        assert (options.bias, options.loss) == (name == "with", "hinge")
+
+
+def test_classifiers_have_an_intercept_by_default():
+    X, y = abs(random_data(5, 60, 20, 3)[0]), np.arange(60) % 3 == 0
+    for model in (ProbeClassifier(), *(OnlineClassifier(name) for name in ADDITIVE)):
+        assert model.fit_intercept is True and model.fit(X, y).intercept_.all()
+
+
+def parsed(tmp_path, command, *flags, config=None):
+    """The options of a command line, with a TOML file that says `config`."""
+    if config is not None:
+        (tmp_path / "a.toml").write_text(config)
+        flags = (*flags, "--config", str(tmp_path / "a.toml"))
+    tokens = ["train", command, "data.h5", "-o", "run", *flags]
+    tokens, cli.train_app.config = cli._config_files(tokens)
+    try:
+        _, bound, _ = cli.app.parse_args(tokens, exit_on_error=False, print_error=False)
+    finally:
+        cli.train_app.config = ()
+    return getattr(bound.arguments.get("options"), "bias", None)
+
+
+@pytest.mark.parametrize("command", ["probe", "pa"])
+def test_command_lines_and_files(tmp_path, command):
+    assert parsed(tmp_path, command) is None
+    assert parsed(tmp_path, command, "--bias") is True
+    assert parsed(tmp_path, command, "--no-bias") is False
+    assert parsed(tmp_path, command, config="bias = true\n") is True
+    assert parsed(tmp_path, command, config="bias = false\n") is False
+    assert parsed(tmp_path, command, "--bias", config="bias = false\n") is True
+
+
+@pytest.mark.parametrize("method", WINNOWS)
+def test_files_of_a_winnow_that_has_no_bias_to_its_name(tmp_path, method):
+    assert parsed(tmp_path, method, config="bias = false\n") is None  # written for every learner once
+    assert parsed(tmp_path, method, config="bias = true\n") is True
+    assert parsed(tmp_path, method, "--no-bias") is False  # refused when it trains
