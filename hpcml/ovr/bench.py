@@ -98,7 +98,7 @@ class Bench:
         self.log(f"{method}, tolerance {tolerance:g}, {repeat} of {self.plan.repeats}")
         path, options = self.folder_of(method, tolerance), with_tolerance(self.options, tolerance)
         report, peak, _ = train_measured(method, self.comm, self.dataset.path, path, options, force, False, self.log, self.signals)
-        self.log(str(report))
+        self.log.report(str(report))
         with mpi.agreed(self.comm, f"reading {report.model}"):
             model = Model(report.model)
         if self.result is None:
