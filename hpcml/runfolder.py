@@ -38,7 +38,7 @@ def free_options(config: dict[str, object]) -> set[str]:
 def to_toml(values: dict[str, object]) -> str:
     """Flat TOML of strings, numbers, truth values and lists of strings; None is left out.
 
-    Raises ConfigError for a string with half of a surrogate pair (as names of files that are not UTF-8 have): TOML has no such text.
+    Raises ConfigError for a string that is no Unicode, as names of files that are not UTF-8: TOML cannot hold it.
     """
 
     def text(value: object) -> str:
@@ -50,11 +50,11 @@ def to_toml(values: dict[str, object]) -> str:
             return "[" + ", ".join(text(v) for v in value) + "]"
         return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")  # JSON's escapes are TOML's
 
-    lines = {key: f"{key} = {text(value)}\n" for key, value in values.items() if value is not None}
-    for key, line in lines.items():
+    lines = [f"{key} = {text(value)}\n" for key, value in values.items() if value is not None]
+    for line in lines:
         if not is_unicode(line):
             raise ConfigError(f"{CONFIG} cannot hold {line.rstrip()}: the name is not UTF-8; give it one that is")
-    return "".join(lines.values())
+    return "".join(lines)
 
 
 class RunFolder:

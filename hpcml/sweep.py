@@ -40,9 +40,14 @@ def merge_sweep(comm: mpi.Comm, runs: list[Path], output: Path, force: bool) -> 
         if comm.rank == 0:
             check_output(output, force)
             sweep = _sweep(runs)
-            lines = ([_cell(value) for value in line] for line in sweep.lines)
-            write_whole(output, csv_text([sweep.columns, *lines]).encode())
+            write_csv(output, sweep)
     return comm.bcast(sweep)
+
+
+def write_csv(path: Path, sweep: Sweep) -> None:
+    """A line for each run; what is not known is an empty cell, a list is `joined_names`. Local; raises DataError."""
+    lines = ([_cell(value) for value in line] for line in sweep.lines)
+    write_whole(path, csv_text([sweep.columns, *lines]).encode())
 
 
 def _sweep(runs: list[Path]) -> Sweep:
