@@ -9,6 +9,7 @@ Only what such a file cannot hold, NUL and half of a surrogate pair, becomes `\x
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -26,18 +27,18 @@ def table(rows: list[list[str]]) -> list[str]:
     return ["  ".join(c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))) for row in cells]
 
 
-class _Lines(list):
-    """What csv writes its lines to. It quotes what its end of line has: "\r\n", of which "\n" is kept."""
+class _Lines(io.StringIO):
+    r"""What csv writes its lines to. It quotes the letters of its end of line, so that is "\r\n"; "\n" of it is kept."""
 
-    def write(self, line: str) -> None:
-        self.append(line[:-2] + "\n")
+    def write(self, line: str) -> int:
+        return super().write(line[:-2] + "\n")
 
 
 def csv_text(rows: Iterable[Sequence[object]]) -> str:
     """The lines of a CSV file; a cell that is None is empty."""
     lines = _Lines()
     csv.writer(lines, lineterminator="\r\n").writerows(rows)
-    text = "".join(lines)
+    text = lines.getvalue()
     if text.isascii() and "\0" not in text:
         return text
     return _NOT_STORABLE.sub(lambda found: visible(found[0]), text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -144,10 +144,9 @@ class Run:
         points = np.concatenate(mpi.allgather_arrays(self.comm, self.history[:, : self.n_points].reshape(-1)))
         with mpi.agreed(self.comm, f"writing {self.folder.history}"):
             if self.comm.rank == 0:
-                rows: list[Sequence[object]] = [HISTORY]
-                for name, lines in zip(self.source.names, points.reshape(len(self.source.names), -1, 5).tolist(), strict=True):
-                    rows += _lines(name, lines)
-                write_whole(self.folder.history, csv_text(rows).encode())
+                labels = zip(self.source.names, points.reshape(len(self.source.names), -1, 5).tolist(), strict=True)
+                rows = (line for name, lines in labels for line in _lines(name, lines))
+                write_whole(self.folder.history, csv_text(chain([HISTORY], rows)).encode())
 
 
 def _lines(name: str, points: list[list[int]]) -> list[list[object]]:

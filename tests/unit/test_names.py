@@ -176,6 +176,11 @@ def column(number):
     return lambda rows: [row[number] for row in rows[1:]]
 
 
+def of_curves(rows):
+    """The labels, each of 6 lines, behind the mean of several."""
+    return column(0)(rows)[6 % (len(rows) - 1) :: 6]
+
+
 def in_order(rows):
     """The names of a list of features, which has the best first."""
     return [row[2] for row in sorted(rows[1:], key=lambda row: int(row[1]))]
@@ -211,7 +216,7 @@ FILES = {
     "bench ovr": (lambda path, names: path.write_bytes(ovr.csv_text(ovr_comparison(names)).encode()), column(1)),
     "compare": (compared, column(0)),
     "select": (lambda path, names: select.write_list(path, selected(names)), in_order),
-    "plot selection": (lambda path, names: write_curves(curves(names), path), lambda rows: column(0)(rows)[6 % (len(rows) - 1) :: 6]),
+    "plot selection": (lambda path, names: write_curves(curves(names), path), of_curves),
     "plot convergence": (lambda path, names: write_traces_csv([Trace(name, [1.0], [1.0]) for name in names], path), column(0)),
 }  # fmt: skip
 
