@@ -269,4 +269,4 @@ def _write(comm: mpi.Comm, output: Path, result: Comparison) -> None:
     texts: Sequence[str] = (f"{result}\n", csv_text(result), json_text(result))
     with mpi.agreed(comm, f"writing {output}"):
         for name, text in zip(FILES, texts if comm.rank == 0 else (), strict=comm.rank == 0):
-            write_whole(output / name, text.encode())
+            write_whole(output / name, text.encode(errors="backslashreplace"))  # half a surrogate pair: JSON's escape
