@@ -97,10 +97,6 @@ def test_train_and_judge(run, files):
     run("merge", folder / "part1", folder / "part2", "-o", folder / "sweep.csv")
     assert [row[0] for row in table(folder / "sweep.csv")[1]] == [str(folder / "part1"), str(folder / "part2")]
 
-    pytest.importorskip("matplotlib")
-    run("plot", "convergence", folder / "probe", "--label", "two\nlines", "-o", folder / "a.png")
-    run("plot", "psbml", folder / "psbml", "-o", folder / "b.png")
-
 
 def predicted(run, files, name, *options):
     folder, data = files
