@@ -19,7 +19,7 @@ from hpcml.config import ConvertOptions, TrainOptions
 from hpcml.data.slabs import sync
 from hpcml.environment import THREADS, node_name
 from hpcml.errors import ConfigError, HpcmlError, Interrupted
-from hpcml.log import Log
+from hpcml.log import Log, joined
 from hpcml.signals import StopSignals
 
 _BYTES = 8 << 20  # of each rank's test file and of a test message
@@ -48,7 +48,7 @@ class Findings:
 
     def __str__(self) -> str:
         end = "everything that training needs works" if not self.n_bad else f"{self.n_bad} to mend"
-        return "\n".join([*self.lines, end])
+        return joined([*self.lines, end])
 
 
 @mpi.collective

@@ -216,7 +216,7 @@ def train(
     if method not in METHODS:
         raise ConfigError(f"no method {method!r}; {nearest(method, [*METHODS, *OWN_OPTIONS])}")
     report = work(method, Session.comm, data, output, options, force, resume, Session.log, Session.signals)
-    Session.log(str(report))
+    Session.log.report(str(report))
 
 
 @train_app.command(name="psbml")
@@ -246,7 +246,7 @@ def train_psbml(
     """
     from hpcml.psbml.train import train_psbml as work
 
-    Session.log(str(work(Session.comm, data, output, options, force, resume, Session.log, Session.signals)))
+    Session.log.report(str(work(Session.comm, data, output, options, force, resume, Session.log, Session.signals)))
 
 
 @train_app.command(name="adaboost")

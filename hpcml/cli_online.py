@@ -28,7 +28,7 @@ def _command(method: str, what: str) -> Callable[..., None]:
     ) -> None:
         from hpcml.online.train import train_online as work
 
-        Session.log(str(work(method, Session.comm, data, output, options, force, resume, Session.log, Session.signals)))
+        Session.log.report(str(work(method, Session.comm, data, output, options, force, resume, Session.log, Session.signals)))
 
     train.__doc__ = f"""One model per label by {what}, in a single pass over the rows, in their order.
 

@@ -6,6 +6,8 @@ import difflib
 import errno
 from collections.abc import Iterable
 
+from hpcml.log import visible
+
 EXIT_USER = 2
 EXIT_RESUMABLE = 75
 
@@ -14,6 +16,10 @@ class HpcmlError(Exception):
     """Anything that hpcml reports in one sentence instead of a traceback."""
 
     exit_code = EXIT_USER
+
+    def __str__(self) -> str:
+        """One line, whatever the names in it hold."""
+        return visible(super().__str__())
 
 
 class ConfigError(HpcmlError):

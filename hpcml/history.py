@@ -6,7 +6,6 @@ lie is remembered, so that a continued run can drop what its checkpoint does not
 
 from __future__ import annotations
 
-import csv
 import io
 import os
 from collections.abc import Callable
@@ -17,6 +16,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.data.slabs import sync
 from hpcml.errors import DataError
+from hpcml.files.table import csv_text
 
 
 class HistoryFile:
@@ -35,9 +35,7 @@ class HistoryFile:
 
     def add(self, label: int, steps: list[tuple[float, ...]]) -> None:
         """Take the steps of a finished label (its place in `names`). Local."""
-        cell = io.StringIO()
-        csv.writer(cell, lineterminator="").writerow([self.names[label]])
-        name = cell.getvalue()
+        name = csv_text([[self.names[label]]]).removesuffix("\n")
         self._waiting.append((label, "".join(f"{name},{self.line(step)}\n" for step in steps).encode()))
 
     @mpi.collective

@@ -1,4 +1,4 @@
-"""Messages for people: on rank 0 only, to stderr and, once a run folder exists, to its log.txt."""
+"""Messages for people: on rank 0 only, to stderr and, once a run folder exists, to its log.txt; names in them are made visible."""
 
 from __future__ import annotations
 
@@ -6,8 +6,44 @@ import io
 import os
 import sys
 import time
+import unicodedata
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TextIO
+
+# Categories of letters: controls, marks of direction and of no width, half a surrogate pair, ends of lines, no letter at all.
+UNSEEN = {"Cc", "Cf", "Cs", "Zl", "Zp", "Cn"}
+LONGEST = 100  # letters of a name that are shown
+
+
+def visible(text: str) -> str:
+    r"""One line without characters that act on a terminal, or that nobody sees: they become `\n`, `\x1b`, `\u202e`."""
+    return text if text.isprintable() else "".join(map(_visible, text))
+
+
+def _visible(letter: str) -> str:
+    return letter.encode("unicode_escape").decode("ascii") if unicodedata.category(letter) in UNSEEN else letter
+
+
+def named(name: str, longest: int = LONGEST) -> str:
+    """A name as it stands in a table or a title: visible, and with "…" for the middle of a very long one."""
+    text = visible(name)
+    half = (longest - 1) // 2
+    return text if len(text) <= longest else f"{text[: longest - 1 - half]}…{text[-half:]}"
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a text can be written as UTF-8: none of its letters is half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def joined(lines: Iterable[str]) -> str:
+    """Lines for people, one below the other; each is one line, whatever the names in it hold."""
+    return "\n".join(map(visible, lines))
 
 
 class Log:
@@ -20,24 +56,29 @@ class Log:
 
     def __call__(self, message: str) -> None:
         """Print one line and append it to the log file, if there is one."""
+        self.report(visible(message))
+
+    def report(self, text: str) -> None:
+        """The same with lines that were `joined`."""
         if self.rank != 0:
             return
-        say(message, sys.stderr)
+        text = joined(text.split("\n"))
+        say(text, sys.stderr)
         if self.file is not None:
             try:
                 with self.file.open("a", encoding="utf-8") as out:
-                    out.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {message}\n")
+                    out.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {text}\n")
             except OSError as error:  # a log that cannot be written is no reason to lose the work
                 say(f"{self.file}: cannot write: {error.strerror}; going on without it", sys.stderr)
                 self.file = None
 
 
 def say(text: str, stream: TextIO) -> None:
-    """Print to a stream at once; a reader who has gone away, or cannot take it, is no reason to lose work."""
+    """Print lines to a stream at once, visibly; a reader who has gone away, or cannot take it, is no reason to lose work."""
     if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
         stream.reconfigure(errors="backslashreplace")
     try:
-        print(text, file=stream, flush=True)
+        print(joined(text.split("\n")), file=stream, flush=True)
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
@@ -55,17 +96,18 @@ class Progress:
             from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
             from rich.progress import Progress as Bar
 
-            columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}"), TimeElapsedColumn())
+            texts = [TextColumn(f"{{task.{text}}}", markup=False) for text in ("description", "fields[note]")]
+            columns = (texts[0], BarColumn(), MofNCompleteColumn(), texts[1], TimeElapsedColumn())
             self.bar = Bar(*columns, console=Console(stderr=True), transient=True)
             self.bar.start()
-            self.task = self.bar.add_task(what, total=total, note="")
+            self.task = self.bar.add_task(visible(what), total=total, note="")
 
     def update(self, done: int, note: str = "") -> None:
         """Show that `done` of the total are finished."""
         if self.log.rank != 0:
             return
         if self.bar is not None:
-            self.bar.update(self.task, completed=done, note=note)
+            self.bar.update(self.task, completed=done, note=visible(note))
         elif time.monotonic() - self.last >= self.every:
             self.last = time.monotonic()
             of = "" if self.total is None else f" of {self.total}"

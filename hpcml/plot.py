@@ -5,10 +5,9 @@ matplotlib is an optional dependency, imported when a picture is drawn; nothing 
 
 from __future__ import annotations
 
-import csv
 import io
 import math
-import textwrap
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,8 @@ from typing import TYPE_CHECKING
 from hpcml.convex.convergence import Trace
 from hpcml.data.slabs import write_whole
 from hpcml.errors import ConfigError
+from hpcml.files.table import csv_text
+from hpcml.log import named
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -80,7 +81,8 @@ def drawn(path: Path, width: float, height: float) -> Iterator[Figure]:
     from matplotlib.figure import Figure
 
     picture, suffix = io.BytesIO(), path.suffix.lower()
-    with matplotlib.style.context(["default", SETTINGS]):  # whatever the user's matplotlibrc says
+    with matplotlib.style.context(["default", SETTINGS]), warnings.catch_warnings():  # whatever the user's matplotlibrc says
+        warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)  # of a name: a box is drawn for it
         figure = Figure(figsize=(width, height), layout="constrained")
         figure.get_layout_engine().set(w_pad=0.15, h_pad=0.1)
         yield figure
@@ -103,7 +105,7 @@ def plot_convergence(label: str, traces: Sequence[Trace], path: Path) -> None:
 
 def _legend(figure: Figure, label: str, axes: Axes) -> None:
     """The title, and below it what the lines of all panels mean."""
-    title = "How PROBE converges on the label: " + textwrap.shorten(label, 70, placeholder=" …")
+    title = "How PROBE converges on the label: " + named(label, 70)
     legend = figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=2, title=title)
     legend.get_title().set(fontsize=15, fontweight="bold", parse_math=False)
 
@@ -167,11 +169,9 @@ def _mark_solution(axes: Axes, traces: Sequence[Trace]) -> None:
 
 def write_traces_csv(traces: Sequence[Trace], path: Path) -> None:
     """One line per algorithm and step; break_even is empty where it was not measured or is not defined. Local; raises DataError."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    rows: list[tuple[object, ...]] = [COLUMNS]
     for trace in traces:
         measured = {step: value for step, value in trace.break_even if not math.isnan(value)}
         for step, (distance, f) in enumerate(zip(trace.distance, trace.f, strict=True), start=1):
-            writer.writerow((trace.name, step, distance, f, measured.get(step, "")))
-    write_whole(path, text.getvalue().encode())
+            rows.append((trace.name, step, distance, f, measured.get(step, "")))
+    write_whole(path, csv_text(rows).encode())

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hpcml.log import named
 from hpcml.plot import drawn
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def plot_psbml(portrait: Portrait, path: Path) -> None:
         _draw_history(rows, portrait, "distinct_rows", 1.0)
         rows.set_title("4  Distinct rows left on the grid")
         rows.set_ylabel("distinct rows")
-        name = textwrap.shorten(f"{portrait.base} on {portrait.data}", 80, placeholder=" …")
+        name = named(f"{portrait.base} on {portrait.data}", 80)
         figure.suptitle(f"PSBML: {name}", fontsize=15, fontweight="bold", parse_math=False)
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hpcml.log import named
 from hpcml.plot import drawn
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def plot_curves(found: Curves, path: Path) -> None:
             _draw(axes, found, places, efs)
             axes.set_title(f"{number + 1}  {title}" if len(panels) > 1 else title)
         several = f"mean of {len(found.names):,} labels" if len(found.names) > 1 else f"label {found.names[0]}"
-        name = textwrap.shorten(f"{found.data}, {several}", 70, placeholder=" …")
+        name = named(f"{found.data}, {several}", 70)
         title = f"Feature selection for Modified Balanced Winnow: {name}"
         figure.suptitle(title, fontsize=14, fontweight="bold", parse_math=False)
 

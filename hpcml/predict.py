@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,6 +20,7 @@ from hpcml.data.slabs import Slab, SlabFile, new_file, temporary_path, write_at
 from hpcml.errors import ConfigError, file_error
 from hpcml.evaluate.scoring import WEIGHT_BYTES, scorer_of
 from hpcml.evaluate.top import InvertedTop, top_of
+from hpcml.files.table import csv_text, escaped_name
 from hpcml.log import Log, Progress
 from hpcml.model import Model
 from hpcml.predict_top import TOP_TEXT_FORMATS, TopChunk, check_what, what_is_written
@@ -75,7 +74,7 @@ class Prediction:
     @cached_property
     def escaped_names(self) -> list[str]:
         """The names of the labels as they are joined by `;`."""
-        return [name.replace("\\", "\\\\").replace(";", "\\;") for name in self.model.label_names]
+        return [escaped_name(name) for name in self.model.label_names]
 
     def ids(self, rows: np.ndarray) -> list[str]:
         """The row ids of ascending row numbers; none of rows that have none."""
@@ -163,20 +162,15 @@ class DatasetPrediction(Prediction):
 
 
 def csv_lines(prediction: Prediction, chunk: Chunk | None) -> str:
-    """Lines `row,id?,score...` or `row,id?,labels` (joined by `;`, one in a name is `\\;`); the header for None."""
-    names, text = prediction.model.label_names, io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
+    """Lines `row,id?,score...` or `row,id?,labels` (`joined_names`); the header for None."""
     if chunk is None:
-        wanted = names if prediction.what == "scores" else ["labels"]
-        writer.writerow(["row", *(["id"] if prediction.has_ids else []), *wanted])
-        return text.getvalue()
+        wanted = prediction.model.label_names if prediction.what == "scores" else ["labels"]
+        return csv_text([["row", *(["id"] if prediction.has_ids else []), *wanted]])
     ids: list[list[str]] = [[name] for name in prediction.ids(chunk.rows)] if prediction.has_ids else [[]] * chunk.rows.size
     if prediction.what == "scores":
-        writer.writerows([row, *name, *values.tolist()] for row, name, values in zip(chunk.rows, ids, chunk.values, strict=True))
-    else:
-        for row, name, labels in zip(chunk.rows, ids, chunk.labels(), strict=True):
-            writer.writerow([row, *name, ";".join(prediction.escaped_names[label] for label in labels)])
-    return text.getvalue()
+        return csv_text([row, *name, *values.tolist()] for row, name, values in zip(chunk.rows, ids, chunk.values, strict=True))
+    cells = (";".join(prediction.escaped_names[label] for label in labels) for labels in chunk.labels())
+    return csv_text([row, *name, labels] for row, name, labels in zip(chunk.rows, ids, cells, strict=True))
 
 
 def svmlight_lines(prediction: Prediction, chunk: Chunk | None) -> str:

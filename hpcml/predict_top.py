@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hpcml.errors import ConfigError
+from hpcml.files.table import csv_text
 
 if TYPE_CHECKING:
     from hpcml.predict import Prediction
@@ -51,18 +50,15 @@ def what_is_written(what: str, top: int | None) -> str:
 
 
 def top_csv_lines(prediction: Prediction, chunk: TopChunk | None) -> str:
-    """Lines `row,id?,labels`, the labels as `name:score` joined by `;` (one in a name is `\\;`); the header for None."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
+    """Lines `row,id?,labels`, the labels as `name:score` joined by `;`, names as in `joined_names`; the header for None."""
     if chunk is None:
-        writer.writerow(["row", *(["id"] if prediction.has_ids else []), "labels"])
-        return text.getvalue()
+        return csv_text([["row", *(["id"] if prediction.has_ids else []), "labels"]])
     ids: list[list[str]] = [[name] for name in prediction.ids(chunk.rows)] if prediction.has_ids else [[]] * chunk.rows.size
-    names = prediction.escaped_names
+    names, rows = prediction.escaped_names, []
     for row, name, labels, scores in zip(chunk.rows, ids, chunk.labels.tolist(), chunk.scores.tolist(), strict=True):
         pairs = zip(labels, scores, strict=True)
-        writer.writerow([row, *name, ";".join(f"{names[label]}:{score!r}" for label, score in pairs)])
-    return text.getvalue()
+        rows.append([row, *name, ";".join(f"{names[label]}:{score!r}" for label, score in pairs)])
+    return csv_text(rows)
 
 
 def top_svmlight_lines(prediction: Prediction, chunk: TopChunk | None) -> str:

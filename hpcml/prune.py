@@ -17,8 +17,9 @@ from hpcml.data.schema import Dataset
 from hpcml.data.slabs import Slab, new_file
 from hpcml.errors import ConfigError
 from hpcml.evaluate.evaluate import evaluate
-from hpcml.evaluate.report import cell, table
-from hpcml.log import Log
+from hpcml.evaluate.report import cell
+from hpcml.files.table import table
+from hpcml.log import Log, joined
 from hpcml.model import ABOUT, Model, describe_model, kept
 from hpcml.partition import even_bounds
 
@@ -54,7 +55,7 @@ class Pruning:
             shares = [f"{100 * line.n_weights / max(1, line.n_all):.2f}", f"{line.n_bytes / 1e6:.3f}", cell(line.macro_map)]
             values = [f"{change:+.4f}" if number and not math.isnan(change) else "-", *map(cell, line.precision_at.values())]
             rows.append([f"{line.below:g}" if number else "as it is", f"{line.n_weights:,}", *shares, *values])
-        return "\n".join([f"{self.model} on {self.data}, split {self.split}:", "", *table(rows)])
+        return joined([f"{self.model} on {self.data}, split {self.split}:", "", *table(rows)])
 
 
 @mpi.collective

@@ -17,7 +17,7 @@ from hpcml.data.slabs import sync, write_whole
 from hpcml.environment import environment, record
 from hpcml.errors import ConfigError, DataError, HpcmlError
 from hpcml.lock import FolderLock
-from hpcml.log import Log
+from hpcml.log import Log, is_unicode
 
 CONFIG = "config.toml"
 MEASURES = "measures.json"  # what `hpcml evaluate --json` may leave there; `hpcml merge` reads it
@@ -36,7 +36,10 @@ def free_options(config: dict[str, object]) -> set[str]:
 
 
 def to_toml(values: dict[str, object]) -> str:
-    """Flat TOML of strings, numbers, truth values and lists of strings; None is left out."""
+    """Flat TOML of strings, numbers, truth values and lists of strings; None is left out.
+
+    Raises ConfigError for a string that is no Unicode, as names of files that are not UTF-8: TOML cannot hold it.
+    """
 
     def text(value: object) -> str:
         if isinstance(value, bool):
@@ -47,7 +50,11 @@ def to_toml(values: dict[str, object]) -> str:
             return "[" + ", ".join(text(v) for v in value) + "]"
         return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")  # JSON's escapes are TOML's
 
-    return "".join(f"{key} = {text(value)}\n" for key, value in values.items() if value is not None)
+    lines = [f"{key} = {text(value)}\n" for key, value in values.items() if value is not None]
+    for line in lines:
+        if not is_unicode(line):
+            raise ConfigError(f"{CONFIG} cannot hold {line.rstrip()}: the name is not UTF-8; give it one that is")
+    return "".join(lines)
 
 
 class RunFolder:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 from dataclasses import dataclass
@@ -12,7 +10,8 @@ from pathlib import Path
 from hpcml import mpi
 from hpcml.data.slabs import check_output, write_whole
 from hpcml.errors import ConfigError, DataError
-from hpcml.evaluate.report import table
+from hpcml.files.table import csv_text, joined_names, table
+from hpcml.log import joined
 from hpcml.model import Trained
 from hpcml.models import open_model
 from hpcml.runfolder import CONFIG, FREE, MEASURES, read_config
@@ -26,7 +25,7 @@ class Sweep:
     lines: list[list[object]]
 
     def __str__(self) -> str:
-        return "\n".join(table([self.columns, *([_shown(value) for value in line] for line in self.lines)]))
+        return joined(table([self.columns, *([_shown(value) for value in line] for line in self.lines)]))
 
 
 @mpi.collective
@@ -41,12 +40,14 @@ def merge_sweep(comm: mpi.Comm, runs: list[Path], output: Path, force: bool) -> 
         if comm.rank == 0:
             check_output(output, force)
             sweep = _sweep(runs)
-            text = io.StringIO()
-            writer = csv.writer(text, lineterminator="\n")
-            writer.writerow(sweep.columns)
-            writer.writerows([_cell(value) for value in line] for line in sweep.lines)
-            write_whole(output, text.getvalue().encode())
+            write_csv(output, sweep)
     return comm.bcast(sweep)
+
+
+def write_csv(path: Path, sweep: Sweep) -> None:
+    """A line for each run; what is not known is an empty cell, a list is `joined_names`. Local; raises DataError."""
+    lines = ([_cell(value) for value in line] for line in sweep.lines)
+    write_whole(path, csv_text([sweep.columns, *lines]).encode())
 
 
 def _sweep(runs: list[Path]) -> Sweep:
@@ -96,7 +97,7 @@ def _is_unknown(value: object) -> bool:
 def _cell(value: object) -> object:
     if _is_unknown(value):
         return ""
-    return ";".join(map(str, value)) if isinstance(value, list) else value
+    return joined_names(map(str, value)) if isinstance(value, list) else value
 
 
 def _shown(value: object) -> str:

@@ -27,7 +27,7 @@ from hpcml.evaluate.evaluate import Counts, positive_pairs
 from hpcml.evaluate.ranking import MEASURES
 from hpcml.evaluate.report import cell
 from hpcml.kernels import scores as kernels
-from hpcml.log import Log
+from hpcml.log import Log, joined, named
 from hpcml.model import STATUS, Model
 from hpcml.plot import check_picture, plot_convergence, write_traces_csv
 from hpcml.profile import Profile
@@ -98,13 +98,13 @@ class Convergence:
 
     def __str__(self) -> str:
         lines = [
-            f"{self.label}: {self.n_positive:,} of {self.n_rows:,} training rows have it",
+            f"{named(self.label)}: {self.n_positive:,} of {self.n_rows:,} training rows have it",
             f"f(w*) = {self.f_star:.6f}; of the run's model: {self.f_model:.6f}",
         ]
         for trace in self.traces:
             last = cell(trace.break_even[-1][1])
             lines.append(f"{trace.name}: {len(trace.f)} steps, least f {min(trace.f):.6f}, break-even of the last step {last}")
-        return "\n".join([*lines, f"picture: {self.picture}", f"numbers: {self.table}"])
+        return joined([*lines, f"picture: {self.picture}", f"numbers: {self.table}"])
 
 
 def plot_run(
@@ -141,7 +141,8 @@ def plot_run(
             _check_data(dataset, model, rows, fingerprint(comm, shard, f"{rows.scale!r} {objective.lam!r}"))
             number = dataset.label_names().index(name)
             evaluate, break_even = _prepare(comm, objective, columns, test, number)
-            log(f"{name}: looking for w*, then walking the three ways to it; rows: {rows.n_global:,}, columns: {rows.n_columns:,}")
+            sizes = f"rows: {rows.n_global:,}, columns: {rows.n_columns:,}"
+            log(f"{named(name)}: looking for w*, then walking the three ways to it; {sizes}")
             limits = (options.epsilon, options.max_steps or METHODS["probe"].max_steps)
             w_star, f_star = probe_limit(evaluate, rows.n_columns, *limits)
             traces = trace_all(evaluate, w_star, break_even, *limits)

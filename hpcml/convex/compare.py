@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import math
 from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
@@ -20,8 +19,9 @@ from hpcml.data.schema import Dataset, default_split
 from hpcml.data.slabs import check_output, write_whole
 from hpcml.errors import ConfigError, Interrupted, nearest
 from hpcml.evaluate.evaluate import Evaluation, evaluate
-from hpcml.evaluate.report import cell, table
-from hpcml.log import Log
+from hpcml.evaluate.report import cell
+from hpcml.files.table import csv_text, read_csv, table
+from hpcml.log import Log, joined
 from hpcml.losses import DUAL_LOSSES, LOSSES
 from hpcml.memory import forget_peak, peak_mib
 from hpcml.model import STATUS, Model
@@ -93,7 +93,7 @@ class Comparison:
             lines.append(f"{', '.join(biased)}: with an intercept all the same")
         if any(line.ranks == 0 for line in self.lines):
             lines.append("seconds -: not known, since the method was trained by another command")
-        return "\n".join(lines)
+        return joined(lines)
 
 
 def protocol(options: TrainOptions) -> str:
@@ -163,7 +163,7 @@ def compare(
                 report, peak, began_anew = train_measured(method, comm, data, folder.path, options, force, resume, log, seen)
                 fresh &= began_anew
                 if method not in known:
-                    log(str(report))
+                    log.report(str(report))
                 with mpi.agreed(comm, f"reading {report.model}"):
                     model = Model(report.model)
                 judged = evaluate(comm, model, dataset, test_split, log)
@@ -208,7 +208,7 @@ def _known(comm: mpi.Comm, output: Path, folders: dict[str, RunFolder]) -> dict[
     found: dict[str, Line | None] = {}
     with mpi.agreed(comm, f"reading {output / TABLE}"):
         if comm.rank == 0:
-            before = read_csv(output / TABLE)
+            before = read_lines(output / TABLE)
             found = {method: before.get(method) for method, folder in folders.items() if folder.model.exists()}
     return comm.bcast(found)
 
@@ -222,21 +222,17 @@ def _trained_before(line: Line, before: Line | None) -> Line:
 
 def write_csv(path: Path, lines: list[Line]) -> None:
     """A line for each method; what is not known is an empty cell. Local; raises DataError."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([field.name for field in fields(Line)])
-    for line in lines:
-        writer.writerow(["" if value != value else value for value in astuple(line)])  # NaN is not itself
-    write_whole(path, text.getvalue().encode())
+    rows = ([None if value != value else value for value in astuple(line)] for line in lines)  # NaN is not itself
+    write_whole(path, csv_text([[field.name for field in fields(Line)], *rows]).encode())
 
 
-def read_csv(path: Path) -> dict[str, Line]:
+def read_lines(path: Path) -> dict[str, Line]:
     """The lines that `write_csv` wrote, by method; none if there is no such file, or another one. Local."""
     if not path.is_file():
         return {}
     try:
-        rows = list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"))))
+        rows = read_csv(path)
         lines = [Line(row.pop("method"), **{name: float(value or "nan") for name, value in row.items()}) for row in rows]
         return {line.method: replace(line, ranks=int(line.ranks)) for line in lines}
-    except (TypeError, ValueError, KeyError):
+    except (TypeError, ValueError, KeyError, csv.Error):
         return {}

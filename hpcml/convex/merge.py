@@ -14,7 +14,7 @@ from hpcml import mpi
 from hpcml.config import parse_part
 from hpcml.data.slabs import SlabFile, new_file
 from hpcml.errors import ConfigError, DataError
-from hpcml.log import Log
+from hpcml.log import Log, visible
 from hpcml.model import ABOUT, SINCE_4, Model, SparseRows, describe_model, model_slabs
 from hpcml.runfolder import CONFIG, RunFolder, free_options, read_config
 
@@ -31,7 +31,7 @@ class MergeReport:
     n_parts: int
 
     def __str__(self) -> str:
-        return f"{self.model}: {self.n_labels:,} labels of {self.n_parts} runs"
+        return visible(f"{self.model}: {self.n_labels:,} labels of {self.n_parts} runs")
 
 
 @dataclass(frozen=True)

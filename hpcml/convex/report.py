@@ -11,7 +11,8 @@ from hpcml import mpi
 from hpcml.config import TrainOptions
 from hpcml.convex.objective import Risk
 from hpcml.data.compact import CompactRows
-from hpcml.evaluate.report import table
+from hpcml.files.table import table
+from hpcml.log import joined, named
 from hpcml.model import STATUS, Model
 from hpcml.runfolder import RunFolder
 
@@ -47,7 +48,7 @@ class TrainReport:
             ("hit --max-steps, or the precision of the weights", self.step_limit),
         ):
             if names:
-                lines.append(f"{len(names)} labels {what}: {', '.join(names[:5])}{' …' if len(names) > 5 else ''}")
+                lines.append(f"{len(names)} labels {what}: {', '.join(map(named, names[:5]))}{' …' if len(names) > 5 else ''}")
         if self.gaps:
             lines += table([["label", "f", "gap"], *([name, f"{f:.8g}", f"{gap:.3g}"] for name, f, gap in self.gaps)])
         if self.max_gap is not None:
@@ -59,7 +60,7 @@ class TrainReport:
                 lines.append("of some label nothing is certified: its bound on the objective is not above 0 (--gap shows all)")
         for rank, seconds in enumerate(self.profile):
             lines.append(f"rank {rank}: " + ", ".join(f"{phase} {value:.2f} s" for phase, value in seconds.items()))
-        return "\n".join(lines)
+        return joined(lines)
 
 
 @mpi.collective

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +10,8 @@ from itertools import accumulate
 import numpy as np
 
 from hpcml.crossval.problems import Problem
+from hpcml.files import table as tables
+from hpcml.log import joined, named, visible
 
 WIDTH = 130  # of the table, in letters
 LEVELS = {0.01: "**", 0.05: "*"}  # largest p of each mark
@@ -90,7 +90,7 @@ class CrossValidation:
         return [file if p.label is None else f"{file}:{p.label}" for file, p in zip(files, self.problems, strict=True)]
 
     def __str__(self) -> str:
-        return "\n".join([*self._legend(), "", *format_table(self.names(), self.methods, self.scores())])
+        return joined([*self._legend(), "", *format_table(self.names(), self.methods, self.scores())])
 
     def _legend(self) -> list[str]:
         """What the cells mean."""
@@ -100,21 +100,21 @@ class CrossValidation:
         for name, problem in zip(self.names(), self.problems, strict=True):
             if len(problem.labels) > 1 or problem.n_left_out:
                 left_out = f" ({problem.n_left_out} with too few rows left out)" if problem.n_left_out else ""
-                legend.append(f"{name}: mean over {len(problem.labels)} label(s){left_out}")
+                legend.append(f"{named(name)}: mean over {len(problem.labels)} label(s){left_out}")
         return legend
 
 
 def format_table(names: Sequence[str], methods: Sequence[str], scores: Sequence[Sequence[Score]], width: int = WIDTH) -> list[str]:
     """Lines with a row for each problem, median F1 and average rank, in blocks of columns that fit the width."""
     foot = ["median F1", "average rank"]
-    first = ["", *names, *foot]
+    first = ["", *map(named, names), *foot]
     columns = []
     for place, method in enumerate(methods):
         mine = [row[place] for row in scores]
         median, rank = np.median([score.f1 for score in mine]), np.mean([score.rank for score in mine])
         cells = [str(score) for score in mine]
         pad = max(len(cell) - cell.index("±") for cell in cells)  # what stands alone ends where the means do
-        column = [f"{method}  ", *cells, f"{median:.1f}{'':{pad}}", f"{rank:.2f}{'':{pad}}"]
+        column = [f"{visible(method)}  ", *cells, f"{median:.1f}{'':{pad}}", f"{rank:.2f}{'':{pad}}"]
         columns.append([cell.rjust(max(map(len, column))) for cell in column])
     left = max(map(len, first))
     lines: list[str] = []
@@ -138,11 +138,9 @@ def _blocks(widths: Sequence[int], room: int) -> list[range]:
 
 def csv_text(result: CrossValidation) -> str:
     """A line for each problem and method; what is not defined is an empty cell."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
     sizes = ["data", "label", "n_labels", "n_rows", "n_features", "n_positive"]
     values = ["method", "f1", "standard_error", "p", "mark", "rank", "seconds"]
-    writer.writerow([*sizes, *values, *(f"f1_{fold + 1}" for fold in range(result.folds))])
+    rows: list[list[object]] = [[*sizes, *values, *(f"f1_{fold + 1}" for fold in range(result.folds))]]
     for number, (problem, scores) in enumerate(zip(result.problems, result.scores(), strict=True)):
         about = [problem.path, problem.label or "", len(problem.labels), problem.n_rows, problem.n_features]
         about.append(problem.n_positive.sum())
@@ -150,5 +148,5 @@ def csv_text(result: CrossValidation) -> str:
         for place, (method, score) in enumerate(zip(result.methods, scores, strict=True)):
             p = "" if math.isnan(score.p) else score.p
             found = [method, score.f1, score.error, p, score.mark, score.rank, round(seconds[place], 4)]
-            writer.writerow([*about, *found, *result.by_fold(number)[place].tolist()])
-    return text.getvalue()
+            rows.append([*about, *found, *result.by_fold(number)[place].tolist()])
+    return tables.csv_text(rows)

@@ -21,7 +21,7 @@ from hpcml.data.slabs import Slab, SlabFile, editing, new_file
 from hpcml.data.sources import SOURCES, Source
 from hpcml.data.split import check_share
 from hpcml.errors import ConfigError, DataError, nearest
-from hpcml.log import Log
+from hpcml.log import Log, joined
 
 MAX_ROWS = 2**40  # so that sizes in bytes fit int64
 
@@ -53,7 +53,7 @@ class ConvertReport:
             lines.append(f"  left out: {self.dropped_labels:,} entries of labels that the --like file does not have")
         if self.changed is not None:
             lines.append(f"  label noise: {self.changed:,} {'training ' if self.splits else ''}rows have another class")
-        return "\n".join(lines)
+        return joined(lines)
 
 
 @dataclass

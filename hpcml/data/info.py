@@ -14,6 +14,7 @@ from hpcml.data.parts import attributes, text_of
 from hpcml.data.schema import Dataset, default_split, readable
 from hpcml.data.shard import slab_of, split_bounds
 from hpcml.errors import ConfigError
+from hpcml.log import joined, named
 
 SHOWN_LABELS = 40
 
@@ -149,7 +150,7 @@ def format_info(found: DatasetInfo) -> str:
         on = "on 1 rank: the shard" if weight.n_ranks == 1 else f"on {weight.n_ranks} ranks: a shard"
         nbytes = " to ".join(dict.fromkeys(map(_size, weight.nbytes)))
         lines.append(f"  {on} of {weight.split} has {_span(weight.rows)} rows, {_span(weight.nnz)} values, {nbytes}")
-    return "\n".join([*lines, *_label_table(found)])
+    return joined([*lines, *_label_table(found)])
 
 
 def _span(pair: tuple[int, int]) -> str:
@@ -160,10 +161,11 @@ def _span(pair: tuple[int, int]) -> str:
 def _label_table(found: DatasetInfo) -> list[str]:
     """The most frequent labels with their rows in each split, and how many more there are."""
     order = np.argsort(-found.counts["all"], kind="stable")[:SHOWN_LABELS].tolist()
-    width = max([5, *(len(found.label_names[label]) for label in order)])
+    names = [named(found.label_names[label]) for label in order]
+    width = max([5, *map(len, names)])
     lines = ["", f"{'label':<{width}}" + "".join(f" {name:>10}" for name in found.counts)]
-    for label in order:
-        lines.append(f"{found.label_names[label]:<{width}}" + "".join(f" {c[label]:>10,}" for c in found.counts.values()))
+    for label, name in zip(order, names, strict=True):
+        lines.append(f"{name:<{width}}" + "".join(f" {c[label]:>10,}" for c in found.counts.values()))
     if found.n_labels > len(order):
         total = found.counts["all"]
         frequent = ", ".join(f"{int((total >= least).sum()):,} labels have at least {least} rows" for least in (10, 50))

@@ -80,7 +80,10 @@ def read_strings(data: h5py.Dataset, begin: int = 0, end: int | None = None) -> 
                 if 0 < place < end_of_last:  # 0: an empty string
                     raise ValueError("strings lie in one another")
                 end_of_last = _check_heap(content, place) if place else 0
-    return list(data.asstr()[begin:end])
+    strings = data.asstr()[begin:end].tolist()
+    if any("\0" in string for string in strings):  # of a fixed length; those of a variable one end there
+        raise ValueError(f"{data.name} has a name with a NUL in it")
+    return strings
 
 
 def attributes(item: h5py.Group) -> dict[str, object]:

@@ -19,6 +19,7 @@ import numpy as np
 from hpcml.data.parts import check_parts, read_strings, text_of
 from hpcml.data.slabs import Slab
 from hpcml.errors import ConfigError, DataError, file_error, is_of_the_system, is_out_of_memory
+from hpcml.log import is_unicode, named
 
 # Of each kind of file, the format that is written.
 VERSIONS = {"dataset": 1, "model": 4, "classifier": 1, "checkpoint": 1, "scores": 1}
@@ -57,10 +58,19 @@ def create_strings(file: h5py.File, name: str, size: int) -> h5py.Dataset:
 
 
 def write_strings(file: h5py.File, name: str, strings: Sequence[str]) -> None:
-    """A dataset of variable-length UTF-8 strings; of `strings` only slices are taken."""
+    """A dataset of variable-length UTF-8 strings; of `strings` only slices are taken. Raises DataError as `storable`."""
     data = create_strings(file, name, len(strings))
     for begin in range(0, len(strings), NAME_CHUNK):
-        data[begin : begin + NAME_CHUNK] = np.array(strings[begin : begin + NAME_CHUNK], dtype=object)
+        data[begin : begin + NAME_CHUNK] = storable(name, strings[begin : begin + NAME_CHUNK])
+
+
+def storable(what: str, strings: Sequence[str]) -> np.ndarray:
+    """Strings as h5py writes them. Raises DataError for one that HDF5 cannot hold."""
+    text = "".join(strings)
+    if "\0" in text or not is_unicode(text):
+        bad = next(string for string in strings if "\0" in string or not is_unicode(string))
+        raise DataError(f"{what}: {named(bad)!r} holds a character that cannot be stored; remove it from the name")
+    return np.array(strings, dtype=object)
 
 
 def stamp(file: h5py.File, kind: str) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 from pathlib import Path
@@ -14,6 +12,8 @@ import numpy as np
 from hpcml.data.slabs import write_whole
 from hpcml.evaluate.evaluate import Evaluation
 from hpcml.evaluate.ranking import COUNTS
+from hpcml.files.table import csv_text, table
+from hpcml.log import joined
 
 HEADINGS = {"average_precision": "avg prec", "break_even": "break-even", "auc": "AUC", "f1": "F1"}
 
@@ -34,12 +34,6 @@ def _heading(measure: str) -> str:
 
 def _plural(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def table(rows: list[list[str]]) -> list[str]:
-    """Lines with aligned columns, the first to the left and the others to the right."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return ["  ".join(c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))) for row in rows]
 
 
 def format_evaluation(evaluation: Evaluation, best: int = 5) -> str:
@@ -76,7 +70,7 @@ def format_evaluation(evaluation: Evaluation, best: int = 5) -> str:
     for title, chosen in sections.items():
         if chosen.size:
             lines += ["", *_label_table(e, title, chosen, measures)]
-    return "\n".join(lines)
+    return joined(lines)
 
 
 def _label_table(e: Evaluation, title: str, chosen: np.ndarray, measures: list[str]) -> list[str]:
@@ -89,14 +83,12 @@ def _label_table(e: Evaluation, title: str, chosen: np.ndarray, measures: list[s
 
 def write_csv(path: Path | str, evaluation: Evaluation) -> None:
     """One line per label; an undefined value is an empty cell. Local; raises DataError (call it in an agreed region)."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["number", "label", "n_positive", *evaluation.values])
+    rows: list[list[object]] = [["number", "label", "n_positive", *evaluation.values]]
     numbers, counts = evaluation.labels.tolist(), evaluation.n_positive.tolist()
     for i, name in enumerate(evaluation.label_names):
         values = [_or_none(column[i]) for column in evaluation.values.values()]
-        writer.writerow([numbers[i], name, counts[i], *values])
-    write_whole(path, text.getvalue().encode())
+        rows.append([numbers[i], name, counts[i], *values])
+    write_whole(path, csv_text(rows).encode())
 
 
 def write_json(path: Path | str, evaluation: Evaluation) -> None:
@@ -120,7 +112,7 @@ def write_json(path: Path | str, evaluation: Evaluation) -> None:
         ],
     }
     text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    write_whole(path, text.encode())
+    write_whole(path, text.encode(errors="backslashreplace"))  # half a surrogate pair becomes JSON's escape
 
 
 def _or_none(value: float) -> float | None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import time
+from itertools import chain
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from hpcml import mpi
 from hpcml.config import OnlineOptions
 from hpcml.data.slabs import write_whole
 from hpcml.errors import DataError
+from hpcml.files.table import csv_text
 from hpcml.kernels.online import FALSE_NEGATIVES, FALSE_POSITIVES, UPDATES
 from hpcml.log import Progress
 from hpcml.online.saved import HISTORY_POINTS, Snapshots
@@ -144,12 +144,9 @@ class Run:
         points = np.concatenate(mpi.allgather_arrays(self.comm, self.history[:, : self.n_points].reshape(-1)))
         with mpi.agreed(self.comm, f"writing {self.folder.history}"):
             if self.comm.rank == 0:
-                text = io.StringIO()
-                writer = csv.writer(text, lineterminator="\n")
-                writer.writerow(HISTORY)
-                for name, lines in zip(self.source.names, points.reshape(len(self.source.names), -1, 5).tolist(), strict=True):
-                    writer.writerows(_lines(name, lines))
-                write_whole(self.folder.history, text.getvalue().encode())
+                labels = zip(self.source.names, points.reshape(len(self.source.names), -1, 5).tolist(), strict=True)
+                rows = (line for name, lines in labels for line in _lines(name, lines))
+                write_whole(self.folder.history, csv_text(chain([HISTORY], rows)).encode())
 
 
 def _lines(name: str, points: list[list[int]]) -> list[list[object]]:

@@ -14,7 +14,7 @@ from hpcml.data.schema import Dataset
 from hpcml.data.sources.svmlight import BINARY
 from hpcml.data.text_stream import SvmlightStream, is_text
 from hpcml.errors import ConfigError, HpcmlError, Interrupted, nearest
-from hpcml.log import Log
+from hpcml.log import Log, joined
 from hpcml.model import Model
 from hpcml.online.methods import METHODS
 from hpcml.online.run import Run
@@ -46,7 +46,7 @@ class OnlineReport:
         ]
         if self.profile:
             lines.append("rank 0: " + ", ".join(f"{phase} {value:.2f} s" for phase, value in self.profile.items()))
-        return "\n".join(lines)
+        return joined(lines)
 
 
 def train_online(

@@ -98,7 +98,7 @@ class Bench:
         self.log(f"{method}, tolerance {tolerance:g}, {repeat} of {self.plan.repeats}")
         path, options = self.folder_of(method, tolerance), with_tolerance(self.options, tolerance)
         report, peak, _ = train_measured(method, self.comm, self.dataset.path, path, options, force, False, self.log, self.signals)
-        self.log(str(report))
+        self.log.report(str(report))
         with mpi.agreed(self.comm, f"reading {report.model}"):
             model = Model(report.model)
         if self.result is None:
@@ -271,4 +271,4 @@ def _write(comm: mpi.Comm, output: Path, result: Comparison) -> None:
     texts: Sequence[str] = (f"{result}\n", csv_text(result), json_text(result))
     with mpi.agreed(comm, f"writing {output}"):
         for name, text in zip(FILES, texts if comm.rank == 0 else (), strict=comm.rank == 0):
-            write_whole(output / name, text.encode())
+            write_whole(output / name, text.encode(errors="backslashreplace"))  # half a surrogate pair: JSON's escape

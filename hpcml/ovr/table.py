@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
-from hpcml.evaluate.report import cell, table
+from hpcml.evaluate.report import cell
 from hpcml.evaluate.top import PRECISION_AT
+from hpcml.files import table as tables
+from hpcml.log import joined
 from hpcml.ovr.programs import PEERS
 
 REFERENCE = "liblinear"  # what the others are compared with
@@ -76,7 +76,7 @@ class Comparison:
         ]
         for tolerance in self.tolerances():
             text += ["", *self._table(tolerance)]
-        return "\n".join([*text, "", *self._notes()])
+        return joined([*text, "", *self._notes()])
 
     def _table(self, tolerance: float) -> list[str]:
         """The lines of one tolerance."""
@@ -94,7 +94,7 @@ class Comparison:
                 *map(cell, (line.p1, line.p3, line.p5)),
             ]
             rows.append([line.trainer, *cells, _number(line.model_mb, 1), _number(line.peak_mib, 0)])
-        return table(rows)
+        return tables.table(rows)
 
     def _notes(self) -> list[str]:
         """What the numbers mean, and who is not in the table."""
@@ -126,13 +126,11 @@ def _number(value: float, digits: int, sign: str = "") -> str:
 
 def csv_text(result: Comparison) -> str:
     """A line for each training; what is not known is an empty cell."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
     names = [each.name for each in fields(Line)]
-    writer.writerow([*names, "ranks"])
+    rows: list[list[object]] = [[*names, "ranks"]]
     for line in result.lines:
-        writer.writerow([*("" if value != value else value for value in (getattr(line, name) for name in names)), result.ranks])
-    return text.getvalue()
+        rows.append([*("" if value != value else value for value in (getattr(line, name) for name in names)), result.ranks])
+    return tables.csv_text(rows)
 
 
 def json_text(result: Comparison) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +14,8 @@ from hpcml.data.schema import Dataset
 from hpcml.data.shard import Rows, read_rows
 from hpcml.data.slabs import check_output, write_whole
 from hpcml.errors import ConfigError, DataError, file_error
-from hpcml.log import Log
+from hpcml.files.table import csv_text, read_csv
+from hpcml.log import Log, joined, named
 from hpcml.plot import check_picture
 from hpcml.plot_psbml import plot_psbml
 from hpcml.psbml.torus import parse_grid
@@ -57,12 +57,12 @@ class Drawn:
     def __str__(self) -> str:
         seen, best = self.portrait, self.portrait.cycle
         error = seen.history["error"][seen.history["cycle"] == best]
-        return (
+        about = (
             f"{seen.n_margin:,} of {seen.n_rows:,} rows are margin data, from cycle {best}"
             + (f" (validation error {100 * error[0]:.2f} %)" if error.size else "")
-            + f"; {seen.node_rows.min():,} to {seen.node_rows.max():,} of them on a node\n"
-            f"picture: {self.picture}\nnumbers: {self.table}"
+            + f"; {seen.node_rows.min():,} to {seen.node_rows.max():,} of them on a node"
         )
+        return joined([about, f"picture: {self.picture}", f"numbers: {self.table}"])
 
 
 def plot_run(comm: mpi.Comm | None, run: Path, output: Path | None = None, data: Path | None = None, force: bool = False) -> str:
@@ -116,8 +116,7 @@ def check_outputs(picture: Path, force: bool, inputs: list[Path]) -> None:
 def read_history(path: Path) -> dict[str, np.ndarray]:
     """history.csv by columns. Local; raises DataError."""
     try:
-        with path.open(newline="", encoding="utf-8") as file:
-            lines = list(csv.DictReader(file))
+        lines = read_csv(path)
         columns = {name: np.array([float(line[name]) for line in lines]) for name in ("cycle", "error", "distinct_rows")}
     except OSError as error:
         raise file_error(path, "read", error) from None
@@ -178,7 +177,7 @@ def in_the_plane(matrices: list[Rows], dataset: Dataset) -> tuple[list[np.ndarra
     n_features = dataset.n_features
     if n_features <= 2:
         names = (dataset.strings("feature_names") or [f"feature {j}" for j in range(n_features)]) + [""] * (2 - n_features)
-        return [np.pad(matrix, ((0, 0), (0, 2 - n_features))) for matrix in matrices], (names[0], names[1])
+        return [np.pad(matrix, ((0, 0), (0, 2 - n_features))) for matrix in matrices], (named(names[0]), named(names[1]))
     from sklearn.decomposition import TruncatedSVD
 
     svd = TruncatedSVD(2, random_state=0).fit(matrices[0])
@@ -191,12 +190,10 @@ def in_the_plane(matrices: list[Rows], dataset: Dataset) -> tuple[list[np.ndarra
 
 def write_table(portrait: Portrait, path: Path) -> None:
     """Nodes (place on the torus, number of margin rows, mean weight) and the margin rows drawn (coordinates, weight). Local."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    lines: list[tuple[object, ...]] = [COLUMNS]
     for node, (rows, weight) in enumerate(zip(portrait.node_rows, portrait.node_weights, strict=True)):
         y, x = divmod(node, portrait.grid[0])
-        writer.writerow(("node", node, x, y, int(rows), float(weight)))
+        lines.append(("node", node, x, y, int(rows), float(weight)))
     for row, (x, y), weight in zip(portrait.margin_rows, portrait.margin, portrait.margin_weights, strict=True):
-        writer.writerow(("margin row", int(row), float(x), float(y), "", float(weight)))
-    write_whole(path, text.getvalue().encode())
+        lines.append(("margin row", int(row), float(x), float(y), "", float(weight)))
+    write_whole(path, csv_text(lines).encode())

@@ -6,8 +6,6 @@ apart: the distance from the origin, or the signed distance from the line x + y 
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import tempfile
 import warnings
@@ -28,7 +26,8 @@ from hpcml.data.schema import Dataset
 from hpcml.data.slabs import write_whole
 from hpcml.data.sources.synthetic import RADIUS
 from hpcml.errors import ConfigError, nearest
-from hpcml.log import Log
+from hpcml.files.table import csv_text
+from hpcml.log import Log, joined
 from hpcml.plot_psbml import plot_margins
 from hpcml.psbml.analysis import check_outputs
 from hpcml.psbml.large_margin import SETS, LargeMargin
@@ -365,17 +364,14 @@ def plot_set(name: str, output: Path, rows: int, seed: int, cycles: int, s: floa
     table = output.with_suffix(".csv")
     plot_margins(study, output)
     write_study(study, table)
-    return f"{study}\npicture: {output}\nnumbers: {table}"
+    return f"{study}\n" + joined([f"picture: {output}", f"numbers: {table}"])
 
 
 def write_study(study: Study, path: Path) -> None:
     """The numbers and every curve of the picture. Local; raises DataError."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("panel", "series", "x", "y"))
-    for what, value in study.numbers.items():
-        writer.writerow(("numbers", what, "", value))
+    rows: list[tuple[object, ...]] = [("panel", "series", "x", "y")]
+    rows += [("numbers", what, "", value) for what, value in study.numbers.items()]
     for panel, curves in study.panels.items():
         for series, curve in curves.items():
-            writer.writerows((panel, series, float(x), float(y)) for x, y in zip(curve.x, curve.y, strict=True))
-    write_whole(path, text.getvalue().encode())
+            rows += [(panel, series, float(x), float(y)) for x, y in zip(curve.x, curve.y, strict=True)]
+    write_whole(path, csv_text(rows).encode())

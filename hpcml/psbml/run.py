@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import time
 from pathlib import Path
 
@@ -14,6 +12,7 @@ from hpcml import mpi
 from hpcml.checkpoint import Checkpoints, CheckpointWriter, reading_checkpoint
 from hpcml.data.slabs import Slab, write_whole
 from hpcml.errors import DataError
+from hpcml.files.table import csv_text
 from hpcml.log import Progress
 from hpcml.psbml.asynchronous import Asynchronous
 from hpcml.psbml.problem import Problem
@@ -285,10 +284,8 @@ def _read_entries(file: h5py.File, name: str, first: int, nodes: list[int]) -> n
 
 def write_history(path: Path, lines: list[tuple[float, ...]]) -> None:
     """history.csv: a line for each cycle. Local; raises DataError."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(HISTORY)
     whole = {"cycle", "distinct_rows", "bytes_sent", "bytes_without_ids", "age_max"}
-    for line in lines:
-        writer.writerow([int(value) if name in whole else repr(float(value)) for name, value in zip(HISTORY, line, strict=True)])
-    write_whole(path, text.getvalue().encode())
+    rows = (
+        [int(value) if name in whole else repr(float(value)) for name, value in zip(HISTORY, line, strict=True)] for line in lines
+    )
+    write_whole(path, csv_text([HISTORY, *rows]).encode())

@@ -13,7 +13,7 @@ from hpcml.config import PsbmlOptions
 from hpcml.data.classes import read_classes
 from hpcml.data.schema import Dataset, default_split
 from hpcml.errors import ConfigError, HpcmlError, Interrupted
-from hpcml.log import Log
+from hpcml.log import Log, joined
 from hpcml.memory import check_room
 from hpcml.psbml.problem import Problem
 from hpcml.psbml.run import Run
@@ -41,7 +41,7 @@ class PsbmlReport:
         ]
         for rank, seconds in enumerate(self.profile):
             lines.append(f"rank {rank}: " + ", ".join(f"{phase} {value:.2f} s" for phase, value in seconds.items()))
-        return "\n".join(lines)
+        return joined(lines)
 
 
 def train_psbml(

@@ -7,8 +7,6 @@ task of its own, for one rank, so the numbers do not depend on the number of ran
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +20,8 @@ from hpcml.data.schema import Dataset
 from hpcml.data.shard import Shard, rows_of, slab_of
 from hpcml.data.slabs import check_output, write_whole
 from hpcml.errors import ConfigError, DataError
-from hpcml.evaluate.report import table
-from hpcml.log import Log, Progress
+from hpcml.files.table import csv_text, table
+from hpcml.log import Log, Progress, joined
 from hpcml.online.source import DatasetSource
 from hpcml.online.state import State
 from hpcml.plot import check_picture
@@ -57,7 +55,7 @@ class Curves:
         for pair, errors in zip(self.series, self.error.mean(axis=0), strict=True):
             rows.append(["  " + title_of(*pair), *(f"{100 * error:.2f}" for error in errors)])
         ends = ((f"all {self.n_features:,} features", self.with_all), (MAJORITY, self.majority))
-        return "\n".join([*table(rows), *(f"  {what}: {100 * error.mean():.2f}" for what, error in ends)])
+        return joined([*table(rows), *(f"  {what}: {100 * error.mean():.2f}" for what, error in ends)])
 
 
 def title_of(by: str, share: float | None) -> str:
@@ -249,7 +247,7 @@ def plot_selection(comm: mpi.Comm, data: Path, output: Path, options: CurveOptio
         if comm.rank == 0:
             plot_curves(found, output)
             write_curves(found, numbers)
-    return f"{found}\npicture: {output}\nnumbers: {numbers}"
+    return f"{found}\n" + joined([f"picture: {output}", f"numbers: {numbers}"])
 
 
 def _lines(found: Curves) -> Iterator[Sequence[object]]:
@@ -265,8 +263,4 @@ def _lines(found: Curves) -> Iterator[Sequence[object]]:
 
 def write_curves(found: Curves, path: Path) -> None:
     """One line for each label, line of the picture and number of features. Local; raises DataError."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows(_lines(found))
-    write_whole(path, text.getvalue().encode())
+    write_whole(path, csv_text([COLUMNS, *_lines(found)]).encode())

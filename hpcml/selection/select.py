@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-import io
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,8 @@ from hpcml.data.schema import DAMAGE, Dataset, default_split
 from hpcml.data.shard import load_shard
 from hpcml.data.slabs import check_output, write_whole
 from hpcml.errors import ConfigError, DataError, file_error, nearest
-from hpcml.log import Log
+from hpcml.files.table import csv_text, read_csv
+from hpcml.log import Log, joined, named, visible
 from hpcml.selection.dataset import names_of, numbers_of, reduce_dataset, remakes_text
 from hpcml.selection.extremal import best, extremal, n_from_the_top
 from hpcml.selection.model import Weights, reduce_model
@@ -52,8 +53,8 @@ class Selected:
         if self.top is not None:
             lines[0] += f" ({np.count_nonzero(self.top):,} from the top, {np.count_nonzero(~self.top):,} from the bottom)"
         if self.names is not None:
-            lines.append("  best: " + ", ".join(self.names[place] for place in self.order()[:SHOWN].tolist()))
-        return "\n".join([*lines, f"  list: {self.listed}"])
+            lines.append("  best: " + ", ".join(named(self.names[place]) for place in self.order()[:SHOWN].tolist()))
+        return joined([*lines, f"  list: {self.listed}"])
 
 
 @mpi.collective
@@ -197,7 +198,7 @@ def _select_alike(comm: mpi.Comm, path: Path, output: Path, like: Path, force: b
         features = mpi.bcast_array(comm, features)
         reduce_dataset(comm, dataset, features, output, force)
         _note_text(dataset, output, log)
-    return f"{output}: {features.size:,} of {dataset.n_features:,} features, those of {like}"
+    return visible(f"{output}: {features.size:,} of {dataset.n_features:,} features, those of {like}")
 
 
 def _features_like(dataset: Dataset, like: Path) -> np.ndarray:
@@ -225,21 +226,18 @@ def _by_name(dataset: Dataset, names: list[str], like: Path) -> np.ndarray:
 
 def write_list(path: Path, selected: Selected) -> None:
     """One line for each feature kept, best first. Local; raises DataError."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS if selected.top is not None else COLUMNS[:-1])
+    rows: list[Sequence[object]] = [COLUMNS if selected.top is not None else COLUMNS[:-1]]
     for rank, place in enumerate(selected.order().tolist(), 1):
         name = "" if selected.names is None else selected.names[place]
         end = [] if selected.top is None else ["top" if selected.top[place] else "bottom"]
-        writer.writerow((rank, selected.features[place], name, float(selected.scores[place]), *end))
-    write_whole(path, text.getvalue().encode())
+        rows.append((rank, selected.features[place], name, float(selected.scores[place]), *end))
+    write_whole(path, csv_text(rows).encode())
 
 
 def _listed(dataset: Dataset, path: Path) -> np.ndarray:
     """The features of a list, ascending: by name if list and dataset have names, else by number. Local; raises DataError."""
     try:
-        with path.open(newline="", encoding="utf-8") as lines:
-            rows = list(csv.DictReader(lines))
+        rows = read_csv(path)
         numbers = np.array([int(row["feature"]) for row in rows], dtype=np.int64)
         names = [row["name"] for row in rows]
     except OSError as error:

@@ -10,7 +10,7 @@ from make import dataset, random_data
 from hpcml import mpi
 from hpcml.config import TrainOptions
 from hpcml.convex import compare as module
-from hpcml.convex.compare import Line, choose_methods, compare, read_csv, write_csv
+from hpcml.convex.compare import Line, choose_methods, compare, read_lines, write_csv
 from hpcml.convex.methods import METHODS
 from hpcml.convex.train import train
 from hpcml.data.schema import Dataset
@@ -116,7 +116,7 @@ def test_failing_while_judging_again_loses_no_costs(data, tmp_path, monkeypatch)
     monkeypatch.setattr(module, "evaluate", lambda *arguments: next(calls)(*arguments))
     with pytest.raises(DataError, match="no"):
         run(data, tmp_path / "out", resume=True)
-    assert list(read_csv(tmp_path / "out" / "compare.csv").values()) == before.lines
+    assert list(read_lines(tmp_path / "out" / "compare.csv").values()) == before.lines
 
 
 def test_another_training_in_the_folder_is_not_credited_with_the_old_costs(data, tmp_path):
@@ -163,12 +163,12 @@ def test_table_is_read_as_it_was_written(tmp_path):
         Line("pegasos", math.nan, math.nan, 500.0, math.nan, 0, math.nan, 0.5),
     ]
     write_csv(tmp_path / "t.csv", lines)
-    read = read_csv(tmp_path / "t.csv")
+    read = read_lines(tmp_path / "t.csv")
     assert read["probe"] == lines[0]
     assert read["pegasos"].iterations == 500.0
     assert math.isnan(read["pegasos"].seconds)
     assert "nan" not in (tmp_path / "t.csv").read_text()
     for text in ("", "a,b\n1,2\n", "method,f\nprobe,x\n", "\x00\x01"):
         (tmp_path / "other.csv").write_text(text)
-        assert read_csv(tmp_path / "other.csv") == {}
-    assert read_csv(tmp_path / "none.csv") == {}
+        assert read_lines(tmp_path / "other.csv") == {}
+    assert read_lines(tmp_path / "none.csv") == {}

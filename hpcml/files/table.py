@@ -1,0 +1,64 @@
+r"""Tables: aligned lines for people, and CSV for programs.
+
+The CSV files are UTF-8 with lines that end in "\n". A cell with a comma, a quote, "\n" or "\r" is quoted, so names stay as they
+are: `csv.reader(open(path, newline="", encoding="utf-8"))` gives them back, and so does
+`pandas.read_csv(path, header=None, dtype=str, keep_default_na=False)`; with a header pandas changes names that are there twice.
+Only what such a file cannot hold, NUL and half of a surrogate pair, becomes `\x00` and `\udc80`.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from hpcml.log import named, visible
+
+_NOT_STORABLE = re.compile("[\0\ud800-\udfff]")
+LONGEST_CELL = (1 << 31) - 1  # that is read; Python's own limit is 128 KiB
+
+
+def table(rows: list[list[str]]) -> list[str]:
+    """Lines with aligned columns, the first to the left and the others to the right; names below the headings are `named`."""
+    cells = [[visible(cell) for cell in rows[0]], *([named(cell) for cell in row] for row in rows[1:])]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
+    return ["  ".join(c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))) for row in cells]
+
+
+class _Lines(io.StringIO):
+    r"""What csv writes its lines to. It quotes the letters of its end of line, so that is "\r\n"; "\n" of it is kept."""
+
+    def write(self, line: str) -> int:
+        return super().write(line[:-2] + "\n")
+
+
+def csv_text(rows: Iterable[Sequence[object]]) -> str:
+    """The lines of a CSV file; a cell that is None is empty."""
+    lines = _Lines()
+    csv.writer(lines, lineterminator="\r\n").writerows(rows)
+    text = lines.getvalue()
+    if text.isascii() and "\0" not in text:
+        return text
+    return _NOT_STORABLE.sub(lambda found: visible(found[0]), text)
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    """The lines of a CSV file by the names of its columns. Raises OSError, ValueError or csv.Error."""
+    before = csv.field_size_limit(LONGEST_CELL)
+    try:
+        with path.open(newline="", encoding="utf-8") as lines:
+            return list(csv.DictReader(lines))
+    finally:
+        csv.field_size_limit(before)
+
+
+def joined_names(names: Iterable[str]) -> str:
+    r"""Names in one cell, with `;` between them: in a name `;` is `\;` and `\` is `\\`, and a name without letters is `\e`."""
+    return ";".join(map(escaped_name, names))
+
+
+def escaped_name(name: str) -> str:
+    """One of `joined_names`."""
+    return name.replace("\\", "\\\\").replace(";", "\\;") or "\\e"

@@ -1,0 +1,164 @@
+"""Labels, features, rows and folders with any names: every command takes them, tables say them, a terminal gets one line each."""
+
+import csv
+import json
+import shutil
+import unicodedata
+
+import h5py
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from make import dataset
+
+LABELS = ["two\nlines", "back\rreturn", "\x1b[31m[red]x", "[/] {task.id}", 'a;b\\,"c" $x', "", "twin", "twin", "\u202eevil\ttab"]
+FEATURES = ["f\nlines", "f\rreturn", '"', ",", "\x1b]0;x\x07", "=cmd", " f ", "f" * 300, "😀", "f;", "\u2028", "f"]
+SENT = ("\x1b", "\x07", "\r", "\t", "\u202e", "\u2028")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A folder and a dataset in it: each row has one of the labels, and the features that tell it."""
+    folder = tmp_path_factory.mktemp("names") / "a\nfolder [red]\x1b[31m"
+    folder.mkdir()
+    rng, n, k = np.random.default_rng(5), 180, len(LABELS)
+    label = np.arange(n) % k
+    X = (rng.random((n, len(FEATURES))) < 0.3).astype(np.float32)
+    X[np.arange(n), label] = 1
+    Y = sp.csr_matrix((np.ones(n), (np.arange(n), label)), (n, k))
+    ids = [f"row\n{row}" for row in range(n)]
+    rows = np.arange(n)
+    return folder, dataset(
+        folder / "data.h5", X, Y, FEATURES, LABELS, ids, {"train": rows[rows % 4 > 0], "test": rows[rows % 4 == 0]}
+    )
+
+
+@pytest.fixture
+def run(standing):
+    """Run a command: what it printed, no line of which has the letters that the names have."""
+
+    def run(*args, code=0):
+        result = standing(1, *args)
+        assert result.returncode == code, result.stderr
+        text = result.stdout + result.stderr
+        lines = text.split("\n")
+        assert "Traceback" not in text
+        assert not any(unicodedata.category(letter) in ("Cc", "Cf") for line in lines for letter in line)
+        assert not any(line.startswith(("lines", "return", "folder")) for line in lines)  # the ends of names
+        return text
+
+    return run
+
+
+def table(path):
+    with path.open(newline="", encoding="utf-8") as lines:
+        header, *rows = csv.reader(lines)
+    assert {len(row) for row in rows} == {len(header)}
+    return header, rows
+
+
+def test_train_and_judge(run, files):
+    folder, data = files
+    assert "two\\nlines" in run("info", data)
+    short = ("--max-steps", 4)
+    runs = {"probe": short, "dual": ("--gap",), "mbw": (), "psbml": ("--grid", "2x2", "--cycles", 1, "--base", "stump")}
+    for method, options in runs.items():
+        run("train", method, data, "-o", folder / method, *options)
+    assert "resum" in run("train", "probe", data, "-o", folder / "probe", *short, "--resume")  # it is the same configuration
+    for method in ("probe", "dual", "mbw"):
+        names = [row[0] for row in table(folder / method / "history.csv")[1]]
+        assert list(dict.fromkeys(names)) == list(dict.fromkeys(LABELS))
+    outputs = [folder / "judged.csv", folder / "judged.json"]
+    said = run("evaluate", folder / "probe" / "model.h5", data, "--csv", outputs[0], "--json", outputs[1])
+    assert "\\x1b[31m[red]x" in said
+    assert [row[1] for row in table(outputs[0])[1]] == LABELS
+    assert [line["label"] for line in json.loads(outputs[1].read_text(encoding="utf-8"))["labels"]] == LABELS
+    run("evaluate", folder / "psbml" / "model.h5", data)
+    run("prune", folder / "dual" / "model.h5", data, "--below", 0.01)
+    log = (folder / "probe" / "log.txt").read_text(encoding="utf-8")
+    assert not any(letter in log for letter in SENT)
+
+    header, rows = table(predicted(run, files, "scores.csv"))
+    assert header == ["row", "id", *LABELS]
+    assert [row[1] for row in rows] == [f"row\n{row}" for row in range(180)]
+    cells = [row[2] for row in table(predicted(run, files, "labels.csv", "--labels"))[1]]
+    best = [row[2] for row in table(predicted(run, files, "top.csv", "--top", 1))[1]]
+    assert {cell.rpartition(":")[0] for cell in best} <= {
+        name.replace("\\", "\\\\").replace(";", "\\;") or "\\e" for name in LABELS
+    }
+    assert len(cells) == len(best) == 180
+
+    for part in (1, 2):
+        run("train", "probe", data, "-o", folder / f"part{part}", "--label-part", f"{part}/2", *short)
+    run("merge", folder / "part1", folder / "part2", "-o", folder / "whole")
+    assert (folder / "whole" / "model.h5").read_bytes() == (folder / "probe" / "model.h5").read_bytes()
+    assert [row[:-1] for row in table(folder / "whole" / "history.csv")[1]] == [
+        row[:-1] for row in table(folder / "probe" / "history.csv")[1]
+    ]
+    run("merge", folder / "part1", folder / "part2", "-o", folder / "sweep.csv")
+    assert [row[0] for row in table(folder / "sweep.csv")[1]] == [str(folder / "part1"), str(folder / "part2")]
+
+
+def predicted(run, files, name, *options):
+    folder, data = files
+    run("predict", folder / "probe" / "model.h5", data, "-o", folder / name, *options)
+    return folder / name
+
+
+def test_compare_select_and_cross_validate(run, files):
+    folder, data = files
+    run("compare", data, "-o", folder / "compared", "--method", "probe", "--method", "pegasos", "--max-steps", 3)
+    assert [row[0] for row in table(folder / "compared" / "compare.csv")[1]] == ["probe", "pegasos"]
+    assert "\\x1b" in run("select", data, "-o", folder / "few.h5", "--by", "ig", "--features", len(FEATURES))
+    listed = folder / "few.features.csv"
+    assert {row[2] for row in table(listed)[1]} == set(FEATURES)
+    for like in (listed, folder / "few.h5"):
+        run("select", data, "-o", folder / f"again{like.suffix}.h5", "--like", like)
+        with h5py.File(folder / f"again{like.suffix}.h5") as file:
+            assert list(file["feature_names"].asstr()) == FEATURES
+    run("cv", "nb", "mbw", f"{data}:{LABELS[0]}", f"{data}:{LABELS[4]}", "--folds", 2, "-o", folder / "cv.csv")
+    assert [row[1] for row in table(folder / "cv.csv")[1]] == [LABELS[0]] * 2 + [LABELS[4]] * 2
+
+
+def test_mistakes_are_one_line(run, files, tmp_path):
+    folder, data = files
+    for args in (
+        ("train", "probe", data, "-o", tmp_path / "run", "--label", "no\nsuch\x1b"),
+        ("train", "no\nsuch\r", data, "-o", tmp_path / "run"),
+        ("info", folder / "miss\ning.h5"),
+        ("evaluate", folder / "miss\ring.h5", data),
+        ("predict", data, data, "-o", folder / "out.c\x1bsv"),
+        ("merge", folder, folder, "-o", tmp_path / "x"),
+    ):
+        said = run(*args, code=2)
+        assert said.count("\n") == 1 and said.startswith("hpcml: "), said
+
+
+def test_names_of_files_that_are_not_unicode(run, files, tmp_path):
+    """A configuration cannot hold them, and that is said before the work; everything else takes them."""
+    data, model = tmp_path / "d\udcff.h5", tmp_path / "m\udcfe" / "model.h5"
+    shutil.copy(files[1], data)
+    said = run("train", "probe", data, "-o", tmp_path / "run", code=2)
+    assert "d\\udcff.h5" in said and "not UTF-8" in said and said.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+    run("train", "probe", files[1], "-o", model.parent, "--max-steps", 2)
+    run("evaluate", model, data, "--json", model.with_name("measures.json"))
+    assert json.loads(model.with_name("measures.json").read_text(encoding="utf-8"))["model"] == str(model)
+    run("merge", model.parent, "-o", tmp_path / "sweep.csv")
+    assert table(tmp_path / "sweep.csv")[1][0][0].endswith("m\\udcfe")
+
+
+def test_convert_keeps_names_and_refuses_those_that_hdf5_cannot_hold(run, tmp_path):
+    source, output = tmp_path / "doc\ns.jsonl", tmp_path / "doc\ns.h5"
+    labels = sorted({*LABELS} - {""})
+    lines = [{"id": f"row\r\n{name}", "text": "some words", "labels": [name]} for name in labels]
+    source.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    run("convert", "jsonl", source, "-o", output)
+    with h5py.File(output) as file:
+        assert sorted(file["label_names"].asstr()) == labels
+        assert list(file["row_ids"].asstr()) == [line["id"] for line in lines]
+    for name in ("n\0l", "\ud800"):
+        source.write_text(json.dumps({"text": "a", "labels": [name]}) + "\n")
+        said = run("convert", "jsonl", source, "-o", tmp_path / "bad.h5", code=2)
+        assert "cannot be stored" in said and said.count("\n") == 1
+        assert not (tmp_path / "bad.h5").exists()

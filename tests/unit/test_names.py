@@ -1,0 +1,423 @@
+"""Names of any letters in every table: one line of visible letters for people, what csv and pandas read back for programs."""
+
+import csv
+import io
+import tomllib
+import unicodedata
+from pathlib import Path
+from types import SimpleNamespace
+
+import h5py
+import numpy as np
+import pandas
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from hpcml import log as logs
+from hpcml import mpi
+from hpcml.check import Findings
+from hpcml.convex import analysis, compare, merge, report
+from hpcml.convex.convergence import Trace
+from hpcml.crossval import table as crossval
+from hpcml.crossval.problems import Problem
+from hpcml.data import info
+from hpcml.data.convert import ConvertReport
+from hpcml.data.parts import read_strings
+from hpcml.data.schema import write_strings
+from hpcml.errors import ConfigError, DataError, nearest
+from hpcml.evaluate import report as evaluations
+from hpcml.evaluate.evaluate import Evaluation
+from hpcml.files.table import csv_text, joined_names, read_csv, table
+from hpcml.history import HistoryFile
+from hpcml.log import Log, Progress, joined, named, say, visible
+from hpcml.online import run as online
+from hpcml.online.train import OnlineReport
+from hpcml.ovr import table as ovr
+from hpcml.plot import plot_convergence, write_traces_csv
+from hpcml.plot_selection import plot_curves
+from hpcml.predict import Chunk, Prediction, csv_lines
+from hpcml.predict_top import TopChunk, top_csv_lines
+from hpcml.prune import Line as PruneLine
+from hpcml.prune import Pruning
+from hpcml.psbml import analysis as psbml
+from hpcml.psbml.margins import Curve, Study, write_study
+from hpcml.psbml.train import PsbmlReport
+from hpcml.runfolder import to_toml
+from hpcml.selection import select
+from hpcml.selection.curve import Curves, write_curves
+from hpcml.sweep import Sweep, write_csv
+
+SELF = mpi.self_comm()
+LETTERS = "ab é😀$[]{}<>&%#=|,;:\"'\\\n\r\t\x00\x1b\x7f\x85\x9b\xad\u200b\u200d\u2028\u2029\u202e\u2066\ufeff\ufffe\ud800\udcff"
+NAMES = st.lists(st.text(LETTERS, max_size=6), min_size=1, max_size=4)
+NASTY = [
+    "a,b",
+    'say "x"',
+    "two\nlines",
+    "back\rto",
+    "\r\n",
+    "",
+    "",
+    " blank ",
+    "=cmd|'/c'",
+    "\x1b[31mred",
+    "[red]x",
+    "[/]",
+    "a;b\\",
+    "$\\frac$",
+]
+NASTY += ["\u202eevil", "tab\tbed", "\ufeffbom", "😀", "{task.id}", "NA", "01", "x" * 1000, "\ud800", "n\0l"]
+
+
+def stored(name):
+    """What a CSV file says of a name: the name, but for what no such file can hold."""
+    return name.replace("\0", "\\x00").replace("\ud800", "\\ud800").replace("\udcff", "\\udcff")
+
+
+def evaluation(names):
+    n = len(names)
+    values = {"average_precision": np.linspace(0.2, 0.9, n), "f1": np.full(n, np.nan)}
+    parts = (np.arange(n), names, np.full(n, 3), np.full(n, 2), [], 0, values, dict.fromkeys(values, 0.5), {1: 0.5})
+    return Evaluation(names[0], names[-1], names[0], 9, *parts)
+
+
+def sweep(names):
+    return Sweep(["run", "data", "label", "map"], [[name, name, [name, name], 0.5] for name in names])
+
+
+def cross_validation(names):
+    problem = [Problem(Path(f"{name}x.h5"), "all", name, [name], np.arange(1), np.array([3]), 1, 9, 4, 8) for name in names]
+    ones = [np.linspace(1, 2, 6).reshape(1, 3, 2)] * len(names)
+    return crossval.CrossValidation(problem, ["nb", "svm"], "nb", 3, 0, ones, ones)
+
+
+def ovr_comparison(names):
+    lines = [ovr.Line(0.1, name, 1, *[1.0] * 9) for name in names]
+    return ovr.Comparison(Path(names[0]), names[0], names[-1], *[1] * 4, 0.1, 1, 1, lines, {"diSMEC": names[0]})
+
+
+def selected(names, path=Path("x")):
+    k = len(names)
+    return select.Selected("efs", np.arange(k), np.linspace(0, 1, k), np.arange(k) % 2 > 0, names, path, path, k)
+
+
+def curves(names):
+    n = len(names)
+    return Curves(
+        names[0], names, [("ig", None), ("efs", 0.5)], [1, 2], 3, 9, np.full((n, 2, 2), 0.1), np.full(n, 0.1), np.full(n, 0.5)
+    )
+
+
+def study(names):
+    panels = {name: {name: Curve(np.ones(1), np.ones(1))} for name in names}
+    return Study("circle", "x", 0.0, (0, 1, 2), 9, np.ones((2, 2)), np.ones((2, 2)), 0.3, 1, panels, dict.fromkeys(names, 0.5))
+
+
+def prediction(names, what):
+    """A prediction of `names` for rows that are called so, too."""
+    made = Prediction.__new__(Prediction)
+    made.model, made.what, made.has_ids = SimpleNamespace(label_names=names), what, True
+    made.ids = lambda rows: [names[row] for row in rows]
+    return made
+
+
+def predicted(path, names, what):
+    some = prediction(names, what)
+    chunk = Chunk(0, np.arange(len(names)), np.tri(len(names)))
+    path.write_bytes((csv_lines(some, None) + csv_lines(some, chunk)).encode())
+
+
+def predicted_top(path, names):
+    some, k = prediction(names, "scores"), len(names)
+    chunk = TopChunk(0, np.arange(k), np.tile(np.arange(k), (k, 1)), np.full((k, k), 0.5))
+    path.write_bytes((top_csv_lines(some, None) + top_csv_lines(some, chunk)).encode())
+
+
+def histories(path, names):
+    """The labels come in another order than the file is to have, and the run was interrupted before the last one."""
+    first = path.with_suffix(".waiting")
+    history = HistoryFile(SELF, first, names, ("t", "f"), lambda step: f"{step[0]},{step[1]}")
+    history.start()
+    for label in range(len(names) - 1, 0, -1):
+        history.add(label, [(label, 0.5)])
+    history.write()
+    with first.open("ab") as out:
+        out.write(b"half a line, that no checkpoint knows")
+    index, history = history.index, HistoryFile(SELF, first, names, ("t", "f"), history.line)
+    history.resume(index)
+    history.add(0, [(0, 0.5)])
+    history.write()
+    history.sort(path)
+
+
+def online_history(path, names):
+    points = np.arange(10 * len(names)).reshape(len(names), 2, 5)
+    folder, source = SimpleNamespace(history=path), SimpleNamespace(names=names)
+    online.Run.write_history(SimpleNamespace(comm=SELF, history=points, n_points=1, folder=folder, source=source))
+
+
+def joined_histories(path, names):
+    parts = [path.with_suffix(f".{number}") for number in range(2)]
+    for part in parts:
+        histories(part, names)
+    merge._join_histories(parts, path)
+
+
+def compared(path, names):
+    compare.write_csv(path, [compare.Line(name, *[0.5] * 4, 1, 0.5, 0.5) for name in names])
+
+
+def cross_validated(path, names):
+    path.write_bytes(crossval.csv_text(cross_validation(names)).encode())
+
+
+def column(number):
+    return lambda rows: [row[number] for row in rows[1:]]
+
+
+def of_curves(rows):
+    """The labels, each of 6 lines, behind the mean of several."""
+    return column(0)(rows)[6 % (len(rows) - 1) :: 6]
+
+
+def in_order(rows):
+    """The names of a list of features, which has the best first."""
+    return [row[2] for row in sorted(rows[1:], key=lambda row: int(row[1]))]
+
+
+def split_names(cell):
+    r"""The names of a cell, by the rule of the README: `;` divides them unless a `\` stands before it."""
+    out, letters = [""], iter(cell)
+    for letter in letters:
+        if letter == ";":
+            out.append("")
+        else:
+            out[-1] += letter if letter != "\\" else {"e": "", ";": ";", "\\": "\\"}.get(escaped := next(letters), f"\\{escaped}")
+    return out if cell else []
+
+
+# Every CSV file that a command writes: who writes it for some names, and where in its lines they are.
+FILES = {
+    "evaluate --csv": (lambda path, names: evaluations.write_csv(path, evaluation(names)), column(1)),
+    "history.csv": (histories, column(0)),
+    "history.csv of a single pass": (online_history, column(0)),
+    "history.csv of merged parts": (joined_histories, lambda rows: column(0)(rows)[: len(rows) // 2]),
+    "predict": (lambda path, names: predicted(path, names, "scores"), lambda rows: rows[0][2:]),
+    "predict, row ids": (lambda path, names: predicted(path, names, "scores"), column(1)),
+    "predict --labels": (lambda path, names: predicted(path, names, "labels"), lambda rows: split_names(rows[-1][2])),
+    "predict --labels, each row": (
+        lambda path, names: predicted(path, names, "labels"), lambda rows: [split_names(row[2])[-1] for row in rows[1:]]
+    ),
+    "predict --top": (predicted_top, lambda rows: [name.removesuffix(":0.5") for name in split_names(rows[-1][2])]),
+    "merge, runs": (lambda path, names: write_csv(path, sweep(names)), column(0)),
+    "merge, lists": (lambda path, names: write_csv(path, sweep(names)), lambda rows: [split_names(row[2])[1] for row in rows[1:]]),
+    "cv": (cross_validated, lambda rows: column(1)(rows)[::2]),
+    "bench ovr": (lambda path, names: path.write_bytes(ovr.csv_text(ovr_comparison(names)).encode()), column(1)),
+    "compare": (compared, column(0)),
+    "select": (lambda path, names: select.write_list(path, selected(names)), in_order),
+    "plot selection": (lambda path, names: write_curves(curves(names), path), of_curves),
+    "plot convergence": (lambda path, names: write_traces_csv([Trace(name, [1.0], [1.0]) for name in names], path), column(0)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FILES)
+@settings(max_examples=20)
+@given(names=NAMES)
+@example(names=NASTY)
+@example(names=[""])
+def test_csv_files_are_read_back(tmp_path, name, names):
+    write, found = FILES[name]
+    path = tmp_path / "table.csv"
+    write(path, names)
+    assert path.read_bytes().endswith(b"\n")
+    with path.open(newline="", encoding="utf-8") as lines:
+        rows = list(csv.reader(lines))
+    assert len({len(row) for row in rows}) == 1
+    assert pandas.read_csv(path, header=None, dtype=str, keep_default_na=False).to_numpy().tolist() == rows
+    assert found(rows) == [stored(name) for name in names]
+
+
+PLAIN = "row,id,labels\n0,a b,x;y\n1,=c,\n2,é,semi\\;colon\n"
+
+
+def test_ordinary_names_keep_their_bytes():
+    rows = [["row", "id", "labels"], [0, "a b", joined_names(["x", "y"])], [1, "=c", joined_names([])]]
+    assert csv_text([*rows, [np.int64(2), "é", joined_names(["semi;colon"])]]) == PLAIN
+    assert csv_text([[None, 0.1, "a,b", 'c"']]) == ',0.1,"a,b","c"""\n'
+
+
+def test_our_reader_takes_long_cells_and_leaves_the_limit(tmp_path):
+    limit, path = csv.field_size_limit(), tmp_path / "a.csv"
+    path.write_text(csv_text([["name", "n"], ["x\n" * 100_000, 1]]), newline="")
+    assert read_csv(path) == [{"name": "x\n" * 100_000, "n": "1"}]
+    assert csv.field_size_limit() == limit
+
+
+def train_report(names):
+    parts = (9, 4, len(names), 1.0, 0.5, names, names, 1.0, 0.1, 0.01, [(name, 0.5, 0.01) for name in names])
+    return report.TrainReport(Path(names[0]), *parts)
+
+
+def comparison(names):
+    lines = [compare.Line("probe", *[0.5] * 4, 1, 0.5, 0.5)]
+    model, options = SimpleNamespace(attrs={"split": names[0]}), SimpleNamespace(loss="hinge", bias=True)
+    return compare.Comparison(Path(names[0]), lines, train_report(names), model, evaluation(names), options, True)
+
+
+def dataset_info(names):
+    counts = {"all": np.arange(len(names)), "a\nsplit": np.arange(len(names))}
+    shard = info.ShardWeight(1, names[0], (1, 1), (1, 1), (1, 1))
+    parts = ({"key": names[0]}, names, dict.fromkeys(names, 1), counts, [shard], True)
+    return info.DatasetInfo(Path(names[0]), 9, 4, len(names), 8, 9, 99, f"of {names[0]}", *parts)
+
+
+def findings(names):
+    found = Findings()
+    for name in names:
+        found.bad(name)
+    return found
+
+
+def portrait(names):
+    seen = SimpleNamespace(
+        cycle=1, n_margin=2, n_rows=9, node_rows=np.ones(4, int), history={"cycle": np.ones(1), "error": np.ones(1)}
+    )
+    return psbml.Drawn(seen, Path(names[0]), Path(names[-1]))
+
+
+def logged(names):
+    """Lines of a log, one for each name."""
+    out = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(logs.sys, "stderr", out)
+        for name in names:
+            Log(0)(f"{name}: read")
+    return out.getvalue().removesuffix("\n")
+
+
+# Every text of a command for people that has names in it.
+TEXTS = {
+    "evaluate": lambda names: evaluations.format_evaluation(evaluation(names)),
+    "merge, runs": lambda names: str(sweep(names)),
+    "merge, parts": lambda names: str(merge.MergeReport(Path(names[0]), 1, 2)),
+    "train": lambda names: str(train_report(names)),
+    "train, single pass": lambda names: str(OnlineReport(Path(names[0]), 1, 1, 1, 0.5, 0.5, 1.0, dict.fromkeys(names, 1.0))),
+    "train psbml": lambda names: str(PsbmlReport(Path(names[0]), 1, 0.5, 1, 1.0)),
+    "compare": lambda names: str(comparison(names)),
+    "cv": lambda names: str(cross_validation(names)),
+    "bench ovr": lambda names: str(ovr_comparison(names)),
+    "select": lambda names: str(selected(names, Path(names[0]))),
+    "plot selection": lambda names: str(curves(names)),
+    "plot convergence": lambda names: str(analysis.Convergence(names[0], 1, 9, [], 0.5, 0.5, Path(names[0]), Path(names[-1]))),
+    "plot psbml": lambda names: str(portrait(names)),
+    "prune": lambda names: str(Pruning(Path(names[0]), Path(names[-1]), names[0], [PruneLine(0.1, 1, 2, 3, 0.5, {1: 0.5})])),
+    "info": lambda names: info.format_info(dataset_info(names)),
+    "convert": lambda names: str(ConvertReport(Path(names[0]), 1, 1, 1, 1, dict.fromkeys(names, 1), 1, 1, 1, 1.0)),
+    "check": lambda names: str(findings(names)),
+    "errors": lambda names: str(DataError(f"{names[0]}: no label; {nearest('a', names)}")),
+    "log": logged,
+}
+
+
+def is_plain(text):
+    return not any(unicodedata.category(letter) in logs.UNSEEN for letter in text)
+
+
+@pytest.mark.parametrize("name", TEXTS)
+@settings(max_examples=20)
+@given(names=st.lists(st.text(LETTERS, max_size=6), min_size=1, max_size=4, unique=True))
+@example(names=[*dict.fromkeys(NASTY)])
+def test_texts_have_the_lines_of_ordinary_names(name, names):
+    text = TEXTS[name](names)
+    ordinary = TEXTS[name]([f"name{number}" for number in range(len(names))])
+    assert is_plain(text.replace("\n", ""))
+    assert text.count("\n") == ordinary.count("\n")
+
+
+def test_very_long_names_are_shortened_in_tables():
+    names = ["short", "begin" + "x" * 500 + "end"]
+    for name in ("evaluate", "info", "cv", "merge, runs", "select"):
+        text = TEXTS[name](names)
+        assert max(map(len, text.split("\n"))) < 600 and "begin" in text and "…" in text, name
+    lines = table([["heading" * 30, "n"], [names[1], "1"]])
+    assert lines[0].startswith("heading" * 30) and named(names[1]) in lines[1] and len(named(names[1])) == logs.LONGEST
+
+
+@given(st.text(LETTERS))
+def test_visible_letters_stay(text):
+    assert is_plain(visible(text)) and visible(visible(text)) == visible(text)
+    assert visible("".join(letter for letter in text if is_plain(letter))) == "".join(letter for letter in text if is_plain(letter))
+
+
+def test_what_is_said_and_logged_has_no_escapes(tmp_path, capsys):
+    say("a table\nwith \x1b[31m two\x07 lines", log_stream := io.StringIO())
+    assert log_stream.getvalue() == "a table\nwith \\x1b[31m two\\x07 lines\n"
+    log = Log(0)
+    log.file = tmp_path / "log.txt"
+    log("one\nline \udcff")
+    log.report("two\nlines\r")
+    assert capsys.readouterr().err == "one\\nline \\udcff\ntwo\nlines\\r\n"
+    lines = log.file.read_text(encoding="utf-8").splitlines()
+    assert [line.split(" ", 1)[-1] for line in lines] == ["one\\nline \\udcff", "two", "lines\\r"]
+
+
+@pytest.mark.parametrize("name", ["[red]x", "[/]", "{task.id}", "{", "\x1b[2J", "two\nlines"])
+def test_a_progress_bar_takes_any_name(name, monkeypatch):
+    from rich import console
+
+    out = io.StringIO()
+    monkeypatch.setattr(logs.sys.stderr, "isatty", lambda: True, raising=False)
+    make = console.Console
+    monkeypatch.setattr(console, "Console", lambda stderr: make(file=out, force_terminal=True, width=200, color_system=None))
+    progress = Progress(Log(0), name, 3)
+    progress.update(1, f"note {name}")
+    progress.bar.refresh()
+    progress.close()
+    assert visible(name) in out.getvalue() and f"note {visible(name)}" in out.getvalue()
+
+
+@given(st.text(LETTERS), st.lists(st.text(LETTERS)))
+@example("\x7f\x00\r\n", ["\u2028\\", '"'])
+def test_toml_is_read_back(text, texts):
+    values = {"data": text, "label": texts}
+    try:
+        written = to_toml(values)
+    except ConfigError as error:
+        assert "not UTF-8" in str(error) and "\n" not in str(error)
+        assert not all(map(logs.is_unicode, [text, *texts]))
+    else:
+        assert tomllib.loads(written) == values
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\ud800"])
+def test_names_that_hdf5_cannot_hold(tmp_path, name):
+    with (
+        h5py.File(tmp_path / "a.h5", "w") as file,
+        pytest.raises(DataError, match=r"label_names: '.*' holds a character that cannot"),
+    ):
+        write_strings(file, "label_names", ["good", name])
+
+
+def test_a_nul_in_a_file_is_damage(tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["label_names"] = np.array([b"a\0b", b"cccc"])
+        with pytest.raises(ValueError, match="NUL"):
+            read_strings(file["label_names"])
+
+
+@pytest.mark.parametrize("label", ["$\\frac$", "\x1b[31m\n\udcff\ufffe", "😀" * 99])
+def test_pictures_take_any_name(tmp_path, label, recwarn):
+    traces = [Trace("PROBE", [1.0, 0.5], [1.0, 0.5], [(1, 0.5)])]
+    plot_convergence(label, traces, tmp_path / "a.svg")
+    plot_curves(curves([label]), tmp_path / "b.svg")
+    for picture in ("a.svg", "b.svg"):
+        text = (tmp_path / picture).read_text(encoding="utf-8")
+        assert is_plain(text.replace("\n", ""))
+    assert not recwarn.list
+
+
+def test_a_study_is_read_back(tmp_path):
+    write_study(study(["a,b", "c\r"]), tmp_path / "a.csv")
+    assert [line["series"] for line in read_csv(tmp_path / "a.csv")] == ["a,b", "c\r", "a,b", "c\r"]
+    assert joined(["a\n", "b"]) == "a\\n\nb"
