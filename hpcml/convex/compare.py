@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from hpcml import mpi
-from hpcml.config import TrainOptions
-from hpcml.convex.methods import METHODS
+from hpcml.config import TrainOptions, check_used
+from hpcml.convex.methods import METHODS, USES
 from hpcml.convex.report import TrainReport
-from hpcml.convex.train import check_method, train
+from hpcml.convex.train import check_method, train_with
 from hpcml.data.schema import Dataset, default_split
 from hpcml.data.slabs import check_output, write_whole
 from hpcml.errors import ConfigError, Interrupted, nearest
@@ -101,7 +101,7 @@ def _number(value: float, digits: int) -> str:
 def choose_methods(wanted: tuple[str, ...], options: TrainOptions) -> list[str]:
     """The methods to compare, each once; all that minimise the loss if none is wanted.
 
-    Raises ConfigError for one that does not exist or cannot be trained with these options.
+    Raises ConfigError for one that does not exist or cannot be trained with these options, and for an option that none uses.
     """
     for method in wanted:
         if method not in METHODS:
@@ -113,6 +113,7 @@ def choose_methods(wanted: tuple[str, ...], options: TrainOptions) -> list[str]:
     chosen = list(dict.fromkeys(wanted)) or every
     for method in chosen:
         check_method(method, options)
+    check_used(options, chosen, USES)
     return chosen
 
 
@@ -172,9 +173,9 @@ def compare(
 
 @mpi.collective
 def train_measured(method: str, comm: mpi.Comm, *arguments: Any) -> tuple[TrainReport, float, bool]:
-    """Collective over `comm`. What `train` gives, the largest peak of a rank's memory (MiB), and whether peaks began anew."""
+    """Collective over `comm`. What `train_with` gives, the largest peak of a rank's memory (MiB), and whether peaks began anew."""
     began_anew = not mpi.agreed_any(comm, not forget_peak())
-    report = train(method, comm, *arguments)
+    report = train_with(method, comm, *arguments)
     return report, mpi.allreduce_max(comm, peak_mib()), began_anew
 
 

@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi
-from hpcml.config import OnlineOptions
+from hpcml.config import OnlineOptions, check_used
 from hpcml.data.schema import Dataset
 from hpcml.data.sources.svmlight import BINARY
 from hpcml.data.text_stream import SvmlightStream, is_text
 from hpcml.errors import ConfigError, HpcmlError, Interrupted, nearest
 from hpcml.log import Log
 from hpcml.model import Model
-from hpcml.online.methods import METHODS
+from hpcml.online.methods import METHODS, USES
 from hpcml.online.run import Run
 from hpcml.online.saved import Initial, write_model
 from hpcml.online.source import DatasetSource, Source, TextSource, labels_of
@@ -37,6 +37,7 @@ class OnlineReport:
     updates: float  # share of the pairs of a row and a label that changed a model
     seconds: float
     profile: dict[str, float] = field(default_factory=dict)
+    warning: str = ""  # that the rows come in blocks of one label
 
     def __str__(self) -> str:
         lines = [
@@ -44,6 +45,8 @@ class OnlineReport:
             f"{100 * self.error:.3f} %, {100 * self.updates:.1f} % of the rows changed a model; {self.n_features:,} features; "
             f"model: {self.model}"
         ]
+        if self.warning:
+            lines.append(self.warning)
         if self.profile:
             lines.append("rank 0: " + ", ".join(f"{phase} {value:.2f} s" for phase, value in self.profile.items()))
         return "\n".join(lines)
@@ -74,6 +77,9 @@ def train_online(
     if options.live_features and not METHODS[method].balanced:
         balanced = ", ".join(name for name in METHODS if METHODS[name].balanced)
         raise ConfigError(f"--live-features: {method} has no positive and negative weights to compare; use {balanced}")
+    if not resume:  # a run goes on with the options that it was begun with
+        check_used(options, [method], USES)
+        options.check_effects()
     with mpi.duplicated(comm) as comm, ExitStack() as stack:
         initial = None
         with mpi.agreed(comm, f"opening {options.initial_model}"):
@@ -82,6 +88,8 @@ def train_online(
                     raise ConfigError(f"--initial-model {options.initial_model} is the model of --output; choose another --output")
                 initial = Initial(options.initial_model, method, options)
         source = _open(comm, Path(data), options, initial, stack)
+        if options.zero_based and not source.zero_based and not resume:
+            raise ConfigError(f"--zero-based has no effect on a dataset ({source.name}), it is for svmlight text; leave it out")
         seen = stack.enter_context(signals or StopSignals())
         folder = stack.enter_context(RunFolder(comm, Path(output), log or Log(comm.rank)))
         mine = labels_of(source.names, comm.rank, comm.size)
@@ -140,7 +148,7 @@ def _train(run: Run, method: str, force: bool, resume: bool, signals: StopSignal
         raise
     if stopped:
         raise Interrupted(f"{stopped}: checkpoint written; continue with --resume ({run.state.n_rows:,} rows done)")
-    return _report(run)
+    return replace(_report(run), warning=run.order.note(comm, source.names, is_stream=source.n_rows is None))
 
 
 @mpi.collective

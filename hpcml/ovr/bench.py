@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi
-from hpcml.config import BALANCED, TrainOptions, parse_weight
+from hpcml.config import BALANCED, TrainOptions, flag_of, parse_weight
 from hpcml.convex.compare import choose_methods, train_measured
 from hpcml.convex.methods import METHODS
 from hpcml.convex.report import TrainReport
@@ -218,6 +218,9 @@ def bench_ovr(
     """
     plan.validate()
     options.validate()
+    for name in TOLERANCE_OPTIONS:
+        if getattr(options, name) != getattr(TrainOptions, name):
+            raise ConfigError(f"--{flag_of(name)} {getattr(options, name)} has no effect: the tolerances are those of --tol")
     methods, peers = methods_of(plan, options), choose_peers(plan.peers)
     if options.drop is not None:
         raise ConfigError("--drop: the table compares whole models; see what dropping costs with `hpcml prune` afterwards")
