@@ -16,11 +16,12 @@ from hpcml.config import TrainOptions, check_used
 from hpcml.convex.methods import METHODS, USES
 from hpcml.convex.report import TrainReport
 from hpcml.convex.train import check_method, train_with
-from hpcml.data.schema import Dataset, default_split
+from hpcml.data.schema import Dataset
 from hpcml.data.slabs import check_output, write_whole
 from hpcml.errors import ConfigError, Interrupted, nearest
 from hpcml.evaluate.evaluate import Evaluation, evaluate
 from hpcml.evaluate.report import cell, table
+from hpcml.evaluate.seen import seen_note, split_to_judge
 from hpcml.log import Log
 from hpcml.memory import forget_peak, peak_mib
 from hpcml.model import STATUS, Model
@@ -89,6 +90,8 @@ class Comparison:
         biased = [line.method for line in self.lines if METHODS[line.method].bias]
         if biased and not self.options.bias and len(biased) < len(self.lines):
             lines.append(f"{', '.join(biased)}: with a bias; the others have none without --bias")
+        if judged.n_seen:
+            lines.append(seen_note(judged.n_seen, judged.n_rows))
         if any(line.ranks == 0 for line in self.lines):
             lines.append("seconds -: not known, since the method was trained by another command")
         return "\n".join(lines)
@@ -142,7 +145,7 @@ def compare(
             dataset = Dataset(data)
         with dataset, signals or StopSignals() as seen:
             with mpi.agreed(comm, f"opening {output}"):
-                test_split = test_split or default_split(dataset, "test")
+                test_split = split_to_judge(dataset, test_split, log)
                 dataset.split(test_split)  # an error now, not after hours
                 folders = {method: RunFolder(comm, output / method, log) for method in chosen}
                 if comm.rank == 0:

@@ -16,7 +16,7 @@ from hpcml.convex.objective import Risk
 from hpcml.convex.plan import FREELY, NEVER, choose_shards, lanes_per_group
 from hpcml.convex.report import TrainReport, read_report
 from hpcml.convex.run import Run
-from hpcml.data.chosen import choose_labels, count_positives, fingerprint
+from hpcml.data.chosen import choose_labels, count_positives, fingerprint, tell_unused
 from hpcml.data.compact import ColumnMap, CompactRows, compact_rows, warm_up
 from hpcml.data.node_rows import node_rows
 from hpcml.data.schema import DAMAGE, Dataset, default_split, open_stamped
@@ -136,6 +136,7 @@ def _train(
     profile = Profile()
     with profile("load"), ExitStack() as stack:
         split = options.split or default_split(dataset, "train")
+        tell_unused(comm, dataset, split, log)
         shard = load_shard(comm, dataset, split)
         warm_up(comm, shard)
         labels, names = choose_labels(comm, dataset, options, count_positives(comm, shard))

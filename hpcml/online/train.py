@@ -10,6 +10,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.config import OnlineOptions, check_used
+from hpcml.data.chosen import tell_unused
 from hpcml.data.schema import Dataset
 from hpcml.data.sources.svmlight import BINARY
 from hpcml.data.text_stream import SvmlightStream, is_text
@@ -91,7 +92,10 @@ def train_online(
         if options.zero_based and not source.zero_based and not resume:
             raise ConfigError(f"--zero-based has no effect on a dataset ({source.name}), it is for svmlight text; leave it out")
         seen = stack.enter_context(signals or StopSignals())
-        folder = stack.enter_context(RunFolder(comm, Path(output), log or Log(comm.rank)))
+        log = log or Log(comm.rank)
+        if isinstance(source, DatasetSource):
+            tell_unused(comm, source.dataset, source.split, log)
+        folder = stack.enter_context(RunFolder(comm, Path(output), log))
         mine = labels_of(source.names, comm.rank, comm.size)
         with mpi.agreed(comm, "making room for the weights"):
             state = State(options, method, source.n_labels, source.n_features, source.labels[mine])
