@@ -7,7 +7,7 @@ import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -97,12 +97,21 @@ def check_ranks(comm: mpi.Comm, found: Findings) -> None:
         found.note("the nodes have different numbers of ranks; --ntasks-per-node makes them equal")
 
 
+def threads_of(environ: Mapping[str, str], n_cores: int) -> int:
+    """The most threads that a library starts for one computation: OpenMP's, OpenBLAS's or MKL's, or numba's.
+
+    OpenBLAS and MKL take OpenMP's number where they have none of their own; what has none takes every core.
+    """
+    found = {name: environ.get(name, "").partition(",")[0].strip() for name in THREADS}
+    openmp, blas, mkl, numba = (int(found[name]) if found[name].isdigit() else 0 for name in THREADS[:4])
+    return max(n or n_cores for n in (openmp, blas or openmp, mkl or openmp, numba))
+
+
 @mpi.collective
 def check_threads(comm: mpi.Comm, found: Findings) -> None:
     """Collective over `comm`. Whether the ranks of a node have a core each, and no more threads than cores."""
     name, cores = node_name(), os.sched_getaffinity(0)
-    threads = max((int(os.environ[v]) if os.environ.get(v, "").isdigit() else len(cores) for v in THREADS[:4]), default=1)
-    shares = comm.allgather((name, tuple(sorted(cores)), threads))
+    shares = comm.allgather((name, tuple(sorted(cores)), threads_of(os.environ, len(cores))))
     for node in dict.fromkeys(share[0] for share in shares):
         here = [share for share in shares if share[0] == node]
         together, most = len(set().union(*(share[1] for share in here))), sum(share[2] for share in here)

@@ -110,10 +110,11 @@ def evaluate(
     force:
         Replace the CSV or JSON file if it exists.
     """
-    from hpcml.data.schema import Dataset, default_split
+    from hpcml.data.schema import Dataset
     from hpcml.data.slabs import check_output
     from hpcml.evaluate.evaluate import evaluate as work
     from hpcml.evaluate.report import format_evaluation, write_csv, write_json
+    from hpcml.evaluate.seen import split_to_judge
     from hpcml.models import share_model
     from hpcml.mpi import agreed
 
@@ -128,7 +129,7 @@ def evaluate(
             if Session.comm.rank == 0 and output is not None:
                 check_output(output, force, [model, data])
     with dataset:
-        result = work(Session.comm, opened, dataset, split or default_split(dataset, "test"), Session.log)
+        result = work(Session.comm, opened, dataset, split_to_judge(dataset, split, Session.log), Session.log)
     say_once(format_evaluation(result, best))
     with agreed(Session.comm, "writing the measures"):
         if Session.comm.rank == 0:
@@ -164,7 +165,8 @@ def prune(
     force:
         Replace the output if it exists.
     """
-    from hpcml.data.schema import Dataset, default_split
+    from hpcml.data.schema import Dataset
+    from hpcml.evaluate.seen import split_to_judge
     from hpcml.models import share_model
     from hpcml.mpi import agreed
     from hpcml.prune import prune as work
@@ -173,5 +175,5 @@ def prune(
     with agreed(Session.comm, f"opening {data}"):
         dataset = Dataset(data)
     with dataset:
-        split = split or default_split(dataset, "test")
+        split = split_to_judge(dataset, split, Session.log)
         say_once(str(work(Session.comm, opened, dataset, split, below, output, force, Session.log)))

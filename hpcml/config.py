@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Annotated
 
@@ -185,6 +185,8 @@ class PsbmlOptions:
         check_range(self, "slow_rank", 0, 2**31 - 1)
         if not 1 <= self.slow_factor < math.inf:
             raise ConfigError(f"--slow-factor {self.slow_factor}: expected a number of at least 1")
+        if self.slow_rank is None and self.slow_factor != PsbmlOptions.slow_factor:
+            raise ConfigError(f"--slow-factor {self.slow_factor} has no effect without --slow-rank; leave it out")
         check_times(self)
 
 
@@ -276,6 +278,13 @@ class OnlineOptions:
         check_range(self, "live_features", 1, 2**31 - 2)
         check_times(self)
 
+    def check_effects(self) -> None:
+        """Raise ConfigError for options that have no effect without another one. Local."""
+        if self.live_features is None and self.share != OnlineOptions.share:
+            raise ConfigError(f"--share {self.share} has no effect without --live-features; leave it out")
+        if self.seed and not self.shuffle:
+            raise ConfigError(f"--seed {self.seed} has no effect without --shuffle; leave it out, or add --shuffle")
+
 
 def parse_weight(text: str) -> float:
     """The weight of positive rows. Raises ConfigError."""
@@ -294,6 +303,20 @@ def parse_part(text: str) -> tuple[int, int]:
     if not (slash and part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
         raise ConfigError(f"--label-part {text}: expected K/N, the K-th of N parts, as in 1/8")
     return int(part), int(parts)
+
+
+def check_used(options: object, methods: Sequence[str], uses: Mapping[str, Iterable[str]]) -> None:
+    """Raise ConfigError for an option that has another value than its default although none of `methods` uses it.
+
+    `uses` has for each method the options that it uses and some others do not; those that it has for no method are for all.
+    """
+    for option in fields(options):
+        users, value = [method for method, names in uses.items() if option.name in names], getattr(options, option.name)
+        default = option.default if option.default is not MISSING else option.default_factory()
+        if users and not set(users) & set(methods) and value != default:
+            flag = f"--no-{flag_of(option.name)}" if value is False else f"--{flag_of(option.name)}"
+            shown = flag if isinstance(value, bool) else f"{flag} {value}"
+            raise ConfigError(f"{shown} has no effect on {', '.join(methods)}, it is for {', '.join(users)}; leave it out")
 
 
 def check_range(options: object, name: str, low: int, high: int) -> None:

@@ -86,6 +86,11 @@ def is_of_the_system(error: Exception) -> bool:
     return isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE, errno.EIO, errno.ESTALE)
 
 
+def is_in_use(error: OSError) -> bool:
+    """Whether HDF5 refused a file that another program has open to write, or locked."""
+    return any(words in str(error) for words in ("already open for", "unable to lock file"))
+
+
 def file_error(path: object, doing: str, error: OSError) -> DataError:
     """One sentence for an operating-system error on `path`; `doing` is what failed: "read", "write"."""
     reason, hint = reason_and_hint(error)

@@ -18,6 +18,7 @@ from hpcml.data.slabs import Slab, new_file
 from hpcml.errors import ConfigError
 from hpcml.evaluate.evaluate import evaluate
 from hpcml.evaluate.report import cell
+from hpcml.evaluate.seen import seen_note
 from hpcml.files.table import table
 from hpcml.log import Log, joined
 from hpcml.model import ABOUT, Model, describe_model, kept
@@ -46,6 +47,8 @@ class Pruning:
     data: Path
     split: str
     lines: list[Line]
+    n_rows: int
+    n_seen: int  # of these rows, how many the model was trained on
 
     def __str__(self) -> str:
         places = list(self.lines[0].precision_at)
@@ -55,7 +58,8 @@ class Pruning:
             shares = [f"{100 * line.n_weights / max(1, line.n_all):.2f}", f"{line.n_bytes / 1e6:.3f}", cell(line.macro_map)]
             values = [f"{change:+.4f}" if number and not math.isnan(change) else "-", *map(cell, line.precision_at.values())]
             rows.append([f"{line.below:g}" if number else "as it is", f"{line.n_weights:,}", *shares, *values])
-        return joined([f"{self.model} on {self.data}, split {self.split}:", "", *table(rows)])
+        seen = [seen_note(self.n_seen, self.n_rows)] if self.n_seen else []
+        return joined([f"{self.model} on {self.data}, split {self.split}:", *seen, "", *table(rows)])
 
 
 @mpi.collective
@@ -120,7 +124,7 @@ def _judge(comm: mpi.Comm, model: Model, dataset: Dataset, split: str, below: Se
         judged = evaluate(comm, few if number else model, dataset, split, log)
         n_all = model.n_labels * model.n_columns
         lines.append(Line(value, n_weights, n_all, n_bytes, judged.macro("average_precision"), judged.precision_at))
-    return Pruning(model.path, dataset.path, split, lines)
+    return Pruning(model.path, dataset.path, split, lines, judged.n_rows, judged.n_seen)
 
 
 def _slabs(model: Model, n_weights: int | None) -> dict[str, Slab]:

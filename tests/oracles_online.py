@@ -3,6 +3,7 @@
 import math
 
 BIAS = -1
+LIMIT = 2.0**200  # of a Winnow's weights, and 1 / LIMIT
 
 
 class Learner:
@@ -75,12 +76,16 @@ class Learner:
                 v[0] *= self.alpha if y > 0 else self.beta
                 v[1] *= self.beta if y > 0 else self.alpha
             elif self.method == "mbw":
-                v[0] *= self.alpha * (1 + value) if y > 0 else self.beta * (1 - value)
-                v[1] *= self.beta * (1 - value) if y > 0 else self.alpha * (1 + value)
+                fall = 1 if j == BIAS and len(x) == 1 else 1 - value  # a row without features must not end the bias
+                rise, fall = self.alpha * (1 + value), self.beta * fall
+                v[0] *= rise if y > 0 else fall
+                v[1] *= fall if y > 0 else rise
             elif self.method == "perceptron":
                 v[0] += y * value
             elif square + self.gamma > 0:
                 v[0] += y * (self.epsilon - y * score) / (square + self.gamma) * value
+            if self.winnow:
+                v[:] = [min(max(weight, 1 / LIMIT), LIMIT) for weight in v]
 
     def weights(self):
         """feature -> list of final, or averaged, weights; of every feature seen."""

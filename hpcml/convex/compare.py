@@ -11,15 +11,16 @@ from typing import Any
 import numpy as np
 
 from hpcml import mpi
-from hpcml.config import TrainOptions
-from hpcml.convex.methods import METHODS, with_defaults
+from hpcml.config import TrainOptions, check_used
+from hpcml.convex.methods import METHODS, USES, with_defaults
 from hpcml.convex.report import TrainReport
-from hpcml.convex.train import check_method, train
-from hpcml.data.schema import Dataset, default_split
+from hpcml.convex.train import check_method, train_with
+from hpcml.data.schema import Dataset
 from hpcml.data.slabs import check_output, write_whole
 from hpcml.errors import ConfigError, Interrupted, nearest
 from hpcml.evaluate.evaluate import Evaluation, evaluate
 from hpcml.evaluate.report import cell
+from hpcml.evaluate.seen import seen_note, split_to_judge
 from hpcml.files.table import csv_text, read_csv, table
 from hpcml.log import Log, joined
 from hpcml.losses import DUAL_LOSSES, LOSSES
@@ -91,6 +92,8 @@ class Comparison:
         biased = [line.method for line in self.lines if METHODS[line.method].bias]
         if biased and not self.options.bias and len(biased) < len(self.lines):
             lines.append(f"{', '.join(biased)}: with an intercept all the same")
+        if judged.n_seen:
+            lines.append(seen_note(judged.n_seen, judged.n_rows))
         if any(line.ranks == 0 for line in self.lines):
             lines.append("seconds -: not known, since the method was trained by another command")
         return joined(lines)
@@ -108,7 +111,7 @@ def _number(value: float, digits: int) -> str:
 def choose_methods(wanted: tuple[str, ...], options: TrainOptions) -> list[str]:
     """The methods to compare, each once; all that minimise the loss if none is wanted.
 
-    Raises ConfigError for one that does not exist or cannot be trained with these options.
+    Raises ConfigError for one that does not exist or cannot be trained with these options, and for an option that none uses.
     """
     for method in wanted:
         if method not in METHODS:
@@ -120,6 +123,7 @@ def choose_methods(wanted: tuple[str, ...], options: TrainOptions) -> list[str]:
     chosen = list(dict.fromkeys(wanted)) or every
     for method in chosen:
         check_method(method, options)
+    check_used(options, chosen, USES)
     return chosen
 
 
@@ -149,7 +153,7 @@ def compare(
             dataset = Dataset(data)
         with dataset, signals or StopSignals() as seen:
             with mpi.agreed(comm, f"opening {output}"):
-                test_split = test_split or default_split(dataset, "test")
+                test_split = split_to_judge(dataset, test_split, log)
                 dataset.split(test_split)  # an error now, not after hours
                 folders = {method: RunFolder(comm, output / method, log) for method in chosen}
                 if comm.rank == 0:
@@ -187,9 +191,9 @@ def _before(comm: mpi.Comm, output: Path, resume: bool) -> dict[str, object]:
 
 @mpi.collective
 def train_measured(method: str, comm: mpi.Comm, *arguments: Any) -> tuple[TrainReport, float, bool]:
-    """Collective over `comm`. What `train` gives, the largest peak of a rank's memory (MiB), and whether peaks began anew."""
+    """Collective over `comm`. What `train_with` gives, the largest peak of a rank's memory (MiB), and whether peaks began anew."""
     began_anew = not mpi.agreed_any(comm, not forget_peak())
-    report = train(method, comm, *arguments)
+    report = train_with(method, comm, *arguments)
     return report, mpi.allreduce_max(comm, peak_mib()), began_anew
 
 

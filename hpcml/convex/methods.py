@@ -25,6 +25,7 @@ class Method(NamedTuple):
     bias: bool  # does it always have the constant feature?
     losses: tuple[str, ...]  # the first is the default
     shards: int  # FREELY, ASKED or NEVER
+    options: tuple[str, ...]  # of TrainOptions those that it uses and some other methods do not
     about: str
     needs: Needs = bytes_per_rank  # how much memory
     risk: type[Risk] = Objective  # what it needs to know of the objective
@@ -32,15 +33,27 @@ class Method(NamedTuple):
 
 
 METHODS = {
-    "probe": Method(probe, 5000, True, False, tuple(LOSSES), FREELY, "PROBE: subgradient steps from an estimated lower bound"),
+    "probe": Method(
+        *(probe, 5000, True, False, tuple(LOSSES), FREELY, ("epsilon", "dormant", "seed", "block")),
+        "PROBE: subgradient steps from an estimated lower bound",
+    ),
     "dual": Method(
         *(dual, 1000, False, False, ("squared-hinge", "hinge"), ASKED),
+        ("dual_tol", "max_gap", "gap", "positive_weight", "seed", "block"),
         *("dual coordinate descent for a block of labels, with a certified duality gap", bytes_per_rank_dual, Risk, True),
     ),
-    "pegasos": Method(pegasos, 500, False, True, ("hinge",), FREELY, "Pegasos: full subgradient, step 1/(λt), projection, bias"),
-    "svmperf": Method(svmperf, 5000, False, False, ("hinge",), FREELY, "SVMperf: the 1-slack cutting-plane method, certified gap"),
-    "liblinear": Method(liblinear, 20000, False, False, ("hinge",), NEVER, "LIBLINEAR: dual coordinate descent"),
+    "pegasos": Method(
+        *(pegasos, 500, False, True, ("hinge",), FREELY, ("block",)), "Pegasos: full subgradient, step 1/(λt), projection, bias"
+    ),
+    "svmperf": Method(
+        *(svmperf, 5000, False, False, ("hinge",), FREELY, ("svmperf_epsilon", "block")),
+        "SVMperf: the 1-slack cutting-plane method, certified gap",
+    ),
+    "liblinear": Method(
+        *(liblinear, 20000, False, False, ("hinge",), NEVER, ("liblinear_tol", "seed")), "LIBLINEAR: dual coordinate descent"
+    ),
 }
+USES = {name: method.options for name, method in METHODS.items()}
 
 
 def with_defaults(options: TrainOptions, losses: Sequence[str], before: Mapping[str, object]) -> TrainOptions:

@@ -10,13 +10,13 @@ import h5py
 import numpy as np
 
 from hpcml import mpi
-from hpcml.config import BALANCED, TrainOptions, flag_of, parse_weight
-from hpcml.convex.methods import METHODS, with_defaults
+from hpcml.config import BALANCED, TrainOptions, check_used, parse_weight
+from hpcml.convex.methods import METHODS, USES, with_defaults
 from hpcml.convex.objective import Risk
 from hpcml.convex.plan import FREELY, NEVER, choose_shards, lanes_per_group
 from hpcml.convex.report import TrainReport, read_report
 from hpcml.convex.run import Run
-from hpcml.data.chosen import choose_labels, count_positives, fingerprint
+from hpcml.data.chosen import choose_labels, count_positives, fingerprint, tell_unused
 from hpcml.data.compact import ColumnMap, CompactRows, compact_rows, warm_up
 from hpcml.data.node_rows import node_rows
 from hpcml.data.schema import DAMAGE, Dataset, default_split, open_stamped
@@ -55,6 +55,23 @@ def train(
     """
     if method not in METHODS:
         raise ConfigError(f"no method {method!r}; {nearest(method, METHODS)}")
+    if not resume:  # a run goes on with the options that it was begun with
+        check_used(options, [method], USES)
+    return train_with(method, comm, data, output, options, force, resume, log, signals)
+
+
+def train_with(
+    method: str,
+    comm: mpi.Comm | None,
+    data: Path,
+    output: Path,
+    options: TrainOptions,
+    force: bool = False,
+    resume: bool = False,
+    log: Log | None = None,
+    signals: StopSignals | None = None,
+) -> TrainReport:
+    """Collective over `comm`. `train` with options that several methods share: some may be for the others only."""
     options.validate()
     check_method(method, options)
     with mpi.duplicated(comm) as comm:
@@ -75,12 +92,10 @@ def check_method(method: str, options: TrainOptions) -> None:
         raise ConfigError(f"--loss {options.loss}: {method} minimises {', '.join(sorted(losses))} only")
     if (options.shards or 1) > 1 and METHODS[method].shards == NEVER:
         raise ConfigError(f"--shards {options.shards}: {method} needs all rows on every rank")
-    if not METHODS[method].certified:
-        weight = options.positive_weight == BALANCED or parse_weight(options.positive_weight) != 1
-        asked = {"max_gap": options.max_gap is not None, "gap": options.gap, "positive_weight": weight}
-        for name in (name for name, given in asked.items() if given):
-            certified = ", ".join(name for name, other in METHODS.items() if other.certified)
-            raise ConfigError(f"--{flag_of(name)} is for the method {certified}, not for {method}")
+    weighted = options.positive_weight == BALANCED or parse_weight(options.positive_weight) != 1
+    if weighted and "positive_weight" not in METHODS[method].options:
+        able = ", ".join(name for name, names in USES.items() if "positive_weight" in names)
+        raise ConfigError(f"--positive-weight is for the method {able}, not for {method}")
 
 
 @dataclass
@@ -125,6 +140,7 @@ def _train(
     profile = Profile()
     with profile("load"), ExitStack() as stack:
         split = options.split or default_split(dataset, "train")
+        tell_unused(comm, dataset, split, log)
         shard = load_shard(comm, dataset, split)
         warm_up(comm, shard)
         labels, names = choose_labels(comm, dataset, options, count_positives(comm, shard))

@@ -10,8 +10,33 @@ from hpcml import mpi, rng
 from hpcml.config import OnlineOptions, TrainOptions, parse_part
 from hpcml.data.schema import Dataset
 from hpcml.data.shard import Shard
-from hpcml.errors import ConfigError, nearest
+from hpcml.errors import ConfigError, DataError, nearest
 from hpcml.kernels import rows as kernels
+from hpcml.log import Log
+
+
+@mpi.collective
+def count_unused(comm: mpi.Comm, dataset: Dataset) -> int:
+    """Collective over `comm`. How many rows of a file that has splits are in none of them."""
+    n_unused = 0
+    with mpi.agreed(comm, f"reading the splits of {dataset.path}"):
+        if comm.rank == 0 and dataset.split_names():
+            used = np.zeros(dataset.n_rows, dtype=np.bool_)
+            for name in dataset.split_names():
+                rows = dataset.split(name)
+                if rows.size and not 0 <= rows.min() <= rows.max() < dataset.n_rows:
+                    raise DataError(f"{dataset.path}: damaged dataset: the split {name} has rows beyond the file's")
+                used[rows] = True
+            n_unused = int(used.size - np.count_nonzero(used))
+    return comm.bcast(n_unused)
+
+
+@mpi.collective
+def tell_unused(comm: mpi.Comm, dataset: Dataset, split: str, log: Log) -> None:
+    """Collective over `comm`. Say how many rows are in no split, if that is not what the user asked for by --split all."""
+    if n_unused := count_unused(comm, dataset):
+        taken = "taken here, too (--split all)" if split == "all" else "left out (--split all takes them, too)"
+        log(f"note: {n_unused:,} of {dataset.n_rows:,} rows of {dataset.path} are in no split: {taken}")
 
 
 @mpi.collective

@@ -98,6 +98,8 @@ def check_options(source: str, inputs: list[Path], options: ConvertOptions) -> S
             raise ConfigError(f"{flag} does not go with --like, which takes it from {options.like}; leave it out")
     if options.zero_based and source != "svmlight":
         raise ConfigError(f"--zero-based is for svmlight, but {source} has no indices; leave it out")
+    if options.seed and not found.names and options.test_share is None and options.label_noise is None:
+        raise ConfigError(f"--seed {options.seed} has no effect without --test-share or --label-noise; leave it out")
     return found
 
 

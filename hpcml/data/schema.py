@@ -18,7 +18,7 @@ import numpy as np
 
 from hpcml.data.parts import check_parts, read_strings, text_of
 from hpcml.data.slabs import Slab
-from hpcml.errors import ConfigError, DataError, file_error, is_of_the_system, is_out_of_memory
+from hpcml.errors import ConfigError, DataError, file_error, is_in_use, is_of_the_system, is_out_of_memory
 from hpcml.log import is_unicode, named
 
 # Of each kind of file, the format that is written.
@@ -108,6 +108,11 @@ def open_stamped(path: Path | str, kind: str, made_by: str) -> h5py.File:
             raise file_error(path, "read", error) from None
         if error.strerror and error.filename:
             raise DataError(f"{path}: cannot read: {error.strerror}; check the name and its permissions") from None
+        if is_in_use(error):
+            raise DataError(
+                f"{path}: another program has it open to write; wait until it closes the file (if it was killed before it could, "
+                f"make the file again with `{made_by}`)"
+            ) from None
         raise DataError(f"{path}: truncated or damaged HDF5 file; make it again with `{made_by}`") from None
     try:
         with readable(path, made_by):

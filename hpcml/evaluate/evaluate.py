@@ -14,11 +14,13 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.classifier import ClassifierModel
+from hpcml.data.chosen import count_unused
 from hpcml.data.schema import Dataset
 from hpcml.data.shard import Shard, load_shard
 from hpcml.errors import ConfigError, DataError
 from hpcml.evaluate.ranking import MEASURES, Ranking
 from hpcml.evaluate.scoring import ClassifierScorer, Scorer, blocks_of, scorer_of
+from hpcml.evaluate.seen import count_seen
 from hpcml.evaluate.top import PRECISION_AT, Best, n_true, precision_at
 from hpcml.kernels.scores import count_sorted
 from hpcml.log import Log, Progress
@@ -41,6 +43,8 @@ class Evaluation:
     steps: np.ndarray  # per evaluated label, iterations of its training (0: not trained)
     not_in_data: list[str]  # labels that were asked for but that the data does not know
     n_not_in_model: int  # labels of the data that the model does not know: ignored
+    n_seen: int = 0  # rows that the model was trained on (`count_seen`)
+    n_unused: int = 0  # rows of the data that are in no split
     values: dict[str, np.ndarray] = field(default_factory=dict)  # measure -> one value per evaluated label
     micro: dict[str, float] = field(default_factory=dict)  # measure -> its value on all (row, label) pairs in one ranking
     # k -> the share of true ones among the k best evaluated labels of a row (or all, if they are fewer), mean over the rows
@@ -146,6 +150,7 @@ def evaluate(
         result, place = match_labels(model, dataset, labels)
     shard = load_shard(comm, dataset, split)
     result.split, result.n_rows = split, shard.n_global
+    result.n_seen, result.n_unused = count_seen(comm, model, dataset, split), count_unused(comm, dataset)
     scorer = scorer_of(model, shard, result.labels)
     scorer.warm_up(comm)
     with mpi.agreed(comm, "scoring the positive rows"):

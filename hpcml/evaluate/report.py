@@ -12,6 +12,7 @@ import numpy as np
 from hpcml.data.slabs import write_whole
 from hpcml.evaluate.evaluate import Evaluation
 from hpcml.evaluate.ranking import COUNTS
+from hpcml.evaluate.seen import seen_note
 from hpcml.files.table import csv_text, table
 from hpcml.log import joined
 
@@ -41,6 +42,10 @@ def format_evaluation(evaluation: Evaluation, best: int = 5) -> str:
     e = evaluation
     measures = list(e.values)
     lines = [f"{e.model} on {e.data}, split {e.split}: {_plural(e.n_rows, 'row')}, {_plural(len(e.label_names), 'label')}"]
+    if e.n_seen:
+        lines.append(seen_note(e.n_seen, e.n_rows))
+    if e.n_unused:
+        lines.append(f"note: {_plural(e.n_unused, 'row')} of the data in no split" + (", judged, too" if e.split == "all" else ""))
     if e.steps.any():
         lines.append(f"iterations: {e.steps[e.steps > 0].mean():.1f} a label, {e.steps.max()} at most")
     lines.append("")
@@ -99,6 +104,8 @@ def write_json(path: Path | str, evaluation: Evaluation) -> None:
         "data": e.data,
         "split": e.split,
         "n_rows": e.n_rows,
+        "n_rows_trained_on": e.n_seen,
+        "n_rows_in_no_split": e.n_unused,
         "n_labels": len(e.label_names),
         "n_without_positives": e.n_without_positives,
         "not_in_data": e.not_in_data,

@@ -22,6 +22,7 @@ from hpcml.kernels.vector import LINE, add_four, prefetch
 PW, BW, MBW, PERCEPTRON, PA, ROMMA = range(6)
 POSITIVES, FALSE_POSITIVES, FALSE_NEGATIVES, UPDATES = range(4)
 CLOCK, SCALE, NORM2, UNIT, ERROR = range(5)  # rows of `lanes`: what a lane has beside its weights
+LEAST, MOST = 2.0**-200, 2.0**200  # the weights of a Winnow stay between these, as in the program of its authors
 PARALLEL = 1e-12  # ROMMA: a row is parallel to w if sin² of their angle is not above this
 BIAS, ONE = np.array([-1], dtype=np.int64), np.ones(1)  # the bias as a row of its own: its weights are before those of feature 0
 AHEAD = np.uint64(96)  # non-zeros between asking for weights and using them: they come from main memory
@@ -84,6 +85,22 @@ def _mark(y_indices, begin, end, lane_of, signs, value):
 
 
 @njit
+def count_runs(rows, y_indptr, y_indices, lane_of, first, last, runs, positives):
+    """Count the positive rows of each lane, and the runs of them without another row between; row i of `rows` is at first + i.
+
+    `last` (B) is the place of a lane's last positive row.
+    """
+    for i in range(rows.size):
+        place = first + i
+        for k in range(np.uint64(y_indptr[rows[i]]), np.uint64(y_indptr[rows[i] + 1])):
+            lane = lane_of[np.uint64(y_indices[k])]
+            if lane >= 0:
+                runs[lane] += last[lane] != place - 1
+                positives[lane] += 1
+                last[lane] = place
+
+
+@njit
 def _count(counters, lane, positive, predicted):
     """Note a prediction made before the update."""
     if positive:
@@ -95,8 +112,17 @@ def _count(counters, lane, positive, predicted):
 
 
 @njit
+def _limited(weight):
+    """A Winnow's weight within its limits."""
+    return min(max(weight, LEAST), MOST)
+
+
+@njit
 def _promote(indices, data, begin, end, weights, lane, up, down, step, clock, n_lanes, n_weights, voted):
-    """Multiply a lane's weights of the non-zeros begin..end by up · (1 + step x), v of balanced learners by down · (1 − step x)."""
+    """Multiply a lane's weights of the non-zeros begin..end by up · (1 + step x), v of balanced learners by down · (1 − step x).
+
+    In a row without features the share of the bias is 1: what would be 0 is left out, so that no such row ends its weights.
+    """
     for k in range(begin, end):
         if data[k] == 0.0:
             continue
@@ -105,9 +131,12 @@ def _promote(indices, data, begin, end, weights, lane, up, down, step, clock, n_
             now = weights[j, lane] - weights[j, n_lanes + lane] if n_weights > n_lanes else weights[j, lane]
             weights[j, n_weights + lane] += now * (clock - weights[j, n_weights + n_lanes + lane])
             weights[j, n_weights + n_lanes + lane] = clock
-        weights[j, lane] *= up * (1.0 + x)
+        rise, fall = 1.0 + x, 1.0 - x
+        if j == np.uint64(0):
+            rise, fall = rise if rise > 0.0 else 1.0, fall if fall > 0.0 else 1.0
+        weights[j, lane] = _limited(weights[j, lane] * (up * rise))
         if n_weights > n_lanes:
-            weights[j, n_lanes + lane] *= down * (1.0 - x)
+            weights[j, n_lanes + lane] = _limited(weights[j, n_lanes + lane] * (down * fall))
 
 
 @njit

@@ -11,6 +11,7 @@ class OnlineMethod:
 
     code: int
     weights: dict[str, float]
+    options: tuple[str, ...]  # of OnlineOptions those that it uses and some other learners do not
     about: str
 
     @property
@@ -24,11 +25,13 @@ class OnlineMethod:
         return len(self.weights) == 2
 
 
+_WINNOW, _BALANCED = ("alpha", "beta", "theta"), ("live_features", "share")
 METHODS: dict[str, OnlineMethod] = {
-    "pw": OnlineMethod(0, {"w": 1.0}, "Positive Winnow"),
-    "bw": OnlineMethod(1, {"u": 2.0, "v": 1.0}, "Balanced Winnow"),
-    "mbw": OnlineMethod(2, {"u": 2.0, "v": 1.0}, "Modified Balanced Winnow"),
-    "perceptron": OnlineMethod(3, {"w": 0.0}, "the perceptron"),
-    "pa": OnlineMethod(4, {"w": 0.0}, "Passive-Aggressive"),
-    "romma": OnlineMethod(5, {"w": 0.0}, "the Relaxed Online Maximum Margin Algorithm (ROMMA)"),
+    "pw": OnlineMethod(0, {"w": 1.0}, _WINNOW, "Positive Winnow"),
+    "bw": OnlineMethod(1, {"u": 2.0, "v": 1.0}, (*_WINNOW, *_BALANCED), "Balanced Winnow"),
+    "mbw": OnlineMethod(2, {"u": 2.0, "v": 1.0}, (*_WINNOW, *_BALANCED, "margin"), "Modified Balanced Winnow"),
+    "perceptron": OnlineMethod(3, {"w": 0.0}, (), "the perceptron"),
+    "pa": OnlineMethod(4, {"w": 0.0}, ("epsilon", "gamma"), "Passive-Aggressive"),
+    "romma": OnlineMethod(5, {"w": 0.0}, (), "the Relaxed Online Maximum Margin Algorithm (ROMMA)"),
 }
+USES = {name: method.options for name, method in METHODS.items()}

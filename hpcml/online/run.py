@@ -14,6 +14,7 @@ from hpcml.errors import DataError
 from hpcml.files.table import csv_text
 from hpcml.kernels.online import FALSE_NEGATIVES, FALSE_POSITIVES, UPDATES
 from hpcml.log import Progress
+from hpcml.online.order import RowOrder
 from hpcml.online.saved import HISTORY_POINTS, Snapshots
 from hpcml.online.source import Piece, Source
 from hpcml.online.state import State
@@ -35,7 +36,8 @@ class Run:
         """`mine` are the places in `source.names` of the labels of `state`."""
         self.comm, self.source, self.folder, self.state, self.mine, self.options = comm, source, folder, state, mine, options
         self.start = state.n_rows  # rows of the initial model
-        self.snapshots = Snapshots(comm, folder, source, state, mine)
+        self.order = RowOrder(state.lane_of, state.n_lanes)
+        self.snapshots = Snapshots(comm, folder, source, state, mine, self.order)
         self.history = np.full((state.n_lanes, HISTORY_POINTS, 5), -1, dtype=np.int64)  # rows and the counters
         self.n_points = 0
         self.elapsed = 0.0
@@ -61,6 +63,7 @@ class Run:
                     begin = time.monotonic()
                     with mpi.node_first(self.comm):  # compile
                         self.state.learn(piece[0], piece[1][:0])
+                        self.order.add(piece[0], piece[1][:0])
                     mpi.agreed_any(self.comm, False)  # the pass begins when all are ready
                     started += time.monotonic() - begin
                 with self.profile("learn"):
@@ -114,6 +117,7 @@ class Run:
                 self.state.learn(shard, some, lambda mine: mpi.allreduce_maxima(self.comm, mine))
             except DataError as error:  # of a row, so all ranks have it
                 raise DataError(f"{self.source.name}: {error}") from None
+            self.order.add(shard, some)
             done += some.size
             if self.state.n_rows == point:
                 self._note_point()

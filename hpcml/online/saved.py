@@ -19,6 +19,7 @@ from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.kernels.online import POSITIVES, UPDATES
 from hpcml.model import STATUS, Model, describe_model, model_slabs
 from hpcml.online.methods import METHODS
+from hpcml.online.order import N_NUMBERS, ORDER, RowOrder
 from hpcml.online.source import Source
 from hpcml.online.state import COUNTERS, LANES, N_LANE_NUMBERS, State
 from hpcml.runfolder import RunFolder
@@ -44,8 +45,8 @@ def state_slabs(state: State, n_labels: int, n_kept: int) -> dict[str, Slab]:
 class Snapshots:
     """The checkpoints of one pass."""
 
-    def __init__(self, comm: mpi.Comm, folder: RunFolder, source: Source, state: State, mine: np.ndarray) -> None:
-        self.comm, self.source, self.state, self.mine = comm, source, state, mine
+    def __init__(self, comm: mpi.Comm, folder: RunFolder, source: Source, state: State, mine: np.ndarray, order: RowOrder) -> None:
+        self.comm, self.source, self.state, self.mine, self.order = comm, source, state, mine, order
         self.log, self.written = folder.log, False
         self.checkpoints = Checkpoints(comm, folder.checkpoints, folder.log)
         names = "\n".join([source.vocabulary or "", *source.names])
@@ -59,7 +60,8 @@ class Snapshots:
         slabs = state_slabs(state, n_labels, numbers.size)
         slabs |= {"features": Slab((1, numbers.size), "<i8"), "origin": Slab((1, self._origin.size), "<i8")}
         slabs |= {"pass": Slab((1, 7), "<i8"), "elapsed": Slab((1, 1), "<f8")}
-        slabs["history"] = Slab((n_labels, HISTORY_POINTS * 5), "<i8")
+        slabs |= {"history": Slab((n_labels, HISTORY_POINTS * 5), "<i8"), ORDER: Slab((n_labels, N_NUMBERS), "<i8")}
+        order = self.order.pack()
 
         def fill(writer: CheckpointWriter) -> None:
             if self.comm.rank == 0:
@@ -69,6 +71,7 @@ class Snapshots:
                 writer.write_row("elapsed", 0, np.array([elapsed]))
             for lane, place in enumerate(self.mine.tolist()):
                 writer.write_row("history", place, history[lane])
+                writer.write_row(ORDER, place, order[lane])
                 for name, values in state.arrays_of(lane, np.append(0, rows)).items():
                     writer.write_row(name, place, values)
 
@@ -92,6 +95,8 @@ class Snapshots:
             restore_state(self.state, self.mine, n_rows, n_features, file["features"][0], lambda name, place: file[name][place])
             history = file["history"][self.mine[0] : self.mine[-1] + 1] if self.mine.size else np.empty((0, HISTORY_POINTS * 5))
             elapsed = float(file["elapsed"][0, 0])
+            if ORDER in file and self.mine.size:  # checkpoints of version 0.6 have none: the order is that of the rows to come
+                self.order.restore(file[ORDER][self.mine[0] : self.mine[-1] + 1])
         self.written = True
         self.log(f"resuming from {path.name}: {n_rows:,} rows done")
         return history.reshape(-1, HISTORY_POINTS, 5).astype(np.int64), n_points, elapsed
@@ -163,7 +168,7 @@ def write_model(
                 if not np.isfinite(weights).all():
                     raise NonFiniteError(
                         f"label {source.names[place]!r}: a weight has grown beyond all numbers; scale the features, or take a "
-                        "smaller --alpha or more --gamma"
+                        "smaller --epsilon or more --gamma"
                     )
                 out.write("W", place, (weights[1:] if numbers.size else np.zeros(1))[None])
                 out.write("bias", place, weights[:1])

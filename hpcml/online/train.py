@@ -9,14 +9,15 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi
-from hpcml.config import OnlineOptions
+from hpcml.config import OnlineOptions, check_used
+from hpcml.data.chosen import tell_unused
 from hpcml.data.schema import Dataset
 from hpcml.data.sources.svmlight import BINARY
 from hpcml.data.text_stream import SvmlightStream, is_text
 from hpcml.errors import ConfigError, HpcmlError, Interrupted, nearest
 from hpcml.log import Log, joined
 from hpcml.model import Model
-from hpcml.online.methods import METHODS
+from hpcml.online.methods import METHODS, USES
 from hpcml.online.run import Run
 from hpcml.online.saved import Initial, write_model
 from hpcml.online.source import DatasetSource, Source, TextSource, labels_of
@@ -37,6 +38,7 @@ class OnlineReport:
     updates: float  # share of the pairs of a row and a label that changed a model
     seconds: float
     profile: dict[str, float] = field(default_factory=dict)
+    warning: str = ""  # that the rows come in blocks of one label
 
     def __str__(self) -> str:
         lines = [
@@ -44,6 +46,8 @@ class OnlineReport:
             f"{100 * self.error:.3f} %, {100 * self.updates:.1f} % of the rows changed a model; {self.n_features:,} features; "
             f"model: {self.model}"
         ]
+        if self.warning:
+            lines.append(self.warning)
         if self.profile:
             lines.append("rank 0: " + ", ".join(f"{phase} {value:.2f} s" for phase, value in self.profile.items()))
         return joined(lines)
@@ -77,6 +81,9 @@ def train_online(
     if options.bias is False and METHODS[method].winnow:
         additive = ", ".join(name for name in METHODS if not METHODS[name].winnow)
         raise ConfigError(f"--no-bias: {method} is a Winnow, which always has an intercept; leave it out, or use {additive}")
+    if not resume:  # a run goes on with the options that it was begun with
+        check_used(options, [method], USES)
+        options.check_effects()
     with mpi.duplicated(comm) as comm, ExitStack() as stack:
         initial, before = None, config_before(comm, Path(output), resume)
         if options.bias is None and isinstance(before.get("bias"), bool):
@@ -90,8 +97,13 @@ def train_online(
         if options.bias is None and not METHODS[method].winnow:  # to a Winnow the option means nothing
             options = replace(options, bias=True)
         source = _open(comm, Path(data), options, initial, stack)
+        if options.zero_based and not source.zero_based and not resume:
+            raise ConfigError(f"--zero-based has no effect on a dataset ({source.name}), it is for svmlight text; leave it out")
         seen = stack.enter_context(signals or StopSignals())
-        folder = stack.enter_context(RunFolder(comm, Path(output), log or Log(comm.rank)))
+        log = log or Log(comm.rank)
+        if isinstance(source, DatasetSource):
+            tell_unused(comm, source.dataset, source.split, log)
+        folder = stack.enter_context(RunFolder(comm, Path(output), log))
         mine = labels_of(source.names, comm.rank, comm.size)
         with mpi.agreed(comm, "making room for the weights"):
             state = State(options, method, source.n_labels, source.n_features, source.labels[mine])
@@ -148,7 +160,7 @@ def _train(run: Run, method: str, force: bool, resume: bool, signals: StopSignal
         raise
     if stopped:
         raise Interrupted(f"{stopped}: checkpoint written; continue with --resume ({run.state.n_rows:,} rows done)")
-    return _report(run)
+    return replace(_report(run), warning=run.order.note(comm, source.names, is_stream=source.n_rows is None))
 
 
 @mpi.collective

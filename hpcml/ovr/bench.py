@@ -14,15 +14,16 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi
-from hpcml.config import BALANCED, TrainOptions, parse_weight
+from hpcml.config import BALANCED, TrainOptions, flag_of, parse_weight
 from hpcml.convex.compare import COMMON_LOSSES, choose_methods, protocol, train_measured
 from hpcml.convex.methods import METHODS, with_defaults
 from hpcml.convex.report import TrainReport
-from hpcml.data.schema import Dataset, default_split
+from hpcml.data.schema import Dataset
 from hpcml.data.slabs import check_output, write_whole
 from hpcml.environment import environment
 from hpcml.errors import ConfigError, Interrupted
 from hpcml.evaluate.evaluate import evaluate
+from hpcml.evaluate.seen import split_to_judge
 from hpcml.evaluate.top import PRECISION_AT
 from hpcml.log import Log
 from hpcml.model import STATUS, Model
@@ -113,6 +114,7 @@ class Bench:
         trained = model.labels["status"] != STATUS.index("degenerate")
         f = float(np.mean(model.labels["f_min"][trained])) if trained.any() else float("nan")
         judged = evaluate(self.comm, model, self.dataset, self.test_split, self.log)
+        self.result.n_seen = judged.n_seen
         precisions = tuple(judged.precision_at.get(k, math.nan) for k in PRECISION_AT)
         return Quality(f, judged.macro("average_precision"), precisions, model.path.stat().st_size / 1e6)
 
@@ -220,6 +222,9 @@ def bench_ovr(
     plan.validate()
     options.validate()
     options = with_defaults(options, COMMON_LOSSES, {})
+    for name in TOLERANCE_OPTIONS:
+        if getattr(options, name) != getattr(TrainOptions, name):
+            raise ConfigError(f"--{flag_of(name)} {getattr(options, name)} has no effect: the tolerances are those of --tol")
     methods, peers = methods_of(plan, options), choose_peers(plan.peers)
     if options.drop is not None:
         raise ConfigError("--drop: the table compares whole models; see what dropping costs with `hpcml prune` afterwards")
@@ -234,7 +239,7 @@ def bench_ovr(
             dataset = Dataset(data)
         with dataset, signals or StopSignals() as seen, ExitStack() as stack:
             with mpi.agreed(comm, f"opening {output}"):
-                test_split = test_split or default_split(dataset, "test")
+                test_split = split_to_judge(dataset, test_split, log)
                 dataset.split(test_split)  # an error now, not after hours
             bench = Bench(comm, dataset, output, options, plan, methods, peers, test_split, log, seen)
             with mpi.agreed(comm, f"opening {output}"):

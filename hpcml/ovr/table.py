@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 from hpcml.evaluate.report import cell
+from hpcml.evaluate.seen import seen_note
 from hpcml.evaluate.top import PRECISION_AT
 from hpcml.files import table as tables
 from hpcml.log import joined
@@ -49,6 +50,7 @@ class Comparison:
     lam: float
     ranks: int
     repeats: int
+    n_seen: int = 0  # rows judged on that were trained on
     lines: list[Line] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)  # peer -> why
     versions: dict[str, str] = field(default_factory=dict)  # of the peers
@@ -99,6 +101,7 @@ class Comparison:
     def _notes(self) -> list[str]:
         """What the numbers mean, and who is not in the table."""
         notes = [
+            *([seen_note(self.n_seen, self.n_test_rows)] if self.n_seen else []),
             "seconds: training without loading, ours until the model is written; f: mean of the objective over the labels; "
             f"± % and ±: against {REFERENCE}",
             f"{REFERENCE}: scikit-learn's LinearSVC, which checks and copies the rows for every label",

@@ -10,6 +10,7 @@ import numpy as np
 from hpcml import learners, mpi, rng
 from hpcml.classifier import check_savable, write_classifier
 from hpcml.config import AdaboostOptions
+from hpcml.data.chosen import tell_unused
 from hpcml.data.classes import read_classes
 from hpcml.data.schema import Dataset, default_split
 from hpcml.data.shard import read_rows
@@ -44,6 +45,7 @@ def train_adaboost(
             boosting = (("estimator", learner.make(0)), ("n_estimators", options.rounds))
             boosted = learners.Learner(learner.name, ADABOOST, boosting, learner.prefers_dense)
             split = options.split or default_split(dataset, "train")
+            tell_unused(comm, dataset, split, log)
             classes = read_classes(comm, dataset, split, options.label)
             dense = boosted.wants_dense(dataset.n_rows, dataset.n_features, dataset.nnz)
             if dense:

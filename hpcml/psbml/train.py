@@ -10,6 +10,7 @@ import numpy as np
 from hpcml import learners, mpi
 from hpcml.classifier import ClassifierModel, check_savable, write_classifier
 from hpcml.config import PsbmlOptions
+from hpcml.data.chosen import tell_unused
 from hpcml.data.classes import read_classes
 from hpcml.data.schema import Dataset, default_split
 from hpcml.errors import ConfigError, HpcmlError, Interrupted
@@ -70,6 +71,7 @@ def train_psbml(
             dataset = Dataset(data)
         with dataset, signals or StopSignals() as seen:
             problem = make_problem(comm, dataset, torus, learner, options)
+            tell_unused(comm, dataset, problem.split, log)
             with mpi.agreed(comm, f"preparing the base learner {learner.name}"), mpi.node_first(comm):
                 check_savable(learner, problem.classes.n_classes, problem.dense, save=comm.rank == 0)
             with RunFolder(comm, Path(output), log) as folder:

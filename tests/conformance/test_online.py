@@ -555,12 +555,103 @@ def test_a_row_that_is_refused_leaves_no_trace(method):
 
 
 @pytest.mark.parametrize("voted", [False, True])
-@pytest.mark.parametrize("method", ["bw", "mbw"])
-def test_weights_beyond_all_numbers_are_refused(files, tmp_path, method, voted):
-    options = OnlineOptions(voted=voted, alpha=1e300)
+def test_weights_beyond_all_numbers_are_refused(files, tmp_path, voted):
+    options = OnlineOptions(voted=voted, epsilon=1e308, gamma=0.0)
     with pytest.raises(NonFiniteError, match="label 'label0': a weight has grown beyond all numbers"):
-        train_online(method, None, files, tmp_path / "run", options)
+        train_online("pa", None, files, tmp_path / "run", options)
     assert not (tmp_path / "run").exists()
+
+
+# the limits of a Winnow's weights
+
+
+every_winnow = pytest.mark.parametrize("method", ["pw", "bw", "mbw"])
+
+
+def clean(m, d=6, seed=2):
+    """Rows of three features out of the first or of the second half, as their label says; two of the features tell nothing."""
+    rng = np.random.default_rng(seed)
+    y = rng.random(m) < 0.5
+    X = np.zeros((m, d + 2))
+    places = np.argsort(rng.random((m, d // 2)))[:, :2] + (d // 2) * y[:, None]
+    np.put_along_axis(X, places, 1.0, axis=1)
+    X[np.arange(m), d + (rng.random(m) < 0.5)] = 1.0
+    return sp.csr_matrix(X), sp.csr_matrix(y[:, None].astype(float))
+
+
+def coins(m):
+    """The rows of `clean` with labels that have nothing to do with them; some rows are empty."""
+    X, _ = clean(m, seed=3)
+    rng = np.random.default_rng(4)
+    keep = sp.diags_array((rng.random(m) < 0.99).astype(float))
+    return sp.csr_matrix(keep @ X), sp.csr_matrix((rng.random((m, 1)) < 0.5).astype(float))
+
+
+def wrong_rows(state, X, Y):
+    """The share of rows that the final model of label 0 gets wrong."""
+    W, bias = state.linear()
+    return float(((X @ W[0] + bias[0] > 0) != (Y.toarray()[:, 0] > 0)).mean())
+
+
+def winnow_weights(state):
+    """All weights of label 0, of the bias and of every feature."""
+    return np.concatenate([state.weights[:, part] for part in range(len(state.method.weights))])
+
+
+@pytest.mark.parametrize("live", [None, 8])
+def test_winnow_recovers_from_long_noise(live):
+    (X, Y), (noise, flips) = clean(6000), coins(60_000)
+    options = OnlineOptions(live_features=live)
+    state = learnt("mbw", noise, flips, options)
+    weights = winnow_weights(state)
+    assert weights.min() == 2.0**-200
+    assert wrong_rows(state, X, Y) > 0.4  # so there is something to recover from
+    state.learn(shard_of(X, Y), np.arange(5000))
+    assert wrong_rows(state, X[5000:], Y[5000:]) == 0
+
+
+@every_winnow
+@pytest.mark.parametrize("voted", [False, True])
+def test_winnow_is_the_textbook_at_its_lower_limit(method, voted):
+    X, Y = coins(2500)
+    options = OnlineOptions(voted=voted, beta=0.1)
+    state, rows = learnt(method, X, Y, options), rows_of(X)
+    if method == "mbw":
+        assert winnow_weights(state).min() == 2.0**-200
+    oracle = oracle_of(method, replace(options, voted=False), rows, Y.toarray()[:, 0] > 0)
+    assert state.counters[UPDATES, 0] == oracle.updates
+    for j in range(X.shape[1]):
+        found = [state.weights[j + 1, part] for part in range(len(state.method.weights))]
+        np.testing.assert_allclose(found, oracle.w[j], rtol=1e-9)
+
+
+@every_winnow
+@pytest.mark.parametrize("voted", [False, True])
+def test_winnow_stays_below_its_upper_limit(method, voted):
+    state = learnt(method, *clean(300), OnlineOptions(voted=voted, alpha=1e150))
+    assert 2.0**190 < winnow_weights(state).max() <= 2.0**200
+    assert np.isfinite(state.linear()[0]).all()
+
+
+@every_winnow
+@pytest.mark.parametrize("label", [0, 1])
+def test_row_without_features_leaves_the_bias_alive(method, label):
+    state = learnt(method, np.zeros((1, 3)), np.full((1, 1), label), OnlineOptions())
+    oracle = oracle_of(method, OnlineOptions(), [{}], [label])
+    bias = state.weights[0, : len(state.method.weights)]
+    assert bias.tolist() == oracle.w[BIAS]
+    assert bias.min() > 0.1
+
+
+def test_pass_of_weights_that_had_died_goes_on():
+    X, Y = clean(6000)
+    shard = shard_of(X, Y)
+    state = State(OnlineOptions(), "mbw", 1, shard.n_features)
+    rows = state.restore_features(np.arange(shard.n_features))
+    dead = {name: np.zeros(shard.n_features + 1) for name in ("u", "v")}
+    state.restore(0, np.append(0, rows), state.arrays_of(0, np.append(0, rows)) | dead)
+    state.learn(shard, np.arange(5000))
+    assert wrong_rows(state, X[5000:], Y[5000:]) == 0
 
 
 # real data

@@ -43,6 +43,33 @@ def test_ranks_without_cores_and_with_too_many_threads_are_bad(comm, monkeypatch
     assert ("share 1 cores and will wait" if comm.size > 1 else "1 ranks with 2 threads share 1 cores") in found.lines[0]
 
 
+@pytest.mark.parametrize(
+    ("given", "threads"),
+    [
+        ({}, 8),
+        ({"OMP": "1", "OPENBLAS": "1", "NUMBA": "1"}, 1),
+        ({"OMP": "1", "NUMBA": "1"}, 1),
+        ({"OMP": "2,1", "NUMBA": "1"}, 2),
+        ({"OMP": "1", "NUMBA": "1", "MKL": "4"}, 4),
+        ({"OPENBLAS": "1", "MKL": "1", "NUMBA": "1"}, 8),
+        ({"OMP": "1"}, 8),
+        ({"OMP": "no number", "NUMBA": "1"}, 8),
+    ],
+)
+def test_threads_are_those_that_the_libraries_start(given, threads):
+    assert check.threads_of({f"{name}_NUM_THREADS": value for name, value in given.items()}, 8) == threads
+
+
+def test_ranks_of_one_thread_are_not_too_many(comm, monkeypatch):
+    monkeypatch.setattr(check.os, "sched_getaffinity", lambda _: set(range(comm.size)))
+    monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
+        monkeypatch.setenv(name, "1")
+    found = check.Findings()
+    check.check_threads(comm, found)
+    assert (found.n_bad, found.lines) == (0, [f"ok    threads: 1 a rank, on {comm.size} cores that rank 0 may use"])
+
+
 def test_file_that_another_rank_does_not_see_is_bad(comm, shared_tmp, monkeypatch):
     if comm.rank == comm.size - 1:
         monkeypatch.setattr(check, "_write", lambda path, content: False)

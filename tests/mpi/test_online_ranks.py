@@ -145,7 +145,7 @@ def mistakes(files):
     yield "mbw", data, OnlineOptions(initial_model=files / "absent"), DataError, "absent"
     yield "mbw", files / "negative.h5", OnlineOptions(), DataError, "row 70 \\(from 0\\) has the value -3"
     yield "mbw", files / "negative.svm", OnlineOptions(), DataError, "row 70 \\(from 0\\) has the value -3"
-    yield "mbw", data, OnlineOptions(alpha=1e300), NonFiniteError, "beyond all numbers"
+    yield "pa", data, OnlineOptions(epsilon=1e308, gamma=0.0), NonFiniteError, "beyond all numbers"
 
 
 def test_what_is_refused_is_refused_alike_on_all_ranks(comm, files, small_pieces):

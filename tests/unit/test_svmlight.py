@@ -106,6 +106,25 @@ def test_binary_labels_are_one_column(tmp_path):
         assert file.attrs["vocabulary"] == "width:3"
 
 
+def test_zeros_and_ones_are_one_column(tmp_path):
+    _, path = make(tmp_path, "1 1:2\n0 2:1\n1 3:1\n", "train")
+    with h5py.File(path) as file:
+        assert list(file["label_names"].asstr()) == ["1"]
+        assert read_elem(file["Y"]).toarray().ravel().tolist() == [1, 0, 1]
+    report, _ = make(tmp_path, "0 1:1\n0 2:1\n", "test", like=path)
+    assert (report.labels, report.dropped_labels) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "label"),
+    [("1.5 1:1\n2.7 1:1\n", 1, "1.5"), ("\n# nothing\n1 1:1\n2,-0.25 1:1\n", 4, "-0.25"), ("1:1\n1e-3\n", 2, "1e-3")],
+)
+def test_quantities_are_no_classes(tmp_path, text, line, label):
+    with pytest.raises(DataError, match=rf"in\.svm: line {line}: label {label}, but labels are whole numbers"):
+        make(tmp_path, text, "in")
+    assert not (tmp_path / "in.h5").exists()
+
+
 @pytest.mark.parametrize(
     ("text", "names"),
     [
@@ -113,8 +132,11 @@ def test_binary_labels_are_one_column(tmp_path):
         ("-1 1:1\n", ["-1"]),
         ("1 1:1\n-1,1 1:1\n", ["-1", "1"]),
         ("1 1:1\n-1 1:1\n2:1\n", ["-1", "1"]),
-        ("0 1:1\n1 1:1\n", ["0", "1"]),
-        ("10,9 1:1\n2.5 1:1\n-3 1:1\n", ["-3", "2.5", "9", "10"]),
+        ("0 1:1\n1 1:1\n", ["1"]),
+        ("0 1:1\n1 1:1\n2 1:1\n", ["0", "1", "2"]),
+        ("0 1:1\n1 1:1\n-1 1:1\n", ["-1", "0", "1"]),
+        ("0 1:1\n1 1:1\n1:1\n", ["0", "1"]),
+        ("10,9 1:1\n2 1:1\n-3 1:1\n", ["-3", "2", "9", "10"]),
     ],
 )
 def test_other_labels_are_columns_in_numeric_order(tmp_path, text, names):

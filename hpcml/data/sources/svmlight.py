@@ -22,7 +22,7 @@ from hpcml.errors import DataError
 from hpcml.kernels import text as kernels
 from hpcml.log import Log
 
-BINARY = ["1"]  # the labels of a file whose rows are each -1 or +1
+BINARY = ["1"]  # the labels of a file whose rows are each -1 or +1, or each 0 or 1
 MAX_INDEX = 2**31 - 2
 INDEX = re.compile("[+-]?[0-9]+")
 PADDING = b"\n" * 8  # behind every text: the kernels read eight bytes at a time
@@ -184,7 +184,14 @@ def _read(path: Path, begin: int, end: int, zero_based: bool) -> Iterator[Rows]:
     """The rows of the lines that start in bytes begin..end, block by block. Raises DataError, OSError."""
     for offset, block in line_blocks(path, begin, end):
         try:
-            yield parse_text(as_text(block), zero_based)
+            rows = parse_text(as_text(block), zero_based)
+            if (rows.labels != np.floor(rows.labels)).any():
+                line, label = _fraction(block)
+                raise DataError(
+                    f"{path}: line {lines_before(path, offset) + line}: label {label}, but labels are whole numbers, which name "
+                    "classes; what this file has to predict is a quantity: make classes of it"
+                )
+            yield rows
         except (ValueError, OverflowError) as error:
             line, problem = check_lines(block, zero_based)
             first = lines_before(path, offset)
@@ -196,21 +203,31 @@ def _read(path: Path, begin: int, end: int, zero_based: bool) -> Iterator[Rows]:
             ) from None
 
 
+def _fraction(block: bytes) -> tuple[int, str]:
+    """(line in the block, label) of the first label that is no whole number, of lines that can be read."""
+    for number, line in enumerate(block.split(b"\n")):
+        labels, *_ = line.partition(b"#")[0].split() or [b""]
+        for label in labels.split(b",") if labels and b":" not in labels else ():
+            if not float(label).is_integer():
+                return number + 1, label.decode("ascii", "backslashreplace")
+    raise ValueError("no label is a fraction")
+
+
 @mpi.collective
 def _labels(comm: mpi.Comm, rows: Rows, like: Like | None) -> Labels:
-    """Collective over `comm`. The label sets: one column "1" if every row is -1 or +1, else every number a column, sorted."""
+    """Collective over `comm`. The label sets: one column "1" if every row is -1 or +1, or 0 or 1, else a column for each number."""
     values, entries = np.unique(rows.labels, return_inverse=True)
     single = not mpi.agreed_any(comm, bool((rows.label_lengths != 1).any()))
     everything = np.unique(np.concatenate(mpi.allgather_arrays(comm, values)))
     if like is not None:
         names = like.label_names
-    elif single and everything.tolist() == [-1.0, 1.0]:
+    elif single and everything.tolist() in ([-1.0, 1.0], [0.0, 1.0]):
         names = BINARY
     else:
         names = [label_name(label) for label in everything.tolist()]
     number = {name: n for n, name in enumerate(names)}
     columns = np.array([number.get(label_name(label), -1) for label in values.tolist()], dtype=np.int64)
     labels = label_sets(names, rows.label_lengths, columns[entries])
-    if names == BINARY:  # -1 says that the row is not in the class
-        labels.dropped -= int(np.count_nonzero(rows.labels == -1))
+    if names == BINARY:  # -1, or 0, says that the row is not in the class
+        labels.dropped -= int(np.count_nonzero((rows.labels == -1) | (rows.labels == 0)))
     return labels
