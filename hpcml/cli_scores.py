@@ -70,9 +70,7 @@ def predict(
     if text and split != "all":
         raise ConfigError(f"--split {split}: a text has no splits; make a dataset of it (hpcml convert)")
     if not text and (zero_based or format is not None or max_line_mb is not None):
-        raise ConfigError(
-            "--zero-based, --max-line-mb and --format are for text; leave them out"
-        )
+        raise ConfigError("--zero-based, --max-line-mb and --format are for text; leave them out")
     check_what(what, top)
     opened = share_model(comm, model)
     if text:

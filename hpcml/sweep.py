@@ -13,6 +13,7 @@ from hpcml import mpi
 from hpcml.data.slabs import check_output, write_whole
 from hpcml.errors import ConfigError, DataError
 from hpcml.evaluate.report import table
+from hpcml.files.opening import read_small
 from hpcml.model import Trained
 from hpcml.models import open_model
 from hpcml.runfolder import CONFIG, FREE, MEASURES, read_config
@@ -83,7 +84,7 @@ def _measures(run: Path) -> dict[str, float | None]:
     if not file.exists():
         return {}
     try:
-        means = json.loads(file.read_text(encoding="utf-8"))["macro"].items()
+        means = json.loads(read_small(file))["macro"].items()
         return {name: None if mean["value"] is None else float(mean["value"]) for name, mean in means}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise DataError(f"{file}: damaged; judge the model again with `hpcml evaluate`") from None

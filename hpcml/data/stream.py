@@ -89,9 +89,7 @@ def damaged(name: object, kind: str, error: Exception) -> Exception:
     if isinstance(error, OSError) and error.errno is not None:
         return error
     if isinstance(error, lzma.LZMAError) and "limit" in str(error):
-        return DataError(
-            f"{name}: unpacking it takes more than {UNPACK_BYTES >> 20} MiB of memory; pack it again with xz -9 or less"
-        )
+        return DataError(f"{name}: needs more than {UNPACK_BYTES >> 20} MiB of memory to unpack; pack it again with xz -9")
     return DataError(f"{name}: truncated or damaged {kind} file ({error}); get or make it again")
 
 
@@ -143,9 +141,7 @@ def find_long(lines: bytes | bytearray, end: int, max_line: int) -> int:
 
 def long_line(name: object, line: int, max_line: int) -> DataError:
     """The sentence about a line that is too long."""
-    return DataError(
-        f"{name}: line {line}: longer than {max_line / 2**20:g} MiB; mend it, or allow longer lines with --max-line-mb"
-    )
+    return DataError(f"{name}: line {line}: longer than {max_line / 2**20:g} MiB; mend it, or raise --max-line-mb")
 
 
 @mpi.collective

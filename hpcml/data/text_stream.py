@@ -218,7 +218,8 @@ class SvmlightStream:
     ) -> None:
         """Collective over `comm`. `source` is "-" for standard input (of rank 0), or a path; about `block_bytes` are read at once.
 
-        A line of more than `max_line` bytes is an error. Raises DataError for what cannot be read, and for a terminal, ConfigError for standard input under a launcher.
+        A line of more than `max_line` bytes is an error. Raises DataError for what cannot be read, and for a terminal, ConfigError
+        for standard input under a launcher.
         """
         self.comm, self.name, self.zero_based = comm, name_of(source), zero_based
         if str(source) == STANDARD_INPUT and (launcher := mpi.launcher()):

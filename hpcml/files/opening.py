@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import select
 import stat
@@ -36,7 +37,7 @@ def _not_regular(path: Path) -> DataError:
 def check_regular(path: Path | str) -> None:
     """Raise DataError for a pipe, a socket or a device; what is not there is for the opener to say. Raises OSError."""
     try:
-        mode = os.stat(path).st_mode
+        mode = Path(path).stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
         return
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
@@ -50,7 +51,7 @@ def open_regular(path: Path | str) -> BinaryIO:
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise _not_regular(path)
-    return open(descriptor, "rb", buffering=0)
+    return io.FileIO(descriptor, "rb")
 
 
 def open_stream(path: Path | str) -> tuple[BinaryIO, bytes]:
@@ -66,7 +67,7 @@ def open_stream(path: Path | str) -> tuple[BinaryIO, bytes]:
     except BaseException:
         os.close(descriptor)
         raise
-    return open(descriptor, "rb", buffering=0), head
+    return io.FileIO(descriptor, "rb"), head
 
 
 def _first_of_pipe(descriptor: int, path: Path) -> bytes:

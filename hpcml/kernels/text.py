@@ -253,7 +253,7 @@ def _pairs(text, at, first, largest, indices, data, begin, bits):
 
 @njit
 def parse_lines(text, size, first, largest, lengths, indices, data, label_lengths, labels):
-    """Rows of svmlight lines `text` (uint8, ends with a newline): (rows, pairs, labels, width, whether labels of a row may not ascend).
+    """Rows of svmlight lines `text` (uint8, ends with a newline): (rows, pairs, labels, width, whether some labels do not ascend).
 
     rows is -1 for anything unusual.
     Indices lie in first..largest and are written from 0 on. lengths and label_lengths need room for a row each line, indices

@@ -17,7 +17,8 @@ from hpcml.data.parts import check_parts
 from hpcml.data.schema import DAMAGE, Dataset, default_split
 from hpcml.data.shard import load_shard
 from hpcml.data.slabs import check_output, write_whole
-from hpcml.errors import ConfigError, DataError, file_error, nearest
+from hpcml.errors import ConfigError, DataError, nearest
+from hpcml.files.opening import check_regular, read_small
 from hpcml.log import Log
 from hpcml.selection.dataset import names_of, numbers_of, reduce_dataset, remakes_text
 from hpcml.selection.extremal import best, extremal, n_from_the_top
@@ -88,6 +89,7 @@ def select(comm: mpi.Comm, path: Path, output: Path, options: SelectOptions, for
 
 def _is_model(path: Path) -> bool:
     """Whether a file is one of ours that says it is a model; what else is wrong with it is said by who reads it. Local."""
+    check_regular(path)
     try:
         with h5py.File(path, "r", locking=False) as file:
             check_parts(file)
@@ -238,12 +240,9 @@ def write_list(path: Path, selected: Selected) -> None:
 def _listed(dataset: Dataset, path: Path) -> np.ndarray:
     """The features of a list, ascending: by name if list and dataset have names, else by number. Local; raises DataError."""
     try:
-        with path.open(newline="", encoding="utf-8") as lines:
-            rows = list(csv.DictReader(lines))
+        rows = list(csv.DictReader(io.StringIO(read_small(path), newline="")))
         numbers = np.array([int(row["feature"]) for row in rows], dtype=np.int64)
         names = [row["name"] for row in rows]
-    except OSError as error:
-        raise file_error(path, "read", error) from None
     except (KeyError, TypeError, ValueError, OverflowError, csv.Error):
         raise DataError(f"--like {path}: not a list of features made by `hpcml select`") from None
     order = np.argsort(numbers)

@@ -163,7 +163,7 @@ def test_the_last_index():
 def test_numbers_at_the_end_of_the_text_do_not_run_into_what_follows():
     text = np.frombuffer(b"1 1:12\n34567890123456789", dtype=np.uint8).copy()
     out = [np.zeros(9, dtype=dtype) for dtype in (np.int64, np.int32, np.float32, np.int64, np.float64)]
-    assert kernels.parse_lines(text, 7, 1, 99, *out) == (1, 1, 1, 1)
+    assert kernels.parse_lines(text, 7, 1, 99, *out) == (1, 1, 1, 1, False)
     assert out[2][0] == 12
 
 
@@ -249,13 +249,13 @@ def test_what_is_no_text(tmp_path):
         read(tmp_path / "rows")
 
 
-def test_lines_longer_than_a_block_and_too_long(tmp_path, monkeypatch):
+def test_lines_longer_than_a_block_and_too_long(tmp_path):
     path = tmp_path / "rows"
     path.write_bytes(b"1 1:1\n" + b"2" + b"".join(b" %d:1" % i for i in range(1, 500)) + b"\n")
     assert [block.n_rows for block in read(path, block_bytes=10)] == [1, 1]
-    monkeypatch.setattr(module, "MAX_LINE", 1000)
-    with pytest.raises(DataError, match="rows: line 2: longer than"):
-        read(path, block_bytes=10)
+    for block_bytes in (10, 1 << 20):
+        with pytest.raises(DataError, match="rows: line 2: longer than"):
+            read(path, block_bytes=block_bytes, max_line=1000)
 
 
 def test_named_pipe(tmp_path):
