@@ -51,7 +51,7 @@ class Part:
 def waiting_label_sets(
     names: list[str], indptr: Spool, entries: Spool, columns_of: Callable[[np.ndarray], np.ndarray], scratch: Path
 ) -> Labels:
-    """The label sets of rows whose entries wait in a spool; `columns_of` gives the columns of some (-1 is dropped). Raises OSError."""
+    """The label sets of rows whose entries wait in a spool; `columns_of` says the column of each (-1: none). Raises OSError."""
     labels = Labels(names, Spool(scratch, np.int64), Spool(scratch, np.int64), 0)
     labels.indptr.append(np.zeros(1, dtype=np.int64))
     begin, last = 0, indptr.size - 1

@@ -16,7 +16,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hpcml import mpi
-from hpcml.data import text_stream as module
 from hpcml.data.sources import svmlight
 from hpcml.data.sources.svmlight import PADDING, padded, parse_block, parse_text
 from hpcml.data.text_stream import SvmlightStream
