@@ -297,3 +297,26 @@ def test_padding_is_what_the_kernels_read():
     assert padded(b"1", b"") == bytearray(b"1\n" + PADDING)
     assert padded(b"1\n", b"2\n") == bytearray(b"1\n2\n" + PADDING)
     assert padded(b"") == bytearray(PADDING)
+
+
+@given(st.lists(st.integers(-3, 200), min_size=60, max_size=150), st.sampled_from([b"", b" 1:1"]))
+@settings(max_examples=30)
+def test_many_labels_of_a_row_are_sorted(labels, pairs):
+    line = ",".join(map(str, labels)).encode() + pairs + b"\n"
+    assert fast(b"7,3\n" + line) == exactly(parse_block(b"7,3\n" + line, False))
+
+
+def test_labels_in_descending_order_take_no_square_of_their_number():
+    n = 300_000
+    rows = parse_text(text_of(",".join(map(str, range(n, 0, -1))).encode() + b" 1:1\n"), False)
+    assert np.array_equal(rows.labels, np.arange(1, n + 1))
+
+
+@pytest.mark.parametrize(
+    "token", [b"9" * 5000 + b":1", b"-" + b"9" * 5000 + b":1", b"9223372036854775807:1", b"1:" + b"9" * 5000, b"x" * 5000]
+)
+def test_tokens_without_end_are_named_in_short(tmp_path, token):
+    (tmp_path / "rows").write_bytes(b"1 1:1\n1 " + token + b"\n")
+    with pytest.raises(DataError, match="rows: line 2: ") as caught:
+        read(tmp_path / "rows")
+    assert len(str(caught.value)) < 300 + len(str(tmp_path))
