@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import signal
-import tomllib
 from collections.abc import Callable
-from dataclasses import fields
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,10 +11,11 @@ import cyclopts
 from cyclopts import App, Parameter
 
 from hpcml import __version__
+from hpcml.cli_config import check_numbers, config_files, shortened
 from hpcml.cli_online import add_commands
 from hpcml.cli_plot import plot_app
 from hpcml.cli_scores import evaluate, predict, prune
-from hpcml.config import AdaboostOptions, ConvertOptions, Flag, OnlineOptions, PsbmlOptions, TrainOptions, flag_of
+from hpcml.config import AdaboostOptions, ConvertOptions, Flag, OnlineOptions, PsbmlOptions, TrainOptions
 from hpcml.errors import ConfigError, nearest
 from hpcml.log import Log
 from hpcml.online.methods import METHODS as ONLINE
@@ -44,10 +41,13 @@ def run(tokens: list[str], connect: Callable[[], mpi.Comm]) -> None:
         pairs = zip(["", *tokens], tokens, strict=False)
         tokens = ["./-" if token == "-" and not before.startswith("--") else token for before, token in pairs]
     try:
-        tokens, train_app.config = _config_files(tokens)
+        tokens, train_app.config = config_files(tokens, OWN_OPTIONS)
         command, bound, _ = app.parse_args(tokens, exit_on_error=False, print_error=False)
     except cyclopts.CycloptsError as error:
-        raise ConfigError(" ".join(str(error).split())) from None
+        raise ConfigError(shortened(str(error))) from None
+    except OverflowError:
+        raise ConfigError("a number on the command line is too large; expected one below 2**63") from None
+    check_numbers(bound.arguments)
     if getattr(command, "__module__", "").startswith("hpcml."):  # ours; help and version need no MPI
         if command in (
             train,
@@ -62,39 +62,6 @@ def run(tokens: list[str], connect: Callable[[], mpi.Comm]) -> None:
         Session.comm = connect()
         Session.log = Log(Session.comm.rank)
     command(*bound.args, **bound.kwargs)
-
-
-def _config_files(tokens: list[str]) -> tuple[list[str], list[cyclopts.config.Dict]]:
-    """The tokens with the method that the files name, if it is given there only; the TOML files named by --config (flags win).
-
-    Raises ConfigError for a missing file or an unknown key.
-    """
-    paths = [Path(value) for flag, value in pairwise(tokens) if flag == "--config"]
-    paths += [Path(token.partition("=")[2]) for token in tokens if token.startswith("--config=")]
-    method, found = None, []
-    for path in paths:
-        try:
-            keys = tomllib.loads(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise ConfigError(f"{path}: cannot read: {error.strerror}") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{path}: not a TOML file: {error}") from None
-        method = keys.get("method", method)
-        command = next((token for token in tokens[1:2] if token in OWN_OPTIONS), method)
-        if command in OWN_OPTIONS and keys.pop("method", command) != command:  # to these commands it is no option
-            raise ConfigError(f"{path}: it is for the method {method!r}, not {command!r}")
-        of_method = OWN_OPTIONS.get(command, TrainOptions)
-        known = {"method", "data", "output"} | {flag_of(field.name) for field in fields(of_method)}
-        if command in ONLINE and ONLINE[command].winnow and keys.get("bias") is False:
-            del keys["bias"]  # 0.6 wrote it for every learner
-        for key in keys:
-            if key.replace("_", "-") not in known:
-                near = difflib.get_close_matches(key, known, n=1)
-                raise ConfigError(f"{path}: unknown key {key!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
-        found.append(cyclopts.config.Dict(keys, source=str(path), use_commands_as_keys=False))
-    if method in OWN_OPTIONS and tokens[:1] == ["train"] and (len(tokens) == 1 or tokens[1].startswith("-")):
-        tokens = ["train", method, *tokens[1:]]
-    return tokens, found
 
 
 @app.command

@@ -22,6 +22,7 @@ def predict(
     labels: Flag = False,
     top: int | None = None,
     zero_based: Flag = False,
+    max_line_mb: int | None = None,
     format: Literal["csv", "svm"] | None = None,
     force: Flag = False,
 ) -> None:
@@ -44,12 +45,15 @@ def predict(
         Write only so many labels of each row, with their scores: the best ones; of equal scores those that the model lists first.
     zero_based:
         The indices of the text start at 0.
+    max_line_mb:
+        The longest line of the text that is read, in MiB. Default: 16.
     format:
         What to write to standard output. Default: csv.
     force:
         Replace the output if it exists.
     """
     from hpcml.data.schema import Dataset
+    from hpcml.data.stream import line_limit
     from hpcml.data.text_stream import is_text
     from hpcml.models import share_model
     from hpcml.mpi import agreed
@@ -57,6 +61,7 @@ def predict(
     from hpcml.predict_stream import predict_stream
     from hpcml.predict_top import check_what
 
+    max_line = line_limit(max_line_mb)
     comm, what, text = Session.comm, "labels" if labels else "scores", False
     with agreed(comm, f"opening {data}"):
         if comm.rank == 0:
@@ -64,12 +69,12 @@ def predict(
     text = comm.bcast(text)
     if text and split != "all":
         raise ConfigError(f"--split {split}: a text has no splits; make a dataset of it (hpcml convert)")
-    if not text and (zero_based or format is not None):
-        raise ConfigError("--zero-based and --format are for text; a dataset, and the ending of its output, say it themselves")
+    if not text and (zero_based or format is not None or max_line_mb is not None):
+        raise ConfigError("--zero-based, --max-line-mb and --format are for text; leave them out")
     check_what(what, top)
     opened = share_model(comm, model)
     if text:
-        predict_stream(comm, opened, data, output, what, force, Session.log, zero_based, format, top)
+        predict_stream(comm, opened, data, output, what, force, Session.log, zero_based, format, top, max_line)
         return
     with agreed(comm, f"opening {data}"):
         dataset = Dataset(data)

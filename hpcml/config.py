@@ -24,6 +24,8 @@ class ConvertOptions:
 
     zero_based: Flag = False
     """svmlight: indices start at 0, not at 1."""
+    max_line_mb: int | None = None
+    """svmlight, jsonl: the longest line that is read, in MiB. Default: 16."""
     binary: Flag = False
     """Text: words present or not, instead of log(tf + 1) · idf with unit length."""
     pairs: Flag = False
@@ -255,6 +257,8 @@ class OnlineOptions:
     """Leave out of the model what --initial-model and EFS need: it is a third to a sixth of the size."""
     zero_based: Flag = False
     """Stream: indices start at 0, not at 1."""
+    max_line_mb: int | None = None
+    """Stream: the longest line that is read, in MiB. Default: 16."""
     checkpoint_every: float = 600.0
     """Seconds between checkpoints."""
     time_limit: float | None = None

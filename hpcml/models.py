@@ -10,11 +10,13 @@ from hpcml import mpi
 from hpcml.classifier import ClassifierModel
 from hpcml.data.parts import check_parts
 from hpcml.data.schema import DAMAGE
+from hpcml.files.opening import check_regular
 from hpcml.model import Model
 
 
 def open_model(path: Path | str) -> Model | ClassifierModel:
     """The model in a file, of the kind that its stamp says. Raises DataError if it is not a sound model of any kind."""
+    check_regular(path)
     try:
         with h5py.File(path, "r", locking=False) as file:
             check_parts(file)

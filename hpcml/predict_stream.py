@@ -14,6 +14,7 @@ from hpcml import mpi
 from hpcml.classifier import ClassifierModel
 from hpcml.data.shard import Shard
 from hpcml.data.slabs import temporary_path
+from hpcml.data.stream import LINE_MIB
 from hpcml.data.text_stream import BLOCK_BYTES, STANDARD_INPUT, SvmlightStream, TextRows
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
@@ -22,7 +23,7 @@ from hpcml.predict import TEXT_FORMATS, Lines, Prediction, What, append, lines_o
 from hpcml.predict_top import check_what, what_is_written
 
 STANDARD_OUTPUT = "-"
-MAX_BLOCK_BYTES = 1 << 28
+MAX_BLOCK_BYTES = 1 << 26
 
 
 @mpi.collective
@@ -37,6 +38,7 @@ def predict_stream(
     zero_based: bool = False,
     text_format: str | None = None,
     top: int | None = None,
+    max_line: int = LINE_MIB << 20,
 ) -> None:
     """Collective over `comm`. Write the scores or the labels (score above 0) of the rows of an svmlight text, in their order.
 
@@ -44,7 +46,8 @@ def predict_stream(
     ("csv" by default, "svm"), says what to write: the lines that `predict` writes, with the same `top`, for the dataset made from
     the text. The labels
     in the text are passed over. A text does not name its features: index i, from 1 or with `zero_based` from 0, is the model's
-    i-th feature, whatever the name is that it was trained by. Larger indices are left out, and counted in the log.
+    i-th feature, whatever the name is that it was trained by. Larger indices are left out, and counted in the log. A line may have
+    `max_line` bytes.
 
     Raises ConfigError for an unknown format, for a model of text with other numbering and for an existing output without `force`;
     DataError if the text is not svmlight (with the line), or something cannot be read or written.
@@ -56,7 +59,7 @@ def predict_stream(
     with _opened(comm, output, force, inputs) as file:
         prediction = Prediction(comm, model, what, _shard(TextRows.empty(), model), top)
         block_bytes = min(BLOCK_BYTES * comm.size, MAX_BLOCK_BYTES) if prediction.is_cheap else MAX_BLOCK_BYTES
-        with SvmlightStream(comm, source, zero_based, block_bytes) as stream:
+        with SvmlightStream(comm, source, zero_based, max_line, block_bytes) as stream:
             log(f"{stream.name}: scoring rows as they come")
             dropped = _score(prediction, stream, lines, file, output)
     left_out = f"; left out: {dropped:,} values of features that the model does not have" if dropped else ""

@@ -16,6 +16,7 @@ from hpcml.config import TrainOptions, flag_of
 from hpcml.data.slabs import sync, write_whole
 from hpcml.environment import environment, record
 from hpcml.errors import ConfigError, DataError, HpcmlError
+from hpcml.files.opening import read_small
 from hpcml.lock import FolderLock
 from hpcml.log import Log, is_unicode
 
@@ -25,7 +26,7 @@ ENVIRONMENT = "environment.jsonl"
 FILES = (CONFIG, "history.csv", "model.h5", "log.txt", ENVIRONMENT, MEASURES)
 NEW, UNFINISHED, FINISHED = "new", "unfinished", "finished"
 # Options that may differ between a run and its continuation, because they do not change the result.
-FREE = {"checkpoint-every", "time-limit", "data", "block", "shards", "profile", "slow-rank", "slow-factor", "final"}
+FREE = {"checkpoint-every", "time-limit", "data", "block", "shards", "profile", "slow-rank", "slow-factor", "final", "max-line-mb"}
 _OF_RESULT = {"dual": {"shards"}}  # of these, what changes a method's result
 _UNSET = {"shards": 1, "bias": False}  # what it is, where it matters, if config.toml does not say
 
@@ -238,6 +239,6 @@ def write_config(file: Path, config: dict[str, object]) -> None:
 def read_config(file: Path) -> dict[str, object]:
     """What `config.toml` says. Local; raises OSError, or DataError if it is damaged."""
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return tomllib.loads(read_small(file))
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{file}: damaged ({error}); start again with --force") from None

@@ -10,6 +10,7 @@ from pathlib import Path
 from hpcml import mpi
 from hpcml.data.slabs import check_output, write_whole
 from hpcml.errors import ConfigError, DataError
+from hpcml.files.opening import read_small
 from hpcml.files.table import csv_text, joined_names, table
 from hpcml.log import joined
 from hpcml.model import Trained
@@ -84,7 +85,7 @@ def _measures(run: Path) -> dict[str, float | None]:
     if not file.exists():
         return {}
     try:
-        means = json.loads(file.read_text(encoding="utf-8"))["macro"].items()
+        means = json.loads(read_small(file))["macro"].items()
         return {name: None if mean["value"] is None else float(mean["value"]) for name, mean in means}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise DataError(f"{file}: damaged; judge the model again with `hpcml evaluate`") from None

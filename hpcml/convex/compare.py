@@ -238,5 +238,5 @@ def read_lines(path: Path) -> dict[str, Line]:
         rows = read_csv(path)
         lines = [Line(row.pop("method"), **{name: float(value or "nan") for name, value in row.items()}) for row in rows]
         return {line.method: replace(line, ranks=int(line.ranks)) for line in lines}
-    except (TypeError, ValueError, KeyError, csv.Error):
+    except (TypeError, ValueError, KeyError, csv.Error, DataError):
         return {}

@@ -16,11 +16,14 @@ from hpcml.config import ConvertOptions
 from hpcml.data.like import read_like
 from hpcml.data.noise import add_label_noise, check_noise
 from hpcml.data.part import Part
+from hpcml.data.row_ids import RowIds
 from hpcml.data.schema import NAME_CHUNK, create_strings, describe_matrix, matrix_slabs, stamp, vocabulary_digest, write_strings
 from hpcml.data.slabs import Slab, SlabFile, editing, new_file
 from hpcml.data.sources import SOURCES, Source
 from hpcml.data.split import check_share
+from hpcml.data.stream import line_limit
 from hpcml.errors import ConfigError, DataError, nearest
+from hpcml.files.spool import slices
 from hpcml.log import Log, joined
 
 MAX_ROWS = 2**40  # so that sizes in bytes fit int64
@@ -96,6 +99,9 @@ def check_options(source: str, inputs: list[Path], options: ConvertOptions) -> S
             raise ConfigError(f"{flag} is for text, but {source} has numbers; leave it out")
         if used and options.like is not None:
             raise ConfigError(f"{flag} does not go with --like, which takes it from {options.like}; leave it out")
+    line_limit(options.max_line_mb)
+    if options.max_line_mb is not None and source not in ("svmlight", "jsonl"):
+        raise ConfigError(f"--max-line-mb is for svmlight and jsonl, but {source} has no lines; leave it out")
     if options.zero_based and source != "svmlight":
         raise ConfigError(f"--zero-based is for svmlight, but {source} has no indices; leave it out")
     if options.seed and not found.names and options.test_share is None and options.label_noise is None:
@@ -137,7 +143,7 @@ def convert(
     files = [] if chosen.names else inputs
     with new_file(comm, output, force, [*files, options.like, options.stop_words]) as out:
         like = read_like(comm, options.like, source, chosen.is_text)
-        part = chosen.read(comm, [Path(path) for path in inputs], options, like, log)
+        part = chosen.read(comm, [Path(path) for path in inputs], options, like, log, out.path.parent)
         changed = None if options.label_noise is None else add_label_noise(comm, part, options)
         sizes = _sizes(comm, part)
         where = files[0] if files else source
@@ -168,8 +174,10 @@ def _sizes(comm: mpi.Comm, part: Part) -> _Sizes:
     """Collective over `comm`. Add up the parts."""
     in_split = np.bincount(part.split[part.split >= 0], minlength=len(part.split_names))
     first, total = mpi.exclusive_sum(comm, [part.n_rows, part.indices.size, part.labels.indices.size, *in_split])
-    data = part.data
-    ones = not mpi.agreed_any(comm, data is not None and bool((data != 1).any()))
+    data, ones = part.data, True
+    with mpi.agreed(comm, "adding up the parts"):
+        ones = data is None or all((data[some] == 1).all() for some in slices(data.size))
+    ones = not mpi.agreed_any(comm, not ones)
     return _Sizes(
         n_rows=int(total[0]),
         nnz=int(total[1]),
@@ -212,17 +220,24 @@ def _write(comm: mpi.Comm, out: SlabFile, part: Part, sizes: _Sizes, source: str
             ("Y", part.labels.indptr, part.labels.indices, sizes.first_label),
         ):
             begin = 0 if comm.rank == 0 else 1  # entry 0 of the whole is rank 0's
-            out.write(f"{name}/indptr", sizes.first_row + begin, first + indptr[begin:])
-            out.write(f"{name}/indices", first, indices)
-        if not sizes.ones:
-            data = np.ones(part.indices.size, dtype=np.float32) if part.data is None else part.data
-            out.write("X/data", sizes.first_value, data)
+            for some in slices(indptr.size):
+                ends = indptr[max(begin, some.start) : some.stop]
+                out.write(f"{name}/indptr", sizes.first_row + max(begin, some.start), first + ends)
+            for some in slices(indices.size):
+                out.write(f"{name}/indices", first + some.start, indices[some])
+        for some in slices(0 if sizes.ones else part.indices.size):
+            data = np.ones(some.stop - some.start, dtype=np.float32) if part.data is None else part.data[some]
+            out.write("X/data", sizes.first_value + some.start, data)
         for number, name in enumerate(part.split_names):
-            out.write(f"splits/{name}", sizes.first_in_split[number], sizes.first_row + np.flatnonzero(part.split == number))
+            place = sizes.first_in_split[number]
+            for some in slices(part.n_rows):
+                rows = some.start + np.flatnonzero(part.split[some] == number)
+                out.write(f"splits/{name}", place, sizes.first_row + rows)
+                place += rows.size
 
 
 @mpi.collective
-def _write_row_ids(comm: mpi.Comm, path: Path, output: Path, row_ids: list[str], n_rows: int) -> None:
+def _write_row_ids(comm: mpi.Comm, path: Path, output: Path, row_ids: RowIds, n_rows: int) -> None:
     """Collective over `comm`. Rank 0 writes all ranks' row ids into the laid-out file, in row order.
 
     HDF5 lays the strings of one call out backwards, so the calls are cut at rows that do not depend on the number of ranks.

@@ -41,7 +41,8 @@ def add_label_noise(comm: mpi.Comm, part: Part, options: ConvertOptions) -> int:
         raise ConfigError(f"--label-noise {share}: of the splits ({', '.join(part.split_names)}) none is train; leave it out")
     (first,), _ = mpi.exclusive_sum(comm, [part.n_rows])
     rows = np.arange(first, first + part.n_rows)
-    lengths = np.diff(labels.indptr)
+    indptr, indices = np.asarray(labels.indptr), np.asarray(labels.indices)
+    lengths = np.diff(indptr)
     with mpi.agreed(comm, "adding label noise"):
         wrong = np.flatnonzero(lengths != 1)
         if len(labels.names) > 1 and wrong.size:
@@ -56,8 +57,7 @@ def add_label_noise(comm: mpi.Comm, part: Part, options: ConvertOptions) -> int:
         has = (lengths == 1) ^ noisy
         indptr, indices = np.concatenate([[0], np.cumsum(has)]), np.zeros(np.count_nonzero(has), dtype=np.int64)
     else:
-        indptr = labels.indptr
-        indices = np.where(noisy, other_label(options.seed, len(labels.names), labels.indices, rows), labels.indices)
+        indices = np.where(noisy, other_label(options.seed, len(labels.names), indices, rows), indices)
     part.labels = Labels(labels.names, indptr, indices, labels.dropped)
     _, (changed,) = mpi.exclusive_sum(comm, [np.count_nonzero(noisy)])
     return int(changed)

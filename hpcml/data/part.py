@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
+from hpcml.data.row_ids import RowIds
 from hpcml.data.vocabulary import TextSettings
+from hpcml.files.spool import SLICE, Spool
 
 
 @dataclass
@@ -15,8 +18,8 @@ class Labels:
     """The label sets of this rank's rows as CSR without values; `dropped` counts entries that --like does not know."""
 
     names: list[str]
-    indptr: np.ndarray
-    indices: np.ndarray
+    indptr: np.ndarray | Spool
+    indices: np.ndarray | Spool
     dropped: int
 
 
@@ -27,14 +30,14 @@ class Part:
     Everything but the rows, `dropped` and `labels.dropped` is the same on all ranks.
     """
 
-    indptr: np.ndarray
-    indices: np.ndarray
-    data: np.ndarray | None
+    indptr: np.ndarray | Spool
+    indices: np.ndarray | Spool
+    data: np.ndarray | Spool | None
     labels: Labels
     n_features: int
     split_names: list[str]
     split: np.ndarray
-    row_ids: list[str] | None = None
+    row_ids: RowIds | None = None
     feature_names: Sequence[str] | None = None
     text: TextSettings | None = None
     dropped: int = 0  # svmlight: values, text: occurrences of words, that --like does not know
@@ -43,6 +46,24 @@ class Part:
     def n_rows(self) -> int:
         """The number of this rank's rows."""
         return self.indptr.size - 1
+
+
+def waiting_label_sets(
+    names: list[str], indptr: Spool, entries: Spool, columns_of: Callable[[np.ndarray], np.ndarray], scratch: Path
+) -> Labels:
+    """The label sets of rows whose entries wait in a spool; `columns_of` says the column of each (-1: none). Raises OSError."""
+    labels = Labels(names, Spool(scratch, np.int64), Spool(scratch, np.int64), 0)
+    labels.indptr.append(np.zeros(1, dtype=np.int64))
+    begin, last = 0, indptr.size - 1
+    while begin < last:
+        ends = indptr[begin : begin + 1 + SLICE]
+        ends = ends[: max(2, int(np.searchsorted(ends, ends[0] + SLICE, side="right")))]
+        some = label_sets(names, np.diff(ends), columns_of(entries[ends[0] : ends[-1]]))
+        labels.indptr.append(labels.indices.size + some.indptr[1:])
+        labels.indices.append(some.indices)
+        labels.dropped += some.dropped
+        begin += ends.size - 1
+    return labels
 
 
 def label_sets(names: list[str], lengths: np.ndarray, columns: np.ndarray) -> Labels:

@@ -19,6 +19,7 @@ import numpy as np
 from hpcml.data.parts import check_parts, read_strings, text_of
 from hpcml.data.slabs import Slab
 from hpcml.errors import ConfigError, DataError, file_error, is_in_use, is_of_the_system, is_out_of_memory
+from hpcml.files.opening import open_regular
 from hpcml.log import is_unicode, named
 
 # Of each kind of file, the format that is written.
@@ -97,7 +98,7 @@ def open_stamped(path: Path | str, kind: str, made_by: str) -> h5py.File:
     """
     path = Path(path)
     try:
-        with path.open("rb") as probe:
+        with open_regular(path) as probe:
             if not probe.read(1):
                 raise DataError(f"{path}: the file is empty; make it with `{made_by}`")
         if not h5py.is_hdf5(path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from itertools import repeat
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from hpcml.config import ConvertOptions
 from hpcml.data.schema import Dataset
 from hpcml.data.slabs import editing, temporary_path
 from hpcml.errors import ConfigError
+from hpcml.files.spool import slices
 from hpcml.log import Log
 from hpcml.rng import bits, uniform
 
@@ -38,14 +40,16 @@ def row_splits(comm: mpi.Comm, n_local: int, own: list[str] | None, options: Con
     names = sorted(set().union(*comm.allgather({name for name in own or [] if name})))
     if options.test_share is None:
         number = {name: n for n, name in enumerate(names)}
-        return names, np.array([number.get(name, -1) for name in own or [""] * n_local], dtype=np.int32)
+        return names, np.fromiter((number.get(name, -1) for name in own or repeat("", n_local)), dtype=np.int32, count=n_local)
     if names:
         raise ConfigError(f"--test-share {options.test_share}: the rows have splits already ({', '.join(names)}); leave it out")
     (first,), _ = mpi.exclusive_sum(comm, [n_local])
-    test = random_test(options.seed, options.test_share, np.arange(first, first + n_local))
+    test = np.empty(n_local, dtype=bool)
+    for some in slices(n_local):
+        test[some] = random_test(options.seed, options.test_share, np.arange(first + some.start, first + some.stop))
     _, (n_test, n_rows) = mpi.exclusive_sum(comm, [np.count_nonzero(test), n_local])
     _check_sizes(int(n_test), int(n_rows), options.test_share)
-    return ["test", "train"], np.where(test, 0, 1).astype(np.int32)
+    return ["test", "train"], np.subtract(1, test, dtype=np.int32)
 
 
 def _check_sizes(n_test: int, n_rows: int, share: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import lzma
 import zlib
 from collections.abc import Iterator
@@ -12,54 +13,135 @@ from pathlib import Path
 from typing import BinaryIO
 
 from hpcml import mpi
-from hpcml.errors import DataError
+from hpcml.errors import ConfigError, DataError
+from hpcml.files.opening import open_regular
 from hpcml.partition import even_bounds
 
-BLOCK_BYTES = 1 << 25
-# The first bytes of each kind of compressed file, its usual ending, and what opens it.
+BLOCK_BYTES = 1 << 23
+BUFFER_BYTES = 1 << 17
+LINE_MIB = 16  # the longest line by default
+MAX_LINE_MIB = 1 << 16
+UNPACK_BYTES = 1 << 28  # of memory for unpacking xz, whose files say how much they take; xz -9 takes a quarter of it
+HEAD_BYTES = 8  # enough to tell what a file is
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+# What reading a damaged compressed file raises; an OSError with a number is the operating system's.
+DAMAGE = (EOFError, lzma.LZMAError, zlib.error, OSError)
+
+
+class _Unpacked(io.RawIOBase):
+    """The bytes of an xz file, for which no more memory is taken than UNPACK_BYTES."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file, self.stream, self.packed = file, lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=UNPACK_BYTES), b""
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:
+        """Unpack into `buffer`; how many bytes. Raises LZMAError, EOFError and OSError."""
+        while not (self.stream.eof and not self._next_stream()):
+            if self.stream.needs_input and not self.packed and not (more := self.file.read(BUFFER_BYTES)):
+                raise EOFError("it ends before its end-of-stream marker")
+            elif self.stream.needs_input and not self.packed:
+                self.packed = more
+            data, self.packed = self.stream.decompress(self.packed, len(buffer)), b""
+            if data:
+                buffer[: len(data)] = data
+                return len(data)
+        return 0
+
+    def _next_stream(self) -> bool:
+        """Whether another stream follows the one that ended; what else follows is passed over."""
+        packed = self.stream.unused_data.lstrip(b"\0")
+        while len(packed) < HEAD_BYTES and (more := self.file.read(BUFFER_BYTES)):
+            packed = (packed + more).lstrip(b"\0")
+        if kind_of(packed) != ".xz":
+            return False
+        self.stream, self.packed = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=UNPACK_BYTES), packed
+        return True
+
+
+def _unpacked_xz(file: BinaryIO, _: str) -> BinaryIO:
+    return io.BufferedReader(_Unpacked(file), BUFFER_BYTES)
+
+
+# The first bytes of each kind of compressed file, its usual ending, and what unpacks it.
 MAGIC = {
     b"\x1f\x8b": (".gz", gzip.open),
     b"BZh": (".bz2", bz2.open),
-    b"\xfd7zXZ\x00": (".xz", lzma.open),
+    b"\xfd7zXZ\x00": (".xz", _unpacked_xz),
 }
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-def compression(path: Path) -> str:
-    """The kind of compression by the file's first bytes: ".gz", ".bz2", ".xz" or "" for none. Raises OSError."""
-    with path.open("rb") as file:
-        begin = file.read(8)
-    return next((kind for magic, (kind, _) in MAGIC.items() if begin.startswith(magic)), "")
+def kind_of(head: bytes) -> str:
+    """The kind of compression by a file's first bytes: ".gz", ".bz2", ".xz" or "" for none."""
+    return next((kind for magic, (kind, _) in MAGIC.items() if head.startswith(magic)), "")
+
+
+def unpacked(file: BinaryIO, kind: str) -> BinaryIO:
+    """The uncompressed bytes of a file of that kind; closing it does not close the file."""
+    return next((opener(file, "rb") for known, opener in MAGIC.values() if known == kind), file)
+
+
+def damaged(name: object, kind: str, error: Exception) -> Exception:
+    """What to raise for one of DAMAGE: a DataError, or what the operating system said."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return error
+    if isinstance(error, lzma.LZMAError) and "limit" in str(error):
+        return DataError(f"{name}: needs more than {UNPACK_BYTES >> 20} MiB of memory to unpack; pack it again with xz -9")
+    return DataError(f"{name}: truncated or damaged {kind} file ({error}); get or make it again")
 
 
 @contextmanager
 def open_plain(path: Path) -> Iterator[BinaryIO]:
-    """Open a file for reading its uncompressed bytes.
+    """Open a regular file for reading its uncompressed bytes.
 
-    Raises DataError for a damaged or truncated compressed file, OSError for what the operating system refuses.
+    Raises DataError for a damaged or truncated compressed file and for a pipe, OSError for what the operating system refuses.
     """
-    if path.exists() and not path.is_file() and not path.is_dir():
-        raise DataError(f"{path}: not a regular file; every rank reads its part of it, so write it to disk first")
-    kind = compression(path)
-    opener = next((opener for known, opener in MAGIC.values() if known == kind), open)
+    kind = ""
     try:
-        with opener(path, "rb") as file:
-            yield file
-    except (EOFError, lzma.LZMAError, zlib.error, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        raise DataError(f"{path}: truncated or damaged {kind} file ({error}); get or make it again") from None
+        with open_regular(path) as raw:
+            kind = kind_of(raw.read(HEAD_BYTES))
+            raw.seek(0)
+            with io.BufferedReader(raw, BUFFER_BYTES) as buffered, unpacked(buffered, kind) as file:
+                yield file
+    except DAMAGE as error:
+        raise damaged(path, kind, error) from None
 
 
 def plain_size(path: Path) -> int:
     """The number of uncompressed bytes. Raises as `open_plain`."""
-    if not compression(path) and path.is_file():
-        return path.stat().st_size
     size = 0
     with open_plain(path) as file:
+        if type(file) is io.BufferedReader and file.seekable():
+            return file.seek(0, io.SEEK_END)
         while block := file.read(1 << 20):
             size += len(block)
     return size
+
+
+def line_limit(max_line_mb: int | None) -> int:
+    """The longest line in bytes, by the option `--max-line-mb`. Raises ConfigError."""
+    if max_line_mb is not None and not 1 <= max_line_mb <= MAX_LINE_MIB:
+        raise ConfigError(f"--max-line-mb {max_line_mb}: expected a number from 1 to {MAX_LINE_MIB}")
+    return (max_line_mb or LINE_MIB) << 20
+
+
+def find_long(lines: bytes | bytearray, end: int, max_line: int) -> int:
+    """Where in the first `end` bytes of some lines the first line of more than `max_line` bytes begins; -1 if there is none."""
+    begin = 0
+    while end - begin > max_line:
+        newline = lines.rfind(b"\n", begin, min(end, begin + max_line + 1))
+        if newline < 0:
+            return begin
+        begin = newline + 1
+    return -1
+
+
+def long_line(name: object, line: int, max_line: int) -> DataError:
+    """The sentence about a line that is too long."""
+    return DataError(f"{name}: line {line}: longer than {max_line / 2**20:g} MiB; mend it, or raise --max-line-mb")
 
 
 @mpi.collective
@@ -78,23 +160,49 @@ def byte_range(comm: mpi.Comm, path: Path) -> tuple[int, int]:
     return int(bounds[comm.rank]), int(bounds[comm.rank + 1])
 
 
-def line_blocks(path: Path, begin: int, end: int, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[int, bytes]]:
-    """(offset, whole lines) of about `block_bytes` each: all lines that start in bytes begin..end. Raises as `open_plain`."""
+def line_blocks(
+    path: Path, begin: int, end: int, block_bytes: int = BLOCK_BYTES, max_line: int = LINE_MIB << 20
+) -> Iterator[tuple[int, bytes]]:
+    """(offset, whole lines) of about `block_bytes` each: all lines that start in bytes begin..end.
+
+    Raises as `open_plain`, and DataError for a line of more than `max_line` bytes.
+    """
     if begin >= end:
         return
     with open_plain(path) as file:
-        offset = begin
-        if begin > 0:
-            file.seek(begin - 1)
-            offset = begin - 1 + len(file.readline())  # the line that contains byte begin - 1 is another range's
+        offset = _first_line(file, begin)
         while offset < end:
             block = file.read(min(block_bytes, end - offset))
             if not block:
                 raise DataError(f"{path}: ends after {offset} of {end} bytes; it must not change while it is read")
             if not block.endswith(b"\n"):
-                block += file.readline()
+                block += file.readline(max_line + 1)
+            if (begin := find_long(block, len(block), max_line)) >= 0:
+                raise long_line(path, lines_before(path, offset + begin) + 1, max_line)
             yield offset, block.removeprefix(BYTE_ORDER_MARK) if offset == 0 else block
             offset += len(block)
+
+
+def _first_line(file: BinaryIO, begin: int) -> int:
+    """Go to the first line that starts at byte `begin` or behind it; where that is."""
+    if begin == 0:
+        return 0
+    offset = begin - 1  # the line that contains this byte is another range's
+    if file.seekable():
+        file.seek(offset)
+    else:
+        _pass_over(file, offset)
+    while piece := file.readline(BUFFER_BYTES):
+        offset += len(piece)
+        if piece.endswith(b"\n"):
+            break
+    return offset
+
+
+def _pass_over(file: BinaryIO, size: int) -> None:
+    """Read so many bytes and drop them."""
+    while size > 0 and (block := file.read(min(size, 1 << 20))):
+        size -= len(block)
 
 
 def lines_before(path: Path, offset: int) -> int:

@@ -7,13 +7,11 @@ What the rows are does not depend on the blocks, nor on the number of ranks.
 from __future__ import annotations
 
 import io
-import lzma
 import os
 import select
 import stat
 import sys
 import time
-import zlib
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -25,16 +23,15 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.data.sources.svmlight import PADDING, Rows, as_text, check_lines, padded, parse_text
-from hpcml.data.stream import BYTE_ORDER_MARK, MAGIC
+from hpcml.data.stream import BYTE_ORDER_MARK, DAMAGE, HEAD_BYTES, LINE_MIB, damaged, find_long, kind_of, long_line, unpacked
 from hpcml.errors import ConfigError, DataError
+from hpcml.files.opening import open_stream
 from hpcml.kernels import text as kernels
 from hpcml.partition import even_bounds
 
 STANDARD_INPUT = "-"
-BLOCK_BYTES = 1 << 24
-MAX_LINE = 1 << 30  # bytes
+BLOCK_BYTES = 1 << 23
 PATIENCE = 1.0  # seconds to wait for a block of a pipe, before what there is of it is taken
-HEAD_BYTES = 8  # enough to tell what a file is
 HDF5_MAGIC = b"\x89HDF"
 EXPECTED = "expected `label index:value ...`"
 
@@ -128,21 +125,18 @@ class _Rejoined(io.RawIOBase):
 class _Lines:
     """Whole lines of a stream, a block at a time. Local to the rank that reads; every method raises DataError and OSError."""
 
-    def __init__(self, source: str | Path, block_bytes: int) -> None:
-        self.name, self.block_bytes, self.n_lines = name_of(source), block_bytes, 0
-        self.raw = _standard_input() if str(source) == STANDARD_INPUT else Path(source).open("rb", buffering=0)  # noqa: SIM115
-        head = b""
+    def __init__(self, source: str | Path, block_bytes: int, max_line: int) -> None:
+        self.name, self.block_bytes, self.max_line, self.n_lines = name_of(source), block_bytes, max_line, 0
+        self.raw, head = (_standard_input(), b"") if str(source) == STANDARD_INPUT else open_stream(source)
         while len(head) < HEAD_BYTES and (more := self.raw.read(HEAD_BYTES - len(head))):
             head += more
         if head.startswith(HDF5_MAGIC):
             raise DataError(f"{self.name}: an HDF5 file, but expected svmlight text, plain or compressed")
-        self.kind, opener = next((found for magic, found in MAGIC.items() if head.startswith(magic)), ("", None))
+        self.kind = kind_of(head)
         source = _Rejoined(head, self.raw)
-        self.file: BinaryIO = io.BufferedReader(source, 1 << 17)
         # What unpacks a compressed pipe cannot do with less than it asks for, so it waits.
-        self.patient = source if opener is None and not stat.S_ISREG(os.fstat(self.raw.fileno()).st_mode) else None
-        if opener is not None:
-            self.file = opener(self.file, "rb")
+        self.patient = source if not self.kind and not stat.S_ISREG(os.fstat(self.raw.fileno()).st_mode) else None
+        self.file = unpacked(io.BufferedReader(source, 1 << 17), self.kind)
         self.tail = (self._read(len(BYTE_ORDER_MARK)) or b"").removeprefix(BYTE_ORDER_MARK)  # read, but not given out
 
     def _read(self, size: int) -> bytes | None:
@@ -151,10 +145,8 @@ class _Lines:
             if self.patient is not None:
                 self.patient.deadline = time.monotonic() + PATIENCE
             return self.file.read(size)
-        except (EOFError, lzma.LZMAError, zlib.error, OSError) as error:
-            if isinstance(error, OSError) and error.errno is not None:
-                raise
-            raise DataError(f"{self.name}: truncated or damaged {self.kind} file ({error}); get or make it again") from None
+        except DAMAGE as error:
+            raise damaged(self.name, self.kind, error) from None
 
     def block(self) -> bytearray | None:
         """The next lines, `padded`; nothing but the padding at the end of the stream; None if no whole line has come yet."""
@@ -166,11 +158,14 @@ class _Lines:
             end = chunk.rfind(b"\n") + 1
             chunks.append(chunk)
             size += len(chunk)
-            if not end and size > MAX_LINE:
-                raise DataError(f"{self.name}: line {self.n_lines + 1}: longer than {MAX_LINE >> 20} MiB; {EXPECTED}")
+            if not end and size > self.max_line:
+                raise long_line(self.name, self.n_lines + 1, self.max_line)
         self.tail = chunks[-1][end:] if end else b""
         chunks[-1] = chunks[-1][: end or None]
-        return padded(*chunks)
+        lines = padded(*chunks)
+        if (begin := find_long(lines, len(lines) - len(PADDING), self.max_line)) >= 0:
+            raise long_line(self.name, self.n_lines + lines.count(b"\n", 0, begin) + 1, self.max_line)
+        return lines
 
     def pieces(self, n: int) -> list[tuple[np.ndarray, int]] | None:
         """The next lines in `n` pieces, each with as many bytes behind it as PADDING has, and how many lines are before it.
@@ -213,10 +208,18 @@ class SvmlightStream:
     Iterating is collective, and gives the same TextRows on all ranks; iterating over `parts()` gives each rank its part of them.
     """
 
-    def __init__(self, comm: mpi.Comm, source: str | Path, zero_based: bool = False, block_bytes: int = BLOCK_BYTES) -> None:
+    def __init__(
+        self,
+        comm: mpi.Comm,
+        source: str | Path,
+        zero_based: bool = False,
+        max_line: int = LINE_MIB << 20,
+        block_bytes: int = BLOCK_BYTES,
+    ) -> None:
         """Collective over `comm`. `source` is "-" for standard input (of rank 0), or a path; about `block_bytes` are read at once.
 
-        Raises DataError for what cannot be read, and for a terminal, ConfigError for standard input under a launcher.
+        A line of more than `max_line` bytes is an error. Raises DataError for what cannot be read, and for a terminal, ConfigError
+        for standard input under a launcher.
         """
         self.comm, self.name, self.zero_based = comm, name_of(source), zero_based
         if str(source) == STANDARD_INPUT and (launcher := mpi.launcher()):
@@ -229,7 +232,7 @@ class SvmlightStream:
         self._lines: _Lines | None = None
         with mpi.agreed(comm, f"reading {self.name}"):
             if comm.rank == 0:
-                self._lines = _Lines(source, block_bytes)
+                self._lines = _Lines(source, block_bytes, max_line)
         with mpi.node_first(comm):  # compile
             parse_text(as_text(b"1 1:1\n"), zero_based)
 

@@ -14,9 +14,11 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from hpcml.files.opening import read_small
 from hpcml.log import named, visible
 
 _NOT_STORABLE = re.compile("[\0\ud800-\udfff]")
+LARGEST = 1 << 30  # bytes of a table that is read
 LONGEST_CELL = (1 << 31) - 1  # that is read; Python's own limit is 128 KiB
 
 
@@ -45,11 +47,10 @@ def csv_text(rows: Iterable[Sequence[object]]) -> str:
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:
-    """The lines of a CSV file by the names of its columns. Raises OSError, ValueError or csv.Error."""
+    """The lines of a CSV file by the names of its columns. Raises DataError, ValueError or csv.Error."""
     before = csv.field_size_limit(LONGEST_CELL)
     try:
-        with path.open(newline="", encoding="utf-8") as lines:
-            return list(csv.DictReader(lines))
+        return list(csv.DictReader(io.StringIO(read_small(path, LARGEST), newline="")))
     finally:
         csv.field_size_limit(before)
 

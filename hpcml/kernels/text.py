@@ -23,6 +23,7 @@ MAX_INDEX_DIGITS = 10
 MAX_INTEGER = np.uint64(1 << 53)  # doubles hold all integers up to it
 MAX_VALUE = float(np.finfo(np.float32).max)
 TENS = 10.0 ** np.arange(23)  # those powers of ten that are doubles
+FEW_LABELS = 64  # are sorted as they come
 FIRST_POWER, LAST_POWER = -307, 288  # of ten; whatever 19 digits are before them, the product is a normal double
 
 
@@ -50,7 +51,7 @@ def _product(a, b):
 
 @njit
 def _nearest(m, e, bits):
-    """The double nearest to m · 10^e, for m ≥ 1 and e in the table; `bits` (1, uint64) is scratch."""
+    """The double nearest to m · 10^e, for m ≥ 1 and e in the table; bits[0] (uint64) is scratch."""
     shift = _0
     for power in range(5, -1, -1):
         step = _1 << np.uint64(power)
@@ -204,14 +205,19 @@ def _line_end(text, at):
 
 @njit
 def _labels(text, at, labels, begin, bits):
-    """Write the labels at `at`, ascending, to labels[begin:]; (how many, position behind them), position -1 if there are none."""
+    """Write the labels at `at` to labels[begin:]; (how many, position behind them), position -1 if there are none.
+
+    They ascend, but if there are more than a few: then bits[1] (uint64) says that they may not.
+    """
     end = begin
     while True:
         value, at = _number(text, at, bits)
         if at < 0:
             return 0, -1
         place = end
-        while place > begin and labels[np.uint64(place - 1)] > value:
+        if end - begin >= FEW_LABELS and labels[np.uint64(end - 1)] > value:
+            bits[1] = _1
+        while end - begin < FEW_LABELS and place > begin and labels[np.uint64(place - 1)] > value:
             labels[np.uint64(place)] = labels[np.uint64(place - 1)]
             place -= 1
         labels[np.uint64(place)] = value
@@ -247,12 +253,13 @@ def _pairs(text, at, first, largest, indices, data, begin, bits):
 
 @njit
 def parse_lines(text, size, first, largest, lengths, indices, data, label_lengths, labels):
-    """Rows of svmlight lines `text` (uint8, ends with a newline): (rows, pairs, labels, width); rows is -1 for anything unusual.
+    """Rows of svmlight lines `text` (uint8, ends with a newline): (rows, pairs, labels, width, whether some labels do not ascend).
 
+    rows is -1 for anything unusual.
     Indices lie in first..largest and are written from 0 on. lengths and label_lengths need room for a row each line, indices
     and data for a pair each colon, with one to spare, labels for one each line and comma.
     """
-    bits = np.zeros(1, dtype=np.uint64)
+    bits = np.zeros(2, dtype=np.uint64)
     at, row, n_pairs, n_labels, width = 0, 0, 0, 0, 0
     while at < size:
         at = _blanks(text, at)
@@ -264,8 +271,8 @@ def parse_lines(text, size, first, largest, lengths, indices, data, label_length
             if at >= 0:
                 end, last, at = _pairs(text, at, first, largest, indices, data, n_pairs, bits)
             if at < 0:
-                return -1, 0, 0, 0
+                return -1, 0, 0, 0, False
             label_lengths[np.uint64(row)], lengths[np.uint64(row)] = count, end - n_pairs
             row, n_pairs, n_labels, width = row + 1, end, n_labels + count, max(width, last - first + 1)
         at = _line_end(text, at)
-    return row, n_pairs, n_labels, width
+    return row, n_pairs, n_labels, width, bits[1] != _0

@@ -13,6 +13,7 @@ from hpcml.config import OnlineOptions, check_used
 from hpcml.data.chosen import tell_unused
 from hpcml.data.schema import Dataset
 from hpcml.data.sources.svmlight import BINARY
+from hpcml.data.stream import line_limit
 from hpcml.data.text_stream import SvmlightStream, is_text
 from hpcml.errors import ConfigError, HpcmlError, Interrupted, nearest
 from hpcml.log import Log, joined
@@ -129,7 +130,8 @@ def _open(comm: mpi.Comm, data: Path, options: OnlineOptions, initial: Initial |
     if comm.bcast(text):
         if initial is not None:
             initial.model.check_numbering(options.zero_based)
-        source = TextSource(comm, stack.enter_context(SvmlightStream(comm, data, options.zero_based)), str(data), options)
+        max_line = line_limit(options.max_line_mb)
+        source = TextSource(comm, stack.enter_context(SvmlightStream(comm, data, options.zero_based, max_line)), str(data), options)
         source.initial = (initial.model.vocabulary, initial.model.n_features) if initial is not None else None
         return source
     with mpi.agreed(comm, f"opening {data}"):

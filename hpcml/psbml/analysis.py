@@ -13,7 +13,7 @@ from hpcml.classifier import ClassifierModel
 from hpcml.data.schema import Dataset
 from hpcml.data.shard import Rows, read_rows
 from hpcml.data.slabs import check_output, write_whole
-from hpcml.errors import ConfigError, DataError, file_error
+from hpcml.errors import ConfigError, DataError
 from hpcml.files.table import csv_text, read_csv
 from hpcml.log import Log, joined, named
 from hpcml.plot import check_picture
@@ -118,8 +118,6 @@ def read_history(path: Path) -> dict[str, np.ndarray]:
     try:
         lines = read_csv(path)
         columns = {name: np.array([float(line[name]) for line in lines]) for name in ("cycle", "error", "distinct_rows")}
-    except OSError as error:
-        raise file_error(path, "read", error) from None
     except (KeyError, TypeError, ValueError, csv.Error):
         raise DataError(f"{path}: damaged history; train again with --force") from None
     return columns

@@ -17,7 +17,8 @@ from hpcml.data.parts import check_parts
 from hpcml.data.schema import DAMAGE, Dataset, default_split
 from hpcml.data.shard import load_shard
 from hpcml.data.slabs import check_output, write_whole
-from hpcml.errors import ConfigError, DataError, file_error, nearest
+from hpcml.errors import ConfigError, DataError, nearest
+from hpcml.files.opening import check_regular
 from hpcml.files.table import csv_text, read_csv
 from hpcml.log import Log, joined, named, visible
 from hpcml.selection.dataset import names_of, numbers_of, reduce_dataset, remakes_text
@@ -89,6 +90,7 @@ def select(comm: mpi.Comm, path: Path, output: Path, options: SelectOptions, for
 
 def _is_model(path: Path) -> bool:
     """Whether a file is one of ours that says it is a model; what else is wrong with it is said by who reads it. Local."""
+    check_regular(path)
     try:
         with h5py.File(path, "r", locking=False) as file:
             check_parts(file)
@@ -240,8 +242,6 @@ def _listed(dataset: Dataset, path: Path) -> np.ndarray:
         rows = read_csv(path)
         numbers = np.array([int(row["feature"]) for row in rows], dtype=np.int64)
         names = [row["name"] for row in rows]
-    except OSError as error:
-        raise file_error(path, "read", error) from None
     except (KeyError, TypeError, ValueError, OverflowError, csv.Error):
         raise DataError(f"--like {path}: not a list of features made by `hpcml select`") from None
     order = np.argsort(numbers)

@@ -31,6 +31,7 @@ BAD = {
     "split 'all' cannot be used": '{"text": "a", "split": "all"}',
     "split 'a/b' cannot be used": '{"text": "a", "split": "a/b"}',
     "nested too deeply": '{"text": ' + "[" * 100_000,
+    "a number of more than 4,300 digits": '{"text": "a", "id": ' + "9" * 5000 + "}",
 }
 
 

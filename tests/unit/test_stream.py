@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import lzma
+import zlib
 from itertools import pairwise
 
 import pytest
@@ -85,3 +86,51 @@ def test_a_file_that_shrinks_while_it_is_read(tmp_path):
     (tmp_path / "lines").write_bytes(b"a\nb\n")
     with pytest.raises(DataError, match="must not change"):
         list(line_blocks(tmp_path / "lines", 0, 100))
+
+
+@given(
+    lines=st.lists(st.integers(0, 9), min_size=1, max_size=12),
+    last_newline=st.booleans(),
+    n_parts=st.integers(1, 4),
+    block_bytes=st.integers(1, 40),
+    max_line=st.integers(1, 9),
+)
+def test_the_first_long_line_is_named_whatever_the_blocks(tmp_path_factory, lines, last_newline, n_parts, block_bytes, max_line):
+    content = b"\n".join(b"x" * size for size in lines) + b"\n" * last_newline
+    path = tmp_path_factory.getbasetemp() / "long"
+    path.write_bytes(content)
+    found = []
+    for begin, end in pairwise(even_bounds(len(content), n_parts).tolist()):
+        try:
+            found.append(b"".join(block for _, block in line_blocks(path, begin, end, block_bytes, max_line)))
+        except DataError as error:
+            assert f"line {[size > max_line for size in lines].index(True) + 1}: longer than" in str(error)
+            assert "--max-line-mb" in str(error)
+            return
+    assert max(lines) <= max_line
+    assert b"".join(found) == content
+
+
+def test_xz_files_of_several_streams(tmp_path):
+    path = tmp_path / "lines"
+    packed = lzma.compress(b"a\n" * 99) + bytes(8) + lzma.compress(b"") + lzma.compress(b"b\n")
+    for tail in (b"", b"\0\0\0\0", b"no stream"):
+        path.write_bytes(packed + tail)
+        assert plain_size(path) == 200
+        assert b"".join(block for _, block in line_blocks(path, 0, 200)) == b"a\n" * 99 + b"b\n"
+    path.write_bytes(packed[:-9])
+    with pytest.raises(DataError, match=r"truncated or damaged \.xz file"):
+        plain_size(path)
+
+
+def test_xz_files_that_ask_for_much_memory(tmp_path):
+    path = tmp_path / "lines.xz"
+    filters = [{"id": lzma.FILTER_LZMA2, "dict_size": 1 << 20}]
+    whole = lzma.compress(b"a\n", filters=filters)
+    place = whole.index(b"\x21\x01") + 2  # of the dictionary's size in the header of the block
+    header = bytearray(whole[12 : 12 + 4 * (whole[12] + 1)])
+    header[place - 12] = 38  # 2 GiB
+    header[-4:] = zlib.crc32(header[:-4]).to_bytes(4, "little")
+    path.write_bytes(whole[:12] + header + whole[12 + len(header) :])
+    with pytest.raises(DataError, match=r"lines\.xz: needs more than 256 MiB of memory to unpack; pack it again with xz -9"):
+        plain_size(path)

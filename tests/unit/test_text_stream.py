@@ -16,7 +16,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hpcml import mpi
-from hpcml.data import text_stream as module
 from hpcml.data.sources import svmlight
 from hpcml.data.sources.svmlight import PADDING, padded, parse_block, parse_text
 from hpcml.data.text_stream import SvmlightStream
@@ -163,7 +162,7 @@ def test_the_last_index():
 def test_numbers_at_the_end_of_the_text_do_not_run_into_what_follows():
     text = np.frombuffer(b"1 1:12\n34567890123456789", dtype=np.uint8).copy()
     out = [np.zeros(9, dtype=dtype) for dtype in (np.int64, np.int32, np.float32, np.int64, np.float64)]
-    assert kernels.parse_lines(text, 7, 1, 99, *out) == (1, 1, 1, 1)
+    assert kernels.parse_lines(text, 7, 1, 99, *out) == (1, 1, 1, 1, False)
     assert out[2][0] == 12
 
 
@@ -249,13 +248,13 @@ def test_what_is_no_text(tmp_path):
         read(tmp_path / "rows")
 
 
-def test_lines_longer_than_a_block_and_too_long(tmp_path, monkeypatch):
+def test_lines_longer_than_a_block_and_too_long(tmp_path):
     path = tmp_path / "rows"
     path.write_bytes(b"1 1:1\n" + b"2" + b"".join(b" %d:1" % i for i in range(1, 500)) + b"\n")
     assert [block.n_rows for block in read(path, block_bytes=10)] == [1, 1]
-    monkeypatch.setattr(module, "MAX_LINE", 1000)
-    with pytest.raises(DataError, match="rows: line 2: longer than"):
-        read(path, block_bytes=10)
+    for block_bytes in (10, 1 << 20):
+        with pytest.raises(DataError, match="rows: line 2: longer than"):
+            read(path, block_bytes=block_bytes, max_line=1000)
 
 
 def test_named_pipe(tmp_path):
@@ -298,3 +297,26 @@ def test_padding_is_what_the_kernels_read():
     assert padded(b"1", b"") == bytearray(b"1\n" + PADDING)
     assert padded(b"1\n", b"2\n") == bytearray(b"1\n2\n" + PADDING)
     assert padded(b"") == bytearray(PADDING)
+
+
+@given(st.lists(st.integers(-3, 200), min_size=60, max_size=150), st.sampled_from([b"", b" 1:1"]))
+@settings(max_examples=30)
+def test_many_labels_of_a_row_are_sorted(labels, pairs):
+    line = ",".join(map(str, labels)).encode() + pairs + b"\n"
+    assert fast(b"7,3\n" + line) == exactly(parse_block(b"7,3\n" + line, False))
+
+
+def test_labels_in_descending_order_take_no_square_of_their_number():
+    n = 300_000
+    rows = parse_text(text_of(",".join(map(str, range(n, 0, -1))).encode() + b" 1:1\n"), False)
+    assert np.array_equal(rows.labels, np.arange(1, n + 1))
+
+
+@pytest.mark.parametrize(
+    "token", [b"9" * 5000 + b":1", b"-" + b"9" * 5000 + b":1", b"9223372036854775807:1", b"1:" + b"9" * 5000, b"x" * 5000]
+)
+def test_tokens_without_end_are_named_in_short(tmp_path, token):
+    (tmp_path / "rows").write_bytes(b"1 1:1\n1 " + token + b"\n")
+    with pytest.raises(DataError, match="rows: line 2: ") as caught:
+        read(tmp_path / "rows")
+    assert len(str(caught.value)) < 300 + len(str(tmp_path))

@@ -1,4 +1,4 @@
-"""Where datasets come from. A source reads this rank's part: (comm, inputs, options, like, log) -> Part."""
+"""Where datasets come from. A source reads this rank's part: (comm, inputs, options, like, log, scratch) -> Part."""
 
 from __future__ import annotations
 

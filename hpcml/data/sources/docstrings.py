@@ -118,7 +118,9 @@ def first_of_each(comm: mpi.Comm, texts: list[str]) -> list[bool]:
 
 
 @mpi.collective
-def read_docstrings(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: Like | None, log: Log) -> Part:
+def read_docstrings(
+    comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: Like | None, log: Log, scratch: Path
+) -> Part:
     """Collective over `comm`. Read this rank's modules; which ones depends on their sizes, the result does not.
 
     Raises DataError if a file cannot be read.
@@ -131,16 +133,18 @@ def read_docstrings(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions,
             if not sources:
                 raise DataError(f"{sysconfig.get_path('stdlib')}: no Python source; docstrings needs an installed standard library")
     sources = comm.bcast(sources)
-    corpus = new_corpus(comm, options, like)
+    corpus = new_corpus(comm, options, like, scratch)
     bounds = bounds_by_weight(np.cumsum([0, *(source.size for source in sources)]), comm.size)
     documents: list[Docstring] = []
     with mpi.agreed(comm, "reading Python modules"):
         for source in sources[bounds[comm.rank] : bounds[comm.rank + 1]]:
             documents += docstrings_of(source.module, source.path.read_bytes())
-    for document, first in zip(documents, first_of_each(comm, [d.text for d in documents]), strict=True):
-        if first:
-            parts = document.module.split(".")
-            labels = [".".join(parts[:n]) for n in range(1, len(parts) + 1)]
-            corpus.add(document.name, document.name.rpartition(".")[2].partition("#")[0], document.text, labels, "")
+    firsts = first_of_each(comm, [d.text for d in documents])
+    with mpi.agreed(comm, "reading Python modules"):
+        for document, first in zip(documents, firsts, strict=True):
+            if first:
+                parts = document.module.split(".")
+                labels = [".".join(parts[:n]) for n in range(1, len(parts) + 1)]
+                corpus.add(document.name, document.name.rpartition(".")[2].partition("#")[0], document.text, labels, "")
     log(f"docstrings of {len(sources):,} modules: read; making rows")
     return vectorise(comm, corpus, options, like)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,7 +12,7 @@ from hpcml import mpi
 from hpcml.config import ConvertOptions
 from hpcml.data.like import Like
 from hpcml.data.part import Part
-from hpcml.data.stream import byte_range, line_blocks, lines_before
+from hpcml.data.stream import byte_range, line_blocks, line_limit, lines_before
 from hpcml.data.text import Corpus, new_corpus, vectorise
 from hpcml.errors import DataError
 from hpcml.log import Log
@@ -29,13 +31,15 @@ class Document(NamedTuple):
 def parse(line: bytes) -> Document:
     """The document on a line. Raises ValueError with the reason."""
     try:
-        value = json.loads(line.decode())
+        value = json.loads(line.removesuffix(b"\n").decode())
     except UnicodeDecodeError as error:
         raise ValueError(f"byte {error.start + 1} is not UTF-8; save the file as UTF-8") from None
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON: {error.msg} at column {error.colno}; expected one object a line") from None
     except RecursionError:
         raise ValueError("not JSON that can be read: nested too deeply; expected one object a line") from None
+    except ValueError:  # of Python's int
+        raise ValueError(f"a number of more than {sys.get_int_max_str_digits():,} digits; write it as a string") from None
     if not isinstance(value, dict):
         raise ValueError(f"{_kind(value)}, but expected an object with the key text or title")
     if value.get("title") is None and value.get("text") is None:
@@ -83,37 +87,33 @@ def _encodes(value: str) -> bool:
 
 
 @mpi.collective
-def read_jsonl(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: Like | None, log: Log) -> Part:
+def read_jsonl(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: Like | None, log: Log, scratch: Path) -> Part:
     """Collective over `comm`. Read this rank's lines and make rows of them.
 
     Raises DataError that names file and line.
     """
     (path,) = inputs
-    corpus = new_corpus(comm, options, like)
+    max_line = line_limit(options.max_line_mb)
+    corpus = new_corpus(comm, options, like, scratch)
     begin, end = byte_range(comm, path)
-    n_lines, unnamed = 0, []
+    n_lines = 0
     with mpi.agreed(comm, f"reading {path}"):
-        for offset, block in line_blocks(path, begin, end):
-            unnamed += [(row, n_lines + line) for row, line in _add_block(corpus, path, offset, block)]
+        for offset, block in line_blocks(path, begin, end, max_line=max_line):
+            _add_block(corpus, path, offset, block, n_lines)
             n_lines += block.count(b"\n")
     (lines_above,), _ = mpi.exclusive_sum(comm, [n_lines])
-    for row, line in unnamed:
-        corpus.row_ids[row] = str(lines_above + line + 1)
+    corpus.row_ids.lines_above = int(lines_above)
     log(f"{path}: read; making rows")
     return vectorise(comm, corpus, options, like)
 
 
-def _add_block(corpus: Corpus, path: Path, offset: int, block: bytes) -> list[tuple[int, int]]:
-    """Add the documents of a block of lines; return (row, line in the block) of those without id. Raises DataError."""
-    unnamed = []
-    for number, line in enumerate(block.split(b"\n")):
+def _add_block(corpus: Corpus, path: Path, offset: int, block: bytes, first_line: int) -> None:
+    """Add the documents of a block of lines, the first of which is `first_line` of this rank's. Raises DataError, OSError."""
+    for number, line in enumerate(BytesIO(block)):
         if not line or line.isspace():
             continue
         try:
             document = parse(line)
         except ValueError as error:
             raise DataError(f"{path}: line {lines_before(path, offset) + number + 1}: {error}") from None
-        if not document.row_id:
-            unnamed.append((corpus.n_rows, number))
-        corpus.add(*document)
-    return unnamed
+        corpus.add(*document, line=first_line + number)

@@ -15,16 +15,19 @@ import numpy as np
 from hpcml import mpi
 from hpcml.config import ConvertOptions
 from hpcml.data.like import Like
-from hpcml.data.part import Labels, Part, label_sets
+from hpcml.data.part import Labels, Part, waiting_label_sets
 from hpcml.data.split import row_splits
-from hpcml.data.stream import byte_range, line_blocks, lines_before
+from hpcml.data.stream import byte_range, line_blocks, line_limit, lines_before
 from hpcml.errors import DataError
+from hpcml.files.spool import Spool, slices
 from hpcml.kernels import text as kernels
 from hpcml.log import Log
 
 BINARY = ["1"]  # the labels of a file whose rows are each -1 or +1, or each 0 or 1
 MAX_INDEX = 2**31 - 2
-INDEX = re.compile("[+-]?[0-9]+")
+INDEX, TOKEN = re.compile(rb"[+-]?[0-9]+"), re.compile(rb"\S+")
+MAX_INDEX_LENGTH = 4000  # so many digits are read as a number; no more can be right
+SHOWN = 100  # bytes of a token that messages show
 PADDING = b"\n" * 8  # behind every text: the kernels read eight bytes at a time
 
 
@@ -85,17 +88,20 @@ def parse_text(text: np.ndarray, zero_based: bool) -> Rows:
     lengths, label_lengths = np.empty(n_lines, dtype=np.int64), np.empty(n_lines, dtype=np.int64)
     indices, data = np.empty(size // 4 + 1, dtype=np.int32), np.empty(size // 4 + 1, dtype=np.float32)
     labels = np.empty(size // 2 + 1)
-    n_rows, n_pairs, n_labels, width = kernels.parse_lines(
+    n_rows, n_pairs, n_labels, width, disordered = kernels.parse_lines(
         text, size, first, MAX_INDEX + first, lengths, indices, data, label_lengths, labels
     )
     if n_rows < 0:
         return parse_block(text[:size].tobytes(), zero_based)
-    return Rows(lengths[:n_rows], indices[:n_pairs], data[:n_pairs], label_lengths[:n_rows], labels[:n_labels], width)
+    label_lengths, labels = label_lengths[:n_rows], labels[:n_labels]
+    if disordered:
+        labels = labels[np.lexsort((labels, np.repeat(np.arange(n_rows), label_lengths)))]
+    return Rows(lengths[:n_rows], indices[:n_pairs], data[:n_pairs], label_lengths, labels, width)
 
 
 def check_lines(block: bytes, zero_based: bool) -> tuple[int, str]:
     """(line in the block, what is wrong there) of the first bad line of a block; (0, "") if there is none."""
-    for number, line in enumerate(block.split(b"\n")):
+    for number, line in enumerate(BytesIO(block)):
         if problem := _problem(line, zero_based):
             return number + 1, problem
     return 0, ""
@@ -103,39 +109,58 @@ def check_lines(block: bytes, zero_based: bool) -> tuple[int, str]:
 
 def _problem(line: bytes, zero_based: bool) -> str:
     """What is wrong with a line; "" if nothing."""
-    tokens = [token.decode("ascii", "backslashreplace") for token in line.partition(b"#")[0].split()]
-    if tokens and ":" not in tokens[0]:
-        for label in tokens.pop(0).split(","):
-            if not _is_number(label) or not math.isfinite(float(label)):
-                return f"label {label!r}, but expected numbers separated by commas"
-    last = -1 if zero_based else 0
-    for token in tokens:
-        index, colon, value = token.partition(":")
-        if index == "qid":
-            return f"{token!r}: query ids are not supported; remove them"
+    first = 0 if zero_based else 1
+    largest, last, may_be_labels = MAX_INDEX + first, first - 1, True
+    for token in TOKEN.finditer(line.partition(b"#")[0]):
+        if may_be_labels and b":" not in token[0]:
+            for label in _separated(token[0]):
+                if not _is_number(label) or not math.isfinite(float(label)):
+                    return f"label {_shown(label)!r}, but expected numbers separated by commas"
+            may_be_labels = False
+            continue
+        may_be_labels = False
+        index, colon, value = token[0].partition(b":")
+        if index == b"qid":
+            return f"{_shown(token[0])!r}: query ids are not supported; remove them"
         if not colon or not INDEX.fullmatch(index) or not _is_number(value):
-            return f"{token!r}, but expected index:value"
-        if int(index) == 0 and not zero_based:
+            return f"{_shown(token[0])!r}, but expected index:value"
+        number = int(index) if len(index) <= MAX_INDEX_LENGTH else -1 if index.startswith(b"-") else math.inf
+        if number == 0 and not zero_based:
             return "index 0, but indices start at 1 (use --zero-based)"
-        if int(index) < 0:
-            return f"index {index}, but indices are not negative"
-        if int(index) <= last:
-            return f"index {index} after {last}; sort the indices and let each stand once"
-        if int(index) > MAX_INDEX + (0 if zero_based else 1):
-            return f"index {index}, but expected at most {MAX_INDEX + (0 if zero_based else 1)}"
+        if number < 0:
+            return f"index {_shown(index)}, but indices are not negative"
+        if number <= last:
+            return f"index {_shown(index)} after {last}; sort the indices and let each stand once"
+        if number > largest:
+            return f"index {_shown(index)}, but expected at most {largest}"
         if not abs(float(value)) <= float(np.finfo(np.float32).max):
-            return f"value {value} of index {index}, but expected a finite number that float32 can hold"
-        last = int(index)
+            return f"value {_shown(value)} of index {number}, but expected a finite number that float32 can hold"
+        last = number
     return ""
 
 
-def _is_number(text: str) -> bool:
-    """Whether a text stands for a number, finite or not, to the parser (which sees bytes)."""
+def _separated(labels: bytes) -> Iterator[bytes]:
+    """The labels between commas, one at a time."""
+    begin = 0
+    while (end := labels.find(b",", begin)) >= 0:
+        yield labels[begin:end]
+        begin = end + 1
+    yield labels[begin:]
+
+
+def _shown(token: bytes) -> str:
+    """A token as a message shows it."""
+    text = token[: SHOWN + 1].decode("ascii", "backslashreplace")
+    return text if len(token) <= SHOWN else f"{text[:SHOWN]}…"
+
+
+def _is_number(text: bytes) -> bool:
+    """Whether a token stands for a number, finite or not, to the parser."""
     try:
-        float(text.encode())
+        float(text)
     except ValueError:
         return False
-    return "_" not in text
+    return b"_" not in text
 
 
 def label_name(label: float) -> str:
@@ -143,46 +168,73 @@ def label_name(label: float) -> str:
     return str(int(label)) if label == int(label) and abs(label) < 2**53 else repr(float(label))
 
 
+class _Columns:
+    """This rank's rows, which grow by blocks and wait outside of memory: X and the labels of each row as CSR. Local."""
+
+    def __init__(self, scratch: Path, n_features: int | None) -> None:
+        """Values of features from `n_features` on are dropped, and counted."""
+        self.n_features, self.width, self.dropped, self.single = n_features, 0, 0, True
+        self.indptr, self.indices, self.data = Spool(scratch, np.int64), Spool(scratch, np.int32), Spool(scratch, np.float32)
+        self.label_indptr, self.labels = Spool(scratch, np.int64), Spool(scratch, np.float64)
+        self.values = np.empty(0)  # of the labels, each once, ascending
+        for ends in (self.indptr, self.label_indptr):
+            ends.append(np.zeros(1, dtype=np.int64))
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows so far."""
+        return self.indptr.size - 1
+
+    def add(self, rows: Rows) -> None:
+        """Append a block of rows. Raises OSError."""
+        lengths, indices, data = rows.lengths, rows.indices, rows.data
+        if self.n_features is not None and rows.width > self.n_features:
+            keep = indices < self.n_features
+            self.dropped += int(keep.size - np.count_nonzero(keep))
+            of = np.repeat(np.arange(lengths.size), lengths)[keep]
+            lengths, indices, data = np.bincount(of, minlength=lengths.size), indices[keep], data[keep]
+        self.width = max(self.width, rows.width)
+        self.single &= bool((rows.label_lengths == 1).all())
+        self.indptr.append(self.indices.size + np.cumsum(lengths))
+        self.label_indptr.append(self.labels.size + np.cumsum(rows.label_lengths))
+        self.indices.append(indices)
+        self.data.append(data)
+        self.labels.append(rows.labels)
+        self.values = np.union1d(self.values, rows.labels)
+
+
 @mpi.collective
-def read_svmlight(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: Like | None, log: Log) -> Part:
-    """Collective over `comm`. Read this rank's lines.
+def read_svmlight(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: Like | None, log: Log, scratch: Path) -> Part:
+    """Collective over `comm`. Read this rank's lines; they wait in files without a name on the file system of `scratch`.
 
     Raises DataError that names file and line.
     """
     (path,) = inputs
+    max_line = line_limit(options.max_line_mb)
     begin, end = byte_range(comm, path)
     with mpi.agreed(comm, f"reading {path}"):
-        blocks = list(_read(path, begin, end, options.zero_based))
-        empty = np.zeros(0, dtype=np.int64)
-        blocks.append(Rows(empty, empty.astype(np.int32), empty.astype(np.float32), empty, empty.astype(np.float64), 0))
-        columns = [np.concatenate(column) for column in list(zip(*blocks, strict=True))[:-1]]
-        rows = Rows(*columns, max(block.width for block in blocks))
-        del blocks, columns
-    n_features = int(mpi.allreduce_max(comm, rows.width)) if like is None else like.n_features
-    dropped = 0
-    if like is not None and rows.width > n_features:
-        keep = rows.indices < n_features
-        dropped = int(keep.size - np.count_nonzero(keep))
-        of = np.repeat(np.arange(rows.lengths.size), rows.lengths)[keep]
-        lengths = np.bincount(of, minlength=rows.lengths.size)
-        rows = rows._replace(lengths=lengths, indices=rows.indices[keep], data=rows.data[keep])
-    split_names, split = row_splits(comm, rows.lengths.size, None, options)
+        columns = _Columns(scratch, None if like is None else like.n_features)
+        for rows in _read(path, begin, end, options.zero_based, max_line):
+            columns.add(rows)
+    n_features = int(mpi.allreduce_max(comm, columns.width)) if like is None else like.n_features
+    labels = _labels(comm, columns, like, scratch)
+    split_names, split = row_splits(comm, columns.n_rows, None, options)
     log(f"{path}: read")
     return Part(
-        indptr=np.concatenate([[0], np.cumsum(rows.lengths)]),
-        indices=rows.indices,
-        data=rows.data,
-        labels=_labels(comm, rows, like),
+        indptr=columns.indptr,
+        indices=columns.indices,
+        data=columns.data,
+        labels=labels,
         n_features=n_features,
         split_names=split_names,
         split=split,
-        dropped=dropped,
+        dropped=columns.dropped,
     )
 
 
-def _read(path: Path, begin: int, end: int, zero_based: bool) -> Iterator[Rows]:
+def _read(path: Path, begin: int, end: int, zero_based: bool, max_line: int) -> Iterator[Rows]:
     """The rows of the lines that start in bytes begin..end, block by block. Raises DataError, OSError."""
-    for offset, block in line_blocks(path, begin, end):
+    for offset, block in line_blocks(path, begin, end, max_line=max_line):
         try:
             rows = parse_text(as_text(block), zero_based)
             if (rows.labels != np.floor(rows.labels)).any():
@@ -214,11 +266,10 @@ def _fraction(block: bytes) -> tuple[int, str]:
 
 
 @mpi.collective
-def _labels(comm: mpi.Comm, rows: Rows, like: Like | None) -> Labels:
+def _labels(comm: mpi.Comm, rows: _Columns, like: Like | None, scratch: Path) -> Labels:
     """Collective over `comm`. The label sets: one column "1" if every row is -1 or +1, or 0 or 1, else a column for each number."""
-    values, entries = np.unique(rows.labels, return_inverse=True)
-    single = not mpi.agreed_any(comm, bool((rows.label_lengths != 1).any()))
-    everything = np.unique(np.concatenate(mpi.allgather_arrays(comm, values)))
+    single = not mpi.agreed_any(comm, not rows.single)
+    everything = np.unique(np.concatenate(mpi.allgather_arrays(comm, rows.values)))
     if like is not None:
         names = like.label_names
     elif single and everything.tolist() in ([-1.0, 1.0], [0.0, 1.0]):
@@ -226,8 +277,11 @@ def _labels(comm: mpi.Comm, rows: Rows, like: Like | None) -> Labels:
     else:
         names = [label_name(label) for label in everything.tolist()]
     number = {name: n for n, name in enumerate(names)}
-    columns = np.array([number.get(label_name(label), -1) for label in values.tolist()], dtype=np.int64)
-    labels = label_sets(names, rows.label_lengths, columns[entries])
-    if names == BINARY:  # -1, or 0, says that the row is not in the class
-        labels.dropped -= int(np.count_nonzero((rows.labels == -1) | (rows.labels == 0)))
+    columns = np.array([number.get(label_name(label), -1) for label in rows.values.tolist()], dtype=np.int64)
+    with mpi.agreed(comm, "dividing the rows by labels"):
+        labels = waiting_label_sets(
+            names, rows.label_indptr, rows.labels, lambda values: columns[np.searchsorted(rows.values, values)], scratch
+        )
+        if names == BINARY:  # -1, or 0, says that the row is not in the class
+            labels.dropped -= sum(int(np.count_nonzero(np.isin(rows.labels[some], (-1, 0)))) for some in slices(rows.labels.size))
     return labels

@@ -122,9 +122,9 @@ def make_points(name: str, seed: int, rows: np.ndarray) -> Points:
 
 
 @mpi.collective
-def read_synthetic(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: Like | None, log: Log) -> Part:
+def read_synthetic(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: Like | None, log: Log, scratch: Path) -> Part:
     """Collective over `comm`. Make this rank's even share of the rows with the generator that `inputs` names."""
-    del like
+    del like, scratch
     (name,) = map(str, inputs)
     begin, end = even_bounds(options.rows, comm.size)[comm.rank : comm.rank + 2]
     points = make_points(name, options.seed, np.arange(begin, end))
