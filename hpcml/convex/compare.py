@@ -17,7 +17,7 @@ from hpcml.convex.report import TrainReport
 from hpcml.convex.train import check_method, train_with
 from hpcml.data.schema import Dataset
 from hpcml.data.slabs import check_output, write_whole
-from hpcml.errors import ConfigError, Interrupted, nearest
+from hpcml.errors import ConfigError, DataError, Interrupted, nearest
 from hpcml.evaluate.evaluate import Evaluation, evaluate
 from hpcml.evaluate.report import cell
 from hpcml.evaluate.seen import seen_note, split_to_judge
