@@ -147,3 +147,11 @@ def kill_slurmstepd(slurm, job, rank=1):
     (parent,) = re.findall(r"^PPid:\s*(\d+)", Path(f"/proc/{ranks_of(job)[rank]}/status").read_text(), re.MULTILINE)
     assert b"slurmstepd" in Path(f"/proc/{parent}/cmdline").read_bytes()
     os.kill(int(parent), 9)
+
+
+def kill_both(slurm, job):
+    """A rank and Slurm's process that started it: nobody there can tell any more."""
+    rank = ranks_of(job)[1]
+    kill_slurmstepd(slurm, job)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(rank, 9)

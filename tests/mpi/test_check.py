@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from hpcml import check, mpi
-from hpcml.environment import environment
+from hpcml.environment import environment, node_name
 from hpcml.errors import ConfigError
+from hpcml.limits import Limit
 
 pytestmark = pytest.mark.mpi
 
@@ -17,8 +18,8 @@ def test_everything_is_tried_and_removed(comm, shared_tmp, monkeypatch):
     assert not (shared_tmp / "scratch").exists()
     if comm.rank == 0:
         words = [line.split()[1].rstrip(":") for line in found.lines]
-        assert [word for word in words if word in ("ranks", "clocks", "messages", "files", "locks", "training")] == [
-            *("ranks", "clocks", "messages", "files", "locks", "training")
+        assert [word for word in words if word in ("ranks", "memory", "clocks", "messages", "files", "locks", "training")] == [
+            *("ranks", "memory", "clocks", "messages", "files", "locks", "training")
         ]
         assert f"ranks: {comm.size} on 1 node" in found.lines[0]
         assert "gave the bits of rank 0 alone" in found.lines[-1]
@@ -41,6 +42,15 @@ def test_ranks_without_cores_and_with_too_many_threads_are_bad(comm, monkeypatch
     check.check_threads(comm, found)
     assert found.n_bad == 1
     assert ("share 1 cores and will wait" if comm.size > 1 else "1 ranks with 2 threads share 1 cores") in found.lines[0]
+
+
+def test_tightest_limit_of_all_ranks_is_told(comm, monkeypatch):
+    size = (5 if comm.rank == comm.size - 1 else 9) * 10**9
+    monkeypatch.setattr("hpcml.memory.limits", lambda: [Limit(size, f"source {comm.rank}", f"process {comm.rank}")])
+    found = check.Findings()
+    check.check_memory(comm, found)
+    assert f"memory: 5.0 GB on {node_name()} (source {comm.size - 1}); " in found.lines[0]
+    assert found.lines[0].endswith("may take 2.5 GB of it on each rank")
 
 
 def test_file_that_another_rank_does_not_see_is_bad(comm, shared_tmp, monkeypatch):
