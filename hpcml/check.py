@@ -20,6 +20,7 @@ from hpcml.data.slabs import sync
 from hpcml.environment import THREADS, node_name
 from hpcml.errors import ConfigError, HpcmlError, Interrupted
 from hpcml.log import Log, joined
+from hpcml.memory import memory_of_node, room_per_rank
 from hpcml.signals import StopSignals
 
 _BYTES = 8 << 20  # of each rank's test file and of a test message
@@ -65,6 +66,7 @@ def check(comm: mpi.Comm, folder: Path) -> Findings:
             folder.mkdir()
     check_ranks(comm, found)
     check_threads(comm, found)
+    check_memory(comm, found)
     check_clocks(comm, found)
     check_messages(comm, found)
     try:
@@ -121,6 +123,14 @@ def check_threads(comm: mpi.Comm, found: Findings) -> None:
             found.bad(f"{node}: {len(here)} ranks with {most} threads share {together} cores; `source launch/env.sh` caps them")
     if not found.n_bad:
         found.ok(f"threads: {shares[0][2]} a rank, on {len(shares[0][1])} cores that rank 0 may use")
+
+
+@mpi.collective
+def check_memory(comm: mpi.Comm, found: Findings) -> None:
+    """Collective over `comm`. The tightest limit on memory that any rank finds, and what it leaves to a rank."""
+    limit, room = memory_of_node(), room_per_rank(comm)
+    size, source, node = min(comm.allgather((int(limit), limit.source, node_name())))
+    found.ok(f"memory: {size / 1e9:.1f} GB on {node} ({source}); rows and weights may take {room / 1e9:.1f} GB of it on each rank")
 
 
 @mpi.collective

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from hpcml.log import visible
 
 EXIT_USER = 2
+EXIT_IN_USE = 73
 EXIT_RESUMABLE = 75
 
 
@@ -24,6 +25,12 @@ class HpcmlError(Exception):
 
 class ConfigError(HpcmlError):
     """The user's options do not make sense (or do not fit one another)."""
+
+
+class InUseError(HpcmlError):
+    """Another job is at work in the folder: later, the same command may succeed."""
+
+    exit_code = EXIT_IN_USE
 
 
 class DataError(HpcmlError):
@@ -97,4 +104,4 @@ def file_error(path: object, doing: str, error: OSError) -> DataError:
     return DataError(f"{path}: cannot {doing}: {reason}{hint}")
 
 
-BY_NAME = {c.__name__: c for c in (HpcmlError, ConfigError, DataError, NonFiniteError, CollectiveError, Interrupted)}
+BY_NAME = {c.__name__: c for c in (HpcmlError, ConfigError, InUseError, DataError, NonFiniteError, CollectiveError, Interrupted)}

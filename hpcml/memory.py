@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import gc
-import os
 import resource
+from collections import Counter
 from pathlib import Path
 
 from hpcml import mpi
 from hpcml.errors import ConfigError
+from hpcml.limits import Limit, limits
 
 MEMORY_SHARE = 0.5  # of a rank's share of its node that rows and weights may take
 
 
-def memory_of_node() -> int:
-    """Bytes of memory of this node, or of the control group that the job is in."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    try:
-        limit = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
-    except OSError:
-        return total
-    return min(total, int(limit)) if limit.isdigit() else total
+def memory_of_node() -> Limit:
+    """Bytes of memory that there are for this process and those beside it: the tightest limit, which says where it comes from."""
+    return min(limits())
+
+
+@mpi.collective
+def memory_per_rank(comm: mpi.Comm) -> float:
+    """Collective over `comm`. Bytes of memory for every rank, if those that share a limit get equal parts of it."""
+    mine = limits()
+    with mpi.on_node(comm) as node:
+        sharing = Counter(shared for there in node.allgather({limit.shared for limit in mine}) for shared in there)
+    return -mpi.allreduce_max(comm, -min(limit / sharing[limit.shared] for limit in mine))
 
 
 @mpi.collective
 def room_per_rank(comm: mpi.Comm) -> float:
-    """Collective over `comm`. Bytes that the rows and weights of every rank may take: the least over the nodes."""
-    return -mpi.allreduce_max(comm, -MEMORY_SHARE * memory_of_node() / mpi.ranks_on_node(comm))
+    """Collective over `comm`. Bytes that the rows and weights of every rank may take."""
+    return MEMORY_SHARE * memory_per_rank(comm)
 
 
 @mpi.collective

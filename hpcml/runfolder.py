@@ -81,8 +81,8 @@ class RunFolder:
     def prepare(self, config: dict[str, object], force: bool, resume: bool) -> str:
         """Collective. Create, empty (`force`) or re-enter (`resume`) the folder: what is in it now, NEW, UNFINISHED or FINISHED.
 
-        Raises ConfigError if the folder exists and neither is given, if the run in it had other options, or if another job is
-        at work in it.
+        Raises ConfigError if the folder exists and neither is given, or if the run in it had other options, and InUseError if
+        another job is at work in it.
         """
         state, found = NEW, environment(self.comm)
         with self.discarded_on_error(), mpi.agreed(self.comm, f"creating {self.path}"):
@@ -117,7 +117,7 @@ class RunFolder:
     def replaced(self, config: dict[str, object], force: bool) -> Iterator[Path]:
         """Collective. A folder to put the files of a finished run into; after the body they are this folder's, with `config`.
 
-        If the body raises, what is here (which may be replaced with `force` only) stays. Raises ConfigError as `prepare` does.
+        If the body raises, what is here (which may be replaced with `force` only) stays. Raises as `prepare` does.
         """
         fresh = self.comm.bcast(self.path.with_name(f".{self.path.name}.part-{os.getpid()}"))
         found = environment(self.comm)

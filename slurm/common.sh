@@ -1,18 +1,26 @@
 # shellcheck shell=bash
 # Sourced by the job scripts of this folder, after their settings: the environment, the launcher, and what to do when a job ends.
-# Settings: MODULES, ENVIRONMENT, LAUNCH, STAGE (see train.sbatch).
+# Settings: MODULES, ENVIRONMENT, LAUNCH, STAGE (see train.sbatch), and those that follow. Nothing here waits without a limit.
 
 MAX_RESTARTS=500  # of a job that is interrupted again and again
-MAX_FAILURES=3  # fresh starts of a job whose processes died (killed, node lost, network); interruptions do not count
+MAX_FAILURES=${MAX_FAILURES:-3}  # fresh starts of a job whose processes died (killed, node lost, network); interruptions do not count
+IN_USE_TRIES=${IN_USE_TRIES:-5} IN_USE_PAUSE=${IN_USE_PAUSE:-60}  # in place, seconds apart: an earlier start of this job may still be ending
+MAX_IN_USE=${MAX_IN_USE:-50} IN_USE_DELAY=${IN_USE_DELAY:-600}  # then in the queue, seconds apart: another job may need hours
+LINGER=${LINGER:-60}  # seconds for the launcher to end after rank 0 has
+CHECK_STEP=${CHECK_STEP:-30}  # seconds between two looks at whether all nodes still run their ranks
+
+IN_USE=73  # exit code of hpcml: another job is at work in the run folder
+GAVE_UP=9  # what `watch_over` ends with if it had to end the launcher
 
 die() { printf '%s: %s\n' "${SLURM_JOB_NAME:-job}" "$*" >&2; exit 2; }
 note() { printf '== %s %s\n' "$(date +%FT%T)" "$*"; }
+limited() { timeout --kill-after=10 "$@"; }  # limited SECONDS COMMAND...
 
 # Of a job array, SLURM_JOB_ID alone would mean all tasks for one of them.
 TASK=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
 TASK=${TASK:-${SLURM_JOB_ID:-}}
 
-state_of_job() { scontrol show job "$TASK" 2>/dev/null | sed -n "s/^ *$1=\([^ ]*\).*/\1/p" | head -n 1; }
+state_of_job() { limited 60 scontrol show job "$TASK" 2>/dev/null | sed -n "s/^ *$1=\([^ ]*\).*/\1/p" | head -n 1; }
 
 set_up() {  # the environment of the job, thread caps, and RANKS: the command that starts a rank in every task
   trap 'SIGNALLED=yes' USR1 TERM
@@ -31,17 +39,17 @@ set_up() {  # the environment of the job, thread caps, and RANKS: the command th
 
 clean_shared_memory() {  # MPICH names its shared memory after the job's step, and a job that is queued again has the same steps: what
   # a start that was killed while MPI began has left on a node would be taken for the new start's
-  on_every_node find /dev/shm -maxdepth 1 -user "$UID" -name 'mpich_*' -mmin +1 -delete >/dev/null 2>&1 || true
+  on_every_node 120 find /dev/shm -maxdepth 1 -user "$UID" -name 'mpich_*' -mmin +1 -delete >/dev/null 2>&1 || true
 }
 
-on_every_node() { srun --ntasks="$SLURM_NNODES" --ntasks-per-node=1 --mpi=none "$@"; }
+on_every_node() { limited "$1" srun --ntasks="$SLURM_NNODES" --ntasks-per-node=1 --mpi=none "${@:2}"; }  # on_every_node SECONDS COMMAND...
 
 choose_launcher() {  # sets RANKS from LAUNCH; auto: srun in the way that mpi4py's MPI library understands, else mpirun
   local vendor list way=$LAUNCH
   if [[ $way == auto ]]; then
-    vendor=$("$PYTHON" -c 'import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI; print(MPI.get_vendor()[0])') ||
+    vendor=$(limited 300 "$PYTHON" -c 'import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI; print(MPI.get_vendor()[0])') ||
       die "mpi4py finds no MPI library in $ENVIRONMENT; see 'On a cluster' in README.md"
-    list=$(srun --mpi=list 2>&1)
+    list=$(limited 60 srun --mpi=list 2>&1)
     case $vendor in
       'Open MPI') [[ $list == *pmix* ]] && way="srun --mpi=pmix" || way=mpirun ;;
       *) [[ $list == *pmi2* ]] && way="srun --mpi=pmi2" || way=mpirun ;;
@@ -51,15 +59,17 @@ choose_launcher() {  # sets RANKS from LAUNCH; auto: srun in the way that mpi4py
   # srun: tasks have the cores that were asked for; a rank that dies takes the others with it
   [[ ${RANKS[0]} != srun ]] || RANKS+=(--cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" --kill-on-bad-exit=1)
   [[ ${RANKS[0]} != mpirun ]] || RANKS+=(-n "$SLURM_NTASKS")
+  # a rank whose slurmstepd or mpirun is killed would hear of no signal any more, nor would anybody hear of its end: it stops at once
+  ! setpriv --pdeathsig TERM true 2>/dev/null || RANKS+=(setpriv --pdeathsig TERM)
 }
 
 stage() {  # the environment on the local disk of every node, so that thousands of ranks do not import from a shared file system
   # nobody can have made a folder of that name before: what runs from there shall be ours
   PACKED=$PWD/.hpcml-environment-$SLURM_JOB_ID.tar STAGED=${TMPDIR:-/tmp}/hpcml-$SLURM_JOB_ID-$RANDOM$RANDOM$RANDOM
-  trap 'rm -f "$PACKED"; on_every_node rm -rf "$STAGED" "$STAGED.tar"' EXIT
+  trap 'rm -f "$PACKED"; on_every_node 120 rm -rf "$STAGED" "$STAGED.tar"' EXIT
   note "copying $ENVIRONMENT to $STAGED on every node"
-  tar -cf "$PACKED" -C "$ENVIRONMENT" . && sbcast --force "$PACKED" "$STAGED.tar" &&
-    on_every_node bash -c 'mkdir -m 700 "$0" && tar -xf "$0.tar" -C "$0" && rm "$0.tar"' "$STAGED" ||
+  limited 1800 tar -cf "$PACKED" -C "$ENVIRONMENT" . && limited 1800 sbcast --force "$PACKED" "$STAGED.tar" &&
+    on_every_node 1800 bash -c 'mkdir -m 700 "$0" && tar -xf "$0.tar" -C "$0" && rm "$0.tar"' "$STAGED" ||
     die "copying the environment failed; set STAGE=no"
   rm -f "$PACKED"
   PYTHON=$STAGED/bin/python
@@ -93,19 +103,21 @@ judge() {  # judges the model of ARGUMENTS on the split test of its data; the me
     previous=$argument
   done
   [[ -n $output && -n $data ]] || { note "not judged: name the data and --output on the command line"; return 0; }
-  "$PYTHON" - "$data" <<<'import h5py, sys; sys.exit(3 * ("splits/test" not in h5py.File(sys.argv[1], locking=False)))' || code=$?
+  limited 300 "$PYTHON" - "$data" <<<'import h5py, sys; sys.exit(3 * ("splits/test" not in h5py.File(sys.argv[1], locking=False)))' || code=$?
   ((code != 3)) || { note "not judged: $data has no split test"; return 0; }
   run evaluate "$output/model.h5" "$data" --json "$output/measures.json" --force
 }
 
 run() {  # run HPCML-ARGUMENTS...: on all ranks of the job. Signals to this script go to the ranks, which write a checkpoint
-  local pid code=0
+  local pid watcher code=0 watched=0
   [[ -z ${SIGNALLED:-} ]] || return 75
-  export HPCML_EXIT_FILE=$PWD/.hpcml-exit-$SLURM_JOB_ID  # rank 0's own code: srun may kill ranks that are slow to end, and say so
-  rm -f "$HPCML_EXIT_FILE"
+  rm -f .hpcml-exit-"$SLURM_JOB_ID"-*
+  export HPCML_EXIT_FILE=$PWD/.hpcml-exit-$SLURM_JOB_ID-${SLURM_RESTART_COUNT:-0}  # rank 0's own code: what srun says of many ranks differs
   note "$(printf '%q ' "${RANKS[@]}" hpcml "$@")"
   "${RANKS[@]}" "$PYTHON" -m hpcml "$@" &
   pid=$!
+  watch_over "$pid" &
+  watcher=$!
   trap 'SIGNALLED=yes; kill -USR1 '"$pid"' 2>/dev/null' USR1 TERM
   wait "$pid" || code=$?
   while kill -0 "$pid" 2>/dev/null; do  # a signal ended the wait, not the ranks
@@ -113,28 +125,113 @@ run() {  # run HPCML-ARGUMENTS...: on all ranks of the job. Signals to this scri
     wait "$pid" || code=$?
   done
   trap 'SIGNALLED=yes' USR1 TERM
-  [[ ! -s $HPCML_EXIT_FILE ]] || code=$(<"$HPCML_EXIT_FILE")
+  kill -HUP "$watcher" 2>/dev/null
+  wait "$watcher" 2>/dev/null || watched=$?
+  if [[ -s $HPCML_EXIT_FILE ]]; then
+    code=$(<"$HPCML_EXIT_FILE")
+  elif ((watched == GAVE_UP)); then
+    code=1  # a lost process, whatever the launcher said when it was ended
+  fi
   rm -f "$HPCML_EXIT_FILE"
   return "$code"
 }
 
-again() {  # again WHY: queue this job again; Slurm then ends this script. Not if Slurm is ending it: it was cancelled, or will be queued
+train() {  # train HPCML-ARGUMENTS...: `run train`, again for a while if another job is at work in the run folder
+  local try code
+  for ((try = 1; ; try++)); do
+    code=0
+    run train "$@" || code=$?
+    ((code == IN_USE && try < IN_USE_TRIES)) || return "$code"
+    note "the run folder is in use; try $((try + 1)) of $IN_USE_TRIES in $IN_USE_PAUSE s"
+    pause "$IN_USE_PAUSE"
+  done
+}
+
+pause() {  # pause SECONDS: or less, if a signal comes
+  local pid
+  sleep "$1" &
+  pid=$!
+  wait "$pid"
+  kill "$pid" 2>/dev/null
+}
+
+watch_over() {  # watch_over PID: ends a launcher that would wait for ever: for a rank whose slurmstepd was killed
+  local pid=$1 next=1 checked=$SECONDS most=0 missing=0 ended="" here
+  trap '' USR1 TERM  # they are for the ranks
+  while kill -0 "$pid" 2>/dev/null; do
+    sleep 1
+    if [[ -s $HPCML_EXIT_FILE ]]; then
+      ended=${ended:-$SECONDS}
+      ((SECONDS - ended < LINGER)) && continue
+      give_up "$pid" "rank 0 has ended, and the launcher still waits $LINGER s later"
+      return "$GAVE_UP"
+    fi
+    ((SECONDS - checked >= next)) || continue
+    # sstat asks every node of every step; of a step that lost a slurmstepd it says nothing, or less
+    here=$(limited 60 sstat -j "$SLURM_JOB_ID" --allsteps --pidformat --noheader --parsable2 2>/dev/null)
+    checked=$SECONDS next=$((2 * next < CHECK_STEP ? 2 * next : CHECK_STEP))
+    [[ $here == *"$SLURM_JOB_ID.batch|"* ]] || continue  # no answer, or sstat does not work here
+    here=$(grep -cE "^$SLURM_JOB_ID\.[0-9]+\|" <<<"$here")
+    ((here >= most)) && most=$here missing=0 && continue
+    ((++missing >= 3)) || continue
+    kill -0 "$pid" 2>/dev/null || break
+    [[ ! -s $HPCML_EXIT_FILE ]] || continue
+    give_up "$pid" "of the $most nodes that had started ranks, Slurm finds them on $here: a slurmstepd was killed, or a node is lost"
+    return "$GAVE_UP"
+  done
+}
+
+give_up() {  # give_up PID WHY: ends a launcher, and the ranks that nobody else can end
+  trap '' HUP  # it is seen through
+  note "$2; it is ended now"
+  kill -TERM "$1"
+  for _ in {1..10}; do kill -0 "$1" 2>/dev/null && sleep 1; done
+  kill -KILL "$1" 2>/dev/null
+  # shellcheck disable=SC2016  # of the processes there: those of this job's earlier steps
+  on_every_node 60 --overlap bash -c '
+    for folder in /proc/[0-9]*; do
+      variables=$(tr "\0" "\n" <"$folder/environ") || continue
+      grep -qx "SLURM_JOB_ID=$SLURM_JOB_ID" <<<"$variables" && grep -q "^SLURM_STEP_ID=" <<<"$variables" || continue
+      grep -qx "SLURM_STEP_ID=$SLURM_STEP_ID" <<<"$variables" || kill -KILL "${folder#/proc/}"
+    done' >/dev/null 2>&1 || note "not every node could be asked to end the ranks that are left on it"
+}
+
+again() {  # again WHY [SECONDS]: queue this job again, for so much later; Slurm then ends this script. Not if Slurm is ending it: it was
+  # cancelled, or will be queued
   local answer
   if [[ $(state_of_job JobState) != RUNNING ]]; then
     note "$1; Slurm ends the job, and queues it again unless it was cancelled (then submit the same again to resume)"
     return
   fi
   note "$1; queued again, to resume"
-  if answer=$(scontrol requeue "$TASK" 2>&1); then
+  if answer=$(limited 60 scontrol requeue "$TASK" 2>&1); then
+    [[ -z ${2:-} ]] || limited 60 scontrol update "JobId=$TASK" "StartTime=now+$2"
     sleep 60
   else
     note "this cluster does not queue it again ($answer); submit the same again to resume"
   fi
 }
 
+count() {  # count WHAT: how often this job has ended so, this time included. Kept in the job's comment, which a job queued again keeps
+  local all n=0
+  all=$(state_of_job Comment)
+  [[ $all == hpcml,* ]] || all=hpcml
+  [[ ! $all =~ ,$1=([0-9]+) ]] || n=${BASH_REMATCH[1]}
+  limited 60 scontrol update "JobId=$TASK" "Comment=${all/,$1=$n/},$1=$((n + 1))"
+  echo "$((n + 1))"
+}
+
+lost_its_slurmstepd() { [[ $(sed -n 's/^PPid:\s*//p' /proc/$$/status) != "$PPID" ]]; }
+
 end() {  # end CODE: the job ends with it; but one that was interrupted, or lost its processes, is queued again and will resume
-  local code=$1 failures
+  local code=$1 times
   [[ $code == [02] || -z ${SIGNALLED:-} ]] || code=75  # it came before the ranks could take it
+  if lost_its_slurmstepd; then  # and could not be started again on this node, where Slurm finds its old files
+    note "exit code $code, but Slurm cannot hear it, for the slurmstepd of this script was killed: the job is cancelled;" \
+      "$( ((code == 0)) && echo "its work is done" || echo "submit the same again to resume")"
+    limited 60 scancel "$TASK"
+    exit "$code"
+  fi
   case $code in
     0) note "done" ;;
     2) note "not queued again: the options or the data must be mended first (see above)" ;;
@@ -145,14 +242,20 @@ end() {  # end CODE: the job ends with it; but one that was interrupted, or lost
         again interrupted
       fi
       ;;
-    *)
-      failures=$(state_of_job Comment)
-      [[ $failures =~ ^hpcml-failures-([0-9]+)$ ]] && failures=$((BASH_REMATCH[1] + 1)) || failures=1
-      if ((failures > MAX_FAILURES)); then
-        note "exit code $code, for the ${failures}th time: given up; submit the same again to resume"
+    "$IN_USE")
+      times=$(count in-use)
+      if ((times > MAX_IN_USE)); then
+        note "the run folder is in use, for the ${times}th time: given up; see who uses it (above), then submit the same again"
       else
-        scontrol update "JobId=$TASK" "Comment=hpcml-failures-$failures"
-        again "exit code $code, failure $failures of at most $MAX_FAILURES"
+        again "the run folder is in use, time $times of at most $MAX_IN_USE" "$IN_USE_DELAY"
+      fi
+      ;;
+    *)
+      times=$(count failures)
+      if ((times > MAX_FAILURES)); then
+        note "exit code $code, for the ${times}th time: given up; submit the same again to resume"
+      else
+        again "exit code $code, failure $times of at most $MAX_FAILURES"
       fi
       ;;
   esac

@@ -463,7 +463,7 @@ FAULTS = [
     Fault("data written while read", goes_wrong(WHILE_READING.format("os.utime(DATA)")), 2, CHANGED, PROBE, model=False),
     Fault("data truncated while read", goes_wrong(WHILE_READING.format("os.truncate(DATA, 9000)")), 2, SHORTER, PROBE, model=False),
     Fault("data of another run", data_of_another_run, 2, "hpcml: .*this run was started on other data", PROBE, model=False),
-    Fault("two jobs on one folder", two_jobs, 2, r"run is in use by process \d+ on \S+ since [\d-]+ [\d:]+; wait for it", PROBE),
+    Fault("two jobs on one folder", two_jobs, 73, r"run is in use by process \d+ on \S+ since [\d-]+ [\d:]+; wait for it", PROBE),
     Fault("launcher of another MPI", other_launcher, 2, r"hpcml: the launcher started 2 ranks", PROBE, model=False),
     Fault("little memory on rank 1", little_memory(300), 2, NO_MEMORY, CONVEX, model=False),
     Fault("no memory on rank 1 in a checkpoint", goes_wrong(FAILS_ALONE.format("bytearray(2**60)")), 2, NO_MEMORY, resumes=True),

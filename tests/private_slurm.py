@@ -60,10 +60,12 @@ class Slurm:
         return [int(code) for code in re.findall(r"ExitCode=(\d+):", self.show(job))]
 
     def script(self, name, **settings):
-        """A job script with some of its settings changed."""
+        """A job script with some of its settings, or of those of common.sh, changed."""
         text = (ROOT / "slurm" / name).read_text()
         for key, value in settings.items():
             text, n = re.subn(rf"^{key}=.*$", f'{key}="{value}"', text, flags=re.MULTILINE)
+            if n == 0:
+                text, n = re.subn(r"^source ", f'{key}="{value}"\nsource ', text, flags=re.MULTILINE)
             assert n == 1
         path = self.folder / name
         path.write_text(text)
@@ -122,13 +124,34 @@ def cancel(slurm, job):
     slurm.run("scancel", job)
 
 
-def kill_rank(slurm, job):
-    """As the kernel does where memory ends."""
+def ranks_of(job):
+    """The processes of a job's ranks: their numbers by rank."""
+    found = {}
     for folder in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
             environ = (folder / "environ").read_bytes().split(b"\0") if folder.name.isdigit() else []
-            is_rank = {f"SLURM_JOB_ID={job}".encode(), b"SLURM_PROCID=1"}.issubset(environ)
-            if is_rank and b"hpcml" in (folder / "cmdline").read_bytes():
-                os.kill(int(folder.name), 9)
-                return
-    raise AssertionError("rank 1 was not found")
+            variables = dict(variable.split(b"=", 1) for variable in environ if b"=" in variable)
+            is_ours = variables.get(b"SLURM_JOB_ID") == str(job).encode() and b"SLURM_PROCID" in variables
+            if is_ours and b"hpcml" in (folder / "cmdline").read_bytes():
+                found[int(variables[b"SLURM_PROCID"])] = int(folder.name)
+    return found
+
+
+def kill_rank(slurm, job):
+    """As the kernel does where memory ends."""
+    os.kill(ranks_of(job)[1], 9)
+
+
+def kill_slurmstepd(slurm, job, rank=1):
+    """Slurm's own process that started a rank."""
+    (parent,) = re.findall(r"^PPid:\s*(\d+)", Path(f"/proc/{ranks_of(job)[rank]}/status").read_text(), re.MULTILINE)
+    assert b"slurmstepd" in Path(f"/proc/{parent}/cmdline").read_bytes()
+    os.kill(int(parent), 9)
+
+
+def kill_both(slurm, job):
+    """A rank and Slurm's process that started it: nobody there can tell any more."""
+    rank = ranks_of(job)[1]
+    kill_slurmstepd(slurm, job)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(rank, 9)

@@ -1,5 +1,5 @@
 """One job of slurm/train.sbatch that is disturbed again and again on a private Slurm: preempted by another job, signalled, its
-node set DOWN. Does it end with the bits of an undisturbed run? Prints one JSON line.
+node set DOWN, a rank or its slurmstepd killed, or both. Does it end with the bits of an undisturbed run? Prints one JSON line.
 
 usage: python launch/bench/slurm_rounds.py [--rounds 100] [--seed 0]
 """
@@ -17,9 +17,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
 from make import dataset, random_data
-from private_slurm import hpcml, node_down, preempt, private_slurm, signal, signal_script
+from private_slurm import hpcml, kill_both, kill_rank, kill_slurmstepd, node_down, preempt, private_slurm, signal, signal_script
 
-DISTURBANCES = (preempt, signal, signal_script, node_down)
+DISTURBANCES = (preempt, signal, signal_script, node_down, kill_rank, kill_slurmstepd, kill_both)
 
 
 def main(rounds: int, seed: int) -> None:
@@ -32,7 +32,8 @@ def main(rounds: int, seed: int) -> None:
         options = ("--no-dormant", "--checkpoint-every", "0.3")
         hpcml("train", "probe", data, "-o", folder / "undisturbed", *options, limit=3600)
         begin, kinds = time.monotonic(), Counter()
-        command = ("slurm/train.sbatch", "probe", data, "-o", folder / "run", *options)
+        script = slurm.script("train.sbatch", LINGER=10, CHECK_STEP=2, MAX_FAILURES=rounds)
+        command = (script, "probe", data, "-o", folder / "run", *options)
         job = slurm.submit(*command, options=("--nodes=2", "--exclusive"))
         starts, checkpoints = folder / "run" / "environment.jsonl", folder / "run" / "checkpoint"
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from hpcml import check, mpi
-from hpcml.environment import environment
+from hpcml.environment import environment, node_name
 from hpcml.errors import ConfigError
+from hpcml.limits import Limit
 
 pytestmark = pytest.mark.mpi
 
@@ -17,8 +18,8 @@ def test_everything_is_tried_and_removed(comm, shared_tmp, monkeypatch):
     assert not (shared_tmp / "scratch").exists()
     if comm.rank == 0:
         words = [line.split()[1].rstrip(":") for line in found.lines]
-        assert [word for word in words if word in ("ranks", "clocks", "messages", "files", "locks", "training")] == [
-            *("ranks", "clocks", "messages", "files", "locks", "training")
+        assert [word for word in words if word in ("ranks", "memory", "clocks", "messages", "files", "locks", "training")] == [
+            *("ranks", "memory", "clocks", "messages", "files", "locks", "training")
         ]
         assert f"ranks: {comm.size} on 1 node" in found.lines[0]
         assert "gave the bits of rank 0 alone" in found.lines[-1]
@@ -68,6 +69,15 @@ def test_ranks_of_one_thread_are_not_too_many(comm, monkeypatch):
     found = check.Findings()
     check.check_threads(comm, found)
     assert (found.n_bad, found.lines) == (0, [f"ok    threads: 1 a rank, on {comm.size} cores that rank 0 may use"])
+
+
+def test_tightest_limit_of_all_ranks_is_told(comm, monkeypatch):
+    size = (5 if comm.rank == comm.size - 1 else 9) * 10**9
+    monkeypatch.setattr("hpcml.memory.limits", lambda: [Limit(size, f"source {comm.rank}", f"process {comm.rank}")])
+    found = check.Findings()
+    check.check_memory(comm, found)
+    assert f"memory: 5.0 GB on {node_name()} (source {comm.size - 1}); " in found.lines[0]
+    assert found.lines[0].endswith("may take 2.5 GB of it on each rank")
 
 
 def test_file_that_another_rank_does_not_see_is_bad(comm, shared_tmp, monkeypatch):

@@ -1,11 +1,28 @@
 """The job scripts on a real Slurm: a private one of four nodes, brought up on this machine for these tests."""
 
+import fcntl
 import json
 import os
+import re
 
 import pytest
 from make import dataset, random_data
-from private_slurm import ROOT, CannotRun, cancel, hpcml, kill_rank, node_down, preempt, private_slurm, signal, signal_script
+from private_slurm import (
+    ROOT,
+    CannotRun,
+    cancel,
+    hpcml,
+    kill_both,
+    kill_rank,
+    kill_slurmstepd,
+    node_down,
+    preempt,
+    private_slurm,
+    signal,
+    signal_script,
+)
+
+from hpcml.lock import LOCK
 
 OPTIONS = ("--epsilon", "0.01", "--no-dormant", "--checkpoint-every", "0.1")  # long enough to be disturbed
 
@@ -40,10 +57,11 @@ def starts(run):
 
 
 def test_cluster_is_found_sound(slurm):
-    job = slurm.submit("slurm/test.sbatch")
+    job = slurm.submit("slurm/test.sbatch", options=("--mem=500M",))
     assert slurm.end_of(job) == [0], slurm.printed(job)
     printed = slurm.printed(job)
     assert "ok    ranks: 4 on 2 nodes, 2 a node" in printed
+    assert re.search(r"ok    memory: 0\.5 GB on node\d \(Slurm's --mem\); rows and weights may take 0\.1 GB", printed)
     assert "gave the bits of rank 0 alone" in printed
     assert "everything that training needs works" in printed
     assert not list(ROOT.glob("hpcml-check*"))
@@ -57,11 +75,13 @@ def test_cluster_is_found_sound(slurm):
         (signal_script, "mpirun", "interrupted; queued again, to resume"),
         (node_down, "auto", "resuming from"),
         (kill_rank, "auto", "failure 1 of at most 3; queued again, to resume"),
+        (kill_slurmstepd, "auto", "and the launcher still waits 10 s later; it is ended now"),
+        (kill_both, "auto", "of the 2 nodes that had started ranks, Slurm finds them on "),
     ],
 )
 def test_disturbed_job_is_queued_again_and_resumes(slurm, data, undisturbed, tmp_path, disturb, launch, said):
     run = tmp_path / "run"
-    script = slurm.script("train.sbatch", LAUNCH=launch)
+    script = slurm.script("train.sbatch", LAUNCH=launch, LINGER=10, CHECK_STEP=2)
     job = slurm.submit(script, "probe", data, "-o", run, *OPTIONS, options=("--nodes=2", "--ntasks-per-node=1", "--exclusive"))
     slurm.until(job, lambda: list(run.glob("checkpoint/state-*.h5")), "checkpoint")
     disturb(slurm, job)
@@ -115,6 +135,24 @@ def test_wrong_launcher_and_wrong_options_are_not_tried_again(slurm, data, tmp_p
     assert slurm.end_of(wrong) == [2]
     assert "--loss hing: expected one of" in slurm.printed(wrong)
     assert not (tmp_path / "run").exists()
+
+
+def test_folder_in_use_is_tried_again_within_limits(slurm, data, undisturbed, tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    limits = {"IN_USE_TRIES": 2, "IN_USE_PAUSE": 1, "IN_USE_DELAY": 1}
+    command = ("probe", data, "-o", run, *OPTIONS)
+    with (run / LOCK).open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        patient = slurm.submit(slurm.script("train.sbatch", **limits, MAX_IN_USE=9), *command, options=("--nodes=1",))
+        other = slurm.submit(slurm.script("train.sbatch", **limits, MAX_IN_USE=0), *command, options=("--nodes=1",))
+        assert slurm.end_of(other) == [73], slurm.printed(other)
+        slurm.until(patient, lambda: "time 1 of at most 9; queued again" in slurm.printed(patient), "second start")
+    assert slurm.printed(other).count("is in use by another process; wait for it") == 2
+    assert "the run folder is in use, for the 1th time: given up" in slurm.printed(other)
+    assert slurm.end_of(patient) == [0], slurm.printed(patient)
+    assert "the run folder is in use; try 2 of 2 in 1 s" in slurm.printed(patient)
+    assert (run / "model.h5").read_bytes() == undisturbed
 
 
 def test_array_of_label_parts_makes_the_model_of_one_run(slurm, data, undisturbed, tmp_path):

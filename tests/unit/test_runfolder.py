@@ -3,7 +3,7 @@
 import pytest
 
 from hpcml import mpi
-from hpcml.errors import ConfigError, DataError
+from hpcml.errors import ConfigError, DataError, InUseError
 from hpcml.lock import LOCK
 from hpcml.log import Log
 from hpcml.runfolder import NEW, RunFolder
@@ -21,7 +21,7 @@ def test_second_run_is_refused_and_the_first_goes_on(tmp_path, monkeypatch):
     with folder(tmp_path / "run") as first:
         assert first.prepare(CONFIG, force=False, resume=False) == NEW
         for flags in ({"force": True, "resume": False}, {"force": False, "resume": True}):
-            with folder(tmp_path / "run") as second, pytest.raises(ConfigError, match="is in use by process"):
+            with folder(tmp_path / "run") as second, pytest.raises(InUseError, match="is in use by process"):
                 second.prepare(CONFIG, **flags)
         assert (tmp_path / "run" / "config.toml").exists()
     with folder(tmp_path / "run") as third:
@@ -53,14 +53,3 @@ def test_every_start_is_recorded_whatever_the_folder_is_called(tmp_path):
         with folder(run) as entered:
             entered.prepare(CONFIG, force=False, resume=resume)
     assert len((run / "environment.jsonl").read_text().splitlines()) == 2
-
-
-def test_file_system_without_locks_is_told_and_used(tmp_path, monkeypatch, capsys):
-    def cannot(*_):
-        raise OSError(95, "Operation not supported")
-
-    monkeypatch.setattr("hpcml.lock.fcntl.flock", cannot)
-    with RunFolder(SELF, tmp_path / "run", Log(0)) as run:
-        run.prepare(CONFIG, force=False, resume=False)
-        assert not (tmp_path / "run" / LOCK).exists()
-    assert "the file system has no locks" in capsys.readouterr().err

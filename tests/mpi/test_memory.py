@@ -1,0 +1,44 @@
+"""What memory a rank may plan with: every limit is divided among the ranks that share it, and the least counts."""
+
+import pytest
+
+from hpcml import memory, mpi
+from hpcml.limits import Limit
+
+pytestmark = pytest.mark.mpi
+GB = 10**9
+
+
+@pytest.fixture
+def room(comm, monkeypatch):
+    """What there is for a rank, where these are the limits: of sizes in GB and by whom they are shared."""
+
+    def per_rank(*limits):
+        monkeypatch.setattr(memory, "limits", lambda: [Limit(size * GB, "this test", shared) for size, shared in limits])
+        assert memory.room_per_rank(comm) == memory.MEMORY_SHARE * memory.memory_per_rank(comm)
+        return memory.memory_per_rank(comm) / GB
+
+    return per_rank
+
+
+def test_node_and_group_are_shared_by_all(comm, room):
+    assert room((12, "machine")) == pytest.approx(12 / comm.size)
+    assert room((12, "machine"), (6, "group")) == pytest.approx(6 / comm.size)
+
+
+def test_limit_of_each_rank_is_its_own(comm, room):
+    assert room((12 * comm.size, "machine"), (3, f"task {comm.rank}")) == 3
+    assert room((2 * comm.size, "machine"), (3, f"task {comm.rank}")) == 2
+
+
+def test_group_of_some_ranks_is_shared_by_these(comm, room):
+    pairs = min(2, comm.size)
+    assert room((100, "machine"), (4, f"pair {comm.rank // 2}")) == pytest.approx(4 / pairs)
+
+
+def test_least_rank_counts_for_all(comm, room):
+    assert room((8 if comm.rank else 1, f"task {comm.rank}")) == 1
+
+
+def test_ranks_see_their_own_limits(comm):
+    assert 0 < memory.memory_per_rank(comm) <= memory.memory_of_node() / mpi.ranks_on_node(comm)

@@ -1,0 +1,193 @@
+"""Limits on memory: made-up trees of control groups, real ones where root may make them, Slurm's and ulimit's."""
+
+import os
+import subprocess
+import sys
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from hpcml.limits import _mounts, _paths, limits
+from hpcml.memory import memory_of_node
+
+MB = 10**6
+V1 = "36 30 0:1 {root} {folder} rw shared:9 - cgroup cgroup rw,memory"
+V2 = "36 30 0:1 {root} {folder} rw - cgroup2 cgroup2 rw,nsdelegate"
+NOTHING = "9223372036854771712"
+
+
+@pytest.fixture(autouse=True)
+def no_slurm(monkeypatch):
+    for name in [*os.environ]:
+        if name.startswith("SLURM_"):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """Make /proc and groups below a root: `tree(cgroup, mountinfo, files)`; the tightest limit there."""
+
+    def make(cgroup, mountinfo, files):
+        for name, text in {"proc/self/cgroup": cgroup, "proc/self/mountinfo": mountinfo, **files}.items():
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text + "\n")
+        return min(limits(tmp_path))
+
+    return make
+
+
+GROUP = "sys/fs/cgroup"
+JOB = "/slurm/uid_7/job_12"
+TREES = {
+    "the whole machine": ("0::/", V2.format(root="/", folder="/sys/fs/cgroup"), {f"{GROUP}/memory.max": str(500 * MB)}),
+    "version 2, a level above": (
+        *(f"0::{JOB}/step_0/user/task_1", V2.format(root="/", folder="/sys/fs/cgroup")),
+        {f"{GROUP}{JOB}/memory.max": str(500 * MB), f"{GROUP}{JOB}/step_0/user/task_1/memory.max": "max"},
+    ),
+    "version 2, throttled": (
+        *(f"0::{JOB}", V2.format(root="/", folder="/sys/fs/cgroup")),
+        {f"{GROUP}{JOB}/memory.max": str(900 * MB), f"{GROUP}{JOB}/memory.high": str(500 * MB)},
+    ),
+    "version 1, a level above": (
+        *(f"9:name=systemd:/\n4:cpu,memory:{JOB}/step_0\n0::/", V1.format(root="/", folder="/sys/fs/cgroup/memory")),
+        {
+            f"{GROUP}/memory{JOB}/memory.limit_in_bytes": str(500 * MB),
+            f"{GROUP}/memory{JOB}/step_0/memory.limit_in_bytes": NOTHING,
+            f"{GROUP}/memory/memory.limit_in_bytes": NOTHING,
+        },
+    ),
+    "both versions, the first limits": (
+        f"4:memory:{JOB}\n0::/user.slice",
+        V1.format(root="/", folder="/sys/fs/cgroup/memory") + "\n" + V2.format(root="/", folder="/sys/fs/cgroup/unified"),
+        {f"{GROUP}/memory{JOB}/memory.limit_in_bytes": str(500 * MB), f"{GROUP}/unified/user.slice/cgroup.procs": "1"},
+    ),
+    "a container that sees its own part": (
+        *("4:memory:/docker/abc/inner", V1.format(root="/docker/abc", folder="/sys/fs/cgroup/memory")),
+        {f"{GROUP}/memory/memory.limit_in_bytes": str(500 * MB), f"{GROUP}/memory/inner/memory.limit_in_bytes": NOTHING},
+    ),
+    "a group outside of what is mounted": (
+        *("0::/../other", V2.format(root="/", folder="/sys/fs/cgroup")),
+        {f"{GROUP}/memory.max": str(500 * MB), f"{GROUP}/other/memory.max": "1"},
+    ),
+    "a limit above what is mounted": (
+        *("4:memory:/docker/abc", V1.format(root="/docker/abc", folder="/sys/fs/cgroup/memory")),
+        {
+            f"{GROUP}/memory/memory.limit_in_bytes": NOTHING,
+            f"{GROUP}/memory/memory.stat": f"cache 1\nhierarchical_memory_limit {500 * MB}\nhierarchical_memsw_limit 7",
+        },
+    ),
+    "an odd mount point": (
+        *("0::/a b:c", V2.format(root="/", folder=r"/my\040groups")),
+        {"my groups/a b:c/memory.max": str(500 * MB)},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_tightest_level_counts(tree, name):
+    limit = tree(*TREES[name])
+    assert limit == 500 * MB
+    assert limit.source.startswith("control group /")
+
+
+@pytest.mark.parametrize("text", ["", "max", "-1", "١٢", "12 MB", "0x10", "\x00", "1e9", NOTHING])
+def test_what_is_no_limit_is_none(tree, text):
+    found = tree("0::/a", V2.format(root="/", folder="/sys/fs/cgroup"), {f"{GROUP}/a/memory.max": text})
+    assert found.source == "the machine's memory"
+    assert found == min(limits(Path("/nowhere")))
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "mountinfo"),
+    [
+        ("", ""),
+        (":::\n4\n", "36\n - - -\n"),
+        ("4:memory:", "1 2 / /5 - cgroup c memory"),
+        ("4:memory:/", "1 2 3 4 5 - cgroup c memory"),
+    ],
+)
+def test_files_that_are_not_understood(tree, cgroup, mountinfo):
+    assert tree(cgroup, mountinfo, {}).source == "the machine's memory"
+
+
+def test_ranks_of_one_group_share_it_and_no_others(tree):
+    files = {f"{GROUP}/a/memory.max": "5", f"{GROUP}/b/memory.max": "6"}
+    shared = {tree(f"0::/{name}", V2.format(root="/", folder="/sys/fs/cgroup"), files).shared for name in "aba"}
+    assert len(shared) == 2
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({"SLURM_MEM_PER_NODE": "500"}, 500 * 2**20),
+        ({"SLURM_MEM_PER_NODE": "1G"}, 2**30),
+        ({"SLURM_MEM_PER_CPU": "100", "SLURM_CPUS_ON_NODE": "3"}, 300 * 2**20),
+        ({"SLURM_MEM_PER_NODE": "500", "SLURM_MEM_PER_CPU": "100", "SLURM_CPUS_ON_NODE": "3"}, 300 * 2**20),
+        ({"SLURM_MEM_PER_NODE": "0"}, None),
+        ({"SLURM_MEM_PER_NODE": "much"}, None),
+        ({"SLURM_MEM_PER_CPU": "100"}, None),
+        ({"SLURM_MEM_PER_CPU": "100", "SLURM_CPUS_ON_NODE": "0"}, None),
+    ],
+)
+def test_what_slurm_gave(monkeypatch, variables, expected):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    found = [int(limit) for limit in limits(Path("/nowhere")) if "Slurm" in limit.source]
+    assert min(found, default=None) == expected
+
+
+def told(*before):
+    """What a new process says after some lines of shell: the tightest limit, its source, and what a rank may take."""
+    show = (
+        "from hpcml import memory, mpi; m = memory.memory_of_node(); print(int(m), memory.room_per_rank(mpi.self_comm()), m.source)"
+    )
+    lines = "\n".join(["set -e", *before, 'exec "$0" -c "$1"'])
+    done = subprocess.run(["bash", "-c", lines, sys.executable, show], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    size, room, source = done.stdout.split(maxsplit=2)
+    return int(size), float(room), source.strip()
+
+
+@pytest.mark.parametrize("option", ["-v", "-d"])
+def test_ulimit_is_what_it_leaves(option):
+    size, room, source = told(f"ulimit {option} 4000000")
+    assert size < 4000000 * 1024  # the interpreter has some of it
+    assert source == f"ulimit {option}"
+    assert room == size / 2
+
+
+@contextmanager
+def real_group():
+    """A new group below that of this process, in which processes may be put; skips where that is not allowed."""
+    made = []
+    try:
+        for kind, mounted, folder in _mounts(Path("/")):
+            limit = {"cgroup": "memory.limit_in_bytes", "cgroup2": "memory.max"}[kind]
+            group = folder / os.path.relpath(_paths(Path("/"))[kind], mounted) / f"hpcml-test-{os.getpid()}"
+            with suppress(OSError):
+                group.mkdir()
+                made.append(group)
+                (group / "inner").mkdir()
+                made.append(group / "inner")
+                (group / limit).write_text(str(500 * MB))
+                yield group
+                return
+        pytest.skip("no control group that limits memory can be made here")
+    finally:
+        for folder in reversed(made):
+            folder.rmdir()
+
+
+@pytest.mark.parametrize("inside", ["", "inner"])
+def test_real_control_group(inside):
+    with real_group() as group:
+        size, room, source = told(f"echo $$ >{group / inside}/cgroup.procs")
+    assert 499 * MB <= size <= 500 * MB  # whole pages
+    assert room == size / 2
+    assert source.startswith(f"control group {group}/memory.")
+
+
+def test_without_limits_there_is_the_machine():
+    assert 0 < memory_of_node() <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
