@@ -100,3 +100,8 @@ def test_startup():
 
 def test_faults():
     assert "exit code" in run(sys.executable, BENCH / "faults.py", "-k", "clock jumps")
+
+
+def test_slurm_rounds_starts():
+    """The rest of it needs a Slurm of its own, and minutes."""
+    assert "--rounds" in run(sys.executable, BENCH / "slurm_rounds.py", "--help")
