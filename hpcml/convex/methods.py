@@ -34,19 +34,19 @@ class Method(NamedTuple):
 
 METHODS = {
     "probe": Method(
-        *(probe, 5000, True, False, tuple(LOSSES), FREELY, ("epsilon", "dormant", "seed", "block")),
+        *(probe, 5000, True, False, tuple(LOSSES), FREELY, ("epsilon", "dormant", "seed")),
         "PROBE: subgradient steps from an estimated lower bound",
     ),
     "dual": Method(
         *(dual, 1000, False, False, ("squared-hinge", "hinge"), ASKED),
-        ("dual_tol", "max_gap", "gap", "positive_weight", "seed", "block"),
+        ("dual_tol", "max_gap", "gap", "positive_weight", "seed"),
         *("dual coordinate descent for a block of labels, with a certified duality gap", bytes_per_rank_dual, Risk, True),
     ),
     "pegasos": Method(
-        *(pegasos, 500, False, True, ("hinge",), FREELY, ("block",)), "Pegasos: full subgradient, step 1/(λt), projection, bias"
+        *(pegasos, 500, False, True, ("hinge",), FREELY, ()), "Pegasos: full subgradient, step 1/(λt), projection, bias"
     ),
     "svmperf": Method(
-        *(svmperf, 5000, False, False, ("hinge",), FREELY, ("svmperf_epsilon", "block")),
+        *(svmperf, 5000, False, False, ("hinge",), FREELY, ("svmperf_epsilon",)),
         "SVMperf: the 1-slack cutting-plane method, certified gap",
     ),
     "liblinear": Method(

@@ -43,12 +43,12 @@ def source(name: str) -> Path:
 
 def dataset(name: str, folder: Path, seed: int, noise: float = 0.0, test_share: float = 0.3) -> tuple[Path, Path]:
     """A data set with split train and where its test rows are: its own test file, else a random share, another for each seed."""
-    extra = ["--label-noise", noise] if noise else []
+    extra = ["--label-noise", noise, "--seed", seed] if noise else []
     own_test = source(f"{name}.t").exists()
     path = folder / (f"{name}-{noise}-{0 if own_test and not noise else seed}.h5")
     if not path.exists():
-        extra += [] if own_test else ["--test-share", test_share]
-        run("convert", "svmlight", source(name), "-o", path, "--seed", seed, *extra)
+        extra += [] if own_test else ["--test-share", test_share, *([] if noise else ["--seed", seed])]
+        run("convert", "svmlight", source(name), "-o", path, *extra)
     if not own_test:
         return path, path
     test = folder / f"{name}.t.h5"

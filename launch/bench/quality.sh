@@ -2,9 +2,10 @@
 # PROBE and dual beside LIBLINEAR on Reuters-21578, 20 Newsgroups, MeSH and the docstrings corpus, with an intercept first, without it (the
 # PROBE paper's protocol) second: measures and training time, JSON lines and the tables of `hpcml bench ovr`; and one pass over the rows
 # beside scipy. Needs the folder of real data that HPCML_DATA names (without it: the docstrings only).
-# usage: [RANKS=2] ./launch/bench/quality.sh
+# usage: [RANKS=2] ./launch/bench/quality.sh [DOCUMENTS.jsonl]      DOCUMENTS: these instead of the corpora
 set -euo pipefail
 RANKS=${RANKS:-2}
+documents=$(realpath -- "${1:-.}")
 source "$(dirname "$0")/../setup.sh" mpi
 HPCML_RANKS=$RANKS source launch/env.sh
 work=$(mktemp -d)
@@ -28,6 +29,12 @@ race() {  # race NAME MIN-DOCUMENTS MIN-POSITIVES: training time of PROBE, then 
   done
 }
 
+if (($#)); then
+  run_ranks "$RANKS" hpcml convert jsonl "$documents" -o "$work/documents.h5" --test-share 0.33 --seed 1 >&2
+  compare documents
+  race documents 5 5
+  exit
+fi
 if [[ -n ${HPCML_DATA:-} ]]; then
   topics=(earn acq money-fx grain crude trade interest wheat ship corn)
   run_ranks "$RANKS" hpcml convert jsonl "$HPCML_DATA/reuters21578.jsonl.xz" -o "$work/reuters.h5" >&2

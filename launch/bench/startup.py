@@ -1,6 +1,8 @@
 """How long `hpcml` takes to start: from the launch of the ranks to the end of a command that hardly computes.
 
-usage: python launch/bench/startup.py [REPEATS]      REPEATS: of each measurement (3); prints JSON lines with the medians
+usage: python launch/bench/startup.py [REPEATS [COMMAND [RANKS...]]]
+
+REPEATS: of each measurement (3); COMMAND: info, train, or all (all); RANKS: 1 2 4. Prints JSON lines with the medians.
 
 `info` needs no compiled kernel; `train` (PROBE, one step) compiles all of its kernels where the cache is empty ("cold") and reads
 them where it is not ("warm"). `first_step` are the seconds from the launch to the first step of training.
@@ -17,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[2]
@@ -55,9 +58,9 @@ def launched(ranks: int, program: list[str], cache: Path) -> tuple[float, float]
     return seconds, max(steps, default=float("nan"))
 
 
-def measure(name: str, program: list[str], folder: Path, repeats: int) -> None:
+def measure(name: str, program: list[str], folder: Path, repeats: int, all_ranks: Sequence[int]) -> None:
     """Print the medians of one command on all numbers of ranks, with an empty and with a full cache."""
-    for ranks in RANKS:
+    for ranks in all_ranks:
         for cache in ("cold", "warm"):
             found = []
             for _ in range(repeats):
@@ -70,17 +73,19 @@ def measure(name: str, program: list[str], folder: Path, repeats: int) -> None:
             print(json.dumps(line), flush=True)
 
 
-def main(repeats: int) -> None:
+def main(repeats: int = 3, command: str = "all", *ranks: int) -> None:
     """Make a tiny dataset and measure on it."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         data = folder / "data.h5"
         make = ["convert", "synthetic", "circle", "--rows", "1000", "-o", str(data)]
         subprocess.run([sys.executable, "-m", "hpcml", *make], capture_output=True, check=True)
-        measure("info", ["-m", "hpcml", "info", str(data)], folder, repeats)
+        if command != "train":
+            measure("info", ["-m", "hpcml", "info", str(data)], folder, repeats, ranks or RANKS)
         train = ["train", "probe", str(data), "-o", str(folder / "run"), "--force", "--max-steps", "1"]
-        measure("train", ["-c", STEP, *train], folder, repeats)
+        if command != "info":
+            measure("train", ["-c", STEP, *train], folder, repeats, ranks or RANKS)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 3)
+    main(*(int(word) if word.isdecimal() else word for word in sys.argv[1:]))

@@ -368,7 +368,7 @@ def test_labels_that_the_initial_model_does_not_have_are_refused(standing, files
 
 def test_weights_beyond_all_numbers_are_one_sentence_and_leave_nothing(standing, files, tmp_path):
     run = tmp_path / "run"
-    done = standing(2, "train", "mbw", files / "data.h5", "--alpha", "1e300", "-o", run)
+    done = standing(2, "train", "pa", files / "data.h5", "--epsilon", "1e308", "--gamma", "0", "-o", run)
     assert done.returncode == 2
     assert "label '0': a weight has grown beyond all numbers" in done.stderr
     assert one_sentence(done), done.stderr

@@ -19,7 +19,7 @@ from hpcml.ovr.bench import OvrOptions, bench_ovr
 
 # An allowed value that is not the default, of every option that some method does not use.
 OTHER = {
-    **{"epsilon": 0.1, "dormant": False, "seed": 7, "block": 8, "dual_tol": 0.5, "max_gap": 0.5, "gap": True},
+    **{"epsilon": 0.1, "dormant": False, "seed": 7, "dual_tol": 0.5, "max_gap": 0.5, "gap": True},
     **{"positive_weight": "balanced", "svmperf_epsilon": 0.5, "liblinear_tol": 0.5},
     **{"alpha": 2.0, "beta": 0.25, "theta": 0.5, "margin": 2.0, "gamma": 0.5, "live_features": 9, "share": 0.5},
 }

@@ -1,0 +1,107 @@
+"""Every script of launch/bench runs: here on tiny data, where nothing else of the tests starts it."""
+
+import json
+import lzma
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import make
+import numpy as np
+import pytest
+
+TOP = Path(__file__).parents[2]
+BENCH = TOP / "launch" / "bench"
+LAUNCHED = ("PMI_", "PMIX_", "OMPI_", "MPI_LOCAL", "HYDRA_", "HYDI_")
+
+
+def run(*command, env=None, folder=None):
+    """What a script printed; it must end well."""
+    clean = {key: value for key, value in os.environ.items() if not key.startswith(LAUNCHED)}
+    done = subprocess.run(
+        [*map(str, command)],
+        env=clean | {"PYTHONPATH": str(TOP)} | (env or {}),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def lines_of(text):
+    """The lines of JSON in what a script printed."""
+    return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+
+
+def test_every_script_is_run_by_some_test():
+    texts = [path.read_text() for path in (TOP / "tests").rglob("*.py")]
+    scripts = [path.name for path in BENCH.iterdir() if path.is_file()]
+    assert scripts
+    assert [name for name in scripts if not any(name in text for text in texts)] == []
+
+
+def test_online(tmp_path):
+    X, Y = make.random_data(0, 120, 30, 3, 0.3)
+    data = make.dataset(tmp_path / "rows.h5", abs(X), Y, splits={"test": np.arange(40), "train": np.arange(40, 120)})
+    found = lines_of(run(sys.executable, BENCH / "online.py", data, data, "--label", "label0", "--repeats", 1))
+    speeds = found[0]["examples_per_second"]
+    assert (found[0]["rows"], [line.get("method") for line in found]) == (80, [None, None, "mbw", "perceptron"])
+    assert {"mbw, HDF5", "mbw, text", "v-pa, HDF5"} <= speeds.keys()
+    assert min(speeds.values()) > 0
+
+
+@pytest.fixture
+def documents(tmp_path):
+    """Documents of two topics, one a line."""
+    rng, words = np.random.default_rng(0), [f"word{k}" for k in range(40)]
+    with (tmp_path / "documents.jsonl").open("w") as out:
+        for row in range(90):
+            topic = row % 2
+            text = " ".join(rng.choice(words[20 * topic : 20 * topic + 25], 12))
+            out.write(json.dumps({"id": str(row), "text": text, "labels": [f"topic {topic}"]}) + "\n")
+    return tmp_path / "documents.jsonl"
+
+
+def test_quality_with_speed_and_compare_liblinear(tmp_path, documents):
+    """quality.sh runs speed.py and compare_liblinear.py; its setup.sh, which may install, is replaced."""
+    launch = tmp_path / "launch"
+    (launch / "bench").mkdir(parents=True)
+    shutil.copy(BENCH / "quality.sh", launch / "bench")
+    (launch / "setup.sh").write_text(f"cd '{TOP}'\n")
+    found = lines_of(run("bash", launch / "bench" / "quality.sh", documents, env={"RANKS": "1"}))
+    assert found[0].keys() == {"commit", "ranks", "threads"}
+    compared = next(line for line in found if "break_even" in line)
+    assert compared["labels"] == 2
+    raced = next(line for line in found if "liblinear_0.1" in line)
+    assert raced["liblinear_0.1"]["ratio"] > 0
+    assert len(found) > 4  # and the passes beside scipy
+
+
+def test_psbml(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = [f"{rng.choice([-1, 1])} " + " ".join(f"{j + 1}:{x:.3f}" for j, x in enumerate(rng.random(4))) for _ in range(150)]
+    (tmp_path / "w8a.svm.xz").write_bytes(lzma.compress("\n".join(rows).encode()))
+    options = ("--ranks", 1, "--seeds", 1, "--only", "w8a", "--folder", tmp_path / "out", "--option=--cycles=1")
+    text = run(sys.executable, BENCH / "psbml.py", "table4", *options, env={"HPCML_DATA": str(tmp_path)})
+    assert [line["who"] for line in lines_of(text)] == ["base", "psbml"] * 2
+    assert text.count("\nw8a ") == 4
+
+
+def test_startup():
+    found = lines_of(run(sys.executable, BENCH / "startup.py", 1, "info", 1))
+    assert [(line["command"], line["ranks"], line["cache"]) for line in found] == [("info", 1, "cold"), ("info", 1, "warm")]
+
+
+def test_faults():
+    assert "exit code" in run(sys.executable, BENCH / "faults.py", "-k", "clock jumps")
+
+
+def test_slurm_rounds_starts():
+    """The rest of it needs a Slurm of its own, and minutes."""
+    assert "--rounds" in run(sys.executable, BENCH / "slurm_rounds.py", "--help")
