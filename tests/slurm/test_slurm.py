@@ -75,8 +75,8 @@ def test_cluster_is_found_sound(slurm):
         (signal_script, "mpirun", "interrupted; queued again, to resume"),
         (node_down, "auto", "resuming from"),
         (kill_rank, "auto", "failure 1 of at most 3; queued again, to resume"),
-        (kill_slurmstepd, "auto", "and the launcher still waits 10 s later; it is ended now"),
-        (kill_both, "auto", "of the 2 nodes that had started ranks, Slurm finds them on "),
+        (kill_slurmstepd, "auto", "; it is ended now"),
+        (kill_both, "auto", " a slurmstepd was killed, or a node is lost; it is ended now"),
     ],
 )
 def test_disturbed_job_is_queued_again_and_resumes(slurm, data, undisturbed, tmp_path, disturb, launch, said):
