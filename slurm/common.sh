@@ -4,8 +4,10 @@
 
 MAX_RESTARTS=500  # of a job that is interrupted again and again
 MAX_FAILURES=${MAX_FAILURES:-3}  # fresh starts of a job whose processes died (killed, node lost, network); interruptions do not count
-IN_USE_TRIES=${IN_USE_TRIES:-5} IN_USE_PAUSE=${IN_USE_PAUSE:-60}  # in place, seconds apart: an earlier start of this job may still be ending
-MAX_IN_USE=${MAX_IN_USE:-50} IN_USE_DELAY=${IN_USE_DELAY:-600}  # then in the queue, seconds apart: another job may need hours
+# A run folder that is in use: first tries in place, seconds apart, for an earlier start of this job may still be ending; then from the
+# queue, seconds apart, without keeping the nodes, for another job may need hours.
+IN_USE_TRIES=${IN_USE_TRIES:-5} IN_USE_PAUSE=${IN_USE_PAUSE:-60}
+MAX_IN_USE=${MAX_IN_USE:-50} IN_USE_DELAY=${IN_USE_DELAY:-600}
 LINGER=${LINGER:-60}  # seconds for the launcher to end after rank 0 has
 CHECK_STEP=${CHECK_STEP:-30}  # seconds between two looks at whether all nodes still run their ranks
 
@@ -42,7 +44,9 @@ clean_shared_memory() {  # MPICH names its shared memory after the job's step, a
   on_every_node 120 find /dev/shm -maxdepth 1 -user "$UID" -name 'mpich_*' -mmin +1 -delete >/dev/null 2>&1 || true
 }
 
-on_every_node() { limited "$1" srun --ntasks="$SLURM_NNODES" --ntasks-per-node=1 --mpi=none "${@:2}"; }  # on_every_node SECONDS COMMAND...
+on_every_node() {  # on_every_node SECONDS COMMAND...
+  limited "$1" srun --ntasks="$SLURM_NNODES" --ntasks-per-node=1 --mpi=none "${@:2}"
+}
 
 choose_launcher() {  # sets RANKS from LAUNCH; auto: srun in the way that mpi4py's MPI library understands, else mpirun
   local vendor list way=$LAUNCH
@@ -59,7 +63,7 @@ choose_launcher() {  # sets RANKS from LAUNCH; auto: srun in the way that mpi4py
   # srun: tasks have the cores that were asked for; a rank that dies takes the others with it
   [[ ${RANKS[0]} != srun ]] || RANKS+=(--cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" --kill-on-bad-exit=1)
   [[ ${RANKS[0]} != mpirun ]] || RANKS+=(-n "$SLURM_NTASKS")
-  # a rank whose slurmstepd or mpirun is killed would hear of no signal any more, nor would anybody hear of its end: it stops at once
+  # a rank whose slurmstepd or mpirun is killed would hear of no signal any more, nor anybody of its end: it stops at once
   ! setpriv --pdeathsig TERM true 2>/dev/null || RANKS+=(setpriv --pdeathsig TERM)
 }
 
@@ -103,7 +107,8 @@ judge() {  # judges the model of ARGUMENTS on the split test of its data; the me
     previous=$argument
   done
   [[ -n $output && -n $data ]] || { note "not judged: name the data and --output on the command line"; return 0; }
-  limited 300 "$PYTHON" - "$data" <<<'import h5py, sys; sys.exit(3 * ("splits/test" not in h5py.File(sys.argv[1], locking=False)))' || code=$?
+  limited 300 "$PYTHON" - "$data" <<<'import h5py, sys; sys.exit(3 * ("splits/test" not in h5py.File(sys.argv[1], locking=False)))' ||
+    code=$?
   ((code != 3)) || { note "not judged: $data has no split test"; return 0; }
   run evaluate "$output/model.h5" "$data" --json "$output/measures.json" --force
 }
@@ -111,8 +116,9 @@ judge() {  # judges the model of ARGUMENTS on the split test of its data; the me
 run() {  # run HPCML-ARGUMENTS...: on all ranks of the job. Signals to this script go to the ranks, which write a checkpoint
   local pid watcher code=0 watched=0
   [[ -z ${SIGNALLED:-} ]] || return 75
-  rm -f .hpcml-exit-"$SLURM_JOB_ID"-*
-  export HPCML_EXIT_FILE=$PWD/.hpcml-exit-$SLURM_JOB_ID-${SLURM_RESTART_COUNT:-0}  # rank 0's own code: what srun says of many ranks differs
+  rm -f .hpcml-exit-"$SLURM_JOB_ID"-*  # an earlier start may have left one
+  # rank 0's own code: srun may kill ranks that are slow to end, and say so
+  export HPCML_EXIT_FILE=$PWD/.hpcml-exit-$SLURM_JOB_ID-${SLURM_RESTART_COUNT:-0}
   note "$(printf '%q ' "${RANKS[@]}" hpcml "$@")"
   "${RANKS[@]}" "$PYTHON" -m hpcml "$@" &
   pid=$!

