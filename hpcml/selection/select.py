@@ -247,7 +247,7 @@ def _listed(dataset: Dataset, path: Path) -> np.ndarray:
     order = np.argsort(numbers)
     if not rows or (np.diff(numbers[order]) == 0).any() or numbers.min() < 0:
         raise DataError(f"--like {path}: not a list of features made by `hpcml select` (empty, or a number that is no feature)")
-    if all(names) and "feature_names" in dataset.file:
+    if any(names) and "feature_names" in dataset.file:
         return _by_name(dataset, [names[place] for place in order.tolist()], path)
     if numbers.max() >= dataset.n_features:
         raise DataError(f"--like {path}: feature {numbers.max()}, but {dataset.path} has only {dataset.n_features} features")
