@@ -218,7 +218,7 @@ class ClassifierModel(Trained):
         types = (self.margin_rows.dtype.str, self.margin_weights.dtype.str, file["classifier"].dtype.str)
         if types != ("<i8", "<f4", "|u1") or file["classifier"].ndim != 1 or self.margin_rows.ndim != 1:
             raise ValueError("wrong types")
-        if self.margin_rows.shape != self.margin_weights.shape or (np.diff(self.margin_rows) <= 0).any():
+        if self.margin_rows.shape != self.margin_weights.shape or (self.margin_rows[1:] <= self.margin_rows[:-1]).any():
             raise ValueError("wrong margin data")
         if self.n_labels in (0, 2) or self.n_features < 0 or not isinstance(self.base, dict):
             raise ValueError("wrong sizes")
@@ -233,7 +233,7 @@ class ClassifierModel(Trained):
                 raise ValueError(f"dense rows of {self.n_features} features")
             classifier = load_classifier(dump, self.n_features)
             classes = np.asarray(classifier.classes_)
-            sound = classes.ndim == 1 and classes.size > 0 and classes.dtype.kind == "i" and (np.diff(classes) > 0).all()
+            sound = classes.ndim == 1 and classes.size > 0 and classes.dtype.kind == "i" and (classes[1:] > classes[:-1]).all()
             fits = sound and 0 <= classes[0] <= classes[-1] < self.n_classes
             fits = fits and getattr(classifier, "n_features_in_", self.n_features) == self.n_features
             if fits and not isinstance(classifier, Constant):  # its width is that of its arrays

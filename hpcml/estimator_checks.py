@@ -347,6 +347,8 @@ def _check_categories(bayes: Any, sizes: Sizes, _: int) -> None:
     sound = isinstance(tables, list) and len(tables) == sizes.d
     if not sound or not all(isinstance(t, np.ndarray) and t.ndim == 2 and _is_reals(t, (sizes.k, t.shape[1])) for t in tables):
         raise ValueError("feature_log_prob_ of CategoricalNB is damaged")
+    if not isinstance(bayes.n_categories_, np.ndarray) or bayes.n_categories_.tolist() != [table.shape[1] for table in tables]:
+        raise ValueError("n_categories_ of CategoricalNB is damaged")
 
 
 def _check_support(svm: Any, sizes: Sizes, _: int) -> None:
@@ -450,7 +452,9 @@ KEPT: dict[str, Kept] = {
     "sklearn.linear_model.SGDClassifier": SGD,
     "sklearn.naive_bayes.BernoulliNB": Kept(COUNTS, FIT_OF_COUNTS),
     "sklearn.naive_bayes.CategoricalNB": Kept(
-        {**COUNTS, "feature_log_prob_": _is_anything}, ("category_count_", "n_categories_", "class_count_"), _check_categories
+        {**COUNTS, "feature_log_prob_": _is_anything, "n_categories_": _is_anything},
+        ("category_count_", "class_count_"),
+        _check_categories,
     ),
     "sklearn.naive_bayes.ComplementNB": Kept(COUNTS, FIT_OF_COUNTS),
     "sklearn.naive_bayes.GaussianNB": Kept(

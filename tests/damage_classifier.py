@@ -29,7 +29,8 @@ from hpcml.estimator_checks import KEPT
 from hpcml.learners import scores
 
 BATCH = 100  # variants in one process
-SECONDS = 60  # for one; they take some milliseconds
+SECONDS = 10  # of processor time for one; they take some milliseconds
+WAIT = 300  # seconds for one on a machine that is busy
 ADDRESS_SPACE = 1 << 30  # that a variant may take
 OPTIONS = {  # so that the files are small
     "sklearn.ensemble.AdaBoostClassifier": "n_estimators=2",
@@ -41,7 +42,14 @@ OPTIONS = {  # so that the files are small
     "sklearn.tree.DecisionTreeClassifier": "max_depth=3",
     "sklearn.tree.ExtraTreeClassifier": "max_depth=3",
 }
-DENSE = ("GaussianNB", "CategoricalNB", "LinearDiscriminantAnalysis", "QuadraticDiscriminantAnalysis", "SVC", "NuSVC")  # rows needed
+DENSE = (
+    "GaussianNB",
+    "CategoricalNB",
+    "LinearDiscriminantAnalysis",
+    "QuadraticDiscriminantAnalysis",
+    "SVC",
+    "NuSVC",
+)  # rows needed
 GIVEN_UP = ("allocate", "MemoryError", "bad_alloc")
 CLASSES = sorted(path for path, kept in KEPT.items() if kept.classifies)
 
@@ -71,7 +79,9 @@ class Original:
         except DataError as error:
             sentence = str(error)
             told = len(sentence.splitlines()) == 1 and sentence.startswith(str(model.path))
-            return f"memory: {sentence}" if any(word in sentence for word in GIVEN_UP) else "refused" if told else f"said {sentence!r}"
+            return (
+                f"memory: {sentence}" if any(word in sentence for word in GIVEN_UP) else "refused" if told else f"said {sentence!r}"
+            )
         try:
             found = scores(model.classifier, self.rows, model.n_classes)
         except HpcmlError:
@@ -116,7 +126,24 @@ def change(rng, schema, place, members):
     part, name = holder[key], ".".join(str(key) for key in path if key != "content")
     if loader == "JsonNode":
         value = json.loads(part["content"])
-        others = [*HUGE, 3, 0.5, -1.5, 1e308, None, True, False, "", "x", "poly", "entropy", float("nan"), float("inf"), [1, 2], {"a": 1}]
+        others = [
+            *HUGE,
+            3,
+            0.5,
+            -1.5,
+            1e308,
+            None,
+            True,
+            False,
+            "",
+            "x",
+            "poly",
+            "entropy",
+            float("nan"),
+            float("inf"),
+            [1, 2],
+            {"a": 1},
+        ]
         near = [value + 1, value - 1, 2 * value] if isinstance(value, (int, float)) and not isinstance(value, bool) else []
         other = rng.choice([*others, *near, *near])
         part["content"] = json.dumps(other)
@@ -130,7 +157,12 @@ def change(rng, schema, place, members):
         arrays = [node for node in members if node.endswith(".npy")]
         new = rng.choice(
             [
-                {"__class__": "str", "__module__": "builtins", "__loader__": "JsonNode", "content": rng.choice(("null", "0", '"zero"'))},
+                {
+                    "__class__": "str",
+                    "__module__": "builtins",
+                    "__loader__": "JsonNode",
+                    "content": rng.choice(("null", "0", '"zero"')),
+                },
                 {"__class__": "ndarray", "__module__": "numpy", "__loader__": "NdArrayNode", "type": "numpy", "file": arrays[0]},
                 {"__class__": "list", "__module__": "builtins", "__loader__": "ListNode", "content": [part, part]},
                 *([schema] if path else []),
@@ -193,7 +225,9 @@ def change_array(rng, content):
         flat = (array if names is None else array[rng.choice(names)]).reshape(-1)
         some = slice(None) if rng.random() < 0.2 else rng.randrange(flat.size)
         kind = flat.dtype.kind
-        near = flat[some] + rng.choice((1, -1)) if kind in "iuf" else flat[some]
+        near = (
+            np.add(flat[some], rng.choice((1, -1)), dtype=np.int64 if kind in "iu" else flat.dtype) if kind in "iuf" else flat[some]
+        )
         far = rng.choice(HUGE) if kind in "iu" else rng.choice((np.nan, np.inf, -np.inf, -1e300, 1e300, 5e-324, 0.0, -1.0, 7.0))
         with np.errstate(all="ignore"):
             flat[some] = near if rng.random() < 0.4 or kind not in "iuf" else np.asarray(far).astype(flat.dtype)
@@ -228,9 +262,9 @@ def _in_child(original, numbers):
             os._exit(0)
     os.close(writing)
     lines, rest = [], b""
-    with open(reading, "rb", buffering=0) as pipe:
+    with os.fdopen(reading, "rb", buffering=0) as pipe:
         while True:
-            if not select.select([pipe], [], [], SECONDS)[0]:
+            if not select.select([pipe], [], [], WAIT)[0]:
                 os.kill(child, signal.SIGKILL)
                 lines.append(b'["hang", ""]')
                 break
@@ -254,6 +288,8 @@ def _try_all(original, numbers, writing):
     size = 1024 * int(Path("/proc/self/status").read_text().split("VmSize:")[1].split()[0])
     resource.setrlimit(resource.RLIMIT_AS, (size + ADDRESS_SPACE, size + ADDRESS_SPACE))
     for number in numbers:
+        used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
+        resource.setrlimit(resource.RLIMIT_CPU, (int(used) + SECONDS, resource.RLIM_INFINITY))
         dump, done = original.variant(number)
         try:
             came = original.try_dump(dump)
@@ -274,4 +310,9 @@ def sweep(path, n_variants, folder):
                 counts[came] += 1
             else:
                 defects.append({"class": path, "n_classes": n_classes, "number": number, "defect": came, "damage": done})
-    return {"class": path, "variants": sum(counts.values()) + len(defects), **counts, "seconds": round(time.monotonic() - begin, 1)}, defects
+    return {
+        "class": path,
+        "variants": sum(counts.values()) + len(defects),
+        **counts,
+        "seconds": round(time.monotonic() - begin, 1),
+    }, defects
