@@ -36,7 +36,7 @@ MORE = [f"sklearn.ensemble.{base}" for base in MORE] + [
     *("sklearn.linear_model.RidgeClassifierCV alphas=(1,2)", "sklearn.linear_model.RidgeClassifier fit_intercept=False"),
     *("sklearn.discriminant_analysis.LinearDiscriminantAnalysis solver=lsqr", "sklearn.dummy.DummyClassifier strategy=stratified"),
     *(
-        "sklearn.neighbors.NearestCentroid metric=manhattan",
+        "sklearn.neighbors.NearestCentroid shrink_threshold=0.1",
         "sklearn.tree.DecisionTreeClassifier class_weight=balanced max_depth=2",
     ),
 ]
