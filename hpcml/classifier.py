@@ -17,7 +17,7 @@ import io
 import json
 import warnings
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +29,13 @@ from hpcml import mpi
 from hpcml.data.parts import attributes, read_strings, text_of
 from hpcml.data.schema import DAMAGE, map_dataset, open_stamped, stamp, write_strings
 from hpcml.data.slabs import editing, temporary_path
-from hpcml.dumps import SMALL, TREE, check_archive, check_estimators
+from hpcml.dumps import SMALL, TREE, check_dump
 from hpcml.errors import ConfigError, DataError, file_error
+from hpcml.estimator_checks import KEPT, check_classifier, kept_classifiers, path_of
 from hpcml.learners import Constant, Learner, confidence, fit, one_line, scores
 from hpcml.model import Trained
 
-# Types that are no danger when they are read, beside those that skops trusts itself: ours, and trees that `_check_trees` has seen.
+# Types that are no danger when they are read, beside those that skops trusts itself: ours, and trees that `check_dump` has seen.
 TRUSTED = frozenset({"hpcml.psbml.naive_bayes.KernelNaiveBayes", "hpcml.learners.Constant", TREE})
 _DATE = (1980, 1, 1, 0, 0, 0)  # the earliest that a ZIP archive knows
 
@@ -95,59 +96,22 @@ def _without_padding(content: bytes) -> bytes:
 def load_classifier(dump: bytes, n_features: int) -> Any:
     """The classifier of a dump, for rows of so many features.
 
-    Raises DataError if it holds types that are not TRUSTED; for a damaged dump, whatever comes.
+    Raises DataError if it holds a class that is not kept (`estimator_checks`); for a damaged dump, whatever comes.
     """
     import skops.io
 
-    check_archive(dump)
-    foreign = sorted(set(skops.io.get_untrusted_types(data=dump)) - TRUSTED)
-    if foreign:
-        raise DataError(f"it holds types that are not trusted: {', '.join(foreign)}")
-    _check_trees(dump, n_features)
+    check_dump(dump, n_features)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         classifier = skops.io.loads(dump, trusted=sorted(TRUSTED))
-        check_estimators(classifier)
+        check_classifier(classifier, n_features)
     return classifier
 
 
-def _check_trees(dump: bytes, n_features: int) -> None:
-    """Raise ValueError if a tree leads out of its arrays or of a row, for scikit-learn follows its nodes without looking."""
-    with zipfile.ZipFile(io.BytesIO(dump)) as source:
-
-        def value(node: dict[str, Any]) -> Any:
-            if node["__loader__"] == "JsonNode":
-                return json.loads(node["content"])
-            return np.load(io.BytesIO(source.read(node["file"])), allow_pickle=False)
-
-        for tree in _trees(json.loads(source.read("schema.json"))):
-            width, n_classes, n_outputs = (value(part) for part in tree["__reduce__"]["args"]["content"])
-            state = tree["content"]["content"]
-            nodes, count = value(state["nodes"]), value(state["node_count"])
-            splits = np.flatnonzero(nodes["left_child"] != -1)
-            children = np.concatenate([nodes["left_child"][splits], nodes["right_child"][splits]])
-            features = nodes["feature"][splits]
-            if (
-                (n_classes.size, nodes.shape) != (n_outputs, (count,))
-                or count < 1
-                or (children <= np.tile(splits, 2)).any()
-                or (children >= count).any()
-                or (features < 0).any()
-                or (features >= min(width, n_features)).any()
-            ):
-                raise ValueError("a tree leads out of its arrays")
-
-
-def _trees(node: Any) -> Iterator[dict[str, Any]]:
-    """The parts of a dump's description that skops makes trees of."""
-    if isinstance(node, dict):
-        if node.get("__loader__") == "TreeNode":
-            yield node
-        for part in node.values():
-            yield from _trees(part)
-    elif isinstance(node, list):
-        for part in node:
-            yield from _trees(part)
+def is_kept(learner: Learner) -> bool:
+    """Whether files may hold the learner's classifiers."""
+    kind = type(learner.make(0))
+    return path_of(kind) in KEPT and KEPT[path_of(kind)].classifies
 
 
 def check_savable(learner: Learner, n_classes: int = 2, dense: bool = True, save: bool = True) -> None:
@@ -160,6 +124,8 @@ def check_savable(learner: Learner, n_classes: int = 2, dense: bool = True, save
     y = np.arange(20 * n_classes) % n_classes
     X = np.random.default_rng(0).random((y.size, 4), dtype=np.float32) + y[:, None].astype(np.float32)
     X = X if dense else sp.csr_matrix(X)
+    if save and not is_kept(learner):
+        raise ConfigError(f"--base {learner.name}: its classifiers cannot be saved; choose one of {kept_classifiers()}")
     classifier = fit(learner, X, y, 0)
     expected = scores(classifier, X, n_classes)
     confidence(classifier, X)
@@ -252,7 +218,7 @@ class ClassifierModel(Trained):
         types = (self.margin_rows.dtype.str, self.margin_weights.dtype.str, file["classifier"].dtype.str)
         if types != ("<i8", "<f4", "|u1") or file["classifier"].ndim != 1 or self.margin_rows.ndim != 1:
             raise ValueError("wrong types")
-        if self.margin_rows.shape != self.margin_weights.shape or (np.diff(self.margin_rows) <= 0).any():
+        if self.margin_rows.shape != self.margin_weights.shape or (self.margin_rows[1:] <= self.margin_rows[:-1]).any():
             raise ValueError("wrong margin data")
         if self.n_labels in (0, 2) or self.n_features < 0 or not isinstance(self.base, dict):
             raise ValueError("wrong sizes")
@@ -267,7 +233,7 @@ class ClassifierModel(Trained):
                 raise ValueError(f"dense rows of {self.n_features} features")
             classifier = load_classifier(dump, self.n_features)
             classes = np.asarray(classifier.classes_)
-            sound = classes.ndim == 1 and classes.size > 0 and classes.dtype.kind == "i" and (np.diff(classes) > 0).all()
+            sound = classes.ndim == 1 and classes.size > 0 and classes.dtype.kind == "i" and (classes[1:] > classes[:-1]).all()
             fits = sound and 0 <= classes[0] <= classes[-1] < self.n_classes
             fits = fits and getattr(classifier, "n_features_in_", self.n_features) == self.n_features
             if fits and not isinstance(classifier, Constant):  # its width is that of its arrays

@@ -1,6 +1,7 @@
-"""What must be certain of a classifier's dump (skops: a ZIP archive of arrays and a description) before and after it is read.
+"""What must be certain of a classifier's dump (skops: a ZIP archive of arrays and a description) before it is read.
 
-skops looks at the types. It does not look at sizes, and scikit-learn's compiled code follows arrays without looking.
+skops looks at the types of some parts. Here every part must be of a kind that is known to be harmless, take no more memory than the
+archive justifies, and the nodes of trees must lie in their arrays, for scikit-learn's compiled code follows them without looking.
 """
 
 from __future__ import annotations
@@ -8,48 +9,60 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
+from hpcml.errors import DataError
+from hpcml.estimator_checks import KEPT, class_path
+
 MAX_SHARED = 20  # equal arrays are stored once; so many times the size of a dump may its arrays take when read
 SMALL = 1 << 26  # bytes that any file may make us take
+MAX_DEPTH = 100  # of parts in parts; those of ours have less than 40
 TREE = "sklearn.tree._tree.Tree"
+LOSSES = ("sklearn.linear_model._sgd_fast", "sklearn._loss._loss")  # modules of losses, which prediction does not use
+SCALARS = frozenset({"bool", "bool_", "float32", "float64", "int32", "int64"})  # of numpy
+# Objects beside estimators: what describes the loss of a gradient boosting, of which `estimator_checks` takes none over.
+DESCRIBING = frozenset(
+    {f"sklearn._loss.loss.{name}" for name in ("HalfBinomialLoss", "HalfMultinomialLoss", "ExponentialLoss")}
+    | {f"sklearn._loss.link.{name}" for name in ("Interval", "LogitLink", "HalfLogitLink", "MultinomialLogit")}
+)
 
 
-def check_archive(dump: bytes) -> None:
-    """Raise ValueError (or what zipfile raises) if reading the dump would take more memory than its size justifies."""
-    total = 0
+def check_dump(dump: bytes, n_features: int) -> None:
+    """Refuse a dump that is not sound, for rows of so many features, before skops reads it.
+
+    Raises DataError for a part of a kind that is not kept; for damage ValueError, or what zipfile, json and numpy raise.
+    """
     with zipfile.ZipFile(io.BytesIO(dump)) as archive:
-        sizes = {}
-        for member in archive.infolist():
-            if member.compress_type != zipfile.ZIP_STORED or member.file_size > len(dump):
-                raise ValueError(f"{member.filename} is larger than the archive")
-            if member.filename in sizes:
-                raise ValueError(f"{member.filename} is there twice")
-            sizes[member.filename] = member.file_size
-        for part in _dicts(json.loads(archive.read("schema.json"))):
-            if isinstance(part.get("file"), str):
-                total += sizes[part["file"]]
-            if f"{part.get('__module__')}.{part.get('__class__')}" == TREE and part.get("__loader__") != "TreeNode":
-                raise ValueError("a tree is to be made in another way than trees are")
+        sizes = _sizes(archive, len(dump))
+        nodes = list(_checked_nodes(json.loads(archive.read("schema.json"))))
+        total = sum(sizes[node["file"]] for node in nodes if node["__loader__"] == "NdArrayNode" and "file" in node)
         if total > max(SMALL, MAX_SHARED * len(dump)):
             raise ValueError(f"its arrays take {total} bytes, far more than the archive")
         for name in sizes.keys() - {"schema.json"}:
-            _check_member(archive.read(name))
+            _check_array(archive.read(name))
+        for node in nodes:
+            if node["__loader__"] == "TreeNode":
+                _check_tree(archive, node, n_features)
 
 
-def _check_member(content: bytes) -> None:
-    """Raise ValueError if an array claims more than there is of it. Archives in the archive (sparse matrices) are none of ours."""
-    if content.startswith(b"PK"):
-        raise ValueError("there is an archive in the archive")
-    if content.startswith(b"\x93NUMPY"):
-        _check_header(io.BytesIO(content), len(content))
+def _sizes(archive: zipfile.ZipFile, limit: int) -> dict[str, int]:
+    """The members' sizes. Raises ValueError if one is packed, there twice, or larger than the archive."""
+    sizes: dict[str, int] = {}
+    for member in archive.infolist():
+        if member.compress_type != zipfile.ZIP_STORED or member.file_size > limit:
+            raise ValueError(f"{member.filename} is larger than the archive")
+        if member.filename in sizes:
+            raise ValueError(f"{member.filename} is there twice")
+        sizes[member.filename] = member.file_size
+    return sizes
 
 
-def _check_header(file: io.BytesIO, size: int) -> None:
-    """Raise ValueError if a saved array of `size` bytes claims to be larger."""
+def _check_array(content: bytes) -> None:
+    """Raise ValueError unless a member is a saved array that claims no more than there is of it."""
+    file = io.BytesIO(content)
     version = np.lib.format.read_magic(file)
     if version > (2, 0):
         raise ValueError(f"an array of the version {version}")
@@ -60,66 +73,154 @@ def _check_header(file: io.BytesIO, size: int) -> None:
     claimed = dtype.itemsize
     for n in shape:
         claimed *= n
-    if claimed > size or dtype.itemsize > max(size, 1 << 16):
-        raise ValueError(f"an array claims {claimed} bytes, but there are {size}")
+    if claimed > len(content) or dtype.itemsize > max(len(content), 1 << 16):
+        raise ValueError(f"an array claims {claimed} bytes, but there are {len(content)}")
 
 
-def _dicts(node: Any) -> Iterator[dict[str, Any]]:
-    """A JSON value's objects, however deep."""
-    if isinstance(node, dict):
+# The description -----------------------------------------------------------------------------------------------------
+
+
+def _checked_nodes(root: Any) -> Iterator[dict[str, Any]]:
+    """All parts of a dump's description, each after its kind was checked. Raises DataError, ValueError, KeyError."""
+    waiting = [(root, 0)]
+    while waiting:
+        node, depth = waiting.pop()
+        if not isinstance(node, dict) or depth > MAX_DEPTH:
+            raise ValueError("its description is damaged")
+        loader, name = node["__loader__"], f"{node['__module__']}.{node['__class__']}"
+        if loader not in INNER or not _is_known(loader, name):
+            raise DataError(f"it holds a {name} ({loader}), which is none of the kinds that are kept")
+        if node.get("__id__"):  # would be put in the place of other parts
+            raise ValueError("a part of it has an identity")
         yield node
-    for part in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
-        yield from _dicts(part)
+        waiting.extend((part, depth + 1) for part in INNER[loader](node))
 
 
-def check_estimators(classifier: Any) -> None:
-    """Raise ValueError if the arrays of a classifier, or of a part of it, do not fit one another."""
-    for part in _parts(classifier):
-        if hasattr(part, "check_arrays") and hasattr(part, "table_"):  # ours, and fitted
-            part.check_arrays()
-        if hasattr(part, "tree_") and part.tree_.n_features != part.n_features_in_:
-            raise ValueError("a tree is of another width than its classifier")
-        if hasattr(part, "estimators_") and hasattr(part, "n_features_in_"):
-            for inner in _parts(part.estimators_):  # forests do not look at their trees' width
-                if getattr(inner, "n_features_in_", 0) > part.n_features_in_:
-                    raise ValueError("a classifier is wider than the one that it is part of")
-        if hasattr(part, "_n_support") and hasattr(part, "support_vectors_"):
-            _check_support(part)
+def _is_known(loader: str, name: str) -> bool:
+    """Whether the class of that name is one that is kept and made by `loader`."""
+    if loader == "ObjectNode":
+        module, _, kind = name.rpartition(".")
+        return class_path(module, kind) in KEPT or name in DESCRIBING
+    if loader == "LossNode":
+        return name.rpartition(".")[0] in LOSSES
+    if loader == "NdArrayNode":
+        return name == "numpy.ndarray" or name in {f"numpy.{kind}" for kind in SCALARS}
+    known = {
+        "DictNode": ("builtins.dict",),
+        "ListNode": ("builtins.list",),
+        "TupleNode": ("builtins.tuple",),
+        "TypeNode": ("builtins.str", "builtins.int", "numpy.int64"),  # of the keys of a dict
+        "RandomStateNode": ("numpy.random.mtrand.RandomState",),
+        "TreeNode": (TREE,),
+        "JsonNode": tuple(f"builtins.{kind}" for kind in ("str", "int", "float", "bool", "NoneType")),
+    }
+    return name in known[loader]
 
 
-def _check_support(svm: Any) -> None:
-    """Raise ValueError unless the arrays of a LIBSVM machine fit one another: LIBSVM is told only some of their sizes."""
-    counts, n_classes = svm._n_support, len(svm.classes_)
-    n, pairs = int(counts.sum()), n_classes * (n_classes - 1) // 2
+def _of_loader(node: Any, *loaders: str) -> dict[str, Any]:
+    """The part itself. Raises ValueError if it is made by another loader."""
+    if not isinstance(node, dict) or node.get("__loader__") not in loaders:
+        raise ValueError("its description is damaged")
+    return node
+
+
+def _in_dict(node: dict[str, Any]) -> list[Any]:
+    keys = _of_loader(node["key_types"], "ListNode")
+    for kind in keys["content"]:
+        _of_loader(kind, "TypeNode")
+    if len(keys["content"]) != len(node["content"]):
+        raise ValueError("its description is damaged")
+    return [keys, *node["content"].values()]
+
+
+def _in_list(node: dict[str, Any]) -> list[Any]:
+    if not isinstance(node["content"], list):
+        raise ValueError("its description is damaged")
+    return node["content"]
+
+
+def _in_array(node: dict[str, Any]) -> list[Any]:
+    if node["type"] == "numpy":
+        if not isinstance(node["file"], str):
+            raise ValueError("its description is damaged")
+        return []
+    lists = [node]
+    while lists:  # numpy would take arrays in the lists apart
+        for part in _in_list(lists.pop()):
+            if _of_loader(part, "ListNode", "ObjectNode", "JsonNode")["__loader__"] == "ListNode":
+                lists.append(part)
+    return [*node["content"], _of_loader(node["shape"], "TupleNode")]
+
+
+def _in_loss(node: dict[str, Any]) -> list[Any]:
+    arguments, state = _of_loader(node["__reduce__"]["args"], "TupleNode"), _of_loader(node["content"], "DictNode", "TupleNode")
+    for argument in arguments["content"]:
+        _of_loader(argument, "JsonNode")
+    if state["content"]:
+        raise ValueError("a loss has a state")
+    return [arguments, state]
+
+
+def _in_tree(node: dict[str, Any]) -> list[Any]:
+    arguments, state = _of_loader(node["__reduce__"]["args"], "TupleNode"), _of_loader(node["content"], "DictNode")
+    for part, loader in zip(_in_list(arguments), ("JsonNode", "NdArrayNode", "JsonNode"), strict=True):
+        _of_loader(part, loader)
+    for name, loader in (
+        ("nodes", "NdArrayNode"),
+        ("values", "NdArrayNode"),
+        ("node_count", "JsonNode"),
+        ("max_depth", "JsonNode"),
+    ):
+        _of_loader(state["content"][name], loader)
+    return [arguments, state]
+
+
+# What skops makes parts with, and the parts in them.
+INNER: dict[str, Callable[[dict[str, Any]], list[Any]]] = {
+    "DictNode": _in_dict,
+    "JsonNode": lambda _: [],
+    "ListNode": _in_list,
+    "LossNode": _in_loss,
+    "NdArrayNode": _in_array,
+    "ObjectNode": lambda node: [_of_loader(node["content"], "DictNode", "JsonNode")],
+    "RandomStateNode": lambda node: [_of_loader(node["content"], "DictNode")],
+    "TreeNode": _in_tree,
+    "TupleNode": _in_list,
+    "TypeNode": lambda _: [],
+}
+
+
+# Trees ---------------------------------------------------------------------------------------------------------------
+
+
+def _check_tree(archive: zipfile.ZipFile, tree: dict[str, Any], n_features: int) -> None:
+    """Raise ValueError if a tree leads out of its arrays, in a circle, or out of a row."""
+    from sklearn.tree._tree import NODE_DTYPE
+
+    def value(node: dict[str, Any]) -> Any:
+        if node["__loader__"] == "JsonNode":
+            return json.loads(node["content"])
+        return np.load(io.BytesIO(archive.read(node["file"])), allow_pickle=False)
+
+    width, n_classes, n_outputs = (value(part) for part in tree["__reduce__"]["args"]["content"])
+    state = tree["content"]["content"]
+    nodes, values, count, depth = (value(state[name]) for name in ("nodes", "values", "node_count", "max_depth"))
+    integers = (width, n_outputs, count, depth)
     sound = (
-        (counts.shape == (n_classes,) and (counts >= 0).all() and n_classes >= 2)
-        and svm.support_.shape == (n,)
-        and svm.support_vectors_.shape == (n, svm.n_features_in_)
-        and (svm._dual_coef_.shape == svm.dual_coef_.shape == (n_classes - 1, n))
-        and (svm._intercept_.shape == svm.intercept_.shape == (pairs,))
-        and (svm._probA.shape == svm._probB.shape and svm._probA.shape in ((0,), (pairs,)))
-        and isinstance(svm.kernel, str)
-        and svm.kernel != "precomputed"
-        and not svm._sparse
+        all(type(number) is int and 0 <= number < 2**62 for number in integers)
+        and (n_outputs, n_classes.shape) == (1, (1,))
+        and n_classes.dtype.kind == "i"
+        and (nodes.dtype, nodes.shape) == (NODE_DTYPE, (count,))
+        and count >= 1
+        and depth < count
+        and (values.dtype, values.shape) == (np.float64, (count, 1, int(n_classes[0])))
     )
     if not sound:
-        raise ValueError("the support vectors are damaged")
-
-
-def _parts(part: Any, seen: dict[int, Any] | None = None) -> Iterator[Any]:
-    """A classifier, and all estimators in it, however deep."""
-    seen = {} if seen is None else seen
-    if id(part) in seen:
-        return
-    seen[id(part)] = part
-    if isinstance(part, dict):
-        inside = part.values()
-    elif isinstance(part, (list, tuple)) or (isinstance(part, np.ndarray) and part.dtype == object):
-        inside = part
-    elif hasattr(part, "get_params"):
-        yield part
-        inside = vars(part).values()
-    else:
-        return
-    for other in inside:
-        yield from _parts(other, seen)
+        raise ValueError("the arrays of a tree do not fit one another")
+    splits = np.flatnonzero(nodes["left_child"] != -1)
+    features = nodes["feature"][splits]
+    for children in (nodes["left_child"][splits], nodes["right_child"][splits]):
+        if (children <= splits).any() or (children >= count).any():  # ascending, so that no way is a circle
+            raise ValueError("a tree leads out of its arrays")
+    if (features < 0).any() or (features >= min(width, n_features)).any():
+        raise ValueError("a tree leads out of its rows")

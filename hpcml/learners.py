@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from hpcml.errors import ConfigError, NonFiniteError, nearest
+from hpcml.errors import ConfigError, DataError, NonFiniteError, nearest
 
 # A CSR non-zero takes 8 bytes, a dense entry 4: from this density on dense rows take no more memory.
 ALWAYS_DENSE = 0.5
@@ -267,7 +267,7 @@ def class_values(classifier: Any, X: Any) -> np.ndarray:
 
 
 def _numbers(classifier: Any, method: str, X: Any) -> np.ndarray:
-    """What a method of the classifier says of X, in double precision. Raises NonFiniteError."""
+    """What a method of the classifier says of X, in double precision. Raises NonFiniteError; DataError if it refuses the rows."""
     from scipy import sparse
     from sklearn.linear_model._base import LinearClassifierMixin
 
@@ -276,7 +276,12 @@ def _numbers(classifier: Any, method: str, X: Any) -> np.ndarray:
         X = sparse.csr_matrix(X)  # the bits of a dense product depend on the rows around
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        values = np.asarray(function(X), dtype=np.float64)
+        try:
+            values = np.asarray(function(X), dtype=np.float64)
+        except _REFUSALS as error:
+            raise DataError(
+                f"{type(classifier).__name__}: it refuses the rows: {one_line(error)}; give it rows like its own"
+            ) from None
     if not np.isfinite(values).all():
         raise NonFiniteError(f"{type(classifier).__name__}: {method} is not a finite number for some row; choose other options")
     return values

@@ -63,6 +63,7 @@ def originals(folder):
     make.dataset(folder / "ones.h5", X != 0, Y, ones=True)
     W = np.random.default_rng(0).standard_normal((3, 9))
     make.model(folder / "model.h5", W, label_names=list("abc"), feature_names=names)
+    make.model(folder / "sparse.h5", np.where(W > 0, W, 0), label_names=list("abc"), feature_names=names, sparse=True)
     for number, base in enumerate(BASES):
         make.classifier(folder / f"classifier{number}.h5", base, X, y, list("abc"), names, dense=number % 2 == 0)
 
@@ -73,7 +74,11 @@ def runs(folder, run):
     run("convert", "jsonl", folder / "in.jsonl", "-o", folder / "text.h5", "--pairs")
     run("train", "probe", data, "-o", folder / "probe", *stopped, code=75)
     run("train", "psbml", data, "-o", folder / "psbml", "--grid", "2x1", "--cycles", "4", *stopped, code=75)
+    run("train", "dual", data, "-o", folder / "dual", *stopped, code=75)
     run("train", "probe", data, "-o", folder / "done")
+    run("train", "mbw", data, "-o", folder / "mbw", "--split", "all")
+    run("train", "mbw", data, "-o", folder / "online", *stopped, code=75)
+    (folder / "config.toml").write_text(CONFIG)
 
 
 BASES = (
@@ -85,9 +90,19 @@ BASES = (
     "sklearn.linear_model.LogisticRegression",
     "sklearn.naive_bayes.GaussianNB",
     "sklearn.svm.SVC",
-    "sklearn.neural_network.MLPClassifier hidden_layer_sizes=3 max_iter=5",
+    "sklearn.ensemble.GradientBoostingClassifier n_estimators=2",
 )
-RUNS = {"probe": "probe", "done": "probe", "psbml": "psbml"}
+RUNS = {"probe": "probe", "done": "probe", "psbml": "psbml", "dual": "dual", "online": "mbw"}
+OF_RUNS = {"psbml": ["--grid", "2x1", "--cycles", "4", "--split", "all"], "done": []}  # the options that they were begun with
+CONFIG = """# what a user may have
+method = "probe"
+loss = "hinge"
+split = "train"
+max_steps = 20
+lambda = "0.001"
+epsilon = 1e-2
+bias = true
+""".replace("_", "-")
 
 
 # Text ----------------------------------------------------------------------------------------------------------------
@@ -251,11 +266,18 @@ def _dataset_case(rng, kind, sound, folder):
 
 
 def _model_case(rng, kind, sound, folder):
-    source = f"classifier{rng.randrange(len(BASES))}.h5" if kind == "classifier" else "model.h5"
+    linear = rng.choice(("model.h5", "sparse.h5", "mbw/model.h5", "done/model.h5"))
+    source = f"classifier{rng.randrange(len(BASES))}.h5" if kind == "classifier" else linear
     done = _damaged_file(rng, sound / source, folder / "model.h5", kind == "classifier")
-    use = ["predict", "evaluate"][rng.randrange(2)]
-    out = ["-o", str(folder / "out.csv")] if use == "predict" else ["--json", str(folder / "out.json")]
-    return Case(f"{source}: {done}", [[use, str(folder / "model.h5"), str(sound / "data.h5"), *out]])
+    model, data = str(folder / "model.h5"), str(sound / "data.h5")
+    uses = [
+        ["predict", model, data, "-o", str(folder / "out.csv")],
+        ["evaluate", model, data, "--json", str(folder / "out.json")],
+        ["predict", model, data, "-o", str(folder / "top.csv"), "--what", "scores"],
+        ["prune", model, data, "-o", str(folder / "pruned.h5"), "--below", "0.1"],
+        ["train", "mbw", data, "-o", str(folder / "more"), "--initial-model", model],
+    ]
+    return Case(f"{source}: {done}", [rng.choice(uses[:2] if kind == "classifier" else uses)])
 
 
 def _run_case(rng, kind, sound, folder):
@@ -277,11 +299,55 @@ def _run_case(rng, kind, sound, folder):
             file.write_bytes(raw)
             done.append(f"{file.name}: {what}")
     resume = ["train", RUNS[name], str(sound / "data.h5"), "-o", str(target), "--resume"]
-    extra = {"probe": ["--split", "all"], "psbml": ["--grid", "2x1", "--cycles", "4", "--split", "all"]}
-    how = [*resume, *extra.get(name, [])]
+    how = [*resume, *OF_RUNS.get(name, ["--split", "all"])]
     if rng.random() < 0.3 and config.exists():
         how = [*resume, "--config", str(config)]
     return Case(f"{name}: {'; '.join(done)}", [how, ["evaluate", str(target / "model.h5"), str(sound / "data.h5")]])
+
+
+VALUES = [  # of TOML
+    *(
+        "1",
+        "-1",
+        "0",
+        "1e400",
+        "nan",
+        "-inf",
+        "9" * 5000,
+        "0x" + "f" * 4000,
+        "true",
+        '""',
+        '"x"',
+        '"é\\u0000"',
+        "1979-05-27",
+        "07:32:00",
+    ),
+    *('["probe"]', "[1, [2, [3]]]", "{a = 1}", "{}", "[]", "[" * 3000 + "]" * 3000, '"""' + "y" * 70_000 + '"""', "'..'", '"/"'),
+]
+
+
+def _toml_case(rng, kind, sound, folder):
+    lines, done = (sound / "config.toml").read_text().split("\n"), []
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        number = rng.randrange(len(lines))
+        key, how = lines[number].partition(" = ")[0], rng.choice(("value", "value", "value", "key", "double", "table", "line"))
+        keys = ("method", "output", "config", "label", "", "a.b", '"a b"', "é", "x" * 9000, "true")
+        lines[number] = {
+            "value": f"{key} = {rng.choice(VALUES)}",
+            "key": f"{rng.choice(keys)} = {rng.choice(VALUES)}",
+            "double": f"{lines[number]}\n{lines[number]}",
+            "table": rng.choice((f"[{key}]", f"[[{key}]]", "[train]", "[train.probe]", f"{key}.a = 1")),
+            "line": rng.choice(("\x00", "=", "[", "\ufeff", "#" * 10_000, "a = \r1", "]" * 3000)),
+        }[how]
+        done.append(f"{how}: {lines[number][:40]}")
+    raw = "\n".join(lines).encode()
+    if rng.random() < 0.2:
+        raw, what = damage_bytes(rng, raw)
+        done.append(what)
+    (folder / "config.toml").write_bytes(raw)
+    named = [] if rng.random() < 0.7 else ["probe"]
+    run = str(folder / "run")
+    return Case("; ".join(done), [["train", *named, str(sound / "data.h5"), "-o", run, "--config", str(folder / "config.toml")]])
 
 
 KINDS = {
@@ -291,6 +357,7 @@ KINDS = {
     "model": _model_case,
     "classifier": _model_case,
     "run": _run_case,
+    "toml": _toml_case,
 }
 
 

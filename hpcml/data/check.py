@@ -56,7 +56,7 @@ def _check_indptr(dataset: Dataset, name: str, begin: int, end: int) -> None:
         raise _bad(dataset, f"{name}/indptr: begins with {indptr[0]}, but expected 0")
     for first in range(begin, end, BLOCK):
         some = indptr[first : min(first + BLOCK, end) + 1]
-        falls = np.flatnonzero(np.diff(some) < 0)
+        falls = np.flatnonzero(some[1:] < some[:-1])  # differences may be beyond int64
         if falls.size:
             row = first + int(falls[0])
             raise _bad(dataset, f"{name}/indptr: row {row}: falls from {indptr[row]} to {indptr[row + 1]}")

@@ -57,24 +57,37 @@ def split_bounds(dataset: Dataset, rows: np.ndarray, n_parts: int) -> np.ndarray
         raise DataError(f"{dataset.path}: damaged dataset: a split names rows that do not exist; `hpcml info` says where")
     indptr = dataset.map("X/indptr")
     if rows.size and rows[-1] - rows[0] + 1 == rows.size:  # contiguous: a search in the mapped indptr suffices
-        return bounds_by_weight(indptr[rows[0] : rows[-1] + 2], n_parts)
-    if (np.diff(rows) <= 0).any():
-        raise DataError(f"{dataset.path}: damaged dataset: the rows of a split are out of order; `hpcml info` says where")
+        return _checked_bounds(dataset, bounds_by_weight(indptr[rows[0] : rows[-1] + 2], n_parts))
+    _check_ascending(dataset, rows)
     cumulative = np.zeros(rows.size + 1, dtype=np.int64)
     np.cumsum(indptr[rows + 1] - indptr[rows], out=cumulative[1:])
-    return bounds_by_weight(cumulative, n_parts)
+    return _checked_bounds(dataset, bounds_by_weight(cumulative, n_parts))
+
+
+def _check_ascending(dataset: Dataset, rows: np.ndarray) -> None:
+    """Raise DataError unless each row number is above the one before it; their differences may not fit an int64."""
+    if not (rows[1:] > rows[:-1]).all():
+        raise DataError(f"{dataset.path}: damaged dataset: the rows of a split are out of order; `hpcml info` says where")
+
+
+def _checked_bounds(dataset: Dataset, bounds: np.ndarray) -> np.ndarray:
+    """The boundaries themselves. Raises DataError if they leave rows out, as those of a falling indptr can."""
+    if (bounds[1:] < bounds[:-1]).any():
+        raise DataError(f"{dataset.path}: damaged dataset: X/indptr decreases; `hpcml info` says where")
+    return bounds
 
 
 def slab_of(dataset: Dataset, split_rows: np.ndarray, begin: int, end: int) -> Shard:
     """The shard of entries begin..end of `split_rows`. Raises DataError if it would lead out of the arrays."""
     rows = np.array(split_rows[begin:end], dtype=np.int64)
+    _check_ascending(dataset, rows)
     first, last = (int(rows[0]), int(rows[-1]) + 1) if rows.size else (0, 0)
 
     def matrix(name: str, n_columns: int) -> tuple[np.ndarray, np.ndarray, int, int]:
         """indptr from 0, indices, and the range of values; the kernels rely on what is checked here."""
         indptr = np.array(dataset.map(f"{name}/indptr", first, last + 1))
         lo, hi = int(indptr[0]), int(indptr[-1])
-        if (np.diff(indptr) < 0).any():
+        if (indptr[1:] < indptr[:-1]).any():  # not their differences, which may be beyond int64
             raise DataError(f"{dataset.path}: damaged dataset: {name}/indptr decreases; `hpcml info` says where")
         indices = dataset.map(f"{name}/indices", lo, hi)
         if indices.size and int(indices.view(f"u{indices.itemsize}").max()) >= n_columns:  # negative ones are huge now

@@ -104,7 +104,7 @@ class Snapshots:
 
 def check_features(numbers: np.ndarray, n_features: int, options: OnlineOptions) -> None:
     """Raise ValueError unless these are features that a state can have."""
-    sound = numbers.dtype == np.int64 and numbers.ndim == 1 and (np.diff(numbers) > 0).all()
+    sound = numbers.dtype == np.int64 and numbers.ndim == 1 and bool((numbers[1:] > numbers[:-1]).all())
     if not sound or (numbers.size and not 0 <= numbers[0] <= numbers[-1] < n_features):
         raise ValueError("its features are no ascending numbers")
     if options.live_features is not None and numbers.size > options.live_features:

@@ -80,7 +80,7 @@ class DatasetSource:
         counts = np.zeros(self.n_labels, dtype=np.int64)
         if y_indices.size and not 0 <= y_indices.min() <= y_indices.max() < self.n_labels:
             raise DataError(f"{self.name}: damaged dataset: Y/indices out of range; `hpcml info` says where")
-        if rows.size and (y_indptr[0] != 0 or y_indptr[-1] != y_indices.size or (np.diff(y_indptr) < 0).any()):
+        if rows.size and (y_indptr[0] != 0 or y_indptr[-1] != y_indices.size or (y_indptr[1:] < y_indptr[:-1]).any()):
             raise DataError(f"{self.name}: damaged dataset: Y/indptr decreases; `hpcml info` says where")
         kernels.count_labels(y_indptr, y_indices, rows, counts)
         return counts

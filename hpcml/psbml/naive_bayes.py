@@ -219,7 +219,7 @@ class KernelNaiveBayes(ClassifierMixin, BaseEstimator):
             if array.shape != shape or array.dtype != (np.int64 if name in whole else np.float64):
                 raise ValueError(f"{name} is damaged")
         for starts, end in ((self.value_start_, n_values), (self.table_start_, len(self.table_))):
-            if starts[0] != 0 or starts[-1] != end or (np.diff(starts) < 0).any():
+            if starts[0] != 0 or starts[-1] != end or (starts[1:] < starts[:-1]).any():
                 raise ValueError("starts are damaged")
 
     def predict_joint_log_proba(self, X: Any) -> np.ndarray:

@@ -47,7 +47,7 @@ class Weights:
         shape, sound = (model.n_labels, features.size + 1), features.ndim == 1 and features.dtype.kind == "i"
         sound = sound and u.shape == v.shape == shape and u.dtype.kind == v.dtype.kind == "f"
         if sound and features.size:
-            sound = bool((np.diff(features) > 0).all() and features[0] >= 0 and features[-1] < model.n_features)
+            sound = bool((features[1:] > features[:-1]).all() and features[0] >= 0 and features[-1] < model.n_features)
         if not sound:
             raise DataError(f"{path}: damaged model: its state does not fit; train it again")
         return cls(model, np.array(features), u, v)

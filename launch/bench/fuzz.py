@@ -1,11 +1,15 @@
 """Damaged inputs given to the commands: none may end in a traceback, hang, take what memory a header claims, or be called sound.
 
-usage: python launch/bench/fuzz.py [--inputs 2000] [--seed 0] [--kind KIND...] [--only KIND:NUMBER] [--workers 2]
+usage: python launch/bench/fuzz.py [--inputs 10500] [--first 0] [--seed 0] [--kind KIND...] [--only KIND:NUMBER] [--workers 2]
+       python launch/bench/fuzz.py --variants 5000 [--class PART-OF-A-PATH...]
 
-`tests/damage.py` makes the inputs: svmlight, JSON lines, datasets, models, classifiers and run folders to be resumed. Each command
-line runs as `hpcml` would, in a process of its own that is forked when everything is imported but MPI not started, under limits of
-time and memory. Good ends: code 0 with a sound result, and code 2 with exactly one line of ours. Prints a JSON line for each defect
-and for each kind, and the total; ends with code 1 if there is a defect. --only shows what one input does.
+`tests/damage.py` makes the inputs: svmlight, JSON lines, datasets, linear models (dense, sparse, of single passes), classifiers,
+TOML files, and run folders of several methods to be resumed; --first goes on with later numbers, so that slices add up. Each
+command line runs as `hpcml` would, in a process of its own that is forked when everything is imported but MPI not started, under
+limits of time and memory. Good ends: code 0 with a sound result, and code 2 with exactly one line of ours. Prints a JSON line for
+each defect and for each kind, and the total; ends with code 1 if there is a defect. --only shows what one input does.
+
+--variants opens so many variants of a saved classifier of each class that files may hold (`tests/damage_classifier.py`).
 """
 
 # ruff: noqa: E402 - what is set before an import must be set before it
@@ -37,18 +41,22 @@ import mpi4py
 mpi4py.rc.initialize = False  # each forked process starts MPI for itself
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 import damage
+import damage_classifier
 import numpy as np
 import skops.io  # noqa: F401 - so that it need not be imported again and again
 from mpi4py import MPI
 from sklearn.datasets import load_svmlight_file  # noqa: F401
 
+import hpcml.convex.dual
 import hpcml.convex.train
 import hpcml.data.convert
 import hpcml.data.info
 import hpcml.data.split
 import hpcml.evaluate.evaluate
 import hpcml.evaluate.report
+import hpcml.online.train
 import hpcml.predict
+import hpcml.prune
 import hpcml.psbml.train  # noqa: F401
 from hpcml import mpi
 from hpcml.__main__ import main as hpcml_main
@@ -58,7 +66,7 @@ from hpcml.errors import DataError
 from hpcml.evaluate.scoring import scorer_of, warm_up_counts
 from hpcml.models import open_model
 
-SECONDS = 30  # for a command; they take less than one
+SECONDS = 120  # for a command; they take less than one on a quiet machine
 ADDRESS_SPACE = 1 << 30  # that a command may take beyond what this process has
 RESIDENT = 400 << 20
 OUTPUT = 64 << 20  # for a file that it writes
@@ -177,7 +185,7 @@ def make_originals(folder: Path) -> None:
     folder.mkdir()
 
     def command(*words: object, code: int | None = 0) -> None:
-        ended = run([str(word) for word in words], folder, 300)  # kernels may have to be compiled
+        ended = run([str(word) for word in words], folder, 1200)  # kernels may have to be compiled
         if code is not None and ended.code != code:
             raise RuntimeError(f"{words}: {ended}")
 
@@ -211,15 +219,40 @@ def load_kernels(folder: Path) -> None:
                 scorer.pairs_scores(rows[:3], rows[:3])
 
 
+def try_class(path: str, n_variants: int) -> tuple[dict[str, object], list[dict[str, object]]]:
+    """Open variants of a classifier of one class: what came, and the defects."""
+    with tempfile.TemporaryDirectory(prefix="hpcml-fuzz-") as folder:
+        return damage_classifier.sweep(path, n_variants, folder)
+
+
+def try_classifiers(n_variants: int, parts: list[str], workers: int) -> bool:
+    """Open variants of classifiers of the classes with one of `parts` in their paths; whether there is a defect."""
+    paths = [path for path in damage_classifier.CLASSES if any(part in path for part in parts)]
+    if not paths:
+        sys.exit(f"no class has {' or '.join(parts)} in its path")
+    bad = False
+    with multiprocessing.get_context("fork").Pool(workers, MPI.Init) as pool:
+        for line, defects in pool.imap(partial(try_class, n_variants=n_variants), paths):
+            for defect in (*defects, line):
+                print(json.dumps(defect), flush=True)
+            bad |= bool(defects)
+    return bad
+
+
 def main() -> None:
     """Parse the command line, try the inputs, tell what came."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--inputs", type=int, default=2000)
+    parser.add_argument("--inputs", type=int, default=10_500)
+    parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--kind", action="append", choices=sorted(damage.KINDS), help="only this kind (may be repeated)")
     parser.add_argument("--only", help="KIND:NUMBER, one input; its files are kept")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--variants", type=int, help="of each class of classifiers, instead of other inputs")
+    parser.add_argument("--class", action="append", dest="classes", help="only classes with this in their path (may be repeated)")
     arguments = parser.parse_args()
+    if arguments.variants:
+        sys.exit(try_classifiers(arguments.variants, arguments.classes or [""], arguments.workers))
     begin, kinds = time.monotonic(), arguments.kind or list(damage.KINDS)
     gc.freeze()  # so that forked processes do not copy what they only look at
     top = Path(tempfile.mkdtemp(prefix="hpcml-fuzz-"))
@@ -228,7 +261,8 @@ def main() -> None:
         kind, _, number = arguments.only.partition(":")
         print(json.dumps(try_input((kind, int(number)), arguments.seed, top / "sound", show=True)))
         return
-    tasks = [(kinds[number % len(kinds)], number) for number in range(arguments.inputs)]
+    numbers = range(arguments.first, arguments.first + arguments.inputs)
+    tasks = [(kinds[number % len(kinds)], number) for number in numbers]
     results = []
     with multiprocessing.get_context("fork").Pool(arguments.workers) as pool:
         for result in pool.imap(partial(try_input, seed=arguments.seed, sound=top / "sound"), tasks):

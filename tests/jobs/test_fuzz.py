@@ -23,7 +23,7 @@ from hpcml.errors import HpcmlError
 from hpcml.log import Log
 
 FUZZ = Path(__file__).parents[2] / "launch" / "bench" / "fuzz.py"
-INPUTS = 204  # a multiple of the number of kinds
+INPUTS = 210  # a multiple of the number of kinds
 
 
 def fuzz(*options):
