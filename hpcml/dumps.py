@@ -128,8 +128,6 @@ def _in_dict(node: dict[str, Any]) -> list[Any]:
     keys = _of_loader(node["key_types"], "ListNode")
     for kind in keys["content"]:
         _of_loader(kind, "TypeNode")
-    if len(keys["content"]) != len(node["content"]):
-        raise ValueError("its description is damaged")
     return [keys, *node["content"].values()]
 
 

@@ -298,15 +298,18 @@ DAMAGE = {
     "two names": (lambda file: replace(file, "label_names", ["a", "b"]), "of another size"),
     "other names": (lambda file: replace(file, "label_names", ["a", "b", "c", "d"]), None),
     "fewer names": (lambda file: replace(file, "label_names", ["a"]), "its classes or features are not those"),
-    "width": (lambda file: file.attrs.modify("n_features", 8), "its classes or features are not those"),
+    "width": (lambda file: file.attrs.modify("n_features", 8), "n_features_in_ of DecisionTreeClassifier is damaged"),
     "another type": (edit_schema('"DecisionTreeClassifier"', '"DecisionTreeKlassifier"'), "DecisionTreeKlassifier"),
-    "foreign type": (edit_schema('"sklearn.tree._classes"', '"os.path"'), r"types that are not trusted: os\.path\.Decision"),
+    "foreign type": (
+        edit_schema('"sklearn.tree._classes"', '"os.path"'),
+        r"it holds a os\.path\.DecisionTreeClassifier .*none of the kinds that are kept",
+    ),
     "child outside": (edit_nodes("left_child", 0, 10**9), "a tree leads out of its arrays"),
     "child negative": (edit_nodes("right_child", 0, -5), "a tree leads out of its arrays"),
     "circle": (edit_nodes("right_child", 0, 0), "a tree leads out of its arrays"),
-    "feature outside": (edit_nodes("feature", 0, 7), "a tree leads out of its arrays"),
-    "tree too wide": (edit_dump(wide_tree), "a tree leads out of its arrays"),
-    "too many nodes": (edit_dump(count_of_nodes), "a tree leads out of its arrays"),
+    "feature outside": (edit_nodes("feature", 0, 7), "a tree leads out of its rows"),
+    "tree too wide": (edit_dump(wide_tree), "a tree leads out of its rows"),
+    "too many nodes": (edit_dump(count_of_nodes), "the arrays of a tree do not fit one another"),
 }
 
 

@@ -70,3 +70,21 @@ def test_more_features_than_memory_is_one_sentence(tmp_path):
         file["X"].attrs["shape"] = [60, 2**45]
     with pytest.raises(DataError, match="rank 0 ran out of memory while making room for the features"):
         train_probe(None, path, tmp_path / "run", TrainOptions())
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [
+        ("X/indptr", {1: 2**63 - 1, 2: -2}, "decreases"),  # each difference is positive in int64
+        ("Y/indptr", {1: 2**63 - 1, 2: -2}, "decreases"),
+        ("splits/some", {1: 19}, "out of order"),  # its ends are as far apart as it is long
+        ("splits/some", {1: 2**62, 2: -(2**62)}, "out of order"),
+    ],
+)
+def test_no_number_leads_out_of_a_shard(tmp_path, name, change, said):
+    path = dataset(tmp_path / "data.h5", np.ones((20, 3)), np.ones((20, 2)), splits={"some": [0, 1, 2, 3]})
+    with h5py.File(path, "r+") as file:
+        for place, value in change.items():
+            file[name][place] = value
+    with Dataset(path) as damaged, pytest.raises(DataError, match=said):
+        load_shard(mpi.self_comm(), damaged, "some")
