@@ -69,8 +69,19 @@ def check(comm, folder, name, method, data, options):
     report = train_online(method, comm, data, folder / name, options)
     alone = make.by_one_rank(comm, lambda: train_online(method, None, data, folder / f"{name} alone", options))
     assert result_of(folder / name) == result_of(folder / f"{name} alone")
-    mine = [(r.n_rows, r.n_labels, r.n_features, r.error, r.updates) for r in (report, alone)]
+    mine = [(r.n_rows, r.n_labels, r.n_features, r.error, r.updates, r.warning) for r in (report, alone)]
     assert mine[0] == mine[1]
+    return report
+
+
+def test_sorted_rows_are_told_alike(comm, files, small_pieces):
+    X, Y = matrices()
+    order = np.argsort(Y[:, 0], kind="stable")
+    make.by_one_rank(comm, lambda: make.dataset(files / "sorted.h5", X[order], Y[order]) and None)
+    assert (
+        "sorted by label, or in blocks (1 of 5 labels"
+        in check(comm, files, "sorted", "mbw", files / "sorted.h5", OnlineOptions()).warning
+    )
 
 
 @pytest.mark.parametrize(("method", "voted"), [("pw", False), ("mbw", True), ("romma", True)])
