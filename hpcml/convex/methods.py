@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from hpcml.convex.dual import dual
+from hpcml.convex.dual import CHUNK_VALUES, dual
 from hpcml.convex.first_order import pegasos, probe
 from hpcml.convex.liblinear import liblinear
 from hpcml.convex.objective import Objective, Risk
@@ -27,13 +27,20 @@ class Method(NamedTuple):
     needs: Needs = bytes_per_rank  # how much memory
     risk: type[Risk] = Objective  # what it needs to know of the objective
     certified: bool = False  # does it give a duality gap, and take weights of positive rows?
+    chunk: int = 0  # values of the rows that it takes in random order, if these may be streamed
 
 
 METHODS = {
     "probe": Method(probe, 5000, True, False, tuple(LOSSES), FREELY, "PROBE: subgradient steps from an estimated lower bound"),
     "dual": Method(
         *(dual, 1000, False, False, tuple(DUAL_LOSSES), ASKED),
-        *("dual coordinate descent for a block of labels, with a certified duality gap", bytes_per_rank_dual, Risk, True),
+        *(
+            "dual coordinate descent for a block of labels, with a certified duality gap",
+            bytes_per_rank_dual,
+            Risk,
+            True,
+            CHUNK_VALUES,
+        ),
     ),
     "pegasos": Method(pegasos, 500, False, True, ("hinge",), FREELY, "Pegasos: full subgradient, step 1/(λt), projection, bias"),
     "svmperf": Method(svmperf, 5000, False, False, ("hinge",), FREELY, "SVMperf: the 1-slack cutting-plane method, certified gap"),

@@ -11,9 +11,9 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.config import BALANCED, TrainOptions, flag_of, parse_weight
-from hpcml.convex.methods import METHODS
-from hpcml.convex.objective import Risk
-from hpcml.convex.plan import FREELY, NEVER, choose_shards, lanes_per_group
+from hpcml.convex.methods import METHODS, Method
+from hpcml.convex.objective import PRECISIONS, Risk
+from hpcml.convex.plan import FREELY, NEVER, VALUE_BYTES, choose_shards, chunk_values, lanes_per_group
 from hpcml.convex.report import TrainReport, read_report
 from hpcml.convex.run import Run
 from hpcml.data.chosen import choose_labels, count_positives, fingerprint
@@ -155,12 +155,14 @@ def _train_problem(
         return read_report(comm, folder, problem.rows, objective, 0.0, options)
     model = open_model(comm, folder, problem, options, state == UNFINISHED)
     weights = sparse_weights(comm, folder, problem, options)
-    run = Run(comm, rows, problem.group, problem.names, problem.labels, model, folder, options, weights)
+    run = Run(comm, rows, problem.group, problem.names, problem.labels, model, folder, options, signals, weights)
+    objective.watch = run.watch
     progress = Progress(log, "labels", len(problem.names))
     try:
         waiting, continued, checkpoint = run.begin(restore=state == UNFINISHED)
         method, room = METHODS[problem.method], room_per_rank(comm)
         n_lanes = lanes_per_group(len(waiting), len(continued), rows, options, room, method.needs, problem.mapped)
+        objective.chunk_values = run.chunk_values = plan_chunks(comm, run, method, n_lanes, log)
         with mpi.agreed(comm, "making room for the weights"):
             block = method.build(objective, problem.labels, n_lanes, options, options.max_steps or method.max_steps)
         block.waiting.extend(waiting)
@@ -174,7 +176,7 @@ def _train_problem(
         with mpi.groups_agreed(comm):
             for place in continued:
                 run.restore(place, checkpoint, block.put_back)
-        stopped = run.train(block, signals, progress)
+        stopped = run.train(block, progress)
     finally:
         progress.close()
         model.close()
@@ -188,6 +190,24 @@ def _train_problem(
         complete_model(comm, folder.model_part, weights)
     finish(comm, folder)
     return read_report(comm, folder, rows, objective, run.elapsed, options)
+
+
+@mpi.collective
+def plan_chunks(comm: mpi.Comm, run: Run, method: Method, n_lanes: int, log: Log) -> int:
+    """Collective over `comm`. Values in each chunk of rows that are streamed, else 0; as before where a run is continued."""
+    rows = run.rows
+    if not (method.chunk and rows.mapped):
+        return 0
+    needed = method.needs(0, rows.n_global, rows.n_columns, n_lanes, 1, PRECISIONS[run.options.precision].itemsize)
+    found = chunk_values(comm, rows, needed, method.chunk)
+    chunk = min(found or run.chunk_values, run.chunk_values or found)
+    if chunk:
+        log(
+            f"warning: memory is short, so the rows ({rows.data.size * VALUE_BYTES / 1e6:,.0f} MB) are read from the disk in every "
+            f"pass, {chunk:,} values at a time; the model differs, within the tolerance, from one made with more memory: give the "
+            "job more, or fewer ranks on a node"
+        )
+    return chunk
 
 
 def sparse_weights(comm: mpi.Comm, folder: RunFolder, problem: Problem, options: TrainOptions) -> SparseWeights | None:

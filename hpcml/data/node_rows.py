@@ -49,6 +49,15 @@ def shared_array(node: mpi.Comm, size: int, dtype: type) -> np.ndarray:
     return array.view(np.ndarray)
 
 
+def private_bytes() -> int:
+    """Bytes of memory that belong to this process alone, 0 where the system does not tell. Local."""
+    try:
+        status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+        return int(status.partition("RssAnon:")[2].split()[0]) << 10
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
 @mpi.collective
 def node_rows(node: mpi.Comm, comm: mpi.Comm, shard: Shard, bias: bool) -> tuple[CompactRows, ColumnMap]:
     """Collective over `node`, the ranks of a node. All rows for each of them, who each need no other's help: `comm` is its own.
@@ -76,4 +85,4 @@ def node_rows(node: mpi.Comm, comm: mpi.Comm, shard: Shard, bias: bool) -> tuple
     label_rows[places] = rows.first + rows.label_rows
     node.Barrier()
     shared = {"indices": whole[0], "data": whole[1], "label_indptr": label_indptr, "label_rows": label_rows}
-    return replace(rows, comm=comm, first=0, indptr=np.concatenate([[0], np.cumsum(sizes)]), **shared), columns
+    return replace(rows, comm=comm, mapped=True, first=0, indptr=np.concatenate([[0], np.cumsum(sizes)]), **shared), columns
