@@ -339,7 +339,7 @@ class DualBlock:
         return (rows.indptr, rows.indices, rows.data), slice(0, rows.n_local), order
 
     def _streamed(self, order: np.ndarray) -> Iterator[tuple[tuple, slice, np.ndarray]]:
-        """The chunks, in this order, as `_at_once`: read from end to end into memory, for they are visited in random order. Local."""
+        """The chunks, in this order, as `_at_once`: copied into memory, since they are visited at random. Local."""
         rows, place = self.risk.rows, 0
         while place < order.size:
             chunk = int(np.searchsorted(self.bounds, order[place], "right")) - 1

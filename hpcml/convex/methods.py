@@ -34,13 +34,8 @@ METHODS = {
     "probe": Method(probe, 5000, True, False, tuple(LOSSES), FREELY, "PROBE: subgradient steps from an estimated lower bound"),
     "dual": Method(
         *(dual, 1000, False, False, tuple(DUAL_LOSSES), ASKED),
-        *(
-            "dual coordinate descent for a block of labels, with a certified duality gap",
-            bytes_per_rank_dual,
-            Risk,
-            True,
-            CHUNK_VALUES,
-        ),
+        *("dual coordinate descent for a block of labels, with a certified duality gap", bytes_per_rank_dual, Risk, True),
+        chunk=CHUNK_VALUES,
     ),
     "pegasos": Method(pegasos, 500, False, True, ("hinge",), FREELY, "Pegasos: full subgradient, step 1/(λt), projection, bias"),
     "svmperf": Method(svmperf, 5000, False, False, ("hinge",), FREELY, "SVMperf: the 1-slack cutting-plane method, certified gap"),

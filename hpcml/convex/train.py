@@ -29,6 +29,7 @@ from hpcml.model import describe_model, model_slabs
 from hpcml.profile import Profile
 from hpcml.runfolder import FINISHED, UNFINISHED, RunFolder, as_dict
 from hpcml.signals import StopSignals
+from hpcml.slices import Look, stop_at
 from hpcml.sparse_model import SparseWeights, complete_model
 
 
@@ -118,7 +119,7 @@ def _train(
     signals: StopSignals,
 ) -> TrainReport:
     """Collective over `comm`. Set up the problem, then the folder (untouched before the options fit the data), then train."""
-    profile = Profile()
+    profile, look = Profile(), stop_at(signals, "reading the rows")
     with profile("load"), ExitStack() as stack:
         split = options.split or default_split(dataset, "train")
         shard = load_shard(comm, dataset, split)
@@ -130,7 +131,10 @@ def _train(
         loaded_by = stack.enter_context(mpi.on_node(comm)) if alone else rows_comm
         with mpi.groups_agreed(comm):
             shard = shard if loaded_by.size == comm.size else load_shard(loaded_by, dataset, split)
-            rows, column_map = node_rows(loaded_by, rows_comm, shard, bias) if alone else compact_rows(rows_comm, shard, bias)
+            if alone:
+                rows, column_map = node_rows(loaded_by, rows_comm, shard, bias, look)
+            else:
+                rows, column_map = compact_rows(rows_comm, shard, bias, look=look)
             dormant = options.dormant and METHODS[method].dormant
             objective = METHODS[method].risk(rows, replace(options, dormant=dormant), profile)
         group = (comm.rank // shards, comm.size // shards)
@@ -153,7 +157,8 @@ def _train_problem(
     if state == FINISHED:
         log(f"{folder.path} is finished already; nothing to resume")
         return read_report(comm, folder, problem.rows, objective, 0.0, options)
-    model = open_model(comm, folder, problem, options, state == UNFINISHED)
+    look = stop_at(signals, "writing what the model says of the features")
+    model = open_model(comm, folder, problem, options, state == UNFINISHED, look)
     weights = sparse_weights(comm, folder, problem, options)
     run = Run(comm, rows, problem.group, problem.names, problem.labels, model, folder, options, signals, weights)
     objective.watch = run.watch
@@ -219,11 +224,13 @@ def sparse_weights(comm: mpi.Comm, folder: RunFolder, problem: Problem, options:
 
 
 @mpi.collective
-def open_model(comm: mpi.Comm, folder: RunFolder, problem: Problem, options: TrainOptions, unfinished: bool) -> SlabFile:
+def open_model(
+    comm: mpi.Comm, folder: RunFolder, problem: Problem, options: TrainOptions, unfinished: bool, look: Look
+) -> SlabFile:
     """Collective over `comm`. The model file to fill: a new one, or the unfinished one of a run to continue; without a W
     that will be sparse.
 
-    Raises DataError if that is damaged or belongs to other data.
+    Raises DataError if that is damaged or belongs to other data, and what `look` does.
     """
     rows = problem.rows
     sizes = (len(problem.names), rows.n_features, rows.n_columns - rows.bias)
@@ -246,7 +253,7 @@ def open_model(comm: mpi.Comm, folder: RunFolder, problem: Problem, options: Tra
 
     with folder.discarded_on_error(), temporary_path(comm, folder.model_part, overwrite=True) as model.path:
         model.layout(slabs, describe)
-        columns, factors = problem.columns.tables(problem.loaded_by)
+        columns, factors = problem.columns.tables(problem.loaded_by, look)
         problem.columns = None
         with mpi.agreed(comm, f"writing {folder.model_part}"):
             problem.dataset.check_unchanged()  # the rows have been read for the last time

@@ -1,9 +1,9 @@
 """How a run stops inside a pass: what the ranks look at between two slices of it.
 
 Every rank goes through its slices at its own speed, so nobody may leave a pass alone: those with whom it shares the rows would wait
-for it for ever. The ranks of a group tell one another between slices, without waiting, whether one of them wants to stop. The sums
-of a round are the same for all of them, so they leave in the same round; those that are done with a pass go on with the rounds until
-all are. What goes on in other groups is in the sums of the run's `Pulse`, which beats in between.
+for it for ever. The ranks of a group tell one another between slices, without waiting, whether one of them wants to stop. The
+sums of a round are the same for all of them, so they leave in the same round; those that are done with a pass go on with the rounds
+until all are. What goes on in other groups is in the sums of the run's `Pulse`, which beats in between.
 """
 
 from __future__ import annotations

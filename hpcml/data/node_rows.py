@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hpcml import mpi
+from hpcml import mpi, slices
 from hpcml.data.compact import ColumnMap, CompactRows, compact_rows
 from hpcml.data.shard import Shard
 from hpcml.errors import file_error
@@ -59,15 +59,18 @@ def private_bytes() -> int:
 
 
 @mpi.collective
-def node_rows(node: mpi.Comm, comm: mpi.Comm, shard: Shard, bias: bool) -> tuple[CompactRows, ColumnMap]:
+def node_rows(
+    node: mpi.Comm, comm: mpi.Comm, shard: Shard, bias: bool, look: slices.Look = slices.carry_on
+) -> tuple[CompactRows, ColumnMap]:
     """Collective over `node`, the ranks of a node. All rows for each of them, who each need no other's help: `comm` is its own.
 
-    `shard` is this rank's part of the split among `node`. Raises DataError, too, if there is nothing to train on.
+    `shard` is this rank's part of the split among `node`. Raises DataError, too, if there is nothing to train on, and what `look`
+    does.
     """
     mine = int((shard.indptr[shard.rows + 1] - shard.indptr[shard.rows]).sum())
     _, (n_values,) = mpi.exclusive_sum(node, [mine])
     if node.size == 1 and _VALUE_BYTES * int(n_values) <= room_per_rank(node) // 2:
-        return compact_rows(node, shard, bias)
+        return compact_rows(node, shard, bias, look=look)
     whole: list[np.ndarray] = []
 
     def room(n_values: int) -> tuple[np.ndarray, np.ndarray]:
@@ -75,7 +78,7 @@ def node_rows(node: mpi.Comm, comm: mpi.Comm, shard: Shard, bias: bool) -> tuple
         whole.extend(shared_array(node, int(total), dtype) for dtype in (np.int32, np.float32))
         return tuple(array[int(first) : int(first) + n_values] for array in whole)
 
-    rows, columns = compact_rows(node, shard, bias, room)
+    rows, columns = compact_rows(node, shard, bias, room, look)
     sizes = np.concatenate(mpi.allgather_arrays(node, np.diff(rows.indptr)))
     label_indptr = np.concatenate([[0], np.cumsum(rows.n_positive)])
     label_rows = shared_array(node, int(label_indptr[-1]), np.int64)

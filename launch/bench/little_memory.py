@@ -1,8 +1,9 @@
 """`hpcml train dual` where memory is scarce: seconds inside a control group with a small limit, and with a larger one.
 
-usage: python launch/bench/little_memory.py [--rows N] [--per-row N] [--features N] [--labels N] [--ranks N] [--limits MB ...] [-- OPTIONS]
+usage: python launch/bench/little_memory.py [--rows N] [--per-row N] [--features N] [--labels N] [--ranks N] [--limits MB ...]
+           [-- OPTIONS]
 
-Makes rows at random, trains on them with `mpirun` under every limit (MB of 10⁶ bytes; 900 and 500), and prints a JSON line for each:
+Makes rows at random, trains on them with `mpirun` under every limit (MB; 900, then 500), and prints a JSON line for each:
 seconds, the ratio to the first limit's, the peak of the group's memory, pages brought in from the disk, what the run warned of, and
 whether the model has the bits of the first one. OPTIONS go to `hpcml train dual`. The rows' file is not in the page cache at first.
 Making a control group takes root; where that fails the script says so, and ends with code 3.
@@ -14,10 +15,12 @@ import argparse
 import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import h5py
@@ -52,6 +55,11 @@ class Group:
         return self
 
     def __exit__(self, *_: object) -> None:
+        while left := (self.folder / "cgroup.procs").read_text(encoding="ascii").split():
+            for process in left:
+                with suppress(ProcessLookupError):
+                    os.kill(int(process), signal.SIGKILL)
+            time.sleep(0.1)
         self.folder.rmdir()
 
     def join(self) -> None:
@@ -67,7 +75,7 @@ class Group:
     def pages_in(self) -> int:
         """Page faults that waited for the disk."""
         lines = (self.folder / "memory.stat").read_text(encoding="ascii").splitlines()
-        return dict((name, int(value)) for name, value in (line.split() for line in lines))["pgmajfault"]
+        return {name: int(value) for name, value in (line.split() for line in lines)}["pgmajfault"]
 
 
 def make_rows(path: Path, n_rows: int, per_row: int, n_features: int, n_labels: int) -> None:
@@ -78,14 +86,15 @@ def make_rows(path: Path, n_rows: int, per_row: int, n_features: int, n_labels: 
     indices = offsets + np.arange(per_row, dtype=np.int32) * width
     values = rng.random((n_rows, per_row), np.float32)
     values /= np.sqrt(np.square(values).sum(axis=1, keepdims=True))
-    label_indices, lengths = [], np.zeros(n_rows, np.int64)
     sets = np.zeros((n_rows, n_labels), np.bool_)
     for label in range(n_labels):
         scores = (rng.standard_normal(n_features, np.float32)[indices] * values).sum(axis=1)
         scores += 0.5 * rng.standard_normal(n_rows, np.float32)
         sets[:, label] = scores > np.quantile(scores, 0.9)
     lengths, label_indices = sets.sum(axis=1), np.nonzero(sets)[1]
-    slabs = matrix_slabs("X", n_rows, indices.size, n_features, "<f4") | matrix_slabs("Y", n_rows, label_indices.size, n_labels, None)
+    slabs = matrix_slabs("X", n_rows, indices.size, n_features, "<f4") | matrix_slabs(
+        "Y", n_rows, label_indices.size, n_labels, None
+    )
 
     def describe(file: h5py.File) -> None:
         describe_matrix(file, "X", n_rows, n_features, indices.size, False)
@@ -127,7 +136,7 @@ def train(data: Path, run: Path, ranks: int, limit: int, more: list[str]) -> dic
 def main() -> None:
     """See the top."""
     arguments = argparse.ArgumentParser(usage=__doc__)
-    for name, default in (("rows", 200_000), ("per-row", 70), ("features", 50_000), ("labels", 16), ("ranks", 2)):
+    for name, default in (("rows", 200_000), ("per-row", 70), ("features", 1_000_000), ("labels", 16), ("ranks", 2)):
         arguments.add_argument(f"--{name}", type=int, default=default)
     arguments.add_argument("--limits", type=int, nargs="+", default=[900, 500])
     own, more = (sys.argv[1:], [])
