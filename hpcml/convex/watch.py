@@ -72,22 +72,25 @@ class Watch:
             pass
 
     def _look(self, ready: bool) -> bool:
-        """Whether all ranks of the group are ready. Does not wait, unless this one is. Raises Stopped."""
-        if self.comm.size == 1:
-            told = (self._wants(), ready, False)
-        else:
-            heard = self._heard is None and self._pulse.poll(self._flags())
-            told = (self._wants(), ready, heard)
-        if self.group.size > 1:
-            if not self._rounds.poll(told, wait=ready):
-                return False
-            told = self._rounds.take()
-        stop = told[WANTS] > 0
-        if told[HEARD] == self.group.size:
-            sums = self._pulse.take()
-            if sums[[SIGNAL, DUE, TIME_UP, FAILED]].any():
-                self._heard = sums
-            stop = stop or sums[[SIGNAL, TIME_UP, FAILED]].any()
-        if stop:
-            raise Stopped
-        return told[READY] == self.group.size
+        """Whether all ranks of the group are ready. Waits for the others only if this one is, or is to stop. Raises Stopped."""
+        while True:
+            wants = self._wants()
+            if self.comm.size == 1:
+                told = (wants, ready, False)
+            else:
+                heard = self._heard is None and self._pulse.poll(self._flags())
+                told = (wants, ready, heard)
+            if self.group.size > 1:
+                if not self._rounds.poll(told, wait=ready or wants):
+                    return False
+                told = self._rounds.take()
+            stop = told[WANTS] > 0
+            if told[HEARD] == self.group.size:
+                sums = self._pulse.take()
+                if sums[[SIGNAL, DUE, TIME_UP, FAILED]].any():
+                    self._heard = sums
+                stop = stop or sums[[SIGNAL, TIME_UP, FAILED]].any()
+            if stop:
+                raise Stopped
+            if ready or not wants:  # else the round began before this rank wanted to
+                return told[READY] == self.group.size
