@@ -253,7 +253,8 @@ def open_model(
 
     with folder.discarded_on_error(), temporary_path(comm, folder.model_part, overwrite=True) as model.path:
         model.layout(slabs, describe)
-        columns, factors = problem.columns.tables(problem.loaded_by, look)
+        with mpi.groups_agreed(comm):
+            columns, factors = problem.columns.tables(problem.loaded_by, look)
         problem.columns = None
         with mpi.agreed(comm, f"writing {folder.model_part}"):
             problem.dataset.check_unchanged()  # the rows have been read for the last time
