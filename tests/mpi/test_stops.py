@@ -1,16 +1,18 @@
 """A signal in the middle of a pass ends the run at the next slice of it, on all ranks, and a resumed run has the same bits."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
-from make import dataset, random_data
+from make import by_one_rank, dataset, random_data
 
 from hpcml import mpi, slices
-from hpcml.config import TrainOptions
-from hpcml.convex import objective
+from hpcml.config import OnlineOptions, TrainOptions
+from hpcml.convex import objective, plan
 from hpcml.convex.train import train
 from hpcml.convex.watch import SIGNAL, Stopped, Watch
 from hpcml.errors import Interrupted
+from hpcml.online.train import train_online
 
 pytestmark = pytest.mark.mpi
 
@@ -55,8 +57,8 @@ def short_slices(monkeypatch):
 def test_run_stopped_in_passes_ends_with_the_same_bits(comm, shared_tmp, monkeypatch, method, shared):
     if shared and comm.size == 1:
         pytest.skip("one rank has all rows")
-    data = write(comm, shared_tmp / "data.h5", *random_data(4, 160, 40, 6, density=0.2))
-    options = TrainOptions(block=2, shards=comm.size if shared else 1)
+    data = write(comm, shared_tmp / "data.h5", *random_data(4, 160, 40, 4, density=0.2))
+    options = TrainOptions(block=2, shards=comm.size if shared else 1, max_steps=25)
     whole = train(method, comm, data, shared_tmp / "whole", options).model.read_bytes()
     monkeypatch.setattr(slices, "SLICE_VALUES", 400)
     monkeypatch.setattr(objective, "ROWS_BYTES", 8 * 200)
@@ -121,3 +123,50 @@ def test_groups_hear_of_a_signal_inside_a_pass(comm):
     while seen is None or not seen[SIGNAL]:
         seen = watch.beat()
     assert len(started) == 4 or comm.rank > 0
+
+
+@pytest.mark.parametrize("data", ["data.h5", "sets.svm"])
+def test_online_pass_stopped_between_rows_that_are_read_together(comm, shared_tmp, monkeypatch, data):
+    X, Y = random_data(4, 160, 40, 3, density=0.2)
+
+    def files():
+        dataset(shared_tmp / "data.h5", X, Y, label_names=list("012"))
+        lines = []
+        for x, y in zip(X, Y, strict=True):
+            pairs = zip(x.indices.tolist(), x.data.tolist(), strict=True)
+            lines.append(" ".join([",".join(map(str, sorted(y.indices.tolist()))), *(f"{j + 1}:{v!r}" for j, v in pairs)]) + "\n")
+        (shared_tmp / "sets.svm").write_text("".join(lines))
+
+    by_one_rank(comm, files)
+    options = OnlineOptions(label=("0", "1", "2"), voted=True)
+    whole = train_online("pa", comm, shared_tmp / data, shared_tmp / "whole", options).model.read_bytes()
+    monkeypatch.setattr(slices, "SLICE_VALUES", 400)
+    for stops, said in enumerate((r"\(\d\d rows done\)", r"\(\d\d rows done\)")):
+        signals = AtLook(2 if comm.rank == comm.size - 1 else NEVER)
+        with pytest.raises(Interrupted, match=said):
+            train_online("pa", comm, shared_tmp / data, shared_tmp / "run", options, resume=stops > 0, signals=signals)
+    model = train_online("pa", comm, shared_tmp / data, shared_tmp / "run", options, resume=True).model
+    assert model.read_bytes() == whole
+
+
+def test_rows_without_room_are_streamed(comm, shared_tmp, monkeypatch, capfd):
+    """Where memory is short the visits are to copies of chunks; the chunks of a run are those of its checkpoint."""
+    data = write(comm, shared_tmp / "data.h5", *random_data(4, 300, 40, 4, density=0.2))
+    options = TrainOptions(block=2, shards=1, gap=True)
+    roomy = train("dual", comm, data, shared_tmp / "roomy", options)
+    monkeypatch.setattr("hpcml.data.node_rows.room_per_rank", lambda comm: 0.0)  # rows are mapped on one rank, too
+    monkeypatch.setattr(plan, "SMALLEST_CHUNK", 256)
+    mapped = train("dual", comm, data, shared_tmp / "mapped", options)
+    assert mapped.model.read_bytes() == roomy.model.read_bytes()
+    monkeypatch.setattr(plan, "memory_of_node", lambda: 0)
+    capfd.readouterr()
+    short = train("dual", comm, data, shared_tmp / "short", options)
+    assert ("warning: memory is short" in capfd.readouterr().err) == (comm.rank == 0)
+    assert short.model.read_bytes() != roomy.model.read_bytes()
+    assert short.max_gap < 0.1
+    for stops in range(2):
+        with pytest.raises(Interrupted):
+            train("dual", comm, data, shared_tmp / "run", replace(options, time_limit=1e-9), resume=stops > 0)
+    monkeypatch.setattr(plan, "memory_of_node", lambda: 1 << 60)
+    model = train("dual", comm, data, shared_tmp / "run", options, resume=True).model
+    assert model.read_bytes() == short.model.read_bytes()
