@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from hpcml.errors import Interrupted
-from hpcml.signals import StopSignals
+
+if TYPE_CHECKING:
+    from hpcml.signals import StopSignals
 
 SLICE_VALUES = 1 << 20  # of a slice: well below half a second, even if they come from a disk
 ROW_VALUES = 64  # what a row costs beside its values
