@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.convex.objective import Objective, Panel
 from hpcml.convex.probe import CYCLES, Step
+from hpcml.convex.watch import Stopped
 from hpcml.errors import HpcmlError
 from hpcml.kernels.panel import VIOLATORS, VISITED
 
@@ -60,6 +61,16 @@ class Training:
     progress: Progress
     visited: float = 0.0  # rows, over all steps
     history: list[tuple[float, ...]] = field(default_factory=list)
+
+
+class Advance(NamedTuple):
+    """What the values of f and ‖g‖² at w_t lead to: the progress after it, the step, and whether the label leaves."""
+
+    progress: Progress
+    f: float
+    grad_sq: float
+    step: Step
+    done: bool
 
 
 class Finished(NamedTuple):
@@ -128,7 +139,7 @@ class PanelBlock:
         raise AssertionError("a subclass says")
 
     def _step(self, panels: list[tuple[int, Panel]], seconds: float) -> list[Finished]:
-        """One step of the panels that hold labels."""
+        """One step of the panels that hold labels. Raises Stopped; `training` is then that before the step."""
         raise AssertionError("a subclass says")
 
 
@@ -145,40 +156,61 @@ class LabelBlock(PanelBlock):
         return Training(label, self.rule.begin())
 
     def _step(self, panels: list[tuple[int, Panel]], seconds: float) -> list[Finished]:
-        self.objective.evaluate([panel for _, panel in panels])
+        try:  # nothing but the rows' bytes changes before all passes are complete
+            self.objective.evaluate([panel for _, panel in panels])
+            advances = [dict(self._advance(p, panel)) for p, panel in panels]
+            values = [
+                {lane: self._value(panel, lane, advance) for lane, advance in lanes.items() if advance.done}
+                for (_, panel), lanes in zip(panels, advances, strict=True)
+            ]
+        except Stopped:
+            for _, panel in panels:
+                panel.rewind()
+            raise
         finished = []
-        for p, panel in panels:
-            f, grad_sq = panel.gather()
-            eta, improved, done = np.zeros(panel.width), np.zeros(panel.width, dtype=np.bool_), []
-            for lane in panel.active.tolist():
-                training = self.lanes[p, lane]
-                step = training.progress.advance(float(f[lane]), float(grad_sq[lane]))
-                eta[lane], improved[lane] = step.eta, step.improved
-                self._record(training, panel, lane, float(f[lane]), float(grad_sq[lane]), step.eta, seconds)
-                if step.done or training.progress.step >= self.max_steps:
-                    eta[lane] = 0.0
-                    done.append((lane, CONVERGED if step.done else STEP_LIMIT))
+        for (p, panel), lanes, leaving in zip(panels, advances, values, strict=True):
+            eta, improved = np.zeros(panel.width), np.zeros(panel.width, dtype=np.bool_)
+            for lane, advance in lanes.items():
+                self._record(self.lanes[p, lane], panel, lane, advance, seconds)
+                eta[lane], improved[lane] = 0.0 if advance.done else advance.step.eta, advance.step.improved
             with self.objective.profile("compute"):
                 panel.keep(improved)
-            finished += [self._finish(p, panel, lane, status) for lane, status in done]
+            finished += [self._finish(p, panel, lane, lanes[lane], *values) for lane, values in leaving.items()]
             panel.step(eta, self.rule.radius)
         return finished
 
-    def _record(self, training: Training, panel: Panel, lane: int, f: float, grad_sq: float, eta: float, seconds: float) -> None:
-        """Add this step to the label's history. Local."""
+    @mpi.collective
+    def _advance(self, p: int, panel: Panel) -> list[tuple[int, Advance]]:
+        """Collective. What the values at w_t lead to in every lane that holds a label."""
+        f, grad_sq = panel.gather()
+        found = []
+        for lane in panel.active.tolist():
+            progress = replace(self.lanes[p, lane].progress)
+            step = progress.advance(float(f[lane]), float(grad_sq[lane]))
+            done = step.done or progress.step >= self.max_steps
+            found.append((lane, Advance(progress, float(f[lane]), float(grad_sq[lane]), step, done)))
+        return found
+
+    @mpi.collective
+    def _value(self, panel: Panel, lane: int, advance: Advance) -> tuple[np.ndarray, float]:
+        """Collective. The best weights of a label that leaves, and f there."""
+        w = panel.whole(lane, panel.w if advance.step.improved else panel.best)
+        with self.objective.profile("finish"):
+            return w, self.objective.value(w, int(panel.labels[lane]))
+
+    def _record(self, training: Training, panel: Panel, lane: int, advance: Advance, seconds: float) -> None:
+        """Take a label's step, and add it to the label's history. Local."""
         visited, violators = float(panel.sums[VISITED, lane]), float(panel.sums[VIOLATORS, lane])
         training.visited += visited
-        progress = training.progress
-        training.history.append((progress.step, f, progress.phi, progress.cycle, eta, grad_sq**0.5, visited, violators, seconds))
+        training.progress = progress = advance.progress
+        line = (progress.step, advance.f, progress.phi, progress.cycle, advance.step.eta, advance.grad_sq**0.5)
+        training.history.append((*line, visited, violators, seconds))
 
-    def _finish(self, p: int, panel: Panel, lane: int, status: int) -> Finished:
-        """Take a label out of its lane."""
+    def _finish(self, p: int, panel: Panel, lane: int, advance: Advance, w: np.ndarray, f: float) -> Finished:
+        """Take a label out of its lane. Collective."""
         training = self.lanes.pop((p, lane))
-        w = panel.whole(lane, panel.best)
-        with self.objective.profile("finish"):
-            f = self.objective.value(w, int(panel.labels[lane]))
         panel.leave(lane)
-        steps = training.progress.step
+        steps, status = training.progress.step, CONVERGED if advance.step.done else STEP_LIMIT
         share = training.visited / (steps * self.objective.rows.n_global)
         return Finished(training.label, w, f, status, steps, share, training.history)
 

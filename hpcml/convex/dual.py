@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from hpcml import mpi, rng
+from hpcml import mpi, rng, slices
 from hpcml.config import BALANCED, TrainOptions, parse_weight
 from hpcml.convex.block import CONVERGED, STEP_LIMIT, Finished
 from hpcml.convex.objective import Risk, aligned, panel_widths
@@ -97,7 +98,6 @@ class DualPanel:
         self.w, self.alpha = aligned(rows.n_columns * width, dtype), aligned(rows.n_local * width, dtype)
         self.positive, self.active = np.zeros(rows.n_local, np.uint16), np.zeros(rows.n_local, np.uint16)
         self.gradients, self.counts = aligned(2 * width, dtype), aligned(2 * width, np.int64)
-        self._rows = np.empty(rows.n_local, np.int64)
         self.costs = np.ones((2, width))
         for lane, label in enumerate(lanes):
             self.costs[:, lane] = block.costs.of(label.number)
@@ -129,11 +129,28 @@ class DualPanel:
         rows = self.risk.rows
         self.w.reshape(-1, self.width)[:] = start.w[:, None]
         self.alpha.reshape(-1, self.width)[:] = start.alpha[:, None]
-        before = self._before()
-        for lane, label in enumerate(self.lanes):
-            arrays = (rows.indptr, rows.indices, rows.data, rows.rows_of(label.number))
+        before, step = self._before(), self._rows_in_slice()
+        parts = (
+            (lane, rows.rows_of(label.number)[first : first + step])
+            for lane, label in enumerate(self.lanes)
+            for first in range(0, rows.rows_of(label.number).size, step)
+        )
+        for lane, some in self.risk.watch.slices(parts):
+            arrays = (rows.indptr, rows.indices, rows.data, some)
             kernels.depart(*arrays, start.alpha, self.alpha, self.w, self.width, lane)
         self._share(before, 1.0)
+
+    def _rows_in_slice(self) -> int:
+        """How many rows are taken before this rank looks whether it is to stop. Local."""
+        return slices.rows_in_slice(self.risk.rows.n_local, self.risk.rows.data.size)
+
+    @mpi.collective
+    def _slices(self) -> Iterator[tuple[slice, tuple[np.ndarray, np.ndarray, np.ndarray], slice]]:
+        """Collective. This rank's rows slice by slice: which, their CSR arrays, their places among the duals. Raises Stopped."""
+        rows = self.risk.rows
+        for some in self.risk.watch.slices(slices.row_slices(rows.n_local, rows.data.size)):
+            csr = (rows.indptr[some.start : some.stop + 1], rows.indices, rows.data)
+            yield some, csr, slice(some.start * self.width, some.stop * self.width)
 
     def _before(self) -> np.ndarray | None:
         """A copy of the weights, if other ranks change them as well. Local."""
@@ -157,17 +174,19 @@ class DualPanel:
     @mpi.collective
     def epoch(self, seconds: float) -> None:
         """Collective. One pass over the active rows; decides which lanes are ready."""
-        rows, risk, width = self.risk.rows, self.risk, self.width
+        risk, width = self.risk, self.width
         order = self.block.order(self.round, self.sweep)
         self.sweep += 1
         self.gradients[:], self.counts[:] = 0.0, 0  # 0 is in every range, whichever rows other lanes look at
         with risk.profile("compute"):
             before = self._before()
-            kernels.epoch(
-                *(rows.indptr, rows.indices, rows.data, order, self.block.norms),
-                *(self.w, self.alpha, self.positive, self.active),
-                *(self.rules, self.gradients, self.counts, self._rows, width, self.w.nbytes > CACHE_BYTES),
-            )
+            for csr, some, own in risk.watch.slices(self.block.visits(order, self.active)):
+                places = slice(own.start * width, own.stop * width)
+                kernels.epoch(
+                    *(*csr, some, self.block.norms[own]),
+                    *(self.w, self.alpha[places], self.positive[own], self.active[own]),
+                    *(self.rules, self.gradients, self.counts, width, self.w.nbytes > CACHE_BYTES),
+                )
         self._share(before, risk.comm.size)
         most, least = self.gradients[:width].astype(np.float64), self.gradients[width:].astype(np.float64)
         active, moved = self.counts.reshape(2, width)
@@ -194,11 +213,13 @@ class DualPanel:
     def certify(self) -> tuple[list[Finished], list[Training]]:
         """Collective. The end of the round: look at all rows, in float64. The labels that are done, and those that are not."""
         rows, risk, block, width = self.risk.rows, self.risk, self.block, self.width
-        csr, finished, others = (rows.indptr, rows.indices, rows.data), [], []
+        finished, others = [], []
         with risk.profile("finish"):
             dual_squares, squares = self._combine()
             sums, near = np.zeros((kernels.N_SUMS, width)), np.zeros(rows.n_local, np.uint16)
-            kernels.certify(*csr, self.w, self.alpha, self.positive, self.rules, near, sums.reshape(-1), width, block.tolerance)
+            for some, csr, places in self._slices():
+                arrays = (self.w, self.alpha[places], self.positive[some], self.rules, near[some], sums.reshape(-1))
+                kernels.certify(*csr, *arrays, width, block.tolerance)
             if risk.comm.size > 1:
                 extremes = mpi.allreduce_maxima(risk.comm, sums[[kernels.MOST, kernels.LEAST]] * [[1.0], [-1.0]])
                 mpi.allreduce_sum(risk.comm, sums)
@@ -236,7 +257,9 @@ class DualPanel:
         rows, risk, half = self.risk.rows, self.risk, min(self.width, HALF)
         squares, v = np.zeros((2, self.width)), self.block.exact[: rows.n_columns * half]
         for first in range(0, self.width, half):
-            kernels.combine(rows.indptr, rows.indices, rows.data, self.alpha, self.positive, self.width, first, half, v)
+            v[:] = 0.0
+            for some, csr, places in self._slices():
+                kernels.combine(*csr, self.alpha[places], self.positive[some], self.width, first, half, v)
             if risk.comm.size > 1:
                 mpi.allreduce_sum(risk.comm, v)
             sums = np.zeros(2 * half)
@@ -260,8 +283,12 @@ class DualBlock:
         if not risk.comm.size * rows.max_norm**2 <= LIMITS[options.precision]:
             raise NonFiniteError(f"a row's norm is {rows.max_norm:.3g}, beyond {options.precision} precision; scale the data")
         kernels.norms(rows.indptr, rows.data, self.norms)
-        cuts = np.searchsorted(rows.indptr, np.arange(0, rows.data.size + 1, CHUNK_VALUES)[1:])
+        cuts = np.searchsorted(rows.indptr, np.arange(0, rows.data.size + 1, risk.chunk_values or CHUNK_VALUES)[1:])
         self.bounds = np.unique(np.concatenate([[0], cuts, [rows.n_local]]))
+        self._rows = np.empty(rows.n_local, np.int32)
+        self.order_bytes = 0 if risk.chunk_values else ORDER_BYTES
+        size = int(np.diff(rows.indptr[self.bounds]).max(initial=0)) if risk.chunk_values else 0
+        self._chunk = np.empty(size, rows.indices.dtype), np.empty(size, rows.data.dtype)  # a copy: it stays in memory
         self.orders: dict[tuple[int, int], np.ndarray] = {}
         self.exact = aligned(rows.n_columns * HALF, np.float64)  # room for weights in float64
         for label in labels[(rows.n_positive[labels] > 0) & (rows.n_positive[labels] < rows.n_global)].tolist():
@@ -291,10 +318,38 @@ class DualBlock:
             key = rng.bits(self.options.seed, "order of rows", np.array([number << 32 | sweep]))[0]
             found = np.empty(rows.n_local, np.int32)
             kernels.shuffle(found, self.bounds, np.empty(self.bounds.size - 1, np.int64), key)
-            if (len(self.orders) + 1) * found.nbytes > ORDER_BYTES:
+            if (len(self.orders) + 1) * found.nbytes > self.order_bytes:
                 return found
             self.orders[number, sweep] = found
         return self.orders[number, sweep]
+
+    def visits(self, order: np.ndarray, active: np.ndarray) -> Iterator[tuple[tuple, np.ndarray, slice]]:
+        """The active rows in this order, slice by slice: CSR arrays, rows in them, and which rows the arrays have. Local."""
+        rows = self.risk.rows
+        step = slices.rows_in_slice(rows.n_local, rows.data.size)
+        for csr, own, some in self._streamed(order) if self.risk.chunk_values else [self._at_once(order)]:
+            n = kernels.looked_at(some, active, self._rows)
+            found = self._rows[:n] - own.start if own.start else self._rows[:n]
+            for first in range(0, n, step):
+                yield csr, found[first : first + step], own
+
+    def _at_once(self, order: np.ndarray) -> tuple[tuple, slice, np.ndarray]:
+        """All rows: CSR arrays, which rows these are, and their order. Local."""
+        rows = self.risk.rows
+        return (rows.indptr, rows.indices, rows.data), slice(0, rows.n_local), order
+
+    def _streamed(self, order: np.ndarray) -> Iterator[tuple[tuple, slice, np.ndarray]]:
+        """The chunks, in this order, as `_at_once`: copied into memory, since they are visited at random. Local."""
+        rows, place = self.risk.rows, 0
+        while place < order.size:
+            chunk = int(np.searchsorted(self.bounds, order[place], "right")) - 1
+            own = slice(int(self.bounds[chunk]), int(self.bounds[chunk + 1]))
+            indptr = rows.indptr[own.start : own.stop + 1]
+            values = slice(int(indptr[0]), int(indptr[-1]))
+            indices, data = (copy[: values.stop - values.start] for copy in self._chunk)
+            indices[:], data[:] = rows.indices[values], rows.data[values]
+            yield (indptr - values.start, indices, data), own, order[place : place + own.stop - own.start]
+            place += own.stop - own.start
 
     def warm_up(self) -> None:
         """Compile the kernels for these types. Local."""
@@ -303,7 +358,8 @@ class DualBlock:
         some, bits, doubles = aligned(kernels.N_RULES, dtype), np.zeros(0, np.uint16), np.zeros(0)
         flat, order = np.zeros(2, np.int64), np.zeros(0, np.int32)
         kernels.shuffle(order, flat, np.zeros(1, np.int64), np.uint64(0))
-        kernels.epoch(*csr, order, none, none, none, bits, bits, some, some, flat, flat, width, False)
+        kernels.looked_at(order, bits, order)
+        kernels.epoch(*csr, order, none, none, none, bits, bits, some, some, flat, width, False)
         kernels.combine(*csr, none, bits, 1, 0, 1, doubles)
         kernels.certify(*csr, none, none, bits, some, bits, np.zeros(kernels.N_SUMS), 1, 0.0)
         kernels.keep(doubles, 1, none, 1, 0, np.zeros(2))
@@ -311,7 +367,10 @@ class DualBlock:
 
     @mpi.collective
     def turn(self, seconds: float) -> list[Finished]:
-        """Collective over the group. One pass over the active rows of a panel; the labels that are done."""
+        """Collective over the group. One pass over the active rows of a panel; the labels that are done.
+
+        Raises Stopped: the labels of the panel are to begin anew.
+        """
         if self.panel is None:
             with self.risk.profile("compute"):
                 self.panel = self._next_panel()

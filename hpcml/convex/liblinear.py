@@ -65,12 +65,13 @@ class LiblinearBlock:
 
     def turn(self, seconds: float) -> list[Finished]:
         """Collective over the group, which is one rank. One label from its beginning to its end."""
-        label, begin = self.waiting.popleft(), time.monotonic()
+        label, begin = self.waiting[0], time.monotonic()
         number = int(self.labels[label])
         with self.objective.profile("compute"):
             w, steps = self._fit(number)
         with self.objective.profile("finish"):
             f = self.objective.value(w, number)
+        self.waiting.popleft()
         n_rows, status = self.objective.rows.n_global, STEP_LIMIT if steps >= self.max_steps else CONVERGED
         line = (steps, f, math.nan, 0, math.nan, math.nan, n_rows, math.nan, seconds + time.monotonic() - begin)
         return [Finished(label, w, f, status, steps, 1.0, [line])]

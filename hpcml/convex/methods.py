@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from hpcml.config import TrainOptions
-from hpcml.convex.dual import dual
+from hpcml.convex.dual import CHUNK_VALUES, dual
 from hpcml.convex.first_order import pegasos, probe
 from hpcml.convex.liblinear import liblinear
 from hpcml.convex.objective import Objective, Risk
@@ -30,6 +30,7 @@ class Method(NamedTuple):
     needs: Needs = bytes_per_rank  # how much memory
     risk: type[Risk] = Objective  # what it needs to know of the objective
     certified: bool = False  # does it give a duality gap, and take weights of positive rows?
+    chunk: int = 0  # values of the rows that it takes in random order, if these may be streamed
 
 
 METHODS = {
@@ -41,6 +42,7 @@ METHODS = {
         *(dual, 1000, False, False, ("squared-hinge", "hinge"), ASKED),
         ("dual_tol", "max_gap", "gap", "positive_weight", "seed"),
         *("dual coordinate descent for a block of labels, with a certified duality gap", bytes_per_rank_dual, Risk, True),
+        chunk=CHUNK_VALUES,
     ),
     "pegasos": Method(
         *(pegasos, 500, False, True, ("hinge",), FREELY, ()), "Pegasos: full subgradient, step 1/(λt), projection, bias"

@@ -15,8 +15,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from hpcml import mpi, rng
+from hpcml import mpi, rng, slices
 from hpcml.config import TrainOptions
+from hpcml.convex.watch import Unwatched, Watch
 from hpcml.data.compact import CompactRows
 from hpcml.errors import ConfigError, NonFiniteError
 from hpcml.kernels import blocks, planes
@@ -83,6 +84,8 @@ class Risk:
     def __init__(self, rows: CompactRows, options: TrainOptions, profile: Profile) -> None:
         """Raises ConfigError for a bad λ. The same on all ranks of `rows.comm`."""
         self.rows, self.comm, self.profile = rows, rows.comm, profile
+        self.watch: Watch | Unwatched = Unwatched()
+        self.chunk_values = 0  # of rows that are streamed; 0: memory holds them
         self.lam = parse_lambda(options.lam, rows.scale, rows.n_global)
         self.seed, self.weight_type = options.seed, PRECISIONS[options.precision]
 
@@ -125,7 +128,7 @@ class Objective(Risk):
     def evaluate(self, panels: list[Panel]) -> None:
         """Collective. One pass over the rows for all panels; then `Panel.gather` gives each one's result.
 
-        On several ranks, a panel's subgradient travels while the next panel's pass goes on.
+        On several ranks, a panel's subgradient travels while the next panel's pass goes on. Raises Stopped, on all ranks.
         """
         if self.comm.size > 1:
             for panel in panels:
@@ -133,16 +136,24 @@ class Objective(Risk):
                     panel.wait_for_weights()
                 with self.profile("compute"):
                     panel.clear()
-                    panel.run(0, self.rows.n_local)
+                    for some in self.watch.slices(self._slices()):
+                        panel.run(some.start, some.stop)
                 with self.profile("communicate"):
                     panel.send()
             return
         with self.profile("compute"):
-            for number, (first, last) in enumerate(self.row_ranges):  # in the caches for all panels
-                for panel in panels:
-                    if number == 0:
-                        panel.clear()
-                    panel.run(first, last)
+            for panel in panels:
+                panel.clear()
+            together = max(1, slices.SLICE_VALUES // (ROWS_BYTES // 8))
+            for begin in self.watch.slices(range(0, len(self.row_ranges), together)):
+                for first, last in self.row_ranges[begin : begin + together]:  # in the caches for all panels
+                    for panel in panels:
+                        panel.run(first, last)
+
+    def _slices(self) -> list[slice]:
+        """This rank's rows in slices; one slice if none is looked for."""
+        n_rows = self.rows.n_local
+        return list(slices.row_slices(n_rows, self.rows.data.size)) if self.watch.long else [slice(0, n_rows)]
 
     def _run(self, w, first, last, state, keys, steps, dormant, shifts, g, sums):  # noqa: ANN001 - the kernel's
         """The kernel on rows first .. last − 1 with these arrays. Local."""
@@ -171,15 +182,15 @@ class Objective(Risk):
 
     @mpi.collective
     def value(self, w: np.ndarray, label: int) -> float:
-        """Collective. f(w) of one label over all rows, dormant or not, in float64; w (n_columns)."""
-        w, one = w.astype(np.float64), np.array([label])
+        """Collective. f(w) of one label over all rows, dormant or not, in float64; w (n_columns). Raises Stopped, on all ranks."""
+        w, one, rows = w.astype(np.float64), np.array([label]), self.rows
         w_sq = np.array([np.square(w).sum()])
-        state = np.full(self.rows.n_local, kernels.ACTIVE)
-        state[self.rows.rows_of(label)] |= kernels.POSITIVE
-        sums = np.zeros((4, 1))
-        kernels.loss_pass(
-            *(self.rows.indptr, self.rows.indices, self.rows.data, w, state, self.loss.code, self.loss_shifts(w_sq, one), sums)
-        )
+        state = np.full(rows.n_local, kernels.ACTIVE)
+        state[rows.rows_of(label)] |= kernels.POSITIVE
+        sums, shifts = np.zeros((4, 1)), self.loss_shifts(w_sq, one)
+        for some in self.watch.slices(self._slices()):
+            indptr = rows.indptr[some.start : some.stop + 1]
+            kernels.loss_pass(indptr, rows.indices, rows.data, w, state[some], self.loss.code, shifts, sums)
         mpi.allreduce_sum(self.comm, sums)
         return float(0.5 * self.lam * w_sq[0] + (sums[kernels.HIGH, 0] + sums[kernels.LOW, 0]) / self.rows.n_global)
 
@@ -203,6 +214,9 @@ class Panel:
         self.keys, self.steps = np.zeros(width, np.uint64), np.zeros(width, np.int64)
         self.w_sq = np.zeros(width)
         self.sums = np.zeros((4, width))
+        kept = objective.dormant and objective.watch.long
+        self._before = np.empty_like(self.state) if kept else None  # `state` before the pass, of the first `_n_taken` rows
+        self._n_taken = 0
         self._requests: list = []
 
     @property
@@ -235,13 +249,23 @@ class Panel:
         """Begin a pass. Local."""
         self.g[:] = 0.0
         self.sums[:] = 0.0
+        self._n_taken = 0
         self._shifts = self.objective.loss_shifts(self.w_sq, self.labels)
 
     def run(self, first: int, last: int) -> None:
         """Add rows first .. last − 1 to the subgradient and the sums. Local."""
         shifts = self._shifts if last > first else np.zeros((2, self.width))
         state, dormant = self.state, self.objective.dormant
+        if self._before is not None:
+            here = slice(first * self.width, last * self.width)
+            self._before[here], self._n_taken = state[here], last
         self.objective._run(self.w, first, last, state, self.keys, self.steps, dormant, shifts, self.g, self.sums)
+
+    def rewind(self) -> None:
+        """Put the rows' bytes back to what they were before a pass that is abandoned. Local."""
+        if self._before is not None:
+            here = slice(0, self._n_taken * self.width)
+            self.state[here] = self._before[here]
 
     def send(self) -> None:
         """Collective. Begin the reduction."""

@@ -8,20 +8,24 @@ from hpcml import mpi
 from hpcml.config import TrainOptions
 from hpcml.convex.objective import PRECISIONS
 from hpcml.data.compact import CompactRows
+from hpcml.data.node_rows import private_bytes
 from hpcml.data.schema import Dataset
 from hpcml.data.shard import Shard
 from hpcml.errors import ConfigError
-from hpcml.memory import room_per_rank
+from hpcml.memory import memory_of_node, room_per_rank
 
 Needs = Callable[[int, int, int, int, int, int], int]  # bytes: see `bytes_per_rank`
 FREELY, ASKED, NEVER = range(3)  # when a method divides the rows among ranks: ASKED if that changes the result a little
 LANES = 16  # labels that share a pass: one cache line of float32 weights
 LABELS_PER_GROUP = 4  # fewer do not pay for passes over all rows
+VALUE_BYTES = 8  # a column and a value
+PROGRAM_BYTES = 1 << 24  # of a rank's share of memory, for the pages of the program itself
+SMALLEST_CHUNK = 1 << 16  # values
 
 
 def bytes_per_rank(n_values: int, n_rows: int, n_columns: int, n_lanes: int, shards: int, weight_bytes: int) -> int:
-    """What a rank needs for its rows and `n_lanes` labels: rows and their states, weights, subgradient, best weights."""
-    rows = (8 * n_values + (8 + n_lanes) * n_rows) // shards
+    """What a rank needs for its rows and `n_lanes` labels: rows and their states (twice), weights, subgradient, best weights."""
+    rows = (8 * n_values + (8 + 2 * n_lanes) * n_rows) // shards
     own = (8 if shards > 1 else 0) + weight_bytes  # the part of the columns that the rank steps
     return rows + n_lanes * n_columns * (weight_bytes + 8) + n_lanes * n_columns * own // shards
 
@@ -83,3 +87,19 @@ def lanes_per_group(
     fits = (n for n in (LANES, 8, 4, 2) if needs(*sizes, n, rows.comm.size, size) <= room)
     wanted = options.block or next(fits, 1)
     return max(1, n_continued, min(wanted, n_waiting + n_continued))
+
+
+@mpi.collective
+def chunk_values(comm: mpi.Comm, rows: CompactRows, needed: int, largest: int) -> int:
+    """Collective over `comm`. Values in each of the chunks in which rows that are mapped must be streamed; 0 if memory holds them.
+
+    Rows are visited at random in chunks of `largest` values, of which every rank of a node may be in another. If the chunks have
+    no room beside what the ranks have and will need (`needed` bytes each), every visit would wait for the disk.
+    """
+    ranks = mpi.ranks_on_node(comm)
+    room = memory_of_node() / ranks - private_bytes() - needed - PROGRAM_BYTES
+    room = -mpi.allreduce_max(comm, -room)
+    if min(rows.data.size / ranks, largest) * VALUE_BYTES <= room:
+        return 0
+    values = max(SMALLEST_CHUNK, int(room) // (2 * VALUE_BYTES))  # the other half is for reading them
+    return min(1 << (values.bit_length() - 1), largest)

@@ -12,6 +12,7 @@ from hpcml import mpi
 from hpcml.checkpoint import Checkpoints, CheckpointWriter, reading_checkpoint
 from hpcml.config import TrainOptions
 from hpcml.convex.block import DEGENERATE, HISTORY, Finished, history_line
+from hpcml.convex.watch import DONE, DUE, FAILED, FINISHED, SIGNAL, TIME_UP, Stopped, Watch
 from hpcml.data.compact import CompactRows
 from hpcml.data.slabs import Slab, SlabFile
 from hpcml.errors import HpcmlError
@@ -21,7 +22,6 @@ from hpcml.runfolder import RunFolder
 from hpcml.signals import StopSignals
 from hpcml.sparse_model import SparseWeights
 
-SIGNAL, DUE, TIME_UP, FAILED, FINISHED, DONE = range(6)  # what a pulse carries
 IDLE_SECONDS = 0.002
 
 
@@ -42,7 +42,7 @@ class Block(Protocol):
         """Let waiting labels begin."""
 
     def turn(self, seconds: float) -> list[Finished]:
-        """Some progress; the labels that are done."""
+        """Some progress; the labels that are done. Raises Stopped; `state` is then that before the turn."""
 
     def settle(self) -> None:
         """Wait for what is on its way: MPI must not write into a block that is gone."""
@@ -61,13 +61,14 @@ class Run:
         model: SlabFile,
         folder: RunFolder,
         options: TrainOptions,
+        signals: StopSignals,
         weights: SparseWeights | None = None,
     ) -> None:
         """`group` is this rank's group of ranks and the number of groups; `labels` (n) the labels' numbers in the data.
 
-        `weights` takes the place of the model's `W` where that will be sparse.
+        The risk's `watch` must be that of the run. `weights` takes the place of the model's `W` where that will be sparse.
         """
-        self.comm, self.rows, self.group, self.options = comm, rows, group, options
+        self.comm, self.rows, self.group, self.options, self.signals = comm, rows, group, options, signals
         self.labels, self.n_positive = labels, rows.n_positive[labels]
         self.model, self.folder, self.weights = model, folder, weights
         self.leads = rows.comm.rank == 0  # of the ranks of its group, the one that writes
@@ -76,6 +77,23 @@ class Run:
         self.done = np.zeros(labels.size, dtype=np.uint8)  # the labels that this group's leader has finished
         self.n_done = 0  # on all ranks, as far as known
         self.elapsed = 0.0
+        self.chunk_values = 0  # of rows that are streamed, else 0
+        self.began = self.saved = time.monotonic()
+        self._error: HpcmlError | None = None
+        self._busy = True
+        n_values = int(rows.counts.sum(dtype=np.int64))  # on all ranks of the group
+        self.watch = Watch(comm, rows.comm, n_values, self._flags, self._wants)
+
+    def _wants(self) -> bool:
+        """Whether this rank has a reason to stop."""
+        limit = self.options.time_limit
+        return self.signals.seen or (limit is not None and time.monotonic() - self.began >= limit)
+
+    def _flags(self) -> tuple[float, ...]:
+        """What this rank has to say in a pulse."""
+        late = self._wants() and not self.signals.seen
+        due = self.comm.rank == 0 and time.monotonic() - self.saved >= self.options.checkpoint_every  # one clock decides for all
+        return (self.signals.seen, due, late, self._error is not None, not self._busy, self.leads * self.done.sum())
 
     @mpi.collective
     def begin(self, restore: bool) -> tuple[list[int], list[int], object]:
@@ -93,6 +111,7 @@ class Run:
                 done = file["done"][0]
                 continued = file["numbers"][:, 0].astype(np.int64) if "numbers" in file else continued
                 self.elapsed = float(file["elapsed"][0, 0])
+                self.chunk_values = int(file["chunk"][0, 0]) if "chunk" in file else 0
                 index = file["history"][:]
                 if self.weights is not None:
                     written = file["weights"][0].reshape(self.weights.index.shape)
@@ -116,33 +135,24 @@ class Run:
         return waiting[number::n_groups].tolist(), list(range(number, continued.size, n_groups)), path
 
     @mpi.collective
-    def train(self, block: Block, signals: StopSignals, progress: Progress) -> str:
+    def train(self, block: Block, progress: Progress) -> str:
         """Collective. Train until all labels are done: ""; or until a signal or the time limit, after a checkpoint: why."""
-        started, before = time.monotonic(), self.elapsed
-        saved = started
-        pulse = mpi.Pulse(self.comm, self.rows.comm, 6)
-        error: HpcmlError | None = None
-        stop, turns = "", 0
+        before, turns, stopped = self.elapsed, 0, False
+        self.began = self.saved = time.monotonic()
         while True:
-            now = time.monotonic()
-            self.elapsed = before + now - started
-            if error is None and block.busy:
+            self.elapsed = before + time.monotonic() - self.began
+            if block.busy and self._error is None and not stopped:
                 try:
                     self._keep(block.turn(self.elapsed))
                     turns += 1
                 except HpcmlError as failure:  # the others learn of it by the pulse
-                    error = failure
+                    self._error = failure
+                except Stopped:
+                    stopped = True
             elif self.comm.size > 1:
                 time.sleep(IDLE_SECONDS)
-            clock = self.comm.rank == 0  # one clock decides for all
-            limit = self.options.time_limit
-            seen = pulse.beat(
-                (
-                    *(signals.seen, clock and now - saved >= self.options.checkpoint_every),
-                    *(clock and limit is not None and now - started >= limit, error is not None),
-                    *(not block.busy, self.leads * self.done.sum()),
-                )
-            )
+            self._busy = block.busy
+            seen = self.watch.beat()
             if seen is None:
                 continue
             self.n_done = int(seen[DONE])
@@ -154,13 +164,13 @@ class Run:
             if stop or seen[DUE]:
                 block.settle()
                 self.save(block)
-                saved = time.monotonic()
+                self.saved = time.monotonic()
             if stop:
                 return stop
         with mpi.agreed(self.comm, "training"):
-            if error is not None:
-                raise error
-        self.elapsed = before + time.monotonic() - started
+            if self._error is not None:
+                raise self._error
+        self.elapsed = before + time.monotonic() - self.began
         self._flush()
         self.history.write()
         self.history.sort(self.folder.history_sorted)
@@ -226,6 +236,8 @@ class Run:
             "elapsed": Slab((1, 1), "<f8"),
             "history": Slab((self.labels.size, 2), "<f8"),
         }
+        if self.chunk_values:
+            arrays["chunk"] = Slab((1, 1), "<f8")
         written = None if self.weights is None else self.weights.gathered()
         if written is not None:
             arrays["weights"] = Slab((1, written.size), "<i8")
@@ -248,6 +260,8 @@ class Run:
             if self.comm.rank == 0:
                 out.write_row("done", 0, done)
                 out.write_row("elapsed", 0, np.array([self.elapsed]))
+                if self.chunk_values:
+                    out.write_row("chunk", 0, np.array([self.chunk_values]))
                 for label, place in enumerate(self.history.index):
                     out.write_row("history", label, place)
                 if written is not None:

@@ -11,9 +11,9 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.config import BALANCED, TrainOptions, check_used, parse_weight
-from hpcml.convex.methods import METHODS, USES, with_defaults
-from hpcml.convex.objective import Risk
-from hpcml.convex.plan import FREELY, NEVER, choose_shards, lanes_per_group
+from hpcml.convex.methods import METHODS, USES, Method, with_defaults
+from hpcml.convex.objective import PRECISIONS, Risk
+from hpcml.convex.plan import FREELY, NEVER, VALUE_BYTES, choose_shards, chunk_values, lanes_per_group
 from hpcml.convex.report import TrainReport, read_report
 from hpcml.convex.run import Run
 from hpcml.data.chosen import choose_labels, count_positives, fingerprint, tell_unused
@@ -29,6 +29,7 @@ from hpcml.model import describe_model, model_slabs
 from hpcml.profile import Profile
 from hpcml.runfolder import FINISHED, UNFINISHED, RunFolder, as_dict, config_before
 from hpcml.signals import StopSignals
+from hpcml.slices import Look, stop_at
 from hpcml.sparse_model import SparseWeights, complete_model
 
 
@@ -137,7 +138,7 @@ def _train(
     signals: StopSignals,
 ) -> TrainReport:
     """Collective over `comm`. Set up the problem, then the folder (untouched before the options fit the data), then train."""
-    profile = Profile()
+    profile, look = Profile(), stop_at(signals, "reading the rows")
     with profile("load"), ExitStack() as stack:
         split = options.split or default_split(dataset, "train")
         tell_unused(comm, dataset, split, log)
@@ -150,7 +151,10 @@ def _train(
         loaded_by = stack.enter_context(mpi.on_node(comm)) if alone else rows_comm
         with mpi.groups_agreed(comm):
             shard = shard if loaded_by.size == comm.size else load_shard(loaded_by, dataset, split)
-            rows, column_map = node_rows(loaded_by, rows_comm, shard, bias) if alone else compact_rows(rows_comm, shard, bias)
+            if alone:
+                rows, column_map = node_rows(loaded_by, rows_comm, shard, bias, look)
+            else:
+                rows, column_map = compact_rows(rows_comm, shard, bias, look=look)
             dormant = options.dormant and METHODS[method].dormant
             objective = METHODS[method].risk(rows, replace(options, dormant=dormant), profile)
         group = (comm.rank // shards, comm.size // shards)
@@ -173,14 +177,17 @@ def _train_problem(
     if state == FINISHED:
         log(f"{folder.path} is finished already; nothing to resume")
         return read_report(comm, folder, problem.rows, objective, 0.0, options)
-    model = open_model(comm, folder, problem, options, state == UNFINISHED)
+    look = stop_at(signals, "writing what the model says of the features")
+    model = open_model(comm, folder, problem, options, state == UNFINISHED, look)
     weights = sparse_weights(comm, folder, problem, options)
-    run = Run(comm, rows, problem.group, problem.names, problem.labels, model, folder, options, weights)
+    run = Run(comm, rows, problem.group, problem.names, problem.labels, model, folder, options, signals, weights)
+    objective.watch = run.watch
     progress = Progress(log, "labels", len(problem.names))
     try:
         waiting, continued, checkpoint = run.begin(restore=state == UNFINISHED)
         method, room = METHODS[problem.method], room_per_rank(comm)
         n_lanes = lanes_per_group(len(waiting), len(continued), rows, options, room, method.needs, problem.mapped)
+        objective.chunk_values = run.chunk_values = plan_chunks(comm, run, method, n_lanes, log)
         with mpi.agreed(comm, "making room for the weights"):
             block = method.build(objective, problem.labels, n_lanes, options, options.max_steps or method.max_steps)
         block.waiting.extend(waiting)
@@ -194,7 +201,7 @@ def _train_problem(
         with mpi.groups_agreed(comm):
             for place in continued:
                 run.restore(place, checkpoint, block.put_back)
-        stopped = run.train(block, signals, progress)
+        stopped = run.train(block, progress)
     finally:
         progress.close()
         model.close()
@@ -210,6 +217,24 @@ def _train_problem(
     return read_report(comm, folder, rows, objective, run.elapsed, options)
 
 
+@mpi.collective
+def plan_chunks(comm: mpi.Comm, run: Run, method: Method, n_lanes: int, log: Log) -> int:
+    """Collective over `comm`. Values in each chunk of rows that are streamed, else 0; as before where a run is continued."""
+    rows = run.rows
+    if not (method.chunk and rows.mapped):
+        return 0
+    needed = method.needs(0, rows.n_global, rows.n_columns, n_lanes, 1, PRECISIONS[run.options.precision].itemsize)
+    found = chunk_values(comm, rows, needed, method.chunk)
+    chunk = min(found or run.chunk_values, run.chunk_values or found)
+    if chunk:
+        log(
+            f"warning: memory is short, so the rows ({rows.data.size * VALUE_BYTES / 1e6:,.0f} MB) are read from the disk in every "
+            f"pass, {chunk:,} values at a time; the model differs, within the tolerance, from one made with more memory: give the "
+            "job more, or fewer ranks on a node"
+        )
+    return chunk
+
+
 def sparse_weights(comm: mpi.Comm, folder: RunFolder, problem: Problem, options: TrainOptions) -> SparseWeights | None:
     """What takes the weights of the labels where the model is to be sparse. Local."""
     if options.drop is None:
@@ -219,11 +244,13 @@ def sparse_weights(comm: mpi.Comm, folder: RunFolder, problem: Problem, options:
 
 
 @mpi.collective
-def open_model(comm: mpi.Comm, folder: RunFolder, problem: Problem, options: TrainOptions, unfinished: bool) -> SlabFile:
+def open_model(
+    comm: mpi.Comm, folder: RunFolder, problem: Problem, options: TrainOptions, unfinished: bool, look: Look
+) -> SlabFile:
     """Collective over `comm`. The model file to fill: a new one, or the unfinished one of a run to continue; without a W
     that will be sparse.
 
-    Raises DataError if that is damaged or belongs to other data.
+    Raises DataError if that is damaged or belongs to other data, and what `look` does.
     """
     rows = problem.rows
     sizes = (len(problem.names), rows.n_features, rows.n_columns - rows.bias)
@@ -246,7 +273,8 @@ def open_model(comm: mpi.Comm, folder: RunFolder, problem: Problem, options: Tra
 
     with folder.discarded_on_error(), temporary_path(comm, folder.model_part, overwrite=True) as model.path:
         model.layout(slabs, describe)
-        columns, factors = problem.columns.tables(problem.loaded_by)
+        with mpi.groups_agreed(comm):
+            columns, factors = problem.columns.tables(problem.loaded_by, look)
         problem.columns = None
         with mpi.agreed(comm, f"writing {folder.model_part}"):
             problem.dataset.check_unchanged()  # the rows have been read for the last time

@@ -9,12 +9,12 @@ only inner products. Half of the words of a text corpus occur in one document.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from hpcml import mpi
+from hpcml import mpi, slices
 from hpcml.data.shard import Shard
 from hpcml.errors import DataError
 from hpcml.kernels import rows as kernels
@@ -44,6 +44,7 @@ class CompactRows:
     max_norm: float  # at least max ‖x_i‖, the constant feature included
     scale: float  # X = (mean ‖x_i‖)², the constant feature not included
     n_positive: np.ndarray  # (n_labels) int64, on all ranks
+    mapped: bool = False  # are indices and data in files, which the ranks of a node share?
 
     @property
     def n_local(self) -> int:
@@ -65,13 +66,16 @@ class ColumnMap:
     fold_norm: np.ndarray  # (n_local) float32
 
     @mpi.collective
-    def tables(self, comm: mpi.Comm) -> tuple[np.ndarray, np.ndarray]:
-        """Collective over `comm`. columns (int32) and factors (float32) of all features, as the model file holds them."""
+    def tables(self, comm: mpi.Comm, look: slices.Look = slices.carry_on) -> tuple[np.ndarray, np.ndarray]:
+        """Collective over `comm`. columns (int32) and factors (float32) of all features, as the model file holds them.
+
+        Raises what `look` does, on all ranks.
+        """
         shard = self.shard
         with mpi.agreed(comm, "making room for the model's columns"):
             columns, factors = np.zeros(shard.n_features, np.int32), np.zeros(shard.n_features, np.float32)
-            arrays = (shard.indptr, shard.indices, shard.data, shard.rows)
-            kernels.fold_factors(*arrays, self.column_of, self.fold_column, self.fold_norm, columns, factors)
+            for some, *arrays in _slices(shard, look):
+                kernels.fold_factors(*arrays, self.column_of, self.fold_column[some], self.fold_norm[some], columns, factors)
         mpi.allreduce_sum(comm, columns)  # a folded feature is on one rank only
         mpi.allreduce_sum(comm, factors)
         shared = self.column_of >= 0
@@ -80,19 +84,21 @@ class ColumnMap:
 
 
 @mpi.collective
-def compact_rows(comm: mpi.Comm, shard: Shard, bias: bool, room: Room | None = None) -> tuple[CompactRows, ColumnMap]:
+def compact_rows(
+    comm: mpi.Comm, shard: Shard, bias: bool, room: Room | None = None, look: slices.Look = slices.carry_on
+) -> tuple[CompactRows, ColumnMap]:
     """Collective over `comm`. Copy a shard's rows, four passes over them, to where `room` (collective) says, or into memory.
 
-    Raises DataError if there is nothing to train on.
+    Raises DataError if there is nothing to train on, and, on all ranks, what `look` raises on one between two slices of a pass.
     """
     if shard.n_global == 0:
         raise DataError("there are no rows to train on; choose another --split")
     warm_up(comm, shard)
-    arrays = (shard.indptr, shard.indices, shard.data, shard.rows)
     with mpi.agreed(comm, "making room for the features"):
         largest, counts = np.zeros(shard.n_features, np.float32), np.zeros(shard.n_features, np.int32)
         smallest = np.full(1, np.inf, np.float32)
-        kernels.column_extremes(*arrays, largest, counts, smallest)
+        for _, *arrays in _slices(shard, look):
+            kernels.column_extremes(*arrays, largest, counts, smallest)
     mpi.allreduce_maxima(comm, largest)
     mpi.allreduce_sum(comm, counts)
 
@@ -103,8 +109,10 @@ def compact_rows(comm: mpi.Comm, shard: Shard, bias: bool, room: Room | None = N
     column_of[shared] = np.arange(shared.size, dtype=np.int32)
 
     n = shard.n_local
-    sizes, squares, folded = np.zeros(n, np.int64), np.zeros(n), np.zeros(n)
-    kernels.row_sizes(*arrays, column_of, sizes, squares, folded)
+    with mpi.agreed(comm, "measuring the rows"):
+        sizes, squares, folded = np.zeros(n, np.int64), np.zeros(n), np.zeros(n)
+        for some, *arrays in _slices(shard, look):
+            kernels.row_sizes(*arrays, column_of, sizes[some], squares[some], folded[some])
     has_fold = folded > 0
     before, total = mpi.exclusive_sum(comm, [int(has_fold.sum())])
     first_fold = shared.size + int(before[0])
@@ -120,7 +128,9 @@ def compact_rows(comm: mpi.Comm, shard: Shard, bias: bool, room: Room | None = N
             indices, data = np.empty(nnz, np.int32), np.empty(nnz, np.float32)
         indptr = np.zeros(n + 1, np.int64)
         column_counts, column_largest = np.zeros(n_columns, np.int32), np.zeros(n_columns, np.float32)
-    kernels.compact(*arrays, column_of, fold_column, fold_norm, n_columns - 1 if bias else -1, indptr, indices, data)
+        for some, *arrays in _slices(shard, look):
+            fold, bias_column = (fold_column[some], fold_norm[some]), n_columns - 1 if bias else -1
+            kernels.compact(*arrays, column_of, *fold, bias_column, indptr[some.start : some.stop + 1], indices, data)
     column_counts[: shared.size], column_largest[: shared.size] = counts[shared], largest[shared]
     column_counts[shared.size :] = 1
     column_largest[fold_column[has_fold]] = fold_norm[has_fold]
@@ -155,6 +165,14 @@ def compact_rows(comm: mpi.Comm, shard: Shard, bias: bool, room: Room | None = N
     return rows, ColumnMap(shard, column_of, fold_column, fold_norm)
 
 
+def _slices(shard: Shard, look: slices.Look) -> Iterator[tuple]:
+    """The shard's rows slice by slice: which, the slab's CSR arrays, their positions in it. Local; raises what `look` does."""
+    n_values = int((shard.indptr[shard.rows + 1] - shard.indptr[shard.rows]).sum())
+    for some in slices.row_slices(shard.n_local, n_values):
+        look()
+        yield some, shard.indptr, shard.indices, shard.data, shard.rows[some]
+
+
 @mpi.collective
 def warm_up(comm: mpi.Comm, shard: Shard) -> None:
     """Collective over `comm`. Compile the kernels for the types of a shard's arrays, first on one rank of each node."""
@@ -163,7 +181,7 @@ def warm_up(comm: mpi.Comm, shard: Shard) -> None:
     with mpi.node_first(comm):
         kernels.column_extremes(*arrays, values, numbers, values)
         kernels.row_sizes(*arrays, numbers, none, np.zeros(0), np.zeros(0))
-        kernels.compact(*arrays, numbers, numbers, values, -1, none, numbers, values)
+        kernels.compact(*arrays, numbers, numbers, values, -1, np.zeros(1, np.int64), numbers, values)
         kernels.fold_factors(*arrays, numbers, numbers, values, numbers, values)
         kernels.count_labels(shard.y_indptr, shard.y_indices, none, none)
 

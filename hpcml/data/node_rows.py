@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hpcml import mpi
+from hpcml import mpi, slices
 from hpcml.data.compact import ColumnMap, CompactRows, compact_rows
 from hpcml.data.shard import Shard
 from hpcml.errors import file_error
@@ -49,16 +49,28 @@ def shared_array(node: mpi.Comm, size: int, dtype: type) -> np.ndarray:
     return array.view(np.ndarray)
 
 
+def private_bytes() -> int:
+    """Bytes of memory that belong to this process alone, 0 where the system does not tell. Local."""
+    try:
+        status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+        return int(status.partition("RssAnon:")[2].split()[0]) << 10
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
 @mpi.collective
-def node_rows(node: mpi.Comm, comm: mpi.Comm, shard: Shard, bias: bool) -> tuple[CompactRows, ColumnMap]:
+def node_rows(
+    node: mpi.Comm, comm: mpi.Comm, shard: Shard, bias: bool, look: slices.Look = slices.carry_on
+) -> tuple[CompactRows, ColumnMap]:
     """Collective over `node`, the ranks of a node. All rows for each of them, who each need no other's help: `comm` is its own.
 
-    `shard` is this rank's part of the split among `node`. Raises DataError, too, if there is nothing to train on.
+    `shard` is this rank's part of the split among `node`. Raises DataError, too, if there is nothing to train on, and what `look`
+    does.
     """
     mine = int((shard.indptr[shard.rows + 1] - shard.indptr[shard.rows]).sum())
     _, (n_values,) = mpi.exclusive_sum(node, [mine])
     if node.size == 1 and _VALUE_BYTES * int(n_values) <= room_per_rank(node) // 2:
-        return compact_rows(node, shard, bias)
+        return compact_rows(node, shard, bias, look=look)
     whole: list[np.ndarray] = []
 
     def room(n_values: int) -> tuple[np.ndarray, np.ndarray]:
@@ -66,7 +78,7 @@ def node_rows(node: mpi.Comm, comm: mpi.Comm, shard: Shard, bias: bool) -> tuple
         whole.extend(shared_array(node, int(total), dtype) for dtype in (np.int32, np.float32))
         return tuple(array[int(first) : int(first) + n_values] for array in whole)
 
-    rows, columns = compact_rows(node, shard, bias, room)
+    rows, columns = compact_rows(node, shard, bias, room, look)
     sizes = np.concatenate(mpi.allgather_arrays(node, np.diff(rows.indptr)))
     label_indptr = np.concatenate([[0], np.cumsum(rows.n_positive)])
     label_rows = shared_array(node, int(label_indptr[-1]), np.int64)
@@ -76,4 +88,4 @@ def node_rows(node: mpi.Comm, comm: mpi.Comm, shard: Shard, bias: bool) -> tuple
     label_rows[places] = rows.first + rows.label_rows
     node.Barrier()
     shared = {"indices": whole[0], "data": whole[1], "label_indptr": label_indptr, "label_rows": label_rows}
-    return replace(rows, comm=comm, first=0, indptr=np.concatenate([[0], np.cumsum(sizes)]), **shared), columns
+    return replace(rows, comm=comm, mapped=True, first=0, indptr=np.concatenate([[0], np.cumsum(sizes)]), **shared), columns

@@ -176,17 +176,24 @@ def _draw(state, n):
 
 
 @njit
-def epoch(indptr, indices, data, order, norms, w, alpha, positive, active, rules, gradients, counts, rows, lanes, ahead):
-    """Visit the rows in `order` (n) that some lane looks at; `norms` (n) are ‖x_i‖².
-
-    w, alpha, rules, gradients and counts are flat; rows (n) is scratch. With `ahead` the weights of the next row are asked for
-    while one is at work: worth while if they do not fit the second-level cache.
-    """
+def looked_at(order, active, rows):
+    """Put those of the rows in `order` that some lane looks at into `rows`, in this order; how many they are."""
     n = 0
     for i in order:
         if active[i] != 0:
             rows[n] = i
             n += 1
+    return n
+
+
+@njit
+def epoch(indptr, indices, data, rows, norms, w, alpha, positive, active, rules, gradients, counts, lanes, ahead):
+    """Visit `rows`, in this order; `norms` (of all rows) are ‖x_i‖².
+
+    w, alpha, rules, gradients and counts are flat. With `ahead` the weights of the next row are asked for while one is at work:
+    worth while if they do not fit the second-level cache.
+    """
+    n = rows.size
     for r in range(n):
         i = rows[r]
         begin, end = indptr[i], indptr[i + 1]
@@ -237,8 +244,7 @@ def _signed(typing, alpha, at, positive, slopes, place, lanes):
 
 @njit
 def combine(indptr, indices, data, alpha, positive, width, first, lanes, v):
-    """v[j lanes + l] = Σ_i alpha y x_ij, in float64, of the lanes first .. first + lanes − 1 of a panel of `width`; lanes ≤ 8."""
-    v[:] = 0.0
+    """v[j lanes + l] += Σ_i alpha y x_ij, in float64, of the lanes first .. first + lanes − 1 of a panel of `width`; lanes ≤ 8."""
     slopes, starts = np.empty(TILE * lanes), np.empty(TILE, np.int64)
     none, shifts = np.zeros(1, np.uint8), np.zeros(1)
     for tile in range(0, positive.size, TILE):

@@ -35,8 +35,11 @@ def row_sizes(indptr, indices, data, rows, column_of, sizes, squares, folded):
 
 @njit
 def compact(indptr, indices, data, rows, column_of, fold_column, fold_norm, bias_column, out_indptr, out_indices, out_data):
-    """Copy `rows` with columns for features; the FOLDED ones become one value in fold_column[i], if that is ≥ 0."""
-    at = np.int64(0)
+    """Copy `rows` to where out_indptr[0] says, with columns for features.
+
+    The FOLDED ones of a row become one value in fold_column[i], if that is ≥ 0.
+    """
+    at = out_indptr[0]
     for i in range(rows.size):
         for k in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):
             column = column_of[np.uint64(indices[k])]

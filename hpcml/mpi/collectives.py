@@ -216,14 +216,22 @@ class Pulse:
 
         Returns the sums of a round that is complete, else None.
         """
+        complete = self.poll(values)
+        if self.group.size > 1:
+            complete = self.group.allreduce(complete, op=MPI.LAND)
+        return self.take() if complete else None
+
+    def poll(self, values: Iterable[float], wait: bool = False) -> bool:
+        """Take part as `beat` does; whether the round is complete, here. Local, but with `wait`, until it is."""
         if self._request is None:
             self._mine[:] = values
             self._request = self.comm.Iallreduce(self._mine, self._sum, op=MPI.SUM)
-        complete = self._request.Test()
-        if self.group.size > 1:
-            complete = self.group.allreduce(complete, op=MPI.LAND)
-        if not complete:
-            return None
+        if wait:
+            self._request.Wait()
+        return self._request.Test()
+
+    def take(self) -> np.ndarray:
+        """The sums of a round that is complete; another can begin. The ranks of a group must take it at the same beat."""
         self._request = None
         return self._sum.copy()
 

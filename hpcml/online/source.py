@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from hpcml import mpi, rng
+from hpcml import mpi, rng, slices
 from hpcml.config import OnlineOptions
 from hpcml.data.chosen import choose_labels
 from hpcml.data.schema import Dataset, default_split, vocabulary_digest
@@ -18,7 +18,8 @@ from hpcml.data.text_stream import SvmlightStream, TextRows
 from hpcml.errors import ConfigError, DataError
 from hpcml.kernels import rows as kernels
 
-PIECE_NNZ = 1 << 22  # values in a piece of a dataset
+PIECE_NNZ = 1 << 22  # values that are read of a dataset at a time
+LANES = 16  # labels of a rank that take no longer than a slice is meant to
 Piece = tuple[Shard, np.ndarray]  # rows of the shard, in the order in which to learn from them
 
 
@@ -40,7 +41,7 @@ class Source(Protocol):
     expected: tuple[int, ...] | None  # what that must be when the pass goes on
 
     def pieces(self, begin: int) -> Iterator[Piece]:
-        """Collective. The rows from number `begin` of the pass on."""
+        """Collective. The rows from number `begin` of the pass on, in pieces that a rank learns from in a short time."""
 
     def vocabulary_of(self, n_features: int) -> str:
         """The vocabulary of a model with so many features."""
@@ -101,7 +102,9 @@ class DatasetSource:
                 else:
                     shard, rows = whole, whole.rows[self.order[first:last]]
                 self.dataset.check_unchanged()
-            yield shard, rows
+            n_values = int((shard.indptr[rows + 1] - shard.indptr[rows]).sum())
+            for some in piece_slices(rows.size, n_values, len(self.names), self.comm.size):
+                yield shard, rows[some]
 
 
 class TextSource:
@@ -136,7 +139,10 @@ class TextSource:
             self.n_features = max(self.n_features, int(block.indices.max(initial=-1)) + 1)
             rows = np.arange(block.indptr.size - 1)
             csr = (block.indptr, block.indices, block.data, y_indptr, y_indices)
-            yield Shard(block.first_row, rows, *csr, rows.size, 0, self.n_features, self.n_labels), rows
+            shard = Shard(block.first_row, rows, *csr, rows.size, 0, self.n_features, self.n_labels)
+            for some in piece_slices(rows.size, block.data.size, len(self.names), self.comm.size):
+                self._note(block, some.start, some.stop)
+                yield shard, rows[some]
 
     def _after(self, begin: int) -> Iterator[TextRows]:
         """Collective. The blocks from row `begin` on. Raises DataError if the rows before are not those of `expected`."""
@@ -149,7 +155,6 @@ class TextSource:
                 if self.digest != self.expected:
                     raise DataError(f"{self.name}: this run was started on other rows; resume with the same stream")
             if passed:
-                self._note(block, n, block.n_rows)
                 yield block.after(n)
         if self.stream.n_rows < begin:
             raise DataError(f"{self.name}: ends after {self.stream.n_rows} rows, but the run had {begin} before")
@@ -183,6 +188,12 @@ class TextSource:
         known = numbers >= 0
         before = np.concatenate([[0], np.cumsum(known)])
         return before[block.y_indptr], numbers[known].astype(np.int32)
+
+
+def piece_slices(n_rows: int, n_values: int, n_labels: int, n_ranks: int) -> Iterator[slice]:
+    """Slices of the rows that are read at a time, shorter the more labels a rank has; the same on all ranks."""
+    lanes = -(-n_labels // n_ranks)
+    return slices.row_slices(n_rows, n_values * max(1, lanes // LANES))
 
 
 def _number_name(label: str) -> str:

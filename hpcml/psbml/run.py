@@ -11,7 +11,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.checkpoint import Checkpoints, CheckpointWriter, reading_checkpoint
 from hpcml.data.slabs import Slab, write_whole
-from hpcml.errors import DataError
+from hpcml.errors import DataError, Interrupted
 from hpcml.files.table import csv_text
 from hpcml.log import Progress
 from hpcml.psbml.asynchronous import Asynchronous
@@ -74,6 +74,18 @@ class Run:
         due = now - self.saved >= self.options.checkpoint_every
         return self.signals.seen, clock and limit is not None and now - self.began >= limit, clock and due
 
+    def _look(self) -> None:
+        """Raise Interrupted if this rank has a reason to stop. Local."""
+        signal, time_up, _ = self._flags()
+        if signal or time_up:
+            raise Interrupted(_reason(signal, time_up))
+
+    @mpi.collective
+    def _stop(self) -> str:
+        """Collective. Write a checkpoint in the middle of work that `_look` has ended; why."""
+        self.taken = self.assessor.take_back() + self.taken
+        return self._pause()
+
     @mpi.collective
     def _synchronous(self) -> str:
         """Collective. The cycles in step; after as many as there are ranks, each rank assesses one, before it trains again."""
@@ -90,7 +102,10 @@ class Run:
             if len(self.taken) >= self.comm.size:
                 self.assessor.hand_out(self.taken, [1.0] * self.comm.size)
                 self.taken = []
-            self.taken.append(grid.step(first=self.assessor.work))
+            try:
+                self.taken.append(grid.step(lambda: self.assessor.work(self._look), self._look))
+            except Interrupted:
+                return self._stop()
             if self.assessor.handed:
                 self._gather()
             self.progress.update(grid.cycle)
@@ -155,8 +170,11 @@ class Run:
                 return stop
             self.assessor.hand_out(self.taken[:some], costs)
             del self.taken[:some]
-            with mpi.agreed(self.comm, "assessing the grid"):
-                self.assessor.work()
+            try:
+                with mpi.agreed(self.comm, "assessing the grid"):
+                    self.assessor.work(self._look)
+            except Interrupted:
+                return self._stop()
             self._gather()
         return ""
 

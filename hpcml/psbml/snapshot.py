@@ -17,6 +17,7 @@ from hpcml.data.shard import Rows
 from hpcml.psbml.problem import Problem
 from hpcml.psbml.rows import distinct
 from hpcml.psbml.selection import Population, selection_weights
+from hpcml.slices import Look
 
 ENTRY = np.dtype([("place", "<i8"), ("node", "<i4"), ("weight", "<f4")])
 # What history.csv says of a cycle.
@@ -116,19 +117,26 @@ class Assessor:
             if rank == comm.rank:
                 self._mine.append((snapshot.cycle, np.concatenate(received)))
 
-    def work(self) -> None:
-        """Assess this rank's part of what was handed out. Local."""
+    def work(self, look: Look) -> None:
+        """Assess this rank's part of what was handed out. Local; raises what `look` does before one begins."""
         judge = self.problem.options.judge
         with self.problem.computing("assess"):
             for cycle, entries in self._mine:
-                judged = self._assess(cycle, entries)
+                look()
+                judged = self._assess(cycle, entries, look)
                 self._found.append((cycle, judged.error, judged.auc, distinct([entries["place"]]).size))
                 self._best = min(self._best, judged, key=lambda pocket: pocket.rank(judge))
         self._mine = []
 
-    def _assess(self, cycle: int, entries: np.ndarray) -> Pocket:
+    def take_back(self) -> list[Snapshot]:
+        """What was handed out, to be assessed another time. Local."""
+        handed, self.handed, self._mine, self._found, self._best = self.handed, [], [], [], Pocket()
+        return handed
+
+    def _assess(self, cycle: int, entries: np.ndarray, look: Look) -> Pocket:
         """Train on the unique rows of a cycle and judge by the validation set. Local."""
         classifier = self.train(cycle, entries)
+        look()
         if self._validation is None:
             held_out = np.flatnonzero(self.problem.start < 0)
             self._validation = (self.problem.prepared(self.problem.read(held_out)), self.problem.classes.of[held_out])

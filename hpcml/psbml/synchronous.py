@@ -13,11 +13,13 @@ from collections.abc import Callable
 import numpy as np
 
 from hpcml import learners, mpi
+from hpcml.errors import Interrupted
 from hpcml.psbml import selection
 from hpcml.psbml.problem import Problem
 from hpcml.psbml.rows import RowStore, distinct
 from hpcml.psbml.selection import Population
 from hpcml.psbml.snapshot import Facts, Snapshot, entries_of
+from hpcml.slices import Look, carry_on
 
 
 class Synchronous:
@@ -30,19 +32,34 @@ class Synchronous:
         self.store = RowStore(problem.dataset.n_features, places, problem.read(places))
 
     @mpi.collective
-    def step(self, first: Callable[[], None] = lambda: None) -> Snapshot:
-        """Collective. One cycle. `first` is local work that may be done any time before a rank meets its neighbours."""
-        problem, comm, begin = self.problem, self.problem.comm, time.monotonic()
+    def step(self, first: Callable[[], None] = lambda: None, look: Look = carry_on) -> Snapshot:
+        """Collective. One cycle. `first` is local work that may be done any time before a rank meets its neighbours.
+
+        What `look` raises before a node is trained or tests, on any rank, all ranks raise; the cycle is then still to be done.
+        """
         self.cycle += 1
+        try:
+            return self._step(first, look)
+        except Interrupted:
+            self.cycle -= 1
+            raise
+
+    @mpi.collective
+    def _step(self, first: Callable[[], None], look: Look) -> Snapshot:
+        """Collective. See `step`."""
+        problem, comm, begin = self.problem, self.problem.comm, time.monotonic()
         self.sent = self.without_ids = 0
         with mpi.agreed(comm, "training the nodes"):
             first()
+            judges = {}
             with problem.computing("train"):
-                judges = {node: self._train(node) for node in self.slots}
+                for node in self.slots:
+                    look()
+                    judges[node] = self._train(node)
             own = {node: selection.population(slots) for node, slots in self.slots.items()}
         around = own | self._exchange_rows(own)
         with mpi.agreed(comm, "testing the nodes' rows"), problem.computing("test"):
-            confidences = self._test(judges, around)
+            confidences = self._test(judges, around, look)
         fitness = self._exchange_confidences(own, confidences)
         own = {node: rows._replace(fitness=fitness[node]) for node, rows in own.items()}
         ranges = [selection.finite_range(rows.fitness) for rows in own.values()]
@@ -89,12 +106,13 @@ class Synchronous:
                     found[node] = Population(places, counts, np.full(places.size, np.inf))
         return found
 
-    def _test(self, judges: dict[int, object], around: dict[int, Population]) -> dict[int, np.ndarray]:
-        """For each node here or near here: the least confidence of any judge here in each of its rows."""
+    def _test(self, judges: dict[int, object], around: dict[int, Population], look: Look) -> dict[int, np.ndarray]:
+        """For each node here or near here: the least confidence of any judge here in each of its rows. Raises what `look` does."""
         problem, torus = self.problem, self.problem.placement.torus
         least = {node: np.full(rows.places.size, np.inf) for node, rows in around.items()}
         before: tuple[int, ...] = ()
         for judge, classifier in judges.items():
+            look()
             neighbours = torus.neighbours(judge)
             if neighbours != before:  # on a small torus all nodes have the same neighbours
                 places = distinct(around[node].places for node in neighbours)

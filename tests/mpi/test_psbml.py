@@ -20,7 +20,9 @@ from hpcml.data.schema import Dataset
 from hpcml.errors import ConfigError, Interrupted
 from hpcml.learners import parse_learner
 from hpcml.psbml.asynchronous import Asynchronous
+from hpcml.psbml.problem import Problem
 from hpcml.psbml.rows import RowStore
+from hpcml.psbml.run import Run
 from hpcml.psbml.snapshot import HISTORY, Assessor
 from hpcml.psbml.synchronous import Synchronous
 from hpcml.psbml.torus import Torus, parse_grid
@@ -272,6 +274,47 @@ class After:
         pass
 
 
+@pytest.fixture
+def between_cycles(monkeypatch):
+    """No looks inside cycles and assessments."""
+    monkeypatch.setattr(Run, "_look", lambda self: None)
+
+
+def test_stopped_between_two_nodes_and_resumed(comm, shared_tmp):
+    """Every run is stopped a little later than the one before: inside a cycle, a test, an assessment."""
+    write(comm, shared_tmp / "data.h5", 150, 6, 3)
+    options = PsbmlOptions(grid="3x2", cycles=2, replace=0.4)
+    alone = by_one_rank(comm, lambda: train_psbml(None, shared_tmp / "data.h5", shared_tmp / "alone", options)).model
+    run, stops = shared_tmp / "run", 0
+    while not comm.bcast((run / "model.h5").exists()):
+        signals = After(3 + 6 * stops if comm.rank == comm.size - 1 else 10**6)
+        try:
+            train_psbml(comm, shared_tmp / "data.h5", run, options, resume=stops > 0, signals=signals)
+        except Interrupted as stop:
+            stops += 1
+            assert "a signal arrived: checkpoint written" in str(stop)
+            assert comm.bcast(len(list((run / "checkpoint").iterdir())))
+    assert stops > 1
+    assert (run / "model.h5").read_bytes() == alone.read_bytes()
+    assert told(run) == told(shared_tmp / "alone")
+
+
+def test_no_node_is_trained_after_a_signal(comm, shared_tmp, monkeypatch):
+    write(comm, shared_tmp / "data.h5", 150, 6, 3)
+    signals, trained, train = After(10**9), [], Problem.train
+
+    def train_and_a_signal(self, *given):
+        trained.append(given)
+        signals.left = 0
+        return train(self, *given)
+
+    monkeypatch.setattr(Problem, "train", train_and_a_signal)
+    with pytest.raises(Interrupted, match="0 of 3 cycles done"):
+        train_psbml(comm, shared_tmp / "data.h5", shared_tmp / "run", PsbmlOptions(grid="3x2", cycles=3), signals=signals)
+    assert len(trained) <= 1
+
+
+@pytest.mark.usefixtures("between_cycles")
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_stopped_after_every_few_cycles_and_resumed_on_other_ranks(comm, shared_tmp, n):
     write(comm, shared_tmp / "data.h5", 150, 6, 3)
@@ -297,6 +340,7 @@ def test_stopped_after_every_few_cycles_and_resumed_on_other_ranks(comm, shared_
     assert told(run) == told(shared_tmp / "alone")  # the best cycle may have been an early one
 
 
+@pytest.mark.usefixtures("between_cycles")
 def test_checkpoints_do_not_put_assessments_off(comm, shared_tmp):
     write(comm, shared_tmp / "data.h5", 150, 6, 3)
     options = PsbmlOptions(grid="2x2", cycles=1000, checkpoint_every=1e-9)
@@ -309,8 +353,8 @@ def test_a_signal_among_the_last_assessments_loses_nothing(comm, shared_tmp, mon
     write(comm, shared_tmp / "data.h5", 150, 6, 3)
     options, signals, work = PsbmlOptions(grid="2x2", cycles=6 * comm.size, asynchronous=True), After(10**9), Assessor.work
 
-    def work_and_a_signal(self):
-        work(self)
+    def work_and_a_signal(self, look):
+        work(self, look)
         signals.left = 0
 
     with monkeypatch.context() as patch:

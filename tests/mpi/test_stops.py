@@ -1,0 +1,172 @@
+"""A signal in the middle of a pass ends the run at the next slice of it, on all ranks, and a resumed run has the same bits."""
+
+import itertools
+from dataclasses import replace
+
+import pytest
+from make import by_one_rank, dataset, random_data
+
+from hpcml import mpi, slices
+from hpcml.config import OnlineOptions, TrainOptions
+from hpcml.convex import objective, plan
+from hpcml.convex.train import train
+from hpcml.convex.watch import SIGNAL, Stopped, Watch
+from hpcml.errors import Interrupted
+from hpcml.online.train import train_online
+
+pytestmark = pytest.mark.mpi
+
+NEVER = 10**9
+
+
+class AtLook:
+    """Signals of which one arrives just before this rank looks for the n-th time."""
+
+    def __init__(self, n):
+        self.left = n
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    @property
+    def seen(self):
+        self.left -= 1
+        return self.left <= 0
+
+
+def write(comm, path, *args):
+    """A dataset made by rank 0, for all."""
+    if comm.rank == 0:
+        dataset(path, *args)
+    comm.Barrier()
+    return path
+
+
+@pytest.fixture
+def short_slices(monkeypatch):
+    """Slices of a few rows."""
+    monkeypatch.setattr(slices, "SLICE_VALUES", 400)
+    monkeypatch.setattr(objective, "ROWS_BYTES", 8 * 200)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("method", ["probe", "svmperf", "dual"])
+def test_run_stopped_in_passes_ends_with_the_same_bits(comm, shared_tmp, monkeypatch, method, shared):
+    if shared and comm.size == 1:
+        pytest.skip("one rank has all rows")
+    data = write(comm, shared_tmp / "data.h5", *random_data(4, 160, 40, 4, density=0.2))
+    options = TrainOptions(block=2, shards=comm.size if shared else 1, max_steps=25)
+    whole = train(method, comm, data, shared_tmp / "whole", options).model.read_bytes()
+    monkeypatch.setattr(slices, "SLICE_VALUES", 400)
+    monkeypatch.setattr(objective, "ROWS_BYTES", 8 * 200)
+    stops, looks, model = 0, 40, None
+    while model is None:
+        signals = AtLook(looks if comm.rank == comm.size - 1 else NEVER)
+        try:
+            model = train(method, comm, data, shared_tmp / "run", options, resume=stops > 0, signals=signals).model
+        except Interrupted as error:
+            stops += 1
+            if "checkpoint written" in str(error):
+                assert list((shared_tmp / "run" / "checkpoint").glob("*.h5"))
+        looks *= 3
+    assert stops >= 3
+    assert model.read_bytes() == whole
+
+
+def test_signal_while_rows_are_read_leaves_nothing(comm, shared_tmp, short_slices):
+    data = write(comm, shared_tmp / "data.h5", *random_data(4, 160, 40, 6, density=0.2))
+    for looks in (1, 4, 7):
+        with pytest.raises(Interrupted, match="while reading the rows; nothing is lost"):
+            train("dual", comm, data, shared_tmp / "run", TrainOptions(), signals=AtLook(looks if comm.rank == 0 else NEVER))
+    assert not (shared_tmp / "run").exists()
+
+
+def test_no_slice_begins_after_a_signal(comm, short_slices):
+    """Ranks with more and fewer slices, and one with none, leave in the same round or are all done."""
+    for leaver in range(comm.size):
+        for leave in (1, 5, 40):
+            started = []
+
+            def wants(leaver=leaver, leave=leave, started=started):
+                return comm.rank == leaver and len(started) >= leave
+
+            watch = Watch(comm, comm, NEVER, lambda: (0, 0, 0, 0, 0, 0), wants)
+            stopped = False
+            try:
+                for part in watch.slices(range(30 * comm.rank)):
+                    started.append(part)
+            except Stopped:
+                stopped = True
+            assert comm.allgather(stopped) == [stopped] * comm.size
+            assert stopped == (leave <= 30 * leaver)
+            if comm.rank == leaver:
+                assert len(started) == min(leave, 30 * leaver)
+            while watch.beat() is None:  # what is on its way must arrive
+                pass
+
+
+def test_groups_hear_of_a_signal_inside_a_pass(comm):
+    """Ranks that each have all rows: the others leave passes that would not end when one has a reason to."""
+    started = []
+
+    def wants():
+        return comm.rank == 0 and len(started) > 3
+
+    watch = Watch(comm, mpi.self_comm(), NEVER, lambda: (wants(), 0, 0, 0, 0, 0), wants)
+    with pytest.raises(Stopped):
+        for part in watch.slices(itertools.count()):
+            started.append(part)
+    seen = None
+    while seen is None or not seen[SIGNAL]:
+        seen = watch.beat()
+    assert len(started) == 4 or comm.rank > 0
+
+
+@pytest.mark.parametrize("data", ["data.h5", "sets.svm"])
+def test_online_pass_stopped_between_rows_that_are_read_together(comm, shared_tmp, monkeypatch, data):
+    X, Y = random_data(4, 160, 40, 3, density=0.2)
+
+    def files():
+        dataset(shared_tmp / "data.h5", X, Y, label_names=list("012"))
+        lines = []
+        for x, y in zip(X, Y, strict=True):
+            pairs = zip(x.indices.tolist(), x.data.tolist(), strict=True)
+            lines.append(" ".join([",".join(map(str, sorted(y.indices.tolist()))), *(f"{j + 1}:{v!r}" for j, v in pairs)]) + "\n")
+        (shared_tmp / "sets.svm").write_text("".join(lines))
+
+    by_one_rank(comm, files)
+    options = OnlineOptions(label=("0", "1", "2"), voted=True)
+    whole = train_online("pa", comm, shared_tmp / data, shared_tmp / "whole", options).model.read_bytes()
+    monkeypatch.setattr(slices, "SLICE_VALUES", 400)
+    for stops, said in enumerate((r"\(\d\d rows done\)", r"\(\d\d rows done\)")):
+        signals = AtLook(2 if comm.rank == comm.size - 1 else NEVER)
+        with pytest.raises(Interrupted, match=said):
+            train_online("pa", comm, shared_tmp / data, shared_tmp / "run", options, resume=stops > 0, signals=signals)
+    model = train_online("pa", comm, shared_tmp / data, shared_tmp / "run", options, resume=True).model
+    assert model.read_bytes() == whole
+
+
+def test_rows_without_room_are_streamed(comm, shared_tmp, monkeypatch, capfd):
+    """Where memory is short the visits are to copies of chunks; the chunks of a run are those of its checkpoint."""
+    data = write(comm, shared_tmp / "data.h5", *random_data(4, 300, 40, 4, density=0.2))
+    options = TrainOptions(block=2, shards=1, gap=True)
+    roomy = train("dual", comm, data, shared_tmp / "roomy", options)
+    monkeypatch.setattr("hpcml.data.node_rows.room_per_rank", lambda comm: 0.0)  # rows are mapped on one rank, too
+    monkeypatch.setattr(plan, "SMALLEST_CHUNK", 256)
+    mapped = train("dual", comm, data, shared_tmp / "mapped", options)
+    assert mapped.model.read_bytes() == roomy.model.read_bytes()
+    monkeypatch.setattr(plan, "memory_of_node", lambda: 0)
+    capfd.readouterr()
+    short = train("dual", comm, data, shared_tmp / "short", options)
+    assert ("warning: memory is short" in capfd.readouterr().err) == (comm.rank == 0)
+    assert short.model.read_bytes() != roomy.model.read_bytes()
+    assert short.max_gap < 0.1
+    for stops in range(2):
+        with pytest.raises(Interrupted):
+            train("dual", comm, data, shared_tmp / "run", replace(options, time_limit=1e-9), resume=stops > 0)
+    monkeypatch.setattr(plan, "memory_of_node", lambda: 1 << 60)
+    model = train("dual", comm, data, shared_tmp / "run", options, resume=True).model
+    assert model.read_bytes() == short.model.read_bytes()

@@ -1,0 +1,42 @@
+"""Slices of rows, and the memory that decides whether rows are streamed."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from hpcml import mpi, slices
+from hpcml.convex import plan
+from hpcml.errors import Interrupted
+
+
+@pytest.mark.parametrize(("n_rows", "n_values"), [(0, 0), (1, 10**12), (5, 0), (1000, 70_000), (10**7, 7 * 10**8), (10**8, 0)])
+def test_slices_are_all_rows_and_small(n_rows, n_values):
+    found = list(slices.row_slices(n_rows, n_values))
+    assert [some.start for some in found] == [0, *(some.stop for some in found[:-1])][: len(found)]
+    assert sum(some.stop - some.start for some in found) == n_rows
+    for some in found:
+        n = some.stop - some.start
+        assert n == 1 or n * (n_values / n_rows + slices.ROW_VALUES) <= slices.SLICE_VALUES
+    if len(found) > 1:  # all but the last are as large as they may be
+        assert (found[0].stop + 1) * (n_values / n_rows + slices.ROW_VALUES) > slices.SLICE_VALUES
+
+
+def test_signal_is_an_error_at_the_next_look():
+    signals = SimpleNamespace(seen=False)
+    look = slices.stop_at(signals, "reading the rows")
+    look()
+    signals.seen = True
+    with pytest.raises(Interrupted, match="a signal arrived while reading the rows"):
+        look()
+
+
+def test_chunks_follow_the_memory(monkeypatch):
+    rows = SimpleNamespace(data=np.broadcast_to(np.float32(0), 1 << 26))
+    monkeypatch.setattr(plan, "private_bytes", lambda: 100 << 20)
+    largest, found = 1 << 24, {}
+    for mib in (4096, 252, 251, 200, 130, 120, 0):
+        monkeypatch.setattr(plan, "memory_of_node", lambda mib=mib: mib << 20)
+        found[mib] = plan.chunk_values(mpi.self_comm(), rows, 8 << 20, largest)
+    # 100 MiB are in use, 8 will be, 16 are the program's: a chunk of 128 MiB and no more makes 252
+    assert found == {4096: 0, 252: 0, 251: 1 << 22, 200: 1 << 22, 130: 1 << 18, 120: 1 << 16, 0: 1 << 16}
