@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import signal
 import tomllib
 from collections.abc import Callable
 from dataclasses import fields
@@ -27,6 +26,7 @@ from hpcml.signals import StopSignals
 
 if TYPE_CHECKING:
     from hpcml import mpi
+    from hpcml.guard import Guard
 
 
 # Methods of `hpcml train` that have options of their own, and a command of that name.
@@ -35,8 +35,8 @@ OWN_OPTIONS = {"psbml": PsbmlOptions, "adaboost": AdaboostOptions, **dict.fromke
 app = App(name="hpcml", version=__version__, help="Train very many linear and boosted classifiers, on large sparse data, with MPI.")
 
 
-def run(tokens: list[str], connect: Callable[[], mpi.Comm]) -> None:
-    """Parse the command line, then start MPI with `connect` and run the command.
+def run(tokens: list[str], connect: Callable[[], mpi.Comm], guard: Guard | None = None) -> None:
+    """Parse the command line, then start MPI with `connect` and run the command; a `guard` learns what run can be resumed.
 
     Raises ConfigError for a command line that makes no sense; everything else comes from the command.
     """
@@ -49,16 +49,9 @@ def run(tokens: list[str], connect: Callable[[], mpi.Comm]) -> None:
     except cyclopts.CycloptsError as error:
         raise ConfigError(" ".join(str(error).split())) from None
     if getattr(command, "__module__", "").startswith("hpcml."):  # ours; help and version need no MPI
-        if command in (
-            train,
-            train_psbml,
-            compare,
-            bench_ovr,
-            *_online_commands,
-        ):  # a signal that arrives while MPI starts must not be lost
-            Session.signals = StopSignals().__enter__()
-        else:  # so that half-written files are removed
-            signal.signal(signal.SIGTERM, signal.default_int_handler)
+        Session.signals = StopSignals() if guard is None else guard.signals
+        if guard is not None and command in (train, train_psbml, compare, bench_ovr, *_online_commands):  # they look at signals
+            guard.run = bound.arguments["output"]
         Session.comm = connect()
         Session.log = Log(Session.comm.rank)
     command(*bound.args, **bound.kwargs)
