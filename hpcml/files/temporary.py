@@ -10,6 +10,7 @@ import fcntl
 import os
 import shutil
 import socket
+import tempfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -81,6 +82,13 @@ def claimed(temporary: Path, final: Path, folder: bool = False) -> Iterator[None
             yield
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def scratch_folder(prefix: str) -> Iterator[Path]:
+    """A folder in TMPDIR that goes with the body, or with the process. Local; raises OSError."""
+    with tempfile.TemporaryDirectory(prefix=prefix) as name, undone(partial(_remove, Path(name))):
+        yield Path(name)
 
 
 def remove_left(final: Path) -> None:
