@@ -64,8 +64,9 @@ def _begun(run: Path) -> list[Path]:
 def _resumed_from(folders: list[Path]) -> str:
     """Where `--resume` goes on. Local."""
     with suppress(OSError):
-        newest = max(path.stat().st_mtime for folder in folders for path in folder.glob("checkpoint/state-*.h5"))
-        return f"from the checkpoint of {max(0.0, time.time() - newest):.0f} s ago"
+        times = [path.stat().st_mtime for folder in folders for path in folder.glob("checkpoint/state-*.h5")]
+        if times:
+            return f"from the checkpoint of {max(0.0, time.time() - max(times)):.0f} s ago"
     return "from the beginning"
 
 
