@@ -116,6 +116,7 @@ class RunFolder:
         fresh = self.path.with_name(self.comm.bcast(temporary_name(self.path).name))
         found = environment(self.comm)
         with ExitStack() as stack:
+            stack.enter_context(undone(partial(remove, fresh)))  # by whichever rank ends the job
             with mpi.agreed(self.comm, f"creating {self.path}"):
                 if self.comm.rank == 0:
                     self.check(force, resume=False)
@@ -123,7 +124,6 @@ class RunFolder:
                     stack.enter_context(claimed(fresh, self.path, folder=True))
                     write_config(fresh / CONFIG, config)
                     record(fresh / ENVIRONMENT, found)
-            stack.enter_context(undone(partial(remove, fresh)))
             yield fresh
             with mpi.agreed(self.comm, f"finishing {self.path}"):
                 if self.comm.rank == 0:

@@ -236,10 +236,10 @@ def interrupt(mpirun, samples, folder, name, phase, how):
 
 def expected(name, phase, how):
     """The exit code and the sentence that an interrupted command ends with; None: any code that has no meaning, no sentence."""
-    if phase == "end":  # everything was done
-        return 0, ""
     if how.startswith("KILL"):
         return None, ""
+    if phase == "end":  # everything was done
+        return 0, ""
     number = signal.SIGTERM if how.startswith("TERM") else signal.SIGINT
     said = f"hpcml: interrupted by {number.name}"
     if phase in ("checkpoint", "resume") and name in CHECKPOINTED:
@@ -251,7 +251,8 @@ def problems(outcome, name, phase, how):
     """What is wrong with an outcome, besides its time."""
     code, said = expected(name, phase, how)
     ours = [line for line in outcome.stderr.splitlines() if line.startswith("hpcml: ")]
-    found = [f"left: {left}" for left in outcome.left] + ["a traceback"] * ("Traceback" in outcome.stderr)
+    left = [what for what in outcome.left if not (how.startswith("KILL") and ".part-" in what)]  # the next run removes it
+    found = [f"left: {what}" for what in left] + ["a traceback"] * ("Traceback" in outcome.stderr)
     if code is None:
         return found + [f"exit code {outcome.code}"] * (outcome.code in (0, 2, 75)) + ours[1:]
     found += [f"exit code {outcome.code}, not {code}"] * (outcome.code != code)

@@ -165,13 +165,13 @@ def temporary_path(comm: mpi.Comm, path: Path | str, overwrite: bool = False, in
     final = Path(os.path.realpath(path))  # what a link points to, not the link
     temporary = final.parent / comm.bcast(temporary_name(final).name)
     with ExitStack() as stack:
+        stack.enter_context(undone(partial(remove, temporary)))  # by whichever rank ends the job
         with mpi.agreed(comm, f"creating {path}"):
             if comm.rank == 0:
                 check_output(path, overwrite, inputs)
                 if not path.parent.is_dir():
                     raise DataError(f"{path}: the folder {path.parent} does not exist; create it first")
                 stack.enter_context(claimed(temporary, final))
-        stack.enter_context(undone(partial(remove, temporary)))  # by whichever rank ends the job
         try:
             yield temporary
             with mpi.agreed(comm, f"finishing {path}"):
@@ -212,7 +212,7 @@ def write_whole(path: Path | str, content: bytes) -> None:
     final = Path(os.path.realpath(path))  # what a link points to, not the link
     temporary = temporary_name(final)
     try:
-        with claimed(temporary, final):
+        with undone(partial(remove, temporary)), claimed(temporary, final):
             temporary.write_bytes(content)
             temporary.replace(final)
     except OSError as error:

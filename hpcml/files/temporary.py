@@ -78,8 +78,7 @@ def claimed(temporary: Path, final: Path, folder: bool = False) -> Iterator[None
     try:
         with suppress(OSError):  # where there are no locks, nothing is taken for left
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        with undone(partial(remove, temporary)):
-            yield
+        yield
     finally:
         os.close(descriptor)
 
