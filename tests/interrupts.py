@@ -219,7 +219,7 @@ def interrupt(mpirun, samples, folder, name, phase, how):
     temporary = folder / "temporary"
     temporary.mkdir()
     env = {"TMPDIR": str(temporary)} | ({"NUMBA_CACHE_DIR": str(folder / "cache")} if phase == "compile" else {})
-    n = 0 if name in ALONE and " of " not in how else 1 if name in ALONE else 2
+    n = 0 if " of " not in how and phase != "start" else 1 if name in ALONE else 2
     job = mpirun.start(n, *arguments, program=program(STUCK.format(how=how, phase=phase)), env=env)
     result = job.wait(60)
     processes = end = None
