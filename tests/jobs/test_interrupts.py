@@ -1,7 +1,7 @@
 """Every command ends at a signal, wherever it is: one sentence, a code that has a meaning, and nothing left."""
 
 import pytest
-from interrupts import COMMANDS, interrupt, make_samples, phases_of, problems
+from interrupts import COMMANDS, QUIET, interrupt, make_samples, phases_of, problems
 
 
 @pytest.fixture(scope="module")
@@ -12,7 +12,7 @@ def samples(tmp_path_factory):
 def chosen():
     """Each command once, in one of its phases in turn, at one signal or the other."""
     for number, name in enumerate(COMMANDS):
-        phases = phases_of(name)
+        phases = [phase for phase in phases_of(name) if phase != "end" or name in QUIET]  # the others would do all of their work
         yield name, phases[number * 5 % len(phases)], ("TERM", "INT")[number % 2]
 
 
