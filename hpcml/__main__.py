@@ -2,59 +2,64 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from contextlib import suppress
-from pathlib import Path
 
-from hpcml.errors import EXIT_RESUMABLE, HpcmlError
-from hpcml.log import say
-
-
-def _is_first() -> bool:
-    """Whether this process should speak: rank 0, as far as the launcher tells before MPI has started."""
-    names = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
-    return next((os.environ[name] for name in names if name in os.environ), "0") == "0"
-
-
-def _leave_word(code: int) -> None:
-    """Write the exit code to the file that HPCML_EXIT_FILE names: what a launcher makes of the codes of many ranks differs."""
-    if path := os.environ.get("HPCML_EXIT_FILE"):
-        with suppress(OSError):
-            Path(path).write_text(f"{code}\n", encoding="ascii")
+from hpcml.signals import StopSignals
 
 
 def main() -> None:
-    """Run the command line of this process and exit with its code (0 done, 2 user, 75 resumable)."""
-    from hpcml import cli
+    """Run the command line of this process and exit with its code (0 done, 2 user, 75 resumable, 128 + N signal N)."""
+    signals = StopSignals().__enter__()  # before anything is imported that takes its time
+    from hpcml.guard import Guard
 
-    speaks, connected = _is_first(), False
+    guard = Guard(signals).start()
+    code = run(sys.argv[1:], guard)
+    if "hpcml.mpi" in sys.modules:
+        from hpcml import mpi
+
+        mpi.finish(code)
+    sys.exit(code)
+
+
+def run(tokens: list[str], guard: Guard) -> int:  # noqa: F821 - see main
+    """Run one command line: its exit code, after its sentence."""
+    from hpcml import cli
+    from hpcml.errors import HpcmlError
+    from hpcml.guard import leave_word
+    from hpcml.log import say
+
+    connected = False
 
     def connect():
-        nonlocal speaks, connected
+        nonlocal connected
         from hpcml import mpi
 
         comm = mpi.start()
-        speaks, connected = comm.rank == 0, True
+        guard.rank, connected = comm.rank, True
         return comm
 
-    if not speaks and (not sys.argv[1:] or {"--help", "-h", "--version"} & set(sys.argv[1:])):
-        return  # one copy of the help is enough
+    if guard.rank > 0 and (not tokens or {"--help", "-h", "--version"} & set(tokens)):
+        return 0  # one copy of the help is enough
     try:
-        cli.run(sys.argv[1:], connect)
+        cli.run(tokens, connect, guard)
     except HpcmlError as error:
-        if error.exit_code == EXIT_RESUMABLE:
-            cli.Session.signals.ignore()
-        if speaks:
+        guard.end_begins(error.exit_code)
+        if guard.rank == 0:
             say(f"hpcml: {error}", sys.stderr)
-            _leave_word(error.exit_code)
+            leave_word(error.exit_code)
         if connected:
             from hpcml import mpi
 
-            mpi.leave(error, said=speaks)
-        sys.exit(error.exit_code)
-    if speaks:
-        _leave_word(0)
+            mpi.leave(error, said=guard.rank == 0)
+        return error.exit_code
+    guard.end_begins(0)
+    if guard.rank == 0:
+        leave_word(0)
+    if connected:
+        from hpcml import mpi
+
+        mpi.meet()
+    return 0
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -19,6 +20,7 @@ from hpcml.config import ConvertOptions, TrainOptions
 from hpcml.data.slabs import sync
 from hpcml.environment import THREADS, node_name
 from hpcml.errors import ConfigError, HpcmlError, Interrupted
+from hpcml.guard import undone
 from hpcml.log import Log, joined
 from hpcml.memory import memory_of_node, room_per_rank
 from hpcml.signals import StopSignals
@@ -64,19 +66,21 @@ def check(comm: mpi.Comm, folder: Path) -> Findings:
             if folder.exists():
                 raise ConfigError(f"{folder} exists already; name a folder to try things in, it is removed at the end")
             folder.mkdir()
-    check_ranks(comm, found)
-    check_threads(comm, found)
-    check_memory(comm, found)
-    check_clocks(comm, found)
-    check_messages(comm, found)
-    try:
-        if check_files(comm, folder, found):
-            check_locks(comm, folder, found)
-            check_training(comm, folder, found)
-    except BaseException:  # a signal, too
-        if comm.rank == 0:
-            shutil.rmtree(folder, ignore_errors=True)
-        raise
+    remove = partial(shutil.rmtree, folder, ignore_errors=True)
+    with undone(remove):
+        check_ranks(comm, found)
+        check_threads(comm, found)
+        check_memory(comm, found)
+        check_clocks(comm, found)
+        check_messages(comm, found)
+        try:
+            if check_files(comm, folder, found):
+                check_locks(comm, folder, found)
+                check_training(comm, folder, found)
+        except BaseException:
+            if comm.rank == 0:
+                remove()
+            raise
     with mpi.agreed(comm, f"removing {folder}"):
         if comm.rank == 0:
             shutil.rmtree(folder)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,6 +23,7 @@ from hpcml.signals import StopSignals
 
 if TYPE_CHECKING:
     from hpcml import mpi
+    from hpcml.guard import Guard
 
 
 # Methods of `hpcml train` that have options of their own, and a command of that name.
@@ -32,8 +32,8 @@ OWN_OPTIONS = {"psbml": PsbmlOptions, "adaboost": AdaboostOptions, **dict.fromke
 app = App(name="hpcml", version=__version__, help="Train very many linear and boosted classifiers, on large sparse data, with MPI.")
 
 
-def run(tokens: list[str], connect: Callable[[], mpi.Comm]) -> None:
-    """Parse the command line, then start MPI with `connect` and run the command.
+def run(tokens: list[str], connect: Callable[[], mpi.Comm], guard: Guard | None = None) -> None:
+    """Parse the command line, then start MPI with `connect` and run the command; a `guard` learns what run can be resumed.
 
     Raises ConfigError for a command line that makes no sense; everything else comes from the command.
     """
@@ -49,16 +49,9 @@ def run(tokens: list[str], connect: Callable[[], mpi.Comm]) -> None:
         raise ConfigError("a number on the command line is too large; expected one below 2**63") from None
     check_numbers(bound.arguments)
     if getattr(command, "__module__", "").startswith("hpcml."):  # ours; help and version need no MPI
-        if command in (
-            train,
-            train_psbml,
-            compare,
-            bench_ovr,
-            *_online_commands,
-        ):  # a signal that arrives while MPI starts must not be lost
-            Session.signals = StopSignals().__enter__()
-        else:  # so that half-written files are removed
-            signal.signal(signal.SIGTERM, signal.default_int_handler)
+        Session.signals = StopSignals() if guard is None else guard.signals
+        if guard is not None and command in (train, train_psbml, compare, bench_ovr, *_online_commands):  # they look at signals
+            guard.run = bound.arguments["output"]
         Session.comm = connect()
         Session.log = Log(Session.comm.rank)
     command(*bound.args, **bound.kwargs)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import tomllib
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 
 from hpcml import __version__, mpi
@@ -17,6 +17,8 @@ from hpcml.data.slabs import sync, write_whole
 from hpcml.environment import environment, record
 from hpcml.errors import ConfigError, DataError, HpcmlError
 from hpcml.files.opening import read_small
+from hpcml.files.temporary import claimed, remove, temporary_name
+from hpcml.guard import undone
 from hpcml.lock import FolderLock
 from hpcml.log import Log, is_unicode
 
@@ -119,13 +121,15 @@ class RunFolder:
 
         If the body raises, what is here (which may be replaced with `force` only) stays. Raises as `prepare` does.
         """
-        fresh = self.comm.bcast(self.path.with_name(f".{self.path.name}.part-{os.getpid()}"))
+        fresh = self.path.with_name(self.comm.bcast(temporary_name(self.path).name))
         found = environment(self.comm)
-        try:
+        with ExitStack() as stack:
+            stack.enter_context(undone(partial(remove, fresh)))  # by whichever rank ends the job
             with mpi.agreed(self.comm, f"creating {self.path}"):
                 if self.comm.rank == 0:
                     self.check(force, resume=False)
-                    fresh.mkdir(parents=True)
+                    stack.callback(shutil.rmtree, fresh, ignore_errors=True)
+                    stack.enter_context(claimed(fresh, self.path, folder=True))
                     write_config(fresh / CONFIG, config)
                     record(fresh / ENVIRONMENT, found)
             yield fresh
@@ -138,9 +142,6 @@ class RunFolder:
                         if (fresh / name).exists():
                             (fresh / name).replace(self.path / name)
                     sync(self.path)
-        finally:
-            if self.comm.rank == 0:
-                shutil.rmtree(fresh, ignore_errors=True)
 
     def _leftovers(self) -> list[Path]:
         """The parts of files that a killed process left."""

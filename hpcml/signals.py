@@ -13,10 +13,11 @@ class StopSignals:
 
     def __init__(self) -> None:
         self.seen = False
+        self.first = 0  # the number of the first one
 
     def __enter__(self) -> StopSignals:
-        def note(_number: int, _frame: FrameType | None) -> None:
-            self.seen = True
+        def note(number: int, _frame: FrameType | None) -> None:
+            self.seen, self.first = True, self.first or number
 
         try:
             self._before = {number: signal.signal(number, note) for number in self.SIGNALS}
@@ -29,6 +30,6 @@ class StopSignals:
             signal.signal(number, handler)
 
     def ignore(self) -> None:
-        """From now on further ones do nothing: the checkpoint is written and the process is about to end."""
+        """From now on further ones do nothing: what was to be done is done, and the process is about to end."""
         for number in self.SIGNALS:
             signal.signal(number, signal.SIG_IGN)

@@ -132,7 +132,7 @@ import os, signal, sys, time
 rank = int(os.environ.get("PMI_RANK", "0"))
 
 def strike():
-    print("FAULT", time.monotonic(), file=sys.stderr, flush=True)
+    os.write(2, b"FAULT %f\\n" % time.monotonic())  # whole, though others write, too
 
 def before(module, name, act):
     whole = getattr(module, name)

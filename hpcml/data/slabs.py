@@ -10,7 +10,8 @@ import io
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +20,8 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.errors import ConfigError, DataError, file_error
+from hpcml.files.temporary import claimed, remove, temporary_name
+from hpcml.guard import undone
 
 
 class Slab(NamedTuple):
@@ -160,23 +163,26 @@ def temporary_path(comm: mpi.Comm, path: Path | str, overwrite: bool = False, in
     """
     path = Path(path)
     final = Path(os.path.realpath(path))  # what a link points to, not the link
-    temporary = final.parent / comm.bcast(f".{final.name}.part-{os.getpid()}")
-    with mpi.agreed(comm, f"creating {path}"):
-        if comm.rank == 0:
-            check_output(path, overwrite, inputs)
-            if not path.parent.is_dir():
-                raise DataError(f"{path}: the folder {path.parent} does not exist; create it first")
-    try:
-        yield temporary
-        with mpi.agreed(comm, f"finishing {path}"):
+    temporary = final.parent / comm.bcast(temporary_name(final).name)
+    with ExitStack() as stack:
+        stack.enter_context(undone(partial(remove, temporary)))  # by whichever rank ends the job
+        with mpi.agreed(comm, f"creating {path}"):
             if comm.rank == 0:
-                sync(temporary)
-                temporary.replace(final)
-                sync(final.parent)
-    except BaseException:
-        if comm.rank == 0:
-            temporary.unlink(missing_ok=True)
-        raise
+                check_output(path, overwrite, inputs)
+                if not path.parent.is_dir():
+                    raise DataError(f"{path}: the folder {path.parent} does not exist; create it first")
+                stack.enter_context(claimed(temporary, final))
+        try:
+            yield temporary
+            with mpi.agreed(comm, f"finishing {path}"):
+                if comm.rank == 0:
+                    sync(temporary)
+                    temporary.replace(final)
+                    sync(final.parent)
+        except BaseException:
+            if comm.rank == 0:
+                temporary.unlink(missing_ok=True)
+            raise
 
 
 @contextmanager
@@ -204,10 +210,11 @@ def sync(path: Path) -> None:
 def write_whole(path: Path | str, content: bytes) -> None:
     """Write a small file whole or not at all. Local; raises DataError."""
     final = Path(os.path.realpath(path))  # what a link points to, not the link
-    temporary = final.with_name(f".{final.name}.part-{os.getpid()}")
+    temporary = temporary_name(final)
     try:
-        temporary.write_bytes(content)
-        temporary.replace(final)
+        with undone(partial(remove, temporary)), claimed(temporary, final):
+            temporary.write_bytes(content)
+            temporary.replace(final)
     except OSError as error:
         with suppress(OSError):
             temporary.unlink()

@@ -2,8 +2,11 @@
 
 import warnings
 
+from hpcml.mpi import runtime
+
 with warnings.catch_warnings():  # hpcml.mpi.start says the same with its consequence and the remedy
     warnings.filterwarnings("ignore", "suspicious MPI execution environment", RuntimeWarning)
+    runtime.begin()
     from mpi4py import MPI as _MPI  # noqa: F401
 
 from hpcml.mpi.collectives import (
@@ -30,9 +33,11 @@ from hpcml.mpi.start import (
     Comm,
     divided,
     duplicated,
+    finish,
     launcher,
     leave,
     library,
+    meet,
     node_first,
     on_node,
     ranks_on_node,
@@ -64,6 +69,7 @@ __all__ = [
     "exchange",
     "exchange_with",
     "exclusive_sum",
+    "finish",
     "grid",
     "grid_levels",
     "groups_agreed",
@@ -71,6 +77,7 @@ __all__ = [
     "leave",
     "library",
     "lies_on_grid",
+    "meet",
     "node_first",
     "on_node",
     "ranks_on_node",

@@ -95,10 +95,20 @@ def _file_error(failure: OSError, doing: str) -> DataError:
     return DataError(f"{where}{reason} while {doing}{hint}")
 
 
+def _reduced(comm: MPI.Comm, value: float, op: MPI.Op) -> float:
+    """Collective over `comm`. `op` over the ranks' numbers (float64).
+
+    The first `comm.allreduce` makes a communicator of its own, and mpi4py holds Python's lock while it waits for the others there.
+    """
+    number = np.array([value], dtype=np.float64)
+    comm.Allreduce(MPI.IN_PLACE, number, op=op)
+    return float(number[0])
+
+
 @collective
 def _share_outcome(comm: MPI.Comm, doing: str, error: Exception | None) -> None:
     """Collective over `comm`. Raise on all ranks if `error` is set on any."""
-    first = comm.allreduce(comm.rank if error is not None else comm.size, op=MPI.MIN)
+    first = int(_reduced(comm, comm.rank if error is not None else comm.size, MPI.MIN))
     if first == comm.size:
         return
     known = isinstance(error, HpcmlError)
@@ -113,7 +123,7 @@ def _share_outcome(comm: MPI.Comm, doing: str, error: Exception | None) -> None:
 @collective
 def agreed_any(comm: MPI.Comm, flag: bool) -> bool:
     """Collective over `comm`. True on all ranks if `flag` is true on any."""
-    return bool(comm.allreduce(bool(flag), op=MPI.LOR))
+    return bool(_reduced(comm, bool(flag), MPI.MAX))
 
 
 def _chunks(flat: np.ndarray) -> Iterator[np.ndarray]:
@@ -141,7 +151,7 @@ def allreduce_maxima(comm: MPI.Comm, buffer: np.ndarray) -> np.ndarray:
 @collective
 def allreduce_max(comm: MPI.Comm, value: float) -> float:
     """Collective over `comm`. The largest `value` of any rank."""
-    return comm.allreduce(value, op=MPI.MAX)
+    return _reduced(comm, value, MPI.MAX)
 
 
 @collective
@@ -218,7 +228,7 @@ class Pulse:
         """
         complete = self.poll(values)
         if self.group.size > 1:
-            complete = self.group.allreduce(complete, op=MPI.LAND)
+            complete = bool(_reduced(self.group, complete, MPI.MIN))
         return self.take() if complete else None
 
     def poll(self, values: Iterable[float], wait: bool = False) -> bool:

@@ -20,12 +20,15 @@ from typing import NoReturn
 from mpi4py import MPI
 
 from hpcml.errors import EXIT_USER, ConfigError, HpcmlError, is_out_of_memory, out_of_memory
+from hpcml.mpi import runtime
 from hpcml.mpi.collectives import collective
 
 Comm = MPI.Comm
 
 RELAY_SECONDS = 0.2  # for the launcher to pass on what was printed: at an abort it kills at once
 LEAVE_SECONDS = 5.0  # that ranks may be apart when they end by the same error
+MEET_SECONDS = 120.0  # and when they have done their work: rank 0 may still print
+FINISH_SECONDS = 20.0  # that MPI may take to end when all ranks are at it
 _PROMISES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE", "MPI_LOCALNRANKS")
 
 
@@ -100,11 +103,41 @@ def _end(sentence: str, code: int = EXIT_USER) -> NoReturn:
 
 def leave(error: HpcmlError, said: bool) -> None:
     """The end of a rank by an error that all ranks should have. If the others do not end, too, they wait for this one: end all."""
-    request, end = MPI.COMM_WORLD.Ibarrier(), time.monotonic() + LEAVE_SECONDS
+    if not _met(LEAVE_SECONDS):
+        _end("the other ranks are ended" if said else f"rank {MPI.COMM_WORLD.rank}: {error}", error.exit_code)
+
+
+def meet() -> None:
+    """The end of a rank that has done its work. If the others do not come, end all."""
+    if not _met(MEET_SECONDS):
+        _end(f"rank {MPI.COMM_WORLD.rank}: it is done, but others are not after {MEET_SECONDS:g} s; all ranks end now", 1)
+
+
+def _met(seconds: float) -> bool:
+    """Whether all ranks have come to the end within so many seconds."""
+    request, end = MPI.COMM_WORLD.Ibarrier(), time.monotonic() + seconds
+    pause = 1e-5
     while not request.Test():
         if time.monotonic() > end:
-            _end("the other ranks are ended" if said else f"rank {MPI.COMM_WORLD.rank}: {error}", error.exit_code)
-        time.sleep(0.01)
+            return False
+        time.sleep(pause)
+        pause = min(2 * pause, 0.01)
+    return True
+
+
+def finish(code: int) -> None:
+    """End MPI, or, if that takes too long, this process with its exit code: what was to be done is done."""
+
+    def late() -> None:
+        print(f"hpcml: rank {rank}: MPI did not end within {FINISH_SECONDS:g} s; ended without it", file=sys.stderr, flush=True)
+        os._exit(code)
+
+    rank = MPI.COMM_WORLD.rank
+    timer = threading.Timer(FINISH_SECONDS, late)
+    timer.daemon = True
+    timer.start()
+    runtime.end()
+    timer.cancel()
 
 
 @ctypes.CFUNCTYPE(None, ctypes.c_int)

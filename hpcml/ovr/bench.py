@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import tempfile
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -25,6 +24,7 @@ from hpcml.errors import ConfigError, Interrupted
 from hpcml.evaluate.evaluate import evaluate
 from hpcml.evaluate.seen import split_to_judge
 from hpcml.evaluate.top import PRECISION_AT
+from hpcml.files.temporary import scratch_folder
 from hpcml.log import Log
 from hpcml.model import STATUS, Model
 from hpcml.ovr.peers import PeerProblem, PeerRun, Quality, choose_peers, run_peer
@@ -245,7 +245,7 @@ def bench_ovr(
             with mpi.agreed(comm, f"opening {output}"):
                 if comm.rank == 0:
                     _check(bench, force)
-                    bench.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hpcml-peers-")))
+                    bench.folder = stack.enter_context(scratch_folder("hpcml-peers-"))
             try:
                 for repeat, tolerance in bench.turns():
                     for method in methods:

@@ -22,6 +22,7 @@ from hpcml.errors import ConfigError, nearest
 from hpcml.evaluate.evaluate import Counts
 from hpcml.evaluate.ranking import average_precision
 from hpcml.evaluate.top import PRECISION_AT, Best, n_true, precision_at
+from hpcml.guard import undone
 from hpcml.model import STATUS, Model
 from hpcml.ovr import programs
 from hpcml.ovr.programs import PEERS
@@ -182,7 +183,8 @@ def run_peer(
         except OSError as error:
             return f"it cannot be started: {error.strerror}"
         try:
-            reason = _wait(process, limit, signals)
+            with undone(process.kill):
+                reason = _wait(process, limit, signals)
         finally:
             process.kill()
             process.wait()

@@ -7,7 +7,6 @@ apart: the distance from the origin, or the signed distance from the line x + y 
 from __future__ import annotations
 
 import math
-import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,6 +26,7 @@ from hpcml.data.slabs import write_whole
 from hpcml.data.sources.synthetic import RADIUS
 from hpcml.errors import ConfigError, nearest
 from hpcml.files.table import csv_text
+from hpcml.files.temporary import scratch_folder
 from hpcml.log import Log, joined
 from hpcml.plot_psbml import plot_margins
 from hpcml.psbml.analysis import check_outputs
@@ -121,8 +121,8 @@ class Study:
 def problem_of(name: str, rows: int, options: PsbmlOptions) -> Iterator[Problem]:
     """A made-up set on the torus with its large margin learner. Local."""
     comm, kind = mpi.self_comm(), SETS[name]
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "data.h5")
+    with scratch_folder("hpcml-margins-") as folder:
+        path = folder / "data.h5"
         convert(comm, "synthetic", [Path(name)], path, ConvertOptions(rows=rows, seed=options.seed), False, Log(1))
         learner = learners.Learner(name, f"{kind.__module__}.{kind.__name__}", ())
         with Dataset(path) as dataset:

@@ -1,9 +1,10 @@
 """What becomes of a run that something befalls: the table of tests/faults.py, measured. Prints a line for each fault.
 
-usage: python launch/bench/faults.py [-k PART_OF_A_NAME] [--memory] [--rounds N [--seed 0]]
+usage: python launch/bench/faults.py [-k PART_OF_A_NAME] [--memory] [--commands] [--rounds N [--seed 0]]
 
---memory: rank 1 with less and less memory, instead of the table. --rounds: one run that is preempted N times (SIGTERM, SIGUSR1 or
-kill -9, of one rank or all, at a random moment, on one to three ranks) and resumed each time; it must end with the same bits.
+--commands: every command stopped in every phase (tests/interrupts.py), with the seconds to its end and what is left. --memory: rank
+1 with less and less memory, instead of the table. --rounds: one run that is preempted N times (SIGTERM, SIGUSR1 or kill -9, of one
+rank or all, at a random moment, on one to three ranks) and resumed each time; it must end with the same bits.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "jobs"), str(ROOT / "tests")]
 
 import faults as table  # noqa: E402
+import interrupts  # noqa: E402
 import pytest  # noqa: E402
 from conftest import Mpirun  # noqa: E402  (of tests/jobs)
 from make import dataset, random_data  # noqa: E402
@@ -59,6 +61,34 @@ def walk(faults: list[table.Fault], folder: Path) -> None:
                 took = f"{case.ended - case.struck:.2f} s" if case.struck else "-"
                 said = sentence(result.stderr).replace(f"{case.folder}/", "")
                 print(f"{fault.name} ({method}): exit code {result.returncode}, {took}, {same}; {said}", flush=True)
+
+
+def interrupt_all(word: str, folder: Path) -> bool:
+    """Print how every command with this word in its name ends in every phase at every signal; whether all is as it should be."""
+    mpirun, samples = Mpirun(folder), folder / "samples"
+    samples.mkdir()
+    interrupts.make_samples(samples)
+    good, slowest = True, collections.defaultdict(float)
+    for name in (name for name in interrupts.COMMANDS if word in name):
+        for phase in (*interrupts.phases_of(name), "compile"):
+            for how in interrupts.SIGNALS:
+                if phase == "end" or (name in interrupts.ALONE and "rank 1" in how) or (phase == "start" and "rank 1" in how):
+                    continue
+                try:
+                    outcome = interrupts.interrupt(mpirun, samples, Path(tempfile.mkdtemp(dir=folder)), name, phase, how)
+                except interrupts.NotReached:  # it compiles nothing
+                    continue
+                except pytest.fail.Exception as reason:
+                    good = False
+                    print(f"{name}, {phase}, {how}: {reason}", flush=True)
+                    continue
+                wrong = interrupts.problems(outcome, name, phase, how)
+                good, slowest[name] = good and not wrong, max(slowest[name], outcome.seconds)
+                end = f"exit code {outcome.code}, {outcome.seconds:.2f} s, left: {len(outcome.left)}"
+                print(f"{name}, {phase}, {how}: {end}{''.join(f'; {what}' for what in wrong)}", flush=True)
+    for name, seconds in slowest.items():
+        print(f"{name:20} at most {seconds:5.2f} s")
+    return good
 
 
 def preempt(rounds: int, seed: int, folder: Path) -> bool:
@@ -101,12 +131,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-k", default="", help="only faults with this in their name")
     parser.add_argument("--memory", action="store_true", help="sweep of memory limits")
+    parser.add_argument("--commands", action="store_true", help="every command, stopped in every phase")
     parser.add_argument("--rounds", type=int, default=0, help="preempt one run so often")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         if given.rounds:
             sys.exit(not preempt(given.rounds, given.seed, Path(folder)))
+        if given.commands:
+            sys.exit(not interrupt_all(given.k, Path(folder)))
         faults = [fault for fault in table.FAULTS if given.k in fault.name]
         if given.memory:
             limits = [(f"{size} MiB", table.little_memory(size, wide=False)) for size in MEMORY]

@@ -14,20 +14,21 @@ from pathlib import Path
 
 from mpi4py import MPI
 
-from hpcml.__main__ import main
+from hpcml.__main__ import run as run_command
+from hpcml.guard import Guard
+from hpcml.signals import StopSignals
 
 
 def run(tokens):
     """The exit code of a command; an accident ends all ranks, as it does in a process of its own."""
     sys.argv[1:] = tokens
     try:
-        main()
+        return run_command(tokens, Guard(StopSignals()))
     except SystemExit as end:
         return end.code or 0
     except BaseException:  # noqa: BLE001 - whatever it is, as the interpreter would take it
         sys.excepthook(*sys.exc_info())
         return 1
-    return 0
 
 
 def stand(folder, comm):

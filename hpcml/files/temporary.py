@@ -1,0 +1,120 @@
+"""Temporary names, under which a file or a folder is made until it is whole; what dead processes left there is removed.
+
+The name says the host and the process that write. While it lives, the process holds a lock on the file: a lock that can be taken,
+on the host that the name says, means that its writer is dead. What other hosts left stays: not all file systems share locks.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import socket
+import tempfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+from hpcml.guard import undone
+
+NAME_BYTES = 255  # of a name, in all file systems in use
+_RANK_BYTES = 11  # of what ranks append for parts of their own
+_HOST_BYTES = 32
+
+
+def _shortened(name: str, n_bytes: int) -> str:
+    """The name, if it has at most so many bytes; else its beginning and a checksum of it all."""
+    raw = os.fsencode(name)
+    return name if len(raw) <= n_bytes else f"{os.fsdecode(raw[: n_bytes - 9])}~{zlib.crc32(raw):08x}"
+
+
+def _owner(pid: str) -> str:
+    return f"{_shortened(socket.gethostname(), _HOST_BYTES)}-{pid}"
+
+
+def _prefix(final: Path) -> str:
+    """What all temporary names of one destination begin with."""
+    rest = len(os.fsencode(f"..part-{_owner('9' * 10)}")) + _RANK_BYTES
+    return f".{_shortened(final.name, NAME_BYTES - rest)}.part-"
+
+
+def temporary_name(final: Path) -> Path:
+    """The hidden name beside `final` under which this process makes it."""
+    return final.with_name(_prefix(final) + _owner(str(os.getpid())))
+
+
+def remove(temporary: Path) -> None:
+    """Remove what was being made under a temporary name, and the ranks' own parts of it, NAME-RANK. Local; raises nothing."""
+    with suppress(OSError):
+        for path in temporary.parent.iterdir():
+            if path.name == temporary.name or path.name.startswith(f"{temporary.name}-"):
+                _remove(path)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink()
+
+
+@contextmanager
+def claimed(temporary: Path, final: Path, folder: bool = False) -> Iterator[None]:
+    """The name, of an empty file or folder to begin with, is this process's until the end of the body. Local; raises OSError.
+
+    What dead processes left of the same destination is removed first. The body renames or removes what it made.
+    """
+    remove_left(final)
+    try:
+        if folder:
+            temporary.mkdir(parents=True)
+        how = os.O_DIRECTORY if folder else os.O_RDWR | os.O_CREAT
+        descriptor = os.open(temporary, how | os.O_NOFOLLOW, 0o666)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(final)) from None
+    try:
+        with suppress(OSError):  # where there are no locks, nothing is taken for left
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def scratch_folder(prefix: str) -> Iterator[Path]:
+    """A folder in TMPDIR that goes with the body, or with the process. Local; raises OSError."""
+    with tempfile.TemporaryDirectory(prefix=prefix) as name, undone(partial(_remove, Path(name))):
+        yield Path(name)
+
+
+def remove_left(final: Path) -> None:
+    """Remove what dead processes of this host left when they were making `final`. Local; raises nothing."""
+    begin, ours = _prefix(final), _owner("")
+    with suppress(OSError):
+        for path in final.parent.iterdir():
+            name = path.name.removeprefix(begin)
+            pid = name.removeprefix(ours).partition("-")[0]
+            if name == path.name or not name.startswith(ours) or not pid.isdigit():
+                continue
+            if not _alive(final.with_name(begin + ours + pid)):
+                _remove(path)
+
+
+def _alive(temporary: Path) -> bool:
+    """Whether somebody still makes this, or it cannot be told. Without the file itself, what went with it is of no use."""
+    try:
+        descriptor = os.open(temporary, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False

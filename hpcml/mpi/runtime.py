@@ -1,0 +1,29 @@
+"""MPI's beginning and end without Python's lock: mpi4py holds it there, and a rank that waits for others could not be ended."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import sys
+
+import mpi4py
+
+_THREAD_MULTIPLE = 3  # in MPICH, its relatives and Open MPI
+
+
+def begin() -> None:
+    """Start MPI for mpi4py, unless that has been done, or is to be done otherwise."""
+    found = importlib.util.find_spec("mpi4py.MPI")
+    if "mpi4py.MPI" in sys.modules or not mpi4py.rc.initialize or found is None or "mpiabi" in found.origin:
+        return
+    library, provided = ctypes.CDLL(found.origin, mode=ctypes.RTLD_GLOBAL), ctypes.c_int()
+    library.MPI_Init_thread(None, None, _THREAD_MULTIPLE, ctypes.byref(provided))
+    mpi4py.rc.finalize = True  # what mpi4py did not start it would leave to others
+
+
+def end() -> None:
+    """End MPI. Waits for the other ranks."""
+    from mpi4py import MPI
+
+    if MPI.Is_initialized() and not MPI.Is_finalized():
+        ctypes.CDLL(MPI.__file__).MPI_Finalize()
