@@ -76,8 +76,8 @@ def runs(folder, run):
     run("train", "psbml", data, "-o", folder / "psbml", "--grid", "2x1", "--cycles", "4", *stopped, code=75)
     run("train", "dual", data, "-o", folder / "dual", *stopped, code=75)
     run("train", "probe", data, "-o", folder / "done")
-    run("train", "mbw", data, "-o", folder / "mbw", "--split", "all")
-    run("train", "mbw", data, "-o", folder / "online", *stopped, code=75)
+    run("train", "perceptron", data, "-o", folder / "perceptron", "--split", "all")
+    run("train", "perceptron", data, "-o", folder / "online", *stopped, code=75)
     (folder / "config.toml").write_text(CONFIG)
 
 
@@ -92,7 +92,7 @@ BASES = (
     "sklearn.svm.SVC",
     "sklearn.ensemble.GradientBoostingClassifier n_estimators=2",
 )
-RUNS = {"probe": "probe", "done": "probe", "psbml": "psbml", "dual": "dual", "online": "mbw"}
+RUNS = {"probe": "probe", "done": "probe", "psbml": "psbml", "dual": "dual", "online": "perceptron"}
 OF_RUNS = {"psbml": ["--grid", "2x1", "--cycles", "4", "--split", "all"], "done": []}  # the options that they were begun with
 CONFIG = """# what a user may have
 method = "probe"
@@ -266,7 +266,7 @@ def _dataset_case(rng, kind, sound, folder):
 
 
 def _model_case(rng, kind, sound, folder):
-    linear = rng.choice(("model.h5", "sparse.h5", "mbw/model.h5", "done/model.h5"))
+    linear = rng.choice(("model.h5", "sparse.h5", "perceptron/model.h5", "done/model.h5"))
     source = f"classifier{rng.randrange(len(BASES))}.h5" if kind == "classifier" else linear
     done = _damaged_file(rng, sound / source, folder / "model.h5", kind == "classifier")
     model, data = str(folder / "model.h5"), str(sound / "data.h5")
@@ -275,7 +275,7 @@ def _model_case(rng, kind, sound, folder):
         ["evaluate", model, data, "--json", str(folder / "out.json")],
         ["predict", model, data, "-o", str(folder / "top.csv"), "--what", "scores"],
         ["prune", model, data, "-o", str(folder / "pruned.h5"), "--below", "0.1"],
-        ["train", "mbw", data, "-o", str(folder / "more"), "--initial-model", model],
+        ["train", "perceptron", data, "-o", str(folder / "more"), "--initial-model", model],
     ]
     return Case(f"{source}: {done}", [rng.choice(uses[:2] if kind == "classifier" else uses)])
 
