@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from hpcml.errors import EXIT_RESUMABLE
 from hpcml.signals import StopSignals
 
 PATIENCE = 3.3  # seconds that a training run has for its checkpoint after SIGTERM or SIGINT
@@ -23,7 +24,6 @@ TURN = 0.6  # seconds that the other ranks wait for rank 0 to speak, and a tenth
 LAST = 1.0  # seconds after which a rank that had begun to end by itself is ended
 RELAY_SECONDS = 0.2  # for the launcher to pass on what was said
 LOOK_SECONDS = 0.5  # between looks at whether the launcher lives
-EXIT_RESUMABLE = 75
 RANK_NAMES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
 
 _undo: list[Callable[[], object]] = []
