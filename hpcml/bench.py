@@ -69,7 +69,7 @@ def bench_pass(path: Path, blocks: tuple[int, ...] = BLOCKS, repeats: int = 7) -
     comm = mpi.self_comm()
     with Dataset(path) as dataset:
         rows, _ = compact_rows(comm, load_shard(comm, dataset, default_split(dataset, "train")), False)
-    objective = Objective(rows, TrainOptions(dormant=False), Profile())
+    objective = Objective(rows, TrainOptions(loss="hinge", bias=False, dormant=False), Profile())
     X = scipy.sparse.csr_matrix((rows.data, rows.indices, rows.indptr), shape=(rows.n_local, rows.n_columns))
     X64 = X.astype(np.float64)
     table = []

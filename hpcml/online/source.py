@@ -191,9 +191,9 @@ class TextSource:
 
 
 def piece_slices(n_rows: int, n_values: int, n_labels: int, n_ranks: int) -> Iterator[slice]:
-    """Slices of the rows that are read at a time, shorter the more labels a rank has; the same on all ranks."""
+    """Slices of the rows read at a time, shorter the more labels a rank has, the same on all ranks; of no rows, an empty one."""
     lanes = -(-n_labels // n_ranks)
-    return slices.row_slices(n_rows, n_values * max(1, lanes // LANES))
+    return iter([slice(0, 0)]) if n_rows == 0 else slices.row_slices(n_rows, n_values * max(1, lanes // LANES))
 
 
 def _number_name(label: str) -> str:

@@ -37,6 +37,7 @@ from hpcml.psbml.selection import Population, finite_range, selection_weights
 from hpcml.psbml.synchronous import Synchronous
 from hpcml.psbml.torus import Placement, Torus, parse_grid
 from hpcml.psbml.train import make_problem
+from hpcml.slices import Look
 
 GRID, NEIGHBOURHOOD, REPLACE = "3x3", "C9", 0.2  # as in the paper
 FEWEST_ROWS, MOST_ROWS = 100, 50_000
@@ -74,7 +75,7 @@ class MixtureGrid(Synchronous):
     def _train(self, node: int) -> object:
         return None
 
-    def _test(self, judges: dict[int, object], around: dict[int, Population]) -> dict[int, np.ndarray]:
+    def _test(self, judges: dict[int, object], around: dict[int, Population], look: Look) -> dict[int, np.ndarray]:
         return {node: 1.0 - self.weights[rows.places] for node, rows in around.items()}
 
 

@@ -513,9 +513,13 @@ def test_resume_with_another_problem_is_refused(data, tmp_path, change):
         ("dual", {"loss": "huber"}, "--loss huber: dual minimises hinge, squared-hinge only"),
         ("probe", {"loss": "squared-hinge"}, "--loss squared-hinge: probe minimises hinge, huber, maxent only"),
         ("liblinear", {"loss": "squared-hinge"}, "--loss squared-hinge: liblinear minimises hinge only"),
-        ("probe", {"gap": True}, "--gap is for the method dual, not for probe"),
-        ("pegasos", {"max_gap": 0.1}, "--max-gap is for the method dual, not for pegasos"),
-        ("svmperf", {"positive_weight": BALANCED}, "--positive-weight is for the method dual, not for svmperf"),
+        ("probe", {"gap": True}, "--gap has no effect on probe, it is for dual; leave it out"),
+        ("pegasos", {"max_gap": 0.1}, "--max-gap 0.1 has no effect on pegasos, it is for dual; leave it out"),
+        (
+            "svmperf",
+            {"positive_weight": BALANCED},
+            "--positive-weight balanced has no effect on svmperf, it is for dual",
+        ),
         ("dual", {"lam": "nan"}, "--lambda nan: expected"),
         ("dual", {"lam": "inf"}, "--lambda inf: expected"),
         ("dual", {"lam": "-1"}, "--lambda -1: expected"),
@@ -533,8 +537,8 @@ def test_options_that_make_no_sense_are_named(data, tmp_path, method, wrong, mes
 
 
 def test_compare_refuses_options_of_other_methods_before_it_trains(data, tmp_path):
-    with pytest.raises(ConfigError, match="--gap is for the method dual"):
-        compare(None, data, tmp_path / "out", ("dual", "probe"), asked(gap=True))
+    with pytest.raises(ConfigError, match="--gap has no effect on svmperf, probe"):
+        compare(None, data, tmp_path / "out", ("svmperf", "probe"), asked(gap=True))
     assert not (tmp_path / "out").exists()
 
 

@@ -475,7 +475,7 @@ def test_shuffling_follows_the_seed(files, tmp_path, method):
             "same": options,
             "again": options,
             "other": replace(options, seed=4),
-            "none": replace(options, shuffle=False),
+            "none": OnlineOptions(),
         }.items()
     }
     assert models["same"] == models["again"]

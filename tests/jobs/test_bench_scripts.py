@@ -17,10 +17,10 @@ BENCH = TOP / "launch" / "bench"
 LAUNCHED = ("PMI_", "PMIX_", "OMPI_", "MPI_LOCAL", "HYDRA_", "HYDI_")
 
 
-def run(*command, env=None, folder=None):
-    """What a script printed; it must end well."""
+def start(*command, env=None, folder=None):
+    """A script that has ended."""
     clean = {key: value for key, value in os.environ.items() if not key.startswith(LAUNCHED)}
-    done = subprocess.run(
+    return subprocess.run(
         [*map(str, command)],
         env=clean | {"PYTHONPATH": str(TOP)} | (env or {}),
         cwd=folder,
@@ -30,6 +30,11 @@ def run(*command, env=None, folder=None):
         check=False,
         stdin=subprocess.DEVNULL,
     )
+
+
+def run(*command, env=None, folder=None):
+    """What a script printed; it must end well."""
+    done = start(*command, env=env, folder=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -100,6 +105,24 @@ def test_startup():
 
 def test_faults():
     assert "exit code" in run(sys.executable, BENCH / "faults.py", "-k", "clock jumps")
+
+
+def test_defaults():
+    text = run(sys.executable, BENCH / "defaults.py", "--tiny")
+    assert [(line["method"], line["protocol"] == "default") for line in lines_of(text)] == [
+        *(("probe", False), ("probe", True), ("dual", False), ("dual", True))
+    ]
+
+
+def test_little_memory():
+    """Two limits that do not bite; without the right to make a control group there is nothing to run."""
+    script = BENCH / "little_memory.py"
+    sizes = ("--rows", 300, "--per-row", 5, "--features", 50, "--labels", 2, "--ranks", 1, "--limits", 900, 800)
+    done = start(sys.executable, script, *sizes)
+    if done.returncode == 3:
+        pytest.skip(done.stderr.strip())
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [line["same_bits"] for line in lines_of(done.stdout)] == [True, True]
 
 
 def test_slurm_rounds_starts():

@@ -343,17 +343,15 @@ def test_writing_is_whole_or_not_at_all(tmp_path):
 
 
 def test_our_arrays_are_checked_however_deep(tmp_path):
-    from sklearn.ensemble import AdaBoostClassifier
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import MaxAbsScaler
+    from sklearn.ensemble import AdaBoostClassifier, BaggingClassifier
 
     from hpcml.psbml.naive_bayes import KernelNaiveBayes
 
     rng = np.random.default_rng(0)
-    model = make_pipeline(MaxAbsScaler(), KernelNaiveBayes()).fit(rng.random((60, 3)), rng.integers(0, 2, 60))
+    model = BaggingClassifier(KernelNaiveBayes(), n_estimators=2, random_state=0).fit(rng.random((60, 3)), rng.integers(0, 2, 60))
     load_classifier(dump_classifier(model), 3)
     boosted = AdaBoostClassifier(KernelNaiveBayes(), n_estimators=2).fit(rng.random((60, 3)), rng.integers(0, 2, 60))
     load_classifier(dump_classifier(boosted), 3)  # the learner itself, not fitted, is in it too
-    model[-1].table_start_ = model[-1].table_start_ + 1000
+    model.estimators_[-1].table_start_ = model.estimators_[-1].table_start_ + 1000
     with pytest.raises(ValueError, match="damaged"):
         load_classifier(dump_classifier(model), 3)

@@ -162,7 +162,7 @@ def parsed(tmp_path, command, *flags, config=None):
         (tmp_path / "a.toml").write_text(config)
         flags = (*flags, "--config", str(tmp_path / "a.toml"))
     tokens = ["train", command, "data.h5", "-o", "run", *flags]
-    tokens, cli.train_app.config = cli._config_files(tokens)
+    tokens, cli.train_app.config = cli.config_files(tokens, cli.OWN_OPTIONS)
     try:
         _, bound, _ = cli.app.parse_args(tokens, exit_on_error=False, print_error=False)
     finally:

@@ -78,8 +78,9 @@ def stored(name):
 def evaluation(names):
     n = len(names)
     values = {"average_precision": np.linspace(0.2, 0.9, n), "f1": np.full(n, np.nan)}
-    parts = (np.arange(n), names, np.full(n, 3), np.full(n, 2), [], 0, values, dict.fromkeys(values, 0.5), {1: 0.5})
-    return Evaluation(names[0], names[-1], names[0], 9, *parts)
+    parts = (np.arange(n), names, np.full(n, 3), np.full(n, 2), [], 0)
+    measures = {"values": values, "micro": dict.fromkeys(values, 0.5), "precision_at": {1: 0.5}}
+    return Evaluation(names[0], names[-1], names[0], 9, *parts, n_seen=1, n_unused=1, **measures)
 
 
 def sweep(names):
@@ -94,7 +95,9 @@ def cross_validation(names):
 
 def ovr_comparison(names):
     lines = [ovr.Line(0.1, name, 1, *[1.0] * 9) for name in names]
-    return ovr.Comparison(Path(names[0]), names[0], names[-1], *[1] * 4, 0.1, 1, 1, lines, {"diSMEC": names[0]})
+    return ovr.Comparison(
+        Path(names[0]), names[0], names[-1], *[1] * 4, names[0], 0.1, 1, 1, lines=lines, skipped={"diSMEC": names[0]}
+    )
 
 
 def selected(names, path=Path("x")):
@@ -311,7 +314,7 @@ TEXTS = {
     "plot selection": lambda names: str(curves(names)),
     "plot convergence": lambda names: str(analysis.Convergence(names[0], 1, 9, [], 0.5, 0.5, Path(names[0]), Path(names[-1]))),
     "plot psbml": lambda names: str(portrait(names)),
-    "prune": lambda names: str(Pruning(Path(names[0]), Path(names[-1]), names[0], [PruneLine(0.1, 1, 2, 3, 0.5, {1: 0.5})])),
+    "prune": lambda names: str(Pruning(Path(names[0]), Path(names[-1]), names[0], [PruneLine(0.1, 1, 2, 3, 0.5, {1: 0.5})], 9, 9)),
     "info": lambda names: info.format_info(dataset_info(names)),
     "convert": lambda names: str(ConvertReport(Path(names[0]), 1, 1, 1, 1, dict.fromkeys(names, 1), 1, 1, 1, 1.0)),
     "check": lambda names: str(findings(names)),

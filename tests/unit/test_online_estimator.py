@@ -60,7 +60,8 @@ def test_the_bits_and_scores_of_training_from_a_file(tmp_path, method, voted, bi
     Y = (y[:, None] == np.arange(3)).astype(int)
     Y[:, 0] |= y == 2
     data = dataset(tmp_path / "data.h5", X, Y, splits={"train": np.arange(100), "test": np.arange(100, 150)})
-    parameters = {"alpha": 1.25, "beta": 0.75, "theta": 0.5, "margin": 0.5, "epsilon": 0.5, "gamma": 0.5}
+    asked = {"alpha": 1.25, "beta": 0.75, "theta": 0.5, "margin": 0.5, "epsilon": 0.5, "gamma": 0.5}
+    parameters = {name: value for name, value in asked.items() if name in METHODS[method].options}
     options = OnlineOptions(voted=voted, bias=None if METHODS[method].winnow else bias, **parameters)
     model = Model(train_online(method, None, data, tmp_path / "run", options).model)
     opened = Dataset(data)

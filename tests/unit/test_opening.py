@@ -85,15 +85,13 @@ def test_a_silent_writer_is_let_be(pipe):
     file.close()
 
 
-def test_small_files_are_small(tmp_path, monkeypatch):
+def test_small_files_are_small(tmp_path):
     path = tmp_path / "words"
     path.write_bytes("größe".encode())
     assert read_small(path) == "größe"
-    monkeypatch.setattr(opening, "SMALL_BYTES", 7)
-    assert read_small(path) == "größe"
-    monkeypatch.setattr(opening, "SMALL_BYTES", 6)
+    assert read_small(path, 7) == "größe"
     with pytest.raises(DataError, match="words: larger than 0 MiB; expected a small text file"):
-        read_small(path)
+        read_small(path, 6)
     path.write_bytes(b"a\xff")
     with pytest.raises(DataError, match="words: byte 1 is not UTF-8"):
         stop_words(path)

@@ -57,7 +57,7 @@ def test_table_names_options_that_there_are():
         ("probe", TrainOptions(dual_tol=0.5), "--dual-tol 0.5 has no effect on probe"),
         ("dual", TrainOptions(epsilon=0.1), "--epsilon 0.1 has no effect on dual"),
         ("dual", TrainOptions(dormant=False), "--no-dormant has no effect on dual"),
-        ("pegasos", TrainOptions(gap=True), "--gap has no effect on pegasos"),
+        ("pegasos", TrainOptions(loss="hinge", gap=True), "--gap has no effect on pegasos"),
         ("perceptron", OnlineOptions(alpha=2.0), "--alpha 2.0 has no effect on perceptron"),
         ("bw", OnlineOptions(margin=2.0), "--margin 2.0 has no effect on bw, it is for mbw"),
         ("mbw", OnlineOptions(share=0.5), "--share 0.5 has no effect without --live-features"),
@@ -106,12 +106,12 @@ def test_run_goes_on_with_the_options_it_was_begun_with(data, tmp_path):
 
 
 def test_methods_that_share_options_need_one_that_uses_them(data, tmp_path):
-    assert choose_methods(("probe", "dual"), TrainOptions(dual_tol=0.5, epsilon=0.1)) == ["probe", "dual"]
-    assert choose_methods(("probe", "dual"), TrainOptions(gap=True)) == ["probe", "dual"]
+    assert choose_methods(("probe", "dual"), TrainOptions(loss="hinge", dual_tol=0.5, epsilon=0.1)) == ["probe", "dual"]
+    assert choose_methods(("probe", "dual"), TrainOptions(loss="hinge", gap=True)) == ["probe", "dual"]
     with pytest.raises(ConfigError, match=r"--svmperf-epsilon 0.5 has no effect on probe, dual"):
-        choose_methods(("probe", "dual"), TrainOptions(svmperf_epsilon=0.5))
+        choose_methods(("probe", "dual"), TrainOptions(loss="hinge", svmperf_epsilon=0.5))
     with pytest.raises(ConfigError, match="--positive-weight is for the method dual, not for probe"):
-        choose_methods(("probe", "dual"), TrainOptions(positive_weight="2"))
+        choose_methods(("probe", "dual"), TrainOptions(loss="hinge", positive_weight="2"))
     with pytest.raises(ConfigError, match=r"--dual-tol 0.5 has no effect: the tolerances are those of --tol"):
         bench_ovr(None, data, tmp_path / "out", OvrOptions(peers=("none",)), TrainOptions(dual_tol=0.5))
 
