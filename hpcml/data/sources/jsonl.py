@@ -15,7 +15,7 @@ from hpcml.data.part import Part
 from hpcml.data.stream import byte_range, line_blocks, line_limit, lines_before
 from hpcml.data.text import Corpus, new_corpus, vectorise
 from hpcml.errors import DataError
-from hpcml.log import Log
+from hpcml.log import Log, is_unicode
 
 
 class Document(NamedTuple):
@@ -72,18 +72,9 @@ def _string(value: object, key: str, stored: bool = True) -> str:
         return ""
     if not isinstance(value, str):
         raise ValueError(f"{key} is {_kind(value)}, but expected a string")
-    if stored and ("\0" in value or not _encodes(value)):
+    if stored and ("\0" in value or not is_unicode(value)):
         raise ValueError(f"{key} {value!r} holds a character that cannot be stored; remove it")
     return value
-
-
-def _encodes(value: str) -> bool:
-    """Whether a string is valid Unicode (JSON allows lone surrogates)."""
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 @mpi.collective
