@@ -5,9 +5,10 @@ usage: python launch/bench/online.py WORDS.h5 TOPICS.h5 [--label NAME] [--split 
 Vowpal Wabbit and river are compared with where they are installed (pip install vowpalwabbit river).
 
 WORDS.h5: one label of the rows of a split is learnt, in random order (both get the same order), for instance IMDB's words and pairs
-(`hpcml convert jsonl imdb.jsonl.xz -o WORDS.h5 --pairs`). TOPICS.h5: 20 labels, on 1 and on 2 ranks. Timed are passes: ours (perceptron and
-pa without an intercept) from opening the dataset (or text) to the last row learnt, Vowpal Wabbit's from making the workspace to its
-end, both in a warm process without imports, compilation and writing a model. The least of the repeats counts; the repeats of all take turns.
+(`hpcml convert jsonl imdb.jsonl.xz -o WORDS.h5 --pairs`). TOPICS.h5: 20 labels, on 1 and on 2 ranks. perceptron and pa have no
+intercept. Timed are passes: ours from opening the dataset (or text) to the last row learnt, Vowpal Wabbit's from making the workspace
+to its end, both in a warm process without imports, compilation and writing a model. The least of the repeats counts; the repeats of
+all take turns.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ def ranks(data: Path, method: str, folder: Path, repeats: int) -> dict[str, floa
     best = {1: np.inf, 2: np.inf}
     with Dataset(data) as dataset:
         labels = [flag for name in dataset.label_names()[:20] for flag in ("--label", name)]
-    plain = [] if METHODS[method].winnow else ["--no-bias"]
+    flags = labels if METHODS[method].winnow else [*labels, "--no-bias"]
     for _ in range(repeats):
         for n in best:
             command = [
@@ -125,8 +126,7 @@ def ranks(data: Path, method: str, folder: Path, repeats: int) -> dict[str, floa
                 "train",
                 method,
                 data,
-                *labels,
-                *plain,
+                *flags,
                 "-o",
                 folder / "run",
             ]
