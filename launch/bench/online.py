@@ -6,9 +6,9 @@ Vowpal Wabbit and river are compared with where they are installed (pip install 
 
 WORDS.h5: one label of the rows of a split is learnt, in random order (both get the same order), for instance IMDB's words and pairs
 (`hpcml convert jsonl imdb.jsonl.xz -o WORDS.h5 --pairs`). TOPICS.h5: 20 labels, on 1 and on 2 ranks. perceptron and pa have no
-intercept. Timed are passes: ours from opening the dataset (or text) to the last row learnt, Vowpal Wabbit's from making its workspace
-to the end, in a warm process without imports, compilation and writing a model. The least of the repeats counts; the repeats of
-all take turns.
+intercept. Timed are passes: ours from opening the dataset (or text) to the last row learnt, Vowpal Wabbit's from making the
+workspace to its end, both in a warm process without imports, compilation and writing a model. The least of the repeats counts; the
+repeats of all take turns.
 """
 
 from __future__ import annotations

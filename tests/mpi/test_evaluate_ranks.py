@@ -105,6 +105,7 @@ def test_all_ranks_fail_together_and_leave_nothing(comm, shared_tmp, ending):
             predict(comm, model, dataset, "all", shared_tmp / f"out{ending}", "scores", False, Log(1))
         with pytest.raises(ConfigError, match="no split"):
             predict(comm, model, dataset, "nowhere", shared_tmp / f"out{ending}", "scores", False, Log(1))
+    comm.Barrier()  # rank 0 removes what it had begun
     with mpi.agreed(comm, "looking"):
         assert {path.name for path in shared_tmp.iterdir()} == {"data.h5", "model.h5"}
 
