@@ -133,7 +133,8 @@ class Guard:
             code = EXIT_RESUMABLE
             why += f" and without a new checkpoint after {PATIENCE:g} s; continue with --resume, {_resumed_from(begun)}"
         _say(f"hpcml: {why}\n")
-        leave_word(code)
+        if not begun:  # else a rank may have died, which made the launcher send the signal: its own code tells
+            leave_word(code)
         if launched_rank() is not None:
             time.sleep(RELAY_SECONDS)
         for action in reversed(tuple(_undo)):
