@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from hpcml.signals import StopSignals
 
 
+def open_streams() -> None:
+    """Let a standard stream that is closed lead nowhere: the next file to be opened would take its place."""
+    for descriptor, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            os.dup2(nowhere, descriptor)
+            if nowhere > 2:
+                os.close(nowhere)
+            setattr(sys, name, open(descriptor, mode, closefd=False))  # noqa: SIM115 - until the end
+
+
 def main() -> None:
     """Run the command line of this process and exit with its code (0 done, 2 user, 75 resumable, 128 + N signal N)."""
+    open_streams()
     signals = StopSignals().__enter__()  # before anything is imported that takes its time
     from hpcml.guard import Guard
 
@@ -24,7 +37,7 @@ def main() -> None:
 def run(tokens: list[str], guard: Guard) -> int:  # noqa: F821 - see main
     """Run one command line: its exit code, after its sentence."""
     from hpcml import cli
-    from hpcml.errors import HpcmlError
+    from hpcml.errors import EXIT_USER, HpcmlError, is_out_of_memory, out_of_memory
     from hpcml.guard import leave_word
     from hpcml.log import say
 
@@ -52,6 +65,12 @@ def run(tokens: list[str], guard: Guard) -> int:  # noqa: F821 - see main
 
             mpi.leave(error, said=guard.rank == 0)
         return error.exit_code
+    except Exception as error:
+        if connected or not is_out_of_memory(error):
+            raise
+        guard.end_begins(EXIT_USER)
+        say(f"hpcml: {out_of_memory(guard.rank, 'while starting', error)}", sys.stderr)
+        return EXIT_USER
     guard.end_begins(0)
     if guard.rank == 0:
         leave_word(0)

@@ -125,6 +125,8 @@ def evaluate(
 
     if best < 1:
         raise ConfigError(f"--best {best}: expected at least 1")
+    if force and csv is None and json is None:
+        raise ConfigError("--force has no effect without --csv or --json; leave it out")
     if csv is not None and csv == json:
         raise ConfigError(f"--csv {csv} and --json {json} are one file; choose two names")
     opened = share_model(Session.comm, model)
@@ -176,6 +178,8 @@ def prune(
     from hpcml.mpi import agreed
     from hpcml.prune import prune as work
 
+    if force and output is None:
+        raise ConfigError("--force has no effect without --output; leave it out")
     opened = share_model(Session.comm, model)
     with agreed(Session.comm, f"opening {data}"):
         dataset = Dataset(data)

@@ -69,7 +69,14 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Whether there was no more memory: Python, the operating system, the loader, HDF5 and MPI each say so in their own way."""
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno == errno.ENOMEM
-    said = ("out of memory", "allocate memory", "memory allocation", "unable to allocate", "failed to map segment")
+    said = (
+        "out of memory",
+        "allocate memory",
+        "memory allocation",
+        "unable to allocate",
+        "failed to map segment",
+        "load shared object",
+    )
     if isinstance(error, (OSError, ImportError, RuntimeError)):
         return any(words in str(error).lower() for words in said)
     return isinstance(error, MemoryError)

@@ -125,7 +125,7 @@ class OnlineClassifier(LabelScores, BaseEstimator):
         Raises ValueError or TypeError for what does not fit.
         """
         options, first = self._options(), not hasattr(self, "_state")
-        if not first and (self._state.options, self._state.method) != (options, METHODS[self.method]):
+        if not first and (self._state.options, self._state.method.code) != (options, METHODS[self.method].code):
             raise ValueError("the parameters are not those of the first call to partial_fit; use fit to begin anew")
         X = self._rows(X, reset=first)
         if not first and classes is not None and not np.array_equal(np.unique(classes), self.classes_):

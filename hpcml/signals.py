@@ -7,9 +7,12 @@ from types import FrameType
 
 
 class StopSignals:
-    """While entered, SIGTERM, SIGUSR1 and SIGINT only set `seen`; the loop stops at its next step."""
+    """While entered, SIGTERM, SIGUSR1, SIGINT and SIGHUP only set `seen`; the loop stops at its next step.
 
-    SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+    A SIGHUP that is ignored (nohup) stays so.
+    """
+
+    SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP)
 
     def __init__(self) -> None:
         self.seen = False
@@ -20,7 +23,8 @@ class StopSignals:
             self.seen, self.first = True, self.first or number
 
         try:
-            self._before = {number: signal.signal(number, note) for number in self.SIGNALS}
+            kept = {signal.SIGHUP} if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else set()
+            self._before = {number: signal.signal(number, note) for number in self.SIGNALS if number not in kept}
         except ValueError:  # not in the main thread: signals stay with the caller
             self._before = {}
         return self

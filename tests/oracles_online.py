@@ -76,8 +76,8 @@ class Learner:
                 v[0] *= self.alpha if y > 0 else self.beta
                 v[1] *= self.beta if y > 0 else self.alpha
             elif self.method == "mbw":
-                fall = 1 if j == BIAS and len(x) == 1 else 1 - value  # a row without features must not end the bias
-                rise, fall = self.alpha * (1 + value), self.beta * fall
+                share = 0 if j == BIAS and len(x) == 1 else value  # a row without features must not end the bias
+                rise, fall = self.alpha * (1 + share), self.beta * (1 - share)
                 v[0] *= rise if y > 0 else fall
                 v[1] *= fall if y > 0 else rise
             elif self.method == "perceptron":

@@ -56,9 +56,7 @@ def train(
     """
     if method not in METHODS:
         raise ConfigError(f"no method {method!r}; {nearest(method, METHODS)}")
-    if not resume:  # a run goes on with the options that it was begun with
-        check_used(options, [method], USES)
-    return train_with(method, comm, data, output, options, force, resume, log, signals)
+    return train_with(method, comm, data, output, options, force, resume, log, signals, alone=True)
 
 
 def train_with(
@@ -71,15 +69,19 @@ def train_with(
     resume: bool = False,
     log: Log | None = None,
     signals: StopSignals | None = None,
+    alone: bool = False,
 ) -> TrainReport:
-    """Collective over `comm`. `train` with options that several methods share: some may be for the others only."""
+    """Collective over `comm`. `train`; unless `alone`, several methods share the options: some may be for the others only."""
     options.validate()
     check_method(method, options)
     with mpi.duplicated(comm) as comm:
         log = log or Log(comm.rank)
         if METHODS[method].bias and options.bias is False:
             log(f"{method} always has an intercept; --no-bias makes no difference to it")
-        options = with_defaults(options, METHODS[method].losses, config_before(comm, Path(output), resume))
+        before = config_before(comm, Path(output), resume)
+        if alone and not before:  # a run goes on with the options that it was begun with
+            check_used(options, [method], USES)
+        options = with_defaults(options, METHODS[method].losses, before)
         with mpi.agreed(comm, f"opening {data}"):
             dataset = Dataset(data)
         with dataset, signals or StopSignals() as seen:

@@ -83,18 +83,49 @@ class SlabFile:
 
 
 class _Tolerant(io.FileIO):
-    """A file that keeps its first write error for later: HDF5 crashes at exit when closing a file fails."""
+    """A file that keeps its first write error for later: HDF5 crashes when it cannot write, or does not read what it has written.
+
+    From that error on, what is written is in memory, too.
+    """
 
     error: OSError | None = None
 
+    def __init__(self, path: Path, mode: str) -> None:
+        super().__init__(path, mode)
+        self._lost: list[tuple[int, bytes]] = []  # (offset, bytes) of what was written since the error
+        self._end = 0  # where the file would end
+
     def write(self, data: memoryview) -> int:
         """Write, or note why not and pretend."""
+        begin = self.tell()
         try:
-            write_at(self.fileno(), data, self.tell(), Path(self.name))
+            write_at(self.fileno(), data, begin, Path(self.name))
         except OSError as error:
             self.error = self.error or error
-        self.seek(len(data), io.SEEK_CUR)
+        if self.error is not None:
+            self._lost.append((begin, bytes(data)))
+            self._end = max(self._end, begin + len(data))
+        self.seek(begin + len(data))
         return len(data)
+
+    def readinto(self, buffer: memoryview) -> int:
+        """Read what was written, or would have been."""
+        begin, view = self.tell(), memoryview(buffer).cast("B")
+        n = super().readinto(view)
+        if self.error is None:
+            return n
+        view[n:] = bytes(len(view) - n)
+        for offset, data in self._lost:
+            first, last = max(begin, offset), min(begin + len(view), offset + len(data))
+            if first < last:
+                view[first - begin : last - begin] = data[first - offset : last - offset]
+        self.seek(begin + len(view))
+        return len(view)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go to a place; the end is where it would be."""
+        place = super().seek(offset, whence)
+        return super().seek(max(place, self._end + offset)) if whence == io.SEEK_END else place
 
     def truncate(self, size: int | None = None) -> int:
         """Change the size, or note why not and pretend."""
@@ -102,6 +133,7 @@ class _Tolerant(io.FileIO):
             return super().truncate(size)
         except OSError as error:
             self.error = self.error or error
+            self._end = max(self._end, size or 0)
             return size or 0
 
 
@@ -112,9 +144,15 @@ def editing(path: Path, new: bool = False, target: Path | None = None) -> Iterat
     Raises OSError, after closing it, if any of its bytes could not be written.
     """
     with _Tolerant(path, "w+" if new else "r+") as raw:
-        # Aligned, so that a mapped dataset is an aligned array.
-        with h5py.File(raw, "w" if new else "r+", libver=("v110", "v110"), alignment_threshold=1, alignment_interval=64) as file:
-            yield file
+        try:
+            # Aligned, so that a mapped dataset is an aligned array.
+            with h5py.File(
+                raw, "w" if new else "r+", libver=("v110", "v110"), alignment_threshold=1, alignment_interval=64
+            ) as file:
+                yield file
+        except Exception:
+            if raw.error is None:
+                raise
         if raw.error is not None:
             raise OSError(raw.error.errno, raw.error.strerror, str(target or path))
 

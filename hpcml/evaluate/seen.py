@@ -10,19 +10,24 @@ import numpy as np
 from hpcml import mpi
 from hpcml.classifier import ClassifierModel
 from hpcml.data.schema import Dataset, default_split, readable
+from hpcml.data.text_stream import is_text
+from hpcml.errors import DataError
+from hpcml.files.opening import read_small
 from hpcml.log import Log
 from hpcml.model import Model
+from hpcml.runfolder import CONFIG
 
 BLOCK = 1 << 24  # values of X that are looked at together
+ARRAYS = ("X/indptr", "X/indices", "X/data", "Y/indptr", "Y/indices")
 
 
 @mpi.collective
 def count_seen(comm: mpi.Comm, model: Model | ClassifierModel, dataset: Dataset, split: str) -> int:
     """Collective over `comm`. How many rows of a split the model was trained on, as far as its file and its run folder tell.
 
-    They do if the dataset has the split that the model was trained on, with as many rows and as many of each label, and if it is
-    the file that the run folder names, or one whose rows have the features that the training rows had. Raises DataError for a
-    damaged file.
+    The dataset must have the split that the model was trained on, and be the file that the run folder names, or a copy of it. If
+    there is no such file any more, the split must have as many rows as the training rows, as many of each label, and the same
+    features. Raises DataError for a damaged file.
     """
     n_seen = 0
     with mpi.agreed(comm, f"reading {dataset.path}"):
@@ -38,8 +43,8 @@ def seen_note(n_seen: int, n_rows: int) -> str:
         return ""
     which = "all" if n_seen == n_rows else f"{n_seen:,} of the"
     return (
-        f"warning: {which} {n_rows:,} rows are training rows, so these measures do not hold for other rows; judge on a split that "
-        "was held out"
+        f"warning: {which} {n_rows:,} rows are training rows, as far as the model tells, so these measures do not hold for other "
+        "rows; judge on a split that was held out"
     )
 
 
@@ -54,28 +59,45 @@ def split_to_judge(dataset: Dataset, wanted: str | None, log: Log) -> str:
 def _count_seen(model: Model | ClassifierModel, dataset: Dataset, split: str) -> int:
     """See `count_seen`. Local."""
     trained_on = model.attrs.get("split")
-    if trained_on != "all" and trained_on not in dataset.split_names():
+    if not isinstance(trained_on, str) or (trained_on != "all" and trained_on not in dataset.split_names()):
         return 0
-    rows, judged = dataset.split(str(trained_on)), dataset.split(split)
+    rows, judged = dataset.split(trained_on), dataset.split(split)
     n_common = judged.size if trained_on in (split, "all") else int(np.intersect1d(rows, judged, assume_unique=True).size)
-    if not n_common or model.attrs.get("n_rows", rows.size) != rows.size:
+    n_trained = model.attrs.get("n_rows", rows.size)
+    if not n_common or n_trained < rows.size:
         return 0
-    known = is_file_of_run(model.path, dataset.path)
-    if isinstance(model, ClassifierModel):
-        sizes = model.attrs.get("data_sizes")
-        same = known if sizes is None else np.array_equal(sizes, dataset.sizes)
+    trained_file = _file_of_run(model.path)
+    if trained_file is not None:
+        same = trained_file.samefile(dataset.path) or _same_arrays(trained_file, dataset)
+    elif n_trained != rows.size:
+        same = False
+    elif isinstance(model, ClassifierModel):
+        same = np.array_equal(model.attrs.get("data_sizes", []), dataset.sizes)
     else:
-        same = _same_counts(model, dataset, rows) and (known or _same_features(model, dataset, rows))
+        same = _same_counts(model, dataset, rows) and _same_features(model, dataset, rows)
     return n_common if same else 0
 
 
-def is_file_of_run(model: Path, data: Path) -> bool:
-    """Whether the run folder that a model lies in says that it was trained on this file. Local."""
+def _file_of_run(model: Path) -> Path | None:
+    """The dataset that the run folder in which a model lies was trained on; None if there is none, or not any more. Local."""
     try:
-        config = tomllib.loads((model.parent / "config.toml").read_text(encoding="utf-8"))
-        return Path(str(config["data"])).samefile(data)
-    except (OSError, ValueError, KeyError):  # no run folder, or the file is gone
+        path = Path(str(tomllib.loads(read_small(model.parent / CONFIG))["data"]))
+        return path if path.is_file() and not is_text(path) else None
+    except (DataError, OSError, ValueError, KeyError):
+        return None
+
+
+def _same_arrays(path: Path, dataset: Dataset) -> bool:
+    """Whether a dataset, if it can be read, has the rows and label sets of this one. Local; raises DataError if this cannot."""
+    try:
+        other = Dataset(path)
+    except DataError:
         return False
+    with other:
+        if any(other.file[name].shape != dataset.file[name].shape for name in ARRAYS):
+            return False
+        parts = ((name, begin) for name in ARRAYS for begin in range(0, dataset.file[name].shape[0], BLOCK))
+        return all(np.array_equal(*(one.map(name)[begin : begin + BLOCK] for one in (dataset, other))) for name, begin in parts)
 
 
 def _same_counts(model: Model, dataset: Dataset, rows: np.ndarray) -> bool:

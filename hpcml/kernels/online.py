@@ -121,7 +121,8 @@ def _limited(weight):
 def _promote(indices, data, begin, end, weights, lane, up, down, step, clock, n_lanes, n_weights, voted):
     """Multiply a lane's weights of the non-zeros begin..end by up · (1 + step x), v of balanced learners by down · (1 − step x).
 
-    In a row without features the share of the bias is 1: what would be 0 is left out, so that no such row ends its weights.
+    In a row without features the share of the bias is 1, so that one of its factors would be 0 and end its weight. Such a row tells
+    nothing of features: its share is left out, in both factors, so that rows of both classes do not drive the bias away.
     """
     for k in range(begin, end):
         if data[k] == 0.0:
@@ -132,8 +133,8 @@ def _promote(indices, data, begin, end, weights, lane, up, down, step, clock, n_
             weights[j, n_weights + lane] += now * (clock - weights[j, n_weights + n_lanes + lane])
             weights[j, n_weights + n_lanes + lane] = clock
         rise, fall = 1.0 + x, 1.0 - x
-        if j == np.uint64(0):
-            rise, fall = rise if rise > 0.0 else 1.0, fall if fall > 0.0 else 1.0
+        if j == np.uint64(0) and (rise <= 0.0 or fall <= 0.0):
+            rise, fall = 1.0, 1.0
         weights[j, lane] = _limited(weights[j, lane] * (up * rise))
         if n_weights > n_lanes:
             weights[j, n_lanes + lane] = _limited(weights[j, n_lanes + lane] * (down * fall))

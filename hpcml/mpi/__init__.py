@@ -89,4 +89,5 @@ __all__ = [
     "torus",
 ]
 
-unname_shared_memory()
+if not launcher():
+    unname_shared_memory()

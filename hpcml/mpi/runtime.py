@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import signal
 import sys
+from contextlib import suppress
 
 import mpi4py
 
@@ -18,6 +20,8 @@ def begin() -> None:
         return
     library, provided = ctypes.CDLL(found.origin, mode=ctypes.RTLD_GLOBAL), ctypes.c_int()
     library.MPI_Init_thread(None, None, _THREAD_MULTIPLE, ctypes.byref(provided))
+    with suppress(ValueError):  # in another thread than the main one
+        signal.signal(signal.SIGHUP, signal.getsignal(signal.SIGHUP))  # UCX has taken it, to switch its messages on
     mpi4py.rc.finalize = True  # what mpi4py did not start it would leave to others
 
 

@@ -6,6 +6,7 @@ import ctypes
 import fcntl
 import mmap
 import os
+import re
 import signal
 import sys
 import threading
@@ -202,10 +203,16 @@ def _be_first(path: str) -> None:
 
 
 def unname_shared_memory() -> None:
-    """Take the name from the shared memory that MPICH makes for a process without a launcher, and leaves in /dev/shm at its end."""
-    if MPI.Is_initialized() and MPI.COMM_WORLD.size == 1 and MPI.get_vendor()[0] == "MPICH":
-        with suppress(OSError):  # other versions name it otherwise, or not at all
-            Path(f"/dev/shm/mpich_shm_{os.getpid():x}_0").unlink()
+    """Take the names from the shared memory of MPICH that this process has mapped: what is killed would leave it in /dev/shm.
+
+    The other ranks of the node must have it, too.
+    """
+    if MPI.Is_initialized() and MPI.get_vendor()[0] == "MPICH":
+        with suppress(OSError):  # elsewhere it is not known
+            maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
+            for name in set(re.findall(r"/dev/shm/mpich_shm_\S+", maps)):
+                with suppress(OSError):  # another rank was quicker
+                    Path(name).unlink()
 
 
 def start() -> MPI.Comm:
@@ -216,6 +223,8 @@ def start() -> MPI.Comm:
     sys.excepthook = _abort_hook
     ctypes.CDLL(None).signal(signal.SIGBUS, _on_bus_error)  # Python's own handlers would only run after the faulting step
     check_launcher(MPI.COMM_WORLD.size)
+    MPI.COMM_WORLD.Barrier()
+    unname_shared_memory()
     return MPI.COMM_WORLD.Dup()
 
 

@@ -198,8 +198,10 @@ class Initial:
         found = self.model.attrs
         self.options = options = replace(options, bias=bool(found.get("bias"))) if options.bias is None else options
         wanted = {"method": method} | learning(options)
+        if METHODS[method].winnow:  # to which the option means nothing
+            del wanted["bias"]
         for name, value in wanted.items():
-            if found.get(name) != value:
+            if np.ndim(found.get(name)) != 0 or found.get(name) != value:
                 raise ConfigError(f"--initial-model {path}: it has {name} = {found.get(name)}, not {value}; use the same options")
         with readable(path, "hpcml train", "model"), open_stamped(path, "model", "hpcml train") as file:
             if "state" not in file:

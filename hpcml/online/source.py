@@ -19,6 +19,7 @@ from hpcml.errors import ConfigError, DataError
 from hpcml.kernels import rows as kernels
 
 PIECE_NNZ = 1 << 22  # values that are read of a dataset at a time
+SHOWN = 10  # labels of a row that a message shows
 LANES = 16  # labels of a rank that take no longer than a slice is meant to
 Piece = tuple[Shard, np.ndarray]  # rows of the shard, in the order in which to learn from them
 
@@ -176,7 +177,8 @@ class TextSource:
             bad = np.flatnonzero(sizes != 1) if (sizes != 1).any() else np.flatnonzero(np.abs(block.labels) != 1)
             if bad.size:
                 row = int(bad[0])
-                found = ",".join(label_name(v) for v in block.labels[block.y_indptr[row] : block.y_indptr[row + 1]].tolist())
+                some = block.labels[block.y_indptr[row] : min(block.y_indptr[row + 1], block.y_indptr[row] + SHOWN + 1)].tolist()
+                found = ",".join([label_name(v) for v in some[:SHOWN]] + ["…"] * (len(some) > SHOWN))
                 raise DataError(
                     f"{self.name}: row {block.first_row + row} (from 0) has the label {found or '(none)'}, but expected -1 or +1; "
                     "name each of other labels to train with --label"

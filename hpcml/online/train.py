@@ -82,11 +82,11 @@ def train_online(
     if options.bias is False and METHODS[method].winnow:
         additive = ", ".join(name for name in METHODS if not METHODS[name].winnow)
         raise ConfigError(f"--no-bias: {method} is a Winnow, which always has an intercept; leave it out, or use {additive}")
-    if not resume:  # a run goes on with the options that it was begun with
-        check_used(options, [method], USES)
-        options.check_effects()
     with mpi.duplicated(comm) as comm, ExitStack() as stack:
         initial, before = None, config_before(comm, Path(output), resume)
+        if not before:  # a run goes on with the options that it was begun with
+            check_used(options, [method], USES)
+            options.check_effects()
         if options.bias is None and isinstance(before.get("bias"), bool):
             options = replace(options, bias=before["bias"])
         with mpi.agreed(comm, f"opening {options.initial_model}"):
@@ -98,7 +98,9 @@ def train_online(
         if options.bias is None and not METHODS[method].winnow:  # to a Winnow the option means nothing
             options = replace(options, bias=True)
         source = _open(comm, Path(data), options, initial, stack)
-        if options.zero_based and not source.zero_based and not resume:
+        if options.max_line_mb is not None and isinstance(source, DatasetSource) and not before:
+            raise ConfigError(f"--max-line-mb has no effect on a dataset ({source.name}), it is for svmlight text; leave it out")
+        if options.zero_based and not source.zero_based and not before:
             raise ConfigError(f"--zero-based has no effect on a dataset ({source.name}), it is for svmlight text; leave it out")
         seen = stack.enter_context(signals or StopSignals())
         log = log or Log(comm.rank)

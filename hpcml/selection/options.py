@@ -103,6 +103,10 @@ class CurveOptions:
         if min(self.features) < 1:
             raise ConfigError(f"--features {min(self.features)}: expected at least 1")
         check_range(self, "seed", 0, 2**32 - 1)
+        if self.seed and not self.shuffle:
+            raise ConfigError(f"--seed {self.seed} has no effect without --shuffle; leave it out, or add --shuffle")
+        if EFS not in self.by and self.share != type(self).share:
+            raise ConfigError(f"--share has no effect without --by {EFS}; leave it out")
 
     def series(self) -> list[tuple[str, float | None]]:
         """What there is a line for: (by, share), share None where it means nothing."""

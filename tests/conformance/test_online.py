@@ -633,6 +633,20 @@ def test_winnow_stays_below_its_upper_limit(method, voted):
     assert np.isfinite(state.linear()[0]).all()
 
 
+@pytest.mark.parametrize("share", [0.3, 0.6])
+def test_rows_without_features_do_not_drive_the_bias_away(share):
+    """A share of the training rows is empty, with labels at random."""
+    X, Y = clean(6000)
+    rng = np.random.default_rng(11)
+    empty = rng.random(5000) < share
+    kept = sp.diags_array(np.append(~empty, np.ones(1000)).astype(float))
+    labels = Y.toarray()
+    labels[:5000][empty] = rng.random((int(empty.sum()), 1)) < 0.5
+    state = learnt("mbw", sp.csr_matrix(kept @ X)[:5000], sp.csr_matrix(labels[:5000]), OnlineOptions())
+    assert wrong_rows(state, X[5000:], Y[5000:]) < 0.05
+    assert 1e-3 < state.weights[0, 0] / state.weights[0, 1] < 1e3
+
+
 @every_winnow
 @pytest.mark.parametrize("label", [0, 1])
 def test_row_without_features_leaves_the_bias_alive(method, label):

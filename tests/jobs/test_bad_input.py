@@ -207,6 +207,15 @@ def test_full_disk_while_converting(mpirun, ranks, tmp_path, limit):
     assert left(tmp_path) == ["in.svm"]
 
 
+def test_full_disk_while_the_names_of_many_words_are_written(mpirun, ranks, tmp_path):
+    """So many that HDF5 reads again what it could not write."""
+    lines = ({"text": " ".join(f"word{100 * row + k}" for k in range(100)), "labels": [str(row % 3)]} for row in range(400))
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    command = (300_000, "convert", "jsonl", tmp_path / "in.jsonl", "-o", tmp_path / "out.h5")
+    refused(mpirun(ranks, *command, program=("-c", LIMITED)), r"File too large.*out\.h5; raise")
+    assert left(tmp_path) == ["in.jsonl"]
+
+
 def test_output_that_is_an_input_is_refused_even_by_force(standing, ranks, good, tmp_path):
     scorer = model(tmp_path / "model.h5", np.ones((4, 20)))
     (tmp_path / "in.svm").write_text("1 1:1\n-1 2:1\n")

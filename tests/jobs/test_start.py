@@ -1,6 +1,7 @@
 """How the program starts: what it imports, and what it refuses."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -49,6 +50,44 @@ def test_wrong_option_is_one_sentence_on_any_number_of_ranks(mpirun):
 
 def test_bare_command_shows_the_help_once(mpirun):
     assert mpirun(2).stdout.count("Usage") == 1
+
+
+@pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_lead_nowhere(tmp_path, closed):
+    data = dataset(tmp_path / "data.h5", *random_data(7, 60, 20, 3))
+    hpcml = f"{sys.executable} -m hpcml"
+    command = f"{hpcml} info {data} {closed} && {hpcml} train probe {data} -o {tmp_path / 'run'} --max-steps 3 {closed}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, "Traceback" in done.stdout) == (0, False)
+    assert (tmp_path / "run" / "model.h5").exists()
+
+
+@pytest.mark.parametrize(("prefix", "code"), [([], 75), (["nohup"], 0)])
+def test_a_terminal_that_goes_away_ends_what_is_not_under_nohup(tmp_path, prefix, code):
+    data = dataset(tmp_path / "data.h5", *random_data(7, 3000, 400, 40, density=0.05))
+    run = tmp_path / "run"
+    command = [*prefix, sys.executable, "-m", "hpcml", "train", "probe", data, "-o", run, "--block", "1", "--epsilon", "0.01"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=tmp_path) as job:
+        for line in job.stdout:
+            if line.startswith("training"):
+                break
+        job.send_signal(signal.SIGHUP)
+        said = job.stdout.read()
+    assert job.returncode == code, said
+    assert "UCX" not in said
+
+
+def test_killed_ranks_leave_no_shared_memory(mpirun, tmp_path):
+    data = dataset(tmp_path / "data.h5", *random_data(7, 3000, 400, 40, density=0.05))
+    job = mpirun.start(2, "train", "probe", data, "-o", tmp_path / "run", "--block", "1", "--epsilon", "0.01")
+    job.until(lambda: (tmp_path / "run" / "history.csv").exists())
+    maps = [Path(f"/proc/{pid}/maps").read_text() for pid in job.rank_pids()]
+    names = {name for text in maps for name in re.findall(r"/dev/shm/mpich_shm_\w+", text)}
+    assert names
+    for pid in job.rank_pids():
+        os.kill(pid, signal.SIGKILL)
+    job.wait(60)
+    assert not any(Path(name).exists() for name in names)
 
 
 def test_terminated_prediction_leaves_no_part_of_its_output(mpirun, tmp_path):
