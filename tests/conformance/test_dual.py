@@ -515,11 +515,7 @@ def test_resume_with_another_problem_is_refused(data, tmp_path, change):
         ("liblinear", {"loss": "squared-hinge"}, "--loss squared-hinge: liblinear minimises hinge only"),
         ("probe", {"gap": True}, "--gap has no effect on probe, it is for dual; leave it out"),
         ("pegasos", {"max_gap": 0.1}, "--max-gap 0.1 has no effect on pegasos, it is for dual; leave it out"),
-        (
-            "svmperf",
-            {"positive_weight": BALANCED},
-            "--positive-weight balanced has no effect on svmperf, it is for dual",
-        ),
+        ("svmperf", {"positive_weight": BALANCED}, "--positive-weight is for the method dual, not for svmperf"),
         ("dual", {"lam": "nan"}, "--lambda nan: expected"),
         ("dual", {"lam": "inf"}, "--lambda inf: expected"),
         ("dual", {"lam": "-1"}, "--lambda -1: expected"),
