@@ -151,7 +151,7 @@ class Run:
                     stopped = True
             elif self.comm.size > 1:
                 time.sleep(IDLE_SECONDS)
-            self._busy = block.busy
+            self._busy = block.busy or stopped  # what was being trained when a pass was left may not be in the block any more
             seen = self.watch.beat()
             if seen is None:
                 continue
