@@ -76,6 +76,23 @@ def test_run_stopped_in_passes_ends_with_the_same_bits(comm, shared_tmp, monkeyp
     assert model.read_bytes() == whole
 
 
+def test_run_whose_last_label_is_left_is_not_complete(comm, shared_tmp, monkeypatch):
+    """Every rank for itself: the signal comes in the look at all rows that ends the only label."""
+    data = write(comm, shared_tmp / "data.h5", *random_data(4, 160, 40, 4, density=0.2))
+    options, signals, value = TrainOptions(label=("label0",), max_steps=5), AtLook(NEVER), objective.Objective.value
+    whole = train("svmperf", None, data, shared_tmp / f"whole{comm.rank}", options).model.read_bytes()
+
+    def left(*_):
+        signals.left = 0
+        raise Stopped
+
+    monkeypatch.setattr(objective.Objective, "value", left)
+    with pytest.raises(Interrupted):
+        train("svmperf", None, data, shared_tmp / f"run{comm.rank}", options, signals=signals)
+    monkeypatch.setattr(objective.Objective, "value", value)
+    assert train("svmperf", None, data, shared_tmp / f"run{comm.rank}", options, resume=True).model.read_bytes() == whole
+
+
 def test_signal_while_rows_are_read_leaves_nothing(comm, shared_tmp, short_slices):
     data = write(comm, shared_tmp / "data.h5", *random_data(4, 160, 40, 6, density=0.2))
     for looks in (1, 4, 7):
