@@ -23,7 +23,7 @@ def main() -> None:
     """Run the command line of this process and exit with its code (0 done, 2 user, 75 resumable, 128 + N signal N)."""
     open_streams()
     signals = StopSignals().__enter__()  # before anything is imported that takes its time
-    from hpcml.guard import Guard
+    from hpcml.cli.guard import Guard
 
     guard = Guard(signals).start()
     code = run(sys.argv[1:], guard)
@@ -36,9 +36,9 @@ def main() -> None:
 
 def run(tokens: list[str], guard: Guard) -> int:  # noqa: F821 - see main
     """Run one command line: its exit code, after its sentence."""
-    from hpcml import cli
+    from hpcml.cli import app as cli
+    from hpcml.cli.guard import leave_word
     from hpcml.errors import EXIT_USER, HpcmlError, is_out_of_memory, out_of_memory
-    from hpcml.guard import leave_word
     from hpcml.log import say
 
     connected = False

@@ -23,10 +23,10 @@ import make
 import numpy as np
 from damage_hdf5 import HUGE
 
-from hpcml.classifier import ClassifierModel
 from hpcml.errors import DataError, HpcmlError
-from hpcml.estimator_checks import KEPT
-from hpcml.learners import scores
+from hpcml.model.classifier import ClassifierModel
+from hpcml.model.estimator_checks import KEPT
+from hpcml.model.learner import scores
 
 BATCH = 100  # variants in one process
 SECONDS = 10  # of processor time for one; they take some milliseconds

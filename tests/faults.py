@@ -16,10 +16,11 @@ import h5py
 import pytest
 from make import class_data, dataset, random_data
 
-from hpcml.config import PsbmlOptions, TrainOptions
-from hpcml.convex.train import train as train_method
-from hpcml.convex.train import train_probe
-from hpcml.psbml.train import train_psbml
+from hpcml.methods.linear.options import TrainOptions
+from hpcml.methods.linear.train import train as train_method
+from hpcml.methods.linear.train import train_probe
+from hpcml.methods.psbml.options import PsbmlOptions
+from hpcml.methods.psbml.train import train_psbml
 
 TRAIN = {"probe": train_probe, "dual": functools.partial(train_method, "dual"), "psbml": train_psbml}
 OPTIONS = {
@@ -152,40 +153,40 @@ def program(body):
 
 
 DIES_IN_CHECKPOINT = """
-import hpcml.checkpoint
+import hpcml.run.checkpoint
 count = 0
 def act(*_):
     global count
     count += 1
     if rank == 0 and count == 3:
-        before(hpcml.checkpoint.CheckpointWriter, "write_row", die)
+        before(hpcml.run.checkpoint.CheckpointWriter, "write_row", die)
 def die(*_):
     strike()
     os.kill(os.getpid(), signal.SIGKILL)
-before(hpcml.checkpoint.Checkpoints, "save", act)
+before(hpcml.run.checkpoint.Checkpoints, "save", act)
 """
 DIES_BEFORE_THE_NAME = """
-import hpcml.convex.train
+import hpcml.methods.linear.train
 def die(*_):
     if rank == 0:
         strike()
         os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(60)
-before(hpcml.convex.train, "finish", die)
+before(hpcml.methods.linear.train, "finish", die)
 """
 # Something happens to the data when the rows have been mapped, before they are read.
 WHILE_READING = """
-import hpcml.convex.train
+import hpcml.methods.linear.train
 def act(comm, *_):
     if rank == 1:
         strike()
         {}
     comm.Barrier()
-before(hpcml.convex.train, "count_positives", act)
+before(hpcml.methods.linear.train, "count_positives", act)
 """
 # Rank 1 has a failure of its own that the others cannot know of.
 FAILS_ALONE = """
-import hpcml.convex.run, hpcml.mpi.start, hpcml.psbml.run
+import hpcml.methods.linear.run, hpcml.mpi.start, hpcml.methods.psbml.run
 from hpcml.errors import DataError
 hpcml.mpi.start.LEAVE_SECONDS = 0.5
 count = 0
@@ -195,8 +196,8 @@ def act(*_):
     if rank == 1 and count == 3:
         strike()
         {}
-before(hpcml.convex.run.Run, "save", act)
-before(hpcml.psbml.run.Run, "_save", act)
+before(hpcml.methods.linear.run.Run, "save", act)
+before(hpcml.methods.psbml.run.Run, "_save", act)
 """
 CLOCK_JUMPS = """
 import itertools
@@ -208,7 +209,7 @@ strike()
 # Of the address space, so many MiB besides what the libraries take.
 LITTLE_MEMORY = """
 import resource
-import numba, sklearn.tree, skops.io, hpcml.mpi, hpcml.psbml.train, hpcml.convex.train
+import numba, sklearn.tree, skops.io, hpcml.mpi, hpcml.methods.psbml.train, hpcml.methods.linear.train
 if rank == 1:
     used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + {} * 2**20,) * 2)

@@ -11,11 +11,13 @@ import pytest
 from faults import program
 from make import class_data, dataset, random_data
 
-from hpcml.config import OnlineOptions, PsbmlOptions, TrainOptions
-from hpcml.convex.train import train, train_probe
 from hpcml.errors import Interrupted
-from hpcml.online.train import train_online
-from hpcml.psbml.train import train_psbml
+from hpcml.methods.linear.options import TrainOptions
+from hpcml.methods.linear.train import train, train_probe
+from hpcml.methods.online.options import OnlineOptions
+from hpcml.methods.online.train import train_online
+from hpcml.methods.psbml.options import PsbmlOptions
+from hpcml.methods.psbml.train import train_psbml
 
 # Arguments in which S is the folder of the samples and O that of the output. All of them write something, but for those of QUIET.
 COMMANDS = {
@@ -146,10 +148,10 @@ def phase_write():
     sys.meta_path.insert(0, After("hpcml.files.temporary", act))
 
 def phase_checkpoint():
-    sys.meta_path.insert(0, After("hpcml.checkpoint", lambda module: before(module.Checkpoints, "save", stick)))
+    sys.meta_path.insert(0, After("hpcml.run.checkpoint", lambda module: before(module.Checkpoints, "save", stick)))
 
 def phase_resume():
-    sys.meta_path.insert(0, After("hpcml.checkpoint", lambda module: before(module.Checkpoints, "newest", stick)))
+    sys.meta_path.insert(0, After("hpcml.run.checkpoint", lambda module: before(module.Checkpoints, "newest", stick)))
 
 def phase_end():  # everything is done, but MPI not yet ended
     sys.meta_path.insert(0, After("hpcml.mpi.runtime", lambda module: before(module, "end", hit)))

@@ -7,11 +7,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from hpcml import mpi
-from hpcml.classifier import write_classifier
-from hpcml.data.schema import describe_matrix, matrix_slabs, stamp, vocabulary_digest, write_strings
-from hpcml.data.slabs import new_file
-from hpcml.learners import fit, parse_learner
-from hpcml.model import STATUS, model_slabs
+from hpcml.files.hdf5 import describe_matrix, matrix_slabs, stamp, vocabulary_digest, write_strings
+from hpcml.files.slabs import new_file
+from hpcml.model.classifier import write_classifier
+from hpcml.model.learner import fit, parse_learner
+from hpcml.model.linear import STATUS, model_slabs
 
 
 def names(letter, n):

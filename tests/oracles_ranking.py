@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 
-from hpcml.evaluate.ranking import Ranking
+from hpcml.evaluation.ranking import Ranking
 
 
 def ranking(scores, positive):

@@ -10,8 +10,8 @@ from hpcml import mpi
 from hpcml.crossval.methods import divide_names, divide_path
 from hpcml.crossval.table import CrossValidation, csv_text
 from hpcml.crossval.tasks import cross_validate
-from hpcml.data.slabs import check_output, write_whole
 from hpcml.errors import DataError
+from hpcml.files.atomic import check_output, write_whole
 from hpcml.log import Log
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hpcml.errors import ConfigError, DataError, nearest
-from hpcml.learners import LEARNERS, Learner, parse_learner
-from hpcml.online.methods import METHODS as ONLINE
+from hpcml.methods.online.learners import METHODS as ONLINE
+from hpcml.model.learner import LEARNERS, Learner, parse_learner
 
 UNKNOWN_COST = 50.0  # of a learner that is not ours to know
 
@@ -46,7 +46,7 @@ class Method:
 def _online(name: str, voted: bool) -> Method:
     """A single-pass learner, or its voted form, with the parameters of the paper."""
     options = (("method", name), ("voted", voted))
-    learner = Learner(f"v-{name}" if voted else name, "hpcml.online_estimator.OnlineClassifier", options)
+    learner = Learner(f"v-{name}" if voted else name, "hpcml.methods.online.estimator.OnlineClassifier", options)
     about = ONLINE[name].about + (", voted" if voted else "") + ", one pass"
     winnow = ONLINE[name].winnow
     return Method(learner, about, winnow, 2.0 if voted else 1.0, not winnow)
@@ -56,7 +56,7 @@ def _online(name: str, voted: bool) -> Method:
 # within 0.6 points of SVC(kernel="linear") on the paper's small sets, in a hundredth of the time.
 _SVM = Learner("svm", "sklearn.svm.LinearSVC", (("loss", "hinge"), ("C", 1.0), ("max_iter", 10_000)))
 
-_PROBE = Learner("probe", "hpcml.estimator.ProbeClassifier", ())
+_PROBE = Learner("probe", "hpcml.methods.probe.estimator.ProbeClassifier", ())
 
 METHODS: dict[str, Method] = {
     method.name: method

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from hpcml.data.schema import Dataset
+from hpcml.data.dataset import Dataset
 from hpcml.data.shard import Shard, read_rows, rows_of, slab_of
 from hpcml.errors import ConfigError, DataError, nearest
 from hpcml.rng import bits

@@ -14,13 +14,14 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from hpcml import learners, mpi
+from hpcml import mpi
 from hpcml.crossval.methods import METHODS, Method, divide_path, method_of
 from hpcml.crossval.problems import Loaded, Problem, folds_of, read_problem, training_order
 from hpcml.crossval.table import CrossValidation
 from hpcml.errors import ConfigError, DataError, HpcmlError
 from hpcml.log import Log, Progress
-from hpcml.memory import room_per_rank
+from hpcml.model import learner as learners
+from hpcml.mpi.memory import room_per_rank
 from hpcml.partition import bounds_by_weight
 from hpcml.rng import bits
 

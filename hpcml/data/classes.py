@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.schema import Dataset
+from hpcml.data.dataset import Dataset
 from hpcml.data.shard import Shard, load_shard
 from hpcml.errors import ConfigError, DataError, nearest
 

@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.check import BLOCK, check_contents, share
-from hpcml.data.parts import attributes, text_of
-from hpcml.data.schema import Dataset, default_split, readable
+from hpcml.data.dataset import Dataset, default_split
+from hpcml.data.row_checks import BLOCK, check_contents, share
 from hpcml.data.shard import slab_of, split_bounds
 from hpcml.errors import ConfigError
+from hpcml.files.hdf5 import readable
+from hpcml.files.untrusted import attributes, text_of
 from hpcml.log import joined, named
 
 SHOWN_LABELS = 40

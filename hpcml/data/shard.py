@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hpcml import mpi
-from hpcml.data.schema import Dataset
+from hpcml.data.dataset import Dataset
 from hpcml.errors import DataError
 from hpcml.partition import bounds_by_weight
 

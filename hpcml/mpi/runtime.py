@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import os
 import signal
+import socket
 import sys
 from contextlib import suppress
 
@@ -31,3 +33,8 @@ def end() -> None:
 
     if MPI.Is_initialized() and not MPI.Is_finalized():
         ctypes.CDLL(MPI.__file__).MPI_Finalize()
+
+
+def node_name() -> str:
+    """The name of this node: Slurm's, else the machine's."""
+    return os.environ.get("SLURMD_NODENAME") or socket.gethostname()

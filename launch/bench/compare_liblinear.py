@@ -21,7 +21,7 @@ from sklearn.metrics import average_precision_score
 from sklearn.svm import LinearSVC
 
 from hpcml import Model
-from hpcml.runfolder import CONFIG, read_config
+from hpcml.run.folder import CONFIG, read_config
 
 
 def matrix(group: h5py.Group) -> scipy.sparse.csr_matrix:

@@ -32,10 +32,10 @@ from sklearn.metrics import average_precision_score
 from sklearn.svm import LinearSVC
 
 from hpcml import ConvertOptions, Dataset, Model, TrainOptions, convert, mpi
-from hpcml.convex.train import train
 from hpcml.errors import HpcmlError
-from hpcml.evaluate.evaluate import evaluate
+from hpcml.evaluation.evaluate import evaluate
 from hpcml.log import Log
+from hpcml.methods.linear.train import train
 
 THIRD = {"test_share": 0.33, "seed": 1}
 TEXTS = {"reuters21578": {}, "20newsgroups": {}, "imdb": {}, "mesh": THIRD, "movie_reviews": THIRD, "spamassassin": THIRD}

@@ -29,8 +29,8 @@ import pytest  # noqa: E402
 from conftest import Mpirun  # noqa: E402  (of tests/jobs)
 from make import dataset, random_data  # noqa: E402
 
-from hpcml.config import TrainOptions  # noqa: E402
-from hpcml.convex.train import train_probe  # noqa: E402
+from hpcml.methods.linear.options import TrainOptions  # noqa: E402
+from hpcml.methods.linear.train import train_probe  # noqa: E402
 
 MEMORY = (0, 1, 2, 5, 10, 20, 50, 100, 200, 400)  # MiB besides what the libraries take
 LABELS = 600  # of --rounds: more than so many rounds can train

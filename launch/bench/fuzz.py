@@ -47,24 +47,22 @@ import skops.io  # noqa: F401 - so that it need not be imported again and again
 from mpi4py import MPI
 from sklearn.datasets import load_svmlight_file  # noqa: F401
 
-import hpcml.convex.dual
-import hpcml.convex.train
-import hpcml.data.convert
+import hpcml.conversion.convert
+import hpcml.conversion.split
 import hpcml.data.info
-import hpcml.data.split
-import hpcml.evaluate.evaluate
-import hpcml.evaluate.report
-import hpcml.online.train
-import hpcml.predict
-import hpcml.prune
-import hpcml.psbml.train  # noqa: F401
+import hpcml.evaluation.evaluate
+import hpcml.evaluation.report
+import hpcml.methods.dual.dual
+import hpcml.methods.linear.train
+import hpcml.methods.online.train
+import hpcml.methods.psbml.train  # noqa: F401
 from hpcml import mpi
 from hpcml.__main__ import main as hpcml_main
-from hpcml.data.schema import Dataset
+from hpcml.data.dataset import Dataset
 from hpcml.data.shard import slab_of
 from hpcml.errors import DataError
-from hpcml.evaluate.scoring import scorer_of, warm_up_counts
-from hpcml.models import open_model
+from hpcml.evaluation.scoring import scorer_of, warm_up_counts
+from hpcml.model.open import open_model
 
 SECONDS = 120  # for a command; they take less than one on a quiet machine
 ADDRESS_SPACE = 1 << 30  # that a command may take beyond what this process has

@@ -27,8 +27,8 @@ import h5py
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.schema import describe_matrix, matrix_slabs, stamp, vocabulary_digest
-from hpcml.data.slabs import new_file
+from hpcml.files.hdf5 import describe_matrix, matrix_slabs, stamp, vocabulary_digest
+from hpcml.files.slabs import new_file
 
 NO_GROUP = 3
 V1, V2 = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")

@@ -30,10 +30,10 @@ import numpy as np
 
 from hpcml import Dataset, OnlineOptions, mpi
 from hpcml.data.shard import slab_of
-from hpcml.data.text_stream import SvmlightStream
-from hpcml.online.methods import METHODS
-from hpcml.online.source import DatasetSource, TextSource
-from hpcml.online.state import State
+from hpcml.data.svmlight_stream import SvmlightStream
+from hpcml.methods.online.learners import METHODS
+from hpcml.methods.online.source import DatasetSource, TextSource
+from hpcml.methods.online.state import State
 
 RIVER_ROWS = 5000
 

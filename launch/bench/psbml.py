@@ -77,9 +77,9 @@ def alone(base: str, data: Path, test: Path) -> dict[str, float]:
     """The base learner itself, trained on all training rows."""
     from sklearn.metrics import average_precision_score, roc_auc_score
 
-    from hpcml.data.schema import Dataset, default_split
+    from hpcml.data.dataset import Dataset, default_split
     from hpcml.data.shard import read_rows
-    from hpcml.learners import fit, parse_learner, scores
+    from hpcml.model.learner import fit, parse_learner, scores
 
     learner = parse_learner(base.split())
     parts = []
@@ -183,7 +183,7 @@ def asynchronous(arguments: argparse.Namespace, folder: Path, published: dict) -
 
 def checkerboard(arguments: argparse.Namespace, folder: Path, published: dict) -> Iterator[str]:
     """A million rows, tree, 3 × 3, C9, 10 cycles; scikit-learn's RBF SVC on the largest size that it does in 5 minutes."""
-    from hpcml.data.schema import Dataset
+    from hpcml.data.dataset import Dataset
 
     for name in arguments.only or ("checkerboard", "sine"):
         data = folder / f"{name}.h5"
@@ -225,7 +225,7 @@ def svc(data: Path, n_rows: int) -> dict[str, float]:
     """scikit-learn's RBF SVC on the first training rows; C = 100, gamma by a small search on 5,000 rows."""
     from sklearn.svm import SVC
 
-    from hpcml.data.schema import Dataset
+    from hpcml.data.dataset import Dataset
     from hpcml.data.shard import read_rows
 
     with Dataset(data) as opened:

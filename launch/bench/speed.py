@@ -30,7 +30,7 @@ from sklearn.metrics import average_precision_score
 from sklearn.svm import LinearSVC
 
 from hpcml import Model
-from hpcml.convex.objective import parse_lambda
+from hpcml.methods.linear.objective import parse_lambda
 
 TOLERANCES = (0.1, 1e-4)
 

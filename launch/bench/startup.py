@@ -27,7 +27,7 @@ RANKS = (1, 2, 4)
 STEP = """
 import sys, time
 from hpcml.__main__ import main
-from hpcml.convex import run
+from hpcml.methods.linear import run
 train = run.Run.train
 def stamped(*args):
     print(f"FIRST STEP {time.time()}", file=sys.stderr, flush=True)

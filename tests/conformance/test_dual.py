@@ -18,22 +18,21 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import LinearSVC
 
 from hpcml import mpi
-from hpcml.config import BALANCED, TrainOptions
-from hpcml.convex import dual
-from hpcml.convex.block import CONVERGED, STEP_LIMIT
-from hpcml.convex.compare import compare
-from hpcml.convex.merge import merge_models
-from hpcml.convex.methods import METHODS
-from hpcml.convex.objective import Risk
-from hpcml.convex.train import train
+from hpcml.bench.compare import compare
 from hpcml.data.compact import compact_rows
-from hpcml.data.schema import Dataset
+from hpcml.data.dataset import Dataset
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError, Interrupted, NonFiniteError
-from hpcml.kernels import dual as kernels
 from hpcml.log import Log
-from hpcml.model import STATUS, Model
-from hpcml.profile import Profile
+from hpcml.methods.dual import dual, kernels
+from hpcml.methods.linear.block import CONVERGED, STEP_LIMIT
+from hpcml.methods.linear.objective import Risk
+from hpcml.methods.linear.options import BALANCED, TrainOptions
+from hpcml.methods.linear.train import train
+from hpcml.methods.registry import METHODS
+from hpcml.model.linear import STATUS, Model
+from hpcml.run.merge import merge_models
+from hpcml.run.profile import Profile
 
 LOSSES = ("hinge", "squared-hinge")
 

@@ -10,12 +10,12 @@ import pytest
 from make import dataset, random_data
 from oracles import hinge_objective, probe
 
-from hpcml.config import TrainOptions
-from hpcml.convex.methods import METHODS
-from hpcml.convex.train import train as train_method
-from hpcml.convex.train import train_probe
 from hpcml.errors import ConfigError, DataError, Interrupted, NonFiniteError
-from hpcml.model import STATUS, Model
+from hpcml.methods.linear.options import TrainOptions
+from hpcml.methods.linear.train import train as train_method
+from hpcml.methods.linear.train import train_probe
+from hpcml.methods.registry import METHODS
+from hpcml.model.linear import STATUS, Model
 
 
 @pytest.fixture(params=sorted(METHODS))

@@ -13,12 +13,13 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
 from hpcml import mpi
-from hpcml.config import ConvertOptions, TrainOptions
-from hpcml.convex.train import train_probe
-from hpcml.data.convert import convert
+from hpcml.conversion.convert import convert
+from hpcml.conversion.options import ConvertOptions
 from hpcml.log import Log
-from hpcml.losses import LOSSES
-from hpcml.model import Model
+from hpcml.methods.linear.losses import LOSSES
+from hpcml.methods.linear.options import TrainOptions
+from hpcml.methods.linear.train import train_probe
+from hpcml.model.linear import Model
 
 N_LABELS = 3
 

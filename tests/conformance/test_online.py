@@ -12,23 +12,24 @@ import scipy.sparse as sp
 from make import dataset, names, random_data
 from oracles_online import BIAS, Learner
 
-import hpcml.online.source as source_module
+import hpcml.methods.online.source as source_module
 from hpcml import mpi
-from hpcml.config import ConvertOptions, OnlineOptions
-from hpcml.data.convert import convert
-from hpcml.data.schema import Dataset
+from hpcml.conversion.convert import convert
+from hpcml.conversion.options import ConvertOptions
+from hpcml.data.dataset import Dataset
 from hpcml.data.shard import Shard, slab_of
 from hpcml.errors import ConfigError, DataError, Interrupted, NonFiniteError
-from hpcml.evaluate.evaluate import evaluate
-from hpcml.evaluate.scoring import Scorer
-from hpcml.kernels import online as kernels
-from hpcml.kernels.online import NORM2, POSITIVES, UPDATES
+from hpcml.evaluation.evaluate import evaluate
+from hpcml.evaluation.scoring import Scorer
 from hpcml.log import Log
-from hpcml.model import Model
-from hpcml.online.methods import METHODS
-from hpcml.online.state import State
-from hpcml.online.train import train_online
-from hpcml.predict import predict
+from hpcml.methods.online import kernels
+from hpcml.methods.online.kernels import NORM2, POSITIVES, UPDATES
+from hpcml.methods.online.learners import METHODS
+from hpcml.methods.online.options import OnlineOptions
+from hpcml.methods.online.state import State
+from hpcml.methods.online.train import train_online
+from hpcml.model.linear import Model
+from hpcml.prediction.predict import predict
 
 KINDS = [
     (method, voted, bias)

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from hpcml import mpi
-from hpcml.config import ConvertOptions, TrainOptions
-from hpcml.convex.train import train_probe
-from hpcml.data.convert import convert
+from hpcml.conversion.convert import convert
+from hpcml.conversion.options import ConvertOptions
 from hpcml.log import Log
+from hpcml.methods.linear.options import TrainOptions
+from hpcml.methods.linear.train import train_probe
 
 TOPICS = ("earn", "acq", "money-fx", "grain", "crude", "trade", "interest", "wheat", "ship", "corn")
 BENCH = Path(__file__).parents[2] / "launch" / "bench" / "compare_liblinear.py"

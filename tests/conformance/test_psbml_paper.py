@@ -5,14 +5,15 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from hpcml import mpi
-from hpcml.config import ConvertOptions, PsbmlOptions
-from hpcml.data.convert import convert
-from hpcml.data.schema import Dataset
+from hpcml.conversion.convert import convert
+from hpcml.conversion.options import ConvertOptions
+from hpcml.data.dataset import Dataset
 from hpcml.data.shard import read_rows
-from hpcml.learners import fit, parse_learner, scores
 from hpcml.log import Log
-from hpcml.models import open_model
-from hpcml.psbml.train import train_psbml
+from hpcml.methods.psbml.options import PsbmlOptions
+from hpcml.methods.psbml.train import train_psbml
+from hpcml.model.learner import fit, parse_learner, scores
+from hpcml.model.open import open_model
 
 PAPER = 0.9069  # area under the ROC curve of PSBML with naive Bayes on Adult
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from mpi4py import MPI
 
 from hpcml.__main__ import run as run_command
-from hpcml.guard import Guard
+from hpcml.cli.guard import Guard
 from hpcml.signals import StopSignals
 
 

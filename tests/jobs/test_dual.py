@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from make import dataset, random_data
 
-from hpcml.convex.report import TrainReport
-from hpcml.model import Model
+from hpcml.methods.linear.report import TrainReport
+from hpcml.model.linear import Model
 
 
 @pytest.fixture

@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpcml import mpi
-from hpcml.config import ConvertOptions
-from hpcml.data.convert import convert
+from hpcml.conversion.convert import convert
+from hpcml.conversion.jsonl import Document, parse
+from hpcml.conversion.options import ConvertOptions
 from hpcml.data.info import info
-from hpcml.data.sources.jsonl import Document, parse
 from hpcml.errors import HpcmlError
 from hpcml.log import Log
 

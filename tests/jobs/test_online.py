@@ -16,10 +16,11 @@ import pytest
 import scipy.sparse as sp
 from make import dataset, model, random_data
 
-from hpcml.config import OnlineOptions, TrainOptions
-from hpcml.convex.train import train_probe
 from hpcml.errors import Interrupted
-from hpcml.online.train import train_online
+from hpcml.methods.linear.options import TrainOptions
+from hpcml.methods.linear.train import train_probe
+from hpcml.methods.online.options import OnlineOptions
+from hpcml.methods.online.train import train_online
 
 N_ROWS, N_FEATURES = 300, 50
 
@@ -104,10 +105,10 @@ def test_files_on_three_ranks(standing, files, tmp_path, name):
 
 PROGRAM = """
 import os, signal
-import hpcml.data.text_stream, hpcml.online.source
-from hpcml.online.run import Run
-hpcml.online.source.PIECE_NNZ = 100
-hpcml.data.text_stream.SvmlightStream.__init__.__defaults__ = (False, 2000)
+import hpcml.data.svmlight_stream, hpcml.methods.online.source
+from hpcml.methods.online.run import Run
+hpcml.methods.online.source.PIECE_NNZ = 100
+hpcml.data.svmlight_stream.SvmlightStream.__init__.__defaults__ = (False, 2000)
 count, whole = 0, Run._take
 def take(*args):
     global count

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from make import dataset, random_data
 
-from hpcml.ovr.programs import PEERS
+from hpcml.bench.programs import PEERS
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from make import class_data, dataset, random_data
 
-from hpcml.classifier import ClassifierModel
-from hpcml.config import PsbmlOptions
 from hpcml.errors import Interrupted
-from hpcml.psbml.run import Run
-from hpcml.psbml.train import train_psbml
+from hpcml.methods.psbml.options import PsbmlOptions
+from hpcml.methods.psbml.run import Run
+from hpcml.methods.psbml.train import train_psbml
+from hpcml.model.classifier import ClassifierModel
 
 OPTIONS = ("--grid", "2x2", "--cycles", "40", "--seed", "3")
 SAME = PsbmlOptions(grid="2x2", cycles=40, seed=3)

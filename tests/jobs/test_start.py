@@ -16,7 +16,7 @@ HEAVY = {"numpy", "scipy", "numba", "mpi4py", "sklearn", "h5py"}
 
 
 def test_command_line_needs_nothing_heavy():
-    code = f"import sys, hpcml.cli; print(*sorted({HEAVY!r} & set(sys.modules)))"
+    code = f"import sys, hpcml.cli.app; print(*sorted({HEAVY!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.split() == []
 

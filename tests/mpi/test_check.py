@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
-from hpcml import check, mpi
-from hpcml.environment import environment, node_name
+from hpcml import mpi
+from hpcml.bench import cluster as check
 from hpcml.errors import ConfigError
-from hpcml.limits import Limit
+from hpcml.mpi.limits import Limit
+from hpcml.mpi.runtime import node_name
+from hpcml.run.environment import environment
 
 pytestmark = pytest.mark.mpi
 
@@ -73,7 +75,7 @@ def test_ranks_of_one_thread_are_not_too_many(comm, monkeypatch):
 
 def test_tightest_limit_of_all_ranks_is_told(comm, monkeypatch):
     size = (5 if comm.rank == comm.size - 1 else 9) * 10**9
-    monkeypatch.setattr("hpcml.memory.limits", lambda: [Limit(size, f"source {comm.rank}", f"process {comm.rank}")])
+    monkeypatch.setattr("hpcml.mpi.memory.limits", lambda: [Limit(size, f"source {comm.rank}", f"process {comm.rank}")])
     found = check.Findings()
     check.check_memory(comm, found)
     assert f"memory: 5.0 GB on {node_name()} (source {comm.size - 1}); " in found.lines[0]

@@ -9,16 +9,16 @@ import pytest
 from anndata.io import read_elem
 
 from hpcml import mpi
-from hpcml.config import ConvertOptions
-from hpcml.data import convert as convert_module
-from hpcml.data import text as text_module
-from hpcml.data.convert import convert
+from hpcml.conversion import convert as convert_module
+from hpcml.conversion import docstrings
+from hpcml.conversion import text as text_module
+from hpcml.conversion.convert import convert
+from hpcml.conversion.docstrings import first_of_each
+from hpcml.conversion.options import ConvertOptions
+from hpcml.conversion.split import split
+from hpcml.conversion.synthetic import GENERATORS, make_points
+from hpcml.conversion.vocabulary import merge_counts, merge_terms
 from hpcml.data.info import format_info, info
-from hpcml.data.sources import docstrings
-from hpcml.data.sources.docstrings import first_of_each
-from hpcml.data.sources.synthetic import GENERATORS, make_points
-from hpcml.data.split import split
-from hpcml.data.vocabulary import merge_counts, merge_terms
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
 from hpcml.mpi import self_comm

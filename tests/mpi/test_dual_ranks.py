@@ -9,13 +9,13 @@ from make import by_one_rank, dataset, random_data
 from oracles_dual import objective
 
 from hpcml import mpi
-from hpcml.config import TrainOptions
-from hpcml.convex.train import train
 from hpcml.data.compact import compact_rows
-from hpcml.data.schema import Dataset
+from hpcml.data.dataset import Dataset
 from hpcml.data.shard import load_shard
 from hpcml.errors import Interrupted
-from hpcml.model import STATUS, Model
+from hpcml.methods.linear.options import TrainOptions
+from hpcml.methods.linear.train import train
+from hpcml.model.linear import STATUS, Model
 
 pytestmark = pytest.mark.mpi
 

@@ -5,15 +5,15 @@ import numpy as np
 import pytest
 
 from hpcml import mpi
-from hpcml.data.schema import Dataset
+from hpcml.data.dataset import Dataset
 from hpcml.data.shard import read_rows
 from hpcml.errors import ConfigError, DataError, NonFiniteError
-from hpcml.evaluate import MEASURES, evaluate
-from hpcml.learners import LEARNERS, scores
+from hpcml.evaluation import MEASURES, evaluate
 from hpcml.log import Log
-from hpcml.model import Model
-from hpcml.models import open_model, share_model
-from hpcml.predict import FORMATS, predict
+from hpcml.model.learner import LEARNERS, scores
+from hpcml.model.linear import Model
+from hpcml.model.open import open_model, share_model
+from hpcml.prediction.predict import FORMATS, predict
 
 pytestmark = pytest.mark.mpi
 

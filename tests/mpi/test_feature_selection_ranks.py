@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from hpcml import mpi
-from hpcml.data.schema import Dataset
+from hpcml.data.dataset import Dataset
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
-from hpcml.selection.curve import curves
-from hpcml.selection.dataset import reduce_dataset
-from hpcml.selection.options import OVER, CurveOptions, SelectOptions
-from hpcml.selection.scores import SCORES, feature_scores
-from hpcml.selection.select import select
+from hpcml.plots.selection import curves
+from hpcml.reduce.dataset import reduce_dataset
+from hpcml.reduce.options import OVER, CurveOptions, SelectOptions
+from hpcml.reduce.scores import SCORES, feature_scores
+from hpcml.reduce.select import select
 
 pytestmark = pytest.mark.mpi
 

@@ -2,8 +2,9 @@
 
 import pytest
 
-from hpcml import memory, mpi
-from hpcml.limits import Limit
+from hpcml import mpi
+from hpcml.mpi import memory
+from hpcml.mpi.limits import Limit
 
 pytestmark = pytest.mark.mpi
 GB = 10**9

@@ -9,12 +9,12 @@ import make
 import numpy as np
 import pytest
 
-import hpcml.data.node_rows as module
+import hpcml.data.shared_rows as module
 from hpcml import mpi
 from hpcml.data.compact import compact_rows
-from hpcml.data.node_rows import node_rows, shared_array
-from hpcml.data.schema import Dataset
+from hpcml.data.dataset import Dataset
 from hpcml.data.shard import load_shard
+from hpcml.data.shared_rows import node_rows, shared_array
 from hpcml.errors import DataError
 
 pytestmark = pytest.mark.mpi

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-import hpcml.online.source as source_module
-import hpcml.online.train as train_module
-from hpcml.config import OnlineOptions
-from hpcml.data import text_stream
+import hpcml.methods.online.source as source_module
+import hpcml.methods.online.train as train_module
+from hpcml.data import svmlight_stream as text_stream
 from hpcml.errors import ConfigError, DataError, Interrupted, NonFiniteError
-from hpcml.online.train import train_online
+from hpcml.methods.online.options import OnlineOptions
+from hpcml.methods.online.train import train_online
 
 pytestmark = pytest.mark.mpi
 

@@ -14,19 +14,19 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
-from hpcml.classifier import ClassifierModel
-from hpcml.config import PsbmlOptions
-from hpcml.data.schema import Dataset
+from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError, Interrupted
-from hpcml.learners import parse_learner
-from hpcml.psbml.asynchronous import Asynchronous
-from hpcml.psbml.problem import Problem
-from hpcml.psbml.rows import RowStore
-from hpcml.psbml.run import Run
-from hpcml.psbml.snapshot import HISTORY, Assessor
-from hpcml.psbml.synchronous import Synchronous
-from hpcml.psbml.torus import Torus, parse_grid
-from hpcml.psbml.train import make_problem, train_psbml
+from hpcml.methods.psbml.asynchronous import Asynchronous
+from hpcml.methods.psbml.options import PsbmlOptions
+from hpcml.methods.psbml.problem import Problem
+from hpcml.methods.psbml.rows import RowStore
+from hpcml.methods.psbml.run import Run
+from hpcml.methods.psbml.snapshot import HISTORY, Assessor
+from hpcml.methods.psbml.synchronous import Synchronous
+from hpcml.methods.psbml.torus import Torus, parse_grid
+from hpcml.methods.psbml.train import make_problem, train_psbml
+from hpcml.model.classifier import ClassifierModel
+from hpcml.model.learner import parse_learner
 
 pytestmark = pytest.mark.mpi
 

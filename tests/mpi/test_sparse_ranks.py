@@ -7,16 +7,16 @@ import pytest
 
 import hpcml
 from hpcml import mpi
-from hpcml.convex.train import train
-from hpcml.data.schema import Dataset
-from hpcml.data.slabs import new_file
+from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError, Interrupted, NonFiniteError
-from hpcml.evaluate import evaluate
+from hpcml.evaluation import evaluate
+from hpcml.files.slabs import new_file
 from hpcml.log import Log
-from hpcml.model import Model, model_slabs
-from hpcml.predict import FORMATS, predict
-from hpcml.prune import prune
-from hpcml.sparse_model import SparseWeights
+from hpcml.methods.linear.train import train
+from hpcml.model.linear import Model, model_slabs
+from hpcml.prediction.predict import FORMATS, predict
+from hpcml.reduce.prune import prune
+from hpcml.run.sparse_weights import SparseWeights
 
 pytestmark = pytest.mark.mpi
 QUIET = Log(1)

@@ -7,12 +7,13 @@ import pytest
 from make import by_one_rank, dataset, random_data
 
 from hpcml import mpi, slices
-from hpcml.config import OnlineOptions, TrainOptions
-from hpcml.convex import objective, plan
-from hpcml.convex.train import train
-from hpcml.convex.watch import SIGNAL, Stopped, Watch
 from hpcml.errors import Interrupted
-from hpcml.online.train import train_online
+from hpcml.methods.linear import objective, plan
+from hpcml.methods.linear.options import TrainOptions
+from hpcml.methods.linear.train import train
+from hpcml.methods.linear.watch import SIGNAL, Stopped, Watch
+from hpcml.methods.online.options import OnlineOptions
+from hpcml.methods.online.train import train_online
 
 pytestmark = pytest.mark.mpi
 
@@ -171,7 +172,7 @@ def test_rows_without_room_are_streamed(comm, shared_tmp, monkeypatch, capfd):
     data = write(comm, shared_tmp / "data.h5", *random_data(4, 300, 40, 4, density=0.2))
     options = TrainOptions(block=2, shards=1, gap=True)
     roomy = train("dual", comm, data, shared_tmp / "roomy", options)
-    monkeypatch.setattr("hpcml.data.node_rows.room_per_rank", lambda comm: 0.0)  # rows are mapped on one rank, too
+    monkeypatch.setattr("hpcml.data.shared_rows.room_per_rank", lambda comm: 0.0)  # rows are mapped on one rank, too
     monkeypatch.setattr(plan, "SMALLEST_CHUNK", 256)
     mapped = train("dual", comm, data, shared_tmp / "mapped", options)
     assert mapped.model.read_bytes() == roomy.model.read_bytes()

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from make import by_one_rank, dataset, random_data
 
-from hpcml.config import TrainOptions
-from hpcml.convex.train import train
 from hpcml.errors import ConfigError, Interrupted
-from hpcml.kernels.blocks import CHUNK
+from hpcml.methods.linear.block_kernels import CHUNK
+from hpcml.methods.linear.options import TrainOptions
+from hpcml.methods.linear.train import train
 
 pytestmark = pytest.mark.mpi
 

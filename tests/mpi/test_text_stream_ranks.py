@@ -6,14 +6,14 @@ import make
 import numpy as np
 import pytest
 
-from hpcml import predict_stream as module
-from hpcml.data.sources.svmlight import parse_block
-from hpcml.data.text_stream import SvmlightStream, TextRows
+from hpcml.data.svmlight import parse_block
+from hpcml.data.svmlight_stream import SvmlightStream, TextRows
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
-from hpcml.model import Model
+from hpcml.model.linear import Model
 from hpcml.mpi import self_comm
-from hpcml.predict_stream import predict_stream
+from hpcml.prediction import stream as module
+from hpcml.prediction.stream import predict_stream
 
 pytestmark = pytest.mark.mpi
 

@@ -7,12 +7,12 @@ import pytest
 from make import by_one_rank, dataset, random_data
 
 from hpcml import mpi
-from hpcml.config import TrainOptions
-from hpcml.convex.train import train_probe
-from hpcml.data.schema import Dataset
+from hpcml.data.dataset import Dataset
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, Interrupted
-from hpcml.losses import LOSSES
+from hpcml.methods.linear.losses import LOSSES
+from hpcml.methods.linear.options import TrainOptions
+from hpcml.methods.linear.train import train_probe
 
 pytestmark = pytest.mark.mpi
 

@@ -22,7 +22,7 @@ from private_slurm import (
     signal_script,
 )
 
-from hpcml.lock import LOCK
+from hpcml.run.lock import LOCK
 
 OPTIONS = ("--epsilon", "0.01", "--no-dormant", "--checkpoint-every", "0.1")  # long enough to be disturbed
 

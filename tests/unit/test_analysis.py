@@ -6,18 +6,18 @@ from make import dataset, random_data
 from oracles import hinge_objective, hinge_pass
 
 from hpcml import mpi
-from hpcml.config import TrainOptions
-from hpcml.convex.analysis import LabelObjective, SplitBreakEven, choose_label, plot_run, safe
-from hpcml.convex.objective import Objective
-from hpcml.convex.train import train
 from hpcml.data.compact import compact_rows
-from hpcml.data.schema import Dataset
+from hpcml.data.dataset import Dataset
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError
-from hpcml.evaluate import evaluate
+from hpcml.evaluation import evaluate
 from hpcml.log import Log
-from hpcml.model import Model
-from hpcml.profile import Profile
+from hpcml.methods.linear.objective import Objective
+from hpcml.methods.linear.options import TrainOptions
+from hpcml.methods.linear.train import train
+from hpcml.model.linear import Model
+from hpcml.plots.convergence import LabelObjective, SplitBreakEven, choose_label, plot_run, safe
+from hpcml.run.profile import Profile
 
 ONE = mpi.self_comm()
 

@@ -6,7 +6,7 @@ from make import class_data, dataset, random_data
 
 from hpcml import mpi
 from hpcml.data.classes import read_classes
-from hpcml.data.schema import Dataset
+from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError, DataError
 
 

@@ -15,17 +15,17 @@ import pytest
 from sklearn import metrics
 
 from hpcml import mpi
-from hpcml.classifier import ClassifierModel, canonical, check_savable, dump_classifier, load_classifier
-from hpcml.data.schema import Dataset
+from hpcml.data.dataset import Dataset
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError
-from hpcml.evaluate import evaluate, format_evaluation, scoring
-from hpcml.evaluate.scoring import scorer_of
-from hpcml.learners import LEARNERS, LOWEST, Constant, fit, parse_learner, scores
+from hpcml.evaluation import evaluate, format_evaluation, scoring
+from hpcml.evaluation.scoring import scorer_of
 from hpcml.log import Log
-from hpcml.model import Model
-from hpcml.models import open_model
-from hpcml.predict import predict
+from hpcml.model.classifier import ClassifierModel, canonical, check_savable, dump_classifier, load_classifier
+from hpcml.model.learner import LEARNERS, LOWEST, Constant, fit, parse_learner, scores
+from hpcml.model.linear import Model
+from hpcml.model.open import open_model
+from hpcml.prediction.predict import predict
 
 SAVED = [
     *LEARNERS,
@@ -345,7 +345,7 @@ def test_writing_is_whole_or_not_at_all(tmp_path):
 def test_our_arrays_are_checked_however_deep(tmp_path):
     from sklearn.ensemble import AdaBoostClassifier, BaggingClassifier
 
-    from hpcml.psbml.naive_bayes import KernelNaiveBayes
+    from hpcml.model.kernel_bayes import KernelNaiveBayes
 
     rng = np.random.default_rng(0)
     model = BaggingClassifier(KernelNaiveBayes(), n_estimators=2, random_state=0).fit(rng.random((60, 3)), rng.integers(0, 2, 60))

@@ -7,11 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpcml import cli
-from hpcml.cli_config import kinds_of
-from hpcml.config import ConvertOptions, TrainOptions, flag_of
+from hpcml.cli import app as cli
+from hpcml.cli.config_files import kinds_of
+from hpcml.conversion.options import ConvertOptions
 from hpcml.errors import ConfigError, HpcmlError
-from hpcml.runfolder import as_dict, to_toml
+from hpcml.methods.linear.options import TrainOptions
+from hpcml.options import flag_of
+from hpcml.run.folder import as_dict, to_toml
 
 METHODS = {"probe": TrainOptions, **cli.OWN_OPTIONS}
 TIMES = ["1979-05-27", "07:32:00", "1979-05-27T07:32:00Z"]
@@ -174,6 +176,6 @@ def test_options_are_whole_numbers_by_the_table():
     kinds = kinds_of(TrainOptions)
     assert (kinds["seed"], kinds["max-gap"], kinds["label"], kinds["bias"], kinds["lambda"]) == (int, float, tuple, bool, str)
     with pytest.raises(ConfigError, match="--max-line-mb 0"):
-        from hpcml.data.stream import line_limit
+        from hpcml.files.lines import line_limit
 
         line_limit(0)

@@ -8,17 +8,17 @@ import pytest
 from make import dataset, random_data
 
 from hpcml import mpi
-from hpcml.config import TrainOptions
-from hpcml.convex import compare as module
-from hpcml.convex.compare import Line, choose_methods, compare, read_lines, write_csv
-from hpcml.convex.methods import METHODS
-from hpcml.convex.train import train
-from hpcml.data.schema import Dataset
+from hpcml.bench import compare as module
+from hpcml.bench.compare import Line, choose_methods, compare, read_lines, write_csv
+from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError, DataError
-from hpcml.evaluate import evaluate
+from hpcml.evaluation import evaluate
 from hpcml.log import Log
-from hpcml.memory import forget_peak, peak_mib
-from hpcml.model import Model
+from hpcml.methods.linear.options import TrainOptions
+from hpcml.methods.linear.train import train
+from hpcml.methods.registry import METHODS
+from hpcml.model.linear import Model
+from hpcml.mpi.memory import forget_peak, peak_mib
 
 TWO = ("probe", "pegasos")
 OPTIONS = TrainOptions(max_steps=30, bias=False)

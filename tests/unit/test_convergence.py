@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from oracles import hinge_objective, hinge_pass, probe
 
-from hpcml.convex.convergence import Trace, probe_limit, trace_all, trace_ideal, trace_probe, trace_probe_star
 from hpcml.errors import ConfigError, DataError
-from hpcml.plot import check_picture, plot_convergence, write_traces_csv
+from hpcml.methods.probe.convergence import Trace, probe_limit, trace_all, trace_ideal, trace_probe, trace_probe_star
+from hpcml.plots.figure import check_picture, plot_convergence, write_traces_csv
 
 LAM = 0.01
 SEEDS = range(5)

@@ -20,9 +20,9 @@ from hpcml.crossval.problems import folds_of, training_order
 from hpcml.crossval.table import Score, average_ranks, csv_text, format_table, paired_p, score_methods
 from hpcml.crossval.tasks import _check_room, f1_score
 from hpcml.errors import ConfigError, DataError
-from hpcml.limits import Limit
 from hpcml.log import Log
 from hpcml.mpi import self_comm
+from hpcml.mpi.limits import Limit
 from hpcml.rng import bits
 
 # Carvalho & Cohen 2006, Table 3: F1 on the eight NLP data sets and on the seven others; median F1 and average rank, each for both.
@@ -229,7 +229,7 @@ def test_a_failing_task_is_named(tmp_path):
 
 
 def test_a_file_that_does_not_fit_is_refused(path, monkeypatch):
-    monkeypatch.setattr("hpcml.memory.limits", lambda: [Limit(20_000, "this test", "machine")])
+    monkeypatch.setattr("hpcml.mpi.memory.limits", lambda: [Limit(20_000, "this test", "machine")])
     with pytest.raises(ConfigError, match=r"data\.h5: every rank needs all its rows"):
         cross_validate(None, ["nb"], [path], folds=3)
     problem = type("Sizes", (), {"n_rows": 10, "n_features": 1000, "nnz": 9000, "path": path})

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.svm import LinearSVC
 
-from hpcml.convex.cutting import IDLE_LIMIT, CuttingPlanes, violation_limit
 from hpcml.errors import HpcmlError
+from hpcml.methods.svmperf.cutting import IDLE_LIMIT, CuttingPlanes, violation_limit
 
 
 def problem(seed, m=60, d=6, lam=0.01):

@@ -4,19 +4,20 @@ import numpy as np
 import pytest
 from make import dataset, random_data
 
-from hpcml import OnlineClassifier, OnlineOptions, ProbeClassifier, TrainOptions, cli
-from hpcml.convex.analysis import open_run
-from hpcml.convex.compare import compare
-from hpcml.convex.methods import METHODS, with_defaults
-from hpcml.convex.train import train
+from hpcml import OnlineClassifier, OnlineOptions, ProbeClassifier, TrainOptions
+from hpcml.bench.compare import compare
+from hpcml.bench.ovr import OvrOptions, bench_ovr
+from hpcml.cli import app as cli
 from hpcml.errors import ConfigError, Interrupted
 from hpcml.log import Log
-from hpcml.model import Model
+from hpcml.methods.linear.train import train
+from hpcml.methods.online.learners import METHODS as ONLINE
+from hpcml.methods.online.train import train_online
+from hpcml.methods.registry import METHODS, with_defaults
+from hpcml.model.linear import Model
 from hpcml.mpi import self_comm
-from hpcml.online.methods import METHODS as ONLINE
-from hpcml.online.train import train_online
-from hpcml.ovr.bench import OvrOptions, bench_ovr
-from hpcml.runfolder import RunFolder, read_config
+from hpcml.plots.convergence import open_run
+from hpcml.run.folder import RunFolder, read_config
 
 QUIET = Log(1)
 WINNOWS = [name for name in ONLINE if ONLINE[name].winnow]

@@ -1,7 +1,7 @@
 """Docstrings as a corpus."""
 
 from hpcml import mpi
-from hpcml.data.sources.docstrings import docstrings_of, find_modules, first_of_each, modules_below
+from hpcml.conversion.docstrings import docstrings_of, find_modules, first_of_each, modules_below
 
 CODE = b'''# -*- coding: latin-1 -*-
 """A module about \xe4 cats and dogs."""

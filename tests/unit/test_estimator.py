@@ -21,9 +21,9 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from hpcml import ProbeClassifier
-from hpcml.config import TrainOptions
-from hpcml.convex.train import train_probe
-from hpcml.model import Model
+from hpcml.methods.linear.options import TrainOptions
+from hpcml.methods.linear.train import train_probe
+from hpcml.model.linear import Model
 
 KINDS = [ProbeClassifier(), ProbeClassifier(fit_intercept=False), ProbeClassifier(loss="huber"), ProbeClassifier(loss="maxent")]
 

@@ -12,11 +12,11 @@ import make
 import numpy as np
 import pytest
 
-from hpcml.classifier import check_savable, dump_classifier, load_classifier
 from hpcml.errors import ConfigError, DataError
-from hpcml.estimator_checks import KEPT, class_path, kept_classifiers
-from hpcml.learners import fit, parse_learner, scores
-from hpcml.models import open_model
+from hpcml.model.classifier import check_savable, dump_classifier, load_classifier
+from hpcml.model.estimator_checks import KEPT, class_path, kept_classifiers
+from hpcml.model.learner import fit, parse_learner, scores
+from hpcml.model.open import open_model
 
 VARIANTS = 200
 MORE = [  # options that give other attributes

@@ -11,11 +11,11 @@ import pytest
 import scipy.sparse as sp
 
 from hpcml import mpi
-from hpcml.data.schema import Dataset
+from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError, DataError, NonFiniteError
-from hpcml.evaluate import MEASURES, evaluate, format_evaluation, scoring, write_csv, write_json
+from hpcml.evaluation import MEASURES, evaluate, format_evaluation, scoring, write_csv, write_json
 from hpcml.log import Log
-from hpcml.model import Model
+from hpcml.model.linear import Model
 
 
 def run(tmp_path, X, Y, W, bias=None, split="all", labels=None, model_labels=None, **data):

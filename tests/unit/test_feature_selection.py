@@ -16,22 +16,22 @@ from sklearn.feature_selection import chi2, mutual_info_classif
 from sklearn.metrics import mutual_info_score
 
 from hpcml import mpi, rng
-from hpcml.config import OnlineOptions
-from hpcml.data.check import check_contents
-from hpcml.data.schema import Dataset
+from hpcml.data.dataset import Dataset
+from hpcml.data.row_checks import check_contents
 from hpcml.data.shard import load_shard, read_rows, slab_of
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
-from hpcml.model import Model
-from hpcml.online.state import State
-from hpcml.selection import dataset as reduction
-from hpcml.selection import scores as counting
-from hpcml.selection.curve import curves, plot_selection
-from hpcml.selection.dataset import reduce_dataset
-from hpcml.selection.extremal import best, extremal, n_from_the_top
-from hpcml.selection.options import CurveOptions, SelectOptions
-from hpcml.selection.scores import SCORES, feature_scores
-from hpcml.selection.select import select
+from hpcml.methods.online.extremal import best, extremal, n_from_the_top
+from hpcml.methods.online.options import OnlineOptions
+from hpcml.methods.online.state import State
+from hpcml.model.linear import Model
+from hpcml.plots.selection import curves, plot_selection
+from hpcml.reduce import dataset as reduction
+from hpcml.reduce import scores as counting
+from hpcml.reduce.dataset import reduce_dataset
+from hpcml.reduce.options import CurveOptions, SelectOptions
+from hpcml.reduce.scores import SCORES, feature_scores
+from hpcml.reduce.select import select
 
 
 def run(path, output, force=False, **options):

@@ -10,8 +10,9 @@ import pytest
 PROGRAM = """
 import contextlib, os, signal, sys, threading, time
 from pathlib import Path
-import hpcml.guard
-from hpcml.guard import Guard, undone
+import hpcml.cli.guard
+from hpcml.cli.guard import Guard
+from hpcml.undo import undone
 from hpcml.signals import StopSignals
 guard = Guard(StopSignals().__enter__()).start()
 with undone(lambda: Path({left!r}).unlink()):
@@ -51,7 +52,7 @@ def test_run_that_comes_to_no_checkpoint_ends_resumable(tmp_path, checkpoint, wh
     (folder / "config.toml").touch()
     newest = folder / "checkpoint" / "state-000001.h5"
     fresh = f"Path({str(newest)!r}).touch()" if checkpoint else "pass"
-    body = f"hpcml.guard.PATIENCE = 0.1\nguard.run = Path({str(folder)!r})\n{fresh}\nos.kill(os.getpid(), signal.SIGTERM)"
+    body = f"hpcml.cli.guard.PATIENCE = 0.1\nguard.run = Path({str(folder)!r})\n{fresh}\nos.kill(os.getpid(), signal.SIGTERM)"
     code, said, _ = run(tmp_path, body)
     assert code == 75
     assert said == f"hpcml: interrupted by SIGTERM and without a new checkpoint after 0.1 s; continue with --resume, {where}\n"
@@ -65,7 +66,7 @@ def test_finished_run_is_not_called_resumable(tmp_path):
 
 def test_usr1_gives_the_time_that_a_checkpoint_takes(tmp_path):
     (tmp_path / "config.toml").touch()
-    body = f"hpcml.guard.PATIENCE = 0.1\nguard.run = Path({str(tmp_path)!r})\nos.kill(os.getpid(), signal.SIGUSR1)\n"
+    body = f"hpcml.cli.guard.PATIENCE = 0.1\nguard.run = Path({str(tmp_path)!r})\nos.kill(os.getpid(), signal.SIGUSR1)\n"
     body += "while not guard.signals.seen: pass\ntime.sleep(0.5)\nguard.end_begins(75)\nos._exit(75)"
     assert run(tmp_path, body)[:2] == (75, "")
 

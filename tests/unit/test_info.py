@@ -6,7 +6,7 @@ import pytest
 from make import dataset, random_data
 
 from hpcml import mpi
-from hpcml.data import check
+from hpcml.data import row_checks as check
 from hpcml.data.info import format_info, info
 from hpcml.errors import ConfigError, DataError
 

@@ -6,9 +6,9 @@ import h5py
 import pytest
 
 from hpcml import mpi
-from hpcml.config import ConvertOptions
-from hpcml.data.convert import convert
-from hpcml.data.sources.jsonl import Document, parse
+from hpcml.conversion.convert import convert
+from hpcml.conversion.jsonl import Document, parse
+from hpcml.conversion.options import ConvertOptions
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
 

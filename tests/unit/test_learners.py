@@ -11,10 +11,10 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
-from hpcml import learners as module
 from hpcml.data.shard import rows_of
 from hpcml.errors import ConfigError, NonFiniteError
-from hpcml.learners import LEARNERS, LOWEST, Constant, confidence, fit, parse_learner, scores
+from hpcml.model import learner as module
+from hpcml.model.learner import LEARNERS, LOWEST, Constant, confidence, fit, parse_learner, scores
 
 OTHERS = [
     "sklearn.linear_model.LogisticRegression C=0.5",

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hpcml.limits import _mounts, _paths, limits
-from hpcml.memory import memory_of_node
+from hpcml.mpi.limits import _mounts, _paths, limits
+from hpcml.mpi.memory import memory_of_node
 
 MB = 10**6
 V1 = "36 30 0:1 {root} {folder} rw shared:9 - cgroup cgroup rw,memory"

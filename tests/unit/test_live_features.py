@@ -8,15 +8,15 @@ import scipy.sparse as sp
 from make import dataset
 from oracles_online import BIAS, Learner
 
-import hpcml.online.source as source_module
-from hpcml.config import OnlineOptions
+import hpcml.methods.online.source as source_module
 from hpcml.data.shard import Shard
 from hpcml.errors import ConfigError, DataError, Interrupted
-from hpcml.kernels.live import FREE
-from hpcml.model import Model
-from hpcml.online.live import STAY
-from hpcml.online.state import State
-from hpcml.online.train import train_online
+from hpcml.methods.online.live import STAY
+from hpcml.methods.online.live_kernels import FREE
+from hpcml.methods.online.options import OnlineOptions
+from hpcml.methods.online.state import State
+from hpcml.methods.online.train import train_online
+from hpcml.model.linear import Model
 
 
 def data_of(seed=1, m=150, d=60, n_labels=2, density=0.1):

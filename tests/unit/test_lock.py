@@ -10,11 +10,11 @@ from dataclasses import replace
 
 import pytest
 
-from hpcml import holder, lock
 from hpcml.errors import EXIT_IN_USE, InUseError
-from hpcml.holder import ALIVE, DEAD, UNKNOWN, Holder
-from hpcml.lock import LOCK, FolderLock
 from hpcml.log import Log
+from hpcml.run import holder, lock
+from hpcml.run.holder import ALIVE, DEAD, UNKNOWN, Holder
+from hpcml.run.lock import LOCK, FolderLock
 
 ELSEWHERE = {"boot": "another", "node": "far-node"}
 

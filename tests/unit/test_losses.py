@@ -4,8 +4,8 @@ import numpy as np
 import oracles
 import pytest
 
-from hpcml.kernels import panel
-from hpcml.losses import LOSSES
+from hpcml.methods.linear import panel_kernels as panel
+from hpcml.methods.linear.losses import LOSSES
 
 every_loss = pytest.mark.parametrize("loss", sorted(LOSSES))
 MARGINS = np.concatenate([np.linspace(-6, 6, 241) + 0.0123, [-1.0, 1.0, 0.0]])

@@ -11,11 +11,11 @@ from make import dataset, random_data
 
 import hpcml
 from hpcml import mpi
-from hpcml.convex.merge import merge_models
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
-from hpcml.runfolder import read_config
-from hpcml.sweep import merge_sweep
+from hpcml.run.folder import read_config
+from hpcml.run.merge import merge_models
+from hpcml.run.sweep import merge_sweep
 
 SELF = mpi.self_comm()
 QUIET = Log(1)

@@ -11,20 +11,20 @@ from oracles import hinge_objective
 from sklearn.svm import LinearSVC
 
 from hpcml import mpi
-from hpcml.config import TrainOptions
-from hpcml.convex.block import CONVERGED, STEP_LIMIT
-from hpcml.convex.cutting import IDLE_LIMIT, violation_limit
-from hpcml.convex.methods import METHODS
-from hpcml.convex.objective import Objective
-from hpcml.convex.train import train
 from hpcml.data.compact import compact_rows
-from hpcml.data.schema import Dataset
+from hpcml.data.dataset import Dataset
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, Interrupted
-from hpcml.kernels import planes as kernels
-from hpcml.kernels.blocks import CHUNK
-from hpcml.model import STATUS, Model
-from hpcml.profile import Profile
+from hpcml.methods.linear import plane_kernels as kernels
+from hpcml.methods.linear.block import CONVERGED, STEP_LIMIT
+from hpcml.methods.linear.block_kernels import CHUNK
+from hpcml.methods.linear.objective import Objective
+from hpcml.methods.linear.options import TrainOptions
+from hpcml.methods.linear.train import train
+from hpcml.methods.registry import METHODS
+from hpcml.methods.svmperf.cutting import IDLE_LIMIT, violation_limit
+from hpcml.model.linear import STATUS, Model
+from hpcml.run.profile import Profile
 
 OPTIONS = TrainOptions(loss="hinge", bias=True, liblinear_tol=1e-4)
 GIVEN = {"svmperf": TrainOptions(loss="hinge", bias=True), "liblinear": OPTIONS}  # to `train`, which refuses what has no effect

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from hpcml import mpi
-from hpcml.data.schema import Dataset
+from hpcml.data.dataset import Dataset
 from hpcml.data.shard import load_shard
 from hpcml.errors import DataError
-from hpcml.evaluate import MEASURES, evaluate
-from hpcml.evaluate.scoring import Scorer
+from hpcml.evaluation import MEASURES, evaluate
+from hpcml.evaluation.scoring import Scorer
 from hpcml.log import Log
-from hpcml.model import Model, model_slabs
-from hpcml.predict import predict
+from hpcml.model.linear import Model, model_slabs
+from hpcml.prediction.predict import predict
 
 N_LABELS, N_FEATURES, N_COLUMNS = 5, 30, 12
 

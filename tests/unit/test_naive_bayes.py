@@ -15,7 +15,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics import roc_auc_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from hpcml.psbml.naive_bayes import KernelNaiveBayes
+from hpcml.model.kernel_bayes import KernelNaiveBayes
 
 WEIGHTS_COUNT_ROWS = "two equal rows count as two of n_c, one row of weight 2 does not"
 EQUIVALENCE = {f"check_sample_weight_equivalence_on_{kind}_data": WEIGHTS_COUNT_ROWS for kind in ("dense", "sparse")}
@@ -195,7 +195,7 @@ def test_stored_without_pickle():
     X, y = make_rows(list(FEATURES), n_classes=3)
     model = KernelNaiveBayes().fit(X, y)
     stored = skops.dumps(model)
-    again = skops.loads(stored, trusted=["hpcml.psbml.naive_bayes.KernelNaiveBayes"])
+    again = skops.loads(stored, trusted=["hpcml.model.kernel_bayes.KernelNaiveBayes"])
     assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
     assert all(type(value) in (np.ndarray, int) for value in vars(model).values())
 

@@ -16,37 +16,40 @@ from hypothesis import strategies as st
 
 from hpcml import log as logs
 from hpcml import mpi
-from hpcml.check import Findings
-from hpcml.convex import analysis, compare, merge, report
-from hpcml.convex.convergence import Trace
+from hpcml.bench import compare
+from hpcml.bench import ovr_table as ovr
+from hpcml.bench.cluster import Findings
+from hpcml.conversion.convert import ConvertReport
 from hpcml.crossval import table as crossval
 from hpcml.crossval.problems import Problem
 from hpcml.data import info
-from hpcml.data.convert import ConvertReport
-from hpcml.data.parts import read_strings
-from hpcml.data.schema import write_strings
 from hpcml.errors import ConfigError, DataError, nearest
-from hpcml.evaluate import report as evaluations
-from hpcml.evaluate.evaluate import Evaluation
+from hpcml.evaluation import report as evaluations
+from hpcml.evaluation.evaluate import Evaluation
+from hpcml.files.hdf5 import write_strings
 from hpcml.files.table import csv_text, joined_names, read_csv, table
-from hpcml.history import HistoryFile
+from hpcml.files.untrusted import read_strings
 from hpcml.log import Log, Progress, joined, named, say, visible
-from hpcml.online import run as online
-from hpcml.online.train import OnlineReport
-from hpcml.ovr import table as ovr
-from hpcml.plot import plot_convergence, write_traces_csv
-from hpcml.plot_selection import plot_curves
-from hpcml.predict import Chunk, Prediction, csv_lines
-from hpcml.predict_top import TopChunk, top_csv_lines
-from hpcml.prune import Line as PruneLine
-from hpcml.prune import Pruning
-from hpcml.psbml import analysis as psbml
-from hpcml.psbml.margins import Curve, Study, write_study
-from hpcml.psbml.train import PsbmlReport
-from hpcml.runfolder import to_toml
-from hpcml.selection import select
-from hpcml.selection.curve import Curves, write_curves
-from hpcml.sweep import Sweep, write_csv
+from hpcml.methods.linear import report
+from hpcml.methods.online import run as online
+from hpcml.methods.online.train import OnlineReport
+from hpcml.methods.probe.convergence import Trace
+from hpcml.methods.psbml.train import PsbmlReport
+from hpcml.plots import convergence as analysis
+from hpcml.plots import psbml
+from hpcml.plots.figure import plot_convergence, write_traces_csv
+from hpcml.plots.margins import Curve, Study, write_study
+from hpcml.plots.selection import Curves, write_curves
+from hpcml.plots.selection_drawing import plot_curves
+from hpcml.prediction.predict import Chunk, Prediction, csv_lines
+from hpcml.prediction.top import TopChunk, top_csv_lines
+from hpcml.reduce import select
+from hpcml.reduce.prune import Line as PruneLine
+from hpcml.reduce.prune import Pruning
+from hpcml.run import merge
+from hpcml.run.folder import to_toml
+from hpcml.run.history import HistoryFile
+from hpcml.run.sweep import Sweep, write_csv
 
 SELF = mpi.self_comm()
 LETTERS = "ab é😀$[]{}<>&%#=|,;:\"'\\\n\r\t\x00\x1b\x7f\x85\x9b\xad\u200b\u200d\u2028\u2029\u202e\u2066\ufeff\ufffe\ud800\udcff"

@@ -8,14 +8,14 @@ from make import dataset, random_data
 from oracles import pass_over_rows
 
 from hpcml import mpi
-from hpcml.config import TrainOptions
-from hpcml.convex.objective import Objective, Panel, panel_widths, parse_lambda
 from hpcml.data.compact import compact_rows
-from hpcml.data.schema import Dataset
+from hpcml.data.dataset import Dataset
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError, NonFiniteError
-from hpcml.losses import LOSSES
-from hpcml.profile import Profile
+from hpcml.methods.linear.losses import LOSSES
+from hpcml.methods.linear.objective import Objective, Panel, panel_widths, parse_lambda
+from hpcml.methods.linear.options import TrainOptions
+from hpcml.run.profile import Profile
 
 
 @pytest.mark.parametrize(("text", "value"), [("X/m", 0.02), ("X/1e8", 2e-8), ("X/4", 0.5), ("0.125", 0.125), ("1e-3", 1e-3)])

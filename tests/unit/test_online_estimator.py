@@ -15,13 +15,13 @@ from sklearn.preprocessing import MinMaxScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from hpcml import OnlineClassifier
-from hpcml.config import OnlineOptions
-from hpcml.data.schema import Dataset
+from hpcml.data.dataset import Dataset
 from hpcml.data.shard import slab_of
-from hpcml.evaluate.scoring import Scorer
-from hpcml.model import Model
-from hpcml.online.methods import METHODS
-from hpcml.online.train import train_online
+from hpcml.evaluation.scoring import Scorer
+from hpcml.methods.online.learners import METHODS
+from hpcml.methods.online.options import OnlineOptions
+from hpcml.methods.online.train import train_online
+from hpcml.model.linear import Model
 
 EVERY = [OnlineClassifier(method=method, voted=voted) for method in METHODS for voted in (False, True)]
 MORE = [OnlineClassifier(method="mbw", shuffle=True), OnlineClassifier(method="romma", fit_intercept=True)]

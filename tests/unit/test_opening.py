@@ -5,16 +5,16 @@ import threading
 
 import pytest
 
-from hpcml.data.schema import Dataset
-from hpcml.data.stream import open_plain, plain_size
-from hpcml.data.text import stop_words
-from hpcml.data.text_stream import SvmlightStream
+from hpcml.conversion.text import stop_words
+from hpcml.data.dataset import Dataset
+from hpcml.data.svmlight_stream import SvmlightStream
 from hpcml.errors import DataError
 from hpcml.files import opening
+from hpcml.files.lines import open_plain, plain_size
 from hpcml.files.opening import check_regular, open_regular, open_stream, read_small
-from hpcml.models import open_model
+from hpcml.model.open import open_model
 from hpcml.mpi import self_comm
-from hpcml.selection.select import _listed
+from hpcml.reduce.select import _listed
 
 
 @pytest.fixture

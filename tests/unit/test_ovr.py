@@ -12,16 +12,17 @@ import scipy.sparse as sp
 from make import dataset, random_data
 from sklearn.metrics import average_precision_score
 
-from hpcml.config import TrainOptions
-from hpcml.data.schema import Dataset
+from hpcml.bench import ovr as bench
+from hpcml.bench import peers
+from hpcml.bench.ovr import OvrOptions, bench_ovr, with_tolerance
+from hpcml.bench.peers import PeerProblem, choose_peers
+from hpcml.bench.programs import PEERS, read_napkinxc
+from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError
-from hpcml.evaluate.top import PRECISION_AT
+from hpcml.evaluation.top import PRECISION_AT
 from hpcml.log import Log
-from hpcml.model import Model
-from hpcml.ovr import bench, peers
-from hpcml.ovr.bench import OvrOptions, bench_ovr, with_tolerance
-from hpcml.ovr.peers import PeerProblem, choose_peers
-from hpcml.ovr.programs import PEERS, read_napkinxc
+from hpcml.methods.linear.options import TrainOptions
+from hpcml.model.linear import Model
 
 OPTIONS = TrainOptions(max_steps=200, loss="hinge", bias=False)
 PLAN = OvrOptions(("probe", "liblinear"), ("none",), (0.1, 0.001))

@@ -6,10 +6,10 @@ from make import random_data
 from oracles import DormantRows, pass_over_rows
 
 from hpcml import mpi
-from hpcml.kernels import blocks
-from hpcml.kernels import panel as kernels
 from hpcml.kernels.vector import WIDTHS
-from hpcml.losses import LOSSES
+from hpcml.methods.linear import block_kernels as blocks
+from hpcml.methods.linear import panel_kernels as kernels
+from hpcml.methods.linear.losses import LOSSES
 
 
 class Case:

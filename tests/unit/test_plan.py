@@ -5,11 +5,11 @@ import pytest
 from make import dataset, random_data
 
 from hpcml import mpi
-from hpcml.config import TrainOptions
-from hpcml.convex import plan
 from hpcml.data.compact import compact_rows
-from hpcml.data.schema import Dataset
+from hpcml.data.dataset import Dataset
 from hpcml.data.shard import load_shard
+from hpcml.methods.linear import plan
+from hpcml.methods.linear.options import TrainOptions
 
 
 class Ranks:

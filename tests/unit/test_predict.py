@@ -13,12 +13,13 @@ import pytest
 from sklearn.datasets import load_svmlight_file
 
 from hpcml import mpi
-from hpcml import predict as module
-from hpcml.data.schema import Dataset, open_stamped
+from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError, DataError, NonFiniteError
+from hpcml.files.hdf5 import open_stamped
 from hpcml.log import Log
-from hpcml.model import Model
-from hpcml.predict import FORMATS, predict
+from hpcml.model.linear import Model
+from hpcml.prediction import predict as module
+from hpcml.prediction.predict import FORMATS, predict
 
 NAMES = ["plain", 'quo"te, comma', "ünïcode"]
 ROWS = np.arange(1, 20, 2)
@@ -153,11 +154,11 @@ def test_a_failure_leaves_nothing_behind(files, tmp_path, ending, what):
 DISK_FULL = """
 import resource, sys
 from hpcml import mpi
-from hpcml.data.schema import Dataset
+from hpcml.data.dataset import Dataset
 from hpcml.errors import HpcmlError
 from hpcml.log import Log
-from hpcml.model import Model
-from hpcml.predict import predict
+from hpcml.model.linear import Model
+from hpcml.prediction.predict import predict
 data, model, output, what, limit = sys.argv[1:]
 dataset, model = Dataset(data), Model(model)
 predict(mpi.self_comm(), model, dataset, "all", output + ".csv", what, False, Log(1))  # the kernels' cache is filled now

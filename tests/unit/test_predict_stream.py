@@ -7,18 +7,19 @@ import numpy as np
 import pytest
 
 from hpcml import mpi
-from hpcml import predict as predict_module
-from hpcml import predict_stream as module
-from hpcml.config import ConvertOptions, OnlineOptions
-from hpcml.data.convert import convert
-from hpcml.data.schema import Dataset
-from hpcml.data.text_stream import is_text
+from hpcml.conversion.convert import convert
+from hpcml.conversion.options import ConvertOptions
+from hpcml.data.dataset import Dataset
+from hpcml.data.svmlight_stream import is_text
 from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.log import Log
-from hpcml.models import open_model
-from hpcml.online.train import train_online
-from hpcml.predict import predict
-from hpcml.predict_stream import predict_stream
+from hpcml.methods.online.options import OnlineOptions
+from hpcml.methods.online.train import train_online
+from hpcml.model.open import open_model
+from hpcml.prediction import predict as predict_module
+from hpcml.prediction import stream as module
+from hpcml.prediction.predict import predict
+from hpcml.prediction.stream import predict_stream
 
 N_FEATURES = 9
 

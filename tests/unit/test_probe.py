@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles import probe
 
-from hpcml.convex.probe import CYCLES, ProbeState
+from hpcml.methods.linear.block import CYCLES
+from hpcml.methods.probe.probe import ProbeState
 
 
 def follow(f_and_g, d):

@@ -7,13 +7,13 @@ import pytest
 import scipy.sparse as sp
 
 from hpcml import mpi
-from hpcml.data.schema import Dataset
+from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError, NonFiniteError
-from hpcml.evaluate import evaluate
+from hpcml.evaluation import evaluate
 from hpcml.log import Log
-from hpcml.model import Model
-from hpcml.models import open_model
-from hpcml.prune import prune
+from hpcml.model.linear import Model
+from hpcml.model.open import open_model
+from hpcml.reduce.prune import prune
 
 SELF, QUIET = mpi.self_comm(), Log(1)
 

@@ -8,12 +8,13 @@ import pytest
 from make import class_data, dataset
 
 from hpcml import mpi
-from hpcml.config import PsbmlOptions
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
-from hpcml.psbml import analysis, large_margin, margins
-from hpcml.psbml.mean_shift import Mixture, Weighting, climb, log_density, modes
-from hpcml.psbml.train import train_psbml
+from hpcml.methods.psbml.options import PsbmlOptions
+from hpcml.methods.psbml.train import train_psbml
+from hpcml.plots import large_margin, margins
+from hpcml.plots import psbml as analysis
+from hpcml.plots.mean_shift import Mixture, Weighting, climb, log_density, modes
 
 START = {".pdf": b"%PDF", ".png": b"\x89PNG\r\n\x1a\n", ".svg": b"<?xml"}
 QUIET = Log(1)
@@ -72,7 +73,7 @@ def test_a_step_never_lowers_the_density_and_the_end_is_a_fixed_point(kind, monk
     weighting = None if kind is None else Weighting(large_margin.SETS[kind].project, 0.3)
     x = np.random.default_rng(1).uniform(-2, 2, (50, 2))
     ends = climb(mixed, weighting, x)
-    monkeypatch.setattr("hpcml.psbml.mean_shift.MAX_STEPS", 1)
+    monkeypatch.setattr("hpcml.plots.mean_shift.MAX_STEPS", 1)
     for _ in range(30):
         before, x = log_density(mixed, weighting, x), climb(mixed, weighting, x)
         assert (log_density(mixed, weighting, x) >= before - 1e-9).all()

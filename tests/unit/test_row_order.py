@@ -6,11 +6,11 @@ import scipy.sparse as sp
 from make import dataset
 
 from hpcml import mpi
-from hpcml.config import OnlineOptions
 from hpcml.data.shard import Shard
 from hpcml.errors import Interrupted
-from hpcml.online.order import RowOrder
-from hpcml.online.train import train_online
+from hpcml.methods.online.options import OnlineOptions
+from hpcml.methods.online.order import RowOrder
+from hpcml.methods.online.train import train_online
 
 
 def shard_of(Y):
@@ -108,7 +108,7 @@ def test_stream_is_to_be_shuffled_first(tmp_path):
 
 
 def test_pass_that_is_continued_knows_the_rows_before(tmp_path, monkeypatch):
-    import hpcml.online.source as source_module
+    import hpcml.methods.online.source as source_module
 
     monkeypatch.setattr(source_module, "PIECE_NNZ", 500)
     X, Y = sorted_rows()

@@ -4,9 +4,9 @@ import pytest
 
 from hpcml import mpi
 from hpcml.errors import ConfigError, DataError, InUseError
-from hpcml.lock import LOCK
 from hpcml.log import Log
-from hpcml.runfolder import NEW, RunFolder
+from hpcml.run.folder import NEW, RunFolder
+from hpcml.run.lock import LOCK
 
 SELF = mpi.self_comm()
 CONFIG = {"method": "probe"}
@@ -17,7 +17,7 @@ def folder(path):
 
 
 def test_second_run_is_refused_and_the_first_goes_on(tmp_path, monkeypatch):
-    monkeypatch.setattr("hpcml.lock.PATIENCE", 0.1)
+    monkeypatch.setattr("hpcml.run.lock.PATIENCE", 0.1)
     with folder(tmp_path / "run") as first:
         assert first.prepare(CONFIG, force=False, resume=False) == NEW
         for flags in ({"force": True, "resume": False}, {"force": False, "resume": True}):

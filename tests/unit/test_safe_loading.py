@@ -18,12 +18,12 @@ import pytest
 
 import hpcml
 from hpcml import mpi
-from hpcml.classifier import ClassifierModel, load_classifier
+from hpcml.data.dataset import Dataset
 from hpcml.data.info import info
-from hpcml.data.parts import check_parts, read_strings
-from hpcml.data.schema import Dataset
 from hpcml.errors import DataError
-from hpcml.models import open_model
+from hpcml.files.untrusted import check_parts, read_strings
+from hpcml.model.classifier import ClassifierModel, load_classifier
+from hpcml.model.open import open_model
 
 MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve", "yaml", "code", "runpy"}
 CALLS = {"eval", "exec", "compile", "__import__", "execfile", "system", "popen", "memmap_pickle"}
@@ -244,7 +244,7 @@ def test_a_classifier_claims_no_width(classifier):
 def test_support_vectors_that_do_not_fit_are_refused(name):
     from sklearn.svm import SVC
 
-    from hpcml.classifier import dump_classifier
+    from hpcml.model.classifier import dump_classifier
 
     X, y, _ = make.class_data(0, 60, 5, 3)
     machine = SVC().fit(X.toarray(), y)
@@ -260,7 +260,7 @@ def test_trees_narrower_than_they_say_are_refused():
     from sklearn.ensemble import RandomForestClassifier
     from sklearn.tree import DecisionTreeClassifier
 
-    from hpcml.classifier import dump_classifier
+    from hpcml.model.classifier import dump_classifier
 
     X, y, _ = make.class_data(0, 60, 5, 3)
     tree = DecisionTreeClassifier().fit(X, y)

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from hpcml.evaluate import scoring
-from hpcml.evaluate.scoring import MAX_LANES, WEIGHT_BYTES, blocks_of, label_blocks
+from hpcml.evaluation import scoring
+from hpcml.evaluation.scoring import MAX_LANES, WEIGHT_BYTES, blocks_of, label_blocks
 from hpcml.kernels.scores import count_sorted, expand_weights, score_pairs, score_rows
 
 

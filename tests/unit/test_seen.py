@@ -10,19 +10,21 @@ import pytest
 import scipy.sparse as sp
 
 from hpcml import mpi
-from hpcml.config import AdaboostOptions, OnlineOptions, TrainOptions
-from hpcml.convex.compare import compare
-from hpcml.convex.train import train
-from hpcml.data.schema import Dataset
+from hpcml.bench.compare import compare
+from hpcml.data.dataset import Dataset
 from hpcml.errors import DataError
-from hpcml.evaluate.evaluate import evaluate
-from hpcml.evaluate.report import format_evaluation, write_json
-from hpcml.evaluate.seen import split_to_judge
+from hpcml.evaluation.evaluate import evaluate
+from hpcml.evaluation.report import format_evaluation, write_json
+from hpcml.evaluation.seen import split_to_judge
 from hpcml.log import Log
-from hpcml.models import open_model
-from hpcml.online.train import train_online
-from hpcml.prune import prune
-from hpcml.psbml.adaboost import train_adaboost
+from hpcml.methods.linear.options import TrainOptions
+from hpcml.methods.linear.train import train
+from hpcml.methods.online.options import OnlineOptions
+from hpcml.methods.online.train import train_online
+from hpcml.methods.psbml.adaboost import train_adaboost
+from hpcml.methods.psbml.options import AdaboostOptions
+from hpcml.model.open import open_model
+from hpcml.reduce.prune import prune
 
 M = 90
 SPLITS = {"train": np.arange(0, 50), "test": np.arange(50, 80)}

@@ -6,7 +6,7 @@ import pytest
 from make import dataset, random_data
 
 from hpcml import mpi
-from hpcml.data.schema import Dataset
+from hpcml.data.dataset import Dataset
 from hpcml.data.shard import load_shard
 from hpcml.errors import DataError
 
@@ -61,8 +61,8 @@ def test_damaged_dataset_is_refused(tmp_path, what):
 
 
 def test_more_features_than_memory_is_one_sentence(tmp_path):
-    from hpcml.config import TrainOptions
-    from hpcml.convex.train import train_probe
+    from hpcml.methods.linear.options import TrainOptions
+    from hpcml.methods.linear.train import train_probe
 
     X, Y = random_data(7, 60, 20, 4)
     path = dataset(tmp_path / "data.h5", X, Y)

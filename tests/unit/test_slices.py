@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from hpcml import mpi, slices
-from hpcml.convex import plan
 from hpcml.errors import Interrupted
+from hpcml.methods.linear import plan
 
 
 @pytest.mark.parametrize(("n_rows", "n_values"), [(0, 0), (1, 10**12), (5, 0), (1000, 70_000), (10**7, 7 * 10**8), (10**8, 0)])

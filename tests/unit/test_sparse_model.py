@@ -8,16 +8,16 @@ import pytest
 
 import hpcml
 from hpcml import mpi
-from hpcml.data.schema import Dataset
+from hpcml.data.dataset import Dataset
 from hpcml.data.shard import load_shard
 from hpcml.errors import DataError
-from hpcml.evaluate import MEASURES, evaluate
-from hpcml.evaluate.scoring import Scorer
+from hpcml.evaluation import MEASURES, evaluate
+from hpcml.evaluation.scoring import Scorer
 from hpcml.log import Log
-from hpcml.model import Model, kept
-from hpcml.online.saved import Initial
-from hpcml.predict import predict
-from hpcml.selection.model import Weights
+from hpcml.methods.online.saved import Initial
+from hpcml.model.linear import Model, kept
+from hpcml.prediction.predict import predict
+from hpcml.reduce.model import Weights
 
 SELF, QUIET = mpi.self_comm(), Log(1)
 N_LABELS, N_FEATURES, N_COLUMNS = 6, 30, 12
@@ -192,7 +192,7 @@ def test_damage_is_refused(tmp_path, tables, kind):
 
 def test_order_is_checked_across_blocks(tmp_path, tables, monkeypatch):
     path = write(tmp_path / "model.h5", tables, sparse=True)
-    monkeypatch.setattr("hpcml.model.CHECKED", 1)
+    monkeypatch.setattr("hpcml.model.linear.CHECKED", 1)
     Model(path)
     with h5py.File(path, "r+") as file:
         swapped(file)

@@ -7,16 +7,16 @@ import pytest
 
 import hpcml
 from hpcml import mpi
-from hpcml.convex.merge import merge_models
-from hpcml.convex.methods import METHODS
-from hpcml.convex.train import train as train_method
-from hpcml.data.schema import Dataset
-from hpcml.data.slabs import new_file
+from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError, DataError
+from hpcml.files.slabs import new_file
 from hpcml.log import Log
-from hpcml.model import Model, model_slabs
-from hpcml.prune import prune
-from hpcml.sparse_model import SparseWeights
+from hpcml.methods.linear.train import train as train_method
+from hpcml.methods.registry import METHODS
+from hpcml.model.linear import Model, model_slabs
+from hpcml.reduce.prune import prune
+from hpcml.run.merge import merge_models
+from hpcml.run.sparse_weights import SparseWeights
 
 SELF, QUIET = mpi.self_comm(), Log(1)
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from make import dataset, random_data
 
 from hpcml import mpi
-from hpcml.config import ConvertOptions
-from hpcml.data.convert import convert
-from hpcml.data.schema import Dataset
-from hpcml.data.split import random_test, split, stratified_test
+from hpcml.conversion.convert import convert
+from hpcml.conversion.options import ConvertOptions
+from hpcml.conversion.split import random_test, split, stratified_test
+from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
 

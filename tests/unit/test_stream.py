@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpcml import mpi
-from hpcml.data.stream import byte_range, line_blocks, lines_before, plain_size
 from hpcml.errors import DataError
+from hpcml.files.lines import byte_range, line_blocks, lines_before, plain_size
 from hpcml.partition import even_bounds
 
 COMPRESS = {"plain": bytes, "gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpcml import mpi
-from hpcml.config import ConvertOptions
-from hpcml.data.convert import convert
-from hpcml.data.sources.svmlight import check_lines, label_name, parse_block
+from hpcml.conversion.convert import convert
+from hpcml.conversion.options import ConvertOptions
+from hpcml.data.svmlight import check_lines, label_name, parse_block
 from hpcml.errors import DataError
 from hpcml.log import Log
 

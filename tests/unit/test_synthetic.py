@@ -10,11 +10,11 @@ from anndata.io import read_elem
 from scipy.spatial.distance import pdist
 
 from hpcml import mpi
-from hpcml.config import ConvertOptions
-from hpcml.data.convert import convert
-from hpcml.data.noise import noisy_rows, other_label
-from hpcml.data.schema import Dataset
-from hpcml.data.sources.synthetic import GAP, GAUSSIANS, GENERATORS, make_points
+from hpcml.conversion.convert import convert
+from hpcml.conversion.noise import noisy_rows, other_label
+from hpcml.conversion.options import ConvertOptions
+from hpcml.conversion.synthetic import GAP, GAUSSIANS, GENERATORS, make_points
+from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
 

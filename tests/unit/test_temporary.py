@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from hpcml.data.slabs import temporary_path, write_whole
+from hpcml.files.atomic import temporary_path, write_whole
 from hpcml.files.temporary import claimed, remove_left, temporary_name
 from hpcml.mpi import self_comm
 

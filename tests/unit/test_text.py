@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from sklearn.feature_extraction.text import CountVectorizer
 
 from hpcml import mpi
-from hpcml.config import ConvertOptions
-from hpcml.data import text as text_module
-from hpcml.data.convert import convert
-from hpcml.data.vocabulary import Vocabulary, merge_counts, merge_terms
+from hpcml.conversion import text as text_module
+from hpcml.conversion.convert import convert
+from hpcml.conversion.options import ConvertOptions
+from hpcml.conversion.vocabulary import Vocabulary, merge_counts, merge_terms
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
 

@@ -16,9 +16,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hpcml import mpi
-from hpcml.data.sources import svmlight
-from hpcml.data.sources.svmlight import PADDING, padded, parse_block, parse_text
-from hpcml.data.text_stream import SvmlightStream
+from hpcml.conversion import svmlight
+from hpcml.data.svmlight import PADDING, padded, parse_block, parse_text
+from hpcml.data.svmlight_stream import SvmlightStream
 from hpcml.errors import DataError
 from hpcml.kernels import text as kernels
 
@@ -266,7 +266,7 @@ def test_named_pipe(tmp_path):
     writer.join()
 
 
-CODE = "from hpcml import mpi; from hpcml.data.text_stream import SvmlightStream\n"
+CODE = "from hpcml import mpi; from hpcml.data.svmlight_stream import SvmlightStream\n"
 CODE += "print([b.labels.tolist() for b in SvmlightStream(mpi.self_comm(), '-', block_bytes=8)])"
 
 

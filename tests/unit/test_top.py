@@ -12,17 +12,18 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_svmlight_file
 
 from hpcml import mpi
-from hpcml import predict as module
-from hpcml.data.schema import Dataset, open_stamped
+from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError, NonFiniteError
-from hpcml.evaluate import evaluate
-from hpcml.evaluate import scoring as scoring_module
-from hpcml.evaluate.report import format_evaluation, write_json
-from hpcml.evaluate.top import Best, n_true
+from hpcml.evaluation import evaluate
+from hpcml.evaluation import scoring as scoring_module
+from hpcml.evaluation.report import format_evaluation, write_json
+from hpcml.evaluation.top import Best, n_true
+from hpcml.files.hdf5 import open_stamped
 from hpcml.log import Log
-from hpcml.models import open_model
-from hpcml.predict import FORMATS, predict
-from hpcml.predict_stream import predict_stream
+from hpcml.model.open import open_model
+from hpcml.prediction import predict as module
+from hpcml.prediction.predict import FORMATS, predict
+from hpcml.prediction.stream import predict_stream
 
 SELF, QUIET = mpi.self_comm(), Log(1)
 NAMES = ["plain", 'quo"te, comma', "ünï;code", "back\\slash", "co:lon", "f", "g"]
@@ -82,7 +83,7 @@ def small_chunks(request, monkeypatch):
     if request.param:
         monkeypatch.setattr(module, "CHUNK_BYTES", 100)
         monkeypatch.setattr(module, "WEIGHT_BYTES", 0)
-        monkeypatch.setattr("hpcml.predict_top.TOP_VALUES", 6)
+        monkeypatch.setattr("hpcml.prediction.top.TOP_VALUES", 6)
         monkeypatch.setattr(scoring_module, "MAX_LANES", 2)
 
 

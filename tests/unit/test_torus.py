@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpcml.errors import ConfigError
-from hpcml.psbml.torus import NEIGHBOURHOODS, Placement, Torus, parse_grid
+from hpcml.methods.psbml.torus import NEIGHBOURHOODS, Placement, Torus, parse_grid
 
 SIDE = st.integers(1, 9)
 KIND = st.sampled_from(sorted(NEIGHBOURHOODS))

@@ -6,16 +6,21 @@ import make
 import numpy as np
 import pytest
 
-from hpcml import cli, mpi
-from hpcml.config import AdaboostOptions, ConvertOptions, OnlineOptions, PsbmlOptions, TrainOptions, check_used, flag_of
-from hpcml.convex import methods as convex
-from hpcml.convex.compare import choose_methods
-from hpcml.convex.train import train
-from hpcml.data.convert import check_options
+from hpcml import mpi
+from hpcml.bench.compare import choose_methods
+from hpcml.bench.ovr import OvrOptions, bench_ovr
+from hpcml.cli import app as cli
+from hpcml.conversion.convert import check_options
+from hpcml.conversion.options import ConvertOptions
 from hpcml.errors import ConfigError
-from hpcml.online import methods as online
-from hpcml.online.train import train_online
-from hpcml.ovr.bench import OvrOptions, bench_ovr
+from hpcml.methods import registry as convex
+from hpcml.methods.linear.options import TrainOptions
+from hpcml.methods.linear.train import train
+from hpcml.methods.online import learners as online
+from hpcml.methods.online.options import OnlineOptions
+from hpcml.methods.online.train import train_online
+from hpcml.methods.psbml.options import AdaboostOptions, PsbmlOptions
+from hpcml.options import check_used, flag_of
 
 # An allowed value that is not the default, of every option that some method does not use.
 OTHER = {

@@ -1,0 +1,1 @@
+"""Measurements: one pass, methods and programs side by side, the cluster."""

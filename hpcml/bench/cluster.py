@@ -1,0 +1,257 @@
+"""`hpcml check`: does this launcher, on these nodes, with this file system, do what a training run needs? In plain words."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.conversion.options import ConvertOptions
+from hpcml.errors import ConfigError, HpcmlError, Interrupted
+from hpcml.files.atomic import sync
+from hpcml.log import Log, joined
+from hpcml.methods.linear.options import TrainOptions
+from hpcml.mpi.memory import memory_of_node, room_per_rank
+from hpcml.mpi.runtime import node_name
+from hpcml.run.environment import THREADS
+from hpcml.signals import StopSignals
+from hpcml.undo import undone
+
+_BYTES = 8 << 20  # of each rank's test file and of a test message
+_ROWS = 2000
+
+
+@dataclass
+class Findings:
+    """What was found: sentences, and how many of them tell of something to mend."""
+
+    lines: list[str] = field(default_factory=list)
+    n_bad: int = 0
+
+    def ok(self, sentence: str) -> None:
+        """All is well."""
+        self.lines.append(f"ok    {sentence}")
+
+    def note(self, sentence: str) -> None:
+        """It works, but slower or less safely than it could."""
+        self.lines.append(f"note  {sentence}")
+
+    def bad(self, sentence: str) -> None:
+        """Training would fail, or be lost."""
+        self.lines.append(f"BAD   {sentence}")
+        self.n_bad += 1
+
+    def __str__(self) -> str:
+        end = "everything that training needs works" if not self.n_bad else f"{self.n_bad} to mend"
+        return joined([*self.lines, end])
+
+
+@mpi.collective
+def check(comm: mpi.Comm, folder: Path) -> Findings:
+    """Collective over `comm`. Try everything, in a new folder that is removed again. What is found is on rank 0 only.
+
+    Raises ConfigError if `folder` exists already.
+    """
+    found = Findings()
+    with mpi.agreed(comm, f"creating {folder}"):
+        if comm.rank == 0:
+            if folder.exists():
+                raise ConfigError(f"{folder} exists already; name a folder to try things in, it is removed at the end")
+            folder.mkdir()
+    remove = partial(shutil.rmtree, folder, ignore_errors=True)
+    with undone(remove):
+        check_ranks(comm, found)
+        check_threads(comm, found)
+        check_memory(comm, found)
+        check_clocks(comm, found)
+        check_messages(comm, found)
+        try:
+            if check_files(comm, folder, found):
+                check_locks(comm, folder, found)
+                check_training(comm, folder, found)
+        except BaseException:
+            if comm.rank == 0:
+                remove()
+            raise
+    with mpi.agreed(comm, f"removing {folder}"):
+        if comm.rank == 0:
+            shutil.rmtree(folder)
+    return found
+
+
+@mpi.collective
+def check_ranks(comm: mpi.Comm, found: Findings) -> None:
+    """Collective over `comm`. Ranks, nodes, and whether Slurm counts as many."""
+    nodes = Counter(comm.allgather(node_name()))
+    per_node = sorted(set(nodes.values()))
+    spread = f"{per_node[0]} a node" if len(per_node) == 1 else f"{per_node[0]} to {per_node[-1]} a node"
+    found.ok(f"ranks: {comm.size} on {len(nodes)} {'node' if len(nodes) == 1 else 'nodes'}, {spread}; {mpi.library()}")
+    tasks, wanted = os.environ.get("SLURM_NTASKS", ""), os.environ.get("SLURM_JOB_NUM_NODES", "")
+    if tasks.isdigit() and int(tasks) != comm.size:
+        found.note(f"the Slurm job has {tasks} tasks, but only {comm.size} ranks run")
+    if wanted.isdigit() and int(wanted) != len(nodes):
+        found.note(f"the Slurm job has {wanted} nodes, but ranks run on {len(nodes)}")
+    if len(per_node) > 1:
+        found.note("the nodes have different numbers of ranks; --ntasks-per-node makes them equal")
+
+
+def threads_of(environ: Mapping[str, str], n_cores: int) -> int:
+    """The most threads that a library starts for one computation: OpenMP's, OpenBLAS's or MKL's, or numba's.
+
+    OpenBLAS and MKL take OpenMP's number where they have none of their own; what has none takes every core.
+    """
+    found = {name: environ.get(name, "").partition(",")[0].strip() for name in THREADS}
+    openmp, blas, mkl, numba = (int(found[name]) if found[name].isdigit() else 0 for name in THREADS[:4])
+    return max(n or n_cores for n in (openmp, blas or openmp, mkl or openmp, numba))
+
+
+@mpi.collective
+def check_threads(comm: mpi.Comm, found: Findings) -> None:
+    """Collective over `comm`. Whether the ranks of a node have a core each, and no more threads than cores."""
+    name, cores = node_name(), os.sched_getaffinity(0)
+    shares = comm.allgather((name, tuple(sorted(cores)), threads_of(os.environ, len(cores))))
+    for node in dict.fromkeys(share[0] for share in shares):
+        here = [share for share in shares if share[0] == node]
+        together, most = len(set().union(*(share[1] for share in here))), sum(share[2] for share in here)
+        if together < len(here):
+            found.bad(f"{node}: {len(here)} ranks share {together} cores and will wait for one another; ask for a core each")
+        elif most > together:
+            found.bad(f"{node}: {len(here)} ranks with {most} threads share {together} cores; `source launch/env.sh` caps them")
+    if not found.n_bad:
+        found.ok(f"threads: {shares[0][2]} a rank, on {len(shares[0][1])} cores that rank 0 may use")
+
+
+@mpi.collective
+def check_memory(comm: mpi.Comm, found: Findings) -> None:
+    """Collective over `comm`. The tightest limit on memory that any rank finds, and what it leaves to a rank."""
+    limit, room = memory_of_node(), room_per_rank(comm)
+    size, source, node = min(comm.allgather((int(limit), limit.source, node_name())))
+    found.ok(f"memory: {size / 1e9:.1f} GB on {node} ({source}); rows and weights may take {room / 1e9:.1f} GB of it on each rank")
+
+
+@mpi.collective
+def check_clocks(comm: mpi.Comm, found: Findings) -> None:
+    """Collective over `comm`. Whether the nodes agree what time it is (only logs depend on it)."""
+    comm.Barrier()
+    times = comm.allgather(time.time())
+    apart = max(times) - min(times)
+    (found.note if apart > 5 else found.ok)(f"clocks: at most {apart:.1f} s apart")
+
+
+@mpi.collective
+def check_messages(comm: mpi.Comm, found: Findings) -> None:
+    """Collective over `comm`. How fast small and large sums over the ranks are."""
+    small, large = np.zeros(1), np.zeros(_BYTES // 8)
+    least = {}
+    for name, buffer, times in (("small", small, 50), ("large", large, 5)):
+        seconds = []
+        for _ in range(times):
+            comm.Barrier()
+            begin = time.perf_counter()
+            mpi.allreduce_sum(comm, buffer)
+            seconds.append(time.perf_counter() - begin)
+        least[name] = mpi.allreduce_max(comm, min(seconds))
+    found.ok(f"messages: a sum over all ranks takes {1e6 * least['small']:.0f} µs, one of 8 MiB {1e3 * least['large']:.1f} ms")
+
+
+@mpi.collective
+def check_files(comm: mpi.Comm, folder: Path, found: Findings) -> bool:
+    """Collective over `comm`. Whether all ranks see one file system, and what each writes the others read."""
+    names = comm.bcast([str(folder / f"rank{rank}") for rank in range(comm.size)])
+    pattern = np.random.default_rng(comm.rank).bytes(_BYTES)
+    begin = time.perf_counter()
+    wrote = _succeeds(lambda: _write(Path(names[comm.rank]), pattern))
+    seconds = mpi.allreduce_max(comm, time.perf_counter() - begin)
+    comm.Barrier()
+    other = (comm.rank + comm.size // 2) % comm.size  # on another node, if there are several
+    expected = np.random.default_rng(other).bytes(_BYTES)
+    seen = wrote and _succeeds(lambda: Path(names[other]).read_bytes() == expected)
+    blind = [node for node, works in comm.allgather((node_name(), seen)) if not works]
+    if blind:
+        found.bad(
+            f"files: {', '.join(sorted(set(blind)))} cannot write {folder}, or read what others wrote; use a shared file system"
+        )
+        return False
+    free = shutil.disk_usage(folder).free
+    speed = comm.size * _BYTES / seconds / 1e6
+    found.ok(f"files: all ranks see {folder}; {free / 1e9:.0f} GB free, written with {speed:.0f} MB/s by all ranks together")
+    return True
+
+
+def _write(path: Path, content: bytes) -> bool:
+    path.write_bytes(content)
+    sync(path)
+    return True
+
+
+def _succeeds(work: Callable[[], bool]) -> bool:
+    try:
+        return work()
+    except OSError:
+        return False
+
+
+@mpi.collective
+def check_locks(comm: mpi.Comm, folder: Path, found: Findings) -> None:
+    """Collective over `comm`. Whether a lock that rank 0 holds keeps the last rank out: it protects a run from a second job."""
+    mine = comm.rank in (0, comm.size - 1)
+    with mpi.agreed(comm, f"opening {folder / 'lock'}"):
+        file = (folder / "lock").open("ab") if mine else None
+    locked = file is not None and comm.rank == 0 and _locks(file)
+    comm.Barrier()
+    kept_out = file is not None and not (comm.rank == comm.size - 1 and comm.size > 1 and _locks(file))
+    works = comm.gather(locked if comm.rank == 0 else kept_out)
+    comm.Barrier()
+    if file is not None:
+        file.close()
+    if comm.rank == 0 and works[0] and works[-1]:
+        found.ok("locks: a run folder is safe from a second job" if comm.size > 1 else "locks: the file system has them")
+    else:
+        found.note("locks: this file system has none between nodes; never let two jobs use one run folder")
+
+
+def _locks(file: BinaryIO) -> bool:
+    return _succeeds(lambda: fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB) is None)
+
+
+@mpi.collective
+def check_training(comm: mpi.Comm, folder: Path, found: Findings) -> None:
+    """Collective over `comm`. A tiny training run, interrupted and resumed, against rank 0 alone: the same bits?"""
+    from hpcml.conversion.convert import convert
+    from hpcml.methods.linear.train import train
+
+    quiet = Log(1)
+    begin = time.perf_counter()
+    try:
+        options = TrainOptions(bias=True, split="all")
+        convert(comm, "synthetic", [Path("gaussians")], folder / "tiny.h5", ConvertOptions(rows=_ROWS), False, quiet)
+        stopped = StopSignals()
+        stopped.seen = True
+        try:
+            train("probe", comm, folder / "tiny.h5", folder / "all", options, log=quiet, signals=stopped)
+        except Interrupted:
+            train("probe", comm, folder / "tiny.h5", folder / "all", options, resume=True, log=quiet)
+        with mpi.agreed(comm, "training on rank 0 alone"):
+            if comm.rank == 0:
+                train("probe", None, folder / "tiny.h5", folder / "one", options, log=quiet)
+                same = (folder / "all" / "model.h5").read_bytes() == (folder / "one" / "model.h5").read_bytes()
+    except HpcmlError as error:
+        found.bad(f"training: {error}")
+        return
+    seconds = time.perf_counter() - begin
+    if comm.rank == 0:
+        ranks = f"{comm.size} ranks" if comm.size > 1 else "1 rank"
+        if same:
+            found.ok(f"training: a run on {ranks}, interrupted and resumed, gave the bits of rank 0 alone, in {seconds:.1f} s")
+        else:
+            found.bad(f"training: {ranks} gave another model than rank 0 alone; the nodes' processors or libraries differ")

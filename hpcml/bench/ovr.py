@@ -1,0 +1,280 @@
+"""`hpcml bench ovr`: our methods and other trainers, each on the same rows and cores, in turn, in one run."""
+
+from __future__ import annotations
+
+import math
+import os
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.bench.compare import COMMON_LOSSES, choose_methods, protocol, train_measured
+from hpcml.bench.ovr_table import REFERENCE, Comparison, Line, csv_text, json_text
+from hpcml.bench.peers import PeerProblem, PeerRun, Quality, choose_peers, run_peer
+from hpcml.data.dataset import Dataset
+from hpcml.errors import ConfigError, Interrupted
+from hpcml.evaluation.evaluate import evaluate
+from hpcml.evaluation.seen import split_to_judge
+from hpcml.evaluation.top import PRECISION_AT
+from hpcml.files.atomic import check_output, write_whole
+from hpcml.files.temporary import scratch_folder
+from hpcml.log import Log
+from hpcml.methods.linear.options import BALANCED, TrainOptions, parse_weight
+from hpcml.methods.linear.report import TrainReport
+from hpcml.methods.registry import METHODS, with_defaults
+from hpcml.model.linear import STATUS, Model
+from hpcml.options import flag_of
+from hpcml.run.environment import environment
+from hpcml.run.folder import RunFolder
+from hpcml.signals import StopSignals
+
+DEFAULT_METHODS = ("dual", REFERENCE)
+TOLERANCES = (0.1, 0.01)
+TOLERANCE_OPTIONS = ("dual_tol", "liblinear_tol")  # those of TrainOptions that a tolerance of the table stands for
+FILES = ("ovr.txt", "ovr.csv", "ovr.json")
+
+
+@dataclass(frozen=True)
+class OvrOptions:
+    """What is run how often; the fields are the flags of `hpcml bench ovr`."""
+
+    methods: tuple[str, ...] = ()
+    peers: tuple[str, ...] = ()
+    tolerances: tuple[float, ...] = TOLERANCES
+    repeats: int = 1
+    peer_python: Path | None = None
+    peer_limit: float = 3600.0
+
+    def validate(self) -> None:
+        """Raise ConfigError for values that make no sense. Local."""
+        if self.repeats < 1:
+            raise ConfigError(f"--repeat {self.repeats}: expected at least 1")
+        for tolerance in self.tolerances:
+            if not 0 < tolerance < float("inf"):
+                raise ConfigError(f"--tol {tolerance}: expected a number above 0")
+        if len({f"{tolerance:g}" for tolerance in self.tolerances}) < max(1, len(self.tolerances)):
+            raise ConfigError("--tol: expected different numbers (of up to six digits), at least one")
+        if not self.peer_limit > 0:
+            raise ConfigError(f"--peer-limit {self.peer_limit}: expected seconds above 0")
+        if self.peer_python is not None and not (self.peer_python.is_file() and os.access(self.peer_python, os.X_OK)):
+            raise ConfigError(
+                f"--peer-python {self.peer_python}: there is no such program; expected a Python that has the trainers"
+            )
+
+
+@dataclass
+class Bench:
+    """A run of the benchmark; `peers` loses those that cannot be run. Every method is collective over `comm`."""
+
+    comm: mpi.Comm
+    dataset: Dataset
+    output: Path
+    options: TrainOptions
+    plan: OvrOptions
+    methods: list[str]
+    peers: list[str]
+    test_split: str
+    log: Log
+    signals: StopSignals
+    result: Comparison | None = None
+    folder: Path | None = None  # on rank 0: where peers work
+    judged: dict[tuple[float, str], Quality] = field(default_factory=dict)  # repetitions give the same models
+
+    def folder_of(self, method: str, tolerance: float) -> Path:
+        """The run folder of a method at a tolerance."""
+        return self.output / f"{method}-{tolerance:g}"
+
+    def turns(self) -> Iterator[tuple[int, float]]:
+        """(repetition, tolerance), in the order of training."""
+        return ((repeat, tolerance) for repeat in range(1, self.plan.repeats + 1) for tolerance in self.plan.tolerances)
+
+    @mpi.collective
+    def train(self, method: str, tolerance: float, repeat: int, force: bool) -> Line:
+        """Collective. Train one of our methods into its run folder and judge its model."""
+        self.log.file = None  # of the method before
+        self.log(f"{method}, tolerance {tolerance:g}, {repeat} of {self.plan.repeats}")
+        path, options = self.folder_of(method, tolerance), with_tolerance(self.options, tolerance)
+        report, peak, _ = train_measured(method, self.comm, self.dataset.path, path, options, force, False, self.log, self.signals)
+        self.log.report(str(report))
+        with mpi.agreed(self.comm, f"reading {report.model}"):
+            model = Model(report.model)
+        if self.result is None:
+            self._begin_result(model, report)
+        if (tolerance, method) not in self.judged:
+            self.judged[tolerance, method] = self._judge(model)
+        return self._line(method, tolerance, repeat, report.seconds, peak)
+
+    @mpi.collective
+    def _judge(self, model: Model) -> Quality:
+        """Collective. What the run folder's model is worth."""
+        trained = model.labels["status"] != STATUS.index("degenerate")
+        f = float(np.mean(model.labels["f_min"][trained])) if trained.any() else float("nan")
+        judged = evaluate(self.comm, model, self.dataset, self.test_split, self.log)
+        self.result.n_seen = judged.n_seen
+        precisions = tuple(judged.precision_at.get(k, math.nan) for k in PRECISION_AT)
+        return Quality(f, judged.macro("average_precision"), precisions, model.path.stat().st_size / 1e6)
+
+    @mpi.collective
+    def _begin_result(self, model: Model, report: TrainReport) -> None:
+        """Collective. What all lines have in common, from the first model."""
+        found, cores = environment(self.comm), self.comm.allgather(sorted(os.sched_getaffinity(0)))
+        split = str(model.attrs["split"])
+        self.result = Comparison(
+            data=self.dataset.path,
+            split=split,
+            test_split=self.test_split,
+            n_labels=report.n_labels - len(report.degenerate),
+            n_rows=report.n_rows,
+            n_test_rows=int(self.dataset.split(self.test_split).size),
+            n_features=self.dataset.n_features,
+            protocol=protocol(self.options),
+            lam=report.lam,
+            ranks=self.comm.size,
+            repeats=self.plan.repeats,
+            machine=found | {"cores": sorted({core for own in cores for core in own}), "cpu": cpu_name()},
+        )
+
+    @mpi.collective
+    def train_peer(self, name: str, tolerance: float, repeat: int) -> Line | None:
+        """Collective. Train with another program, on rank 0's node, while the other ranks sleep; None if that is not possible."""
+        self.log(f"{name}, tolerance {tolerance:g}, {repeat} of {self.plan.repeats}")
+        run: PeerRun | str = ""
+        quality = self.judged.get((tolerance, name))
+        with mpi.resting(self.comm, f"training with {name}"):
+            if self.comm.rank == 0:
+                run, quality = self._run_peer(name, tolerance, quality)
+        run, quality = self.comm.bcast((run, quality))
+        if mpi.agreed_any(self.comm, self.signals.seen):
+            raise Interrupted("a signal arrived")
+        if isinstance(run, str):
+            self.log(f"{name}: skipped, {run}")
+            self.result.skipped[name] = run
+            self.peers.remove(name)
+            return None
+        self.judged[tolerance, name] = quality
+        self.result.versions[name] = run.version
+        return self._line(name, tolerance, repeat, run.seconds, run.peak_mib)
+
+    def _run_peer(self, name: str, tolerance: float, quality: Quality | None) -> tuple[PeerRun | str, Quality | None]:
+        """Train with another program and judge its model, unless that is known. Local; on rank 0."""
+        model = Model(self.folder_of(self.methods[0], self.plan.tolerances[0]) / "model.h5")
+        # Made anew each time: what is kept would count in our own methods' peaks.
+        problem = PeerProblem(self.dataset, model, self.result.split, self.test_split, self.options.bias)
+        problem.write(self.folder)
+        about = {"tolerance": tolerance, "threads": self.comm.size, "seed": self.options.seed}
+        about |= {"max_passes": self.options.max_steps or METHODS[REFERENCE].max_steps, "cores": self.result.machine["cores"]}
+        run = run_peer(name, self.plan.peer_python, self.folder, problem, self.plan.peer_limit, self.signals, **about)
+        if isinstance(run, PeerRun) and quality is None:
+            try:
+                quality = Quality(*problem.judge(self.folder), run.model_bytes / 1e6)
+            except (ValueError, KeyError, TypeError, OSError, zipfile.BadZipFile) as error:
+                return f"what it gave is of no use: {error}", None
+        return run, quality
+
+    def _line(self, trainer: str, tolerance: float, repeat: int, seconds: float, peak: float) -> Line:
+        """Keep the line of a training that is done."""
+        quality, n_labels = self.judged[tolerance, trainer], max(1, self.result.n_labels)
+        measured = (quality.f, quality.average_precision, *quality.precisions, quality.model_mb, peak)
+        line = Line(tolerance, trainer, repeat, seconds, 1000 * seconds / n_labels, *measured)
+        self.result.lines.append(line)
+        return line
+
+
+def with_tolerance(options: TrainOptions, tolerance: float) -> TrainOptions:
+    """The options with a tolerance for every method that has one."""
+    known = {each.name for each in fields(options)}
+    return replace(options, **{name: tolerance for name in TOLERANCE_OPTIONS if name in known})
+
+
+def cpu_name() -> str:
+    """The processor's name, as far as the system tells."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+
+
+def methods_of(plan: OvrOptions, options: TrainOptions) -> list[str]:
+    """The methods to train. Raises ConfigError."""
+    return choose_methods(plan.methods or tuple(name for name in DEFAULT_METHODS if name in METHODS), options)
+
+
+def bench_ovr(
+    comm: mpi.Comm | None,
+    data: Path,
+    output: Path,
+    plan: OvrOptions,
+    options: TrainOptions,
+    test_split: str | None = None,
+    force: bool = False,
+    log: Log | None = None,
+    signals: StopSignals | None = None,
+) -> Comparison:
+    """Collective over `comm`. Train with every method and peer at every tolerance, judge, write the table into `output`.
+
+    Raises ConfigError, DataError for what the user can mend; a peer that cannot be run is left out, with a reason.
+    """
+    plan.validate()
+    options.validate()
+    options = with_defaults(options, COMMON_LOSSES, {})
+    for name in TOLERANCE_OPTIONS:
+        if getattr(options, name) != getattr(TrainOptions, name):
+            raise ConfigError(f"--{flag_of(name)} {getattr(options, name)} has no effect: the tolerances are those of --tol")
+    methods, peers = methods_of(plan, options), choose_peers(plan.peers)
+    if options.drop is not None:
+        raise ConfigError("--drop: the table compares whole models; see what dropping costs with `hpcml prune` afterwards")
+    weighted = options.positive_weight == BALANCED or parse_weight(options.positive_weight) != 1
+    if peers and (options.loss != "hinge" or weighted):
+        raise ConfigError("the other trainers minimise the hinge loss, all rows of weight 1; add --peer none")
+    with mpi.duplicated(comm) as comm:
+        log, output = log or Log(comm.rank), Path(output)
+        if peers and mpi.ranks_on_node(comm) < comm.size:
+            raise ConfigError("the other trainers run on one node: start all ranks on one, or add --peer none")
+        with mpi.agreed(comm, f"opening {data}"):
+            dataset = Dataset(data)
+        with dataset, signals or StopSignals() as seen, ExitStack() as stack:
+            with mpi.agreed(comm, f"opening {output}"):
+                test_split = split_to_judge(dataset, test_split, log)
+                dataset.split(test_split)  # an error now, not after hours
+            bench = Bench(comm, dataset, output, options, plan, methods, peers, test_split, log, seen)
+            with mpi.agreed(comm, f"opening {output}"):
+                if comm.rank == 0:
+                    _check(bench, force)
+                    bench.folder = stack.enter_context(scratch_folder("hpcml-peers-"))
+            try:
+                for repeat, tolerance in bench.turns():
+                    for method in methods:
+                        bench.train(method, tolerance, repeat, force or repeat > 1)
+                    _write(comm, output, bench.result)
+                    for name in tuple(bench.peers):
+                        bench.train_peer(name, tolerance, repeat)
+                        _write(comm, output, bench.result)
+            except Interrupted:
+                raise Interrupted("a signal or the time limit ended the benchmark; begin again with --force") from None
+    return bench.result
+
+
+def _check(bench: Bench, force: bool) -> None:
+    """Raise ConfigError if a run folder or a table may not be written: now, not after the methods before. Local."""
+    if bench.output.exists() and not bench.output.is_dir():
+        raise ConfigError(f"{bench.output} is a file; --output must name a folder")
+    for method in bench.methods:
+        for tolerance in bench.plan.tolerances:
+            RunFolder(bench.comm, bench.folder_of(method, tolerance), bench.log).check(force, resume=False)
+    for name in FILES:
+        check_output(bench.output / name, overwrite=force)
+
+
+@mpi.collective
+def _write(comm: mpi.Comm, output: Path, result: Comparison) -> None:
+    """Collective over `comm`. Write what there is by now."""
+    texts: Sequence[str] = (f"{result}\n", csv_text(result), json_text(result))
+    with mpi.agreed(comm, f"writing {output}"):
+        for name, text in zip(FILES, texts if comm.rank == 0 else (), strict=comm.rank == 0):
+            write_whole(output / name, text.encode(errors="backslashreplace"))  # half a surrogate pair: JSON's escape

@@ -1,0 +1,159 @@
+"""The results of `hpcml bench ovr`: a table for each tolerance for people, every training as CSV, everything as JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+
+from hpcml.bench.programs import PEERS
+from hpcml.evaluation.report import cell
+from hpcml.evaluation.seen import seen_note
+from hpcml.evaluation.top import PRECISION_AT
+from hpcml.files import table as tables
+from hpcml.log import joined
+
+REFERENCE = "liblinear"  # what the others are compared with
+
+
+@dataclass(frozen=True)
+class Line:
+    """One training, or the fastest of its repetitions; NaN where something is not known."""
+
+    tolerance: float
+    trainer: str
+    repeat: int  # from 1
+    seconds: float  # of training, without loading
+    ms_per_label: float
+    f: float  # mean over the labels that were trained
+    average_precision: float  # macro
+    p1: float
+    p3: float
+    p5: float
+    model_mb: float
+    peak_mib: float  # of the rank, or the process, that needed most
+
+
+@dataclass
+class Comparison:
+    """All trainings, and what they were made of; str() is the table."""
+
+    data: Path
+    split: str
+    test_split: str
+    n_labels: int  # that were trained
+    n_rows: int
+    n_test_rows: int
+    n_features: int
+    protocol: str  # the objective
+    lam: float
+    ranks: int
+    repeats: int
+    n_seen: int = 0  # rows judged on that were trained on
+    lines: list[Line] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)  # peer -> why
+    versions: dict[str, str] = field(default_factory=dict)  # of the peers
+    machine: dict[str, object] = field(default_factory=dict)
+
+    def fastest(self, tolerance: float) -> list[Line]:
+        """Of each trainer at a tolerance the repetition that took least, in the order of training."""
+        best: dict[str, Line] = {}
+        for line in self.lines:
+            if line.tolerance == tolerance:
+                before = best.setdefault(line.trainer, line)
+                best[line.trainer] = min(before, line, key=lambda each: each.seconds)
+        return list(best.values())
+
+    def tolerances(self) -> list[float]:
+        """The tolerances, in the order of training."""
+        return list(dict.fromkeys(line.tolerance for line in self.lines))
+
+    def __str__(self) -> str:
+        text = [
+            f"{self.data}: {self.n_labels:,} labels, {self.n_features:,} features, trained on {self.n_rows:,} rows ({self.split}), "
+            f"judged on {self.n_test_rows:,} ({self.test_split}); {self.protocol}, λ = {self.lam:.4g}, "
+            f"C = {1 / (self.lam * self.n_rows):.4g}; {self.ranks} rank(s), the others with as many threads; "
+            f"least of {self.repeats}"
+        ]
+        for tolerance in self.tolerances():
+            text += ["", *self._table(tolerance)]
+        return joined([*text, "", *self._notes()])
+
+    def _table(self, tolerance: float) -> list[str]:
+        """The lines of one tolerance."""
+        lines = self.fastest(tolerance)
+        reference = next((line for line in lines if line.trainer == REFERENCE), None)
+        heading = [f"tolerance {tolerance:g}", "seconds", "ms/label", f"/ {REFERENCE}", "f", "± %", "MAP", "±"]
+        rows = [[*heading, *(f"P@{k}" for k in PRECISION_AT), "model MB", "MiB"]]
+        for line in lines:
+            ratio, f, gain = against(line, reference)
+            cells = [_number(line.seconds, 3), _number(line.ms_per_label, 2), _number(ratio, 2), _number(line.f, 6)]
+            cells += [
+                _number(f, 2, "+"),
+                cell(line.average_precision),
+                _number(gain, 4, "+"),
+                *map(cell, (line.p1, line.p3, line.p5)),
+            ]
+            rows.append([line.trainer, *cells, _number(line.model_mb, 1), _number(line.peak_mib, 0)])
+        return tables.table(rows)
+
+    def _notes(self) -> list[str]:
+        """What the numbers mean, and who is not in the table."""
+        notes = [
+            *([seen_note(self.n_seen, self.n_test_rows)] if self.n_seen else []),
+            "seconds: training without loading, ours until the model is written; f: mean of the objective over the labels; "
+            f"± % and ±: against {REFERENCE}",
+            f"{REFERENCE}: scikit-learn's LinearSVC, which checks and copies the rows for every label",
+            "MAP: mean over the labels that a test row has; MiB: the largest peak of a rank or program, with its rows",
+        ]
+        for name, peer in PEERS.items():
+            if name in self.skipped:
+                notes.append(f"{name}: skipped, {self.skipped[name]}")
+            elif any(line.trainer == name for line in self.lines):
+                notes.append(f"{name} {self.versions.get(name, '')}: {peer.about}; timed: {peer.timed}")
+        return notes
+
+
+def against(line: Line, reference: Line | None) -> tuple[float, float, float]:
+    """Seconds / the reference's, f above the reference's in per cent, MAP above the reference's; NaN where not known."""
+    if reference is None:
+        return math.nan, math.nan, math.nan
+    f = 100 * (line.f / reference.f - 1) if reference.f else math.nan
+    return line.seconds / reference.seconds, f, line.average_precision - reference.average_precision
+
+
+def _number(value: float, digits: int, sign: str = "") -> str:
+    return "-" if math.isnan(value) else f"{value:{sign}.{digits}f}"
+
+
+def csv_text(result: Comparison) -> str:
+    """A line for each training; what is not known is an empty cell."""
+    names = [each.name for each in fields(Line)]
+    rows: list[list[object]] = [[*names, "ranks"]]
+    for line in result.lines:
+        rows.append([*("" if value != value else value for value in (getattr(line, name) for name in names)), result.ranks])
+    return tables.csv_text(rows)
+
+
+def json_text(result: Comparison) -> str:
+    """Everything, with the table's ratios; what is not known is null."""
+    tables = []
+    for tolerance in result.tolerances():
+        lines = result.fastest(tolerance)
+        reference = next((line for line in lines if line.trainer == REFERENCE), None)
+        for line in lines:
+            names = ("seconds_ratio", "f_percent_above", "average_precision_above")
+            tables.append(asdict(line) | dict(zip(names, against(line, reference), strict=True)))
+    content = {each.name: getattr(result, each.name) for each in fields(result) if each.name not in ("lines", "data")}
+    content |= {"data": str(result.data), "table": tables, "trainings": [asdict(line) for line in result.lines]}
+    return json.dumps(_without_nan(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _without_nan(value: object) -> object:
+    """The same with None for every NaN."""
+    if isinstance(value, dict):
+        return {key: _without_nan(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(each) for each in value]
+    return None if isinstance(value, float) and math.isnan(value) else value

@@ -1,0 +1,214 @@
+"""Running other trainers on the rows that our methods are trained on, and judging what they give as ours is judged."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+
+from hpcml.bench import programs
+from hpcml.bench.programs import PEERS
+from hpcml.data.dataset import Dataset
+from hpcml.data.shard import read_rows
+from hpcml.errors import ConfigError, nearest
+from hpcml.evaluation.evaluate import Counts
+from hpcml.evaluation.ranking import average_precision
+from hpcml.evaluation.top import PRECISION_AT, Best, n_true, precision_at
+from hpcml.model.linear import STATUS, Model
+from hpcml.signals import StopSignals
+from hpcml.undo import undone
+
+SCORE_BYTES = 1 << 26  # of a block of scores, and of a block of weights
+NO_PEERS = "none"
+POLL_SECONDS = 0.05
+LAUNCHERS = ("PMI_", "PMIX_", "OMPI_", "MPI_", "HYDRA_", "HYDI_")
+
+
+@dataclass(frozen=True)
+class Quality:
+    """How good a trainer's models are; NaN where it cannot be known. `f` is the mean over the labels that were trained."""
+
+    f: float
+    average_precision: float
+    precisions: tuple[float, ...]  # at each of PRECISION_AT
+    model_mb: float
+
+
+@dataclass(frozen=True)
+class PeerRun:
+    """A finished training of a peer."""
+
+    seconds: float
+    peak_mib: float
+    model_bytes: int
+    version: str
+
+
+def choose_peers(wanted: tuple[str, ...]) -> list[str]:
+    """The peers to run, each once; all if none is named. Raises ConfigError for one that does not exist."""
+    for name in wanted:
+        if name not in PEERS and name != NO_PEERS:
+            raise ConfigError(f"--peer {name}: no such trainer; {nearest(name, [*PEERS, NO_PEERS])}")
+    return [] if NO_PEERS in wanted else list(dict.fromkeys(wanted)) or list(PEERS)
+
+
+class PeerProblem:
+    """The rows, label sets and labels that the models of a run were trained on, for programs beside us. All of it is local."""
+
+    def __init__(self, dataset: Dataset, model: Model, split: str, test_split: str, bias: bool) -> None:
+        """`model` is any of the run's models. With `bias` the rows have the constant feature. Raises DataError, MemoryError."""
+        trained = model.labels["status"] != STATUS.index("degenerate")
+        self.names = model.label_names
+        self.trained = np.flatnonzero(trained)  # the places of the labels that peers train
+        self.constant = np.where(trained, 0.0, model.bias)  # the scores of the others
+        self.lam = float(model.attrs["lambda"])
+        train_rows, test_rows = (np.array(dataset.split(name)) for name in (split, test_split))
+        self.X, self.X_test = (_with_bias(read_rows(dataset, rows, False), bias) for rows in (train_rows, test_rows))
+        self.Y, self.Y_test = (label_sets(dataset, rows, self.names) for rows in (train_rows, test_rows))
+
+    @property
+    def C(self) -> float:
+        """LIBLINEAR's C: its objective ½‖w‖² + C Σ ℓ is f(w)/λ."""
+        return 1.0 / (self.lam * self.X.shape[0])
+
+    def write(self, folder: Path) -> None:
+        """Put the matrices where programs find them, unless they are there. Raises OSError."""
+        if (folder / "X_test.npz").exists():  # the last one
+            return
+        for name, matrix in {"X": self.X, "Y": self.Y[:, self.trained], "X_test": self.X_test}.items():
+            sp.save_npz(folder / f"{name}.npz", sp.csr_matrix(matrix, dtype=np.float32), compressed=False)
+
+    def judge(self, folder: Path) -> tuple[float, float, tuple[float, ...]]:
+        """f, macro MAP and P@k of what a program left in the folder. Raises OSError, ValueError if it is not what it should be."""
+        weights = sp.load_npz(folder / "weights.npz").tocsr() if (folder / "weights.npz").exists() else None
+        scores = np.load(folder / "scores.npy", allow_pickle=False) if weights is None else None
+        found = (self.X_test.shape[0], weights.shape[0]) if scores is None else scores.shape
+        if found != (self.X_test.shape[0], self.trained.size):
+            raise ValueError(f"there are {found} scores of test rows × labels")
+        precision, best = np.full(len(self.names), np.nan), Best(self.X_test.shape[0], min(max(PRECISION_AT), len(self.names)))
+        truth = self.Y_test.tocsc()
+        for begin, end in self._blocks(len(self.names)):
+            first, last = np.searchsorted(self.trained, [begin, end])
+            block = np.tile(self.constant[begin:end], (self.X_test.shape[0], 1))
+            block[:, self.trained[first:last] - begin] = (
+                scores[:, first:last] if weights is None else self.X_test @ weights[first:last].T.toarray()
+            )
+            if np.isnan(block).any():
+                raise ValueError("a score is not a number")
+            best.add(0, block, begin)
+            for label in range(begin, end):
+                positives = truth.indices[truth.indptr[label] : truth.indptr[label + 1]]
+                precision[label] = _average_precision(block[:, label - begin], positives)
+        judged = precision[~np.isnan(precision)]
+        average = float(judged.mean()) if judged.size else np.nan
+        f = np.nan if weights is None else self.objective(weights)
+        hits = n_true(best.sort(), *self.Y_test.nonzero(), len(self.names))
+        several = len(self.names) > 1  # as `evaluate` has it
+        return f, average, tuple(at if several else math.nan for at in precision_at(hits, self.X_test.shape[0]).values())
+
+    def objective(self, weights: sp.csr_matrix) -> float:
+        """The mean of f(w) = λ/2 ‖w‖² + (1/m) Σ hinge over the labels that were trained, in float64."""
+        total, Y = 0.0, self.Y.tocsc()
+        for begin, end in self._blocks(self.trained.size):
+            W = weights[begin:end].toarray().astype(np.float64)
+            signs = 2.0 * Y[:, self.trained[begin:end]].toarray() - 1.0
+            total += np.maximum(0.0, 1.0 - signs * (self.X @ W.T)).sum() / self.X.shape[0] + 0.5 * self.lam * (W * W).sum()
+        return total / self.trained.size if self.trained.size else np.nan
+
+    def _blocks(self, n_labels: int) -> Iterator[tuple[int, int]]:
+        """Ranges of labels whose scores and weights fit SCORE_BYTES."""
+        step = max(1, SCORE_BYTES // (8 * max(*self.X.shape, self.X_test.shape[0])))
+        return ((begin, min(begin + step, n_labels)) for begin in range(0, n_labels, step))
+
+
+def _with_bias(X: sp.csr_matrix, bias: bool) -> sp.csr_matrix:
+    """Rows in float64 (their float32 values), with a constant feature if `bias`."""
+    X = sp.csr_matrix(X, dtype=np.float64)
+    return sp.hstack([X, np.ones((X.shape[0], 1))], format="csr") if bias else X
+
+
+def label_sets(dataset: Dataset, rows: np.ndarray, names: list[str]) -> sp.csr_matrix:
+    """Which of the labels `names` the rows have (rows × names, ones). Local; raises DataError."""
+    places = np.full(dataset.n_labels, -1, dtype=np.int64)
+    known = {name: number for number, name in enumerate(dataset.label_names())}
+    places[[known[name] for name in names]] = np.arange(len(names))
+    indptr, indices = dataset.map("Y/indptr"), dataset.map("Y/indices")
+    ones = np.ones(indices.size, dtype=np.float32)
+    Y = sp.csr_matrix((ones, indices, indptr), (dataset.n_rows, dataset.n_labels))[rows]
+    kept = places[Y.indices]
+    row = np.repeat(np.arange(rows.size), np.diff(Y.indptr))
+    return sp.csr_matrix((ones[: (kept >= 0).sum()], (row[kept >= 0], kept[kept >= 0])), (rows.size, len(names)))
+
+
+def _average_precision(scores: np.ndarray, positives: np.ndarray) -> float:
+    """Average precision of one label, as `hpcml evaluate` has it; NaN without positives."""
+    counts = Counts(scores[positives])
+    counts.add(np.sort(scores))
+    return average_precision(counts.ranking(scores.size)) if positives.size else np.nan
+
+
+def run_peer(
+    name: str, python: Path | None, folder: Path, problem: PeerProblem, limit: float, signals: StopSignals, **about: object
+) -> PeerRun | str:
+    """Train with a peer in a process of its own, or say why not. Local; `about` is what `programs.Problem` has besides matrices."""
+    for left in ("result.json", "weights.npz", "scores.npy"):  # of the one before
+        (folder / left).unlink(missing_ok=True)
+    shutil.rmtree(folder / name, ignore_errors=True)
+    (folder / "problem.json").write_text(json.dumps({"C": problem.C, **about}), encoding="utf-8")
+    variables = {key: value for key, value in os.environ.items() if not key.startswith(LAUNCHERS)}  # it is no rank of this job
+    variables |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(about["threads"]))
+    variables["PYTHONSAFEPATH"] = "1"
+    command = [
+        str(Path(python or sys.executable).absolute()),
+        str(Path(programs.__file__).resolve()),
+        name,
+        str(folder.resolve()),
+    ]
+    said = folder / "said.txt"
+    with said.open("wb") as out:
+        try:
+            process = subprocess.Popen(
+                command, cwd=folder, env=variables, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT
+            )
+        except OSError as error:
+            return f"it cannot be started: {error.strerror}"
+        try:
+            with undone(process.kill):
+                reason = _wait(process, limit, signals)
+        finally:
+            process.kill()
+            process.wait()
+    if reason:
+        return reason
+    if process.returncode or not (folder / "result.json").exists():
+        last = " ".join(said.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:])
+        return f"it failed (exit code {process.returncode}): {''.join(c if c.isprintable() else '?' for c in last)[:200]}"
+    try:
+        result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+        if "missing" in result:
+            return f"not installed: pip install {PEERS[name].package} ({result['missing']})"
+        return PeerRun(**result)
+    except (ValueError, TypeError) as error:
+        return f"what it gave is of no use: {error}"
+
+
+def _wait(process: subprocess.Popen, limit: float, signals: StopSignals) -> str:
+    """Wait for a process to end: "", or why there is no more waiting. Local."""
+    end = time.monotonic() + limit
+    while process.poll() is None:
+        if signals.seen:
+            return "a signal arrived"
+        if time.monotonic() > end:
+            return f"it took more than {limit:g} s"
+        time.sleep(POLL_SECONDS)
+    return ""

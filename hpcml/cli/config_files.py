@@ -1,0 +1,137 @@
+"""What `--config` names: TOML files with options, checked before the command line is parsed."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from itertools import pairwise
+from pathlib import Path
+from types import UnionType
+from typing import Union, get_args, get_origin, get_type_hints
+
+import cyclopts
+
+from hpcml.errors import ConfigError
+from hpcml.files.opening import read_small
+from hpcml.methods.linear.options import TrainOptions
+from hpcml.methods.online.learners import METHODS as ONLINE
+from hpcml.options import flag_of
+
+SHOWN = 60  # characters of a value in a message
+LARGEST = 2**63
+TEXTS = {"method": str, "data": str, "output": str}  # the keys that every method has
+WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", Path: "a text", tuple: "a list of texts"}
+
+
+def config_files(tokens: list[str], own_options: Mapping[str, type]) -> tuple[list[str], list[cyclopts.config.Dict]]:
+    """The tokens with the method that the files name, if it is given there only; the TOML files named by --config (flags win).
+
+    Raises ConfigError for a missing file, an unknown key or a value of a wrong kind, DataError for a file that cannot be read.
+    """
+    for token in tokens:
+        _check_text(token, "the command line")
+    paths = [Path(value) for flag, value in pairwise(tokens) if flag == "--config"]
+    paths += [Path(token.partition("=")[2]) for token in tokens if token.startswith("--config=")]
+    method, found = None, []
+    for path in paths:
+        keys = _read(path)
+        _check_value(path, "method", keys.get("method", ""), str)
+        method = keys.get("method", method)
+        command = next((token for token in tokens[1:2] if token in own_options), method)
+        if command in own_options and keys.pop("method", command) != command:  # to these commands it is no option
+            raise ConfigError(f"{path}: it is for the method {shortened(method)!r}, not {command!r}")
+        if command in ONLINE and ONLINE[command].winnow and keys.get("bias") is False:
+            del keys["bias"]  # version 0.6 wrote it for every learner
+        known = TEXTS | kinds_of(own_options.get(command, TrainOptions))
+        for key, value in keys.items():
+            if (name := key.replace("_", "-")) not in known:
+                near = difflib.get_close_matches(shortened(key), known, n=1)
+                raise ConfigError(f"{path}: unknown key {shortened(key)!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+            _check_value(path, key, value, known[name])
+        found.append(cyclopts.config.Dict(keys, source=str(path), use_commands_as_keys=False))
+    if method in own_options and tokens[:1] == ["train"] and (len(tokens) == 1 or tokens[1].startswith("-")):
+        tokens = ["train", method, *tokens[1:]]
+    return tokens, found
+
+
+def _read(path: Path) -> dict[str, object]:
+    """The keys of a TOML file. Raises ConfigError, DataError."""
+    text = read_small(path)
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: not a TOML file: {shortened(str(error))}") from None
+    except ValueError:  # of Python's int, or of a date
+        raise ConfigError(f"{path}: a number of thousands of digits, or a date that is none; mend it") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: nested too deeply; expected lines KEY = VALUE") from None
+
+
+def kinds_of(options: type) -> dict[str, type]:
+    """The key of each option of a dataclass, and of which kind its values are: one of WORDS."""
+    hints = get_type_hints(options)
+    return {flag_of(field.name): _kind_of(hints[field.name]) for field in fields(options)}
+
+
+def _kind_of(hint: object) -> type:
+    """The kind of an option's values by its type: X of `X | None`, tuple of `tuple[X, ...]`."""
+    if get_origin(hint) in (Union, UnionType):
+        (hint,) = (each for each in get_args(hint) if each is not type(None))
+    return get_origin(hint) or hint
+
+
+def _check_value(path: Path, key: str, value: object, kind: type) -> None:
+    """Raise ConfigError unless a value of TOML can be of that kind; what it may be then is for the option to say."""
+    values = value if kind is tuple and isinstance(value, list) else [value]
+    for each in values:
+        scalar = isinstance(each, (str, int, float))  # a truth value is an int
+        fits = scalar and (isinstance(each, str) or isinstance(each, bool) <= (kind is bool))
+        if kind is int and isinstance(each, float):
+            fits = each.is_integer()
+        if isinstance(each, int) and abs(each) >= LARGEST:
+            fits = False
+        if not fits:
+            shown = f"{each:.17g}" if isinstance(each, float) else type(each).__name__ if not scalar else _shown(each)
+            raise ConfigError(f"{path}: {key} = {shown}: expected {WORDS[kind]}")
+        if isinstance(each, str):
+            _check_text(each, f"{path}: {key}")
+
+
+def _shown(value: int | str) -> str:
+    """A value as messages show it."""
+    huge = isinstance(value, int) and not isinstance(value, bool) and abs(value) >= LARGEST
+    return (
+        f"a number of {value.bit_length()} bits"
+        if huge
+        else str(value).lower()
+        if isinstance(value, bool)
+        else shortened(str(value))
+    )
+
+
+def _check_text(text: str, where: str) -> None:
+    """Raise ConfigError for a text that no file can hold: with NUL, or made of bytes that are not UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ConfigError(f"{where}: {shortened(ascii(text))} is not UTF-8; rename what it names") from None
+    if "\0" in text:
+        raise ConfigError(f"{where}: {shortened(ascii(text))} holds the character NUL; leave it out")
+
+
+def check_numbers(arguments: Mapping[str, object]) -> None:
+    """Raise ConfigError for a whole number that is larger than any option takes."""
+    for name, value in arguments.items():
+        if is_dataclass(value):
+            check_numbers({field.name: getattr(value, field.name) for field in fields(value)})
+        for each in value if isinstance(value, tuple) else (value,):
+            if isinstance(each, int) and abs(each) >= LARGEST:
+                raise ConfigError(f"--{flag_of(name)}: {_shown(each)}, but expected a whole number below 2**63")
+
+
+def shortened(text: str) -> str:
+    """A text on one line, with what is very long in it cut short."""
+    return re.sub(rf"(\S{{{SHOWN}}})\S{{{SHOWN},}}", r"\1…", " ".join(text.split()))

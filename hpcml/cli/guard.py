@@ -1,0 +1,140 @@
+"""The outermost guard of the program: from its first line on, a signal ends it in time, with one sentence and an exit code.
+
+A handler of Python's runs only between two steps of the main thread, which may be inside a library for long; and what it raises
+may be swallowed there, or printed. So handlers only note the signal (`StopSignals`). A thread that the signal wakes ends the
+process: at once, or, where a training run looks at what was noted, if the run has not come to its checkpoint in time.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from hpcml import undo
+from hpcml.errors import EXIT_RESUMABLE
+from hpcml.signals import StopSignals
+
+PATIENCE = 3.3  # seconds that a training run has for its checkpoint after SIGTERM or SIGINT
+TURN = 0.6  # seconds that the other ranks wait for rank 0 to speak, and a tenth more of a second for every rank below
+LAST = 1.0  # seconds after which a rank that had begun to end by itself is ended
+RELAY_SECONDS = 0.2  # for the launcher to pass on what was said
+LOOK_SECONDS = 0.5  # between looks at whether the launcher lives
+RANK_NAMES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
+
+
+def launched_rank() -> int | None:
+    """This process's rank, as far as the launcher tells before MPI has started; None without a launcher."""
+    ranks = (os.environ.get(name, "") for name in RANK_NAMES)
+    return next((int(rank) for rank in ranks if rank.isdigit()), None)
+
+
+def leave_word(code: int) -> None:
+    """Write the exit code to the file that HPCML_EXIT_FILE names: what a launcher makes of the codes of many ranks differs."""
+    if path := os.environ.get("HPCML_EXIT_FILE"):
+        with suppress(OSError):
+            Path(path).write_text(f"{code}\n", encoding="ascii")
+
+
+def _begun(run: Path) -> list[Path]:
+    """The run folders at or in `run` that can be resumed. Local."""
+    with suppress(OSError):
+        if (run / "config.toml").exists():
+            return [] if (run / "model.h5").exists() else [run]
+        return [config.parent for config in run.glob("*/config.toml")]
+    return []
+
+
+def _resumed_from(folders: list[Path]) -> str:
+    """Where `--resume` goes on. Local."""
+    with suppress(OSError):
+        times = [path.stat().st_mtime for folder in folders for path in folder.glob("checkpoint/state-*.h5")]
+        if times:
+            return f"from the checkpoint of {max(0.0, time.time() - max(times)):.0f} s ago"
+    return "from the beginning"
+
+
+class Guard:
+    """What ends this process at a signal. `run` is the output of a command that looks at `signals` while it trains."""
+
+    def __init__(self, signals: StopSignals) -> None:
+        self.signals = signals
+        self.run: Path | None = None
+        launched = launched_rank()
+        self.rank = launched or 0
+        self._parent = None if launched is None else os.getppid()  # the launcher
+        self._ends = threading.Lock()  # whoever has it says how the process ends
+        self._code = 0
+
+    def start(self) -> Guard:
+        """Begin to watch, in a thread; in the main thread only."""
+        self._woken, wakes = os.pipe()
+        os.set_blocking(wakes, False)
+        signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
+        if self.signals.seen:  # it came before there was a pipe
+            os.write(wakes, bytes([self.signals.first]))
+        threading.Thread(target=self._watch, daemon=True).start()
+        return self
+
+    def end_begins(self, code: int) -> None:
+        """The program ends by itself now, with `code`: if the guard was not quicker, further signals do nothing."""
+        self._ends.acquire()
+        self._code = code
+        self.signals.ignore()
+
+    def _watch(self) -> None:
+        """Wait for a signal, then end the process, if need be."""
+        number, late = 0, None
+        while late is None or time.monotonic() < late:
+            came = self._wait(LOOK_SECONDS if late is None else max(0.0, min(LOOK_SECONDS, late - time.monotonic())))
+            if came and late is None:
+                listens = self.run is not None and bool(_begun(self.run))
+                number = came
+                if not (listens and came == signal.SIGUSR1):  # which gives the time that a checkpoint takes
+                    late = time.monotonic() + (PATIENCE if listens else 0.0)
+        self._end(number)
+
+    def _wait(self, seconds: float) -> int:
+        """The signal that came within so many seconds, or 0. Without its launcher a rank sends one to itself."""
+        if select.select([self._woken], [], [], seconds)[0]:
+            number = os.read(self._woken, 1)[0]
+            return number if number in self.signals.SIGNALS else 0
+        if self._parent is not None and os.getppid() != self._parent:
+            self._parent = None
+            os.kill(os.getpid(), signal.SIGTERM)
+        return 0
+
+    def _end(self, number: int) -> None:
+        """Say why, remove what is unfinished, and end the process."""
+        if self.rank > 0:  # rank 0 takes the others with it when it ends, unless the signal came only here
+            time.sleep(TURN + 0.1 * min(self.rank - 1, 8))
+        if not self._ends.acquire(blocking=False):
+            time.sleep(LAST)
+            os._exit(self._code)
+        begun = _begun(self.run) if self.run is not None else []
+        code, why = 128 + number, f"interrupted by {signal.Signals(number).name}"
+        if begun:
+            code = EXIT_RESUMABLE
+            why += f" and without a new checkpoint after {PATIENCE:g} s; continue with --resume, {_resumed_from(begun)}"
+        _say(f"hpcml: {why}\n")
+        if not begun:  # else a rank may have died, which made the launcher send the signal: its own code tells
+            leave_word(code)
+        if launched_rank() is not None:
+            time.sleep(RELAY_SECONDS)
+        for action in reversed(tuple(undo.ACTIONS)):
+            with suppress(Exception):
+                action()
+        os._exit(code)
+
+
+def _say(text: str) -> None:
+    """Write to stderr past Python's buffers, whose lock the main thread may hold; not if nobody takes it."""
+    with suppress(OSError):
+        if os.isatty(2):
+            text = f"\r\x1b[K\x1b[?25h{text}"  # the progress bar has hidden the cursor
+        if select.select([], [2], [], 0.5)[1]:
+            os.write(2, text.encode())

@@ -1,0 +1,130 @@
+"""The commands of `hpcml plot`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cyclopts import App
+
+from hpcml.cli.session import Output, Session, say_once
+from hpcml.errors import ConfigError
+from hpcml.options import Flag
+from hpcml.reduce.options import CurveOptions
+
+plot_app = App(name="plot", help="Draw pictures (needs matplotlib: pip install 'hpcml[plot]').")
+
+
+@plot_app.command(name="convergence")
+def plot_convergence(
+    run: Path,
+    /,
+    *,
+    label: str | None = None,
+    output: Output | None = None,
+    data: Path | None = None,
+    test_split: str | None = None,
+    force: Flag = False,
+) -> None:
+    """How PROBE converges on one label, beside PROBE* and IDEAL: distance to the solution, objective, break-even; and a CSV.
+
+    Parameters
+    ----------
+    run:
+        The folder of a finished run of the method probe.
+    label:
+        A label of its model. Default: the one with the most positive rows.
+    output:
+        The picture to make (.png, .pdf or .svg); its numbers go to a .csv beside it. Default: RUN/convergence-LABEL.png.
+    data:
+        Where the run's dataset is now, if it was moved.
+    test_split:
+        Rows for the break-even: a split of the file, or all. Default: test if the file has it.
+    force:
+        Replace the picture and the CSV file if they exist.
+    """
+    from hpcml.plots.convergence import plot_run as work
+
+    say_once(str(work(Session.comm, run, label, output, data, test_split, force, Session.log)))
+
+
+@plot_app.command(name="psbml")
+def plot_psbml(run: Path, /, *, output: Output | None = None, data: Path | None = None, force: Flag = False) -> None:
+    """A run of PSBML: its torus, where the margin data lie, validation error and distinct rows by cycle; and a CSV.
+
+    Parameters
+    ----------
+    run:
+        The folder of a finished run of the method psbml.
+    output:
+        The picture to make (.png, .pdf or .svg); its numbers go to a .csv beside it. Default: RUN/psbml.png.
+    data:
+        Where the run's dataset is now, if it was moved.
+    force:
+        Replace the picture and the CSV file if they exist.
+    """
+    from hpcml.plots.psbml import plot_run as work
+
+    say_once(work(Session.comm, run, output, data, force))
+
+
+@plot_app.command(name="margins")
+def plot_margins(
+    name: str,
+    /,
+    *,
+    output: Output,
+    rows: int = 2000,
+    seed: int = 0,
+    cycles: int = 50,
+    s: float | None = None,
+    force: Flag = False,
+) -> None:
+    """How PSBML finds the margin of points in the plane, beside Gaussian mixtures with mean shift and an SVM; and a CSV.
+
+    Parameters
+    ----------
+    name:
+        circle or gaussians.
+    output:
+        The picture to make (.png, .pdf or .svg); its numbers go to a .csv beside it.
+    rows:
+        Points to make; a tenth of them is kept for validation.
+    seed:
+        Another seed gives other points and other draws.
+    cycles:
+        Cycles of the grid; the middle one and the last are shown.
+    s:
+        Standard deviation of the mixtures' Gaussian weights around the boundary. Default: 0.3 of the largest distance.
+    force:
+        Replace the picture and the CSV file if they exist.
+    """
+    from hpcml.plots.margins import plot_set as work
+
+    if Session.comm.size > 1:
+        raise ConfigError("plot margins works in one process: run it without mpirun")
+    say_once(str(work(name, output, rows, seed, cycles, s, force, Session.log)))
+
+
+@plot_app.command(name="selection")
+def plot_selection(
+    data: Path,
+    /,
+    *,
+    output: Output,
+    options: CurveOptions = CurveOptions(),  # noqa: B008 - frozen
+    force: Flag = False,
+) -> None:
+    """Test error of mbw by number of features: EFS, information gain, chi-square (one pass each); and a CSV.
+
+    Parameters
+    ----------
+    data:
+        A dataset with splits train and test.
+    output:
+        The picture to make (.png, .pdf or .svg); its numbers go to a .csv beside it.
+    force:
+        Replace the picture and the CSV file if they exist.
+    """
+    from hpcml.plots.selection import plot_selection as work
+
+    say_once(work(Session.comm, data, output, options, force, Session.log))

@@ -1,0 +1,188 @@
+"""The commands that score rows with a model: `hpcml predict`, `hpcml evaluate` and `hpcml prune`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from hpcml.cli.session import Output, Session, say_once
+from hpcml.errors import ConfigError
+from hpcml.options import Flag
+
+
+def predict(
+    model: Path,
+    data: Path,
+    /,
+    *,
+    output: Output,
+    split: str = "all",
+    labels: Flag = False,
+    top: int | None = None,
+    zero_based: Flag = False,
+    max_line_mb: int | None = None,
+    format: Literal["csv", "svm"] | None = None,
+    force: Flag = False,
+) -> None:
+    """Score rows with a model, to .h5, .csv or .svm; or the lines of an svmlight text as they come, to .csv or .svm.
+
+    Parameters
+    ----------
+    model:
+        A model.h5 of a run folder.
+    data:
+        A dataset with the model's features (convert it with --like the training file); or svmlight text (plain, gz, bz2, xz), - for
+        standard input. A text does not name its features: its indices are taken for the places of the model's features, from 1.
+    output:
+        The file to make; its ending chooses the format. For text also - for standard output.
+    split:
+        Rows to score: a split of the file, or all.
+    labels:
+        Write the labels (score above 0) instead of the scores.
+    top:
+        Write only so many labels of each row, with their scores: the best ones; of equal scores those that the model lists first.
+    zero_based:
+        The indices of the text start at 0.
+    max_line_mb:
+        The longest line of the text that is read, in MiB. Default: 16.
+    format:
+        What to write to standard output. Default: csv.
+    force:
+        Replace the output if it exists.
+    """
+    from hpcml.data.dataset import Dataset
+    from hpcml.data.svmlight_stream import is_text
+    from hpcml.files.lines import line_limit
+    from hpcml.model.open import share_model
+    from hpcml.mpi import agreed
+    from hpcml.prediction.predict import predict as work
+    from hpcml.prediction.stream import predict_stream
+    from hpcml.prediction.top import check_what
+
+    max_line = line_limit(max_line_mb)
+    comm, what, text = Session.comm, "labels" if labels else "scores", False
+    with agreed(comm, f"opening {data}"):
+        if comm.rank == 0:
+            text = is_text(data)
+    text = comm.bcast(text)
+    if text and split != "all":
+        raise ConfigError(f"--split {split}: a text has no splits; make a dataset of it (hpcml convert)")
+    if not text and (zero_based or format is not None or max_line_mb is not None):
+        raise ConfigError("--zero-based, --max-line-mb and --format are for text; leave them out")
+    check_what(what, top)
+    opened = share_model(comm, model)
+    if text:
+        predict_stream(comm, opened, data, output, what, force, Session.log, zero_based, format, top, max_line)
+        return
+    with agreed(comm, f"opening {data}"):
+        dataset = Dataset(data)
+    with dataset:
+        work(comm, opened, dataset, split, output, what, force, Session.log, top)
+
+
+def evaluate(
+    model: Path,
+    data: Path,
+    /,
+    *,
+    split: str | None = None,
+    csv: Path | None = None,
+    json: Path | None = None,
+    best: int = 5,
+    force: Flag = False,
+) -> None:
+    """Judge a model: average precision (PRC area), break-even, AUC (ROC area), F1, wrong rows, precision of the best labels.
+
+    Each measure per label, as its mean over the labels (macro), and of all pairs of a row and a label in one ranking (micro).
+    Average precision and break-even are averaged over ties. The precision of a row's 1, 3 and 5 best labels is the mean over rows.
+
+    Parameters
+    ----------
+    model:
+        A model.h5 of a run folder.
+    data:
+        A dataset with the model's features and labels.
+    split:
+        Rows to judge on: a split of the file, or all. Default: test if the file has it.
+    csv:
+        Write the measures of every label to this file.
+    json:
+        Write everything to this file.
+    best:
+        How many of the best and worst labels to show.
+    force:
+        Replace the CSV or JSON file if it exists.
+    """
+    from hpcml.data.dataset import Dataset
+    from hpcml.evaluation.evaluate import evaluate as work
+    from hpcml.evaluation.report import format_evaluation, write_csv, write_json
+    from hpcml.evaluation.seen import split_to_judge
+    from hpcml.files.atomic import check_output
+    from hpcml.model.open import share_model
+    from hpcml.mpi import agreed
+
+    if best < 1:
+        raise ConfigError(f"--best {best}: expected at least 1")
+    if force and csv is None and json is None:
+        raise ConfigError("--force has no effect without --csv or --json; leave it out")
+    if csv is not None and csv == json:
+        raise ConfigError(f"--csv {csv} and --json {json} are one file; choose two names")
+    opened = share_model(Session.comm, model)
+    with agreed(Session.comm, f"opening {data}"):
+        dataset = Dataset(data)
+        for output in (csv, json):
+            if Session.comm.rank == 0 and output is not None:
+                check_output(output, force, [model, data])
+    with dataset:
+        result = work(Session.comm, opened, dataset, split_to_judge(dataset, split, Session.log), Session.log)
+    say_once(format_evaluation(result, best))
+    with agreed(Session.comm, "writing the measures"):
+        if Session.comm.rank == 0:
+            for path, write in ((csv, write_csv), (json, write_json)):
+                if path is not None:
+                    write(path, result)
+
+
+def prune(
+    model: Path,
+    data: Path,
+    /,
+    *,
+    below: Annotated[tuple[float, ...], Parameter(consume_multiple=True, negative="")],
+    output: Output | None = None,
+    split: str | None = None,
+    force: Flag = False,
+) -> None:
+    """Leave out of a linear model the weights of small magnitude: what is left of it, and of its quality, on the disk sparse.
+
+    Parameters
+    ----------
+    model:
+        A model.h5 of a run folder.
+    data:
+        A dataset with the model's features and labels, to judge on.
+    below:
+        Leave out weights of smaller magnitude than this. Several give a line of the table each.
+    output:
+        The model to make, of the last magnitude. Default: only the table.
+    split:
+        Rows to judge on: a split of the file, or all. Default: test if the file has it.
+    force:
+        Replace the output if it exists.
+    """
+    from hpcml.data.dataset import Dataset
+    from hpcml.evaluation.seen import split_to_judge
+    from hpcml.model.open import share_model
+    from hpcml.mpi import agreed
+    from hpcml.reduce.prune import prune as work
+
+    if force and output is None:
+        raise ConfigError("--force has no effect without --output; leave it out")
+    opened = share_model(Session.comm, model)
+    with agreed(Session.comm, f"opening {data}"):
+        dataset = Dataset(data)
+    with dataset:
+        split = split_to_judge(dataset, split, Session.log)
+        say_once(str(work(Session.comm, opened, dataset, split, below, output, force, Session.log)))

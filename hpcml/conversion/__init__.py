@@ -1,0 +1,1 @@
+"""Sources to datasets: documents, numbers, formulas."""

@@ -1,0 +1,265 @@
+"""Making a dataset file: every source goes through here. Each rank reads its part and writes its slab; none holds the whole."""
+
+from __future__ import annotations
+
+import difflib
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from hpcml import mpi
+from hpcml.conversion.like import read_like
+from hpcml.conversion.noise import add_label_noise, check_noise
+from hpcml.conversion.options import ConvertOptions
+from hpcml.conversion.part import Part
+from hpcml.conversion.row_ids import RowIds
+from hpcml.conversion.sources import SOURCES, Source
+from hpcml.conversion.split import check_share
+from hpcml.errors import ConfigError, DataError, nearest
+from hpcml.files.hdf5 import NAME_CHUNK, create_strings, describe_matrix, matrix_slabs, stamp, vocabulary_digest, write_strings
+from hpcml.files.lines import line_limit
+from hpcml.files.slabs import Slab, SlabFile, editing, new_file
+from hpcml.files.spool import slices
+from hpcml.log import Log, joined
+
+MAX_ROWS = 2**40  # so that sizes in bytes fit int64
+
+
+@dataclass(frozen=True)
+class ConvertReport:
+    """What a conversion made; `dropped_*` count what --like does not know, `changed` the rows with --label-noise (None without)."""
+
+    output: Path
+    rows: int
+    features: int
+    labels: int
+    nnz: int
+    splits: dict[str, int]
+    dropped_values: int
+    dropped_labels: int
+    changed: int | None
+    seconds: float
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.output}: {self.rows:,} rows × {self.features:,} features × {self.labels:,} labels, "
+            f"{self.nnz:,} values, in {self.seconds:.1f} s"
+        ]
+        lines += [f"  split {name}: {size:,} rows" for name, size in self.splits.items()]
+        if self.dropped_values:
+            lines.append(f"  left out: {self.dropped_values:,} values (of text: words) that the --like file does not have")
+        if self.dropped_labels:
+            lines.append(f"  left out: {self.dropped_labels:,} entries of labels that the --like file does not have")
+        if self.changed is not None:
+            lines.append(f"  label noise: {self.changed:,} {'training ' if self.splits else ''}rows have another class")
+        return joined(lines)
+
+
+@dataclass
+class _Sizes:
+    """Totals over all ranks, and where this rank's part begins."""
+
+    n_rows: int
+    nnz: int
+    y_nnz: int
+    splits: dict[str, int]
+    first_row: int
+    first_value: int
+    first_label: int
+    first_in_split: list[int]
+    ones: bool
+
+
+def check_options(source: str, inputs: list[Path], options: ConvertOptions) -> Source:
+    """The source of that name. Raises ConfigError for an unknown one and for options that make no sense or do not fit."""
+    if source not in SOURCES:
+        near = difflib.get_close_matches(source, SOURCES, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(SOURCES))}"
+        raise ConfigError(f"no source {source!r}; {hint}")
+    found = SOURCES[source]
+    _check_inputs(source, found, inputs, options)
+    if options.min_df < 1:
+        raise ConfigError(f"--min-df {options.min_df}: expected at least 1")
+    if options.test_share is not None:
+        check_share(options.test_share)
+    if options.label_noise is not None:
+        check_noise(options.label_noise)
+    of_text = {
+        "--binary": options.binary,
+        "--pairs": options.pairs,
+        "--min-df": options.min_df != 1,
+        "--stop-words": options.stop_words is not None,
+    }
+    for flag, used in of_text.items():
+        if used and not found.is_text:
+            raise ConfigError(f"{flag} is for text, but {source} has numbers; leave it out")
+        if used and options.like is not None:
+            raise ConfigError(f"{flag} does not go with --like, which takes it from {options.like}; leave it out")
+    line_limit(options.max_line_mb)
+    if options.max_line_mb is not None and source not in ("svmlight", "jsonl"):
+        raise ConfigError(f"--max-line-mb is for svmlight and jsonl, but {source} has no lines; leave it out")
+    if options.zero_based and source != "svmlight":
+        raise ConfigError(f"--zero-based is for svmlight, but {source} has no indices; leave it out")
+    if options.seed and not found.names and options.test_share is None and options.label_noise is None:
+        raise ConfigError(f"--seed {options.seed} has no effect without --test-share or --label-noise; leave it out")
+    return found
+
+
+def _check_inputs(source: str, found: Source, inputs: list[Path], options: ConvertOptions) -> None:
+    """Raise ConfigError unless the inputs, --rows and --like are what the source takes."""
+    names = sorted(found.names)
+    if len(inputs) != found.n_inputs:
+        takes = f"one of {', '.join(names)}" if names else "one input file" if found.n_inputs else "no input file"
+        raise ConfigError(f"{source} takes {takes}, but got {len(inputs) or 'none'}")
+    if not names:
+        if options.rows is not None:
+            raise ConfigError(f"--rows is for synthetic, but {source} has rows of its own; leave it out")
+        return
+    if str(inputs[0]) not in names:
+        raise ConfigError(f"{source} cannot make {str(inputs[0])!r}; {nearest(str(inputs[0]), names)}")
+    if options.rows is None:
+        raise ConfigError(f"{source} needs --rows, the number of rows to make")
+    if not 1 <= options.rows <= MAX_ROWS:
+        raise ConfigError(f"--rows {options.rows}: expected at least 1 and at most {MAX_ROWS}")
+    if options.like is not None:
+        raise ConfigError(f"--like {options.like}: {source} has features and labels of its own; leave it out")
+
+
+@mpi.collective
+def convert(
+    comm: mpi.Comm, source: str, inputs: list[Path], output: Path, options: ConvertOptions, force: bool, log: Log
+) -> ConvertReport:
+    """Collective over `comm`. Make the dataset `output` from a source; its bytes do not depend on the number of ranks.
+
+    Raises ConfigError for options that make no sense and an output that exists (without `force`), DataError for input that cannot
+    be read or holds what it should not. Then no file remains.
+    """
+    begin = time.monotonic()
+    chosen = check_options(source, inputs, options)
+    files = [] if chosen.names else inputs
+    with new_file(comm, output, force, [*files, options.like, options.stop_words]) as out:
+        like = read_like(comm, options.like, source, chosen.is_text)
+        part = chosen.read(comm, [Path(path) for path in inputs], options, like, log, out.path.parent)
+        changed = None if options.label_noise is None else add_label_noise(comm, part, options)
+        sizes = _sizes(comm, part)
+        where = files[0] if files else source
+        if sizes.n_rows == 0:
+            raise DataError(f"{where}: no rows; expected at least one")
+        if sizes.y_nnz == 0 and like is None:
+            hint = "make more rows" if chosen.names else "--like a dataset that has some"
+            raise DataError(f"{where}: no label in any row; expected at least one (or {hint})")
+        log(f"{output}: writing {sizes.n_rows:,} rows × {part.n_features:,} features × {len(part.labels.names):,} labels")
+        _write(comm, out, part, sizes, source, output)
+        _, dropped = mpi.exclusive_sum(comm, [part.dropped, part.labels.dropped])
+    return ConvertReport(
+        output=Path(output),
+        rows=sizes.n_rows,
+        features=part.n_features,
+        labels=len(part.labels.names),
+        nnz=sizes.nnz,
+        splits=sizes.splits,
+        dropped_values=int(dropped[0]),
+        dropped_labels=int(dropped[1]),
+        changed=changed,
+        seconds=time.monotonic() - begin,
+    )
+
+
+@mpi.collective
+def _sizes(comm: mpi.Comm, part: Part) -> _Sizes:
+    """Collective over `comm`. Add up the parts."""
+    in_split = np.bincount(part.split[part.split >= 0], minlength=len(part.split_names))
+    first, total = mpi.exclusive_sum(comm, [part.n_rows, part.indices.size, part.labels.indices.size, *in_split])
+    data, ones = part.data, True
+    with mpi.agreed(comm, "adding up the parts"):
+        ones = data is None or all((data[some] == 1).all() for some in slices(data.size))
+    ones = not mpi.agreed_any(comm, not ones)
+    return _Sizes(
+        n_rows=int(total[0]),
+        nnz=int(total[1]),
+        y_nnz=int(total[2]),
+        splits={name: int(size) for name, size in zip(part.split_names, total[3:], strict=True)},
+        first_row=int(first[0]),
+        first_value=int(first[1]),
+        first_label=int(first[2]),
+        first_in_split=[int(n) for n in first[3:]],
+        ones=ones,
+    )
+
+
+def _describe(file: h5py.File, part: Part, sizes: _Sizes, source: str) -> None:
+    """Everything in the file that is not a slab."""
+    stamp(file, "dataset")
+    file.attrs["source"] = source
+    file.attrs["vocabulary"] = vocabulary_digest(part.feature_names, part.n_features)
+    describe_matrix(file, "X", sizes.n_rows, part.n_features, sizes.nnz, sizes.ones)
+    describe_matrix(file, "Y", sizes.n_rows, len(part.labels.names), sizes.y_nnz, ones=True)
+    write_strings(file, "label_names", part.labels.names)
+    if part.feature_names is not None:
+        write_strings(file, "feature_names", part.feature_names)
+    if part.text is not None:
+        part.text.write(file)
+
+
+@mpi.collective
+def _write(comm: mpi.Comm, out: SlabFile, part: Part, sizes: _Sizes, source: str, output: Path) -> None:
+    """Collective over `comm`. Lay the file out and write this rank's slabs."""
+    slabs = matrix_slabs("X", sizes.n_rows, sizes.nnz, part.n_features, None if sizes.ones else "<f4")
+    slabs |= matrix_slabs("Y", sizes.n_rows, sizes.y_nnz, len(part.labels.names), None)
+    slabs |= {f"splits/{name}": Slab((size,), "<i8") for name, size in sizes.splits.items()}
+    out.layout(slabs, lambda file: _describe(file, part, sizes, source))
+    if part.row_ids is not None:
+        _write_row_ids(comm, out.path, output, part.row_ids, sizes.n_rows)
+    with mpi.agreed(comm, f"writing {output}"):
+        for name, indptr, indices, first in (
+            ("X", part.indptr, part.indices, sizes.first_value),
+            ("Y", part.labels.indptr, part.labels.indices, sizes.first_label),
+        ):
+            begin = 0 if comm.rank == 0 else 1  # entry 0 of the whole is rank 0's
+            for some in slices(indptr.size):
+                ends = indptr[max(begin, some.start) : some.stop]
+                out.write(f"{name}/indptr", sizes.first_row + max(begin, some.start), first + ends)
+            for some in slices(indices.size):
+                out.write(f"{name}/indices", first + some.start, indices[some])
+        for some in slices(0 if sizes.ones else part.indices.size):
+            data = np.ones(some.stop - some.start, dtype=np.float32) if part.data is None else part.data[some]
+            out.write("X/data", sizes.first_value + some.start, data)
+        for number, name in enumerate(part.split_names):
+            place = sizes.first_in_split[number]
+            for some in slices(part.n_rows):
+                rows = some.start + np.flatnonzero(part.split[some] == number)
+                out.write(f"splits/{name}", place, sizes.first_row + rows)
+                place += rows.size
+
+
+@mpi.collective
+def _write_row_ids(comm: mpi.Comm, path: Path, output: Path, row_ids: RowIds, n_rows: int) -> None:
+    """Collective over `comm`. Rank 0 writes all ranks' row ids into the laid-out file, in row order.
+
+    HDF5 lays the strings of one call out backwards, so the calls are cut at rows that do not depend on the number of ranks.
+    """
+    chunks = (row_ids[begin : begin + NAME_CHUNK] for begin in range(0, len(row_ids), NAME_CHUNK))
+    waiting: list[str] = []
+    written = 0
+
+    def write(ids: list[str]) -> None:
+        nonlocal written
+        waiting.extend(ids)
+        while len(waiting) >= min(NAME_CHUNK, n_rows - written) > 0:
+            some = waiting[:NAME_CHUNK]
+            file["row_ids"][written : written + len(some)] = np.array(some, dtype=object)
+            del waiting[:NAME_CHUNK]
+            written += len(some)
+
+    with ExitStack() as stack:
+        with mpi.agreed(comm, f"writing {output}"):
+            if comm.rank == 0:
+                file = stack.enter_context(editing(path, target=output))
+                create_strings(file, "row_ids", n_rows)
+        mpi.stream_to_root(comm, chunks, write)
+        with mpi.agreed(comm, f"writing {output}"):
+            stack.close()

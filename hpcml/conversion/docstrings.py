@@ -1,0 +1,150 @@
+"""A real corpus that every machine has: the docstrings of the standard library and of the packages that hpcml needs.
+
+No package is imported: files are found by name and read with `ast`. Labels are the parts of the dotted module name, hundreds,
+hierarchical and long-tailed: "scipy", "scipy.sparse", "scipy.sparse.csgraph".
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib.util
+import sysconfig
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.conversion.like import Like
+from hpcml.conversion.options import ConvertOptions
+from hpcml.conversion.part import Part
+from hpcml.conversion.text import WORDS, new_corpus, vectorise
+from hpcml.errors import DataError
+from hpcml.log import Log
+from hpcml.partition import bounds_by_weight
+
+PACKAGES = ("numpy", "scipy", "sklearn", "numba", "llvmlite", "h5py", "mpi4py")
+SKIPPED = {"test", "tests", "site-packages", "dist-packages", "idlelib", "lib2to3", "distutils", "turtledemo"}
+MIN_WORDS = 5
+DIGEST_BYTES = 16
+
+Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class Source(NamedTuple):
+    """A module's dotted name, its file and the file's size in bytes."""
+
+    module: str
+    path: Path
+    size: int
+
+
+class Docstring(NamedTuple):
+    """A docstring, the dotted name of what it documents, and of the module that it stands in."""
+
+    name: str
+    module: str
+    text: str
+
+
+def modules_below(folder: Path, prefix: str) -> Iterator[Source]:
+    """The modules of a package's folder and of the folders in it; tests are left out. Raises OSError."""
+    for path in folder.iterdir():
+        name = path.stem if path.suffix == ".py" else path.name
+        dotted = f"{prefix}.{name}" if prefix else name
+        if not name.isidentifier() or name in SKIPPED:
+            continue
+        if path.suffix == ".py" and path.is_file():
+            yield Source(prefix if name == "__init__" else dotted, path, path.stat().st_size)
+        elif path.is_dir():
+            yield from modules_below(path, dotted)
+
+
+def find_modules() -> list[Source]:
+    """The modules of the standard library and of those of PACKAGES that are installed, sorted by name, each once."""
+    found = {source.module: source for source in modules_below(Path(sysconfig.get_path("stdlib")), "")}
+    for package in PACKAGES:
+        spec = importlib.util.find_spec(package)
+        for folder in (spec.submodule_search_locations or []) if spec is not None else []:
+            found |= {source.module: source for source in modules_below(Path(folder), package)}
+    return [found[module] for module in sorted(found)]
+
+
+def docstrings_of(module: str, code: bytes) -> Iterator[Docstring]:
+    """The docstrings of a module, its classes and functions, in the order of the file; none if it cannot be parsed."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError):
+        return
+    seen: dict[str, int] = {}
+
+    def visit(node: ast.AST, name: str) -> Iterator[Docstring]:
+        if isinstance(node, Documented):
+            text = ast.get_docstring(node)
+            if text and len(WORDS.findall(text)) >= MIN_WORDS:
+                seen[name] = seen.get(name, 0) + 1
+                yield Docstring(name if seen[name] == 1 else f"{name}#{seen[name]}", module, text)
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.stmt | ast.ExceptHandler):
+                yield from visit(child, f"{name}.{child.name}" if isinstance(child, Documented) else name)
+
+    yield from visit(tree, module)
+
+
+@mpi.collective
+def first_of_each(comm: mpi.Comm, texts: list[str]) -> list[bool]:
+    """Collective over `comm`. Whether a text is the first of its kind, in rank order. Only digests travel."""
+    digests = [hashlib.sha256(text.encode(errors="surrogatepass")).digest()[:DIGEST_BYTES] for text in texts]
+    owners = [int.from_bytes(digest[:4]) % comm.size for digest in digests]
+    parts: list[list[bytes]] = [[] for _ in range(comm.size)]
+    for owner, digest in zip(owners, digests, strict=True):
+        parts[owner].append(digest)
+    seen: set[bytes] = set()
+    answers = []
+    for packed in mpi.exchange(comm, [np.frombuffer(b"".join(part), dtype=np.uint8) for part in parts]):
+        first = []
+        for row in packed.reshape(-1, DIGEST_BYTES):
+            digest = row.tobytes()
+            first.append(digest not in seen)
+            seen.add(digest)
+        answers.append(np.array(first, dtype=np.uint8))
+    replies = [iter(reply.tolist()) for reply in mpi.exchange(comm, answers)]
+    return [bool(next(replies[owner])) for owner in owners]
+
+
+@mpi.collective
+def read_docstrings(
+    comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: Like | None, log: Log, scratch: Path
+) -> Part:
+    """Collective over `comm`. Read this rank's modules; which ones depends on their sizes, the result does not.
+
+    Raises DataError if a file cannot be read.
+    """
+    del inputs
+    sources: list[Source] = []
+    with mpi.agreed(comm, "looking for Python modules"):
+        if comm.rank == 0:
+            sources = find_modules()
+            if not sources:
+                raise DataError(f"{sysconfig.get_path('stdlib')}: no Python source; docstrings needs an installed standard library")
+    sources = comm.bcast(sources)
+    corpus = new_corpus(comm, options, like, scratch)
+    bounds = bounds_by_weight(np.cumsum([0, *(source.size for source in sources)]), comm.size)
+    documents: list[Docstring] = []
+    with mpi.agreed(comm, "reading Python modules"):
+        for source in sources[bounds[comm.rank] : bounds[comm.rank + 1]]:
+            documents += docstrings_of(source.module, source.path.read_bytes())
+    firsts = first_of_each(comm, [d.text for d in documents])
+    with mpi.agreed(comm, "reading Python modules"):
+        for document, first in zip(documents, firsts, strict=True):
+            if first:
+                parts = document.module.split(".")
+                labels = [".".join(parts[:n]) for n in range(1, len(parts) + 1)]
+                corpus.add(document.name, document.name.rpartition(".")[2].partition("#")[0], document.text, labels, "")
+    log(f"docstrings of {len(sources):,} modules: read; making rows")
+    return vectorise(comm, corpus, options, like)

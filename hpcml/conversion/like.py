@@ -1,0 +1,47 @@
+"""The dataset named by --like: its features, weights and labels are used again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpcml import mpi
+from hpcml.conversion.vocabulary import TextSettings
+from hpcml.data.dataset import Dataset
+from hpcml.errors import ConfigError
+
+
+@dataclass
+class Like:
+    """What a conversion takes from another dataset; `text` is None if that one was not made from text."""
+
+    path: Path
+    n_features: int
+    label_names: list[str]
+    text: TextSettings | None
+
+
+@mpi.collective
+def read_like(comm: mpi.Comm, path: Path | None, source: str, is_text: bool) -> Like | None:
+    """Collective over `comm`. Read the --like file for a conversion from `source`, or None without a file.
+
+    Raises ConfigError if it was made from the other kind of source, DataError if it cannot be read.
+    """
+    like = None
+    if path is None:
+        return None
+    with mpi.agreed(comm, f"reading {path}"):
+        if comm.rank == 0:
+            like = _read(path, source, is_text)
+    return comm.bcast(like)
+
+
+def _read(path: Path, source: str, is_text: bool) -> Like:
+    """What a conversion takes from a dataset. Local; raises ConfigError or DataError."""
+    with Dataset(path) as dataset:
+        if ("text" in dataset.file) != is_text:
+            made = "text" if "text" in dataset.file else "numbers, not from text"
+            raise ConfigError(
+                f"--like {path}: was made from {made}, so {source} cannot use its features; expected a file from {source}"
+            )
+        return Like(path, dataset.n_features, dataset.label_names(), TextSettings.read(dataset) if is_text else None)

@@ -1,0 +1,76 @@
+"""What a source gives to the writer: this rank's rows, and what all ranks know about the columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from hpcml.conversion.row_ids import RowIds
+from hpcml.conversion.vocabulary import TextSettings
+from hpcml.files.spool import SLICE, Spool
+
+
+@dataclass
+class Labels:
+    """The label sets of this rank's rows as CSR without values; `dropped` counts entries that --like does not know."""
+
+    names: list[str]
+    indptr: np.ndarray | Spool
+    indices: np.ndarray | Spool
+    dropped: int
+
+
+@dataclass
+class Part:
+    """This rank's rows, CSR, `data` None for ones; `split` holds positions in `split_names`, -1 for rows in no split.
+
+    Everything but the rows, `dropped` and `labels.dropped` is the same on all ranks.
+    """
+
+    indptr: np.ndarray | Spool
+    indices: np.ndarray | Spool
+    data: np.ndarray | Spool | None
+    labels: Labels
+    n_features: int
+    split_names: list[str]
+    split: np.ndarray
+    row_ids: RowIds | None = None
+    feature_names: Sequence[str] | None = None
+    text: TextSettings | None = None
+    dropped: int = 0  # svmlight: values, text: occurrences of words, that --like does not know
+
+    @property
+    def n_rows(self) -> int:
+        """The number of this rank's rows."""
+        return self.indptr.size - 1
+
+
+def waiting_label_sets(
+    names: list[str], indptr: Spool, entries: Spool, columns_of: Callable[[np.ndarray], np.ndarray], scratch: Path
+) -> Labels:
+    """The label sets of rows whose entries wait in a spool; `columns_of` says the column of each (-1: none). Raises OSError."""
+    labels = Labels(names, Spool(scratch, np.int64), Spool(scratch, np.int64), 0)
+    labels.indptr.append(np.zeros(1, dtype=np.int64))
+    begin, last = 0, indptr.size - 1
+    while begin < last:
+        ends = indptr[begin : begin + 1 + SLICE]
+        ends = ends[: max(2, int(np.searchsorted(ends, ends[0] + SLICE, side="right")))]
+        some = label_sets(names, np.diff(ends), columns_of(entries[ends[0] : ends[-1]]))
+        labels.indptr.append(labels.indices.size + some.indptr[1:])
+        labels.indices.append(some.indices)
+        labels.dropped += some.dropped
+        begin += ends.size - 1
+    return labels
+
+
+def label_sets(names: list[str], lengths: np.ndarray, columns: np.ndarray) -> Labels:
+    """Label sets from each row's number of entries and the entries' columns in any order; column -1 is dropped."""
+    rows = np.repeat(np.arange(lengths.size), lengths)
+    known = columns >= 0
+    width = max(1, len(names))
+    entries = np.unique(rows[known] * width + columns[known])
+    indptr = np.searchsorted(entries, np.arange(lengths.size + 1) * width)
+    return Labels(names, indptr, entries % width, int(columns.size - np.count_nonzero(known)))

@@ -1,0 +1,132 @@
+"""Which rows are for training and which for testing: by draws keyed by the global row, so the same on any number of ranks."""
+
+from __future__ import annotations
+
+import shutil
+from itertools import repeat
+from pathlib import Path
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.conversion.options import ConvertOptions
+from hpcml.data.dataset import Dataset
+from hpcml.errors import ConfigError
+from hpcml.files.atomic import temporary_path
+from hpcml.files.slabs import editing
+from hpcml.files.spool import slices
+from hpcml.log import Log
+from hpcml.rng import bits, uniform
+
+BLOCK_ROWS = 1 << 22
+
+
+def random_test(seed: int, share: float, rows: np.ndarray) -> np.ndarray:
+    """Which of these global rows belong to a random test split with about this share of all rows."""
+    return uniform(seed, "split", rows) < share
+
+
+def check_share(share: float) -> None:
+    """Raise ConfigError unless 0 < share < 1."""
+    if not 0 < share < 1:
+        raise ConfigError(f"--test-share {share}: expected a number between 0 and 1")
+
+
+@mpi.collective
+def row_splits(comm: mpi.Comm, n_local: int, own: list[str] | None, options: ConvertOptions) -> tuple[list[str], np.ndarray]:
+    """Collective over `comm`. The names of the splits, and each local row's position in them (-1 for none).
+
+    `own` are the rows' own splits ("" for none). Raises ConfigError for --test-share beside own splits or with an empty part.
+    """
+    names = sorted(set().union(*comm.allgather({name for name in own or [] if name})))
+    if options.test_share is None:
+        number = {name: n for n, name in enumerate(names)}
+        return names, np.fromiter((number.get(name, -1) for name in own or repeat("", n_local)), dtype=np.int32, count=n_local)
+    if names:
+        raise ConfigError(f"--test-share {options.test_share}: the rows have splits already ({', '.join(names)}); leave it out")
+    (first,), _ = mpi.exclusive_sum(comm, [n_local])
+    test = np.empty(n_local, dtype=bool)
+    for some in slices(n_local):
+        test[some] = random_test(options.seed, options.test_share, np.arange(first + some.start, first + some.stop))
+    _, (n_test, n_rows) = mpi.exclusive_sum(comm, [np.count_nonzero(test), n_local])
+    _check_sizes(int(n_test), int(n_rows), options.test_share)
+    return ["test", "train"], np.subtract(1, test, dtype=np.int32)
+
+
+def _check_sizes(n_test: int, n_rows: int, share: float) -> None:
+    """Raise ConfigError if test or train would be empty."""
+    if n_test in (0, n_rows):
+        name = "test" if n_test == 0 else "train"
+        raise ConfigError(f"--test-share {share}: the split {name} of {n_rows} rows would be empty; choose another share or seed")
+
+
+def stratified_test(seed: int, share: float, n_labels: int, y_indptr: np.ndarray, y_indices: np.ndarray) -> np.ndarray:
+    """Test flags (m) with the share kept within strata: a row's stratum is its rarest label, or none.
+
+    In each stratum the rows are taken in the order of their random bits; the first `share` of them, rounded, are test rows.
+    """
+    n_rows = y_indptr.size - 1
+    order = np.argsort(np.bincount(y_indices, minlength=n_labels), kind="stable")
+    rarity = np.empty(n_labels + 1, dtype=np.int64)
+    rarity[order] = np.arange(n_labels)
+    rarity[n_labels] = n_labels
+    stratum = np.full(n_rows, n_labels, dtype=np.int64)
+    labelled = np.flatnonzero(np.diff(y_indptr))
+    if labelled.size:
+        stratum[labelled] = np.minimum.reduceat(rarity[y_indices], y_indptr[labelled])
+    by_stratum = np.lexsort((bits(seed, "split", np.arange(n_rows)), stratum))
+    sizes = np.bincount(stratum, minlength=n_labels + 1)
+    place = np.arange(n_rows) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    wanted = np.floor(share * sizes + 0.5)
+    test = np.empty(n_rows, dtype=bool)
+    test[by_stratum] = place < np.repeat(wanted, sizes)
+    return test
+
+
+def _test_flags(dataset: Dataset, share: float, stratified: bool, seed: int) -> np.ndarray:
+    """Test flags (m) of a dataset's rows."""
+    if stratified:
+        return stratified_test(seed, share, dataset.n_labels, np.array(dataset.map("Y/indptr")), dataset.map("Y/indices"))
+    flags = np.empty(dataset.n_rows, dtype=bool)
+    for begin in range(0, dataset.n_rows, BLOCK_ROWS):
+        rows = np.arange(begin, min(begin + BLOCK_ROWS, dataset.n_rows))
+        flags[rows] = random_test(seed, share, rows)
+    return flags
+
+
+@mpi.collective
+def split(
+    comm: mpi.Comm, path: Path, output: Path | None, test_share: float, stratified: bool, seed: int, force: bool, log: Log
+) -> None:
+    """Collective over `comm`. Write `path` with splits train and test to `output`, or in its own place.
+
+    The file is copied beside its destination, the copy is edited and renamed. Raises ConfigError for a share outside (0, 1)
+    or one that leaves a split empty, and for splits or an output that exist (without `force`); DataError for unusable files.
+    """
+    check_share(test_share)
+    n_test = n_rows = 0
+    learned = False
+    with temporary_path(comm, output or path, force or output is None) as temporary, mpi.agreed(comm, f"splitting {path}"):
+        if comm.rank == 0:
+            with Dataset(path) as dataset:
+                if dataset.split_names() and not force:
+                    raise ConfigError(f"{path} has splits ({', '.join(dataset.split_names())}); use --force to replace them")
+                flags = _test_flags(dataset, test_share, stratified, seed)
+                learned = "text/idf" in dataset.file
+            n_test, n_rows = int(np.count_nonzero(flags)), flags.size
+            _check_sizes(n_test, n_rows, test_share)
+            shutil.copyfile(path, temporary)
+            _write_splits(temporary, flags)
+    log(f"{output or path}: {n_rows - n_test} training rows, {n_test} test rows")
+    if learned:
+        log("note: the words' weights were made before this split; `hpcml convert --test-share` makes them from training rows only")
+
+
+def _write_splits(path: Path, test: np.ndarray) -> None:
+    """Replace the splits of a dataset file in place."""
+    with editing(path) as file:
+        if "splits" in file:
+            del file["splits"]
+        group = file.create_group("splits")  # an implicit one would hold the time
+        group["test"] = np.flatnonzero(test).astype(np.int64)
+        group["train"] = np.flatnonzero(~test).astype(np.int64)

@@ -1,0 +1,318 @@
+"""Documents become sparse rows: words (and word pairs) weighted log(tf + 1)·idf with unit length, or present or not."""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from array import array
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.conversion.like import Like
+from hpcml.conversion.options import ConvertOptions
+from hpcml.conversion.part import Labels, Part, waiting_label_sets
+from hpcml.conversion.row_ids import RowIds
+from hpcml.conversion.split import row_splits
+from hpcml.conversion.vocabulary import TextSettings, Vocabulary, merge_counts, merge_terms, summed
+from hpcml.errors import DataError
+from hpcml.files.opening import read_small
+from hpcml.files.spool import ArraySpool, Spool
+
+# A word is a run of letters and digits. With pairs, every other character that is not white space is a token, too: a break.
+WORDS = re.compile(r"[^\W_]+")
+WORDS_AND_BREAKS = re.compile(r"[^\W_]+|[^\w\s]|_")
+BREAK = "."
+BLOCK_TOKENS = 1 << 21
+BLOCK_ROWS = 1 << 18  # labels counted, too
+TOKEN = np.dtype(np.int32)
+PIECE = 1 << 20  # characters of a text that are cut into words together
+NO_WORD = re.compile(r"[\W_]")
+
+
+class _Numbers(dict):
+    """Numbers strings in the order in which they are first looked up."""
+
+    def __missing__(self, string: str) -> int:
+        self[string] = number = len(self)
+        return number
+
+
+class _Words(dict):
+    """Numbers words in the order in which they are first looked up; stop words and breaks are -1."""
+
+    def __init__(self, stop_words: Iterable[str]) -> None:
+        super().__init__((word, -1) for word in stop_words)
+        self.found: list[str] = []
+
+    def __missing__(self, token: str) -> int:
+        if token[0].isalnum():
+            self[token] = number = len(self.found)
+            self.found.append(token)
+            return number
+        self[token] = -1
+        return -1
+
+
+class Block(NamedTuple):
+    """Some consecutive rows: the number of tokens of each, and the local word number of each token (-1 is a break)."""
+
+    lengths: np.ndarray
+    tokens: np.ndarray
+
+
+class Counted(NamedTuple):
+    """The distinct terms of some consecutive rows, by row and then by key: row, place in `keys` and number of occurrences."""
+
+    n_rows: int
+    keys: np.ndarray
+    rows: np.ndarray
+    places: np.ndarray
+    tf: np.ndarray
+
+    @classmethod
+    def of(cls, arrays: Iterable[np.ndarray]) -> Counted:
+        """What was put away as arrays."""
+        n_rows, *rest = arrays
+        return cls(int(n_rows), *rest)
+
+
+class Corpus:
+    """This rank's documents as numbers: each text is looked at once and not kept. What grows with them waits outside of memory."""
+
+    def __init__(self, pairs: bool, stop_words: Iterable[str], scratch: Path) -> None:
+        self.find = (WORDS_AND_BREAKS if pairs else WORDS).findall
+        self.words = _Words(stop_words)
+        self.scratch = scratch
+        self.closed = ArraySpool(scratch)  # the arrays of blocks
+        self.tokens, self.lengths = bytearray(), array("q")  # of the rows since the last block
+        self.label_numbers = _Numbers()
+        self.labels, self.label_indptr = Spool(scratch, np.int32), Spool(scratch, np.int64)
+        self.label_indptr.append(np.zeros(1, dtype=np.int64))
+        self.new_labels, self.label_ends = array("i"), array("q")  # of the rows since the last block
+        self.row_ids = RowIds(scratch)
+        self.new_ids: list[str] = []
+        self.new_lines = array("q")
+        self.splits: list[str] = []
+
+    @property
+    def n_rows(self) -> int:
+        """The number of documents."""
+        return len(self.splits)
+
+    def add(self, row_id: str, title: str, text: str, labels: Iterable[str], split: str, line: int = 0) -> None:
+        """Append a document; one without `row_id` is named by the line that it stands on. Raises OSError."""
+        size = len(self.tokens)
+        if title:
+            self._add_text(title)
+            self._add_text(BREAK)
+        self._add_text(text)
+        self.lengths.append((len(self.tokens) - size) // TOKEN.itemsize)
+        self.new_labels.extend(map(self.label_numbers.__getitem__, labels))
+        self.label_ends.append(self.labels.size + len(self.new_labels))
+        self.new_ids.append(row_id)
+        self.new_lines.append(line)
+        self.splits.append(sys.intern(split))
+        if len(self.tokens) >= BLOCK_TOKENS * TOKEN.itemsize or len(self.new_labels) + len(self.lengths) >= BLOCK_ROWS:
+            self.close_block()
+
+    def _add_text(self, text: str) -> None:
+        """Append the tokens of a text; a long one is taken piece by piece, cut where no word can be."""
+        text = text.lower()
+        begin = 0
+        while begin < len(text):
+            cut = NO_WORD.search(text, begin + PIECE) if len(text) - begin > PIECE else None
+            end = cut.end() if cut else len(text)
+            tokens = self.find(text, begin, end)
+            self.tokens += np.fromiter(map(self.words.__getitem__, tokens), dtype=TOKEN, count=len(tokens)).data
+            begin = end
+
+    def close_block(self) -> None:
+        """Put away the documents since the last block. Raises OSError."""
+        if self.lengths:
+            self.closed.append(Block(np.array(self.lengths, dtype=np.int64), np.frombuffer(bytes(self.tokens), dtype=TOKEN)))
+            self.labels.append(np.array(self.new_labels, dtype=np.int32))
+            self.label_indptr.append(np.array(self.label_ends, dtype=np.int64))
+            self.row_ids.extend(self.new_ids, self.new_lines)
+            for pending in (self.tokens, self.lengths, self.new_labels, self.label_ends, self.new_ids, self.new_lines):
+                del pending[:]
+
+    def blocks(self) -> Iterator[Block]:
+        """The documents of closed blocks. Raises OSError."""
+        return (Block(*arrays) for arrays in self.closed)
+
+
+def stop_words(path: Path) -> list[str]:
+    """The words of a UTF-8 file with one stop word a line, cut into words like any text, sorted. Raises DataError."""
+    return sorted(set(WORDS.findall(read_small(path).lower())))
+
+
+@mpi.collective
+def new_corpus(comm: mpi.Comm, options: ConvertOptions, like: Like | None, scratch: Path) -> Corpus:
+    """Collective over `comm`. An empty corpus that knows the stop words of the options, or of the --like file."""
+    if like is not None:
+        settings = like.text
+        return Corpus(settings.pairs, settings.stop_words, scratch)
+    words: list[str] = []
+    with mpi.agreed(comm, f"reading {options.stop_words}"):
+        if comm.rank == 0 and options.stop_words is not None:
+            words = stop_words(options.stop_words)
+    return Corpus(options.pairs, comm.bcast(words), scratch)
+
+
+@mpi.collective
+def vectorise(comm: mpi.Comm, corpus: Corpus, options: ConvertOptions, like: Like | None) -> Part:
+    """Collective over `comm`. The corpus as sparse rows; weights and vocabulary come from the training rows, or from `like`.
+
+    Raises ConfigError for --test-share with documents that have splits; DataError if no word occurs in enough training rows.
+    """
+    with mpi.agreed(comm, "making rows"):
+        corpus.close_block()
+    split_names, split = row_splits(comm, corpus.n_rows, corpus.splits, options)
+    labels = _labels(comm, corpus, like)
+    train = split == split_names.index("train") if "train" in split_names else np.ones(corpus.n_rows, dtype=bool)
+    dropped = 0
+    if like is None:
+        settings, counted = _learn(comm, corpus, train, options)
+    else:
+        settings = like.text
+        word_map = _word_map(corpus, settings.vocabulary.words)
+        with mpi.agreed(comm, "counting words"):
+            counted = _count_all(corpus, word_map, settings)
+            dropped = sum(int(np.count_nonzero(word_map[block.tokens[block.tokens >= 0]] < 0)) for block in corpus.blocks())
+    with mpi.agreed(comm, "making rows"):
+        indptr, indices, data = _rows(settings, counted, corpus.scratch)
+    return Part(
+        indptr=indptr,
+        indices=indices,
+        data=data,
+        labels=labels,
+        n_features=len(settings.vocabulary),
+        split_names=split_names,
+        split=split,
+        row_ids=corpus.row_ids,
+        feature_names=settings.vocabulary,
+        text=settings,
+        dropped=dropped,
+    )
+
+
+@mpi.collective
+def _labels(comm: mpi.Comm, corpus: Corpus, like: Like | None) -> Labels:
+    """Collective over `comm`. The label sets; all labels in code-point order, or those of `like` in its order."""
+    found = list(corpus.label_numbers)
+    if like is None:
+        names = merge_terms(comm, found, np.ones(len(found), dtype=np.int64), 1)
+    else:
+        names = like.label_names
+    number = {name: n for n, name in enumerate(names)}
+    columns = np.array([number.get(name, -1) for name in found], dtype=np.int64)
+    with mpi.agreed(comm, "dividing the rows by labels"):
+        return waiting_label_sets(names, corpus.label_indptr, corpus.labels, columns.__getitem__, corpus.scratch)
+
+
+def _word_map(corpus: Corpus, words: list[str]) -> np.ndarray:
+    """The number in `words` of each local word, -1 where it has none; one entry more, -1, for breaks."""
+    number = {word: n for n, word in enumerate(words)}
+    return np.array([*(number.get(word, -1) for word in corpus.words.found), -1], dtype=np.int64)
+
+
+@mpi.collective
+def _learn(comm: mpi.Comm, corpus: Corpus, train: np.ndarray, options: ConvertOptions) -> tuple[TextSettings, ArraySpool]:
+    """Collective over `comm`. Vocabulary and weights from the training rows, and the counted rows."""
+    _, (n_documents,) = mpi.exclusive_sum(comm, [np.count_nonzero(train)])
+    found = corpus.words.found
+    df = np.zeros(len(found), dtype=np.int64)
+    with mpi.agreed(comm, "counting words"):
+        for block, chosen in _with_rows(corpus.blocks(), train):
+            rows = np.repeat(np.arange(block.lengths.size), block.lengths)
+            use = (block.tokens >= 0) & chosen[rows]
+            entries = np.unique(rows[use] * len(found) + block.tokens[use])
+            df += np.bincount(entries % max(1, len(found)), minlength=len(found))
+    present = np.flatnonzero(df)
+    words = merge_terms(comm, [found[n] for n in present.tolist()], df[present], options.min_df)
+    if not words:
+        where = f"in {options.min_df} of the {n_documents} training rows; lower --min-df" if n_documents else "in a training row"
+        raise DataError(f"no word occurs {where}")
+    settings = TextSettings(
+        vocabulary=Vocabulary(words, np.zeros(0, dtype=np.int64)),
+        pairs=options.pairs,
+        min_df=options.min_df,
+        n_documents=int(n_documents),
+        idf=None,
+        stop_words=sorted(word for word, number in corpus.words.items() if number < 0 and word[0].isalnum()),
+    )
+    local = [np.zeros((2, 0), dtype=np.int64)]
+    with mpi.agreed(comm, "counting words"):
+        counted = _count_all(corpus, _word_map(corpus, words), settings)
+        for block, chosen in _with_rows(map(Counted.of, counted), train):
+            df = np.bincount(block.places[chosen[block.rows]], minlength=block.keys.size)
+            local.append(np.stack([block.keys[df > 0], df[df > 0]]))
+    keys, df = merge_counts(comm, *summed(*np.concatenate(local, axis=1)), options.min_df)
+    settings.vocabulary = Vocabulary(words, keys)
+    settings.idf = None if options.binary else np.log(n_documents / df)
+    return settings, counted
+
+
+def _with_rows(blocks: Iterable, flags: np.ndarray) -> Iterator[tuple]:
+    """(block, its rows' flags) for consecutive blocks of rows."""
+    first = 0
+    for block in blocks:
+        n_rows = block.n_rows if isinstance(block, Counted) else block.lengths.size
+        yield block, flags[first : first + n_rows]
+        first += n_rows
+
+
+def _count_all(corpus: Corpus, word_map: np.ndarray, settings: TextSettings) -> ArraySpool:
+    """The distinct terms (keys of the settings' words and pairs) of all rows: a `Counted` for each block. Raises OSError."""
+    counted = ArraySpool(corpus.scratch)
+    for block in corpus.blocks():
+        counted.append(_count(block, word_map, settings.vocabulary.width, settings.pairs))
+    return counted
+
+
+def _count(block: Block, word_map: np.ndarray, width: int, pairs: bool) -> Counted:
+    """The distinct terms of a block's rows."""
+    n_rows = block.lengths.size
+    rows = np.repeat(np.arange(n_rows), block.lengths)
+    words = word_map[block.tokens]
+    known = words >= 0
+    keys, key_rows = words[known] * width, rows[known]
+    if pairs:
+        adjacent = known[:-1] & known[1:] & (rows[:-1] == rows[1:])
+        keys = np.concatenate([keys, words[:-1][adjacent] * width + words[1:][adjacent] + 1])
+        key_rows = np.concatenate([key_rows, rows[:-1][adjacent]])
+    unique, places = np.unique(keys, return_inverse=True)
+    entries, tf = np.unique(key_rows * max(1, unique.size) + places, return_counts=True)
+    entry_rows, places = np.divmod(entries, max(1, unique.size))
+    return Counted(n_rows, unique, entry_rows.astype(np.int32), places.astype(np.int32), tf.astype(np.int32))
+
+
+def _rows(settings: TextSettings, counted: ArraySpool, scratch: Path) -> tuple[Spool, Spool, Spool | None]:
+    """CSR arrays of the counted rows: indptr, indices, and weights or None. Raises OSError."""
+    indptr, indices = Spool(scratch, np.int64), Spool(scratch, np.int32 if len(settings.vocabulary) < 2**31 else np.int64)
+    data = None if settings.idf is None else Spool(scratch, np.float32)
+    indptr.append(np.zeros(1, dtype=np.int64))
+    for block in map(Counted.of, counted):
+        columns = settings.vocabulary.columns(block.keys)[block.places]
+        keep = columns >= 0
+        if data is not None:
+            keep &= settings.idf[columns] != 0  # a word of all training rows
+        rows, columns = block.rows[keep], columns[keep]
+        if data is not None:
+            data.append(_weights(rows, block.tf[keep], settings.idf[columns], block.n_rows))
+        indptr.append(indices.size + np.cumsum(np.bincount(rows, minlength=block.n_rows)))
+        indices.append(columns)
+    return indptr, indices, data
+
+
+def _weights(rows: np.ndarray, tf: np.ndarray, idf: np.ndarray, n_rows: int) -> np.ndarray:
+    """log(tf + 1)·idf scaled to unit length per row: computed in float64, squares added in column order; float32."""
+    logarithms = np.array([math.log(n + 1) for n in range(int(tf.max(initial=0)) + 1)])
+    weights = logarithms[tf] * idf
+    norms = np.sqrt(np.bincount(rows, weights=weights * weights, minlength=n_rows))
+    return (weights / norms[rows]).astype(np.float32)

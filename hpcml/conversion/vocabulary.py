@@ -1,0 +1,165 @@
+"""Terms as integers: a vocabulary of words and word pairs that is the same for any number of ranks.
+
+Words are numbered in code-point order. The key of word a is a·(V+1), that of the pair "a b" is a·(V+1) + b + 1, V being the number
+of words. As a space sorts before every letter and digit, the order of keys is the code-point order of the terms.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import h5py
+import numpy as np
+
+from hpcml import mpi
+from hpcml.data.dataset import Dataset
+from hpcml.errors import DataError
+from hpcml.files.hdf5 import DAMAGE, NAME_CHUNK, write_strings
+from hpcml.rng import bits
+
+_SEPARATOR = b"\0"  # in no word, label or id
+
+
+class Vocabulary:
+    """The features of a text dataset as a sequence of strings (`len`, slices), held as words and sorted keys (d, int64)."""
+
+    def __init__(self, words: list[str], keys: np.ndarray) -> None:
+        self.words, self.keys, self.width = words, keys, len(words) + 1
+
+    def __len__(self) -> int:
+        return self.keys.size
+
+    def __getitem__(self, where: slice) -> list[str]:
+        firsts, seconds = np.divmod(self.keys[where], self.width)
+        words = self.words
+        return [f"{words[a]} {words[b - 1]}" if b else words[a] for a, b in zip(firsts.tolist(), seconds.tolist(), strict=True)]
+
+    def columns(self, keys: np.ndarray) -> np.ndarray:
+        """The feature number of each key, -1 where it is no feature."""
+        if not len(self):
+            return np.full(keys.size, -1)
+        place = np.minimum(np.searchsorted(self.keys, keys), len(self) - 1)
+        return np.where(self.keys[place] == keys, place, -1)
+
+
+@dataclass
+class TextSettings:
+    """How words became values: what `--like` needs in order to do the same again. `idf` (d) is None for binary values."""
+
+    vocabulary: Vocabulary
+    pairs: bool
+    min_df: int
+    n_documents: int
+    idf: np.ndarray | None
+    stop_words: list[str]
+
+    def write(self, file: h5py.File) -> None:
+        """Write group `text` of a dataset."""
+        group = file.create_group("text")
+        group.attrs["weighting"] = "binary" if self.idf is None else "log-idf"
+        group.attrs["pairs"] = self.pairs
+        group.attrs["min_df"] = self.min_df
+        group.attrs["n_documents"] = self.n_documents
+        if self.idf is not None:
+            group.create_dataset("idf", data=self.idf)
+        write_strings(file, "text/stop_words", self.stop_words)
+
+    @classmethod
+    def read(cls, dataset: Dataset) -> TextSettings:
+        """The settings of a dataset made from text. Raises DataError if they are damaged."""
+        try:
+            group = dataset.file["text"]
+            if "idf" in group and (group["idf"].shape != (dataset.n_features,) or group["idf"].dtype.kind != "f"):
+                raise ValueError("idf does not fit")
+            return cls(
+                vocabulary=read_vocabulary(dataset),
+                pairs=bool(group.attrs["pairs"]),
+                min_df=int(group.attrs["min_df"]),
+                n_documents=int(group.attrs["n_documents"]),
+                idf=group["idf"][:] if group.attrs["weighting"] == "log-idf" else None,
+                stop_words=dataset.strings("text/stop_words") or [],
+            )
+        except DAMAGE:
+            raise DataError(f"{dataset.path}: damaged dataset: group text is incomplete; make it again") from None
+
+
+def read_vocabulary(dataset: Dataset) -> Vocabulary:
+    """The features of a dataset made from text. Raises DataError if the names are not sorted and unique."""
+
+    def names() -> Iterator[list[str]]:
+        for begin in range(0, dataset.n_features, NAME_CHUNK):
+            yield dataset.strings("feature_names", begin, min(begin + NAME_CHUNK, dataset.n_features)) or []
+
+    words = sorted({word for chunk in names() for name in chunk for word in name.split(" ")})
+    number = {word: n for n, word in enumerate(words)}
+    width = len(words) + 1
+    keys = np.empty(dataset.n_features, dtype=np.int64)
+    done = 0
+    for chunk in names():
+        for name in chunk:
+            first, _, second = name.partition(" ")
+            keys[done] = number[first] * width + (number[second] + 1 if second else 0)
+            done += 1
+    if done < keys.size or (np.diff(keys) <= 0).any():
+        raise DataError(f"{dataset.path}: damaged dataset: the feature names are not sorted and unique; make it again")
+    return Vocabulary(words, keys)
+
+
+def _pack(terms: list[bytes]) -> np.ndarray:
+    """Terms as one array of bytes."""
+    return np.frombuffer(_SEPARATOR.join(terms), dtype=np.uint8)
+
+
+def _unpack(packed: np.ndarray) -> list[bytes]:
+    """The terms in an array made by `_pack` (no term is empty)."""
+    return packed.tobytes().split(_SEPARATOR) if packed.size else []
+
+
+@mpi.collective
+def merge_terms(comm: mpi.Comm, terms: Iterable[str], counts: np.ndarray, least: int) -> list[str]:
+    """Collective over `comm`. The terms whose counts add up to at least `least` over all ranks, in code-point order.
+
+    A rank's terms are unique, not empty and without NUL. Each term is counted by one rank, chosen by a hash.
+    """
+    parts: list[list[bytes]] = [[] for _ in range(comm.size)]
+    numbers: list[list[int]] = [[] for _ in range(comm.size)]
+    for term, count in zip(terms, counts.tolist(), strict=True):
+        code = term.encode()
+        owner = zlib.crc32(code) % comm.size
+        parts[owner].append(code)
+        numbers[owner].append(count)
+    totals: Counter[bytes] = Counter()
+    received = mpi.exchange(comm, [_pack(part) for part in parts])
+    for packed, numbers_in in zip(received, mpi.exchange(comm, [np.array(n, dtype=np.int64) for n in numbers]), strict=True):
+        for code, count in zip(_unpack(packed), numbers_in.tolist(), strict=True):
+            totals[code] += count
+    kept = [code for code, total in totals.items() if total >= least]
+    everywhere = mpi.allgather_arrays(comm, _pack(kept))
+    return [code.decode() for code in sorted(code for packed in everywhere for code in _unpack(packed))]
+
+
+def summed(keys: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The sorted distinct keys and the sum of the counts (int64) of each."""
+    unique, inverse = np.unique(keys, return_inverse=True)
+    return unique, np.bincount(inverse, weights=counts, minlength=unique.size).astype(np.int64)
+
+
+@mpi.collective
+def merge_counts(comm: mpi.Comm, keys: np.ndarray, counts: np.ndarray, least: int) -> tuple[np.ndarray, np.ndarray]:
+    """Collective over `comm`. The keys whose counts add up to at least `least` over all ranks, sorted, and the sums."""
+    owner = (bits(0, "owner", keys) % np.uint64(comm.size)).astype(np.int64)
+    order = np.argsort(owner, kind="stable")
+    bounds = np.searchsorted(owner[order], np.arange(comm.size + 1))
+
+    def to_owners(values: np.ndarray) -> np.ndarray:
+        values = values[order]
+        return np.concatenate(mpi.exchange(comm, [values[bounds[r] : bounds[r + 1]] for r in range(comm.size)]))
+
+    keys, counts = summed(to_owners(keys), to_owners(counts))
+    keep = counts >= least
+    keys, counts = (np.concatenate(mpi.allgather_arrays(comm, values[keep])) for values in (keys, counts))
+    order = np.argsort(keys)
+    return keys[order], counts[order]

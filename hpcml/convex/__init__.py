@@ -1,1 +1,0 @@
-"""Convex minimisation: PROBE, its objective, and the training of many labels."""

@@ -1,0 +1,131 @@
+"""A read-only handle on a dataset file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from hpcml.errors import ConfigError, DataError
+from hpcml.files.hdf5 import TYPES, map_dataset, open_stamped, readable
+from hpcml.files.untrusted import read_strings, text_of
+
+
+class Dataset:
+    """A read-only handle on a dataset file. Opening reads sizes only; close it or use it in a `with`."""
+
+    def __init__(self, path: Path | str) -> None:
+        """Raises DataError if the file is not a dataset that this version reads."""
+        self.path = Path(path)
+        self.file = open_stamped(path, "dataset", "hpcml convert")
+        self._state = self._present_state()
+        try:
+            with readable(path, "hpcml convert", "dataset"):
+                self.n_rows, self.n_features = (int(n) for n in self.file["X"].attrs["shape"])
+                self.n_labels = int(self.file["Y"].attrs["shape"][1])
+                self._check_shapes()
+                self._check_types()
+                self.nnz = int(self.file["X/indices"].shape[0])
+                self.vocabulary = text_of(self.file, "vocabulary")
+        except DataError:
+            self.file.close()
+            raise
+
+    def _check_shapes(self) -> None:
+        """The sizes of all parts agree with each other. Raises DataError, or what h5py raises if a part is missing."""
+        sizes = {"feature_names": self.n_features, "label_names": self.n_labels, "row_ids": self.n_rows}
+        sizes |= {f"{name}/indptr": self.n_rows + 1 for name in "XY"}
+        for name in "XY":
+            if f"{name}/indices" in self.file:
+                sizes |= {f"{name}/indices": self.file[f"{name}/indices"].size}  # so it has one dimension
+                sizes |= {f"{name}/data": self.file[f"{name}/indices"].size}
+        sizes |= {f"splits/{name}": self.file["splits"][name].size for name in self.split_names()}
+        for name, size in sizes.items():
+            if "/" in name and name not in self.file:
+                raise DataError(f"{self.path}: {name} is missing; make the file again with `hpcml convert`")
+            if name in self.file and self.file[name].shape != (size,):
+                shape, what = self.file[name].shape, "entries" if "/" in name else "names"
+                found = shape[0] if len(shape) == 1 else " × ".join(map(str, shape)) or "single"
+                raise DataError(f"{self.path}: {name} has {found} {what}, but expected {size}; make it again with `hpcml convert`")
+        if int(self.file["Y"].attrs["shape"][0]) != self.n_rows or min(self.n_rows, self.n_features, self.n_labels) < 0:
+            raise DataError(f"{self.path}: the shapes of X and Y do not fit; make it again with `hpcml convert`")
+        if "label_names" not in self.file and self.n_labels > self.path.stat().st_size:
+            raise DataError(
+                f"{self.path}: {self.n_labels} labels, far more than the file has entries; make it again with `hpcml convert`"
+            )
+
+    def _check_types(self) -> None:
+        """The kernels are given the mapped bytes of these parts. Raises DataError."""
+        types = {f"{name}/{part}": known for name in "XY" for part, known in TYPES.items()}
+        types |= {f"splits/{name}": ("<i8",) for name in self.split_names()}
+        for name, known in types.items():
+            found = self.file[name].dtype.str
+            if found not in known:
+                raise DataError(
+                    f"{self.path}: {name} has the type {found}, but expected {known[0]}; make the file again with `hpcml convert`"
+                )
+        for name in ("feature_names", "label_names", "row_ids"):
+            if name in self.file and h5py.check_string_dtype(self.file[name].dtype) is None:
+                raise DataError(f"{self.path}: {name} holds no strings; make it again with `hpcml convert`")
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Rows, values of X, entries of Y: what two files that are not the same hardly have in common."""
+        return self.n_rows, self.nnz, int(self.file["Y/indices"].shape[0])
+
+    def __enter__(self) -> Dataset:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.file.close()
+
+    def _present_state(self) -> tuple[int, int]:
+        """The size and the time of the last change of the file that was opened, whatever its name leads to by now."""
+        found = os.fstat(self.file.id.get_vfd_handle())
+        return found.st_size, found.st_mtime_ns
+
+    def check_unchanged(self) -> None:
+        """Raise DataError if the file was written to since it was opened: call it before and after reading what was mapped.
+
+        Local. A file of the same name that took its place does not matter.
+        """
+        if self._present_state() != self._state:
+            raise DataError(f"{self.path}: the file was changed while it was in use; restore it, or wait until it is complete")
+
+    def map(self, name: str, begin: int = 0, end: int | None = None) -> np.ndarray:
+        """Rows begin..end of a numeric dataset, read-only (`map_dataset`). Raises DataError if they are not there."""
+        return map_dataset(self.path, self.file[name], begin, end)
+
+    def strings(self, name: str, begin: int = 0, end: int | None = None) -> list[str] | None:
+        """Entries begin..end of a dataset of strings, or None if the file has none of that name."""
+        if name not in self.file:
+            return None
+        with readable(self.path, "hpcml convert", f"dataset ({name})"):
+            return read_strings(self.file[name], begin, end)
+
+    def label_names(self) -> list[str]:
+        """The names of the labels; their numbers where the file has no names."""
+        return self.strings("label_names") or [str(label) for label in range(self.n_labels)]
+
+    def split_names(self) -> list[str]:
+        """The names of the splits, sorted."""
+        return sorted(self.file["splits"].keys()) if "splits" in self.file else []
+
+    def split(self, name: str) -> np.ndarray:
+        """The sorted row numbers (int64, mapped) of a split; "all" is every row.
+
+        Raises ConfigError for a split that the file does not have.
+        """
+        if name == "all":
+            return np.arange(self.n_rows, dtype=np.int64)
+        if name not in self.split_names():
+            known = ", ".join([*self.split_names(), "all"])
+            raise ConfigError(f"{self.path}: no split named {name!r}; it has: {known} (make one with `hpcml split`)")
+        return self.map(f"splits/{name}")
+
+
+def default_split(dataset: Dataset, wanted: str) -> str:
+    """The split to use when the user named none: `wanted` if the file has it, else all rows."""
+    return wanted if wanted in dataset.split_names() else "all"

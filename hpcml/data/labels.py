@@ -1,0 +1,109 @@
+"""What of a dataset is trained on: its labels, and a digest of the rows."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Protocol
+
+import numpy as np
+
+from hpcml import mpi, rng
+from hpcml.data.dataset import Dataset
+from hpcml.data.shard import Shard
+from hpcml.errors import ConfigError, DataError, nearest
+from hpcml.kernels import rows as kernels
+from hpcml.log import Log
+
+
+class Wanted(Protocol):
+    """Options that say which labels to train; they may have a `label_part`, "K/N", too."""
+
+    label: tuple[str, ...]
+    min_positives: int
+
+
+@mpi.collective
+def count_unused(comm: mpi.Comm, dataset: Dataset) -> int:
+    """Collective over `comm`. How many rows of a file that has splits are in none of them."""
+    n_unused = 0
+    with mpi.agreed(comm, f"reading the splits of {dataset.path}"):
+        if comm.rank == 0 and dataset.split_names():
+            used = np.zeros(dataset.n_rows, dtype=np.bool_)
+            for name in dataset.split_names():
+                rows = dataset.split(name)
+                if rows.size and not 0 <= rows.min() <= rows.max() < dataset.n_rows:
+                    raise DataError(f"{dataset.path}: damaged dataset: the split {name} has rows beyond the file's")
+                used[rows] = True
+            n_unused = int(used.size - np.count_nonzero(used))
+    return comm.bcast(n_unused)
+
+
+@mpi.collective
+def tell_unused(comm: mpi.Comm, dataset: Dataset, split: str, log: Log) -> None:
+    """Collective over `comm`. Say how many rows are in no split, if that is not what the user asked for by --split all."""
+    if n_unused := count_unused(comm, dataset):
+        taken = "taken here, too (--split all)" if split == "all" else "left out (--split all takes them, too)"
+        log(f"note: {n_unused:,} of {dataset.n_rows:,} rows of {dataset.path} are in no split: {taken}")
+
+
+@mpi.collective
+def count_positives(comm: mpi.Comm, shard: Shard) -> np.ndarray:
+    """Collective over `comm`. How many rows of the split have each label (n_labels, int64)."""
+    counts = np.zeros(shard.n_labels, dtype=np.int64)
+    kernels.count_labels(shard.y_indptr, shard.y_indices, shard.rows, counts)
+    return mpi.allreduce_sum(comm, counts)
+
+
+@mpi.collective
+def choose_labels(comm: mpi.Comm, dataset: Dataset, wanted: Wanted, n_positive: np.ndarray) -> tuple[np.ndarray, list[str]]:
+    """Collective over `comm`. The numbers and names of the labels to train, in the file's order; one rank reads the names.
+
+    Raises ConfigError if a named label does not exist or no label is left.
+    """
+    chosen = None
+    with mpi.agreed(comm, f"reading the labels of {dataset.path}"):
+        if comm.rank == 0:
+            chosen = _choose_labels(dataset, wanted, n_positive)
+    return comm.bcast(chosen)
+
+
+def _choose_labels(dataset: Dataset, wanted: Wanted, n_positive: np.ndarray) -> tuple[np.ndarray, list[str]]:
+    """See `choose_labels`. Local."""
+    names = dataset.label_names()
+    known = set(names)
+    unknown = [name for name in wanted.label if name not in known]
+    if unknown:
+        raise ConfigError(
+            f"{dataset.path}: no label {unknown[0]!r}; {nearest(unknown[0], names) or '`hpcml info` lists the labels'}"
+        )
+    named = set(wanted.label or names)
+    chosen = [k for k, name in enumerate(names) if name in named and n_positive[k] >= wanted.min_positives]
+    if not chosen:
+        raise ConfigError(f"{dataset.path}: no label has {wanted.min_positives} positive rows; lower --min-positives")
+    if (wanted_part := getattr(wanted, "label_part", None)) is not None:
+        part, parts = parse_part(wanted_part)
+        n_all, chosen = len(chosen), chosen[(part - 1) * len(chosen) // parts : part * len(chosen) // parts]
+        if not chosen:
+            raise ConfigError(f"--label-part {wanted_part}: there are only {n_all} labels to train; make fewer parts")
+    return np.array(chosen, dtype=np.int64), [names[k] for k in chosen]
+
+
+@mpi.collective
+def fingerprint(comm: mpi.Comm, shard: Shard, more: str) -> str:
+    """Collective over `comm`. A digest of the split's rows and label sets, and of `more`."""
+    rows = rng.bits(0, "row", shard.first_row + shard.rows)
+    pairs = np.repeat(np.arange(shard.y_indptr.size - 1), np.diff(shard.y_indptr))
+    mine = np.isin(pairs, shard.rows)
+    labels = rng.bits(1, "label", (shard.first_row + pairs[mine]) * shard.n_labels + shard.y_indices[mine])
+    with np.errstate(over="ignore"):  # sums modulo 2^64 do not know the order
+        sums = np.array([rows.sum(dtype=np.uint64), labels.sum(dtype=np.uint64)], dtype=np.uint64).view(np.int64)
+    mpi.allreduce_sum(comm, sums)
+    return hashlib.sha256(f"{sums.tolist()} {more}".encode()).hexdigest()
+
+
+def parse_part(text: str) -> tuple[int, int]:
+    """K and N of "K/N", the K-th of N parts. Raises ConfigError unless 1 ≤ K ≤ N."""
+    part, slash, parts = text.partition("/")
+    if not (slash and part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
+        raise ConfigError(f"--label-part {text}: expected K/N, the K-th of N parts, as in 1/8")
+    return int(part), int(parts)

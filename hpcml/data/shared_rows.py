@@ -1,0 +1,91 @@
+"""One copy of the rows for all ranks of a node, in the page cache: for methods that need all rows on every rank.
+
+The copy lies in files without a name (in TMPDIR) that every rank maps, so it may also be larger than memory if that is on a disk.
+Each rank of the node makes a part of it.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from hpcml import mpi, slices
+from hpcml.data.compact import ColumnMap, CompactRows, compact_rows
+from hpcml.data.shard import Shard
+from hpcml.errors import file_error
+from hpcml.mpi.memory import room_per_rank
+
+_VALUE_BYTES = 8  # a column and a value
+
+
+@mpi.collective
+def shared_array(node: mpi.Comm, size: int, dtype: type) -> np.ndarray:
+    """Collective over `node`. An array of zeros (size) that its ranks share; it is gone when the last of them has ended.
+
+    Raises DataError if there is no room on the disk.
+    """
+    path, folder = None, tempfile.gettempdir()
+    try:
+        with mpi.agreed(node, f"making room for the rows in {folder}"):
+            if node.rank == 0:
+                descriptor, name = tempfile.mkstemp(prefix="hpcml-rows-")
+                path = Path(name)
+                try:
+                    os.posix_fallocate(descriptor, 0, max(1, size * np.dtype(dtype).itemsize))
+                except OSError as error:
+                    raise file_error(folder, "write", error) from None
+                finally:
+                    os.close(descriptor)
+        name = node.bcast(str(path))
+        with mpi.agreed(node, f"opening {name}"):
+            array = np.memmap(name, dtype, "r+", shape=(max(1, size),))[:size]
+    finally:
+        if path is not None:
+            path.unlink(missing_ok=True)
+    return array.view(np.ndarray)
+
+
+def private_bytes() -> int:
+    """Bytes of memory that belong to this process alone, 0 where the system does not tell. Local."""
+    try:
+        status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+        return int(status.partition("RssAnon:")[2].split()[0]) << 10
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+@mpi.collective
+def node_rows(
+    node: mpi.Comm, comm: mpi.Comm, shard: Shard, bias: bool, look: slices.Look = slices.carry_on
+) -> tuple[CompactRows, ColumnMap]:
+    """Collective over `node`, the ranks of a node. All rows for each of them, who each need no other's help: `comm` is its own.
+
+    `shard` is this rank's part of the split among `node`. Raises DataError, too, if there is nothing to train on, and what `look`
+    does.
+    """
+    mine = int((shard.indptr[shard.rows + 1] - shard.indptr[shard.rows]).sum())
+    _, (n_values,) = mpi.exclusive_sum(node, [mine])
+    if node.size == 1 and _VALUE_BYTES * int(n_values) <= room_per_rank(node) // 2:
+        return compact_rows(node, shard, bias, look=look)
+    whole: list[np.ndarray] = []
+
+    def room(n_values: int) -> tuple[np.ndarray, np.ndarray]:
+        (first,), (total,) = mpi.exclusive_sum(node, [n_values])
+        whole.extend(shared_array(node, int(total), dtype) for dtype in (np.int32, np.float32))
+        return tuple(array[int(first) : int(first) + n_values] for array in whole)
+
+    rows, columns = compact_rows(node, shard, bias, room, look)
+    sizes = np.concatenate(mpi.allgather_arrays(node, np.diff(rows.indptr)))
+    label_indptr = np.concatenate([[0], np.cumsum(rows.n_positive)])
+    label_rows = shared_array(node, int(label_indptr[-1]), np.int64)
+    counts = np.diff(rows.label_indptr)
+    before, _ = mpi.exclusive_sum(node, counts)
+    places = np.repeat(label_indptr[:-1] + before - rows.label_indptr[:-1], counts) + np.arange(rows.label_rows.size)
+    label_rows[places] = rows.first + rows.label_rows
+    node.Barrier()
+    shared = {"indices": whole[0], "data": whole[1], "label_indptr": label_indptr, "label_rows": label_rows}
+    return replace(rows, comm=comm, mapped=True, first=0, indptr=np.concatenate([[0], np.cumsum(sizes)]), **shared), columns

@@ -1,0 +1,314 @@
+"""svmlight text as a stream: one rank reads it, a block of lines at a time, and all ranks parse the block together.
+
+The stream may be standard input, a file or a named pipe, plain or compressed, and of any length: no more than a block is in memory.
+What the rows are does not depend on the blocks, nor on the number of ranks.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import select
+import stat
+import sys
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, NamedTuple
+
+import h5py
+import numpy as np
+
+from hpcml import mpi
+from hpcml.data.svmlight import PADDING, Rows, as_text, check_lines, padded, parse_text
+from hpcml.errors import ConfigError, DataError
+from hpcml.files.lines import BYTE_ORDER_MARK, DAMAGE, HEAD_BYTES, LINE_MIB, damaged, find_long, kind_of, long_line, unpacked
+from hpcml.files.opening import open_stream
+from hpcml.kernels import text as kernels
+from hpcml.partition import even_bounds
+
+STANDARD_INPUT = "-"
+BLOCK_BYTES = 1 << 23
+PATIENCE = 1.0  # seconds to wait for a block of a pipe, before what there is of it is taken
+HDF5_MAGIC = b"\x89HDF"
+EXPECTED = "expected `label index:value ...`"
+
+
+DATASET_ENDINGS = (".h5", ".hdf5")
+
+
+def is_text(path: Path) -> bool:
+    """Whether to read `path` as svmlight text: it is "-", or there, and neither is nor is called an HDF5 file. Raises OSError."""
+    if str(path) == STANDARD_INPUT:
+        return True
+    if path.suffix.lower() in DATASET_ENDINGS or not path.exists() or path.is_dir():
+        return False
+    return not path.is_file() or not h5py.is_hdf5(path)
+
+
+class TextRows(NamedTuple):
+    """Consecutive rows of a stream, the first of which is row `first_row` (from 0).
+
+    `indptr` (n + 1, int64) from 0, `indices` (int32, from 0), `data` (float32, no zeros); the labels of row i, ascending numbers
+    as they stand in the text, are labels[y_indptr[i]:y_indptr[i + 1]] (float64; `y_indptr` n + 1, int64).
+    """
+
+    first_row: int
+    indptr: np.ndarray
+    indices: np.ndarray
+    data: np.ndarray
+    y_indptr: np.ndarray
+    labels: np.ndarray
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows."""
+        return self.indptr.size - 1
+
+    def after(self, n: int) -> TextRows:
+        """The rows without the first `n`."""
+        a, b = self.indptr[n], self.y_indptr[n]
+        return TextRows(
+            self.first_row + n, self.indptr[n:] - a, self.indices[a:], self.data[a:], self.y_indptr[n:] - b, self.labels[b:]
+        )
+
+    @staticmethod
+    def empty() -> TextRows:
+        """No rows."""
+        ends, indices, data = np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int32), np.empty(0, dtype=np.float32)
+        return TextRows(0, ends, indices, data, ends, np.empty(0))
+
+
+def parse_lines(text: np.ndarray, zero_based: bool, name: str, lines_before: int) -> Rows:
+    """The rows of `text`, which has so many lines before it in what is called `name`. Raises DataError."""
+    try:
+        return parse_text(text, zero_based)
+    except (ValueError, OverflowError) as error:
+        block = text[: -len(PADDING)].tobytes()
+        line, problem = check_lines(block, zero_based)
+        if line:
+            raise DataError(f"{name}: line {lines_before + line}: {problem}") from None
+        last = lines_before + block.count(b"\n")
+        raise DataError(f"{name}: lines {lines_before + 1} to {last}: not svmlight ({error}); {EXPECTED}") from None
+
+
+class _Rejoined(io.RawIOBase):
+    """A file of which the first bytes have been read already, and are given again. A pipe is not waited for beyond `deadline`."""
+
+    deadline: float | None = None
+
+    def __init__(self, head: bytes, rest: BinaryIO) -> None:
+        self.head, self.rest = head, rest
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:
+        """Read into `buffer`; how many bytes, None if a pipe has none for now."""
+        if not self.head:
+            wait = 0.0 if self.deadline is None else max(0.0, self.deadline - time.monotonic())
+            late = self.deadline is not None and not select.select([self.rest], [], [], wait)[0]
+            return None if late else self.rest.readinto(buffer)
+        size = min(len(self.head), len(buffer))
+        buffer[:size], self.head = self.head[:size], self.head[size:]
+        return size
+
+    def close(self) -> None:
+        """Close the file, too."""
+        self.rest.close()
+        super().close()
+
+
+class _Lines:
+    """Whole lines of a stream, a block at a time. Local to the rank that reads; every method raises DataError and OSError."""
+
+    def __init__(self, source: str | Path, block_bytes: int, max_line: int) -> None:
+        self.name, self.block_bytes, self.max_line, self.n_lines = name_of(source), block_bytes, max_line, 0
+        self.raw, head = (_standard_input(), b"") if str(source) == STANDARD_INPUT else open_stream(source)
+        while len(head) < HEAD_BYTES and (more := self.raw.read(HEAD_BYTES - len(head))):
+            head += more
+        if head.startswith(HDF5_MAGIC):
+            raise DataError(f"{self.name}: an HDF5 file, but expected svmlight text, plain or compressed")
+        self.kind = kind_of(head)
+        source = _Rejoined(head, self.raw)
+        # What unpacks a compressed pipe cannot do with less than it asks for, so it waits.
+        self.patient = source if not self.kind and not stat.S_ISREG(os.fstat(self.raw.fileno()).st_mode) else None
+        self.file = unpacked(io.BufferedReader(source, 1 << 17), self.kind)
+        self.tail = (self._read(len(BYTE_ORDER_MARK)) or b"").removeprefix(BYTE_ORDER_MARK)  # read, but not given out
+
+    def _read(self, size: int) -> bytes | None:
+        """The next `size` bytes, or what is left of the stream; what came within PATIENCE of a pipe, None for nothing."""
+        try:
+            if self.patient is not None:
+                self.patient.deadline = time.monotonic() + PATIENCE
+            return self.file.read(size)
+        except DAMAGE as error:
+            raise damaged(self.name, self.kind, error) from None
+
+    def block(self) -> bytearray | None:
+        """The next lines, `padded`; nothing but the padding at the end of the stream; None if no whole line has come yet."""
+        chunks, size, end = [self.tail], len(self.tail), 0
+        while not end and (chunk := self._read(self.block_bytes)) != b"":
+            if chunk is None:
+                self.tail = b"".join(chunks)
+                return None
+            end = chunk.rfind(b"\n") + 1
+            chunks.append(chunk)
+            size += len(chunk)
+            if not end and size > self.max_line:
+                raise long_line(self.name, self.n_lines + 1, self.max_line)
+        self.tail = chunks[-1][end:] if end else b""
+        chunks[-1] = chunks[-1][: end or None]
+        lines = padded(*chunks)
+        if (begin := find_long(lines, len(lines) - len(PADDING), self.max_line)) >= 0:
+            raise long_line(self.name, self.n_lines + lines.count(b"\n", 0, begin) + 1, self.max_line)
+        return lines
+
+    def pieces(self, n: int) -> list[tuple[np.ndarray, int]] | None:
+        """The next lines in `n` pieces, each with as many bytes behind it as PADDING has, and how many lines are before it.
+
+        No piece at all at the end of the stream; None if no whole line has come yet.
+        """
+        if (block := self.block()) is None:
+            return None
+        text, size, bounds, found = np.frombuffer(block, dtype=np.uint8), len(block) - len(PADDING), [0], []
+        for target in even_bounds(size, n)[1:].tolist():
+            bounds.append(block.find(b"\n", target - 1) + 1 if target > bounds[-1] else bounds[-1])
+        for begin, end in pairwise(bounds if size else []):
+            found.append((text[begin : end + len(PADDING)], self.n_lines))
+            self.n_lines += int(np.count_nonzero(text[begin:end] == kernels.NEWLINE))
+        return found
+
+    def close(self) -> None:
+        """Close the file."""
+        self.file.close()
+        self.raw.close()
+
+
+def _standard_input() -> BinaryIO:
+    """Standard input, unbuffered. Raises DataError if nothing can come from there."""
+    if sys.stdin is None:
+        raise DataError(f"{name_of(STANDARD_INPUT)} is closed; pipe svmlight lines into it, or name a file")
+    if os.isatty(0):
+        raise DataError(f"{name_of(STANDARD_INPUT)} is a terminal; pipe svmlight lines into it, or name a file")
+    return open(0, "rb", buffering=0, closefd=False)
+
+
+def name_of(source: str | Path) -> str:
+    """What messages call a source."""
+    return "standard input" if str(source) == STANDARD_INPUT else str(source)
+
+
+class SvmlightStream:
+    """The rows of an svmlight text: iterate over it once, and close it, or use it as a context.
+
+    Iterating is collective, and gives the same TextRows on all ranks; iterating over `parts()` gives each rank its part of them.
+    """
+
+    def __init__(
+        self,
+        comm: mpi.Comm,
+        source: str | Path,
+        zero_based: bool = False,
+        max_line: int = LINE_MIB << 20,
+        block_bytes: int = BLOCK_BYTES,
+    ) -> None:
+        """Collective over `comm`. `source` is "-" for standard input (of rank 0), or a path; about `block_bytes` are read at once.
+
+        A line of more than `max_line` bytes is an error. Raises DataError for what cannot be read, and for a terminal, ConfigError
+        for standard input under a launcher.
+        """
+        self.comm, self.name, self.zero_based = comm, name_of(source), zero_based
+        if str(source) == STANDARD_INPUT and (launcher := mpi.launcher()):
+            raise ConfigError(
+                f"standard input under mpirun or srun ({launcher}): launchers lose, or repeat, what exceeds 64 KB; name a file, or "
+                "a pipe: <(zcat FILE), or one made with mkfifo"
+            )
+        self.n_rows = 0  # read so far, on all ranks together
+        self._begin = 0  # rows before this one are dropped
+        self._lines: _Lines | None = None
+        with mpi.agreed(comm, f"reading {self.name}"):
+            if comm.rank == 0:
+                self._lines = _Lines(source, block_bytes, max_line)
+        with mpi.node_first(comm):  # compile
+            parse_text(as_text(b"1 1:1\n"), zero_based)
+
+    def __enter__(self) -> SvmlightStream:
+        """The stream itself."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Close it."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the file. Local."""
+        if self._lines is not None:
+            self._lines.close()
+
+    def skip(self, n_rows: int) -> None:
+        """Drop the next `n_rows` rows, when the iteration comes to them; it raises DataError if there are fewer. Local."""
+        self._begin = max(self._begin, self.n_rows) + n_rows
+
+    def __iter__(self) -> Iterator[TextRows]:
+        """Collective over `comm`. The next rows, the same on all ranks; none if a pipe is slow. Raises DataError."""
+        for part in self.parts():
+            yield self._gathered(part)
+
+    def parts(self) -> Iterator[TextRows]:
+        """Collective over `comm`. This rank's part, maybe none, of the next rows: those of lower ranks come before it.
+
+        Raises DataError, which names the line, on all ranks.
+        """
+        while (part := self._next()) is not None:
+            if self.n_rows > self._begin or not part.n_rows:
+                yield part
+        if self.n_rows == 0:
+            raise DataError(f"{self.name}: no rows; {EXPECTED}")
+        if self.n_rows < self._begin:
+            raise DataError(f"{self.name}: ends after {self.n_rows} rows, but the first {self._begin} were to be passed over")
+
+    @mpi.collective
+    def _next(self) -> TextRows | None:
+        """Collective over `comm`. This rank's part of the next block, or None for all at the end of the stream."""
+        found: list[tuple[np.ndarray, int]] | None = []
+        with mpi.agreed(self.comm, f"reading {self.name}"):
+            if self._lines is not None:
+                found = self._lines.pieces(self.comm.size)
+        lines_before = self.comm.bcast(None if found is None else [n_lines for _, n_lines in found])
+        if lines_before is None:
+            return TextRows.empty()._replace(first_row=self.n_rows)
+        if not lines_before:
+            return None
+        pieces = [piece for piece, _ in found] or [np.empty(0, dtype=np.uint8)] * self.comm.size
+        text = mpi.exchange(self.comm, pieces)[0]
+        with mpi.agreed(self.comm, f"reading {self.name}"):
+            rows = parse_lines(text, self.zero_based, self.name, lines_before[self.comm.rank])
+        (before,), (count,) = mpi.exclusive_sum(self.comm, [rows.lengths.size])
+        first = self.n_rows + int(before)
+        self.n_rows += int(count)
+        return _without(rows, min(max(0, self._begin - first), rows.lengths.size), max(first, self._begin))
+
+    @mpi.collective
+    def _gathered(self, part: TextRows) -> TextRows:
+        """Collective over `comm`. The parts of all ranks as one."""
+        columns = (np.diff(part.indptr), part.indices, part.data, np.diff(part.y_indptr), part.labels)
+        lengths, indices, data, label_lengths, labels = (
+            np.concatenate(mpi.allgather_arrays(self.comm, column)) for column in columns
+        )
+        return TextRows(self.comm.bcast(part.first_row), _ends(lengths), indices, data, _ends(label_lengths), labels)
+
+
+def _ends(lengths: np.ndarray) -> np.ndarray:
+    """The running sum (n + 1, int64), from 0."""
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64, copy=False)
+
+
+def _without(rows: Rows, n: int, first_row: int) -> TextRows:
+    """Rows without the first `n`; the next is `first_row`."""
+    indptr, y_indptr = _ends(rows.lengths)[n:], _ends(rows.label_lengths)[n:]
+    indices, data, labels = rows.indices[indptr[0] :], rows.data[indptr[0] :], rows.labels[y_indptr[0] :]
+    return TextRows(first_row, indptr - indptr[0], indices, data, y_indptr - y_indptr[0], labels)

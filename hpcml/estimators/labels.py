@@ -1,0 +1,150 @@
+"""Label sets of arrays in memory, agreed on by all ranks, and classes from scores."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_array, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+
+from hpcml import mpi
+from hpcml.data.shard import Shard
+from hpcml.errors import DataError
+
+CLASSES, INDICATOR, SPARSE_INDICATOR = range(1, 4)  # what y is; 0 on a rank without rows, which cannot know
+
+
+class LabelSets(NamedTuple):
+    """The labels of this rank's rows: those of row i are indices[indptr[i]] .. indices[indptr[i + 1] − 1]."""
+
+    kind: int
+    classes: np.ndarray
+    n_labels: int
+    indptr: np.ndarray
+    indices: np.ndarray
+
+
+class LabelScores(ClassifierMixin):
+    """Classes, or label sets, from the scores of a linear model for each label; `_kind` and `classes_` are those of y in `fit`."""
+
+    _kind: int
+    classes_: np.ndarray
+    _scores: Callable[[Any], np.ndarray]  # (n, n_labels), by the classifier
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """The scores: (n,) for one or two classes, positive for the last one; else (n, n_labels)."""
+        scores = self._scores(X)
+        return scores.ravel() if self._kind == CLASSES and scores.shape[1] == 1 else scores
+
+    def predict(self, X: Any) -> np.ndarray | sp.csr_matrix:
+        """The class of each row (n,), or its labels (n, n_labels), sparse if y was: the highest, or all positive, scores."""
+        scores = self._scores(X)
+        if self._kind == CLASSES:
+            last = len(self.classes_) - 1
+            return self.classes_[scores.argmax(axis=1) if last > 1 else np.where(scores[:, 0] > 0, last, 0)]
+        labels = (scores > 0).astype(np.int64)
+        return labels if self._kind == INDICATOR else sp.csr_matrix(labels)
+
+
+@contextmanager
+def complaints_agreed(rank: int, wrong: list[Exception]) -> Iterator[None]:
+    """scikit-learn's complaints become a DataError, which all ranks can raise alike; `wrong` keeps the original."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        wrong.append(error)
+        raise DataError(f"rank {rank}: {error}") from None
+
+
+def check_target(y: Any) -> tuple[int, np.ndarray | sp.csr_matrix]:
+    """What y (at least one row) is, and y: classes (n,), or CSR label sets (n, n_labels). Raises ValueError, TypeError."""
+    y = check_array(y, accept_sparse="csr", ensure_2d=False, dtype=None, input_name="y")
+    if not sp.issparse(y) and (y.ndim == 1 or (y.ndim == 2 and y.shape[1] == 1)):
+        y = column_or_1d(y, warn=True)
+        check_classification_targets(y)
+        return CLASSES, y
+    kind, values = (SPARSE_INDICATOR, y.data) if sp.issparse(y) else (INDICATOR, y)
+    strange = [value for value in np.unique(values).tolist() if value not in (0, 1)]
+    if strange:
+        raise ValueError(f"Unknown label type: y has several columns, where 0 and 1 are expected, but found {strange[0]!r}")
+    y = sp.csr_matrix(y, copy=True)
+    y.sum_duplicates()
+    y.eliminate_zeros()
+    return kind, y
+
+
+@mpi.collective
+def check_features(comm: mpi.Comm, estimator: BaseEstimator) -> None:
+    """Collective over `comm`. Raises DataError if the ranks' rows have other features."""
+    names = getattr(estimator, "feature_names_in_", None)
+    digest = None if names is None else hashlib.sha256("\n".join(names).encode("utf-8", "surrogatepass")).hexdigest()
+    widths, digests = zip(*comm.allgather((estimator.n_features_in_, digest)), strict=True)
+    for rank, width in enumerate(widths):
+        if width != widths[0]:
+            raise DataError(f"X has {width} features on rank {rank}, but {widths[0]} on rank 0; all ranks need the same features")
+    if len(set(digests) - {None}) > 1:
+        raise DataError("X has other feature names, or another order of them, on some ranks; all ranks need the same features")
+
+
+@mpi.collective
+def agree_labels(comm: mpi.Comm, kind: int, y: np.ndarray | sp.csr_matrix | None, n_local: int) -> LabelSets:
+    """Collective over `comm`. The classes of all ranks and the labels of this rank's rows; `kind` and y from `check_target`.
+
+    Raises DataError if no rank has rows or their y do not go together.
+    """
+    about = None if kind == 0 else (kind, np.unique(y)) if kind == CLASSES else (kind, y.shape[1])
+    found = [(rank, *its) for rank, its in enumerate(comm.allgather(about)) if its is not None]
+    if not found:
+        raise DataError("no rank has rows to train on")
+    first, first_kind, _ = found[0]
+    for rank, its_kind, _ in found:
+        if (its_kind == CLASSES) != (first_kind == CLASSES):
+            raise DataError(f"y has one column on some ranks and more on others (rank {rank} differs from rank {first})")
+    if first_kind == CLASSES:
+        classes = _union([its for _, _, its in found])
+        n_labels = 1 if len(classes) <= 2 else len(classes)
+        numbers = np.searchsorted(classes, y) if kind else np.zeros(0, np.int64)
+        if n_labels > 1:
+            return LabelSets(CLASSES, classes, n_labels, np.arange(n_local + 1), numbers)
+        positive = numbers == len(classes) - 1
+        return LabelSets(CLASSES, classes, 1, np.concatenate([[0], np.cumsum(positive)]), np.zeros(int(positive.sum()), np.int64))
+    widths = [its for _, _, its in found]
+    if len(set(widths)) > 1:
+        raise DataError(f"y has {min(widths)} columns on some ranks, but {max(widths)} on others")
+    matrix = y if kind else sp.csr_matrix((0, widths[0]))
+    return LabelSets(max(its for _, its, _ in found), np.arange(widths[0]), widths[0], matrix.indptr, matrix.indices)
+
+
+def _union(parts: list[np.ndarray]) -> np.ndarray:
+    """The sorted classes of several ranks. Raises DataError if some are numbers and some are not."""
+    if len({part.dtype.kind in "biuf" for part in parts}) > 1:
+        raise DataError("the classes in y are numbers on some ranks but not on others")
+    return np.unique(np.concatenate(parts))
+
+
+def shard_of(X: sp.csr_matrix, labels: LabelSets, first: int, n_global: int) -> Shard:
+    """The rows as those of a file (of the same types, for which the kernels are compiled), read-only like them."""
+    index = np.int32 if X.shape[1] < 2**31 else np.int64
+    arrays = [np.ascontiguousarray(X.indices, index), np.ascontiguousarray(X.data), np.ascontiguousarray(labels.indices, np.int32)]
+    for i, array in enumerate(arrays):
+        arrays[i] = array.view()
+        arrays[i].flags.writeable = False
+    return Shard(
+        first_row=first,
+        rows=np.arange(X.shape[0]),
+        indptr=X.indptr.astype(np.int64),
+        indices=arrays[0],
+        data=arrays[1],
+        y_indptr=labels.indptr.astype(np.int64),
+        y_indices=arrays[2],
+        n_global=n_global,
+        first_local=first,
+        n_features=X.shape[1],
+        n_labels=labels.n_labels,
+    )

@@ -1,0 +1,126 @@
+"""An evaluation for people (a table) and for programs (CSV and JSON)."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hpcml.evaluation.evaluate import Evaluation
+from hpcml.evaluation.ranking import COUNTS
+from hpcml.evaluation.seen import seen_note
+from hpcml.files.atomic import write_whole
+from hpcml.files.table import csv_text, table
+from hpcml.log import joined
+
+HEADINGS = {"average_precision": "avg prec", "break_even": "break-even", "auc": "AUC", "f1": "F1"}
+
+
+def cell(value: float) -> str:
+    """A measure for people; "-" if undefined."""
+    return "-" if math.isnan(value) else f"{value:.4f}"
+
+
+def _shown(measure: str, value: float, digits: int = 0) -> str:
+    """A measure's value for people, with so many digits if it is a count."""
+    return f"{value:.{digits}f}" if measure in COUNTS and not math.isnan(value) else cell(value)
+
+
+def _heading(measure: str) -> str:
+    return HEADINGS.get(measure, measure.replace("_", " "))
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def format_evaluation(evaluation: Evaluation, best: int = 5) -> str:
+    """Macro and micro rows, what was left out, and the `best` and worst labels by average precision."""
+    e = evaluation
+    measures = list(e.values)
+    lines = [f"{e.model} on {e.data}, split {e.split}: {_plural(e.n_rows, 'row')}, {_plural(len(e.label_names), 'label')}"]
+    if e.n_seen:
+        lines.append(seen_note(e.n_seen, e.n_rows))
+    if e.n_unused:
+        lines.append(f"note: {_plural(e.n_unused, 'row')} of the data in no split" + (", judged, too" if e.split == "all" else ""))
+    if e.steps.any():
+        lines.append(f"iterations: {e.steps[e.steps > 0].mean():.1f} a label, {e.steps.max()} at most")
+    lines.append("")
+    n_macro = {m: int(e.in_macro(m).sum()) for m in measures}
+    lines += table(
+        [
+            ["", *("MAP" if m == "average_precision" else _heading(m) for m in measures)],
+            ["macro", *(_shown(m, e.macro(m), 1) for m in measures)],
+            ["  labels in it", *(str(n_macro[m]) for m in measures)],
+            ["micro", *(_shown(m, e.micro[m]) for m in measures)],
+        ]
+    )
+    if e.precision_at:
+        lines.append("precision of a row's best labels: " + ", ".join(f"@{k} {cell(value)}" for k, value in e.precision_at.items()))
+    notes = {
+        "without a row of this split that has them, left out of macro": e.n_without_positives,
+        "of the model not in the data, not evaluated": len(e.not_in_data),
+        "of the data not in the model, ignored": e.n_not_in_model,
+    }
+    lines += [f"{_plural(count, 'label')} {note}" for note, count in notes.items() if count]
+    ranked = np.flatnonzero(e.in_macro("average_precision"))
+    ranked = ranked[np.argsort(-e.values["average_precision"][ranked], kind="stable")]
+    if ranked.size <= 2 * best:
+        sections = {"labels by average precision": ranked}
+    else:
+        sections = {"best labels by average precision": ranked[:best], "worst labels": ranked[ranked.size - best :]}
+    for title, chosen in sections.items():
+        if chosen.size:
+            lines += ["", *_label_table(e, title, chosen, measures)]
+    return joined(lines)
+
+
+def _label_table(e: Evaluation, title: str, chosen: np.ndarray, measures: list[str]) -> list[str]:
+    rows = [[title, "positives", "iterations", *(_heading(m) for m in measures)]]
+    for label in chosen.tolist():
+        counts = (str(e.n_positive[label]), str(e.steps[label]))
+        rows.append(["  " + e.label_names[label], *counts, *(_shown(m, e.values[m][label]) for m in measures)])
+    return table(rows)
+
+
+def write_csv(path: Path | str, evaluation: Evaluation) -> None:
+    """One line per label; an undefined value is an empty cell. Local; raises DataError (call it in an agreed region)."""
+    rows: list[list[object]] = [["number", "label", "n_positive", *evaluation.values]]
+    numbers, counts = evaluation.labels.tolist(), evaluation.n_positive.tolist()
+    for i, name in enumerate(evaluation.label_names):
+        values = [_or_none(column[i]) for column in evaluation.values.values()]
+        rows.append([numbers[i], name, counts[i], *values])
+    write_whole(path, csv_text(rows).encode())
+
+
+def write_json(path: Path | str, evaluation: Evaluation) -> None:
+    """Everything; an undefined value is null. Local; raises DataError (call it in an agreed region)."""
+    e = evaluation
+    content: dict[str, Any] = {
+        "model": e.model,
+        "data": e.data,
+        "split": e.split,
+        "n_rows": e.n_rows,
+        "n_rows_trained_on": e.n_seen,
+        "n_rows_in_no_split": e.n_unused,
+        "n_labels": len(e.label_names),
+        "n_without_positives": e.n_without_positives,
+        "not_in_data": e.not_in_data,
+        "n_not_in_model": e.n_not_in_model,
+        "macro": {m: {"value": _or_none(e.macro(m)), "n_labels": int(e.in_macro(m).sum())} for m in e.values},
+        "micro": {m: _or_none(value) for m, value in e.micro.items()},
+        **({"precision_at": {str(k): _or_none(value) for k, value in e.precision_at.items()}} if e.precision_at else {}),
+        "labels": [
+            {"number": number, "label": name, "n_positive": count, **{m: _or_none(column[i]) for m, column in e.values.items()}}
+            for i, (number, name, count) in enumerate(zip(e.labels.tolist(), e.label_names, e.n_positive.tolist(), strict=True))
+        ],
+    }
+    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    write_whole(path, text.encode(errors="backslashreplace"))  # half a surrogate pair becomes JSON's escape
+
+
+def _or_none(value: float) -> float | None:
+    return None if math.isnan(value) else float(value)

@@ -1,0 +1,195 @@
+"""Scores of a model's labels on a shard, one block of rows × labels at a time, so that memory stays bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.data.shard import Shard, rows_of
+from hpcml.errors import DataError, NonFiniteError
+from hpcml.kernels import scores as kernels
+from hpcml.kernels.top import keep_best, sort_best
+from hpcml.model import learner as learners
+from hpcml.model.classifier import ClassifierModel
+from hpcml.model.linear import Model
+
+WEIGHT_BYTES = 1 << 28  # the weights of a block of labels (d × B doubles, expanded), unless one label alone needs more
+SCORE_BYTES = 1 << 25  # the scores of a block of rows × labels
+MAX_LANES = 32  # wider blocks of labels are no faster
+ROWS_BYTES = 1 << 26  # the rows that a classifier is given at once, unless one row alone needs more
+_NONZERO_BYTES = 32  # of a CSR row in memory while it is made
+
+
+def label_blocks(n_labels: int, n_features: int) -> list[tuple[int, int]]:
+    """Ranges (begin, end) of labels whose weights fit WEIGHT_BYTES, at most MAX_LANES wide."""
+    width = max(1, min(MAX_LANES, WEIGHT_BYTES // (8 * max(1, n_features))))
+    return [(begin, min(begin + width, n_labels)) for begin in range(0, n_labels, width)]
+
+
+def blocks_of(rows: np.ndarray, n_columns: int) -> Iterator[tuple[int, np.ndarray]]:
+    """(begin, rows[begin:end]) for consecutive ranges whose rows × n_columns doubles fit SCORE_BYTES."""
+    step = max(1, SCORE_BYTES // (8 * max(1, n_columns)))
+    for begin in range(0, rows.size, step):
+        yield begin, rows[begin : begin + step]
+
+
+def warm_up_counts() -> None:
+    """Compile the kernels that look at scores. Local."""
+    none, nothing = np.empty(0, dtype=np.int64), np.empty((0, 1))
+    kernels.count_sorted(np.empty(0), np.empty(0), np.zeros(1, dtype=np.int64), none)
+    keep_best(nothing, 0, nothing, np.empty((0, 1), dtype=np.int32))
+    sort_best(nothing, np.empty((0, 1), dtype=np.int32))
+
+
+class Scorer:
+    """The scores of some labels of a model on the rows of a shard."""
+
+    def __init__(self, model: Model, shard: Shard, labels: np.ndarray) -> None:
+        """`labels` (n, int64, ascending) are label numbers of the model."""
+        self.model, self.labels = model, labels
+        self.rows = shard.rows
+        self.csr, self._first_row = (shard.indptr, shard.indices, shard.data), shard.first_row
+        self.tables, self._is_dense = (model.columns, model.factors), not (model.sparse or model.below)
+        self.blocks = label_blocks(labels.size, model.n_features)
+
+    def weights(self, begin: int, end: int) -> tuple[np.ndarray, np.ndarray]:
+        """Wt (d, B), the weights of every feature, and bias (B) of labels[begin:end]."""
+        labels = self.labels[begin:end]
+        W, places, bias = self._rows_of(labels)
+        Wt = np.empty((self.model.n_features, labels.size))
+        kernels.expand_weights(W, places, *self.tables, Wt)
+        return Wt, bias[places]
+
+    def _rows_of(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """A dense array with the rows of W of some labels, where in it they are, and the bias of each row in it."""
+        if self._is_dense:
+            return self.model.W, labels, self.model.bias
+        return self.model.rows(labels), np.arange(labels.size), self.model.bias[labels]
+
+    def rows_scores(self, rows: np.ndarray, Wt: np.ndarray, bias: np.ndarray) -> np.ndarray:
+        """The scores (n, B) of `rows` for a block's weights."""
+        out = np.empty((rows.size, bias.size))
+        kernels.score_rows(*self.csr, rows, Wt, bias, out)
+        if self.model.normalised:
+            out /= self._sums(rows)[:, None]
+        return out
+
+    def divisors(self, rows: np.ndarray) -> np.ndarray:
+        """What the scores (n) of rows are divided by. Raises as `_sums`."""
+        return self._sums(rows) if self.model.normalised else np.ones(rows.size)
+
+    def _sums(self, rows: np.ndarray) -> np.ndarray:
+        """What the scores of a normalised model are divided by: the bias and the values of the features that it has.
+
+        Raises DataError for a row with a negative value.
+        """
+        sums = np.empty(rows.size)
+        done = kernels.sum_rows(*self.csr, rows, self.model.factors, sums)
+        if done < rows.size:
+            row = self._first_row + int(rows[done])
+            raise DataError(f"row {row} (from 0) has a negative value, which {self.model.path}, of the Winnow family, cannot score")
+        return sums
+
+    def pairs_scores(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        """The scores (n_pairs) of row rows[p] for label labels[p] of the model: the same bits as `rows_scores`."""
+        out, order = np.empty(rows.size), np.argsort(labels, kind="stable")
+        blocks = [(0, self.labels.size)] if self._is_dense else self.blocks  # of other models only some rows are expanded at a time
+        for begin, end in blocks:
+            own = self.labels[begin:end]
+            some = order[slice(*np.searchsorted(labels[order], own[[0, -1]] + [0, 1]))] if own.size else order[:0]
+            if some.size:
+                W, places, bias = self._rows_of(own)
+                values = np.empty(some.size)
+                pairs = (rows[some], places[np.searchsorted(own, labels[some])])
+                kernels.score_pairs(*self.csr, *pairs, W, *self.tables, bias, values)
+                out[some] = values
+        return out / self._sums(rows) if self.model.normalised else out
+
+    def check_numbers(self, scores: np.ndarray, labels: np.ndarray) -> None:
+        """Raise NonFiniteError if scores[i], of label labels[i], is not a number."""
+        bad = np.flatnonzero(np.isnan(scores))
+        if bad.size:
+            name = self.model.label_names[int(labels[bad[0]])]
+            raise NonFiniteError(f"{self.model.path}: a score of label {name!r} is not a number: its weights are; train it again")
+
+    @mpi.collective
+    def warm_up(self, comm: mpi.Comm) -> None:
+        """Collective over `comm`. Compile the kernels for these arrays' types, first on one rank of each node."""
+        none = np.empty(0, dtype=np.int64)
+        with mpi.node_first(comm):
+            self.rows_scores(none, *self.weights(0, 0))
+            W, _, bias = self._rows_of(none)
+            kernels.score_pairs(*self.csr, none, none, W, *self.tables, bias, np.empty(0))
+            warm_up_counts()
+
+
+class ClassifierScorer:
+    """The scores of some labels of a classifier on the rows of a shard; it has the methods of a `Scorer`.
+
+    The "weights" of a block of labels are their numbers alone. All labels are one block, for they cost the same as one.
+    """
+
+    def __init__(self, model: ClassifierModel, shard: Shard, labels: np.ndarray) -> None:
+        """`labels` (n, int64, ascending) are label numbers of the model."""
+        self.model, self.labels = model, labels
+        self.rows = shard.rows
+        self._csr = (shard.indptr, shard.indices, shard.data)
+        self.blocks = [(0, labels.size)]
+
+    def weights(self, begin: int, end: int) -> tuple[np.ndarray]:
+        """The numbers of labels[begin:end], which is what `rows_scores` needs to know of a block."""
+        return (self.labels[begin:end],)
+
+    def rows_scores(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        """The scores (n, B) of `rows` for a block's labels. Raises NonFiniteError."""
+        model, out = self.model, np.empty((rows.size, labels.size))
+        for begin, end in self._batches(rows):
+            X = rows_of(self._csr, rows[begin:end], model.n_features, model.dense)
+            out[begin:end] = learners.scores(model.classifier, X, model.n_classes)[:, labels]
+        return out
+
+    def _batches(self, rows: np.ndarray) -> Iterator[tuple[int, int]]:
+        """Ranges of `rows` whose matrices and scores fit ROWS_BYTES."""
+        indptr, model = self._csr[0], self.model
+        sizes = 8 * model.n_classes + _NONZERO_BYTES * (indptr[rows + 1] - indptr[rows]) + 4 * model.n_features * model.dense
+        ends, begin = np.cumsum(sizes), 0
+        while begin < rows.size:
+            before = ends[begin - 1] if begin else 0
+            end = max(begin + 1, int(np.searchsorted(ends, before + ROWS_BYTES, "right")))
+            yield begin, end
+            begin = end
+
+    def pairs_scores(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        """The scores (n_pairs) of row rows[p] for label labels[p] of the model.
+
+        The same bits as `rows_scores` gives for all rows of the shard, even of a learner whose bits depend on the rows around:
+        the classifier is given the same rows at once.
+        """
+        out, places = np.empty(rows.size), np.searchsorted(self.rows, rows)
+        order = np.argsort(places, kind="stable")
+        columns = np.searchsorted(self.labels, labels)
+        for begin, some in blocks_of(self.rows, self.labels.size):
+            first, last = np.searchsorted(places[order], [begin, begin + some.size])
+            if first < last:
+                mine = order[first:last]
+                out[mine] = self.rows_scores(some, self.labels)[places[mine] - begin, columns[mine]]
+        return out
+
+    def check_numbers(self, scores: np.ndarray, labels: np.ndarray) -> None:
+        """Nothing: `rows_scores` has raised NonFiniteError if a score is not a number."""
+
+    @mpi.collective
+    def warm_up(self, comm: mpi.Comm) -> None:
+        """Collective over `comm`. Compile the kernels, the classifier's too, by one made-up row, first on one rank of each node."""
+        row = (np.zeros(2, dtype=np.int64), self._csr[1][:0], self._csr[2][:0])
+        with mpi.node_first(comm):
+            X = rows_of(row, np.zeros(1, dtype=np.int64), self.model.n_features, self.model.dense)
+            learners.scores(self.model.classifier, X, self.model.n_classes)
+            warm_up_counts()
+
+
+def scorer_of(model: Model | ClassifierModel, shard: Shard, labels: np.ndarray) -> Scorer | ClassifierScorer:
+    """The scorer of `labels` (n, int64, ascending label numbers) of a model of any kind on a shard."""
+    return ClassifierScorer(model, shard, labels) if isinstance(model, ClassifierModel) else Scorer(model, shard, labels)

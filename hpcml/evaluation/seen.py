@@ -1,0 +1,126 @@
+"""Whether rows that a model is judged on are rows that it was trained on: then its measures say little of other rows."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.data.dataset import Dataset, default_split
+from hpcml.data.svmlight_stream import is_text
+from hpcml.errors import DataError
+from hpcml.files.hdf5 import readable
+from hpcml.files.opening import read_small
+from hpcml.log import Log
+from hpcml.model.classifier import ClassifierModel
+from hpcml.model.linear import Model
+from hpcml.run.folder import CONFIG
+
+BLOCK = 1 << 24  # values of X that are looked at together
+ARRAYS = ("X/indptr", "X/indices", "X/data", "Y/indptr", "Y/indices")
+
+
+@mpi.collective
+def count_seen(comm: mpi.Comm, model: Model | ClassifierModel, dataset: Dataset, split: str) -> int:
+    """Collective over `comm`. How many rows of a split the model was trained on, as far as its file and its run folder tell.
+
+    The dataset must have the split that the model was trained on, and be the file that the run folder names, or a copy of it. If
+    there is no such file any more, the split must have as many rows as the training rows, as many of each label, and the same
+    features. Raises DataError for a damaged file.
+    """
+    n_seen = 0
+    with mpi.agreed(comm, f"reading {dataset.path}"):
+        if comm.rank == 0:
+            with readable(dataset.path, "hpcml convert", "dataset"):
+                n_seen = _count_seen(model, dataset, split)
+    return comm.bcast(n_seen)
+
+
+def seen_note(n_seen: int, n_rows: int) -> str:
+    """A sentence about so many rows that a model has seen; "" if there are none."""
+    if not n_seen:
+        return ""
+    which = "all" if n_seen == n_rows else f"{n_seen:,} of the"
+    return (
+        f"warning: {which} {n_rows:,} rows are training rows, as far as the model tells, so these measures do not hold for other "
+        "rows; judge on a split that was held out"
+    )
+
+
+def split_to_judge(dataset: Dataset, wanted: str | None, log: Log) -> str:
+    """The split to judge on if the user has named `wanted`, or none: then test, or all rows, which is said. Local."""
+    split = wanted or default_split(dataset, "test")
+    if wanted is None and split == "all":
+        log(f"note: {dataset.path} has no split test: judging on all its {dataset.n_rows:,} rows")
+    return split
+
+
+def _count_seen(model: Model | ClassifierModel, dataset: Dataset, split: str) -> int:
+    """See `count_seen`. Local."""
+    trained_on = model.attrs.get("split")
+    if not isinstance(trained_on, str) or (trained_on != "all" and trained_on not in dataset.split_names()):
+        return 0
+    rows, judged = dataset.split(trained_on), dataset.split(split)
+    n_common = judged.size if trained_on in (split, "all") else int(np.intersect1d(rows, judged, assume_unique=True).size)
+    n_trained = model.attrs.get("n_rows", rows.size)
+    if not n_common or n_trained < rows.size:
+        return 0
+    trained_file = _file_of_run(model.path)
+    if trained_file is not None:
+        same = trained_file.samefile(dataset.path) or _same_arrays(trained_file, dataset)
+    elif n_trained != rows.size:
+        same = False
+    elif isinstance(model, ClassifierModel):
+        same = np.array_equal(model.attrs.get("data_sizes", []), dataset.sizes)
+    else:
+        same = _same_counts(model, dataset, rows) and _same_features(model, dataset, rows)
+    return n_common if same else 0
+
+
+def _file_of_run(model: Path) -> Path | None:
+    """The dataset that the run folder in which a model lies was trained on; None if there is none, or not any more. Local."""
+    try:
+        path = Path(str(tomllib.loads(read_small(model.parent / CONFIG))["data"]))
+        return path if path.is_file() and not is_text(path) else None
+    except (DataError, OSError, ValueError, KeyError):
+        return None
+
+
+def _same_arrays(path: Path, dataset: Dataset) -> bool:
+    """Whether a dataset, if it can be read, has the rows and label sets of this one. Local; raises DataError if this cannot."""
+    try:
+        other = Dataset(path)
+    except DataError:
+        return False
+    with other:
+        if any(other.file[name].shape != dataset.file[name].shape for name in ARRAYS):
+            return False
+        parts = ((name, begin) for name in ARRAYS for begin in range(0, dataset.file[name].shape[0], BLOCK))
+        return all(np.array_equal(*(one.map(name)[begin : begin + BLOCK] for one in (dataset, other))) for name, begin in parts)
+
+
+def _same_counts(model: Model, dataset: Dataset, rows: np.ndarray) -> bool:
+    """Whether each label of the model has as many of these rows as it had in training."""
+    number = {name: k for k, name in enumerate(dataset.label_names())}
+    if not set(model.label_names) <= number.keys():
+        return False
+    chosen = np.zeros(dataset.n_rows, dtype=np.bool_)
+    chosen[rows] = True
+    of_chosen = np.repeat(chosen, np.diff(dataset.map("Y/indptr")))
+    counts = np.bincount(dataset.map("Y/indices")[of_chosen], minlength=dataset.n_labels)
+    return np.array_equal(counts[[number[name] for name in model.label_names]], model.labels["n_positive"])
+
+
+def _same_features(model: Model, dataset: Dataset, rows: np.ndarray) -> bool:
+    """Whether these rows have every feature that a training row had: a factor that is not 0."""
+    indptr, indices, found = dataset.map("X/indptr"), dataset.map("X/indices"), np.zeros(dataset.n_features, dtype=np.bool_)
+    chosen = np.zeros(dataset.n_rows, dtype=np.bool_)
+    chosen[rows] = True
+    step = max(1, BLOCK * dataset.n_rows // max(1, indices.size))
+    for begin in range(0, dataset.n_rows, step):
+        end = min(begin + step, dataset.n_rows)
+        mine = np.repeat(chosen[begin:end], np.diff(indptr[begin : end + 1]))
+        found[indices[indptr[begin] : indptr[end]][mine]] = True
+    return bool(found[np.flatnonzero(model.factors)].all())

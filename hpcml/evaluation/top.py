@@ -1,0 +1,115 @@
+"""The best labels of rows, without the scores of all: the k largest scores of each row; of equal ones the lower label numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.evaluation.scoring import ClassifierScorer, Scorer
+from hpcml.kernels import top as kernels
+from hpcml.model.linear import Model, SparseRows
+
+PRECISION_AT = (1, 3, 5)
+COUNTED = 1 << 22  # weights that are counted at a time
+
+
+class Best:
+    """The best of the labels whose scores have been added so far, for n rows."""
+
+    def __init__(self, n_rows: int, size: int) -> None:
+        """`size` (k) is at most the number of labels that will be added."""
+        self.scores = np.full((n_rows, size), -np.inf)
+        self.labels = np.full((n_rows, size), kernels.NONE, dtype=np.int32)
+
+    def add(self, row: int, scores: np.ndarray, first: int) -> None:
+        """Take scores (n, B) of rows row, row + 1, ... for labels first, first + 1, ..., whichever come first."""
+        if self.scores.shape[1]:
+            some = slice(row, row + scores.shape[0])
+            kernels.keep_best(scores, first, self.scores[some], self.labels[some])
+
+    def sort(self) -> Best:
+        """Put every row's labels in order, best first, once all are added."""
+        kernels.sort_best(self.scores, self.labels)
+        return self
+
+
+class BlockwiseTop:
+    """The best labels of a model of any kind, block of labels by block. Where `keeps`, the weights are expanded only once."""
+
+    def __init__(self, size: int, keeps: bool) -> None:
+        self.size, self.keeps = size, keeps
+        self._kept: list[tuple[np.ndarray, ...]] | None = None
+
+    def best(self, scorer: Scorer | ClassifierScorer, rows: np.ndarray) -> Best:
+        """Local. Raises NonFiniteError if a score is not a number."""
+        if self._kept is None and self.keeps:
+            self._kept = [scorer.weights(*block) for block in scorer.blocks]
+        out = Best(rows.size, self.size)
+        for number, (begin, end) in enumerate(scorer.blocks):
+            scores = scorer.rows_scores(rows, *(self._kept[number] if self._kept else scorer.weights(begin, end)))
+            scorer.check_numbers(scores.max(axis=0), scorer.labels[begin:end])
+            out.add(0, np.ascontiguousarray(scores), begin)
+        return out.sort()
+
+
+class InvertedTop:
+    """The best labels of a sparse linear model, row by row, by its weights column by column: 8 or 12 bytes for each of them."""
+
+    def __init__(self, model: Model, size: int, W: SparseRows, n_columns: int) -> None:
+        """`W` is the model's, with so many columns."""
+        self.model, self.size = model, size
+        counts = np.zeros(n_columns + 1, dtype=np.int64)
+        for begin in range(0, W.indices.size, COUNTED):
+            columns, n = np.unique(W.indices[begin : begin + COUNTED], return_counts=True)
+            counts[columns + 1] += n
+        begins = np.cumsum(counts)
+        labels, weights = np.empty(W.indices.size, dtype=np.int32), np.empty(W.data.size, dtype=W.data.dtype)
+        kernels.invert(*W, begins[:-1].copy(), labels, weights)
+        self._inverted = (begins, labels, weights)
+
+    def best(self, scorer: Scorer, rows: np.ndarray) -> Best:
+        """Local. Raises NonFiniteError if a score is not a number."""
+        out, model = Best(rows.size, self.size), self.model
+        sums = scorer.divisors(rows)
+        bad = kernels.score_inverted(*scorer.csr, rows, self._inverted, *scorer.tables, model.bias, sums, out.scores, out.labels)
+        if bad >= 0:
+            scorer.check_numbers(np.array([np.nan]), np.array([bad]))
+        return out.sort()
+
+
+@mpi.collective
+def top_of(comm: mpi.Comm, scorer: Scorer | ClassifierScorer, size: int, keeps: bool) -> BlockwiseTop | InvertedTop:
+    """Collective over `comm`. What finds the best `size` labels, or all if they are fewer, of the scorer's, which are its model's.
+
+    `keeps`: there is room for the weights of all labels.
+    """
+    model = scorer.model
+    size = min(size, model.n_labels)
+    if not isinstance(scorer, Scorer) or not model.sparse or model.below:
+        return BlockwiseTop(size, keeps)
+    with mpi.node_first(comm):
+        nothing = SparseRows(model.W.indptr[:1], model.W.indices[:0], model.W.data[:0])
+        InvertedTop(model, size, nothing, 0).best(scorer, np.empty(0, dtype=np.int64))
+    with mpi.agreed(comm, f"reading {model.path}"):
+        return InvertedTop(model, size, model.W, model.n_columns)
+
+
+def n_true(best: Best, rows: np.ndarray, labels: np.ndarray, n_labels: int) -> np.ndarray:
+    """How many of the labels of the rows' places 1, 2, ... are true (k, int64).
+
+    (rows[p], labels[p]) are the true pairs: places of rows among the best's, and label numbers below `n_labels`.
+    """
+    true = np.sort(rows.astype(np.int64) * n_labels + labels)
+    found = np.arange(best.labels.shape[0], dtype=np.int64)[:, None] * n_labels + best.labels
+    places = np.searchsorted(true, found)
+    hits = np.zeros(found.shape, dtype=bool)
+    if true.size:
+        hits = true[np.minimum(places, true.size - 1)] == found
+    return hits.sum(axis=0, dtype=np.int64)
+
+
+def precision_at(hits: np.ndarray, n_rows: int) -> dict[int, float]:
+    """For each k of PRECISION_AT, the share of true ones among the k best labels, or all, of the rows; hits as `n_true` counts."""
+    totals = np.cumsum(hits)
+    sizes = {k: min(k, hits.size) for k in PRECISION_AT}
+    return {k: int(totals[n - 1]) / (n * n_rows) if n_rows and n else float("nan") for k, n in sizes.items()}

@@ -1,0 +1,81 @@
+"""Files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+from hpcml import mpi
+from hpcml.errors import ConfigError, DataError, file_error
+from hpcml.files.temporary import claimed, remove, temporary_name
+from hpcml.undo import undone
+
+
+def check_output(path: Path, overwrite: bool, inputs: Iterable[Path | None] = ()) -> None:
+    """Raise ConfigError if writing `path` would destroy something: a file without `overwrite`, an input, what is no plain file."""
+    if path.is_dir():
+        raise ConfigError(f"{path} is a folder; name a file")
+    if not path.exists():
+        return
+    if any(given is not None and given.exists() and path.samefile(given) for given in inputs):
+        raise ConfigError(f"{path} is also an input; choose another name for the output")
+    if not path.is_file():
+        raise ConfigError(f"{path} is not a plain file; choose another name")
+    if not overwrite:
+        raise ConfigError(f"{path} exists already; choose another name or use --force")
+
+
+@contextmanager
+def temporary_path(comm: mpi.Comm, path: Path | str, overwrite: bool = False, inputs: Iterable[Path | None] = ()) -> Iterator[Path]:
+    """Collective over `comm`. A temporary name beside `path`, renamed to `path` after the body, removed if it raises.
+
+    Raises ConfigError if `path` exists (without `overwrite`) or is one of the `inputs`, DataError if its folder does not exist.
+    """
+    path = Path(path)
+    final = Path(os.path.realpath(path))  # what a link points to, not the link
+    temporary = final.parent / comm.bcast(temporary_name(final).name)
+    with ExitStack() as stack:
+        stack.enter_context(undone(partial(remove, temporary)))  # by whichever rank ends the job
+        with mpi.agreed(comm, f"creating {path}"):
+            if comm.rank == 0:
+                check_output(path, overwrite, inputs)
+                if not path.parent.is_dir():
+                    raise DataError(f"{path}: the folder {path.parent} does not exist; create it first")
+                stack.enter_context(claimed(temporary, final))
+        try:
+            yield temporary
+            with mpi.agreed(comm, f"finishing {path}"):
+                if comm.rank == 0:
+                    sync(temporary)
+                    temporary.replace(final)
+                    sync(final.parent)
+        except BaseException:
+            if comm.rank == 0:
+                temporary.unlink(missing_ok=True)
+            raise
+
+
+def sync(path: Path) -> None:
+    """Force a file or folder to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_whole(path: Path | str, content: bytes) -> None:
+    """Write a small file whole or not at all. Local; raises DataError."""
+    final = Path(os.path.realpath(path))  # what a link points to, not the link
+    temporary = temporary_name(final)
+    try:
+        with undone(partial(remove, temporary)), claimed(temporary, final):
+            temporary.write_bytes(content)
+            temporary.replace(final)
+    except OSError as error:
+        with suppress(OSError):
+            temporary.unlink()
+        raise file_error(path, "write", error) from None

@@ -1,0 +1,180 @@
+"""The dataset file: format, version, and a read-only handle on one.
+
+An hpcml dataset is an HDF5 file with the attributes `hpcml-format = "dataset"` and `hpcml-version`. Groups `X` (m × d float32)
+and `Y` (m × L, the label sets) use AnnData's encoding of a CSR matrix. Beside them may stand `feature_names`, `label_names`,
+`row_ids` (variable-length UTF-8), `splits/NAME` (sorted row numbers, int64) and `text` (how words became features).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from hpcml.errors import DataError, file_error, is_in_use, is_of_the_system, is_out_of_memory
+from hpcml.files.opening import open_regular
+from hpcml.files.slabs import Slab
+from hpcml.files.untrusted import check_parts
+from hpcml.log import is_unicode, named
+
+# Of each kind of file, the format that is written.
+VERSIONS = {"dataset": 1, "model": 4, "classifier": 1, "checkpoint": 1, "scores": 1}
+OLDEST = VERSIONS | {"model": 2}  # that is still read
+NAME_CHUNK = 1 << 16  # names are read and written so many at a time
+TYPES = {"indptr": ("<i8",), "indices": ("<i4", "<i8"), "data": ("<f4",)}  # of the parts of a matrix
+# What h5py and numpy raise, one or another, for a damaged part of a file.
+DAMAGE = (KeyError, OSError, ValueError, RuntimeError, TypeError, AttributeError, IndexError, OverflowError)
+
+
+def matrix_slabs(name: str, n_rows: int, nnz: int, n_columns: int, dtype: str | None) -> dict[str, Slab]:
+    """The datasets of one CSR matrix; `dtype` None is a matrix of ones, whose `data` is described but never written."""
+    index = "<i4" if n_columns < 2**31 else "<i8"
+    slabs = {f"{name}/indptr": Slab((n_rows + 1,), "<i8"), f"{name}/indices": Slab((nnz,), index)}
+    if dtype is not None:
+        slabs[f"{name}/data"] = Slab((nnz,), dtype)
+    return slabs
+
+
+def describe_matrix(file: h5py.File, name: str, n_rows: int, n_columns: int, nnz: int, ones: bool) -> None:
+    """Give group `name` AnnData's attributes; for a matrix of ones also its unwritten `data` with fill value 1."""
+    group = file[name]
+    group.attrs["encoding-type"] = "csr_matrix"
+    group.attrs["encoding-version"] = "0.1.0"
+    group.attrs["shape"] = np.array([n_rows, n_columns], dtype=np.int64)
+    if ones:
+        group.create_dataset("data", shape=(nnz,), dtype="<f4", fillvalue=np.float32(1))
+
+
+def create_strings(file: h5py.File, name: str, size: int) -> h5py.Dataset:
+    """An empty dataset of variable-length UTF-8 strings that AnnData reads as a string array."""
+    data = file.create_dataset(name, shape=(size,), dtype=h5py.string_dtype())
+    data.attrs["encoding-type"] = "string-array"
+    data.attrs["encoding-version"] = "0.2.0"
+    return data
+
+
+def write_strings(file: h5py.File, name: str, strings: Sequence[str]) -> None:
+    """A dataset of variable-length UTF-8 strings; of `strings` only slices are taken. Raises DataError as `storable`."""
+    data = create_strings(file, name, len(strings))
+    for begin in range(0, len(strings), NAME_CHUNK):
+        data[begin : begin + NAME_CHUNK] = storable(name, strings[begin : begin + NAME_CHUNK])
+
+
+def storable(what: str, strings: Sequence[str]) -> np.ndarray:
+    """Strings as h5py writes them. Raises DataError for one that HDF5 cannot hold."""
+    text = "".join(strings)
+    if "\0" in text or not is_unicode(text):
+        bad = next(string for string in strings if "\0" in string or not is_unicode(string))
+        raise DataError(f"{what}: {named(bad)!r} holds a character that cannot be stored; remove it from the name")
+    return np.array(strings, dtype=object)
+
+
+def stamp(file: h5py.File, kind: str) -> None:
+    """Mark a file as ours: what it is and the version of its format."""
+    file.attrs["hpcml-format"] = kind
+    file.attrs["hpcml-version"] = VERSIONS[kind]
+
+
+def vocabulary_digest(names: Sequence[str] | None, n_features: int) -> str:
+    """What must agree between a model and the data it scores: the feature names, or only the width without names."""
+    if names is None:
+        return f"width:{n_features}"
+    digest = hashlib.sha256()
+    for begin in range(0, len(names), NAME_CHUNK):
+        digest.update("\n".join(names[begin : begin + NAME_CHUNK]).encode())
+        digest.update(b"\n")
+    return "names:" + digest.hexdigest()
+
+
+def open_stamped(path: Path | str, kind: str, made_by: str) -> h5py.File:
+    """Open an HDF5 file of ours read-only.
+
+    Raises DataError for a missing, unreadable, truncated or foreign file, and for one of a newer or older format.
+    """
+    path = Path(path)
+    try:
+        with open_regular(path) as probe:
+            if not probe.read(1):
+                raise DataError(f"{path}: the file is empty; make it with `{made_by}`")
+        if not h5py.is_hdf5(path):
+            raise DataError(f"{path}: not an HDF5 file (or damaged); expected one made with `{made_by}`")
+        file = h5py.File(path, "r", locking=False)
+    except OSError as error:
+        if is_of_the_system(error):
+            raise file_error(path, "read", error) from None
+        if error.strerror and error.filename:
+            raise DataError(f"{path}: cannot read: {error.strerror}; check the name and its permissions") from None
+        if is_in_use(error):
+            raise DataError(
+                f"{path}: another program has it open to write; wait until it closes the file (if it was killed before it could, "
+                f"make the file again with `{made_by}`)"
+            ) from None
+        raise DataError(f"{path}: truncated or damaged HDF5 file; make it again with `{made_by}`") from None
+    try:
+        with readable(path, made_by):
+            if "hpcml-format" in file.attrs:  # else it is not ours
+                check_parts(file)
+        _check_stamp(path, file, kind, made_by)
+    except DataError:
+        file.close()
+        raise
+    return file
+
+
+@contextmanager
+def readable(path: Path | str, made_by: str, what: str = "file") -> Iterator[None]:
+    """Reading of a file of ours: whatever h5py raises for a damaged part becomes a DataError of one sentence."""
+    try:
+        yield
+    except DAMAGE as error:
+        if is_out_of_memory(error):
+            raise
+        if is_of_the_system(error):
+            raise file_error(path, "read", error) from None
+        reason = " ".join(str(error).split())[:200]
+        raise DataError(f"{path}: damaged {what}: {reason or type(error).__name__}; make it again with `{made_by}`") from None
+
+
+def _check_stamp(path: Path, file: h5py.File, kind: str, made_by: str) -> None:
+    """Raise DataError unless the file is of that kind and of the version that is read."""
+    try:
+        found, version = file.attrs.get("hpcml-format"), file.attrs.get("hpcml-version", 0)
+    except DAMAGE:
+        raise DataError(f"{path}: truncated or damaged HDF5 file; make it again with `{made_by}`") from None
+    if not isinstance(found, str) or found != kind:
+        what = f"an hpcml {found}" if isinstance(found, str) and found in VERSIONS else "an HDF5 file, but not made by hpcml"
+        raise DataError(f"{path}: this is {what}; expected a {kind} made with `{made_by}`")
+    if not isinstance(version, (int, np.integer)):
+        raise DataError(f"{path}: damaged file: its format version is no number; make it again with `{made_by}`")
+    if version > VERSIONS[kind]:
+        raise DataError(f"{path}: format version {version} is newer than this hpcml reads (up to {VERSIONS[kind]}); update hpcml")
+    if version < OLDEST[kind]:
+        again = f"{'train' if kind == 'model' else 'make'} it again with `{made_by}`"
+        raise DataError(f"{path}: format version {version} is older than this hpcml reads ({OLDEST[kind]}); {again}")
+
+
+def map_dataset(path: Path, data: h5py.Dataset, begin: int = 0, end: int | None = None) -> np.ndarray:
+    """Rows begin..end of a numeric HDF5 dataset, read-only: mapped if contiguous, read otherwise, a constant if never written.
+
+    Raises DataError if there are not so many rows or their bytes lie in another file.
+    """
+    end = data.shape[0] if end is None else end
+    if not 0 <= begin <= end <= data.shape[0] or data.external or data.is_virtual:
+        where = "other files" if data.external or data.is_virtual else f"rows {begin} to {end} of {data.shape[0]}"
+        raise DataError(f"{path}: damaged file: {data.name} points to {where}")
+    if end == begin:
+        out = np.empty((0, *data.shape[1:]), dtype=data.dtype)
+    elif data.chunks is None and data.id.get_offset() is not None:
+        first = data.id.get_offset() + begin * data.dtype.itemsize * int(np.prod(data.shape[1:], dtype=np.int64))
+        with open(data.file.id.get_vfd_handle(), "rb", closefd=False) as same:  # the path may lead to another file by now
+            return np.memmap(same, data.dtype, "r", first, (end - begin, *data.shape[1:])).view(np.ndarray)
+    elif data.id.get_storage_size() == 0:
+        out = np.broadcast_to(data.fillvalue, (end - begin, *data.shape[1:]))
+    else:
+        out = data[begin:end]
+    out.flags.writeable = False
+    return out

@@ -1,0 +1,189 @@
+"""Writing one HDF5 file by all ranks without a parallel HDF5: rank 0 lays the file out, each rank fills its slabs in place.
+
+The layout is made with contiguous datasets whose space is allocated at once, so that a slab is a range of bytes that any
+rank can write with `pwrite`. The file has a temporary name beside its destination until it is complete.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import h5py
+import numpy as np
+
+from hpcml import mpi
+from hpcml.files.atomic import temporary_path
+
+
+class Slab(NamedTuple):
+    """A dataset that ranks fill: its full shape and its type."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+
+class SlabFile:
+    """An HDF5 file under construction; `write` is local, the other methods are collective."""
+
+    def __init__(self, comm: mpi.Comm, path: Path, target: Path | None = None) -> None:
+        """`target` is the name that messages give the file; by default `path`."""
+        self.comm, self.path, self.target = comm, path, target or path
+        self.offsets: dict[str, tuple[int, Slab]] = {}
+        self.descriptor = -1
+
+    @mpi.collective
+    def layout(self, slabs: dict[str, Slab], describe: Callable[[h5py.File], None] | None = None) -> None:
+        """Collective. Rank 0 creates the file, calls `describe` for attributes and small datasets, and allocates `slabs`."""
+        offsets = {}
+        with mpi.agreed(self.comm, f"creating {self.target}"):
+            if self.comm.rank == 0:
+                with editing(self.path, new=True, target=self.target) as file:
+                    for name, slab in slabs.items():
+                        _allocate(file, name, slab)
+                    if describe is not None:
+                        describe(file)
+                    offsets = {name: (file[name].id.get_offset() or 0, slab) for name, slab in slabs.items()}
+        self.attach(offsets)
+
+    @mpi.collective
+    def attach(self, offsets: dict[str, tuple[int, Slab]]) -> None:
+        """Collective. Take rank 0's table of offsets and open the file for `write`."""
+        self.offsets = self.comm.bcast(offsets)
+        with mpi.agreed(self.comm, f"opening {self.path}"):
+            self.descriptor = os.open(self.path, os.O_RDWR)
+
+    def write(self, name: str, first: int, rows: np.ndarray) -> None:
+        """Write `rows` at row `first` of dataset `name`. Local; raises OSError (call it in an agreed region)."""
+        offset, slab = self.offsets[name]
+        values = np.ascontiguousarray(rows, dtype=slab.dtype)
+        width = math.prod(slab.shape[1:])
+        if first < 0 or first * width + values.size > math.prod(slab.shape):
+            raise IndexError(f"{name}: rows {first} + {values.size} do not fit {slab.shape}")
+        write_at(self.descriptor, memoryview(values.reshape(-1)).cast("B"), offset + first * width * values.itemsize, self.target)
+
+    def flush(self) -> None:
+        """Force what this rank has written to the disk. Local; raises OSError."""
+        if self.descriptor >= 0:
+            os.fsync(self.descriptor)
+
+    def close(self) -> None:
+        """Close this rank's descriptor. Local."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+
+class _Tolerant(io.FileIO):
+    """A file that keeps its first write error for later: HDF5 crashes when it cannot write, or does not read what it has written.
+
+    From that error on, what is written is in memory, too.
+    """
+
+    error: OSError | None = None
+
+    def __init__(self, path: Path, mode: str) -> None:
+        super().__init__(path, mode)
+        self._lost: list[tuple[int, bytes]] = []  # (offset, bytes) of what was written since the error
+        self._end = 0  # where the file would end
+
+    def write(self, data: memoryview) -> int:
+        """Write, or note why not and pretend."""
+        begin = self.tell()
+        try:
+            write_at(self.fileno(), data, begin, Path(self.name))
+        except OSError as error:
+            self.error = self.error or error
+        if self.error is not None:
+            self._lost.append((begin, bytes(data)))
+            self._end = max(self._end, begin + len(data))
+        self.seek(begin + len(data))
+        return len(data)
+
+    def readinto(self, buffer: memoryview) -> int:
+        """Read what was written, or would have been."""
+        begin, view = self.tell(), memoryview(buffer).cast("B")
+        n = super().readinto(view)
+        if self.error is None:
+            return n
+        view[n:] = bytes(len(view) - n)
+        for offset, data in self._lost:
+            first, last = max(begin, offset), min(begin + len(view), offset + len(data))
+            if first < last:
+                view[first - begin : last - begin] = data[first - offset : last - offset]
+        self.seek(begin + len(view))
+        return len(view)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go to a place; the end is where it would be."""
+        place = super().seek(offset, whence)
+        return super().seek(max(place, self._end + offset)) if whence == io.SEEK_END else place
+
+    def truncate(self, size: int | None = None) -> int:
+        """Change the size, or note why not and pretend."""
+        try:
+            return super().truncate(size)
+        except OSError as error:
+            self.error = self.error or error
+            self._end = max(self._end, size or 0)
+            return size or 0
+
+
+@contextmanager
+def editing(path: Path, new: bool = False, target: Path | None = None) -> Iterator[h5py.File]:
+    """A new or an existing HDF5 file to write to; messages call it `target`.
+
+    Raises OSError, after closing it, if any of its bytes could not be written.
+    """
+    with _Tolerant(path, "w+" if new else "r+") as raw:
+        try:
+            # Aligned, so that a mapped dataset is an aligned array.
+            with h5py.File(
+                raw, "w" if new else "r+", libver=("v110", "v110"), alignment_threshold=1, alignment_interval=64
+            ) as file:
+                yield file
+        except Exception:
+            if raw.error is None:
+                raise
+        if raw.error is not None:
+            raise OSError(raw.error.errno, raw.error.strerror, str(target or path))
+
+
+def write_at(descriptor: int, data: memoryview, offset: int, path: Path) -> None:
+    """Write all of `data` at `offset`; an OSError names `path`."""
+    try:
+        while len(data):
+            written = os.pwrite(descriptor, data[: 1 << 30], offset)
+            data, offset = data[written:], offset + written
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+def _allocate(file: h5py.File, name: str, slab: Slab) -> None:
+    """Create a contiguous dataset whose bytes exist at once but are not written."""
+    plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    plist.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+    plist.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+    plist.set_obj_track_times(False)  # the bytes of a file depend on its content alone
+    space = h5py.h5s.create_simple(slab.shape)
+    group, _, last = name.rpartition("/")
+    parent = file.require_group(group) if group else file
+    h5py.h5d.create(parent.id, last.encode(), h5py.h5t.py_create(np.dtype(slab.dtype), logical=True), space, dcpl=plist)
+
+
+@contextmanager
+def new_file(comm: mpi.Comm, path: Path | str, overwrite: bool = False, inputs: Iterable[Path | None] = ()) -> Iterator[SlabFile]:
+    """Collective over `comm`. A SlabFile that appears at `path`, complete and on disk, after the body; else leaves nothing."""
+    with temporary_path(comm, path, overwrite, inputs) as temporary:
+        out = SlabFile(comm, temporary, Path(path))
+        try:
+            yield out
+            with mpi.agreed(comm, f"writing {path}"):
+                out.flush()
+        finally:
+            out.close()

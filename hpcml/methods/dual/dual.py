@@ -1,0 +1,408 @@
+"""Dual coordinate descent for many labels at once: hinge and squared hinge, certified by the duality gap.
+
+LIBLINEAR's algorithm (Hsieh et al. 2008, Algorithm 1 with shrinking, and its stopping rule) minimises ½‖w‖² + Σ C_i ℓ, which with
+C_i = c_i / (λ m) is f(w) / λ for rows of weight c_i. Here it runs for the labels of a panel at once (`kernels.dual`), all of which
+begin together. Four things differ:
+- A label begins with the solution of the label that no row has, which it differs from by its positive rows.
+- Rows that a label has set aside are looked at again in one pass at the end, in float64 and with the weights as they are saved:
+  the gradients tell whether it is done, and the same pass gives the objective and the gap. A label that is not done goes on.
+- Labels go through rounds of a bounded number of passes. Those that are not done after one share the next with others of its kind.
+- On several ranks that share the rows, each takes the steps of its own rows, and their sum is applied after every pass (CoCoA+,
+  Ma et al. 2015, with its safe σ′ = number of ranks and γ = 1).
+
+A label's path depends on the label, the rows and the seed, not on which labels share its panel.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from hpcml import mpi, rng, slices
+from hpcml.errors import NonFiniteError
+from hpcml.methods.dual import kernels
+from hpcml.methods.linear.block import CONVERGED, STEP_LIMIT, Finished
+from hpcml.methods.linear.losses import DUAL_LOSSES
+from hpcml.methods.linear.objective import Risk, aligned, panel_widths
+from hpcml.methods.linear.options import BALANCED, TrainOptions, parse_weight
+
+INNER = 0.6  # of the tolerance: what the rows that are still looked at must come to before all rows are
+CHUNK_VALUES = 1 << 24  # rows of so many values are taken in random order before the next ones
+ORDER_BYTES = 1 << 28  # of random orders that are kept for the next panels
+CACHE_BYTES = 1 << 21  # of weights that need not be asked for ahead
+HALF = 8  # lanes whose weights are made in float64 together: a cache line
+SWEEPS = 10  # of the first round; every further one has twice as many as the one before
+LIMITS = {"single": 1e36, "double": 1e150}  # of C, 1/C and ‖x‖²: so that neither overflows, nor in float64 their squares
+NOBODY = -1  # the label that no row has
+
+
+@dataclass(frozen=True)
+class State:
+    """Weights (d) and duals (n) of a label, and which rows (n) it looks at."""
+
+    w: np.ndarray
+    alpha: np.ndarray
+    active: np.ndarray | None = None  # None: all
+
+
+@dataclass
+class Training:
+    """A label in training; `label` is its place among the labels of the run, `number` its number in the data."""
+
+    label: int
+    number: int
+    tolerance: float
+    steps: int = 0
+    visited: float = 0.0  # rows, over all steps
+    ready: bool = False  # its active rows have converged; all rows are to be looked at
+    moved: bool = False  # in this round
+    state: State | None = None  # between two rounds
+    history: list[tuple[float, ...]] = field(default_factory=list)
+
+
+class Costs:
+    """C and the diagonal of the dual (2 rows: positive, negative), per label, in float64."""
+
+    def __init__(self, risk: Risk, options: TrainOptions) -> None:
+        self.base = 1.0 / (risk.lam * risk.rows.n_global)
+        self.precision, self.limit = options.precision, LIMITS[options.precision]
+        self.loss, self.weight, self.rows = DUAL_LOSSES[options.loss], options.positive_weight, risk.rows
+
+    def of(self, label: int) -> np.ndarray:
+        """C of positive and negative rows (2) of a label's number in the data. Raises NonFiniteError if they are beyond LIMITS."""
+        weight, n_positive = 1.0, int(self.rows.n_positive[label])
+        if label != NOBODY:
+            weight = (self.rows.n_global - n_positive) / n_positive if self.weight == BALANCED else parse_weight(self.weight)
+        costs = np.array([self.base * weight, self.base])
+        if not (1 / self.limit <= costs.min() and costs.max() <= self.limit):
+            raise NonFiniteError(
+                f"the cost of a row, its weight / (λ m), is {costs.min():.3g} or {costs.max():.3g}, beyond {self.precision} "
+                "precision; scale the data, or choose another --lambda or --positive-weight"
+            )
+        return costs
+
+
+class DualPanel:
+    """Labels that go through a round together, one in each lane. Collective over `risk.comm` where it says so."""
+
+    def __init__(self, block: DualBlock, lanes: list[Training], number: int = 0) -> None:
+        """Collective for labels that begin. `number` counts the rounds of each label from 0. Raises MemoryError."""
+        self.block, self.lanes, self.round, self.sweep = block, lanes, number, 0
+        self.risk, rows, dtype = block.risk, block.risk.rows, block.risk.weight_type
+        (self.width,) = panel_widths(len(lanes), block.options.precision)
+        width = self.width
+        self.w, self.alpha = aligned(rows.n_columns * width, dtype), aligned(rows.n_local * width, dtype)
+        self.positive, self.active = np.zeros(rows.n_local, np.uint16), np.zeros(rows.n_local, np.uint16)
+        self.gradients, self.counts = aligned(2 * width, dtype), aligned(2 * width, np.int64)
+        self.costs = np.ones((2, width))
+        for lane, label in enumerate(lanes):
+            self.costs[:, lane] = block.costs.of(label.number)
+            if label.number != NOBODY:
+                self.positive[rows.rows_of(label.number)] |= np.uint16(1 << lane)
+        self.rules = aligned(kernels.N_RULES * width, dtype)
+        rules = self.rules.reshape(kernels.N_RULES, width)
+        rules[kernels.TOP_POSITIVE : kernels.TOP_NEGATIVE + 1] = block.costs.loss.top(self.costs, dtype)
+        rules[kernels.DIAGONAL_POSITIVE : kernels.DIAGONAL_NEGATIVE + 1] = block.costs.loss.diagonal(self.costs)
+        rules[kernels.SIGMA], rules[kernels.HIGHEST], rules[kernels.LOWEST] = self.risk.comm.size, math.inf, -math.inf
+        if number > 0:
+            self._take_up()
+        else:
+            self.active[:] = (1 << len(lanes)) - 1
+            if block.start is not None:
+                self._depart(block.start)
+
+    def _take_up(self) -> None:
+        """Put the labels' states into the lanes. Local."""
+        for lane, label in enumerate(self.lanes):
+            self.w.reshape(-1, self.width)[:, lane] = label.state.w
+            self.alpha.reshape(-1, self.width)[:, lane] = label.state.alpha
+            self.active |= label.state.active.astype(np.uint16) << np.uint16(lane)
+            label.state = None
+
+    @mpi.collective
+    def _depart(self, start: State) -> None:
+        """Collective. Begin with the solution of the label that no row has, its positive rows put back to 0."""
+        rows = self.risk.rows
+        self.w.reshape(-1, self.width)[:] = start.w[:, None]
+        self.alpha.reshape(-1, self.width)[:] = start.alpha[:, None]
+        before, step = self._before(), self._rows_in_slice()
+        parts = (
+            (lane, rows.rows_of(label.number)[first : first + step])
+            for lane, label in enumerate(self.lanes)
+            for first in range(0, rows.rows_of(label.number).size, step)
+        )
+        for lane, some in self.risk.watch.slices(parts):
+            arrays = (rows.indptr, rows.indices, rows.data, some)
+            kernels.depart(*arrays, start.alpha, self.alpha, self.w, self.width, lane)
+        self._share(before, 1.0)
+
+    def _rows_in_slice(self) -> int:
+        """How many rows are taken before this rank looks whether it is to stop. Local."""
+        return slices.rows_in_slice(self.risk.rows.n_local, self.risk.rows.data.size)
+
+    @mpi.collective
+    def _slices(self) -> Iterator[tuple[slice, tuple[np.ndarray, np.ndarray, np.ndarray], slice]]:
+        """Collective. This rank's rows slice by slice: which, their CSR arrays, their places among the duals. Raises Stopped."""
+        rows = self.risk.rows
+        for some in self.risk.watch.slices(slices.row_slices(rows.n_local, rows.data.size)):
+            csr = (rows.indptr[some.start : some.stop + 1], rows.indices, rows.data)
+            yield some, csr, slice(some.start * self.width, some.stop * self.width)
+
+    def _before(self) -> np.ndarray | None:
+        """A copy of the weights, if other ranks change them as well. Local."""
+        return self.w.copy() if self.risk.comm.size > 1 else None
+
+    @mpi.collective
+    def _share(self, before: np.ndarray | None, sigma: float) -> None:
+        """Collective. The weights `before` and what every rank has added to them, `sigma` times too much."""
+        if before is not None:
+            self.w -= before
+            self.w /= sigma
+            with self.risk.profile("communicate"):
+                mpi.allreduce_sum(self.risk.comm, self.w)
+            self.w += before
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the round does: not when all lanes are ready, nor for ever, so that those that remain can share a panel."""
+        return self.sweep < SWEEPS << self.round and not all(label.ready for label in self.lanes)
+
+    @mpi.collective
+    def epoch(self, seconds: float) -> None:
+        """Collective. One pass over the active rows; decides which lanes are ready."""
+        risk, width = self.risk, self.width
+        order = self.block.order(self.round, self.sweep)
+        self.sweep += 1
+        self.gradients[:], self.counts[:] = 0.0, 0  # 0 is in every range, whichever rows other lanes look at
+        with risk.profile("compute"):
+            before = self._before()
+            for csr, some, own in risk.watch.slices(self.block.visits(order, self.active)):
+                places = slice(own.start * width, own.stop * width)
+                kernels.epoch(
+                    *(*csr, some, self.block.norms[own]),
+                    *(self.w, self.alpha[places], self.positive[own], self.active[own]),
+                    *(self.rules, self.gradients, self.counts, width, self.w.nbytes > CACHE_BYTES),
+                )
+        self._share(before, risk.comm.size)
+        most, least = self.gradients[:width].astype(np.float64), self.gradients[width:].astype(np.float64)
+        active, moved = self.counts.reshape(2, width)
+        if risk.comm.size > 1:
+            with risk.profile("communicate"):
+                most, least = mpi.allreduce_maxima(risk.comm, most), -mpi.allreduce_maxima(risk.comm, -least)
+                mpi.allreduce_sum(risk.comm, self.counts)
+        highest, lowest = self.rules.reshape(-1, width)[kernels.HIGHEST], self.rules.reshape(-1, width)[kernels.LOWEST]
+        for lane, label in enumerate(self.lanes):
+            if label.ready:
+                continue
+            violation = float(most[lane] - least[lane])
+            label.steps += 1
+            label.visited += float(active[lane])
+            label.moved |= bool(moved[lane])
+            label.history.append((label.steps, math.nan, math.nan, 0, math.nan, violation, active[lane], moved[lane], seconds))
+            highest[lane] = most[lane] if most[lane] > 0 else math.inf
+            lowest[lane] = least[lane] if least[lane] < 0 else -math.inf
+            if violation <= INNER * label.tolerance or label.steps >= self.block.max_steps:
+                label.ready = True
+                self.active &= np.uint16(~(1 << lane) & 0xFFFF)
+
+    @mpi.collective
+    def certify(self) -> tuple[list[Finished], list[Training]]:
+        """Collective. The end of the round: look at all rows, in float64. The labels that are done, and those that are not."""
+        rows, risk, block, width = self.risk.rows, self.risk, self.block, self.width
+        finished, others = [], []
+        with risk.profile("finish"):
+            dual_squares, squares = self._combine()
+            sums, near = np.zeros((kernels.N_SUMS, width)), np.zeros(rows.n_local, np.uint16)
+            for some, csr, places in self._slices():
+                arrays = (self.w, self.alpha[places], self.positive[some], self.rules, near[some], sums.reshape(-1))
+                kernels.certify(*csr, *arrays, width, block.tolerance)
+            if risk.comm.size > 1:
+                extremes = mpi.allreduce_maxima(risk.comm, sums[[kernels.MOST, kernels.LEAST]] * [[1.0], [-1.0]])
+                mpi.allreduce_sum(risk.comm, sums)
+                sums[kernels.MOST], sums[kernels.LEAST] = extremes[0], -extremes[1]
+        loss, violations = block.costs.loss, sums[kernels.MOST] - sums[kernels.LEAST]
+        short, short_squared, alpha_squared = (
+            sums[row : row + 2] for row in (kernels.SHORT, kernels.SHORT_SQUARED, kernels.ALPHA_SQUARED)
+        )
+        primal = 0.5 * squares + loss.losses(self.costs, short, short_squared)
+        bound = sums[kernels.ALPHA] - 0.5 * dual_squares - loss.penalty(self.costs, alpha_squared)
+        gaps = np.maximum(0.0, primal - bound) / np.maximum(primal, 1e-300)
+        weights = np.ascontiguousarray(self.w.reshape(-1, width).T)
+        for lane, label in enumerate(self.lanes):
+            f, gap, violation = risk.lam * float(primal[lane]), float(gaps[lane]), float(violations[lane])
+            risk.check_finite(np.array([f]), "objective", np.array([label.number]))
+            converged = violation <= label.tolerance
+            still = label.ready and not label.moved  # what is left is beyond the precision of the numbers
+            if (converged and gap <= block.max_gap) or label.steps >= block.max_steps or still:
+                last, share = label.history[-1], label.visited / (label.steps * rows.n_global)
+                label.history[-1] = (label.steps, f, *last[2:5], violation, *last[6:])
+                status = CONVERGED if converged and gap <= block.max_gap else STEP_LIMIT
+                finished.append(Finished(label.label, weights[lane], f, status, label.steps, share, label.history, gap))
+                continue
+            if converged:
+                label.tolerance /= 2
+            label.ready = label.moved = False
+            alpha = self.alpha.reshape(-1, width)[:, lane].copy()
+            label.state = State(weights[lane].copy(), alpha, ((self.active | near) & np.uint16(1 << lane)) != 0)
+            others.append(label)
+        return finished, others
+
+    @mpi.collective
+    def _combine(self) -> tuple[np.ndarray, np.ndarray]:
+        """Collective. w = Σ alpha y x of all lanes, made anew; ‖w‖² in float64, and rounded as it is saved."""
+        rows, risk, half = self.risk.rows, self.risk, min(self.width, HALF)
+        squares, v = np.zeros((2, self.width)), self.block.exact[: rows.n_columns * half]
+        for first in range(0, self.width, half):
+            v[:] = 0.0
+            for some, csr, places in self._slices():
+                kernels.combine(*csr, self.alpha[places], self.positive[some], self.width, first, half, v)
+            if risk.comm.size > 1:
+                mpi.allreduce_sum(risk.comm, v)
+            sums = np.zeros(2 * half)
+            kernels.keep(v, half, self.w, self.width, first, sums)
+            squares[:, first : first + half] = sums.reshape(2, half)
+        return squares[0], squares[1]
+
+
+class DualBlock:
+    """The labels of a group of ranks (`convex.run.Block`). A panel that is not done is not in a checkpoint: it begins anew."""
+
+    def __init__(self, risk: Risk, labels: np.ndarray, n_lanes: int, options: TrainOptions, max_steps: int) -> None:
+        """`labels` are the numbers in the data of all labels of the run. Raises MemoryError."""
+        self.risk, self.labels, self.options, self.max_steps = risk, labels, options, max_steps
+        self.tolerance = options.dual_tol
+        self.max_gap = math.inf if options.max_gap is None else options.max_gap
+        self.n_lanes = min(n_lanes, panel_widths(16, options.precision)[0])
+        self.costs = Costs(risk, options)
+        rows = risk.rows
+        self.norms = np.empty(rows.n_local, risk.weight_type)
+        if not risk.comm.size * rows.max_norm**2 <= LIMITS[options.precision]:
+            raise NonFiniteError(f"a row's norm is {rows.max_norm:.3g}, beyond {options.precision} precision; scale the data")
+        kernels.norms(rows.indptr, rows.data, self.norms)
+        cuts = np.searchsorted(rows.indptr, np.arange(0, rows.data.size + 1, risk.chunk_values or CHUNK_VALUES)[1:])
+        self.bounds = np.unique(np.concatenate([[0], cuts, [rows.n_local]]))
+        self._rows = np.empty(rows.n_local, np.int32)
+        self.order_bytes = 0 if risk.chunk_values else ORDER_BYTES
+        size = int(np.diff(rows.indptr[self.bounds]).max(initial=0)) if risk.chunk_values else 0
+        self._chunk = np.empty(size, rows.indices.dtype), np.empty(size, rows.data.dtype)  # a copy: it stays in memory
+        self.orders: dict[tuple[int, int], np.ndarray] = {}
+        self.exact = aligned(rows.n_columns * HALF, np.float64)  # room for weights in float64
+        for label in labels[(rows.n_positive[labels] > 0) & (rows.n_positive[labels] < rows.n_global)].tolist():
+            self.costs.of(label)  # an error now, not after hours
+        self.waiting: deque[int] = deque()
+        self.lanes: dict = {}
+        self.panel: DualPanel | None = None
+        self.between: dict[int, list[Training]] = {}  # labels that need another round, by its number
+        self.start: State | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is anything left to train."""
+        return self.panel is not None or bool(self.waiting or self.between)
+
+    def fill(self) -> None:
+        """Nothing: labels begin together when those before have left."""
+
+    @mpi.collective
+    def settle(self) -> None:
+        """Nothing is ever on its way."""
+
+    def order(self, number: int, sweep: int) -> np.ndarray:
+        """The order of the rows of a pass, a function of the seed, the round and the pass. Local."""
+        if (number, sweep) not in self.orders:
+            rows = self.risk.rows
+            key = rng.bits(self.options.seed, "order of rows", np.array([number << 32 | sweep]))[0]
+            found = np.empty(rows.n_local, np.int32)
+            kernels.shuffle(found, self.bounds, np.empty(self.bounds.size - 1, np.int64), key)
+            if (len(self.orders) + 1) * found.nbytes > self.order_bytes:
+                return found
+            self.orders[number, sweep] = found
+        return self.orders[number, sweep]
+
+    def visits(self, order: np.ndarray, active: np.ndarray) -> Iterator[tuple[tuple, np.ndarray, slice]]:
+        """The active rows in this order, slice by slice: CSR arrays, rows in them, and which rows the arrays have. Local."""
+        rows = self.risk.rows
+        step = slices.rows_in_slice(rows.n_local, rows.data.size)
+        for csr, own, some in self._streamed(order) if self.risk.chunk_values else [self._at_once(order)]:
+            n = kernels.looked_at(some, active, self._rows)
+            found = self._rows[:n] - own.start if own.start else self._rows[:n]
+            for first in range(0, n, step):
+                yield csr, found[first : first + step], own
+
+    def _at_once(self, order: np.ndarray) -> tuple[tuple, slice, np.ndarray]:
+        """All rows: CSR arrays, which rows these are, and their order. Local."""
+        rows = self.risk.rows
+        return (rows.indptr, rows.indices, rows.data), slice(0, rows.n_local), order
+
+    def _streamed(self, order: np.ndarray) -> Iterator[tuple[tuple, slice, np.ndarray]]:
+        """The chunks, in this order, as `_at_once`: copied into memory, since they are visited at random. Local."""
+        rows, place = self.risk.rows, 0
+        while place < order.size:
+            chunk = int(np.searchsorted(self.bounds, order[place], "right")) - 1
+            own = slice(int(self.bounds[chunk]), int(self.bounds[chunk + 1]))
+            indptr = rows.indptr[own.start : own.stop + 1]
+            values = slice(int(indptr[0]), int(indptr[-1]))
+            indices, data = (copy[: values.stop - values.start] for copy in self._chunk)
+            indices[:], data[:] = rows.indices[values], rows.data[values]
+            yield (indptr - values.start, indices, data), own, order[place : place + own.stop - own.start]
+            place += own.stop - own.start
+
+    def warm_up(self) -> None:
+        """Compile the kernels for these types. Local."""
+        rows, dtype, width = self.risk.rows, self.risk.weight_type, 1
+        csr, none = (rows.indptr[:1], rows.indices[:0], rows.data[:0]), np.zeros(0, dtype)
+        some, bits, doubles = aligned(kernels.N_RULES, dtype), np.zeros(0, np.uint16), np.zeros(0)
+        flat, order = np.zeros(2, np.int64), np.zeros(0, np.int32)
+        kernels.shuffle(order, flat, np.zeros(1, np.int64), np.uint64(0))
+        kernels.looked_at(order, bits, order)
+        kernels.epoch(*csr, order, none, none, none, bits, bits, some, some, flat, width, False)
+        kernels.combine(*csr, none, bits, 1, 0, 1, doubles)
+        kernels.certify(*csr, none, none, bits, some, bits, np.zeros(kernels.N_SUMS), 1, 0.0)
+        kernels.keep(doubles, 1, none, 1, 0, np.zeros(2))
+        kernels.depart(*csr, flat[:0], none, none, none, 1, 0)
+
+    @mpi.collective
+    def turn(self, seconds: float) -> list[Finished]:
+        """Collective over the group. One pass over the active rows of a panel; the labels that are done.
+
+        Raises Stopped: the labels of the panel are to begin anew.
+        """
+        if self.panel is None:
+            with self.risk.profile("compute"):
+                self.panel = self._next_panel()
+        self.panel.epoch(seconds)
+        if self.start is None:
+            if self.panel.lanes[0].ready:
+                self.start, self.panel = State(self.panel.w, self.panel.alpha), None
+            return []
+        if self.panel.goes_on:
+            return []
+        finished, others = self.panel.certify()
+        if others:
+            self.between.setdefault(self.panel.round + 1, []).extend(others)
+        self.panel = None
+        return finished
+
+    @mpi.collective
+    def _next_panel(self) -> DualPanel:
+        """Collective. Labels of one round, if they fill a panel or become many, else new ones, else as many as there are."""
+        if self.start is None:
+            return DualPanel(self, [Training(NOBODY, NOBODY, self.tolerance)])
+        number = max(self.between, key=lambda number: len(self.between[number]), default=0)
+        full = number and len(self.between[number]) >= self.n_lanes
+        if self.waiting and not full and sum(map(len, self.between.values())) < self.n_lanes:
+            places = [self.waiting.popleft() for _ in range(min(self.n_lanes, len(self.waiting)))]
+            return DualPanel(self, [Training(place, int(self.labels[place]), self.tolerance) for place in places])
+        labels = self.between.pop(number)
+        if labels[self.n_lanes :]:
+            self.between[number] = labels[self.n_lanes :]
+        return DualPanel(self, labels[: self.n_lanes], number)
+
+
+def dual(risk: Risk, labels: np.ndarray, n_lanes: int, options: TrainOptions, max_steps: int) -> DualBlock:
+    """Dual coordinate descent. Raises MemoryError."""
+    return DualBlock(risk, labels, n_lanes, options, max_steps)

@@ -1,0 +1,1 @@
+"""LIBLINEAR, for comparison."""

@@ -1,0 +1,1 @@
+"""What the methods with a weight vector for each label share."""

@@ -1,0 +1,249 @@
+"""The labels that a group of ranks trains at the same time: panels of lanes that labels enter, are trained in, and leave.
+
+A group is the ranks that share the rows; the labels are scattered over the groups. Groups never wait for one another inside a
+step, and a label's path depends on nothing but the label, so it does not matter which group trains it or beside which others.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.errors import HpcmlError
+from hpcml.methods.linear.objective import Objective, Panel
+from hpcml.methods.linear.panel_kernels import VIOLATORS, VISITED
+from hpcml.methods.linear.watch import Stopped
+
+CONVERGED, DEGENERATE, STEP_LIMIT = range(3)  # of STATUS
+CYCLES = ("normal", "test", "retest")  # of PROBE: what kind of cycle a step belongs to
+HISTORY = ("step", "f", "phi", "cycle", "eta", "grad_norm", "active_rows", "violators", "seconds")  # what is recorded of a step
+
+
+def history_line(step: tuple[float, ...]) -> str:
+    """The numbers of a step (`HISTORY`) as text."""
+    number, f, phi, cycle, eta, norm, active, violators, seconds = step
+    return f"{number:.0f},{f:.17g},{phi:.6g},{CYCLES[int(cycle)]},{eta:.9g},{norm:.9g},{active:.0f},{violators:.0f},{seconds:.3f}"
+
+
+class Step(NamedTuple):
+    """What to do after an evaluation at w_t: w_{t+1} = w_t − eta g, remember w_t if `improved`, stop if `done`."""
+
+    eta: float
+    improved: bool
+    done: bool
+
+
+class Progress(Protocol):
+    """A label's progress between two evaluations: all a method needs besides w and the best w."""
+
+    step: int
+    f_min: float
+    phi: float
+    cycle: int
+
+    def advance(self, f: float, grad_sq: float) -> Step:
+        """Take f(w_t) and ‖g(w_t)‖², return the step to w_{t+1}."""
+
+    def pack(self) -> np.ndarray:
+        """The state as float64 numbers, always as many."""
+
+
+class Rule(NamedTuple):
+    """A first-order method: how a label begins and continues, and where its weights must stay."""
+
+    begin: Callable[[], Progress]
+    unpack: Callable[[np.ndarray], Progress]
+    radius: float  # the weights are projected on this ball
+
+
+@dataclass
+class Training:
+    """A label in a lane. `label` is its place among the labels of the run."""
+
+    label: int
+    progress: Progress
+    visited: float = 0.0  # rows, over all steps
+    history: list[tuple[float, ...]] = field(default_factory=list)
+
+
+class Advance(NamedTuple):
+    """What the values of f and ‖g‖² at w_t lead to: the progress after it, the step, and whether the label leaves."""
+
+    progress: Progress
+    f: float
+    grad_sq: float
+    step: Step
+    done: bool
+
+
+class Finished(NamedTuple):
+    """A label that has left: its weights (n_columns), the objective over all rows, and how it went."""
+
+    label: int
+    w: np.ndarray
+    f: float
+    status: int
+    steps: int
+    visited: float  # mean share of the rows visited per step
+    history: list[tuple[float, ...]]
+    gap: float | None = None  # (f − bound) / f, where a bound on min f is certified
+
+
+class PanelBlock:
+    """Panels of lanes that the labels of a group of ranks enter and leave; a subclass trains them.
+
+    All methods are collective over `objective.comm`. `training` holds what a label in a (panel, lane) needs besides its weights.
+    """
+
+    def __init__(self, objective: Objective, widths: list[int], labels: np.ndarray) -> None:
+        """`labels` are the numbers in the data of all labels of the run. Raises MemoryError."""
+        self.objective, self.labels = objective, labels
+        self.panels = [Panel(objective, width) for width in widths]
+        self.training: dict[tuple[int, int], Any] = {}
+        self.waiting: deque[int] = deque()
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is anything left to train."""
+        return bool(self.training or self.waiting)
+
+    def warm_up(self) -> None:
+        """Compile the kernels. Local."""
+        self.objective.warm_up()
+
+    def fill(self) -> None:
+        """Let waiting labels enter idle lanes."""
+        for p, panel in enumerate(self.panels):
+            for lane in np.flatnonzero(panel.labels < 0).tolist():
+                if self.waiting:
+                    label = self.waiting.popleft()
+                    panel.enter(lane, int(self.labels[label]))
+                    self.training[p, lane] = self._begin(panel, label)
+
+    def turn(self, seconds: float) -> list[Finished]:
+        """One pass over the rows and one step of every label in training; the labels that are done."""
+        self.fill()
+        try:
+            finished = self._step([(p, panel) for p, panel in enumerate(self.panels) if panel.active.size], seconds)
+        except HpcmlError:  # agreed, so all ranks are here
+            self.settle()
+            raise
+        if not self.busy:
+            self.settle()
+        return finished
+
+    def settle(self) -> None:
+        """Wait for what is on its way: MPI must not write into a block that is gone."""
+        for panel in self.panels:
+            panel.wait_for_weights()
+
+    def _begin(self, panel: Panel, label: int) -> Any:
+        """What a label that enters a lane begins with. Local."""
+        raise AssertionError("a subclass says")
+
+    def _step(self, panels: list[tuple[int, Panel]], seconds: float) -> list[Finished]:
+        """One step of the panels that hold labels. Raises Stopped; `training` is then that before the step."""
+        raise AssertionError("a subclass says")
+
+
+class LabelBlock(PanelBlock):
+    """The labels of a first-order method."""
+
+    def __init__(self, objective: Objective, widths: list[int], rule: Rule, labels: np.ndarray, max_steps: int) -> None:
+        """Raises MemoryError."""
+        super().__init__(objective, widths, labels)
+        self.rule, self.max_steps = rule, max_steps
+        self.lanes: dict[tuple[int, int], Training] = self.training  # all of them go into a checkpoint
+
+    def _begin(self, panel: Panel, label: int) -> Training:
+        return Training(label, self.rule.begin())
+
+    def _step(self, panels: list[tuple[int, Panel]], seconds: float) -> list[Finished]:
+        try:  # nothing but the rows' bytes changes before all passes are complete
+            self.objective.evaluate([panel for _, panel in panels])
+            advances = [dict(self._advance(p, panel)) for p, panel in panels]
+            values = [
+                {lane: self._value(panel, lane, advance) for lane, advance in lanes.items() if advance.done}
+                for (_, panel), lanes in zip(panels, advances, strict=True)
+            ]
+        except Stopped:
+            for _, panel in panels:
+                panel.rewind()
+            raise
+        finished = []
+        for (p, panel), lanes, leaving in zip(panels, advances, values, strict=True):
+            eta, improved = np.zeros(panel.width), np.zeros(panel.width, dtype=np.bool_)
+            for lane, advance in lanes.items():
+                self._record(self.lanes[p, lane], panel, lane, advance, seconds)
+                eta[lane], improved[lane] = 0.0 if advance.done else advance.step.eta, advance.step.improved
+            with self.objective.profile("compute"):
+                panel.keep(improved)
+            finished += [self._finish(p, panel, lane, lanes[lane], *values) for lane, values in leaving.items()]
+            panel.step(eta, self.rule.radius)
+        return finished
+
+    @mpi.collective
+    def _advance(self, p: int, panel: Panel) -> list[tuple[int, Advance]]:
+        """Collective. What the values at w_t lead to in every lane that holds a label."""
+        f, grad_sq = panel.gather()
+        found = []
+        for lane in panel.active.tolist():
+            progress = replace(self.lanes[p, lane].progress)
+            step = progress.advance(float(f[lane]), float(grad_sq[lane]))
+            done = step.done or progress.step >= self.max_steps
+            found.append((lane, Advance(progress, float(f[lane]), float(grad_sq[lane]), step, done)))
+        return found
+
+    @mpi.collective
+    def _value(self, panel: Panel, lane: int, advance: Advance) -> tuple[np.ndarray, float]:
+        """Collective. The best weights of a label that leaves, and f there."""
+        w = panel.whole(lane, panel.w if advance.step.improved else panel.best)
+        with self.objective.profile("finish"):
+            return w, self.objective.value(w, int(panel.labels[lane]))
+
+    def _record(self, training: Training, panel: Panel, lane: int, advance: Advance, seconds: float) -> None:
+        """Take a label's step, and add it to the label's history. Local."""
+        visited, violators = float(panel.sums[VISITED, lane]), float(panel.sums[VIOLATORS, lane])
+        training.visited += visited
+        training.progress = progress = advance.progress
+        line = (progress.step, advance.f, progress.phi, progress.cycle, advance.step.eta, advance.grad_sq**0.5)
+        training.history.append((*line, visited, violators, seconds))
+
+    def _finish(self, p: int, panel: Panel, lane: int, advance: Advance, w: np.ndarray, f: float) -> Finished:
+        """Take a label out of its lane. Collective."""
+        training = self.lanes.pop((p, lane))
+        panel.leave(lane)
+        steps, status = training.progress.step, CONVERGED if advance.step.done else STEP_LIMIT
+        share = training.visited / (steps * self.objective.rows.n_global)
+        return Finished(training.label, w, f, status, steps, share, training.history)
+
+    @mpi.collective
+    def state(self, p: int, lane: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Collective. What a label in training needs to continue: w, best w, its bytes of all rows, its numbers."""
+        panel, training = self.panels[p], self.lanes[p, lane]
+        rows = np.concatenate(mpi.allgather_arrays(self.objective.comm, np.ascontiguousarray(panel.lane(panel.state, lane))))
+        numbers = np.concatenate([[training.label, training.visited], training.progress.pack()])
+        return panel.whole(lane, panel.w), panel.whole(lane, panel.best), rows, numbers
+
+    @mpi.collective
+    def put_back(self, w: np.ndarray, best: np.ndarray, rows: np.ndarray, numbers: np.ndarray) -> Training:
+        """Collective. Put a label into an idle lane with what `state` gave."""
+        p = next(p for p, panel in enumerate(self.panels) if (panel.labels < 0).any())
+        panel, objective = self.panels[p], self.objective
+        lane = int(np.flatnonzero(panel.labels < 0)[0])
+        training = Training(int(numbers[0]), self.rule.unpack(numbers[2:]), float(numbers[1]))
+        panel.enter(lane, int(self.labels[training.label]))
+        panel.lane(panel.w, lane)[:] = w
+        own = slice(panel.own.start // panel.width, panel.own.stop // panel.width)
+        panel.lane(panel.best, lane)[:] = best[own]
+        first = objective.rows.first
+        panel.lane(panel.state, lane)[:] = rows[first : first + objective.rows.n_local]
+        panel.steps[lane] = training.progress.step
+        panel.measure()
+        self.lanes[p, lane] = training
+        return training

@@ -1,0 +1,219 @@
+"""One pass over CSR rows that gives losses and subgradients of a panel of labels, skipping dormant rows.
+
+A panel holds L labels ("lanes"), L one of `vector.WIDTHS`; its weights `w` and subgradient `g` are flat, feature-major arrays
+(d L), so that a non-zero touches L contiguous numbers. Rows are taken in tiles: first all margins of the tile, then all slopes,
+then all scattering, which keeps the three loops free of one another's branch misses. Every lane is computed in the same order
+whatever L is, and all sums over rows are made on a grid (`hpcml.mpi.exact`), so the bits depend neither on the panel nor on
+how the rows are spread over ranks.
+
+Each (row, lane) has one byte: what the row is for the label (`POSITIVE`) and how it has fared lately (SPEC 1, dormant rows):
+q < 10 active and quiet (no violation) on the last q steps, `ASLEEP` + (s mod 32) dormant until step s of the label.
+"""
+
+import math
+
+import numpy as np
+
+from hpcml.kernels import njit
+from hpcml.kernels.vector import LINE, add_lines, dot_rows
+
+TILE, CHUNK = 32, 1024
+HINGE, HUBER, MAXENT = range(3)
+
+ACTIVE, QUIET, TIRED, ASLEEP, IDLE = (np.uint8(state) for state in (0, 9, 10, 16, 63))
+STATE, POSITIVE = np.uint8(63), np.uint8(64)  # bits of a row's byte
+ONE = np.uint8(1)
+CLOCK = 31  # a dormant row wakes within 16 steps: its waking step is kept modulo 32
+SHORTEST, SPREAD = 5, np.uint64(11)  # a row sleeps 5 to 15 steps
+HIGH, LOW, VIOLATORS, VISITED = range(4)  # rows of `sums`
+
+
+@njit(inline="always")
+def value_and_slope(code, z):
+    """Loss ℓ(z) and its slope ℓ′(z) at the margin z, for the loss with this code (`hpcml.methods.linear.losses`)."""
+    if code == HINGE:
+        if z < 1.0:
+            return 1.0 - z, -1.0
+        return 0.0, 0.0
+    if code == HUBER:
+        if z >= 1.0:
+            return 0.0, 0.0
+        if z >= -1.0:
+            return (1.0 - z) * (1.0 - z), -2.0 * (1.0 - z)
+        return -4.0 * z, -4.0
+    small = math.exp(-abs(z))  # never overflows
+    if z > 0.0:
+        return math.log1p(small), -small / (1.0 + small)
+    return math.log1p(small) - z, -1.0 / (1.0 + small)
+
+
+@njit(inline="always")
+def sleep(key, row, step):
+    """For how many steps a row goes dormant at this step of a label: 5 to 15, from its key, the global row and the step alone."""
+    x = key ^ (np.uint64(row) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(step) * np.uint64(0xC2B2AE3D27D4EB4F))
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return SHORTEST + np.int64(((x >> np.uint64(32)) * SPREAD) >> np.uint64(32))
+
+
+@njit
+def _due(state, wake, lanes, due):
+    """Collect in `due` the rows of a tile that some lane must visit; returns their number."""
+    n = 0
+    for i in range(state.size // lanes):
+        any_due = False
+        for e in range(i * lanes, (i + 1) * lanes):
+            any_due |= ((state[e] & STATE) < ASLEEP) | ((state[e] & STATE) == wake[e])
+        if any_due:
+            due[n] = i
+            n += 1
+    return n
+
+
+def _slopes_of(code):
+    """The loop over the (row, lane) pairs of a tile for one loss: with the loss as a constant the compiler vectorises it."""
+
+    @njit
+    def slopes_of_loss(state, wake, z, values, slopes):
+        """values[e] = ℓ, slopes[e] = ∂ℓ/∂z for each (row, lane) pair that is due, 0 elsewhere; z holds w · x."""
+        for e in range(state.size):
+            margin = np.float64(z[e]) if state[e] & POSITIVE else -np.float64(z[e])
+            value, slope = value_and_slope(code, margin)
+            due = ((state[e] & STATE) < ASLEEP) | ((state[e] & STATE) == wake[e])
+            values[e] = value if due else 0.0
+            slopes[e] = (slope if state[e] & POSITIVE else -slope) if due else 0.0
+
+    return slopes_of_loss
+
+
+_hinge, _huber, _maxent = _slopes_of(HINGE), _slopes_of(HUBER), _slopes_of(MAXENT)
+
+
+@njit
+def _slopes(code, state, wake, z, values, slopes):
+    """The loop of the loss with this code."""
+    if code == HINGE:
+        _hinge(state, wake, z, values, slopes)
+    elif code == HUBER:
+        _huber(state, wake, z, values, slopes)
+    else:
+        _maxent(state, wake, z, values, slopes)
+
+
+@njit
+def _add_losses(values, high_shift, low_shift, high, low):
+    """Add each loss to the sum of its place in the tile, in two levels."""
+    for e in range(values.size):
+        rounded = (values[e] + high_shift[e]) - high_shift[e]
+        high[e] += rounded
+        low[e] += ((values[e] - rounded) + low_shift[e]) - low_shift[e]
+
+
+@njit
+def _count(state, wake, values, violators, visited):
+    """Count the pairs that are due, and those that violate."""
+    for e in range(state.size):
+        visited[e] += 1.0 if ((state[e] & STATE) < ASLEEP) | ((state[e] & STATE) == wake[e]) else 0.0
+    for e in range(values.size):
+        violators[e] += 1.0 if values[e] > 0.0 else 0.0
+
+
+@njit
+def _lines(slopes, begin, end, line, lines, n):
+    """Add to the first n of `lines` where the lines with a slope begin; returns how many there are then."""
+    for at in range(begin, end, line):
+        found = False
+        if line == LINE:
+            for e in range(LINE):
+                found |= slopes[np.uint64(at + e)] != 0.0
+        else:
+            for e in range(line):
+                found |= slopes[np.uint64(at + e)] != 0.0
+        lines[n] = at
+        n += found
+    return n
+
+
+@njit
+def _move(state, wake, quiet, values):
+    """Give each (row, lane) pair that is due its next state; after `QUIET` quiet visits that is `quiet`."""
+    for e in range(state.size):
+        now = state[e] & STATE
+        quieter = now + ONE if now < QUIET else quiet
+        quieter = quieter if (now < ASLEEP) | (now == wake[e]) else now
+        state[e] = (ACTIVE if values[e] > 0.0 else quieter) | (state[e] & POSITIVE)
+
+
+@njit
+def _doze(state, keys, steps, first_row):
+    """Rows of a tile that have become TIRED of a lane go dormant."""
+    lanes = steps.size
+    for i in range(state.size // lanes):
+        tired = False
+        for e in range(i * lanes, (i + 1) * lanes):
+            tired |= (state[e] & STATE) == TIRED
+        if tired:
+            for lane in range(lanes):
+                byte = state[i * lanes + lane]
+                if byte & STATE == TIRED:
+                    waking = steps[lane] + 1 + sleep(keys[lane], first_row + i, steps[lane])
+                    state[i * lanes + lane] = np.uint8((byte & POSITIVE) | (ASLEEP + (waking & CLOCK)))
+
+
+@njit
+def panel_pass(
+    indptr, indices, data, first_row, w, keys, steps, dormant, state, code, rounded, levels, shift_of_level, shifts, g, sums
+):
+    """Add to `g` (d L) the sum over the rows that are due of ∂ℓ/∂w, to `sums` (4, L) losses (high, low), violators, visited rows.
+
+    Row i has the non-zeros indptr[i] .. indptr[i + 1] and the global number first_row + i; `state` (n L, uint8) is its bytes.
+    `steps` (L) is each label's step, `keys` (L, uint64) its key for the draws; with `dormant` 0 no row goes dormant.
+    With `rounded`, addends are rounded to the grids
+    shift_of_level[levels[j]]; `shifts` (2, L) are the grids of the losses' two levels.
+    """
+    lanes = steps.size
+    places, line = TILE * lanes, min(lanes, LINE)
+    z, values, due = np.zeros(places, w.dtype), np.empty(places), np.empty(TILE, np.int64)
+    slopes, lines = np.empty(CHUNK * lanes, w.dtype), np.empty(CHUNK * lanes // line, np.int64)
+    wake, high_shift, low_shift = np.empty(places, np.uint8), np.empty(places), np.empty(places)
+    for e in range(places):
+        wake[e] = ASLEEP + (steps[e % lanes] & CLOCK)
+        high_shift[e], low_shift[e] = shifts[0, e % lanes], shifts[1, e % lanes]
+    totals = np.zeros((4, places))
+    quiet = TIRED if dormant else QUIET
+    n_rows = indptr.size - 1
+    for chunk in range(0, n_rows, CHUNK):
+        n_lines = 0
+        for first in range(chunk, min(chunk + CHUNK, n_rows), TILE):
+            here = state[first * lanes : min(first + TILE, n_rows) * lanes]
+            n_due = _due(here, wake, lanes, due)
+            if n_due == 0:
+                continue
+            at = (first - chunk) * lanes
+            dot_rows(indptr, indices, data, first, due[:n_due], w, z, lanes)
+            _slopes(code, here, wake, z, values, slopes[at : at + here.size])
+            _add_losses(values[: here.size], high_shift, low_shift, totals[HIGH], totals[LOW])
+            _count(here, wake, values[: here.size], totals[VIOLATORS], totals[VISITED])
+            _move(here, wake, quiet, values)
+            if dormant:
+                _doze(here, keys, steps, first_row + first)
+            n_lines = _lines(slopes, at, at + here.size, line, lines, n_lines)
+        add_lines(indptr, indices, data, chunk, lines[:n_lines], slopes, levels, shift_of_level, g, lanes, rounded)
+    for e in range(places):
+        for number in range(4):
+            sums[number, e % lanes] += totals[number, e]
+
+
+@njit
+def loss_pass(indptr, indices, data, w, state, code, shifts, sums):
+    """Add to `sums` (4, 1) the losses (high, low) of one label over all rows; w (d) float64, `state` (n) the rows' bytes."""
+    z, values, slopes, rows = np.empty(TILE, w.dtype), np.empty(TILE), np.empty(TILE), np.arange(TILE)
+    wake, high_shift, low_shift = np.zeros(TILE, np.uint8), np.full(TILE, shifts[0, 0]), np.full(TILE, shifts[1, 0])
+    totals = np.zeros((2, TILE))
+    for first in range(0, state.size, TILE):
+        here = state[first : first + TILE]
+        dot_rows(indptr, indices, data, first, rows[: here.size], w, z, 1)
+        _slopes(code, here, wake, z, values, slopes)
+        _add_losses(values[: here.size], high_shift, low_shift, totals[HIGH], totals[LOW])
+    sums[HIGH, 0] += totals[HIGH].sum()
+    sums[LOW, 0] += totals[LOW].sum()

@@ -1,0 +1,105 @@
+"""How a run is laid out: which ranks share the rows, how many labels share a pass. `FREELY` means: with the same bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hpcml import mpi
+from hpcml.data.compact import CompactRows
+from hpcml.data.dataset import Dataset
+from hpcml.data.shard import Shard
+from hpcml.data.shared_rows import private_bytes
+from hpcml.errors import ConfigError
+from hpcml.methods.linear.objective import PRECISIONS
+from hpcml.methods.linear.options import TrainOptions
+from hpcml.mpi.memory import memory_of_node, room_per_rank
+
+Needs = Callable[[int, int, int, int, int, int], int]  # bytes: see `bytes_per_rank`
+FREELY, ASKED, NEVER = range(3)  # when a method divides the rows among ranks: ASKED if that changes the result a little
+LANES = 16  # labels that share a pass: one cache line of float32 weights
+LABELS_PER_GROUP = 4  # fewer do not pay for passes over all rows
+VALUE_BYTES = 8  # a column and a value
+PROGRAM_BYTES = 1 << 24  # of a rank's share of memory, for the pages of the program itself
+SMALLEST_CHUNK = 1 << 16  # values
+
+
+def bytes_per_rank(n_values: int, n_rows: int, n_columns: int, n_lanes: int, shards: int, weight_bytes: int) -> int:
+    """What a rank needs for its rows and `n_lanes` labels: rows and their states (twice), weights, subgradient, best weights."""
+    rows = (8 * n_values + (8 + 2 * n_lanes) * n_rows) // shards
+    own = (8 if shards > 1 else 0) + weight_bytes  # the part of the columns that the rank steps
+    return rows + n_lanes * n_columns * (weight_bytes + 8) + n_lanes * n_columns * own // shards
+
+
+def bytes_per_rank_dual(n_values: int, n_rows: int, n_columns: int, n_lanes: int, shards: int, weight_bytes: int) -> int:
+    """What a rank needs for dual coordinate descent, if `shards` ranks divide the rows.
+
+    Per row its place, norm, order and flags, and duals: of the labels in a panel, where they begin, and of up to two panels' labels
+    between two rounds; per column weights likewise, those of the labels that are just done, and 8 float64.
+    """
+    row, column = 32 + (3 * n_lanes + 1) * weight_bytes + 2 * n_lanes, 64 + (4 * n_lanes + 1) * weight_bytes
+    return (8 * n_values + row * n_rows) // shards + column * n_columns
+
+
+@mpi.collective
+def choose_shards(comm: mpi.Comm, dataset: Dataset, shard: Shard, n_labels: int, options: TrainOptions, when: int) -> int:
+    """Collective over `comm`. Among how many ranks the rows are divided; the labels are scattered over groups of so many ranks.
+
+    As few as memory allows, if there are enough labels for every group. Raises ConfigError if --shards does not divide the ranks.
+    """
+    divisors = [s for s in range(1, comm.size + 1) if comm.size % s == 0]
+    if options.shards is not None:
+        if options.shards not in divisors:
+            raise ConfigError(f"--shards {options.shards}: expected a divisor of the number of ranks, {comm.size}")
+        return options.shards
+    if when != FREELY:
+        return 1
+    mine = int((shard.indptr[shard.rows + 1] - shard.indptr[shard.rows]).sum())
+    _, total = mpi.exclusive_sum(comm, [mine])
+    values = int(total[0])
+    room = room_per_rank(comm)
+    lanes = min(options.block or LANES, n_labels)
+    size = PRECISIONS[options.precision].itemsize
+    for shards in divisors:
+        needed = bytes_per_rank(values, shard.n_global, min(dataset.n_features, values), lanes, shards, size)
+        if needed <= room and comm.size // shards <= max(1, n_labels // LABELS_PER_GROUP):
+            return shards
+    return comm.size
+
+
+@mpi.collective
+def lanes_per_group(
+    n_waiting: int,
+    n_continued: int,
+    rows: CompactRows,
+    options: TrainOptions,
+    room: float,
+    needs: Needs = bytes_per_rank,
+    mapped: bool = False,
+) -> int:
+    """Collective over `rows.comm`. How many labels share a pass: as the user says, else a cache line of them or what memory allows.
+
+    No more than there are, and no fewer than must continue. `room` is what a rank may take and `needs` what it will. Rows that are
+    `mapped` take none of it: the system brings them in, from the disk if memory is short, however many labels share a pass.
+    """
+    size = PRECISIONS[options.precision].itemsize
+    _, totals = mpi.exclusive_sum(rows.comm, [rows.data.size])
+    sizes = (0 if mapped else int(totals[0]), rows.n_global, rows.n_columns)
+    fits = (n for n in (LANES, 8, 4, 2) if needs(*sizes, n, rows.comm.size, size) <= room)
+    wanted = options.block or next(fits, 1)
+    return max(1, n_continued, min(wanted, n_waiting + n_continued))
+
+
+@mpi.collective
+def chunk_values(comm: mpi.Comm, rows: CompactRows, needed: int, largest: int) -> int:
+    """Collective over `comm`. Values in each of the chunks in which rows that are mapped must be streamed; 0 if memory holds them.
+
+    Rows are visited at random in chunks of `largest` values, of which every rank of a node may be in another. If the chunks have
+    no room beside what the ranks have and will need (`needed` bytes each), every visit would wait for the disk.
+    """
+    ranks = mpi.ranks_on_node(comm)
+    room = memory_of_node() / ranks - private_bytes() - needed - PROGRAM_BYTES
+    room = -mpi.allreduce_max(comm, -room)
+    if min(rows.data.size / ranks, largest) * VALUE_BYTES <= room:
+        return 0
+    values = max(SMALLEST_CHUNK, int(room) // (2 * VALUE_BYTES))  # the other half is for reading them
+    return min(1 << (values.bit_length() - 1), largest)

@@ -1,0 +1,115 @@
+"""What a finished training run did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.data.compact import CompactRows
+from hpcml.files.table import table
+from hpcml.log import joined, named
+from hpcml.methods.linear.objective import Risk
+from hpcml.methods.linear.options import TrainOptions
+from hpcml.model.linear import STATUS, Model
+from hpcml.run.folder import RunFolder
+
+GAP = 0.01  # from here on a certified gap is no success, if the user does not say --max-gap
+
+
+@dataclass(frozen=True)
+class TrainReport:
+    """What a finished training run did."""
+
+    model: Path
+    n_rows: int
+    n_features: int
+    n_labels: int
+    mean_steps: float  # over the labels that were trained
+    visited: float  # mean share of the rows visited per step
+    degenerate: list[str]
+    step_limit: list[str]
+    seconds: float
+    lam: float
+    max_gap: float | None = None  # the largest of the certified ones
+    gap_limit: float = GAP  # that they should have
+    n_above: int = 0  # labels with a larger one
+    gaps: list[tuple[str, float, float]] = field(default_factory=list)  # label, objective, certified gap; empty if not asked for
+    kept: float | None = None  # the share of the weights that the model holds; None if it holds all
+    profile: list[dict[str, float]] = field(default_factory=list)  # seconds per phase, rank by rank; empty if not asked for
+
+    def __str__(self) -> str:
+        lines = [
+            f"trained {self.n_labels} labels in {self.seconds:.2f} s, {self.mean_steps:.1f} iterations a label, "
+            f"{100 * self.visited:.0f} % of the rows visited; model: {self.model}"
+        ]
+        if self.kept is not None:
+            lines.append(f"{100 * self.kept:.3g} % of the weights kept, {self.model.stat().st_size / 1e6:.3g} MB")
+        for what, names in (
+            ("no positive or no negative row, got a constant model", self.degenerate),
+            ("hit --max-steps, or the precision of the weights", self.step_limit),
+        ):
+            if names:
+                lines.append(f"{len(names)} labels {what}: {', '.join(map(named, names[:5]))}{' …' if len(names) > 5 else ''}")
+        if self.gaps:
+            lines += table([["label", "f", "gap"], *([name, f"{f:.8g}", f"{gap:.3g}"] for name, f, gap in self.gaps)])
+        if self.max_gap is not None:
+            lines.append(self._certificate())
+        for rank, seconds in enumerate(self.profile):
+            lines.append(f"rank {rank}: " + ", ".join(f"{phase} {value:.2f} s" for phase, value in seconds.items()))
+        return joined(lines)
+
+    def _certificate(self) -> str:
+        """What the gaps say, and what to do where that is too little."""
+        before = "" if self.kept is None else ", before weights were left out"
+        if self.max_gap < 1:  # f (1 − gap) ≤ min f
+            excess = 100 * self.max_gap / (1 - self.max_gap)
+            certain = f"no objective is more than {excess:.3g} % above its minimum{before}"
+        else:
+            certain = "of some label nothing is certified: its bound on the objective is not above 0 (--gap shows all)"
+        if not self.n_above:
+            return f"certified: {certain}"
+        share, goal = f"{self.n_above:,} of {self.n_labels:,} labels", 100 * self.gap_limit
+        return f"warning: {certain}; the gap of {share} is above {goal:.3g} %: lower --dual-tol, or set --max-gap and --max-steps"
+
+
+@mpi.collective
+def read_report(
+    comm: mpi.Comm, folder: RunFolder, rows: CompactRows, objective: Risk, seconds: float, options: TrainOptions
+) -> TrainReport:
+    """Collective over `comm`. What the finished model says of its labels; one rank reads it."""
+    report, profiles = None, comm.allgather(objective.profile.seconds) if options.profile else []
+    with mpi.agreed(comm, f"reading {folder.model}"):
+        if comm.rank == 0:
+            report = _report(Model(folder.model), rows, objective, seconds, profiles, options)
+    return comm.bcast(report)
+
+
+def _report(
+    model: Model, rows: CompactRows, objective: Risk, seconds: float, profiles: list[dict[str, float]], options: TrainOptions
+) -> TrainReport:
+    """See `read_report`. Local."""
+    status, steps = model.labels["status"], model.labels["steps"]
+    named = {text: [model.label_names[k] for k in np.flatnonzero(status == code)] for code, text in enumerate(STATUS)}
+    trained = status != STATUS.index("degenerate")
+    gaps, limit = model.labels.get("gap"), GAP if options.max_gap is None else options.max_gap
+    return TrainReport(
+        model=model.path,
+        n_rows=rows.n_global,
+        n_features=rows.n_features,
+        n_labels=model.n_labels,
+        mean_steps=float(steps[trained].mean()) if trained.any() else 0.0,
+        visited=float(model.labels["visited"][trained].mean()) if trained.any() else 0.0,
+        degenerate=named["degenerate"],
+        step_limit=named["step limit"],
+        seconds=seconds,
+        lam=objective.lam,
+        max_gap=float(gaps.max()) if gaps is not None else None,
+        gap_limit=limit,
+        n_above=int(np.count_nonzero(~(gaps <= limit))) if gaps is not None else 0,
+        gaps=list(zip(model.label_names, model.labels["f_min"].tolist(), gaps.tolist(), strict=True)) if options.gap else [],
+        kept=model.n_weights / max(1, model.n_labels * model.n_columns) if model.sparse else None,
+        profile=profiles,
+    )

@@ -1,0 +1,279 @@
+"""A training run from its first step to its last: checkpoints, the model file, the history, signals and time limits."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.data.compact import CompactRows
+from hpcml.errors import HpcmlError
+from hpcml.files.slabs import Slab, SlabFile
+from hpcml.log import Progress
+from hpcml.methods.linear.block import DEGENERATE, HISTORY, Finished, history_line
+from hpcml.methods.linear.options import TrainOptions
+from hpcml.methods.linear.watch import DONE, DUE, FAILED, FINISHED, SIGNAL, TIME_UP, Stopped, Watch
+from hpcml.run.checkpoint import Checkpoints, CheckpointWriter, reading_checkpoint
+from hpcml.run.folder import RunFolder
+from hpcml.run.history import HistoryFile
+from hpcml.run.sparse_weights import SparseWeights
+from hpcml.signals import StopSignals
+
+IDLE_SECONDS = 0.002
+
+
+class Block(Protocol):
+    """What trains the labels of one group of ranks. `turn` and `fill` are collective over the group's ranks."""
+
+    waiting: object  # a deque of labels' places
+    lanes: dict
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is anything left to train."""
+
+    def warm_up(self) -> None:
+        """Compile the kernels. Local."""
+
+    def fill(self) -> None:
+        """Let waiting labels begin."""
+
+    def turn(self, seconds: float) -> list[Finished]:
+        """Some progress; the labels that are done. Raises Stopped; `state` is then that before the turn."""
+
+    def settle(self) -> None:
+        """Wait for what is on its way: MPI must not write into a block that is gone."""
+
+
+class Run:
+    """The labels of a run, over all groups of ranks. Making one is local."""
+
+    def __init__(
+        self,
+        comm: mpi.Comm,
+        rows: CompactRows,
+        group: tuple[int, int],
+        names: list[str],
+        labels: np.ndarray,
+        model: SlabFile,
+        folder: RunFolder,
+        options: TrainOptions,
+        signals: StopSignals,
+        weights: SparseWeights | None = None,
+    ) -> None:
+        """`group` is this rank's group of ranks and the number of groups; `labels` (n) the labels' numbers in the data.
+
+        The risk's `watch` must be that of the run. `weights` takes the place of the model's `W` where that will be sparse.
+        """
+        self.comm, self.rows, self.group, self.options, self.signals = comm, rows, group, options, signals
+        self.labels, self.n_positive = labels, rows.n_positive[labels]
+        self.model, self.folder, self.weights = model, folder, weights
+        self.leads = rows.comm.rank == 0  # of the ranks of its group, the one that writes
+        self.checkpoints = Checkpoints(comm, folder.checkpoints, folder.log)
+        self.history = HistoryFile(comm, folder.history, names, HISTORY, history_line)
+        self.done = np.zeros(labels.size, dtype=np.uint8)  # the labels that this group's leader has finished
+        self.n_done = 0  # on all ranks, as far as known
+        self.elapsed = 0.0
+        self.chunk_values = 0  # of rows that are streamed, else 0
+        self.began = self.saved = time.monotonic()
+        self._error: HpcmlError | None = None
+        self._busy = True
+        n_values = int(rows.counts.sum(dtype=np.int64))  # on all ranks of the group
+        self.watch = Watch(comm, rows.comm, n_values, self._flags, self._wants)
+
+    def _wants(self) -> bool:
+        """Whether this rank has a reason to stop."""
+        limit = self.options.time_limit
+        return self.signals.seen or (limit is not None and time.monotonic() - self.began >= limit)
+
+    def _flags(self) -> tuple[float, ...]:
+        """What this rank has to say in a pulse."""
+        late = self._wants() and not self.signals.seen
+        due = self.comm.rank == 0 and time.monotonic() - self.saved >= self.options.checkpoint_every  # one clock decides for all
+        return (self.signals.seen, due, late, self._error is not None, not self._busy, self.leads * self.done.sum())
+
+    @mpi.collective
+    def begin(self, restore: bool) -> tuple[list[int], list[int], object]:
+        """Collective. (labels of this group that wait, places in the checkpoint of those to continue, the checkpoint).
+
+        Writes the models of degenerate labels. Raises DataError if every checkpoint is damaged.
+        """
+        path = self.checkpoints.newest() if restore else None
+        continued, done = np.zeros(0, dtype=np.int64), np.zeros(self.labels.size, dtype=np.uint8)
+        written = None
+        if restore and path is None:
+            self.folder.log("no checkpoint was written yet; starting from the beginning")
+        if path is not None:
+            with mpi.agreed(self.comm, f"reading {path}"), reading_checkpoint(path) as file:
+                done = file["done"][0]
+                continued = file["numbers"][:, 0].astype(np.int64) if "numbers" in file else continued
+                self.elapsed = float(file["elapsed"][0, 0])
+                self.chunk_values = int(file["chunk"][0, 0]) if "chunk" in file else 0
+                index = file["history"][:]
+                if self.weights is not None:
+                    written = file["weights"][0].reshape(self.weights.index.shape)
+                if done.shape != (self.labels.size,) or index.shape != (self.labels.size, 2) or (continued >= done.size).any():
+                    raise ValueError("it is of another number of labels")
+            self.history.resume(index)
+            self.folder.log(f"resuming from {path.name}: {int(done.sum())} of {self.labels.size} labels done")
+        else:
+            self.history.start()
+        if self.weights is not None:
+            self.weights.resume(written)
+        trainable = (self.n_positive > 0) & (self.n_positive < self.rows.n_global)
+        with mpi.agreed(self.comm, f"writing {self.model.target}"):
+            for label in np.flatnonzero(~trainable) if self.comm.rank == 0 else ():
+                self.write(int(label), None, 0.0, DEGENERATE, 0, 0.0, bias=1.0 if self.n_positive[label] else -1.0)
+        if self.comm.rank == 0:
+            self.done |= done.astype(bool) | ~trainable
+        waiting = np.setdiff1d(np.flatnonzero(trainable & (done == 0)), continued)
+        waiting = waiting[np.argsort(-self.n_positive[waiting], kind="stable")]  # the costly ones first, dealt out in turn
+        number, n_groups = self.group
+        return waiting[number::n_groups].tolist(), list(range(number, continued.size, n_groups)), path
+
+    @mpi.collective
+    def train(self, block: Block, progress: Progress) -> str:
+        """Collective. Train until all labels are done: ""; or until a signal or the time limit, after a checkpoint: why."""
+        before, turns, stopped = self.elapsed, 0, False
+        self.began = self.saved = time.monotonic()
+        while True:
+            self.elapsed = before + time.monotonic() - self.began
+            if block.busy and self._error is None and not stopped:
+                try:
+                    self._keep(block.turn(self.elapsed))
+                    turns += 1
+                except HpcmlError as failure:  # the others learn of it by the pulse
+                    self._error = failure
+                except Stopped:
+                    stopped = True
+            elif self.comm.size > 1:
+                time.sleep(IDLE_SECONDS)
+            self._busy = block.busy or stopped  # what was being trained when a pass was left may not be in the block any more
+            seen = self.watch.beat()
+            if seen is None:
+                continue
+            self.n_done = int(seen[DONE])
+            progress.update(self.n_done, f"pass {turns}")
+            if seen[FAILED] or seen[FINISHED] == self.comm.size:
+                block.settle()
+                break
+            stop = "a signal arrived" if seen[SIGNAL] else "the time limit is reached" if seen[TIME_UP] else ""
+            if stop or seen[DUE]:
+                block.settle()
+                self.save(block)
+                self.saved = time.monotonic()
+            if stop:
+                return stop
+        with mpi.agreed(self.comm, "training"):
+            if self._error is not None:
+                raise self._error
+        self.elapsed = before + time.monotonic() - self.began
+        self._flush()
+        self.history.write()
+        self.history.sort(self.folder.history_sorted)
+        return ""
+
+    def _keep(self, finished: list[Finished]) -> None:
+        """Collective over the group. Write the labels that are done."""
+        if not finished:
+            return
+        with mpi.agreed(self.rows.comm, f"writing {self.model.target}"):
+            for label in finished if self.leads else ():
+                self.write(label.label, label.w, label.f, label.status, label.steps, label.visited, gap=label.gap)
+                self.done[label.label] = 1
+                self.history.add(label.label, label.history)
+
+    def write(
+        self,
+        label: int,
+        w: np.ndarray | None,
+        f: float,
+        status: int,
+        steps: int,
+        visited: float,
+        bias: float = 0.0,
+        gap: float | None = None,
+    ) -> None:
+        """Write one label's row of the model. Local; raises OSError."""
+        n_columns = self.rows.n_columns - self.rows.bias
+        weights = np.zeros(n_columns) if w is None else w[:n_columns]
+        if self.weights is None:
+            self.model.write("W", label, weights.reshape(1, -1))
+        else:
+            self.weights.write(label, weights)
+        numbers = {"bias": bias if w is None or not self.rows.bias else w[-1], "labels/f_min": f, "labels/steps": steps}
+        numbers |= {"labels/status": status, "labels/visited": visited, "labels/n_positive": self.n_positive[label]}
+        if "labels/gap" in self.model.offsets:
+            numbers["labels/gap"] = gap or 0.0
+        for name, value in numbers.items():
+            self.model.write(name, label, np.array([value]))
+
+    @mpi.collective
+    def _flush(self) -> None:
+        """Collective. Force what was written of the model to the disk."""
+        with mpi.agreed(self.comm, f"writing {self.model.target}"):
+            self.model.flush()
+            if self.weights is not None:
+                self.weights.flush()
+
+    @mpi.collective
+    def save(self, block: Block) -> None:
+        """Collective. Write a checkpoint of everything that the model file does not hold yet."""
+        self.history.write()
+        self._flush()
+        keys = sorted(block.lanes)
+        before, total = mpi.exclusive_sum(self.comm, [len(keys) if self.leads else 0])
+        first = self.rows.comm.bcast(int(before[0]))
+        states = [block.state(*key) for key in keys] if keys else []
+        width = int(mpi.allreduce_max(self.comm, float(max((state[3].size for state in states), default=0))))
+        longest = int(mpi.allreduce_max(self.comm, float(max((len(block.lanes[key].history) for key in keys), default=0))))
+        done = mpi.allreduce_maxima(self.comm, self.done * np.uint8(self.leads))
+        arrays = {
+            "done": Slab((1, done.size), "|u1"),
+            "elapsed": Slab((1, 1), "<f8"),
+            "history": Slab((self.labels.size, 2), "<f8"),
+        }
+        if self.chunk_values:
+            arrays["chunk"] = Slab((1, 1), "<f8")
+        written = None if self.weights is None else self.weights.gathered()
+        if written is not None:
+            arrays["weights"] = Slab((1, written.size), "<i8")
+        if total[0]:
+            n = int(total[0])
+            weights = states[0][0].dtype.str if states else "<f4"
+            weights = "<f8" if mpi.agreed_any(self.comm, weights == "<f8") else "<f4"
+            arrays |= {"W": Slab((n, self.rows.n_columns), weights), "best": Slab((n, self.rows.n_columns), weights)}
+            arrays |= {"rows": Slab((n, self.rows.n_global), "|u1"), "numbers": Slab((n, width), "<f8")}
+            arrays["steps"] = Slab((n, longest * len(HISTORY)), "<f8")
+
+        def fill(out: CheckpointWriter) -> None:
+            for row, key in enumerate(keys if self.leads else (), first):
+                for name, values in zip(("W", "best", "rows", "numbers"), states[row - first], strict=True):
+                    out.write_row(name, row, values)
+                steps = np.full(longest * len(HISTORY), np.nan)
+                lines = np.array(block.lanes[key].history).reshape(-1)
+                steps[: lines.size] = lines
+                out.write_row("steps", row, steps)
+            if self.comm.rank == 0:
+                out.write_row("done", 0, done)
+                out.write_row("elapsed", 0, np.array([self.elapsed]))
+                if self.chunk_values:
+                    out.write_row("chunk", 0, np.array([self.chunk_values]))
+                for label, place in enumerate(self.history.index):
+                    out.write_row("history", label, place)
+                if written is not None:
+                    out.write_row("weights", 0, written)
+
+        self.checkpoints.save(arrays, fill)
+
+    @mpi.collective
+    def restore(self, place: int, path: object, put_back: Callable[..., object]) -> None:
+        """Collective over the group. Give the label at `place` of a checkpoint to `put_back`, as `Block.state` gave it."""
+        with mpi.agreed(self.rows.comm, f"reading {path}"), reading_checkpoint(path) as file:
+            state = [file[name][place] for name in ("W", "best", "rows", "numbers")]
+            steps = file["steps"][place]
+        training = put_back(*state)
+        training.history = [tuple(line) for line in steps.reshape(-1, len(HISTORY))[: training.progress.step].tolist()]

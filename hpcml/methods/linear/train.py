@@ -1,0 +1,322 @@
+"""Training many labels into a run folder: `hpcml train METHOD`."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from hpcml import mpi
+from hpcml.data.compact import ColumnMap, CompactRows, compact_rows, warm_up
+from hpcml.data.dataset import Dataset, default_split
+from hpcml.data.labels import choose_labels, count_positives, fingerprint, tell_unused
+from hpcml.data.shard import Shard, load_shard
+from hpcml.data.shared_rows import node_rows
+from hpcml.errors import ConfigError, DataError, Interrupted, nearest
+from hpcml.files.atomic import sync, temporary_path
+from hpcml.files.hdf5 import DAMAGE, open_stamped
+from hpcml.files.slabs import Slab, SlabFile
+from hpcml.log import Log, Progress
+from hpcml.methods.linear.objective import PRECISIONS, Risk
+from hpcml.methods.linear.options import BALANCED, TrainOptions, parse_weight
+from hpcml.methods.linear.plan import FREELY, NEVER, VALUE_BYTES, choose_shards, chunk_values, lanes_per_group
+from hpcml.methods.linear.report import TrainReport, read_report
+from hpcml.methods.linear.run import Run
+from hpcml.methods.registry import METHODS, USES, Method, with_defaults
+from hpcml.model.linear import describe_model, model_slabs
+from hpcml.mpi.memory import room_per_rank
+from hpcml.options import check_used
+from hpcml.run.folder import FINISHED, UNFINISHED, RunFolder, as_dict, config_before
+from hpcml.run.profile import Profile
+from hpcml.run.sparse_weights import SparseWeights, complete_model
+from hpcml.signals import StopSignals
+from hpcml.slices import Look, stop_at
+
+
+def train_probe(comm: mpi.Comm | None, data: Path, output: Path, options: TrainOptions, **more) -> TrainReport:
+    """Collective over `comm`. `train` with the method `probe` (SPEC: PROBE, Algorithm 1)."""
+    return train("probe", comm, data, output, options, **more)
+
+
+def train(
+    method: str,
+    comm: mpi.Comm | None,
+    data: Path,
+    output: Path,
+    options: TrainOptions,
+    force: bool = False,
+    resume: bool = False,
+    log: Log | None = None,
+    signals: StopSignals | None = None,
+) -> TrainReport:
+    """Collective over `comm`. Train one model per label of `data` into the run folder `output`.
+
+    With `resume`, a loss or a bias that is not given is the run's own. Raises ConfigError, DataError or NonFiniteError for what the
+    user can mend, Interrupted after a signal or the time limit.
+    """
+    if method not in METHODS:
+        raise ConfigError(f"no method {method!r}; {nearest(method, METHODS)}")
+    return train_with(method, comm, data, output, options, force, resume, log, signals, alone=True)
+
+
+def train_with(
+    method: str,
+    comm: mpi.Comm | None,
+    data: Path,
+    output: Path,
+    options: TrainOptions,
+    force: bool = False,
+    resume: bool = False,
+    log: Log | None = None,
+    signals: StopSignals | None = None,
+    alone: bool = False,
+) -> TrainReport:
+    """Collective over `comm`. `train`; unless `alone`, several methods share the options: some may be for the others only."""
+    options.validate()
+    check_method(method, options)
+    with mpi.duplicated(comm) as comm:
+        log = log or Log(comm.rank)
+        if METHODS[method].bias and options.bias is False:
+            log(f"{method} always has an intercept; --no-bias makes no difference to it")
+        before = config_before(comm, Path(output), resume)
+        if alone and not before:  # a run goes on with the options that it was begun with
+            check_used(options, [method], USES)
+        options = with_defaults(options, METHODS[method].losses, before)
+        with mpi.agreed(comm, f"opening {data}"):
+            dataset = Dataset(data)
+        with dataset, signals or StopSignals() as seen:
+            return _train(method, comm, dataset, output, options, force, resume, log, seen)
+
+
+def check_method(method: str, options: TrainOptions) -> None:
+    """Raise ConfigError for options that the method does not have."""
+    losses = METHODS[method].losses
+    if options.loss is not None and options.loss not in losses:
+        raise ConfigError(f"--loss {options.loss}: {method} minimises {', '.join(sorted(losses))} only")
+    if (options.shards or 1) > 1 and METHODS[method].shards == NEVER:
+        raise ConfigError(f"--shards {options.shards}: {method} needs all rows on every rank")
+    weighted = options.positive_weight == BALANCED or parse_weight(options.positive_weight) != 1
+    if weighted and "positive_weight" not in METHODS[method].options:
+        able = ", ".join(name for name, names in USES.items() if "positive_weight" in names)
+        raise ConfigError(f"--positive-weight is for the method {able}, not for {method}")
+
+
+@dataclass
+class Problem:
+    """What is to be trained on, as a group of ranks sees it."""
+
+    method: str
+    dataset: Dataset
+    split: str
+    loaded_by: mpi.Comm  # the ranks that have divided the rows among their shards
+    mapped: bool  # are there all rows on every rank, in a copy that those of a node share?
+    shard: Shard
+    rows: CompactRows
+    columns: ColumnMap | None  # only until the model's tables are written
+    objective: Risk
+    labels: np.ndarray  # their numbers in the data
+    names: list[str]
+    group: tuple[int, int]  # this rank's group and the number of groups
+
+    @mpi.collective
+    def origin(self) -> dict[str, object]:
+        """Collective over the group. What a continued run must have in common with its beginning."""
+        return {
+            "vocabulary": self.dataset.vocabulary,
+            "n_rows": self.rows.n_global,
+            "fingerprint": fingerprint(self.loaded_by, self.shard, f"{self.rows.scale!r} {self.objective.lam!r}"),
+        }
+
+
+def _train(
+    method: str,
+    comm: mpi.Comm,
+    dataset: Dataset,
+    output: Path,
+    options: TrainOptions,
+    force: bool,
+    resume: bool,
+    log: Log,
+    signals: StopSignals,
+) -> TrainReport:
+    """Collective over `comm`. Set up the problem, then the folder (untouched before the options fit the data), then train."""
+    profile, look = Profile(), stop_at(signals, "reading the rows")
+    with profile("load"), ExitStack() as stack:
+        split = options.split or default_split(dataset, "train")
+        tell_unused(comm, dataset, split, log)
+        shard = load_shard(comm, dataset, split)
+        warm_up(comm, shard)
+        labels, names = choose_labels(comm, dataset, options, count_positives(comm, shard))
+        shards = choose_shards(comm, dataset, shard, labels.size, options, METHODS[method].shards)
+        rows_comm = stack.enter_context(mpi.divided(comm, shards))
+        alone, bias = shards == 1 and METHODS[method].shards != FREELY, options.bias or METHODS[method].bias
+        loaded_by = stack.enter_context(mpi.on_node(comm)) if alone else rows_comm
+        with mpi.groups_agreed(comm):
+            shard = shard if loaded_by.size == comm.size else load_shard(loaded_by, dataset, split)
+            if alone:
+                rows, column_map = node_rows(loaded_by, rows_comm, shard, bias, look)
+            else:
+                rows, column_map = compact_rows(rows_comm, shard, bias, look=look)
+            dormant = options.dormant and METHODS[method].dormant
+            objective = METHODS[method].risk(rows, replace(options, dormant=dormant), profile)
+        group = (comm.rank // shards, comm.size // shards)
+        problem = Problem(method, dataset, split, loaded_by, alone, shard, rows, column_map, objective, labels, names, group)
+        del column_map
+        with mpi.agreed(comm, f"reading {dataset.path}"):
+            dataset.check_unchanged()
+        stack = stack.pop_all()
+    with stack, RunFolder(comm, Path(output), log) as folder:
+        return _train_problem(comm, problem, folder, options, force, resume, signals)
+
+
+def _train_problem(
+    comm: mpi.Comm, problem: Problem, folder: RunFolder, options: TrainOptions, force: bool, resume: bool, signals: StopSignals
+) -> TrainReport:
+    """Collective over `comm`. Train into the folder; see `train`."""
+    rows, objective, log = problem.rows, problem.objective, folder.log
+    config = {"method": problem.method, "data": str(problem.dataset.path.resolve()), **as_dict(options)}
+    state = folder.prepare(config, force, resume)
+    if state == FINISHED:
+        log(f"{folder.path} is finished already; nothing to resume")
+        return read_report(comm, folder, problem.rows, objective, 0.0, options)
+    look = stop_at(signals, "writing what the model says of the features")
+    model = open_model(comm, folder, problem, options, state == UNFINISHED, look)
+    weights = sparse_weights(comm, folder, problem, options)
+    run = Run(comm, rows, problem.group, problem.names, problem.labels, model, folder, options, signals, weights)
+    objective.watch = run.watch
+    progress = Progress(log, "labels", len(problem.names))
+    try:
+        waiting, continued, checkpoint = run.begin(restore=state == UNFINISHED)
+        method, room = METHODS[problem.method], room_per_rank(comm)
+        n_lanes = lanes_per_group(len(waiting), len(continued), rows, options, room, method.needs, problem.mapped)
+        objective.chunk_values = run.chunk_values = plan_chunks(comm, run, method, n_lanes, log)
+        with mpi.agreed(comm, "making room for the weights"):
+            block = method.build(objective, problem.labels, n_lanes, options, options.max_steps or method.max_steps)
+        block.waiting.extend(waiting)
+        log(
+            f"training {len(problem.names)} labels on {rows.n_global:,} rows × {rows.n_features:,} features ({rows.n_columns:,} "
+            f"columns); ranks: {comm.size}, {problem.loaded_by.size} to a copy of the rows, labels that share a pass: {n_lanes}, "
+            f"λ = {objective.lam:.4g}"
+        )
+        with mpi.node_first(comm):
+            block.warm_up()
+        with mpi.groups_agreed(comm):
+            for place in continued:
+                run.restore(place, checkpoint, block.put_back)
+        stopped = run.train(block, progress)
+    finally:
+        progress.close()
+        model.close()
+        if weights is not None:
+            weights.close()
+    if stopped:
+        raise Interrupted(
+            f"{stopped}: checkpoint written; continue with --resume ({run.n_done} of {len(problem.names)} labels done)"
+        )
+    if weights is not None:
+        complete_model(comm, folder.model_part, weights)
+    finish(comm, folder)
+    return read_report(comm, folder, rows, objective, run.elapsed, options)
+
+
+@mpi.collective
+def plan_chunks(comm: mpi.Comm, run: Run, method: Method, n_lanes: int, log: Log) -> int:
+    """Collective over `comm`. Values in each chunk of rows that are streamed, else 0; as before where a run is continued."""
+    rows = run.rows
+    if not (method.chunk and rows.mapped):
+        return 0
+    needed = method.needs(0, rows.n_global, rows.n_columns, n_lanes, 1, PRECISIONS[run.options.precision].itemsize)
+    found = chunk_values(comm, rows, needed, method.chunk)
+    chunk = min(found or run.chunk_values, run.chunk_values or found)
+    if chunk:
+        log(
+            f"warning: memory is short, so the rows ({rows.data.size * VALUE_BYTES / 1e6:,.0f} MB) are read from the disk in every "
+            f"pass, {chunk:,} values at a time; the model differs, within the tolerance, from one made with more memory: give the "
+            "job more, or fewer ranks on a node"
+        )
+    return chunk
+
+
+def sparse_weights(comm: mpi.Comm, folder: RunFolder, problem: Problem, options: TrainOptions) -> SparseWeights | None:
+    """What takes the weights of the labels where the model is to be sparse. Local."""
+    if options.drop is None:
+        return None
+    n_columns, precision = problem.rows.n_columns - problem.rows.bias, problem.objective.weight_type.str
+    return SparseWeights(comm, folder.checkpoints, len(problem.names), n_columns, precision, options.drop)
+
+
+@mpi.collective
+def open_model(
+    comm: mpi.Comm, folder: RunFolder, problem: Problem, options: TrainOptions, unfinished: bool, look: Look
+) -> SlabFile:
+    """Collective over `comm`. The model file to fill: a new one, or the unfinished one of a run to continue; without a W
+    that will be sparse.
+
+    Raises DataError if that is damaged or belongs to other data, and what `look` does.
+    """
+    rows = problem.rows
+    sizes = (len(problem.names), rows.n_features, rows.n_columns - rows.bias)
+    slabs = model_slabs(*sizes, problem.objective.weight_type.str, METHODS[problem.method].certified)
+    if options.drop is not None:
+        del slabs["W"]
+    origin = problem.origin()
+    model = SlabFile(comm, folder.model_part, folder.model_part)
+    if unfinished:
+        with mpi.agreed(comm, f"reading {folder.model_part}"):
+            offsets = model_offsets(folder.model_part, origin, slabs)
+        model.attach(offsets)
+        return model
+
+    def describe(file: h5py.File) -> None:
+        about = {"method": problem.method, "loss": options.loss, "lambda": problem.objective.lam, "split": problem.split}
+        about |= {"epsilon": options.epsilon, "dormant": problem.objective.dormant}
+        about |= {"positive_weight": options.positive_weight, **origin}
+        describe_model(file, about, problem.names)
+
+    with folder.discarded_on_error(), temporary_path(comm, folder.model_part, overwrite=True) as model.path:
+        model.layout(slabs, describe)
+        with mpi.groups_agreed(comm):
+            columns, factors = problem.columns.tables(problem.loaded_by, look)
+        problem.columns = None
+        with mpi.agreed(comm, f"writing {folder.model_part}"):
+            problem.dataset.check_unchanged()  # the rows have been read for the last time
+            if comm.rank == 0:
+                model.write("columns", 0, columns)
+                model.write("factors", 0, factors)
+    return model
+
+
+def model_offsets(path: Path, origin: dict[str, object], slabs: dict[str, Slab]) -> dict[str, tuple[int, Slab]]:
+    """Where the slabs of an unfinished model lie, for `SlabFile.attach`.
+
+    Raises DataError if the file is damaged or belongs to other data than `origin` tells.
+    """
+    try:
+        with open_stamped(path, "model", "hpcml train") as file:
+            found = {key: file.attrs[key] for key in origin} | ({"shape": file["W"].shape} if "W" in slabs else {})
+            sound = all(Slab(file[name].shape, file[name].dtype.str) == slab for name, slab in slabs.items())
+            offsets = {name: (file[name].id.get_offset(), slab) for name, slab in slabs.items()}
+        sound = sound and all(offset or 0 in slab.shape for offset, slab in offsets.values())
+    except (DataError, *DAMAGE):
+        raise DataError(f"{path}: the unfinished model is damaged; start again with --force") from None
+    for key, value in (origin | ({"shape": slabs["W"].shape} if "W" in slabs else {})).items():
+        if np.shape(found[key]) != np.shape(value) or found[key] != value:
+            raise DataError(f"this run was started on other data ({key} {found[key]}, not {value}); resume with the same file")
+    if not sound:
+        raise DataError(f"{path}: the unfinished model is damaged; start again with --force")
+    return offsets
+
+
+@mpi.collective
+def finish(comm: mpi.Comm, folder: RunFolder) -> None:
+    """Collective over `comm`. Give the complete model its name and drop the checkpoints."""
+    with mpi.agreed(comm, f"finishing {folder.model}"):
+        if comm.rank == 0:
+            sync(folder.model_part)
+            folder.model_part.replace(folder.model)
+            folder.finish()
+            sync(folder.path)
+            folder.drop_checkpoints()

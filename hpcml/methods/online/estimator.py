@@ -1,0 +1,200 @@
+"""The single-pass learners as a scikit-learn classifier."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator
+from sklearn.utils import Tags, check_random_state
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, check_non_negative, validate_data
+
+from hpcml import mpi
+from hpcml.errors import HpcmlError
+from hpcml.estimators.labels import CLASSES, LabelScores, LabelSets, agree_labels, check_target, shard_of
+from hpcml.methods.online.kernels import UPDATES
+from hpcml.methods.online.learners import METHODS
+from hpcml.methods.online.options import OnlineOptions
+from hpcml.methods.online.state import State
+
+_NUMBERS = ("alpha", "beta", "theta", "margin", "epsilon", "gamma")
+
+
+class OnlineClassifier(LabelScores, BaseEstimator):
+    """Linear classifiers that learn from each row once, in the order of the rows: Winnow family, perceptron, PA, ROMMA.
+
+    One learner for two classes, or one for each class (or column of a multilabel indicator) against all others. Rows are taken as
+    float32, as by `hpcml train mbw` and the others, which give the same bits. `partial_fit` goes on with the pass: several calls
+    learn what one call with all rows learns.
+
+    Parameters
+    ----------
+    method : {"pw", "bw", "mbw", "perceptron", "pa", "romma"}
+        Positive, Balanced, Modified Balanced Winnow (rows must not have negative values); perceptron; Passive-Aggressive; ROMMA.
+    voted : bool
+        The model is the average of all hypotheses, each weighted by the rows that it got right.
+    alpha, beta, theta : float
+        Winnow: promotion (above 1), demotion (between 0 and 1), threshold.
+    margin : float
+        mbw: a score whose distance from the threshold is not above this counts as a mistake.
+    epsilon, gamma : float
+        pa: the distance from which on a row changes nothing; relaxation.
+    fit_intercept : bool
+        The rows have a constant feature 1. Only perceptron, pa and romma can do without; Winnow always has one.
+    shuffle : bool
+        `fit` takes the rows in random order. What is learnt depends on the order.
+    random_state : int, RandomState or None
+        Draws that order.
+
+    Attributes
+    ----------
+    classes_ : ndarray (n_classes,)
+        The classes, sorted; the numbers of the labels for a multilabel indicator.
+    coef_ : ndarray (n_labels, n_features), float64
+        The weights; `n_labels` is 1 for one or two classes, and positive scores mean the last one. Of a Winnow these are u − v
+        (or w) minus the threshold for features with a row, so that `x · coef_ + intercept_` has the sign of the score.
+    intercept_ : ndarray (n_labels,), float64
+        The weight of the constant feature.
+    n_updates_ : ndarray (n_labels,), int
+        Rows that changed the model.
+    n_rows_ : int
+        Rows learnt from.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray (n_features,)
+        Their names, if X is a data frame with string names.
+
+    References
+    ----------
+    Carvalho & Cohen 2006; Littlestone 1988 (Winnow); Crammer et al. 2003 (PA); Li & Long 2002 (ROMMA).
+    """
+
+    def __init__(
+        self,
+        method: str = "mbw",
+        voted: bool = False,
+        alpha: float = 1.5,
+        beta: float = 0.5,
+        theta: float = 1.0,
+        margin: float = 1.0,
+        epsilon: float = 1.0,
+        gamma: float = 0.1,
+        fit_intercept: bool = True,
+        shuffle: bool = False,
+        random_state: int | np.random.RandomState | None = 0,
+    ) -> None:
+        self.method = method
+        self.voted = voted
+        self.alpha = alpha
+        self.beta = beta
+        self.theta = theta
+        self.margin = margin
+        self.epsilon = epsilon
+        self.gamma = gamma
+        self.fit_intercept = fit_intercept
+        self.shuffle = shuffle
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.positive_only = self.method in METHODS and METHODS[self.method].winnow
+        tags.classifier_tags.multi_label = True
+        tags.classifier_tags.poor_score = self.method not in ("perceptron", "pa")  # after a single pass over few dense rows
+        return tags
+
+    def fit(self, X: Any, y: Any) -> OnlineClassifier:
+        """Learn anew from the rows X (n, n_features), dense or sparse, and their labels y.
+
+        y (n,) holds classes, (n, n_labels), dense or sparse, zeros and ones. Raises ValueError or TypeError for what does not fit.
+        """
+        options = self._options()
+        X = self._rows(X, reset=True)
+        labels = self._labels(X, y, None)
+        self._kind, self.classes_ = labels.kind, labels.classes
+        self._state = State(options, self.method, labels.n_labels, X.shape[1])
+        order = check_random_state(self.random_state).permutation(X.shape[0]) if self.shuffle else np.arange(X.shape[0])
+        return self._learn(X, labels, order)
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> OnlineClassifier:
+        """Go on with the pass. The first call needs all `classes` that will ever come (none for a multilabel indicator).
+
+        Raises ValueError or TypeError for what does not fit.
+        """
+        options, first = self._options(), not hasattr(self, "_state")
+        if not first and (self._state.options, self._state.method.code) != (options, METHODS[self.method].code):
+            raise ValueError("the parameters are not those of the first call to partial_fit; use fit to begin anew")
+        X = self._rows(X, reset=first)
+        if not first and classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+            raise ValueError(f"classes={classes!r} are not those of the first call to partial_fit: {self.classes_!r}")
+        labels = self._labels(X, y, np.unique(classes) if first and classes is not None else getattr(self, "classes_", None))
+        if first:
+            if labels.kind == CLASSES and classes is None:
+                raise ValueError("classes must be passed on the first call to partial_fit.")
+            self._kind, self.classes_ = labels.kind, labels.classes
+            self._state = State(options, self.method, labels.n_labels, X.shape[1])
+        elif (labels.kind == CLASSES) != (self._kind == CLASSES) or labels.n_labels != self._state.n_lanes:
+            raise ValueError("y has another number of columns than in the first call to partial_fit")
+        return self._learn(X, labels, np.arange(X.shape[0]))
+
+    def _options(self) -> OnlineOptions:
+        """The parameters as options of training. Raises ValueError, TypeError."""
+        if self.method not in METHODS:
+            raise ValueError(f"method={self.method!r}: expected one of {', '.join(METHODS)}")
+        for name in _NUMBERS:
+            if not isinstance(getattr(self, name), Real):
+                raise TypeError(f"{name}={getattr(self, name)!r}: expected a number")
+        numbers = {name: float(getattr(self, name)) for name in _NUMBERS}
+        options = OnlineOptions(voted=bool(self.voted), bias=bool(self.fit_intercept), **numbers)
+        try:
+            options.validate()
+        except HpcmlError as error:
+            raise ValueError(str(error).replace("--", "")) from None
+        return options
+
+    def _rows(self, X: Any, reset: bool) -> sp.csr_matrix:
+        """X as CSR float32 without zeros. Raises ValueError, TypeError."""
+        X = sp.csr_matrix(validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=reset))
+        if METHODS[self.method].winnow:
+            check_non_negative(X, f"{type(self).__name__}(method={self.method!r})")
+        if not X.has_canonical_format or (X.data == 0).any():
+            X = X.copy()
+            X.sum_duplicates()
+            X.eliminate_zeros()
+        return X
+
+    def _labels(self, X: sp.csr_matrix, y: Any, classes: np.ndarray | None) -> LabelSets:
+        """The label sets of the rows; of classes, those of `classes` if given. Raises ValueError, TypeError."""
+        if y is None:
+            raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None.")
+        kind, y = check_target(y)
+        check_consistent_length(X, y)
+        if kind == CLASSES and classes is not None:
+            unknown = np.setdiff1d(y, classes)
+            if unknown.size:
+                raise ValueError(f"y has the class {unknown[0]!r}, which is not among classes={classes!r}")
+            labels = agree_labels(mpi.self_comm(), kind, np.concatenate([classes, y]), classes.size + X.shape[0])
+            indptr = labels.indptr[classes.size :]
+            return labels._replace(indptr=indptr - indptr[0], indices=labels.indices[indptr[0] :])
+        return agree_labels(mpi.self_comm(), kind, y, X.shape[0])
+
+    def _learn(self, X: sp.csr_matrix, labels: LabelSets, order: np.ndarray) -> OnlineClassifier:
+        """Learn from the rows in this order."""
+        self._state.learn(shard_of(X, labels, 0, X.shape[0]), order)
+        self.coef_, self.intercept_ = self._state.linear()
+        self.n_updates_, self.n_rows_ = self._state.counters[UPDATES].copy(), self._state.n_rows
+        return self
+
+    def _scores(self, X: Any) -> np.ndarray:
+        """The scores (n, n_labels): features without a row in training do not count, Winnow's rows are divided by their sum."""
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        scores = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
+        if self._state.method.winnow:
+            check_non_negative(X, type(self).__name__)
+            known = self._state.seen[: X.shape[1], None].astype(np.float64)
+            scores /= 1.0 + safe_sparse_dot(X, known, dense_output=True)
+        return scores

@@ -1,0 +1,89 @@
+"""The options of the single-pass learners."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from hpcml.errors import ConfigError
+from hpcml.options import Flag, check_range, check_times
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class OnlineOptions:
+    """Options of `hpcml train` for the single-pass learners: pw, bw, mbw, perceptron, pa, romma."""
+
+    voted: Flag = False
+    """The model is the average of all hypotheses, each weighted by the rows that it got right."""
+    alpha: float = 1.5
+    """Winnow: promotion."""
+    beta: float = 0.5
+    """Winnow: demotion."""
+    theta: float = 1.0
+    """Winnow: threshold of the score."""
+    margin: float = 1.0
+    """mbw: a score whose distance from the threshold is not above this counts as a mistake."""
+    epsilon: float = 1.0
+    """pa: a row whose score is at least so far on the right side changes nothing."""
+    gamma: float = 0.1
+    """pa: relaxation; larger takes smaller steps."""
+    bias: Annotated[bool | None, Parameter(negative="--no-bias")] = None
+    """The rows have a constant feature 1, whose weight is the intercept. This is the default; perceptron, pa and romma can do
+    without (--no-bias)."""
+    split: str | None = None
+    """Rows to train on: a split of the file, or all. Default: train if the file has it."""
+    label: Annotated[tuple[str, ...], Parameter(negative="")] = field(default=())
+    """Train only this label (may be repeated). A stream of rows that are not all -1 or +1 needs it."""
+    min_positives: int = 1
+    """Train only labels with at least so many positive rows (not on a stream)."""
+    shuffle: Flag = False
+    """Take the rows in random order, not in the file's (not on a stream). What these learners learn depends on the order."""
+    seed: int = 0
+    """Another seed shuffles otherwise."""
+    live_features: int | None = None
+    """bw, mbw: never hold more than so many features: the least important ones make room for new ones (extremal selection).
+    Memory is fixed from the start."""
+    share: float = 0.9
+    """With --live-features: of the features that stay, the share with the largest weights; the others have the smallest."""
+    initial_model: Path | None = None
+    """Continue the pass of this model, trained by the same method with the same options, with these rows."""
+    final: Flag = False
+    """Leave out of the model what --initial-model and EFS need: it is a third to a sixth of the size."""
+    zero_based: Flag = False
+    """Stream: indices start at 0, not at 1."""
+    max_line_mb: int | None = None
+    """Stream: the longest line that is read, in MiB. Default: 16."""
+    checkpoint_every: float = 600.0
+    """Seconds between checkpoints."""
+    time_limit: float | None = None
+    """Seconds of training after which to write a checkpoint and stop with exit code 75."""
+    profile: Flag = False
+    """Show the seconds that rank 0 read, learned and wrote."""
+
+    def validate(self) -> None:
+        """Raise ConfigError for values that make no sense. Local: call it before the first collective."""
+        if not 1 < self.alpha < math.inf:
+            raise ConfigError(f"--alpha {self.alpha}: expected a number above 1")
+        if not 0 < self.beta < 1:
+            raise ConfigError(f"--beta {self.beta}: expected a number between 0 and 1")
+        for name, low in (("theta", 0), ("margin", 0), ("epsilon", 0), ("gamma", 0)):
+            if not low <= getattr(self, name) < math.inf:
+                raise ConfigError(f"--{name} {getattr(self, name)}: expected a number of at least {low}")
+        if not 0 <= self.share <= 1:
+            raise ConfigError(f"--share {self.share}: expected a number from 0 to 1")
+        check_range(self, "min_positives", 0, 2**63)
+        check_range(self, "seed", 0, 2**32 - 1)
+        check_range(self, "live_features", 1, 2**31 - 2)
+        check_times(self)
+
+    def check_effects(self) -> None:
+        """Raise ConfigError for options that have no effect without another one. Local."""
+        if self.live_features is None and self.share != OnlineOptions.share:
+            raise ConfigError(f"--share {self.share} has no effect without --live-features; leave it out")
+        if self.seed and not self.shuffle:
+            raise ConfigError(f"--seed {self.seed} has no effect without --shuffle; leave it out, or add --shuffle")

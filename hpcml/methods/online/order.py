@@ -1,0 +1,65 @@
+"""Whether rows come in blocks of one label: what a single pass learns from sorted rows is worth little, though it errs rarely."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.data.shard import Shard
+from hpcml.methods.online.kernels import count_runs
+
+LEAST_RUNS = 16  # of fewer expected runs, few may be chance
+SHARE = 4  # one run where chance makes so many tells of blocks; of 32 in 64 rows that happens once in 10¹⁰ times
+ORDER, N_NUMBERS = "order", 4  # of each label in a checkpoint: rows, and what `RowOrder` counts
+
+
+class RowOrder:
+    """Counts the runs of positive rows of this rank's labels, in the order of the pass. Local but for `note`.
+
+    `n_rows` have been looked at; `runs`, `positives` and `last` (B each, int64) are a label's runs, its positive rows, and the
+    place of the last of these.
+    """
+
+    def __init__(self, lane_of: np.ndarray, n_lanes: int) -> None:
+        """`lane_of` gives the place of each label number among this rank's labels, or −1."""
+        self.lane_of, self.n_rows = lane_of, 0
+        self.runs, self.positives = np.zeros(n_lanes, dtype=np.int64), np.zeros(n_lanes, dtype=np.int64)
+        self.last = np.full(n_lanes, -2, dtype=np.int64)
+
+    def add(self, shard: Shard, rows: np.ndarray) -> None:
+        """Look at `rows` (positions in the shard), in this order."""
+        y_indptr, y_indices = shard.y_indptr.view(), shard.y_indices.view()
+        y_indptr.flags.writeable = y_indices.flags.writeable = False  # of one type, mapped or not: compiled once
+        count_runs(rows, y_indptr, y_indices, self.lane_of, self.n_rows, self.last, self.runs, self.positives)
+        self.n_rows += rows.size
+
+    def pack(self) -> np.ndarray:
+        """What a checkpoint holds of each label (B, N_NUMBERS)."""
+        return np.column_stack([np.full(self.runs.size, self.n_rows), self.runs, self.positives, self.last])
+
+    def restore(self, values: np.ndarray) -> None:
+        """Go on from what `pack` gave."""
+        self.n_rows = int(values[0, 0]) if len(values) else 0
+        self.runs, self.positives, self.last = (np.ascontiguousarray(column) for column in values[:, 1:].T)
+
+    def expected(self) -> np.ndarray:
+        """The number of runs that random orders have on the average (B)."""
+        return self.positives * (self.n_rows - self.positives + 1) / max(1, self.n_rows)
+
+    @mpi.collective
+    def note(self, comm: mpi.Comm, names: list[str], is_stream: bool) -> str:
+        """Collective over `comm`. A sentence about the labels (`names`: of all ranks) whose rows come in blocks, or ""."""
+        mine = np.stack([self.runs, self.positives, self.expected()], axis=1)
+        found = np.concatenate(mpi.allgather_arrays(comm, mine.reshape(-1))).reshape(-1, 3)
+        runs, positives, expected = found.T
+        blocks = np.flatnonzero((expected >= LEAST_RUNS) & (SHARE * runs < expected))
+        if not blocks.size:
+            return ""
+        worst = int(blocks[np.argmin(runs[blocks] / expected[blocks])])
+        advice = "shuffle the lines first, for instance with shuf" if is_stream else "use --shuffle"
+        return (
+            f"warning: the rows come sorted by label, or in blocks ({blocks.size:,} of {len(names):,} labels; the "
+            f"{int(positives[worst]):,} rows with {names[worst]!r} in {int(runs[worst]):,} runs, where random order has about "
+            f"{expected[worst]:,.0f}): what these learners learn depends on the order, and this progressive error tells nothing of "
+            f"other rows; {advice}"
+        )

@@ -1,0 +1,164 @@
+"""A pass from its first row to its last: progressive error, checkpoints, signals and time limits."""
+
+from __future__ import annotations
+
+import time
+from itertools import chain
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.errors import DataError
+from hpcml.files.atomic import write_whole
+from hpcml.files.table import csv_text
+from hpcml.log import Progress
+from hpcml.methods.online.kernels import FALSE_NEGATIVES, FALSE_POSITIVES, UPDATES
+from hpcml.methods.online.options import OnlineOptions
+from hpcml.methods.online.order import RowOrder
+from hpcml.methods.online.saved import HISTORY_POINTS, Snapshots
+from hpcml.methods.online.source import Piece, Source
+from hpcml.methods.online.state import State
+from hpcml.run.folder import RunFolder
+from hpcml.run.profile import Profile
+from hpcml.signals import StopSignals
+
+# What history.csv says of a label after 1, 2, 4, 8 … rows and at the end; errors are shares of rows, progressive: each prediction
+# was made before its row was learnt from. The recent error is that of the rows since the line before.
+HISTORY = ("label", "rows", "positives", "false_positives", "false_negatives", "updates", "error", "recent_error")
+
+
+class Run:
+    """The pass of this rank's labels. Making one is local."""
+
+    def __init__(
+        self, comm: mpi.Comm, source: Source, folder: RunFolder, state: State, mine: np.ndarray, options: OnlineOptions
+    ) -> None:
+        """`mine` are the places in `source.names` of the labels of `state`."""
+        self.comm, self.source, self.folder, self.state, self.mine, self.options = comm, source, folder, state, mine, options
+        self.start = state.n_rows  # rows of the initial model
+        self.order = RowOrder(state.lane_of, state.n_lanes)
+        self.snapshots = Snapshots(comm, folder, source, state, mine, self.order)
+        self.history = np.full((state.n_lanes, HISTORY_POINTS, 5), -1, dtype=np.int64)  # rows and the counters
+        self.n_points = 0
+        self.elapsed = 0.0
+        self.profile = Profile()
+
+    @mpi.collective
+    def learn(self, resume: bool, signals: StopSignals) -> str:
+        """Collective. Learn from all rows: ""; or until a signal or the time limit, after a checkpoint: why.
+
+        Raises DataError for rows that the method cannot take, or a file that cannot be read.
+        """
+        first = self._restore() if resume else 0
+        started, before = time.monotonic(), self.elapsed
+        saved, n_pieces = started, 0
+        total = None if self.source.n_rows is None else self.source.n_rows + self.start
+        progress, pieces = Progress(self.folder.log, "rows", total), self.source.pieces(first)
+        self._announce()
+        if self.start and self.state.n_rows == self.start:
+            self._note_point()  # so that recent errors are of these rows
+        try:
+            while (piece := self._next(pieces)) is not None:
+                if n_pieces == 0:
+                    begin = time.monotonic()
+                    with mpi.node_first(self.comm):  # compile
+                        self.state.learn(piece[0], piece[1][:0])
+                        self.order.add(piece[0], piece[1][:0])
+                    mpi.agreed_any(self.comm, False)  # the pass begins when all are ready
+                    started += time.monotonic() - begin
+                with self.profile("learn"):
+                    self._take(*piece)
+                n_pieces += 1
+                now = time.monotonic()
+                self.elapsed = before + now - started
+                progress.update(self.state.n_rows, self._note())
+                clock, limit = self.comm.rank == 0, self.options.time_limit  # one clock decides for all
+                due = clock and now - saved >= self.options.checkpoint_every
+                late = clock and limit is not None and now - started >= limit
+                found = mpi.allreduce_maxima(self.comm, np.array([signals.seen, late, due], dtype=np.int64))
+                if found.any():
+                    self.snapshots.save(self.history, self.n_points, self.elapsed)
+                    saved = now
+                if found[:2].any():
+                    return "interrupted" if found[0] else "time limit"
+        finally:
+            progress.close()
+        self._note_point()
+        return ""
+
+    def _announce(self) -> None:
+        """Say what is about to be learnt."""
+        rows = "rows as they come" if self.source.n_rows is None else f"{self.source.n_rows:,} rows"
+        live = f", at most {self.options.live_features:,} at a time" if self.options.live_features else ""
+        width = f" × {self.source.n_features:,} features" if self.source.n_features else ""
+        self.folder.log(f"learning {len(self.source.names)} labels from {rows}{width}{live}; ranks: {self.comm.size}")
+
+    def _next(self, pieces: object) -> Piece | None:
+        """The next piece; None at the end."""
+        with self.profile("read"):
+            return next(pieces, None)
+
+    def _restore(self) -> int:
+        """Collective. Continue from the newest checkpoint: how many rows of the source it has had."""
+        found = self.snapshots.restore()
+        if found is None:
+            self.folder.log("no checkpoint was written yet; starting from the beginning")
+            return 0
+        self.history, self.n_points, self.elapsed = found
+        return self.state.n_rows - self.start
+
+    def _take(self, shard: object, rows: np.ndarray) -> None:
+        """Collective with live features. Learn from the rows of a piece, and note the counters after 1, 2, 4 … rows."""
+        done = 0
+        while done < rows.size:
+            point = 1 << int(self.state.n_rows).bit_length()  # the next power of two
+            some = rows[done : done + point - self.state.n_rows]
+            try:
+                self.state.learn(shard, some, lambda mine: mpi.allreduce_maxima(self.comm, mine))
+            except DataError as error:  # of a row, so all ranks have it
+                raise DataError(f"{self.source.name}: {error}") from None
+            self.order.add(shard, some)
+            done += some.size
+            if self.state.n_rows == point:
+                self._note_point()
+
+    def _note_point(self) -> None:
+        """A line of the history for each label."""
+        if self.n_points and (self.history[:, self.n_points - 1, 0] == self.state.n_rows).all() and self.state.n_lanes:
+            return
+        self.history[:, self.n_points, 0] = self.state.n_rows
+        self.history[:, self.n_points, 1:] = self.state.counters.T
+        self.n_points += 1
+
+    def _note(self) -> str:
+        """The progressive error so far, of this rank's labels."""
+        wrong = self.state.counters[[FALSE_POSITIVES, FALSE_NEGATIVES]].sum()
+        return f"progressive error {100 * wrong / max(1, self.state.n_rows * self.state.n_lanes):.3f} %" if self.mine.size else ""
+
+    @mpi.collective
+    def totals(self) -> tuple[float, float]:
+        """Collective. Of all pairs of a row and a label: the share predicted wrongly, and the share that changed a model."""
+        counters = mpi.allreduce_sum(self.comm, self.state.counters.sum(axis=1))
+        pairs = max(1, self.state.n_rows * len(self.source.names))
+        return float(counters[FALSE_POSITIVES] + counters[FALSE_NEGATIVES]) / pairs, float(counters[UPDATES]) / pairs
+
+    @mpi.collective
+    def write_history(self) -> None:
+        """Collective. Write history.csv, label by label. Raises DataError."""
+        points = np.concatenate(mpi.allgather_arrays(self.comm, self.history[:, : self.n_points].reshape(-1)))
+        with mpi.agreed(self.comm, f"writing {self.folder.history}"):
+            if self.comm.rank == 0:
+                labels = zip(self.source.names, points.reshape(len(self.source.names), -1, 5).tolist(), strict=True)
+                rows = (line for name, lines in labels for line in _lines(name, lines))
+                write_whole(self.folder.history, csv_text(chain([HISTORY], rows)).encode())
+
+
+def _lines(name: str, points: list[list[int]]) -> list[list[object]]:
+    """The lines of history.csv of one label."""
+    lines, rows_before, wrong_before = [], 0, 0
+    for rows, positives, false_positives, false_negatives, updates in points:
+        wrong = false_positives + false_negatives
+        recent = (wrong - wrong_before) / max(1, rows - rows_before)
+        lines.append([name, rows, positives, false_positives, false_negatives, updates, wrong / max(1, rows), recent])
+        rows_before, wrong_before = rows, wrong
+    return lines

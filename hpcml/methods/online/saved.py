@@ -1,0 +1,230 @@
+"""Passes on disk: checkpoints, models that can be continued, and their reading."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from hpcml import mpi
+from hpcml.errors import ConfigError, DataError, NonFiniteError
+from hpcml.files.hdf5 import open_stamped, readable
+from hpcml.files.slabs import Slab, new_file
+from hpcml.methods.online.kernels import POSITIVES, UPDATES
+from hpcml.methods.online.learners import METHODS
+from hpcml.methods.online.options import OnlineOptions
+from hpcml.methods.online.order import N_NUMBERS, ORDER, RowOrder
+from hpcml.methods.online.source import Source
+from hpcml.methods.online.state import COUNTERS, LANES, N_LANE_NUMBERS, State
+from hpcml.model.linear import STATUS, Model, describe_model, model_slabs
+from hpcml.options import flag_of
+from hpcml.run.checkpoint import Checkpoints, CheckpointWriter, reading_checkpoint
+from hpcml.run.folder import RunFolder
+
+HISTORY_POINTS = 66  # after 1, 2, 4 … 2⁶³ rows, at the end, and at the end of an initial model
+TABLE_CHUNK = 1 << 24  # features
+# The options that must be the same when a pass is continued.
+LEARNING = ("voted", "alpha", "beta", "theta", "margin", "epsilon", "gamma", "bias", "live_features", "share")
+
+
+def learning(options: OnlineOptions) -> dict[str, object]:
+    """The options of LEARNING as attributes of a model."""
+    values = {flag_of(name): getattr(options, name) for name in LEARNING} | {"bias": bool(options.bias)}
+    return {name: 0 if value is None else value for name, value in values.items()}
+
+
+def state_slabs(state: State, n_labels: int, n_kept: int) -> dict[str, Slab]:
+    """The arrays of `State.arrays_of` for all labels, one in each row."""
+    slabs = {name: Slab((n_labels, n_kept + 1), "<f8") for name in state.array_names()}
+    return slabs | {LANES: Slab((n_labels, N_LANE_NUMBERS), "<f8"), COUNTERS: Slab((n_labels, 4), "<i8")}
+
+
+class Snapshots:
+    """The checkpoints of one pass."""
+
+    def __init__(self, comm: mpi.Comm, folder: RunFolder, source: Source, state: State, mine: np.ndarray, order: RowOrder) -> None:
+        self.comm, self.source, self.state, self.mine, self.order = comm, source, state, mine, order
+        self.log, self.written = folder.log, False
+        self.checkpoints = Checkpoints(comm, folder.checkpoints, folder.log)
+        names = "\n".join([source.vocabulary or "", *source.names])
+        self._origin = np.array([*source.sizes, zlib.crc32(names.encode("utf-8", "surrogatepass"))], dtype=np.int64)
+
+    @mpi.collective
+    def save(self, history: np.ndarray, n_points: int, elapsed: float) -> None:
+        """Collective. Write a checkpoint; `history` (labels of this rank, HISTORY_POINTS, 5). Raises DataError."""
+        state, n_labels = self.state, len(self.source.names)
+        numbers, rows = state.kept()
+        slabs = state_slabs(state, n_labels, numbers.size)
+        slabs |= {"features": Slab((1, numbers.size), "<i8"), "origin": Slab((1, self._origin.size), "<i8")}
+        slabs |= {"pass": Slab((1, 7), "<i8"), "elapsed": Slab((1, 1), "<f8")}
+        slabs |= {"history": Slab((n_labels, HISTORY_POINTS * 5), "<i8"), ORDER: Slab((n_labels, N_NUMBERS), "<i8")}
+        order = self.order.pack()
+
+        def fill(writer: CheckpointWriter) -> None:
+            if self.comm.rank == 0:
+                writer.write_row("features", 0, numbers)
+                writer.write_row("origin", 0, self._origin)
+                writer.write_row("pass", 0, np.array([state.n_rows, n_points, state.n_features, *self.source.digest]))
+                writer.write_row("elapsed", 0, np.array([elapsed]))
+            for lane, place in enumerate(self.mine.tolist()):
+                writer.write_row("history", place, history[lane])
+                writer.write_row(ORDER, place, order[lane])
+                for name, values in state.arrays_of(lane, np.append(0, rows)).items():
+                    writer.write_row(name, place, values)
+
+        self.checkpoints.save(slabs, fill)
+        self.written = True
+
+    @mpi.collective
+    def restore(self) -> tuple[np.ndarray, int, float] | None:
+        """Collective. Put the newest checkpoint into the state: (history of this rank's labels, points, seconds); None without one.
+
+        Raises DataError if every checkpoint is damaged or they are of other data.
+        """
+        path = self.checkpoints.newest()
+        if path is None:
+            return None
+        with mpi.agreed(self.comm, f"reading {path}"), reading_checkpoint(path) as file:
+            if file["origin"].shape != (1, self._origin.size) or (file["origin"][0] != self._origin).any():
+                raise DataError(f"{self.source.name}: this run was started on other data; resume with the same")
+            n_rows, n_points, n_features, *digest = file["pass"][0].tolist()
+            self.source.expected = tuple(digest)
+            restore_state(self.state, self.mine, n_rows, n_features, file["features"][0], lambda name, place: file[name][place])
+            history = file["history"][self.mine[0] : self.mine[-1] + 1] if self.mine.size else np.empty((0, HISTORY_POINTS * 5))
+            elapsed = float(file["elapsed"][0, 0])
+            if ORDER in file and self.mine.size:  # checkpoints of version 0.6 have none: the order is that of the rows to come
+                self.order.restore(file[ORDER][self.mine[0] : self.mine[-1] + 1])
+        self.written = True
+        self.log(f"resuming from {path.name}: {n_rows:,} rows done")
+        return history.reshape(-1, HISTORY_POINTS, 5).astype(np.int64), n_points, elapsed
+
+
+def check_features(numbers: np.ndarray, n_features: int, options: OnlineOptions) -> None:
+    """Raise ValueError unless these are features that a state can have."""
+    sound = numbers.dtype == np.int64 and numbers.ndim == 1 and bool((numbers[1:] > numbers[:-1]).all())
+    if not sound or (numbers.size and not 0 <= numbers[0] <= numbers[-1] < n_features):
+        raise ValueError("its features are no ascending numbers")
+    if options.live_features is not None and numbers.size > options.live_features:
+        raise ValueError("it has more features than --live-features")
+
+
+def restore_state(
+    state: State,
+    places: np.ndarray,
+    n_rows: int,
+    n_features: int,
+    numbers: np.ndarray,
+    read: Callable[[str, int], np.ndarray],
+) -> None:
+    """Fill a state from arrays of which `read` gives a label's row. Raises ValueError if they do not fit."""
+    check_features(numbers, n_features, state.options)
+    state.n_rows, state.n_features = n_rows, max(n_features, state.n_features)
+    rows = np.append(0, state.restore_features(numbers))
+    for lane, place in enumerate(places.tolist()):
+        state.restore(lane, rows, {name: read(name, place) for name in (*state.array_names(), LANES, COUNTERS)})
+
+
+@mpi.collective
+def write_model(
+    comm: mpi.Comm, folder: RunFolder, method: str, source: Source, state: State, mine: np.ndarray, more: dict[str, float]
+) -> None:
+    """Collective over `comm`. Write the model, with `more` attributes, and drop the checkpoints.
+
+    Raises NonFiniteError if a weight is not a number, DataError if the file cannot be written.
+    """
+    numbers, rows = state.kept()
+    n_labels, options, with_bias = len(source.names), state.options, np.append(0, rows)
+    slabs = model_slabs(n_labels, state.n_features, max(1, numbers.size), "<f8")
+    if not options.final:
+        slabs |= {f"state/{name}": slab for name, slab in state_slabs(state, n_labels, numbers.size).items()}
+        slabs["state/features"] = Slab((numbers.size,), "<i8")
+
+    def describe(file: h5py.File) -> None:
+        about = {"method": method, "split": source.split, "n_rows": state.n_rows, "normalised": METHODS[method].winnow}
+        about |= learning(options)
+        about |= more | ({"zero_based": True} if source.zero_based else {})
+        about["vocabulary"] = source.vocabulary_of(state.n_features)
+        describe_model(file, about, source.names)
+
+    with new_file(comm, folder.model, overwrite=True) as out:
+        out.layout(slabs, describe)
+        with mpi.agreed(comm, f"writing {folder.model}"):
+            if comm.rank == 0:
+                for begin in range(0, state.n_features, TABLE_CHUNK):  # streams may have huge numbers
+                    size = min(TABLE_CHUNK, state.n_features - begin)
+                    columns, factors = np.zeros(size, dtype=np.int32), np.zeros(size, dtype=np.float32)
+                    first, last = np.searchsorted(numbers, [begin, begin + size])
+                    columns[numbers[first:last] - begin], factors[numbers[first:last] - begin] = np.arange(first, last), 1.0
+                    out.write("columns", begin, columns)
+                    out.write("factors", begin, factors)
+                if not options.final:
+                    out.write("state/features", 0, numbers)
+            for lane, place in enumerate(mine.tolist()):
+                with np.errstate(all="ignore"):
+                    weights = state.final(lane, with_bias)
+                if not np.isfinite(weights).all():
+                    raise NonFiniteError(
+                        f"label {source.names[place]!r}: a weight has grown beyond all numbers; scale the features, or take a "
+                        "smaller --epsilon or more --gamma"
+                    )
+                out.write("W", place, (weights[1:] if numbers.size else np.zeros(1))[None])
+                out.write("bias", place, weights[:1])
+                counters = state.counters[:, lane]
+                about = {"f_min": np.nan, "steps": min(counters[UPDATES], 2**31 - 1), "n_positive": counters[POSITIVES]}
+                about |= {"status": STATUS.index("one pass"), "visited": 1.0}
+                for name, value in about.items():
+                    out.write(f"labels/{name}", place, np.array([value]))
+                for name, values in state.arrays_of(lane, with_bias).items() if not options.final else ():
+                    out.write(f"state/{name}", place, values[None])
+    with mpi.agreed(comm, f"finishing {folder.model}"):
+        if comm.rank == 0:
+            folder.drop_checkpoints()
+
+
+class Initial:
+    """A model whose pass is to be continued."""
+
+    def __init__(self, path: Path, method: str, options: OnlineOptions) -> None:
+        """`options.bias` may be left to the model: see `self.options`.
+
+        Raises DataError if it is no sound model, ConfigError if it is of another method or other options.
+        """
+        self.path, self.model = path, Model(path)
+        if self.model.sparse:
+            raise DataError(f"--initial-model {path}: a sparse model cannot be continued; take the one that it was made of")
+        found = self.model.attrs
+        self.options = options = replace(options, bias=bool(found.get("bias"))) if options.bias is None else options
+        wanted = {"method": method} | learning(options)
+        if METHODS[method].winnow:  # to which the option means nothing
+            del wanted["bias"]
+        for name, value in wanted.items():
+            if np.ndim(found.get(name)) != 0 or found.get(name) != value:
+                raise ConfigError(f"--initial-model {path}: it has {name} = {found.get(name)}, not {value}; use the same options")
+        with readable(path, "hpcml train", "model"), open_stamped(path, "model", "hpcml train") as file:
+            if "state" not in file:
+                raise ConfigError(f"--initial-model {path}: it was trained with --final and cannot be continued")
+            self.n_rows, self.numbers = int(found["n_rows"]), file["state/features"][:]
+            check_features(self.numbers, self.model.n_features, options)
+        self.names = self.model.label_names
+
+    def restore(self, source: Source, state: State, mine: np.ndarray) -> None:
+        """Put it into a state whose labels are `mine` of the source's. Raises DataError, ConfigError."""
+        if source.vocabulary is not None and source.vocabulary != self.model.vocabulary:
+            raise DataError(
+                f"{source.name}: has other features than --initial-model {self.path} was trained on; convert the data with `--like`"
+            )
+        if sorted(source.names) != sorted(self.names):
+            raise ConfigError(
+                f"--initial-model {self.path}: it has other labels ({', '.join(self.names[:5])} …); train the same ones"
+            )
+        places = np.array([self.names.index(source.names[place]) for place in mine.tolist()], dtype=np.int64)
+        with readable(self.path, "hpcml train", "model"), open_stamped(self.path, "model", "hpcml train") as file:
+
+            def read(name: str, place: int) -> np.ndarray:
+                return file[f"state/{name}"][place]
+
+            restore_state(state, places, self.n_rows, self.model.n_features, self.numbers, read)

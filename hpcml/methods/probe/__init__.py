@@ -1,0 +1,1 @@
+"""PROBE, and Pegasos beside it."""

@@ -1,0 +1,78 @@
+"""The PROBE state machine of one label (Smith, Kim & Wilbur 2012, Algorithm 1)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import astuple, dataclass
+
+import numpy as np
+
+from hpcml.methods.linear.block import Step
+
+GAMMA = 2 / 3  # γ: ratio of successive φ
+UPTICKS = 2  # ccf: increases of f that end a cycle
+EPSILON = 0.05  # ε: stop when φ falls below it
+
+NORMAL, TEST, RETEST = range(3)
+
+
+@dataclass
+class ProbeState:
+    """Progress of one label between two evaluations; all it needs besides w_t and w_min."""
+
+    epsilon: float = EPSILON
+    f_min: float = math.inf
+    f_previous: float = math.inf
+    last_f_min: float = math.inf  # f_min at the end of the last cycle; after the first cycle it is that cycle's value
+    phi: float = GAMMA
+    last_average: float = 0.0  # decrease of f_min per iteration of the test cycle
+    cycle: int = NORMAL
+    upticks: int = 0
+    cycle_iteration: int = 0
+    step: int = 0
+
+    def advance(self, f: float, grad_sq: float) -> Step:
+        """Take f(w_t) and ‖g(w_t)‖², return the step to w_{t+1} (Algorithm 1, one turn of the loop)."""
+        self.step += 1
+        self.cycle_iteration += 1
+        if f > self.f_previous:
+            self.upticks += 1
+        self.f_previous = f
+        improved = f < self.f_min
+        if improved:
+            self.f_min = f
+        if self.upticks == UPTICKS:
+            self._end_cycle()
+        gap = f - (1 - self.phi) * self.f_min  # Δ
+        if self.phi < self.epsilon or grad_sq == 0.0 or gap <= 0.0:  # the bound is tight enough, or w_t is optimal
+            return Step(0.0, improved, True)
+        return Step(gap / grad_sq, improved, False)  # η = Δ/‖g‖²
+
+    def _end_cycle(self) -> None:
+        """Decide on φ and the type of the next cycle."""
+        average = (self.last_f_min - self.f_min) / self.cycle_iteration
+        if self.cycle == NORMAL:
+            if self.f_min == self.last_f_min:
+                self.phi *= GAMMA
+                self.cycle = TEST
+        elif self.cycle == TEST:
+            self.phi /= GAMMA
+            self.last_average = average
+            self.cycle = RETEST
+        else:
+            if average <= self.last_average:
+                self.phi *= GAMMA
+            self.cycle = NORMAL
+        self.upticks = 0
+        self.cycle_iteration = 0
+        self.last_f_min = self.f_min
+
+    def pack(self) -> np.ndarray:
+        """The state as float64 numbers, for a checkpoint."""
+        return np.array(astuple(self), dtype=np.float64)
+
+    @classmethod
+    def unpack(cls, values: np.ndarray) -> ProbeState:
+        """The state that `pack` gave."""
+        *reals, cycle, upticks, cycle_iteration, step = values.tolist()
+        return cls(*reals, int(cycle), int(upticks), int(cycle_iteration), int(step))

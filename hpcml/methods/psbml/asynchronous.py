@@ -1,0 +1,163 @@
+"""The asynchronous mode: no node waits for another, each uses the latest state that its neighbours have sent.
+
+A letter to a rank holds what is new of the nodes here that it has to know (their rows, fitness and cycles), the confidences that
+its own rows met with here, and a table of all nodes: how many cycles each has done and the range of its fitness, as far as known.
+The tables spread from neighbour to neighbour; by them rows are normalised over the grid and every rank sees when the grid has done
+its cycles, `cycles` on the average: a node on a fast rank does more, one on a slow rank fewer.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.methods.psbml import selection
+from hpcml.methods.psbml.problem import Problem
+from hpcml.methods.psbml.rows import RowStore, distinct
+from hpcml.methods.psbml.selection import Population
+from hpcml.methods.psbml.snapshot import Facts, Snapshot, entries_of
+from hpcml.model import learner as learners
+
+CYCLES, LOW, HIGH = range(3)  # columns of the table
+
+
+class Asynchronous:
+    """The nodes of this rank, and what it knows of the others."""
+
+    @mpi.collective
+    def __init__(self, problem: Problem, slots: dict[int, np.ndarray], fitness: dict[int, np.ndarray], cycles: np.ndarray) -> None:
+        """Collective. `cycles` (n_nodes) are the cycles that each node has done. The neighbours' first states arrive here."""
+        self.problem, self.slots, self.fitness = problem, slots, fitness
+        self.table = np.zeros((problem.n_nodes, 3))
+        self.table[:] = (0, np.inf, -np.inf)
+        self.table[:, CYCLES] = cycles
+        self._forget()
+        with mpi.agreed(problem.comm, f"reading {problem.dataset.path}"):
+            places = distinct([np.empty(0, problem.place_type), *slots.values()])
+            self.store = RowStore(problem.dataset.n_features, places, problem.read(places))
+        self.around = {node: selection.population(slots[node], fitness[node]) for node in slots}
+        # confidences[node][judge]: ascending places and how the judge saw them last
+        self.confidences: dict[int, dict[int, tuple[np.ndarray, np.ndarray]]] = {node: {} for node in slots}
+        self._new_states = {rank: set(nodes) for rank, nodes in problem.placement.given.items()}
+        self._new_confidences: dict[int, dict[tuple[int, int], tuple]] = {rank: {} for rank in self._new_states}
+        first = mpi.exchange_with(problem.comm, {rank: self._letter(rank) for rank in self._new_states})
+        self.mailbox = mpi.Mailbox(problem.comm, self._new_states)
+        for rank, arrays in first.items():
+            self._read(rank, arrays)
+
+    @property
+    def cycles_done(self) -> int:
+        """The cycles that all nodes have done together, as far as known."""
+        return int(self.table[:, CYCLES].sum())
+
+    def step(self, node: int) -> None:
+        """One cycle of one node. Local."""
+        problem, options = self.problem, self.problem.options
+        self.deliver()
+        cycle = int(self.table[node, CYCLES]) + 1
+        slots, neighbours = self.slots[node], problem.placement.torus.neighbours(node)
+        with problem.computing("train"):
+            purpose_number = cycle * problem.n_nodes + node
+            classifier = problem.train(self.store.take(slots), slots, "train", purpose_number)
+        with problem.computing("test"):
+            pool = distinct(self.around[other].places for other in neighbours)
+            confidence = learners.confidence(classifier, problem.prepared(self.store.take(pool)))
+        self._tell(node, neighbours, pool, confidence)
+        self.ages += [cycle - 1 - int(self.table[other, CYCLES]) for other in neighbours if other not in self.slots]
+        own = self._with_fitness(node)
+        self.around[node] = own
+        self.table[node] = (cycle, *selection.finite_range(own.fitness))
+        low, high = self._range()
+        parts = [own if other == node else self._seen_here(other, pool, confidence) for other in neighbours]
+        known = (own.fitness_of(slots), parts, options.replace, low, high)
+        self.slots[node], self.fitness[node] = selection.replace(options.seed, cycle, node, slots, *known)
+        self.around[node] = selection.population(self.slots[node], self.fitness[node])
+        for rank, nodes in problem.placement.given.items():
+            if node in nodes:
+                self._new_states[rank].add(node)
+            self.mailbox.post(rank, lambda rank=rank: self._letter(rank))
+        self.deliver()
+
+    def _range(self) -> tuple[float, float]:
+        """The range of fitness over the grid, as far as known."""
+        return float(self.table[:, LOW].min()), float(self.table[:, HIGH].max())
+
+    def _tell(self, judge: int, neighbours: tuple[int, ...], pool: np.ndarray, confidence: np.ndarray) -> None:
+        """Note for each neighbour how the judge sees its rows: here, or for the next letter."""
+        for node in neighbours:
+            places = self.around[node].places
+            seen = (places, confidence[np.searchsorted(pool, places)])
+            if node in self.slots:
+                self.confidences[node][judge] = seen
+            else:
+                self._new_confidences[int(self.problem.placement.owners[node])][node, judge] = seen
+
+    def _with_fitness(self, node: int) -> Population:
+        """The population of a node here, each row's fitness the least of the latest confidences."""
+        rows = self.around[node]
+        least = np.full(rows.places.size, np.inf)
+        for places, confidence in self.confidences[node].values():
+            _, mine, theirs = np.intersect1d(rows.places, places, assume_unique=True, return_indices=True)
+            least[mine] = np.minimum(least[mine], confidence[theirs])
+        return rows._replace(fitness=least)
+
+    def _seen_here(self, node: int, pool: np.ndarray, confidence: np.ndarray) -> Population:
+        """A neighbour's population; the confidence of the judge here counts even if the neighbour does not know it yet."""
+        rows = self.around[node]
+        return rows._replace(fitness=np.minimum(rows.fitness, confidence[np.searchsorted(pool, rows.places)]))
+
+    def _letter(self, rank: int) -> mpi.Arrays:
+        """What is new for a rank since the letter before."""
+        nodes, told = sorted(self._new_states[rank]), self._new_confidences[rank]
+        places = distinct([np.empty(0, self.problem.place_type), *(self.around[node].places for node in nodes)])
+        letter = self.store.letter(rank, places)
+        arrays = [self.table.reshape(-1), np.array(nodes, dtype=np.int64), np.array(sorted(told), dtype=np.int64).reshape(-1)]
+        for node in nodes:
+            arrays += list(self.around[node])
+        for key in sorted(told):
+            arrays += list(told[key])
+        arrays += letter
+        sent = sum(array.nbytes for array in arrays)
+        self.sent += sent
+        self.without_ids += sent + self.store.bytes_of(places) - self.store.bytes_of(letter[0])
+        self._new_states[rank], self._new_confidences[rank] = set(), {}
+        return arrays
+
+    def _read(self, rank: int, arrays: mpi.Arrays) -> None:
+        """Take in a letter."""
+        table, nodes, told = arrays[0].reshape(self.table.shape), arrays[1].tolist(), arrays[2].reshape(-1, 2).tolist()
+        newer = table[:, CYCLES] > self.table[:, CYCLES]
+        self.table[newer] = table[newer]
+        rest = iter(arrays[3:])
+        states = {node: Population(next(rest), next(rest), next(rest)) for node in nodes}
+        for node, judge in told:
+            self.confidences[node][judge] = (next(rest), next(rest))
+        self.store.open_letter(rank, list(rest))
+        self.around |= states
+
+    def deliver(self) -> None:
+        """Take in all letters that have arrived. Local."""
+        for rank, arrays in self.mailbox.collect():
+            self._read(rank, arrays)
+
+    @mpi.collective
+    def close(self) -> None:
+        """Collective. End the correspondence; see `Mailbox.close`."""
+        for rank, arrays in self.mailbox.close():
+            self._read(rank, arrays)
+
+    def snapshot(self, number: int) -> Snapshot:
+        """The state of the nodes here; facts gather from one snapshot to the next. Local."""
+        low, high = self._range()
+        ages = (len(self.ages), sum(self.ages), max(self.ages, default=0))
+        facts = Facts(low, high, self.sent, self.without_ids, *ages, time.monotonic() - self.began)
+        self._forget()
+        return Snapshot(number, entries_of({node: self.around[node] for node in self.slots}, low, high), facts)
+
+    def _forget(self) -> None:
+        """Begin the facts of another snapshot."""
+        self.ages: list[int] = []
+        self.sent = self.without_ids = 0
+        self.began = time.monotonic()

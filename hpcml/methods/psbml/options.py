@@ -1,0 +1,97 @@
+"""The options of `hpcml train psbml` and `hpcml train adaboost`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from hpcml.errors import ConfigError
+from hpcml.options import Flag, check_range, check_times
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class PsbmlOptions:
+    """Options of `hpcml train psbml`."""
+
+    base: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")] = ("tree",)
+    """The base learner and its options: tree, linear-svm, naive-bayes, or the dotted path of any scikit-learn classifier, then
+    NAME=VALUE, for instance: --base sklearn.tree.DecisionTreeClassifier criterion=entropy."""
+    grid: str = "3x3"
+    """Nodes of the torus: WIDTHxHEIGHT. The rows are spread over them; ranks beyond their number
+    only assess."""
+    neighbourhood: str = "C9"
+    """Which nodes see each other's rows: L5, L9, C9 or C13."""
+    replace: float = 0.2
+    """Probability that a row of a node is replaced in a cycle."""
+    cycles: int = 20
+    """Cycles of every node (asynchronous: of the nodes on the average)."""
+    validation_share: float = 0.1
+    """Share of the training rows, of each class, that judges the cycles."""
+    judge: str = "error"
+    """By what the validation set finds the best cycle: error, or auc (area under the ROC curve; two classes only)."""
+    asynchronous: Flag = False
+    """Let no node wait for its neighbours. Faster where ranks differ in speed; then no two runs are the same."""
+    split: str | None = None
+    """Rows to train on: a split of the file, or all. Default: train if the file has it."""
+    label: str | None = None
+    """Train for this label against all other rows. Default: the only label, or each label a class."""
+    seed: int = 0
+    """Another seed spreads and draws the rows otherwise."""
+    checkpoint_every: float = 600.0
+    """Seconds between checkpoints."""
+    time_limit: float | None = None
+    """Seconds of training after which to write a checkpoint and stop with exit code 75."""
+    profile: Flag = False
+    """Show the seconds that each rank trained, tested, exchanged and assessed."""
+    slow_rank: int | None = None
+    """For experiments: let this rank be slow."""
+    slow_factor: float = 2.0
+    """For experiments: so many times slower."""
+
+    def validate(self) -> None:
+        """Raise ConfigError for values that make no sense. Local: call it before the first collective."""
+        from hpcml.methods.psbml.torus import NEIGHBOURHOODS, parse_grid
+
+        parse_grid(self.grid)
+        if self.neighbourhood not in NEIGHBOURHOODS:
+            raise ConfigError(f"--neighbourhood {self.neighbourhood}: expected one of {', '.join(NEIGHBOURHOODS)}")
+        if self.judge not in ("error", "auc"):
+            raise ConfigError(f"--judge {self.judge}: expected error or auc")
+        if not 0 < self.replace <= 1:
+            raise ConfigError(f"--replace {self.replace}: expected a probability above 0 and at most 1")
+        if not 0 < self.validation_share < 1:
+            raise ConfigError(f"--validation-share {self.validation_share}: expected a number between 0 and 1")
+        check_range(self, "cycles", 1, 2**31 - 1)
+        check_range(self, "seed", 0, 2**32 - 1)
+        check_range(self, "slow_rank", 0, 2**31 - 1)
+        if not 1 <= self.slow_factor < math.inf:
+            raise ConfigError(f"--slow-factor {self.slow_factor}: expected a number of at least 1")
+        if self.slow_rank is None and self.slow_factor != PsbmlOptions.slow_factor:
+            raise ConfigError(f"--slow-factor {self.slow_factor} has no effect without --slow-rank; leave it out")
+        check_times(self)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class AdaboostOptions:
+    """Options of `hpcml train adaboost`."""
+
+    base: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")] = ("stump",)
+    """The base learner and its options, as for psbml; it must take weights of rows."""
+    rounds: int = 10
+    """Classifiers to train, one after another."""
+    split: str | None = None
+    """Rows to train on: a split of the file, or all. Default: train if the file has it."""
+    label: str | None = None
+    """Train for this label against all other rows. Default: the only label, or each label a class."""
+    seed: int = 0
+    """Of what is random in the base learner."""
+
+    def validate(self) -> None:
+        """Raise ConfigError for values that make no sense. Local: call it before the first collective."""
+        check_range(self, "rounds", 1, 2**31 - 1)
+        check_range(self, "seed", 0, 2**32 - 1)

@@ -1,0 +1,86 @@
+"""What is to be trained on, as one rank of the torus sees it."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from hpcml import mpi, rng
+from hpcml.data.classes import Classes
+from hpcml.data.dataset import Dataset
+from hpcml.data.shard import Rows, read_rows
+from hpcml.methods.psbml.options import PsbmlOptions
+from hpcml.methods.psbml.torus import Placement
+from hpcml.model import learner as learners
+from hpcml.run.profile import Profile
+
+
+@dataclass
+class Problem:
+    """The data, the torus and the base learner. Rows are called by their places in the split."""
+
+    comm: mpi.Comm
+    dataset: Dataset
+    split: str
+    classes: Classes
+    start: np.ndarray  # the node on which each row begins, −1: validation
+    placement: Placement
+    learner: learners.Learner
+    dense: bool
+    options: PsbmlOptions
+    profile: Profile = field(default_factory=Profile)
+
+    @property
+    def n_nodes(self) -> int:
+        """The nodes of the torus."""
+        return self.placement.torus.n_nodes
+
+    @cached_property
+    def place_type(self) -> type:
+        """The type of places."""
+        return np.int32 if self.classes.rows.size < 2**31 else np.int64
+
+    @cached_property
+    def first_slots(self) -> dict[int, np.ndarray]:
+        """The rows with which each node here begins."""
+        return {node: np.flatnonzero(self.start == node).astype(self.place_type) for node in self.placement.nodes}
+
+    @cached_property
+    def largest_node(self) -> int:
+        """How many rows the largest node has."""
+        return int(np.bincount(self.start[self.start >= 0], minlength=self.n_nodes).max())
+
+    @cached_property
+    def origin(self) -> bytes:
+        """What a continued run must have in common with its beginning (32 bytes)."""
+        text = f"{self.dataset.vocabulary} {self.dataset.nnz} {self.dataset.n_features} {self.classes.names}"
+        return hashlib.sha256(text.encode() + self.classes.rows.tobytes() + self.classes.of.tobytes()).digest()
+
+    def read(self, places: np.ndarray) -> Rows:
+        """Rows (ascending places) from the file, as they are kept and travel. Local; raises DataError, OSError."""
+        kept_dense = self.dense and 2 * self.dataset.nnz >= self.dataset.n_rows * self.dataset.n_features
+        return read_rows(self.dataset, self.classes.rows[places], kept_dense)
+
+    def prepared(self, matrix: Rows) -> Rows:
+        """Rows as the base learner takes them."""
+        return matrix.toarray() if self.dense and not isinstance(matrix, np.ndarray) else matrix
+
+    def train(self, matrix: Rows, places: np.ndarray, purpose: str, number: int) -> learners.Classifier:
+        """A classifier of some rows. Local. Its random numbers depend on (seed, purpose, number) alone."""
+        seed = int(rng.bits(self.options.seed, f"psbml {purpose}", np.array(number))) >> 32
+        return learners.fit(self.learner, self.prepared(matrix), self.classes.of[places], seed)
+
+    @contextmanager
+    def computing(self, phase: str) -> Iterator[None]:
+        """Count the time of the body; on the rank that is to be slow (an experiment) let it take that many times longer."""
+        begin = time.perf_counter()
+        with self.profile(phase):
+            yield
+            if self.options.slow_rank == self.comm.rank:
+                time.sleep((self.options.slow_factor - 1.0) * (time.perf_counter() - begin))

@@ -1,0 +1,310 @@
+"""A run of PSBML from its first cycle to its last, in either mode: checkpoints, assessments, the history, signals and limits."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from hpcml import mpi
+from hpcml.errors import DataError, Interrupted
+from hpcml.files.atomic import write_whole
+from hpcml.files.slabs import Slab
+from hpcml.files.table import csv_text
+from hpcml.log import Progress
+from hpcml.methods.psbml.asynchronous import Asynchronous
+from hpcml.methods.psbml.problem import Problem
+from hpcml.methods.psbml.snapshot import ENTRY, HISTORY, Assessor, Facts, Pocket, Snapshot
+from hpcml.methods.psbml.synchronous import Synchronous
+from hpcml.run.checkpoint import Checkpoints, CheckpointWriter, reading_checkpoint
+from hpcml.run.folder import RunFolder
+from hpcml.signals import StopSignals
+
+SIGNAL, TIME_UP, DUE, FAILED, IDLE = range(5)  # what a pulse carries
+IDLE_SECONDS = 0.002
+
+
+class Run:
+    """The cycles of a run. Making one is local."""
+
+    def __init__(self, problem: Problem, folder: RunFolder, signals: StopSignals) -> None:
+        self.problem, self.folder, self.signals = problem, folder, signals
+        self.comm, self.options, self.log = problem.comm, problem.options, folder.log
+        self.checkpoints = Checkpoints(problem.comm, folder.checkpoints, folder.log)
+        self.assessor = Assessor(problem)
+        self.slots = problem.first_slots
+        self.fitness = {node: np.full(slots.size, np.inf) for node, slots in self.slots.items()}
+        self.cycles = np.zeros(problem.n_nodes)
+        self.taken: list[Snapshot] = []  # not assessed yet
+        self.elapsed = 0.0
+
+    @property
+    def n_taken(self) -> int:
+        """How many snapshots have been taken."""
+        return len(self.assessor.history) + len(self.assessor.handed) + len(self.taken)
+
+    @mpi.collective
+    def train(self, restore: bool) -> str:
+        """Collective. Do the cycles: ""; or stop after a checkpoint at a signal or the time limit: why."""
+        if restore:
+            self._restore()
+        self.began = self.saved = time.monotonic()
+        self.before = self.elapsed
+        self.progress = Progress(self.log, "cycles", self.options.cycles)
+        try:
+            stop = self._asynchronous() if self.options.asynchronous else self._synchronous()
+        finally:
+            self.progress.close()
+        self.elapsed = self.before + time.monotonic() - self.began
+        return stop
+
+    @mpi.collective
+    def _pause(self) -> str:
+        """Collective. Write a checkpoint if one is due or if there is a reason to stop: that reason."""
+        signal, time_up, due = mpi.allreduce_maxima(self.comm, np.array(self._flags(), dtype=np.float64))
+        stop = _reason(signal, time_up)
+        if stop or due:
+            self._save()
+        return stop
+
+    def _flags(self) -> tuple[float, float, float]:
+        """Whether this rank has a reason to stop or to save: (a signal, the time limit, a checkpoint is due). One clock decides."""
+        now, clock, limit = time.monotonic(), self.comm.rank == 0, self.options.time_limit
+        due = now - self.saved >= self.options.checkpoint_every
+        return self.signals.seen, clock and limit is not None and now - self.began >= limit, clock and due
+
+    def _look(self) -> None:
+        """Raise Interrupted if this rank has a reason to stop. Local."""
+        signal, time_up, _ = self._flags()
+        if signal or time_up:
+            raise Interrupted(_reason(signal, time_up))
+
+    @mpi.collective
+    def _stop(self) -> str:
+        """Collective. Write a checkpoint in the middle of work that `_look` has ended; why."""
+        self.taken = self.assessor.take_back() + self.taken
+        return self._pause()
+
+    @mpi.collective
+    def _synchronous(self) -> str:
+        """Collective. The cycles in step; after as many as there are ranks, each rank assesses one, before it trains again."""
+        with mpi.agreed(self.comm, f"reading {self.problem.dataset.path}"):
+            grid = Synchronous(self.problem, self.slots, int(self.cycles.max(initial=0)))
+        while True:
+            self.slots = grid.slots
+            self.cycles[:] = grid.cycle
+            last = grid.cycle >= self.options.cycles
+            if last:
+                return self._assess_rest([1.0] * self.comm.size)
+            if stop := self._pause():
+                return stop
+            if len(self.taken) >= self.comm.size:
+                self.assessor.hand_out(self.taken, [1.0] * self.comm.size)
+                self.taken = []
+            try:
+                self.taken.append(grid.step(lambda: self.assessor.work(self._look), self._look))
+            except Interrupted:
+                return self._stop()
+            if self.assessor.handed:
+                self._gather()
+            self.progress.update(grid.cycle)
+
+    @mpi.collective
+    def _asynchronous(self) -> str:
+        """Collective. Each rank at its own speed until the grid has done its cycles; then all assess."""
+        grid = Asynchronous(self.problem, self.slots, self.fitness, self.cycles)
+        pulse, turn, failure = mpi.Pulse(self.comm, mpi.self_comm(), 5), 0, None
+        steps, worked = 0, 0.0
+        nodes = list(self.slots)
+        while True:
+            busy = bool(nodes) and failure is None and grid.cycles_done < self.options.cycles * self.problem.n_nodes
+            try:
+                if busy:
+                    begin = time.monotonic()
+                    grid.step(nodes[turn])
+                    steps, worked = steps + 1, worked + time.monotonic() - begin
+                    turn = (turn + 1) % len(nodes)
+                    while self.n_taken < min(self.options.cycles, grid.cycles_done // self.problem.n_nodes):
+                        self.taken.append(grid.snapshot(self.n_taken + 1))
+                    self.progress.update(self.n_taken)
+                else:
+                    grid.deliver()
+                    time.sleep(IDLE_SECONDS)
+            except Exception as error:  # noqa: BLE001 - the others learn of it by the pulse
+                failure = failure or error
+            seen = pulse.beat((*self._flags(), failure is not None, not busy))
+            if seen is None:
+                continue
+            stop = _reason(seen[SIGNAL], seen[TIME_UP])
+            if stop or seen[FAILED] or seen[IDLE] == self.comm.size:
+                break
+            if seen[DUE]:
+                self._keep(grid)
+                self._save()
+        grid.close()
+        with mpi.agreed(self.comm, "running a cycle"):
+            if failure is not None:
+                raise failure
+        self._keep(grid)
+        if stop and seen[IDLE] != self.comm.size:
+            self._save()
+            return stop
+        while self.n_taken < self.options.cycles:  # a rank without nodes, or one that learnt of the end from a letter
+            self.taken.append(grid.snapshot(self.n_taken + 1))
+        return self._assess_rest(self.comm.allgather(worked / steps if steps else 1e-3))
+
+    @mpi.collective
+    def _keep(self, grid: Asynchronous) -> None:
+        """Collective. Note the grid's state; all ranks then have taken as many snapshots as the one that knows of most cycles."""
+        for number in range(self.n_taken + 1, int(mpi.allreduce_max(self.comm, self.n_taken)) + 1):
+            self.taken.append(grid.snapshot(number))
+        self.slots, self.fitness, self.cycles = grid.slots, grid.fitness, grid.table[:, 0]
+
+    @mpi.collective
+    def _assess_rest(self, costs: list[float]) -> str:
+        """Collective. Assess what has been taken, some at a time: ""; or stop after a checkpoint: why."""
+        some = 2 * self.comm.size
+        while self.taken:
+            if stop := self._pause():
+                return stop
+            self.assessor.hand_out(self.taken[:some], costs)
+            del self.taken[:some]
+            try:
+                with mpi.agreed(self.comm, "assessing the grid"):
+                    self.assessor.work(self._look)
+            except Interrupted:
+                return self._stop()
+            self._gather()
+        return ""
+
+    @mpi.collective
+    def _gather(self) -> None:
+        """Collective. Gather the results of what was handed out, tell of them, write the history."""
+        first = len(self.assessor.history)
+        self.assessor.gather()
+        for line in self.assessor.history[first:]:
+            said = dict(zip(HISTORY, line, strict=True))
+            self.log(
+                f"cycle {said['cycle']:.0f}: validation error {100 * said['error']:.2f} %, {said['distinct_rows']:,.0f} distinct "
+                f"rows, {said['seconds']:.2f} s, {said['bytes_sent']:,.0f} bytes to neighbours "
+                f"({said['bytes_without_ids']:,.0f} if rows always travelled)"
+            )
+        with mpi.agreed(self.comm, f"writing {self.folder.history}"):
+            if self.comm.rank == 0:
+                write_history(self.folder.history, self.assessor.history)
+
+    @mpi.collective
+    def _save(self) -> None:
+        """Collective. Write a checkpoint."""
+        n_nodes, width = self.problem.n_nodes, self.problem.largest_node
+        assessor, pocket = self.assessor, self.assessor.pocket
+        self.elapsed = self.before + time.monotonic() - self.began
+        cycles = mpi.allreduce_maxima(self.comm, self._own(self.cycles))
+        facts = Facts.merged(self.comm.allgather([snapshot.facts for snapshot in self.taken]))
+        arrays = {"origin": Slab((1, 32), "|u1"), "elapsed": Slab((1, 1), "<f8"), "cycles": Slab((1, n_nodes), "<f8")}
+        arrays |= {"places": Slab((n_nodes, width), "<i8"), "fitness": Slab((n_nodes, width), "<f8")}
+        sets = {"pocket": [pocket]} if pocket.cycle else {}
+        sets |= {"taken": self.taken} if self.taken else {}
+        for name, items in sets.items():
+            arrays[f"{name}_places"] = Slab((len(items) * n_nodes, width), "<i8")
+            arrays[f"{name}_weights"] = Slab((len(items) * n_nodes, width), "<f4")
+        if assessor.history:
+            arrays["history"] = Slab((len(assessor.history), len(HISTORY)), "<f8")
+        if facts:
+            arrays["facts"] = Slab((len(facts), len(facts[0])), "<f8")
+        if pocket.cycle:
+            arrays["judged"] = Slab((1, 3), "<f8")
+
+        def fill(out: CheckpointWriter) -> None:
+            for node, slots in self.slots.items():
+                out.write_row("places", node, _padded(slots, width, -1))
+                out.write_row("fitness", node, _padded(self.fitness[node], width, np.nan))
+            for number, snapshot in enumerate(self.taken):
+                for node in self.slots:
+                    _write_entries(out, "taken", number * n_nodes + node, snapshot.entries[snapshot.entries["node"] == node], width)
+            if pocket.entries is not None:
+                for node in range(n_nodes):
+                    _write_entries(out, "pocket", node, pocket.entries[pocket.entries["node"] == node], width)
+            if self.comm.rank == 0:
+                out.write_row("origin", 0, np.frombuffer(self.problem.origin, dtype=np.uint8))
+                out.write_row("elapsed", 0, np.array([self.elapsed]))
+                out.write_row("cycles", 0, cycles)
+                for name, lines in (("history", assessor.history), ("facts", facts)):
+                    for row, line in enumerate(lines):
+                        out.write_row(name, row, np.array(line))
+                if pocket.cycle:
+                    out.write_row("judged", 0, np.array([pocket.cycle, pocket.error, pocket.auc]))
+
+        self.checkpoints.save(arrays, fill)
+        self.saved = time.monotonic()
+
+    def _own(self, values: np.ndarray) -> np.ndarray:
+        """Values of the nodes here, 0 elsewhere."""
+        own = np.zeros(values.size)
+        own[list(self.slots)] = values[list(self.slots)]
+        return own
+
+    @mpi.collective
+    def _restore(self) -> None:
+        """Collective. Take up the newest checkpoint, if there is one. Raises DataError if it belongs to other data."""
+        path = self.checkpoints.newest()
+        if path is None:
+            self.log("no checkpoint was written yet; starting from the beginning")
+            return
+        n_nodes = self.problem.n_nodes
+        with mpi.agreed(self.comm, f"reading {path}"), reading_checkpoint(path) as file:
+            if file["origin"][0].tobytes() != self.problem.origin:
+                raise DataError("this run was started on other data; resume with the same file")
+            self.elapsed, self.cycles = float(file["elapsed"][0, 0]), file["cycles"][0]
+            for node, slots in self.slots.items():
+                self.slots[node] = file["places"][node, : slots.size].astype(slots.dtype)
+                self.fitness[node] = file["fitness"][node, : slots.size]
+            if "history" in file:
+                self.assessor.history = [tuple(line) for line in file["history"][:].tolist()]
+            for number, line in enumerate(file["facts"][:].tolist() if "facts" in file else ()):
+                entries = _read_entries(file, "taken", number * n_nodes, list(self.slots))
+                facts = Facts(*line) if self.comm.rank == 0 else Facts()
+                self.taken.append(Snapshot(self.n_taken + 1, entries, facts))
+            if "judged" in file:
+                cycle, error, auc = file["judged"][0].tolist()
+                entries = _read_entries(file, "pocket", 0, list(range(n_nodes))) if self.comm.rank == 0 else None
+                self.assessor.pocket = Pocket(int(cycle), error, auc, 0, entries)
+        self.log(f"resuming from {path.name}: {self.n_taken} of {self.options.cycles} cycles done")
+
+
+def _reason(signal: float, time_up: float) -> str:
+    return "a signal arrived" if signal else "the time limit is reached" if time_up else ""
+
+
+def _padded(values: np.ndarray, width: int, filler: float) -> np.ndarray:
+    out = np.full(width, filler, dtype=np.float64 if isinstance(filler, float) else np.int64)
+    out[: values.size] = values
+    return out
+
+
+def _write_entries(out: CheckpointWriter, name: str, row: int, entries: np.ndarray, width: int) -> None:
+    out.write_row(f"{name}_places", row, _padded(entries["place"], width, -1))
+    out.write_row(f"{name}_weights", row, _padded(entries["weight"], width, 0.0))
+
+
+def _read_entries(file: h5py.File, name: str, first: int, nodes: list[int]) -> np.ndarray:
+    """What `_write_entries` wrote of some nodes, from row `first` on."""
+    parts = [np.empty(0, dtype=ENTRY)]
+    for node in nodes:
+        places = file[f"{name}_places"][first + node]
+        part = np.empty(int(np.count_nonzero(places >= 0)), dtype=ENTRY)
+        part["place"], part["node"] = places[: part.size], node
+        part["weight"] = file[f"{name}_weights"][first + node, : part.size]
+        parts.append(part)
+    return np.concatenate(parts)
+
+
+def write_history(path: Path, lines: list[tuple[float, ...]]) -> None:
+    """history.csv: a line for each cycle. Local; raises DataError."""
+    whole = {"cycle", "distinct_rows", "bytes_sent", "bytes_without_ids", "age_max"}
+    rows = (
+        [int(value) if name in whole else repr(float(value)) for name, value in zip(HISTORY, line, strict=True)] for line in lines
+    )
+    write_whole(path, csv_text([HISTORY, *rows]).encode())

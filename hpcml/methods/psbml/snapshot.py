@@ -1,0 +1,180 @@
+"""The rows of the grid after a cycle, and their assessment: one classifier of the unique rows, judged by the validation set.
+
+Assessments do not depend on one another nor the cycles on them. So they are not made in the cycles but some at a time, one on each
+rank; the rank reads the rows from the file. The best so far is the pocket.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.data.shard import Rows
+from hpcml.methods.psbml.problem import Problem
+from hpcml.methods.psbml.rows import distinct
+from hpcml.methods.psbml.selection import Population, selection_weights
+from hpcml.model import learner as learners
+from hpcml.slices import Look
+
+ENTRY = np.dtype([("place", "<i8"), ("node", "<i4"), ("weight", "<f4")])
+# What history.csv says of a cycle.
+HISTORY = (
+    "cycle", "error", "auc", "distinct_rows", "f_min", "f_max", "bytes_sent", "bytes_without_ids", "age_mean", "age_max", "seconds"
+)  # fmt: skip
+
+
+class Facts(NamedTuple):
+    """What a rank knows of a cycle besides the rows."""
+
+    low: float = math.inf  # the range of fitness
+    high: float = -math.inf
+    sent: float = 0  # bytes to neighbours
+    without_ids: float = 0  # what that would be if no row were ever sent as its id
+    n_ages: float = 0  # states used of neighbours on other ranks
+    ages: float = 0  # by how many cycles they were older than the node, in all
+    oldest: float = 0
+    seconds: float = 0.0
+
+    @classmethod
+    def merged(cls, of_ranks: list[list[Facts]]) -> list[Facts]:
+        """The facts of all ranks' snapshots together, one for each cycle."""
+        merge = (min, max, sum, sum, sum, sum, max, max)
+        cycles = zip(*of_ranks, strict=True)
+        return [cls(*(how(values) for how, values in zip(merge, zip(*facts, strict=True), strict=True))) for facts in cycles]
+
+
+@dataclass
+class Snapshot:
+    """The unique rows of each node here after a cycle (ENTRY), and facts."""
+
+    cycle: int
+    entries: np.ndarray
+    facts: Facts
+
+
+def entries_of(populations: dict[int, Population], low: float, high: float) -> np.ndarray:
+    """The rows of some nodes with their weights (ENTRY), by node and place."""
+    parts = [np.empty(0, dtype=ENTRY)]
+    for node, rows in sorted(populations.items()):
+        part = np.empty(rows.places.size, dtype=ENTRY)
+        part["place"], part["node"], part["weight"] = rows.places, node, selection_weights(rows.fitness, low, high)
+        parts.append(part)
+    return np.concatenate(parts)
+
+
+def assign(n_tasks: int, costs: list[float]) -> list[int]:
+    """The rank for each of some equal tasks so that all are done soonest; `costs` are the ranks' seconds per task."""
+    load = np.zeros(len(costs))
+    ranks = []
+    for _ in range(n_tasks):
+        rank = int(np.argmin(load + costs))
+        load[rank] += costs[rank]
+        ranks.append(rank)
+    return ranks
+
+
+@dataclass
+class Pocket:
+    """The best cycle so far; its rows and classifier only on the rank that has them."""
+
+    cycle: int = 0
+    error: float = math.inf
+    auc: float = math.nan
+    owner: int = 0
+    entries: np.ndarray | None = None  # of all nodes
+    classifier: object = None
+
+    def rank(self, judge: str) -> tuple[float, float]:
+        """What is least for the best: the error (or 1 − AUC), then the cycle."""
+        loss = self.error if judge == "error" else 1.0 - self.auc
+        return (math.inf if math.isnan(loss) else loss), self.cycle or math.inf
+
+
+class Assessor:
+    """Judges snapshots and keeps the pocket and the history."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.pocket = Pocket()
+        self.history: list[tuple[float, ...]] = []  # a line of HISTORY for each cycle assessed
+        self.handed: list[Snapshot] = []  # out, and not gathered yet
+        self._mine: list[tuple[int, np.ndarray]] = []  # of these, what this rank has to assess: cycles, and entries of all nodes
+        self._found: list[tuple[int, float, float, int]] = []
+        self._best = Pocket()
+        self._validation: tuple | None = None
+
+    @mpi.collective
+    def hand_out(self, snapshots: list[Snapshot], costs: list[float]) -> None:
+        """Collective. Give each rank snapshots to assess; `costs` are the ranks' seconds for an equal amount of work."""
+        comm, self.handed = self.problem.comm, snapshots
+        for snapshot, rank in zip(snapshots, assign(len(snapshots), costs), strict=True):
+            parts = [np.empty(0, dtype=ENTRY)] * comm.size
+            parts[rank] = snapshot.entries
+            received = mpi.exchange(comm, parts)
+            if rank == comm.rank:
+                self._mine.append((snapshot.cycle, np.concatenate(received)))
+
+    def work(self, look: Look) -> None:
+        """Assess this rank's part of what was handed out. Local; raises what `look` does before one begins."""
+        judge = self.problem.options.judge
+        with self.problem.computing("assess"):
+            for cycle, entries in self._mine:
+                look()
+                judged = self._assess(cycle, entries, look)
+                self._found.append((cycle, judged.error, judged.auc, distinct([entries["place"]]).size))
+                self._best = min(self._best, judged, key=lambda pocket: pocket.rank(judge))
+        self._mine = []
+
+    def take_back(self) -> list[Snapshot]:
+        """What was handed out, to be assessed another time. Local."""
+        handed, self.handed, self._mine, self._found, self._best = self.handed, [], [], [], Pocket()
+        return handed
+
+    def _assess(self, cycle: int, entries: np.ndarray, look: Look) -> Pocket:
+        """Train on the unique rows of a cycle and judge by the validation set. Local."""
+        classifier = self.train(cycle, entries)
+        look()
+        if self._validation is None:
+            held_out = np.flatnonzero(self.problem.start < 0)
+            self._validation = (self.problem.prepared(self.problem.read(held_out)), self.problem.classes.of[held_out])
+        error, auc = validate(classifier, *self._validation, self.problem.classes.n_classes)
+        return Pocket(cycle, error, auc, self.problem.comm.rank, entries, classifier)
+
+    def train(self, cycle: int, entries: np.ndarray) -> object:
+        """The classifier of the unique rows of a cycle. Local."""
+        places = distinct([entries["place"]])
+        return self.problem.train(self.problem.read(places), places, "assess", cycle)
+
+    @mpi.collective
+    def gather(self) -> None:
+        """Collective, after `work`. Tell all ranks the results; the best classifier and its rows stay on the rank that has them."""
+        comm, judge = self.problem.comm, self.problem.options.judge
+        best, found = self._best, self._found
+        local = Pocket(best.cycle, best.error, best.auc, comm.rank)  # without what is large
+        snapshots, self.handed, self._found, self._best = self.handed, [], [], Pocket()
+        gathered = comm.allgather((found, [snapshot.facts for snapshot in snapshots], local))
+        results = {cycle: (error, auc, n_rows) for one, _, _ in gathered for cycle, error, auc, n_rows in one}
+        for snapshot, facts in zip(snapshots, Facts.merged([facts for _, facts, _ in gathered]), strict=True):
+            low, high, sent, without_ids, n_ages, ages, oldest, seconds = facts
+            judged = results[snapshot.cycle]
+            mean_age = ages / n_ages if n_ages else 0.0
+            self.history.append((snapshot.cycle, *judged, low, high, sent, without_ids, mean_age, oldest, seconds))
+        winner = min((pocket for _, _, pocket in gathered), key=lambda pocket: pocket.rank(judge))
+        if winner.rank(judge) < self.pocket.rank(judge):
+            self.pocket = best if winner.owner == comm.rank else winner
+
+
+def validate(classifier: object, matrix: Rows, classes: np.ndarray, n_classes: int) -> tuple[float, float]:
+    """The share of rows that are misclassified, and the area under the ROC curve (NaN for more than two classes)."""
+    from sklearn.metrics import roc_auc_score
+
+    scores = learners.scores(classifier, matrix, n_classes)
+    if n_classes > 2:
+        return float(np.mean(scores.argmax(axis=1) != classes)), math.nan
+    positive = classes == 1
+    auc = roc_auc_score(positive, scores[:, 0]) if 0 < positive.sum() < positive.size else math.nan
+    return float(np.mean((scores[:, 0] > 0) != positive)), float(auc)

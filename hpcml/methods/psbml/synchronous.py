@@ -1,0 +1,155 @@
+"""The synchronous cycle (SPEC: PSBML, steps 1 to 4): neighbours wait for one another, every number is that of one rank alone.
+
+Between two ranks that host neighbours three messages go to and fro in a cycle: the nodes' rows (of those that the other has not
+seen also the values), the confidences that the other's rows met with here, and the fitness of the rows here. Over the whole grid
+two numbers are reduced.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.errors import Interrupted
+from hpcml.methods.psbml import selection
+from hpcml.methods.psbml.problem import Problem
+from hpcml.methods.psbml.rows import RowStore, distinct
+from hpcml.methods.psbml.selection import Population
+from hpcml.methods.psbml.snapshot import Facts, Snapshot, entries_of
+from hpcml.model import learner as learners
+from hpcml.slices import Look, carry_on
+
+
+class Synchronous:
+    """The nodes of this rank. `slots` are their rows, by node."""
+
+    def __init__(self, problem: Problem, slots: dict[int, np.ndarray], cycle: int = 0) -> None:
+        """`cycle` is the number of cycles done. Local; raises DataError, OSError, MemoryError."""
+        self.problem, self.slots, self.cycle = problem, slots, cycle
+        places = distinct([np.empty(0, problem.place_type), *slots.values()])
+        self.store = RowStore(problem.dataset.n_features, places, problem.read(places))
+
+    @mpi.collective
+    def step(self, first: Callable[[], None] = lambda: None, look: Look = carry_on) -> Snapshot:
+        """Collective. One cycle. `first` is local work that may be done any time before a rank meets its neighbours.
+
+        What `look` raises before a node is trained or tests, on any rank, all ranks raise; the cycle is then still to be done.
+        """
+        self.cycle += 1
+        try:
+            return self._step(first, look)
+        except Interrupted:
+            self.cycle -= 1
+            raise
+
+    @mpi.collective
+    def _step(self, first: Callable[[], None], look: Look) -> Snapshot:
+        """Collective. See `step`."""
+        problem, comm, begin = self.problem, self.problem.comm, time.monotonic()
+        self.sent = self.without_ids = 0
+        with mpi.agreed(comm, "training the nodes"):
+            first()
+            judges = {}
+            with problem.computing("train"):
+                for node in self.slots:
+                    look()
+                    judges[node] = self._train(node)
+            own = {node: selection.population(slots) for node, slots in self.slots.items()}
+        around = own | self._exchange_rows(own)
+        with mpi.agreed(comm, "testing the nodes' rows"), problem.computing("test"):
+            confidences = self._test(judges, around, look)
+        fitness = self._exchange_confidences(own, confidences)
+        own = {node: rows._replace(fitness=fitness[node]) for node, rows in own.items()}
+        ranges = [selection.finite_range(rows.fitness) for rows in own.values()]
+        with problem.profile("exchange"):
+            extremes = np.array(
+                [max((-low for low, _ in ranges), default=-np.inf), max((high for _, high in ranges), default=-np.inf)]
+            )
+            mpi.allreduce_maxima(comm, extremes)
+        low, high = -float(extremes[0]), float(extremes[1])
+        around = own | self._exchange_fitness(own, around)
+        with mpi.agreed(comm, "drawing rows"):
+            new = self._draw(around, low, high)
+            entries = entries_of(new, low, high)
+        return Snapshot(self.cycle, entries, Facts(low, high, self.sent, self.without_ids, seconds=time.monotonic() - begin))
+
+    def _train(self, node: int) -> object:
+        slots = self.slots[node]
+        return self.problem.train(self.store.take(slots), slots, "train", self.cycle * self.problem.n_nodes + node)
+
+    def _exchange(self, parts: dict[int, mpi.Arrays]) -> dict[int, mpi.Arrays]:
+        """Collective over neighbours. Exchange messages and count their bytes."""
+        sent = sum(array.nbytes for arrays in parts.values() for array in arrays)
+        self.sent += sent
+        self.without_ids += sent
+        with self.problem.profile("exchange"):
+            return mpi.exchange_with(self.problem.comm, parts)
+
+    def _exchange_rows(self, own: dict[int, Population]) -> dict[int, Population]:
+        """Collective over neighbours. The populations of the neighbours' nodes; their rows are then in the store."""
+        comm, placement, parts, found = self.problem.comm, self.problem.placement, {}, {}
+        with mpi.agreed(comm, "writing letters to neighbours"):
+            for rank, nodes in placement.given.items():
+                places = distinct(own[node].places for node in nodes)
+                letter = self.store.letter(rank, places)
+                parts[rank] = [*letter, *(array for node in nodes for array in (own[node].places, own[node].counts))]
+                self.without_ids += self.store.bytes_of(places) - self.store.bytes_of(letter[0])
+        received = self._exchange(parts)
+        with mpi.agreed(comm, "reading letters of neighbours"):
+            for rank, arrays in received.items():
+                nodes = placement.wanted[rank]
+                split = len(arrays) - 2 * len(nodes)
+                self.store.open_letter(rank, arrays[:split])
+                for node, places, counts in zip(nodes, arrays[split::2], arrays[split + 1 :: 2], strict=True):
+                    found[node] = Population(places, counts, np.full(places.size, np.inf))
+        return found
+
+    def _test(self, judges: dict[int, object], around: dict[int, Population], look: Look) -> dict[int, np.ndarray]:
+        """For each node here or near here: the least confidence of any judge here in each of its rows. Raises what `look` does."""
+        problem, torus = self.problem, self.problem.placement.torus
+        least = {node: np.full(rows.places.size, np.inf) for node, rows in around.items()}
+        before: tuple[int, ...] = ()
+        for judge, classifier in judges.items():
+            look()
+            neighbours = torus.neighbours(judge)
+            if neighbours != before:  # on a small torus all nodes have the same neighbours
+                places = distinct(around[node].places for node in neighbours)
+                matrix, before = problem.prepared(self.store.take(places)), neighbours
+                at = {node: np.searchsorted(places, around[node].places) for node in neighbours}
+            confidence = learners.confidence(classifier, matrix)
+            for node in neighbours:
+                np.minimum(least[node], confidence[at[node]], out=least[node])
+        return least
+
+    def _exchange_confidences(self, own: dict[int, Population], here: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
+        """Collective over neighbours. The fitness of the rows of the nodes here: the least confidence of any judge anywhere."""
+        placement = self.problem.placement
+        parts = {rank: [here[node] for node in nodes] for rank, nodes in placement.wanted.items()}
+        fitness = {node: here[node] for node in own}
+        for rank, arrays in self._exchange(parts).items():
+            for node, confidence in zip(placement.given[rank], arrays, strict=True):
+                fitness[node] = np.minimum(fitness[node], confidence)
+        return fitness
+
+    def _exchange_fitness(self, own: dict[int, Population], around: dict[int, Population]) -> dict[int, Population]:
+        """Collective over neighbours. The populations of the neighbours' nodes with the fitness of their rows."""
+        placement = self.problem.placement
+        parts = {rank: [own[node].fitness for node in nodes] for rank, nodes in placement.given.items()}
+        return {
+            node: around[node]._replace(fitness=fitness)
+            for rank, arrays in self._exchange(parts).items()
+            for node, fitness in zip(placement.wanted[rank], arrays, strict=True)
+        }
+
+    def _draw(self, around: dict[int, Population], low: float, high: float) -> dict[int, Population]:
+        """Replace rows on all nodes here, after all have drawn; the new populations with the fitness that their rows had."""
+        torus, options, new = self.problem.placement.torus, self.problem.options, {}
+        for node, slots in self.slots.items():
+            pool = [around[neighbour] for neighbour in torus.neighbours(node)]
+            fitness = around[node].fitness_of(slots)
+            new[node] = selection.replace(options.seed, self.cycle, node, slots, fitness, pool, options.replace, low, high)
+        self.slots = {node: slots for node, (slots, _) in new.items()}
+        return {node: selection.population(slots, fitness) for node, (slots, fitness) in new.items()}

@@ -1,0 +1,190 @@
+"""Training one classifier of all classes by PSBML into a run folder: `hpcml train psbml`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.data.classes import read_classes
+from hpcml.data.dataset import Dataset, default_split
+from hpcml.data.labels import tell_unused
+from hpcml.errors import ConfigError, HpcmlError, Interrupted
+from hpcml.log import Log, joined
+from hpcml.methods.psbml.options import PsbmlOptions
+from hpcml.methods.psbml.problem import Problem
+from hpcml.methods.psbml.run import Run
+from hpcml.methods.psbml.selection import spread
+from hpcml.methods.psbml.torus import Placement, Torus, parse_grid
+from hpcml.model import learner as learners
+from hpcml.model.classifier import ClassifierModel, check_savable, write_classifier
+from hpcml.mpi.memory import check_room
+from hpcml.run.folder import FINISHED, RunFolder, as_dict
+from hpcml.signals import StopSignals
+
+
+@dataclass(frozen=True)
+class PsbmlReport:
+    """What a finished run did."""
+
+    model: Path
+    cycle: int  # the one that the classifier is of
+    validation_error: float
+    n_margin_rows: int
+    seconds: float
+    profile: list[dict[str, float]] = field(default_factory=list)  # seconds per phase, rank by rank; empty if not asked for
+
+    def __str__(self) -> str:
+        lines = [
+            f"trained in {self.seconds:.2f} s; best: cycle {self.cycle}, validation error {100 * self.validation_error:.2f} %, "
+            f"margin data: {self.n_margin_rows:,} rows; model: {self.model}"
+        ]
+        for rank, seconds in enumerate(self.profile):
+            lines.append(f"rank {rank}: " + ", ".join(f"{phase} {value:.2f} s" for phase, value in seconds.items()))
+        return joined(lines)
+
+
+def train_psbml(
+    comm: mpi.Comm | None,
+    data: Path,
+    output: Path,
+    options: PsbmlOptions,
+    force: bool = False,
+    resume: bool = False,
+    log: Log | None = None,
+    signals: StopSignals | None = None,
+) -> PsbmlReport:
+    """Collective over `comm`. Train one classifier of the classes of `data` into the run folder `output`.
+
+    Synchronous runs give the same model on any number of ranks. Raises ConfigError or DataError for what the user can mend,
+    Interrupted after a signal or the time limit.
+    """
+    options.validate()
+    learner = learners.parse_learner(options.base)
+    torus = Torus(*parse_grid(options.grid), options.neighbourhood)
+    with mpi.duplicated(comm) as world, mpi.torus(world, torus.width, torus.height) as comm:
+        log = log or Log(comm.rank)
+        if options.slow_rank is not None and options.slow_rank >= comm.size:
+            raise ConfigError(f"--slow-rank {options.slow_rank}: there are ranks 0 to {comm.size - 1}")
+        with mpi.agreed(comm, f"opening {data}"):
+            dataset = Dataset(data)
+        with dataset, signals or StopSignals() as seen:
+            problem = make_problem(comm, dataset, torus, learner, options)
+            tell_unused(comm, dataset, problem.split, log)
+            with mpi.agreed(comm, f"preparing the base learner {learner.name}"), mpi.node_first(comm):
+                check_savable(learner, problem.classes.n_classes, problem.dense, save=comm.rank == 0)
+            with RunFolder(comm, Path(output), log) as folder:
+                return _train(problem, folder, force, resume, seen)
+
+
+@mpi.collective
+def make_problem(comm: mpi.Comm, dataset: Dataset, torus: Torus, learner: learners.Learner, options: PsbmlOptions) -> Problem:
+    """Collective over `comm`. Spread the rows over the torus. Raises ConfigError if they are too few or need too much memory."""
+    split = options.split or default_split(dataset, "train")
+    classes = read_classes(comm, dataset, split, options.label)
+    if options.judge == "auc" and classes.n_classes > 2:
+        raise ConfigError(f"--judge auc: the data have {classes.n_classes} classes, but expected two; use --judge error")
+    with mpi.agreed(comm, "spreading the rows"):
+        start = spread(classes.of, classes.rows, torus.n_nodes, options.validation_share, options.seed)
+        n_train = int(np.count_nonzero(start >= 0))
+        if n_train < torus.n_nodes:
+            raise ConfigError(
+                f"--grid {options.grid}: {torus.n_nodes} nodes, but only {n_train} rows to train on; choose a smaller grid"
+            )
+        held_out = classes.of[start < 0]
+        if options.judge == "auc" and np.count_nonzero(np.bincount(held_out)) == 1:
+            raise ConfigError(f"--judge auc: all validation rows ({held_out.size}) are of one class; raise --validation-share")
+        if n_train == start.size:
+            raise ConfigError(
+                f"--validation-share {options.validation_share}: no row of {start.size} is left to validate; raise it"
+            )
+    dense = learner.wants_dense(dataset.n_rows, dataset.n_features, dataset.nnz)
+    if dense:
+        check_room(
+            comm, learner.name, classes.rows.size, dataset.n_features, copies=4
+        )  # of a test, and those that the learner makes
+    return Problem(comm, dataset, split, classes, start, Placement(torus, comm.size, comm.rank), learner, dense, options)
+
+
+@mpi.collective
+def _train(problem: Problem, folder: RunFolder, force: bool, resume: bool, signals: StopSignals) -> PsbmlReport:
+    """Collective. Train into the folder; see `train_psbml`."""
+    comm, options, log = problem.comm, problem.options, folder.log
+    config = {"method": "psbml", "data": str(problem.dataset.path.resolve()), **as_dict(options)}
+    state = folder.prepare(config, force, resume)
+    if state == FINISHED:
+        log(f"{folder.path} is finished already; nothing to resume")
+        return _report(comm, folder, 0.0, [])
+    n_validation = int(np.count_nonzero(problem.start < 0))
+    log(
+        f"training {problem.learner} on {problem.start.size - n_validation:,} rows × {problem.dataset.n_features:,} features "
+        f"({'dense' if problem.dense else 'sparse'}), {n_validation:,} rows to validate; torus {options.grid}, "
+        f"{options.neighbourhood}, {'asynchronous' if options.asynchronous else 'synchronous'}, ranks: {comm.size}"
+    )
+    run = Run(problem, folder, signals)
+    try:
+        stopped = run.train(restore=resume)
+    except HpcmlError:  # agreed, so all ranks are here
+        if comm.rank == 0 and not resume and not run.n_taken:  # it could not even begin, so it leaves nothing behind
+            folder.discard()
+        raise
+    if stopped:
+        raise Interrupted(f"{stopped}: checkpoint written; continue with --resume ({run.n_taken} of {options.cycles} cycles done)")
+    _write_model(problem, folder, run)
+    profiles = comm.allgather(problem.profile.seconds) if options.profile else []
+    return _report(comm, folder, run.elapsed, profiles)
+
+
+@mpi.collective
+def _write_model(problem: Problem, folder: RunFolder, run: Run) -> None:
+    """Collective. Bring the pocket to rank 0, which writes it; then the checkpoints are not needed any more."""
+    comm, pocket = problem.comm, run.assessor.pocket
+    with mpi.agreed(comm, "training the best classifier once more"):
+        if pocket.entries is not None and pocket.classifier is None:  # the run was resumed
+            pocket.classifier = run.assessor.train(pocket.cycle, pocket.entries)
+    pockets = comm.gather(pocket if comm.rank == pocket.owner else None)
+    with mpi.agreed(comm, f"writing {folder.model}"):
+        if comm.rank == 0:
+            pocket = pockets[pocket.owner]
+            order = np.lexsort((-pocket.entries["weight"], pocket.entries["place"]))  # of several nodes', the greatest weight
+            places, first = np.unique(pocket.entries["place"][order], return_index=True)
+            counts = np.bincount(pocket.entries["node"], minlength=problem.n_nodes)
+            weights = np.bincount(pocket.entries["node"], pocket.entries["weight"], minlength=problem.n_nodes)
+            write_classifier(
+                folder.model,
+                pocket.classifier,
+                method="psbml",
+                learner=problem.learner,
+                label_names=problem.classes.names,
+                n_features=problem.dataset.n_features,
+                vocabulary=problem.dataset.vocabulary,
+                split=problem.split,
+                dense=problem.dense,
+                margin_rows=problem.classes.rows[places],
+                margin_weights=pocket.entries["weight"][order][first],
+                cycle=pocket.cycle,
+                about={
+                    "validation_error": pocket.error,
+                    "validation_auc": pocket.auc,
+                    "grid": problem.options.grid,
+                    "neighbourhood": problem.options.neighbourhood,
+                    "data_sizes": np.array(problem.dataset.sizes),
+                    "node_rows": counts,
+                    "node_weights": weights / np.maximum(counts, 1),
+                },
+            )
+            folder.finish()
+            folder.drop_checkpoints()
+
+
+@mpi.collective
+def _report(comm: mpi.Comm, folder: RunFolder, seconds: float, profile: list[dict[str, float]]) -> PsbmlReport:
+    """Collective over `comm`. Read what the finished model says."""
+    told = None
+    with mpi.agreed(comm, f"reading {folder.model}"):
+        if comm.rank == 0:
+            model = ClassifierModel(folder.model)
+            told = model.cycle, float(model.attrs["validation_error"]), model.margin_rows.size
+    return PsbmlReport(folder.model, *comm.bcast(told), seconds, profile)

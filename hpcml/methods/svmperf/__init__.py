@@ -1,0 +1,1 @@
+"""SVMperf's cutting planes."""

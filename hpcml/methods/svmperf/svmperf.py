@@ -1,0 +1,156 @@
+"""SVMperf: the 1-slack cutting-plane method (Joachims 2006, Algorithm 3) on the passes over the rows that PROBE makes.
+
+A step costs one pass, which gives R(w_t) and the plane a_t = Σ ∂ℓ / m, b_t = R(w_t) − a_t·w_t; `CuttingPlanes` chooses the next w
+from the planes' inner products. Each rank keeps its own columns of every plane. The planes have the precision of the weights:
+their inner products are those of the stored numbers, in float64, so the program solved is that of the stored planes, and a plane
+rounded to float32 misplaces the lower bound by no more than rounding w to float32 does f(w), some 10⁻⁷ of f.
+
+What a label in training needs (its planes) goes into no checkpoint: after a resume the label begins again, on the same path to
+the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.methods.linear import plane_kernels as kernels
+from hpcml.methods.linear.block import CONVERGED, STEP_LIMIT, Finished, PanelBlock
+from hpcml.methods.linear.block_kernels import CHUNK
+from hpcml.methods.linear.objective import Objective, Panel, panel_widths
+from hpcml.methods.linear.options import TrainOptions
+from hpcml.methods.linear.panel_kernels import VIOLATORS, VISITED
+from hpcml.methods.svmperf.cutting import CuttingPlanes, violation_limit
+
+ROOM = 16  # planes to make room for at first; doubled when they are used up
+
+
+@dataclass
+class Cutting:
+    """A label in a lane. `label` is its place among the labels of the run."""
+
+    label: int
+    planes: CuttingPlanes
+    vectors: np.ndarray  # (room, own columns): the first len(planes) are the a_k
+    f_min: float = math.inf
+    history: list[tuple[float, ...]] = field(default_factory=list)
+
+    @property
+    def step(self) -> int:
+        """The number of passes so far."""
+        return len(self.history)
+
+
+class SvmperfBlock(PanelBlock):
+    """The labels of the cutting plane method; a checkpoint holds none of those in training (`lanes`): they begin again."""
+
+    def __init__(self, objective: Objective, widths: list[int], labels: np.ndarray, epsilon: float, max_steps: int) -> None:
+        """Raises MemoryError."""
+        super().__init__(objective, widths, labels)
+        self.limit, self.max_steps = violation_limit(epsilon), max_steps
+        self.lanes: dict = {}
+
+    def _begin(self, panel: Panel, label: int) -> Cutting:
+        vectors = np.empty((0, panel.counts[self.objective.comm.rank] // panel.width), panel.w.dtype)
+        return Cutting(label, CuttingPlanes(self.objective.lam), vectors)
+
+    def _step(self, panels: list[tuple[int, Panel]], seconds: float) -> list[Finished]:
+        self.objective.evaluate([panel for _, panel in panels])
+        finished = []
+        for p, panel in panels:
+            done = self._judge(p, panel, seconds)
+            finished += [self._finish(p, panel, lane, status) for lane, status in done]
+            self._cut(panel, {lane: self.training[p, lane] for lane in panel.active.tolist()})
+        return finished
+
+    @mpi.collective
+    def _judge(self, p: int, panel: Panel, seconds: float) -> list[tuple[int, int]]:
+        """Collective. Take the values at w_t; the lanes that are done, and how: R(w_t) − ξ(w_t) is small, or max_steps reached."""
+        f, grad_sq = panel.gather()
+        losses, improved, done = panel.mean_losses(), np.zeros(panel.width, dtype=np.bool_), []
+        for lane in panel.active.tolist():
+            training = self.training[p, lane]
+            improved[lane] = f[lane] < training.f_min
+            training.f_min = min(float(f[lane]), training.f_min)
+            gap = (training.f_min - training.planes.lower_bound) / training.f_min
+            rows = float(panel.sums[VISITED, lane]), float(panel.sums[VIOLATORS, lane])
+            line = (training.step + 1, float(f[lane]), gap, 0, math.nan, float(grad_sq[lane]) ** 0.5, *rows, seconds)
+            training.history.append(line)
+            if losses[lane] - training.planes.slack <= self.limit:
+                done.append((lane, CONVERGED))
+            elif training.step >= self.max_steps:
+                done.append((lane, STEP_LIMIT))
+        with self.objective.profile("compute"):
+            panel.keep(improved)
+        return done
+
+    @mpi.collective
+    def _finish(self, p: int, panel: Panel, lane: int, status: int) -> Finished:
+        """Collective. Take a label out of its lane."""
+        training = self.training.pop((p, lane))
+        w = panel.whole(lane, panel.best)
+        with self.objective.profile("finish"):
+            f = self.objective.value(w, int(panel.labels[lane]))
+        panel.leave(lane)
+        return Finished(training.label, w, f, status, training.step, 1.0, training.history)
+
+    @mpi.collective
+    def _cut(self, panel: Panel, lanes: dict[int, Cutting]) -> None:
+        """Collective. Add the planes at w_t of these lanes and move on to their w_{t+1}."""
+        if not lanes:
+            return
+        if any(len(training.planes) == len(training.vectors) for training in lanes.values()):
+            with mpi.agreed(self.objective.comm, "making room for the cutting planes"):
+                for training in lanes.values():
+                    make_room(training)
+        objective = self.objective
+        with objective.profile("compute"):
+            chunks = [add_plane(training, panel, lane) for lane, training in lanes.items()]
+        with objective.profile("communicate"):
+            sums = panel.total(np.hstack(chunks))
+        with objective.profile("compute"):
+            weights, losses = {}, panel.mean_losses()
+            for lane, training in lanes.items():
+                *products, at_w = sums[: len(training.planes) + 2]
+                sums = sums[len(products) + 1 :]
+                training.planes.add(np.array(products), losses[lane] - at_w)  # b_t = R − a_t·w_t
+                weights[lane] = next_weights(training)
+        panel.replace(weights)
+
+
+def make_room(training: Cutting) -> None:
+    """Let there be room for one plane more. Raises MemoryError."""
+    n = len(training.planes)
+    if n == len(training.vectors):
+        vectors = np.empty((max(ROOM, 2 * n), training.vectors.shape[1]), training.vectors.dtype)
+        vectors[:n] = training.vectors
+        training.vectors = vectors
+
+
+def add_plane(training: Cutting, panel: Panel, lane: int) -> np.ndarray:
+    """Store own columns of a_t; its products per chunk of them with all planes, itself, and w_t: (chunks, len(planes) + 2)."""
+    n = len(training.planes)
+    np.divide(panel.slopes(lane), panel.objective.rows.n_global, out=training.vectors[n], casting="same_kind")
+    w = np.ascontiguousarray(panel.lane(panel.w[panel.own], lane))
+    out = np.empty((-(-w.size // CHUNK), n + 2))
+    kernels.products(training.vectors[: n + 1], w, out)
+    return out
+
+
+def next_weights(training: Cutting) -> np.ndarray:
+    """Own columns of w_{t+1} = −(1/λ) Σ α_k a_k; forgets the planes that have been idle for long. Raises HpcmlError."""
+    planes, n = training.planes, len(training.planes)
+    w = np.empty(training.vectors.shape[1], training.vectors.dtype)
+    kernels.combine(training.vectors[:n], -planes.solve() / planes.lam, w)
+    gone = planes.drop()
+    if gone.size:
+        training.vectors[: len(planes)] = np.delete(training.vectors[:n], gone, axis=0)
+    return w
+
+
+def svmperf(objective: Objective, labels: np.ndarray, n_lanes: int, options: TrainOptions, max_steps: int) -> SvmperfBlock:
+    """SVMperf; the model is the iterate with the least objective, `phi` in the history (f_min − lower bound)/f_min. MemoryError."""
+    return SvmperfBlock(objective, panel_widths(n_lanes, options.precision), labels, options.svmperf_epsilon, max_steps)

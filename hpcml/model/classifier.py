@@ -1,0 +1,279 @@
+"""The file of a model that is one scikit-learn classifier, and of the training rows that it stands on.
+
+It is an HDF5 file stamped `hpcml-format = "classifier"`. `classifier` (uint8) holds the classifier as skops saves it: a ZIP archive
+of arrays and a description in JSON, which runs no code of the file's when it is read, unlike a pickle. `label_names` has one name
+for two classes, that of class 1, else one for each class. `margin/rows` (row numbers of the training file, ascending) and
+`margin/weights` (float32) are the rows that the classifier was made from, when attribute `cycle` of `margin` counted the training.
+Attributes hold the method, the base learner (JSON), the split, the vocabulary, and whether rows are to be `dense`.
+
+The bytes depend on the classifier alone, so that one training gives one file, whatever the process: a dump is rewritten without
+dates and addresses in memory (`canonical`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import warnings
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import scipy.sparse as sp
+
+from hpcml import mpi
+from hpcml.errors import ConfigError, DataError, file_error
+from hpcml.files.atomic import temporary_path
+from hpcml.files.hdf5 import DAMAGE, map_dataset, open_stamped, stamp, write_strings
+from hpcml.files.slabs import editing
+from hpcml.files.untrusted import attributes, read_strings, text_of
+from hpcml.model.estimator_checks import KEPT, check_classifier, kept_classifiers, path_of
+from hpcml.model.learner import Constant, Learner, confidence, fit, one_line, scores
+from hpcml.model.linear import Trained
+from hpcml.model.untrusted_dump import MODULES, SMALL, TREE, check_dump
+
+# Types that are no danger when they are read, beside those that skops trusts itself: ours, and trees that `check_dump` has seen.
+TRUSTED = frozenset({"hpcml.model.kernel_bayes.KernelNaiveBayes", "hpcml.model.learner.Constant", TREE})
+_DATE = (1980, 1, 1, 0, 0, 0)  # the earliest that a ZIP archive knows
+_IN_FILES = {module: name for name, module in MODULES.items()}
+
+
+def dump_classifier(classifier: Any) -> bytes:
+    """The classifier as skops saves it, in canonical form. Raises what skops raises for a type that it cannot save."""
+    import skops.io
+
+    return canonical(skops.io.dumps(classifier))
+
+
+def canonical(dump: bytes) -> bytes:
+    """The same dump without what differs from process to process: dates, padding, objects' addresses and files named after them.
+
+    Arrays are named by their order in the description; equal ones are stored once.
+    """
+    out, names = io.BytesIO(), dict[str, str]()
+    with zipfile.ZipFile(io.BytesIO(dump)) as source, zipfile.ZipFile(out, "w") as target:
+
+        def add(name: str, content: bytes) -> None:
+            entry = zipfile.ZipInfo(name, _DATE)
+            entry.create_system, entry.external_attr = 3, 0o600 << 16
+            target.writestr(entry, content)
+
+        def renamed(name: str) -> str:
+            content = _without_padding(source.read(name)) if name.endswith(".npy") else source.read(name)
+            digest = hashlib.sha256(content).hexdigest()
+            if digest not in names:
+                names[digest] = f"{len(names)}{Path(name).suffix}"
+                add(names[digest], content)
+            return names[digest]
+
+        def rewritten(node: Any) -> Any:
+            if isinstance(node, list):
+                return [rewritten(part) for part in node]
+            if not isinstance(node, dict):
+                return node
+            address = node.get("__id__")
+            kept = {key: rewritten(part) for key, part in node.items() if key != "__id__" or not isinstance(address, int)}
+            if kept.get("__module__") in _IN_FILES:
+                kept["__module__"] = _IN_FILES[kept["__module__"]]
+            return kept | {"file": renamed(kept["file"])} if isinstance(kept.get("file"), str) else kept
+
+        add("schema.json", json.dumps(rewritten(json.loads(source.read("schema.json")))).encode())
+    return out.getvalue()
+
+
+def _with_our_modules(dump: bytes) -> bytes:
+    """The same dump, which is sound, with our classes named by the modules that they are in."""
+
+    def rewritten(node: Any) -> Any:
+        if isinstance(node, list):
+            return [rewritten(part) for part in node]
+        if not isinstance(node, dict):
+            return node
+        new = {key: rewritten(part) for key, part in node.items()}
+        return new | {"__module__": MODULES[new["__module__"]]} if new.get("__module__") in MODULES else new
+
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(dump)) as source, zipfile.ZipFile(out, "w") as target:
+        for name in source.namelist():
+            content = source.read(name)
+            target.writestr(name, json.dumps(rewritten(json.loads(content))) if name == "schema.json" else content)
+    return out.getvalue()
+
+
+def _without_padding(content: bytes) -> bytes:
+    """A saved array with zeros between the fields of its records (a tree's nodes), where any bytes may be."""
+    array = np.load(io.BytesIO(content), allow_pickle=False)
+    if array.dtype.names is None:
+        return content
+    clean, out = np.zeros(array.shape, array.dtype), io.BytesIO()
+    for name in array.dtype.names:
+        clean[name] = array[name]
+    np.save(out, clean, allow_pickle=False)
+    return out.getvalue()
+
+
+def load_classifier(dump: bytes, n_features: int) -> Any:
+    """The classifier of a dump, for rows of so many features.
+
+    Raises DataError if it holds a class that is not kept (`estimator_checks`); for a damaged dump, whatever comes.
+    """
+    import skops.io
+
+    check_dump(dump, n_features)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        classifier = skops.io.loads(_with_our_modules(dump), trusted=sorted(TRUSTED))
+        check_classifier(classifier, n_features)
+    return classifier
+
+
+def _path_in_files(path: str) -> str:
+    """The path of a class as files name it."""
+    module, _, name = path.rpartition(".")
+    return f"{_IN_FILES.get(module, module)}.{name}"
+
+
+def is_kept(learner: Learner) -> bool:
+    """Whether files may hold the learner's classifiers."""
+    kind = type(learner.make(0))
+    return path_of(kind) in KEPT and KEPT[path_of(kind)].classifies
+
+
+def check_savable(learner: Learner, n_classes: int = 2, dense: bool = True, save: bool = True) -> None:
+    """Train on a few made-up rows, save and read the classifier, so that a long training cannot end without a file. Local.
+
+    It also compiles what kernels of ours the learner has, so call it on one rank of a node first; a rank whose classifiers are
+    saved by another needs only that (`save` False). Raises ConfigError if the learner refuses, or if its classifiers could not be
+    saved or would not be trusted when read.
+    """
+    y = np.arange(20 * n_classes) % n_classes
+    X = np.random.default_rng(0).random((y.size, 4), dtype=np.float32) + y[:, None].astype(np.float32)
+    X = X if dense else sp.csr_matrix(X)
+    if save and not is_kept(learner):
+        raise ConfigError(f"--base {learner.name}: its classifiers cannot be saved; choose one of {kept_classifiers()}")
+    classifier = fit(learner, X, y, 0)
+    expected = scores(classifier, X, n_classes)
+    confidence(classifier, X)
+    if not save:
+        return
+    try:
+        found = scores(load_classifier(dump_classifier(classifier), X.shape[1]), X, n_classes)
+    except Exception as error:  # noqa: BLE001 - whatever keeps it from being saved
+        raise ConfigError(f"--base {learner.name}: its classifiers cannot be saved: {one_line(error)}; choose another") from None
+    if not np.array_equal(found, expected):
+        raise ConfigError(f"--base {learner.name}: its classifiers are not the same when saved and read; choose another")
+
+
+def write_classifier(
+    path: Path | str,
+    classifier: Any,
+    *,
+    method: str,
+    learner: Learner,
+    label_names: Sequence[str],
+    n_features: int,
+    vocabulary: str,
+    split: str,
+    dense: bool,
+    margin_rows: np.ndarray,
+    margin_weights: np.ndarray,
+    cycle: int,
+    about: Mapping[str, Any] | None = None,
+) -> None:
+    """Write the file, whole or not at all, in place of an older one. Local (call it on one rank, in an agreed region).
+
+    `margin_rows` (n, ascending row numbers of the training file) and `margin_weights` (n) are the margin data of cycle `cycle`;
+    `about` are more attributes (validation_error, ...). Raises DataError if the file cannot be written.
+    """
+    path = Path(path)
+    base = {"name": learner.name, "path": _path_in_files(learner.path), "options": dict(learner.options)}
+    attrs = {
+        **(about or {}),
+        "method": method,
+        "base": json.dumps(base, default=str),
+        "split": split,
+        "vocabulary": vocabulary,
+        "n_features": int(n_features),
+        "dense": bool(dense),
+    }
+    dump = dump_classifier(classifier)
+    try:
+        with temporary_path(mpi.self_comm(), path, overwrite=True) as temporary, editing(temporary, new=True, target=path) as file:
+            stamp(file, "classifier")
+            file.attrs.update(attrs)
+            write_strings(file, "label_names", list(label_names))
+            file["classifier"] = np.frombuffer(dump, dtype=np.uint8)
+            margin = file.create_group("margin")  # an implicit one would hold the time
+            margin["rows"] = np.asarray(margin_rows, dtype="<i8")
+            margin["weights"] = np.asarray(margin_weights, dtype="<f4")
+            margin.attrs["cycle"] = int(cycle)
+    except OSError as error:
+        raise file_error(path, "write", error) from None
+
+
+class ClassifierModel(Trained):
+    """A classifier read from its file, with the rows that it was made from.
+
+    `classifier` is the scikit-learn classifier, `dense` whether it takes dense rows, `n_classes` how many classes it tells apart;
+    `base` the learner (name, path, options); `margin_rows`, `margin_weights` and `cycle` the margin data.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        """Raises DataError if the file is not a sound classifier of the format that this version reads."""
+        self.path = Path(path)
+        with open_stamped(path, "classifier", "hpcml train") as file:
+            try:
+                self._read(file)
+            except DAMAGE:
+                raise DataError(f"{path}: damaged classifier: a part is missing or of another size; train it again") from None
+            dump = self._bytes(file)
+        self.classifier = self._load(dump)
+
+    def _read(self, file: h5py.File) -> None:
+        """Everything but the classifier. Raises what h5py and numpy raise for a bad part."""
+        self.attrs = attributes(file)
+        self.vocabulary, self.n_features = text_of(file, "vocabulary"), int(file.attrs["n_features"])
+        self.base: dict[str, Any] = json.loads(text_of(file, "base"))
+        self.dense, self.cycle = bool(file.attrs["dense"]), int(file["margin"].attrs["cycle"])
+        self.label_names = read_strings(file["label_names"])
+        self.n_labels = len(self.label_names)
+        self.n_classes = max(2, self.n_labels)
+        self.labels = {"steps": np.zeros(self.n_labels, dtype=np.int32)}
+        self.margin_rows, self.margin_weights = (map_dataset(self.path, file[f"margin/{name}"]) for name in ("rows", "weights"))
+        types = (self.margin_rows.dtype.str, self.margin_weights.dtype.str, file["classifier"].dtype.str)
+        if types != ("<i8", "<f4", "|u1") or file["classifier"].ndim != 1 or self.margin_rows.ndim != 1:
+            raise ValueError("wrong types")
+        if self.margin_rows.shape != self.margin_weights.shape or (self.margin_rows[1:] <= self.margin_rows[:-1]).any():
+            raise ValueError("wrong margin data")
+        if self.n_labels in (0, 2) or self.n_features < 0 or not isinstance(self.base, dict):
+            raise ValueError("wrong sizes")
+
+    def _bytes(self, file: h5py.File) -> bytes:
+        return map_dataset(self.path, file["classifier"]).tobytes()
+
+    def _load(self, dump: bytes) -> Any:
+        """The classifier, once it is certain that it may be read and that it fits the rest. Raises DataError."""
+        try:
+            if self.dense and 4 * self.n_features > max(SMALL, len(dump)):
+                raise ValueError(f"dense rows of {self.n_features} features")
+            classifier = load_classifier(dump, self.n_features)
+            classes = np.asarray(classifier.classes_)
+            sound = classes.ndim == 1 and classes.size > 0 and classes.dtype.kind == "i" and (classes[1:] > classes[:-1]).all()
+            fits = sound and 0 <= classes[0] <= classes[-1] < self.n_classes
+            fits = fits and getattr(classifier, "n_features_in_", self.n_features) == self.n_features
+            if fits and not isinstance(classifier, Constant):  # its width is that of its arrays
+                row = sp.csr_matrix((1, self.n_features), dtype=np.float32)
+                fits = scores(classifier, row.toarray() if self.dense else row, self.n_classes).shape == (1, self.n_labels)
+        except DataError as error:
+            raise DataError(f"{self.path}: {error}; read only files of your own training") from None
+        except Exception as error:  # noqa: BLE001 - whatever skops, zipfile and scikit-learn make of a damaged dump
+            raise DataError(
+                f"{self.path}: damaged classifier, or one of another scikit-learn version: {one_line(error)}; train it again"
+            ) from None
+        if not fits:
+            raise DataError(f"{self.path}: damaged classifier: its classes or features are not those of the file; train it again")
+        return classifier

@@ -1,0 +1,479 @@
+"""The classifiers that a file may hold, and for each what its prediction reads and how that must be.
+
+scikit-learn's compiled code (trees, gradient boosting, LIBSVM) and our kernels trust the arrays that they are given, so an array
+of a file that is too short is read beyond its end. Every attribute that prediction reads has a check here; `fit` leaves others,
+which are named and never read; an attribute that is neither is taken away when a file is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hpcml.errors import DataError
+
+MAX_DEPTH = 5  # of estimators in estimators
+MAX_TREE_WIDTH = 1 << 25  # features of sparse rows: a tree takes 12 bytes for each
+
+
+class Sizes(NamedTuple):
+    """What the shapes of an estimator's arrays are made of."""
+
+    k: int  # classes
+    d: int  # features
+    p: int  # functions that decide: 1 for two classes, else one for each
+
+
+Check = Callable[[Any, Sizes], bool]
+
+
+class Kept(NamedTuple):
+    """A class that is kept.
+
+    `reads` are the attributes that prediction reads and their checks, `carries` those that only `fit` uses or that inform, `then`
+    checks the whole and the estimators in it; it raises ValueError or DataError. Options need no entry (`_check_options`).
+    """
+
+    reads: dict[str, Check]
+    carries: tuple[str, ...] = ()
+    then: Callable[[Any, Sizes, int], None] | None = None
+    classifies: bool = True
+
+
+def class_path(module: str, name: str) -> str:
+    """The name by which a class of scikit-learn is imported, without the private modules; of another class, where it is."""
+    if module.startswith("sklearn."):
+        module = ".".join(part for part in module.split(".") if not part.startswith("_"))
+    return f"{module}.{name}"
+
+
+def path_of(kind: type) -> str:
+    """The path of a class, as in KEPT."""
+    return class_path(kind.__module__, kind.__qualname__)
+
+
+def kept_classifiers() -> str:
+    """What can be kept, in words."""
+    rooms: dict[str, list[str]] = {}
+    for path in sorted(path for path, kept in KEPT.items() if kept.classifies and path.startswith("sklearn.")):
+        room, _, name = path.rpartition(".")
+        rooms.setdefault(room, []).append(name)
+    return ", ".join(f"{room}.{{{','.join(names)}}}" if len(names) > 1 else f"{room}.{names[0]}" for room, names in rooms.items())
+
+
+def check_classifier(classifier: Any, n_features: int) -> None:
+    """Refuse a classifier read from a file unless it is sound, for rows of so many features.
+
+    Takes away what prediction does not read, threads, and output to the terminal. Raises DataError for a class that is not kept,
+    ValueError (or what numpy raises for something of another type) for an attribute that is not as it must be.
+    """
+    _check(classifier, n_features, 0)
+    if not KEPT[path_of(type(classifier))].classifies:
+        raise ValueError(f"a {type(classifier).__name__} is no classifier")
+
+
+def _check(part: Any, width: int, depth: int) -> None:
+    """See `check_classifier`; `depth` is the number of estimators around."""
+    path = path_of(type(part))
+    if path not in KEPT:
+        raise DataError(f"it holds a {path}, which is none of the kinds that are kept")
+    if depth > MAX_DEPTH:
+        raise ValueError("too many classifiers lie in one another")
+    kept, options = KEPT[path], _option_names(part)
+    for name in vars(part).keys() - options - kept.reads.keys() - set(kept.carries):
+        delattr(part, name)
+    _check_options(part, options)
+    n_classes = _n_classes(part)
+    sizes = Sizes(n_classes, width, 1 if n_classes == 2 else n_classes)
+    for name, check in kept.reads.items():
+        if not check(getattr(part, name), sizes):
+            raise ValueError(f"{name} of {type(part).__name__} is damaged")
+    if kept.then is not None:
+        kept.then(part, sizes, depth + 1)
+
+
+def _n_classes(part: Any) -> int:
+    """The number of classes; 0 of what has none. Raises ValueError unless they are ascending numbers."""
+    if not KEPT[path_of(type(part))].classifies and not hasattr(part, "classes_"):
+        return 0
+    classes = part.classes_
+    sound = isinstance(classes, np.ndarray) and classes.ndim == 1 and classes.size > 0 and classes.dtype.kind in "if"
+    if not sound or not np.isfinite(classes).all() or not (classes[1:] > classes[:-1]).all():
+        raise ValueError(f"the classes of {type(part).__name__} are damaged")
+    return classes.size
+
+
+# Options -------------------------------------------------------------------------------------------------------------
+
+ESTIMATORS = frozenset({"estimator", "estimator_", "base_estimator"})  # made anew to be fitted; never used in prediction
+SILENT = {"n_jobs": None, "verbose": 0}  # what is done by ranks needs no threads, and hpcml says what it does
+
+
+def _option_names(part: Any) -> set[str]:
+    names = set(type(part)._get_param_names()) if hasattr(type(part), "_get_param_names") else set()
+    return names & vars(part).keys()
+
+
+def _check_options(part: Any, names: set[str]) -> None:
+    """Raise ValueError unless the options are plain values that scikit-learn itself accepts."""
+    from sklearn.utils._param_validation import validate_parameter_constraints
+
+    for name in names:
+        value = getattr(part, name)
+        if name in ESTIMATORS:
+            _check_template(value)
+        elif not (_is_plain(value) or isinstance(value, np.random.RandomState)):
+            raise ValueError(f"option {name} of {type(part).__name__} is damaged")
+    for name in names & SILENT.keys():
+        if getattr(part, name) not in (SILENT[name], False):
+            setattr(part, name, SILENT[name])
+    constraints = getattr(part, "_parameter_constraints", {})
+    given = {name: getattr(part, name) for name in names & constraints.keys() - ESTIMATORS}
+    validate_parameter_constraints(constraints, given, caller_name=type(part).__name__)
+
+
+def _check_template(part: Any) -> None:
+    """Raise ValueError unless it is None or an estimator that is not fitted, of a class that is kept."""
+    if part is None or (isinstance(part, str) and part == "deprecated"):
+        return
+    if path_of(type(part)) not in KEPT or vars(part).keys() - _option_names(part):
+        raise ValueError(f"a {type(part).__name__} stands where an estimator should that is not fitted")
+    _check_options(part, _option_names(part))
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is a number, a text, or a collection of them."""
+    if isinstance(value, (list, tuple)):
+        return all(_is_plain(inner) for inner in value)
+    if isinstance(value, dict):
+        return all(_is_plain(inner) for inner in value.values())
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.dtype.kind in "biuf"
+    return value is None or type(value) in (bool, int, float, str)
+
+
+# Checks of attributes ------------------------------------------------------------------------------------------------
+
+
+def _is_reals(value: Any, shape: tuple[int, ...]) -> bool:
+    return isinstance(value, np.ndarray) and value.shape == shape and value.dtype in (np.float32, np.float64)
+
+
+def reals(*letters: str) -> Check:
+    """An array of real numbers; its shape by letters of `Sizes`."""
+    return lambda value, sizes: _is_reals(value, tuple(getattr(sizes, letter) for letter in letters))
+
+
+def equal(letter: str) -> Check:
+    """The very number of `Sizes`, alone."""
+
+    def check(value: Any, sizes: Sizes) -> bool:
+        return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value == getattr(sizes, letter)
+
+    return check
+
+
+def exactly(expected: int | bool) -> Check:
+    """The very value."""
+    return lambda value, _: isinstance(value, (int, np.integer)) and value == expected
+
+
+def _functions(value: Any, sizes: Sizes) -> bool:
+    """The weights of each function that decides; of a single one some classes keep a vector."""
+    return _is_reals(value, (sizes.p, sizes.d)) or (sizes.p == 1 and _is_reals(value, (sizes.d,)))
+
+
+def _intercepts(value: Any, sizes: Sizes) -> bool:
+    """One number for each function, or one for all (0 where no intercept was wanted)."""
+    return _is_reals(value, (sizes.p,)) or (isinstance(value, (float, np.floating)) and bool(np.isfinite(value)))
+
+
+def _arrays_of_classes(*letters: str) -> Check:
+    """A list of an array of real numbers for each class; "r" is the rank of a class."""
+
+    def check(value: Any, sizes: Sizes) -> bool:
+        return (
+            isinstance(value, list)
+            and len(value) == sizes.k
+            and all(isinstance(a, np.ndarray) and a.dtype in (np.float32, np.float64) and a.ndim == len(letters) for a in value)
+            and all(n == sizes.d for a in value for n, letter in zip(a.shape, letters, strict=True) if letter == "d")
+        )
+
+    return check
+
+
+def _is_anything(_: Any, __: Sizes) -> bool:
+    """For what `then` checks."""
+    return True
+
+
+# Trees and what is made of them ----------------------------------------------------------------------------------------
+
+WIDTH = {"n_features_in_": equal("d")}
+CLASSES = {"classes_": _is_anything}  # by `_n_classes`
+
+
+def _is_tree(value: Any, sizes: Sizes) -> bool:
+    """A tree of one output whose nodes were checked before it was made (`dumps`)."""
+    from sklearn.tree._tree import Tree
+
+    return (
+        type(value) is Tree
+        and (value.n_features, value.n_outputs, value.max_n_classes) == (sizes.d, 1, max(1, sizes.k))
+        and sizes.d <= MAX_TREE_WIDTH
+    )
+
+
+def _check_members(part: Any, members: Any, widths: list[int], depth: int, kinds: tuple[str, ...] = ()) -> None:
+    """Raise ValueError unless there are estimators, of so many features each and (if given) of these classes."""
+    if not isinstance(members, list) or not members or len(widths) != len(members):
+        raise ValueError(f"the estimators of {type(part).__name__} are damaged")
+    for member, width in zip(members, widths, strict=True):
+        if kinds and type(member).__name__ not in kinds:
+            raise ValueError(f"a {type(member).__name__} is part of a {type(part).__name__}")
+        _check(member, width, depth)
+
+
+def _check_forest(forest: Any, sizes: Sizes, depth: int) -> None:
+    trees = forest.estimators_
+    _check_members(forest, trees, [sizes.d] * len(trees), depth, ("DecisionTreeClassifier", "ExtraTreeClassifier"))
+    if len(trees) != forest.n_estimators or any(tree.classes_.size != sizes.k for tree in trees):
+        raise ValueError("the trees of a forest do not fit it")
+
+
+def _check_boosting(boosting: Any, sizes: Sizes, depth: int) -> None:
+    members, weights = boosting.estimators_, boosting.estimator_weights_
+    _check_members(boosting, members, [sizes.d] * len(members), depth)
+    sound = isinstance(weights, np.ndarray) and weights.dtype == np.float64 and weights.ndim == 1 and weights.size >= len(members)
+    if not sound or not all(KEPT[path_of(type(member))].classifies for member in members):
+        raise ValueError("the estimators of a boosting do not fit it")
+
+
+def _check_bagging(bagging: Any, sizes: Sizes, depth: int) -> None:
+    chosen, members = bagging.estimators_features_, bagging.estimators_
+    for features in chosen:
+        whole = isinstance(features, np.ndarray) and features.ndim == 1 and features.dtype.kind == "i"
+        if not whole or not 0 < features.size <= sizes.d or features.min() < 0 or features.max() >= sizes.d:
+            raise ValueError("the features of a bagging's estimators are damaged")
+    _check_members(bagging, members, [features.size for features in chosen], depth)
+    for member in members:
+        classes = member.classes_ if KEPT[path_of(type(member))].classifies else np.empty(0)
+        if classes.dtype.kind != "i" or classes[0] < 0 or classes[-1] >= sizes.k:
+            raise ValueError("the classes of a bagging's estimators are damaged")
+    if len(members) != bagging.n_estimators:
+        raise ValueError("the estimators of a bagging do not fit it")
+
+
+def _check_gradient_boosting(boosting: Any, sizes: Sizes, depth: int) -> None:
+    """The compiled code adds the values of `estimators_` (stages × functions) to scores (rows × functions)."""
+    trees = boosting.estimators_
+    sound = isinstance(trees, np.ndarray) and trees.dtype == object and trees.ndim == 2 and trees.shape[0] >= 1
+    if not sound or trees.shape[1] != sizes.p or sizes.k < 2:
+        raise ValueError(f"estimators_ of {type(boosting).__name__} is damaged")
+    _check_members(boosting, trees.ravel().tolist(), [sizes.d] * trees.size, depth, ("DecisionTreeRegressor",))
+    first = boosting.init_
+    if not (isinstance(first, str) and first == "zero"):
+        _check_members(boosting, [first], [sizes.d], depth, ("DummyClassifier",))
+        if first.classes_.size != sizes.k or boosting.init not in (None, "zero"):
+            raise ValueError(f"init_ of {type(boosting).__name__} is damaged")
+    loss = boosting._get_loss(sample_weight=None)
+    if type(boosting._loss) is not type(loss):
+        raise ValueError(f"_loss of {type(boosting).__name__} is damaged")
+    boosting._loss = loss
+
+
+TREES = {**WIDTH, "n_outputs_": exactly(1), "tree_": _is_tree}
+FIT_OF_TREES = ("max_features_",)
+TREE_CLASSIFIER = Kept({**TREES, **CLASSES, "n_classes_": equal("k")}, FIT_OF_TREES)
+ENSEMBLE = {**WIDTH, **CLASSES, "n_classes_": equal("k"), "estimators_": _is_anything}
+FIT_OF_ENSEMBLES = (
+    "estimator_params",
+    "estimator",
+    "estimator_",
+    "_n_samples",
+    "_sample_weight",
+    "oob_score_",
+    "oob_decision_function_",
+)
+FOREST = Kept({**ENSEMBLE, "n_outputs_": exactly(1)}, (*FIT_OF_ENSEMBLES, "_n_samples_bootstrap"), _check_forest)
+GRADIENT_BOOSTING = Kept(
+    {**ENSEMBLE, "n_trees_per_iteration_": equal("p"), "init_": _is_anything, "_loss": _is_anything},
+    ("alpha", "max_features_", "train_score_", "_rng", "n_estimators_", "oob_improvement_", "oob_scores_", "oob_score_"),
+    _check_gradient_boosting,
+)
+
+# Vectors, densities, support vectors -----------------------------------------------------------------------------------
+
+LINEAR = {**WIDTH, "coef_": _functions, "intercept_": _intercepts}
+FIT_OF_SGD = (
+    *("t_", "n_iter_", "_expanded_class_weight", "_loss_function_", "loss_function_", "loss", "penalty", "learning_rate"),
+    *("epsilon", "alpha", "l1_ratio", "eta0", "power_t", "average", "C"),
+    *("standard_coef_", "standard_intercept_", "_standard_coef", "_standard_intercept", "_average_coef", "_average_intercept"),
+)
+FIT_OF_PATHS = ("n_iter_", "Cs_", "scores_", "coefs_paths_", "C_", "l1_ratio_", "l1_ratios_")
+FIT_OF_COUNTS = ("class_count_", "feature_count_", "feature_all_")
+COUNTS = {**WIDTH, **CLASSES, "feature_log_prob_": reals("k", "d"), "class_log_prior_": reals("k")}
+
+
+def _check_ridge(ridge: Any, sizes: Sizes, depth: int) -> None:
+    _check(ridge._label_binarizer, sizes.d, depth)
+    if not np.array_equal(ridge._label_binarizer.classes_, ridge.classes_):
+        raise ValueError(f"the classes of {type(ridge).__name__} are damaged")
+
+
+def _check_linear(linear: Any, sizes: Sizes, _: int) -> None:
+    if sizes.k < 2:
+        raise ValueError(f"the classes of {type(linear).__name__} are damaged")
+
+
+def _check_quadratic(quadratic: Any, _: Sizes, __: int) -> None:
+    for rotation, scaling in zip(quadratic.rotations_, quadratic.scalings_, strict=True):
+        if rotation.shape[1:] != scaling.shape:
+            raise ValueError("the rotations of QuadraticDiscriminantAnalysis are damaged")
+
+
+def _check_dummy(dummy: Any, _: Sizes, __: int) -> None:
+    shares = dummy.class_prior_
+    if not ((shares >= 0) & (shares <= 1)).all() or isinstance(dummy.random_state, np.random.RandomState):
+        raise ValueError("class_prior_ of DummyClassifier is damaged")
+    if not isinstance(dummy._strategy, str) or dummy._strategy != dummy.strategy:
+        raise ValueError("the strategy of DummyClassifier is damaged")
+
+
+def _check_categories(bayes: Any, sizes: Sizes, _: int) -> None:
+    tables = bayes.feature_log_prob_
+    sound = isinstance(tables, list) and len(tables) == sizes.d
+    if not sound or not all(isinstance(t, np.ndarray) and t.ndim == 2 and _is_reals(t, (sizes.k, t.shape[1])) for t in tables):
+        raise ValueError("feature_log_prob_ of CategoricalNB is damaged")
+    if not isinstance(bayes.n_categories_, np.ndarray) or bayes.n_categories_.tolist() != [table.shape[1] for table in tables]:
+        raise ValueError("n_categories_ of CategoricalNB is damaged")
+
+
+def _check_support(svm: Any, sizes: Sizes, _: int) -> None:
+    """LIBSVM is told only some of the sizes of its arrays."""
+    counts, k = svm._n_support, sizes.k
+    if not (
+        isinstance(counts, np.ndarray) and counts.dtype == np.int32 and counts.shape == (k,) and k >= 2 and (counts >= 0).all()
+    ):
+        raise ValueError("the support vectors are damaged")
+    n, pairs = int(counts.sum(dtype=np.int64)), k * (k - 1) // 2
+    shapes = {
+        **{"support_vectors_": (n, sizes.d), "_dual_coef_": (k - 1, n), "dual_coef_": (k - 1, n)},
+        **{"_intercept_": (pairs,), "intercept_": (pairs,)},
+    }
+    arrays = {name: getattr(svm, name) for name in (*shapes, "_probA", "_probB")}
+    sound = (
+        all(isinstance(array, np.ndarray) and array.dtype == np.float64 for array in arrays.values())
+        and all(arrays[name].shape == shape for name, shape in shapes.items())
+        and (svm._probA.shape == svm._probB.shape and svm._probA.shape in ((0,), (pairs,)))
+        and isinstance(svm.support_, np.ndarray)
+        and (svm.support_.dtype, svm.support_.shape) == (np.int32, (n,))
+        and svm.kernel in ("linear", "poly", "rbf", "sigmoid")
+        and isinstance(svm._gamma, (float, np.floating))
+        and svm._sparse is False
+    )
+    if not sound:
+        raise ValueError("the support vectors are damaged")
+
+
+def _check_kernels(bayes: Any, _: Sizes, __: int) -> None:
+    bayes.check_arrays()
+
+
+SUPPORT = dict.fromkeys(("support_", "support_vectors_", "_n_support", "dual_coef_", "_dual_coef_"), _is_anything)
+SUPPORT |= dict.fromkeys(("intercept_", "_intercept_", "_probA", "_probB", "_gamma", "_sparse"), _is_anything)
+FIT_OF_SUPPORT = ("nu", "C", "epsilon", "class_weight_", "fit_status_", "_num_iter", "shape_fit_", "n_iter_")
+SUPPORT_VECTORS = Kept(
+    {**WIDTH, **CLASSES, **SUPPORT, "fit_status_": exactly(0)}, (*FIT_OF_SUPPORT, "_effective_probability"), _check_support
+)
+SGD = Kept({**LINEAR, **CLASSES}, FIT_OF_SGD, _check_linear)
+RIDGE = Kept(
+    {**LINEAR, "_label_binarizer": _is_anything},
+    ("classes_", "n_iter_", "solver_", "alpha_", "best_score_", "gcv_mode", "alpha_per_target", "cv_results_"),
+    _check_ridge,
+)
+KERNELS = ("class_log_prior_", "class_size_", "value_count_", "precision_", "bandwidth_", "low_", "value_start_", "value_")
+KERNELS += ("value_mass_", "value_log_", "table_start_", "table_", "zero_log_")
+
+# By path: the classes that files may hold. Those that do not classify are parts of others.
+KEPT: dict[str, Kept] = {
+    "hpcml.model.learner.Constant": Kept(CLASSES),
+    "hpcml.model.kernel_bayes.KernelNaiveBayes": Kept(
+        {**WIDTH, **CLASSES, **dict.fromkeys(KERNELS, _is_anything)}, then=_check_kernels
+    ),
+    "sklearn.discriminant_analysis.LinearDiscriminantAnalysis": Kept(
+        {**LINEAR, **CLASSES},
+        (
+            "priors_",
+            "_max_components",
+            "means_",
+            "xbar_",
+            "explained_variance_ratio_",
+            "scalings_",
+            "_n_features_out",
+            "covariance_",
+        ),
+        _check_linear,
+    ),
+    "sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis": Kept(
+        {
+            **{**WIDTH, **CLASSES, "priors_": reals("k"), "means_": reals("k", "d")},
+            **{"scalings_": _arrays_of_classes("r"), "rotations_": _arrays_of_classes("d", "r")},
+        },
+        ("covariance_",),
+        _check_quadratic,
+    ),
+    "sklearn.dummy.DummyClassifier": Kept(
+        {
+            **{**WIDTH, **CLASSES, "n_classes_": equal("k"), "class_prior_": reals("k"), "n_outputs_": exactly(1)},
+            **{"sparse_output_": exactly(False), "_strategy": _is_anything},
+        },
+        then=_check_dummy,
+    ),
+    "sklearn.ensemble.AdaBoostClassifier": Kept(
+        {**ENSEMBLE, "estimator_weights_": _is_anything}, (*FIT_OF_ENSEMBLES, "estimator_errors_"), _check_boosting
+    ),
+    "sklearn.ensemble.BaggingClassifier": Kept(
+        {**ENSEMBLE, "estimators_features_": _is_anything},
+        (*FIT_OF_ENSEMBLES, "_max_samples", "_max_features", "_seeds"),
+        _check_bagging,
+    ),
+    "sklearn.ensemble.ExtraTreesClassifier": FOREST,
+    "sklearn.ensemble.GradientBoostingClassifier": GRADIENT_BOOSTING,
+    "sklearn.ensemble.RandomForestClassifier": FOREST,
+    "sklearn.linear_model.LogisticRegression": Kept({**LINEAR, **CLASSES}, FIT_OF_PATHS, _check_linear),
+    "sklearn.linear_model.LogisticRegressionCV": Kept({**LINEAR, **CLASSES}, FIT_OF_PATHS, _check_linear),
+    "sklearn.linear_model.PassiveAggressiveClassifier": SGD,
+    "sklearn.linear_model.Perceptron": SGD,
+    "sklearn.linear_model.RidgeClassifier": RIDGE,
+    "sklearn.linear_model.RidgeClassifierCV": RIDGE,
+    "sklearn.linear_model.SGDClassifier": SGD,
+    "sklearn.naive_bayes.BernoulliNB": Kept(COUNTS, FIT_OF_COUNTS),
+    "sklearn.naive_bayes.CategoricalNB": Kept(
+        {**COUNTS, "feature_log_prob_": _is_anything, "n_categories_": _is_anything},
+        ("category_count_", "class_count_"),
+        _check_categories,
+    ),
+    "sklearn.naive_bayes.ComplementNB": Kept(COUNTS, FIT_OF_COUNTS),
+    "sklearn.naive_bayes.GaussianNB": Kept(
+        {**WIDTH, **CLASSES, "theta_": reals("k", "d"), "var_": reals("k", "d"), "class_prior_": reals("k")},
+        ("epsilon_", "class_count_"),
+    ),
+    "sklearn.naive_bayes.MultinomialNB": Kept(COUNTS, FIT_OF_COUNTS),
+    "sklearn.neighbors.NearestCentroid": Kept(
+        {
+            **{**WIDTH, **CLASSES, "centroids_": reals("k", "d"), "class_prior_": reals("k")},
+            **{"within_class_std_dev_": reals("d"), "deviations_": reals("k", "d")},
+        },
+        ("true_classes_",),
+    ),
+    "sklearn.preprocessing.LabelBinarizer": Kept(CLASSES, ("y_type_", "sparse_input_"), classifies=False),
+    "sklearn.svm.LinearSVC": Kept({**LINEAR, **CLASSES}, ("n_iter_",), _check_linear),
+    "sklearn.svm.NuSVC": SUPPORT_VECTORS,
+    "sklearn.svm.SVC": SUPPORT_VECTORS,
+    "sklearn.tree.DecisionTreeClassifier": TREE_CLASSIFIER,
+    "sklearn.tree.DecisionTreeRegressor": Kept(TREES, (*FIT_OF_TREES, "class_weight"), classifies=False),
+    "sklearn.tree.ExtraTreeClassifier": TREE_CLASSIFIER,
+}

@@ -1,0 +1,287 @@
+"""Base learners: scikit-learn classifiers that a method trains many times over, and what it asks of them afterwards.
+
+A learner is named on the command line (`tree max_depth=5`, `sklearn.linear_model.LogisticRegression C=0.5`). Its classifiers are
+asked for two things: how sure they are of a row (`confidence`), and a score per label as our linear models have one (`scores`,
+positive for "has the label"). Classes are the numbers 0 .. n_classes−1; a classifier may have seen only some of them. Trees,
+naive Bayes and linear classifiers give a row the same bits whatever the rows around it.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from hpcml.errors import ConfigError, DataError, NonFiniteError, nearest
+
+# A CSR non-zero takes 8 bytes, a dense entry 4: from this density on dense rows take no more memory.
+ALWAYS_DENSE = 0.5
+OFTEN_DENSE = 0.05  # from this density on a learner that is faster on dense rows gets them
+LOWEST = -float(np.finfo(np.float32).max)  # the score of a class that the classifier has not seen: finite in float32 too
+_ABOVE_0 = np.nextafter(0.0, 1.0)
+_SEEDS = 1 << 32  # scikit-learn takes seeds below
+# What a learner may raise when the rows or options are not to its liking; anything else is a bug of it.
+_REFUSALS = (ValueError, TypeError, ArithmeticError, RuntimeError, IndexError, AttributeError)
+
+
+@dataclass(frozen=True)
+class KnownLearner:
+    """A learner with a short name: the class, the options it has unless the user gives others, and one line about it."""
+
+    path: str
+    options: dict[str, Any]
+    about: str
+    prefers_dense: bool = False
+
+
+LEARNERS: dict[str, KnownLearner] = {
+    "tree": KnownLearner(
+        "sklearn.tree.DecisionTreeClassifier",
+        {"criterion": "entropy", "min_samples_leaf": 2},
+        "decision tree that splits by information gain, as C4.5 does",
+        prefers_dense=True,
+    ),
+    "stump": KnownLearner(
+        "sklearn.tree.DecisionTreeClassifier",
+        {"criterion": "entropy", "max_depth": 1},
+        "decision tree of a single split",
+        prefers_dense=True,
+    ),
+    "linear-svm": KnownLearner("sklearn.svm.LinearSVC", {}, "linear SVM with squared hinge loss (LIBLINEAR's L2 loss)"),
+    "naive-bayes": KnownLearner("hpcml.model.kernel_bayes.KernelNaiveBayes", {}, "naive Bayes with kernel density estimates"),
+}
+
+
+@dataclass(frozen=True)
+class Learner:
+    """What makes classifiers: a class and its options."""
+
+    name: str  # as the user gave it
+    path: str
+    options: tuple[tuple[str, Any], ...]
+    prefers_dense: bool = False
+
+    def __str__(self) -> str:
+        return " ".join([self.name, *(f"{key}={value}" for key, value in self.options)])
+
+    @cached_property
+    def _class(self) -> Callable[..., Any]:
+        return _import(self.path)
+
+    def make(self, seed: int) -> Any:
+        """A new classifier, not yet fitted; `seed` is its random_state if it has one that the user has not given."""
+        classifier = self._class(**dict(self.options))
+        if "random_state" in classifier.get_params(deep=False) and "random_state" not in dict(self.options):
+            classifier.set_params(random_state=int(seed) % _SEEDS)
+        return classifier
+
+    @property
+    def accepts_sparse(self) -> bool:
+        """Whether it can be fitted to CSR rows."""
+        from sklearn.utils import get_tags
+
+        return bool(get_tags(self.make(0)).input_tags.sparse)
+
+    def wants_dense(self, n_rows: int, n_features: int, nnz: int) -> bool:
+        """Whether rows of such a data set (all of it, never a part: it must not depend on the rank) should be dense float32."""
+        density = nnz / max(1, n_rows * n_features)
+        return density >= (OFTEN_DENSE if self.prefers_dense else ALWAYS_DENSE) or not self.accepts_sparse
+
+
+class Constant:
+    """What is learnt from rows of one class: that class, always."""
+
+    def __init__(self, label: int) -> None:
+        self.classes_ = np.array([label], dtype=np.int64)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The class, for every row."""
+        return np.full(X.shape[0], self.classes_[0])
+
+
+def parse_learner(tokens: Sequence[str]) -> Learner:
+    """The learner that `tokens` name: one of LEARNERS or the dotted path of a scikit-learn classifier, then key=value.
+
+    Values are Python literals, otherwise the text itself. Raises ConfigError.
+    """
+    if not tokens:
+        raise ConfigError(f"--base: name a learner: {', '.join(sorted(LEARNERS))}, or the path of a scikit-learn classifier")
+    name, *rest = tokens
+    if name not in LEARNERS and "." not in name:
+        near = nearest(name, LEARNERS)
+        raise ConfigError(f"--base {name}: no such learner; {near} (or the dotted path of a scikit-learn classifier)")
+    known = LEARNERS.get(name, KnownLearner(name, {}, ""))
+    options = known.options | _options(name, rest)
+    learner = Learner(name, known.path, tuple(options.items()), known.prefers_dense)
+    _check(learner)
+    return learner
+
+
+def _options(name: str, tokens: Sequence[str]) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    for token in tokens:
+        key, equals, text = token.partition("=")
+        if not equals or not key:
+            raise ConfigError(f"--base {name}: {token!r} is not an option; expected KEY=VALUE")
+        if key in options:
+            raise ConfigError(f"--base {name}: {key} is given twice")
+        try:
+            options[key] = ast.literal_eval(text)
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+            options[key] = text
+    return options
+
+
+def _import(path: str) -> Any:
+    """The object of a dotted path. Raises ConfigError."""
+    module_name, _, name = path.rpartition(".")
+    try:
+        module = importlib.import_module(module_name)
+    except (ImportError, ValueError, TypeError, SyntaxError) as error:
+        raise ConfigError(f"--base {path}: cannot import {module_name or path}: {one_line(error)}") from None
+    if not hasattr(module, name):
+        near = nearest(name, [known for known in dir(module) if known[:1].isupper()])
+        raise ConfigError(f"--base {path}: {module_name} has no {name}" + (f"; {near}" if near else ""))
+    return getattr(module, name)
+
+
+def _check(learner: Learner) -> None:
+    """Raise ConfigError unless the learner is a classifier that says how sure it is, and all its options are sound."""
+    from sklearn.base import BaseEstimator, is_classifier
+
+    kind, given = learner._class, dict(learner.options)
+    if not (isinstance(kind, type) and issubclass(kind, BaseEstimator)):
+        raise ConfigError(f"--base {learner.name}: {learner.path} is not a scikit-learn classifier")
+    known = kind._get_param_names()
+    for key in given:
+        if key not in known:
+            raise ConfigError(f"--base {learner.name}: it has no option {key!r}; {nearest(key, known)}".rstrip("; "))
+    try:
+        classifier = learner.make(0)
+        if not is_classifier(classifier):
+            raise ConfigError(f"--base {learner.name}: {learner.path} is not a scikit-learn classifier")
+        if hasattr(classifier, "_parameter_constraints"):
+            classifier._validate_params()
+        tells = hasattr(classifier, "decision_function") or hasattr(classifier, "predict_proba")
+    except _REFUSALS as error:
+        raise ConfigError(f"--base {learner.name}: {one_line(error)}") from None
+    if not tells:
+        raise ConfigError(f"--base {learner.name}: with these options it has neither predict_proba nor decision_function")
+    if given.get("decision_function_shape") == "ovo":
+        raise ConfigError(f"--base {learner.name}: decision_function_shape=ovo has no value for each class; leave it out")
+
+
+def one_line(error: Exception) -> str:
+    """The message of an error without its line breaks."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def fit(learner: Learner, X: Any, y: np.ndarray, seed: int) -> Any:
+    """A classifier fitted to X (n_rows × n_features, dense or CSR float32) and y (n_rows, classes); `Constant` for one class.
+
+    Its warnings are not shown: a learner that stops at its own limit has stopped. Raises ConfigError if it refuses the rows.
+    """
+    classes = np.flatnonzero(np.bincount(y))
+    if classes.size == 1:
+        return Constant(int(classes[0]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return learner.make(seed).fit(X, y)
+        except _REFUSALS as error:
+            raise ConfigError(f"--base {learner.name}: it cannot be trained on these rows: {one_line(error)}") from None
+
+
+def confidence(classifier: Any, X: Any) -> np.ndarray:
+    """How far each row of X is from the decision boundary, right or wrong alike (n_rows float64).
+
+    The gap between the two largest class probabilities; without probabilities the gap between the two largest values of the
+    decision function, or its size for two classes. +inf from a `Constant`, which has no opinion. Raises NonFiniteError.
+    """
+    if isinstance(classifier, Constant):
+        return np.full(X.shape[0], np.inf)
+    values = _numbers(classifier, "predict_proba" if hasattr(classifier, "predict_proba") else "decision_function", X)
+    if values.ndim == 1:
+        return np.abs(values)
+    first, second = np.partition(values, -2, axis=1)[:, -2:].T[::-1]
+    return first - second
+
+
+def scores(classifier: Any, X: Any, n_classes: int) -> np.ndarray:
+    """The scores (n_rows × n_labels float64) of X: one label for two classes (is it class 1), else a label for each class.
+
+    Two classes: the decision function, or 2 p₁ − 1. More: the class's value (of the decision function, or its probability)
+    minus the largest value of another class; LOWEST for a class that the classifier has not seen. A score is positive exactly
+    for the class with the largest value, the first of several. Raises NonFiniteError.
+    """
+    values = class_values(classifier, X)
+    classes = np.asarray(classifier.classes_, dtype=np.int64)
+    predicted = values.argmax(axis=1)
+    if n_classes == 2:
+        out = np.full((values.shape[0], 1), -1.0)
+        if classes.size == 1:
+            out[:] = 2.0 * classes[0] - 1.0
+        elif hasattr(classifier, "decision_function"):
+            out[:, 0] = values[:, 1] - values[:, 0]
+        else:
+            out[:, 0] = 2.0 * values[:, 1] - 1.0
+        has = predicted[:, None] == 1 if classes.size == 2 else out > 0
+        return _signed(out, has)
+    out = np.full((values.shape[0], n_classes), -1.0 if classes.size == 1 else LOWEST)
+    if classes.size == 1:
+        out[:, classes] = 1.0
+        return out
+    order = np.sort(values, axis=1)
+    largest_other = np.where(np.arange(classes.size) == predicted[:, None], order[:, -2:-1], order[:, -1:])
+    out[:, classes] = values - largest_other
+    return _signed(out, classes[predicted][:, None] == np.arange(n_classes))
+
+
+def _signed(out: np.ndarray, has: np.ndarray) -> np.ndarray:
+    """`out` with a value above 0 exactly where `has`, for rounding and ties can take the sign of a score."""
+    out[has] = np.maximum(out[has], _ABOVE_0)
+    out[~has] = np.minimum(out[~has], 0.0)
+    return out
+
+
+def class_values(classifier: Any, X: Any) -> np.ndarray:
+    """A value for each class seen (n_rows × classes float64): the decision function, (0, d) for two classes, or probabilities."""
+    if isinstance(classifier, Constant):
+        return np.ones((X.shape[0], 1))
+    if not hasattr(classifier, "decision_function"):
+        return _numbers(classifier, "predict_proba", X)
+    values = _numbers(classifier, "decision_function", X)
+    if values.ndim == 1:
+        return np.column_stack([np.zeros(values.size), values])
+    if values.shape[1] == len(classifier.classes_):
+        return values
+    if hasattr(classifier, "predict_proba"):
+        return _numbers(classifier, "predict_proba", X)
+    raise ConfigError(f"{type(classifier).__name__}: its decision function has no value for each class; choose other options")
+
+
+def _numbers(classifier: Any, method: str, X: Any) -> np.ndarray:
+    """What a method of the classifier says of X, in double precision. Raises NonFiniteError; DataError if it refuses the rows."""
+    from scipy import sparse
+    from sklearn.linear_model._base import LinearClassifierMixin
+
+    function = getattr(classifier, method)
+    if getattr(function, "__func__", None) is LinearClassifierMixin.decision_function and not sparse.issparse(X):
+        X = sparse.csr_matrix(X)  # the bits of a dense product depend on the rows around
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            values = np.asarray(function(X), dtype=np.float64)
+        except _REFUSALS as error:
+            raise DataError(
+                f"{type(classifier).__name__}: it refuses the rows: {one_line(error)}; give it rows like its own"
+            ) from None
+    if not np.isfinite(values).all():
+        raise NonFiniteError(f"{type(classifier).__name__}: {method} is not a finite number for some row; choose other options")
+    return values

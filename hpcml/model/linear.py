@@ -1,0 +1,241 @@
+"""The model file: one linear model per label, and what it was trained on.
+
+A model is an HDF5 file stamped `hpcml-format = "model"`. The weight of feature j for label l is `W[l, columns[j]] · factors[j]`:
+`W` (n_labels × n_columns, float32 or float64, contiguous, one row per label) holds a weight per column, `columns` (n_features
+int32) and `factors` (n_features float32) say where a feature's weight is. Where weights of small magnitude were left out, `W` is
+a group instead: AnnData's CSR matrix, like X and Y of a dataset, with the weights that are left, columns ascending in each row.
+Most features have a column of their own and factor 1. Those that one training row alone has share a column, because their weights
+are proportional to their values in that row; those that no training row has get factor 0 (in column 0, so there is at least one
+column if there are features). The score of a row x is `Σ x[j] · weight[j] + bias[l]` (`bias`: n_labels float64), positive for
+"has the label". `label_names` names the labels; `labels/*` (n_labels each) say how each label's training ended; attributes hold
+the method, its loss, λ and the vocabulary.
+
+Models of the Winnow family have the attribute `normalised`: scores are divided by 1 + Σ x[j] over the features with a factor, for
+these learners see rows that a bias feature 1 was appended to and that were then divided by their sum. Models of single-pass
+learners may have a group `state` with what is needed to continue the pass (hpcml.methods.online.state).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import h5py
+import numpy as np
+
+from hpcml.data.dataset import Dataset
+from hpcml.errors import ConfigError, DataError, file_error, is_of_the_system
+from hpcml.files.hdf5 import DAMAGE, describe_matrix, map_dataset, matrix_slabs, open_stamped, stamp, write_strings
+from hpcml.files.slabs import Slab
+from hpcml.files.untrusted import attributes, read_strings, text_of
+
+STATUS = ("converged", "degenerate", "step limit", "one pass")  # the codes of labels/status
+PRECISIONS = ("<f4", "<f8")  # the types that W may have
+CHECKED = 1 << 22  # columns of a sparse W that are checked at a time
+
+
+def model_slabs(
+    n_labels: int,
+    n_features: int,
+    n_columns: int,
+    precision: str = "<f4",
+    certified: bool = False,
+    n_weights: int | None = None,
+) -> dict[str, Slab]:
+    """The datasets that training fills; `precision` is the type of `W`, one of PRECISIONS; a sparse one has `n_weights`."""
+    per_label = {"f_min": "<f8", "steps": "<i4", "status": "<i4", "n_positive": "<i8", "visited": "<f8"}
+    per_label |= {"gap": "<f8"} if certified else {}
+    slabs = {f"labels/{name}": Slab((n_labels,), dtype) for name, dtype in per_label.items()}
+    tables = {"columns": Slab((n_features,), "<i4"), "factors": Slab((n_features,), "<f4")}
+    dense = {"W": Slab((n_labels, n_columns), precision)}
+    W = dense if n_weights is None else matrix_slabs("W", n_labels, n_weights, n_columns, precision)
+    return {**W, **tables, "bias": Slab((n_labels,), "<f8"), **slabs}
+
+
+# What a model of convex training says of it; the last three are those of `Problem.origin`.
+ABOUT = ("method", "loss", "lambda", "split", "epsilon", "dormant", "positive_weight", "vocabulary", "n_rows", "fingerprint")
+SINCE_4 = {"positive_weight": "1"}  # of ABOUT, what models of older formats do not say
+
+
+def describe_model(file: h5py.File, about: Mapping[str, object], label_names: Sequence[str], n_columns: int | None = None) -> None:
+    """Give a new model file its stamp, names and attributes; in the same order, so that equal models have equal bytes.
+
+    `n_columns` is the width of a sparse `W`.
+    """
+    stamp(file, "model")
+    if n_columns is not None:
+        describe_matrix(file, "W", len(label_names), n_columns, file["W/indices"].shape[0], ones=False)
+    for name, value in about.items():
+        file.attrs[name] = value
+    write_strings(file, "label_names", label_names)
+
+
+def kept(w: np.ndarray, below: float) -> np.ndarray:
+    """Which weights stay if those of smaller magnitude than `below`, a number of the weights' own type, are left out.
+
+    Zeros never stay; what is not a number does, for it must be noticed.
+    """
+    with np.errstate(over="ignore"):
+        below = w.dtype.type(below)
+    return (w != 0) & ~(np.abs(w) < below)
+
+
+class SparseRows(NamedTuple):
+    """A sparse W, memory-mapped: row l has data[indptr[l] : indptr[l + 1]] in the columns indices[indptr[l] : indptr[l + 1]]."""
+
+    indptr: np.ndarray  # n_labels + 1, int64
+    indices: np.ndarray
+    data: np.ndarray
+
+    def row(self, label: int) -> tuple[np.ndarray, np.ndarray]:
+        """The columns and weights of a label."""
+        begin, end = self.indptr[label : label + 2].tolist()
+        return self.indices[begin:end], self.data[begin:end]
+
+
+class Trained:
+    """What every model file says of its origin, whatever the model is."""
+
+    path: Path
+    attrs: dict[str, object]
+    vocabulary: str
+    n_features: int
+    n_labels: int
+    label_names: list[str]
+    labels: dict[str, np.ndarray]  # of each label, how its training ended; at least `steps`
+
+    def check_numbering(self, zero_based: bool) -> None:
+        """Raises ConfigError for text whose indices are said to start at 1, if those that the model was trained on start at 0."""
+        if self.attrs.get("zero_based", False) and not zero_based:
+            raise ConfigError(f"{self.path}: it was trained on text with --zero-based; give --zero-based here, too")
+
+    def check_vocabulary(self, dataset: Dataset) -> None:
+        """Raises DataError unless the dataset has the features that the model was trained on."""
+        if dataset.vocabulary == self.vocabulary and dataset.n_features == self.n_features:
+            return
+        if dataset.n_features != self.n_features:
+            what = f"has {dataset.n_features} features but {self.path} was trained on {self.n_features}"
+        else:
+            what = f"has other features (as many, but other names) than {self.path} was trained on"
+        raise DataError(f"{dataset.path}: {what}; convert the data with `--like` the training file")
+
+
+class Model(Trained):
+    """A read-only handle on a model file; `W` (as stored: an array, or `SparseRows`), `columns` and `factors` are memory-mapped.
+
+    `labels` holds, by name, f_min (the least objective found), steps (iterations), status (an index of STATUS), n_positive
+    (training rows that have the label) and visited (the mean share of the rows visited per iteration), n_labels each; of a
+    method that certifies it, also gap: (f_min − a lower bound of all objectives) / f_min.
+    `n_weights` is the number of weights that are stored.
+    """
+
+    W: np.ndarray | SparseRows
+    below = 0.0  # weights of smaller magnitude count as 0
+
+    def __init__(self, path: Path | str) -> None:
+        """Raises DataError if the file is not a sound model of the format that this version reads."""
+        self.path = Path(path)
+        with open_stamped(path, "model", "hpcml train") as file:
+            try:
+                self.attrs = attributes(file)
+                self.vocabulary = text_of(file, "vocabulary")
+                self.normalised = bool(self.attrs.get("normalised", False))
+                self._map(file)
+            except DAMAGE as error:
+                if is_of_the_system(error):
+                    raise file_error(path, "read", error) from None
+                raise DataError(f"{path}: damaged model: a part is missing or of another size; train it again") from None
+
+    @property
+    def sparse(self) -> bool:
+        """Whether W holds only the weights that are not 0."""
+        return isinstance(self.W, SparseRows)
+
+    def slabs(self, certified: bool, n_weights: int | None) -> dict[str, Slab]:
+        """The datasets of such a model file, sparse with `n_weights` weights or dense."""
+        return model_slabs(self.n_labels, self.n_features, self.n_columns, self.precision, certified, n_weights)
+
+    def _map(self, file: h5py.File) -> None:
+        """Check and map every part; scoring trusts `columns` and a sparse W. Raises DataError, or what h5py and numpy raise."""
+        (self.n_features,) = file["columns"].shape
+        sparse, certified = isinstance(file["W"], h5py.Group), "labels/gap" in file
+        self.n_labels, self.n_columns = (int(n) for n in (file["W"].attrs["shape"] if sparse else file["W"].shape))
+        stored = file["W/data"] if sparse else file["W"]
+        self.n_weights, self.precision = int(stored.size), stored.dtype.str
+        expected = self.slabs(certified, self.n_weights if sparse else None)
+        found = {name: Slab(file[name].shape, file[name].dtype.str) for name in expected}
+        if self.precision not in PRECISIONS or found != expected or file["label_names"].shape != (self.n_labels,):
+            raise ValueError("sizes or types do not fit")
+        if sparse and self.n_columns > max(1, self.n_features):  # of a dense one, the file has the bytes
+            raise ValueError("more columns than features")
+        parts = {name: map_dataset(self.path, file[name]) for name in expected}
+        self.W = SparseRows(*(parts[f"W/{name}"] for name in SparseRows._fields)) if sparse else parts["W"]
+        self.columns, self.factors, self.bias = (parts[name] for name in ("columns", "factors", "bias"))
+        self.labels = {name.removeprefix("labels/"): values for name, values in parts.items() if name.startswith("labels/")}
+        self.label_names: list[str] = read_strings(file["label_names"])
+        if self.n_features and not 0 <= self.columns.min() <= self.columns.max() < self.n_columns:
+            found_range = f"{self.columns.min()} to {self.columns.max()}"
+            raise DataError(
+                f"{self.path}: damaged model: columns {found_range}, but W has columns 0 to {self.n_columns - 1}; train it again"
+            )
+        if sparse:
+            self._check_rows(self.W)
+
+    def _check_rows(self, W: SparseRows) -> None:
+        """Raise DataError unless the rows of a sparse W lie in it one after another, with ascending columns that there are."""
+
+        def refuse(what: str) -> None:
+            raise DataError(f"{self.path}: damaged model: {what}; train it again")
+
+        if W.indptr[0] != 0 or W.indptr[-1] != self.n_weights or (W.indptr[1:] < W.indptr[:-1]).any():
+            refuse(f"W/indptr does not ascend from 0 to {self.n_weights}")
+        for begin in range(0, self.n_weights, CHECKED):
+            some = W.indices[begin : begin + CHECKED + 1]
+            if not 0 <= int(some.min()) <= int(some.max()) < self.n_columns:
+                refuse(f"W/indices {some.min()} to {some.max()}, but W has columns 0 to {self.n_columns - 1}")
+            starts = np.flatnonzero(np.diff(some) <= 0) + begin + 1  # only a new row may begin there
+            places = np.searchsorted(W.indptr, starts)
+            if (W.indptr[places] != starts).any():
+                label = int(places[np.flatnonzero(W.indptr[places] != starts)[0]]) - 1
+                refuse(f"W/indices do not ascend in the row of label {label}")
+
+    def pruned(self, below: float) -> Model:
+        """The same model as if its weights of smaller magnitude than `below` were 0. It has no W to look at but by `rows`."""
+        out = copy.copy(self)
+        out.below = max(self.below, below)
+        return out
+
+    def row(self, label: int) -> tuple[np.ndarray, np.ndarray]:
+        """The columns (ascending) of one label's weights that are not 0, and these weights as stored."""
+        indices, w = self.W.row(label) if isinstance(self.W, SparseRows) else (None, self.W[label])
+        places = np.flatnonzero(kept(w, self.below))
+        return (places if indices is None else indices[places]), w[places]
+
+    def rows(self, labels: np.ndarray) -> np.ndarray:
+        """The rows of W (k × n_columns, read-only, of its type) for label numbers, with every weight that is 0."""
+        if isinstance(self.W, SparseRows) or self.below > 0:
+            out = np.zeros((len(labels), self.n_columns), self.precision)
+            for row, label in zip(out, labels, strict=True):
+                columns, w = self.row(int(label))
+                row[columns] = w
+        else:
+            out = self.W[labels]
+        out.flags.writeable = False
+        return out
+
+    def weights(self, labels: slice | np.ndarray | int = slice(None)) -> np.ndarray:
+        """The weights of every feature (k × n_features float64) for `labels`, given as one gives rows to a numpy array.
+
+        One number gives one row (n_features). Needs 8 n_features bytes per label, much more than the file where few features
+        have a column of their own.
+        """
+        if isinstance(self.W, SparseRows) or self.below > 0:
+            chosen = np.arange(self.n_labels)[labels]
+            W = self.rows(chosen.reshape(-1)).reshape(*chosen.shape, self.n_columns)
+        else:
+            W = self.W[labels]
+        out = np.take(W, self.columns, axis=-1).astype(np.float64, copy=False)
+        out *= self.factors
+        return out

@@ -1,0 +1,43 @@
+"""Every kind of model that `hpcml predict` and `hpcml evaluate` take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import h5py
+
+from hpcml import mpi
+from hpcml.files.hdf5 import DAMAGE
+from hpcml.files.opening import check_regular
+from hpcml.files.untrusted import check_parts
+from hpcml.model.classifier import ClassifierModel
+from hpcml.model.linear import Model
+
+
+def open_model(path: Path | str) -> Model | ClassifierModel:
+    """The model in a file, of the kind that its stamp says. Raises DataError if it is not a sound model of any kind."""
+    check_regular(path)
+    try:
+        with h5py.File(path, "r", locking=False) as file:
+            check_parts(file)
+            kind = file.attrs.get("hpcml-format")
+    except DAMAGE:
+        kind = None  # Model says what is wrong
+    return ClassifierModel(path) if isinstance(kind, str) and kind == "classifier" else Model(path)
+
+
+@mpi.collective
+def share_model(comm: mpi.Comm, path: Path | str) -> Model | ClassifierModel:
+    """Collective over `comm`. The model in a file: a classifier is read and checked by one rank, a `Model` mapped by each.
+
+    Raises DataError if it is not a sound model of any kind.
+    """
+    model = None
+    with mpi.agreed(comm, f"opening {path}"):
+        if comm.rank == 0:
+            model = open_model(path)
+    if comm.bcast(isinstance(model, ClassifierModel)):
+        return comm.bcast(model)
+    with mpi.agreed(comm, f"opening {path}"):
+        model = model or Model(path)
+    return model

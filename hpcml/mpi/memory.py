@@ -1,0 +1,65 @@
+"""How much memory a rank may plan with, and how much it has needed."""
+
+from __future__ import annotations
+
+import gc
+import resource
+from collections import Counter
+from pathlib import Path
+
+from hpcml import mpi
+from hpcml.errors import ConfigError
+from hpcml.mpi.limits import Limit, limits
+
+MEMORY_SHARE = 0.5  # of a rank's share of its node that rows and weights may take
+
+
+def memory_of_node() -> Limit:
+    """Bytes of memory that there are for this process and those beside it: the tightest limit, which says where it comes from."""
+    return min(limits())
+
+
+@mpi.collective
+def memory_per_rank(comm: mpi.Comm) -> float:
+    """Collective over `comm`. Bytes of memory for every rank, if those that share a limit get equal parts of it."""
+    mine = limits()
+    with mpi.on_node(comm) as node:
+        sharing = Counter(shared for there in node.allgather({limit.shared for limit in mine}) for shared in there)
+    return -mpi.allreduce_max(comm, -min(limit / sharing[limit.shared] for limit in mine))
+
+
+@mpi.collective
+def room_per_rank(comm: mpi.Comm) -> float:
+    """Collective over `comm`. Bytes that the rows and weights of every rank may take."""
+    return MEMORY_SHARE * memory_per_rank(comm)
+
+
+@mpi.collective
+def check_room(comm: mpi.Comm, learner: str, n_rows: int, n_features: int, copies: int) -> None:
+    """Collective over `comm`. Raise ConfigError if so many copies of dense float32 rows would not fit a rank's memory."""
+    needed, room = copies * 4.0 * n_rows * n_features, room_per_rank(comm)
+    if needed > room:
+        sizes = f"{n_rows:,} × {n_features:,} values, up to {needed / 2**30:.1f} GiB on each rank"
+        raise ConfigError(
+            f"--base {learner}: it needs dense rows, {sizes}, but a rank has {room / 2**30:.1f} GiB; choose a learner that takes "
+            "sparse rows, fewer ranks on a node, or fewer features"
+        )
+
+
+def forget_peak() -> bool:
+    """Let the peak of resident memory begin anew; False where the system does not. Local."""
+    gc.collect()
+    try:
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    except OSError:
+        return False
+    return True
+
+
+def peak_mib() -> float:
+    """The peak of this process's resident memory, in MiB. Local."""
+    try:
+        status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+        return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+    except (OSError, IndexError, ValueError):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -1,0 +1,1 @@
+"""Figures, and the experiments that make them."""

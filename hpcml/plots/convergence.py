@@ -1,0 +1,225 @@
+"""How PROBE converged on one label of a finished run (PROBE 2012, figures 1 to 3): the figures' numbers from the run's own data.
+
+The run is walked again: all rows at every step, weights and margins in double precision. So the walk is Algorithm 1 itself, and
+w* is a point that it passes through, which the run's own weights (single precision, dormant rows) are not.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.data.compact import ColumnMap, CompactRows, compact_rows
+from hpcml.data.dataset import Dataset, default_split
+from hpcml.data.labels import fingerprint
+from hpcml.data.shard import Shard, load_shard
+from hpcml.errors import ConfigError, DataError, nearest
+from hpcml.evaluation.evaluate import Counts, positive_pairs
+from hpcml.evaluation.ranking import MEASURES
+from hpcml.evaluation.report import cell
+from hpcml.files.atomic import check_output
+from hpcml.kernels import scores as kernels
+from hpcml.log import Log, joined, named
+from hpcml.methods.linear.objective import Objective, Panel
+from hpcml.methods.linear.options import TrainOptions
+from hpcml.methods.probe.convergence import Trace, probe_limit, trace_all
+from hpcml.methods.registry import METHODS
+from hpcml.model.linear import STATUS, Model
+from hpcml.plots.figure import check_picture, plot_convergence, write_traces_csv
+from hpcml.run.folder import CONFIG, FILES, RunFolder, from_dict, read_config
+from hpcml.run.profile import Profile
+
+SAFE_BYTES = 100  # of a label in a file's name
+
+
+class LabelObjective:
+    """f and a subgradient g of one label over the columns of `objective` (double precision, no dormant rows)."""
+
+    def __init__(self, objective: Objective, label: int) -> None:
+        """`label` is the label's number in the data. Local; raises MemoryError."""
+        self.objective, self.panel = objective, Panel(objective, 1)
+        self.panel.enter(0, label)
+
+    @mpi.collective
+    def __call__(self, w: np.ndarray) -> tuple[float, np.ndarray]:
+        """Collective. f(w) and g(w) = λ w + Σ ∂ℓ / m, both on all ranks; w (n_columns). Raises NonFiniteError."""
+        panel, rows = self.panel, self.objective.rows
+        panel.w[:] = w
+        panel.measure()
+        self.objective.evaluate([panel])
+        f, _ = panel.gather()
+        return float(f[0]), self.objective.lam * w + panel.whole(0, panel.slopes(0)) / rows.n_global
+
+
+class SplitBreakEven:
+    """The break-even of weights over columns on the rows of a split, averaged over ties, as `hpcml evaluate` computes it."""
+
+    def __init__(self, comm: mpi.Comm, shard: Shard, label: int, tables: tuple[np.ndarray, np.ndarray], bias: bool) -> None:
+        """`tables` say which column each feature has, and its factor. Local."""
+        self.comm, self.shard, self.tables, self.bias = comm, shard, tables, bias
+        place = np.full(shard.n_labels, -1, dtype=np.int64)
+        place[label] = 0
+        self.positive = np.isin(shard.rows, positive_pairs(shard, place)[0])
+
+    def scores(self, w: np.ndarray) -> np.ndarray:
+        """The scores (n_local) of this rank's rows. Local."""
+        shard, out = self.shard, np.empty(self.shard.n_local)
+        weights, bias = (w[:-1], w[-1:]) if self.bias else (w, np.zeros(1))
+        csr = (shard.indptr, shard.indices, shard.data, shard.rows, np.zeros(shard.n_local, dtype=np.int64))
+        kernels.score_pairs(*csr, weights.reshape(1, -1), *self.tables, bias, out)
+        return out
+
+    @mpi.collective
+    def __call__(self, w: np.ndarray) -> float:
+        """Collective. NaN if no row of the split has the label."""
+        scores = self.scores(w)
+        counts = Counts(np.concatenate(mpi.allgather_arrays(self.comm, scores[self.positive])))
+        counts.add(np.sort(scores))
+        mpi.allreduce_sum(self.comm, counts.tally)
+        return MEASURES["break_even"](counts.ranking(self.shard.n_global))
+
+
+@dataclass(frozen=True)
+class Convergence:
+    """The traces of one label of a run, and where they were written."""
+
+    label: str
+    n_positive: int
+    n_rows: int
+    traces: list[Trace]
+    f_star: float
+    f_model: float
+    picture: Path
+    table: Path
+
+    def __str__(self) -> str:
+        lines = [
+            f"{named(self.label)}: {self.n_positive:,} of {self.n_rows:,} training rows have it",
+            f"f(w*) = {self.f_star:.6f}; of the run's model: {self.f_model:.6f}",
+        ]
+        for trace in self.traces:
+            last = cell(trace.break_even[-1][1])
+            lines.append(f"{trace.name}: {len(trace.f)} steps, least f {min(trace.f):.6f}, break-even of the last step {last}")
+        return joined([*lines, f"picture: {self.picture}", f"numbers: {self.table}"])
+
+
+def plot_run(
+    comm: mpi.Comm | None,
+    run: Path,
+    label: str | None = None,
+    output: Path | None = None,
+    data: Path | None = None,
+    test_split: str | None = None,
+    force: bool = False,
+    log: Log | None = None,
+) -> Convergence:
+    """Collective over `comm`. Walk one label of a finished PROBE run again and draw how it converges; see `hpcml plot convergence`.
+
+    Raises ConfigError, DataError or NonFiniteError for what the user can mend.
+    """
+    with mpi.duplicated(comm) as comm:
+        log = log or Log(comm.rank)
+        with mpi.agreed(comm, f"reading {run}"):
+            options, model, path = open_run(RunFolder(comm, Path(run), log))
+            name = choose_label(model, label)
+            picture = output or Path(run) / f"convergence-{safe(name)}.png"
+            if comm.rank == 0:
+                _check_outputs(picture, force, [data or path, *(Path(run) / file for file in FILES)])
+            dataset = Dataset(data or path)
+        with dataset:
+            with mpi.agreed(comm, f"reading {dataset.path}"):
+                model.check_vocabulary(dataset)
+            split = options.split or default_split(dataset, "train")
+            shard = load_shard(comm, dataset, split)
+            test = load_shard(comm, dataset, test_split or default_split(dataset, "test"))
+            rows, columns = compact_rows(comm, shard, options.bias)
+            objective = Objective(rows, replace(options, dormant=False, precision="double"), Profile())
+            _check_data(dataset, model, rows, fingerprint(comm, shard, f"{rows.scale!r} {objective.lam!r}"))
+            number = dataset.label_names().index(name)
+            evaluate, break_even = _prepare(comm, objective, columns, test, number)
+            sizes = f"rows: {rows.n_global:,}, columns: {rows.n_columns:,}"
+            log(f"{named(name)}: looking for w*, then walking the three ways to it; {sizes}")
+            limits = (options.epsilon, options.max_steps or METHODS["probe"].max_steps)
+            w_star, f_star = probe_limit(evaluate, rows.n_columns, *limits)
+            traces = trace_all(evaluate, w_star, break_even, *limits)
+        table = picture.with_suffix(".csv")
+        with mpi.agreed(comm, f"writing {picture}"):
+            if comm.rank == 0:
+                plot_convergence(name, traces, picture)
+                write_traces_csv(traces, table)
+        at = model.label_names.index(name)
+        f_model = float(model.labels["f_min"][at])
+        return Convergence(name, int(rows.n_positive[number]), rows.n_global, traces, f_star, f_model, picture, table)
+
+
+def open_run(folder: RunFolder) -> tuple[TrainOptions, Model, Path]:
+    """A finished run's options, its model, and where its dataset was. Local; raises ConfigError or DataError."""
+    config = folder.path / CONFIG
+    if not config.exists():
+        raise ConfigError(f"{folder.path} is no run folder (it has no {CONFIG}); name the --output of an `hpcml train probe`")
+    values = read_config(config)
+    if values.get("method", "probe") != "probe":
+        raise ConfigError(f"{folder.path} is a run of {values['method']}; the figures are about probe")
+    try:
+        options, data = from_dict(TrainOptions, values), Path(values["data"])
+    except (KeyError, TypeError, ValueError, ConfigError) as error:
+        raise DataError(f"{config}: damaged ({error}); train again with --force") from None
+    if not folder.model.exists():
+        raise ConfigError(f"{folder.path} is not finished (it has no {folder.model.name}); continue it with --resume first")
+    return options, Model(folder.model), data
+
+
+def choose_label(model: Model, wanted: str | None) -> str:
+    """The name of the label to walk: by default the one with the most positive rows. Raises ConfigError if it was not trained."""
+    trained = model.labels["status"] != STATUS.index("degenerate")
+    if wanted is None:
+        if not trained.any():
+            raise ConfigError(f"{model.path}: every label has no positive or no negative row; there is nothing to walk")
+        return model.label_names[int(np.where(trained, model.labels["n_positive"], -1).argmax())]
+    if wanted not in model.label_names:
+        hint = nearest(wanted, model.label_names) or "`hpcml evaluate --csv` lists its labels"
+        raise ConfigError(f"--label {wanted}: {model.path} has no such label; {hint}")
+    if not trained[model.label_names.index(wanted)]:
+        raise ConfigError(f"--label {wanted}: it has no positive or no negative training row; choose another label")
+    return wanted
+
+
+def safe(label: str) -> str:
+    """A label as a part of a file's name: letters, digits, `_`, `.` and `-` only, and not too long."""
+    return re.sub(r"[^\w.-]+", "_", label).encode(errors="replace")[:SAFE_BYTES].decode(errors="ignore")
+
+
+def _check_outputs(picture: Path, force: bool, inputs: list[Path]) -> None:
+    """Raise ConfigError or DataError if the picture cannot be drawn or written: now, not after the work. Local."""
+    check_picture(picture)
+    if not picture.parent.is_dir():
+        raise DataError(f"{picture}: the folder {picture.parent} does not exist; create it first")
+    for path in (picture, picture.with_suffix(".csv")):
+        check_output(path, force, inputs)
+
+
+def _check_data(dataset: Dataset, model: Model, rows: CompactRows, found: str) -> None:
+    """Raise DataError unless the model was trained on these rows; the same on all ranks."""
+    if model.attrs.get("n_rows") != rows.n_global or model.attrs.get("fingerprint") != found:
+        raise DataError(f"{dataset.path}: {model.path} was trained on other data; name that file with --data, or train again")
+
+
+@mpi.collective
+def _prepare(
+    comm: mpi.Comm, objective: Objective, columns: ColumnMap, test: Shard, label: int
+) -> tuple[LabelObjective, SplitBreakEven]:
+    """Collective over `comm`. What the walks ask for, compiled and with room."""
+    tables = columns.tables(comm)
+    with mpi.agreed(comm, "making room for the weights"):
+        evaluate = LabelObjective(objective, label)
+        break_even = SplitBreakEven(comm, test, label, tables, objective.rows.bias)
+    with mpi.node_first(comm):
+        objective.warm_up()
+        break_even.scores(np.zeros(objective.rows.n_columns))
+        counts = Counts(np.zeros(1))
+        kernels.count_sorted(counts.values, counts.values, counts.tally[:2], counts.tally[2:3])
+    return evaluate, break_even

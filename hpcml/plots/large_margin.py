@@ -1,0 +1,93 @@
+"""Large margin classifiers of the two made-up sets whose boundary is known (Kamath, Domeniconi & De Jong 2018, section 5)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+
+from hpcml.conversion.synthetic import RADIUS
+
+DIAGONAL = np.full(2, math.sqrt(0.5))
+
+
+class LargeMargin(ClassifierMixin, BaseEstimator):
+    """The boundary half-way between the positive row of least position and the negative one of greatest; sure of far rows.
+
+    `position` (n) of points (n × 2) grows by 1 per unit of length in the direction `upwards` (n × 2); `boundary` is the position
+    of the true boundary.
+    """
+
+    boundary = 0.0
+    axis = ""  # what the position is
+    kernel = ""  # of the SVM that has such boundaries
+
+    @staticmethod
+    def position(X: np.ndarray) -> np.ndarray:
+        """The number that tells the classes apart."""
+        raise AssertionError("a subclass says")
+
+    @staticmethod
+    def upwards(X: np.ndarray) -> np.ndarray:
+        """The unit vectors along which it grows."""
+        raise AssertionError("a subclass says")
+
+    @classmethod
+    def project(cls, X: np.ndarray) -> np.ndarray:
+        """The points of the true boundary that are nearest to X."""
+        return X - (cls.position(X) - cls.boundary)[:, None] * cls.upwards(X)
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> LargeMargin:
+        """Find the boundary of some rows (n × 2), y in {0, 1}."""
+        self.classes_ = np.array([0, 1])
+        position = self.position(X)
+        self.threshold_ = (position[y == 1].min() + position[y == 0].max()) / 2
+        return self
+
+    def decision_function(self, X: np.ndarray) -> np.ndarray:
+        """The signed distance from the boundary found."""
+        return self.position(X) - self.threshold_
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        """1 on the far side of the boundary found, else 0."""
+        return (self.decision_function(X) > 0).astype(np.int64)
+
+
+class CircleLearner(LargeMargin):
+    """A circle around the origin (section 5.1)."""
+
+    boundary = RADIUS
+    axis = "distance from the origin"
+    kernel = "rbf"
+
+    @staticmethod
+    def position(X: np.ndarray) -> np.ndarray:
+        """The distance from the origin."""
+        return np.hypot(*np.asarray(X, dtype=np.float64).T)
+
+    @staticmethod
+    def upwards(X: np.ndarray) -> np.ndarray:
+        """Away from the origin; from the origin itself to the right."""
+        radius = np.hypot(*X.T)[:, None]
+        return np.divide(X, radius, out=np.tile([1.0, 0.0], (len(X), 1)), where=radius > 0)
+
+
+class LineLearner(LargeMargin):
+    """A line x + y = const (section 5.3)."""
+
+    axis = "signed distance from the line x + y = 0"
+    kernel = "linear"
+
+    @staticmethod
+    def position(X: np.ndarray) -> np.ndarray:
+        """The signed distance from x + y = 0."""
+        return np.asarray(X, dtype=np.float64) @ DIAGONAL
+
+    @staticmethod
+    def upwards(X: np.ndarray) -> np.ndarray:
+        """The line's normal."""
+        return np.tile(DIAGONAL, (len(X), 1))
+
+
+SETS: dict[str, type[LargeMargin]] = {"circle": CircleLearner, "gaussians": LineLearner}

@@ -1,0 +1,380 @@
+"""How PSBML finds the margin (Kamath, Domeniconi & De Jong 2018, section 5): beside Gaussian mixtures with mean shift, and an SVM.
+
+Two made-up sets whose boundary is known, `circle` and `gaussians`. In each one number of a point, its position, tells the classes
+apart: the distance from the origin, or the signed distance from the line x + y = 0.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from hpcml import mpi
+from hpcml.conversion.convert import convert
+from hpcml.conversion.options import ConvertOptions
+from hpcml.conversion.synthetic import RADIUS
+from hpcml.data.dataset import Dataset
+from hpcml.errors import ConfigError, nearest
+from hpcml.files.atomic import write_whole
+from hpcml.files.table import csv_text
+from hpcml.files.temporary import scratch_folder
+from hpcml.log import Log, joined
+from hpcml.methods.psbml.options import PsbmlOptions
+from hpcml.methods.psbml.problem import Problem
+from hpcml.methods.psbml.selection import Population, finite_range, selection_weights
+from hpcml.methods.psbml.synchronous import Synchronous
+from hpcml.methods.psbml.torus import Placement, Torus, parse_grid
+from hpcml.methods.psbml.train import make_problem
+from hpcml.model import learner as learners
+from hpcml.plots.large_margin import SETS, LargeMargin
+from hpcml.plots.mean_shift import Mixture, Weighting, modes
+from hpcml.plots.psbml import check_outputs
+from hpcml.plots.psbml_drawing import plot_margins
+from hpcml.slices import Look
+
+GRID, NEIGHBOURHOOD, REPLACE = "3x3", "C9", 0.2  # as in the paper
+FEWEST_ROWS, MOST_ROWS = 100, 50_000
+DEVIATION = 0.3  # s of the weighting function, in parts of the largest distance of a training row from the boundary
+COMPONENTS = 5  # of a class's mixture
+GRID_RUNS = 5  # of PSBML, and of mixtures on the grid, with other draws
+RUNS = 30  # of mixtures without a grid, as in the paper
+NEAR = 0.1  # what is called near the boundary
+BANDS = (0.0, 0.1, 0.2, 0.4, math.inf)  # of distance from the boundary
+BINS = 30
+HARD = 0.1  # the share of the rows that are called hard
+
+
+class MarginGrid(Synchronous):
+    """PSBML on one rank, whose judges can be asked about any row (experiment 1)."""
+
+    def weights(self, places: np.ndarray) -> np.ndarray:
+        """The selection weights that some rows, whether still on the grid or not, would have now if all nodes judged them."""
+        matrix = self.problem.read(places)
+        fitness = np.min([learners.confidence(self._train(node), matrix) for node in self.slots], axis=0)
+        return selection_weights(fitness, *finite_range(fitness))
+
+
+class MixtureGrid(Synchronous):
+    """The same cycle with rows that have the weight they were given, once for all (experiment 2).
+
+    The mixtures of the nodes' rows do not steer it, so they are made only when their modes are asked for.
+    """
+
+    def __init__(self, problem: Problem, weights: np.ndarray) -> None:
+        """`weights` (n) of the split's rows. Local; raises DataError, OSError, MemoryError."""
+        super().__init__(problem, problem.first_slots)
+        self.weights = weights
+
+    def _train(self, node: int) -> object:
+        return None
+
+    def _test(self, judges: dict[int, object], around: dict[int, Population], look: Look) -> dict[int, np.ndarray]:
+        return {node: 1.0 - self.weights[rows.places] for node, rows in around.items()}
+
+
+class Curve(NamedTuple):
+    """Points of a picture."""
+
+    x: np.ndarray
+    y: np.ndarray
+
+
+@dataclass
+class Study:
+    """What was found of one set: panels of curves for the picture, and numbers."""
+
+    name: str
+    axis: str
+    boundary: float
+    reported: tuple[int, int, int]  # cycles
+    n_rows: int  # that are trained on
+    points: np.ndarray  # them, n × 2
+    line: np.ndarray  # the boundary, k × 2
+    s: float
+    n_runs: int  # of each grid
+    panels: dict[str, dict[str, Curve]] = field(default_factory=dict)
+    numbers: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """Of both axes of the plane."""
+        reach = 1.03 * float(np.abs(self.points).max())
+        return -reach, reach
+
+    @property
+    def meanings(self) -> dict[str, str]:
+        """What the legend says of the two grids."""
+        return {"PSBML": "PSBML, large margin", "mixtures": f"Gaussian weights, s = {self.s:.2f}"}
+
+    def __str__(self) -> str:
+        width = max(map(len, self.numbers))
+        return "\n".join(f"{what:<{width}}  {value:9.4f}" for what, value in self.numbers.items())
+
+
+@contextmanager
+def problem_of(name: str, rows: int, options: PsbmlOptions) -> Iterator[Problem]:
+    """A made-up set on the torus with its large margin learner. Local."""
+    comm, kind = mpi.self_comm(), SETS[name]
+    with scratch_folder("hpcml-margins-") as folder:
+        path = folder / "data.h5"
+        convert(comm, "synthetic", [Path(name)], path, ConvertOptions(rows=rows, seed=options.seed), False, Log(1))
+        learner = learners.Learner(name, f"{kind.__module__}.{kind.__name__}", ())
+        with Dataset(path) as dataset:
+            yield make_problem(comm, dataset, Torus(*parse_grid(options.grid), options.neighbourhood), learner, options)
+
+
+class Experiments:
+    """The three experiments and Table 1 on the rows of a problem."""
+
+    def __init__(self, name: str, problem: Problem, s: float | None) -> None:
+        """`s`: see DEVIATION."""
+        self.problem, self.kind, self.options = problem, SETS[name], problem.options
+        self.points = np.asarray(problem.read(np.arange(problem.classes.rows.size)), dtype=np.float64)
+        self.position = self.kind.position(self.points)
+        self.distance = np.abs(self.position - self.kind.boundary)
+        self.train = np.flatnonzero(problem.start >= 0)
+        s = DEVIATION * float(self.distance[self.train].max()) if s is None else s
+        self.weighting = Weighting(self.kind.project, s)
+        self.weights = np.exp(self.weighting.log(self.points))
+        self.edges = np.linspace(*_extremes(self.position[self.train]), BINS + 1)
+        reported = (0, self.options.cycles // 2, self.options.cycles)
+        line = _line(name)
+        self.study = Study(
+            name, self.kind.axis, self.kind.boundary, reported, self.train.size, self.points[self.train], line, s, GRID_RUNS
+        )
+
+    def histogram(self, places: np.ndarray) -> np.ndarray:
+        """The shares of slots by position (BINS)."""
+        return np.histogram(self.position[places], self.edges)[0] / places.size
+
+    def redrawn(self, run: int, problem: Problem | None = None) -> Problem:
+        """The same rows on the same nodes, with other draws."""
+        return replace(problem or self.problem, options=replace(self.options, seed=self.options.seed + run))
+
+    def grids(self) -> None:
+        """Experiments 1 and 2: figures 3 and 6."""
+        study, middle = self.study, (self.edges[1:] + self.edges[:-1]) / 2
+        ours = [_slots(MarginGrid(self.redrawn(run), self.problem.first_slots)) for run in range(GRID_RUNS)]
+        theirs = [_slots(MixtureGrid(self.redrawn(run), self.weights)) for run in range(GRID_RUNS)]
+        for cycle in study.reported:
+            shares = {name: [self.histogram(run[cycle]) for run in runs] for name, runs in (("PSBML", ours), ("mixtures", theirs))}
+            first = {} if cycle == 0 else {"cycle 0": study.panels["cycle 0"]["PSBML"]}
+            study.panels[f"cycle {cycle}"] = first | {name: Curve(middle, np.mean(of, axis=0)) for name, of in shares.items()}
+            for name, runs in (("PSBML", ours), ("mixtures", theirs)):
+                near = np.mean([np.mean(self.distance[run[cycle]] < NEAR) for run in runs])
+                study.numbers[f"slots nearer than {NEAR} to the boundary, cycle {cycle}, {name}"] = float(near)
+            if cycle:
+                pairs = {"PSBML and mixtures": zip(*shares.values(), strict=True)}
+                pairs["two runs of PSBML"] = zip(shares["PSBML"], np.roll(shares["PSBML"], 1, axis=0), strict=True)
+                pairs["the means of the runs"] = [[np.mean(of, axis=0) for of in shares.values()]]
+                for what, both in pairs.items():
+                    value = np.mean([np.abs(a - b).sum() / 2 for a, b in both])
+                    study.numbers[f"total variation distance, cycle {cycle}, {what}"] = float(value)
+        self.bands(ours[0])
+        for cycle in study.reported[1:]:
+            found = [self.modes(part, 0, self.weighting) for part in np.split(theirs[0][cycle], _ends(self.problem))]
+            self.count_modes(f"modes of the nodes' mixtures, cycle {cycle}", found)
+
+    def bands(self, slots: list[np.ndarray]) -> None:
+        """The share of slots in each band of distance, cycle by cycle."""
+        cycles = np.arange(len(slots), dtype=np.float64)
+        shares = np.array([np.histogram(self.distance[places], BANDS)[0] / places.size for places in slots])
+        names = [f"{low:g} to {high:g}" for low, high in pairwise(BANDS[:-1])] + [f"{BANDS[-2]:g} and more"]
+        self.study.panels["bands"] = {name: Curve(cycles, shares[:, band]) for band, name in enumerate(names)}
+
+    def modes(self, places: np.ndarray, run: int, weighting: Weighting | None) -> dict[str, np.ndarray]:
+        """The modes (k × 2) of a mixture of the rows of each class among some slots."""
+        from sklearn.mixture import GaussianMixture
+
+        found = {}
+        for label, what in enumerate(("negative", "positive")):
+            rows = self.points[places[self.problem.classes.of[places] == label]]
+            n = min(COMPONENTS, len(np.unique(rows, axis=0)))
+            if n == 0:
+                found[what] = np.empty((0, 2))
+                continue
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                fitted = GaussianMixture(n, reg_covar=1e-5, random_state=run).fit(rows if len(rows) > 1 else rows[[0, 0]])
+            found[what] = modes(Mixture(fitted.weights_, fitted.means_, fitted.precisions_), weighting)
+        return found
+
+    def count_modes(self, what: str, found: list[dict[str, np.ndarray]]) -> None:
+        """Note the mean position of the modes of each class, and its standard deviation over the runs."""
+        for label in ("negative", "positive"):
+            means = [self.kind.position(run[label]).mean() for run in found if len(run[label])]
+            self.study.numbers[f"{what}, {label}: mean"] = float(np.mean(means)) if means else math.nan
+            self.study.numbers[f"{what}, {label}: deviation"] = float(np.std(means)) if means else math.nan
+
+    def alone(self) -> None:
+        """Experiment 3: mixtures of the whole set; of its rows drawn by weight for all cycles; and without weights."""
+        placement = Placement(Torus(1, 1, NEIGHBOURHOOD), 1, 0)
+        single = replace(self.problem, start=np.where(self.problem.start < 0, -1, 0), placement=placement)
+        last = [_slots(MixtureGrid(self.redrawn(run, single), self.weights))[-1] for run in range(RUNS)]
+        kinds = {
+            "without weights": [self.modes(self.train, run, None) for run in range(RUNS)],
+            "weighted, cycle 0": [self.modes(self.train, run, self.weighting) for run in range(RUNS)],
+            f"weighted, cycle {self.options.cycles}": [self.modes(last[run], run, self.weighting) for run in range(RUNS)],
+        }
+        for what, found in kinds.items():
+            self.count_modes(f"modes without a grid, {what}", found)
+        self.study.panels["modes"] = {what: Curve(*np.concatenate([*found[0].values()]).T) for what, found in kinds.items()}
+
+    def weight_curves(self) -> None:
+        """Figure 4 and Table 1: the weights of PSBML's rows by position; its hardest rows and an SVM's support vectors."""
+        grid, curves = MarginGrid(self.problem, self.problem.first_slots), {}
+        shown = sorted({1, max(1, self.options.cycles // 5), *self.study.reported[1:]})
+        for cycle in range(1, self.options.cycles + 1):
+            entries = grid.step().entries
+            if cycle in shown:
+                curves[f"cycle {cycle}"] = self.mean_weights(entries["place"], entries["weight"])
+        self.study.panels["mean weight"] = curves
+        self.overlap(grid.weights(self.train), entries)
+
+    def mean_weights(self, places: np.ndarray, weights: np.ndarray) -> Curve:
+        """The mean weight of rows by position, where there are any."""
+        where = np.clip(np.searchsorted(self.edges, self.position[places], side="right") - 1, 0, BINS - 1)
+        counts, sums = (np.bincount(where, of, BINS) for of in (None, weights))
+        full = counts > 0
+        return Curve(((self.edges[1:] + self.edges[:-1]) / 2)[full], sums[full] / counts[full])
+
+    def overlap(self, weights: np.ndarray, entries: np.ndarray) -> None:
+        """Table 1. `weights` of the training rows as the grid judges them at the end; `entries` are the rows left on it."""
+        n_hard = max(1, round(HARD * self.train.size))
+        hard = self.train[hardest(weights, n_hard)]
+        vectors, alphas, C, gamma = support_vectors(self.points[self.train], self.problem.classes.of[self.train], self.kind, n_hard)
+        vectors = self.train[vectors]
+        entries = entries[np.argsort(-entries["weight"], kind="stable")]
+        places, first = np.unique(entries["place"], return_index=True)  # of several nodes', the greatest weight
+        left = places[hardest(entries["weight"][first], max(1, round(HARD * places.size)))]
+        self.study.numbers |= {
+            "SVM: C": C,
+            "SVM: gamma (of the RBF kernel)": gamma,
+            "SVM: support vectors": float(vectors.size),
+            "hardest 10 % of the training rows": float(n_hard),
+            "share of the support vectors of highest α among the hardest 10 %": share_within(
+                vectors[highest(alphas, n_hard)], hard
+            ),
+            "share of the hardest 10 % that are support vectors": share_within(hard, vectors),
+            "rows left on the grid at the end": float(places.size),
+            "share of the hardest 10 % of the rows left that are support vectors": share_within(left, vectors),
+        }
+        if self.kind.kernel != "rbf":
+            del self.study.numbers["SVM: gamma (of the RBF kernel)"]
+        self.study.panels["overlap"] = {
+            "hardest 10 %": Curve(*self.points[hard].T), "support vectors": Curve(*self.points[vectors].T)
+        }  # fmt: skip
+
+
+def hardest(weights: np.ndarray, n: int) -> np.ndarray:
+    """The places of the n greatest weights, the first of equal ones."""
+    return np.sort(np.argsort(-weights, kind="stable")[:n])
+
+
+def highest(alphas: np.ndarray, n: int) -> np.ndarray:
+    """The places of the n greatest α, and of those equal to the last of them (all at the bound C are equal)."""
+    least = np.sort(alphas)[::-1][min(n, alphas.size) - 1]
+    return np.flatnonzero(alphas >= least * (1 - 1e-9))
+
+
+def share_within(some: np.ndarray, others: np.ndarray) -> float:
+    """The share of some rows that are among others."""
+    return float(np.isin(some, others).mean())
+
+
+def support_vectors(X: np.ndarray, y: np.ndarray, kind: type[LargeMargin], n: int) -> tuple[np.ndarray, np.ndarray, float, float]:
+    """The support vectors (places), their α, C and γ of an SVM that has as nearly n of them as a choice of C can give.
+
+    Table 1 has one number for the overlap of two sets of rows, so these have one size; the overlap itself is not looked at. The
+    larger C the fewer the support vectors, so C is found by bisection.
+    """
+    from sklearn.svm import SVC
+
+    low, high, best = -10.0, 20.0, None
+    for _ in range(16):
+        fitted = SVC(C=2.0 ** ((low + high) / 2), kernel=kind.kernel).fit(X, y)
+        if best is None or abs(fitted.support_.size - n) < abs(best.support_.size - n):
+            best = fitted
+        if fitted.support_.size == n:
+            break
+        low, high = ((low + high) / 2, high) if fitted.support_.size > n else (low, (low + high) / 2)
+    return best.support_, np.abs(best.dual_coef_[0]), float(best.C), float(best._gamma)
+
+
+def _extremes(values: np.ndarray) -> tuple[float, float]:
+    return float(values.min()), float(values.max())
+
+
+def _line(name: str) -> np.ndarray:
+    """The boundary in the plane (k × 2)."""
+    if name == "circle":
+        turn = np.linspace(0, 2 * math.pi, 200)
+        return RADIUS * np.column_stack([np.cos(turn), np.sin(turn)])
+    return np.array([[-2.0, 2.0], [2.0, -2.0]])
+
+
+def _slots(grid: Synchronous) -> list[np.ndarray]:
+    """All slots of a grid, node by node, before its first cycle and after each."""
+    taken = [np.concatenate([*grid.slots.values()])]
+    for _ in range(grid.problem.options.cycles):
+        grid.step()
+        taken.append(np.concatenate([*grid.slots.values()]))
+    return taken
+
+
+def _ends(problem: Problem) -> np.ndarray:
+    """Where the nodes' slots end among all slots, but for the last node."""
+    return np.cumsum([slots.size for slots in problem.first_slots.values()])[:-1]
+
+
+def study_set(name: str, rows: int, seed: int, cycles: int, s: float | None, log: Log) -> Study:
+    """All experiments on the set `name`. Local; raises ConfigError."""
+    options = PsbmlOptions(grid=GRID, neighbourhood=NEIGHBOURHOOD, replace=REPLACE, cycles=cycles, seed=seed)
+    options.validate()
+    if name not in SETS:
+        raise ConfigError(f"no set {name!r} whose margin is known; {nearest(name, SETS) or 'choose one of ' + ', '.join(SETS)}")
+    if not FEWEST_ROWS <= rows <= MOST_ROWS:
+        raise ConfigError(f"--rows {rows}: expected {FEWEST_ROWS} to {MOST_ROWS}")
+    if cycles < 2:
+        raise ConfigError(f"--cycles {cycles}: expected at least 2")
+    if s is not None and not 0 < s < math.inf:
+        raise ConfigError(f"--s {s}: expected a number above 0")
+    # Threads are of no use for arrays this small, and harm where cores are busy.
+    with threadpool_limits(1), problem_of(name, rows, options) as problem:
+        experiments = Experiments(name, problem, s)
+        log(f"{name}: PSBML and mixtures on the torus, {GRID_RUNS} times each")
+        experiments.grids()
+        log(f"{name}: mixtures of the whole set, {RUNS} times")
+        experiments.alone()
+        log(f"{name}: PSBML on the torus, its hardest rows and an SVM; training rows: {experiments.train.size:,}")
+        experiments.weight_curves()
+    return experiments.study
+
+
+def plot_set(name: str, output: Path, rows: int, seed: int, cycles: int, s: float | None, force: bool, log: Log) -> str:
+    """Study a set, draw what was found, write it as CSV: what to tell the user. Local; raises ConfigError or DataError."""
+    check_outputs(output, force, [])
+    study = study_set(name, rows, seed, cycles, s, log)
+    table = output.with_suffix(".csv")
+    plot_margins(study, output)
+    write_study(study, table)
+    return f"{study}\n" + joined([f"picture: {output}", f"numbers: {table}"])
+
+
+def write_study(study: Study, path: Path) -> None:
+    """The numbers and every curve of the picture. Local; raises DataError."""
+    rows: list[tuple[object, ...]] = [("panel", "series", "x", "y")]
+    rows += [("numbers", what, "", value) for what, value in study.numbers.items()]
+    for panel, curves in study.panels.items():
+        for series, curve in curves.items():
+            rows += [(panel, series, float(x), float(y)) for x, y in zip(curve.x, curve.y, strict=True)]
+    write_whole(path, csv_text(rows).encode())

@@ -1,0 +1,197 @@
+"""What a finished run of PSBML looks like: its torus, where the margin data lie, and how its cycles went. `hpcml plot psbml`."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from hpcml import mpi, rng
+from hpcml.data.dataset import Dataset
+from hpcml.data.shard import Rows, read_rows
+from hpcml.errors import ConfigError, DataError
+from hpcml.files.atomic import check_output, write_whole
+from hpcml.files.table import csv_text, read_csv
+from hpcml.log import Log, joined, named
+from hpcml.methods.psbml.torus import parse_grid
+from hpcml.model.classifier import ClassifierModel
+from hpcml.plots.figure import check_picture
+from hpcml.plots.psbml_drawing import plot_psbml
+from hpcml.run.folder import CONFIG, FILES, RunFolder, read_config
+
+MOST_ROWS = 20_000  # of the data, and of the margin data, in the picture
+COLUMNS = ("kind", "number", "x", "y", "margin_rows", "weight")
+
+
+@dataclass(frozen=True)
+class Portrait:
+    """What the picture shows of a run."""
+
+    data: str  # the name of the data set's file
+    base: str  # the learner
+    grid: tuple[int, int]  # width and height of the torus
+    neighbourhood: str
+    node_rows: np.ndarray  # distinct margin rows on each node
+    node_weights: np.ndarray  # their mean weights
+    axes: tuple[str, str]  # what the coordinates are, "": nothing
+    points: np.ndarray  # rows of the split, a sample (n × 2)
+    margin: np.ndarray  # margin rows, a sample (k × 2)
+    margin_rows: np.ndarray  # their numbers in the file
+    margin_weights: np.ndarray
+    n_rows: int  # of the split
+    n_margin: int
+    cycle: int  # the pocket's
+    history: dict[str, np.ndarray]  # history.csv by columns
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A portrait and where it was drawn."""
+
+    portrait: Portrait
+    picture: Path
+    table: Path
+
+    def __str__(self) -> str:
+        seen, best = self.portrait, self.portrait.cycle
+        error = seen.history["error"][seen.history["cycle"] == best]
+        about = (
+            f"{seen.n_margin:,} of {seen.n_rows:,} rows are margin data, from cycle {best}"
+            + (f" (validation error {100 * error[0]:.2f} %)" if error.size else "")
+            + f"; {seen.node_rows.min():,} to {seen.node_rows.max():,} of them on a node"
+        )
+        return joined([about, f"picture: {self.picture}", f"numbers: {self.table}"])
+
+
+def plot_run(comm: mpi.Comm | None, run: Path, output: Path | None = None, data: Path | None = None, force: bool = False) -> str:
+    """Collective over `comm`. Draw a finished run; rank 0 does the work and says what it drew, the others say "".
+
+    Raises ConfigError or DataError for what the user can mend.
+    """
+    run = Path(run)
+    picture = Path(output or run / "psbml.png")
+    said = ""
+    with mpi.duplicated(comm) as comm, mpi.agreed(comm, f"drawing {run}"):
+        if comm.rank == 0:
+            model, path = open_run(RunFolder(comm, run, Log(comm.rank)))
+            path = data or path
+            table = picture.with_suffix(".csv")
+            check_outputs(picture, force, [path, *(run / file for file in FILES)])
+            with Dataset(path) as dataset:
+                portrait = portray(model, dataset, read_history(run / "history.csv"))
+            plot_psbml(portrait, picture)
+            write_table(portrait, table)
+            said = str(Drawn(portrait, picture, table))
+    return said
+
+
+def open_run(folder: RunFolder) -> tuple[ClassifierModel, Path]:
+    """A finished run's model, and where its dataset was. Local; raises ConfigError or DataError."""
+    config = folder.path / CONFIG
+    if not config.exists():
+        raise ConfigError(f"{folder.path} is no run folder (it has no {CONFIG}); name the --output of an `hpcml train psbml`")
+    values = read_config(config)
+    try:
+        method, data = values["method"], Path(values["data"])
+    except (KeyError, TypeError) as error:
+        raise DataError(f"{config}: damaged ({error}); train again with --force") from None
+    if method != "psbml":
+        raise ConfigError(f"{folder.path} is a run of {method}; the picture is about psbml")
+    if not folder.model.exists():
+        raise ConfigError(f"{folder.path} is not finished (it has no {folder.model.name}); continue it with --resume first")
+    return ClassifierModel(folder.model), data
+
+
+def check_outputs(picture: Path, force: bool, inputs: list[Path]) -> None:
+    """Raise ConfigError or DataError if the picture cannot be drawn or written: now, not after the work. Local."""
+    check_picture(picture)
+    if not picture.parent.is_dir():
+        raise DataError(f"{picture}: the folder {picture.parent} does not exist; create it first")
+    for path in (picture, picture.with_suffix(".csv")):
+        check_output(path, force, inputs)
+
+
+def read_history(path: Path) -> dict[str, np.ndarray]:
+    """history.csv by columns. Local; raises DataError."""
+    try:
+        lines = read_csv(path)
+        columns = {name: np.array([float(line[name]) for line in lines]) for name in ("cycle", "error", "distinct_rows")}
+    except (KeyError, TypeError, ValueError, csv.Error):
+        raise DataError(f"{path}: damaged history; train again with --force") from None
+    return columns
+
+
+def portray(model: ClassifierModel, dataset: Dataset, history: dict[str, np.ndarray]) -> Portrait:
+    """What the picture shows of a run. Local; raises ConfigError or DataError if the dataset is not the run's."""
+    model.check_vocabulary(dataset)
+    split = str(model.attrs["split"])
+    rows = dataset.split(split)
+    if list(model.attrs["data_sizes"]) != list(dataset.sizes) or not np.isin(model.margin_rows, rows, assume_unique=True).all():
+        raise DataError(
+            f"{dataset.path}: {model.path} was trained on other data (rows, values and labels: {list(model.attrs['data_sizes'])}, "
+            f"not {list(dataset.sizes)}); name that file with --data, or train again"
+        )
+    shown, among = sampled(rows), np.sort(sampled_places(model.margin_rows))
+    matrices = [read_rows(dataset, part, dataset.n_features <= 2) for part in (shown, model.margin_rows[among])]
+    (points, margin), names = in_the_plane(matrices, dataset)
+    return Portrait(
+        data=dataset.path.name,
+        base=str(model.base.get("name")),
+        grid=parse_grid(str(model.attrs["grid"])),
+        neighbourhood=str(model.attrs["neighbourhood"]),
+        node_rows=np.asarray(model.attrs["node_rows"]),
+        node_weights=np.asarray(model.attrs["node_weights"]),
+        axes=names,
+        points=points,
+        margin=margin,
+        margin_rows=model.margin_rows[among],
+        margin_weights=model.margin_weights[among],
+        n_rows=rows.size,
+        n_margin=model.margin_rows.size,
+        cycle=model.cycle,
+        history=history,
+    )
+
+
+def sampled_places(rows: np.ndarray) -> np.ndarray:
+    """The places of at most MOST_ROWS of some rows: those with the least random bits."""
+    if rows.size <= MOST_ROWS:
+        return np.arange(rows.size)
+    return np.argpartition(rng.bits(0, "psbml picture", rows), MOST_ROWS)[:MOST_ROWS]
+
+
+def sampled(rows: np.ndarray) -> np.ndarray:
+    """At most MOST_ROWS of some rows, ascending."""
+    return np.sort(rows[sampled_places(rows)])
+
+
+def in_the_plane(matrices: list[Rows], dataset: Dataset) -> tuple[list[np.ndarray], tuple[str, str]]:
+    """Rows (the first matrix is the sample of all) as points, n × 2 each, and the names of the two axes.
+
+    Two features at most are the coordinates; of more the first two components of the singular value decomposition of the sample.
+    """
+    n_features = dataset.n_features
+    if n_features <= 2:
+        names = (dataset.strings("feature_names") or [f"feature {j}" for j in range(n_features)]) + [""] * (2 - n_features)
+        return [np.pad(matrix, ((0, 0), (0, 2 - n_features))) for matrix in matrices], (named(names[0]), named(names[1]))
+    from sklearn.decomposition import TruncatedSVD
+
+    svd = TruncatedSVD(2, random_state=0).fit(matrices[0])
+    shares = svd.explained_variance_ratio_
+    first, second = (
+        f"{nth} component ({100 * share:.1f} % of the variance)" for nth, share in zip(("1st", "2nd"), shares, strict=True)
+    )
+    return [svd.transform(matrix) for matrix in matrices], (first, second)
+
+
+def write_table(portrait: Portrait, path: Path) -> None:
+    """Nodes (place on the torus, number of margin rows, mean weight) and the margin rows drawn (coordinates, weight). Local."""
+    lines: list[tuple[object, ...]] = [COLUMNS]
+    for node, (rows, weight) in enumerate(zip(portrait.node_rows, portrait.node_weights, strict=True)):
+        y, x = divmod(node, portrait.grid[0])
+        lines.append(("node", node, x, y, int(rows), float(weight)))
+    for row, (x, y), weight in zip(portrait.margin_rows, portrait.margin, portrait.margin_weights, strict=True):
+        lines.append(("margin row", int(row), float(x), float(y), "", float(weight)))
+    write_whole(path, csv_text(lines).encode())

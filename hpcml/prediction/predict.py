@@ -1,0 +1,361 @@
+"""Scoring rows with a model, to HDF5, CSV or svmlight: streaming, by all ranks, the same bytes on any number of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+import h5py
+import numpy as np
+
+from hpcml import mpi
+from hpcml.data.dataset import Dataset
+from hpcml.data.shard import Shard, load_shard
+from hpcml.errors import ConfigError, file_error
+from hpcml.evaluation.scoring import WEIGHT_BYTES, scorer_of
+from hpcml.evaluation.top import InvertedTop, top_of
+from hpcml.files.atomic import temporary_path
+from hpcml.files.hdf5 import NAME_CHUNK, describe_matrix, matrix_slabs, stamp, write_strings
+from hpcml.files.slabs import Slab, SlabFile, new_file, write_at
+from hpcml.files.table import csv_text, escaped_name
+from hpcml.log import Log, Progress
+from hpcml.model.classifier import ClassifierModel
+from hpcml.model.linear import Model
+from hpcml.prediction.top import TOP_TEXT_FORMATS, TopChunk, check_what, what_is_written
+
+What = Literal["scores", "labels"]
+CHUNK_BYTES = 1 << 27  # the scores (or flags) of a chunk of rows for all labels
+MAX_ROWS = 1 << 16
+TEXT_VALUES = 1 << 20
+COPY_BYTES = 1 << 24
+
+
+@dataclass
+class Chunk:
+    """Consecutive rows of the split: `values` (n × L) are scores, or flags where only labels are wanted."""
+
+    first: int  # the place of the first row in the split
+    rows: np.ndarray  # row numbers of the dataset
+    values: np.ndarray
+
+    def labels(self) -> list[list[int]]:
+        """The predicted labels (score above 0) of each row, ascending."""
+        rows, labels = np.nonzero(self.values > 0)
+        bounds = np.searchsorted(rows, np.arange(self.rows.size + 1))
+        return [labels[a:b].tolist() for a, b in pairwise(bounds)]
+
+    def pieces(self) -> Iterator[Chunk]:
+        """The chunk in pieces of about TEXT_VALUES values, small enough to be formatted in memory."""
+        step = max(1, TEXT_VALUES // max(1, self.values.shape[1]))
+        for a in range(0, self.rows.size, step):
+            yield Chunk(self.first + a, self.rows[a : a + step], self.values[a : a + step])
+
+
+class Prediction:
+    """What a model says of rows, chunk by chunk: scores, or flags where only labels are wanted."""
+
+    has_ids = False
+
+    def __init__(self, comm: mpi.Comm, model: Model | ClassifierModel, what: What, shard: Shard, top: int | None = None) -> None:
+        """Collective over `comm`. `shard`, of this rank, has rows as they will come, or none; `top`: so many labels of each."""
+        self.comm, self.model, self.what = comm, model, what
+        self.scorer = scorer_of(model, shard, np.arange(model.n_labels))
+        self.scorer.warm_up(comm)
+        self._kept: list[tuple[np.ndarray, ...]] | None = None
+        self._top = None if top is None else top_of(comm, self.scorer, top, self.keeps_weights)
+
+    @property
+    def n_best(self) -> int:
+        """How many labels of a row are written, where only the best ones are."""
+        return self._top.size
+
+    @cached_property
+    def escaped_names(self) -> list[str]:
+        """The names of the labels as they are joined by `;`."""
+        return [escaped_name(name) for name in self.model.label_names]
+
+    def ids(self, rows: np.ndarray) -> list[str]:
+        """The row ids of ascending row numbers; none of rows that have none."""
+        return []
+
+    @property
+    def keeps_weights(self) -> bool:
+        """Whether the weights of all labels are expanded once, and not for every chunk."""
+        return 8 * self.model.n_labels * self.model.n_features <= WEIGHT_BYTES
+
+    @property
+    def is_cheap(self) -> bool:
+        """Whether scoring a few rows at a time costs no more than many at once."""
+        return self.keeps_weights or isinstance(self._top, InvertedTop)
+
+    def scored(self, shard: Shard) -> Iterator[Chunk | TopChunk]:
+        """Score the rows of a shard. Local. Raises NonFiniteError if a score is not a number."""
+        return self._scores(shard) if self._top is None else self._best(shard)
+
+    def _best(self, shard: Shard) -> Iterator[TopChunk]:
+        """Find the best labels of the rows of a shard. Local."""
+        scorer = scorer_of(self.model, shard, self.scorer.labels)
+        step = max(1, min(MAX_ROWS, CHUNK_BYTES // (12 * max(1, self.n_best))))
+        for begin in range(0, shard.n_local, step):
+            some = shard.rows[begin : begin + step]
+            best = self._top.best(scorer, some)
+            yield TopChunk(shard.first_local + begin, shard.first_row + some, best.labels, best.scores)
+
+    def _scores(self, shard: Shard) -> Iterator[Chunk]:
+        """Score the rows of a shard for all labels. Local."""
+        model, rows, scorer = self.model, shard.rows, scorer_of(self.model, shard, self.scorer.labels)
+        if self._kept is None and self.keeps_weights:
+            self._kept = [scorer.weights(*block) for block in scorer.blocks]
+        dtype = np.dtype(np.float64 if self.what == "scores" else np.bool_)
+        step = max(1, min(MAX_ROWS, CHUNK_BYTES // (dtype.itemsize * max(1, model.n_labels))))
+        for begin in range(0, rows.size, step):
+            some = rows[begin : begin + step]
+            values = np.empty((some.size, model.n_labels), dtype=dtype)
+            for number, block in enumerate(scorer.blocks):
+                scores = scorer.rows_scores(some, *(self._kept[number] if self._kept else scorer.weights(*block)))
+                scorer.check_numbers(scores.max(axis=0), scorer.labels[slice(*block)])
+                values[:, slice(*block)] = scores if self.what == "scores" else scores > 0
+            yield Chunk(shard.first_local + begin, shard.first_row + some, values)
+
+
+class DatasetPrediction(Prediction):
+    """This rank's share of the prediction of a split."""
+
+    def __init__(
+        self,
+        comm: mpi.Comm,
+        model: Model | ClassifierModel,
+        dataset: Dataset,
+        split: str,
+        what: What,
+        log: Log,
+        top: int | None = None,
+    ) -> None:
+        """Collective over `comm`.
+
+        Raises ConfigError for an unknown split, DataError for an unreadable file.
+        """
+        self.dataset, self.split, self.log = dataset, split, log
+        self.shard = load_shard(comm, dataset, split)
+        super().__init__(comm, model, what, self.shard, top)
+        self.has_ids = "row_ids" in dataset.file
+
+    def ids(self, rows: np.ndarray) -> list[str]:
+        """The row ids of ascending row numbers."""
+        first, last = (int(rows[0]), int(rows[-1])) if rows.size else (0, -1)
+        found = self.dataset.strings("row_ids", first, last + 1) or []
+        return [found[row - first] for row in rows.tolist()]
+
+    def chunks(self) -> Iterator[Chunk | TopChunk]:
+        """Score this rank's rows. Local. Raises NonFiniteError if a score is not a number."""
+        progress, done = Progress(self.log, "scoring rows (rank 0)", self.shard.n_local), 0
+        try:
+            for chunk in self.scored(self.shard):
+                self.dataset.check_unchanged()
+                yield chunk
+                done += chunk.rows.size
+                progress.update(done)
+        finally:
+            progress.close()
+
+
+def csv_lines(prediction: Prediction, chunk: Chunk | None) -> str:
+    """Lines `row,id?,score...` or `row,id?,labels` (`joined_names`); the header for None."""
+    if chunk is None:
+        wanted = prediction.model.label_names if prediction.what == "scores" else ["labels"]
+        return csv_text([["row", *(["id"] if prediction.has_ids else []), *wanted]])
+    ids: list[list[str]] = [[name] for name in prediction.ids(chunk.rows)] if prediction.has_ids else [[]] * chunk.rows.size
+    if prediction.what == "scores":
+        return csv_text([row, *name, *values.tolist()] for row, name, values in zip(chunk.rows, ids, chunk.values, strict=True))
+    cells = (";".join(prediction.escaped_names[label] for label in labels) for labels in chunk.labels())
+    return csv_text([row, *name, labels] for row, name, labels in zip(chunk.rows, ids, cells, strict=True))
+
+
+def svmlight_lines(prediction: Prediction, chunk: Chunk | None) -> str:
+    """Lines `LABEL,LABEL l:score l:score ...`, or `LABEL,LABEL 1:1`; labels count from 1. No header."""
+    if chunk is None:
+        return ""
+    lines = []
+    for labels, values in zip(chunk.labels(), chunk.values, strict=True):
+        target = ",".join(str(label + 1) for label in labels)
+        if prediction.what == "scores":
+            rest = " ".join(f"{number}:{score!r}" for number, score in enumerate(values.tolist(), 1))
+        else:
+            rest = "1:1"  # readers skip blank lines, so a row without labels must not be one
+        lines.append(f"{target} {rest}\n")
+    return "".join(lines)
+
+
+Lines = Callable[[Prediction, Chunk | None], str]
+TEXT_FORMATS: dict[str, Lines] = {
+    ".csv": csv_lines,
+    ".svm": svmlight_lines,
+    ".svmlight": svmlight_lines,
+}
+FORMATS = (".h5", *TEXT_FORMATS)
+
+
+def lines_of(ending: str, top: int | None) -> Lines:
+    """What makes the lines of a text."""
+    return (TEXT_FORMATS if top is None else TOP_TEXT_FORMATS)[ending]
+
+
+@mpi.collective
+def predict(
+    comm: mpi.Comm,
+    model: Model | ClassifierModel,
+    dataset: Dataset,
+    split: str,
+    output: Path,
+    what: What,
+    force: bool,
+    log: Log,
+    top: int | None = None,
+) -> None:
+    """Collective over `comm`. Write the scores or the labels (score above 0) of a split's rows to `output`.
+
+    With `top`, only the scores of so many labels of each row, the best ones (of equal scores those with the lower numbers).
+
+    Raises ConfigError for an ending of `output` that is not in FORMATS, for an existing output without `force` and for an
+    unknown split; DataError if model and data do not fit or a file cannot be read or written.
+    """
+    output = Path(output)
+    ending = output.suffix.lower()
+    if ending not in FORMATS:
+        raise ConfigError(f"{output}: unknown kind of file {ending!r}; the name must end in one of {', '.join(FORMATS)}")
+    check_what(what, top)
+    inputs = [model.path, dataset.path]
+    with mpi.agreed(comm, f"reading {dataset.path}"):
+        model.check_vocabulary(dataset)
+    if ending == ".h5":
+        with new_file(comm, output, force, inputs) as out:
+            prediction = DatasetPrediction(comm, model, dataset, split, what, log, top)
+            fill = _fill_labels if what == "labels" else _fill_scores if top is None else _fill_top
+            fill(prediction, out, output)
+    else:
+        with temporary_path(comm, output, force, inputs) as temporary:
+            prediction = DatasetPrediction(comm, model, dataset, split, what, log, top)
+            _write_text(prediction, lines_of(ending, top), temporary, output)
+    log(f"{output}: {what_is_written(what, top)} of {dataset.split(split).size} rows for {model.n_labels} labels")
+
+
+def _describe(prediction: DatasetPrediction, file: h5py.File) -> None:
+    """What a file of predictions holds beside the numbers."""
+    stamp(file, "scores")
+    file.attrs["split"] = prediction.split
+    write_strings(file, "label_names", prediction.model.label_names)
+    if prediction.has_ids:
+        rows = prediction.dataset.split(prediction.split)
+        ids = file.create_dataset("row_ids", shape=rows.shape, dtype=h5py.string_dtype())
+        for begin in range(0, rows.size, NAME_CHUNK):
+            some = rows[begin : begin + NAME_CHUNK]
+            ids[begin : begin + some.size] = np.array(prediction.ids(some), dtype=object)
+
+
+@mpi.collective
+def _fill_scores(prediction: DatasetPrediction, out: SlabFile, output: Path) -> None:
+    """Collective. `scores` (n × L float64) and `rows` (n)."""
+    n_rows = prediction.shard.n_global
+    slabs = {"scores": Slab((n_rows, prediction.model.n_labels), "<f8"), "rows": Slab((n_rows,), "<i8")}
+    out.layout(slabs, lambda file: _describe(prediction, file))
+    with mpi.agreed(prediction.comm, f"writing {output}"):
+        for chunk in prediction.chunks():
+            out.write("scores", chunk.first, chunk.values)
+            out.write("rows", chunk.first, chunk.rows)
+
+
+@mpi.collective
+def _fill_top(prediction: DatasetPrediction, out: SlabFile, output: Path) -> None:
+    """Collective. `top/labels` (n × k int32) and `top/scores` (n × k float64), best first, and `rows` (n)."""
+    shape = (prediction.shard.n_global, prediction.n_best)
+    slabs = {"top/labels": Slab(shape, "<i4"), "top/scores": Slab(shape, "<f8"), "rows": Slab(shape[:1], "<i8")}
+    out.layout(slabs, lambda file: _describe(prediction, file))
+    with mpi.agreed(prediction.comm, f"writing {output}"):
+        for chunk in prediction.chunks():
+            for name, values in {"top/labels": chunk.labels, "top/scores": chunk.scores, "rows": chunk.rows}.items():
+                out.write(name, chunk.first, values)
+
+
+@mpi.collective
+def _fill_labels(prediction: DatasetPrediction, out: SlabFile, output: Path) -> None:
+    """Collective. `Y` (n × L, CSR, AnnData's encoding) and `rows` (n). Label numbers wait in a part file for their place."""
+    comm, shard, n_labels = prediction.comm, prediction.shard, prediction.model.n_labels
+    index = np.dtype(matrix_slabs("Y", 0, 0, n_labels, None)["Y/indices"].dtype)
+    counts = np.zeros(shard.n_local, dtype=np.int64)
+    part = out.path.with_name(f"{out.path.name}-{comm.rank}")
+    try:
+        with mpi.agreed(comm, f"writing {output}"), part.open("wb") as file:
+            for chunk in prediction.chunks():
+                counts[chunk.first - shard.first_local :][: chunk.rows.size] = chunk.values.sum(axis=1)
+                append(file, np.nonzero(chunk.values)[1].astype(index).tobytes(), output)
+        (first,), (nnz,) = mpi.exclusive_sum(comm, [counts.sum()])
+        slabs = {**matrix_slabs("Y", shard.n_global, int(nnz), n_labels, None), "rows": Slab((shard.n_global,), "<i8")}
+
+        def describe(file: h5py.File) -> None:
+            describe_matrix(file, "Y", shard.n_global, n_labels, int(nnz), ones=True)
+            _describe(prediction, file)
+
+        out.layout(slabs, describe)
+        with mpi.agreed(comm, f"writing {output}"):
+            if comm.rank == 0:
+                out.write("Y/indptr", 0, np.zeros(1))
+            out.write("Y/indptr", shard.first_local + 1, first + np.cumsum(counts))
+            out.write("rows", shard.first_local, shard.first_row + shard.rows)
+            for begin, data in _pieces(part):
+                out.write("Y/indices", int(first) + begin // index.itemsize, np.frombuffer(data, dtype=index))
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@mpi.collective
+def _write_text(prediction: DatasetPrediction, lines: Lines, temporary: Path, output: Path) -> None:
+    """Collective. Each rank formats its rows; rank 0 into the file itself, the others into parts that are copied behind."""
+    comm = prediction.comm
+    part = temporary if comm.rank == 0 else temporary.with_name(f"{temporary.name}-{comm.rank}")
+    try:
+        with mpi.agreed(comm, f"writing {output}"), part.open("wb") as file:
+            if comm.rank == 0:
+                append(file, lines(prediction, None).encode(), output)
+            for chunk in prediction.chunks():
+                for piece in chunk.pieces():
+                    append(file, lines(prediction, piece).encode(), output)
+            size = file.tell()
+        (offset,), _ = mpi.exclusive_sum(comm, [size])
+        with mpi.agreed(comm, f"writing {output}"):
+            if comm.rank != 0:
+                _copy(part, temporary, int(offset), output)
+    finally:
+        if comm.rank != 0:
+            part.unlink(missing_ok=True)
+
+
+def append(file: BinaryIO, data: bytes, output: Path | str) -> None:
+    """Write all of `data` to a part of `output`. Raises DataError."""
+    try:
+        file.write(data)
+        file.flush()
+    except OSError as error:
+        raise file_error(output, "write", error) from None
+
+
+def _pieces(part: Path) -> Iterator[tuple[int, bytes]]:
+    """(offset, bytes) of consecutive pieces of a file."""
+    offset = 0
+    with part.open("rb") as file:
+        while data := file.read(COPY_BYTES):
+            yield offset, data
+            offset += len(data)
+
+
+def _copy(part: Path, target: Path, offset: int, output: Path) -> None:
+    """Copy a part to its place in `target`, which becomes `output`. Raises DataError."""
+    try:
+        with target.open("rb+") as file:
+            for begin, data in _pieces(part):
+                write_at(file.fileno(), memoryview(data), offset + begin, output)
+    except OSError as error:
+        raise file_error(output, "write", error) from None

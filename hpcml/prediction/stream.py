@@ -1,0 +1,156 @@
+"""Scoring the rows of an svmlight text as they come: the lines that `predict` writes, in memory for one block of rows."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.data.shard import Shard
+from hpcml.data.svmlight_stream import BLOCK_BYTES, STANDARD_INPUT, SvmlightStream, TextRows
+from hpcml.errors import ConfigError, DataError
+from hpcml.files.atomic import temporary_path
+from hpcml.files.lines import LINE_MIB
+from hpcml.log import Log
+from hpcml.model.classifier import ClassifierModel
+from hpcml.model.linear import Model
+from hpcml.prediction.predict import TEXT_FORMATS, Lines, Prediction, What, append, lines_of
+from hpcml.prediction.top import check_what, what_is_written
+
+STANDARD_OUTPUT = "-"
+MAX_BLOCK_BYTES = 1 << 26
+
+
+@mpi.collective
+def predict_stream(
+    comm: mpi.Comm,
+    model: Model | ClassifierModel,
+    source: str | Path,
+    output: Path,
+    what: What,
+    force: bool,
+    log: Log,
+    zero_based: bool = False,
+    text_format: str | None = None,
+    top: int | None = None,
+    max_line: int = LINE_MIB << 20,
+) -> None:
+    """Collective over `comm`. Write the scores or the labels (score above 0) of the rows of an svmlight text, in their order.
+
+    `source` is a path, or "-" for standard input; `output` a path, or "-" for standard output. Its ending, or else `text_format`
+    ("csv" by default, "svm"), says what to write: the lines that `predict` writes, with the same `top`, for the dataset made from
+    the text. The labels
+    in the text are passed over. A text does not name its features: index i, from 1 or with `zero_based` from 0, is the model's
+    i-th feature, whatever the name is that it was trained by. Larger indices are left out, and counted in the log. A line may have
+    `max_line` bytes.
+
+    Raises ConfigError for an unknown format, for a model of text with other numbering and for an existing output without `force`;
+    DataError if the text is not svmlight (with the line), or something cannot be read or written.
+    """
+    lines = lines_of(_format(output, text_format), top)
+    model.check_numbering(zero_based)
+    check_what(what, top)
+    inputs = [model.path, *([] if str(source) == STANDARD_INPUT else [Path(source)])]
+    with _opened(comm, output, force, inputs) as file:
+        prediction = Prediction(comm, model, what, _shard(TextRows.empty(), model), top)
+        block_bytes = min(BLOCK_BYTES * comm.size, MAX_BLOCK_BYTES) if prediction.is_cheap else MAX_BLOCK_BYTES
+        with SvmlightStream(comm, source, zero_based, max_line, block_bytes) as stream:
+            log(f"{stream.name}: scoring rows as they come")
+            dropped = _score(prediction, stream, lines, file, output)
+    left_out = f"; left out: {dropped:,} values of features that the model does not have" if dropped else ""
+    log(f"{_name_of(output)}: {what_is_written(what, top)} of {stream.n_rows} rows for {model.n_labels} labels{left_out}")
+
+
+def _format(output: Path, text_format: str | None) -> str:
+    """The ending that says how to write rows. Raises ConfigError."""
+    output = Path(output)
+    ending = f".{text_format or 'csv'}" if str(output) == STANDARD_OUTPUT else output.suffix.lower()
+    if ending == ".h5":
+        raise ConfigError(f"{output}: a text becomes .csv or .svm only, row by row; for .h5 make a dataset of it (hpcml convert)")
+    if ending not in TEXT_FORMATS:
+        known = ", ".join(TEXT_FORMATS)
+        raise ConfigError(f"{_name_of(output)}: unknown kind of file {ending!r}; the name must end in one of {known}")
+    if text_format is not None and TEXT_FORMATS.get(f".{text_format}") is not TEXT_FORMATS[ending]:
+        raise ConfigError(f"{output}: its ending and the format {text_format!r} are not one; leave the format out")
+    return ending
+
+
+def _name_of(output: Path) -> str:
+    """What messages call an output."""
+    return "standard output" if str(output) == STANDARD_OUTPUT else str(output)
+
+
+@contextmanager
+def _opened(comm: mpi.Comm, output: Path, force: bool, inputs: list[Path]) -> Iterator[BinaryIO | None]:
+    """Collective over `comm`. Rank 0's file to write to; a named one appears, whole, after the body. Raises as `temporary_path`."""
+    if str(output) == STANDARD_OUTPUT:
+        with mpi.agreed(comm, "writing standard output"):
+            if comm.rank == 0 and sys.stdout is None:
+                raise DataError("standard output is closed; name a file")
+        file = open(1, "wb", closefd=False) if comm.rank == 0 else None  # noqa: SIM115
+        try:
+            yield file
+        finally:
+            _close(file)
+        return
+    with temporary_path(comm, output, force, inputs) as temporary:
+        file = None
+        with mpi.agreed(comm, f"writing {output}"):
+            if comm.rank == 0:
+                file = temporary.open("wb")
+        try:
+            yield file
+        finally:
+            _close(file)
+
+
+def _close(file: BinaryIO | None) -> None:
+    """Close a file, of which everything is written or given up."""
+    if file is not None:
+        with suppress(OSError):
+            file.close()
+
+
+@mpi.collective
+def _score(prediction: Prediction, stream: SvmlightStream, lines: Lines, file: BinaryIO | None, output: Path) -> int:
+    """Collective. Write what is predicted of every row; how many values of unknown features there are on all ranks."""
+    comm, dropped = prediction.comm, 0
+
+    def write(text: bytes) -> None:
+        append(file, text, _name_of(output))
+
+    mpi.stream_to_root(comm, [lines(prediction, None).encode()] if comm.rank == 0 else [], write)
+    for rows in stream.parts():
+        shard = _shard(rows, prediction.model)
+        dropped += rows.indices.size - shard.indices.size
+        chunks = (piece for chunk in prediction.scored(shard) for piece in chunk.pieces())
+        mpi.stream_to_root(comm, (lines(prediction, chunk).encode() for chunk in chunks), write)
+    return int(mpi.exclusive_sum(comm, [dropped])[1][0])
+
+
+def _shard(rows: TextRows, model: Model | ClassifierModel) -> Shard:
+    """The rows, without labels and without the features that the model does not have."""
+    n_rows, indptr, indices, data = rows.n_rows, rows.indptr, rows.indices, rows.data
+    known = indices < model.n_features
+    if not known.all():
+        indptr = np.concatenate([[0], np.cumsum(known)])[indptr]
+        indices, data = indices[known], data[known]
+    none = np.zeros(n_rows + 1, dtype=np.int64)
+    return Shard(
+        first_row=rows.first_row,
+        rows=np.arange(n_rows),
+        indptr=indptr,
+        indices=indices,
+        data=data,
+        y_indptr=none,
+        y_indices=np.empty(0, dtype=np.int32),
+        n_global=n_rows,
+        first_local=rows.first_row,
+        n_features=model.n_features,
+        n_labels=model.n_labels,
+    )

@@ -1,0 +1,75 @@
+"""What is written of the best labels of rows: a list of labels with their scores, best first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hpcml.errors import ConfigError
+from hpcml.files.table import csv_text
+
+if TYPE_CHECKING:
+    from hpcml.prediction.predict import Prediction
+
+TOP_VALUES = 1 << 18  # labels of a piece of text
+
+
+@dataclass
+class TopChunk:
+    """Consecutive rows of the split, with the labels (n × k, int32) and the scores (n × k, float64) of each, best first."""
+
+    first: int  # the place of the first row in the split
+    rows: np.ndarray  # row numbers of the dataset
+    labels: np.ndarray
+    scores: np.ndarray
+
+    def pieces(self) -> Iterator[TopChunk]:
+        """The chunk in pieces of about TOP_VALUES labels, small enough to be formatted in memory."""
+        step = max(1, TOP_VALUES // max(1, self.labels.shape[1]))
+        for a in range(0, self.rows.size, step):
+            some = slice(a, a + step)
+            yield TopChunk(self.first + a, self.rows[some], self.labels[some], self.scores[some])
+
+
+def check_what(what: str, top: int | None) -> None:
+    """Raise ConfigError unless it is known what is to be written of rows. Local: call it before the first collective."""
+    if what not in ("scores", "labels"):
+        raise ConfigError(f"cannot predict {what!r}; expected scores or labels")
+    if top is not None and what == "labels":
+        raise ConfigError("--labels writes the labels with a score above 0 and --top the best ones; give only one of them")
+    if top is not None and top < 1:
+        raise ConfigError(f"--top {top}: expected at least 1")
+
+
+def what_is_written(what: str, top: int | None) -> str:
+    """What messages call it."""
+    return what if top is None else f"best labels (--top {top})"
+
+
+def top_csv_lines(prediction: Prediction, chunk: TopChunk | None) -> str:
+    """Lines `row,id?,labels`, the labels as `name:score` joined by `;`, names as in `joined_names`; the header for None."""
+    if chunk is None:
+        return csv_text([["row", *(["id"] if prediction.has_ids else []), "labels"]])
+    ids: list[list[str]] = [[name] for name in prediction.ids(chunk.rows)] if prediction.has_ids else [[]] * chunk.rows.size
+    names, rows = prediction.escaped_names, []
+    for row, name, labels, scores in zip(chunk.rows, ids, chunk.labels.tolist(), chunk.scores.tolist(), strict=True):
+        pairs = zip(labels, scores, strict=True)
+        rows.append([row, *name, ";".join(f"{names[label]}:{score!r}" for label, score in pairs)])
+    return csv_text(rows)
+
+
+def top_svmlight_lines(prediction: Prediction, chunk: TopChunk | None) -> str:
+    """Lines `LABEL,LABEL l:score l:score ...`: those of the best with a score above 0, then all; ascending, from 1. No header."""
+    lines = []
+    for labels, scores in zip(*((chunk.labels.tolist(), chunk.scores.tolist()) if chunk else ((), ())), strict=True):
+        pairs = sorted(zip(labels, scores, strict=True))  # readers expect ascending numbers
+        target = ",".join(str(label + 1) for label, score in pairs if score > 0)
+        rest = " ".join(f"{label + 1}:{score!r}" for label, score in pairs)
+        lines.append(f"{target} {rest}\n")
+    return "".join(lines)
+
+
+TOP_TEXT_FORMATS = {".csv": top_csv_lines, ".svm": top_svmlight_lines, ".svmlight": top_svmlight_lines}

@@ -1,0 +1,1 @@
+"""Fewer features and fewer weights."""

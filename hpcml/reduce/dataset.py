@@ -1,0 +1,163 @@
+"""A dataset with some of its features only: written by all ranks, streaming, the same bytes on any number of them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from hpcml import mpi
+from hpcml.data.dataset import Dataset
+from hpcml.data.shard import Shard, load_shard
+from hpcml.files.hdf5 import NAME_CHUNK, create_strings, describe_matrix, matrix_slabs, readable, vocabulary_digest
+from hpcml.files.hdf5 import write_strings as write_names
+from hpcml.files.slabs import Slab, SlabFile, new_file
+from hpcml.files.untrusted import attributes
+
+PIECE = 1 << 24  # values that are looked at together
+
+
+def names_of(dataset: Dataset, features: np.ndarray) -> list[str] | None:
+    """The names of some features, or None if the file has no names. Raises DataError."""
+    if "feature_names" not in dataset.file:
+        return None
+    out = np.empty(features.size, dtype=object)
+    for begin in range(0, dataset.n_features, NAME_CHUNK):
+        places = np.flatnonzero((features >= begin) & (features < begin + NAME_CHUNK))
+        if places.size:
+            chunk = np.array(dataset.strings("feature_names", begin, begin + NAME_CHUNK), dtype=object)
+            out[places] = chunk[features[places] - begin]
+    return out.tolist()
+
+
+def numbers_of(dataset: Dataset, names: list[str]) -> np.ndarray:
+    """The number of the feature of each name, −1 where the file has none of that name (int64). Raises DataError."""
+    place = {name: number for number, name in enumerate(names)}
+    out = np.full(len(names), -1, dtype=np.int64)
+    for begin in range(0, dataset.n_features, NAME_CHUNK):
+        for number, name in enumerate(dataset.strings("feature_names", begin, begin + NAME_CHUNK) or [], begin):
+            if name in place:
+                out[place[name]] = number
+    return out
+
+
+@dataclass
+class _Columns:
+    """Which columns are kept: `of` (d) is the new number of each feature, −1 for those that are dropped."""
+
+    of: np.ndarray
+    features: np.ndarray
+    ascending: bool  # so that a row's new numbers are in order as they come
+
+    @classmethod
+    def of_features(cls, features: np.ndarray, n_features: int) -> _Columns:
+        """`features` (k): the number that each new column had."""
+        of = np.full(n_features, -1, dtype=np.int64)
+        of[features] = np.arange(features.size)
+        return cls(of, features, bool((np.diff(features) > 0).all()))
+
+    def rows(self, shard: Shard) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
+        """(first row, its and the following rows' sizes, new columns, values) of a slab's rows, piece by piece."""
+        begin, indptr = 0, shard.indptr
+        while begin < indptr.size - 1:
+            end = max(begin + 1, int(np.searchsorted(indptr, indptr[begin] + PIECE, "right")) - 1)
+            values = slice(int(indptr[begin]), int(indptr[end]))
+            columns = self.of[shard.indices[values]]
+            kept = columns >= 0
+            ends = np.concatenate([[0], np.cumsum(kept)])[indptr[begin : end + 1] - indptr[begin]]
+            columns, data = columns[kept], shard.data[values][kept]
+            if not self.ascending:
+                order = np.lexsort((columns, np.repeat(np.arange(end - begin), np.diff(ends))))
+                columns, data = columns[order], data[order]
+            yield begin, np.diff(ends), columns, data
+            begin = end
+
+
+@mpi.collective
+def reduce_dataset(comm: mpi.Comm, dataset: Dataset, features: np.ndarray, output: Path, force: bool) -> None:
+    """Collective over `comm`. Write `output`: the dataset with these features (k, int64) as its columns, in this order.
+
+    Names, row ids, splits and settings of text (but see `remakes_text`) stay, and rows that have none of the features. Raises
+    ConfigError for an output that exists (without `force`), DataError if a file cannot be read or written.
+    """
+    shard = load_shard(comm, dataset, "all")
+    columns = _Columns.of_features(features, dataset.n_features)
+    with mpi.agreed(comm, f"reading {dataset.path}"):
+        sizes, all_ones = np.zeros(shard.indptr.size - 1, np.int64), True
+        for first, some, _, data in columns.rows(shard):
+            sizes[first : first + some.size] = some
+            all_ones = all_ones and bool((data == 1).all())
+        dataset.check_unchanged()
+    ones = not mpi.agreed_any(comm, not all_ones)
+    (first_value, first_label), (nnz, y_nnz) = mpi.exclusive_sum(comm, [sizes.sum(), shard.y_indices.size])
+    with new_file(comm, output, force, [dataset.path]) as out:
+        slabs = matrix_slabs("X", dataset.n_rows, int(nnz), features.size, None if ones else "<f4")
+        slabs |= matrix_slabs("Y", dataset.n_rows, int(y_nnz), dataset.n_labels, None)
+        slabs |= {f"splits/{name}": Slab(dataset.file[f"splits/{name}"].shape, "<i8") for name in dataset.split_names()}
+        out.layout(slabs, lambda file: _describe(file, dataset, features, int(nnz), int(y_nnz), ones))
+        with mpi.agreed(comm, f"writing {output}"):
+            _write_labels(comm, out, shard, int(first_label))
+            _write_values(comm, out, shard, columns, sizes, int(first_value), ones)
+            if comm.rank == 0:
+                for name in dataset.split_names():
+                    out.write(f"splits/{name}", 0, dataset.split(name))
+            dataset.check_unchanged()
+
+
+def _write_labels(comm: mpi.Comm, out: SlabFile, shard: Shard, first: int) -> None:
+    """This rank's rows of Y. Local; raises OSError."""
+    begin = min(comm.rank, 1)  # entry 0 of indptr is rank 0's
+    out.write("Y/indptr", shard.first_row + begin, first + shard.y_indptr[begin:])
+    out.write("Y/indices", first, shard.y_indices)
+
+
+def _write_values(
+    comm: mpi.Comm, out: SlabFile, shard: Shard, columns: _Columns, sizes: np.ndarray, first: int, ones: bool
+) -> None:
+    """This rank's rows of X, in the new columns. Local; raises OSError."""
+    if comm.rank == 0:
+        out.write("X/indptr", 0, np.zeros(1))
+    out.write("X/indptr", shard.first_row + 1, first + np.cumsum(sizes))
+    for _, _, indices, data in columns.rows(shard):
+        out.write("X/indices", first, indices)
+        if not ones:
+            out.write("X/data", first, data)
+        first += indices.size
+
+
+def _describe(file: h5py.File, dataset: Dataset, features: np.ndarray, nnz: int, y_nnz: int, ones: bool) -> None:
+    """Everything in the file that is not a slab."""
+    names = names_of(dataset, features)
+    for name, value in attributes(dataset.file).items():
+        file.attrs[name] = value
+    file.attrs["vocabulary"] = _digest(dataset, features) if names is None else vocabulary_digest(names, features.size)
+    describe_matrix(file, "X", dataset.n_rows, features.size, nnz, ones)
+    describe_matrix(file, "Y", dataset.n_rows, dataset.n_labels, y_nnz, ones=True)
+    if names is not None:
+        write_names(file, "feature_names", names)
+    for name, size in (("label_names", dataset.n_labels), ("row_ids", dataset.n_rows)):
+        if name in dataset.file:
+            target = create_strings(file, name, size)
+            for begin in range(0, size, NAME_CHUNK):
+                some = dataset.strings(name, begin, min(begin + NAME_CHUNK, size))
+                target[begin : begin + len(some)] = np.array(some, dtype=object)
+    if remakes_text(dataset):
+        with readable(dataset.path, "hpcml convert", "dataset (text)"):
+            group = file.create_group("text")
+            for name, value in attributes(dataset.file["text"]).items():
+                group.attrs[name] = value
+        write_names(file, "text/stop_words", dataset.strings("text/stop_words") or [])
+
+
+def remakes_text(dataset: Dataset) -> bool:
+    """Whether other text can be given the values that the features left have: not if rows had unit length with all features."""
+    return "text" in dataset.file and "idf" not in dataset.file["text"]
+
+
+def _digest(dataset: Dataset, features: np.ndarray) -> str:
+    """Features without names are those of their numbers, so a model of others does not fit."""
+    return f"chosen:{hashlib.sha256(dataset.vocabulary.encode() + features.astype('<i8').tobytes()).hexdigest()}"

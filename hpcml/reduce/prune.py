@@ -1,0 +1,148 @@
+"""A linear model without its weights of small magnitude: what that costs, and the sparse model file (`hpcml prune`)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from hpcml import mpi
+from hpcml.data.dataset import Dataset
+from hpcml.errors import ConfigError
+from hpcml.evaluation.evaluate import evaluate
+from hpcml.evaluation.report import cell
+from hpcml.evaluation.seen import seen_note
+from hpcml.files.slabs import Slab, new_file
+from hpcml.files.table import table
+from hpcml.log import Log, joined
+from hpcml.model.classifier import ClassifierModel
+from hpcml.model.linear import ABOUT, Model, describe_model, kept
+from hpcml.options import check_magnitude
+from hpcml.partition import even_bounds
+
+_STAMP = ("hpcml-format", "hpcml-version")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One model: `below` is the magnitude under which weights are left out, 0 for the model as it is."""
+
+    below: float
+    n_weights: int  # kept, of
+    n_all: int  # as many as there are labels × columns
+    n_bytes: int  # of the file's numbers
+    macro_map: float
+    precision_at: dict[int, float]
+
+
+@dataclass(frozen=True)
+class Pruning:
+    """The model as it is, then one for each magnitude."""
+
+    model: Path
+    data: Path
+    split: str
+    lines: list[Line]
+    n_rows: int
+    n_seen: int  # of these rows, how many the model was trained on
+
+    def __str__(self) -> str:
+        places = list(self.lines[0].precision_at)
+        rows = [["below", "weights", "%", "MB", "MAP", "change", *(f"P@{k}" for k in places)]]
+        for number, line in enumerate(self.lines):
+            change = line.macro_map - self.lines[0].macro_map
+            shares = [f"{100 * line.n_weights / max(1, line.n_all):.2f}", f"{line.n_bytes / 1e6:.3f}", cell(line.macro_map)]
+            values = [f"{change:+.4f}" if number and not math.isnan(change) else "-", *map(cell, line.precision_at.values())]
+            rows.append([f"{line.below:g}" if number else "as it is", f"{line.n_weights:,}", *shares, *values])
+        seen = [seen_note(self.n_seen, self.n_rows)] if self.n_seen else []
+        return joined([f"{self.model} on {self.data}, split {self.split}:", *seen, "", *table(rows)])
+
+
+@mpi.collective
+def prune(
+    comm: mpi.Comm,
+    model: Model | ClassifierModel,
+    dataset: Dataset,
+    split: str,
+    below: Sequence[float],
+    output: Path | None,
+    force: bool,
+    log: Log,
+) -> Pruning:
+    """Collective over `comm`. Judge the model on a split without its weights of smaller magnitude than each of `below`.
+
+    Writes the sparse model of the last magnitude to `output`, if that is named. Raises ConfigError if options, model and data do
+    not fit one another, DataError if a file cannot be read or written, NonFiniteError if a score is not a number.
+    """
+    if not isinstance(model, Model):
+        raise ConfigError(f"{model.path}: a classifier has no weights to leave out; prune takes linear models")
+    if not below:
+        raise ConfigError("--below: name at least one magnitude")
+    for value in below:
+        check_magnitude("below", value)
+    if output is None:
+        return _judge(comm, model, dataset, split, below, log)
+    with new_file(comm, output, force, [model.path, dataset.path]) as out:  # the name is tried before the work
+        found = _judge(comm, model, dataset, split, below, log)
+        few = model.pruned(below[-1])
+        counts = _counts(comm, few)
+        indptr = np.concatenate([[0], np.cumsum(counts)])
+        named = [*ABOUT, *(name for name in model.attrs if name not in (*ABOUT, *_STAMP))]  # in the order of a trained model
+        about = {name: model.attrs[name] for name in named if name in model.attrs}
+
+        def describe(file: h5py.File) -> None:
+            describe_model(file, about, model.label_names, model.n_columns)
+
+        out.layout(_slabs(model, int(indptr[-1])), describe)
+        with mpi.agreed(comm, f"writing {output}"):
+            if comm.rank == 0:
+                tables = {"W/indptr": indptr, "columns": model.columns, "factors": model.factors, "bias": model.bias}
+                for name, values in (tables | {f"labels/{name}": values for name, values in model.labels.items()}).items():
+                    out.write(name, 0, values)
+            for label in _own(comm, model):
+                columns, w = few.row(label)
+                out.write("W/indices", int(indptr[label]), columns)
+                out.write("W/data", int(indptr[label]), w)
+    log(f"{output}: {found.lines[-1].n_weights:,} weights of {model.n_labels:,} labels")
+    return found
+
+
+@mpi.collective
+def _judge(comm: mpi.Comm, model: Model, dataset: Dataset, split: str, below: Sequence[float], log: Log) -> Pruning:
+    """Collective. A line for the model as it is and for each magnitude."""
+    lines = []
+    for number, value in enumerate((0.0, *below)):
+        few = model.pruned(value)
+        n_weights = int(_counts(comm, few).sum()) if number else model.n_weights
+        stored = n_weights if number or model.sparse else None
+        n_bytes = sum(math.prod(slab.shape) * np.dtype(slab.dtype).itemsize for slab in _slabs(model, stored).values())
+        log(f"judging the model with {n_weights:,} weights")
+        judged = evaluate(comm, few if number else model, dataset, split, log)
+        n_all = model.n_labels * model.n_columns
+        lines.append(Line(value, n_weights, n_all, n_bytes, judged.macro("average_precision"), judged.precision_at))
+    return Pruning(model.path, dataset.path, split, lines, judged.n_rows, judged.n_seen)
+
+
+def _slabs(model: Model, n_weights: int | None) -> dict[str, Slab]:
+    """The numbers in the file of such a model, a sparse one with so many weights."""
+    return model.slabs("gap" in model.labels, n_weights)
+
+
+def _own(comm: mpi.Comm, model: Model) -> range:
+    """The labels that this rank looks at."""
+    return range(*even_bounds(model.n_labels, comm.size)[comm.rank : comm.rank + 2].tolist())
+
+
+@mpi.collective
+def _counts(comm: mpi.Comm, model: Model) -> np.ndarray:
+    """Collective. How many weights each label keeps (n_labels, int64)."""
+    counts = np.zeros(model.n_labels, dtype=np.int64)
+    with mpi.agreed(comm, f"reading {model.path}"):
+        for label in _own(comm, model):
+            w = model.W[label] if isinstance(model.W, np.ndarray) else model.W.row(label)[1]
+            counts[label] = np.count_nonzero(kept(w, model.below))
+    return mpi.allreduce_sum(comm, counts)

@@ -1,0 +1,255 @@
+"""Keeping some features of a dataset or of a model, and saying which: `hpcml select`."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from hpcml import mpi
+from hpcml.data.dataset import Dataset, default_split
+from hpcml.data.labels import choose_labels
+from hpcml.data.shard import load_shard
+from hpcml.errors import ConfigError, DataError, nearest
+from hpcml.files.atomic import check_output, write_whole
+from hpcml.files.hdf5 import DAMAGE
+from hpcml.files.opening import check_regular
+from hpcml.files.table import csv_text, read_csv
+from hpcml.files.untrusted import check_parts
+from hpcml.log import Log, joined, named, visible
+from hpcml.methods.online.extremal import best, extremal, n_from_the_top
+from hpcml.methods.online.options import OnlineOptions
+from hpcml.reduce.dataset import names_of, numbers_of, reduce_dataset, remakes_text
+from hpcml.reduce.model import Weights, reduce_model
+from hpcml.reduce.options import EFS, NAMES, P, SelectOptions
+from hpcml.reduce.scores import SCORES, feature_scores
+
+COLUMNS = ("rank", "feature", "name", "score", "end")
+SHOWN = 10  # names in the report
+
+
+@dataclass
+class Selected:
+    """The features kept (k, ascending), what was said of them, and from which end they come (efs)."""
+
+    by: str
+    features: np.ndarray
+    scores: np.ndarray  # (k)
+    top: np.ndarray | None  # (k, bool); None where there are no two ends
+    names: list[str] | None = None
+    output: Path = Path()
+    listed: Path = Path()
+    n_available: int = 0
+
+    def order(self) -> np.ndarray:
+        """Places in `features`, best first; of equal scores the lower number first, the top before the bottom."""
+        bottom = np.zeros(self.features.size, bool) if self.top is None else ~self.top
+        return np.lexsort((self.features, -self.scores, bottom))
+
+    def __str__(self) -> str:
+        lines = [f"{self.output}: {self.features.size:,} of {self.n_available:,} features, by {self.by}"]
+        if self.top is not None:
+            lines[0] += f" ({np.count_nonzero(self.top):,} from the top, {np.count_nonzero(~self.top):,} from the bottom)"
+        if self.names is not None:
+            lines.append("  best: " + ", ".join(named(self.names[place]) for place in self.order()[:SHOWN].tolist()))
+        return joined([*lines, f"  list: {self.listed}"])
+
+
+@mpi.collective
+def select(comm: mpi.Comm, path: Path, output: Path, options: SelectOptions, force: bool, log: Log) -> str:
+    """Collective over `comm`. Write `output`: the dataset or model `path` with some of its features; what was done, for people.
+
+    Raises ConfigError for options that make no sense and for outputs that exist (without `force`), DataError for files that
+    cannot be read or written.
+    """
+    options.validate()
+    path, output = Path(path), Path(output)
+    listed = options.list or output.with_name(f"{output.stem}.features.csv")
+    with mpi.agreed(comm, f"reading {path}"):
+        of_model = _is_model(path)
+        if comm.rank == 0:
+            for target in [output] if options.like else [output, listed]:
+                check_output(target, force, [path, options.like, options.data])
+            if output == listed:
+                raise ConfigError(f"{output} cannot be the output and its list; choose two names")
+    if of_model:
+        selected = _select_of_model(comm, path, output, options, force)
+    elif options.like is not None:
+        return _select_alike(comm, path, output, options.like, force, log)
+    else:
+        selected = _select_of_dataset(comm, path, output, options, force, log)
+    selected.output, selected.listed = output, listed
+    with mpi.agreed(comm, f"writing {listed}"):
+        if comm.rank == 0:
+            write_list(listed, selected)
+    return str(selected)
+
+
+def _is_model(path: Path) -> bool:
+    """Whether a file is one of ours that says it is a model; what else is wrong with it is said by who reads it. Local."""
+    check_regular(path)
+    try:
+        with h5py.File(path, "r", locking=False) as file:
+            check_parts(file)
+            return file.attrs.get("hpcml-format") in ("model", "classifier")
+    except DAMAGE:
+        return False
+
+
+def choose(by: str, scores: np.ndarray, available: np.ndarray, options: SelectOptions, what: str) -> Selected:
+    """The features to keep of those `available` (d, bool). Raises ConfigError if there are not so many."""
+    keep, n_available = options.features, int(np.count_nonzero(available))
+    if keep > n_available:
+        raise ConfigError(f"--features {keep}: {what} only {n_available:,} features; choose fewer")
+    if by != EFS:
+        features = best(scores, available, keep)
+        return Selected(by, features, scores[features], None, n_available=n_available)
+    share = P if options.share is None else options.share
+    features = extremal(scores, available, keep, share)
+    top = np.isin(features, best(scores, available, n_from_the_top(keep, share)))
+    return Selected(by, features, scores[features], top, n_available=n_available)
+
+
+@mpi.collective
+def _select_of_model(comm: mpi.Comm, path: Path, output: Path, options: SelectOptions, force: bool) -> Selected:
+    """Collective over `comm`. Reduce a model by extremal selection."""
+    if options.by not in (None, EFS):
+        raise ConfigError(
+            f"--by {options.by}: {path} is a model, whose features are chosen by efs; name a dataset for {options.by}"
+        )
+    if options.like is not None:
+        raise ConfigError(f"--like is for a dataset, but {path} is a model; leave it out")
+    for name in ("split", "shuffle", "seed"):
+        options.refuse(name, f"is for a dataset, but {path} is a model")
+    weights = selected = None
+    with mpi.agreed(comm, f"reading {path}"):
+        weights = Weights.read(path)
+        labels = _labels_of_model(weights, options.label)
+        importance, seen = weights.importance(labels, options.over or "max")
+        selected = choose(EFS, importance, seen, options, f"{path} has seen")
+        if options.data is not None:
+            with Dataset(options.data) as dataset:
+                weights.model.check_vocabulary(dataset)
+                selected.names = names_of(dataset, selected.features)
+    reduce_model(comm, weights, selected.features, output, force)
+    return selected
+
+
+def _labels_of_model(weights: Weights, wanted: tuple[str, ...]) -> np.ndarray:
+    """The numbers of the labels. Raises ConfigError for a name that the model does not have."""
+    names = weights.model.label_names
+    for name in wanted:
+        if name not in names:
+            raise ConfigError(f"{weights.model.path}: no label {name!r}; {nearest(name, names)}".rstrip("; "))
+    return np.array([number for number, name in enumerate(names) if not wanted or name in wanted], dtype=np.int64)
+
+
+@mpi.collective
+def _select_of_dataset(comm: mpi.Comm, path: Path, output: Path, options: SelectOptions, force: bool, log: Log) -> Selected:
+    """Collective over `comm`. Reduce a dataset to its best features."""
+    options.refuse("data", "is for a model")
+    if options.by is None:
+        raise ConfigError(f"--by is missing: choose {', '.join(NAMES[:-1])} or {NAMES[-1]}")
+    with mpi.agreed(comm, f"reading {path}"):
+        dataset = Dataset(path)
+    with dataset:
+        none = np.zeros(dataset.n_labels, np.int64)
+        labels, _ = choose_labels(comm, dataset, OnlineOptions(label=options.label, min_positives=0), none)
+        split = options.split or default_split(dataset, "train")
+        if options.by == EFS:
+            if options.over == "mean":
+                raise ConfigError("--over mean: efs of a dataset takes the largest importance over the labels; leave it out")
+            from hpcml.methods.online.importance import importance_of
+
+            scores, available = importance_of(comm, dataset, split, labels, options.shuffle, options.seed or 0)
+        else:
+            shard = load_shard(comm, dataset, split)
+            scores, present = feature_scores(comm, shard, labels, SCORES[options.by], options.over or "max")
+            available = present > 0
+            if not scores.any():
+                raise ConfigError(f"{path}: no feature of the rows of the split {split} tells the labels apart: every score is 0")
+        selected = choose(options.by, scores, available, options, f"the rows of the split {split} of {path} have")
+        with mpi.agreed(comm, f"reading {path}"):
+            selected.names = names_of(dataset, selected.features)
+        reduce_dataset(comm, dataset, selected.features, output, force)
+        _note_text(dataset, output, log)
+    return selected
+
+
+def _note_text(dataset: Dataset, output: Path, log: Log) -> None:
+    if "text" in dataset.file and not remakes_text(dataset):
+        log(
+            f"note: rows have unit length with all words of {dataset.path}, so `hpcml convert` cannot make rows --like {output}; "
+            f"convert other text --like {dataset.path}, then `hpcml select` it --like {output}"
+        )
+
+
+@mpi.collective
+def _select_alike(comm: mpi.Comm, path: Path, output: Path, like: Path, force: bool, log: Log) -> str:
+    """Collective over `comm`. Reduce a dataset to the features of another, or of a list; what was done."""
+    with mpi.agreed(comm, f"reading {path}"):
+        dataset = Dataset(path)
+    with dataset:
+        features = None
+        with mpi.agreed(comm, f"reading {like}"):
+            if comm.rank == 0:
+                features = _listed(dataset, like) if like.suffix.lower() == ".csv" else _features_like(dataset, like)
+        features = mpi.bcast_array(comm, features)
+        reduce_dataset(comm, dataset, features, output, force)
+        _note_text(dataset, output, log)
+    return visible(f"{output}: {features.size:,} of {dataset.n_features:,} features, those of {like}")
+
+
+def _features_like(dataset: Dataset, like: Path) -> np.ndarray:
+    """The numbers of the features that a reduced dataset has, in its order. Local; raises ConfigError or DataError."""
+    with Dataset(like) as reduced:
+        names = reduced.strings("feature_names")
+    for file in [like] * (names is None) + [dataset.path] * ("feature_names" not in dataset.file):
+        raise ConfigError(f"--like {like}: {file} has no names of features to go by; name the list .features.csv instead")
+    return _by_name(dataset, names, like)
+
+
+def _by_name(dataset: Dataset, names: list[str], like: Path) -> np.ndarray:
+    """The numbers of the features of these names. Raises DataError unless each is there."""
+    if len(set(names)) < len(names):
+        raise DataError(f"--like {like}: a name of a feature stands there twice")
+    numbers = numbers_of(dataset, names)
+    missing = np.flatnonzero(numbers < 0)
+    if missing.size:
+        raise DataError(
+            f"--like {like}: {dataset.path} has no feature {names[missing[0]]!r} ({missing.size:,} of {len(names):,} are missing); "
+            "convert it with `--like` the training file first"
+        )
+    return numbers
+
+
+def write_list(path: Path, selected: Selected) -> None:
+    """One line for each feature kept, best first. Local; raises DataError."""
+    rows: list[Sequence[object]] = [COLUMNS if selected.top is not None else COLUMNS[:-1]]
+    for rank, place in enumerate(selected.order().tolist(), 1):
+        name = "" if selected.names is None else selected.names[place]
+        end = [] if selected.top is None else ["top" if selected.top[place] else "bottom"]
+        rows.append((rank, selected.features[place], name, float(selected.scores[place]), *end))
+    write_whole(path, csv_text(rows).encode())
+
+
+def _listed(dataset: Dataset, path: Path) -> np.ndarray:
+    """The features of a list, ascending: by name if list and dataset have names, else by number. Local; raises DataError."""
+    try:
+        rows = read_csv(path)
+        numbers = np.array([int(row["feature"]) for row in rows], dtype=np.int64)
+        names = [row["name"] for row in rows]
+    except (KeyError, TypeError, ValueError, OverflowError, csv.Error):
+        raise DataError(f"--like {path}: not a list of features made by `hpcml select`") from None
+    order = np.argsort(numbers)
+    if not rows or (np.diff(numbers[order]) == 0).any() or numbers.min() < 0:
+        raise DataError(f"--like {path}: not a list of features made by `hpcml select` (empty, or a number that is no feature)")
+    if any(names) and "feature_names" in dataset.file:
+        return _by_name(dataset, [names[place] for place in order.tolist()], path)
+    if numbers.max() >= dataset.n_features:
+        raise DataError(f"--like {path}: feature {numbers.max()}, but {dataset.path} has only {dataset.n_features} features")
+    return numbers[order]

@@ -1,0 +1,105 @@
+"""Checkpoints: complete or absent, two generations, readable on any number of ranks.
+
+A checkpoint is an HDF5 file in which every array row has a CRC-32, so that a damaged one is noticed and the older one is used.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from hpcml import mpi
+from hpcml.errors import DataError
+from hpcml.files.hdf5 import DAMAGE, open_stamped, readable, stamp
+from hpcml.files.slabs import Slab, SlabFile, new_file
+from hpcml.log import Log
+
+KEPT = 2
+_NAME = re.compile(r"state-(\d{6})\.h5")
+
+
+@contextmanager
+def reading_checkpoint(path: Path) -> Iterator[h5py.File]:
+    """A checkpoint that `Checkpoints.newest` found. Whatever a part that is not what it should be leads to becomes a DataError."""
+    with readable(path, "hpcml train --force", "checkpoint"), open_stamped(path, "checkpoint", "hpcml train") as file:
+        yield file
+
+
+class CheckpointWriter:
+    """Writes rows of the arrays of one checkpoint, each with its CRC."""
+
+    def __init__(self, file: SlabFile) -> None:
+        self.file = file
+
+    def write_row(self, name: str, row: int, values: np.ndarray) -> None:
+        """Write one row of array `name`. Local; raises OSError."""
+        values = np.ascontiguousarray(values, dtype=self.file.offsets[name][1].dtype).reshape(1, -1)
+        self.file.write(name, row, values)
+        self.file.write(f"crc/{name}", row, np.array([zlib.crc32(values)]))
+
+
+class Checkpoints:
+    """The generations of one run, in `folder`."""
+
+    def __init__(self, comm: mpi.Comm, folder: Path, log: Log) -> None:
+        self.comm, self.folder, self.log = comm, folder, log
+
+    def _generations(self) -> list[Path]:
+        """The checkpoints present, newest first."""
+        return sorted((p for p in self.folder.glob("state-*.h5") if _NAME.fullmatch(p.name)), reverse=True)
+
+    @mpi.collective
+    def save(self, arrays: dict[str, Slab], fill: Callable[[CheckpointWriter], None]) -> None:
+        """Collective. Write a new generation: two-dimensional arrays, filled by the ranks in `fill`; drop the oldest."""
+        number = 1
+        with mpi.agreed(self.comm, f"reading {self.folder}"):
+            if self.comm.rank == 0 and (present := self._generations()):
+                number += int(_NAME.fullmatch(present[0].name).group(1))
+        number = self.comm.bcast(number)
+        slabs = arrays | {f"crc/{name}": Slab(slab.shape[:1], "<i8") for name, slab in arrays.items()}
+        with new_file(self.comm, self.folder / f"state-{number:06d}.h5") as out:
+            out.layout(slabs, lambda file: stamp(file, "checkpoint"))
+            with mpi.agreed(self.comm, f"writing a checkpoint in {self.folder}"):
+                fill(CheckpointWriter(out))
+        with mpi.agreed(self.comm, f"removing old checkpoints in {self.folder}"):
+            if self.comm.rank == 0:
+                for old in self._generations()[KEPT:]:
+                    old.unlink()
+
+    @mpi.collective
+    def newest(self) -> Path | None:
+        """Collective. The newest undamaged checkpoint; a damaged one is named and passed over. None if there is none.
+
+        Raises DataError if there are checkpoints but all are damaged.
+        """
+        found: Path | None = None
+        with mpi.agreed(self.comm, f"reading {self.folder}"):
+            if self.comm.rank == 0:
+                present = self._generations()
+                found = next((path for path in present if self._sound(path)), None)
+                if present and found is None:
+                    raise DataError(f"{self.folder}: every checkpoint is damaged; start again with --force")
+                for damaged in present[: present.index(found)] if present else []:
+                    damaged.unlink()  # else it would count as one of the generations kept
+        return self.comm.bcast(found)
+
+    def _sound(self, path: Path) -> bool:
+        """Whether every row of the file agrees with its CRC."""
+        try:
+            with open_stamped(path, "checkpoint", "hpcml train") as file:
+                names: list[str] = []
+                file["crc"].visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
+                for name in names:
+                    for row, crc in enumerate(file[f"crc/{name}"][:]):
+                        if zlib.crc32(np.ascontiguousarray(file[name][row])) != crc:
+                            raise DataError(f"{path}: {name}, row {row}: the checksum is wrong")
+        except (DataError, *DAMAGE) as error:
+            self.log(f"checkpoint {path.name} is damaged ({error}); using an older one")
+            return False
+        return True

@@ -1,0 +1,58 @@
+"""What a run was started with: versions, nodes, launcher and Slurm job, a line of JSON for every start of the run."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+import time
+from collections import Counter
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from hpcml import __version__, mpi
+from hpcml.mpi.runtime import node_name
+
+PACKAGES = ("numpy", "scipy", "numba", "h5py", "mpi4py", "scikit-learn", "skops")
+# Of the environment's variables only these are recorded: others may hold secrets.
+SLURM = (
+    *("CLUSTER_NAME", "JOB_ID", "JOB_NAME", "JOB_NODELIST", "JOB_PARTITION", "NTASKS", "TASKS_PER_NODE", "CPUS_PER_TASK"),
+    *("RESTART_COUNT", "ARRAY_JOB_ID", "ARRAY_TASK_ID", "STEP_ID", "MEM_PER_NODE", "MEM_PER_CPU", "SUBMIT_DIR"),
+)
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "HDF5_USE_FILE_LOCKING")
+
+
+@mpi.collective
+def environment(comm: mpi.Comm) -> dict[str, object]:
+    """Collective over `comm`. On rank 0 what it runs with, and the number of ranks on each node; on the others nothing."""
+    names = comm.gather(node_name())
+    if comm.rank != 0:
+        return {}
+    variables = {name: os.environ[name] for name in (*THREADS, *(f"SLURM_{name}" for name in SLURM)) if name in os.environ}
+    return {
+        "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "hpcml": __version__,
+        "python": platform.python_version(),
+        "packages": {name: _version(name) for name in PACKAGES},
+        "system": platform.platform(),
+        "mpi": mpi.library(),
+        "ranks": comm.size,
+        "nodes": Counter(names),
+        "variables": variables,
+        "arguments": sys.argv[1:],
+        "folder": str(Path.cwd()),
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def record(path: Path, found: dict[str, object]) -> None:
+    """Append what `environment` found to a file, a line for each start. Local; raises OSError."""
+    with path.open("a", encoding="utf-8") as out:
+        out.write(json.dumps(found) + "\n")

@@ -1,0 +1,251 @@
+"""The folder of a training run: config.toml, history.csv, model.h5, log.txt, checkpoint/. Never overwritten by accident."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tomllib
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import fields
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from hpcml import __version__, mpi
+from hpcml.errors import ConfigError, DataError, HpcmlError
+from hpcml.files.atomic import sync, write_whole
+from hpcml.files.opening import read_small
+from hpcml.files.temporary import claimed, remove, temporary_name
+from hpcml.log import Log, is_unicode
+from hpcml.options import flag_of
+from hpcml.run.environment import environment, record
+from hpcml.run.lock import FolderLock
+from hpcml.undo import undone
+
+Options = TypeVar("Options")
+
+CONFIG = "config.toml"
+MEASURES = "measures.json"  # what `hpcml evaluate --json` may leave there; `hpcml merge` reads it
+ENVIRONMENT = "environment.jsonl"
+FILES = (CONFIG, "history.csv", "model.h5", "log.txt", ENVIRONMENT, MEASURES)
+NEW, UNFINISHED, FINISHED = "new", "unfinished", "finished"
+# Options that may differ between a run and its continuation, because they do not change the result.
+FREE = {"checkpoint-every", "time-limit", "data", "block", "shards", "profile", "slow-rank", "slow-factor", "final", "max-line-mb"}
+_OF_RESULT = {"dual": {"shards"}}  # of these, what changes a method's result
+_UNSET = {"shards": 1, "bias": False}  # what it is, where it matters, if config.toml does not say
+
+
+def free_options(config: dict[str, object]) -> set[str]:
+    """The options that may differ between a run of this configuration and its continuation."""
+    return FREE - _OF_RESULT.get(str(config.get("method")), set())
+
+
+def to_toml(values: dict[str, object]) -> str:
+    """Flat TOML of strings, numbers, truth values and lists of strings; None is left out.
+
+    Raises ConfigError for a string that is no Unicode, as names of files that are not UTF-8: TOML cannot hold it.
+    """
+
+    def text(value: object) -> str:
+        if isinstance(value, bool):
+            return str(value).lower()
+        if isinstance(value, (int, float)):
+            return repr(value)
+        if isinstance(value, (list, tuple)):
+            return "[" + ", ".join(text(v) for v in value) + "]"
+        return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")  # JSON's escapes are TOML's
+
+    lines = [f"{key} = {text(value)}\n" for key, value in values.items() if value is not None]
+    for line in lines:
+        if not is_unicode(line):
+            raise ConfigError(f"{CONFIG} cannot hold {line.rstrip()}: the name is not UTF-8; give it one that is")
+    return "".join(lines)
+
+
+class RunFolder:
+    """The files of one run. Nothing is touched before `prepare`; use it in a `with`, for from then on the folder is locked."""
+
+    def __init__(self, comm: mpi.Comm, path: Path, log: Log) -> None:
+        self.comm, self.path, self.log = comm, path, log
+        self.lock = FolderLock(path, log)
+        self._fresh = False  # on rank 0: whether the run began here, in an empty folder
+        self.checkpoints = path / "checkpoint"
+        self.model_part = self.checkpoints / "model.part.h5"
+        self.model = path / "model.h5"
+        self.history = path / "history.csv"
+        self.history_sorted = path / "history.csv.sorted"  # takes the name of `history` once the model is complete
+
+    def __enter__(self) -> RunFolder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.lock.release()
+
+    @mpi.collective
+    def prepare(self, config: dict[str, object], force: bool, resume: bool) -> str:
+        """Collective. Create, empty (`force`) or re-enter (`resume`) the folder: what is in it now, NEW, UNFINISHED or FINISHED.
+
+        Raises ConfigError if the folder exists and neither is given, or if the run in it had other options, and InUseError if
+        another job is at work in it.
+        """
+        state, found = NEW, environment(self.comm)
+        with self.discarded_on_error(), mpi.agreed(self.comm, f"creating {self.path}"):
+            if self.comm.rank == 0:
+                state = self._prepare(config, force, resume)
+                if state != FINISHED:
+                    record(self.path / ENVIRONMENT, found)
+        return self.comm.bcast(state)
+
+    def _prepare(self, config: dict[str, object], force: bool, resume: bool) -> str:
+        file = self.path / CONFIG
+        self.check(force, resume)  # before anything is touched
+        self.lock.acquire()
+        present = self.check(force, resume)  # once more, for another job may have begun here
+        if present and resume:
+            self._check_same(config, read_config(file))
+        else:
+            self._fresh = True
+            self._clear()
+        if present and self.model.exists():
+            self.finish()
+            return FINISHED
+        for leftover in self._leftovers():
+            leftover.unlink()
+        if not file.exists():
+            write_config(file, config)
+        self.checkpoints.mkdir(exist_ok=True)
+        self.log.file = self.path / "log.txt"
+        return UNFINISHED if resume and self.model_part.exists() else NEW
+
+    @contextmanager
+    def replaced(self, config: dict[str, object], force: bool) -> Iterator[Path]:
+        """Collective. A folder to put the files of a finished run into; after the body they are this folder's, with `config`.
+
+        If the body raises, what is here (which may be replaced with `force` only) stays. Raises as `prepare` does.
+        """
+        fresh = self.path.with_name(self.comm.bcast(temporary_name(self.path).name))
+        found = environment(self.comm)
+        with ExitStack() as stack:
+            stack.enter_context(undone(partial(remove, fresh)))  # by whichever rank ends the job
+            with mpi.agreed(self.comm, f"creating {self.path}"):
+                if self.comm.rank == 0:
+                    self.check(force, resume=False)
+                    stack.callback(shutil.rmtree, fresh, ignore_errors=True)
+                    stack.enter_context(claimed(fresh, self.path, folder=True))
+                    write_config(fresh / CONFIG, config)
+                    record(fresh / ENVIRONMENT, found)
+            yield fresh
+            with mpi.agreed(self.comm, f"finishing {self.path}"):
+                if self.comm.rank == 0:
+                    self.lock.acquire()
+                    if self.check(force, resume=False):
+                        self._clear()
+                    for name in sorted(FILES, key=lambda name: name == "model.h5"):  # a run is finished when it has its model
+                        if (fresh / name).exists():
+                            (fresh / name).replace(self.path / name)
+                    sync(self.path)
+
+    def _leftovers(self) -> list[Path]:
+        """The parts of files that a killed process left."""
+        ours = [part for name in FILES for part in self.path.glob(f".{name}.part-*")]
+        return [*ours, *self.checkpoints.glob(".*.part-*")]
+
+    def check(self, force: bool, resume: bool) -> bool:
+        """Whether there is a run to empty or to re-enter. Local; raises ConfigError if the folder may not be used."""
+        nothing = {self.lock.path, *self._leftovers()}  # what a job leaves that is killed before it begins
+        present = self.path.is_dir() and not nothing.issuperset(self.path.iterdir())
+        if force and resume:
+            raise ConfigError("--force starts anew and --resume continues; give only one of them")
+        if self.path.exists() and not self.path.is_dir():
+            raise ConfigError(f"{self.path} is a file; --output must name a folder")
+        if present and not (force or resume):
+            raise ConfigError(f"{self.path} exists already; choose another --output, or use --resume or --force")
+        if present and not (self.path / CONFIG).exists():
+            raise ConfigError(f"{self.path} holds other files and no run of ours (no {CONFIG}); choose another --output")
+        return present
+
+    def _clear(self) -> None:
+        """Remove what runs write, and nothing else."""
+        self.drop_checkpoints()
+        for path in (*(self.path / name for name in FILES), self.history_sorted, *self._leftovers()):
+            path.unlink(missing_ok=True)
+
+    def finish(self) -> None:
+        """Give the history in order its name, if that has not happened yet. Local; raises OSError."""
+        if self.history_sorted.exists():
+            self.history_sorted.replace(self.history)
+
+    def drop_checkpoints(self) -> None:
+        """Remove the checkpoints and the unfinished model. Local; raises OSError."""
+        for pattern in ("state-*.h5", "model.part.h5", "weights-*.part", ".*.part-*"):
+            for old in self.checkpoints.glob(pattern):
+                old.unlink()
+        with suppress(OSError):  # absent, or the user's own files are in it
+            self.checkpoints.rmdir()
+
+    @contextmanager
+    def discarded_on_error(self) -> Iterator[None]:
+        """Collective. A new run that cannot even begin leaves nothing behind."""
+        try:
+            yield
+        except HpcmlError:
+            if self._fresh:
+                self.discard()
+            raise
+
+    def discard(self) -> None:
+        """Remove the run; the end of the `with` removes the folder if nothing else is in it. Local; raises OSError."""
+        self.log.file = None
+        self._clear()
+
+    def _check_same(self, config: dict[str, object], before: dict[str, object]) -> None:
+        """Raise ConfigError naming the first option that a continued run had otherwise."""
+        now = tomllib.loads(to_toml(config))
+        for key in sorted((now.keys() | before.keys()) - free_options(now)):
+            if now.get(key, _UNSET.get(key)) != before.get(key, _UNSET.get(key)):
+                raise ConfigError(
+                    f"{self.path}: this run had {key} = {before.get(key)!r}, not {now.get(key)!r}; resume with the same options"
+                )
+
+
+def as_dict(options: Any) -> dict[str, object]:
+    """The options by their flags' names, as `--config` reads them."""
+    return {flag_of(field.name): getattr(options, field.name) for field in fields(options)}
+
+
+def from_dict(kind: type[Options], values: dict[str, object]) -> Options:
+    """The options of that kind that `as_dict` gave; other keys do not matter.
+
+    Raises ConfigError, or TypeError for values of another type.
+    """
+    given = {field.name: values[flag_of(field.name)] for field in fields(kind) if flag_of(field.name) in values}
+    options = kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
+    options.validate()
+    return options
+
+
+@mpi.collective
+def config_before(comm: mpi.Comm, path: Path, resume: bool) -> dict[str, object]:
+    """Collective over `comm`. What config.toml says of the run in this folder, if it is to be continued; else nothing.
+
+    Raises DataError if it is damaged or cannot be read.
+    """
+    found: dict[str, object] = {}
+    with mpi.agreed(comm, f"reading {path}"):
+        if comm.rank == 0 and resume and (path / CONFIG).is_file():
+            found = read_config(path / CONFIG)
+    return comm.bcast(found)
+
+
+def write_config(file: Path, config: dict[str, object]) -> None:
+    """Write `config.toml`. Local; raises DataError."""
+    write_whole(file, f"# hpcml {__version__}\n{to_toml(config)}".encode())
+
+
+def read_config(file: Path) -> dict[str, object]:
+    """What `config.toml` says. Local; raises OSError, or DataError if it is damaged."""
+    try:
+        return tomllib.loads(read_small(file))
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{file}: damaged ({error}); start again with --force") from None

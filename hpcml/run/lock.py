@@ -1,0 +1,139 @@
+"""The lock on a run folder: one run at a time, freed by the kernel when its process ends, however that happens.
+
+Some file systems have no locks, or each node its own. There the lock's file tells: it says who holds the lock, and its holder
+touches it every few seconds.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from hpcml.errors import InUseError
+from hpcml.log import Log
+from hpcml.run.holder import ALIVE, LONGEST, UNKNOWN, Holder
+
+LOCK = ".hpcml-lock"
+PATIENCE = 3.0  # seconds: the processes of a job that was killed may take a moment to go
+BEAT = 10.0  # seconds between two touches of the file by its holder
+SILENCE = 35.0  # seconds without one after which a holder on another node counts as dead
+LONG_AGO = 600.0  # and at once if the last was so long ago, whatever the nodes' clocks say
+_CANNOT = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}  # the file system has no locks
+_MAY_NOT = {errno.EACCES, errno.EPERM, errno.EROFS}  # who may not write here does no harm; what is written next says so
+
+
+class FolderLock:
+    """An exclusive lock on a folder by the file LOCK in it, which says who holds it. Every method is local."""
+
+    def __init__(self, folder: Path, log: Log) -> None:
+        self.folder, self.path, self.log = folder, folder / LOCK, log
+        self._descriptor, self._entered = -1, False
+        self._released, self._beats = threading.Event(), None
+        self._touched, self._first_look, self._is_touched = 0, 0.0, False  # what is seen of a holder on another node
+
+    def acquire(self) -> None:
+        """Create the folder, if need be, and take the lock. Raises OSError, or InUseError if another process holds it."""
+        end = time.monotonic() + PATIENCE
+        while not self._try():
+            if self._is_touched or (time.monotonic() > end and not self._touched):
+                raise InUseError(self._sentence())
+            time.sleep(0.5 if self._touched else 0.05)
+        self._entered = True
+
+    def _try(self) -> bool:
+        """Whether the lock is ours now, or cannot be had by anybody."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
+        except FileNotFoundError:  # a run that could not begin removed the folder
+            return False
+        except OSError as error:
+            if error.errno in _MAY_NOT:
+                return True
+            raise
+        try:
+            has_locks = self._lock(descriptor)
+            if os.path.samestat(os.fstat(descriptor), self.path.stat()) and self._is_free(descriptor, has_locks):
+                self._descriptor, descriptor = descriptor, -1  # else its holder removed it in between, or there is one
+                self._sign()
+                if not has_locks:
+                    self.log(f"{self.folder}: the file system has no locks; see that no other job uses the folder")
+        except (BlockingIOError, FileNotFoundError):
+            return False
+        finally:
+            if descriptor >= 0:
+                os.close(descriptor)
+        return self._descriptor >= 0
+
+    def _lock(self, descriptor: int) -> bool:
+        """Lock the file; False if the file system has no locks. Raises BlockingIOError if another process has it locked."""
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in _CANNOT:
+                raise
+            return False
+        return True
+
+    def _is_free(self, descriptor: int, has_locks: bool) -> bool:
+        """Whether whom the file names has let go of it or is dead. A lock of this node's own says nothing of other nodes."""
+        holder = Holder.of(os.pread(descriptor, LONGEST, 0))
+        if holder is None or holder.state() != UNKNOWN:
+            return has_locks or holder is None or holder.state() != ALIVE
+        now, touched = time.monotonic(), os.fstat(descriptor).st_mtime_ns
+        if time.time() - touched / 1e9 > LONG_AGO:
+            return True
+        if not self._touched:
+            self.log(f"{self.folder} was in use by {holder}; waiting {SILENCE:.0f} s to see whether it still is")
+            self._touched, self._first_look = touched, now
+        self._is_touched = touched != self._touched
+        return not self._is_touched and now - self._first_look > SILENCE
+
+    def _sign(self) -> None:
+        """Say in the file who holds the lock, and from now on, by touching it, that it still does."""
+        with suppress(OSError):  # the disk may be full; the lock holds all the same
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, Holder.this().signature(), 0)
+        self._released.clear()
+        with suppress(RuntimeError):  # no more threads may be started; the lock holds all the same
+            self._beats = threading.Thread(target=self._beat, name="lock", daemon=True)
+            self._beats.start()
+
+    def _beat(self) -> None:
+        while not self._released.wait(BEAT):
+            with suppress(OSError):  # the next may succeed
+                os.utime(self._descriptor)
+
+    def _sentence(self) -> str:
+        holder = None
+        with suppress(OSError), self.path.open("rb") as file:
+            holder = Holder.of(file.read(LONGEST))
+        if holder is None:
+            return f"{self.folder} is in use by another process; wait for it, or choose another --output"
+        if not (over := holder.why_over()):
+            return f"{self.folder} is in use by {holder}; wait for it, or choose another --output"
+        return (
+            f"{self.folder} is in use by {holder}, but {over}; the file system may keep its lock for some minutes, so try again "
+            f"then, and if that does not help and nobody works in the folder, remove {self.path}"
+        )
+
+    def release(self) -> None:
+        """Remove the file, and the folder if nothing else is in it, then free the lock. Does nothing if it was not acquired."""
+        if not self._entered:
+            return
+        self._entered = False
+        self._released.set()
+        if self._beats is not None and self._beats.is_alive():
+            self._beats.join(timeout=1)  # a file system that does not answer any more shall not keep the job
+        with suppress(OSError):
+            if self._descriptor >= 0 and os.path.samestat(os.fstat(self._descriptor), self.path.stat()):
+                self.path.unlink()  # while it is ours: who waits for it notices
+            self.folder.rmdir()
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1

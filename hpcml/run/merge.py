@@ -1,0 +1,185 @@
+"""Joining the models of runs that trained parts of the labels (`--label-part`): the model of one run that trained them all."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from hpcml import mpi
+from hpcml.data.labels import parse_part
+from hpcml.errors import ConfigError, DataError
+from hpcml.files.slabs import SlabFile, new_file
+from hpcml.log import Log, visible
+from hpcml.model.linear import ABOUT, SINCE_4, Model, SparseRows, describe_model, model_slabs
+from hpcml.run.folder import CONFIG, RunFolder, free_options, read_config
+
+PART = "label-part"
+_WEIGHTS = 1 << 24  # that are copied at a time
+
+
+@dataclass(frozen=True)
+class MergeReport:
+    """What was joined."""
+
+    model: Path
+    n_labels: int
+    n_parts: int
+
+    def __str__(self) -> str:
+        return visible(f"{self.model}: {self.n_labels:,} labels of {self.n_parts} runs")
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What rank 0 has found out of the parts, in order."""
+
+    runs: list[Path]
+    places: list[int]  # of each part's first label among all, and their number
+    shape: tuple[int, int]  # features and columns
+    precision: str
+    certified: bool  # do they have duality gaps?
+    weights: list[int] | None  # of sparse models: the place of each part's first weight among all, and their number
+    config: dict[str, object]
+
+
+@mpi.collective
+def merge_models(comm: mpi.Comm, runs: list[Path], output: Path, force: bool, log: Log) -> MergeReport:
+    """Collective over `comm`. Join the models of all parts of one training into the run folder `output`.
+
+    Its model.h5 has the bytes of a run without --label-part. Raises ConfigError if parts are missing, or do not belong together,
+    DataError for a damaged one.
+    """
+    plan, parts = None, []
+    with RunFolder(comm, output, log) as folder:
+        with mpi.agreed(comm, "reading the parts"):
+            if comm.rank == 0:
+                if any(output.resolve() == run.resolve() for run in runs):
+                    raise ConfigError(f"{output} is one of the runs to merge; choose another --output")
+                parts = sorted((_Part(run) for run in runs), key=lambda part: part.place)
+                _check_complete(parts)
+                plan = _plan(parts)
+        plan = comm.bcast(plan)
+        with folder.replaced(plan.config, force) as fresh:
+            _join(comm, plan, parts, fresh)
+    return MergeReport(folder.model, plan.places[-1], len(plan.runs))
+
+
+class _Part:
+    """A finished run of one part of the labels. Local; raises ConfigError and DataError."""
+
+    def __init__(self, run: Path) -> None:
+        self.run = run
+        if not (run / CONFIG).is_file():
+            raise ConfigError(f"{run}: not a run folder (no {CONFIG})")
+        self.config = read_config(run / CONFIG)
+        text = self.config.get(PART)
+        if not isinstance(text, str):
+            raise ConfigError(f"{run} trained no part of the labels (--label-part); merge joins runs that did, or writes a .csv")
+        if not (run / "model.h5").is_file():
+            raise ConfigError(f"{run}: the run of part {text} is not finished; continue it with --resume")
+        if not (run / "history.csv").is_file():
+            raise DataError(f"{run}: it has no history.csv; train it again")
+        self.place = parse_part(text)
+        model = Model(run / "model.h5")  # not kept: there may be more parts than files that a process may open
+        self.label_names, self.n_columns, self.precision = model.label_names, model.n_columns, model.precision
+        self.n_weights, self.sparse = model.n_weights, model.sparse
+        self.about = {name: model.attrs.get(name, SINCE_4.get(name)) for name in ABOUT}
+        self.tables = {name: hashlib.sha256(getattr(model, name)).digest() for name in ("columns", "factors")}
+        self.n_features, self.certified = model.n_features, "gap" in model.labels
+
+
+def _check_complete(parts: list[_Part]) -> None:
+    """Raise ConfigError unless the parts, in order, are all those of one training."""
+    first = parts[0]
+    for part in parts[1:]:
+        for key in sorted((first.config.keys() | part.config.keys()) - free_options(first.config) - {PART}):
+            if part.config.get(key) != first.config.get(key):
+                here, there = part.config.get(key), first.config.get(key)
+                raise ConfigError(f"{part.run} had {key} = {here!r}, but {first.run} {there!r}; merge joins parts of one training")
+        if part.place[1] != first.place[1]:
+            raise ConfigError(f"{part.run} is one of {part.place[1]} parts, but {first.run} one of {first.place[1]}")
+        for name in ABOUT:
+            if not np.array_equal(part.about[name], first.about[name]):
+                raise ConfigError(f"{part.run} was trained on other data than {first.run} ({name} differs)")
+        if (part.sparse, part.n_columns, part.precision) != (first.sparse, first.n_columns, first.precision):
+            raise DataError(f"{part.run}: its weights are stored otherwise than those of {first.run}; train it again")
+        for name, digest in first.tables.items():
+            if part.tables[name] != digest:
+                raise DataError(
+                    f"{part.run}: its {name} are not those of {first.run}, though the rows were the same; train it again"
+                )
+    for a, b in pairwise(parts):
+        if a.place == b.place:
+            raise ConfigError(f"{a.run} and {b.run} are both part {a.config[PART]}; give each part once")
+    for number, part in enumerate([*parts, None], 1):
+        if number <= first.place[1] and (part is None or part.place[0] != number):
+            raise ConfigError(f"part {number} of {first.place[1]} is missing; merge needs the runs of all parts")
+
+
+def _plan(parts: list[_Part]) -> _Plan:
+    """What the other ranks must know."""
+    first = parts[0]
+    if any(value is None for value in first.about.values()):
+        raise DataError(f"{first.run / 'model.h5'}: damaged model: it does not say how it was trained; train it again")
+    places = np.cumsum([0, *(len(part.label_names) for part in parts)]).tolist()
+    config = {key: value for key, value in first.config.items() if key != PART}
+    shape = (first.n_features, first.n_columns)
+    weights = np.cumsum([0, *(part.n_weights for part in parts)]).tolist() if first.sparse else None
+    return _Plan([part.run for part in parts], places, shape, first.precision, first.certified, weights, config)
+
+
+@mpi.collective
+def _join(comm: mpi.Comm, plan: _Plan, parts: list[_Part], target: Path) -> None:
+    """Collective. Write the model and the history into the folder `target`; each rank copies every comm.size-th part."""
+
+    def describe(file: h5py.File) -> None:
+        names = [name for part in parts for name in part.label_names]
+        describe_model(file, parts[0].about, names, plan.shape[1] if plan.weights else None)
+
+    with new_file(comm, target / "model.h5") as model:
+        n_weights = plan.weights[-1] if plan.weights else None
+        model.layout(model_slabs(plan.places[-1], *plan.shape, plan.precision, plan.certified, n_weights), describe)
+        with mpi.agreed(comm, f"writing {model.target}"):
+            for number in range(comm.rank, len(plan.runs), comm.size):
+                _copy(Model(plan.runs[number] / "model.h5"), model, plan.places[number], plan.weights and plan.weights[number])
+            if comm.rank == 0:
+                if plan.weights:
+                    model.write("W/indptr", 0, np.zeros(1))
+                first = Model(plan.runs[0] / "model.h5")
+                model.write("columns", 0, first.columns)
+                model.write("factors", 0, first.factors)
+    with mpi.agreed(comm, f"writing {target / 'history.csv'}"):
+        if comm.rank == 0:
+            _join_histories([run / "history.csv" for run in plan.runs], target / "history.csv")
+
+
+def _copy(source: Model, target: SlabFile, place: int, first: int | None) -> None:
+    """Write the labels of `source` from row `place`, and weight `first`, of the joint model on. Local; raises OSError."""
+    if isinstance(source.W, SparseRows):
+        target.write("W/indptr", place + 1, source.W.indptr[1:] + first)
+        target.write("W/indices", first, source.W.indices)
+        target.write("W/data", first, source.W.data)
+    else:
+        step = max(1, _WEIGHTS // max(1, source.n_columns))
+        for begin in range(0, source.n_labels, step):
+            target.write("W", place + begin, source.W[begin : begin + step])
+    target.write("bias", place, source.bias)
+    for name, values in source.labels.items():
+        target.write(f"labels/{name}", place, values)
+
+
+def _join_histories(sources: list[Path], target: Path) -> None:
+    """One header, then the lines of all. Local; raises OSError."""
+    with target.open("wb") as out:
+        for number, source in enumerate(sources):
+            with source.open("rb") as lines:
+                header = lines.readline()
+                if number == 0:
+                    out.write(header)
+                while block := lines.read(1 << 24):
+                    out.write(block)
