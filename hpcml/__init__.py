@@ -7,27 +7,17 @@ __version__ = "0.7.0"
 
 # The public Python API: imported when first used, so that `import hpcml` starts neither MPI nor numba.
 _API = {
-    "AdaboostOptions": "hpcml.methods.psbml.options",
+    **dict.fromkeys(("convert", "cross_validate", "evaluate", "open_model", "predict", "train"), "hpcml.api"),
     "ClassifierModel": "hpcml.model.classifier",
     "ConvertOptions": "hpcml.conversion.options",
     "CrossValidation": "hpcml.crossval",
     "Dataset": "hpcml.data.dataset",
+    "DualClassifier": "hpcml.methods.dual.estimator",
     "KernelNaiveBayes": "hpcml.model.kernel_bayes",
     "Model": "hpcml.model.linear",
     "OnlineClassifier": "hpcml.methods.online.estimator",
-    "OnlineOptions": "hpcml.methods.online.options",
     "ProbeClassifier": "hpcml.methods.probe.estimator",
-    "PsbmlOptions": "hpcml.methods.psbml.options",
-    "TrainOptions": "hpcml.methods.linear.options",
-    "convert": "hpcml.conversion.convert",
-    "cross_validate": "hpcml.crossval",
-    "evaluate": "hpcml.evaluation.evaluate",
-    "open_model": "hpcml.model.open",
-    "predict": "hpcml.prediction.predict",
-    "train_adaboost": "hpcml.methods.psbml.adaboost",
-    "train_online": "hpcml.methods.online.train",
-    "train_probe": "hpcml.methods.linear.train",
-    "train_psbml": "hpcml.methods.psbml.train",
+    "PsbmlClassifier": "hpcml.methods.psbml.estimator",
 }
 __all__ = ["__version__", *sorted(_API)]
 

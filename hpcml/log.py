@@ -1,8 +1,9 @@
-"""Messages for people: on rank 0 only, to stderr and, once a run folder exists, to its log.txt; names in them are made visible."""
+"""Messages for people: on rank 0 only, to stderr or a logger and, in a run folder, to log.txt; names are visible."""
 
 from __future__ import annotations
 
 import io
+import logging
 import os
 import sys
 import time
@@ -49,8 +50,9 @@ def joined(lines: Iterable[str]) -> str:
 class Log:
     """Lines for people. On other ranks than 0 every call does nothing."""
 
-    def __init__(self, rank: int) -> None:
-        self.rank = rank
+    def __init__(self, rank: int, quiet: bool = False, to_logger: bool = False) -> None:
+        """`quiet`: print warnings only; `to_logger`: nothing is printed, the logger `hpcml` gets it."""
+        self.rank, self.quiet, self.to_logger = rank, quiet, to_logger
         self.file: Path | None = None
         self.begin = time.monotonic()
 
@@ -63,7 +65,11 @@ class Log:
         if self.rank != 0:
             return
         text = joined(text.split("\n"))
-        say(text, sys.stderr)
+        warns = "warning: " in text
+        if self.to_logger:
+            logging.getLogger("hpcml").log(logging.WARNING if warns else logging.INFO, text)
+        elif warns or not self.quiet:
+            say(text, sys.stderr)
         if self.file is not None:
             try:
                 with self.file.open("a", encoding="utf-8") as out:
@@ -91,7 +97,7 @@ class Progress:
         self.log, self.what, self.total, self.every = log, what, total, every
         self.last = time.monotonic()
         self.bar = None
-        if log.rank == 0 and sys.stderr.isatty():
+        if log.rank == 0 and sys.stderr.isatty() and not (log.quiet or log.to_logger):
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
             from rich.progress import Progress as Bar

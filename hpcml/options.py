@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import MISSING, fields
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, Field, fields
+from itertools import pairwise
 from typing import Annotated, Protocol
 
 from cyclopts import Parameter
 
 from hpcml.errors import ConfigError
 
+Several = Parameter(consume_multiple=True, negative="")  # an option with several values: --name A B, or --name A --name B
 Flag = Annotated[bool, Parameter(negative="")]
+
+# Options that may differ between a run and its continuation, because they never change the result.
+FREE = frozenset({"checkpoint_every", "time_limit", "profile"})
 
 
 class Timed(Protocol):
@@ -21,18 +29,31 @@ class Timed(Protocol):
     time_limit: float | None
 
 
-def check_used(options: object, methods: Sequence[str], uses: Mapping[str, Iterable[str]]) -> None:
-    """Raise ConfigError for an option that has another value than its default although none of `methods` uses it.
+def help_of(kind: type) -> dict[str, str]:
+    """What is said of each option of a dataclass, in one line: the text behind the field."""
+    found = {}
+    for each in reversed(kind.__mro__):
+        if "__dataclass_fields__" in vars(each):
+            (definition,) = ast.parse(textwrap.dedent(inspect.getsource(each))).body
+            for line, text in pairwise(definition.body):
+                if isinstance(line, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
+                    found[line.target.id] = " ".join(str(text.value.value).split())
+    return {option.name: found[option.name] for option in fields(kind)}
 
-    `uses` has for each method the options that it uses and some others do not; those that it has for no method are for all.
-    """
+
+def check_used(options: object, methods: Sequence[str], users_of: Callable[[str], Sequence[str]]) -> None:
+    """Raise ConfigError for an option that has another value than its default although none of `methods` has it."""
     for option in fields(options):
-        users, value = [method for method, names in uses.items() if option.name in names], getattr(options, option.name)
-        default = option.default if option.default is not MISSING else option.default_factory()
-        if users and not set(users) & set(methods) and value != default:
+        users, value = users_of(option.name), getattr(options, option.name)
+        if not set(users) & set(methods) and value != default_of(option):
             flag = f"--no-{flag_of(option.name)}" if value is False else f"--{flag_of(option.name)}"
             shown = flag if isinstance(value, bool) else f"{flag} {value}"
             raise ConfigError(f"{shown} has no effect on {', '.join(methods)}, it is for {', '.join(users)}; leave it out")
+
+
+def default_of(option: Field) -> object:
+    """The value of an option that nobody gives."""
+    return option.default if option.default is not MISSING else option.default_factory()
 
 
 def check_range(options: object, name: str, low: int, high: int) -> None:
@@ -41,6 +62,13 @@ def check_range(options: object, name: str, low: int, high: int) -> None:
     if value is not None and not low <= value <= high:
         expected = f"at least {low}" if value < low else f"at most {high}"
         raise ConfigError(f"--{flag_of(name)} {value}: expected {expected}")
+
+
+def check_above_0(options: object, name: str) -> None:
+    """Raise ConfigError unless an option is None or a finite number above 0."""
+    value = getattr(options, name)
+    if value is not None and not 0 < value < math.inf:
+        raise ConfigError(f"--{flag_of(name)} {value}: expected a number above 0")
 
 
 def check_magnitude(flag: str, value: float) -> None:
@@ -60,3 +88,11 @@ def check_times(options: Timed) -> None:
 def flag_of(field_name: str) -> str:
     """The flag (without dashes) and TOML key of an option."""
     return "lambda" if field_name == "lam" else field_name.replace("_", "-")
+
+
+def parse_part(text: str) -> tuple[int, int]:
+    """K and N of "K/N", the K-th of N parts. Raises ConfigError unless 1 ≤ K ≤ N."""
+    part, slash, parts = text.partition("/")
+    if not (slash and part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
+        raise ConfigError(f"--label-part {text}: expected K/N, the K-th of N parts, as in 1/8")
+    return int(part), int(parts)

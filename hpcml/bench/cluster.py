@@ -20,10 +20,11 @@ from hpcml.conversion.options import ConvertOptions
 from hpcml.errors import ConfigError, HpcmlError, Interrupted
 from hpcml.files.atomic import sync
 from hpcml.log import Log, joined
-from hpcml.methods.linear.options import TrainOptions
+from hpcml.methods.registry import method_named, train
 from hpcml.mpi.memory import memory_of_node, room_per_rank
 from hpcml.mpi.runtime import node_name
 from hpcml.run.environment import THREADS
+from hpcml.run.session import Session, Target
 from hpcml.signals import StopSignals
 from hpcml.undo import undone
 
@@ -228,22 +229,21 @@ def _locks(file: BinaryIO) -> bool:
 def check_training(comm: mpi.Comm, folder: Path, found: Findings) -> None:
     """Collective over `comm`. A tiny training run, interrupted and resumed, against rank 0 alone: the same bits?"""
     from hpcml.conversion.convert import convert
-    from hpcml.methods.linear.train import train
 
     quiet = Log(1)
     begin = time.perf_counter()
     try:
-        options = TrainOptions(bias=True, split="all")
+        options = method_named("probe").options(bias=True, split="all")
         convert(comm, "synthetic", [Path("gaussians")], folder / "tiny.h5", ConvertOptions(rows=_ROWS), False, quiet)
         stopped = StopSignals()
         stopped.seen = True
         try:
-            train("probe", comm, folder / "tiny.h5", folder / "all", options, log=quiet, signals=stopped)
+            train("probe", Session(comm, quiet, stopped), folder / "tiny.h5", Target(folder / "all"), options)
         except Interrupted:
-            train("probe", comm, folder / "tiny.h5", folder / "all", options, resume=True, log=quiet)
+            train("probe", Session(comm, quiet), folder / "tiny.h5", Target(folder / "all", resume=True), options)
         with mpi.agreed(comm, "training on rank 0 alone"):
             if comm.rank == 0:
-                train("probe", None, folder / "tiny.h5", folder / "one", options, log=quiet)
+                train("probe", Session(mpi.self_comm(), quiet), folder / "tiny.h5", Target(folder / "one"), options)
                 same = (folder / "all" / "model.h5").read_bytes() == (folder / "one" / "model.h5").read_bytes()
     except HpcmlError as error:
         found.bad(f"training: {error}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -11,31 +12,28 @@ from typing import Any
 import numpy as np
 
 from hpcml import mpi
+from hpcml.bench.shared_options import choose_methods, minimisers, options_for
 from hpcml.data.dataset import Dataset
-from hpcml.errors import ConfigError, DataError, Interrupted, nearest
+from hpcml.errors import ConfigError, DataError, Interrupted
 from hpcml.evaluation.evaluate import Evaluation, evaluate
 from hpcml.evaluation.report import cell
 from hpcml.evaluation.seen import seen_note, split_to_judge
 from hpcml.files.atomic import check_output, write_whole
 from hpcml.files.table import csv_text, read_csv, table
-from hpcml.log import Log, joined
-from hpcml.methods.linear.losses import DUAL_LOSSES, LOSSES
-from hpcml.methods.linear.options import TrainOptions
+from hpcml.log import joined
+from hpcml.methods.linear.options import with_defaults
 from hpcml.methods.linear.report import TrainReport
-from hpcml.methods.linear.train import check_method, train_with
-from hpcml.methods.registry import METHODS, USES, with_defaults
+from hpcml.methods.registry import METHODS, train
 from hpcml.model.linear import STATUS, Model
 from hpcml.mpi.memory import forget_peak, peak_mib
-from hpcml.options import check_used
 from hpcml.run.folder import RunFolder, config_before
-from hpcml.signals import StopSignals
+from hpcml.run.session import Session, Target
 
 TABLE = "compare.csv"
-COMMON_LOSSES = tuple(LOSSES | DUAL_LOSSES)  # the first, the hinge, is the default: every method minimises it
 
 
 @dataclass(frozen=True)
-class Line:
+class MethodLine:
     """What is compared of a method: means over the labels, and what the training took; NaN where it is not known."""
 
     method: str
@@ -48,14 +46,14 @@ class Line:
     f: float
 
     @classmethod
-    def of(cls, method: str, model: Model, judged: Evaluation, **cost: float) -> Line:
+    def of(cls, method: str, model: Model, judged: Evaluation, **cost: float) -> MethodLine:
         """The line of a model, with what its training took."""
         trained = model.labels["status"] != STATUS.index("degenerate")
         iterations, f = (float(np.mean(model.labels[name][trained])) if trained.any() else math.nan for name in ("steps", "f_min"))
         quality = {measure: judged.macro(measure) for measure in ("average_precision", "break_even")}
         return cls(method=method, iterations=iterations, f=f, **quality, **cost)
 
-    def is_of_same_model(self, other: Line) -> bool:
+    def is_of_same_model(self, other: MethodLine) -> bool:
         """Whether both lines tell of one training, as far as its result shows."""
         return (self.method, self.iterations, self.f) == (other.method, other.iterations, other.f)
 
@@ -65,11 +63,11 @@ class Comparison:
     """The table, and what it was made of."""
 
     data: Path
-    lines: list[Line]
+    lines: list[MethodLine]
     report: TrainReport  # of the last method
     model: Model  # likewise
     evaluation: Evaluation  # likewise
-    options: TrainOptions
+    options: Any  # shared by the methods
     fresh_peaks: bool  # whether each method's peak began anew
 
     def __str__(self) -> str:
@@ -90,7 +88,7 @@ class Comparison:
             quality = (cell(line.average_precision), cell(line.break_even), _number(line.iterations, 1))
             rows.append([line.method, *quality, seconds, str(line.ranks or "-"), peak, _number(line.f, 6)])
         lines += table(rows)
-        biased = [line.method for line in self.lines if METHODS[line.method].bias]
+        biased = [line.method for line in self.lines if "bias" not in METHODS[line.method].option_names]
         if biased and not self.options.bias and len(biased) < len(self.lines):
             lines.append(f"{', '.join(biased)}: with an intercept all the same")
         if judged.n_seen:
@@ -100,7 +98,7 @@ class Comparison:
         return joined(lines)
 
 
-def protocol(options: TrainOptions) -> str:
+def protocol(options: Any) -> str:
     """The objective that all methods of a table minimise, in words."""
     return f"{options.loss} loss, {'with' if options.bias else 'without'} an intercept"
 
@@ -109,108 +107,82 @@ def _number(value: float, digits: int) -> str:
     return "-" if math.isnan(value) else f"{value:.{digits}f}"
 
 
-def choose_methods(wanted: tuple[str, ...], options: TrainOptions) -> list[str]:
-    """The methods to compare, each once; all that minimise the loss if none is wanted.
-
-    Raises ConfigError for one that does not exist or cannot be trained with these options, and for an option that none uses.
-    """
-    for method in wanted:
-        if method not in METHODS:
-            raise ConfigError(f"--method {method}: no such method; {nearest(method, METHODS)}")
-        losses = sorted(METHODS[method].losses)
-        if options.loss not in losses:
-            raise ConfigError(f"--loss {options.loss}: {method} minimises {', '.join(losses)} only; leave it out with --method")
-    every = [name for name, method in METHODS.items() if options.loss in method.losses]
-    chosen = list(dict.fromkeys(wanted)) or every
-    for method in chosen:
-        check_method(method, options)
-    check_used(options, chosen, USES)
-    return chosen
-
-
 def compare(
-    comm: mpi.Comm | None,
-    data: Path,
-    output: Path,
-    methods: tuple[str, ...],
-    options: TrainOptions,
-    test_split: str | None = None,
-    force: bool = False,
-    resume: bool = False,
-    log: Log | None = None,
-    signals: StopSignals | None = None,
+    session: Session, data: Path, target: Target, methods: Sequence[str], shared: Any, test_split: str | None = None
 ) -> Comparison:
-    """Collective over `comm`. Train each method into `output`/METHOD, judge it on `test_split`, write `output`/compare.csv.
+    """Collective over the session. Train each method into OUTPUT/METHOD, judge it on `test_split`, write OUTPUT/compare.csv.
 
-    Run folders are treated as `train` treats them: with `resume` a finished one is judged again but not trained again. Raises
-    what `train` and `evaluate` raise; what was finished before stays.
+    `shared` are options of all methods (`shared_options`). Run folders are treated as training treats them: when a comparison is
+    continued, a finished one is judged again but not trained again. Raises what training and `evaluate` raise; what was finished
+    before stays.
     """
-    options.validate()
-    with mpi.duplicated(comm) as comm:
-        log, output = log or Log(comm.rank), Path(output)
-        options = with_defaults(options, COMMON_LOSSES, _before(comm, output, resume))
-        chosen = choose_methods(methods, options)
-        with mpi.agreed(comm, f"opening {data}"):
-            dataset = Dataset(data)
-        with dataset, signals or StopSignals() as seen:
-            with mpi.agreed(comm, f"opening {output}"):
-                test_split = split_to_judge(dataset, test_split, log)
-                dataset.split(test_split)  # an error now, not after hours
-                folders = {method: RunFolder(comm, output / method, log) for method in chosen}
+    shared.validate()
+    comm, log, output = session.comm, session.log, target.output
+    shared = with_defaults(shared, _before(comm, target))
+    chosen = choose_methods(methods, shared)
+    with mpi.agreed(comm, f"opening {data}"):
+        dataset = Dataset(data)
+    with dataset:
+        with mpi.agreed(comm, f"opening {output}"):
+            test_split = split_to_judge(dataset, test_split, log)
+            dataset.split(test_split)  # an error now, not after hours
+            folders = {method: RunFolder(comm, output / method, log) for method in chosen}
+            if comm.rank == 0:
+                _check(output, folders, target)
+        known = _known(comm, output, folders) if target.resume else {}
+        lines: list[MethodLine] = []
+        fresh = True
+        for method, folder in folders.items():
+            log.file = None  # of the method before
+            log(f"{method}: {METHODS[method].about}")
+            report, peak, began_anew = train_measured(
+                method, session, data, target._replace(output=folder.path), options_for(method, shared)
+            )
+            fresh &= began_anew
+            if method not in known:
+                log.report(str(report))
+            with mpi.agreed(comm, f"reading {report.model}"):
+                model = Model(report.model)
+            judged = evaluate(comm, model, dataset, test_split, log)
+            line = MethodLine.of(method, model, judged, seconds=report.seconds, ranks=comm.size, peak_mib=peak)
+            lines.append(_trained_before(line, known[method]) if method in known else line)
+            with mpi.agreed(comm, f"writing {output / TABLE}"):
                 if comm.rank == 0:
-                    _check(output, folders, force, resume)
-            known = _known(comm, output, folders) if resume else {}
-            lines: list[Line] = []
-            fresh = True
-            for method, folder in folders.items():
-                log.file = None  # of the method before
-                log(f"{method}: {METHODS[method].about}")
-                report, peak, began_anew = train_measured(method, comm, data, folder.path, options, force, resume, log, seen)
-                fresh &= began_anew
-                if method not in known:
-                    log.report(str(report))
-                with mpi.agreed(comm, f"reading {report.model}"):
-                    model = Model(report.model)
-                judged = evaluate(comm, model, dataset, test_split, log)
-                line = Line.of(method, model, judged, seconds=report.seconds, ranks=comm.size, peak_mib=peak)
-                lines.append(_trained_before(line, known[method]) if method in known else line)
-                with mpi.agreed(comm, f"writing {output / TABLE}"):
-                    if comm.rank == 0:
-                        to_come = [known[name] for name in chosen[len(lines) :] if known.get(name)]
-                        write_csv(output / TABLE, [*lines, *to_come])
-                if mpi.agreed_any(comm, seen.seen) and len(lines) < len(chosen):
-                    raise Interrupted(f"a signal arrived: {len(lines)} of {len(chosen)} methods done; continue with --resume")
-    return Comparison(Path(data), lines, report, model, judged, options, fresh)
+                    to_come = [known[name] for name in chosen[len(lines) :] if known.get(name)]
+                    write_csv(output / TABLE, [*lines, *to_come])
+            if mpi.agreed_any(comm, session.signals.seen) and len(lines) < len(chosen):
+                raise Interrupted(f"a signal arrived: {len(lines)} of {len(chosen)} methods done; continue with --resume")
+    return Comparison(Path(data), lines, report, model, judged, shared, fresh)
 
 
 @mpi.collective
-def _before(comm: mpi.Comm, output: Path, resume: bool) -> dict[str, object]:
+def _before(comm: mpi.Comm, target: Target) -> dict[str, object]:
     """Collective over `comm`. What config.toml says of the first run there is of a comparison that is continued; else nothing."""
-    configs = (config_before(comm, output / method, resume) for method in METHODS)
+    configs = (config_before(comm, target._replace(output=target.output / method)) for method in minimisers())
     return next((config for config in configs if config), {})
 
 
 @mpi.collective
-def train_measured(method: str, comm: mpi.Comm, *arguments: Any) -> tuple[TrainReport, float, bool]:
-    """Collective over `comm`. What `train_with` gives, the largest peak of a rank's memory (MiB), and whether peaks began anew."""
-    began_anew = not mpi.agreed_any(comm, not forget_peak())
-    report = train_with(method, comm, *arguments)
-    return report, mpi.allreduce_max(comm, peak_mib()), began_anew
+def train_measured(method: str, session: Session, *arguments: Any) -> tuple[TrainReport, float, bool]:
+    """Collective. What `registry.train` gives, the largest peak of a rank's memory (MiB), and whether peaks began anew."""
+    began_anew = not mpi.agreed_any(session.comm, not forget_peak())
+    report = train(method, session, *arguments)
+    return report, mpi.allreduce_max(session.comm, peak_mib()), began_anew
 
 
-def _check(output: Path, folders: dict[str, RunFolder], force: bool, resume: bool) -> None:
+def _check(output: Path, folders: dict[str, RunFolder], target: Target) -> None:
     """Raise ConfigError if a run folder or the table may not be written: now, not after the methods before. Local."""
     if output.exists() and not output.is_dir():
         raise ConfigError(f"{output} is a file; --output must name a folder")
     for folder in folders.values():
-        folder.check(force, resume)
-    check_output(output / TABLE, overwrite=force or resume)
+        folder.check(target.force, target.resume)
+    check_output(output / TABLE, overwrite=target.force or target.resume)
 
 
 @mpi.collective
-def _known(comm: mpi.Comm, output: Path, folders: dict[str, RunFolder]) -> dict[str, Line | None]:
+def _known(comm: mpi.Comm, output: Path, folders: dict[str, RunFolder]) -> dict[str, MethodLine | None]:
     """Collective over `comm`. The finished methods, each with its line of an earlier table, if there is one."""
-    found: dict[str, Line | None] = {}
+    found: dict[str, MethodLine | None] = {}
     with mpi.agreed(comm, f"reading {output / TABLE}"):
         if comm.rank == 0:
             before = read_lines(output / TABLE)
@@ -218,26 +190,26 @@ def _known(comm: mpi.Comm, output: Path, folders: dict[str, RunFolder]) -> dict[
     return comm.bcast(found)
 
 
-def _trained_before(line: Line, before: Line | None) -> Line:
+def _trained_before(line: MethodLine, before: MethodLine | None) -> MethodLine:
     """The line of a method that was not trained now: what its training took is as an earlier table says, else not known."""
     if before is not None and before.is_of_same_model(line):
         return replace(line, seconds=before.seconds, ranks=before.ranks, peak_mib=before.peak_mib)
     return replace(line, seconds=math.nan, ranks=0, peak_mib=math.nan)
 
 
-def write_csv(path: Path, lines: list[Line]) -> None:
+def write_csv(path: Path, lines: list[MethodLine]) -> None:
     """A line for each method; what is not known is an empty cell. Local; raises DataError."""
     rows = ([None if value != value else value for value in astuple(line)] for line in lines)  # NaN is not itself
-    write_whole(path, csv_text([[field.name for field in fields(Line)], *rows]).encode())
+    write_whole(path, csv_text([[field.name for field in fields(MethodLine)], *rows]).encode())
 
 
-def read_lines(path: Path) -> dict[str, Line]:
+def read_lines(path: Path) -> dict[str, MethodLine]:
     """The lines that `write_csv` wrote, by method; none if there is no such file, or another one. Local."""
     if not path.is_file():
         return {}
     try:
         rows = read_csv(path)
-        lines = [Line(row.pop("method"), **{name: float(value or "nan") for name, value in row.items()}) for row in rows]
+        lines = [MethodLine(row.pop("method"), **{name: float(value or "nan") for name, value in row.items()}) for row in rows]
         return {line.method: replace(line, ranks=int(line.ranks)) for line in lines}
     except (TypeError, ValueError, KeyError, csv.Error, DataError):
         return {}

@@ -14,8 +14,8 @@ from hpcml.data.dataset import Dataset, default_split
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError
 from hpcml.methods.linear.objective import Objective, Panel, panel_widths
-from hpcml.methods.linear.options import TrainOptions
 from hpcml.methods.probe.first_order import probe
+from hpcml.methods.probe.options import ProbeOptions
 from hpcml.run.profile import Profile
 
 BLOCKS = (1, 4, 8, 16, 32, 64)
@@ -46,7 +46,7 @@ def _at_zero(objective: Objective, n_labels: int) -> Callable[[], None]:
 def _later(objective: Objective, n_labels: int) -> Callable[[], None]:
     """One pass after 20 steps of PROBE for the most frequent labels."""
     order = np.argsort(-objective.rows.n_positive, kind="stable")[:n_labels]
-    block = probe(objective, np.resize(order, n_labels), n_labels, TrainOptions(), LATER + 1)
+    block = probe(objective, np.resize(order, n_labels), n_labels, ProbeOptions(), LATER + 1)
     block.waiting.extend(range(n_labels))
     for _ in range(LATER):
         block.turn(0.0)
@@ -69,7 +69,7 @@ def bench_pass(path: Path, blocks: tuple[int, ...] = BLOCKS, repeats: int = 7) -
     comm = mpi.self_comm()
     with Dataset(path) as dataset:
         rows, _ = compact_rows(comm, load_shard(comm, dataset, default_split(dataset, "train")), False)
-    objective = Objective(rows, TrainOptions(loss="hinge", bias=False, dormant=False), Profile())
+    objective = Objective(rows, ProbeOptions(loss="hinge", bias=False, dormant=False), Profile())
     X = scipy.sparse.csr_matrix((rows.data, rows.indices, rows.indptr), shape=(rows.n_local, rows.n_columns))
     X64 = X.astype(np.float64)
     table = []

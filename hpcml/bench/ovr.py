@@ -7,15 +7,17 @@ import os
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from hpcml import mpi
-from hpcml.bench.compare import COMMON_LOSSES, choose_methods, protocol, train_measured
-from hpcml.bench.ovr_table import REFERENCE, Comparison, Line, csv_text, json_text
+from hpcml.bench.compare import protocol, train_measured
+from hpcml.bench.ovr_table import REFERENCE, OvrResult, TrainerLine, csv_text, json_text
 from hpcml.bench.peers import PeerProblem, PeerRun, Quality, choose_peers, run_peer
+from hpcml.bench.shared_options import choose_methods, minimisers, options_for
 from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError, Interrupted
 from hpcml.evaluation.evaluate import evaluate
@@ -24,18 +26,17 @@ from hpcml.evaluation.top import PRECISION_AT
 from hpcml.files.atomic import check_output, write_whole
 from hpcml.files.temporary import scratch_folder
 from hpcml.log import Log
-from hpcml.methods.linear.options import BALANCED, TrainOptions, parse_weight
+from hpcml.methods.linear.options import with_defaults
 from hpcml.methods.linear.report import TrainReport
-from hpcml.methods.registry import METHODS, with_defaults
+from hpcml.methods.registry import METHODS
 from hpcml.model.linear import STATUS, Model
 from hpcml.options import flag_of
 from hpcml.run.environment import environment
 from hpcml.run.folder import RunFolder
-from hpcml.signals import StopSignals
+from hpcml.run.session import Session, Target
 
 DEFAULT_METHODS = ("dual", REFERENCE)
 TOLERANCES = (0.1, 0.01)
-TOLERANCE_OPTIONS = ("dual_tol", "liblinear_tol")  # those of TrainOptions that a tolerance of the table stands for
 FILES = ("ovr.txt", "ovr.csv", "ovr.json")
 
 
@@ -71,19 +72,27 @@ class OvrOptions:
 class Bench:
     """A run of the benchmark; `peers` loses those that cannot be run. Every method is collective over `comm`."""
 
-    comm: mpi.Comm
+    session: Session
     dataset: Dataset
     output: Path
-    options: TrainOptions
+    options: Any  # shared by the methods
     plan: OvrOptions
     methods: list[str]
     peers: list[str]
     test_split: str
-    log: Log
-    signals: StopSignals
-    result: Comparison | None = None
+    result: OvrResult | None = None
     folder: Path | None = None  # on rank 0: where peers work
     judged: dict[tuple[float, str], Quality] = field(default_factory=dict)  # repetitions give the same models
+
+    @property
+    def comm(self) -> mpi.Comm:
+        """The ranks that take part."""
+        return self.session.comm
+
+    @property
+    def log(self) -> Log:
+        """Who hears what there is to say."""
+        return self.session.log
 
     def folder_of(self, method: str, tolerance: float) -> Path:
         """The run folder of a method at a tolerance."""
@@ -94,12 +103,14 @@ class Bench:
         return ((repeat, tolerance) for repeat in range(1, self.plan.repeats + 1) for tolerance in self.plan.tolerances)
 
     @mpi.collective
-    def train(self, method: str, tolerance: float, repeat: int, force: bool) -> Line:
+    def train(self, method: str, tolerance: float, repeat: int, force: bool) -> TrainerLine:
         """Collective. Train one of our methods into its run folder and judge its model."""
         self.log.file = None  # of the method before
         self.log(f"{method}, tolerance {tolerance:g}, {repeat} of {self.plan.repeats}")
-        path, options = self.folder_of(method, tolerance), with_tolerance(self.options, tolerance)
-        report, peak, _ = train_measured(method, self.comm, self.dataset.path, path, options, force, False, self.log, self.signals)
+        target, options = Target(self.folder_of(method, tolerance), force), options_for(method, self.options)
+        if options.tolerance:
+            options = replace(options, **{options.tolerance: tolerance})
+        report, peak, _ = train_measured(method, self.session, self.dataset.path, target, options)
         self.log.report(str(report))
         with mpi.agreed(self.comm, f"reading {report.model}"):
             model = Model(report.model)
@@ -124,7 +135,7 @@ class Bench:
         """Collective. What all lines have in common, from the first model."""
         found, cores = environment(self.comm), self.comm.allgather(sorted(os.sched_getaffinity(0)))
         split = str(model.attrs["split"])
-        self.result = Comparison(
+        self.result = OvrResult(
             data=self.dataset.path,
             split=split,
             test_split=self.test_split,
@@ -140,7 +151,7 @@ class Bench:
         )
 
     @mpi.collective
-    def train_peer(self, name: str, tolerance: float, repeat: int) -> Line | None:
+    def train_peer(self, name: str, tolerance: float, repeat: int) -> TrainerLine | None:
         """Collective. Train with another program, on rank 0's node, while the other ranks sleep; None if that is not possible."""
         self.log(f"{name}, tolerance {tolerance:g}, {repeat} of {self.plan.repeats}")
         run: PeerRun | str = ""
@@ -149,7 +160,7 @@ class Bench:
             if self.comm.rank == 0:
                 run, quality = self._run_peer(name, tolerance, quality)
         run, quality = self.comm.bcast((run, quality))
-        if mpi.agreed_any(self.comm, self.signals.seen):
+        if mpi.agreed_any(self.comm, self.session.signals.seen):
             raise Interrupted("a signal arrived")
         if isinstance(run, str):
             self.log(f"{name}: skipped, {run}")
@@ -167,8 +178,8 @@ class Bench:
         problem = PeerProblem(self.dataset, model, self.result.split, self.test_split, self.options.bias)
         problem.write(self.folder)
         about = {"tolerance": tolerance, "threads": self.comm.size, "seed": self.options.seed}
-        about |= {"max_passes": self.options.max_steps or METHODS[REFERENCE].max_steps, "cores": self.result.machine["cores"]}
-        run = run_peer(name, self.plan.peer_python, self.folder, problem, self.plan.peer_limit, self.signals, **about)
+        about |= {"max_passes": self.options.max_steps or METHODS[REFERENCE].options.steps, "cores": self.result.machine["cores"]}
+        run = run_peer(name, self.plan.peer_python, self.folder, problem, self.plan.peer_limit, self.session.signals, **about)
         if isinstance(run, PeerRun) and quality is None:
             try:
                 quality = Quality(*problem.judge(self.folder), run.model_bytes / 1e6)
@@ -176,19 +187,13 @@ class Bench:
                 return f"what it gave is of no use: {error}", None
         return run, quality
 
-    def _line(self, trainer: str, tolerance: float, repeat: int, seconds: float, peak: float) -> Line:
+    def _line(self, trainer: str, tolerance: float, repeat: int, seconds: float, peak: float) -> TrainerLine:
         """Keep the line of a training that is done."""
         quality, n_labels = self.judged[tolerance, trainer], max(1, self.result.n_labels)
         measured = (quality.f, quality.average_precision, *quality.precisions, quality.model_mb, peak)
-        line = Line(tolerance, trainer, repeat, seconds, 1000 * seconds / n_labels, *measured)
+        line = TrainerLine(tolerance, trainer, repeat, seconds, 1000 * seconds / n_labels, *measured)
         self.result.lines.append(line)
         return line
-
-
-def with_tolerance(options: TrainOptions, tolerance: float) -> TrainOptions:
-    """The options with a tolerance for every method that has one."""
-    known = {each.name for each in fields(options)}
-    return replace(options, **{name: tolerance for name in TOLERANCE_OPTIONS if name in known})
 
 
 def cpu_name() -> str:
@@ -200,63 +205,56 @@ def cpu_name() -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
 
 
-def methods_of(plan: OvrOptions, options: TrainOptions) -> list[str]:
+def methods_of(plan: OvrOptions, options: Any) -> list[str]:
     """The methods to train. Raises ConfigError."""
     return choose_methods(plan.methods or tuple(name for name in DEFAULT_METHODS if name in METHODS), options)
 
 
 def bench_ovr(
-    comm: mpi.Comm | None,
-    data: Path,
-    output: Path,
-    plan: OvrOptions,
-    options: TrainOptions,
-    test_split: str | None = None,
-    force: bool = False,
-    log: Log | None = None,
-    signals: StopSignals | None = None,
-) -> Comparison:
-    """Collective over `comm`. Train with every method and peer at every tolerance, judge, write the table into `output`.
+    session: Session, data: Path, target: Target, plan: OvrOptions, options: Any, test_split: str | None = None
+) -> OvrResult:
+    """Collective over the session. Train with every method and peer at every tolerance, judge, write the table.
 
-    Raises ConfigError, DataError for what the user can mend; a peer that cannot be run is left out, with a reason.
+    `options` are shared by the methods (`shared_options`). Raises ConfigError, DataError for what the user can mend; a peer that
+    cannot be run is left out, with a reason.
     """
     plan.validate()
     options.validate()
-    options = with_defaults(options, COMMON_LOSSES, {})
-    for name in TOLERANCE_OPTIONS:
-        if getattr(options, name) != getattr(TrainOptions, name):
-            raise ConfigError(f"--{flag_of(name)} {getattr(options, name)} has no effect: the tolerances are those of --tol")
+    options = with_defaults(options, {})
+    for kind in {method.options for method in minimisers().values() if method.options.tolerance}:
+        if getattr(options, kind.tolerance) != getattr(kind, kind.tolerance):
+            value = getattr(options, kind.tolerance)
+            raise ConfigError(f"--{flag_of(kind.tolerance)} {value} has no effect: the tolerances are those of --tol")
     methods, peers = methods_of(plan, options), choose_peers(plan.peers)
     if options.drop is not None:
         raise ConfigError("--drop: the table compares whole models; see what dropping costs with `hpcml prune` afterwards")
-    weighted = options.positive_weight == BALANCED or parse_weight(options.positive_weight) != 1
+    weighted = options.positive_weight not in ("1", "1.0")
     if peers and (options.loss != "hinge" or weighted):
         raise ConfigError("the other trainers minimise the hinge loss, all rows of weight 1; add --peer none")
-    with mpi.duplicated(comm) as comm:
-        log, output = log or Log(comm.rank), Path(output)
-        if peers and mpi.ranks_on_node(comm) < comm.size:
-            raise ConfigError("the other trainers run on one node: start all ranks on one, or add --peer none")
-        with mpi.agreed(comm, f"opening {data}"):
-            dataset = Dataset(data)
-        with dataset, signals or StopSignals() as seen, ExitStack() as stack:
-            with mpi.agreed(comm, f"opening {output}"):
-                test_split = split_to_judge(dataset, test_split, log)
-                dataset.split(test_split)  # an error now, not after hours
-            bench = Bench(comm, dataset, output, options, plan, methods, peers, test_split, log, seen)
-            with mpi.agreed(comm, f"opening {output}"):
-                if comm.rank == 0:
-                    _check(bench, force)
-                    bench.folder = stack.enter_context(scratch_folder("hpcml-peers-"))
-            try:
-                for repeat, tolerance in bench.turns():
-                    for method in methods:
-                        bench.train(method, tolerance, repeat, force or repeat > 1)
+    comm, log, output = session.comm, session.log, target.output
+    if peers and mpi.ranks_on_node(comm) < comm.size:
+        raise ConfigError("the other trainers run on one node: start all ranks on one, or add --peer none")
+    with mpi.agreed(comm, f"opening {data}"):
+        dataset = Dataset(data)
+    with dataset, ExitStack() as stack:
+        with mpi.agreed(comm, f"opening {output}"):
+            test_split = split_to_judge(dataset, test_split, log)
+            dataset.split(test_split)  # an error now, not after hours
+        bench = Bench(session, dataset, output, options, plan, methods, peers, test_split)
+        with mpi.agreed(comm, f"opening {output}"):
+            if comm.rank == 0:
+                _check(bench, target.force)
+                bench.folder = stack.enter_context(scratch_folder("hpcml-peers-"))
+        try:
+            for repeat, tolerance in bench.turns():
+                for method in methods:
+                    bench.train(method, tolerance, repeat, target.force or repeat > 1)
+                _write(comm, output, bench.result)
+                for name in tuple(bench.peers):
+                    bench.train_peer(name, tolerance, repeat)
                     _write(comm, output, bench.result)
-                    for name in tuple(bench.peers):
-                        bench.train_peer(name, tolerance, repeat)
-                        _write(comm, output, bench.result)
-            except Interrupted:
-                raise Interrupted("a signal or the time limit ended the benchmark; begin again with --force") from None
+        except Interrupted:
+            raise Interrupted("a signal or the time limit ended the benchmark; begin again with --force") from None
     return bench.result
 
 
@@ -272,7 +270,7 @@ def _check(bench: Bench, force: bool) -> None:
 
 
 @mpi.collective
-def _write(comm: mpi.Comm, output: Path, result: Comparison) -> None:
+def _write(comm: mpi.Comm, output: Path, result: OvrResult) -> None:
     """Collective over `comm`. Write what there is by now."""
     texts: Sequence[str] = (f"{result}\n", csv_text(result), json_text(result))
     with mpi.agreed(comm, f"writing {output}"):

@@ -18,7 +18,7 @@ REFERENCE = "liblinear"  # what the others are compared with
 
 
 @dataclass(frozen=True)
-class Line:
+class TrainerLine:
     """One training, or the fastest of its repetitions; NaN where something is not known."""
 
     tolerance: float
@@ -36,7 +36,7 @@ class Line:
 
 
 @dataclass
-class Comparison:
+class OvrResult:
     """All trainings, and what they were made of; str() is the table."""
 
     data: Path
@@ -51,14 +51,14 @@ class Comparison:
     ranks: int
     repeats: int
     n_seen: int = 0  # rows judged on that were trained on
-    lines: list[Line] = field(default_factory=list)
+    lines: list[TrainerLine] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)  # peer -> why
     versions: dict[str, str] = field(default_factory=dict)  # of the peers
     machine: dict[str, object] = field(default_factory=dict)
 
-    def fastest(self, tolerance: float) -> list[Line]:
+    def fastest(self, tolerance: float) -> list[TrainerLine]:
         """Of each trainer at a tolerance the repetition that took least, in the order of training."""
-        best: dict[str, Line] = {}
+        best: dict[str, TrainerLine] = {}
         for line in self.lines:
             if line.tolerance == tolerance:
                 before = best.setdefault(line.trainer, line)
@@ -115,7 +115,7 @@ class Comparison:
         return notes
 
 
-def against(line: Line, reference: Line | None) -> tuple[float, float, float]:
+def against(line: TrainerLine, reference: TrainerLine | None) -> tuple[float, float, float]:
     """Seconds / the reference's, f above the reference's in per cent, MAP above the reference's; NaN where not known."""
     if reference is None:
         return math.nan, math.nan, math.nan
@@ -127,16 +127,16 @@ def _number(value: float, digits: int, sign: str = "") -> str:
     return "-" if math.isnan(value) else f"{value:{sign}.{digits}f}"
 
 
-def csv_text(result: Comparison) -> str:
+def csv_text(result: OvrResult) -> str:
     """A line for each training; what is not known is an empty cell."""
-    names = [each.name for each in fields(Line)]
+    names = [each.name for each in fields(TrainerLine)]
     rows: list[list[object]] = [[*names, "ranks"]]
     for line in result.lines:
         rows.append([*("" if value != value else value for value in (getattr(line, name) for name in names)), result.ranks])
     return tables.csv_text(rows)
 
 
-def json_text(result: Comparison) -> str:
+def json_text(result: OvrResult) -> str:
     """Everything, with the table's ratios; what is not known is null."""
     tables = []
     for tolerance in result.tolerances():

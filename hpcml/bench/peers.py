@@ -160,7 +160,7 @@ def _average_precision(scores: np.ndarray, positives: np.ndarray) -> float:
 def run_peer(
     name: str, python: Path | None, folder: Path, problem: PeerProblem, limit: float, signals: StopSignals, **about: object
 ) -> PeerRun | str:
-    """Train with a peer in a process of its own, or say why not. Local; `about` is what `programs.Problem` has besides matrices."""
+    """Train with a peer in a process of its own, or say why not. Local; `about` is what `ProgramInput` has besides matrices."""
     for left in ("result.json", "weights.npz", "scores.npy"):  # of the one before
         (folder / left).unlink(missing_ok=True)
     shutil.rmtree(folder / name, ignore_errors=True)

@@ -27,7 +27,7 @@ MOST_BITS = 26  # of Vowpal Wabbit's table of weights, 16 bytes each
 DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
-class Problem(NamedTuple):
+class ProgramInput(NamedTuple):
     """What to train: LIBLINEAR's ½‖w‖² + C Σ hinge for every column of Y, without a bias."""
 
     X: sp.csr_matrix  # float32, training rows
@@ -61,7 +61,7 @@ class Peer(NamedTuple):
 
     package: str
     module: str
-    train: Callable[[Problem], Trained]
+    train: Callable[[ProgramInput], Trained]
     about: str
     timed: str
 
@@ -75,7 +75,7 @@ def timed(work: Callable[[], Any]) -> tuple[Any, Cost]:
     return result, Cost(seconds, int(status.partition("VmHWM:")[2].split()[0]) / 1024)
 
 
-def napkinxc(problem: Problem) -> Trained:
+def napkinxc(problem: ProgramInput) -> Trained:
     """napkinXC's binary relevance: DiSMEC's scheme, LIBLINEAR's solver for one label after another in each thread."""
     from napkinxc.models import BR
 
@@ -117,7 +117,7 @@ def read_napkinxc(content: bytes, n_features: int) -> sp.csr_matrix:
     return sp.vstack(rows, format="csr")
 
 
-def pecos(problem: Problem) -> Trained:
+def pecos(problem: ProgramInput) -> Trained:
     """PECOS: a tree of one level, whose only cluster has all labels, so that every row is a negative of every other label."""
     from pecos.xmc.base import MLModel, MLProblem
 
@@ -138,7 +138,7 @@ def pecos(problem: Problem) -> Trained:
     return Trained(cost, sp.csr_matrix(model.W.T))
 
 
-def vowpal(problem: Problem) -> Trained:
+def vowpal(problem: ProgramInput) -> Trained:
     """Vowpal Wabbit: one pass of its online rule (hinge, its defaults), one thread; C and the tolerance mean nothing to it."""
     from vowpalwabbit import Workspace
 
@@ -205,7 +205,7 @@ def main(name: str, folder: Path) -> None:
     matrices = [sp.csr_matrix(sp.load_npz(folder / f"{part}.npz")) for part in ("X", "Y", "X_test")]
     work = folder / name
     work.mkdir()
-    trained = PEERS[name].train(Problem(*matrices, folder=work, **about))
+    trained = PEERS[name].train(ProgramInput(*matrices, folder=work, **about))
     if trained.weights is not None:
         sp.save_npz(folder / "weights.npz", trained.weights, compressed=False)
     else:

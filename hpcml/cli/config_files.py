@@ -14,19 +14,18 @@ from typing import Union, get_args, get_origin, get_type_hints
 
 import cyclopts
 
-from hpcml.errors import ConfigError
+from hpcml.errors import ConfigError, nearest
 from hpcml.files.opening import read_small
-from hpcml.methods.linear.options import TrainOptions
-from hpcml.methods.online.learners import METHODS as ONLINE
-from hpcml.options import flag_of
+from hpcml.methods.registry import METHODS, Method
+from hpcml.options import default_of, flag_of
 
 SHOWN = 60  # characters of a value in a message
 LARGEST = 2**63
-TEXTS = {"method": str, "data": str, "output": str}  # the keys that every method has
+TEXTS = {"data": str, "output": str}  # the keys that every method has
 WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", Path: "a text", tuple: "a list of texts"}
 
 
-def config_files(tokens: list[str], own_options: Mapping[str, type]) -> tuple[list[str], list[cyclopts.config.Dict]]:
+def config_files(tokens: list[str]) -> tuple[list[str], list[cyclopts.config.Dict]]:
     """The tokens with the method that the files name, if it is given there only; the TOML files named by --config (flags win).
 
     Raises ConfigError for a missing file, an unknown key or a value of a wrong kind, DataError for a file that cannot be read.
@@ -35,26 +34,48 @@ def config_files(tokens: list[str], own_options: Mapping[str, type]) -> tuple[li
         _check_text(token, "the command line")
     paths = [Path(value) for flag, value in pairwise(tokens) if flag == "--config"]
     paths += [Path(token.partition("=")[2]) for token in tokens if token.startswith("--config=")]
-    method, found = None, []
-    for path in paths:
-        keys = _read(path)
+    if tokens[:1] != ["train"]:
+        return tokens, []  # no other command takes files
+    method, found = next((token for token in tokens[1:2] if token in METHODS), None), []
+    every = [(path, _read(path)) for path in paths]
+    for path, keys in every:
         _check_value(path, "method", keys.get("method", ""), str)
-        method = keys.get("method", method)
-        command = next((token for token in tokens[1:2] if token in own_options), method)
-        if command in own_options and keys.pop("method", command) != command:  # to these commands it is no option
-            raise ConfigError(f"{path}: it is for the method {shortened(method)!r}, not {command!r}")
-        if command in ONLINE and ONLINE[command].winnow and keys.get("bias") is False:
-            del keys["bias"]  # version 0.6 wrote it for every learner
-        known = TEXTS | kinds_of(own_options.get(command, TrainOptions))
-        for key, value in keys.items():
-            if (name := key.replace("_", "-")) not in known:
-                near = difflib.get_close_matches(shortened(key), known, n=1)
-                raise ConfigError(f"{path}: unknown key {shortened(key)!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
-            _check_value(path, key, value, known[name])
+        named = keys.pop("method", method)
+        if method is not None and named != method:
+            raise ConfigError(f"{path}: it is for the method {shortened(str(named))!r}, not {method!r}")
+        if named is not None and named not in METHODS:
+            raise ConfigError(f"{path}: no method {shortened(named)!r}; {nearest(shortened(named), METHODS)}")
+        if method is None and named is not None and (len(tokens) == 1 or tokens[1].startswith("-")):
+            tokens = ["train", named, *tokens[1:]]
+        method = named or method
+    for path, keys in every if method is not None else []:
+        _check_keys(path, keys, METHODS[method])
         found.append(cyclopts.config.Dict(keys, source=str(path), use_commands_as_keys=False))
-    if method in own_options and tokens[:1] == ["train"] and (len(tokens) == 1 or tokens[1].startswith("-")):
-        tokens = ["train", method, *tokens[1:]]
     return tokens, found
+
+
+def _check_keys(path: Path, keys: dict[str, object], method: Method) -> None:
+    """Raise ConfigError unless all keys are options of the method. What earlier versions wrote of others' options is taken out."""
+    known = TEXTS | kinds_of(method.options)
+    for key, value in list(keys.items()):
+        flag = key.replace("_", "-")
+        if flag in known:
+            _check_value(path, key, value, known[flag])
+        elif _written_before(flag, value):
+            del keys[key]
+        else:
+            others = [name for name, each in METHODS.items() if flag in kinds_of(each.options)]
+            near = difflib.get_close_matches(shortened(key), known, n=1)
+            hint = f"; it is for {', '.join(others)}" if others else f"; did you mean {near[0]!r}?" if near else ""
+            raise ConfigError(f"{path}: unknown key {shortened(key)!r}{hint}")
+
+
+def _written_before(flag: str, value: object) -> bool:
+    """Whether versions to 0.7 wrote this key for methods that do not have it: others' options that nobody had given."""
+    if flag == "bias":
+        return isinstance(value, bool)
+    defaults = [default_of(option) for each in METHODS.values() for option in fields(each.options) if flag_of(option.name) == flag]
+    return value in defaults
 
 
 def _read(path: Path) -> dict[str, object]:

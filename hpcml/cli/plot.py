@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cyclopts import App
 
-from hpcml.cli.session import Output, Session, say_once
+from hpcml.cli.session import Command, Output, say_once
 from hpcml.errors import ConfigError
 from hpcml.options import Flag
 from hpcml.reduce.options import CurveOptions
@@ -44,7 +44,7 @@ def plot_convergence(
     """
     from hpcml.plots.convergence import plot_run as work
 
-    say_once(str(work(Session.comm, run, label, output, data, test_split, force, Session.log)))
+    say_once(str(work(Command.session.comm, run, label, output, data, test_split, force, Command.session.log)))
 
 
 @plot_app.command(name="psbml")
@@ -64,7 +64,7 @@ def plot_psbml(run: Path, /, *, output: Output | None = None, data: Path | None 
     """
     from hpcml.plots.psbml import plot_run as work
 
-    say_once(work(Session.comm, run, output, data, force))
+    say_once(work(Command.session.comm, run, output, data, force))
 
 
 @plot_app.command(name="margins")
@@ -100,9 +100,9 @@ def plot_margins(
     """
     from hpcml.plots.margins import plot_set as work
 
-    if Session.comm.size > 1:
+    if Command.session.comm.size > 1:
         raise ConfigError("plot margins works in one process: run it without mpirun")
-    say_once(str(work(name, output, rows, seed, cycles, s, force, Session.log)))
+    say_once(str(work(name, output, rows, seed, cycles, s, force, Command.session.log)))
 
 
 @plot_app.command(name="selection")
@@ -127,4 +127,4 @@ def plot_selection(
     """
     from hpcml.plots.selection import plot_selection as work
 
-    say_once(work(Session.comm, data, output, options, force, Session.log))
+    say_once(work(Command.session.comm, data, output, options, force, Command.session.log))

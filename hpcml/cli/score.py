@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from cyclopts import Parameter
-
-from hpcml.cli.session import Output, Session, say_once
+from hpcml.cli.session import Command, Output, say_once
 from hpcml.errors import ConfigError
-from hpcml.options import Flag
+from hpcml.options import Flag, Several
 
 
 def predict(
@@ -62,7 +60,7 @@ def predict(
     from hpcml.prediction.top import check_what
 
     max_line = line_limit(max_line_mb)
-    comm, what, text = Session.comm, "labels" if labels else "scores", False
+    comm, what, text = Command.session.comm, "labels" if labels else "scores", False
     with agreed(comm, f"opening {data}"):
         if comm.rank == 0:
             text = is_text(data)
@@ -74,12 +72,12 @@ def predict(
     check_what(what, top)
     opened = share_model(comm, model)
     if text:
-        predict_stream(comm, opened, data, output, what, force, Session.log, zero_based, format, top, max_line)
+        predict_stream(comm, opened, data, output, what, force, Command.session.log, zero_based, format, top, max_line)
         return
     with agreed(comm, f"opening {data}"):
         dataset = Dataset(data)
     with dataset:
-        work(comm, opened, dataset, split, output, what, force, Session.log, top)
+        work(comm, opened, dataset, split, output, what, force, Command.session.log, top)
 
 
 def evaluate(
@@ -129,17 +127,19 @@ def evaluate(
         raise ConfigError("--force has no effect without --csv or --json; leave it out")
     if csv is not None and csv == json:
         raise ConfigError(f"--csv {csv} and --json {json} are one file; choose two names")
-    opened = share_model(Session.comm, model)
-    with agreed(Session.comm, f"opening {data}"):
+    opened = share_model(Command.session.comm, model)
+    with agreed(Command.session.comm, f"opening {data}"):
         dataset = Dataset(data)
         for output in (csv, json):
-            if Session.comm.rank == 0 and output is not None:
+            if Command.session.comm.rank == 0 and output is not None:
                 check_output(output, force, [model, data])
     with dataset:
-        result = work(Session.comm, opened, dataset, split_to_judge(dataset, split, Session.log), Session.log)
+        result = work(
+            Command.session.comm, opened, dataset, split_to_judge(dataset, split, Command.session.log), Command.session.log
+        )
     say_once(format_evaluation(result, best))
-    with agreed(Session.comm, "writing the measures"):
-        if Session.comm.rank == 0:
+    with agreed(Command.session.comm, "writing the measures"):
+        if Command.session.comm.rank == 0:
             for path, write in ((csv, write_csv), (json, write_json)):
                 if path is not None:
                     write(path, result)
@@ -150,7 +150,7 @@ def prune(
     data: Path,
     /,
     *,
-    below: Annotated[tuple[float, ...], Parameter(consume_multiple=True, negative="")],
+    below: Annotated[tuple[float, ...], Several],
     output: Output | None = None,
     split: str | None = None,
     force: Flag = False,
@@ -180,9 +180,9 @@ def prune(
 
     if force and output is None:
         raise ConfigError("--force has no effect without --output; leave it out")
-    opened = share_model(Session.comm, model)
-    with agreed(Session.comm, f"opening {data}"):
+    opened = share_model(Command.session.comm, model)
+    with agreed(Command.session.comm, f"opening {data}"):
         dataset = Dataset(data)
     with dataset:
-        split = split_to_judge(dataset, split, Session.log)
-        say_once(str(work(Session.comm, opened, dataset, split, below, output, force, Session.log)))
+        split = split_to_judge(dataset, split, Command.session.log)
+        say_once(str(work(Command.session.comm, opened, dataset, split, below, output, force, Command.session.log)))

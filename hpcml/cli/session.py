@@ -8,24 +8,21 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from hpcml.log import Log, say
-from hpcml.signals import StopSignals
+from hpcml.log import say
 
 if TYPE_CHECKING:
-    from hpcml import mpi
+    from hpcml.run.session import Session  # which imports MPI
 
 Output = Annotated[Path, Parameter(name=["--output", "-o"])]
 
 
-class Session:
-    """What every command needs besides its options: set by `run` before the command is called."""
+class Command:
+    """The command that is run: `session` is set before it is called."""
 
-    comm: mpi.Comm
-    log: Log
-    signals: StopSignals
+    session: Session
 
 
 def say_once(text: str) -> None:
     """Print a result, once."""
-    if Session.comm.rank == 0:
+    if Command.session.comm.rank == 0:
         say(text, sys.stdout)

@@ -18,7 +18,7 @@ BLOCK_ROWS = 1 << 16  # that are read at a time to look for what methods refuse
 
 
 @dataclass(frozen=True)
-class Problem:
+class CvProblem:
     """Some labels of one file, each to be told from all others; the result is the mean over them."""
 
     path: Path
@@ -45,7 +45,7 @@ class Problem:
 class Loaded:
     """The rows of a problem in memory: X (csr, float32), the label sets Y (csc), and the rows' numbers in the file."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: CvProblem) -> None:
         """The rows of its file. Local; raises DataError, MemoryError, OSError."""
         with Dataset(problem.path) as dataset:
             self.source = problem.source
@@ -69,7 +69,7 @@ def _label_sets(slab: Shard) -> sp.csr_matrix:
     return rows_of((slab.y_indptr, slab.y_indices, ones), slab.rows, slab.n_labels, dense=False)
 
 
-def read_problem(path: Path, label: str | None, only: Sequence[str], split: str, folds: int, refusing: Sequence[str]) -> Problem:
+def read_problem(path: Path, label: str | None, only: Sequence[str], split: str, folds: int, refusing: Sequence[str]) -> CvProblem:
     """What is to be known of a file before its rows are read: its labels (`label`, or those of `only`, or all) and sizes.
 
     Labels that fewer than `folds` rows have, or have not, are left out unless they were asked for. Local. Raises ConfigError for
@@ -92,7 +92,7 @@ def read_problem(path: Path, label: str | None, only: Sequence[str], split: str,
             raise ConfigError(f"{path}: no label has {folds} rows with it and {folds} without it, as {folds} folds need")
         if refusing:
             _check_signs(dataset, rows, refusing)
-        return Problem(
+        return CvProblem(
             path=path,
             split=split,
             label=label,

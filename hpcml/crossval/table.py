@@ -9,7 +9,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from hpcml.crossval.problems import Problem
+from hpcml.crossval.problems import CvProblem
 from hpcml.files import table as tables
 from hpcml.log import joined, named, visible
 
@@ -65,7 +65,7 @@ def paired_p(a: np.ndarray, b: np.ndarray) -> float:
 class CrossValidation:
     """F1 of methods on problems; str() is the table."""
 
-    problems: list[Problem]
+    problems: list[CvProblem]
     methods: list[str]
     baseline: str
     folds: int

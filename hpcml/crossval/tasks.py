@@ -15,8 +15,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from hpcml import mpi
-from hpcml.crossval.methods import METHODS, Method, divide_path, method_of
-from hpcml.crossval.problems import Loaded, Problem, folds_of, read_problem, training_order
+from hpcml.crossval.methods import CvMethod, divide_path, method_of
+from hpcml.crossval.methods import methods as known_methods
+from hpcml.crossval.problems import CvProblem, Loaded, folds_of, read_problem, training_order
 from hpcml.crossval.table import CrossValidation
 from hpcml.errors import ConfigError, DataError, HpcmlError
 from hpcml.log import Log, Progress
@@ -61,7 +62,7 @@ def cross_validate(
     Parameters
     ----------
     methods : names
-        Of METHODS, of base learners, or dotted paths of scikit-learn classifiers.
+        Of those with a name of their own, of base learners, or dotted paths of scikit-learn classifiers.
     data : FILE or FILE:LABEL
         Dataset files. Without a label every label of the file (or each of `label`) is told from all others; the file's result is
         the mean over them.
@@ -111,7 +112,7 @@ def _path(name: str | Path) -> tuple[Path, str | None]:
 def _check(methods: Sequence[str], data: Sequence[str | Path], folds: int, baseline: str | None) -> None:
     """Raise ConfigError for options that make no sense."""
     if not methods:
-        raise ConfigError(f"name at least one method: {', '.join(sorted(METHODS))}")
+        raise ConfigError(f"name at least one method: {', '.join(sorted(known_methods()))}")
     if not data:
         raise ConfigError("name at least one dataset file made with `hpcml convert`")
     for names in (list(methods), [str(name) for name in data]):
@@ -125,7 +126,7 @@ def _check(methods: Sequence[str], data: Sequence[str | Path], folds: int, basel
 
 
 @mpi.collective
-def _check_room(comm: mpi.Comm, problem: Problem, methods: Sequence[Method]) -> None:
+def _check_room(comm: mpi.Comm, problem: CvProblem, methods: Sequence[CvMethod]) -> None:
     """Collective over `comm`. Raise ConfigError if a rank cannot hold the rows and what the methods make of them."""
     room = room_per_rank(comm)
     dense = [method.name for method in methods if method.wants_dense(problem.n_rows, problem.n_features, problem.nnz)]
@@ -143,7 +144,7 @@ class Work:
     """All tasks, ordered by data, label, fold and method, and the range of them that is this rank's."""
 
     def __init__(
-        self, comm: mpi.Comm, problems: Sequence[Problem], methods: Sequence[Method], folds: int, seed: int, in_order: bool
+        self, comm: mpi.Comm, problems: Sequence[CvProblem], methods: Sequence[CvMethod], folds: int, seed: int, in_order: bool
     ) -> None:
         self.comm, self.problems, self.methods = comm, problems, methods
         self.folds, self.seed, self.in_order = folds, seed, in_order
@@ -152,11 +153,11 @@ class Work:
         bounds = bounds_by_weight(np.concatenate([[0], np.cumsum(costs)]), comm.size)
         self.begin, self.end = (int(bound) for bound in bounds[comm.rank : comm.rank + 2])
 
-    def _dense(self, problem: Problem) -> list[bool]:
+    def _dense(self, problem: CvProblem) -> list[bool]:
         """Which methods take dense rows."""
         return [method.wants_dense(problem.n_rows, problem.n_features, problem.nnz) for method in self.methods]
 
-    def _costs(self, problem: Problem) -> np.ndarray:
+    def _costs(self, problem: CvProblem) -> np.ndarray:
         """What each of the problem's tasks costs, roughly (int64)."""
         sizes = [problem.n_rows * problem.n_features if dense else problem.nnz + problem.n_rows for dense in self._dense(problem)]
         costs = [1 + int(method.cost * size) for method, size in zip(self.methods, sizes, strict=True)]
@@ -226,7 +227,7 @@ class Work:
     @mpi.collective
     def _work(self, found: np.ndarray, progress: Progress) -> Exception | None:
         """Collective. Do this rank's tasks until all ranks have done theirs, or one has failed; this rank's failure."""
-        pulse = mpi.Pulse(self.comm, mpi.self_comm(), 2)
+        pulse = mpi.RepeatedSum(self.comm, mpi.self_comm(), 2)
         results, done, note, error = self.results(), 0, "", None
         while True:
             if error is None and done < found.shape[0]:
@@ -237,7 +238,7 @@ class Work:
                     error = failure
             elif self.comm.size > 1:
                 time.sleep(IDLE_SECONDS)
-            seen = pulse.beat((done, error is not None))
+            seen = pulse.poll((done, error is not None))
             if seen is None:
                 continue
             progress.update(int(seen[0]), note)
@@ -245,7 +246,7 @@ class Work:
                 return error
 
 
-def _warm_up(methods: Sequence[Method]) -> None:
+def _warm_up(methods: Sequence[CvMethod]) -> None:
     """Let our kernels be compiled, outside of the seconds that are counted."""
     X = sp.csr_matrix(np.eye(4, dtype=np.float32))
     for method in methods:
@@ -254,7 +255,7 @@ def _warm_up(methods: Sequence[Method]) -> None:
 
 
 def fit_and_judge(
-    method: Method, X: sp.csr_matrix, y: np.ndarray, X_test: sp.csr_matrix, y_test: np.ndarray, seed: int, dense: bool
+    method: CvMethod, X: sp.csr_matrix, y: np.ndarray, X_test: sp.csr_matrix, y_test: np.ndarray, seed: int, dense: bool
 ) -> tuple[float, float]:
     """F1 of class 1 on the test rows, in per cent, and the seconds that training took. Local; raises ConfigError."""
     if dense:

@@ -13,6 +13,7 @@ from hpcml.data.shard import Shard
 from hpcml.errors import ConfigError, DataError, nearest
 from hpcml.kernels import rows as kernels
 from hpcml.log import Log
+from hpcml.options import parse_part
 
 
 class Wanted(Protocol):
@@ -99,11 +100,3 @@ def fingerprint(comm: mpi.Comm, shard: Shard, more: str) -> str:
         sums = np.array([rows.sum(dtype=np.uint64), labels.sum(dtype=np.uint64)], dtype=np.uint64).view(np.int64)
     mpi.allreduce_sum(comm, sums)
     return hashlib.sha256(f"{sums.tolist()} {more}".encode()).hexdigest()
-
-
-def parse_part(text: str) -> tuple[int, int]:
-    """K and N of "K/N", the K-th of N parts. Raises ConfigError unless 1 ≤ K ≤ N."""
-    part, slash, parts = text.partition("/")
-    if not (slash and part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
-        raise ConfigError(f"--label-part {text}: expected K/N, the K-th of N parts, as in 1/8")
-    return int(part), int(parts)

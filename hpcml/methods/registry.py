@@ -1,70 +1,130 @@
-"""The methods of `hpcml train`: who trains a block of labels, and what each one allows."""
+"""The methods of `hpcml train`, a line for each: all that the rest of hpcml knows of a method comes from its line."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from importlib import import_module
+from typing import Any
 
-from hpcml.methods.dual.dual import CHUNK_VALUES, dual
-from hpcml.methods.liblinear.liblinear import liblinear
-from hpcml.methods.linear.losses import LOSSES
-from hpcml.methods.linear.objective import Objective, Risk
-from hpcml.methods.linear.options import TrainOptions
-from hpcml.methods.linear.plan import ASKED, FREELY, NEVER, Needs, bytes_per_rank, bytes_per_rank_dual
-from hpcml.methods.probe.first_order import probe
-from hpcml.methods.probe.pegasos import pegasos
-from hpcml.methods.svmperf.svmperf import svmperf
+from hpcml.errors import ConfigError, nearest
+from hpcml.methods.dual.options import DualOptions
+from hpcml.methods.liblinear.options import LiblinearOptions
+from hpcml.methods.online.options import AdditiveOptions, BalancedOptions, MbwOptions, PaOptions, WinnowOptions
+from hpcml.methods.probe.options import PegasosOptions, ProbeOptions
+from hpcml.methods.psbml.options import AdaboostOptions, PsbmlOptions
+from hpcml.methods.svmperf.options import SvmperfOptions
+from hpcml.options import flag_of
 
-
-class Method(NamedTuple):
-    """`build(objective, labels, n_lanes, options, max_steps)` makes the block of a group of ranks (`convex.run.Block`)."""
-
-    build: Callable
-    max_steps: int  # unless the user sets it
-    dormant: bool  # may it skip rows?
-    bias: bool  # does it always have the constant feature?
-    losses: tuple[str, ...]  # the first is the default
-    shards: int  # FREELY, ASKED or NEVER
-    options: tuple[str, ...]  # of TrainOptions those that it uses and some other methods do not
-    about: str
-    needs: Needs = bytes_per_rank  # how much memory
-    risk: type[Risk] = Objective  # what it needs to know of the objective
-    certified: bool = False  # does it give a duality gap, and take weights of positive rows?
-    chunk: int = 0  # values of the rows that it takes in random order, if these may be streamed
+DATASET = "A dataset made with `hpcml convert`."
+CLASSES = "A dataset made with `hpcml convert`: one label, or exactly one of several in each row (see --label)."
+STREAM = (
+    "A dataset made with `hpcml convert`; or svmlight text: a file NAME.svm (plain, .gz, .bz2, .xz), or - for standard input. "
+    "A stream that is continued must be given from its beginning again."
+)
 
 
-METHODS = {
-    "probe": Method(
-        *(probe, 5000, True, False, tuple(LOSSES), FREELY, ("epsilon", "dormant", "seed")),
-        "PROBE: subgradient steps from an estimated lower bound",
-    ),
-    "dual": Method(
-        *(dual, 1000, False, False, ("squared-hinge", "hinge"), ASKED),
-        ("dual_tol", "max_gap", "gap", "positive_weight", "seed"),
-        *("dual coordinate descent for a block of labels, with a certified duality gap", bytes_per_rank_dual, Risk, True),
-        chunk=CHUNK_VALUES,
-    ),
-    "pegasos": Method(
-        *(pegasos, 500, False, True, ("hinge",), FREELY, ()), "Pegasos: full subgradient, step 1/(λt), projection, bias"
-    ),
-    "svmperf": Method(
-        *(svmperf, 5000, False, False, ("hinge",), FREELY, ("svmperf_epsilon",)),
-        "SVMperf: the 1-slack cutting-plane method, certified gap",
-    ),
-    "liblinear": Method(
-        *(liblinear, 20000, False, False, ("hinge",), NEVER, ("liblinear_tol", "seed")), "LIBLINEAR: dual coordinate descent"
-    ),
+@dataclass(frozen=True)
+class Method:
+    """A method, by the name that the user calls it. Paths are "module:name", imported when they are first used.
+
+    `train(session, data, target, options)` trains into a run folder and gives a report, a text with the path `model`. The options
+    are a frozen dataclass with `validate` and `free` (`hpcml.run.folder.Options`); if they have `losses`, the method minimises
+    these, and takes part in comparisons of such methods.
+    """
+
+    name: str
+    about: str  # in one line
+    options: type
+    train: str
+    estimator: str = ""  # a scikit-learn classifier
+    parameters: Mapping[str, Any] = field(default_factory=dict)  # of the estimator, that make it this method
+    variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by prefix of the name: more parameters
+    takes: str = DATASET
+    cost: float = 100.0  # of training, roughly, beside one pass over the rows
+
+    @property
+    def losses(self) -> tuple[str, ...]:
+        """What it minimises, the first by default; nothing if it trains otherwise."""
+        return getattr(self.options, "losses", ())
+
+    @property
+    def option_names(self) -> list[str]:
+        """Its options, as parameters."""
+        return [option.name for option in fields(self.options)]
+
+    @property
+    def free_keys(self) -> set[str]:
+        """The keys of config.toml that may differ between a run and its continuation, or between parts of one training."""
+        return {"data", *map(flag_of, self.options.free)}
+
+    def load(self, path: str) -> Any:
+        """What is at one of its paths."""
+        module, _, name = path.partition(":")
+        return getattr(import_module(module), name)
+
+
+_ONLINE, _CLASSIFIER = "hpcml.methods.online.train", "hpcml.methods.online.estimator:OnlineClassifier"
+
+
+def _online(name: str, about: str, options: type) -> Method:
+    more = {"parameters": {"method": name}, "variants": {"v-": {"voted": True}}, "takes": STREAM, "cost": 1.0}
+    return Method(name, f"{about}, in a single pass", options, f"{_ONLINE}:train_{name}", _CLASSIFIER, **more)
+
+
+_DUAL, _PROBE, _PSBML = "hpcml.methods.dual", "hpcml.methods.probe", "hpcml.methods.psbml"
+METHODS: dict[str, Method] = {
+    method.name: method
+    for method in (
+        Method(
+            *("probe", "PROBE: subgradient steps from an estimated lower bound", ProbeOptions),
+            *(f"{_PROBE}.train:train", f"{_PROBE}.estimator:ProbeClassifier"),
+        ),
+        Method(
+            *("dual", "dual coordinate descent for a block of labels, with a certified duality gap", DualOptions),
+            *(f"{_DUAL}.train:train", f"{_DUAL}.estimator:DualClassifier"),
+        ),
+        Method(
+            "pegasos", "Pegasos: full subgradient, step 1/(λt), projection, bias", PegasosOptions, f"{_PROBE}.train_pegasos:train"
+        ),
+        Method(
+            *("svmperf", "SVMperf: the 1-slack cutting-plane method, certified gap", SvmperfOptions),
+            "hpcml.methods.svmperf.train:train",
+        ),
+        Method("liblinear", "LIBLINEAR: dual coordinate descent", LiblinearOptions, "hpcml.methods.liblinear.train:train"),
+        _online("pw", "Positive Winnow", WinnowOptions),
+        _online("bw", "Balanced Winnow", BalancedOptions),
+        _online("mbw", "Modified Balanced Winnow", MbwOptions),
+        _online("perceptron", "the perceptron", AdditiveOptions),
+        _online("pa", "Passive-Aggressive", PaOptions),
+        _online("romma", "the Relaxed Online Maximum Margin Algorithm (ROMMA)", AdditiveOptions),
+        Method(
+            *("psbml", "PSBML: one classifier of all classes, by selection of the hard rows on a torus of ranks", PsbmlOptions),
+            *(f"{_PSBML}.train:train", f"{_PSBML}.estimator:PsbmlClassifier"),
+            takes=CLASSES,
+        ),
+        Method(
+            *("adaboost", "AdaBoostM1 (scikit-learn's), on one rank, to compare psbml with", AdaboostOptions),
+            f"{_PSBML}.adaboost:train",
+            takes=CLASSES,
+        ),
+    )
 }
-USES = {name: method.options for name, method in METHODS.items()}
 
 
-def with_defaults(options: TrainOptions, losses: Sequence[str], before: Mapping[str, object]) -> TrainOptions:
-    """The options with a loss and a bias. What nobody gave is as in the run that is continued, whose config.toml says `before`;
-    else the first of `losses`, and an intercept."""
-    loss, bias = options.loss, options.bias
-    if loss is None:
-        loss = str(before["loss"]) if before.get("loss") in losses else losses[0]
-    if bias is None:
-        bias = before.get("bias") is not False
-    return replace(options, loss=loss, bias=bias)
+def method_named(name: str) -> Method:
+    """The method of that name. Raises ConfigError."""
+    if name not in METHODS:
+        raise ConfigError(f"no method {name!r}; {nearest(name, METHODS)}")
+    return METHODS[name]
+
+
+def users_of(option: str) -> list[str]:
+    """The methods that have an option (a parameter's name)."""
+    return [name for name, method in METHODS.items() if option in method.option_names]
+
+
+def train(name: str, *arguments: Any) -> Any:
+    """Collective over the session. Train with the method of that name: (session, data, target, options). Raises ConfigError."""
+    method = method_named(name)
+    return method.load(method.train)(*arguments)

@@ -10,7 +10,7 @@ with warnings.catch_warnings():  # hpcml.mpi.start says the same with its conseq
     from mpi4py import MPI as _MPI  # noqa: F401
 
 from hpcml.mpi.collectives import (
-    Pulse,
+    RepeatedSum,
     agreed,
     agreed_any,
     allgather_arrays,
@@ -52,7 +52,7 @@ __all__ = [
     "Arrays",
     "Comm",
     "Mailbox",
-    "Pulse",
+    "RepeatedSum",
     "agreed",
     "agreed_any",
     "allgather_arrays",

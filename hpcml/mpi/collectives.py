@@ -209,11 +209,11 @@ def begin_allgather(comm: MPI.Comm, buffer: np.ndarray, counts: list[int]) -> MP
     return comm.Iallgatherv(MPI.IN_PLACE, [buffer, counts, displacements, MPI._typedict[buffer.dtype.char]])
 
 
-class Pulse:
+class RepeatedSum:
     """Numbers that are summed over the ranks again and again while each goes on at its own speed.
 
     All ranks see the same sequence of sums, but not at the same time; so what all must do together (a checkpoint, the end) they
-    do when they see the same sum. The ranks of a `group`, which go on together, see it at the same beat.
+    do when they see the same sum. The ranks of a `group`, which go on together, see it at the same call.
     """
 
     def __init__(self, comm: MPI.Comm, group: MPI.Comm, size: int) -> None:
@@ -221,18 +221,18 @@ class Pulse:
         self._mine, self._sum = np.zeros(size), np.zeros(size)
         self._request: MPI.Request | None = None
 
-    def beat(self, values: Iterable[float]) -> np.ndarray | None:
+    def poll(self, values: Iterable[float]) -> np.ndarray | None:
         """Collective over the group. Take part in the round with `values`, unless one is under way.
 
         Returns the sums of a round that is complete, else None.
         """
-        complete = self.poll(values)
+        complete = self.take_part(values)
         if self.group.size > 1:
             complete = bool(_reduced(self.group, complete, MPI.MIN))
         return self.take() if complete else None
 
-    def poll(self, values: Iterable[float], wait: bool = False) -> bool:
-        """Take part as `beat` does; whether the round is complete, here. Local, but with `wait`, until it is."""
+    def take_part(self, values: Iterable[float], wait: bool = False) -> bool:
+        """Take part as `poll` does; whether the round is complete, here. Local, but with `wait`, until it is."""
         if self._request is None:
             self._mine[:] = values
             self._request = self.comm.Iallreduce(self._mine, self._sum, op=MPI.SUM)
@@ -241,7 +241,7 @@ class Pulse:
         return self._request.Test()
 
     def take(self) -> np.ndarray:
-        """The sums of a round that is complete; another can begin. The ranks of a group must take it at the same beat."""
+        """The sums of a round that is complete; another can begin. The ranks of a group must take it at the same call."""
         self._request = None
         return self._sum.copy()
 

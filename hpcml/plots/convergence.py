@@ -25,9 +25,8 @@ from hpcml.files.atomic import check_output
 from hpcml.kernels import scores as kernels
 from hpcml.log import Log, joined, named
 from hpcml.methods.linear.objective import Objective, Panel
-from hpcml.methods.linear.options import TrainOptions
 from hpcml.methods.probe.convergence import Trace, probe_limit, trace_all
-from hpcml.methods.registry import METHODS
+from hpcml.methods.probe.options import ProbeOptions
 from hpcml.model.linear import STATUS, Model
 from hpcml.plots.figure import check_picture, plot_convergence, write_traces_csv
 from hpcml.run.folder import CONFIG, FILES, RunFolder, from_dict, read_config
@@ -143,7 +142,7 @@ def plot_run(
             evaluate, break_even = _prepare(comm, objective, columns, test, number)
             sizes = f"rows: {rows.n_global:,}, columns: {rows.n_columns:,}"
             log(f"{named(name)}: looking for w*, then walking the three ways to it; {sizes}")
-            limits = (options.epsilon, options.max_steps or METHODS["probe"].max_steps)
+            limits = (options.epsilon, options.max_steps or options.steps)
             w_star, f_star = probe_limit(evaluate, rows.n_columns, *limits)
             traces = trace_all(evaluate, w_star, break_even, *limits)
         table = picture.with_suffix(".csv")
@@ -156,7 +155,7 @@ def plot_run(
         return Convergence(name, int(rows.n_positive[number]), rows.n_global, traces, f_star, f_model, picture, table)
 
 
-def open_run(folder: RunFolder) -> tuple[TrainOptions, Model, Path]:
+def open_run(folder: RunFolder) -> tuple[ProbeOptions, Model, Path]:
     """A finished run's options, its model, and where its dataset was. Local; raises ConfigError or DataError."""
     config = folder.path / CONFIG
     if not config.exists():
@@ -165,7 +164,7 @@ def open_run(folder: RunFolder) -> tuple[TrainOptions, Model, Path]:
     if values.get("method", "probe") != "probe":
         raise ConfigError(f"{folder.path} is a run of {values['method']}; the figures are about probe")
     try:
-        options, data = from_dict(TrainOptions, values), Path(values["data"])
+        options, data = from_dict(ProbeOptions, values), Path(values["data"])
     except (KeyError, TypeError, ValueError, ConfigError) as error:
         raise DataError(f"{config}: damaged ({error}); train again with --force") from None
     if not folder.model.exists():

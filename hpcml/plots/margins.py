@@ -29,7 +29,7 @@ from hpcml.files.table import csv_text
 from hpcml.files.temporary import scratch_folder
 from hpcml.log import Log, joined
 from hpcml.methods.psbml.options import PsbmlOptions
-from hpcml.methods.psbml.problem import Problem
+from hpcml.methods.psbml.problem import TorusProblem
 from hpcml.methods.psbml.selection import Population, finite_range, selection_weights
 from hpcml.methods.psbml.synchronous import Synchronous
 from hpcml.methods.psbml.torus import Placement, Torus, parse_grid
@@ -69,7 +69,7 @@ class MixtureGrid(Synchronous):
     The mixtures of the nodes' rows do not steer it, so they are made only when their modes are asked for.
     """
 
-    def __init__(self, problem: Problem, weights: np.ndarray) -> None:
+    def __init__(self, problem: TorusProblem, weights: np.ndarray) -> None:
         """`weights` (n) of the split's rows. Local; raises DataError, OSError, MemoryError."""
         super().__init__(problem, problem.first_slots)
         self.weights = weights
@@ -121,7 +121,7 @@ class Study:
 
 
 @contextmanager
-def problem_of(name: str, rows: int, options: PsbmlOptions) -> Iterator[Problem]:
+def problem_of(name: str, rows: int, options: PsbmlOptions) -> Iterator[TorusProblem]:
     """A made-up set on the torus with its large margin learner. Local."""
     comm, kind = mpi.self_comm(), SETS[name]
     with scratch_folder("hpcml-margins-") as folder:
@@ -135,7 +135,7 @@ def problem_of(name: str, rows: int, options: PsbmlOptions) -> Iterator[Problem]
 class Experiments:
     """The three experiments and Table 1 on the rows of a problem."""
 
-    def __init__(self, name: str, problem: Problem, s: float | None) -> None:
+    def __init__(self, name: str, problem: TorusProblem, s: float | None) -> None:
         """`s`: see DEVIATION."""
         self.problem, self.kind, self.options = problem, SETS[name], problem.options
         self.points = np.asarray(problem.read(np.arange(problem.classes.rows.size)), dtype=np.float64)
@@ -156,7 +156,7 @@ class Experiments:
         """The shares of slots by position (BINS)."""
         return np.histogram(self.position[places], self.edges)[0] / places.size
 
-    def redrawn(self, run: int, problem: Problem | None = None) -> Problem:
+    def redrawn(self, run: int, problem: TorusProblem | None = None) -> TorusProblem:
         """The same rows on the same nodes, with other draws."""
         return replace(problem or self.problem, options=replace(self.options, seed=self.options.seed + run))
 
@@ -331,7 +331,7 @@ def _slots(grid: Synchronous) -> list[np.ndarray]:
     return taken
 
 
-def _ends(problem: Problem) -> np.ndarray:
+def _ends(problem: TorusProblem) -> np.ndarray:
     """Where the nodes' slots end among all slots, but for the last node."""
     return np.cumsum([slots.size for slots in problem.first_slots.values()])[:-1]
 

@@ -22,7 +22,7 @@ from hpcml.files.atomic import check_output, write_whole
 from hpcml.files.table import csv_text, table
 from hpcml.log import Log, Progress, joined
 from hpcml.methods.online.extremal import best, extremal
-from hpcml.methods.online.options import OnlineOptions
+from hpcml.methods.online.options import MbwOptions, OnlineOptions
 from hpcml.methods.online.source import DatasetSource
 from hpcml.methods.online.state import State
 from hpcml.plots.figure import check_picture
@@ -185,7 +185,7 @@ def curves(comm: mpi.Comm, dataset: Dataset, options: CurveOptions, log: Log) ->
         if "train" not in dataset.split_names() or "test" not in dataset.split_names():
             raise ConfigError(f"{dataset.path}: it has no splits train and test; make them with `hpcml split`")
     least = 0 if options.label else 1
-    online = OnlineOptions(split="train", label=options.label, min_positives=least, shuffle=options.shuffle, seed=options.seed)
+    online = MbwOptions(split="train", label=options.label, min_positives=least, shuffle=options.shuffle, seed=options.seed)
     source = DatasetSource(comm, dataset, online)
     with mpi.agreed(comm, f"reading {dataset.path}"):
         train = _Rows.read(dataset, source.rows, source.order)

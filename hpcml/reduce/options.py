@@ -9,15 +9,12 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from hpcml.errors import ConfigError, nearest
-from hpcml.options import Flag, check_range, flag_of
+from hpcml.options import Flag, Several, check_range, flag_of
 
 EFS = "efs"
 NAMES = ("chi2", EFS, "ig")  # what --by may say
 OVER = ("max", "mean")  # how the scores for several labels become one
 P = 0.9  # the best share, says the paper
-
-
-Several = Parameter(consume_multiple=True, negative="")
 
 
 @Parameter(name="*")

@@ -7,10 +7,10 @@ import shutil
 import tomllib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from hpcml import __version__, mpi
 from hpcml.errors import ConfigError, DataError, HpcmlError
@@ -21,24 +21,44 @@ from hpcml.log import Log, is_unicode
 from hpcml.options import flag_of
 from hpcml.run.environment import environment, record
 from hpcml.run.lock import FolderLock
+from hpcml.run.session import Target
 from hpcml.undo import undone
-
-Options = TypeVar("Options")
 
 CONFIG = "config.toml"
 MEASURES = "measures.json"  # what `hpcml evaluate --json` may leave there; `hpcml merge` reads it
 ENVIRONMENT = "environment.jsonl"
 FILES = (CONFIG, "history.csv", "model.h5", "log.txt", ENVIRONMENT, MEASURES)
 NEW, UNFINISHED, FINISHED = "new", "unfinished", "finished"
-# Options that may differ between a run and its continuation, because they do not change the result.
-FREE = {"checkpoint-every", "time-limit", "data", "block", "shards", "profile", "slow-rank", "slow-factor", "final", "max-line-mb"}
-_OF_RESULT = {"dual": {"shards"}}  # of these, what changes a method's result
 _UNSET = {"shards": 1, "bias": False}  # what it is, where it matters, if config.toml does not say
 
 
-def free_options(config: dict[str, object]) -> set[str]:
-    """The options that may differ between a run of this configuration and its continuation."""
-    return FREE - _OF_RESULT.get(str(config.get("method")), set())
+Kind = TypeVar("Kind", bound="Options")
+
+
+class Options(Protocol):
+    """The options of a method: a dataclass."""
+
+    free: ClassVar[frozenset[str]]  # of its fields those that may differ between a run and its continuation
+
+    def validate(self) -> None:
+        """Raise ConfigError for values that make no sense."""
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """What a run was asked for, as config.toml says it."""
+
+    method: str
+    data: Path | str  # as it can be found from anywhere
+    options: Options
+
+    def values(self) -> dict[str, object]:
+        """By key; None is what is not said."""
+        return {"method": self.method, "data": str(self.data), **as_dict(self.options)}
+
+    def free(self) -> set[str]:
+        """The keys that may differ between the run and its continuation."""
+        return {"data", *map(flag_of, self.options.free)}
 
 
 def to_toml(values: dict[str, object]) -> str:
@@ -83,7 +103,7 @@ class RunFolder:
         self.lock.release()
 
     @mpi.collective
-    def prepare(self, config: dict[str, object], force: bool, resume: bool) -> str:
+    def prepare(self, config: RunConfig, target: Target) -> str:
         """Collective. Create, empty (`force`) or re-enter (`resume`) the folder: what is in it now, NEW, UNFINISHED or FINISHED.
 
         Raises ConfigError if the folder exists and neither is given, or if the run in it had other options, and InUseError if
@@ -92,12 +112,12 @@ class RunFolder:
         state, found = NEW, environment(self.comm)
         with self.discarded_on_error(), mpi.agreed(self.comm, f"creating {self.path}"):
             if self.comm.rank == 0:
-                state = self._prepare(config, force, resume)
+                state = self._prepare(config, target.force, target.resume)
                 if state != FINISHED:
                     record(self.path / ENVIRONMENT, found)
         return self.comm.bcast(state)
 
-    def _prepare(self, config: dict[str, object], force: bool, resume: bool) -> str:
+    def _prepare(self, config: RunConfig, force: bool, resume: bool) -> str:
         file = self.path / CONFIG
         self.check(force, resume)  # before anything is touched
         self.lock.acquire()
@@ -113,7 +133,7 @@ class RunFolder:
         for leftover in self._leftovers():
             leftover.unlink()
         if not file.exists():
-            write_config(file, config)
+            write_config(file, config.values())
         self.checkpoints.mkdir(exist_ok=True)
         self.log.file = self.path / "log.txt"
         return UNFINISHED if resume and self.model_part.exists() else NEW
@@ -199,10 +219,14 @@ class RunFolder:
         self.log.file = None
         self._clear()
 
-    def _check_same(self, config: dict[str, object], before: dict[str, object]) -> None:
-        """Raise ConfigError naming the first option that a continued run had otherwise."""
-        now = tomllib.loads(to_toml(config))
-        for key in sorted((now.keys() | before.keys()) - free_options(now)):
+    def _check_same(self, config: RunConfig, before: dict[str, object]) -> None:
+        """Raise ConfigError naming the first option that a continued run had otherwise.
+
+        Earlier versions wrote the options of other methods, too: what is no option of this one does not matter.
+        """
+        known = config.values()
+        now = tomllib.loads(to_toml(known))
+        for key in sorted((now.keys() | (before.keys() & known.keys())) - config.free()):
             if now.get(key, _UNSET.get(key)) != before.get(key, _UNSET.get(key)):
                 raise ConfigError(
                     f"{self.path}: this run had {key} = {before.get(key)!r}, not {now.get(key)!r}; resume with the same options"
@@ -214,7 +238,7 @@ def as_dict(options: Any) -> dict[str, object]:
     return {flag_of(field.name): getattr(options, field.name) for field in fields(options)}
 
 
-def from_dict(kind: type[Options], values: dict[str, object]) -> Options:
+def from_dict(kind: type[Kind], values: dict[str, object]) -> Kind:
     """The options of that kind that `as_dict` gave; other keys do not matter.
 
     Raises ConfigError, or TypeError for values of another type.
@@ -226,15 +250,15 @@ def from_dict(kind: type[Options], values: dict[str, object]) -> Options:
 
 
 @mpi.collective
-def config_before(comm: mpi.Comm, path: Path, resume: bool) -> dict[str, object]:
-    """Collective over `comm`. What config.toml says of the run in this folder, if it is to be continued; else nothing.
+def config_before(comm: mpi.Comm, target: Target) -> dict[str, object]:
+    """Collective over `comm`. What config.toml says of the run in the target's folder, if it is to be continued; else nothing.
 
     Raises DataError if it is damaged or cannot be read.
     """
     found: dict[str, object] = {}
-    with mpi.agreed(comm, f"reading {path}"):
-        if comm.rank == 0 and resume and (path / CONFIG).is_file():
-            found = read_config(path / CONFIG)
+    with mpi.agreed(comm, f"reading {target.output}"):
+        if comm.rank == 0 and target.resume and (target.output / CONFIG).is_file():
+            found = read_config(target.output / CONFIG)
     return comm.bcast(found)
 
 

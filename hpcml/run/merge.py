@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -11,12 +12,13 @@ import h5py
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.labels import parse_part
 from hpcml.errors import ConfigError, DataError
 from hpcml.files.slabs import SlabFile, new_file
-from hpcml.log import Log, visible
+from hpcml.log import visible
 from hpcml.model.linear import ABOUT, SINCE_4, Model, SparseRows, describe_model, model_slabs
-from hpcml.run.folder import CONFIG, RunFolder, free_options, read_config
+from hpcml.options import parse_part
+from hpcml.run.folder import CONFIG, RunFolder, read_config
+from hpcml.run.session import Session, Target
 
 PART = "label-part"
 _WEIGHTS = 1 << 24  # that are copied at a time
@@ -48,23 +50,24 @@ class _Plan:
 
 
 @mpi.collective
-def merge_models(comm: mpi.Comm, runs: list[Path], output: Path, force: bool, log: Log) -> MergeReport:
-    """Collective over `comm`. Join the models of all parts of one training into the run folder `output`.
+def merge_models(session: Session, runs: list[Path], target: Target, free: Callable[[str], Collection[str]]) -> MergeReport:
+    """Collective over the session. Join the models of all parts of one training into the run folder of the target.
 
-    Its model.h5 has the bytes of a run without --label-part. Raises ConfigError if parts are missing, or do not belong together,
-    DataError for a damaged one.
+    `free` tells of a method which keys of config.toml may differ between the parts. The model.h5 has the bytes of a run without
+    --label-part. Raises ConfigError if parts are missing, or do not belong together, DataError for a damaged one.
     """
     plan, parts = None, []
-    with RunFolder(comm, output, log) as folder:
+    comm, output = session.comm, target.output
+    with RunFolder(comm, output, session.log) as folder:
         with mpi.agreed(comm, "reading the parts"):
             if comm.rank == 0:
                 if any(output.resolve() == run.resolve() for run in runs):
                     raise ConfigError(f"{output} is one of the runs to merge; choose another --output")
                 parts = sorted((_Part(run) for run in runs), key=lambda part: part.place)
-                _check_complete(parts)
+                _check_complete(parts, free(str(parts[0].config.get("method"))))
                 plan = _plan(parts)
         plan = comm.bcast(plan)
-        with folder.replaced(plan.config, force) as fresh:
+        with folder.replaced(plan.config, target.force) as fresh:
             _join(comm, plan, parts, fresh)
     return MergeReport(folder.model, plan.places[-1], len(plan.runs))
 
@@ -93,11 +96,11 @@ class _Part:
         self.n_features, self.certified = model.n_features, "gap" in model.labels
 
 
-def _check_complete(parts: list[_Part]) -> None:
-    """Raise ConfigError unless the parts, in order, are all those of one training."""
+def _check_complete(parts: list[_Part], free: Collection[str]) -> None:
+    """Raise ConfigError unless the parts, in order, are all those of one training; of their options those in `free` may differ."""
     first = parts[0]
     for part in parts[1:]:
-        for key in sorted((first.config.keys() | part.config.keys()) - free_options(first.config) - {PART}):
+        for key in sorted((first.config.keys() | part.config.keys()) - {*free, PART}):
             if part.config.get(key) != first.config.get(key):
                 here, there = part.config.get(key), first.config.get(key)
                 raise ConfigError(f"{part.run} had {key} = {here!r}, but {first.run} {there!r}; merge joins parts of one training")

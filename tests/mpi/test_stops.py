@@ -122,7 +122,7 @@ def test_no_slice_begins_after_a_signal(comm, short_slices):
             assert stopped == (leave <= 30 * leaver)
             if comm.rank == leaver:
                 assert len(started) == min(leave, 30 * leaver)
-            while watch.beat() is None:  # what is on its way must arrive
+            while watch.poll() is None:  # what is on its way must arrive
                 pass
 
 
@@ -139,7 +139,7 @@ def test_groups_hear_of_a_signal_inside_a_pass(comm):
             started.append(part)
     seen = None
     while seen is None or not seen[SIGNAL]:
-        seen = watch.beat()
+        seen = watch.poll()
     assert len(started) == 4 or comm.rank > 0
 
 

@@ -25,10 +25,10 @@ import numpy as np
 from hpcml import mpi, rng, slices
 from hpcml.errors import NonFiniteError
 from hpcml.methods.dual import kernels
+from hpcml.methods.dual.options import BALANCED, DualOptions, parse_weight
 from hpcml.methods.linear.block import CONVERGED, STEP_LIMIT, Finished
 from hpcml.methods.linear.losses import DUAL_LOSSES
 from hpcml.methods.linear.objective import Risk, aligned, panel_widths
-from hpcml.methods.linear.options import BALANCED, TrainOptions, parse_weight
 
 INNER = 0.6  # of the tolerance: what the rows that are still looked at must come to before all rows are
 CHUNK_VALUES = 1 << 24  # rows of so many values are taken in random order before the next ones
@@ -37,7 +37,7 @@ CACHE_BYTES = 1 << 21  # of weights that need not be asked for ahead
 HALF = 8  # lanes whose weights are made in float64 together: a cache line
 SWEEPS = 10  # of the first round; every further one has twice as many as the one before
 LIMITS = {"single": 1e36, "double": 1e150}  # of C, 1/C and ‖x‖²: so that neither overflows, nor in float64 their squares
-NOBODY = -1  # the label that no row has
+NO_POSITIVES = -1  # the label that no row has
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Training:
 class Costs:
     """C and the diagonal of the dual (2 rows: positive, negative), per label, in float64."""
 
-    def __init__(self, risk: Risk, options: TrainOptions) -> None:
+    def __init__(self, risk: Risk, options: DualOptions) -> None:
         self.base = 1.0 / (risk.lam * risk.rows.n_global)
         self.precision, self.limit = options.precision, LIMITS[options.precision]
         self.loss, self.weight, self.rows = DUAL_LOSSES[options.loss], options.positive_weight, risk.rows
@@ -75,7 +75,7 @@ class Costs:
     def of(self, label: int) -> np.ndarray:
         """C of positive and negative rows (2) of a label's number in the data. Raises NonFiniteError if they are beyond LIMITS."""
         weight, n_positive = 1.0, int(self.rows.n_positive[label])
-        if label != NOBODY:
+        if label != NO_POSITIVES:
             weight = (self.rows.n_global - n_positive) / n_positive if self.weight == BALANCED else parse_weight(self.weight)
         costs = np.array([self.base * weight, self.base])
         if not (1 / self.limit <= costs.min() and costs.max() <= self.limit):
@@ -101,7 +101,7 @@ class DualPanel:
         self.costs = np.ones((2, width))
         for lane, label in enumerate(lanes):
             self.costs[:, lane] = block.costs.of(label.number)
-            if label.number != NOBODY:
+            if label.number != NO_POSITIVES:
                 self.positive[rows.rows_of(label.number)] |= np.uint16(1 << lane)
         self.rules = aligned(kernels.N_RULES * width, dtype)
         rules = self.rules.reshape(kernels.N_RULES, width)
@@ -109,13 +109,13 @@ class DualPanel:
         rules[kernels.DIAGONAL_POSITIVE : kernels.DIAGONAL_NEGATIVE + 1] = block.costs.loss.diagonal(self.costs)
         rules[kernels.SIGMA], rules[kernels.HIGHEST], rules[kernels.LOWEST] = self.risk.comm.size, math.inf, -math.inf
         if number > 0:
-            self._take_up()
+            self.restore()
         else:
             self.active[:] = (1 << len(lanes)) - 1
             if block.start is not None:
-                self._depart(block.start)
+                self.start_from(block.start)
 
-    def _take_up(self) -> None:
+    def restore(self) -> None:
         """Put the labels' states into the lanes. Local."""
         for lane, label in enumerate(self.lanes):
             self.w.reshape(-1, self.width)[:, lane] = label.state.w
@@ -124,7 +124,7 @@ class DualPanel:
             label.state = None
 
     @mpi.collective
-    def _depart(self, start: State) -> None:
+    def start_from(self, start: State) -> None:
         """Collective. Begin with the solution of the label that no row has, its positive rows put back to 0."""
         rows = self.risk.rows
         self.w.reshape(-1, self.width)[:] = start.w[:, None]
@@ -271,7 +271,7 @@ class DualPanel:
 class DualBlock:
     """The labels of a group of ranks (`convex.run.Block`). A panel that is not done is not in a checkpoint: it begins anew."""
 
-    def __init__(self, risk: Risk, labels: np.ndarray, n_lanes: int, options: TrainOptions, max_steps: int) -> None:
+    def __init__(self, risk: Risk, labels: np.ndarray, n_lanes: int, options: DualOptions, max_steps: int) -> None:
         """`labels` are the numbers in the data of all labels of the run. Raises MemoryError."""
         self.risk, self.labels, self.options, self.max_steps = risk, labels, options, max_steps
         self.tolerance = options.dual_tol
@@ -391,7 +391,7 @@ class DualBlock:
     def _next_panel(self) -> DualPanel:
         """Collective. Labels of one round, if they fill a panel or become many, else new ones, else as many as there are."""
         if self.start is None:
-            return DualPanel(self, [Training(NOBODY, NOBODY, self.tolerance)])
+            return DualPanel(self, [Training(NO_POSITIVES, NO_POSITIVES, self.tolerance)])
         number = max(self.between, key=lambda number: len(self.between[number]), default=0)
         full = number and len(self.between[number]) >= self.n_lanes
         if self.waiting and not full and sum(map(len, self.between.values())) < self.n_lanes:
@@ -403,6 +403,6 @@ class DualBlock:
         return DualPanel(self, labels[: self.n_lanes], number)
 
 
-def dual(risk: Risk, labels: np.ndarray, n_lanes: int, options: TrainOptions, max_steps: int) -> DualBlock:
+def dual(risk: Risk, labels: np.ndarray, n_lanes: int, options: DualOptions, max_steps: int) -> DualBlock:
     """Dual coordinate descent. Raises MemoryError."""
     return DualBlock(risk, labels, n_lanes, options, max_steps)

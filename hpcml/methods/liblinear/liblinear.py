@@ -16,9 +16,9 @@ import scipy.sparse as sp
 
 from hpcml import mpi
 from hpcml.errors import ConfigError
+from hpcml.methods.liblinear.options import LiblinearOptions
 from hpcml.methods.linear.block import CONVERGED, STEP_LIMIT, Finished
 from hpcml.methods.linear.objective import Objective
-from hpcml.methods.linear.options import TrainOptions
 
 MAX_VALUES = 2**31 - 1  # LIBLINEAR counts values in int32
 
@@ -89,6 +89,6 @@ class LiblinearBlock:
         return self.solver.coef_[0].astype(self.objective.weight_type), int(self.solver.n_iter_)
 
 
-def liblinear(objective: Objective, labels: np.ndarray, n_lanes: int, options: TrainOptions, max_steps: int) -> LiblinearBlock:
+def liblinear(objective: Objective, labels: np.ndarray, n_lanes: int, options: LiblinearOptions, max_steps: int) -> LiblinearBlock:
     """LIBLINEAR; `--block` means nothing to it. Raises MemoryError and ConfigError."""
     return LiblinearBlock(objective, labels, options.liblinear_tol, options.seed, max_steps)

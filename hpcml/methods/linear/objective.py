@@ -23,7 +23,7 @@ from hpcml.methods.linear import block_kernels as blocks
 from hpcml.methods.linear import panel_kernels as kernels
 from hpcml.methods.linear import plane_kernels as planes
 from hpcml.methods.linear.losses import LOSSES
-from hpcml.methods.linear.options import TrainOptions
+from hpcml.methods.linear.options import LinearOptions
 from hpcml.methods.linear.watch import Unwatched, Watch
 from hpcml.partition import even_bounds
 from hpcml.run.profile import Profile
@@ -82,7 +82,7 @@ class Risk:
 
     dormant = False  # may rows be skipped?
 
-    def __init__(self, rows: CompactRows, options: TrainOptions, profile: Profile) -> None:
+    def __init__(self, rows: CompactRows, options: LinearOptions, profile: Profile) -> None:
         """Raises ConfigError for a bad λ. The same on all ranks of `rows.comm`."""
         self.rows, self.comm, self.profile = rows, rows.comm, profile
         self.watch: Watch | Unwatched = Unwatched()
@@ -101,7 +101,7 @@ class Risk:
 class Objective(Risk):
     """The objectives of all labels: also the loss, and the grids of the exact sums."""
 
-    def __init__(self, rows: CompactRows, options: TrainOptions, profile: Profile) -> None:
+    def __init__(self, rows: CompactRows, options: LinearOptions, profile: Profile) -> None:
         super().__init__(rows, options, profile)
         self.loss, self.dormant = LOSSES[options.loss], options.dormant
         bounds = self.loss.slope_bound * rows.counts * rows.largest.astype(np.float64)

@@ -1,8 +1,9 @@
-"""How a run is laid out: which ranks share the rows, how many labels share a pass. `FREELY` means: with the same bits."""
+"""How a run is laid out: which ranks share the rows, how many labels share a pass."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum
 
 from hpcml import mpi
 from hpcml.data.compact import CompactRows
@@ -11,16 +12,23 @@ from hpcml.data.shard import Shard
 from hpcml.data.shared_rows import private_bytes
 from hpcml.errors import ConfigError
 from hpcml.methods.linear.objective import PRECISIONS
-from hpcml.methods.linear.options import TrainOptions
+from hpcml.methods.linear.options import LinearOptions
 from hpcml.mpi.memory import memory_of_node, room_per_rank
 
 Needs = Callable[[int, int, int, int, int, int], int]  # bytes: see `bytes_per_rank`
-FREELY, ASKED, NEVER = range(3)  # when a method divides the rows among ranks: ASKED if that changes the result a little
 LANES = 16  # labels that share a pass: one cache line of float32 weights
 LABELS_PER_GROUP = 4  # fewer do not pay for passes over all rows
 VALUE_BYTES = 8  # a column and a value
 PROGRAM_BYTES = 1 << 24  # of a rank's share of memory, for the pages of the program itself
 SMALLEST_CHUNK = 1 << 16  # values
+
+
+class Sharding(Enum):
+    """What a method makes of rows that are divided among ranks."""
+
+    EXACT = "the same bits"
+    INEXACT = "the same model within its tolerance"
+    NONE = "it needs all rows on every rank"
 
 
 def bytes_per_rank(n_values: int, n_rows: int, n_columns: int, n_lanes: int, shards: int, weight_bytes: int) -> int:
@@ -30,18 +38,8 @@ def bytes_per_rank(n_values: int, n_rows: int, n_columns: int, n_lanes: int, sha
     return rows + n_lanes * n_columns * (weight_bytes + 8) + n_lanes * n_columns * own // shards
 
 
-def bytes_per_rank_dual(n_values: int, n_rows: int, n_columns: int, n_lanes: int, shards: int, weight_bytes: int) -> int:
-    """What a rank needs for dual coordinate descent, if `shards` ranks divide the rows.
-
-    Per row its place, norm, order and flags, and duals: of the labels in a panel, where they begin, and of up to two panels' labels
-    between two rounds; per column weights likewise, those of the labels that are just done, and 8 float64.
-    """
-    row, column = 32 + (3 * n_lanes + 1) * weight_bytes + 2 * n_lanes, 64 + (4 * n_lanes + 1) * weight_bytes
-    return (8 * n_values + row * n_rows) // shards + column * n_columns
-
-
 @mpi.collective
-def choose_shards(comm: mpi.Comm, dataset: Dataset, shard: Shard, n_labels: int, options: TrainOptions, when: int) -> int:
+def choose_shards(comm: mpi.Comm, dataset: Dataset, shard: Shard, n_labels: int, options: LinearOptions, sharding: Sharding) -> int:
     """Collective over `comm`. Among how many ranks the rows are divided; the labels are scattered over groups of so many ranks.
 
     As few as memory allows, if there are enough labels for every group. Raises ConfigError if --shards does not divide the ranks.
@@ -51,7 +49,7 @@ def choose_shards(comm: mpi.Comm, dataset: Dataset, shard: Shard, n_labels: int,
         if options.shards not in divisors:
             raise ConfigError(f"--shards {options.shards}: expected a divisor of the number of ranks, {comm.size}")
         return options.shards
-    if when != FREELY:
+    if sharding is not Sharding.EXACT:
         return 1
     mine = int((shard.indptr[shard.rows + 1] - shard.indptr[shard.rows]).sum())
     _, total = mpi.exclusive_sum(comm, [mine])
@@ -71,7 +69,7 @@ def lanes_per_group(
     n_waiting: int,
     n_continued: int,
     rows: CompactRows,
-    options: TrainOptions,
+    options: LinearOptions,
     room: float,
     needs: Needs = bytes_per_rank,
     mapped: bool = False,

@@ -12,7 +12,7 @@ from hpcml.data.compact import CompactRows
 from hpcml.files.table import table
 from hpcml.log import joined, named
 from hpcml.methods.linear.objective import Risk
-from hpcml.methods.linear.options import TrainOptions
+from hpcml.methods.linear.options import LinearOptions
 from hpcml.model.linear import STATUS, Model
 from hpcml.run.folder import RunFolder
 
@@ -77,7 +77,7 @@ class TrainReport:
 
 @mpi.collective
 def read_report(
-    comm: mpi.Comm, folder: RunFolder, rows: CompactRows, objective: Risk, seconds: float, options: TrainOptions
+    comm: mpi.Comm, folder: RunFolder, rows: CompactRows, objective: Risk, seconds: float, options: LinearOptions
 ) -> TrainReport:
     """Collective over `comm`. What the finished model says of its labels; one rank reads it."""
     report, profiles = None, comm.allgather(objective.profile.seconds) if options.profile else []
@@ -88,7 +88,7 @@ def read_report(
 
 
 def _report(
-    model: Model, rows: CompactRows, objective: Risk, seconds: float, profiles: list[dict[str, float]], options: TrainOptions
+    model: Model, rows: CompactRows, objective: Risk, seconds: float, profiles: list[dict[str, float]], options: LinearOptions
 ) -> TrainReport:
     """See `read_report`. Local."""
     status, steps = model.labels["status"], model.labels["steps"]

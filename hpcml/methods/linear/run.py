@@ -14,7 +14,7 @@ from hpcml.errors import HpcmlError
 from hpcml.files.slabs import Slab, SlabFile
 from hpcml.log import Progress
 from hpcml.methods.linear.block import DEGENERATE, HISTORY, Finished, history_line
-from hpcml.methods.linear.options import TrainOptions
+from hpcml.methods.linear.options import LinearOptions
 from hpcml.methods.linear.watch import DONE, DUE, FAILED, FINISHED, SIGNAL, TIME_UP, Stopped, Watch
 from hpcml.run.checkpoint import Checkpoints, CheckpointWriter, reading_checkpoint
 from hpcml.run.folder import RunFolder
@@ -48,7 +48,7 @@ class Block(Protocol):
         """Wait for what is on its way: MPI must not write into a block that is gone."""
 
 
-class Run:
+class LabelRun:
     """The labels of a run, over all groups of ranks. Making one is local."""
 
     def __init__(
@@ -60,7 +60,7 @@ class Run:
         labels: np.ndarray,
         model: SlabFile,
         folder: RunFolder,
-        options: TrainOptions,
+        options: LinearOptions,
         signals: StopSignals,
         weights: SparseWeights | None = None,
     ) -> None:
@@ -152,7 +152,7 @@ class Run:
             elif self.comm.size > 1:
                 time.sleep(IDLE_SECONDS)
             self._busy = block.busy or stopped  # what was being trained when a pass was left may not be in the block any more
-            seen = self.watch.beat()
+            seen = self.watch.poll()
             if seen is None:
                 continue
             self.n_done = int(seen[DONE])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import h5py
@@ -15,100 +15,47 @@ from hpcml.data.dataset import Dataset, default_split
 from hpcml.data.labels import choose_labels, count_positives, fingerprint, tell_unused
 from hpcml.data.shard import Shard, load_shard
 from hpcml.data.shared_rows import node_rows
-from hpcml.errors import ConfigError, DataError, Interrupted, nearest
+from hpcml.errors import DataError, Interrupted
 from hpcml.files.atomic import sync, temporary_path
 from hpcml.files.hdf5 import DAMAGE, open_stamped
 from hpcml.files.slabs import Slab, SlabFile
 from hpcml.log import Log, Progress
+from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.objective import PRECISIONS, Risk
-from hpcml.methods.linear.options import BALANCED, TrainOptions, parse_weight
-from hpcml.methods.linear.plan import FREELY, NEVER, VALUE_BYTES, choose_shards, chunk_values, lanes_per_group
+from hpcml.methods.linear.options import LinearOptions, with_defaults
+from hpcml.methods.linear.plan import VALUE_BYTES, Sharding, choose_shards, chunk_values, lanes_per_group
 from hpcml.methods.linear.report import TrainReport, read_report
-from hpcml.methods.linear.run import Run
-from hpcml.methods.registry import METHODS, USES, Method, with_defaults
+from hpcml.methods.linear.run import LabelRun
 from hpcml.model.linear import describe_model, model_slabs
 from hpcml.mpi.memory import room_per_rank
-from hpcml.options import check_used
-from hpcml.run.folder import FINISHED, UNFINISHED, RunFolder, as_dict, config_before
+from hpcml.run.folder import FINISHED, UNFINISHED, RunConfig, RunFolder, config_before
 from hpcml.run.profile import Profile
+from hpcml.run.session import Session, Target
 from hpcml.run.sparse_weights import SparseWeights, complete_model
 from hpcml.signals import StopSignals
 from hpcml.slices import Look, stop_at
 
 
-def train_probe(comm: mpi.Comm | None, data: Path, output: Path, options: TrainOptions, **more) -> TrainReport:
-    """Collective over `comm`. `train` with the method `probe` (SPEC: PROBE, Algorithm 1)."""
-    return train("probe", comm, data, output, options, **more)
+def train(method: LinearMethod, session: Session, data: Path, target: Target, options: LinearOptions) -> TrainReport:
+    """Collective over the session. Train one model per label of `data` into the run folder of the target.
 
-
-def train(
-    method: str,
-    comm: mpi.Comm | None,
-    data: Path,
-    output: Path,
-    options: TrainOptions,
-    force: bool = False,
-    resume: bool = False,
-    log: Log | None = None,
-    signals: StopSignals | None = None,
-) -> TrainReport:
-    """Collective over `comm`. Train one model per label of `data` into the run folder `output`.
-
-    With `resume`, a loss or a bias that is not given is the run's own. Raises ConfigError, DataError or NonFiniteError for what the
-    user can mend, Interrupted after a signal or the time limit.
+    When a run is continued, a loss or an intercept that is not given is the run's own. Raises ConfigError, DataError or
+    NonFiniteError for what the user can mend, Interrupted after a signal or the time limit.
     """
-    if method not in METHODS:
-        raise ConfigError(f"no method {method!r}; {nearest(method, METHODS)}")
-    return train_with(method, comm, data, output, options, force, resume, log, signals, alone=True)
-
-
-def train_with(
-    method: str,
-    comm: mpi.Comm | None,
-    data: Path,
-    output: Path,
-    options: TrainOptions,
-    force: bool = False,
-    resume: bool = False,
-    log: Log | None = None,
-    signals: StopSignals | None = None,
-    alone: bool = False,
-) -> TrainReport:
-    """Collective over `comm`. `train`; unless `alone`, several methods share the options: some may be for the others only."""
     options.validate()
-    check_method(method, options)
-    with mpi.duplicated(comm) as comm:
-        log = log or Log(comm.rank)
-        if METHODS[method].bias and options.bias is False:
-            log(f"{method} always has an intercept; --no-bias makes no difference to it")
-        before = config_before(comm, Path(output), resume)
-        if alone and not before:  # a run goes on with the options that it was begun with
-            check_used(options, [method], USES)
-        options = with_defaults(options, METHODS[method].losses, before)
-        with mpi.agreed(comm, f"opening {data}"):
-            dataset = Dataset(data)
-        with dataset, signals or StopSignals() as seen:
-            return _train(method, comm, dataset, output, options, force, resume, log, seen)
-
-
-def check_method(method: str, options: TrainOptions) -> None:
-    """Raise ConfigError for options that the method does not have."""
-    losses = METHODS[method].losses
-    if options.loss is not None and options.loss not in losses:
-        raise ConfigError(f"--loss {options.loss}: {method} minimises {', '.join(sorted(losses))} only")
-    if (options.shards or 1) > 1 and METHODS[method].shards == NEVER:
-        raise ConfigError(f"--shards {options.shards}: {method} needs all rows on every rank")
-    weighted = options.positive_weight == BALANCED or parse_weight(options.positive_weight) != 1
-    if weighted and "positive_weight" not in METHODS[method].options:
-        able = ", ".join(name for name, names in USES.items() if "positive_weight" in names)
-        raise ConfigError(f"--positive-weight is for the method {able}, not for {method}")
+    comm = session.comm
+    options = with_defaults(options, config_before(comm, target))
+    with mpi.agreed(comm, f"opening {data}"):
+        dataset = Dataset(data)
+    with dataset:
+        return _train(method, session, dataset, target, options)
 
 
 @dataclass
-class Problem:
+class LabelProblem:
     """What is to be trained on, as a group of ranks sees it."""
 
-    method: str
+    method: LinearMethod
     dataset: Dataset
     split: str
     loaded_by: mpi.Comm  # the ranks that have divided the rows among their shards
@@ -131,70 +78,60 @@ class Problem:
         }
 
 
-def _train(
-    method: str,
-    comm: mpi.Comm,
-    dataset: Dataset,
-    output: Path,
-    options: TrainOptions,
-    force: bool,
-    resume: bool,
-    log: Log,
-    signals: StopSignals,
-) -> TrainReport:
-    """Collective over `comm`. Set up the problem, then the folder (untouched before the options fit the data), then train."""
-    profile, look = Profile(), stop_at(signals, "reading the rows")
+def _train(method: LinearMethod, session: Session, dataset: Dataset, target: Target, options: LinearOptions) -> TrainReport:
+    """Collective. Set up the problem, then the folder (untouched before the options fit the data), then train."""
+    comm, log = session.comm, session.log
+    profile, look = Profile(), stop_at(session.signals, "reading the rows")
     with profile("load"), ExitStack() as stack:
         split = options.split or default_split(dataset, "train")
         tell_unused(comm, dataset, split, log)
         shard = load_shard(comm, dataset, split)
         warm_up(comm, shard)
         labels, names = choose_labels(comm, dataset, options, count_positives(comm, shard))
-        shards = choose_shards(comm, dataset, shard, labels.size, options, METHODS[method].shards)
+        shards = choose_shards(comm, dataset, shard, labels.size, options, method.sharding)
         rows_comm = stack.enter_context(mpi.divided(comm, shards))
-        alone, bias = shards == 1 and METHODS[method].shards != FREELY, options.bias or METHODS[method].bias
+        alone = shards == 1 and method.sharding is not Sharding.EXACT
         loaded_by = stack.enter_context(mpi.on_node(comm)) if alone else rows_comm
         with mpi.groups_agreed(comm):
             shard = shard if loaded_by.size == comm.size else load_shard(loaded_by, dataset, split)
             if alone:
-                rows, column_map = node_rows(loaded_by, rows_comm, shard, bias, look)
+                rows, column_map = node_rows(loaded_by, rows_comm, shard, options.bias, look)
             else:
-                rows, column_map = compact_rows(rows_comm, shard, bias, look=look)
-            dormant = options.dormant and METHODS[method].dormant
-            objective = METHODS[method].risk(rows, replace(options, dormant=dormant), profile)
+                rows, column_map = compact_rows(rows_comm, shard, options.bias, look=look)
+            objective = method.risk(rows, options, profile)
         group = (comm.rank // shards, comm.size // shards)
-        problem = Problem(method, dataset, split, loaded_by, alone, shard, rows, column_map, objective, labels, names, group)
+        problem = LabelProblem(method, dataset, split, loaded_by, alone, shard, rows, column_map, objective, labels, names, group)
         del column_map
         with mpi.agreed(comm, f"reading {dataset.path}"):
             dataset.check_unchanged()
         stack = stack.pop_all()
-    with stack, RunFolder(comm, Path(output), log) as folder:
-        return _train_problem(comm, problem, folder, options, force, resume, signals)
+    with stack, RunFolder(comm, target.output, log) as folder:
+        return _train_problem(comm, problem, folder, options, target, session.signals)
 
 
+@mpi.collective
 def _train_problem(
-    comm: mpi.Comm, problem: Problem, folder: RunFolder, options: TrainOptions, force: bool, resume: bool, signals: StopSignals
+    comm: mpi.Comm, problem: LabelProblem, folder: RunFolder, options: LinearOptions, target: Target, signals: StopSignals
 ) -> TrainReport:
     """Collective over `comm`. Train into the folder; see `train`."""
     rows, objective, log = problem.rows, problem.objective, folder.log
-    config = {"method": problem.method, "data": str(problem.dataset.path.resolve()), **as_dict(options)}
-    state = folder.prepare(config, force, resume)
+    state = folder.prepare(RunConfig(problem.method.name, problem.dataset.path.resolve(), options), target)
     if state == FINISHED:
         log(f"{folder.path} is finished already; nothing to resume")
         return read_report(comm, folder, problem.rows, objective, 0.0, options)
     look = stop_at(signals, "writing what the model says of the features")
     model = open_model(comm, folder, problem, options, state == UNFINISHED, look)
     weights = sparse_weights(comm, folder, problem, options)
-    run = Run(comm, rows, problem.group, problem.names, problem.labels, model, folder, options, signals, weights)
+    run = LabelRun(comm, rows, problem.group, problem.names, problem.labels, model, folder, options, signals, weights)
     objective.watch = run.watch
     progress = Progress(log, "labels", len(problem.names))
     try:
         waiting, continued, checkpoint = run.begin(restore=state == UNFINISHED)
-        method, room = METHODS[problem.method], room_per_rank(comm)
+        method, room = problem.method, room_per_rank(comm)
         n_lanes = lanes_per_group(len(waiting), len(continued), rows, options, room, method.needs, problem.mapped)
         objective.chunk_values = run.chunk_values = plan_chunks(comm, run, method, n_lanes, log)
         with mpi.agreed(comm, "making room for the weights"):
-            block = method.build(objective, problem.labels, n_lanes, options, options.max_steps or method.max_steps)
+            block = method.build(objective, problem.labels, n_lanes, options, options.max_steps or options.steps)
         block.waiting.extend(waiting)
         log(
             f"training {len(problem.names)} labels on {rows.n_global:,} rows × {rows.n_features:,} features ({rows.n_columns:,} "
@@ -223,7 +160,7 @@ def _train_problem(
 
 
 @mpi.collective
-def plan_chunks(comm: mpi.Comm, run: Run, method: Method, n_lanes: int, log: Log) -> int:
+def plan_chunks(comm: mpi.Comm, run: LabelRun, method: LinearMethod, n_lanes: int, log: Log) -> int:
     """Collective over `comm`. Values in each chunk of rows that are streamed, else 0; as before where a run is continued."""
     rows = run.rows
     if not (method.chunk and rows.mapped):
@@ -240,7 +177,7 @@ def plan_chunks(comm: mpi.Comm, run: Run, method: Method, n_lanes: int, log: Log
     return chunk
 
 
-def sparse_weights(comm: mpi.Comm, folder: RunFolder, problem: Problem, options: TrainOptions) -> SparseWeights | None:
+def sparse_weights(comm: mpi.Comm, folder: RunFolder, problem: LabelProblem, options: LinearOptions) -> SparseWeights | None:
     """What takes the weights of the labels where the model is to be sparse. Local."""
     if options.drop is None:
         return None
@@ -250,7 +187,7 @@ def sparse_weights(comm: mpi.Comm, folder: RunFolder, problem: Problem, options:
 
 @mpi.collective
 def open_model(
-    comm: mpi.Comm, folder: RunFolder, problem: Problem, options: TrainOptions, unfinished: bool, look: Look
+    comm: mpi.Comm, folder: RunFolder, problem: LabelProblem, options: LinearOptions, unfinished: bool, look: Look
 ) -> SlabFile:
     """Collective over `comm`. The model file to fill: a new one, or the unfinished one of a run to continue; without a W
     that will be sparse.
@@ -259,7 +196,7 @@ def open_model(
     """
     rows = problem.rows
     sizes = (len(problem.names), rows.n_features, rows.n_columns - rows.bias)
-    slabs = model_slabs(*sizes, problem.objective.weight_type.str, METHODS[problem.method].certified)
+    slabs = model_slabs(*sizes, problem.objective.weight_type.str, problem.method.certified)
     if options.drop is not None:
         del slabs["W"]
     origin = problem.origin()
@@ -271,7 +208,7 @@ def open_model(
         return model
 
     def describe(file: h5py.File) -> None:
-        about = {"method": problem.method, "loss": options.loss, "lambda": problem.objective.lam, "split": problem.split}
+        about = {"method": problem.method.name, "loss": options.loss, "lambda": problem.objective.lam, "split": problem.split}
         about |= {"epsilon": options.epsilon, "dormant": problem.objective.dormant}
         about |= {"positive_weight": options.positive_weight, **origin}
         describe_model(file, about, problem.names)

@@ -3,7 +3,7 @@
 Every rank goes through its slices at its own speed, so nobody may leave a pass alone: those with whom it shares the rows would wait
 for it for ever. The ranks of a group tell one another between slices, without waiting, whether one of them wants to stop. The
 sums of a round are the same for all of them, so they leave in the same round; those that are done with a pass go on with the rounds
-until all are. What goes on in other groups is in the sums of the run's `Pulse`, which beats in between.
+until all are. What goes on in other groups is in the sums of the run's `RepeatedSum`, which beats in between.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class Watch:
         self.comm, self.group = comm, group
         self.long = n_values > slices.SLICE_VALUES * group.size  # else passes are too short to be left
         self._flags, self._wants = flags, wants
-        self._pulse, self._rounds = mpi.Pulse(comm, group, 6), mpi.Pulse(group, mpi.self_comm(), 3)
+        self._pulse, self._rounds = mpi.RepeatedSum(comm, group, 6), mpi.RepeatedSum(group, mpi.self_comm(), 3)
         self._heard: np.ndarray | None = None  # sums of the pulse that the run's loop has not seen
 
     @mpi.collective
-    def beat(self) -> np.ndarray | None:
+    def poll(self) -> np.ndarray | None:
         """Collective over the group, between passes. The pulse's sums, if a round is complete."""
         if self._heard is None:
-            return self._pulse.beat(self._flags())
+            return self._pulse.poll(self._flags())
         heard, self._heard = self._heard, None
         return heard
 
@@ -78,10 +78,10 @@ class Watch:
             if self.comm.size == 1:
                 told = (wants, ready, False)
             else:
-                heard = self._heard is None and self._pulse.poll(self._flags())
+                heard = self._heard is None and self._pulse.take_part(self._flags())
                 told = (wants, ready, heard)
             if self.group.size > 1:
-                if not self._rounds.poll(told, wait=ready or wants):
+                if not self._rounds.take_part(told, wait=ready or wants):
                     return False
                 told = self._rounds.take()
             stop = told[WANTS] > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from numbers import Real
 from typing import Any
 
@@ -16,10 +17,14 @@ from hpcml import mpi
 from hpcml.errors import HpcmlError
 from hpcml.estimators.labels import CLASSES, LabelScores, LabelSets, agree_labels, check_target, shard_of
 from hpcml.methods.online.kernels import UPDATES
-from hpcml.methods.online.learners import METHODS
-from hpcml.methods.online.options import OnlineOptions
+from hpcml.methods.online.learners import LEARNERS
+from hpcml.methods.online.options import AdditiveOptions, BalancedOptions, MbwOptions, OnlineOptions, PaOptions, WinnowOptions
 from hpcml.methods.online.state import State
 
+_OPTIONS = {
+    **{"pw": WinnowOptions, "bw": BalancedOptions, "mbw": MbwOptions},
+    **{"perceptron": AdditiveOptions, "pa": PaOptions, "romma": AdditiveOptions},
+}
 _NUMBERS = ("alpha", "beta", "theta", "margin", "epsilon", "gamma")
 
 
@@ -101,7 +106,7 @@ class OnlineClassifier(LabelScores, BaseEstimator):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.input_tags.positive_only = self.method in METHODS and METHODS[self.method].winnow
+        tags.input_tags.positive_only = self.method in LEARNERS and LEARNERS[self.method].winnow
         tags.classifier_tags.multi_label = True
         tags.classifier_tags.poor_score = self.method not in ("perceptron", "pa")  # after a single pass over few dense rows
         return tags
@@ -125,7 +130,7 @@ class OnlineClassifier(LabelScores, BaseEstimator):
         Raises ValueError or TypeError for what does not fit.
         """
         options, first = self._options(), not hasattr(self, "_state")
-        if not first and (self._state.options, self._state.method.code) != (options, METHODS[self.method].code):
+        if not first and (self._state.options, self._state.method.code) != (options, LEARNERS[self.method].code):
             raise ValueError("the parameters are not those of the first call to partial_fit; use fit to begin anew")
         X = self._rows(X, reset=first)
         if not first and classes is not None and not np.array_equal(np.unique(classes), self.classes_):
@@ -142,13 +147,15 @@ class OnlineClassifier(LabelScores, BaseEstimator):
 
     def _options(self) -> OnlineOptions:
         """The parameters as options of training. Raises ValueError, TypeError."""
-        if self.method not in METHODS:
-            raise ValueError(f"method={self.method!r}: expected one of {', '.join(METHODS)}")
+        if self.method not in LEARNERS:
+            raise ValueError(f"method={self.method!r}: expected one of {', '.join(LEARNERS)}")
         for name in _NUMBERS:
             if not isinstance(getattr(self, name), Real):
                 raise TypeError(f"{name}={getattr(self, name)!r}: expected a number")
-        numbers = {name: float(getattr(self, name)) for name in _NUMBERS}
-        options = OnlineOptions(voted=bool(self.voted), bias=bool(self.fit_intercept), **numbers)
+        kind = _OPTIONS[self.method]
+        given = {name: float(getattr(self, name)) for name in _NUMBERS} | {"bias": bool(self.fit_intercept)}
+        known = {option.name for option in fields(kind)}
+        options = kind(voted=bool(self.voted), **{name: value for name, value in given.items() if name in known})
         try:
             options.validate()
         except HpcmlError as error:
@@ -158,7 +165,7 @@ class OnlineClassifier(LabelScores, BaseEstimator):
     def _rows(self, X: Any, reset: bool) -> sp.csr_matrix:
         """X as CSR float32 without zeros. Raises ValueError, TypeError."""
         X = sp.csr_matrix(validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=reset))
-        if METHODS[self.method].winnow:
+        if LEARNERS[self.method].winnow:
             check_non_negative(X, f"{type(self).__name__}(method={self.method!r})")
         if not X.has_canonical_format or (X.data == 0).any():
             X = X.copy()

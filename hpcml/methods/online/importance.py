@@ -6,7 +6,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.data.dataset import Dataset
-from hpcml.methods.online.options import OnlineOptions
+from hpcml.methods.online.options import MbwOptions
 from hpcml.methods.online.source import DatasetSource, labels_of
 from hpcml.methods.online.state import State
 
@@ -19,7 +19,7 @@ def importance_of(
 
     The `labels` (numbers) are divided over the ranks. Raises ConfigError for an unknown split, DataError for negative values.
     """
-    options = OnlineOptions(split=split, shuffle=shuffle, seed=seed, min_positives=0)
+    options = MbwOptions(split=split, shuffle=shuffle, seed=seed, min_positives=0)
     source = DatasetSource(comm, dataset, options)
     mine = labels[labels_of(labels, comm.rank, comm.size)]
     with mpi.agreed(comm, "making room for the weights"):

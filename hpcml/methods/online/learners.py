@@ -6,13 +6,11 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class OnlineMethod:
-    """A learner: its number in `kernels`, the names of its weight vectors and where they start, what it is called."""
+class OnlineLearner:
+    """A learner: its number in `kernels`, the names of its weight vectors and where they start."""
 
     code: int
     weights: dict[str, float]
-    options: tuple[str, ...]  # of OnlineOptions those that it uses and some other learners do not
-    about: str
 
     @property
     def winnow(self) -> bool:
@@ -25,13 +23,11 @@ class OnlineMethod:
         return len(self.weights) == 2
 
 
-_WINNOW, _BALANCED = ("alpha", "beta", "theta"), ("live_features", "share")
-METHODS: dict[str, OnlineMethod] = {
-    "pw": OnlineMethod(0, {"w": 1.0}, _WINNOW, "Positive Winnow"),
-    "bw": OnlineMethod(1, {"u": 2.0, "v": 1.0}, (*_WINNOW, *_BALANCED), "Balanced Winnow"),
-    "mbw": OnlineMethod(2, {"u": 2.0, "v": 1.0}, (*_WINNOW, *_BALANCED, "margin"), "Modified Balanced Winnow"),
-    "perceptron": OnlineMethod(3, {"w": 0.0}, (), "the perceptron"),
-    "pa": OnlineMethod(4, {"w": 0.0}, ("epsilon", "gamma"), "Passive-Aggressive"),
-    "romma": OnlineMethod(5, {"w": 0.0}, (), "the Relaxed Online Maximum Margin Algorithm (ROMMA)"),
+LEARNERS: dict[str, OnlineLearner] = {
+    "pw": OnlineLearner(0, {"w": 1.0}),
+    "bw": OnlineLearner(1, {"u": 2.0, "v": 1.0}),
+    "mbw": OnlineLearner(2, {"u": 2.0, "v": 1.0}),
+    "perceptron": OnlineLearner(3, {"w": 0.0}),
+    "pa": OnlineLearner(4, {"w": 0.0}),
+    "romma": OnlineLearner(5, {"w": 0.0}),
 }
-USES = {name: method.options for name, method in METHODS.items()}

@@ -1,55 +1,45 @@
 """The options of the single-pass learners."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from cyclopts import Parameter
 
 from hpcml.errors import ConfigError
-from hpcml.options import Flag, check_range, check_times
+from hpcml.options import FREE, Flag, Several, check_range, check_times
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
 class OnlineOptions:
-    """Options of `hpcml train` for the single-pass learners: pw, bw, mbw, perceptron, pa, romma."""
+    """What is chosen for every learner. What only some can choose is a constant here and an option in their class."""
+
+    free: ClassVar[frozenset[str]] = FREE | {"final", "max_line_mb"}  # what may differ between a run and its continuation
+
+    alpha: ClassVar[float] = 1.5
+    beta: ClassVar[float] = 0.5
+    theta: ClassVar[float] = 1.0
+    margin: ClassVar[float] = 1.0
+    epsilon: ClassVar[float] = 1.0
+    gamma: ClassVar[float] = 0.1
+    bias: ClassVar[bool | None] = None
+    live_features: ClassVar[int | None] = None
+    share: ClassVar[float] = 0.9
 
     voted: Flag = False
     """The model is the average of all hypotheses, each weighted by the rows that it got right."""
-    alpha: float = 1.5
-    """Winnow: promotion."""
-    beta: float = 0.5
-    """Winnow: demotion."""
-    theta: float = 1.0
-    """Winnow: threshold of the score."""
-    margin: float = 1.0
-    """mbw: a score whose distance from the threshold is not above this counts as a mistake."""
-    epsilon: float = 1.0
-    """pa: a row whose score is at least so far on the right side changes nothing."""
-    gamma: float = 0.1
-    """pa: relaxation; larger takes smaller steps."""
-    bias: Annotated[bool | None, Parameter(negative="--no-bias")] = None
-    """The rows have a constant feature 1, whose weight is the intercept. This is the default; perceptron, pa and romma can do
-    without (--no-bias)."""
     split: str | None = None
     """Rows to train on: a split of the file, or all. Default: train if the file has it."""
-    label: Annotated[tuple[str, ...], Parameter(negative="")] = field(default=())
-    """Train only this label (may be repeated). A stream of rows that are not all -1 or +1 needs it."""
+    label: Annotated[tuple[str, ...], Several] = field(default=())
+    """Train only these labels. A stream of rows that are not all -1 or +1 needs it."""
     min_positives: int = 1
     """Train only labels with at least so many positive rows (not on a stream)."""
     shuffle: Flag = False
     """Take the rows in random order, not in the file's (not on a stream). What these learners learn depends on the order."""
     seed: int = 0
     """Another seed shuffles otherwise."""
-    live_features: int | None = None
-    """bw, mbw: never hold more than so many features: the least important ones make room for new ones (extremal selection).
-    Memory is fixed from the start."""
-    share: float = 0.9
-    """With --live-features: of the features that stay, the share with the largest weights; the others have the smallest."""
     initial_model: Path | None = None
     """Continue the pass of this model, trained by the same method with the same options, with these rows."""
     final: Flag = False
@@ -87,3 +77,57 @@ class OnlineOptions:
             raise ConfigError(f"--share {self.share} has no effect without --live-features; leave it out")
         if self.seed and not self.shuffle:
             raise ConfigError(f"--seed {self.seed} has no effect without --shuffle; leave it out, or add --shuffle")
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class WinnowOptions(OnlineOptions):
+    """Options of `hpcml train pw`."""
+
+    alpha: float = 1.5
+    """Promotion: weights of the features of a positive row that was missed are multiplied by this."""
+    beta: float = 0.5
+    """Demotion: the same for a negative row."""
+    theta: float = 1.0
+    """Threshold of the score."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class BalancedOptions(WinnowOptions):
+    """Options of `hpcml train bw`."""
+
+    live_features: int | None = None
+    """Never hold more than so many features: the least important ones make room for new ones (extremal selection).
+    Memory is fixed from the start."""
+    share: float = 0.9
+    """With --live-features: of the features that stay, the share with the largest weights; the others have the smallest."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class MbwOptions(BalancedOptions):
+    """Options of `hpcml train mbw`."""
+
+    margin: float = 1.0
+    """A score whose distance from the threshold is not above this counts as a mistake."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class AdditiveOptions(OnlineOptions):
+    """Options of `hpcml train perceptron` and `hpcml train romma`."""
+
+    bias: Annotated[bool | None, Parameter(negative="--no-bias")] = None
+    """The rows have a constant feature 1, whose weight is the intercept. This is the default."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class PaOptions(AdditiveOptions):
+    """Options of `hpcml train pa`."""
+
+    epsilon: float = 1.0
+    """A row whose score is at least so far on the right side changes nothing."""
+    gamma: float = 0.1
+    """Relaxation; larger takes smaller steps."""

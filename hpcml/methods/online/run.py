@@ -27,7 +27,7 @@ from hpcml.signals import StopSignals
 HISTORY = ("label", "rows", "positives", "false_positives", "false_negatives", "updates", "error", "recent_error")
 
 
-class Run:
+class Pass:
     """The pass of this rank's labels. Making one is local."""
 
     def __init__(

@@ -15,7 +15,7 @@ from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.files.hdf5 import open_stamped, readable
 from hpcml.files.slabs import Slab, new_file
 from hpcml.methods.online.kernels import POSITIVES, UPDATES
-from hpcml.methods.online.learners import METHODS
+from hpcml.methods.online.learners import LEARNERS
 from hpcml.methods.online.options import OnlineOptions
 from hpcml.methods.online.order import N_NUMBERS, ORDER, RowOrder
 from hpcml.methods.online.source import Source
@@ -144,7 +144,7 @@ def write_model(
         slabs["state/features"] = Slab((numbers.size,), "<i8")
 
     def describe(file: h5py.File) -> None:
-        about = {"method": method, "split": source.split, "n_rows": state.n_rows, "normalised": METHODS[method].winnow}
+        about = {"method": method, "split": source.split, "n_rows": state.n_rows, "normalised": LEARNERS[method].winnow}
         about |= learning(options)
         about |= more | ({"zero_based": True} if source.zero_based else {})
         about["vocabulary"] = source.vocabulary_of(state.n_features)
@@ -197,9 +197,10 @@ class Initial:
         if self.model.sparse:
             raise DataError(f"--initial-model {path}: a sparse model cannot be continued; take the one that it was made of")
         found = self.model.attrs
-        self.options = options = replace(options, bias=bool(found.get("bias"))) if options.bias is None else options
-        wanted = {"method": method} | learning(options)
-        if METHODS[method].winnow:  # to which the option means nothing
+        if options.bias is None and not LEARNERS[method].winnow:
+            options = replace(options, bias=bool(found.get("bias")))
+        self.options, wanted = options, {"method": method} | learning(options)
+        if LEARNERS[method].winnow:  # which always has an intercept
             del wanted["bias"]
         for name, value in wanted.items():
             if np.ndim(found.get(name)) != 0 or found.get(name) != value:

@@ -9,7 +9,7 @@ import numpy as np
 from hpcml.data.shard import Shard
 from hpcml.errors import DataError
 from hpcml.methods.online import kernels
-from hpcml.methods.online.learners import METHODS
+from hpcml.methods.online.learners import LEARNERS
 from hpcml.methods.online.live import LiveFeatures
 from hpcml.methods.online.options import OnlineOptions
 
@@ -30,7 +30,7 @@ class State:
         self, options: OnlineOptions, method: str, n_labels: int, n_features: int, labels: np.ndarray | None = None
     ) -> None:
         """For `labels` (numbers from 0 to `n_labels` − 1, default all) of rows with `n_features` features, or more later."""
-        self.options, self.method = options, METHODS[method]
+        self.options, self.method = options, LEARNERS[method]
         self.labels = np.arange(n_labels) if labels is None else np.asarray(labels)
         self.lane_of = np.full(n_labels, -1, dtype=np.int64)
         self.lane_of[self.labels] = np.arange(self.labels.size)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,18 +14,18 @@ from hpcml.data.dataset import Dataset
 from hpcml.data.labels import tell_unused
 from hpcml.data.svmlight import BINARY
 from hpcml.data.svmlight_stream import SvmlightStream, is_text
-from hpcml.errors import ConfigError, HpcmlError, Interrupted, nearest
+from hpcml.errors import ConfigError, HpcmlError, Interrupted
 from hpcml.files.lines import line_limit
-from hpcml.log import Log, joined
-from hpcml.methods.online.learners import METHODS, USES
+from hpcml.log import joined
+from hpcml.methods.online.learners import LEARNERS
 from hpcml.methods.online.options import OnlineOptions
-from hpcml.methods.online.run import Run
+from hpcml.methods.online.run import Pass
 from hpcml.methods.online.saved import Initial, write_model
 from hpcml.methods.online.source import DatasetSource, Source, TextSource, labels_of
 from hpcml.methods.online.state import State
 from hpcml.model.linear import Model
-from hpcml.options import check_used
-from hpcml.run.folder import FINISHED, RunFolder, as_dict, config_before
+from hpcml.run.folder import FINISHED, RunConfig, RunFolder, config_before
+from hpcml.run.session import Session, Target
 from hpcml.signals import StopSignals
 
 
@@ -55,40 +56,23 @@ class OnlineReport:
         return joined(lines)
 
 
-def train_online(
-    method: str,
-    comm: mpi.Comm | None,
-    data: Path | str,
-    output: Path,
-    options: OnlineOptions,
-    force: bool = False,
-    resume: bool = False,
-    log: Log | None = None,
-    signals: StopSignals | None = None,
-) -> OnlineReport:
-    """Collective over `comm`. One pass of a learner of METHODS, for each label against the rest, into the run folder `output`.
+def train(method: str, session: Session, data: Path | str, target: Target, options: OnlineOptions) -> OnlineReport:
+    """Collective over the session. One pass of a learner of LEARNERS, for each label against the rest, into the target's folder.
 
     `data` is a dataset, or svmlight text: a file or "-" for standard input (rank 0's). The labels are divided over the ranks; every
-    rank sees all rows. A bias that is not given is that of the run or model which is continued, else there is one. Raises
+    rank sees all rows. An intercept that is not given is that of the run or model which is continued, else there is one. Raises
     ConfigError, DataError or NonFiniteError for what the user can mend, Interrupted after a signal or the time limit.
     """
-    if method not in METHODS:
-        raise ConfigError(f"no method {method!r}; {nearest(method, METHODS)}")
     options.validate()
+    comm, log, output = session.comm, session.log, target.output
     if str(output) == "-":
         raise ConfigError("--output -: expected a folder for the run")
-    if options.live_features and not METHODS[method].balanced:
-        balanced = ", ".join(name for name in METHODS if METHODS[name].balanced)
-        raise ConfigError(f"--live-features: {method} has no positive and negative weights to compare; use {balanced}")
-    if options.bias is False and METHODS[method].winnow:
-        additive = ", ".join(name for name in METHODS if not METHODS[name].winnow)
-        raise ConfigError(f"--no-bias: {method} is a Winnow, which always has an intercept; leave it out, or use {additive}")
-    with mpi.duplicated(comm) as comm, ExitStack() as stack:
-        initial, before = None, config_before(comm, Path(output), resume)
+    with ExitStack() as stack:
+        initial, before = None, config_before(comm, target)
         if not before:  # a run goes on with the options that it was begun with
-            check_used(options, [method], USES)
             options.check_effects()
-        if options.bias is None and isinstance(before.get("bias"), bool):
+        winnow = LEARNERS[method].winnow  # which always has an intercept
+        if options.bias is None and isinstance(before.get("bias"), bool) and not winnow:
             options = replace(options, bias=before["bias"])
         with mpi.agreed(comm, f"opening {options.initial_model}"):
             if options.initial_model is not None:
@@ -96,24 +80,22 @@ def train_online(
                     raise ConfigError(f"--initial-model {options.initial_model} is the model of --output; choose another --output")
                 initial = Initial(options.initial_model, method, options)
                 options = initial.options
-        if options.bias is None and not METHODS[method].winnow:  # to a Winnow the option means nothing
+        if options.bias is None and not winnow:
             options = replace(options, bias=True)
         source = _open(comm, Path(data), options, initial, stack)
         if options.max_line_mb is not None and isinstance(source, DatasetSource) and not before:
             raise ConfigError(f"--max-line-mb has no effect on a dataset ({source.name}), it is for svmlight text; leave it out")
         if options.zero_based and not source.zero_based and not before:
             raise ConfigError(f"--zero-based has no effect on a dataset ({source.name}), it is for svmlight text; leave it out")
-        seen = stack.enter_context(signals or StopSignals())
-        log = log or Log(comm.rank)
         if isinstance(source, DatasetSource):
             tell_unused(comm, source.dataset, source.split, log)
-        folder = stack.enter_context(RunFolder(comm, Path(output), log))
+        folder = stack.enter_context(RunFolder(comm, output, log))
         mine = labels_of(source.names, comm.rank, comm.size)
         with mpi.agreed(comm, "making room for the weights"):
             state = State(options, method, source.n_labels, source.n_features, source.labels[mine])
             if initial is not None:
                 initial.restore(source, state, mine)
-        return _train(Run(comm, source, folder, state, mine, options), method, force, resume, seen)
+        return _train(Pass(comm, source, folder, state, mine, options), method, target, session.signals)
 
 
 @mpi.collective
@@ -143,15 +125,14 @@ def _open(comm: mpi.Comm, data: Path, options: OnlineOptions, initial: Initial |
 
 
 @mpi.collective
-def _train(run: Run, method: str, force: bool, resume: bool, signals: StopSignals) -> OnlineReport:
-    """Collective. See `train_online`."""
+def _train(run: Pass, method: str, target: Target, signals: StopSignals) -> OnlineReport:
+    """Collective. See `train`."""
     comm, folder, source = run.comm, run.folder, run.source
-    config = {"method": method, "data": source.path, **as_dict(run.options)}
-    if folder.prepare(config, force, resume) == FINISHED:
+    if folder.prepare(RunConfig(method, source.path, run.options), target) == FINISHED:
         folder.log(f"{folder.path} is finished already; nothing to resume")
         return _report(run)
     try:
-        stopped = run.learn(resume, signals)
+        stopped = run.learn(target.resume, signals)
         if not stopped:
             with run.profile("write"):
                 error, updates = run.totals()
@@ -160,7 +141,7 @@ def _train(run: Run, method: str, force: bool, resume: bool, signals: StopSignal
                     comm, folder, method, source, run.state, run.mine, {"progressive_error": error, "update_share": updates}
                 )
     except HpcmlError:  # agreed, so all ranks are here
-        if comm.rank == 0 and not resume and not run.snapshots.written:  # nothing to go on with, so it leaves nothing behind
+        if comm.rank == 0 and not target.resume and not run.snapshots.written:  # nothing to go on with, so it leaves nothing behind
             folder.discard()
         raise
     if stopped:
@@ -169,7 +150,7 @@ def _train(run: Run, method: str, force: bool, resume: bool, signals: StopSignal
 
 
 @mpi.collective
-def _report(run: Run) -> OnlineReport:
+def _report(run: Pass) -> OnlineReport:
     """Collective. What the model says of itself."""
     told = None
     with mpi.agreed(run.comm, f"reading {run.folder.model}"):
@@ -179,3 +160,7 @@ def _report(run: Run) -> OnlineReport:
             told = int(model.attrs["n_rows"]), model.n_labels, int(np.count_nonzero(model.factors)), *shares
     profile = run.profile.seconds if run.options.profile else {}
     return OnlineReport(run.folder.model, *run.comm.bcast(told), run.elapsed, profile)
+
+
+train_pw, train_bw, train_mbw = partial(train, "pw"), partial(train, "bw"), partial(train, "mbw")
+train_perceptron, train_pa, train_romma = partial(train, "perceptron"), partial(train, "pa"), partial(train, "romma")

@@ -23,11 +23,10 @@ from hpcml.data.compact import ColumnMap, CompactRows, compact_rows
 from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.estimators.labels import CLASSES, LabelScores, agree_labels, check_features, check_target, complaints_agreed, shard_of
 from hpcml.methods.linear.block import STEP_LIMIT
-from hpcml.methods.linear.losses import LOSSES
 from hpcml.methods.linear.objective import Objective
-from hpcml.methods.linear.options import TrainOptions
 from hpcml.methods.linear.plan import lanes_per_group
 from hpcml.methods.probe.first_order import probe
+from hpcml.methods.probe.options import ProbeOptions
 from hpcml.mpi.memory import room_per_rank
 from hpcml.run.profile import Profile
 
@@ -175,7 +174,7 @@ class ProbeClassifier(LabelScores, BaseEstimator):
             text = f"{unfinished} of {labels.n_labels} labels were given up after max_iter={options.max_steps} steps"
             warnings.warn(f"{text}; raise max_iter, or scale the features", ConvergenceWarning, stacklevel=4)
 
-    def _options(self) -> TrainOptions:
+    def _options(self) -> ProbeOptions:
         """The parameters as options of training. Raises ConfigError for those that make no sense."""
         for name, kind in _TYPES.items():
             value = getattr(self, name)
@@ -183,7 +182,7 @@ class ProbeClassifier(LabelScores, BaseEstimator):
                 wanted = {str: "a string", Real: "a number", Integral: "a whole number"}.get(kind, "a string or a number")
                 raise ConfigError(f"{name}={value!r}: expected {wanted}")
         seed = self.random_state
-        options = TrainOptions(
+        options = ProbeOptions(
             loss=self.loss,
             lam=self.lam if isinstance(self.lam, str) else repr(float(self.lam)),
             bias=bool(self.fit_intercept),
@@ -194,11 +193,11 @@ class ProbeClassifier(LabelScores, BaseEstimator):
             block=int(self.block),
             max_steps=int(self.max_iter),
         )
-        options.validate(LOSSES)
+        options.validate()
         return options
 
     @mpi.collective
-    def _agreed_options(self, comm: mpi.Comm, options: TrainOptions) -> TrainOptions:
+    def _agreed_options(self, comm: mpi.Comm, options: ProbeOptions) -> ProbeOptions:
         """Collective over `comm`. The options of all ranks. Raises ConfigError if the ranks' parameters differ."""
         first = comm.bcast(options)
         if not isinstance(self.random_state, Integral):
@@ -225,7 +224,7 @@ class ProbeClassifier(LabelScores, BaseEstimator):
         return X, kind, y
 
     @mpi.collective
-    def _train(self, rows: CompactRows, columns: ColumnMap, options: TrainOptions) -> None:
+    def _train(self, rows: CompactRows, columns: ColumnMap, options: ProbeOptions) -> None:
         """Collective over `rows.comm`. Train every label and set what was learned. Raises ConfigError, NonFiniteError."""
         comm, n = rows.comm, rows.n_labels
         objective = Objective(rows, options, Profile())

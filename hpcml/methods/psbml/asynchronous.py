@@ -14,7 +14,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.methods.psbml import selection
-from hpcml.methods.psbml.problem import Problem
+from hpcml.methods.psbml.problem import TorusProblem
 from hpcml.methods.psbml.rows import RowStore, distinct
 from hpcml.methods.psbml.selection import Population
 from hpcml.methods.psbml.snapshot import Facts, Snapshot, entries_of
@@ -27,7 +27,9 @@ class Asynchronous:
     """The nodes of this rank, and what it knows of the others."""
 
     @mpi.collective
-    def __init__(self, problem: Problem, slots: dict[int, np.ndarray], fitness: dict[int, np.ndarray], cycles: np.ndarray) -> None:
+    def __init__(
+        self, problem: TorusProblem, slots: dict[int, np.ndarray], fitness: dict[int, np.ndarray], cycles: np.ndarray
+    ) -> None:
         """Collective. `cycles` (n_nodes) are the cycles that each node has done. The neighbours' first states arrive here."""
         self.problem, self.slots, self.fitness = problem, slots, fitness
         self.table = np.zeros((problem.n_nodes, 3))

@@ -1,15 +1,13 @@
 """The options of `hpcml train psbml` and `hpcml train adaboost`."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from cyclopts import Parameter
 
 from hpcml.errors import ConfigError
-from hpcml.options import Flag, check_range, check_times
+from hpcml.options import FREE, Flag, Several, check_range, check_times
 
 
 @Parameter(name="*")
@@ -17,7 +15,9 @@ from hpcml.options import Flag, check_range, check_times
 class PsbmlOptions:
     """Options of `hpcml train psbml`."""
 
-    base: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")] = ("tree",)
+    free: ClassVar[frozenset[str]] = FREE | {"slow_rank", "slow_factor"}  # what may differ between a run and its continuation
+
+    base: Annotated[tuple[str, ...], Several] = ("tree",)
     """The base learner and its options: tree, linear-svm, naive-bayes, or the dotted path of any scikit-learn classifier, then
     NAME=VALUE, for instance: --base sklearn.tree.DecisionTreeClassifier criterion=entropy."""
     grid: str = "3x3"
@@ -80,7 +80,9 @@ class PsbmlOptions:
 class AdaboostOptions:
     """Options of `hpcml train adaboost`."""
 
-    base: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")] = ("stump",)
+    free: ClassVar[frozenset[str]] = FREE
+
+    base: Annotated[tuple[str, ...], Several] = ("stump",)
     """The base learner and its options, as for psbml; it must take weights of rows."""
     rounds: int = 10
     """Classifiers to train, one after another."""

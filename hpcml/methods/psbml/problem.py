@@ -22,7 +22,7 @@ from hpcml.run.profile import Profile
 
 
 @dataclass
-class Problem:
+class TorusProblem:
     """The data, the torus and the base learner. Rows are called by their places in the split."""
 
     comm: mpi.Comm

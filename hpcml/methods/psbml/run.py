@@ -15,7 +15,7 @@ from hpcml.files.slabs import Slab
 from hpcml.files.table import csv_text
 from hpcml.log import Progress
 from hpcml.methods.psbml.asynchronous import Asynchronous
-from hpcml.methods.psbml.problem import Problem
+from hpcml.methods.psbml.problem import TorusProblem
 from hpcml.methods.psbml.snapshot import ENTRY, HISTORY, Assessor, Facts, Pocket, Snapshot
 from hpcml.methods.psbml.synchronous import Synchronous
 from hpcml.run.checkpoint import Checkpoints, CheckpointWriter, reading_checkpoint
@@ -26,10 +26,10 @@ SIGNAL, TIME_UP, DUE, FAILED, IDLE = range(5)  # what a pulse carries
 IDLE_SECONDS = 0.002
 
 
-class Run:
+class TorusRun:
     """The cycles of a run. Making one is local."""
 
-    def __init__(self, problem: Problem, folder: RunFolder, signals: StopSignals) -> None:
+    def __init__(self, problem: TorusProblem, folder: RunFolder, signals: StopSignals) -> None:
         self.problem, self.folder, self.signals = problem, folder, signals
         self.comm, self.options, self.log = problem.comm, problem.options, folder.log
         self.checkpoints = Checkpoints(problem.comm, folder.checkpoints, folder.log)
@@ -115,7 +115,7 @@ class Run:
     def _asynchronous(self) -> str:
         """Collective. Each rank at its own speed until the grid has done its cycles; then all assess."""
         grid = Asynchronous(self.problem, self.slots, self.fitness, self.cycles)
-        pulse, turn, failure = mpi.Pulse(self.comm, mpi.self_comm(), 5), 0, None
+        pulse, turn, failure = mpi.RepeatedSum(self.comm, mpi.self_comm(), 5), 0, None
         steps, worked = 0, 0.0
         nodes = list(self.slots)
         while True:
@@ -134,7 +134,7 @@ class Run:
                     time.sleep(IDLE_SECONDS)
             except Exception as error:  # noqa: BLE001 - the others learn of it by the pulse
                 failure = failure or error
-            seen = pulse.beat((*self._flags(), failure is not None, not busy))
+            seen = pulse.poll((*self._flags(), failure is not None, not busy))
             if seen is None:
                 continue
             stop = _reason(seen[SIGNAL], seen[TIME_UP])

@@ -14,7 +14,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.data.shard import Rows
-from hpcml.methods.psbml.problem import Problem
+from hpcml.methods.psbml.problem import TorusProblem
 from hpcml.methods.psbml.rows import distinct
 from hpcml.methods.psbml.selection import Population, selection_weights
 from hpcml.model import learner as learners
@@ -97,7 +97,7 @@ class Pocket:
 class Assessor:
     """Judges snapshots and keeps the pocket and the history."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: TorusProblem) -> None:
         self.problem = problem
         self.pocket = Pocket()
         self.history: list[tuple[float, ...]] = []  # a line of HISTORY for each cycle assessed

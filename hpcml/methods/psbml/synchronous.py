@@ -15,7 +15,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.errors import Interrupted
 from hpcml.methods.psbml import selection
-from hpcml.methods.psbml.problem import Problem
+from hpcml.methods.psbml.problem import TorusProblem
 from hpcml.methods.psbml.rows import RowStore, distinct
 from hpcml.methods.psbml.selection import Population
 from hpcml.methods.psbml.snapshot import Facts, Snapshot, entries_of
@@ -26,7 +26,7 @@ from hpcml.slices import Look, carry_on
 class Synchronous:
     """The nodes of this rank. `slots` are their rows, by node."""
 
-    def __init__(self, problem: Problem, slots: dict[int, np.ndarray], cycle: int = 0) -> None:
+    def __init__(self, problem: TorusProblem, slots: dict[int, np.ndarray], cycle: int = 0) -> None:
         """`cycle` is the number of cycles done. Local; raises DataError, OSError, MemoryError."""
         self.problem, self.slots, self.cycle = problem, slots, cycle
         places = distinct([np.empty(0, problem.place_type), *slots.values()])

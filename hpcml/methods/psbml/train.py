@@ -12,16 +12,17 @@ from hpcml.data.classes import read_classes
 from hpcml.data.dataset import Dataset, default_split
 from hpcml.data.labels import tell_unused
 from hpcml.errors import ConfigError, HpcmlError, Interrupted
-from hpcml.log import Log, joined
+from hpcml.log import joined
 from hpcml.methods.psbml.options import PsbmlOptions
-from hpcml.methods.psbml.problem import Problem
-from hpcml.methods.psbml.run import Run
+from hpcml.methods.psbml.problem import TorusProblem
+from hpcml.methods.psbml.run import TorusRun
 from hpcml.methods.psbml.selection import spread
 from hpcml.methods.psbml.torus import Placement, Torus, parse_grid
 from hpcml.model import learner as learners
 from hpcml.model.classifier import ClassifierModel, check_savable, write_classifier
 from hpcml.mpi.memory import check_room
-from hpcml.run.folder import FINISHED, RunFolder, as_dict
+from hpcml.run.folder import FINISHED, RunConfig, RunFolder
+from hpcml.run.session import Session, Target
 from hpcml.signals import StopSignals
 
 
@@ -46,41 +47,31 @@ class PsbmlReport:
         return joined(lines)
 
 
-def train_psbml(
-    comm: mpi.Comm | None,
-    data: Path,
-    output: Path,
-    options: PsbmlOptions,
-    force: bool = False,
-    resume: bool = False,
-    log: Log | None = None,
-    signals: StopSignals | None = None,
-) -> PsbmlReport:
-    """Collective over `comm`. Train one classifier of the classes of `data` into the run folder `output`.
+def train(session: Session, data: Path, target: Target, options: PsbmlOptions) -> PsbmlReport:
+    """Collective over the session. Train one classifier of the classes of `data` into the run folder of the target.
 
     Synchronous runs give the same model on any number of ranks. Raises ConfigError or DataError for what the user can mend,
     Interrupted after a signal or the time limit.
     """
     options.validate()
     learner = learners.parse_learner(options.base)
-    torus = Torus(*parse_grid(options.grid), options.neighbourhood)
-    with mpi.duplicated(comm) as world, mpi.torus(world, torus.width, torus.height) as comm:
-        log = log or Log(comm.rank)
+    torus, log = Torus(*parse_grid(options.grid), options.neighbourhood), session.log
+    with mpi.torus(session.comm, torus.width, torus.height) as comm:
         if options.slow_rank is not None and options.slow_rank >= comm.size:
             raise ConfigError(f"--slow-rank {options.slow_rank}: there are ranks 0 to {comm.size - 1}")
         with mpi.agreed(comm, f"opening {data}"):
             dataset = Dataset(data)
-        with dataset, signals or StopSignals() as seen:
+        with dataset:
             problem = make_problem(comm, dataset, torus, learner, options)
             tell_unused(comm, dataset, problem.split, log)
             with mpi.agreed(comm, f"preparing the base learner {learner.name}"), mpi.node_first(comm):
                 check_savable(learner, problem.classes.n_classes, problem.dense, save=comm.rank == 0)
-            with RunFolder(comm, Path(output), log) as folder:
-                return _train(problem, folder, force, resume, seen)
+            with RunFolder(comm, target.output, log) as folder:
+                return _train(problem, folder, target, session.signals)
 
 
 @mpi.collective
-def make_problem(comm: mpi.Comm, dataset: Dataset, torus: Torus, learner: learners.Learner, options: PsbmlOptions) -> Problem:
+def make_problem(comm: mpi.Comm, dataset: Dataset, torus: Torus, learner: learners.Learner, options: PsbmlOptions) -> TorusProblem:
     """Collective over `comm`. Spread the rows over the torus. Raises ConfigError if they are too few or need too much memory."""
     split = options.split or default_split(dataset, "train")
     classes = read_classes(comm, dataset, split, options.label)
@@ -105,15 +96,14 @@ def make_problem(comm: mpi.Comm, dataset: Dataset, torus: Torus, learner: learne
         check_room(
             comm, learner.name, classes.rows.size, dataset.n_features, copies=4
         )  # of a test, and those that the learner makes
-    return Problem(comm, dataset, split, classes, start, Placement(torus, comm.size, comm.rank), learner, dense, options)
+    return TorusProblem(comm, dataset, split, classes, start, Placement(torus, comm.size, comm.rank), learner, dense, options)
 
 
 @mpi.collective
-def _train(problem: Problem, folder: RunFolder, force: bool, resume: bool, signals: StopSignals) -> PsbmlReport:
-    """Collective. Train into the folder; see `train_psbml`."""
+def _train(problem: TorusProblem, folder: RunFolder, target: Target, signals: StopSignals) -> PsbmlReport:
+    """Collective. Train into the folder; see `train`."""
     comm, options, log = problem.comm, problem.options, folder.log
-    config = {"method": "psbml", "data": str(problem.dataset.path.resolve()), **as_dict(options)}
-    state = folder.prepare(config, force, resume)
+    state = folder.prepare(RunConfig("psbml", problem.dataset.path.resolve(), options), target)
     if state == FINISHED:
         log(f"{folder.path} is finished already; nothing to resume")
         return _report(comm, folder, 0.0, [])
@@ -123,11 +113,11 @@ def _train(problem: Problem, folder: RunFolder, force: bool, resume: bool, signa
         f"({'dense' if problem.dense else 'sparse'}), {n_validation:,} rows to validate; torus {options.grid}, "
         f"{options.neighbourhood}, {'asynchronous' if options.asynchronous else 'synchronous'}, ranks: {comm.size}"
     )
-    run = Run(problem, folder, signals)
+    run = TorusRun(problem, folder, signals)
     try:
-        stopped = run.train(restore=resume)
+        stopped = run.train(restore=target.resume)
     except HpcmlError:  # agreed, so all ranks are here
-        if comm.rank == 0 and not resume and not run.n_taken:  # it could not even begin, so it leaves nothing behind
+        if comm.rank == 0 and not target.resume and not run.n_taken:  # it could not even begin, so it leaves nothing behind
             folder.discard()
         raise
     if stopped:
@@ -138,7 +128,7 @@ def _train(problem: Problem, folder: RunFolder, force: bool, resume: bool, signa
 
 
 @mpi.collective
-def _write_model(problem: Problem, folder: RunFolder, run: Run) -> None:
+def _write_model(problem: TorusProblem, folder: RunFolder, run: TorusRun) -> None:
     """Collective. Bring the pocket to rank 0, which writes it; then the checkpoints are not needed any more."""
     comm, pocket = problem.comm, run.assessor.pocket
     with mpi.agreed(comm, "training the best classifier once more"):

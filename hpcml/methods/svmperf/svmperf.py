@@ -21,9 +21,9 @@ from hpcml.methods.linear import plane_kernels as kernels
 from hpcml.methods.linear.block import CONVERGED, STEP_LIMIT, Finished, PanelBlock
 from hpcml.methods.linear.block_kernels import CHUNK
 from hpcml.methods.linear.objective import Objective, Panel, panel_widths
-from hpcml.methods.linear.options import TrainOptions
 from hpcml.methods.linear.panel_kernels import VIOLATORS, VISITED
 from hpcml.methods.svmperf.cutting import CuttingPlanes, violation_limit
+from hpcml.methods.svmperf.options import SvmperfOptions
 
 ROOM = 16  # planes to make room for at first; doubled when they are used up
 
@@ -151,6 +151,6 @@ def next_weights(training: Cutting) -> np.ndarray:
     return w
 
 
-def svmperf(objective: Objective, labels: np.ndarray, n_lanes: int, options: TrainOptions, max_steps: int) -> SvmperfBlock:
+def svmperf(objective: Objective, labels: np.ndarray, n_lanes: int, options: SvmperfOptions, max_steps: int) -> SvmperfBlock:
     """SVMperf; the model is the iterate with the least objective, `phi` in the history (f_min − lower bound)/f_min. MemoryError."""
     return SvmperfBlock(objective, panel_widths(n_lanes, options.precision), labels, options.svmperf_epsilon, max_steps)

@@ -1,0 +1,230 @@
+"""The functions for Python: what the commands do, with defaults, and errors that speak of parameters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hpcml.errors import ConfigError, HpcmlError, nearest
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+    from hpcml.conversion.convert import ConvertReport
+    from hpcml.crossval import CrossValidation
+    from hpcml.evaluation.evaluate import Evaluation
+    from hpcml.log import Log
+    from hpcml.model.classifier import ClassifierModel
+    from hpcml.model.linear import Model
+    from hpcml.signals import StopSignals
+
+_FLAG = re.compile(r"--(no-)?([a-z][a-z0-9]*(?:-[a-z0-9]+)*)(?: ([^\s:;,]+)(?=:))?")
+_SWITCHES = {"force", "resume", "shuffle", "gap", "final"}
+
+
+def in_python(text: str) -> str:
+    """A sentence about the command line as one about parameters: `--dual-tol 0: …` becomes `dual_tol=0: …`."""
+
+    def parameter(found: re.Match[str]) -> str:
+        without, flag, value = found.groups()
+        name = "lam" if flag == "lambda" else flag.replace("-", "_")
+        if without:
+            return f"{name}=False"
+        return f"{name}={value}" if value else f"{name}=True" if flag in _SWITCHES else name
+
+    return _FLAG.sub(parameter, text)
+
+
+@contextmanager
+def _errors_in_python() -> Iterator[None]:
+    try:
+        yield
+    except HpcmlError as error:
+        error.args = (in_python(str(error)),)
+        raise
+
+
+def _options(kind: type, given: Any, what: str) -> Any:
+    """The options of that kind from an object of it, a mapping, or nothing. Raises ConfigError."""
+    if given is None:
+        return kind()
+    if isinstance(given, kind):
+        return given
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"options: expected {kind.__name__} or a mapping for {what}, not {type(given).__name__}")
+    known = list(kind.__dataclass_fields__)
+    for name in given:
+        if name not in known:
+            raise ConfigError(f"{what} has no option {name!r}; {nearest(str(name), known)}".rstrip("; "))
+    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
+
+
+def train(
+    method: str,
+    data: Path | str,
+    output: Path | str,
+    options: Any = None,
+    *,
+    comm: MPI.Comm | None = None,
+    force: bool = False,
+    resume: bool = False,
+    log: Log | None = None,
+    signals: StopSignals | None = None,
+) -> Any:
+    """Collective over `comm`. Train with a method of `hpcml train` into the run folder `output`.
+
+    Parameters
+    ----------
+    method : str
+        A name in `hpcml.methods.registry.METHODS`, such as "dual".
+    data : path
+        A dataset; for the single-pass methods also svmlight text.
+    output : path
+        The run folder, which must not exist without `force` or `resume`.
+    options : mapping, options of the method, or None
+        By the names of the flags, with `_` for `-` and `lam` for λ: `{"dual_tol": 0.01, "label": ["sea"]}`.
+    comm : mpi4py communicator or None
+        The ranks that take part; None: this process alone.
+    force, resume : bool
+        Begin anew in an existing run folder, or continue an interrupted run.
+    log, signals
+        Who hears the messages (by default the logger `hpcml`) and what stops the run (by default signals to this process).
+
+    Returns
+    -------
+    A report: a text, with the path of the model as `model`.
+
+    Raises
+    ------
+    ConfigError, DataError, NonFiniteError, InUseError
+        For what can be mended.
+    Interrupted
+        After a signal or the time limit, when a checkpoint has been written.
+    """
+    from hpcml.methods import registry
+    from hpcml.run.session import Target, session_of
+
+    with _errors_in_python():
+        found = _options(registry.method_named(method).options, options, method)
+        with session_of(comm, log, signals) as session:
+            return registry.train(method, session, Path(data), Target(Path(output), force, resume), found)
+
+
+def predict(
+    model: Path | str | Model | ClassifierModel,
+    data: Path | str,
+    output: Path | str,
+    *,
+    split: str = "all",
+    labels: bool = False,
+    top: int | None = None,
+    comm: MPI.Comm | None = None,
+    force: bool = False,
+    log: Log | None = None,
+) -> Path:
+    """Collective over `comm`. Write the scores of a dataset's rows (or their `labels`, or the `top` best of each) to `output`.
+
+    The ending of `output` (.h5, .csv, .svm) says how it is written. Returns its path. Raises ConfigError or DataError.
+    """
+    from hpcml import mpi
+    from hpcml.prediction.predict import predict as work
+    from hpcml.run.session import session_of
+
+    with _errors_in_python(), session_of(comm, log) as session:
+        opened = _opened(session.comm, model)
+        with mpi.agreed(session.comm, f"opening {data}"):
+            dataset = _dataset(data)
+        with dataset:
+            what = "labels" if labels else "scores"
+            work(session.comm, opened, dataset, split, Path(output), what, force, session.log, top)
+    return Path(output)
+
+
+def evaluate(
+    model: Path | str | Model | ClassifierModel,
+    data: Path | str,
+    *,
+    split: str | None = None,
+    labels: Sequence[int] | None = None,
+    comm: MPI.Comm | None = None,
+    log: Log | None = None,
+) -> Evaluation:
+    """Collective over `comm`. Judge a model on a split of a dataset (by default test, if it has one).
+
+    `labels` are numbers in the model; None is all. The same on all ranks. Raises ConfigError, DataError or NonFiniteError.
+    """
+    from hpcml import mpi
+    from hpcml.evaluation.evaluate import evaluate as work
+    from hpcml.evaluation.seen import split_to_judge
+    from hpcml.run.session import session_of
+
+    with _errors_in_python(), session_of(comm, log) as session:
+        opened = _opened(session.comm, model)
+        with mpi.agreed(session.comm, f"opening {data}"):
+            dataset = _dataset(data)
+        with dataset:
+            judged = split_to_judge(dataset, split, session.log)
+            return work(session.comm, opened, dataset, judged, session.log, None if labels is None else list(labels))
+
+
+def open_model(path: Path | str) -> Model | ClassifierModel:
+    """The model in a file, of whatever kind. Local. Raises DataError if it is no sound model."""
+    from hpcml.model.open import open_model as work
+
+    with _errors_in_python():
+        return work(path)
+
+
+def convert(
+    source: str,
+    input: Path | str | None,
+    output: Path | str,
+    options: Any = None,
+    *,
+    comm: MPI.Comm | None = None,
+    force: bool = False,
+    log: Log | None = None,
+) -> ConvertReport:
+    """Collective over `comm`. Make a dataset: `source` is svmlight, jsonl, docstrings or synthetic.
+
+    `input` is the file to read, nothing for docstrings, the name of a formula for synthetic; `options` are those of the command.
+    Raises ConfigError or DataError.
+    """
+    from hpcml.conversion.convert import convert as work
+    from hpcml.conversion.options import ConvertOptions
+    from hpcml.run.session import session_of
+
+    with _errors_in_python(), session_of(comm, log) as session:
+        inputs = [] if input is None else [Path(input)]
+        found = _options(ConvertOptions, options, "convert")
+        return work(session.comm, source, inputs, Path(output), found, force, session.log)
+
+
+def cross_validate(
+    methods: Sequence[str], data: Sequence[Path | str], *, comm: MPI.Comm | None = None, log: Log | None = None, **options: Any
+) -> CrossValidation:
+    """Collective over `comm`. F1 of every method on every file, in folds; `options` as in `hpcml.crossval.cross_validate`.
+
+    Raises ConfigError or DataError.
+    """
+    from hpcml.crossval import cross_validate as work
+    from hpcml.run.session import session_of
+
+    with _errors_in_python(), session_of(comm, log) as session:
+        return work(session.comm, methods, data, log=session.log, **options)
+
+
+def _opened(comm: MPI.Comm, model: Path | str | Model | ClassifierModel) -> Model | ClassifierModel:
+    """The model itself. Collective over `comm` if it is the path of one."""
+    from hpcml.model.open import share_model
+
+    return share_model(comm, model) if isinstance(model, (str, Path)) else model
+
+
+def _dataset(data: Path | str) -> Any:
+    from hpcml.data.dataset import Dataset
+
+    return Dataset(data)

@@ -1,0 +1,87 @@
+"""The commands that make and describe datasets: `hpcml convert`, `info`, `split`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from hpcml.cli.session import Command, Output, say_once
+from hpcml.conversion.options import ConvertOptions
+from hpcml.options import Flag, Several
+
+
+def convert(
+    source: str,
+    input: Path | None = None,
+    /,
+    *,
+    output: Output,
+    options: ConvertOptions = ConvertOptions(),  # noqa: B008 - frozen
+    force: Flag = False,
+) -> None:
+    """Make a dataset from svmlight or JSON lines (plain, gz, bz2, xz), from the docstrings of installed packages, or by formula.
+
+    Parameters
+    ----------
+    source:
+        svmlight, jsonl, docstrings or synthetic.
+    input:
+        The file to read; none for docstrings; for synthetic what to make: checkerboard, circle, gaussians or sine.
+    output:
+        The HDF5 file to make.
+    force:
+        Replace the output if it exists.
+    """
+    from hpcml.conversion.convert import convert as work
+
+    say_once(str(work(Command.session.comm, source, [input] if input else [], output, options, force, Command.session.log)))
+
+
+def info(file: Path, /, *, ranks: Annotated[tuple[int, ...], Several] = (1, 2, 4), check: bool = True) -> None:
+    """Show what a dataset holds, what a shard weighs on so many ranks, and check every row.
+
+    Parameters
+    ----------
+    file:
+        A dataset made with `hpcml convert`.
+    ranks:
+        Numbers of ranks to weigh shards for.
+    check:
+        Read and check the whole file.
+    """
+    from hpcml.data.info import format_info
+    from hpcml.data.info import info as work
+
+    say_once(format_info(work(Command.session.comm, file, list(ranks), check)))
+
+
+def split(
+    file: Path,
+    /,
+    *,
+    output: Output | None = None,
+    test_share: float = 0.3,
+    stratified: Flag = False,
+    seed: int = 0,
+    force: Flag = False,
+) -> None:
+    """Divide the rows of a dataset into train and test.
+
+    Parameters
+    ----------
+    file:
+        A dataset made with `hpcml convert`.
+    output:
+        Where to write the dataset with the splits. Default: replace the file.
+    test_share:
+        The share of the rows that become test rows.
+    stratified:
+        Keep the share within every label (by each row's rarest label).
+    seed:
+        Another seed gives another division.
+    force:
+        Replace splits, or an output, that exist.
+    """
+    from hpcml.conversion.split import split as work
+
+    work(Command.session.comm, file, output, test_share, stratified, seed, force, Command.session.log)

@@ -1,0 +1,222 @@
+"""The commands about runs and methods: `hpcml compare`, `merge`, `cv`, `check`, `bench`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from hpcml.bench.shared_options import shared_options
+from hpcml.cli.session import Command, Output, say_once
+from hpcml.errors import ConfigError
+from hpcml.options import Flag, Several
+
+
+def compare(
+    data: Path,
+    /,
+    *,
+    output: Output,
+    method: Annotated[tuple[str, ...], Several] = (),
+    options: object = None,  # all that the methods have: see add_commands
+    test_split: str | None = None,
+    force: Flag = False,
+    resume: Flag = False,
+) -> None:
+    """Train several methods with the same options, each into its own run folder, judge them on the same rows, show a table.
+
+    Parameters
+    ----------
+    data:
+        A dataset made with `hpcml convert`.
+    output:
+        The folder for the run folders, one for each method, and compare.csv.
+    method:
+        A method to train. Default: every one that minimises the loss.
+    test_split:
+        Rows to judge on: a split of the file, or all. Default: test if the file has it.
+    force:
+        Start anew in existing run folders.
+    resume:
+        Continue an interrupted comparison; what is trained already is only judged again. --time-limit holds for each method.
+    """
+    from hpcml.bench.compare import compare as work
+    from hpcml.run.session import Target
+
+    say_once(str(work(Command.session, data, Target(output, force, resume), method, options, test_split)))
+
+
+def merge(*runs: Path, output: Output, force: Flag = False) -> None:
+    """Join the models of runs that each trained a part of the labels (--label-part), or, to a .csv, the results of any runs.
+
+    Parameters
+    ----------
+    runs:
+        Run folders. To join models: those of all parts of one training. To a table: any; those that are judged already (`hpcml
+        evaluate --json RUN/measures.json`) with their measures.
+    output:
+        The run folder to make, or a table NAME.csv: one line a run, with the options in which the runs differ, best first.
+    force:
+        Replace the output if it exists.
+    """
+    if not runs:
+        raise ConfigError("merge what? name the run folders")
+    if output.suffix == ".csv":
+        from hpcml.run.sweep import merge_sweep
+
+        say_once(str(merge_sweep(Command.session.comm, list(runs), output, force)))
+    else:
+        from hpcml.methods.registry import method_named
+        from hpcml.run.merge import merge_models
+        from hpcml.run.session import Target
+
+        say_once(
+            str(merge_models(Command.session, list(runs), Target(output, force), lambda method: method_named(method).free_keys))
+        )
+
+
+def check(folder: Path = Path("hpcml-check"), /) -> None:
+    """Try, on the ranks that are there, everything that training needs: launcher, cores, messages, files, locks, a tiny run.
+
+    Parameters
+    ----------
+    folder:
+        A new folder on the file system where runs will lie; it is removed again.
+    """
+    from hpcml.bench.cluster import check as work
+
+    found = work(Command.session.comm, folder)
+    say_once(str(found))
+    if Command.session.comm.bcast(found.n_bad):
+        raise ConfigError("this would not train well here: mend what is marked BAD first")
+
+
+def bench_pass(file: Path, /, *, block: Annotated[tuple[int, ...], Several] = (1, 4, 8, 16, 32, 64), repeats: int = 7) -> None:
+    """One pass over the rows for so many labels against scipy's X @ W and X.T @ R together; prints a JSON line for each block.
+
+    Parameters
+    ----------
+    file:
+        A dataset made with `hpcml convert`.
+    block:
+        Labels that share the pass.
+    repeats:
+        Timed repetitions; the shortest counts.
+    """
+    import json
+
+    from hpcml.bench.one_pass import bench_pass as work
+
+    if Command.session.comm.size > 1:
+        raise ConfigError("bench pass compares one core with one core: run it without mpirun")
+    for line in work(file, block, repeats):
+        say_once(json.dumps(line))
+
+
+def bench_ovr(
+    data: Path,
+    /,
+    *,
+    output: Output,
+    method: Annotated[tuple[str, ...], Several] = (),
+    peer: Annotated[tuple[str, ...], Several] = (),
+    tol: Annotated[tuple[float, ...], Several] = (0.1, 0.01),
+    repeat: int = 1,
+    peer_python: Path | None = None,
+    peer_limit: float = 3600.0,
+    options: object = None,  # all that the methods have: see add_commands
+    test_split: str | None = None,
+    force: Flag = False,
+) -> None:
+    """One-versus-rest training of many labels with our methods and with other programs, on the same rows and cores; a table.
+
+    Parameters
+    ----------
+    data:
+        A dataset made with `hpcml convert`.
+    output:
+        The folder for the run folders, one for each method and tolerance, and ovr.txt, ovr.csv and ovr.json.
+    method:
+        A method of `hpcml train`. Default: dual and liblinear.
+    peer:
+        Another trainer: napkinxc, pecos, vowpalwabbit, or none. Default: all that are installed.
+    tol:
+        Tolerances of the methods that have one, instead of --liblinear-tol and --dual-tol; a table for each.
+    repeat:
+        Times to train everything, in turn; the least time is shown.
+    peer_python:
+        A Python that has the other trainers, where they cannot be installed beside hpcml.
+    peer_limit:
+        Seconds after which another trainer is given up.
+    test_split:
+        Rows to judge on: a split of the file, or all. Default: test if the file has it.
+    force:
+        Start anew in existing run folders.
+    """
+    from hpcml.bench.ovr import OvrOptions
+    from hpcml.bench.ovr import bench_ovr as work
+    from hpcml.run.session import Target
+
+    plan = OvrOptions(method, peer, tol, repeat, peer_python, peer_limit)
+    say_once(str(work(Command.session, data, Target(output, force), plan, options, test_split)))
+
+
+def cv(
+    *names: str,
+    folds: int = 5,
+    label: Annotated[tuple[str, ...], Several] = (),
+    split: str = "all",
+    seed: int = 0,
+    baseline: str | None = None,
+    in_order: Flag = False,
+    bias: Annotated[bool, Parameter(negative="--no-bias")] = True,
+    output: Output | None = None,
+    force: Flag = False,
+) -> None:
+    """Cross-validate methods on data: F1 of each, standard errors, paired t-tests, median F1 and average rank.
+
+    Parameters
+    ----------
+    names:
+        Methods and data, in any order. Methods: pw, bw, mbw, perceptron, pa, romma, their voted forms v-NAME, svm, nb, probe, a
+        base learner of psbml, or the path of a scikit-learn classifier. Data: FILE, each of whose labels is told from all others,
+        or FILE:LABEL.
+    folds:
+        Into how many parts the rows are dealt; each is judged once by models of the others.
+    label:
+        Only this label of the files that are named without one.
+    split:
+        Rows that take part: a split of the files, or all.
+    seed:
+        Another seed gives other folds, and another order of the training rows.
+    baseline:
+        The method that the others are compared with. Default: the first.
+    in_order:
+        Train on rows in the order of the file.
+    bias:
+        With --no-bias perceptron, pa, romma, their voted forms, svm and probe have no intercept.
+    output:
+        Write the table to this file as CSV, with F1 of each fold.
+    force:
+        Replace the output if it exists.
+    """
+    from hpcml.crossval.command import cv as work
+
+    options = {"folds": folds, "label": label, "split": split, "seed": seed, "baseline": baseline}
+    options |= {"in_order": in_order, "bias": bias}
+    say_once(str(work(Command.session.comm, names, output, force, Command.session.log, **options)))
+
+
+def add_commands(app: App) -> None:
+    """Add the commands of this file to `hpcml`."""
+    shared = shared_options()
+    for command in (compare, bench_ovr):
+        command.__annotations__["options"] = shared
+        command.__kwdefaults__["options"] = shared()
+        command.resumable = True
+    bench = App(name="bench", help="Time our methods and kernels beside those of others, in one run.")
+    bench.command(bench_pass, name="pass")
+    bench.command(bench_ovr, name="ovr")
+    for command in (compare, merge, cv, check, bench):
+        app.command(command)

@@ -1,0 +1,73 @@
+"""The commands `hpcml train METHOD`: one for each line of the registry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from cyclopts import App
+
+from hpcml.cli.session import Command, Output
+from hpcml.errors import ConfigError
+from hpcml.methods.registry import METHODS, Method, method_named, users_of
+from hpcml.options import Flag, flag_of
+
+
+def _command(method: Method) -> Callable[..., None]:
+    """The command that trains with one method."""
+
+    def train(
+        data: Path,
+        *,
+        output: Output,
+        options: object = method.options(),  # frozen
+        config: Path | None = None,
+        force: Flag = False,
+        resume: Flag = False,
+    ) -> None:
+        from hpcml.methods.registry import train
+        from hpcml.run.session import Target
+
+        report = train(method.name, Command.session, data, Target(output, force, resume), options)
+        Command.session.log.report(str(report))
+
+    train.__annotations__["options"] = method.options
+    train.__doc__ = f"""Train into a run folder: {method.about}.
+
+    Parameters
+    ----------
+    data:
+        {method.takes}
+    output:
+        The run folder; must not exist without --resume or --force.
+    config:
+        A TOML file with any of these options; flags win over it.
+    force:
+        Start anew in an existing run folder.
+    resume:
+        Continue an interrupted run, on any number of ranks.
+    """
+    train.resumable = "checkpoint_every" in method.option_names
+    return train
+
+
+def train_app() -> App:
+    """`hpcml train`, with a command for each method."""
+    app = App(name="train", help="Train one model for each label, or one classifier of all classes, into a run folder.")
+    for name, method in METHODS.items():
+        app.command(_command(method), name=name)
+    return app
+
+
+def explain(tokens: list[str]) -> None:
+    """Raise ConfigError for what a command line of `hpcml train` has wrong about its method, in words that the parser has not."""
+    name = next(iter(tokens[1:2]), "")
+    if not name or name.startswith("-"):
+        raise ConfigError(f"train with which method? hpcml train METHOD DATA --output RUN; methods: {', '.join(METHODS)}")
+    method = method_named(name)
+    flags = {flag_of(option): option for each in METHODS.values() for option in each.option_names}
+    for token in tokens[2:]:
+        given = token.partition("=")[0].removeprefix("--")
+        flag = given if given in flags else given.removeprefix("no-")
+        if token.startswith("--") and flag in flags and flags[flag] not in method.option_names:
+            raise ConfigError(f"--{given} has no effect on {name}, it is for {', '.join(users_of(flags[flag]))}; leave it out")

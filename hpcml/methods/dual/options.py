@@ -1,0 +1,61 @@
+"""The options of `hpcml train dual`."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from cyclopts import Parameter
+
+from hpcml.errors import ConfigError
+from hpcml.methods.linear.options import InterceptOptions
+from hpcml.options import Flag, check_above_0
+
+BALANCED = "balanced"
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class DualOptions(InterceptOptions):
+    """Options of `hpcml train dual`."""
+
+    losses: ClassVar[tuple[str, ...]] = ("squared-hinge", "hinge")
+    steps: ClassVar[int] = 1000
+    tolerance: ClassVar[str] = "dual_tol"
+    free: ClassVar[frozenset[str]] = InterceptOptions.free - {"shards"} | {"gap"}
+
+    loss: str | None = None
+    """Convex loss ℓ: squared-hinge (default) or hinge."""
+    dual_tol: float = 0.1
+    """The stopping tolerance, with LIBLINEAR's meaning: of the projected gradients of all rows."""
+    max_gap: float | None = None
+    """Do not stop before the certified duality gap, divided by the objective, is at most this as well."""
+    gap: Flag = False
+    """Show the objective and the certified duality gap of every label."""
+    positive_weight: str = "1"
+    """The weight of positive rows: a number, or balanced: as many times as there are negative rows for a positive one."""
+    seed: int = 0
+    """Another seed takes the rows in another order."""
+    shards: int | None = None
+    """Ranks that divide the rows among themselves; the labels are scattered over such groups. Default: 1. Other numbers give
+    the same model within the tolerance only."""
+    max_steps: int | None = None
+    """Give a label up after so many passes over the rows and say so. Default: 1000."""
+
+    def validate(self) -> None:
+        """Raise ConfigError for values that make no sense. Local: call it before the first collective."""
+        super().validate()
+        check_above_0(self, "dual_tol")
+        check_above_0(self, "max_gap")
+        if self.positive_weight != BALANCED:
+            parse_weight(self.positive_weight)
+
+
+def parse_weight(text: str) -> float:
+    """The weight of positive rows. Raises ConfigError."""
+    try:
+        weight = float(text)
+    except ValueError:
+        weight = math.nan
+    if not 0 < weight < math.inf:
+        raise ConfigError(f"--positive-weight {text}: expected a number above 0, or {BALANCED}")
+    return weight

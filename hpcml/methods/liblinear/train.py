@@ -1,0 +1,13 @@
+"""`hpcml train liblinear`."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from hpcml.methods.liblinear.liblinear import liblinear
+from hpcml.methods.linear import train as linear
+from hpcml.methods.linear.method import LinearMethod
+from hpcml.methods.linear.plan import Sharding
+
+METHOD = LinearMethod("liblinear", liblinear, Sharding.NONE)
+train = partial(linear.train, METHOD)

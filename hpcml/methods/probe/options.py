@@ -1,0 +1,53 @@
+"""The options of `hpcml train probe` and `hpcml train pegasos`."""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from cyclopts import Parameter
+
+from hpcml.errors import ConfigError
+from hpcml.methods.linear.losses import LOSSES
+from hpcml.methods.linear.options import InterceptOptions, LinearOptions
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class ProbeOptions(InterceptOptions):
+    """Options of `hpcml train probe`."""
+
+    losses: ClassVar[tuple[str, ...]] = tuple(LOSSES)
+    steps: ClassVar[int] = 5000
+
+    loss: str | None = None
+    """Convex loss ℓ: hinge (default), huber (modified Huber) or maxent (logistic)."""
+    epsilon: float = 0.05
+    """A label is done when its bound φ falls below this."""
+    dormant: Annotated[bool, Parameter(negative="--no-dormant")] = True
+    """Rows that have not violated the margin for 10 steps are skipped for 5 to 15 steps at a time. --no-dormant visits all."""
+    seed: int = 0
+    """Another seed makes rows dormant for other numbers of steps."""
+    shards: int | None = None
+    """Ranks that divide the rows among themselves; the labels are scattered over such groups. Default: by memory and labels.
+    Does not change the result."""
+    max_steps: int | None = None
+    """Give a label up after so many steps and say so. Default: 5000."""
+
+    def validate(self) -> None:
+        """Raise ConfigError for values that make no sense. Local: call it before the first collective."""
+        super().validate()
+        if not 0 < self.epsilon < 2 / 3:
+            raise ConfigError(f"--epsilon {self.epsilon}: expected a number between 0 and 2/3")
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class PegasosOptions(LinearOptions):
+    """Options of `hpcml train pegasos`, which has an intercept and no stopping rule."""
+
+    steps: ClassVar[int] = 500
+
+    shards: int | None = None
+    """Ranks that divide the rows among themselves; the labels are scattered over such groups. Default: by memory and labels.
+    Does not change the result."""
+    max_steps: int | None = None
+    """The number of steps, for there is no stopping rule. Default: 500."""

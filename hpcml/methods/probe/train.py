@@ -1,0 +1,12 @@
+"""`hpcml train probe`."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from hpcml.methods.linear import train as linear
+from hpcml.methods.linear.method import LinearMethod
+from hpcml.methods.probe.first_order import probe
+
+METHOD = LinearMethod("probe", probe)
+train = partial(linear.train, METHOD)

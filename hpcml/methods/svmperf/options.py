@@ -1,0 +1,30 @@
+"""The options of `hpcml train svmperf`."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from cyclopts import Parameter
+
+from hpcml.methods.linear.options import InterceptOptions
+from hpcml.options import check_above_0
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class SvmperfOptions(InterceptOptions):
+    """Options of `hpcml train svmperf`."""
+
+    steps: ClassVar[int] = 5000
+
+    svmperf_epsilon: float = 0.1
+    """Stop when the bound on f(w) − min f falls to this, in percent: 0.1 means 0.001."""
+    shards: int | None = None
+    """Ranks that divide the rows among themselves; the labels are scattered over such groups. Default: by memory and labels.
+    Does not change the result."""
+    max_steps: int | None = None
+    """Give a label up after so many cutting planes and say so. Default: 5000."""
+
+    def validate(self) -> None:
+        """Raise ConfigError for values that make no sense. Local: call it before the first collective."""
+        super().validate()
+        check_above_0(self, "svmperf_epsilon")

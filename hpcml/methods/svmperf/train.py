@@ -1,0 +1,12 @@
+"""`hpcml train svmperf`."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from hpcml.methods.linear import train as linear
+from hpcml.methods.linear.method import LinearMethod
+from hpcml.methods.svmperf.svmperf import svmperf
+
+METHOD = LinearMethod("svmperf", svmperf)
+train = partial(linear.train, METHOD)
