@@ -231,7 +231,7 @@ class DualPanel:
         primal = 0.5 * squares + loss.losses(self.costs, short, short_squared)
         bound = sums[kernels.ALPHA] - 0.5 * dual_squares - loss.penalty(self.costs, alpha_squared)
         gaps = np.maximum(0.0, primal - bound) / np.maximum(primal, 1e-300)
-        weights = np.ascontiguousarray(self.w.reshape(-1, width).T)
+        weights = self.w.reshape(-1, width).T
         for lane, label in enumerate(self.lanes):
             f, gap, violation = risk.lam * float(primal[lane]), float(gaps[lane]), float(violations[lane])
             risk.check_finite(np.array([f]), "objective", np.array([label.number]))
@@ -290,7 +290,8 @@ class DualBlock:
         size = int(np.diff(rows.indptr[self.bounds]).max(initial=0)) if risk.chunk_values else 0
         self._chunk = np.empty(size, rows.indices.dtype), np.empty(size, rows.data.dtype)  # a copy: it stays in memory
         self.orders: dict[tuple[int, int], np.ndarray] = {}
-        self.exact = aligned(rows.n_columns * HALF, np.float64)  # room for weights in float64
+        (width,) = panel_widths(self.n_lanes, options.precision)
+        self.exact = aligned(rows.n_columns * min(width, HALF), np.float64)  # room for weights in float64
         for label in labels[(rows.n_positive[labels] > 0) & (rows.n_positive[labels] < rows.n_global)].tolist():
             self.costs.of(label)  # an error now, not after hours
         self.waiting: deque[int] = deque()
