@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import resource
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 from hpcml import mpi
@@ -44,6 +46,12 @@ def check_room(comm: mpi.Comm, learner: str, n_rows: int, n_features: int, copie
             f"--base {learner}: it needs dense rows, {sizes}, but a rank has {room / 2**30:.1f} GiB; choose a learner that takes "
             "sparse rows, fewer ranks on a node, or fewer features"
         )
+
+
+def give_back() -> None:
+    """Return to the system what the process has freed, which its allocator may keep; nothing where that cannot be done. Local."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def forget_peak() -> bool:

@@ -102,7 +102,8 @@ def chunk_values(comm: mpi.Comm, rows: CompactRows, needed: int, largest: int) -
     ranks = mpi.ranks_on_node(comm)
     room = memory_of_node() / ranks - private_bytes() - needed - PROGRAM_BYTES
     room = -mpi.allreduce_max(comm, -room)
-    if min(rows.data.size / ranks, largest) * VALUE_BYTES <= room:
+    sharing = -mpi.allreduce_max(comm, -ranks)  # on the node where fewest hold the rows in memory; all ranks decide alike
+    if min(rows.data.size / sharing, largest) * VALUE_BYTES <= room:
         return 0
     values = max(SMALLEST_CHUNK, int(room) // (2 * VALUE_BYTES))  # the other half is for reading them
     return min(1 << (values.bit_length() - 1), largest)
