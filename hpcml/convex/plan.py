@@ -20,7 +20,7 @@ FREELY, ASKED, NEVER = range(3)  # when a method divides the rows among ranks: A
 LANES = 16  # labels that share a pass: one cache line of float32 weights
 LABELS_PER_GROUP = 4  # fewer do not pay for passes over all rows
 VALUE_BYTES = 8  # a column and a value
-PROGRAM_BYTES = 1 << 24  # of a rank's share of memory, for the pages of the program itself
+PROGRAM_BYTES = 1 << 25  # of a rank's share of memory, for the pages of the program itself and the orders of the rows
 SMALLEST_CHUNK = 1 << 16  # values
 
 
