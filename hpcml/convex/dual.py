@@ -29,6 +29,7 @@ from hpcml.convex.objective import Risk, aligned, panel_widths
 from hpcml.errors import NonFiniteError
 from hpcml.kernels import dual as kernels
 from hpcml.losses import DUAL_LOSSES
+from hpcml.memory import ask_for
 
 INNER = 0.6  # of the tolerance: what the rows that are still looked at must come to before all rows are
 CHUNK_VALUES = 1 << 24  # rows of so many values are taken in random order before the next ones
@@ -348,6 +349,7 @@ class DualBlock:
             indptr = rows.indptr[own.start : own.stop + 1]
             values = slice(int(indptr[0]), int(indptr[-1]))
             indices, data = (copy[: values.stop - values.start] for copy in self._chunk)
+            ask_for(rows.indices[values], rows.data[values])
             indices[:], data[:] = rows.indices[values], rows.data[values]
             yield (indptr - values.start, indices, data), own, order[place : place + own.stop - own.start]
             place += own.stop - own.start
