@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import mmap
 import resource
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
+
+import numpy as np
 
 from hpcml import mpi
 from hpcml.errors import ConfigError
@@ -44,6 +49,21 @@ def check_room(comm: mpi.Comm, learner: str, n_rows: int, n_features: int, copie
             f"--base {learner}: it needs dense rows, {sizes}, but a rank has {room / 2**30:.1f} GiB; choose a learner that takes "
             "sparse rows, fewer ranks on a node, or fewer features"
         )
+
+
+def give_back() -> None:
+    """Return to the system what the process has freed, which its allocator may keep; nothing where that cannot be done. Local."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def ask_for(*arrays: np.ndarray) -> None:
+    """Let the system bring exactly these arrays of mapped files in, without the megabytes around each page. Local."""
+    with suppress(OSError, AttributeError):
+        for array in arrays:
+            begin = array.ctypes.data // mmap.PAGESIZE * mmap.PAGESIZE
+            size = array.ctypes.data + array.nbytes - begin
+            ctypes.CDLL(None).madvise(ctypes.c_void_p(begin), ctypes.c_size_t(size), ctypes.c_int(mmap.MADV_WILLNEED))
 
 
 def forget_peak() -> bool:

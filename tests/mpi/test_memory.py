@@ -1,8 +1,15 @@
 """What memory a rank may plan with: every limit is divided among the ranks that share it, and the least counts."""
 
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 
 from hpcml import mpi
+from hpcml.methods.dual.options import DualOptions
+from hpcml.methods.dual.train import METHOD as DUAL
+from hpcml.methods.linear import plan
+from hpcml.methods.linear.train import plan_chunks
 from hpcml.mpi import memory
 from hpcml.mpi.limits import Limit
 
@@ -43,3 +50,22 @@ def test_least_rank_counts_for_all(comm, room):
 
 def test_ranks_see_their_own_limits(comm):
     assert 0 < memory.memory_per_rank(comm) <= memory.memory_of_node() / mpi.ranks_on_node(comm)
+
+
+@pytest.mark.parametrize(
+    ("millions", "block", "before", "lanes", "streamed"),
+    [(1, None, 0, 2, False), (1, 16, 0, 16, True), (1, None, 1 << 16, 16, True), (99, None, 0, 16, True)],
+)
+def test_fewer_labels_share_a_pass_before_rows_are_streamed(comm, monkeypatch, millions, block, before, lanes, streamed):
+    """Unless the user said how many, the run was begun with chunks, or not even one label leaves room for the rows."""
+    dual, columns = DUAL, 10**6
+    node = mpi.ranks_on_node(comm)
+    values = np.broadcast_to(np.float32(0), millions * 10**6 * node)
+    rows = SimpleNamespace(mapped=True, data=values, n_global=0, n_columns=columns)
+    run = SimpleNamespace(rows=rows, options=DualOptions(block=block), chunk_values=before)
+    room = dual.needs(0, 0, columns, 2, 1, 4) + plan.PROGRAM_BYTES + 8 * 10**6  # of a rank: for two labels and 10⁶ values
+    monkeypatch.setattr(plan, "private_bytes", lambda: 0)
+    monkeypatch.setattr(plan, "memory_of_node", lambda: room * node)
+    wanted = 3 if comm.rank else 16  # the others have fewer labels to train
+    found, chunk = plan_chunks(comm, run, dual, wanted, lambda text: None)
+    assert (found, chunk > 0) == (min(wanted, lanes), streamed)

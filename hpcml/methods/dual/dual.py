@@ -29,6 +29,7 @@ from hpcml.methods.dual.options import BALANCED, DualOptions, parse_weight
 from hpcml.methods.linear.block import CONVERGED, STEP_LIMIT, Finished
 from hpcml.methods.linear.losses import DUAL_LOSSES
 from hpcml.methods.linear.objective import Risk, aligned, panel_widths
+from hpcml.mpi.memory import ask_for
 
 INNER = 0.6  # of the tolerance: what the rows that are still looked at must come to before all rows are
 CHUNK_VALUES = 1 << 24  # rows of so many values are taken in random order before the next ones
@@ -231,7 +232,7 @@ class DualPanel:
         primal = 0.5 * squares + loss.losses(self.costs, short, short_squared)
         bound = sums[kernels.ALPHA] - 0.5 * dual_squares - loss.penalty(self.costs, alpha_squared)
         gaps = np.maximum(0.0, primal - bound) / np.maximum(primal, 1e-300)
-        weights = np.ascontiguousarray(self.w.reshape(-1, width).T)
+        weights = self.w.reshape(-1, width).T
         for lane, label in enumerate(self.lanes):
             f, gap, violation = risk.lam * float(primal[lane]), float(gaps[lane]), float(violations[lane])
             risk.check_finite(np.array([f]), "objective", np.array([label.number]))
@@ -290,7 +291,8 @@ class DualBlock:
         size = int(np.diff(rows.indptr[self.bounds]).max(initial=0)) if risk.chunk_values else 0
         self._chunk = np.empty(size, rows.indices.dtype), np.empty(size, rows.data.dtype)  # a copy: it stays in memory
         self.orders: dict[tuple[int, int], np.ndarray] = {}
-        self.exact = aligned(rows.n_columns * HALF, np.float64)  # room for weights in float64
+        (width,) = panel_widths(self.n_lanes, options.precision)
+        self.exact = aligned(rows.n_columns * min(width, HALF), np.float64)  # room for weights in float64
         for label in labels[(rows.n_positive[labels] > 0) & (rows.n_positive[labels] < rows.n_global)].tolist():
             self.costs.of(label)  # an error now, not after hours
         self.waiting: deque[int] = deque()
@@ -347,6 +349,7 @@ class DualBlock:
             indptr = rows.indptr[own.start : own.stop + 1]
             values = slice(int(indptr[0]), int(indptr[-1]))
             indices, data = (copy[: values.stop - values.start] for copy in self._chunk)
+            ask_for(rows.indices[values], rows.data[values])
             indices[:], data[:] = rows.indices[values], rows.data[values]
             yield (indptr - values.start, indices, data), own, order[place : place + own.stop - own.start]
             place += own.stop - own.start

@@ -19,7 +19,7 @@ Needs = Callable[[int, int, int, int, int, int], int]  # bytes: see `bytes_per_r
 LANES = 16  # labels that share a pass: one cache line of float32 weights
 LABELS_PER_GROUP = 4  # fewer do not pay for passes over all rows
 VALUE_BYTES = 8  # a column and a value
-PROGRAM_BYTES = 1 << 24  # of a rank's share of memory, for the pages of the program itself
+PROGRAM_BYTES = 1 << 25  # of a rank's share of memory, for the pages of the program itself and the orders of the rows
 SMALLEST_CHUNK = 1 << 16  # values
 
 
@@ -97,7 +97,8 @@ def chunk_values(comm: mpi.Comm, rows: CompactRows, needed: int, largest: int) -
     ranks = mpi.ranks_on_node(comm)
     room = memory_of_node() / ranks - private_bytes() - needed - PROGRAM_BYTES
     room = -mpi.allreduce_max(comm, -room)
-    if min(rows.data.size / ranks, largest) * VALUE_BYTES <= room:
+    sharing = -mpi.allreduce_max(comm, -ranks)  # on the node where fewest hold the rows in memory; all ranks decide alike
+    if min(rows.data.size / sharing, largest) * VALUE_BYTES <= room:
         return 0
     values = max(SMALLEST_CHUNK, int(room) // (2 * VALUE_BYTES))  # the other half is for reading them
     return min(1 << (values.bit_length() - 1), largest)

@@ -27,7 +27,7 @@ from hpcml.methods.linear.plan import VALUE_BYTES, Sharding, choose_shards, chun
 from hpcml.methods.linear.report import TrainReport, read_report
 from hpcml.methods.linear.run import LabelRun
 from hpcml.model.linear import describe_model, model_slabs
-from hpcml.mpi.memory import room_per_rank
+from hpcml.mpi.memory import give_back, room_per_rank
 from hpcml.run.folder import FINISHED, UNFINISHED, RunConfig, RunFolder, config_before
 from hpcml.run.profile import Profile
 from hpcml.run.session import Session, Target
@@ -129,7 +129,8 @@ def _train_problem(
         waiting, continued, checkpoint = run.begin(restore=state == UNFINISHED)
         method, room = problem.method, room_per_rank(comm)
         n_lanes = lanes_per_group(len(waiting), len(continued), rows, options, room, method.needs, problem.mapped)
-        objective.chunk_values = run.chunk_values = plan_chunks(comm, run, method, n_lanes, log)
+        n_lanes, run.chunk_values = plan_chunks(comm, run, method, n_lanes, log)
+        objective.chunk_values = run.chunk_values
         with mpi.agreed(comm, "making room for the weights"):
             block = method.build(objective, problem.labels, n_lanes, options, options.max_steps or options.steps)
         block.waiting.extend(waiting)
@@ -160,21 +161,35 @@ def _train_problem(
 
 
 @mpi.collective
-def plan_chunks(comm: mpi.Comm, run: LabelRun, method: LinearMethod, n_lanes: int, log: Log) -> int:
-    """Collective over `comm`. Values in each chunk of rows that are streamed, else 0; as before where a run is continued."""
-    rows = run.rows
+def plan_chunks(comm: mpi.Comm, run: LabelRun, method: LinearMethod, n_lanes: int, log: Log) -> tuple[int, int]:
+    """Collective over `comm`. How many labels share a pass, and values in each chunk of rows that are streamed, else 0.
+
+    Fewer labels than `n_lanes` if memory then holds all rows, unless the user said how many. Where a run is continued, chunks are
+    as before.
+    """
+    rows, size = run.rows, PRECISIONS[run.options.precision].itemsize
     if not (method.chunk and rows.mapped):
-        return 0
-    needed = method.needs(0, rows.n_global, rows.n_columns, n_lanes, 1, PRECISIONS[run.options.precision].itemsize)
-    found = chunk_values(comm, rows, needed, method.chunk)
-    chunk = min(found or run.chunk_values, run.chunk_values or found)
+        return n_lanes, 0
+    give_back()
+
+    def chunk_for(n: int, largest: int) -> int:
+        return chunk_values(comm, rows, method.needs(0, rows.n_global, rows.n_columns, n, 1, size), largest)
+
+    most = int(mpi.allreduce_max(comm, n_lanes))  # ranks that have few labels left want fewer
+    chunk = chunk_for(most, method.chunk)
+    if run.chunk_values:
+        chunk = min(chunk or run.chunk_values, run.chunk_values)
+    elif chunk and not run.options.block:
+        for n in (8, 4, 2, 1):
+            if n < most and not chunk_for(n, rows.data.size):
+                return min(n, n_lanes), 0
     if chunk:
         log(
             f"warning: memory is short, so the rows ({rows.data.size * VALUE_BYTES / 1e6:,.0f} MB) are read from the disk in every "
             f"pass, {chunk:,} values at a time; the model differs, within the tolerance, from one made with more memory: give the "
             "job more, or fewer ranks on a node"
         )
-    return chunk
+    return n_lanes, chunk
 
 
 def sparse_weights(comm: mpi.Comm, folder: RunFolder, problem: LabelProblem, options: LinearOptions) -> SparseWeights | None:
