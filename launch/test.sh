@@ -48,6 +48,6 @@ for ranks in 2 3 4; do
   part "tests on $ranks rank(s)" tests "$ranks" tests/mpi -m mpi "$@"
 done
 part "job scripts on a private Slurm" slurm_tests "$@"
-part "the documentation: mkdocs build" mkdocs build --strict --quiet
+part "the documentation: mkdocs build" env NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
 part "the commands of README.md and docs" python tests/support/document_commands.py
 finish 0 "all checks passed"
