@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# All checks: style, tests without MPI, tests of whole jobs, tests on 1 to 4 ranks, and the commands of README.md.
+# All checks: style, tests without MPI, tests of whole jobs, tests on 1 to 4 ranks, the documentation, and the commands in it.
 # usage: ./launch/test.sh [PYTEST-ARGUMENTS]      for instance: ./launch/test.sh -k probe
 set -euo pipefail
-source "$(dirname "$0")/setup.sh" mpi,test
+source "$(dirname "$0")/setup.sh" mpi,test,docs
 source launch/env.sh
 summary=""
 
@@ -48,5 +48,6 @@ for ranks in 2 3 4; do
   part "tests on $ranks rank(s)" tests "$ranks" tests/mpi -m mpi "$@"
 done
 part "job scripts on a private Slurm" slurm_tests "$@"
-part "the commands of README.md" python tests/readme_commands.py
+part "the documentation: mkdocs build" env NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
+part "the commands of README.md and docs" python tests/support/document_commands.py
 finish 0 "all checks passed"

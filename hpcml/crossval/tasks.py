@@ -79,7 +79,10 @@ def cross_validate(
     bias : bool
         False: perceptron, pa, romma, their voted forms, svm and probe have no intercept.
 
-    Raises ConfigError or DataError for what the user can mend.
+    Raises
+    ------
+    ConfigError, DataError
+        For what the user can mend.
     """
     with mpi.duplicated(comm) as comm:
         log = log or Log(comm.rank)
