@@ -114,6 +114,20 @@ def test_defaults():
     ]
 
 
+def test_same_bits(tmp_path):
+    """A list of digests; a second one is as the first, but for the digest that was changed there."""
+    first, second = tmp_path / "first.json", tmp_path / "second.json"
+    options = ("--data", "tiny", "--sets", "pairs", "--methods", "perceptron", "adaboost", "--ranks", 1, 2)
+    run(sys.executable, BENCH / "same_bits.py", first, *options)
+    digests = json.loads(first.read_text())
+    assert len(digests) == 7  # of the set, and of three models at 1 and 2 ranks
+    changed = "pairs, perceptron --voted, 2 rank(s)"
+    first.write_text(json.dumps(digests | {changed: "0" * 64}))
+    done = start(sys.executable, BENCH / "same_bits.py", second, "--against", first, *options)
+    assert (done.returncode, json.loads(second.read_text())) == (1, digests), done.stdout + done.stderr
+    assert [line for line in done.stdout.splitlines() if line.startswith("pairs, ")] == [f"{changed}: differs"]
+
+
 def test_little_memory():
     """Two limits that do not bite; without the right to make a control group there is nothing to run."""
     script = BENCH / "little_memory.py"
