@@ -244,7 +244,7 @@ def bench_ovr(
         with mpi.agreed(comm, f"opening {output}"):
             if comm.rank == 0:
                 _check(bench, target.force)
-                bench.folder = stack.enter_context(scratch_folder("hpcml-peers-"))
+                bench.folder = stack.enter_context(scratch_folder("hpcml-peers"))
         try:
             for repeat, tolerance in bench.turns():
                 for method in methods:

@@ -40,6 +40,16 @@ def leave_word(code: int) -> None:
             Path(path).write_text(f"{code}\n", encoding="ascii")
 
 
+def _siblings() -> list[int]:
+    """The other processes of the parent of this one: under a launcher the ranks beside it on this node."""
+    mine, parent, found = os.getpid(), os.getppid(), []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError, IndexError, ValueError):
+            if int(status.read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()[1]) == parent:
+                found.append(int(status.parent.name))
+    return [process for process in found if process != mine]
+
+
 def _begun(run: Path) -> list[Path]:
     """The run folders at or in `run` that can be resumed. Local."""
     with suppress(OSError):
@@ -110,7 +120,10 @@ class Guard:
 
     def _end(self, number: int) -> None:
         """Say why, remove what is unfinished, and end the process."""
-        if self.rank > 0:  # rank 0 takes the others with it when it ends, unless the signal came only here
+        if self.rank > 0:  # rank 0 takes the others with it when it ends
+            for sibling in _siblings() if self._parent is not None else ():  # the signal may have come only here
+                with suppress(OSError):
+                    os.kill(sibling, number)
             time.sleep(TURN + 0.1 * min(self.rank - 1, 8))
         if not self._ends.acquire(blocking=False):
             time.sleep(LAST)

@@ -84,10 +84,16 @@ def claimed(temporary: Path, final: Path, folder: bool = False) -> Iterator[None
 
 
 @contextmanager
-def scratch_folder(prefix: str) -> Iterator[Path]:
-    """A folder in TMPDIR that goes with the body, or with the process. Local; raises OSError."""
-    with tempfile.TemporaryDirectory(prefix=prefix) as name, undone(partial(_remove, Path(name))):
-        yield Path(name)
+def scratch_folder(name: str) -> Iterator[Path]:
+    """A folder in TMPDIR that goes with the body, or with the process, or with the next of that name. Local; raises OSError."""
+    final = Path(tempfile.gettempdir()) / name
+    folder = temporary_name(final)
+    with undone(partial(_remove, folder)), claimed(folder, final, folder=True):
+        try:
+            folder.chmod(0o700)
+            yield folder
+        finally:
+            _remove(folder)
 
 
 def remove_left(final: Path) -> None:

@@ -124,7 +124,7 @@ class Study:
 def problem_of(name: str, rows: int, options: PsbmlOptions) -> Iterator[TorusProblem]:
     """A made-up set on the torus with its large margin learner. Local."""
     comm, kind = mpi.self_comm(), SETS[name]
-    with scratch_folder("hpcml-margins-") as folder:
+    with scratch_folder("hpcml-margins") as folder:
         path = folder / "data.h5"
         convert(comm, "synthetic", [Path(name)], path, ConvertOptions(rows=rows, seed=options.seed), False, Log(1))
         learner = learners.Learner(name, f"{kind.__module__}.{kind.__name__}", ())
