@@ -14,6 +14,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, check_non_negative, validate_data
 
 from hpcml import mpi
+from hpcml.api import in_python
 from hpcml.errors import HpcmlError
 from hpcml.estimators.labels import CLASSES, LabelScores, LabelSets, agree_labels, check_target, shard_of
 from hpcml.methods.online.kernels import UPDATES
@@ -48,7 +49,8 @@ class OnlineClassifier(LabelScores, BaseEstimator):
     epsilon, gamma : float
         pa: the distance from which on a row changes nothing; relaxation.
     fit_intercept : bool
-        The rows have a constant feature 1. Only perceptron, pa and romma can do without; Winnow always has one.
+        The rows have a constant feature 1. Only perceptron, pa and romma can do without: pw, bw and mbw
+        raise ValueError for False.
     shuffle : bool
         `fit` takes the rows in random order. What is learnt depends on the order.
     random_state : int, RandomState or None
@@ -155,11 +157,13 @@ class OnlineClassifier(LabelScores, BaseEstimator):
         kind = _OPTIONS[self.method]
         given = {name: float(getattr(self, name)) for name in _NUMBERS} | {"bias": bool(self.fit_intercept)}
         known = {option.name for option in fields(kind)}
+        if "bias" not in known and not self.fit_intercept:
+            raise ValueError(f"fit_intercept={self.fit_intercept!r}: method={self.method!r} always has an intercept; expected True")
         options = kind(voted=bool(self.voted), **{name: value for name, value in given.items() if name in known})
         try:
             options.validate()
         except HpcmlError as error:
-            raise ValueError(str(error).replace("--", "")) from None
+            raise ValueError(in_python(str(error))) from None
         return options
 
     def _rows(self, X: Any, reset: bool) -> sp.csr_matrix:

@@ -62,10 +62,14 @@ class TorusProblem:
         text = f"{self.dataset.vocabulary} {self.dataset.nnz} {self.dataset.n_features} {self.classes.names}"
         return hashlib.sha256(text.encode() + self.classes.rows.tobytes() + self.classes.of.tobytes()).digest()
 
+    @property
+    def kept_dense(self) -> bool:
+        """Whether rows are kept, and travel, dense: where that takes no more room."""
+        return self.dense and 2 * self.dataset.nnz >= self.dataset.n_rows * self.dataset.n_features
+
     def read(self, places: np.ndarray) -> Rows:
         """Rows (ascending places) from the file, as they are kept and travel. Local; raises DataError, OSError."""
-        kept_dense = self.dense and 2 * self.dataset.nnz >= self.dataset.n_rows * self.dataset.n_features
-        return read_rows(self.dataset, self.classes.rows[places], kept_dense)
+        return read_rows(self.dataset, self.classes.rows[places], self.kept_dense)
 
     def prepared(self, matrix: Rows) -> Rows:
         """Rows as the base learner takes them."""

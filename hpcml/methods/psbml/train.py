@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.classes import read_classes
+from hpcml.data.classes import Classes, read_classes
 from hpcml.data.dataset import Dataset, default_split
 from hpcml.data.labels import tell_unused
 from hpcml.errors import ConfigError, HpcmlError, Interrupted
@@ -17,6 +18,7 @@ from hpcml.methods.psbml.options import PsbmlOptions
 from hpcml.methods.psbml.problem import TorusProblem
 from hpcml.methods.psbml.run import TorusRun
 from hpcml.methods.psbml.selection import spread
+from hpcml.methods.psbml.snapshot import Pocket
 from hpcml.methods.psbml.torus import Placement, Torus, parse_grid
 from hpcml.model import learner as learners
 from hpcml.model.classifier import ClassifierModel, check_savable, write_classifier
@@ -24,6 +26,14 @@ from hpcml.mpi.memory import check_room
 from hpcml.run.folder import FINISHED, RunConfig, RunFolder
 from hpcml.run.session import Session, Target
 from hpcml.signals import StopSignals
+
+
+class Sizes(Protocol):
+    """Of a dataset, or of rows in memory."""
+
+    n_rows: int
+    n_features: int
+    nnz: int
 
 
 @dataclass(frozen=True)
@@ -75,6 +85,18 @@ def make_problem(comm: mpi.Comm, dataset: Dataset, torus: Torus, learner: learne
     """Collective over `comm`. Spread the rows over the torus. Raises ConfigError if they are too few or need too much memory."""
     split = options.split or default_split(dataset, "train")
     classes = read_classes(comm, dataset, split, options.label)
+    start, dense = lay_out(comm, dataset, classes, torus, learner, options)
+    return TorusProblem(comm, dataset, split, classes, start, Placement(torus, comm.size, comm.rank), learner, dense, options)
+
+
+@mpi.collective
+def lay_out(
+    comm: mpi.Comm, sizes: Sizes, classes: Classes, torus: Torus, learner: learners.Learner, options: PsbmlOptions
+) -> tuple[np.ndarray, bool]:
+    """Collective over `comm`. The node on which each row begins (n; −1: validation), and whether the learner gets dense rows.
+
+    Raises ConfigError if the rows are too few, or need too much memory.
+    """
     if options.judge == "auc" and classes.n_classes > 2:
         raise ConfigError(f"--judge auc: the data have {classes.n_classes} classes, but expected two; use --judge error")
     with mpi.agreed(comm, "spreading the rows"):
@@ -91,12 +113,10 @@ def make_problem(comm: mpi.Comm, dataset: Dataset, torus: Torus, learner: learne
             raise ConfigError(
                 f"--validation-share {options.validation_share}: no row of {start.size} is left to validate; raise it"
             )
-    dense = learner.wants_dense(dataset.n_rows, dataset.n_features, dataset.nnz)
-    if dense:
-        check_room(
-            comm, learner.name, classes.rows.size, dataset.n_features, copies=4
-        )  # of a test, and those that the learner makes
-    return TorusProblem(comm, dataset, split, classes, start, Placement(torus, comm.size, comm.rank), learner, dense, options)
+    dense = learner.wants_dense(sizes.n_rows, sizes.n_features, sizes.nnz)
+    if dense:  # copies: of a test, and those that the learner makes
+        check_room(comm, learner.name, classes.rows.size, sizes.n_features, copies=4)
+    return start, dense
 
 
 @mpi.collective
@@ -138,8 +158,7 @@ def _write_model(problem: TorusProblem, folder: RunFolder, run: TorusRun) -> Non
     with mpi.agreed(comm, f"writing {folder.model}"):
         if comm.rank == 0:
             pocket = pockets[pocket.owner]
-            order = np.lexsort((-pocket.entries["weight"], pocket.entries["place"]))  # of several nodes', the greatest weight
-            places, first = np.unique(pocket.entries["place"][order], return_index=True)
+            places, greatest = margin_data(pocket)
             counts = np.bincount(pocket.entries["node"], minlength=problem.n_nodes)
             weights = np.bincount(pocket.entries["node"], pocket.entries["weight"], minlength=problem.n_nodes)
             write_classifier(
@@ -153,7 +172,7 @@ def _write_model(problem: TorusProblem, folder: RunFolder, run: TorusRun) -> Non
                 split=problem.split,
                 dense=problem.dense,
                 margin_rows=problem.classes.rows[places],
-                margin_weights=pocket.entries["weight"][order][first],
+                margin_weights=greatest,
                 cycle=pocket.cycle,
                 about={
                     "validation_error": pocket.error,
@@ -167,6 +186,13 @@ def _write_model(problem: TorusProblem, folder: RunFolder, run: TorusRun) -> Non
             )
             folder.finish()
             folder.drop_checkpoints()
+
+
+def margin_data(pocket: Pocket) -> tuple[np.ndarray, np.ndarray]:
+    """The places of the pocket's rows, ascending, and their weights, of several nodes' the greatest. On its owner."""
+    order = np.lexsort((-pocket.entries["weight"], pocket.entries["place"]))
+    places, first = np.unique(pocket.entries["place"][order], return_index=True)
+    return places, pocket.entries["weight"][order][first]
 
 
 @mpi.collective

@@ -1,0 +1,172 @@
+"""Classifiers whose `fit` takes the rows of many ranks: parameters as options, checks that all ranks make alike, copies."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from numbers import Integral, Real
+from types import NoneType
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_consistent_length, check_random_state
+from sklearn.utils.validation import validate_data
+
+from hpcml import mpi
+from hpcml.api import in_python
+from hpcml.errors import ConfigError, DataError, NonFiniteError
+from hpcml.estimators.labels import LabelSets, agree_labels, check_features, check_target, complaints_agreed
+from hpcml.options import flag_of
+
+Self = TypeVar("Self", bound="DistributedClassifier")
+
+
+class Parameter(NamedTuple):
+    """What a parameter may be, and the option of training that it becomes."""
+
+    types: tuple[type, ...]
+    expected: str
+    as_option: Callable[[Any], Any]
+
+
+TEXT = Parameter((str,), "a string", str)
+NUMBER = Parameter((Real,), "a number", float)
+WHOLE = Parameter((Integral,), "a whole number", int)
+SWITCH = Parameter((object,), "True or False", bool)
+TEXT_OR_NUMBER = Parameter((str, Real), "a string or a number", lambda text: text if isinstance(text, str) else repr(float(text)))
+NUMBER_OR_NONE = Parameter((Real, NoneType), "a number or None", lambda value: None if value is None else float(value))
+
+# Parameters that are called as scikit-learn calls them, and the options that they are.
+OPTION_OF = {"fit_intercept": "bias", "random_state": "seed", "max_iter": "max_steps", "tol": "dual_tol"}
+
+
+def about_parameters(text: str) -> str:
+    """A sentence about the command line as one about the parameters of a classifier: `--max-steps 0: …` becomes `max_iter=0: …`."""
+    for parameter, option in OPTION_OF.items():
+        text = re.sub(rf"--(no-)?{flag_of(option)}\b", rf"--\g<1>{flag_of(parameter)}", text)
+    return in_python(text)
+
+
+class DistributedClassifier(BaseEstimator):
+    """What classifiers have in common that are trained on the rows of the ranks of `comm`.
+
+    A subclass has the parameters `comm` and `random_state` besides those of `_parameters`, which become the options of training
+    (`_options_kind`), and trains in `_learn`.
+    """
+
+    comm: mpi.Comm | None
+    random_state: int | np.random.RandomState | None
+    _options_kind: ClassVar[type]
+    _parameters: ClassVar[Mapping[str, Parameter]]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "comm": None}  # a communicator belongs to its process
+
+    def __sklearn_clone__(self: Self) -> Self:
+        twin = BaseEstimator.__sklearn_clone__(copy.copy(self))
+        twin.comm = self.comm
+        return twin
+
+    def fit(self: Self, X: Any, y: Any) -> Self:
+        """Collective over `comm`. Train on this rank's rows X (n, n_features), dense or sparse, and their labels y.
+
+        y (n,) holds classes; where label sets can be learnt, (n, n_labels), dense or sparse, zeros and ones. Raises ValueError or
+        TypeError for what does not fit.
+        """
+        if not (self.comm is None or isinstance(self.comm, mpi.Comm)):
+            raise TypeError(f"comm={self.comm!r}: expected an mpi4py communicator or None")
+        wrong: list[Exception] = []
+        try:
+            with mpi.duplicated(self.comm) as comm:
+                self._fit(comm, X, y, wrong)
+        except (ConfigError, DataError, NonFiniteError) as error:
+            text = str(error) if isinstance(error, DataError) else about_parameters(str(error))
+            alone = self.comm is None or self.comm.size == 1
+            raise (wrong[0] if wrong and alone else ValueError(text)) from None
+        return self
+
+    @mpi.collective
+    def _fit(self, comm: mpi.Comm, X: Any, y: Any, wrong: list[Exception]) -> None:
+        """Collective over `comm`. Check, agree, train. Raises ConfigError, DataError, NonFiniteError."""
+        with mpi.agreed(comm, "checking X and y"), complaints_agreed(comm.rank, wrong):
+            options = self._options()
+            X, kind, y = self._check(X, y, comm.size)
+        options = self._agreed_options(comm, options)
+        check_features(comm, self)
+        labels = agree_labels(comm, kind, y, X.shape[0])
+        self._learn(comm, X, labels, options)
+        self._kind, self.classes_ = labels.kind, labels.classes
+
+    @mpi.collective
+    def _learn(self, comm: mpi.Comm, X: sp.csr_matrix, labels: LabelSets, options: Any) -> None:
+        """Collective over `comm`. Train on this rank's rows and set what was learnt, alike on all ranks.
+
+        Raises ConfigError, DataError, NonFiniteError.
+        """
+        raise AssertionError("a subclass says")
+
+    def _options(self) -> Any:
+        """The parameters as options of training. Raises ConfigError for those that make no sense."""
+        values = {}
+        for name, parameter in self._parameters.items():
+            value = getattr(self, name)
+            if not isinstance(value, parameter.types):
+                raise ConfigError(f"{name}={value!r}: expected {parameter.expected}")
+            values[OPTION_OF.get(name, name)] = parameter.as_option(value)
+        seed = self.random_state
+        seed = int(seed) if isinstance(seed, Integral) else int(check_random_state(seed).randint(2**31 - 1))
+        options = self._options_kind(**values, seed=seed)
+        options.validate()
+        return options
+
+    @mpi.collective
+    def _agreed_options(self, comm: mpi.Comm, options: Any) -> Any:
+        """Collective over `comm`. The options of all ranks. Raises ConfigError if the ranks' parameters differ."""
+        first = comm.bcast(options)
+        if not isinstance(self.random_state, Integral):
+            options = replace(options, seed=first.seed)
+        if mpi.agreed_any(comm, options != first):
+            raise ConfigError("the ranks have classifiers with different parameters; give all ranks the same")
+        return options
+
+    def _check(self, X: Any, y: Any, n_ranks: int) -> tuple[sp.csr_matrix, int, Any]:
+        """X as CSR float32, what y is, and y. Raises ValueError, TypeError."""
+        X = validate_data(self, X, accept_sparse="csr", dtype=np.float32, ensure_min_samples=1 if n_ranks == 1 else 0)
+        X = sp.csr_matrix(X)
+        if not X.has_canonical_format:
+            X = X.copy()
+            X.sum_duplicates()
+        if y is None:
+            raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None.")
+        if X.shape[0] == 0:
+            if len(np.shape(y)) and np.shape(y)[0] != 0:
+                raise ValueError(f"X has no rows, but y has {np.shape(y)[0]}")
+            return X, 0, None
+        kind, y = check_target(y)
+        check_consistent_length(X, y)
+        return X, kind, y
+
+
+@mpi.collective
+def gather_rows(comm: mpi.Comm, X: sp.csr_matrix, labels: LabelSets) -> tuple[sp.csr_matrix, LabelSets]:
+    """Collective over `comm`. The rows of all ranks, in rank order, and their labels, on every rank.
+
+    That takes 8 bytes of memory for each value of all rows on every rank, and for a moment twice as much.
+    """
+    if comm.size == 1:
+        return X, labels
+    index = np.int32 if X.shape[1] < 2**31 else np.int64
+
+    def whole(array: np.ndarray, dtype: type) -> np.ndarray:
+        return np.concatenate(mpi.allgather_arrays(comm, np.ascontiguousarray(array, dtype)))
+
+    def indptr(of_rank: np.ndarray) -> np.ndarray:
+        return np.concatenate([[0], np.cumsum(whole(np.diff(of_rank), np.int64))])
+
+    arrays = (whole(X.data, np.float32), whole(X.indices, index), indptr(X.indptr))
+    found = labels._replace(indptr=indptr(labels.indptr), indices=whole(labels.indices, np.int64))
+    return sp.csr_matrix(arrays, (arrays[2].size - 1, X.shape[1])), found

@@ -1,0 +1,118 @@
+"""Dual coordinate descent as a scikit-learn classifier: training on arrays in memory, on one rank or on the rows of many."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.estimators.distributed import NUMBER, NUMBER_OR_NONE, SWITCH, TEXT, TEXT_OR_NUMBER, WHOLE, Parameter
+from hpcml.methods.dual.options import DualOptions
+from hpcml.methods.dual.train import METHOD
+from hpcml.methods.linear.estimator import LinearClassifier
+
+
+class DualClassifier(LinearClassifier):
+    """Linear classifiers trained by dual coordinate descent, each with a certified duality gap.
+
+    Minimises `λ/2 ‖w‖² + (1/m) Σ c_i ℓ(y_i (w · x_i))` for one label (two classes) or for each label against all others (more
+    classes, or a multilabel indicator); c_i is `positive_weight` for rows that have the label, else 1. Rows are taken as float32,
+    as in `hpcml train dual`, which gives the same bits.
+
+    With `comm`, `fit` is collective: each rank gives its own rows as X and y (possibly none), which follow one another in rank
+    order. The rows are gathered on every rank, and the labels are scattered over the ranks. All ranks end with the same model,
+    whose bits depend neither on how the rows are spread nor on the number of ranks. Only `fit` communicates: `predict`, `score`
+    and the others are about the rows that they are given. Copies and pickles have `comm=None`, clones keep it. Choose parameters
+    with GridSearchCV on one rank (`comm=None`): ranks that score different rows would choose differently.
+
+    Parameters
+    ----------
+    loss : {"squared-hinge", "hinge"}
+        The loss ℓ: [1 − z]₊² or [1 − z]₊.
+    lam : str or float
+        λ: "X/m", "X/NUMBER" or a number above 0; X = (mean norm of the training rows)², m is their number. LIBLINEAR's C is
+        1 / (λ m).
+    fit_intercept : bool
+        The rows have a constant feature 1, regularised like the others (False: `hpcml train --no-bias`).
+    tol : float
+        The stopping tolerance, with LIBLINEAR's meaning: of the projected gradients of all rows.
+    max_gap : float or None
+        Do not stop before the certified duality gap, divided by the objective, is at most this as well.
+    positive_weight : str or float
+        c_i of rows that have the label: a number above 0, or "balanced", as many times as there are rows without the label for
+        one with it.
+    random_state : int, RandomState or None
+        Draws the order in which rows are visited; rank 0's counts.
+    precision : {"single", "double"}
+        Of weights and duals in training. The end of training is judged in float64 with both.
+    max_iter : int
+        Give a label up after so many passes over the rows, with a ConvergenceWarning.
+    block : int
+        Labels that share a pass over the rows. Does not change the result.
+    comm : mpi4py communicator or None
+        The ranks that give the rows; None: this process alone.
+
+    Attributes
+    ----------
+    classes_ : ndarray (n_classes,)
+        The classes of all ranks, sorted; the numbers of the labels for a multilabel indicator.
+    coef_ : ndarray (n_labels, n_features), float64
+        The weights; `n_labels` is 1 for one or two classes, and positive scores mean the last one.
+    intercept_ : ndarray (n_labels,), float64
+        The weights of the constant feature. A label that all rows have, or none, gets no weights but +1 or −1 here.
+    n_iter_ : ndarray (n_labels,), int
+        Passes over the rows; 0 for a label that all rows have, or none.
+    f_min_ : ndarray (n_labels,)
+        The objective over all rows.
+    gap_ : ndarray (n_labels,)
+        The certified duality gap, divided by the objective: min f is at least f_min_ · (1 − gap_).
+    visited_ : ndarray (n_labels,)
+        The mean share of the rows that a pass visited.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray (n_features,)
+        Their names, if X is a data frame with string names.
+
+    Notes
+    -----
+    Every rank holds all rows twice while it trains, once as they were given and once without features that occur nowhere: about 16
+    bytes for each value other than 0 of all ranks together. `hpcml train dual` needs a copy for each node only, from a file.
+
+    References
+    ----------
+    Hsieh, Chang, Lin, Keerthi & Sundararajan 2008, Algorithm 1 (LIBLINEAR).
+    """
+
+    _method, _options_kind = METHOD, DualOptions
+    _parameters: ClassVar[Mapping[str, Parameter]] = {
+        **{"loss": TEXT, "lam": TEXT_OR_NUMBER, "fit_intercept": SWITCH, "tol": NUMBER, "max_gap": NUMBER_OR_NONE},
+        **{"positive_weight": TEXT_OR_NUMBER, "precision": TEXT, "max_iter": WHOLE, "block": WHOLE},
+    }
+
+    def __init__(
+        self,
+        loss: str = "squared-hinge",
+        lam: str | float = "X/m",
+        fit_intercept: bool = True,
+        tol: float = 0.1,
+        max_gap: float | None = None,
+        positive_weight: str | float = "1",
+        random_state: int | np.random.RandomState | None = 0,
+        precision: str = "single",
+        max_iter: int = 1000,
+        block: int = 16,
+        comm: mpi.Comm | None = None,
+    ) -> None:
+        self.loss = loss
+        self.lam = lam
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.max_gap = max_gap
+        self.positive_weight = positive_weight
+        self.random_state = random_state
+        self.precision = precision
+        self.max_iter = max_iter
+        self.block = block
+        self.comm = comm

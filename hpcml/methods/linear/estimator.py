@@ -1,0 +1,115 @@
+"""The methods with a weight vector for each label as scikit-learn classifiers: training on arrays in memory."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import Tags
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from hpcml import mpi
+from hpcml.data.compact import ColumnMap, CompactRows, compact_rows, warm_up
+from hpcml.estimators.distributed import DistributedClassifier, gather_rows
+from hpcml.estimators.labels import LabelScores, LabelSets, shard_of
+from hpcml.methods.linear.block import STEP_LIMIT
+from hpcml.methods.linear.method import LinearMethod
+from hpcml.methods.linear.options import LinearOptions
+from hpcml.methods.linear.plan import Sharding, lanes_per_group
+from hpcml.mpi.memory import room_per_rank
+from hpcml.run.profile import Profile
+
+
+class LinearClassifier(LabelScores, DistributedClassifier):
+    """What PROBE and dual coordinate descent have in common; a subclass says the method, its options and its parameters."""
+
+    _method: ClassVar[LinearMethod]
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.classifier_tags.multi_label = True
+        return tags
+
+    @mpi.collective
+    def _learn(self, comm: mpi.Comm, X: sp.csr_matrix, labels: LabelSets, options: LinearOptions) -> None:
+        """Collective over `comm`. Spread the rows as the method needs them, train, warn of labels that were given up."""
+        rows, columns = self._spread(comm, X, labels, options.bias)
+        self._train(comm, rows, columns, options)
+        for text in self._shortfalls(options) if comm.rank == 0 else ():
+            warnings.warn(text, ConvergenceWarning, stacklevel=6)  # where `fit` was called
+
+    @mpi.collective
+    def _spread(self, comm: mpi.Comm, X: sp.csr_matrix, labels: LabelSets, bias: bool) -> tuple[CompactRows, ColumnMap]:
+        """Collective over `comm`. The rows that stay where they are, or, for a method that needs all, on every rank."""
+        if self._method.sharding is Sharding.EXACT:
+            before, total = mpi.exclusive_sum(comm, [X.shape[0]])
+            return compact_rows(comm, shard_of(X, labels, int(before[0]), int(total[0])), bias)
+        X, labels = gather_rows(comm, X, labels)
+        shard = shard_of(X, labels, 0, X.shape[0])
+        warm_up(comm, shard)
+        with mpi.groups_agreed(comm):
+            return compact_rows(mpi.self_comm(), shard, bias)
+
+    @mpi.collective
+    def _train(self, comm: mpi.Comm, rows: CompactRows, columns: ColumnMap, options: LinearOptions) -> None:
+        """Collective over `comm`. Train every label and set what was learnt. Raises ConfigError, NonFiniteError.
+
+        Ranks that do not share the rows share the labels.
+        """
+        method, n = self._method, rows.n_labels
+        number, n_groups = (0, 1) if rows.comm.size == comm.size else (comm.rank, comm.size)
+        risk = method.risk(rows, options, Profile())
+        table, factors = columns.tables(rows.comm)
+        trainable = (rows.n_positive > 0) & (rows.n_positive < rows.n_global)
+        waiting = np.flatnonzero(trainable)
+        waiting = waiting[np.argsort(-rows.n_positive[waiting], kind="stable")][number::n_groups].tolist()
+        n_lanes = lanes_per_group(len(waiting), 0, rows, options, room_per_rank(comm), method.needs)
+        with mpi.agreed(comm, "making room for the weights"):
+            coef = np.zeros((n, rows.n_features))
+            block = method.build(risk, np.arange(n), n_lanes, options, options.max_steps or options.steps)
+        intercept, f_min, visited, gap = np.zeros((4, n))
+        steps, status = np.zeros((2, n), np.int64)
+        with mpi.node_first(comm):
+            block.warm_up()
+        block.waiting.extend(waiting)
+        with mpi.groups_agreed(comm):
+            while block.busy:
+                for done in block.turn(0.0):
+                    w = done.w.astype(np.float64)
+                    np.multiply(w[table], factors, out=coef[done.label])
+                    intercept[done.label] = w[-1] if rows.bias else 0.0
+                    steps[done.label], status[done.label] = done.steps, done.status
+                    f_min[done.label], visited[done.label], gap[done.label] = done.f, done.visited, done.gap or 0.0
+        if n_groups > 1:
+            for array in (coef, intercept, f_min, visited, gap, steps, status):
+                mpi.allreduce_sum(comm, array.view(np.int64))  # of bits: all are 0 but those of one rank
+        intercept[~trainable] = np.where(rows.n_positive > 0, 1.0, -1.0)[~trainable]
+        self.coef_, self.intercept_ = coef, intercept
+        self.n_iter_, self.f_min_, self.visited_, self._status = steps, f_min, visited, status
+        if method.certified:
+            self.gap_ = gap
+
+    def _shortfalls(self, options: LinearOptions) -> list[str]:
+        """What is to be said of labels that are not as exact as was asked for."""
+        most = options.max_steps or options.steps
+        short, late = self._status == STEP_LIMIT, self.n_iter_ >= most
+        texts = (
+            (short & late, f"were given up after max_iter={most} steps; raise max_iter, or scale the features"),
+            (
+                short & ~late,
+                f"are as exact as {options.precision} precision allows, but less than tol and max_gap ask for; raise these, or "
+                "choose precision='double'",
+            ),
+        )
+        return [f"{int(which.sum())} of {short.size} labels {text}" for which, text in texts if which.any()]
+
+    def _scores(self, X: Any) -> np.ndarray:
+        """The scores `x · w + intercept` (n, n_labels)."""
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        return safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_

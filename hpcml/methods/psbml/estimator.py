@@ -1,0 +1,255 @@
+"""PSBML as a scikit-learn classifier: training on arrays in memory, on one rank or on the rows of many."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils import Tags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from hpcml import mpi
+from hpcml.data.classes import Classes
+from hpcml.data.shard import Rows
+from hpcml.errors import DataError, HpcmlError
+from hpcml.estimators.distributed import NUMBER, TEXT, WHOLE, DistributedClassifier, Parameter, about_parameters, gather_rows
+from hpcml.estimators.labels import CLASSES, LabelScores, LabelSets
+from hpcml.methods.psbml.options import PsbmlOptions
+from hpcml.methods.psbml.problem import TorusProblem
+from hpcml.methods.psbml.snapshot import Assessor, Pocket
+from hpcml.methods.psbml.synchronous import Synchronous
+from hpcml.methods.psbml.torus import Placement, Torus, parse_grid
+from hpcml.methods.psbml.train import lay_out, margin_data
+from hpcml.model import learner as learners
+from hpcml.model.classifier import check_savable
+from hpcml.slices import carry_on
+
+
+def _tokens(base: str | tuple[str, ...]) -> tuple[str, ...]:
+    """A base learner as the command line has it."""
+    return tuple(base.split()) if isinstance(base, str) else tuple(map(str, base))
+
+
+BASE = Parameter((str, tuple, list), "a string or a tuple of strings", _tokens)
+
+
+@dataclass(frozen=True)
+class RowsInMemory:
+    """All rows, in the place of a dataset file."""
+
+    X: sp.csr_matrix
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows."""
+        return self.X.shape[0]
+
+    @property
+    def n_features(self) -> int:
+        """The number of features."""
+        return self.X.shape[1]
+
+    @property
+    def nnz(self) -> int:
+        """The number of values other than 0."""
+        return self.X.nnz
+
+
+class ProblemInMemory(TorusProblem):
+    """What is to be trained on, with all rows on every rank."""
+
+    dataset: RowsInMemory
+
+    def read(self, places: np.ndarray) -> Rows:
+        """Rows (ascending places), as a dataset file would give them. Local."""
+        rows = self.dataset.X[places]
+        return rows.toarray() if self.kept_dense else rows
+
+
+def _has_probabilities(estimator: PsbmlClassifier) -> bool:
+    """Whether the base learner gives probabilities. Raises AttributeError, with the reason, if not."""
+    try:
+        if hasattr(estimator._learner().make(0), "predict_proba"):
+            return True
+    except (HpcmlError, TypeError) as error:
+        raise AttributeError(str(error)) from None
+    raise AttributeError(f"the base learner {estimator.base!r} gives no probabilities")
+
+
+class PsbmlClassifier(LabelScores, DistributedClassifier):
+    """PSBML: one classifier of all classes, trained on the rows near the boundary, which a torus of nodes selects.
+
+    The rows are spread over the nodes of a torus; in each cycle every node trains a classifier of its rows, and rows that those of
+    the neighbours are sure of are replaced by harder ones. After each cycle a classifier of all distinct rows is judged by rows set
+    aside, and the best is kept: the one that `hpcml train psbml` keeps of the same rows. Rows are taken as float32.
+
+    With `comm`, `fit` is collective: each rank gives its own rows as X and y (possibly none), which follow one another in rank
+    order. The rows are gathered on every rank, and the nodes are divided among the ranks. All ranks end with the same classifier,
+    on any number of ranks. Only `fit` communicates. Copies and pickles have `comm=None`, clones keep it. Choose parameters with
+    GridSearchCV on one rank (`comm=None`).
+
+    Parameters
+    ----------
+    base : str or tuple of str
+        The base learner and its options, as on the command line: "tree", "tree max_depth=5", ("tree", "max_depth=5"); tree, stump,
+        linear-svm, naive-bayes, or the dotted path of a scikit-learn classifier.
+    grid : str
+        The torus, "WIDTHxHEIGHT"; there must be a row for each node.
+    neighbourhood : {"L5", "L9", "C9", "C13"}
+        Which nodes see each other's rows.
+    replace : float
+        Probability that a row of a node is replaced in a cycle.
+    cycles : int
+        Cycles of every node.
+    validation_share : float
+        Share of the rows, of each class, that judges the cycles.
+    judge : {"error", "auc"}
+        By what the best cycle is found: error, or the area under the ROC curve (two classes only).
+    random_state : int, RandomState or None
+        Spreads and draws the rows; rank 0's counts.
+    comm : mpi4py communicator or None
+        The ranks that give the rows and share the work; None: this process alone.
+
+    Attributes
+    ----------
+    classes_ : ndarray (n_classes,)
+        The classes of all ranks, sorted.
+    classifier_ : object
+        The classifier that is kept, of the base learner's kind, with the numbers of the classes for classes; for rows of one class
+        one that always says that class.
+    margin_rows_ : ndarray (n,), int64
+        The rows that it was trained on, ascending, counted over all ranks.
+    margin_weights_ : ndarray (n,), float32
+        How hard each of them was: 1 the hardest, 0 the easiest.
+    cycle_ : int
+        The cycle that it is of, from 1.
+    validation_error_ : float
+        The share of the rows set aside that it gets wrong.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray (n_features,)
+        Their names, if X is a data frame with string names.
+
+    Notes
+    -----
+    Every rank holds all rows while it trains, 8 bytes for each value other than 0, beside those of its nodes and what the base
+    learner makes of them.
+
+    References
+    ----------
+    Kamath, Domeniconi & De Jong 2018, section 3.
+    """
+
+    _options_kind = PsbmlOptions
+    _parameters: ClassVar[Mapping[str, Parameter]] = {
+        **{"base": BASE, "grid": TEXT, "neighbourhood": TEXT, "replace": NUMBER, "cycles": WHOLE},
+        **{"validation_share": NUMBER, "judge": TEXT},
+    }
+
+    def __init__(
+        self,
+        base: str | tuple[str, ...] = "tree",
+        grid: str = "3x3",
+        neighbourhood: str = "C9",
+        replace: float = 0.2,
+        cycles: int = 20,
+        validation_share: float = 0.1,
+        judge: str = "error",
+        random_state: int | np.random.RandomState | None = 0,
+        comm: mpi.Comm | None = None,
+    ) -> None:
+        self.base = base
+        self.grid = grid
+        self.neighbourhood = neighbourhood
+        self.replace = replace
+        self.cycles = cycles
+        self.validation_share = validation_share
+        self.judge = judge
+        self.random_state = random_state
+        self.comm = comm
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _learner(self) -> learners.Learner:
+        """The base learner. Raises ConfigError."""
+        return learners.parse_learner(BASE.as_option(self.base))
+
+    def _options(self) -> PsbmlOptions:
+        """The parameters as options of training. Raises ConfigError for those that make no sense."""
+        options = super()._options()
+        self._learner()
+        return options
+
+    @mpi.collective
+    def _learn(self, comm: mpi.Comm, X: sp.csr_matrix, labels: LabelSets, options: PsbmlOptions) -> None:
+        """Collective over `comm`. Gather the rows, do the cycles, take over the best classifier."""
+        if labels.kind != CLASSES:
+            raise DataError(
+                f"y has {labels.n_labels} columns, but one classifier of all classes needs one column, the class of each row"
+            )
+        X, labels = gather_rows(comm, X, labels)
+        if (X.data == 0).any():
+            X = X.copy()
+            X.eliminate_zeros()
+        if labels.classes.size < 2:
+            raise DataError(f"y: all {X.shape[0]} rows are of one class, {labels.classes[0]!r}; expected at least two classes")
+        of = np.diff(labels.indptr) if labels.n_labels == 1 else labels.indices  # of two classes the last one is a label
+        names = [str(name) for name in labels.classes[-labels.n_labels :]]
+        learner, torus = self._learner(), Torus(*parse_grid(options.grid), options.neighbourhood)
+        with mpi.torus(comm, torus.width, torus.height) as nodes:
+            rows, classes = RowsInMemory(X), Classes(names, np.arange(X.shape[0]), of.astype(np.int32))
+            start, dense = lay_out(nodes, rows, classes, torus, learner, options)
+            with mpi.agreed(nodes, f"preparing the base learner {learner.name}"), mpi.node_first(nodes):
+                check_savable(learner, classes.n_classes, dense, save=False)
+            placement = Placement(torus, nodes.size, nodes.rank)
+            problem = ProblemInMemory(nodes, rows, "", classes, start, placement, learner, dense, options)
+            pocket = best_of_cycles(problem)
+            mine = (*margin_data(pocket), pocket.classifier) if nodes.rank == pocket.owner else None
+            self.margin_rows_, self.margin_weights_, self.classifier_ = nodes.bcast(mine, root=pocket.owner)
+        self.cycle_, self.validation_error_, self._dense = pocket.cycle, pocket.error, dense
+
+    def _rows(self, X: Any) -> Rows:
+        """Rows as the base learner takes them. Raises ValueError, TypeError."""
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=False)
+        if self._dense:
+            return X.toarray() if sp.issparse(X) else X
+        return sp.csr_matrix(X)
+
+    def _scores(self, X: Any) -> np.ndarray:
+        """The scores (n, 1) of the last of two classes, or (n, n_classes), as `hpcml predict` gives them. Raises ValueError."""
+        try:
+            return learners.scores(self.classifier_, self._rows(X), len(self.classes_))
+        except HpcmlError as error:
+            raise ValueError(about_parameters(str(error))) from None
+
+    @available_if(_has_probabilities)
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """The probability of each class (n, n_classes), if the base learner gives any; 0 for a class that is in no row it saw."""
+        rows = self._rows(X)
+        out = np.zeros((rows.shape[0], len(self.classes_)))
+        constant = isinstance(self.classifier_, learners.Constant)
+        out[:, self.classifier_.classes_] = 1.0 if constant else self.classifier_.predict_proba(rows)
+        return out
+
+
+@mpi.collective
+def best_of_cycles(problem: TorusProblem) -> Pocket:
+    """Collective over the problem's ranks. Do all cycles in step; the best one (its rows and classifier only on its owner)."""
+    comm, cycles = problem.comm, problem.options.cycles
+    with mpi.agreed(comm, "reading the rows"):
+        grid, assessor = Synchronous(problem, problem.first_slots), Assessor(problem)
+    while grid.cycle < cycles:
+        taken = [grid.step() for _ in range(min(comm.size, cycles - grid.cycle))]  # one for each rank to assess
+        assessor.hand_out(taken, [1.0] * comm.size)
+        with mpi.agreed(comm, "assessing the grid"):
+            assessor.work(carry_on)
+        assessor.gather()
+    return assessor.pocket
