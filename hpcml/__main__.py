@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import TYPE_CHECKING
 
 from hpcml.signals import StopSignals
+
+if TYPE_CHECKING:
+    from hpcml.cli.guard import Guard
 
 
 def open_streams() -> None:
@@ -34,7 +38,7 @@ def main() -> None:
     sys.exit(code)
 
 
-def run(tokens: list[str], guard: Guard) -> int:  # noqa: F821 - see main
+def run(tokens: list[str], guard: Guard) -> int:
     """Run one command line: its exit code, after its sentence."""
     from hpcml.cli import app as cli
     from hpcml.cli.guard import leave_word

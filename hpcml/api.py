@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from hpcml.errors import ConfigError, HpcmlError, nearest
 
@@ -47,7 +47,7 @@ def _errors_in_python() -> Iterator[None]:
         raise
 
 
-def _options(kind: type, given: Any, what: str) -> Any:
+def _options(kind: type[Any], given: Any, what: str) -> Any:
     """The options of that kind from an object of it, a mapping, or nothing. Raises ConfigError."""
     if given is None:
         return kind()
@@ -138,7 +138,7 @@ def predict(
         with mpi.agreed(session.comm, f"opening {data}"):
             dataset = _dataset(data)
         with dataset:
-            what = "labels" if labels else "scores"
+            what: Literal["labels", "scores"] = "labels" if labels else "scores"
             work(session.comm, opened, dataset, split, Path(output), what, force, session.log, top)
     return Path(output)
 

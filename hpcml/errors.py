@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import errno
 from collections.abc import Iterable
+from typing import TypeGuard
 
 from hpcml.log import visible
 
@@ -95,7 +96,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}" if len(known) <= 20 else ""
 
 
-def is_of_the_system(error: Exception) -> bool:
+def is_of_the_system(error: Exception) -> TypeGuard[OSError]:
     """Whether reading failed for a reason that says nothing about the file: too many are open, or the disk failed."""
     return isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE, errno.EIO, errno.ESTALE)
 

@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, fields
 from itertools import pairwise
-from typing import Annotated, Protocol
+from typing import Annotated, Any, Protocol
 
 from cyclopts import Parameter
 
@@ -25,8 +25,13 @@ FREE = frozenset({"checkpoint_every", "time_limit", "profile"})
 class Timed(Protocol):
     """Options of training that can be interrupted."""
 
-    checkpoint_every: float
-    time_limit: float | None
+    @property
+    def checkpoint_every(self) -> float:
+        """Seconds."""
+
+    @property
+    def time_limit(self) -> float | None:
+        """Seconds, or None for no limit."""
 
 
 def help_of(kind: type) -> dict[str, str]:
@@ -35,13 +40,13 @@ def help_of(kind: type) -> dict[str, str]:
     for each in reversed(kind.__mro__):
         if "__dataclass_fields__" in vars(each):
             (definition,) = ast.parse(textwrap.dedent(inspect.getsource(each))).body
-            for line, text in pairwise(definition.body):
+            for line, text in pairwise(definition.body if isinstance(definition, ast.ClassDef) else ()):
                 if isinstance(line, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
-                    found[line.target.id] = " ".join(str(text.value.value).split())
+                    found[ast.unparse(line.target)] = " ".join(str(text.value.value).split())
     return {option.name: found[option.name] for option in fields(kind)}
 
 
-def check_used(options: object, methods: Sequence[str], users_of: Callable[[str], Sequence[str]]) -> None:
+def check_used(options: Any, methods: Sequence[str], users_of: Callable[[str], Sequence[str]]) -> None:
     """Raise ConfigError for an option that has another value than its default although none of `methods` has it."""
     for option in fields(options):
         users, value = users_of(option.name), getattr(options, option.name)
@@ -53,7 +58,8 @@ def check_used(options: object, methods: Sequence[str], users_of: Callable[[str]
 
 def default_of(option: Field) -> object:
     """The value of an option that nobody gives."""
-    return option.default if option.default is not MISSING else option.default_factory()
+    make: Any = option.default_factory
+    return option.default if option.default is not MISSING else make()
 
 
 def check_range(options: object, name: str, low: int, high: int) -> None:

@@ -43,6 +43,7 @@ slurm_tests() {  # slurm_tests PYTEST-ARGUMENTS...: skipped, with the reason, wh
 
 part "style: ruff check" ruff check --quiet
 part "style: ruff format" ruff format --check --quiet
+part "types: mypy" mypy hpcml
 part "tests on 1 rank, and of whole jobs" spread_tests tests --ignore=tests/slurm "$@"
 for ranks in 2 3 4; do
   part "tests on $ranks rank(s)" tests "$ranks" tests/mpi -m mpi "$@"

@@ -222,7 +222,11 @@ def check_locks(comm: mpi.Comm, folder: Path, found: Findings) -> None:
 
 
 def _locks(file: BinaryIO) -> bool:
-    return _succeeds(lambda: fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB) is None)
+    def lock() -> bool:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+
+    return _succeeds(lock)
 
 
 @mpi.collective

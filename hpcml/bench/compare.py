@@ -46,11 +46,11 @@ class MethodLine:
     f: float
 
     @classmethod
-    def of(cls, method: str, model: Model, judged: Evaluation, **cost: float) -> MethodLine:
+    def of(cls, method: str, model: Model, judged: Evaluation, **cost: Any) -> MethodLine:
         """The line of a model, with what its training took."""
         trained = model.labels["status"] != STATUS.index("degenerate")
         iterations, f = (float(np.mean(model.labels[name][trained])) if trained.any() else math.nan for name in ("steps", "f_min"))
-        quality = {measure: judged.macro(measure) for measure in ("average_precision", "break_even")}
+        quality: dict[str, Any] = {measure: judged.macro(measure) for measure in ("average_precision", "break_even")}
         return cls(method=method, iterations=iterations, f=f, **quality, **cost)
 
     def is_of_same_model(self, other: MethodLine) -> bool:
@@ -209,7 +209,12 @@ def read_lines(path: Path) -> dict[str, MethodLine]:
         return {}
     try:
         rows = read_csv(path)
-        lines = [MethodLine(row.pop("method"), **{name: float(value or "nan") for name, value in row.items()}) for row in rows]
+        lines = [MethodLine(row.pop("method"), **_numbers(row)) for row in rows]
         return {line.method: replace(line, ranks=int(line.ranks)) for line in lines}
     except (TypeError, ValueError, KeyError, csv.Error, DataError):
         return {}
+
+
+def _numbers(cells: dict[str, str]) -> dict[str, Any]:
+    """The numbers of a line of the table; NaN for an empty cell."""
+    return {name: float(value or "nan") for name, value in cells.items()}

@@ -112,7 +112,8 @@ class PeerProblem:
         judged = precision[~np.isnan(precision)]
         average = float(judged.mean()) if judged.size else np.nan
         f = np.nan if weights is None else self.objective(weights)
-        hits = n_true(best.sort(), *self.Y_test.nonzero(), len(self.names))
+        rows, labels = self.Y_test.nonzero()
+        hits = n_true(best.sort(), rows, labels, len(self.names))
         several = len(self.names) > 1  # as `evaluate` has it
         return f, average, tuple(at if several else math.nan for at in precision_at(hits, self.X_test.shape[0]).values())
 

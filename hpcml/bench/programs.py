@@ -205,7 +205,8 @@ def main(name: str, folder: Path) -> None:
     matrices = [sp.csr_matrix(sp.load_npz(folder / f"{part}.npz")) for part in ("X", "Y", "X_test")]
     work = folder / name
     work.mkdir()
-    trained = PEERS[name].train(ProgramInput(*matrices, folder=work, **about))
+    about["folder"] = work
+    trained = PEERS[name].train(ProgramInput(*matrices, **about))
     if trained.weights is not None:
         sp.save_npz(folder / "weights.npz", trained.weights, compressed=False)
     else:

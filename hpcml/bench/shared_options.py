@@ -33,7 +33,8 @@ def shared_options() -> type:
         for option, text in zip(fields(method.options), help_of(method.options).values(), strict=True):
             users = _users(option.name)
             of = "" if set(minimisers()) <= set(users) else f"{', '.join(users)}: "
-            hint = Annotated[option.type, Parameter(help=told.get(option.name, f"{of}{text}"))]
+            kind: Any = option.type
+            hint: Any = Annotated[kind, Parameter(help=told.get(option.name, f"{of}{text}"))]
             found.setdefault(option.name, (option.name, hint, _copied(option)))
     space = {
         "losses": tuple(losses),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import cyclopts
 from cyclopts import App
@@ -31,6 +31,7 @@ With {QUIET} a command says nothing but its result, warnings and errors."""
 def build() -> tuple[App, App]:
     """The program, and its `train`."""
     app, train = App(name="hpcml", version=__version__, help=HELP), train_app()
+    command: Any
     for command in (data.convert, data.info, data.split):
         app.command(command)
     app.command(train)

@@ -10,7 +10,7 @@ from dataclasses import fields, is_dataclass
 from itertools import pairwise
 from pathlib import Path
 from types import UnionType
-from typing import Union, get_args, get_origin, get_type_hints
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import cyclopts
 
@@ -44,7 +44,7 @@ def config_files(tokens: list[str]) -> tuple[list[str], list[cyclopts.config.Dic
         if method is not None and named != method:
             raise ConfigError(f"{path}: it is for the method {shortened(str(named))!r}, not {method!r}")
         if named is not None and named not in METHODS:
-            raise ConfigError(f"{path}: no method {shortened(named)!r}; {nearest(shortened(named), METHODS)}")
+            raise ConfigError(f"{path}: no method {shortened(str(named))!r}; {nearest(shortened(str(named)), METHODS)}")
         if method is None and named is not None and (len(tokens) == 1 or tokens[1].startswith("-")):
             tokens = ["train", named, *tokens[1:]]
         method = named or method
@@ -97,7 +97,7 @@ def kinds_of(options: type) -> dict[str, type]:
     return {flag_of(field.name): _kind_of(hints[field.name]) for field in fields(options)}
 
 
-def _kind_of(hint: object) -> type:
+def _kind_of(hint: Any) -> type:
     """The kind of an option's values by its type: X of `X | None`, tuple of `tuple[X, ...]`."""
     if get_origin(hint) in (Union, UnionType):
         (hint,) = (each for each in get_args(hint) if each is not type(None))
@@ -121,7 +121,7 @@ def _check_value(path: Path, key: str, value: object, kind: type) -> None:
             _check_text(each, f"{path}: {key}")
 
 
-def _shown(value: int | str) -> str:
+def _shown(value: Any) -> str:
     """A value as messages show it."""
     huge = isinstance(value, int) and not isinstance(value, bool) and abs(value) >= LARGEST
     return (

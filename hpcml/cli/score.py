@@ -60,7 +60,8 @@ def predict(
     from hpcml.prediction.top import check_what
 
     max_line = line_limit(max_line_mb)
-    comm, what, text = Command.session.comm, "labels" if labels else "scores", False
+    comm, text = Command.session.comm, False
+    what: Literal["labels", "scores"] = "labels" if labels else "scores"
     with agreed(comm, f"opening {data}"):
         if comm.rank == 0:
             text = is_text(data)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
@@ -211,6 +211,7 @@ def cv(
 def add_commands(app: App) -> None:
     """Add the commands of this file to `hpcml`."""
     shared = shared_options()
+    command: Any
     for command in (compare, bench_ovr):
         command.__annotations__["options"] = shared
         command.__kwdefaults__["options"] = shared()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from cyclopts import App
 
@@ -47,7 +48,8 @@ def _command(method: Method) -> Callable[..., None]:
     resume:
         Continue an interrupted run, on any number of ranks.
     """
-    train.resumable = "checkpoint_every" in method.option_names
+    function: Any = train
+    function.resumable = "checkpoint_every" in method.option_names
     return train
 
 

@@ -31,7 +31,8 @@ SKIPPED = {"test", "tests", "site-packages", "dist-packages", "idlelib", "lib2to
 MIN_WORDS = 5
 DIGEST_BYTES = 16
 
-Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+_Named = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+Documented = ast.Module | _Named
 
 
 class Source(NamedTuple):
@@ -91,7 +92,7 @@ def docstrings_of(module: str, code: bytes) -> Iterator[Docstring]:
                 yield Docstring(name if seen[name] == 1 else f"{name}#{seen[name]}", module, text)
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.stmt | ast.ExceptHandler):
-                yield from visit(child, f"{name}.{child.name}" if isinstance(child, Documented) else name)
+                yield from visit(child, f"{name}.{child.name}" if isinstance(child, _Named) else name)
 
     yield from visit(tree, module)
 

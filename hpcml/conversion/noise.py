@@ -59,5 +59,5 @@ def add_label_noise(comm: mpi.Comm, part: Part, options: ConvertOptions) -> int:
     else:
         indices = np.where(noisy, other_label(options.seed, len(labels.names), indices, rows), indices)
     part.labels = Labels(labels.names, indptr, indices, labels.dropped)
-    _, (changed,) = mpi.exclusive_sum(comm, [np.count_nonzero(noisy)])
+    _, (changed,) = mpi.exclusive_sum(comm, [int(np.count_nonzero(noisy))])
     return int(changed)

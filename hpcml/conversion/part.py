@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from hpcml.conversion.row_ids import RowIds
 from hpcml.conversion.vocabulary import TextSettings
+from hpcml.files.hdf5 import Strings
 from hpcml.files.spool import SLICE, Spool
 
 
@@ -38,7 +39,7 @@ class Part:
     split_names: list[str]
     split: np.ndarray
     row_ids: RowIds | None = None
-    feature_names: Sequence[str] | None = None
+    feature_names: Strings | None = None
     text: TextSettings | None = None
     dropped: int = 0  # svmlight: values, text: occurrences of words, that --like does not know
 
@@ -52,15 +53,16 @@ def waiting_label_sets(
     names: list[str], indptr: Spool, entries: Spool, columns_of: Callable[[np.ndarray], np.ndarray], scratch: Path
 ) -> Labels:
     """The label sets of rows whose entries wait in a spool; `columns_of` says the column of each (-1: none). Raises OSError."""
-    labels = Labels(names, Spool(scratch, np.int64), Spool(scratch, np.int64), 0)
-    labels.indptr.append(np.zeros(1, dtype=np.int64))
+    ends_of, columns = Spool(scratch, np.int64), Spool(scratch, np.int64)
+    labels = Labels(names, ends_of, columns, 0)
+    ends_of.append(np.zeros(1, dtype=np.int64))
     begin, last = 0, indptr.size - 1
     while begin < last:
         ends = indptr[begin : begin + 1 + SLICE]
         ends = ends[: max(2, int(np.searchsorted(ends, ends[0] + SLICE, side="right")))]
         some = label_sets(names, np.diff(ends), columns_of(entries[ends[0] : ends[-1]]))
-        labels.indptr.append(labels.indices.size + some.indptr[1:])
-        labels.indices.append(some.indices)
+        ends_of.append(columns.size + some.indptr[1:])
+        columns.append(np.asarray(some.indices))
         labels.dropped += some.dropped
         begin += ends.size - 1
     return labels

@@ -48,7 +48,7 @@ def row_splits(comm: mpi.Comm, n_local: int, own: list[str] | None, options: Con
     test = np.empty(n_local, dtype=bool)
     for some in slices(n_local):
         test[some] = random_test(options.seed, options.test_share, np.arange(first + some.start, first + some.stop))
-    _, (n_test, n_rows) = mpi.exclusive_sum(comm, [np.count_nonzero(test), n_local])
+    _, (n_test, n_rows) = mpi.exclusive_sum(comm, [int(np.count_nonzero(test)), n_local])
     _check_sizes(int(n_test), int(n_rows), options.test_share)
     return ["test", "train"], np.subtract(1, test, dtype=np.int32)
 

@@ -224,7 +224,7 @@ def _word_map(corpus: Corpus, words: list[str]) -> np.ndarray:
 @mpi.collective
 def _learn(comm: mpi.Comm, corpus: Corpus, train: np.ndarray, options: ConvertOptions) -> tuple[TextSettings, ArraySpool]:
     """Collective over `comm`. Vocabulary and weights from the training rows, and the counted rows."""
-    _, (n_documents,) = mpi.exclusive_sum(comm, [np.count_nonzero(train)])
+    _, (n_documents,) = mpi.exclusive_sum(comm, [int(np.count_nonzero(train))])
     found = corpus.words.found
     df = np.zeros(len(found), dtype=np.int64)
     with mpi.agreed(comm, "counting words"):

@@ -57,7 +57,8 @@ def read_classes(comm: mpi.Comm, dataset: Dataset, split: str, label: str | None
 def _has(shard: Shard, label: int) -> np.ndarray:
     """1 for the shard's rows that have a label, else 0 (n_local, int32)."""
     running = np.concatenate([[0], np.cumsum(shard.y_indices == label)])
-    return (running[shard.y_indptr[shard.rows + 1]] > running[shard.y_indptr[shard.rows]]).astype(np.int32)
+    has: np.ndarray = running[shard.y_indptr[shard.rows + 1]] > running[shard.y_indptr[shard.rows]]
+    return has.astype(np.int32)
 
 
 def _only_label(dataset: Dataset, shard: Shard) -> np.ndarray:
@@ -69,4 +70,5 @@ def _only_label(dataset: Dataset, shard: Shard) -> np.ndarray:
             f"{dataset.path}: row {shard.first_row + int(shard.rows[place])} has {int(counts[place])} labels, but one classifier "
             "of all classes needs exactly one in each row; choose one label with --label"
         )
-    return np.asarray(shard.y_indices)[shard.y_indptr[shard.rows]].astype(np.int32)
+    labels: np.ndarray = np.asarray(shard.y_indices)[shard.y_indptr[shard.rows]].astype(np.int32)
+    return labels

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -122,10 +123,9 @@ def compact_rows(
     max_norm, scale = _norms(comm, np.sqrt(squares), shard.n_global)
 
     nnz = int(sizes.sum()) + int(has_fold.sum()) + n * bias
-    indices, data = room(nnz) if room is not None else (None, None)
+    place = room(nnz) if room is not None else None
     with mpi.agreed(comm, "making room for the rows"):
-        if room is None:
-            indices, data = np.empty(nnz, np.int32), np.empty(nnz, np.float32)
+        indices, data = place or (np.empty(nnz, np.int32), np.empty(nnz, np.float32))
         indptr = np.zeros(n + 1, np.int64)
         column_counts, column_largest = np.zeros(n_columns, np.int32), np.zeros(n_columns, np.float32)
         for some, *arrays in _slices(shard, look):
@@ -165,7 +165,7 @@ def compact_rows(
     return rows, ColumnMap(shard, column_of, fold_column, fold_norm)
 
 
-def _slices(shard: Shard, look: slices.Look) -> Iterator[tuple]:
+def _slices(shard: Shard, look: slices.Look) -> Iterator[tuple[Any, ...]]:
     """The shard's rows slice by slice: which, the slab's CSR arrays, their positions in it. Local; raises what `look` does."""
     n_values = int((shard.indptr[shard.rows + 1] - shard.indptr[shard.rows]).sum())
     for some in slices.row_slices(shard.n_local, n_values):

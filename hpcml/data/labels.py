@@ -19,8 +19,13 @@ from hpcml.options import parse_part
 class Wanted(Protocol):
     """Options that say which labels to train; they may have a `label_part`, "K/N", too."""
 
-    label: tuple[str, ...]
-    min_positives: int
+    @property
+    def label(self) -> tuple[str, ...]:
+        """Only these labels; all if there are none."""
+
+    @property
+    def min_positives(self) -> int:
+        """Only labels with at least so many positive rows."""
 
 
 @mpi.collective
@@ -36,7 +41,8 @@ def count_unused(comm: mpi.Comm, dataset: Dataset) -> int:
                     raise DataError(f"{dataset.path}: damaged dataset: the split {name} has rows beyond the file's")
                 used[rows] = True
             n_unused = int(used.size - np.count_nonzero(used))
-    return comm.bcast(n_unused)
+    shared: int = comm.bcast(n_unused)
+    return shared
 
 
 @mpi.collective
@@ -65,7 +71,8 @@ def choose_labels(comm: mpi.Comm, dataset: Dataset, wanted: Wanted, n_positive: 
     with mpi.agreed(comm, f"reading the labels of {dataset.path}"):
         if comm.rank == 0:
             chosen = _choose_labels(dataset, wanted, n_positive)
-    return comm.bcast(chosen)
+    shared: tuple[np.ndarray, list[str]] = comm.bcast(chosen)
+    return shared
 
 
 def _choose_labels(dataset: Dataset, wanted: Wanted, n_positive: np.ndarray) -> tuple[np.ndarray, list[str]]:

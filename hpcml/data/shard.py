@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,7 +14,7 @@ from hpcml.data.dataset import Dataset
 from hpcml.errors import DataError
 from hpcml.partition import bounds_by_weight
 
-Rows = sp.csr_matrix | np.ndarray  # n × d, float32
+Rows: TypeAlias = Any  # n × d, float32: a csr_matrix (scipy has no types), or an array
 
 
 @dataclass

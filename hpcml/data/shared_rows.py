@@ -10,6 +10,7 @@ import os
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -76,7 +77,8 @@ def node_rows(
     def room(n_values: int) -> tuple[np.ndarray, np.ndarray]:
         (first,), (total,) = mpi.exclusive_sum(node, [n_values])
         whole.extend(shared_array(node, int(total), dtype) for dtype in (np.int32, np.float32))
-        return tuple(array[int(first) : int(first) + n_values] for array in whole)
+        indices, data = (array[int(first) : int(first) + n_values] for array in whole)
+        return indices, data
 
     rows, columns = compact_rows(node, shard, bias, room, look)
     sizes = np.concatenate(mpi.allgather_arrays(node, np.diff(rows.indptr)))
@@ -87,5 +89,5 @@ def node_rows(
     places = np.repeat(label_indptr[:-1] + before - rows.label_indptr[:-1], counts) + np.arange(rows.label_rows.size)
     label_rows[places] = rows.first + rows.label_rows
     node.Barrier()
-    shared = {"indices": whole[0], "data": whole[1], "label_indptr": label_indptr, "label_rows": label_rows}
+    shared: dict[str, Any] = {"indices": whole[0], "data": whole[1], "label_indptr": label_indptr, "label_rows": label_rows}
     return replace(rows, comm=comm, mapped=True, first=0, indptr=np.concatenate([[0], np.cumsum(sizes)]), **shared), columns

@@ -110,7 +110,8 @@ def check_lines(block: bytes, zero_based: bool) -> tuple[int, str]:
 def _problem(line: bytes, zero_based: bool) -> str:
     """What is wrong with a line; "" if nothing."""
     first = 0 if zero_based else 1
-    largest, last, may_be_labels = MAX_INDEX + first, first - 1, True
+    largest, may_be_labels = MAX_INDEX + first, True
+    last: float = first - 1
     for token in TOKEN.finditer(line.partition(b"#")[0]):
         if may_be_labels and b":" not in token[0]:
             for label in _separated(token[0]):
@@ -124,7 +125,7 @@ def _problem(line: bytes, zero_based: bool) -> str:
             return f"{_shown(token[0])!r}: query ids are not supported; remove them"
         if not colon or not INDEX.fullmatch(index) or not _is_number(value):
             return f"{_shown(token[0])!r}, but expected index:value"
-        number = int(index) if len(index) <= MAX_INDEX_LENGTH else -1 if index.startswith(b"-") else math.inf
+        number: float = int(index) if len(index) <= MAX_INDEX_LENGTH else -1 if index.startswith(b"-") else math.inf
         if number == 0 and not zero_based:
             return "index 0, but indices start at 1 (use --zero-based)"
         if number < 0:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import h5py
 import numpy as np
@@ -37,6 +37,9 @@ EXPECTED = "expected `label index:value ...`"
 
 
 DATASET_ENDINGS = (".h5", ".hdf5")
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 
 def is_text(path: Path) -> bool:
@@ -99,21 +102,22 @@ class _Rejoined(io.RawIOBase):
 
     deadline: float | None = None
 
-    def __init__(self, head: bytes, rest: BinaryIO) -> None:
+    def __init__(self, head: bytes, rest: io.FileIO) -> None:
         self.head, self.rest = head, rest
 
     def readable(self) -> bool:
         """Yes."""
         return True
 
-    def readinto(self, buffer: memoryview) -> int:
+    def readinto(self, buffer: WriteableBuffer) -> int | None:
         """Read into `buffer`; how many bytes, None if a pipe has none for now."""
+        view = memoryview(buffer)
         if not self.head:
             wait = 0.0 if self.deadline is None else max(0.0, self.deadline - time.monotonic())
             late = self.deadline is not None and not select.select([self.rest], [], [], wait)[0]
-            return None if late else self.rest.readinto(buffer)
-        size = min(len(self.head), len(buffer))
-        buffer[:size], self.head = self.head[:size], self.head[size:]
+            return None if late else self.rest.readinto(view)
+        size = min(len(self.head), len(view))
+        view[:size], self.head = self.head[:size], self.head[size:]
         return size
 
     def close(self) -> None:
@@ -133,10 +137,10 @@ class _Lines:
         if head.startswith(HDF5_MAGIC):
             raise DataError(f"{self.name}: an HDF5 file, but expected svmlight text, plain or compressed")
         self.kind = kind_of(head)
-        source = _Rejoined(head, self.raw)
+        rejoined = _Rejoined(head, self.raw)
         # What unpacks a compressed pipe cannot do with less than it asks for, so it waits.
-        self.patient = source if not self.kind and not stat.S_ISREG(os.fstat(self.raw.fileno()).st_mode) else None
-        self.file = unpacked(io.BufferedReader(source, 1 << 17), self.kind)
+        self.patient = rejoined if not self.kind and not stat.S_ISREG(os.fstat(self.raw.fileno()).st_mode) else None
+        self.file = unpacked(io.BufferedReader(rejoined, 1 << 17), self.kind)
         self.tail = (self._read(len(BYTE_ORDER_MARK)) or b"").removeprefix(BYTE_ORDER_MARK)  # read, but not given out
 
     def _read(self, size: int) -> bytes | None:
@@ -188,7 +192,7 @@ class _Lines:
         self.raw.close()
 
 
-def _standard_input() -> BinaryIO:
+def _standard_input() -> io.FileIO:
     """Standard input, unbuffered. Raises DataError if nothing can come from there."""
     if sys.stdin is None:
         raise DataError(f"{name_of(STANDARD_INPUT)} is closed; pipe svmlight lines into it, or name a file")
@@ -283,7 +287,7 @@ class SvmlightStream:
             return TextRows.empty()._replace(first_row=self.n_rows)
         if not lines_before:
             return None
-        pieces = [piece for piece, _ in found] or [np.empty(0, dtype=np.uint8)] * self.comm.size
+        pieces = [piece for piece, _ in found or ()] or [np.empty(0, dtype=np.uint8)] * self.comm.size
         text = mpi.exchange(self.comm, pieces)[0]
         with mpi.agreed(self.comm, f"reading {self.name}"):
             rows = parse_lines(text, self.zero_based, self.name, lines_before[self.comm.rank])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -62,7 +63,7 @@ class Scorer:
         kernels.expand_weights(W, places, *self.tables, Wt)
         return Wt, bias[places]
 
-    def _rows_of(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _rows_of(self, labels: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
         """A dense array with the rows of W of some labels, where in it they are, and the bias of each row in it."""
         if self._is_dense:
             return self.model.W, labels, self.model.bias

@@ -98,7 +98,10 @@ def _same_arrays(path: Path, dataset: Dataset) -> bool:
         if any(other.file[name].shape != dataset.file[name].shape for name in ARRAYS):
             return False
         parts = ((name, begin) for name in ARRAYS for begin in range(0, dataset.file[name].shape[0], BLOCK))
-        return all(np.array_equal(*(one.map(name)[begin : begin + BLOCK] for one in (dataset, other))) for name, begin in parts)
+        return all(
+            np.array_equal(dataset.map(name)[begin : begin + BLOCK], other.map(name)[begin : begin + BLOCK])
+            for name, begin in parts
+        )
 
 
 def _same_counts(model: Model, dataset: Dataset, rows: np.ndarray) -> bool:

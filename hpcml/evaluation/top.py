@@ -83,15 +83,15 @@ def top_of(comm: mpi.Comm, scorer: Scorer | ClassifierScorer, size: int, keeps: 
 
     `keeps`: there is room for the weights of all labels.
     """
-    model = scorer.model
-    size = min(size, model.n_labels)
-    if not isinstance(scorer, Scorer) or not model.sparse or model.below:
+    size = min(size, scorer.model.n_labels)
+    if not isinstance(scorer, Scorer) or not isinstance(scorer.model.W, SparseRows) or scorer.model.below:
         return BlockwiseTop(size, keeps)
+    model, W = scorer.model, scorer.model.W
     with mpi.node_first(comm):
-        nothing = SparseRows(model.W.indptr[:1], model.W.indices[:0], model.W.data[:0])
+        nothing = SparseRows(W.indptr[:1], W.indices[:0], W.data[:0])
         InvertedTop(model, size, nothing, 0).best(scorer, np.empty(0, dtype=np.int64))
     with mpi.agreed(comm, f"reading {model.path}"):
-        return InvertedTop(model, size, model.W, model.n_columns)
+        return InvertedTop(model, size, W, model.n_columns)
 
 
 def n_true(best: Best, rows: np.ndarray, labels: np.ndarray, n_labels: int) -> np.ndarray:

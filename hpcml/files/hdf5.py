@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
 import h5py
 import numpy as np
@@ -57,7 +58,15 @@ def create_strings(file: h5py.File, name: str, size: int) -> h5py.Dataset:
     return data
 
 
-def write_strings(file: h5py.File, name: str, strings: Sequence[str]) -> None:
+class Strings(Protocol):
+    """Strings that may be made when they are asked for: a list, or what has a length and gives slices."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, where: slice) -> Sequence[str]: ...
+
+
+def write_strings(file: h5py.File, name: str, strings: Strings) -> None:
     """A dataset of variable-length UTF-8 strings; of `strings` only slices are taken. Raises DataError as `storable`."""
     data = create_strings(file, name, len(strings))
     for begin in range(0, len(strings), NAME_CHUNK):
@@ -79,7 +88,7 @@ def stamp(file: h5py.File, kind: str) -> None:
     file.attrs["hpcml-version"] = VERSIONS[kind]
 
 
-def vocabulary_digest(names: Sequence[str] | None, n_features: int) -> str:
+def vocabulary_digest(names: Strings | None, n_features: int) -> str:
     """What must agree between a model and the data it scores: the feature names, or only the width without names."""
     if names is None:
         return f"width:{n_features}"

@@ -7,10 +7,10 @@ import gzip
 import io
 import lzma
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from hpcml import mpi
 from hpcml.errors import ConfigError, DataError
@@ -27,6 +27,9 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # What reading a damaged compressed file raises; an OSError with a number is the operating system's.
 DAMAGE = (EOFError, lzma.LZMAError, zlib.error, OSError)
 
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
 
 class _Unpacked(io.RawIOBase):
     """The bytes of an xz file, for which no more memory is taken than UNPACK_BYTES."""
@@ -38,16 +41,17 @@ class _Unpacked(io.RawIOBase):
         """Yes."""
         return True
 
-    def readinto(self, buffer: memoryview) -> int:
+    def readinto(self, buffer: WriteableBuffer) -> int:
         """Unpack into `buffer`; how many bytes. Raises LZMAError, EOFError and OSError."""
+        view = memoryview(buffer)
         while not (self.stream.eof and not self._next_stream()):
             if self.stream.needs_input and not self.packed and not (more := self.file.read(BUFFER_BYTES)):
                 raise EOFError("it ends before its end-of-stream marker")
             elif self.stream.needs_input and not self.packed:
                 self.packed = more
-            data, self.packed = self.stream.decompress(self.packed, len(buffer)), b""
+            data, self.packed = self.stream.decompress(self.packed, len(view)), b""
             if data:
-                buffer[: len(data)] = data
+                view[: len(data)] = data
                 return len(data)
         return 0
 
@@ -67,7 +71,7 @@ def _unpacked_xz(file: BinaryIO, _: str) -> BinaryIO:
 
 
 # The first bytes of each kind of compressed file, its usual ending, and what unpacks it.
-MAGIC = {
+MAGIC: dict[bytes, tuple[str, Callable[..., Any]]] = {
     b"\x1f\x8b": (".gz", gzip.open),
     b"BZh": (".bz2", bz2.open),
     b"\xfd7zXZ\x00": (".xz", _unpacked_xz),
@@ -81,7 +85,8 @@ def kind_of(head: bytes) -> str:
 
 def unpacked(file: BinaryIO, kind: str) -> BinaryIO:
     """The uncompressed bytes of a file of that kind; closing it does not close the file."""
-    return next((opener(file, "rb") for known, opener in MAGIC.values() if known == kind), file)
+    opened: BinaryIO = next((opener(file, "rb") for known, opener in MAGIC.values() if known == kind), file)
+    return opened
 
 
 def damaged(name: object, kind: str, error: Exception) -> Exception:

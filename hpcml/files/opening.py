@@ -9,7 +9,6 @@ import select
 import stat
 import time
 from pathlib import Path
-from typing import BinaryIO
 
 from hpcml.errors import DataError, file_error
 
@@ -44,7 +43,7 @@ def check_regular(path: Path | str) -> None:
         raise _not_regular(Path(path))
 
 
-def open_regular(path: Path | str) -> BinaryIO:
+def open_regular(path: Path | str) -> io.FileIO:
     """A regular file, unbuffered. Raises DataError for a pipe, a socket or a device, at once, and OSError."""
     path = Path(path)
     descriptor = _opened(path)
@@ -54,7 +53,7 @@ def open_regular(path: Path | str) -> BinaryIO:
     return io.FileIO(descriptor, "rb")
 
 
-def open_stream(path: Path | str) -> tuple[BinaryIO, bytes]:
+def open_stream(path: Path | str) -> tuple[io.FileIO, bytes]:
     """A file, named pipe or device, unbuffered, and what had to be read of it already.
 
     Raises DataError if nobody opens the pipe to write within WRITER_SECONDS, and OSError.

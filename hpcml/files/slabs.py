@@ -12,13 +12,16 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import h5py
 import numpy as np
 
 from hpcml import mpi
 from hpcml.files.atomic import temporary_path
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer, WriteableBuffer
 
 
 class Slab(NamedTuple):
@@ -65,7 +68,7 @@ class SlabFile:
         width = math.prod(slab.shape[1:])
         if first < 0 or first * width + values.size > math.prod(slab.shape):
             raise IndexError(f"{name}: rows {first} + {values.size} do not fit {slab.shape}")
-        write_at(self.descriptor, memoryview(values.reshape(-1)).cast("B"), offset + first * width * values.itemsize, self.target)
+        write_at(self.descriptor, values.reshape(-1).data.cast("B"), offset + first * width * values.itemsize, self.target)
 
     def flush(self) -> None:
         """Force what this rank has written to the disk. Local; raises OSError."""
@@ -92,20 +95,20 @@ class _Tolerant(io.FileIO):
         self._lost: list[tuple[int, bytes]] = []  # (offset, bytes) of what was written since the error
         self._end = 0  # where the file would end
 
-    def write(self, data: memoryview) -> int:
+    def write(self, data: ReadableBuffer) -> int:
         """Write, or note why not and pretend."""
-        begin = self.tell()
+        begin, view = self.tell(), memoryview(data)
         try:
-            write_at(self.fileno(), data, begin, Path(self.name))
+            write_at(self.fileno(), view, begin, Path(self.name))
         except OSError as error:
             self.error = self.error or error
         if self.error is not None:
-            self._lost.append((begin, bytes(data)))
-            self._end = max(self._end, begin + len(data))
-        self.seek(begin + len(data))
-        return len(data)
+            self._lost.append((begin, bytes(view)))
+            self._end = max(self._end, begin + len(view))
+        self.seek(begin + len(view))
+        return len(view)
 
-    def readinto(self, buffer: memoryview) -> int:
+    def readinto(self, buffer: WriteableBuffer) -> int:
         """Read what was written, or would have been."""
         begin, view = self.tell(), memoryview(buffer).cast("B")
         n = super().readinto(view)

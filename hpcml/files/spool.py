@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 
 MEMORY_BYTES = 1 << 24  # of one spool
 SLICE = 1 << 20  # numbers that are looked at together
@@ -19,7 +20,7 @@ class Spool:
     def __init__(self, folder: Path, dtype: str | type) -> None:
         """What does not fit MEMORY_BYTES goes to the file system of `folder`."""
         self.folder, self.dtype, self.size = folder, np.dtype(dtype), 0
-        self._file = tempfile.SpooledTemporaryFile(MEMORY_BYTES, dir=folder)  # noqa: SIM115 - it goes with the spool
+        self._file = tempfile.SpooledTemporaryFile(MEMORY_BYTES, dir=str(folder))  # noqa: SIM115 - it goes with the spool
 
     def append(self, values: np.ndarray) -> None:
         """Put `values` behind those that are there."""
@@ -27,7 +28,7 @@ class Spool:
             return
         try:
             self._file.seek(self.size * self.dtype.itemsize)
-            self._file.write(memoryview(np.ascontiguousarray(values, dtype=self.dtype)).cast("B"))
+            self._file.write(np.ascontiguousarray(values, dtype=self.dtype).data.cast("B"))
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(self.folder)) from None
         self.size += values.size
@@ -36,12 +37,12 @@ class Spool:
         begin, end, _ = where.indices(self.size)
         values = np.empty(max(0, end - begin), dtype=self.dtype)
         self._file.seek(begin * self.dtype.itemsize)
-        self._file.readinto(memoryview(values).cast("B"))
+        self._file.readinto(values.data.cast("B"))
         return values
 
-    def __array__(self, dtype: object = None, copy: object = None) -> np.ndarray:
+    def __array__(self, dtype: DTypeLike | None = None, copy: object = None) -> np.ndarray:
         """All of it, in memory."""
-        return self[:].astype(dtype or self.dtype, copy=False)
+        return np.asarray(self[:], dtype or self.dtype)
 
 
 def slices(size: int, step: int = SLICE) -> Iterator[slice]:
@@ -55,9 +56,9 @@ class ArraySpool:
     def __init__(self, folder: Path) -> None:
         """What does not fit MEMORY_BYTES goes to the file system of `folder`."""
         self.folder, self._starts = folder, [0]
-        self._file = tempfile.SpooledTemporaryFile(MEMORY_BYTES, dir=folder)  # noqa: SIM115 - it goes with the spool
+        self._file = tempfile.SpooledTemporaryFile(MEMORY_BYTES, dir=str(folder))  # noqa: SIM115 - it goes with the spool
 
-    def append(self, arrays: Iterable[np.ndarray]) -> None:
+    def append(self, arrays: Iterable[ArrayLike]) -> None:
         """Put a tuple behind those that are there."""
         self._file.seek(self._starts[-1])
         try:

@@ -80,10 +80,10 @@ def read_strings(data: h5py.Dataset, begin: int = 0, end: int | None = None) -> 
                 if 0 < place < end_of_last:  # 0: an empty string
                     raise ValueError("strings lie in one another")
                 end_of_last = _check_heap(content, place) if place else 0
-    strings = data.asstr()[begin:end].tolist()
-    if any("\0" in string for string in strings):  # of a fixed length; those of a variable one end there
+    found: list[str] = data.asstr()[begin:end].tolist()
+    if any("\0" in string for string in found):  # of a fixed length; those of a variable one end there
         raise ValueError(f"{data.name} has a name with a NUL in it")
-    return strings
+    return found
 
 
 def attributes(item: h5py.Group) -> dict[str, object]:
@@ -181,7 +181,7 @@ def _check_heap(content: mmap.mmap, place: int) -> int:
     if place + _HEAP.size > len(content):
         raise ValueError("strings lie behind the end of the file")
     name, version, size = _HEAP.unpack_from(content, place)
-    at, end = place + _HEAP.size, place + size
+    at, end = place + _HEAP.size, place + int(size)
     if name != b"GCOL" or version != 1 or end > len(content) or at > end:
         raise ValueError("the strings are damaged")
     while at + _OBJECT.size <= end:

@@ -35,7 +35,7 @@ class Method:
 
     name: str
     about: str  # in one line
-    options: type
+    options: type[Any]
     train: str
     estimator: str = ""  # a scikit-learn classifier
     parameters: Mapping[str, Any] = field(default_factory=dict)  # of the estimator, that make it this method
@@ -67,8 +67,8 @@ class Method:
 _ONLINE, _CLASSIFIER = "hpcml.methods.online.train", "hpcml.methods.online.estimator:OnlineClassifier"
 
 
-def _online(name: str, about: str, options: type) -> Method:
-    more = {"parameters": {"method": name}, "variants": {"v-": {"voted": True}}, "takes": STREAM, "cost": 1.0}
+def _online(name: str, about: str, options: type[Any]) -> Method:
+    more: dict[str, Any] = {"parameters": {"method": name}, "variants": {"v-": {"voted": True}}, "takes": STREAM, "cost": 1.0}
     return Method(name, f"{about}, in a single pass", options, f"{_ONLINE}:train_{name}", _CLASSIFIER, **more)
 
 

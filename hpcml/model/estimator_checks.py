@@ -7,7 +7,7 @@ which are named and never read; an attribute that is neither is taken away when 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,7 +36,7 @@ class Kept(NamedTuple):
     checks the whole and the estimators in it; it raises ValueError or DataError. Options need no entry (`_check_options`).
     """
 
-    reads: dict[str, Check]
+    reads: Mapping[str, Check]
     carries: tuple[str, ...] = ()
     then: Callable[[Any, Sizes, int], None] | None = None
     classifies: bool = True
@@ -102,7 +102,7 @@ def _n_classes(part: Any) -> int:
     sound = isinstance(classes, np.ndarray) and classes.ndim == 1 and classes.size > 0 and classes.dtype.kind in "if"
     if not sound or not np.isfinite(classes).all() or not (classes[1:] > classes[:-1]).all():
         raise ValueError(f"the classes of {type(part).__name__} are damaged")
-    return classes.size
+    return int(classes.size)
 
 
 # Options -------------------------------------------------------------------------------------------------------------
@@ -112,8 +112,9 @@ SILENT = {"n_jobs": None, "verbose": 0}  # what is done by ranks needs no thread
 
 
 def _option_names(part: Any) -> set[str]:
-    names = set(type(part)._get_param_names()) if hasattr(type(part), "_get_param_names") else set()
-    return names & vars(part).keys()
+    kind: Any = type(part)
+    names: set[str] = set(kind._get_param_names()) if hasattr(kind, "_get_param_names") else set()
+    return names.intersection(vars(part))
 
 
 def _check_options(part: Any, names: set[str]) -> None:
@@ -394,8 +395,10 @@ RIDGE = Kept(
     ("classes_", "n_iter_", "solver_", "alpha_", "best_score_", "gcv_mode", "alpha_per_target", "cv_results_"),
     _check_ridge,
 )
-KERNELS = ("class_log_prior_", "class_size_", "value_count_", "precision_", "bandwidth_", "low_", "value_start_", "value_")
-KERNELS += ("value_mass_", "value_log_", "table_start_", "table_", "zero_log_")
+KERNELS = (
+    *("class_log_prior_", "class_size_", "value_count_", "precision_", "bandwidth_", "low_", "value_start_", "value_"),
+    *("value_mass_", "value_log_", "table_start_", "table_", "zero_log_"),
+)
 
 # By path: the classes that files may hold. Those that do not classify are parts of others.
 KEPT: dict[str, Kept] = {

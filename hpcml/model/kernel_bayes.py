@@ -130,11 +130,12 @@ class KernelNaiveBayes(ClassifierMixin, BaseEstimator):
         stored, masses = np.zeros((n_features, n_classes), np.int64), np.zeros((n_features, n_classes))
         kernels.sum_columns(*columns, lows, highs, stored, masses)
         n_rows = np.bincount(columns.labels, minlength=n_classes)
-        has_zeros = stored < n_rows  # that are not stored
+        has_zeros = np.asarray(stored < n_rows)  # that are not stored
         lows, highs = np.where(has_zeros, np.minimum(lows, 0), lows), np.where(has_zeros, np.maximum(highs, 0), highs)
         zero_masses = np.where(has_zeros, np.maximum(1 - masses, 0), 0)
+        some_zeros = np.asarray(has_zeros.any(axis=1))
         limit = min(_FEW, math.isqrt(columns.labels.size))
-        self.value_count_ = _count_values(columns, has_zeros.any(axis=1), limit)
+        self.value_count_ = _count_values(columns, some_zeros, limit)
         with np.errstate(over="ignore"):
             self.precision_ = (highs.max(axis=1) - lows.min(axis=1)) / np.maximum(self.value_count_ - 1, 1)
         _check_precisions(self.precision_, self.value_count_)
@@ -143,7 +144,7 @@ class KernelNaiveBayes(ClassifierMixin, BaseEstimator):
         self.bandwidth_ = np.maximum(ranges / np.sqrt(np.maximum(self.class_size_, 1)), self.precision_[:, None] / 6)
         few = (self.value_count_ > 1) & (self.value_count_ <= limit)
         many = self.value_count_ > max(limit, 1)
-        self._fit_values(columns, has_zeros.any(axis=1), zero_masses, few)
+        self._fit_values(columns, some_zeros, zero_masses, few)
         self._fit_tables(columns, zero_masses, ranges, many)
         self.zero_log_ = np.zeros((n_features, n_classes))
         kernels.log_zeros(self._density(), self.zero_log_)
@@ -165,11 +166,11 @@ class KernelNaiveBayes(ClassifierMixin, BaseEstimator):
         sources = np.zeros(ranges.shape, np.int64)  # cells with values in them
         sources[many] = (ranges[many] * (kernels.PER_BANDWIDTH / self.bandwidth_[many])).astype(np.int64) + 1
         cells = np.zeros_like(sources)
-        for j in np.flatnonzero(many):
+        for j in np.flatnonzero(many).tolist():
             cells[j] = [n + 2 * kernels.reach(self.precision_[j] / h) for n, h in zip(sources[j], self.bandwidth_[j], strict=True)]
         self.table_start_ = _starts(cells)
         self.table_ = np.empty((self.table_start_[-1], kernels.ORDER))
-        for j in np.flatnonzero(many):
+        for j in np.flatnonzero(many).tolist():
             starts = _starts(sources[j])
             moments = self._moments(columns, zero_masses[j], j, starts)
             for c in range(n_classes):
@@ -259,8 +260,9 @@ class KernelNaiveBayes(ClassifierMixin, BaseEstimator):
         ndarray of shape (n_samples, n_classes)
             Logarithms of the classes' probabilities.
         """
-        joint = self.predict_joint_log_proba(X)
-        return joint - logsumexp(joint, axis=1, keepdims=True)
+        joint: np.ndarray = self.predict_joint_log_proba(X)
+        logarithms: np.ndarray = joint - logsumexp(joint, axis=1, keepdims=True)
+        return logarithms
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities of the classes.
@@ -275,7 +277,8 @@ class KernelNaiveBayes(ClassifierMixin, BaseEstimator):
         ndarray of shape (n_samples, n_classes)
             Probabilities, in the order of `classes_`.
         """
-        return np.exp(self.predict_log_proba(X))
+        probabilities: np.ndarray = np.exp(self.predict_log_proba(X))
+        return probabilities
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Log-odds.
@@ -291,8 +294,10 @@ class KernelNaiveBayes(ClassifierMixin, BaseEstimator):
             Of two classes: the log-odds of `classes_[1]`. Else log p_c − log(1 − p_c) of every class c (∞ of a single one).
         """
         joint = self.predict_joint_log_proba(X)
+        odds: np.ndarray
         if self.classes_.size == 2:
-            return joint[:, 1] - joint[:, 0]
+            odds = joint[:, 1] - joint[:, 0]
+            return odds
         odds = np.empty_like(joint)
         for c in range(self.classes_.size):
             others = np.delete(joint, c, axis=1)
@@ -313,7 +318,8 @@ class KernelNaiveBayes(ClassifierMixin, BaseEstimator):
             Labels; of equally probable ones the first of `classes_`.
         """
         best = self.predict_joint_log_proba(X).argmax(axis=1)
-        return self.classes_[best]
+        labels: np.ndarray = self.classes_[best]
+        return labels
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

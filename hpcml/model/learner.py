@@ -72,7 +72,8 @@ class Learner:
 
     @cached_property
     def _class(self) -> Callable[..., Any]:
-        return _import(self.path)
+        found: Callable[..., Any] = _import(self.path)
+        return found
 
     def make(self, seed: int) -> Any:
         """A new classifier, not yet fitted; `seed` is its random_state if it has one that the user has not given."""
@@ -158,7 +159,8 @@ def _check(learner: Learner) -> None:
     kind, given = learner._class, dict(learner.options)
     if not (isinstance(kind, type) and issubclass(kind, BaseEstimator)):
         raise ConfigError(f"--base {learner.name}: {learner.path} is not a scikit-learn classifier")
-    known = kind._get_param_names()
+    estimator: Any = kind
+    known: list[str] = estimator._get_param_names()
     for key in given:
         if key not in known:
             raise ConfigError(f"--base {learner.name}: it has no option {key!r}; {nearest(key, known)}".rstrip("; "))
@@ -207,10 +209,13 @@ def confidence(classifier: Any, X: Any) -> np.ndarray:
     if isinstance(classifier, Constant):
         return np.full(X.shape[0], np.inf)
     values = _numbers(classifier, "predict_proba" if hasattr(classifier, "predict_proba") else "decision_function", X)
+    gaps: np.ndarray
     if values.ndim == 1:
-        return np.abs(values)
+        gaps = np.abs(values)
+        return gaps
     first, second = np.partition(values, -2, axis=1)[:, -2:].T[::-1]
-    return first - second
+    gaps = first - second
+    return gaps
 
 
 def scores(classifier: Any, X: Any, n_classes: int) -> np.ndarray:

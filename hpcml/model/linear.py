@@ -20,7 +20,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
@@ -79,7 +79,8 @@ def kept(w: np.ndarray, below: float) -> np.ndarray:
     """
     with np.errstate(over="ignore"):
         below = w.dtype.type(below)
-    return (w != 0) & ~(np.abs(w) < below)
+    kept: np.ndarray = (w != 0) & ~(np.abs(w) < below)
+    return kept
 
 
 class SparseRows(NamedTuple):
@@ -99,7 +100,7 @@ class Trained:
     """What every model file says of its origin, whatever the model is."""
 
     path: Path
-    attrs: dict[str, object]
+    attrs: dict[str, Any]
     vocabulary: str
     n_features: int
     n_labels: int
@@ -180,7 +181,7 @@ class Model(Trained):
             raise DataError(
                 f"{self.path}: damaged model: columns {found_range}, but W has columns 0 to {self.n_columns - 1}; train it again"
             )
-        if sparse:
+        if isinstance(self.W, SparseRows):
             self._check_rows(self.W)
 
     def _check_rows(self, W: SparseRows) -> None:

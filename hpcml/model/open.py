@@ -32,12 +32,13 @@ def share_model(comm: mpi.Comm, path: Path | str) -> Model | ClassifierModel:
 
     Raises DataError if it is not a sound model of any kind.
     """
-    model = None
+    model: Model | ClassifierModel | None = None
     with mpi.agreed(comm, f"opening {path}"):
         if comm.rank == 0:
             model = open_model(path)
     if comm.bcast(isinstance(model, ClassifierModel)):
-        return comm.bcast(model)
+        shared: ClassifierModel = comm.bcast(model)
+        return shared
     with mpi.agreed(comm, f"opening {path}"):
         model = model or Model(path)
     return model

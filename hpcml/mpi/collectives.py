@@ -6,7 +6,7 @@ import functools
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -164,7 +164,7 @@ def exclusive_sum(comm: MPI.Comm, values: Iterable[int]) -> tuple[np.ndarray, np
 @collective
 def bcast_array(comm: MPI.Comm, array: np.ndarray | None, root: int = 0) -> np.ndarray:
     """Collective over `comm`. The root's array on all ranks, sent in chunks."""
-    shape, dtype = comm.bcast(None if comm.rank != root else (array.shape, array.dtype.str), root=root)
+    shape, dtype = comm.bcast(None if array is None else (array.shape, array.dtype.str), root=root)
     out = np.ascontiguousarray(array) if comm.rank == root else np.empty(shape, dtype=dtype)
     if comm.size > 1:
         for chunk in _chunks(out.reshape(-1).view(np.uint8)):
@@ -221,7 +221,7 @@ class RepeatedSum:
         self._mine, self._sum = np.zeros(size), np.zeros(size)
         self._request: MPI.Request | None = None
 
-    def poll(self, values: Iterable[float]) -> np.ndarray | None:
+    def poll(self, values: Sequence[float]) -> np.ndarray | None:
         """Collective over the group. Take part in the round with `values`, unless one is under way.
 
         Returns the sums of a round that is complete, else None.
@@ -231,7 +231,7 @@ class RepeatedSum:
             complete = bool(_reduced(self.group, complete, MPI.MIN))
         return self.take() if complete else None
 
-    def take_part(self, values: Iterable[float], wait: bool = False) -> bool:
+    def take_part(self, values: Sequence[float] | np.ndarray, wait: bool = False) -> bool:
         """Take part as `poll` does; whether the round is complete, here. Local, but with `wait`, until it is."""
         if self._request is None:
             self._mine[:] = values

@@ -34,7 +34,8 @@ def grid_levels(bounds: np.ndarray) -> np.ndarray:
     `bounds` (float64, the same on all ranks): at least each sum's total of absolute values over all ranks.
     """
     exponents = np.frexp(bounds)[1]  # bounds < 2^exponents
-    return np.clip((exponents + 129) // 2, 0, 255).astype(np.uint8)
+    halves: np.ndarray = np.clip((exponents + 129) // 2, 0, 255)
+    return halves.astype(np.uint8)
 
 
 def lies_on_grid(shift: float, smallest: float) -> bool:

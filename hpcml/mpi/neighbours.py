@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import cast
 
 import numpy as np
 from mpi4py import MPI
@@ -185,5 +186,5 @@ def torus(comm: MPI.Comm, width: int, height: int) -> Iterator[MPI.Comm]:
     if comm.size != width * height or comm.size == 1:
         yield comm
         return
-    with freed(comm.Create_cart((height, width), periods=(True, True), reorder=False)) as grid:
+    with freed(cast("MPI.Intracomm", comm).Create_cart((height, width), periods=(True, True), reorder=False)) as grid:
         yield grid

@@ -141,7 +141,6 @@ def finish(code: int) -> None:
     timer.cancel()
 
 
-@ctypes.CFUNCTYPE(None, ctypes.c_int)
 def _on_bus_error(_number: int) -> None:
     """A page of a mapped file is not there any more. There is no way back to what was reading it."""
     name = _shortened_file()
@@ -152,9 +151,11 @@ def _on_bus_error(_number: int) -> None:
 _late = ""  # what to say when the alarm rings; set in programs begun by `start` only
 
 
-@ctypes.CFUNCTYPE(None, ctypes.c_int)
 def _on_alarm(_number: int) -> None:
     _end(f"rank {MPI.COMM_WORLD.rank}: {_late}")
+
+
+_ON_BUS_ERROR, _ON_ALARM = (ctypes.CFUNCTYPE(None, ctypes.c_int)(action) for action in (_on_bus_error, _on_alarm))
 
 
 @contextmanager
@@ -168,7 +169,7 @@ def time_limit(seconds: int, sentence: str) -> Iterator[None]:
         yield
         return
     _late = sentence
-    ctypes.CDLL(None).signal(signal.SIGALRM, _on_alarm)
+    ctypes.CDLL(None).signal(signal.SIGALRM, _ON_ALARM)
     signal.alarm(seconds)
     try:
         yield
@@ -221,7 +222,7 @@ def start() -> MPI.Comm:
     Raises ConfigError if the launcher's number of ranks is not MPI's.
     """
     sys.excepthook = _abort_hook
-    ctypes.CDLL(None).signal(signal.SIGBUS, _on_bus_error)  # Python's own handlers would only run after the faulting step
+    ctypes.CDLL(None).signal(signal.SIGBUS, _ON_BUS_ERROR)  # Python's own handlers would only run after the faulting step
     check_launcher(MPI.COMM_WORLD.size)
     MPI.COMM_WORLD.Barrier()
     unname_shared_memory()

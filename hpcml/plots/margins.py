@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -173,7 +173,7 @@ class Experiments:
                 near = np.mean([np.mean(self.distance[run[cycle]] < NEAR) for run in runs])
                 study.numbers[f"slots nearer than {NEAR} to the boundary, cycle {cycle}, {name}"] = float(near)
             if cycle:
-                pairs = {"PSBML and mixtures": zip(*shares.values(), strict=True)}
+                pairs: dict[str, Iterable[Any]] = {"PSBML and mixtures": zip(*shares.values(), strict=True)}
                 pairs["two runs of PSBML"] = zip(shares["PSBML"], np.roll(shares["PSBML"], 1, axis=0), strict=True)
                 pairs["the means of the runs"] = [[np.mean(of, axis=0) for of in shares.values()]]
                 for what, both in pairs.items():

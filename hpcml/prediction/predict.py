@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import Any, BinaryIO, Literal
 
 import h5py
 import numpy as np
@@ -92,13 +92,13 @@ class Prediction:
         """Whether scoring a few rows at a time costs no more than many at once."""
         return self.keeps_weights or isinstance(self._top, InvertedTop)
 
-    def scored(self, shard: Shard) -> Iterator[Chunk | TopChunk]:
-        """Score the rows of a shard. Local. Raises NonFiniteError if a score is not a number."""
+    def scored(self, shard: Shard) -> Iterator[Any]:
+        """Score the rows of a shard: a `Chunk` at a time, or `TopChunk` with `top`. Local. Raises NonFiniteError."""
         return self._scores(shard) if self._top is None else self._best(shard)
 
     def _best(self, shard: Shard) -> Iterator[TopChunk]:
         """Find the best labels of the rows of a shard. Local."""
-        scorer = scorer_of(self.model, shard, self.scorer.labels)
+        scorer: Any = scorer_of(self.model, shard, self.scorer.labels)
         step = max(1, min(MAX_ROWS, CHUNK_BYTES // (12 * max(1, self.n_best))))
         for begin in range(0, shard.n_local, step):
             some = shard.rows[begin : begin + step]
@@ -150,7 +150,7 @@ class DatasetPrediction(Prediction):
         found = self.dataset.strings("row_ids", first, last + 1) or []
         return [found[row - first] for row in rows.tolist()]
 
-    def chunks(self) -> Iterator[Chunk | TopChunk]:
+    def chunks(self) -> Iterator[Any]:
         """Score this rank's rows. Local. Raises NonFiniteError if a score is not a number."""
         progress, done = Progress(self.log, "scoring rows (rank 0)", self.shard.n_local), 0
         try:
@@ -190,7 +190,7 @@ def svmlight_lines(prediction: Prediction, chunk: Chunk | None) -> str:
     return "".join(lines)
 
 
-Lines = Callable[[Prediction, Chunk | None], str]
+Lines = Callable[[Prediction, Any], str]  # of a Chunk, or of a TopChunk where only the best labels are written
 TEXT_FORMATS: dict[str, Lines] = {
     ".csv": csv_lines,
     ".svm": svmlight_lines,

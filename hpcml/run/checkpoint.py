@@ -41,7 +41,7 @@ class CheckpointWriter:
         """Write one row of array `name`. Local; raises OSError."""
         values = np.ascontiguousarray(values, dtype=self.file.offsets[name][1].dtype).reshape(1, -1)
         self.file.write(name, row, values)
-        self.file.write(f"crc/{name}", row, np.array([zlib.crc32(values)]))
+        self.file.write(f"crc/{name}", row, np.array([zlib.crc32(values.data)]))
 
 
 class Checkpoints:
@@ -60,7 +60,7 @@ class Checkpoints:
         number = 1
         with mpi.agreed(self.comm, f"reading {self.folder}"):
             if self.comm.rank == 0 and (present := self._generations()):
-                number += int(_NAME.fullmatch(present[0].name).group(1))
+                number += int(present[0].stem.removeprefix("state-"))
         number = self.comm.bcast(number)
         slabs = arrays | {f"crc/{name}": Slab(slab.shape[:1], "<i8") for name, slab in arrays.items()}
         with new_file(self.comm, self.folder / f"state-{number:06d}.h5") as out:
@@ -85,9 +85,10 @@ class Checkpoints:
                 found = next((path for path in present if self._sound(path)), None)
                 if present and found is None:
                     raise DataError(f"{self.folder}: every checkpoint is damaged; start again with --force")
-                for damaged in present[: present.index(found)] if present else []:
+                for damaged in present[: present.index(found)] if found is not None else []:
                     damaged.unlink()  # else it would count as one of the generations kept
-        return self.comm.bcast(found)
+        found = self.comm.bcast(found)
+        return found
 
     def _sound(self, path: Path) -> bool:
         """Whether every row of the file agrees with its CRC."""
@@ -97,7 +98,7 @@ class Checkpoints:
                 file["crc"].visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
                 for name in names:
                     for row, crc in enumerate(file[f"crc/{name}"][:]):
-                        if zlib.crc32(np.ascontiguousarray(file[name][row])) != crc:
+                        if zlib.crc32(np.ascontiguousarray(file[name][row]).data) != crc:
                             raise DataError(f"{path}: {name}, row {row}: the checksum is wrong")
         except (DataError, *DAMAGE) as error:
             self.log(f"checkpoint {path.name} is damaged ({error}); using an older one")

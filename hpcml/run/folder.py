@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar, cast
 
 from hpcml import __version__, mpi
 from hpcml.errors import ConfigError, DataError, HpcmlError
@@ -115,7 +115,8 @@ class RunFolder:
                 state = self._prepare(config, target.force, target.resume)
                 if state != FINISHED:
                     record(self.path / ENVIRONMENT, found)
-        return self.comm.bcast(state)
+        shared: str = self.comm.bcast(state)
+        return shared
 
     def _prepare(self, config: RunConfig, force: bool, resume: bool) -> str:
         file = self.path / CONFIG
@@ -243,7 +244,7 @@ def from_dict(kind: type[Kind], values: dict[str, object]) -> Kind:
 
     Raises ConfigError, or TypeError for values of another type.
     """
-    given = {field.name: values[flag_of(field.name)] for field in fields(kind) if flag_of(field.name) in values}
+    given = {field.name: values[flag_of(field.name)] for field in fields(cast("Any", kind)) if flag_of(field.name) in values}
     options = kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
     options.validate()
     return options
@@ -259,7 +260,8 @@ def config_before(comm: mpi.Comm, target: Target) -> dict[str, object]:
     with mpi.agreed(comm, f"reading {target.output}"):
         if comm.rank == 0 and target.resume and (target.output / CONFIG).is_file():
             found = read_config(target.output / CONFIG)
-    return comm.bcast(found)
+    found = comm.bcast(found)
+    return found
 
 
 def write_config(file: Path, config: dict[str, object]) -> None:
@@ -267,7 +269,7 @@ def write_config(file: Path, config: dict[str, object]) -> None:
     write_whole(file, f"# hpcml {__version__}\n{to_toml(config)}".encode())
 
 
-def read_config(file: Path) -> dict[str, object]:
+def read_config(file: Path) -> dict[str, Any]:
     """What `config.toml` says. Local; raises OSError, or DataError if it is damaged."""
     try:
         return tomllib.loads(read_small(file))

@@ -33,7 +33,8 @@ class FolderLock:
     def __init__(self, folder: Path, log: Log) -> None:
         self.folder, self.path, self.log = folder, folder / LOCK, log
         self._descriptor, self._entered = -1, False
-        self._released, self._beats = threading.Event(), None
+        self._released = threading.Event()
+        self._beats: threading.Thread | None = None
         self._touched, self._first_look, self._is_touched = 0, 0.0, False  # what is seen of a holder on another node
 
     def acquire(self) -> None:

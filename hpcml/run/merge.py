@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -91,7 +92,7 @@ class _Part:
         model = Model(run / "model.h5")  # not kept: there may be more parts than files that a process may open
         self.label_names, self.n_columns, self.precision = model.label_names, model.n_columns, model.precision
         self.n_weights, self.sparse = model.n_weights, model.sparse
-        self.about = {name: model.attrs.get(name, SINCE_4.get(name)) for name in ABOUT}
+        self.about: dict[str, Any] = {name: model.attrs.get(name, SINCE_4.get(name)) for name in ABOUT}
         self.tables = {name: hashlib.sha256(getattr(model, name)).digest() for name in ("columns", "factors")}
         self.n_features, self.certified = model.n_features, "gap" in model.labels
 
@@ -119,8 +120,9 @@ def _check_complete(parts: list[_Part], free: Collection[str]) -> None:
     for a, b in pairwise(parts):
         if a.place == b.place:
             raise ConfigError(f"{a.run} and {b.run} are both part {a.config[PART]}; give each part once")
-    for number, part in enumerate([*parts, None], 1):
-        if number <= first.place[1] and (part is None or part.place[0] != number):
+    numbers = [part.place[0] for part in parts]
+    for number in range(1, first.place[1] + 1):
+        if number not in numbers:
             raise ConfigError(f"part {number} of {first.place[1]} is missing; merge needs the runs of all parts")
 
 
@@ -149,7 +151,8 @@ def _join(comm: mpi.Comm, plan: _Plan, parts: list[_Part], target: Path) -> None
         model.layout(model_slabs(plan.places[-1], *plan.shape, plan.precision, plan.certified, n_weights), describe)
         with mpi.agreed(comm, f"writing {model.target}"):
             for number in range(comm.rank, len(plan.runs), comm.size):
-                _copy(Model(plan.runs[number] / "model.h5"), model, plan.places[number], plan.weights and plan.weights[number])
+                first_weight = plan.weights[number] if plan.weights else 0
+                _copy(Model(plan.runs[number] / "model.h5"), model, plan.places[number], first_weight)
             if comm.rank == 0:
                 if plan.weights:
                     model.write("W/indptr", 0, np.zeros(1))
@@ -161,7 +164,7 @@ def _join(comm: mpi.Comm, plan: _Plan, parts: list[_Part], target: Path) -> None
             _join_histories([run / "history.csv" for run in plan.runs], target / "history.csv")
 
 
-def _copy(source: Model, target: SlabFile, place: int, first: int | None) -> None:
+def _copy(source: Model, target: SlabFile, place: int, first: int) -> None:
     """Write the labels of `source` from row `place`, and weight `first`, of the joint model on. Local; raises OSError."""
     if isinstance(source.W, SparseRows):
         target.write("W/indptr", place + 1, source.W.indptr[1:] + first)

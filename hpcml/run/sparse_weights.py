@@ -156,7 +156,8 @@ def complete_model(comm: mpi.Comm, path: Path, weights: SparseWeights) -> None:
                     tables = {name: map_dataset(path, file[name]) for name in small}
             except (DataError, *DAMAGE):
                 raise DataError(f"{path}: the unfinished model is damaged; start again with --force") from None
-    slabs = model_slabs(*comm.bcast(sizes), int(indptr[-1]))
+    n_labels, n_features, n_columns, precision, certified = comm.bcast(sizes)
+    slabs = model_slabs(n_labels, n_features, n_columns, precision, certified, int(indptr[-1]))
     with new_file(comm, path, overwrite=True) as out:
         out.layout(slabs, lambda file: describe_model(file, about, names, n_columns))
         with mpi.agreed(comm, f"writing {path}"):

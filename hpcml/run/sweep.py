@@ -6,6 +6,7 @@ import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hpcml import mpi
 from hpcml.errors import ConfigError, DataError
@@ -15,7 +16,8 @@ from hpcml.files.table import csv_text, joined_names, table
 from hpcml.log import joined
 from hpcml.model.linear import Trained
 from hpcml.model.open import open_model
-from hpcml.run.folder import CONFIG, FREE, MEASURES, read_config
+from hpcml.options import FREE
+from hpcml.run.folder import CONFIG, MEASURES, read_config
 
 
 @dataclass(frozen=True)
@@ -36,13 +38,14 @@ def merge_sweep(comm: mpi.Comm, runs: list[Path], output: Path, force: bool) -> 
     Raises ConfigError if a folder is no run folder, DataError for a damaged one. A run that is not finished, or was not judged
     (`hpcml evaluate --json RUN/measures.json`), has empty cells.
     """
-    sweep = None
+    found: Sweep | None = None
     with mpi.agreed(comm, f"writing {output}"):
         if comm.rank == 0:
             check_output(output, force)
-            sweep = _sweep(runs)
-            write_csv(output, sweep)
-    return comm.bcast(sweep)
+            found = _sweep(runs)
+            write_csv(output, found)
+    sweep: Sweep = comm.bcast(found)
+    return sweep
 
 
 def write_csv(path: Path, sweep: Sweep) -> None:
@@ -61,7 +64,7 @@ def _sweep(runs: list[Path]) -> Sweep:
     differing = [key for key in keys if any(config.get(key) != configs[0].get(key) for config in configs)]
     facts, judged = [_facts(run) for run in runs], [_measures(run) for run in runs]
     measures = list(dict.fromkeys(name for one in judged for name in one))
-    lines: list[list[object]] = []
+    lines: list[list[Any]] = []
     for run, config, fact, values in zip(runs, configs, facts, judged, strict=True):
         lines.append([str(run), *(config.get(key) for key in differing), *fact.values(), *(values.get(name) for name in measures)])
     if measures:

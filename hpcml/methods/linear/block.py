@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from copy import copy
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -193,7 +194,7 @@ class LabelBlock(PanelBlock):
         f, grad_sq = panel.gather()
         found = []
         for lane in panel.active.tolist():
-            progress = replace(self.lanes[p, lane].progress)
+            progress = copy(self.lanes[p, lane].progress)
             step = progress.advance(float(f[lane]), float(grad_sq[lane]))
             done = step.done or progress.step >= self.max_steps
             found.append((lane, Advance(progress, float(f[lane]), float(grad_sq[lane]), step, done)))

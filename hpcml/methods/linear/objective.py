@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +31,7 @@ from hpcml.run.profile import Profile
 
 CACHE_LINE = 64
 SMALLEST_LAMBDA = 1e-300  # 1/λ must be a number
-PRECISIONS = {"single": np.dtype(np.float32), "double": np.dtype(np.float64)}
+PRECISIONS: dict[str, np.dtype[Any]] = {"single": np.dtype(np.float32), "double": np.dtype(np.float64)}
 ROWS_BYTES = 1 << 21  # rows that pass through all panels before the next ones are fetched
 
 

@@ -93,5 +93,6 @@ def with_defaults(options: Options, before: dict[str, Any]) -> Options:
         loss = str(before["loss"]) if before.get("loss") in options.losses else options.losses[0]
         options = replace(options, loss=loss)
     if options.bias is None:
-        options = replace(options, bias=before.get("bias") is not False)
+        given: dict[str, Any] = {"bias": before.get("bias") is not False}
+        options = replace(options, **given)
     return options

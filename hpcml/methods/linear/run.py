@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -29,7 +30,8 @@ class Block(Protocol):
     """What trains the labels of one group of ranks. `turn` and `fill` are collective over the group's ranks."""
 
     waiting: object  # a deque of labels' places
-    lanes: dict
+    lanes: Any
+    state: Any
 
     @property
     def busy(self) -> bool:
@@ -96,7 +98,7 @@ class LabelRun:
         return (self.signals.seen, due, late, self._error is not None, not self._busy, self.leads * self.done.sum())
 
     @mpi.collective
-    def begin(self, restore: bool) -> tuple[list[int], list[int], object]:
+    def begin(self, restore: bool) -> tuple[list[int], list[int], Path | None]:
         """Collective. (labels of this group that wait, places in the checkpoint of those to continue, the checkpoint).
 
         Writes the models of degenerate labels. Raises DataError if every checkpoint is damaged.
@@ -270,7 +272,7 @@ class LabelRun:
         self.checkpoints.save(arrays, fill)
 
     @mpi.collective
-    def restore(self, place: int, path: object, put_back: Callable[..., object]) -> None:
+    def restore(self, place: int, path: Path, put_back: Callable[..., Any]) -> None:
         """Collective over the group. Give the label at `place` of a checkpoint to `put_back`, as `Block.state` gave it."""
         with mpi.agreed(self.rows.comm, f"reading {path}"), reading_checkpoint(path) as file:
             state = [file[name][place] for name in ("W", "best", "rows", "numbers")]

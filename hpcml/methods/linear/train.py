@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import h5py
 import numpy as np
@@ -255,7 +256,7 @@ def model_offsets(path: Path, origin: dict[str, object], slabs: dict[str, Slab])
     except (DataError, *DAMAGE):
         raise DataError(f"{path}: the unfinished model is damaged; start again with --force") from None
     for key, value in (origin | ({"shape": slabs["W"].shape} if "W" in slabs else {})).items():
-        if np.shape(found[key]) != np.shape(value) or found[key] != value:
+        if np.shape(found[key]) != np.shape(cast(Any, value)) or found[key] != value:
             raise DataError(f"this run was started on other data ({key} {found[key]}, not {value}); resume with the same file")
     if not sound:
         raise DataError(f"{path}: the unfinished model is damaged; start again with --force")

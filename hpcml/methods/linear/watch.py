@@ -8,7 +8,7 @@ until all are. What goes on in other groups is in the sums of the run's `Repeate
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -74,6 +74,7 @@ class Watch:
     def _look(self, ready: bool) -> bool:
         """Whether all ranks of the group are ready. Waits for the others only if this one is, or is to stop. Raises Stopped."""
         while True:
+            told: Sequence[float] | np.ndarray
             wants = self._wants()
             if self.comm.size == 1:
                 told = (wants, ready, False)
@@ -84,12 +85,12 @@ class Watch:
                 if not self._rounds.take_part(told, wait=ready or wants):
                     return False
                 told = self._rounds.take()
-            stop = told[WANTS] > 0
+            stop = bool(told[WANTS] > 0)
             if told[HEARD] == self.group.size:
                 sums = self._pulse.take()
                 if sums[[SIGNAL, DUE, TIME_UP, FAILED]].any():
                     self._heard = sums
-                stop = stop or sums[[SIGNAL, TIME_UP, FAILED]].any()
+                stop = stop or bool(sums[[SIGNAL, TIME_UP, FAILED]].any())
             if stop:
                 raise Stopped
             if ready or not wants:  # else the round began before this rank wanted to

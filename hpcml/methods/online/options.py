@@ -1,9 +1,9 @@
 """The options of the single-pass learners."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from cyclopts import Parameter
 
@@ -77,6 +77,15 @@ class OnlineOptions:
             raise ConfigError(f"--share {self.share} has no effect without --live-features; leave it out")
         if self.seed and not self.shuffle:
             raise ConfigError(f"--seed {self.seed} has no effect without --shuffle; leave it out, or add --shuffle")
+
+
+Online = TypeVar("Online", bound=OnlineOptions)
+
+
+def with_bias(options: Online, bias: bool) -> Online:
+    """The options of a learner that can do with or without an intercept, with that choice."""
+    given: dict[str, Any] = {"bias": bias}
+    return replace(options, **given)
 
 
 @Parameter(name="*")

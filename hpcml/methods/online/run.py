@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from itertools import chain
 
 import numpy as np
 
 from hpcml import mpi
+from hpcml.data.shard import Shard
 from hpcml.errors import DataError
 from hpcml.files.atomic import write_whole
 from hpcml.files.table import csv_text
@@ -93,7 +95,7 @@ class Pass:
         width = f" × {self.source.n_features:,} features" if self.source.n_features else ""
         self.folder.log(f"learning {len(self.source.names)} labels from {rows}{width}{live}; ranks: {self.comm.size}")
 
-    def _next(self, pieces: object) -> Piece | None:
+    def _next(self, pieces: Iterator[Piece]) -> Piece | None:
         """The next piece; None at the end."""
         with self.profile("read"):
             return next(pieces, None)
@@ -107,7 +109,7 @@ class Pass:
         self.history, self.n_points, self.elapsed = found
         return self.state.n_rows - self.start
 
-    def _take(self, shard: object, rows: np.ndarray) -> None:
+    def _take(self, shard: Shard, rows: np.ndarray) -> None:
         """Collective with live features. Learn from the rows of a piece, and note the counters after 1, 2, 4 … rows."""
         done = 0
         while done < rows.size:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -16,7 +15,7 @@ from hpcml.files.hdf5 import open_stamped, readable
 from hpcml.files.slabs import Slab, new_file
 from hpcml.methods.online.kernels import POSITIVES, UPDATES
 from hpcml.methods.online.learners import LEARNERS
-from hpcml.methods.online.options import OnlineOptions
+from hpcml.methods.online.options import OnlineOptions, with_bias
 from hpcml.methods.online.order import N_NUMBERS, ORDER, RowOrder
 from hpcml.methods.online.source import Source
 from hpcml.methods.online.state import COUNTERS, LANES, N_LANE_NUMBERS, State
@@ -198,7 +197,7 @@ class Initial:
             raise DataError(f"--initial-model {path}: a sparse model cannot be continued; take the one that it was made of")
         found = self.model.attrs
         if options.bias is None and not LEARNERS[method].winnow:
-            options = replace(options, bias=bool(found.get("bias")))
+            options = with_bias(options, bool(found.get("bias")))
         self.options, wanted = options, {"method": method} | learning(options)
         if LEARNERS[method].winnow:  # which always has an intercept
             del wanted["bias"]

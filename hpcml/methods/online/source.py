@@ -68,8 +68,11 @@ class DatasetSource:
                 n_positive = self._count_positives(rows)
         self.rows, self.bounds = mpi.bcast_array(comm, rows), mpi.bcast_array(comm, bounds)
         self.n_rows = self.rows.size
-        self.digest, self.expected, self.zero_based = (0, 0, 0, 0), None, False
-        self.sizes = (*dataset.sizes, self.n_rows, zlib.crc32(dataset.map("Y/indices")) if dataset.n_rows else 0)
+        self.zero_based = False
+        self.digest: tuple[int, ...] = (0, 0, 0, 0)
+        self.expected: tuple[int, ...] | None = None
+        labels = zlib.crc32(dataset.map("Y/indices").data) if dataset.n_rows else 0
+        self.sizes: tuple[int, ...] = (*dataset.sizes, self.n_rows, labels)
         self.labels, self.names = choose_labels(comm, dataset, options, n_positive)
         self.order = np.argsort(rng.bits(options.seed, "shuffle", self.rows), kind="stable") if options.shuffle else None
 
@@ -126,8 +129,10 @@ class TextSource:
         self.labels, self.n_labels = np.arange(len(self.names)), len(self.names)
         self.binary = not options.label
         self._number = {name: number for number, name in enumerate(self.names)}
-        self.n_features, self.n_rows, self.vocabulary, self.split = 0, None, None, "all"
-        self.sizes, self.zero_based = (), options.zero_based
+        self.n_features, self.split, self.zero_based = 0, "all", options.zero_based
+        self.n_rows: int | None = None
+        self.vocabulary: str | None = None
+        self.sizes: tuple[int, ...] = ()
         self.digest: tuple[int, ...] = (0, 0, 0, 0)  # of the rows so far: CRC-32 of their sizes, indices, values, labels
         self.expected: tuple[int, ...] | None = None  # that of the rows to pass over
         self.initial: tuple[str, int] | None = None  # vocabulary and number of features of a model that is continued
@@ -165,7 +170,9 @@ class TextSource:
         """Take rows begin..end of a block into the digest."""
         a, b, c, d = block.indptr[begin], block.indptr[end], block.y_indptr[begin], block.y_indptr[end]
         parts = (np.diff(block.indptr[begin : end + 1]), block.indices[a:b], block.data[a:b], block.labels[c:d])
-        self.digest = tuple(zlib.crc32(np.ascontiguousarray(part), before) for part, before in zip(parts, self.digest, strict=True))
+        self.digest = tuple(
+            zlib.crc32(np.ascontiguousarray(part).data, before) for part, before in zip(parts, self.digest, strict=True)
+        )
 
     def vocabulary_of(self, n_features: int) -> str:
         """That of the initial model, unless it got more features; else the number of features is all that is known."""
@@ -207,6 +214,6 @@ def _number_name(label: str) -> str:
         raise ConfigError(f"--label {label}: the labels of svmlight text are numbers") from None
 
 
-def labels_of(names: Sequence[object], rank: int, size: int) -> np.ndarray:
+def labels_of(names: Sequence[object] | np.ndarray, rank: int, size: int) -> np.ndarray:
     """The places in `names` of the labels of one rank: a contiguous range, sizes differ by at most one, the first has the most."""
     return np.arange(-(-rank * len(names) // size), -(-(rank + 1) * len(names) // size))

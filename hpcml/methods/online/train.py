@@ -18,7 +18,7 @@ from hpcml.errors import ConfigError, HpcmlError, Interrupted
 from hpcml.files.lines import line_limit
 from hpcml.log import joined
 from hpcml.methods.online.learners import LEARNERS
-from hpcml.methods.online.options import OnlineOptions
+from hpcml.methods.online.options import OnlineOptions, with_bias
 from hpcml.methods.online.run import Pass
 from hpcml.methods.online.saved import Initial, write_model
 from hpcml.methods.online.source import DatasetSource, Source, TextSource, labels_of
@@ -73,7 +73,7 @@ def train(method: str, session: Session, data: Path | str, target: Target, optio
             options.check_effects()
         winnow = LEARNERS[method].winnow  # which always has an intercept
         if options.bias is None and isinstance(before.get("bias"), bool) and not winnow:
-            options = replace(options, bias=before["bias"])
+            options = with_bias(options, bool(before["bias"]))
         with mpi.agreed(comm, f"opening {options.initial_model}"):
             if options.initial_model is not None:
                 if Path(output, "model.h5").exists() and Path(output, "model.h5").samefile(options.initial_model):
@@ -81,7 +81,7 @@ def train(method: str, session: Session, data: Path | str, target: Target, optio
                 initial = Initial(options.initial_model, method, options)
                 options = initial.options
         if options.bias is None and not winnow:
-            options = replace(options, bias=True)
+            options = with_bias(options, True)
         source = _open(comm, Path(data), options, initial, stack)
         if options.max_line_mb is not None and isinstance(source, DatasetSource) and not before:
             raise ConfigError(f"--max-line-mb has no effect on a dataset ({source.name}), it is for svmlight text; leave it out")
@@ -159,7 +159,8 @@ def _report(run: Pass) -> OnlineReport:
             shares = (float(model.attrs[name]) for name in ("progressive_error", "update_share"))
             told = int(model.attrs["n_rows"]), model.n_labels, int(np.count_nonzero(model.factors)), *shares
     profile = run.profile.seconds if run.options.profile else {}
-    return OnlineReport(run.folder.model, *run.comm.bcast(told), run.elapsed, profile)
+    n_rows, n_labels, n_features, error, updates = run.comm.bcast(told)
+    return OnlineReport(run.folder.model, n_rows, n_labels, n_features, error, updates, run.elapsed, profile)
 
 
 train_pw, train_bw, train_mbw = partial(train, "pw"), partial(train, "bw"), partial(train, "mbw")

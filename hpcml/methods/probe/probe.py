@@ -74,5 +74,5 @@ class ProbeState:
     @classmethod
     def unpack(cls, values: np.ndarray) -> ProbeState:
         """The state that `pack` gave."""
-        *reals, cycle, upticks, cycle_iteration, step = values.tolist()
-        return cls(*reals, int(cycle), int(upticks), int(cycle_iteration), int(step))
+        numbers = values.tolist()
+        return cls(*numbers[:-4], *map(int, numbers[-4:]))

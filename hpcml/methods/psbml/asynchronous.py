@@ -9,6 +9,7 @@ its cycles, `cycles` on the average: a node on a fast rank does more, one on a s
 from __future__ import annotations
 
 import time
+from functools import partial
 
 import numpy as np
 
@@ -79,7 +80,7 @@ class Asynchronous:
         for rank, nodes in problem.placement.given.items():
             if node in nodes:
                 self._new_states[rank].add(node)
-            self.mailbox.post(rank, lambda rank=rank: self._letter(rank))
+            self.mailbox.post(rank, partial(self._letter, rank))
         self.deliver()
 
     def _range(self) -> tuple[float, float]:

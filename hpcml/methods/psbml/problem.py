@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -75,7 +76,7 @@ class TorusProblem:
         """Rows as the base learner takes them."""
         return matrix.toarray() if self.dense and not isinstance(matrix, np.ndarray) else matrix
 
-    def train(self, matrix: Rows, places: np.ndarray, purpose: str, number: int) -> learners.Classifier:
+    def train(self, matrix: Rows, places: np.ndarray, purpose: str, number: int) -> Any:
         """A classifier of some rows. Local. Its random numbers depend on (seed, purpose, number) alone."""
         seed = int(rng.bits(self.options.seed, f"psbml {purpose}", np.array(number))) >> 32
         return learners.fit(self.learner, self.prepared(matrix), self.classes.of[places], seed)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -205,7 +207,7 @@ class TorusRun:
         facts = Facts.merged(self.comm.allgather([snapshot.facts for snapshot in self.taken]))
         arrays = {"origin": Slab((1, 32), "|u1"), "elapsed": Slab((1, 1), "<f8"), "cycles": Slab((1, n_nodes), "<f8")}
         arrays |= {"places": Slab((n_nodes, width), "<i8"), "fitness": Slab((n_nodes, width), "<f8")}
-        sets = {"pocket": [pocket]} if pocket.cycle else {}
+        sets: dict[str, Sequence[Any]] = {"pocket": [pocket]} if pocket.cycle else {}
         sets |= {"taken": self.taken} if self.taken else {}
         for name, items in sets.items():
             arrays[f"{name}_places"] = Slab((len(items) * n_nodes, width), "<i8")

@@ -7,8 +7,9 @@ rank; the rank reads the rows from the file. The best so far is the pocket.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,7 +43,7 @@ class Facts(NamedTuple):
     @classmethod
     def merged(cls, of_ranks: list[list[Facts]]) -> list[Facts]:
         """The facts of all ranks' snapshots together, one for each cycle."""
-        merge = (min, max, sum, sum, sum, sum, max, max)
+        merge: tuple[Callable[[Any], float], ...] = (min, max, sum, sum, sum, sum, max, max)
         cycles = zip(*of_ranks, strict=True)
         return [cls(*(how(values) for how, values in zip(merge, zip(*facts, strict=True), strict=True))) for facts in cycles]
 
@@ -141,7 +142,8 @@ class Assessor:
         if self._validation is None:
             held_out = np.flatnonzero(self.problem.start < 0)
             self._validation = (self.problem.prepared(self.problem.read(held_out)), self.problem.classes.of[held_out])
-        error, auc = validate(classifier, *self._validation, self.problem.classes.n_classes)
+        matrix, classes = self._validation
+        error, auc = validate(classifier, matrix, classes, self.problem.classes.n_classes)
         return Pocket(cycle, error, auc, self.problem.comm.rank, entries, classifier)
 
     def train(self, cycle: int, entries: np.ndarray) -> object:

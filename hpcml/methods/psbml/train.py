@@ -203,4 +203,5 @@ def _report(comm: mpi.Comm, folder: RunFolder, seconds: float, profile: list[dic
         if comm.rank == 0:
             model = ClassifierModel(folder.model)
             told = model.cycle, float(model.attrs["validation_error"]), model.margin_rows.size
-    return PsbmlReport(folder.model, *comm.bcast(told), seconds, profile)
+    cycle, error, n_rows = comm.bcast(told)
+    return PsbmlReport(folder.model, cycle, error, n_rows, seconds, profile)
