@@ -137,6 +137,7 @@ class ProbeClassifier(LabelScores, BaseEstimator):
         twin.comm = self.comm
         return twin
 
+    @mpi.collective
     def fit(self, X: Any, y: Any) -> ProbeClassifier:
         """Collective over `comm`. Train on this rank's rows X (n, n_features), dense or sparse, and their labels y.
 
