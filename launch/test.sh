@@ -44,9 +44,9 @@ slurm_tests() {  # slurm_tests PYTEST-ARGUMENTS...: skipped, with the reason, wh
 part "style: ruff check" ruff check --quiet
 part "style: ruff format" ruff format --check --quiet
 part "types: mypy" mypy hpcml
-part "tests on 1 rank, and of whole jobs" spread_tests tests --ignore=tests/slurm "$@"
+part "tests on 1 rank, and of whole jobs" spread_tests tests --with-mpi --ignore=tests/slurm "$@"
 for ranks in 2 3 4; do
-  part "tests on $ranks rank(s)" tests "$ranks" tests/mpi -m mpi "$@"
+  part "tests on $ranks rank(s)" tests "$ranks" tests/mpi --with-mpi -m mpi "$@"
 done
 part "job scripts on a private Slurm" slurm_tests "$@"
 part "the documentation: mkdocs build" env NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet

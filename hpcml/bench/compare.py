@@ -107,6 +107,7 @@ def _number(value: float, digits: int) -> str:
     return "-" if math.isnan(value) else f"{value:.{digits}f}"
 
 
+@mpi.collective
 def compare(
     session: Session, data: Path, target: Target, methods: Sequence[str], shared: Any, test_split: str | None = None
 ) -> Comparison:

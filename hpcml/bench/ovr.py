@@ -210,6 +210,7 @@ def methods_of(plan: OvrOptions, options: Any) -> list[str]:
     return choose_methods(plan.methods or tuple(name for name in DEFAULT_METHODS if name in METHODS), options)
 
 
+@mpi.collective
 def bench_ovr(
     session: Session, data: Path, target: Target, plan: OvrOptions, options: Any, test_split: str | None = None
 ) -> OvrResult:

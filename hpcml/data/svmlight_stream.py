@@ -212,6 +212,7 @@ class SvmlightStream:
     Iterating is collective, and gives the same TextRows on all ranks; iterating over `parts()` gives each rank its part of them.
     """
 
+    @mpi.collective
     def __init__(
         self,
         comm: mpi.Comm,
@@ -257,11 +258,13 @@ class SvmlightStream:
         """Drop the next `n_rows` rows, when the iteration comes to them; it raises DataError if there are fewer. Local."""
         self._begin = max(self._begin, self.n_rows) + n_rows
 
+    @mpi.collective
     def __iter__(self) -> Iterator[TextRows]:
         """Collective over `comm`. The next rows, the same on all ranks; none if a pipe is slow. Raises DataError."""
         for part in self.parts():
             yield self._gathered(part)
 
+    @mpi.collective
     def parts(self) -> Iterator[TextRows]:
         """Collective over `comm`. This rank's part, maybe none, of the next rows: those of lower ranks come before it.
 

@@ -29,6 +29,7 @@ def check_output(path: Path, overwrite: bool, inputs: Iterable[Path | None] = ()
 
 
 @contextmanager
+@mpi.collective
 def temporary_path(comm: mpi.Comm, path: Path | str, overwrite: bool = False, inputs: Iterable[Path | None] = ()) -> Iterator[Path]:
     """Collective over `comm`. A temporary name beside `path`, renamed to `path` after the body, removed if it raises.
 

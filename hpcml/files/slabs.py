@@ -180,6 +180,7 @@ def _allocate(file: h5py.File, name: str, slab: Slab) -> None:
 
 
 @contextmanager
+@mpi.collective
 def new_file(comm: mpi.Comm, path: Path | str, overwrite: bool = False, inputs: Iterable[Path | None] = ()) -> Iterator[SlabFile]:
     """Collective over `comm`. A SlabFile that appears at `path`, complete and on disk, after the body; else leaves nothing."""
     with temporary_path(comm, path, overwrite, inputs) as temporary:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import sys
 import time
@@ -25,23 +26,38 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def collective(function: F) -> F:
-    """Mark a function that every rank of its communicator must call; with HPCML_STRICT=1 log enter and leave per rank."""
+    """Mark a function that every rank of its communicator must call; with HPCML_STRICT=1 log enter and leave per rank.
+
+    Of a generator, also one that a context manager is made of, those are its first step and its end.
+    """
+
+    @contextmanager
+    def logged() -> Iterator[None]:
+        rank = MPI.COMM_WORLD.rank
+        print(f"[{rank}] enter {function.__qualname__}", file=sys.stderr, flush=True)
+        try:
+            yield
+        finally:
+            print(f"[{rank}] leave {function.__qualname__}", file=sys.stderr, flush=True)
+
+    def generator(*args: Any, **kwargs: Any) -> Iterator[Any]:
+        with logged():
+            return (yield from function(*args, **kwargs))
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if os.environ.get("HPCML_STRICT") != "1":
             return function(*args, **kwargs)
-        rank = MPI.COMM_WORLD.rank
-        print(f"[{rank}] enter {function.__qualname__}", file=sys.stderr, flush=True)
-        try:
+        if inspect.isgeneratorfunction(function):
+            return generator(*args, **kwargs)
+        with logged():
             return function(*args, **kwargs)
-        finally:
-            print(f"[{rank}] leave {function.__qualname__}", file=sys.stderr, flush=True)
 
     return wrapper  # type: ignore[return-value]
 
 
 @contextmanager
+@collective
 def agreed(comm: MPI.Comm, doing: str) -> Iterator[None]:
     """Collective over `comm`. Rank-local work that may fail: on leaving, all ranks succeed or all raise the same sentence.
 
@@ -62,6 +78,7 @@ def agreed(comm: MPI.Comm, doing: str) -> Iterator[None]:
 
 
 @contextmanager
+@collective
 def resting(comm: MPI.Comm, doing: str) -> Iterator[None]:
     """Collective over `comm`. As `agreed`, for long work of one rank: those that are done sleep, so that their cores are free."""
     with agreed(comm, doing):
@@ -78,6 +95,7 @@ def resting(comm: MPI.Comm, doing: str) -> Iterator[None]:
 
 
 @contextmanager
+@collective
 def groups_agreed(comm: MPI.Comm) -> Iterator[None]:
     """Collective over `comm`. Work of groups of its ranks: what the ranks of one group have agreed to raise, all ranks raise."""
     error: Exception | None = None
@@ -95,6 +113,7 @@ def _file_error(failure: OSError, doing: str) -> DataError:
     return DataError(f"{where}{reason} while {doing}{hint}")
 
 
+@collective
 def _reduced(comm: MPI.Comm, value: float, op: MPI.Op) -> float:
     """Collective over `comm`. `op` over the ranks' numbers (float64).
 
@@ -221,6 +240,7 @@ class RepeatedSum:
         self._mine, self._sum = np.zeros(size), np.zeros(size)
         self._request: MPI.Request | None = None
 
+    @collective
     def poll(self, values: Sequence[float]) -> np.ndarray | None:
         """Collective over the group. Take part in the round with `values`, unless one is under way.
 

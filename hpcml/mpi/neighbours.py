@@ -178,6 +178,7 @@ class Mailbox:
 
 
 @contextmanager
+@collective
 def torus(comm: MPI.Comm, width: int, height: int) -> Iterator[MPI.Comm]:
     """Collective over `comm`. A periodic Cartesian communicator if there is a rank for each node of a torus, else `comm`.
 

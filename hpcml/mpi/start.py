@@ -235,6 +235,7 @@ def self_comm() -> MPI.Comm:
 
 
 @contextmanager
+@collective
 def freed(own: MPI.Comm) -> Iterator[MPI.Comm]:
     """Collective over `own`. A communicator that is freed after the body."""
     try:
@@ -246,6 +247,7 @@ def freed(own: MPI.Comm) -> Iterator[MPI.Comm]:
 
 
 @contextmanager
+@collective
 def duplicated(comm: MPI.Comm | None) -> Iterator[MPI.Comm]:
     """Collective over `comm`. A private duplicate of a caller's communicator (of COMM_SELF for None), freed at the end."""
     with freed((MPI.COMM_SELF if comm is None else comm).Dup()) as own:
@@ -253,6 +255,7 @@ def duplicated(comm: MPI.Comm | None) -> Iterator[MPI.Comm]:
 
 
 @contextmanager
+@collective
 def divided(comm: MPI.Comm, size: int) -> Iterator[MPI.Comm]:
     """Collective over `comm`. This rank's group of `size` neighbouring ranks (a divisor of the number of ranks)."""
     with freed(comm.Split(comm.rank // size, comm.rank)) as group:
@@ -260,6 +263,7 @@ def divided(comm: MPI.Comm, size: int) -> Iterator[MPI.Comm]:
 
 
 @contextmanager
+@collective
 def on_node(comm: MPI.Comm) -> Iterator[MPI.Comm]:
     """Collective over `comm`. Those of its ranks that run on this node."""
     with freed(comm.Split_type(MPI.COMM_TYPE_SHARED, comm.rank)) as node:
@@ -276,6 +280,7 @@ def ranks_on_node(comm: MPI.Comm) -> int:
 
 
 @contextmanager
+@collective
 def node_first(comm: MPI.Comm) -> Iterator[None]:
     """Collective over `comm`. Run the body on the first rank of each node, then on its others (fills caches once)."""
     node = comm.Split_type(MPI.COMM_TYPE_SHARED)

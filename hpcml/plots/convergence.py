@@ -106,6 +106,7 @@ class Convergence:
         return joined([*lines, f"picture: {self.picture}", f"numbers: {self.table}"])
 
 
+@mpi.collective
 def plot_run(
     comm: mpi.Comm | None,
     run: Path,

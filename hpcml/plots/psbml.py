@@ -65,6 +65,7 @@ class Drawn:
         return joined([about, f"picture: {self.picture}", f"numbers: {self.table}"])
 
 
+@mpi.collective
 def plot_run(comm: mpi.Comm | None, run: Path, output: Path | None = None, data: Path | None = None, force: bool = False) -> str:
     """Collective over `comm`. Draw a finished run; rank 0 does the work and says what it drew, the others say "".
 

@@ -60,6 +60,7 @@ class Prediction:
 
     has_ids = False
 
+    @mpi.collective
     def __init__(self, comm: mpi.Comm, model: Model | ClassifierModel, what: What, shard: Shard, top: int | None = None) -> None:
         """Collective over `comm`. `shard`, of this rank, has rows as they will come, or none; `top`: so many labels of each."""
         self.comm, self.model, self.what = comm, model, what
@@ -125,6 +126,7 @@ class Prediction:
 class DatasetPrediction(Prediction):
     """This rank's share of the prediction of a split."""
 
+    @mpi.collective
     def __init__(
         self,
         comm: mpi.Comm,

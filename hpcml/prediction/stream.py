@@ -86,6 +86,7 @@ def _name_of(output: Path) -> str:
 
 
 @contextmanager
+@mpi.collective
 def _opened(comm: mpi.Comm, output: Path, force: bool, inputs: list[Path]) -> Iterator[BinaryIO | None]:
     """Collective over `comm`. Rank 0's file to write to; a named one appears, whole, after the body. Raises as `temporary_path`."""
     if str(output) == STANDARD_OUTPUT:

@@ -140,6 +140,7 @@ class RunFolder:
         return UNFINISHED if resume and self.model_part.exists() else NEW
 
     @contextmanager
+    @mpi.collective
     def replaced(self, config: dict[str, object], force: bool) -> Iterator[Path]:
         """Collective. A folder to put the files of a finished run into; after the body they are this folder's, with `config`.
 
@@ -206,6 +207,7 @@ class RunFolder:
             self.checkpoints.rmdir()
 
     @contextmanager
+    @mpi.collective
     def discarded_on_error(self) -> Iterator[None]:
         """Collective. A new run that cannot even begin leaves nothing behind."""
         try:

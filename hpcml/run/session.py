@@ -31,6 +31,7 @@ class Target(NamedTuple):
 
 
 @contextmanager
+@mpi.collective
 def session_of(comm: mpi.Comm | None, log: Log | None = None, signals: StopSignals | None = None) -> Iterator[Session]:
     """Collective over `comm` (None: this process alone). A session on a duplicate of it.
 

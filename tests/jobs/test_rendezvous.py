@@ -1,6 +1,5 @@
-"""The suite's own promise: whatever a rank does in a test, `mpirun … pytest` ends by itself and says why."""
+"""The suite's own promise: whatever a rank does in a test, `mpirun … pytest --with-mpi` ends by itself and says why."""
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -10,20 +9,20 @@ HEAD = "import pytest\nfrom mpi4py import MPI\n\nCOMM = MPI.COMM_WORLD\nLAST = C
 
 @pytest.fixture
 def suite(mpirun, tmp_path):
-    """Run a generated test file under this suite's conftest.py."""
-    shutil.copy(Path(__file__).parents[1] / "conftest.py", tmp_path)
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = mpi: any size\n")
+    """Run a generated test file under pytest-mpi and this suite's plugin."""
+    (tmp_path / "conftest.py").write_text('pytest_plugins = ["support.rendezvous"]\n')
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\npythonpath = {Path(__file__).parents[1]}\n")
 
     def run(n, body, deadline=60, timeout=45):
         (tmp_path / "test_generated.py").write_text(HEAD + body)
-        program = ("-m", "pytest", "-p", "no:cacheprovider")
+        program = ("-m", "pytest", "-p", "no:cacheprovider", "-p", "pytest_mpi", "--with-mpi")
         env = {"HPCML_TEST_DEADLINE": str(deadline), "HPCML_TEST_GRACE": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
         return mpirun(n, "-v", tmp_path, program=program, env=env, timeout=timeout)
 
     return run
 
 
-@pytest.mark.parametrize("n", [2, 3, 4])
+@pytest.mark.parametrize("n", [2, 4])
 def test_a_rank_fails_before_a_barrier(suite, n):
     done = suite(n, "def test_it():\n    assert not LAST, 'on purpose'\n    COMM.Barrier()\n")
     assert done.returncode != 0
@@ -33,8 +32,7 @@ def test_a_rank_fails_before_a_barrier(suite, n):
     assert f"rank 0 is here:\n[rank {n - 1}]   File" in done.stderr
 
 
-@pytest.mark.parametrize("n", [2, 3])
-def test_a_rank_hangs(suite, n):
+def test_a_rank_hangs(suite, n=3):
     done = suite(n, "def test_it():\n    if LAST:\n        MPI.COMM_SELF.recv()\n", deadline=2)
     assert done.returncode != 0
     assert f"test_it: rank(s) [{n - 1}] did not arrive within 2 s" in done.stderr
@@ -51,11 +49,21 @@ def test_a_rank_fails_in_a_fixture(suite):
     done = suite(
         2,
         "@pytest.fixture\ndef broken():\n    yield\n    assert not LAST, 'at the end'\n\n\n"
-        "def test_it(broken, shared_tmp):\n    COMM.Barrier()\n",
+        "def test_it(broken, mpi_tmp_path):\n    COMM.Barrier()\n",
     )
     assert done.returncode != 0
     assert "test_it: failed on rank(s) [1]" in done.stderr
     assert "at the end" in done.stderr
+
+
+def test_a_rank_fails_while_the_others_wait_for_its_folder(suite):
+    done = suite(
+        2,
+        "@pytest.fixture\ndef broken():\n    assert LAST, 'before'\n\n\ndef test_it(broken, mpi_tmp_path):\n    pass\n",
+    )
+    assert done.returncode != 0
+    assert "[rank 0] E       AssertionError: before" in done.stderr
+    assert "test_it: failed on rank(s) [0]; rank(s) [1] did not arrive within 1 s" in done.stderr
 
 
 def test_a_rank_interrupts(suite):
@@ -86,13 +94,15 @@ def test_ranks_have_other_tests(suite):
 def test_good_tests_pass_and_only_rank_0_speaks(suite):
     done = suite(
         2,
-        "def test_same(comm, shared_tmp):\n"
-        "    assert len(set(comm.allgather(str(shared_tmp)))) == 1\n"
-        "    (shared_tmp / str(comm.rank)).touch()\n"
+        "def test_same(comm, mpi_tmp_path):\n"
+        "    assert len(set(comm.allgather(str(mpi_tmp_path)))) == 1\n"
+        "    (mpi_tmp_path / str(comm.rank)).touch()\n"
         "    comm.Barrier()\n"
-        "    assert len(list(shared_tmp.iterdir())) == comm.size\n\n\n"
-        "def test_skip():\n    pytest.skip('everywhere')\n",
+        "    assert len(list(mpi_tmp_path.iterdir())) == comm.size\n\n\n"
+        "def test_skip():\n    pytest.skip('everywhere')\n\n\n"
+        "@pytest.mark.mpi(min_size=3)\ndef test_more():\n    raise AssertionError\n\n\n"
+        "@pytest.mark.mpi(min_size=2)\ndef test_enough():\n    pass\n",
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("3 passed, 1 skipped") == 1
+    assert done.stdout.count("4 passed, 2 skipped") == 1
     assert "[rank" not in done.stderr

@@ -269,9 +269,10 @@ def test_duplicated_is_private_and_survives_an_agreed_error(comm):
 
 def test_strict_mode_logs_enter_and_leave(comm, monkeypatch, capfd):
     monkeypatch.setenv("HPCML_STRICT", "1")
-    mpi.agreed_any(comm, False)
-    rank = MPI.COMM_WORLD.rank
-    assert capfd.readouterr().err.splitlines() == [f"[{rank}] enter agreed_any", f"[{rank}] leave agreed_any"]
+    mpi.allreduce_maxima(comm, np.zeros(1))
+    rank, (outer, inner) = MPI.COMM_WORLD.rank, ("allreduce_maxima", "allreduce_sum")
+    log = [f"[{rank}] enter {outer}", f"[{rank}] enter {inner}", f"[{rank}] leave {inner}", f"[{rank}] leave {outer}"]
+    assert capfd.readouterr().err.splitlines() == log
     monkeypatch.delenv("HPCML_STRICT")
     mpi.agreed_any(comm, False)
     assert capfd.readouterr().err == ""

@@ -90,6 +90,7 @@ class Costs:
 class DualPanel:
     """Labels that go through a round together, one in each lane. Collective over `risk.comm` where it says so."""
 
+    @mpi.collective
     def __init__(self, block: DualBlock, lanes: list[Training], number: int = 0) -> None:
         """Collective for labels that begin. `number` counts the rounds of each label from 0. Raises MemoryError."""
         self.block, self.lanes, self.round, self.sweep = block, lanes, number, 0
@@ -311,7 +312,7 @@ class DualBlock:
 
     @mpi.collective
     def settle(self) -> None:
-        """Nothing is ever on its way."""
+        """Collective. Nothing is ever on its way."""
 
     def order(self, number: int, sweep: int) -> np.ndarray:
         """The order of the rows of a pass, a function of the seed, the round and the pass. Local."""

@@ -61,8 +61,9 @@ class LiblinearBlock:
 
     @mpi.collective
     def settle(self) -> None:
-        """Nothing is ever on its way."""
+        """Collective. Nothing is ever on its way."""
 
+    @mpi.collective
     def turn(self, seconds: float) -> list[Finished]:
         """Collective over the group, which is one rank. One label from its beginning to its end."""
         label, begin = self.waiting[0], time.monotonic()

@@ -269,6 +269,7 @@ class Panel:
             here = slice(0, self._n_taken * self.width)
             self.state[here] = self._before[here]
 
+    @mpi.collective
     def send(self) -> None:
         """Collective. Begin the reduction."""
         self._requests = [mpi.begin_reduce_scatter(self.objective.comm, self.g, self._g_own, self.counts)]
@@ -376,6 +377,7 @@ class Panel:
         if lanes.any():
             blocks.copy_lanes(self.w[self.own], self.width, lanes, self.best)
 
+    @mpi.collective
     def wait_for_weights(self) -> None:
         """Collective. Until what was begun to be sent has arrived."""
         for request in self._requests:

@@ -178,6 +178,7 @@ class LabelRun:
         self.history.sort(self.folder.history_sorted)
         return ""
 
+    @mpi.collective
     def _keep(self, finished: list[Finished]) -> None:
         """Collective over the group. Write the labels that are done."""
         if not finished:

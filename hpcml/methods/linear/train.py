@@ -37,6 +37,7 @@ from hpcml.signals import StopSignals
 from hpcml.slices import Look, stop_at
 
 
+@mpi.collective
 def train(method: LinearMethod, session: Session, data: Path, target: Target, options: LinearOptions) -> TrainReport:
     """Collective over the session. Train one model per label of `data` into the run folder of the target.
 
@@ -79,6 +80,7 @@ class LabelProblem:
         }
 
 
+@mpi.collective
 def _train(method: LinearMethod, session: Session, dataset: Dataset, target: Target, options: LinearOptions) -> TrainReport:
     """Collective. Set up the problem, then the folder (untouched before the options fit the data), then train."""
     comm, log = session.comm, session.log

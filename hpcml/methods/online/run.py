@@ -100,6 +100,7 @@ class Pass:
         with self.profile("read"):
             return next(pieces, None)
 
+    @mpi.collective
     def _restore(self) -> int:
         """Collective. Continue from the newest checkpoint: how many rows of the source it has had."""
         found = self.snapshots.restore()
@@ -109,6 +110,7 @@ class Pass:
         self.history, self.n_points, self.elapsed = found
         return self.state.n_rows - self.start
 
+    @mpi.collective
     def _take(self, shard: Shard, rows: np.ndarray) -> None:
         """Collective with live features. Learn from the rows of a piece, and note the counters after 1, 2, 4 … rows."""
         done = 0

@@ -42,6 +42,7 @@ class Source(Protocol):
     digest: tuple[int, ...]  # of the rows given so far, if they cannot be looked at again
     expected: tuple[int, ...] | None  # what that must be when the pass goes on
 
+    @mpi.collective
     def pieces(self, begin: int) -> Iterator[Piece]:
         """Collective. The rows from number `begin` of the pass on, in pieces that a rank learns from in a short time."""
 
@@ -151,6 +152,7 @@ class TextSource:
                 self._note(block, some.start, some.stop)
                 yield shard, rows[some]
 
+    @mpi.collective
     def _after(self, begin: int) -> Iterator[TextRows]:
         """Collective. The blocks from row `begin` on. Raises DataError if the rows before are not those of `expected`."""
         passed = begin == 0

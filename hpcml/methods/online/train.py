@@ -56,6 +56,7 @@ class OnlineReport:
         return joined(lines)
 
 
+@mpi.collective
 def train(method: str, session: Session, data: Path | str, target: Target, options: OnlineOptions) -> OnlineReport:
     """Collective over the session. One pass of a learner of LEARNERS, for each label against the rest, into the target's folder.
 

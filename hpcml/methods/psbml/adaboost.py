@@ -37,6 +37,7 @@ class AdaboostReport:
         return visible(f"trained {self.n_rounds} rounds of {self.learner} in {self.seconds:.2f} s; model: {self.model}")
 
 
+@mpi.collective
 def train(session: Session, data: Path, target: Target, options: AdaboostOptions) -> AdaboostReport:
     """Collective over the session. Train one classifier of the classes of `data` into the run folder of the target.
 

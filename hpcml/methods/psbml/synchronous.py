@@ -80,6 +80,7 @@ class Synchronous:
         slots = self.slots[node]
         return self.problem.train(self.store.take(slots), slots, "train", self.cycle * self.problem.n_nodes + node)
 
+    @mpi.collective
     def _exchange(self, parts: dict[int, mpi.Arrays]) -> dict[int, mpi.Arrays]:
         """Collective over neighbours. Exchange messages and count their bytes."""
         sent = sum(array.nbytes for arrays in parts.values() for array in arrays)
@@ -88,6 +89,7 @@ class Synchronous:
         with self.problem.profile("exchange"):
             return mpi.exchange_with(self.problem.comm, parts)
 
+    @mpi.collective
     def _exchange_rows(self, own: dict[int, Population]) -> dict[int, Population]:
         """Collective over neighbours. The populations of the neighbours' nodes; their rows are then in the store."""
         comm, placement, parts, found = self.problem.comm, self.problem.placement, {}, {}
@@ -124,6 +126,7 @@ class Synchronous:
                 np.minimum(least[node], confidence[at[node]], out=least[node])
         return least
 
+    @mpi.collective
     def _exchange_confidences(self, own: dict[int, Population], here: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
         """Collective over neighbours. The fitness of the rows of the nodes here: the least confidence of any judge anywhere."""
         placement = self.problem.placement
@@ -134,6 +137,7 @@ class Synchronous:
                 fitness[node] = np.minimum(fitness[node], confidence)
         return fitness
 
+    @mpi.collective
     def _exchange_fitness(self, own: dict[int, Population], around: dict[int, Population]) -> dict[int, Population]:
         """Collective over neighbours. The populations of the neighbours' nodes with the fitness of their rows."""
         placement = self.problem.placement

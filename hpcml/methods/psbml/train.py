@@ -57,6 +57,7 @@ class PsbmlReport:
         return joined(lines)
 
 
+@mpi.collective
 def train(session: Session, data: Path, target: Target, options: PsbmlOptions) -> PsbmlReport:
     """Collective over the session. Train one classifier of the classes of `data` into the run folder of the target.
 
