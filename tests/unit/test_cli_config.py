@@ -11,7 +11,6 @@ from hpcml.cli import app as cli
 from hpcml.cli.config_files import kinds_of
 from hpcml.conversion.options import ConvertOptions
 from hpcml.errors import ConfigError, HpcmlError
-from hpcml.methods.linear.options import TrainOptions
 from hpcml.options import flag_of
 from hpcml.run.folder import as_dict, to_toml
 

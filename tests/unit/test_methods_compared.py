@@ -9,35 +9,45 @@ import pytest
 from make import dataset, random_data
 from oracles import hinge_objective
 from sklearn.svm import LinearSVC
+from support.training import asked, train
 
 from hpcml import mpi
 from hpcml.data.compact import compact_rows
 from hpcml.data.dataset import Dataset
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, Interrupted
+from hpcml.methods.liblinear.train import METHOD as LIBLINEAR
 from hpcml.methods.linear import plane_kernels as kernels
 from hpcml.methods.linear.block import CONVERGED, STEP_LIMIT
 from hpcml.methods.linear.block_kernels import CHUNK
 from hpcml.methods.linear.objective import Objective
-from hpcml.methods.linear.options import TrainOptions
-from hpcml.methods.linear.train import train
-from hpcml.methods.registry import METHODS
+from hpcml.methods.probe.train import METHOD as PROBE
+from hpcml.methods.probe.train_pegasos import METHOD as PEGASOS
 from hpcml.methods.svmperf.cutting import IDLE_LIMIT, violation_limit
+from hpcml.methods.svmperf.train import METHOD as SVMPERF
 from hpcml.model.linear import STATUS, Model
 from hpcml.run.profile import Profile
 
-OPTIONS = TrainOptions(loss="hinge", bias=True, liblinear_tol=1e-4)
-GIVEN = {"svmperf": TrainOptions(loss="hinge", bias=True), "liblinear": OPTIONS}  # to `train`, which refuses what has no effect
+GIVEN = {
+    "probe": asked("probe", loss="hinge", bias=True, dormant=False),
+    "pegasos": asked("pegasos", loss="hinge"),
+    "svmperf": asked("svmperf", loss="hinge", bias=True),
+    "liblinear": asked("liblinear", loss="hinge", bias=True, liblinear_tol=1e-4),
+}
 PROMISED = {"probe": 0.05, "pegasos": 0.1, "liblinear": 1e-3}  # (f − min f)/min f; ε of the options, else as found
 
 
-def run(method, path, options=OPTIONS, widest=None):
+METHODS = {method.name: method for method in (PROBE, PEGASOS, SVMPERF, LIBLINEAR)}
+
+
+def run(method, path, options=None, widest=None):
     """(objective, the finished labels in their order) of a method on all rows of a dataset."""
+    options = options or GIVEN[method]
     with Dataset(path) as data:
         rows, _ = compact_rows(mpi.self_comm(), load_shard(mpi.self_comm(), data, "all"), options.bias)
-    objective = Objective(rows, replace(options, loss="hinge", dormant=False, seed=0), Profile())
+    objective = Objective(rows, options, Profile())
     labels = np.flatnonzero((rows.n_positive > 0) & (rows.n_positive < rows.n_global))
-    steps = options.max_steps or METHODS[method].max_steps
+    steps = options.max_steps or options.steps
     block = METHODS[method].build(objective, labels, widest or labels.size, options, steps)
     block.waiting.extend(range(labels.size))
     finished = []
@@ -115,7 +125,7 @@ def test_bits_do_not_know_the_width_of_a_panel(method, tmp_path):
 def test_step_limit_is_a_status_and_no_warning(method, data):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        _, finished = run(method, data, replace(OPTIONS, max_steps=2))
+        _, finished = run(method, data, replace(GIVEN[method], max_steps=2))
     assert {(label.status, label.steps) for label in finished} == {(STEP_LIMIT, 2)}
 
 
@@ -154,8 +164,8 @@ def test_svmperf_begins_a_label_again_after_an_interruption(data, tmp_path):
 @pytest.mark.parametrize(
     ("method", "wrong", "message"),
     [
-        ("svmperf", {"loss": "huber"}, "--loss huber: svmperf minimises hinge only"),
-        ("liblinear", {"loss": "maxent"}, "--loss maxent: liblinear minimises hinge only"),
+        ("svmperf", {"loss": "huber"}, "--loss huber: expected hinge$"),
+        ("liblinear", {"loss": "maxent"}, "--loss maxent: expected hinge$"),
         ("svmperf", {"svmperf_epsilon": 0.0}, "--svmperf-epsilon 0.0: expected a number above 0"),
         ("liblinear", {"liblinear_tol": float("nan")}, "--liblinear-tol nan: expected a number above 0"),
     ],

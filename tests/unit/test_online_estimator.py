@@ -13,14 +13,13 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from support.training import train
 
 from hpcml import OnlineClassifier
 from hpcml.data.dataset import Dataset
 from hpcml.data.shard import slab_of
 from hpcml.evaluation.scoring import Scorer
 from hpcml.methods.online.learners import METHODS
-from hpcml.methods.online.options import OnlineOptions
-from hpcml.methods.online.train import train_online
 from hpcml.model.linear import Model
 
 EVERY = [OnlineClassifier(method=method, voted=voted) for method in METHODS for voted in (False, True)]
@@ -63,7 +62,7 @@ def test_the_bits_and_scores_of_training_from_a_file(tmp_path, method, voted, bi
     asked = {"alpha": 1.25, "beta": 0.75, "theta": 0.5, "margin": 0.5, "epsilon": 0.5, "gamma": 0.5}
     parameters = {name: value for name, value in asked.items() if name in METHODS[method].options}
     options = OnlineOptions(voted=voted, bias=None if METHODS[method].winnow else bias, **parameters)
-    model = Model(train_online(method, None, data, tmp_path / "run", options).model)
+    model = Model(train(method, None, data, tmp_path / "run", options).model)
     opened = Dataset(data)
     shard = slab_of(opened, opened.split("test"), 0, 50)
     scorer = Scorer(model, shard, np.arange(3))

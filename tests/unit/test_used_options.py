@@ -5,6 +5,7 @@ from dataclasses import fields, replace
 import make
 import numpy as np
 import pytest
+from support.training import train
 
 from hpcml import mpi
 from hpcml.bench.compare import choose_methods
@@ -14,11 +15,7 @@ from hpcml.conversion.convert import check_options
 from hpcml.conversion.options import ConvertOptions
 from hpcml.errors import ConfigError
 from hpcml.methods import registry as convex
-from hpcml.methods.linear.options import TrainOptions
-from hpcml.methods.linear.train import train
 from hpcml.methods.online import learners as online
-from hpcml.methods.online.options import OnlineOptions
-from hpcml.methods.online.train import train_online
 from hpcml.methods.psbml.options import AdaboostOptions, PsbmlOptions
 from hpcml.options import check_used, flag_of
 
@@ -59,10 +56,10 @@ def test_table_names_options_that_there_are():
 @pytest.mark.parametrize(
     ("method", "options", "words"),
     [
-        ("probe", TrainOptions(dual_tol=0.5), "--dual-tol 0.5 has no effect on probe"),
-        ("dual", TrainOptions(epsilon=0.1), "--epsilon 0.1 has no effect on dual"),
-        ("dual", TrainOptions(dormant=False), "--no-dormant has no effect on dual"),
-        ("pegasos", TrainOptions(loss="hinge", gap=True), "--gap has no effect on pegasos"),
+        ("probe", {"dual_tol": 0.5}, "--dual-tol 0.5 has no effect on probe"),
+        ("dual", {"epsilon": 0.1}, "--epsilon 0.1 has no effect on dual"),
+        ("dual", {"dormant": False}, "--no-dormant has no effect on dual"),
+        ("pegasos", {"loss": "hinge", "gap": True}, "--gap has no effect on pegasos"),
         ("perceptron", OnlineOptions(alpha=2.0), "--alpha 2.0 has no effect on perceptron"),
         ("bw", OnlineOptions(margin=2.0), "--margin 2.0 has no effect on bw, it is for mbw"),
         ("mbw", OnlineOptions(share=0.5), "--share 0.5 has no effect without --live-features"),
@@ -103,22 +100,22 @@ def test_configuration_of_a_run_serves_another_method(data, tmp_path):
 
 
 def test_run_goes_on_with_the_options_it_was_begun_with(data, tmp_path):
-    train_online("pa", None, data, tmp_path / "run", OnlineOptions())
+    train("pa", None, data, tmp_path / "run", {})
     config = tmp_path / "run" / "config.toml"
     config.write_text(config.read_text().replace("alpha = 1.5", "alpha = 2.0"))  # as older versions let it be
-    report = train_online("pa", None, data, tmp_path / "run", OnlineOptions(alpha=2.0), resume=True)
+    report = train("pa", None, data, tmp_path / "run", {"alpha": 2.0}, resume=True)
     assert report.n_rows == 60
 
 
 def test_methods_that_share_options_need_one_that_uses_them(data, tmp_path):
-    assert choose_methods(("probe", "dual"), TrainOptions(loss="hinge", dual_tol=0.5, epsilon=0.1)) == ["probe", "dual"]
-    assert choose_methods(("probe", "dual"), TrainOptions(loss="hinge", gap=True)) == ["probe", "dual"]
+    assert choose_methods(("probe", "dual"), {"loss": "hinge", "dual_tol": 0.5, "epsilon": 0.1}) == ["probe", "dual"]
+    assert choose_methods(("probe", "dual"), {"loss": "hinge", "gap": True}) == ["probe", "dual"]
     with pytest.raises(ConfigError, match=r"--svmperf-epsilon 0.5 has no effect on probe, dual"):
-        choose_methods(("probe", "dual"), TrainOptions(loss="hinge", svmperf_epsilon=0.5))
+        choose_methods(("probe", "dual"), {"loss": "hinge", "svmperf_epsilon": 0.5})
     with pytest.raises(ConfigError, match="--positive-weight is for the method dual, not for probe"):
-        choose_methods(("probe", "dual"), TrainOptions(loss="hinge", positive_weight="2"))
+        choose_methods(("probe", "dual"), {"loss": "hinge", "positive_weight": "2"})
     with pytest.raises(ConfigError, match=r"--dual-tol 0.5 has no effect: the tolerances are those of --tol"):
-        bench_ovr(None, data, tmp_path / "out", OvrOptions(peers=("none",)), TrainOptions(dual_tol=0.5))
+        bench_ovr(None, data, tmp_path / "out", OvrOptions(peers=("none",)), {"dual_tol": 0.5})
 
 
 def test_one_set_of_options_trains_several_methods(data, tmp_path):
