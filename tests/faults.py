@@ -15,12 +15,11 @@ from pathlib import Path
 import h5py
 import pytest
 from make import class_data, dataset, random_data
-from support.training import train
 from support.training import train as train_method
 
 from hpcml.methods.psbml.options import PsbmlOptions
 
-TRAIN = {"probe": train_probe, "dual": functools.partial(train_method, "dual"), "psbml": train_psbml}
+TRAIN = {method: functools.partial(train_method, method) for method in ("probe", "dual", "psbml")}
 OPTIONS = {
     "probe": {},
     "dual": {"loss": "hinge", "dual_tol": 1e-6, "lam": "2e-3", "block": 1, "max_steps": 200},
@@ -194,8 +193,8 @@ def act(*_):
     if rank == 1 and count == 3:
         strike()
         {}
-before(hpcml.methods.linear.run.Run, "save", act)
-before(hpcml.methods.psbml.run.Run, "_save", act)
+before(hpcml.methods.linear.run.LabelRun, "save", act)
+before(hpcml.methods.psbml.run.TorusRun, "_save", act)
 """
 CLOCK_JUMPS = """
 import itertools

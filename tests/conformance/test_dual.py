@@ -23,7 +23,6 @@ from hpcml.data.compact import compact_rows
 from hpcml.data.dataset import Dataset
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError, Interrupted, NonFiniteError
-from hpcml.log import Log
 from hpcml.methods.dual import dual, kernels
 from hpcml.methods.dual.options import BALANCED, DualOptions
 from hpcml.methods.linear.block import CONVERGED, STEP_LIMIT

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from support.training import train
 
-import hpcml
 from hpcml import mpi
 from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError, Interrupted, NonFiniteError

@@ -88,7 +88,8 @@ def test_a_run_without_an_intercept_goes_on_without(data, tmp_path, method):
 
 
 def test_a_config_that_makes_no_sense_is_no_default():
-    assert with_defaults({}, ("hinge",), {"loss": ["huber"], "bias": "no"}) == {"loss": "hinge", "bias": True}
+    found = with_defaults(ProbeOptions(), {"loss": ["huber"], "bias": "no"})
+    assert found == ProbeOptions(loss="hinge", bias=True)
 
 
 @pytest.mark.parametrize("method", ["perceptron", "mbw"])
@@ -164,11 +165,9 @@ def parsed(tmp_path, command, *flags, config=None):
         (tmp_path / "a.toml").write_text(config)
         flags = (*flags, "--config", str(tmp_path / "a.toml"))
     tokens = ["train", command, "data.h5", "-o", "run", *flags]
-    tokens, cli.train_app.config = cli.config_files(tokens, cli.OWN_OPTIONS)
-    try:
-        _, bound, _ = cli.app.parse_args(tokens, exit_on_error=False, print_error=False)
-    finally:
-        cli.train_app.config = ()
+    app, train_app = cli.build()
+    tokens, train_app.config = cli.config_files(tokens)
+    _, bound, _ = app.parse_args(tokens, exit_on_error=False, print_error=False)
     return getattr(bound.arguments.get("options"), "bias", None)
 
 

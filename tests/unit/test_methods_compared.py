@@ -87,7 +87,7 @@ def test_f_is_near_an_independent_minimum(method, data):
 
 @pytest.mark.parametrize(("epsilon", "precision"), [(0.1, "single"), (0.01, "single"), (1e-4, "double")])
 def test_svmperf_certifies_its_gap_at_every_step(data, epsilon, precision):
-    options = replace(OPTIONS, svmperf_epsilon=epsilon, precision=precision)
+    options = replace(GIVEN["svmperf"], svmperf_epsilon=epsilon, precision=precision)
     objective, finished = run("svmperf", data, options)
     for label, least in zip(finished, minima(objective), strict=True):
         assert label.status == CONVERGED
@@ -103,7 +103,7 @@ def test_svmperf_certifies_its_gap_at_every_step(data, epsilon, precision):
 
 def test_svmperf_stops_at_once_where_zero_is_the_minimum(tmp_path):
     X = np.array([[1.0, 2.0], [1.0, 2.0], [3.0, 1.0], [3.0, 1.0]])  # each row once with the label, once without
-    _, [label] = run("svmperf", dataset(tmp_path / "data.h5", X, np.array([[1], [0], [1], [0]])), replace(OPTIONS, bias=False))
+    _, [label] = run("svmperf", dataset(tmp_path / "data.h5", X, np.array([[1], [0], [1], [0]])), replace(GIVEN["svmperf"], bias=False))
     assert (label.f, label.status, label.steps) == (1.0, CONVERGED, 2)
     assert not label.w.any()
 
@@ -112,7 +112,7 @@ def test_svmperf_stops_at_once_where_zero_is_the_minimum(tmp_path):
 def test_bits_do_not_know_the_width_of_a_panel(method, tmp_path):
     X, Y = random_data(5, 40, 9 * CHUNK, 5)  # of 8 numbers and more, numpy sums a single column in another order than many
     path = dataset(tmp_path / "data.h5", X, Y)
-    options = replace(OPTIONS, max_steps=30)
+    options = replace(GIVEN[method], max_steps=30)
     objective, alone = run(method, path, options, widest=1)
     assert objective.rows.n_columns > 8 * CHUNK
     for widest in (8, 16):

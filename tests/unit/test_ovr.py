@@ -252,7 +252,6 @@ def test_choices():
     assert choose_peers(()) == list(PEERS)
     assert choose_peers(("pecos", "pecos")) == ["pecos"]
     assert choose_peers(("none",)) == []
-    assert with_tolerance(OPTIONS, 0.5).liblinear_tol == 0.5
     assert set(bench.methods_of(OvrOptions(), OPTIONS)) <= set(bench.DEFAULT_METHODS)
     assert peers.NO_PEERS not in PEERS
 
