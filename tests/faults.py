@@ -15,17 +15,14 @@ from pathlib import Path
 import h5py
 import pytest
 from make import class_data, dataset, random_data
+from support.training import train as train_method
 
-from hpcml.methods.linear.options import TrainOptions
-from hpcml.methods.linear.train import train as train_method
-from hpcml.methods.linear.train import train_probe
 from hpcml.methods.psbml.options import PsbmlOptions
-from hpcml.methods.psbml.train import train_psbml
 
-TRAIN = {"probe": train_probe, "dual": functools.partial(train_method, "dual"), "psbml": train_psbml}
+TRAIN = {method: functools.partial(train_method, method) for method in ("probe", "dual", "psbml")}
 OPTIONS = {
-    "probe": TrainOptions(),
-    "dual": TrainOptions(loss="hinge", dual_tol=1e-6, lam="2e-3", block=1, max_steps=200),
+    "probe": {},
+    "dual": {"loss": "hinge", "dual_tol": 1e-6, "lam": "2e-3", "block": 1, "max_steps": 200},
     "psbml": PsbmlOptions(grid="2x2", cycles=12, seed=3),
 }
 FLAGS = {
@@ -196,8 +193,8 @@ def act(*_):
     if rank == 1 and count == 3:
         strike()
         {}
-before(hpcml.methods.linear.run.Run, "save", act)
-before(hpcml.methods.psbml.run.Run, "_save", act)
+before(hpcml.methods.linear.run.LabelRun, "save", act)
+before(hpcml.methods.psbml.run.TorusRun, "_save", act)
 """
 CLOCK_JUMPS = """
 import itertools

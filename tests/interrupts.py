@@ -10,14 +10,10 @@ import numpy as np
 import pytest
 from faults import program
 from make import class_data, dataset, random_data
+from support.training import train
 
 from hpcml.errors import Interrupted
-from hpcml.methods.linear.options import TrainOptions
-from hpcml.methods.linear.train import train, train_probe
-from hpcml.methods.online.options import OnlineOptions
-from hpcml.methods.online.train import train_online
 from hpcml.methods.psbml.options import PsbmlOptions
-from hpcml.methods.psbml.train import train_psbml
 
 # Arguments in which S is the folder of the samples and O that of the output. All of them write something, but for those of QUIET.
 COMMANDS = {
@@ -179,15 +175,15 @@ def make_samples(folder):
     lines = [" ".join(f"{j + 1}:{v:.3f}" for j, v in zip(row.indices, row.data, strict=True)) for row in data[0]]
     (folder / "rows.svm").write_text("".join(f"{number % 3} {line}\n" for number, line in enumerate(lines)))
     (folder / "rows.jsonl").write_text("".join(f'{{"text": "word{n % 7} of row", "labels": ["l{n % 3}"]}}\n' for n in range(90)))
-    train_probe(None, file, folder / "probe", TrainOptions())
-    train_probe(None, file, folder / "probe2", TrainOptions(bias=True))
+    train("probe", None, file, folder / "probe", {})
+    train("probe", None, file, folder / "probe2", {"bias": True})
     psbml = PsbmlOptions(grid="2x1", cycles=3)
-    train_psbml(None, classes, folder / "psbml", psbml)
+    train("psbml", None, classes, folder / "psbml", psbml)
     unfinished = {
-        "train probe": lambda run: train_probe(None, file, run, TrainOptions(time_limit=1e-9)),
-        "train dual": lambda run: train("dual", None, file, run, TrainOptions(time_limit=1e-9)),
-        "train psbml": lambda run: train_psbml(None, classes, run, replace(psbml, time_limit=1e-9)),
-        "train mbw": lambda run: train_online("mbw", None, file, run, OnlineOptions(time_limit=1e-9)),
+        "train probe": lambda run: train("probe", None, file, run, {"time_limit": 1e-9}),
+        "train dual": lambda run: train("dual", None, file, run, {"time_limit": 1e-9}),
+        "train psbml": lambda run: train("psbml", None, classes, run, replace(psbml, time_limit=1e-9)),
+        "train mbw": lambda run: train("mbw", None, file, run, {"time_limit": 1e-9}),
     }
     for name, begin in unfinished.items():
         with pytest.raises(Interrupted):

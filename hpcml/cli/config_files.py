@@ -36,22 +36,28 @@ def config_files(tokens: list[str]) -> tuple[list[str], list[cyclopts.config.Dic
     paths += [Path(token.partition("=")[2]) for token in tokens if token.startswith("--config=")]
     if tokens[:1] != ["train"]:
         return tokens, []  # no other command takes files
-    method, found = next((token for token in tokens[1:2] if token in METHODS), None), []
+    given, found = next((token for token in tokens[1:2] if token in METHODS), None), []
+    method = given
     every = [(path, _read(path)) for path in paths]
     for path, keys in every:
         _check_value(path, "method", keys.get("method", ""), str)
         named = keys.pop("method", method)
-        if method is not None and named != method:
+        if method is not None and named != method and not _share_options(method, named):
             raise ConfigError(f"{path}: it is for the method {shortened(str(named))!r}, not {method!r}")
         if named is not None and named not in METHODS:
             raise ConfigError(f"{path}: no method {shortened(str(named))!r}; {nearest(shortened(str(named)), METHODS)}")
-        if method is None and named is not None and (len(tokens) == 1 or tokens[1].startswith("-")):
-            tokens = ["train", named, *tokens[1:]]
-        method = named or method
+        method = given or named
+    if given is None and method is not None and (len(tokens) == 1 or tokens[1].startswith("-")):
+        tokens = ["train", method, *tokens[1:]]
     for path, keys in every if method is not None else []:
         _check_keys(path, keys, METHODS[method])
         found.append(cyclopts.config.Dict(keys, source=str(path), use_commands_as_keys=False))
     return tokens, found
+
+
+def _share_options(*names: str) -> bool:
+    """Whether these methods can be compared, so that the configuration of one serves another."""
+    return all(name in METHODS and METHODS[name].losses for name in names)
 
 
 def _check_keys(path: Path, keys: dict[str, object], method: Method) -> None:

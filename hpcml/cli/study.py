@@ -62,18 +62,20 @@ def merge(*runs: Path, output: Output, force: Flag = False) -> None:
     """
     if not runs:
         raise ConfigError("merge what? name the run folders")
+    from hpcml.methods.registry import method_named
+
+    def free(method: str) -> set[str]:
+        return method_named(method).free_keys
+
     if output.suffix == ".csv":
         from hpcml.run.sweep import merge_sweep
 
-        say_once(str(merge_sweep(Command.session.comm, list(runs), output, force)))
+        say_once(str(merge_sweep(Command.session.comm, list(runs), output, force, free)))
     else:
-        from hpcml.methods.registry import method_named
         from hpcml.run.merge import merge_models
         from hpcml.run.session import Target
 
-        say_once(
-            str(merge_models(Command.session, list(runs), Target(output, force), lambda method: method_named(method).free_keys))
-        )
+        say_once(str(merge_models(Command.session, list(runs), Target(output, force), free)))
 
 
 def check(folder: Path = Path("hpcml-check"), /) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,6 @@ from hpcml.files.table import csv_text, joined_names, table
 from hpcml.log import joined
 from hpcml.model.linear import Trained
 from hpcml.model.open import open_model
-from hpcml.options import FREE
 from hpcml.run.folder import CONFIG, MEASURES, read_config
 
 
@@ -32,8 +32,12 @@ class Sweep:
 
 
 @mpi.collective
-def merge_sweep(comm: mpi.Comm, runs: list[Path], output: Path, force: bool) -> Sweep:
+def merge_sweep(
+    comm: mpi.Comm, runs: list[Path], output: Path, force: bool, free: Callable[[str], Collection[str]] = lambda _: ()
+) -> Sweep:
     """Collective over `comm`. Write the table of the runs to `output`; rank 0 reads what they left.
+
+    `free` tells of a method which keys of config.toml do not change its result: they have no column.
 
     Raises ConfigError if a folder is no run folder, DataError for a damaged one. A run that is not finished, or was not judged
     (`hpcml evaluate --json RUN/measures.json`), has empty cells.
@@ -42,7 +46,7 @@ def merge_sweep(comm: mpi.Comm, runs: list[Path], output: Path, force: bool) -> 
     with mpi.agreed(comm, f"writing {output}"):
         if comm.rank == 0:
             check_output(output, force)
-            found = _sweep(runs)
+            found = _sweep(runs, free)
             write_csv(output, found)
     sweep: Sweep = comm.bcast(found)
     return sweep
@@ -54,13 +58,14 @@ def write_csv(path: Path, sweep: Sweep) -> None:
     write_whole(path, csv_text([sweep.columns, *lines]).encode())
 
 
-def _sweep(runs: list[Path]) -> Sweep:
+def _sweep(runs: list[Path], free: Callable[[str], Collection[str]]) -> Sweep:
     """Read the runs. Local; raises ConfigError, DataError and OSError."""
     for run in runs:
         if not (run / CONFIG).is_file():
             raise ConfigError(f"{run}: not a run folder (no {CONFIG})")
     configs = [read_config(run / CONFIG) for run in runs]
-    keys = sorted({key for config in configs for key in config} - (FREE - {"data"}))
+    unseen = set.intersection(*(set(free(str(config.get("method")))) for config in configs)) - {"data"}
+    keys = sorted({key for config in configs for key in config} - unseen)
     differing = [key for key in keys if any(config.get(key) != configs[0].get(key) for config in configs)]
     facts, judged = [_facts(run) for run in runs], [_measures(run) for run in runs]
     measures = list(dict.fromkeys(name for one in judged for name in one))

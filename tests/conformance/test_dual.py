@@ -16,22 +16,18 @@ from make import dataset, random_data
 from oracles_dual import Twin, objective, order, shuffled
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import LinearSVC
+from support.training import compare, merge, train
 
 from hpcml import mpi
-from hpcml.bench.compare import compare
 from hpcml.data.compact import compact_rows
 from hpcml.data.dataset import Dataset
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError, Interrupted, NonFiniteError
-from hpcml.log import Log
 from hpcml.methods.dual import dual, kernels
+from hpcml.methods.dual.options import BALANCED, DualOptions
 from hpcml.methods.linear.block import CONVERGED, STEP_LIMIT
 from hpcml.methods.linear.objective import Risk
-from hpcml.methods.linear.options import BALANCED, TrainOptions
-from hpcml.methods.linear.train import train
-from hpcml.methods.registry import METHODS
 from hpcml.model.linear import STATUS, Model
-from hpcml.run.merge import merge_models
 from hpcml.run.profile import Profile
 
 LOSSES = ("hinge", "squared-hinge")
@@ -39,7 +35,7 @@ LOSSES = ("hinge", "squared-hinge")
 
 def asked(**given):
     """Options with what was asked for; else with the hinge and without an intercept, as the twin has it."""
-    return TrainOptions(**{"loss": "hinge", "bias": False} | given)
+    return DualOptions(**{"loss": "hinge", "bias": False} | given)
 
 
 def problem(path, X, Y, options):
@@ -61,7 +57,7 @@ def trainable(risk):
 def finish(risk, options, labels=None, widest=16):
     """The finished labels, by their numbers in the data, of a run of those labels in panels of at most so many."""
     labels = trainable(risk) if labels is None else np.array(labels)
-    block = dual.DualBlock(risk, labels, widest, options, options.max_steps or METHODS["dual"].max_steps)
+    block = dual.DualBlock(risk, labels, widest, options, options.max_steps or options.steps)
     block.waiting.extend(range(labels.size))
     finished = []
     while block.busy:
@@ -411,7 +407,7 @@ def test_parts_labels_and_blocks_give_the_bytes_of_one_run(data, tmp_path, optio
     parts = [tmp_path / f"part{k}" for k in range(1, 4)]
     for k, part in enumerate(parts, 1):
         train("dual", None, data, part, replace(options, label_part=f"{k}/3"))
-    merged = merge_models(mpi.self_comm(), parts, tmp_path / "merged", False, Log(0)).model
+    merged = merge(None, parts, tmp_path / "merged").model
     assert merged.read_bytes() == whole.read_bytes()
     assert rows_of_history(tmp_path / "merged") == rows_of_history(tmp_path / "whole")
     every = Model(whole)
@@ -509,12 +505,12 @@ def test_resume_with_another_problem_is_refused(data, tmp_path, change):
         ("dual", {"max_gap": math.nan}, "--max-gap nan: expected"),
         ("dual", {"dual_tol": 0.0}, "--dual-tol 0.0: expected a number above 0"),
         ("dual", {"dual_tol": math.inf}, "--dual-tol inf: expected"),
-        ("dual", {"loss": "huber"}, "--loss huber: dual minimises hinge, squared-hinge only"),
-        ("probe", {"loss": "squared-hinge"}, "--loss squared-hinge: probe minimises hinge, huber, maxent only"),
-        ("liblinear", {"loss": "squared-hinge"}, "--loss squared-hinge: liblinear minimises hinge only"),
-        ("probe", {"gap": True}, "--gap has no effect on probe, it is for dual; leave it out"),
-        ("pegasos", {"max_gap": 0.1}, "--max-gap 0.1 has no effect on pegasos, it is for dual; leave it out"),
-        ("svmperf", {"positive_weight": BALANCED}, "--positive-weight is for the method dual, not for svmperf"),
+        ("dual", {"loss": "huber"}, "--loss huber: expected hinge or squared-hinge"),
+        ("probe", {"loss": "squared-hinge"}, "--loss squared-hinge: expected hinge or huber or maxent"),
+        ("liblinear", {"loss": "squared-hinge"}, "--loss squared-hinge: expected hinge"),
+        ("probe", {"gap": True}, "probe has no option 'gap'"),
+        ("pegasos", {"max_gap": 0.1}, "pegasos has no option 'max_gap'"),
+        ("svmperf", {"positive_weight": BALANCED}, "svmperf has no option 'positive_weight'"),
         ("dual", {"lam": "nan"}, "--lambda nan: expected"),
         ("dual", {"lam": "inf"}, "--lambda inf: expected"),
         ("dual", {"lam": "-1"}, "--lambda -1: expected"),
@@ -525,7 +521,7 @@ def test_resume_with_another_problem_is_refused(data, tmp_path, change):
 )
 def test_options_that_make_no_sense_are_named(data, tmp_path, method, wrong, message):
     with pytest.raises(ConfigError) as error:
-        train(method, None, data, tmp_path / "run", TrainOptions(**wrong))
+        train(method, None, data, tmp_path / "run", wrong)
     assert message in str(error.value)
     assert "\n" not in str(error.value)
     assert not (tmp_path / "run").exists()

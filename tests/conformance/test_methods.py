@@ -9,16 +9,14 @@ import numpy as np
 import pytest
 from make import dataset, random_data
 from oracles import hinge_objective, probe
+from support.training import train as train_method
 
+from hpcml.bench.shared_options import minimisers
 from hpcml.errors import ConfigError, DataError, Interrupted, NonFiniteError
-from hpcml.methods.linear.options import TrainOptions
-from hpcml.methods.linear.train import train as train_method
-from hpcml.methods.linear.train import train_probe
-from hpcml.methods.registry import METHODS
 from hpcml.model.linear import STATUS, Model
 
 
-@pytest.fixture(params=sorted(METHODS))
+@pytest.fixture(params=sorted(minimisers()))
 def train(request):
     return functools.partial(train_method, request.param)
 
@@ -41,13 +39,13 @@ def arrays(path):
 
 def test_input_is_untouched_and_seeds_do_not_matter(train, data, tmp_path):
     before = hashlib.sha256(data.read_bytes()).hexdigest()
-    first = train(None, data, tmp_path / "a", TrainOptions()).model.read_bytes()
-    assert train(None, data, tmp_path / "b", TrainOptions()).model.read_bytes() == first
+    first = train(None, data, tmp_path / "a", {}).model.read_bytes()
+    assert train(None, data, tmp_path / "b", {}).model.read_bytes() == first
     assert hashlib.sha256(data.read_bytes()).hexdigest() == before
 
 
 def test_degenerate_labels_are_reported_and_get_the_constant_model(train, data, tmp_path):
-    report = train(None, data, tmp_path / "run", TrainOptions(min_positives=0))
+    report = train(None, data, tmp_path / "run", {"min_positives": 0})
     assert report.degenerate == ["label1", "label2"]
     model = Model(report.model)
     assert model.bias.tolist()[1:3] == [-1, 1]
@@ -57,7 +55,7 @@ def test_degenerate_labels_are_reported_and_get_the_constant_model(train, data, 
 
 
 def test_reported_f_is_the_objective_of_the_saved_model_over_all_rows(train, data, tmp_path):
-    report = train(None, data, tmp_path / "run", TrainOptions(bias=True, loss="hinge"))
+    report = train(None, data, tmp_path / "run", {"bias": True, "loss": "hinge"})
     model, (X, Y) = Model(report.model), arrays(data)
     X = np.hstack([X[::2], np.ones((45, 1))])
     for row, name in enumerate(model.label_names):
@@ -69,32 +67,32 @@ def test_reported_f_is_the_objective_of_the_saved_model_over_all_rows(train, dat
 
 
 def test_chosen_labels_only(train, data, tmp_path):
-    report = train(None, data, tmp_path / "a", TrainOptions(label=("label4", "label0")))
+    report = train(None, data, tmp_path / "a", {"label": ("label4", "label0")})
     assert Model(report.model).label_names == ["label0", "label4"]
     with pytest.raises(ConfigError, match=r"no label 'labl4'; did you mean 'label4'"):
-        train(None, data, tmp_path / "b", TrainOptions(label=("labl4",)))
+        train(None, data, tmp_path / "b", {"label": ("labl4",)})
     assert not (tmp_path / "b").exists()
 
 
 def test_block_does_not_change_the_model(train, data, tmp_path):
-    models = [train(None, data, tmp_path / str(b), TrainOptions(block=b)).model.read_bytes() for b in (1, 2, 5, 40)]
+    models = [train(None, data, tmp_path / str(b), {"block": b}).model.read_bytes() for b in (1, 2, 5, 40)]
     assert len(set(models)) == 1
 
 
 def test_folder_is_never_overwritten_by_accident(train, data, tmp_path):
     run = tmp_path / "run"
-    model = train(None, data, run, TrainOptions()).model.read_bytes()
+    model = train(None, data, run, {}).model.read_bytes()
     (run / "notes.txt").write_text("mine")
     (run / "checkpoint").mkdir(exist_ok=True)
     (run / "checkpoint" / "mine.h5").write_text("mine")
     with pytest.raises(ConfigError, match="exists already"):
-        train(None, data, run, TrainOptions(lam="X/2"))
+        train(None, data, run, {"lam": "X/2"})
     with pytest.raises(ConfigError, match=r"lambda = 'X/m', not 'X/2'"):
-        train(None, data, run, TrainOptions(lam="X/2"), resume=True)
+        train(None, data, run, {"lam": "X/2"}, resume=True)
     with pytest.raises(DataError):
-        train(None, tmp_path / "absent.h5", run, TrainOptions(), force=True)
+        train(None, tmp_path / "absent.h5", run, {}, force=True)
     assert (run / "model.h5").read_bytes() == model
-    assert train(None, data, run, TrainOptions(lam="X/2"), force=True).model.read_bytes() != model
+    assert train(None, data, run, {"lam": "X/2"}, force=True).model.read_bytes() != model
     assert (run / "notes.txt").read_text() == (run / "checkpoint" / "mine.h5").read_text() == "mine"
 
 
@@ -105,7 +103,7 @@ def test_folder_that_is_not_a_run_is_refused(train, data, tmp_path, how):
     for name in ("model.h5", "log.txt", "checkpoint/model.part.h5"):
         (run / name).write_text("mine")
     with pytest.raises(ConfigError, match="no run of ours"):
-        train(None, data, run, TrainOptions(), **how)
+        train(None, data, run, {}, **how)
     assert [(run / name).read_text() for name in ("model.h5", "log.txt", "checkpoint/model.part.h5")] == ["mine"] * 3
 
 
@@ -114,37 +112,37 @@ def test_any_label_name_can_be_resumed(train, tmp_path):
     names = ['a\r"b\\\x7f\n', "ünï"]
     data = dataset(tmp_path / "data.h5", X, Y, label_names=names)
     with pytest.raises(Interrupted):
-        train(None, data, tmp_path / "run", TrainOptions(label=tuple(names), time_limit=1e-9))
-    report = train(None, data, tmp_path / "run", TrainOptions(label=tuple(names)), resume=True)
+        train(None, data, tmp_path / "run", {"label": tuple(names), "time_limit": 1e-9})
+    report = train(None, data, tmp_path / "run", {"label": tuple(names)}, resume=True)
     assert Model(report.model).label_names == names
 
 
 def test_a_gradient_that_overflows_is_an_error(data, tmp_path):
     with pytest.raises(NonFiniteError, match="gradient of label number"):
-        train_probe(None, data, tmp_path / "run", TrainOptions(lam="1e300"))
+        train_method("probe", None, data, tmp_path / "run", {"lam": "1e300"})
 
 
 def test_a_log_that_cannot_be_written_does_not_stop_the_run(train, data, tmp_path, capsys):
     with pytest.raises(Interrupted):
-        train(None, data, tmp_path / "run", TrainOptions(time_limit=1e-9))
+        train(None, data, tmp_path / "run", {"time_limit": 1e-9})
     (tmp_path / "run" / "log.txt").unlink()
     (tmp_path / "run" / "log.txt").symlink_to("/dev/full")
-    assert train(None, data, tmp_path / "run", TrainOptions(), resume=True).model.exists()
+    assert train(None, data, tmp_path / "run", {}, resume=True).model.exists()
     assert capsys.readouterr().err.count("going on without it") == 1
 
 
 def test_interrupted_run_resumes_to_the_same_bits_and_history(train, data, tmp_path):
-    whole = train(None, data, tmp_path / "whole", TrainOptions(block=2))
+    whole = train(None, data, tmp_path / "whole", {"block": 2})
     rounds = 0
     while True:
         try:
-            options = TrainOptions(block=2, time_limit=1e-9)
+            options = {"block": 2, "time_limit": 1e-9}
             pieces = train(None, data, tmp_path / "pieces", options, resume=rounds > 0)
             break
         except Interrupted:
             rounds += 1
             if rounds == 40:
-                pieces = train(None, data, tmp_path / "pieces", TrainOptions(block=2), resume=True)
+                pieces = train(None, data, tmp_path / "pieces", {"block": 2}, resume=True)
                 break
     assert rounds >= 1
     assert pieces.model.read_bytes() == whole.model.read_bytes()
@@ -153,32 +151,32 @@ def test_interrupted_run_resumes_to_the_same_bits_and_history(train, data, tmp_p
 
 
 def test_damaged_checkpoint_is_passed_over(train, data, tmp_path, capsys):
-    whole, run = train(None, data, tmp_path / "whole", TrainOptions()), tmp_path / "run"
+    whole, run = train(None, data, tmp_path / "whole", {}), tmp_path / "run"
     for round_ in range(3):
         with pytest.raises(Interrupted):
-            train(None, data, run, TrainOptions(time_limit=1e-9), resume=round_ > 0)
+            train(None, data, run, {"time_limit": 1e-9}, resume=round_ > 0)
     newest = max((run / "checkpoint").glob("state-*.h5"))
     assert len(list((run / "checkpoint").glob("state-*.h5"))) == 2
     raw = bytearray(newest.read_bytes())
     with h5py.File(newest) as file:
         raw[file["done"].id.get_offset() + 3] ^= 255
     newest.write_bytes(raw)
-    assert train(None, data, run, TrainOptions(), resume=True).model.read_bytes() == whole.model.read_bytes()
+    assert train(None, data, run, {}, resume=True).model.read_bytes() == whole.model.read_bytes()
     assert "is damaged" in capsys.readouterr().err
 
 
 def test_data_replaced_between_checkpoint_and_resume_is_refused(train, data, tmp_path):
     with pytest.raises(Interrupted):
-        train(None, data, tmp_path / "run", TrainOptions(time_limit=1e-9))
+        train(None, data, tmp_path / "run", {"time_limit": 1e-9})
     with h5py.File(data, "r+") as file:  # as many rows, of the same features, but others
         file["splits/train"][:] = file["splits/test"][:]
     with pytest.raises(DataError, match="resume with the same file"):
-        train(None, data, tmp_path / "run", TrainOptions(), resume=True)
+        train(None, data, tmp_path / "run", {}, resume=True)
 
 
 def test_probe_takes_the_steps_of_the_printed_algorithm(data, tmp_path):
-    options = TrainOptions(label=("label3",), bias=False, dormant=False, precision="double")
-    report = train_probe(None, data, tmp_path / "run", options)
+    options = {"label": ("label3",), "bias": False, "dormant": False, "precision": "double"}
+    report = train_method("probe", None, data, tmp_path / "run", options)
     X, Y = arrays(data)
     X, sign = X[::2], np.where(Y[::2, 3] != 0, 1.0, -1.0)
 

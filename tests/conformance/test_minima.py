@@ -11,14 +11,13 @@ import scipy.optimize
 import scipy.sparse as sp
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
+from support.training import train
 
 from hpcml import mpi
 from hpcml.conversion.convert import convert
 from hpcml.conversion.options import ConvertOptions
 from hpcml.log import Log
 from hpcml.methods.linear.losses import LOSSES
-from hpcml.methods.linear.options import TrainOptions
-from hpcml.methods.linear.train import train_probe
 from hpcml.model.linear import Model
 
 N_LABELS = 3
@@ -81,7 +80,7 @@ def test_the_independent_objectives_are_those_of_the_table():
 @pytest.mark.parametrize("loss", sorted(LOSSES))
 def test_minimum_is_that_of_an_independent_solver(corpus, tmp_path, loss, dormant):
     path, X, Y, names = corpus
-    report = train_probe(None, path, tmp_path / "run", TrainOptions(loss=loss, bias=False, label=tuple(names), dormant=dormant))
+    report = train("probe", None, path, tmp_path / "run", {"loss": loss, "bias": False, "label": tuple(names), "dormant": dormant})
     model = Model(report.model)
     for row, name in enumerate(model.label_names):
         sign = np.where(Y[:, names.index(name)], 1.0, -1.0)

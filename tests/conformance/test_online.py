@@ -11,6 +11,7 @@ import pytest
 import scipy.sparse as sp
 from make import dataset, names, random_data
 from oracles_online import BIAS, Learner
+from support.training import asked, train
 
 import hpcml.methods.online.source as source_module
 from hpcml import mpi
@@ -24,28 +25,26 @@ from hpcml.evaluation.scoring import Scorer
 from hpcml.log import Log
 from hpcml.methods.online import kernels
 from hpcml.methods.online.kernels import NORM2, POSITIVES, UPDATES
-from hpcml.methods.online.learners import METHODS
-from hpcml.methods.online.options import OnlineOptions
+from hpcml.methods.online.learners import LEARNERS
 from hpcml.methods.online.state import State
-from hpcml.methods.online.train import train_online
 from hpcml.model.linear import Model
 from hpcml.prediction.predict import predict
 
 KINDS = [
     (method, voted, bias)
-    for method in METHODS
+    for method in LEARNERS
     for voted in (False, True)
-    for bias in ((None,) if METHODS[method].winnow else (False, True))
+    for bias in ((None,) if LEARNERS[method].winnow else (False, True))
 ]
 every_kind = pytest.mark.parametrize(
     ("method", "voted", "bias"), KINDS, ids=[f"{'v-' * voted}{method}{'+1' * bool(bias)}" for method, voted, bias in KINDS]
 )
-every_method = pytest.mark.parametrize("method", METHODS)
+every_method = pytest.mark.parametrize("method", LEARNERS)
 
 
 @every_method
 def test_number_in_the_kernels(method):
-    assert METHODS[method].code == getattr(kernels, method.upper())
+    assert LEARNERS[method].code == getattr(kernels, method.upper())
 
 
 # rows
@@ -141,10 +140,10 @@ DATA = {"text": text_like, "uneven": uneven, "one feature": one_feature}
 @pytest.mark.parametrize("data", DATA)
 @every_kind
 def test_weights_and_counters_are_those_of_the_textbook(method, voted, bias, data):
-    if data == "one feature" and not METHODS[method].winnow:
+    if data == "one feature" and not LEARNERS[method].winnow:
         return  # rows that are parallel but for rounding: there is no right answer
     X, Y = DATA[data]()
-    options = OnlineOptions(voted=voted, bias=bias)
+    options = asked(method, voted=voted, bias=bias)
     state, rows = learnt(method, X, Y, options), rows_of(X)
     for lane, y in enumerate(Y.toarray().T > 0):
         oracle = oracle_of(method, options, rows, y)
@@ -166,10 +165,10 @@ def test_other_options_are_followed(method):
     X, Y = text_like()
     rows = rows_of(X)
     for voted in (False, True):
-        options = OnlineOptions(voted=voted, **OTHER_OPTIONS[method])
+        options = asked(method, voted=voted, **OTHER_OPTIONS[method])
         state = learnt(method, X, Y, options)
         assert difference(state, oracle_of(method, options, rows, Y.toarray()[:, 0] > 0)) <= 1e-12
-        assert difference(state, oracle_of(method, OnlineOptions(voted=voted), rows, Y.toarray()[:, 0] > 0)) > 1e-3
+        assert difference(state, oracle_of(method, asked(method, voted=voted), rows, Y.toarray()[:, 0] > 0)) > 1e-3
 
 
 @every_kind
@@ -178,7 +177,7 @@ def test_lazy_average_is_the_average_of_all_hypotheses(method, voted, bias):
     if not voted:
         return
     X, Y = text_like()
-    options, shard = OnlineOptions(bias=bias), shard_of(X, Y)
+    options, shard = asked(method, bias=bias), shard_of(X, Y)
     plain = State(options, method, shard.n_labels, shard.n_features)
     sums, right = np.zeros((shard.n_labels, shard.n_features + 1)), np.zeros(shard.n_labels)
     for row in range(shard.n_global):
@@ -206,7 +205,7 @@ def test_romma_keeps_the_length_of_its_weights(voted):
     """On few features and noisy labels, where ‖w‖ doubles with each mistake or two."""
     rng = np.random.default_rng(0)
     X, y = rng.random((1000, 8)) < 0.6, rng.random(1000) < 0.5
-    options = OnlineOptions(voted=voted, bias=False)
+    options = asked("romma", voted=voted, bias=False)
     state = learnt("romma", X, y[:, None], options)
     oracle = oracle_of("romma", options, rows_of(X), y)
     assert state.counters[UPDATES].tolist() == [oracle.updates]
@@ -221,7 +220,7 @@ def test_romma_goes_on_where_its_weights_would_overflow(voted):
     """Its length passes 1e300; what is left of it then is the direction, which exact arithmetic tells."""
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((5000, 3)).astype(np.float32), rng.random(5000) < 0.5
-    found = learnt("romma", X, y[:, None], OnlineOptions(voted=voted, bias=False)).linear()[0][0]
+    found = learnt("romma", X, y[:, None], asked("romma", voted=voted, bias=False)).linear()[0][0]
     expected, length = exact_romma(X, y, voted)
     assert length > Decimal("1e300") and np.isfinite(found).all()
     assert found / np.linalg.norm(found) == pytest.approx(expected, abs=1e-9)
@@ -257,14 +256,14 @@ def test_romma_of_huge_and_tiny_values(bias):
     y = rng.random(120) < 0.5
     for size in (1e30, 1e-30):
         scaled = X * np.float32(size)
-        state = learnt("romma", scaled, y[:, None], OnlineOptions(bias=bias))
-        assert difference(state, oracle_of("romma", OnlineOptions(bias=bias), rows_of(scaled), y)) <= 1e-12
+        state = learnt("romma", scaled, y[:, None], asked("romma", bias=bias))
+        assert difference(state, oracle_of("romma", asked("romma", bias=bias), rows_of(scaled), y)) <= 1e-12
 
 
 @every_kind
 def test_rows_and_labels_that_are_hardly_there(method, voted, bias):
     """An empty row, rows of one class only, no row at all."""
-    options = OnlineOptions(voted=voted, bias=bias)
+    options = asked(method, voted=voted, bias=bias)
     X = np.array([[0, 0], [1, 0], [0, 0], [0, 0.5], [0, 0], [1, 0.5]], dtype=np.float32)
     for y in (np.ones(6), np.zeros(6), np.arange(6) % 2):
         state = learnt(method, X, y[:, None], options)
@@ -273,14 +272,14 @@ def test_rows_and_labels_that_are_hardly_there(method, voted, bias):
     nothing = learnt(method, X[:0], np.zeros((0, 1)), options)
     W, intercept = nothing.linear()
     assert W.tolist() == [[0, 0]] and nothing.n_rows == 0 and not nothing.seen.any()
-    assert intercept[0] == difference(nothing, oracle_of(method, options, [], [])) == 0 or METHODS[method].winnow
+    assert intercept[0] == difference(nothing, oracle_of(method, options, [], [])) == 0 or LEARNERS[method].winnow
 
 
 @every_kind
 def test_learner_of_no_label(method, voted, bias):
     """A rank that has none sees the rows all the same."""
     X, Y = text_like()
-    alone = learnt(method, X, Y, OnlineOptions(voted=voted, bias=bias), np.empty(0, dtype=np.int64))
+    alone = learnt(method, X, Y, asked(method, voted=voted, bias=bias), np.empty(0, dtype=np.int64))
     assert alone.linear()[0].shape == (0, 70) and alone.counters.shape == (4, 0)
     assert alone.seen.tolist() == (X.getnnz(axis=0) > 0).tolist() and alone.n_rows == 220
 
@@ -294,14 +293,14 @@ def test_input_is_not_touched(method, voted, bias):
     shard = shard_of(X, Y)
     arrays = [shard.indptr, shard.indices, shard.data, shard.y_indptr, shard.y_indices, shard.rows]
     before = [array.tobytes() for array in arrays]
-    State(OnlineOptions(voted=voted, bias=bias), method, 3, 70).learn(shard, shard.rows)
+    State(asked(method, voted=voted, bias=bias), method, 3, 70).learn(shard, shard.rows)
     assert [array.tobytes() for array in arrays] == before and all(array.flags.writeable for array in arrays)
 
 
 @every_kind
 def test_order_is_followed_and_matters(method, voted, bias):
     X, Y = text_like()
-    options, shard = OnlineOptions(voted=voted, bias=bias), shard_of(X, Y)
+    options, shard = asked(method, voted=voted, bias=bias), shard_of(X, Y)
     state = State(options, method, 3, 70)
     state.learn(shard, shard.rows[::-1].copy())
     forward = learnt(method, X, Y, options)
@@ -312,7 +311,7 @@ def test_order_is_followed_and_matters(method, voted, bias):
 @every_kind
 def test_labels_together_have_the_bits_of_labels_alone(method, voted, bias):
     X, Y = text_like(n_labels=11)
-    options = OnlineOptions(voted=voted, bias=bias)
+    options = asked(method, voted=voted, bias=bias)
     together = learnt(method, X, Y, options)
     W, intercept = together.linear()
     _, rows = together.kept()
@@ -328,7 +327,7 @@ def test_labels_together_have_the_bits_of_labels_alone(method, voted, bias):
 @every_kind
 def test_any_cut_of_the_rows_has_the_bits_of_one_piece(method, voted, bias):
     X, Y = text_like()
-    options, whole = OnlineOptions(voted=voted, bias=bias), learnt(method, X, Y, OnlineOptions(voted=voted, bias=bias))
+    options, whole = asked(method, voted=voted, bias=bias), learnt(method, X, Y, asked(method, voted=voted, bias=bias))
     rng = np.random.default_rng(0)
     for n in (1, 4, 219):
         cuts = np.sort(rng.choice(221, n))
@@ -384,8 +383,8 @@ def of_split(path, split):
 @every_kind
 def test_model_scores_as_the_learner_does(files, tmp_path, method, voted, bias):
     """Features that no training row had are dropped before a row is divided by its sum."""
-    options = OnlineOptions(voted=voted, bias=bias, min_positives=0)
-    model = Model(train_online(method, None, files, tmp_path / "run", options).model)
+    options = asked(method, voted=voted, bias=bias, min_positives=0)
+    model = Model(train(method, None, files, tmp_path / "run", options).model)
     shard, test = of_split(files, "train"), of_split(files, "test")
     state = State(options, method, 4, 70)
     state.learn(shard, shard.rows)
@@ -393,7 +392,7 @@ def test_model_scores_as_the_learner_does(files, tmp_path, method, voted, bias):
     found = model.weights()
     assert not found[:, ~state.seen].any() and found[:, state.seen].tobytes() == W[:, state.seen].tobytes()
     assert np.asarray(model.bias).tobytes() == intercept.tobytes()
-    assert model.normalised == METHODS[method].winnow and (model.factors != 0).tolist() == state.seen.tolist()
+    assert model.normalised == LEARNERS[method].winnow and (model.factors != 0).tolist() == state.seen.tolist()
     assert not state.seen[60:].any() and model.labels["n_positive"].tolist() == state.counters[POSITIVES].tolist()
 
     scorer, labels = Scorer(model, test, np.arange(4)), np.arange(4)
@@ -401,9 +400,9 @@ def test_model_scores_as_the_learner_does(files, tmp_path, method, voted, bias):
     pairs = scorer.pairs_scores(np.repeat(test.rows, 4), np.tile(labels, 60)).reshape(60, 4)
     assert scores.tobytes() == pairs.tobytes()
     X, Y = matrices(files)
-    rows, train = rows_of(X[160:]), rows_of(X[:160])
+    rows, seen = rows_of(X[160:]), rows_of(X[:160])
     for label in range(3):
-        oracle = oracle_of(method, options, train, Y[:160, label] > 0)
+        oracle = oracle_of(method, options, seen, Y[:160, label] > 0)
         expected = [score_of(oracle, row) for row in rows]
         np.testing.assert_allclose(scores[:, label], expected, rtol=1e-11, atol=1e-11)
         assert ((scores[:, label] > 0) == (np.array(expected) > 0)).all()
@@ -423,11 +422,11 @@ def score_of(oracle, row):
 @every_kind
 def test_a_pass_that_is_continued_has_the_bits_of_one_that_never_stopped(files, tmp_path, monkeypatch, method, voted, bias):
     """By --initial-model with further rows; by --resume from the checkpoint after each piece."""
-    options = OnlineOptions(voted=voted, bias=bias, label=("label0", "label2"), split="train")
-    whole = train_online(method, None, files, tmp_path / "whole", options)
-    first = train_online(method, None, files, tmp_path / "first", replace(options, split="first"))
+    options = asked(method, voted=voted, bias=bias, label=("label0", "label2"), split="train")
+    whole = train(method, None, files, tmp_path / "whole", options)
+    first = train(method, None, files, tmp_path / "first", replace(options, split="first"))
     more = replace(options, split="second", initial_model=first.model)
-    second = train_online(method, None, files, tmp_path / "second", more)
+    second = train(method, None, files, tmp_path / "second", more)
     assert arrays_of(second.model) == arrays_of(whole.model)
     assert second.n_rows == 160 and second.error == whole.error
 
@@ -435,7 +434,7 @@ def test_a_pass_that_is_continued_has_the_bits_of_one_that_never_stopped(files, 
     rounds, run = 0, tmp_path / "run"
     while rounds < 99:
         try:
-            train_online(method, None, files, run, replace(more, time_limit=1e-9), resume=rounds > 0)
+            train(method, None, files, run, replace(more, time_limit=1e-9), resume=rounds > 0)
             break
         except Interrupted:
             rounds += 1
@@ -446,8 +445,8 @@ def test_a_pass_that_is_continued_has_the_bits_of_one_that_never_stopped(files, 
 
 
 def test_progressive_errors_are_counted_before_the_row_is_learnt(files, tmp_path):
-    options = OnlineOptions(min_positives=0)
-    report = train_online("mbw", None, files, tmp_path / "run", options)
+    options = asked("mbw", min_positives=0)
+    report = train("mbw", None, files, tmp_path / "run", options)
     X, Y = matrices(files)
     rows, lines = rows_of(X[:160]), (tmp_path / "run" / "history.csv").read_text().splitlines()
     assert lines[0] == "label,rows,positives,false_positives,false_negatives,updates,error,recent_error"
@@ -469,14 +468,14 @@ def test_progressive_errors_are_counted_before_the_row_is_learnt(files, tmp_path
 
 @pytest.mark.parametrize("method", ["mbw", "romma"])
 def test_shuffling_follows_the_seed(files, tmp_path, method):
-    options = OnlineOptions(shuffle=True, seed=3)
+    options = asked(method, shuffle=True, seed=3)
     models = {
-        name: train_online(method, None, files, tmp_path / name, how).model.read_bytes()
+        name: train(method, None, files, tmp_path / name, how).model.read_bytes()
         for name, how in {
             "same": options,
             "again": options,
             "other": replace(options, seed=4),
-            "none": OnlineOptions(),
+            "none": asked(method),
         }.items()
     }
     assert models["same"] == models["again"]
@@ -486,10 +485,10 @@ def test_shuffling_follows_the_seed(files, tmp_path, method):
 
 
 def test_shuffling_is_that_of_all_rows_whatever_the_pieces(files, tmp_path, monkeypatch):
-    options = OnlineOptions(shuffle=True, seed=3, voted=True)
-    whole = train_online("bw", None, files, tmp_path / "whole", options)
+    options = asked("bw", shuffle=True, seed=3, voted=True)
+    whole = train("bw", None, files, tmp_path / "whole", options)
     monkeypatch.setattr(source_module, "PIECE_NNZ", 60)
-    pieces = train_online("bw", None, files, tmp_path / "pieces", options)
+    pieces = train("bw", None, files, tmp_path / "pieces", options)
     assert whole.model.read_bytes() == pieces.model.read_bytes()
 
 
@@ -498,14 +497,14 @@ def test_rows_of_nothing_can_be_learnt_continued_and_scored(tmp_path, monkeypatc
     X, Y = np.zeros((50, 3)), np.arange(50)[:, None] % 2
     X[40:, 1] = 1
     data = dataset(tmp_path / "data.h5", X, Y, splits={"none": [], "some": np.arange(50)})
-    for method in METHODS:
-        report = train_online(method, None, data, tmp_path / f"none-{method}", OnlineOptions(split="none", min_positives=0))
+    for method in LEARNERS:
+        report = train(method, None, data, tmp_path / f"none-{method}", {"split": "none", "min_positives": 0})
         assert (report.n_rows, report.n_features, report.error) == (0, 0, 0)
         with pytest.raises(ConfigError, match="no label has 1 positive rows"):
-            train_online(method, None, data, tmp_path / "run", OnlineOptions(split="none"))
-        more = OnlineOptions(split="some", initial_model=report.model)
-        alone = train_online(method, None, data, tmp_path / f"alone-{method}", OnlineOptions(split="some"))
-        continued = train_online(method, None, data, tmp_path / f"more-{method}", more)
+            train(method, None, data, tmp_path / "run", {"split": "none"})
+        more = asked(method, split="some", initial_model=report.model)
+        alone = train(method, None, data, tmp_path / f"alone-{method}", {"split": "some"})
+        continued = train(method, None, data, tmp_path / f"more-{method}", more)
         assert continued.model.read_bytes() == alone.model.read_bytes()
         predict(mpi.self_comm(), Model(report.model), Dataset(data), "all", tmp_path / f"{method}.csv", "scores", False, Log(0))
 
@@ -518,13 +517,13 @@ def test_negative_values_are_refused_with_their_row_by_winnows_alone(tmp_path, m
     X, Y = random_data(3, 30, 8, 2, density=0.5)
     X.data = np.abs(X.data)
     data = dataset(tmp_path / "good.h5", X, Y, splits={"train": np.arange(20), "test": np.arange(20, 30)})
-    model = Model(train_online(method, None, data, tmp_path / "good", OnlineOptions(min_positives=0)).model)
+    model = Model(train(method, None, data, tmp_path / "good", {"min_positives": 0}).model)
     X[17, int(X[[17]].indices[-1])] = -0.25
     X[25, int(X[[25]].indices[0])] = -2
     data = dataset(tmp_path / "bad.h5", X, Y, splits={"train": np.arange(10, 20), "test": np.arange(20, 30)})
     tries = {
-        "row 17 \\(from 0\\) has the value -0.25": lambda: train_online(
-            method, None, data, tmp_path / "bad", OnlineOptions(min_positives=0)
+        "row 17 \\(from 0\\) has the value -0.25": lambda: train(
+            method, None, data, tmp_path / "bad", asked(method, min_positives=0)
         ),
         "row 25 \\(from 0\\) has a negative value": lambda: evaluate(mpi.self_comm(), model, Dataset(data), "test", Log(0)),
         "row 25 \\(from 0\\) has a negative value, which": lambda: predict(
@@ -532,23 +531,23 @@ def test_negative_values_are_refused_with_their_row_by_winnows_alone(tmp_path, m
         ),
     }
     for sentence, do in tries.items():
-        if METHODS[method].winnow:
+        if LEARNERS[method].winnow:
             with pytest.raises(DataError, match=sentence):
                 do()
         else:
             do()
-    assert (tmp_path / "bad").exists() == (tmp_path / "out.csv").exists() == (not METHODS[method].winnow)
+    assert (tmp_path / "bad").exists() == (tmp_path / "out.csv").exists() == (not LEARNERS[method].winnow)
 
 
 @pytest.mark.parametrize("method", ["pw", "bw", "mbw"])
 def test_a_row_that_is_refused_leaves_no_trace(method):
     X, Y = text_like()
     shard = shard_of(X.copy(), Y)
-    fine = State(OnlineOptions(voted=True), method, 3, 70)
+    fine = State(asked(method, voted=True), method, 3, 70)
     fine.learn(shard, np.arange(100))
     shard.data[shard.indptr[100]] = -1  # row 100, which has a value then
     row = int(np.searchsorted(shard.indptr, shard.indptr[100], "right")) - 1
-    state = State(OnlineOptions(voted=True), method, 3, 70)
+    state = State(asked(method, voted=True), method, 3, 70)
     with pytest.raises(DataError, match=f"row {row} "):
         state.learn(shard, shard.rows)
     fine.learn(shard, np.arange(100, row))
@@ -557,9 +556,9 @@ def test_a_row_that_is_refused_leaves_no_trace(method):
 
 @pytest.mark.parametrize("voted", [False, True])
 def test_weights_beyond_all_numbers_are_refused(files, tmp_path, voted):
-    options = OnlineOptions(voted=voted, epsilon=1e308, gamma=0.0)
+    options = asked("pa", voted=voted, epsilon=1e308, gamma=0.0)
     with pytest.raises(NonFiniteError, match="label 'label0': a weight has grown beyond all numbers"):
-        train_online("pa", None, files, tmp_path / "run", options)
+        train("pa", None, files, tmp_path / "run", options)
     assert not (tmp_path / "run").exists()
 
 
@@ -602,7 +601,7 @@ def winnow_weights(state):
 @pytest.mark.parametrize("live", [None, 8])
 def test_winnow_recovers_from_long_noise(live):
     (X, Y), (noise, flips) = clean(6000), coins(60_000)
-    options = OnlineOptions(live_features=live)
+    options = asked("mbw", live_features=live)
     state = learnt("mbw", noise, flips, options)
     weights = winnow_weights(state)
     assert weights.min() == 2.0**-200
@@ -615,7 +614,7 @@ def test_winnow_recovers_from_long_noise(live):
 @pytest.mark.parametrize("voted", [False, True])
 def test_winnow_is_the_textbook_at_its_lower_limit(method, voted):
     X, Y = coins(2500)
-    options = OnlineOptions(voted=voted, beta=0.1)
+    options = asked(method, voted=voted, beta=0.1)
     state, rows = learnt(method, X, Y, options), rows_of(X)
     if method == "mbw":
         assert winnow_weights(state).min() == 2.0**-200
@@ -629,7 +628,7 @@ def test_winnow_is_the_textbook_at_its_lower_limit(method, voted):
 @every_winnow
 @pytest.mark.parametrize("voted", [False, True])
 def test_winnow_stays_below_its_upper_limit(method, voted):
-    state = learnt(method, *clean(300), OnlineOptions(voted=voted, alpha=1e150))
+    state = learnt(method, *clean(300), asked(method, voted=voted, alpha=1e150))
     assert 2.0**190 < winnow_weights(state).max() <= 2.0**200
     assert np.isfinite(state.linear()[0]).all()
 
@@ -643,7 +642,7 @@ def test_rows_without_features_do_not_drive_the_bias_away(share):
     kept = sp.diags_array(np.append(~empty, np.ones(1000)).astype(float))
     labels = Y.toarray()
     labels[:5000][empty] = rng.random((int(empty.sum()), 1)) < 0.5
-    state = learnt("mbw", sp.csr_matrix(kept @ X)[:5000], sp.csr_matrix(labels[:5000]), OnlineOptions())
+    state = learnt("mbw", sp.csr_matrix(kept @ X)[:5000], sp.csr_matrix(labels[:5000]), asked("mbw"))
     assert wrong_rows(state, X[5000:], Y[5000:]) < 0.05
     assert 1e-3 < state.weights[0, 0] / state.weights[0, 1] < 1e3
 
@@ -651,8 +650,8 @@ def test_rows_without_features_do_not_drive_the_bias_away(share):
 @every_winnow
 @pytest.mark.parametrize("label", [0, 1])
 def test_row_without_features_leaves_the_bias_alive(method, label):
-    state = learnt(method, np.zeros((1, 3)), np.full((1, 1), label), OnlineOptions())
-    oracle = oracle_of(method, OnlineOptions(), [{}], [label])
+    state = learnt(method, np.zeros((1, 3)), np.full((1, 1), label), asked(method))
+    oracle = oracle_of(method, asked(method), [{}], [label])
     bias = state.weights[0, : len(state.method.weights)]
     assert bias.tolist() == oracle.w[BIAS]
     assert bias.min() > 0.1
@@ -661,7 +660,7 @@ def test_row_without_features_leaves_the_bias_alive(method, label):
 def test_pass_of_weights_that_had_died_goes_on():
     X, Y = clean(6000)
     shard = shard_of(X, Y)
-    state = State(OnlineOptions(), "mbw", 1, shard.n_features)
+    state = State(asked("mbw"), "mbw", 1, shard.n_features)
     rows = state.restore_features(np.arange(shard.n_features))
     dead = {name: np.zeros(shard.n_features + 1) for name in ("u", "v")}
     state.restore(0, np.append(0, rows), state.arrays_of(0, np.append(0, rows)) | dead)
@@ -679,11 +678,11 @@ def test_real_data(data_dir, tmp_path, name):
     X, Y = matrices(data)
     rows, y = rows_of(X), Y[:, 0] > 0
     for method, voted, bias in (kind for kind in KINDS if kind[1:] != (True, True)):
-        options = OnlineOptions(voted=voted, bias=bias)
+        options = asked(method, voted=voted, bias=bias)
         oracle = oracle_of(method, options, rows, y)
         assert difference(learnt(method, X, Y, options), oracle) <= 1e-12, (method, voted, bias)
         if method == "mbw":
-            report = train_online(method, None, data, tmp_path / f"{voted}", options)
+            report = train(method, None, data, tmp_path / f"{voted}", options)
             model, expected = Model(report.model), oracle.linear()
             weights = [expected.get(j, 0.0) for j in range(model.n_features)]
             np.testing.assert_allclose(model.weights(0), weights, rtol=0, atol=1e-12 * np.abs(weights).max())

@@ -4,13 +4,12 @@ import importlib.util
 from pathlib import Path
 
 import pytest
+from support.training import train
 
 from hpcml import mpi
 from hpcml.conversion.convert import convert
 from hpcml.conversion.options import ConvertOptions
 from hpcml.log import Log
-from hpcml.methods.linear.options import TrainOptions
-from hpcml.methods.linear.train import train_probe
 
 TOPICS = ("earn", "acq", "money-fx", "grain", "crude", "trade", "interest", "wheat", "ship", "corn")
 BENCH = Path(__file__).parents[2] / "launch" / "bench" / "compare_liblinear.py"
@@ -31,7 +30,7 @@ def test_probe_on_the_papers_corpora(data_dir, tmp_path, compare, corpus):
     labels, low, high = CORPORA[corpus]
     data, comm = tmp_path / "data.h5", mpi.self_comm()
     convert(comm, "jsonl", [data_dir / f"{corpus}.jsonl.xz"], data, ConvertOptions(), False, Log(0))
-    report = train_probe(comm, data, tmp_path / "run", TrainOptions(label=labels, bias=False))
+    report = train("probe", comm, data, tmp_path / "run", {"label": labels, "bias": False})
     assert low <= report.mean_steps <= high
     figures = compare(data, tmp_path / "run")
     assert abs(figures["map"]["difference"]) < 0.005

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
+from support.training import train
 
 from hpcml import mpi
 from hpcml.conversion.convert import convert
@@ -11,7 +12,6 @@ from hpcml.data.dataset import Dataset
 from hpcml.data.shard import read_rows
 from hpcml.log import Log
 from hpcml.methods.psbml.options import PsbmlOptions
-from hpcml.methods.psbml.train import train_psbml
 from hpcml.model.learner import fit, parse_learner, scores
 from hpcml.model.open import open_model
 
@@ -35,7 +35,7 @@ def rows_and_classes(path):
 def test_naive_bayes_gains_by_psbml(adult, tmp_path):
     X, y = rows_and_classes(adult[1])
     alone = fit(parse_learner(["naive-bayes"]), *rows_and_classes(adult[0]), 0)
-    report = train_psbml(None, adult[0], tmp_path / "run", PsbmlOptions(base=("naive-bayes",)))
+    report = train("psbml", None, adult[0], tmp_path / "run", PsbmlOptions(base=("naive-bayes",)))
     model = open_model(report.model)
     area, area_alone = (roc_auc_score(y, scores(one, X, 2)[:, 0]) for one in (model.classifier, alone))
     wrong, wrong_alone = (np.count_nonzero((scores(one, X, 2)[:, 0] > 0) != y) for one in (model.classifier, alone))

@@ -15,12 +15,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from make import dataset, model, random_data
+from support.training import train
 
 from hpcml.errors import Interrupted
-from hpcml.methods.linear.options import TrainOptions
-from hpcml.methods.linear.train import train_probe
-from hpcml.methods.online.options import OnlineOptions
-from hpcml.methods.online.train import train_online
 
 N_ROWS, N_FEATURES = 300, 50
 
@@ -47,15 +44,15 @@ def files(tmp_path_factory):
     (folder / "class.svm").write_text("".join(lines_of(X, [f"{2 * y - 1:+d}" for y in Y[:, 1].tolist()])))
     (folder / "class.svm.gz").write_bytes(gzip.compress((folder / "class.svm").read_bytes()))
     for name, data, options in (
-        ("data", "data.h5", OnlineOptions(voted=True)),
-        ("class", "class.svm", OnlineOptions(voted=True)),
-        ("sets", "sets.svm", OnlineOptions(voted=True, label=("0", "1", "2"))),
-        ("live", "data.h5", OnlineOptions(voted=True, live_features=20)),
-        ("final", "data.h5", OnlineOptions(voted=True, final=True)),
-        ("one", "data.h5", OnlineOptions(voted=True, label=("0",))),
+        ("data", "data.h5", {"voted": True}),
+        ("class", "class.svm", {"voted": True}),
+        ("sets", "sets.svm", {"voted": True, "label": ("0", "1", "2")}),
+        ("live", "data.h5", {"voted": True, "live_features": 20}),
+        ("final", "data.h5", {"voted": True, "final": True}),
+        ("one", "data.h5", {"voted": True, "label": ("0",)}),
     ):
-        train_online("mbw", None, folder / data, folder / name, options)
-    train_probe(None, folder / "data.h5", folder / "probe", TrainOptions())
+        train("mbw", None, folder / data, folder / name, options)
+    train("probe", None, folder / "data.h5", folder / "probe", {})
     return folder
 
 
@@ -197,7 +194,7 @@ def test_a_stream_that_stalls_can_be_interrupted(files, tmp_path):
 def test_other_options_or_data_are_not_resumed(standing, files, tmp_path):
     run = tmp_path / "run"
     with pytest.raises(Interrupted):
-        train_online("mbw", None, files / "data.h5", run, OnlineOptions(voted=True, time_limit=1e-9))
+        train("mbw", None, files / "data.h5", run, {"voted": True, "time_limit": 1e-9})
     shutil.copy(files / "data.h5", tmp_path / "other.h5")
     with h5py.File(tmp_path / "other.h5", "r+") as file:
         del file["splits/train"]

@@ -9,11 +9,11 @@ import tomllib
 import numpy as np
 import pytest
 from make import class_data, dataset, random_data
+from support.training import train
 
 from hpcml.errors import Interrupted
 from hpcml.methods.psbml.options import PsbmlOptions
-from hpcml.methods.psbml.run import Run
-from hpcml.methods.psbml.train import train_psbml
+from hpcml.methods.psbml.run import TorusRun
 from hpcml.model.classifier import ClassifierModel
 
 OPTIONS = ("--grid", "2x2", "--cycles", "40", "--seed", "3")
@@ -30,7 +30,7 @@ def data(tmp_path_factory):
 @pytest.fixture(scope="module")
 def undisturbed(data):
     """The bytes of the model that one rank makes without an interruption, and its history."""
-    return result_of(train_psbml(None, data, data.with_name("undisturbed"), SAME).model.parent)
+    return result_of(train("psbml", None, data, data.with_name("undisturbed"), SAME).model.parent)
 
 
 def result_of(run):
@@ -113,11 +113,11 @@ class After:
 
 
 def test_damaged_checkpoints_and_other_runs(standing, data, undisturbed, tmp_path, monkeypatch):
-    monkeypatch.setattr(Run, "_look", lambda self: None)  # so that signals are looked for once a cycle
+    monkeypatch.setattr(TorusRun, "_look", lambda self: None)  # so that signals are looked for once a cycle
     run, worse = tmp_path / "run", tmp_path / "worse"
     for turn in range(2):
         with pytest.raises(Interrupted):
-            train_psbml(None, data, run, SAME, resume=turn > 0, signals=After(5))
+            train("psbml", None, data, run, SAME, resume=turn > 0, signals=After(5))
     older, newest = checkpoints(run)
     shutil.copytree(run, worse)
     for path in checkpoints(worse):

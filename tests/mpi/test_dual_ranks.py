@@ -7,14 +7,13 @@ import pytest
 import scipy.sparse as sp
 from make import by_one_rank, dataset, random_data
 from oracles_dual import objective
+from support.training import train
 
 from hpcml import mpi
 from hpcml.data.compact import compact_rows
 from hpcml.data.dataset import Dataset
 from hpcml.data.shard import load_shard
 from hpcml.errors import Interrupted
-from hpcml.methods.linear.options import TrainOptions
-from hpcml.methods.linear.train import train
 from hpcml.model.linear import STATUS, Model
 
 pytestmark = pytest.mark.mpi
@@ -37,7 +36,7 @@ def history(run):
 def test_model_has_the_bits_of_one_rank(comm, shared_tmp, n_rows, loss):
     X, Y = random_data(n_rows, n_rows, 15, 7, density=0.4)
     data = write(comm, shared_tmp / "data.h5", X, Y)
-    options = TrainOptions(min_positives=0, bias=True, block=2, loss=loss, positive_weight="balanced")
+    options = {"min_positives": 0, "bias": True, "block": 2, "loss": loss, "positive_weight": "balanced"}
     report = train("dual", comm, data, shared_tmp / "ranks", options)
     alone = by_one_rank(comm, lambda: train("dual", None, data, shared_tmp / "alone", replace(options, block=7)))
     assert report.model.read_bytes() == alone.model.read_bytes()
@@ -47,7 +46,7 @@ def test_model_has_the_bits_of_one_rank(comm, shared_tmp, n_rows, loss):
 
 def test_more_ranks_than_labels(comm, shared_tmp):
     data = write(comm, shared_tmp / "data.h5", *random_data(5, 30, 8, 3, density=0.4))
-    options = TrainOptions(label=("label1",), gap=True)
+    options = {"label": ("label1",), "gap": True}
     report = train("dual", comm, data, shared_tmp / "ranks", options)
     alone = by_one_rank(comm, lambda: train("dual", None, data, shared_tmp / "alone", options))
     assert report.model.read_bytes() == alone.model.read_bytes()
@@ -56,8 +55,8 @@ def test_more_ranks_than_labels(comm, shared_tmp):
 
 def test_interrupted_run_ends_with_the_same_bits_on_other_ranks(comm, shared_tmp):
     data = write(comm, shared_tmp / "data.h5", *random_data(4, 150, 40, 20, density=0.2))
-    options = TrainOptions(block=2)
-    alone = by_one_rank(comm, lambda: train("dual", None, data, shared_tmp / "alone", TrainOptions())).model
+    options = {"block": 2}
+    alone = by_one_rank(comm, lambda: train("dual", None, data, shared_tmp / "alone", {})).model
     for turn in range(4):
         once = replace(options, time_limit=1e-9)
         if turn % 2 == 0:
@@ -107,7 +106,7 @@ SHARED = {"even": lambda: random_data(3, 90, 25, 5, density=0.3), "uneven": unev
 @pytest.mark.parametrize("name", sorted(SHARED))
 def test_ranks_that_share_the_rows_certify_what_they_find(comm, shared_tmp, name, loss, precision):
     data = write(comm, shared_tmp / "data.h5", *SHARED[name]())
-    options = TrainOptions(loss=loss, precision=precision, bias=name != "even", max_gap=5e-3, shards=comm.size, lam="0.05")
+    options = {"loss": loss, "precision": precision, "bias": name != "even", "max_gap": 5e-3, "shards": comm.size, "lam": "0.05"}
     report = train("dual", comm, data, shared_tmp / "shared", options)
     again = train("dual", comm, data, shared_tmp / "again", options)
     assert report.model.read_bytes() == again.model.read_bytes()
@@ -130,7 +129,7 @@ def test_groups_of_two_that_share_the_rows(comm, shared_tmp):
     if comm.size % 2:
         pytest.skip("needs an even number of ranks")
     data = write(comm, shared_tmp / "data.h5", *random_data(3, 90, 25, 9, density=0.3))
-    options = TrainOptions(shards=2, block=3)
+    options = {"shards": 2, "block": 3}
     report = train("dual", comm, data, shared_tmp / "groups", options)
     pair = comm.Split(0 if comm.rank < 2 else 1, comm.rank)
     path = shared_tmp / f"pair{comm.rank // 2 if comm.rank < 2 else 1}"
@@ -143,7 +142,7 @@ def test_groups_of_two_that_share_the_rows(comm, shared_tmp):
 
 def test_interrupted_run_of_shared_rows_ends_with_the_same_bits(comm, shared_tmp):
     data = write(comm, shared_tmp / "data.h5", *random_data(4, 100, 30, 9, density=0.2))
-    options = TrainOptions(block=2, shards=comm.size)
+    options = {"block": 2, "shards": comm.size}
     whole = train("dual", comm, data, shared_tmp / "whole", options).model
     for turn in range(2):
         with pytest.raises(Interrupted):

@@ -1,18 +1,15 @@
 """Single passes on any number of ranks: the model and the history have the bits of one rank, also with more ranks than labels."""
 
-from dataclasses import replace
-
 import make
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from support.training import train
 
 import hpcml.methods.online.source as source_module
 import hpcml.methods.online.train as train_module
 from hpcml.data import svmlight_stream as text_stream
 from hpcml.errors import ConfigError, DataError, Interrupted, NonFiniteError
-from hpcml.methods.online.options import OnlineOptions
-from hpcml.methods.online.train import train_online
 
 pytestmark = pytest.mark.mpi
 
@@ -66,8 +63,8 @@ def result_of(run):
 
 def check(comm, folder, name, method, data, options):
     """Collective. Train on all ranks and on one: the same bytes."""
-    report = train_online(method, comm, data, folder / name, options)
-    alone = make.by_one_rank(comm, lambda: train_online(method, None, data, folder / f"{name} alone", options))
+    report = train(method, comm, data, folder / name, options)
+    alone = make.by_one_rank(comm, lambda: train(method, None, data, folder / f"{name} alone", options))
     assert result_of(folder / name) == result_of(folder / f"{name} alone")
     mine = [(r.n_rows, r.n_labels, r.n_features, r.error, r.updates, r.warning) for r in (report, alone)]
     assert mine[0] == mine[1]
@@ -78,24 +75,21 @@ def test_sorted_rows_are_told_alike(comm, files, small_pieces):
     X, Y = matrices()
     order = np.argsort(Y[:, 0], kind="stable")
     make.by_one_rank(comm, lambda: make.dataset(files / "sorted.h5", X[order], Y[order]) and None)
-    assert (
-        "sorted by label, or in blocks (1 of 5 labels"
-        in check(comm, files, "sorted", "mbw", files / "sorted.h5", OnlineOptions()).warning
-    )
+    assert "sorted by label, or in blocks (1 of 5 labels" in check(comm, files, "sorted", "mbw", files / "sorted.h5", {}).warning
 
 
 @pytest.mark.parametrize(("method", "voted"), [("pw", False), ("mbw", True), ("romma", True)])
 def test_dataset(comm, files, small_pieces, method, voted):
-    options = OnlineOptions(voted=voted, bias=True, min_positives=0)
-    check(comm, files, "five", method, files / "data.h5", replace(options, shuffle=True, seed=4) if voted else options)
-    check(comm, files, "one", method, files / "data.h5", replace(options, label=("2",), final=True))
+    options = {"voted": voted, "bias": True, "min_positives": 0}
+    check(comm, files, "five", method, files / "data.h5", options | {"shuffle": True, "seed": 4} if voted else options)
+    check(comm, files, "one", method, files / "data.h5", options | {"label": ("2",), "final": True})
 
 
 @pytest.mark.parametrize("method", ["mbw", "romma"])
 def test_text(comm, files, small_pieces, method):
     """Also the bits of the dataset of the same rows, whose labels have the same names."""
-    options = OnlineOptions(voted=True)
-    sets = replace(options, label=tuple("01234"))
+    options = {"voted": True}
+    sets = options | {"label": tuple("01234")}
     check(comm, files, "sets", method, files / "sets.svm", sets)
     check(comm, files, "class", method, files / "class.svm", options)
     check(comm, files, "data", method, files / "data.h5", sets)
@@ -108,55 +102,55 @@ def test_text(comm, files, small_pieces, method):
 @pytest.mark.parametrize(("method", "size"), [("bw", 1), ("mbw", 12)])
 def test_live_features(comm, files, small_pieces, method, size):
     """Which ones stay is decided by the labels of all ranks."""
-    options = OnlineOptions(live_features=size, voted=method == "mbw")
+    options = {"live_features": size, "voted": method == "mbw"}
     check(comm, files, "data", method, files / "data.h5", options)
-    check(comm, files, "sets", method, files / "sets.svm", replace(options, label=tuple("01234")))
-    check(comm, files, "one", method, files / "data.h5", replace(options, label=("1",)))
+    check(comm, files, "sets", method, files / "sets.svm", options | {"label": tuple("01234")})
+    check(comm, files, "one", method, files / "data.h5", options | {"label": ("1",)})
 
 
 @pytest.mark.parametrize(
     ("data", "method", "live"), [("data.h5", "mbw", None), ("class.svm", "romma", None), ("sets.svm", "bw", 15)]
 )
 def test_interrupted_pass_ends_with_the_same_bits_on_other_ranks(comm, files, small_pieces, data, method, live):
-    options = OnlineOptions(voted=True, live_features=live, label=tuple("01234") if data != "class.svm" else ())
-    make.by_one_rank(comm, lambda: train_online(method, None, files / data, files / "alone", options))
-    once = replace(options, time_limit=1e-9)
+    options = {"voted": True, "live_features": live, "label": tuple("01234") if data != "class.svm" else ()}
+    make.by_one_rank(comm, lambda: train(method, None, files / data, files / "alone", options))
+    once = options | {"time_limit": 1e-9}
     for turn in range(3):
         if turn != 1:
             with pytest.raises(Interrupted):
-                train_online(method, comm, files / data, files / "run", once, resume=turn > 0)
+                train(method, comm, files / data, files / "run", once, resume=turn > 0)
         elif comm.rank == 0:
             with pytest.raises(Interrupted):
-                train_online(method, None, files / data, files / "run", once, resume=True)
+                train(method, None, files / data, files / "run", once, resume=True)
         comm.Barrier()
-    train_online(method, comm, files / data, files / "run", options, resume=True)
+    train(method, comm, files / data, files / "run", options, resume=True)
     assert result_of(files / "run") == result_of(files / "alone")
 
 
 def test_initial_model_of_other_ranks(comm, files, small_pieces):
-    options = OnlineOptions(voted=True, split="a")
+    options = {"voted": True, "split": "a"}
     data = files / "data.h5"
-    make.by_one_rank(comm, lambda: train_online("mbw", None, data, files / "a", options).model)
-    check(comm, files, "b", "mbw", data, replace(options, split="b", initial_model=files / "a" / "model.h5"))
+    make.by_one_rank(comm, lambda: train("mbw", None, data, files / "a", options).model)
+    check(comm, files, "b", "mbw", data, options | {"split": "b", "initial_model": files / "a" / "model.h5"})
 
 
 def mistakes(files):
     """(method, data, options, error, part of the sentence)."""
     data, sets, text = files / "data.h5", files / "sets.svm", files / "class.svm"
-    yield "winnow", data, OnlineOptions(), ConfigError, "no method 'winnow'"
-    yield "mbw", data, OnlineOptions(alpha=1.0), ConfigError, "--alpha 1.0"
-    yield "pw", data, OnlineOptions(live_features=3), ConfigError, "--live-features"
-    yield "mbw", data, OnlineOptions(label=("9",)), ConfigError, "no label '9'"
-    yield "mbw", data, OnlineOptions(split="c"), ConfigError, "'c'"
-    yield "mbw", files / "absent.h5", OnlineOptions(), DataError, "absent.h5"
-    yield "mbw", files / "absent.svm", OnlineOptions(), DataError, "absent.svm"
-    yield "mbw", sets, OnlineOptions(), DataError, "row 1 \\(from 0\\) has the label 0,3,4, but"
-    yield "mbw", text, OnlineOptions(shuffle=True), ConfigError, "--shuffle"
-    yield "mbw", data, OnlineOptions(initial_model=data), DataError, "expected a model"
-    yield "mbw", data, OnlineOptions(initial_model=files / "absent"), DataError, "absent"
-    yield "mbw", files / "negative.h5", OnlineOptions(), DataError, "row 70 \\(from 0\\) has the value -3"
-    yield "mbw", files / "negative.svm", OnlineOptions(), DataError, "row 70 \\(from 0\\) has the value -3"
-    yield "pa", data, OnlineOptions(epsilon=1e308, gamma=0.0), NonFiniteError, "beyond all numbers"
+    yield "winnow", data, {}, ConfigError, "no method 'winnow'"
+    yield "mbw", data, {"alpha": 1.0}, ConfigError, "--alpha 1.0"
+    yield "pw", data, {"live_features": 3}, ConfigError, "pw has no option 'live_features'"
+    yield "mbw", data, {"label": ("9",)}, ConfigError, "no label '9'"
+    yield "mbw", data, {"split": "c"}, ConfigError, "'c'"
+    yield "mbw", files / "absent.h5", {}, DataError, "absent.h5"
+    yield "mbw", files / "absent.svm", {}, DataError, "absent.svm"
+    yield "mbw", sets, {}, DataError, "row 1 \\(from 0\\) has the label 0,3,4, but"
+    yield "mbw", text, {"shuffle": True}, ConfigError, "--shuffle"
+    yield "mbw", data, {"initial_model": data}, DataError, "expected a model"
+    yield "mbw", data, {"initial_model": files / "absent"}, DataError, "absent"
+    yield "mbw", files / "negative.h5", {}, DataError, "row 70 \\(from 0\\) has the value -3"
+    yield "mbw", files / "negative.svm", {}, DataError, "row 70 \\(from 0\\) has the value -3"
+    yield "pa", data, {"epsilon": 1e308, "gamma": 0.0}, NonFiniteError, "beyond all numbers"
 
 
 def test_what_is_refused_is_refused_alike_on_all_ranks(comm, files, small_pieces):
@@ -170,7 +164,7 @@ def test_what_is_refused_is_refused_alike_on_all_ranks(comm, files, small_pieces
     make.by_one_rank(comm, write)
     for method, data, options, kind, sentence in mistakes(files):
         with pytest.raises(kind, match=sentence) as error:
-            train_online(method, comm, data, files / "run", options)
+            train(method, comm, data, files / "run", options)
         assert len(set(comm.allgather(str(error.value)))) == 1
     comm.Barrier()
     if comm.rank == 0:

@@ -13,18 +13,19 @@ from oracles_psbml import psbml_cycle
 from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
+from support.training import train
 
 from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError, Interrupted
 from hpcml.methods.psbml.asynchronous import Asynchronous
 from hpcml.methods.psbml.options import PsbmlOptions
-from hpcml.methods.psbml.problem import Problem
+from hpcml.methods.psbml.problem import TorusProblem
 from hpcml.methods.psbml.rows import RowStore
-from hpcml.methods.psbml.run import Run
+from hpcml.methods.psbml.run import TorusRun
 from hpcml.methods.psbml.snapshot import HISTORY, Assessor
 from hpcml.methods.psbml.synchronous import Synchronous
 from hpcml.methods.psbml.torus import Torus, parse_grid
-from hpcml.methods.psbml.train import make_problem, train_psbml
+from hpcml.methods.psbml.train import make_problem
 from hpcml.model.classifier import ClassifierModel
 from hpcml.model.learner import parse_learner
 
@@ -164,8 +165,8 @@ def test_a_node_that_knows_one_class_has_no_opinion(comm, shared_tmp):
 def test_model_has_the_bytes_of_one_rank(comm, shared_tmp, grid, kind, base, n_classes):
     write(comm, shared_tmp / "data.h5", 150, 6, n_classes)
     options = PsbmlOptions(base=base, grid=grid, neighbourhood=kind, cycles=5)
-    report = train_psbml(comm, shared_tmp / "data.h5", shared_tmp / "ranks", options)
-    alone = by_one_rank(comm, lambda: train_psbml(None, shared_tmp / "data.h5", shared_tmp / "alone", options))
+    report = train("psbml", comm, shared_tmp / "data.h5", shared_tmp / "ranks", options)
+    alone = by_one_rank(comm, lambda: train("psbml", None, shared_tmp / "data.h5", shared_tmp / "alone", options))
     assert report.model.read_bytes() == alone.model.read_bytes()
     assert (report.cycle, report.validation_error, report.n_margin_rows) == (
         alone.cycle,
@@ -186,7 +187,7 @@ def test_model_has_the_bytes_of_one_rank(comm, shared_tmp, grid, kind, base, n_c
 def test_the_model_is_the_best_cycle_and_its_margin_rows(comm, shared_tmp):
     write(comm, shared_tmp / "data.h5", 200, 6, 2)
     options = PsbmlOptions(grid="3x2", cycles=6, seed=4, replace=0.4)
-    report = train_psbml(comm, shared_tmp / "data.h5", shared_tmp / "run", options)
+    report = train("psbml", comm, shared_tmp / "data.h5", shared_tmp / "run", options)
     lines = history(shared_tmp / "run")
     errors = [float(line["error"]) for line in lines]
     assert report.cycle == 1 + errors.index(min(errors))
@@ -204,8 +205,8 @@ def test_the_model_is_the_best_cycle_and_its_margin_rows(comm, shared_tmp):
 def test_the_area_under_the_curve_may_judge(comm, shared_tmp):
     write(comm, shared_tmp / "data.h5", 200, 6, 2)
     options = PsbmlOptions(grid="2x2", cycles=8, seed=2, judge="auc", validation_share=0.3)
-    report = train_psbml(comm, shared_tmp / "data.h5", shared_tmp / "run", options)
-    alone = by_one_rank(comm, lambda: train_psbml(None, shared_tmp / "data.h5", shared_tmp / "alone", options))
+    report = train("psbml", comm, shared_tmp / "data.h5", shared_tmp / "run", options)
+    alone = by_one_rank(comm, lambda: train("psbml", None, shared_tmp / "data.h5", shared_tmp / "alone", options))
     assert report.model.read_bytes() == alone.model.read_bytes()
     areas = [float(line["auc"]) for line in history(shared_tmp / "run")]
     assert report.cycle == 1 + areas.index(max(areas))
@@ -213,13 +214,13 @@ def test_the_area_under_the_curve_may_judge(comm, shared_tmp):
     assert report.cycle != 1 + errors.index(min(errors))  # else this test says nothing
     write(comm, shared_tmp / "three.h5", 200, 6, 3)
     with pytest.raises(ConfigError, match="--judge auc: the data have 3 classes"):
-        train_psbml(comm, shared_tmp / "three.h5", shared_tmp / "three", options)
+        train("psbml", comm, shared_tmp / "three.h5", shared_tmp / "three", options)
 
 
 def test_validation_error_is_that_of_the_model_on_the_rows_kept_aside(comm, shared_tmp):
     X, y = write(comm, shared_tmp / "data.h5", 200, 6, 3)
     options = PsbmlOptions(grid="2x2", cycles=4, validation_share=0.3)
-    report = train_psbml(comm, shared_tmp / "data.h5", shared_tmp / "run", options)
+    report = train("psbml", comm, shared_tmp / "data.h5", shared_tmp / "run", options)
     with Dataset(shared_tmp / "data.h5") as opened:
         held_out = problem_of(comm, opened, options).start < 0
     model = ClassifierModel(report.model)
@@ -234,7 +235,7 @@ def test_validation_error_is_that_of_the_model_on_the_rows_kept_aside(comm, shar
 def test_interrupted_run_ends_with_the_same_bytes_on_other_ranks(comm, shared_tmp, grid):
     write(comm, shared_tmp / "data.h5", 150, 6, 2)
     options = PsbmlOptions(grid=grid, cycles=8, replace=0.4)
-    alone = by_one_rank(comm, lambda: train_psbml(None, shared_tmp / "data.h5", shared_tmp / "alone", options)).model
+    alone = by_one_rank(comm, lambda: train("psbml", None, shared_tmp / "data.h5", shared_tmp / "alone", options)).model
     run = shared_tmp / "run"
     steps = [1e-9, 1e-9, 0.01, 0.01, 0.01, 0.03]  # none, some cycles
     interrupted = 0
@@ -242,15 +243,15 @@ def test_interrupted_run_ends_with_the_same_bytes_on_other_ranks(comm, shared_tm
         once = replace(options, time_limit=limit, checkpoint_every=1e-4)
         try:
             if turn % 2 == 0:
-                train_psbml(comm, shared_tmp / "data.h5", run, once, resume=turn > 0)
+                train("psbml", comm, shared_tmp / "data.h5", run, once, resume=turn > 0)
             elif comm.rank == 0:
-                train_psbml(None, shared_tmp / "data.h5", run, once, resume=True)
+                train("psbml", None, shared_tmp / "data.h5", run, once, resume=True)
         except Interrupted as stop:
             interrupted += 1
             assert "continue with --resume" in str(stop)
         comm.Barrier()
     assert comm.bcast(interrupted) >= 2
-    model = train_psbml(comm, shared_tmp / "data.h5", run, options, resume=True).model
+    model = train("psbml", comm, shared_tmp / "data.h5", run, options, resume=True).model
     assert model.read_bytes() == alone.read_bytes()
     assert told(run) == told(shared_tmp / "alone")
     assert not (run / "checkpoint").exists()
@@ -277,19 +278,19 @@ class After:
 @pytest.fixture
 def between_cycles(monkeypatch):
     """No looks inside cycles and assessments."""
-    monkeypatch.setattr(Run, "_look", lambda self: None)
+    monkeypatch.setattr(TorusRun, "_look", lambda self: None)
 
 
 def test_stopped_between_two_nodes_and_resumed(comm, shared_tmp):
     """Every run is stopped a little later than the one before: inside a cycle, a test, an assessment."""
     write(comm, shared_tmp / "data.h5", 150, 6, 3)
     options = PsbmlOptions(grid="3x2", cycles=2, replace=0.4)
-    alone = by_one_rank(comm, lambda: train_psbml(None, shared_tmp / "data.h5", shared_tmp / "alone", options)).model
+    alone = by_one_rank(comm, lambda: train("psbml", None, shared_tmp / "data.h5", shared_tmp / "alone", options)).model
     run, stops = shared_tmp / "run", 0
     while not comm.bcast((run / "model.h5").exists()):
         signals = After(3 + 6 * stops if comm.rank == comm.size - 1 else 10**6)
         try:
-            train_psbml(comm, shared_tmp / "data.h5", run, options, resume=stops > 0, signals=signals)
+            train("psbml", comm, shared_tmp / "data.h5", run, options, resume=stops > 0, signals=signals)
         except Interrupted as stop:
             stops += 1
             assert "a signal arrived: checkpoint written" in str(stop)
@@ -301,16 +302,16 @@ def test_stopped_between_two_nodes_and_resumed(comm, shared_tmp):
 
 def test_no_node_is_trained_after_a_signal(comm, shared_tmp, monkeypatch):
     write(comm, shared_tmp / "data.h5", 150, 6, 3)
-    signals, trained, train = After(10**9), [], Problem.train
+    signals, trained, train = After(10**9), [], TorusProblem.train
 
     def train_and_a_signal(self, *given):
         trained.append(given)
         signals.left = 0
         return train(self, *given)
 
-    monkeypatch.setattr(Problem, "train", train_and_a_signal)
+    monkeypatch.setattr(TorusProblem, "train", train_and_a_signal)
     with pytest.raises(Interrupted, match="0 of 3 cycles done"):
-        train_psbml(comm, shared_tmp / "data.h5", shared_tmp / "run", PsbmlOptions(grid="3x2", cycles=3), signals=signals)
+        train("psbml", comm, shared_tmp / "data.h5", shared_tmp / "run", PsbmlOptions(grid="3x2", cycles=3), signals=signals)
     assert len(trained) <= 1
 
 
@@ -319,7 +320,7 @@ def test_no_node_is_trained_after_a_signal(comm, shared_tmp, monkeypatch):
 def test_stopped_after_every_few_cycles_and_resumed_on_other_ranks(comm, shared_tmp, n):
     write(comm, shared_tmp / "data.h5", 150, 6, 3)
     options = PsbmlOptions(grid="2x2", cycles=7, replace=0.4)
-    alone = by_one_rank(comm, lambda: train_psbml(None, shared_tmp / "data.h5", shared_tmp / "alone", options)).model
+    alone = by_one_rank(comm, lambda: train("psbml", None, shared_tmp / "data.h5", shared_tmp / "alone", options)).model
     run = shared_tmp / "run"
     turns = 0
     while not comm.bcast((run / "model.h5").exists()):
@@ -328,7 +329,7 @@ def test_stopped_after_every_few_cycles_and_resumed_on_other_ranks(comm, shared_
         if turns % 2 == 0 or comm.rank == 0:
             try:
                 who = comm if turns % 2 == 0 else None
-                train_psbml(who, shared_tmp / "data.h5", run, options, resume=turns > 0, signals=signals)
+                train("psbml", who, shared_tmp / "data.h5", run, options, resume=turns > 0, signals=signals)
             except Interrupted as stop:
                 assert f"a signal arrived: checkpoint written; continue with --resume ({min(turns * n + n, 7)} of 7" in str(stop)
             else:
@@ -345,7 +346,7 @@ def test_checkpoints_do_not_put_assessments_off(comm, shared_tmp):
     write(comm, shared_tmp / "data.h5", 150, 6, 3)
     options = PsbmlOptions(grid="2x2", cycles=1000, checkpoint_every=1e-9)
     with pytest.raises(Interrupted):
-        train_psbml(comm, shared_tmp / "data.h5", shared_tmp / "run", options, signals=After(4 * comm.size))
+        train("psbml", comm, shared_tmp / "data.h5", shared_tmp / "run", options, signals=After(4 * comm.size))
     assert len(history(shared_tmp / "run")) >= 3 * comm.size
 
 
@@ -360,9 +361,9 @@ def test_a_signal_among_the_last_assessments_loses_nothing(comm, shared_tmp, mon
     with monkeypatch.context() as patch:
         patch.setattr(Assessor, "work", work_and_a_signal)
         with pytest.raises(Interrupted, match=f"{6 * comm.size} of {6 * comm.size} cycles done"):
-            train_psbml(comm, shared_tmp / "data.h5", shared_tmp / "run", options, signals=signals)
+            train("psbml", comm, shared_tmp / "data.h5", shared_tmp / "run", options, signals=signals)
     assert 0 < len(history(shared_tmp / "run")) < 6 * comm.size
-    train_psbml(comm, shared_tmp / "data.h5", shared_tmp / "run", options, resume=True)
+    train("psbml", comm, shared_tmp / "data.h5", shared_tmp / "run", options, resume=True)
     assert [int(line["cycle"]) for line in history(shared_tmp / "run")] == list(range(1, 6 * comm.size + 1))
 
 
@@ -376,7 +377,7 @@ def test_what_does_not_fit_fails_alike_on_all_ranks(comm, shared_tmp):
         (PsbmlOptions(base=("nosuch",)), r"--base nosuch"),
     ):
         with pytest.raises(ConfigError, match=pattern) as error:
-            train_psbml(comm, shared_tmp / "data.h5", shared_tmp / "run", options)
+            train("psbml", comm, shared_tmp / "data.h5", shared_tmp / "run", options)
         assert len(set(comm.allgather(str(error.value)))) == 1
     assert not (shared_tmp / "run").exists()
 
@@ -385,7 +386,7 @@ def test_a_run_that_cannot_begin_leaves_nothing(comm, shared_tmp):
     write(comm, shared_tmp / "data.h5", 60, 5, 2)  # has values below 0
     options = PsbmlOptions(base=("sklearn.naive_bayes.MultinomialNB",), grid="2x1")
     with pytest.raises(ConfigError, match="cannot be trained on these rows"):
-        train_psbml(comm, shared_tmp / "data.h5", shared_tmp / "run", options)
+        train("psbml", comm, shared_tmp / "data.h5", shared_tmp / "run", options)
     comm.Barrier()
     assert not (shared_tmp / "run").exists()
 
@@ -396,7 +397,7 @@ def test_the_area_needs_two_classes_to_judge(comm, shared_tmp):
         dataset(shared_tmp / "rare.h5", X, (np.arange(100) < 4).reshape(-1, 1))
     comm.Barrier()
     with pytest.raises(ConfigError, match="--judge auc: all validation rows"):
-        train_psbml(comm, shared_tmp / "rare.h5", shared_tmp / "run", PsbmlOptions(judge="auc", grid="2x1"))
+        train("psbml", comm, shared_tmp / "rare.h5", shared_tmp / "run", PsbmlOptions(judge="auc", grid="2x1"))
 
 
 # nobody waits ---------------------------------------------------------------------------------------------------------
@@ -432,7 +433,7 @@ def cycles_of_nodes(comm, grid):
 def test_asynchronous_run_does_its_cycles(comm, shared_tmp, grids, size, kind):
     write(comm, shared_tmp / "data.h5", 200, 6, 3, density=1.0)
     options = PsbmlOptions(grid=size, neighbourhood=kind, cycles=4, asynchronous=True)
-    report = train_psbml(comm, shared_tmp / "data.h5", shared_tmp / "run", options)
+    report = train("psbml", comm, shared_tmp / "data.h5", shared_tmp / "run", options)
     n_nodes = np.prod(parse_grid(size))
     (grid,) = grids
     done = cycles_of_nodes(comm, grid)
@@ -460,7 +461,7 @@ def test_asynchronous_run_of_one_rank_is_repeatable(comm, shared_tmp):
     options = PsbmlOptions(grid="2x2", cycles=3, asynchronous=True)
 
     def twice():
-        return [train_psbml(None, shared_tmp / "data.h5", shared_tmp / f"run{turn}", options).model for turn in range(2)]
+        return [train("psbml", None, shared_tmp / "data.h5", shared_tmp / f"run{turn}", options).model for turn in range(2)]
 
     one, other = by_one_rank(comm, twice)
     assert one.read_bytes() == other.read_bytes()
@@ -469,7 +470,7 @@ def test_asynchronous_run_of_one_rank_is_repeatable(comm, shared_tmp):
 def test_a_slow_rank_holds_up_nobody(comm, shared_tmp, grids):
     write(comm, shared_tmp / "data.h5", 400, 6, 2)
     options = PsbmlOptions(grid=f"{comm.size}x2", cycles=6, asynchronous=True, slow_rank=0, slow_factor=6.0)
-    train_psbml(comm, shared_tmp / "data.h5", shared_tmp / "run", options)
+    train("psbml", comm, shared_tmp / "data.h5", shared_tmp / "run", options)
     done = cycles_of_nodes(comm, grids[0])
     assert sum(done.values()) >= 6 * 2 * comm.size
     if comm.size > 1:
@@ -501,7 +502,7 @@ def test_letters_never_name_a_row_that_did_not_arrive(comm, shared_tmp, monkeypa
     monkeypatch.setattr(RowStore, "open_letter", once)
     write(comm, shared_tmp / "data.h5", 200, 30, 2, density=0.1)
     options = PsbmlOptions(base=("linear-svm",), grid="4x2", neighbourhood="L5", cycles=10, replace=0.9, asynchronous=True)
-    train_psbml(comm, shared_tmp / "data.h5", shared_tmp / "run", options)
+    train("psbml", comm, shared_tmp / "data.h5", shared_tmp / "run", options)
     assert bool(opened_letters) == (comm.size > 1)
 
 
@@ -513,14 +514,14 @@ def test_asynchronous_run_is_interrupted_and_finishes(comm, shared_tmp, size):
     for turn, n in enumerate((12, 1, 12)):  # so many steps of the last rank, which has nodes
         signals = After(n if comm.rank == comm.size - 1 else 10**6)
         with pytest.raises(Interrupted, match="a signal arrived"):
-            train_psbml(comm, shared_tmp / "data.h5", run, options, resume=turn > 0, signals=signals)
+            train("psbml", comm, shared_tmp / "data.h5", run, options, resume=turn > 0, signals=signals)
     with pytest.raises(Interrupted, match="the time limit is reached"):
-        train_psbml(comm, shared_tmp / "data.h5", run, replace(options, time_limit=1e-9), resume=True)
+        train("psbml", comm, shared_tmp / "data.h5", run, replace(options, time_limit=1e-9), resume=True)
     if comm.rank == 0:
         with pytest.raises(Interrupted):
-            train_psbml(None, shared_tmp / "data.h5", run, replace(options, time_limit=1e-9), resume=True)
+            train("psbml", None, shared_tmp / "data.h5", run, replace(options, time_limit=1e-9), resume=True)
     comm.Barrier()
-    report = train_psbml(comm, shared_tmp / "data.h5", run, options, resume=True)
+    report = train("psbml", comm, shared_tmp / "data.h5", run, options, resume=True)
     lines = history(run)
     assert [int(line["cycle"]) for line in lines] == list(range(1, 101))
     assert report.validation_error == min(float(line["error"]) for line in lines) < 0.5
@@ -529,5 +530,5 @@ def test_asynchronous_run_is_interrupted_and_finishes(comm, shared_tmp, size):
 def test_asynchronous_run_with_many_checkpoints(comm, shared_tmp):
     write(comm, shared_tmp / "data.h5", 200, 6, 2, density=1.0)
     options = PsbmlOptions(grid="3x2", cycles=10, asynchronous=True, checkpoint_every=1e-4)
-    train_psbml(comm, shared_tmp / "data.h5", shared_tmp / "run", options)
+    train("psbml", comm, shared_tmp / "data.h5", shared_tmp / "run", options)
     assert len(history(shared_tmp / "run")) == 10

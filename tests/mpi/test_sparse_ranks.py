@@ -4,15 +4,14 @@ import h5py
 import make
 import numpy as np
 import pytest
+from support.training import train
 
-import hpcml
 from hpcml import mpi
 from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError, Interrupted, NonFiniteError
 from hpcml.evaluation import evaluate
 from hpcml.files.slabs import new_file
 from hpcml.log import Log
-from hpcml.methods.linear.train import train
 from hpcml.model.linear import Model, model_slabs
 from hpcml.prediction.predict import FORMATS, predict
 from hpcml.reduce.prune import prune
@@ -119,19 +118,19 @@ def test_training(comm, shared_tmp, method, shards):
             make.dataset(shared_tmp / "data.h5", X, Y)
     options = {"drop": 0.01, "shards": shards, "block": 2}
     data, own = shared_tmp / "data.h5", shared_tmp / f"alone-{comm.rank}"
-    alone = train(method, mpi.self_comm(), data, own, hpcml.TrainOptions(drop=0.01), log=QUIET)
-    often = hpcml.TrainOptions(checkpoint_every=1e-6, **options)
+    alone = train(method, mpi.self_comm(), data, own, {"drop": 0.01}, log=QUIET)
+    often = dict(checkpoint_every=1e-6, **options)
     together = train(method, comm, data, shared_tmp / "together", often, log=QUIET)
     assert together.model.read_bytes() == alone.model.read_bytes()
     assert together.kept == alone.kept < 1
-    stopping = hpcml.TrainOptions(time_limit=1e-6, **options)
+    stopping = dict(time_limit=1e-6, **options)
     with pytest.raises(Interrupted):
         train(method, comm, data, shared_tmp / "stopped", stopping, log=QUIET)
     with mpi.agreed(comm, "looking"):
         assert list((shared_tmp / "stopped" / "checkpoint").glob("state-*.h5"))
-    resumed = train(method, comm, data, shared_tmp / "stopped", hpcml.TrainOptions(**options), resume=True, log=QUIET)
+    resumed = train(method, comm, data, shared_tmp / "stopped", dict(**options), resume=True, log=QUIET)
     assert resumed.model.read_bytes() == alone.model.read_bytes()
     with mpi.agreed(comm, "looking"):
         assert not (shared_tmp / "stopped" / "checkpoint").exists()
     with pytest.raises(ConfigError, match=r"had drop = 0\.01, not None"):
-        train(method, comm, data, shared_tmp / "stopped", hpcml.TrainOptions(), resume=True, log=QUIET)
+        train(method, comm, data, shared_tmp / "stopped", {}, resume=True, log=QUIET)

@@ -5,15 +5,12 @@ from dataclasses import replace
 
 import pytest
 from make import by_one_rank, dataset, random_data
+from support.training import train
 
 from hpcml import mpi, slices
 from hpcml.errors import Interrupted
 from hpcml.methods.linear import objective, plan
-from hpcml.methods.linear.options import TrainOptions
-from hpcml.methods.linear.train import train
 from hpcml.methods.linear.watch import SIGNAL, Stopped, Watch
-from hpcml.methods.online.options import OnlineOptions
-from hpcml.methods.online.train import train_online
 
 pytestmark = pytest.mark.mpi
 
@@ -59,7 +56,7 @@ def test_run_stopped_in_passes_ends_with_the_same_bits(comm, shared_tmp, monkeyp
     if shared and comm.size == 1:
         pytest.skip("one rank has all rows")
     data = write(comm, shared_tmp / "data.h5", *random_data(4, 160, 40, 4, density=0.2))
-    options = TrainOptions(block=2, shards=comm.size if shared else 1, max_steps=25)
+    options = {"block": 2, "shards": comm.size if shared else 1, "max_steps": 25}
     whole = train(method, comm, data, shared_tmp / "whole", options).model.read_bytes()
     monkeypatch.setattr(slices, "SLICE_VALUES", 400)
     monkeypatch.setattr(objective, "ROWS_BYTES", 8 * 200)
@@ -80,7 +77,7 @@ def test_run_stopped_in_passes_ends_with_the_same_bits(comm, shared_tmp, monkeyp
 def test_run_whose_last_label_is_left_is_not_complete(comm, shared_tmp, monkeypatch):
     """Every rank for itself: the signal comes in the look at all rows that ends the only label."""
     data = write(comm, shared_tmp / "data.h5", *random_data(4, 160, 40, 4, density=0.2))
-    options, signals, value = TrainOptions(label=("label0",), max_steps=5), AtLook(NEVER), objective.Objective.value
+    options, signals, value = {"label": ("label0",), "max_steps": 5}, AtLook(NEVER), objective.Objective.value
     whole = train("svmperf", None, data, shared_tmp / f"whole{comm.rank}", options).model.read_bytes()
 
     def left(*_):
@@ -98,7 +95,7 @@ def test_signal_while_rows_are_read_leaves_nothing(comm, shared_tmp, short_slice
     data = write(comm, shared_tmp / "data.h5", *random_data(4, 160, 40, 6, density=0.2))
     for looks in (1, 4, 7):
         with pytest.raises(Interrupted, match="while reading the rows; nothing is lost"):
-            train("dual", comm, data, shared_tmp / "run", TrainOptions(), signals=AtLook(looks if comm.rank == 0 else NEVER))
+            train("dual", comm, data, shared_tmp / "run", {}, signals=AtLook(looks if comm.rank == 0 else NEVER))
     assert not (shared_tmp / "run").exists()
 
 
@@ -156,21 +153,21 @@ def test_online_pass_stopped_between_rows_that_are_read_together(comm, shared_tm
         (shared_tmp / "sets.svm").write_text("".join(lines))
 
     by_one_rank(comm, files)
-    options = OnlineOptions(label=("0", "1", "2"), voted=True)
-    whole = train_online("pa", comm, shared_tmp / data, shared_tmp / "whole", options).model.read_bytes()
+    options = {"label": ("0", "1", "2"), "voted": True}
+    whole = train("pa", comm, shared_tmp / data, shared_tmp / "whole", options).model.read_bytes()
     monkeypatch.setattr(slices, "SLICE_VALUES", 400)
     for stops, said in enumerate((r"\(\d\d rows done\)", r"\(\d\d rows done\)")):
         signals = AtLook(2 if comm.rank == comm.size - 1 else NEVER)
         with pytest.raises(Interrupted, match=said):
-            train_online("pa", comm, shared_tmp / data, shared_tmp / "run", options, resume=stops > 0, signals=signals)
-    model = train_online("pa", comm, shared_tmp / data, shared_tmp / "run", options, resume=True).model
+            train("pa", comm, shared_tmp / data, shared_tmp / "run", options, resume=stops > 0, signals=signals)
+    model = train("pa", comm, shared_tmp / data, shared_tmp / "run", options, resume=True).model
     assert model.read_bytes() == whole
 
 
 def test_rows_without_room_are_streamed(comm, shared_tmp, monkeypatch, capfd):
     """Where memory is short the visits are to copies of chunks; the chunks of a run are those of its checkpoint."""
     data = write(comm, shared_tmp / "data.h5", *random_data(4, 300, 40, 4, density=0.2))
-    options = TrainOptions(block=2, shards=1, gap=True)
+    options = {"block": 2, "shards": 1, "gap": True}
     roomy = train("dual", comm, data, shared_tmp / "roomy", options)
     monkeypatch.setattr("hpcml.data.shared_rows.room_per_rank", lambda comm: 0.0)  # rows are mapped on one rank, too
     monkeypatch.setattr(plan, "SMALLEST_CHUNK", 256)

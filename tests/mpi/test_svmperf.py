@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import pytest
 from make import by_one_rank, dataset, random_data
+from support.training import train
 
 from hpcml.errors import ConfigError, Interrupted
 from hpcml.methods.linear.block_kernels import CHUNK
-from hpcml.methods.linear.options import TrainOptions
-from hpcml.methods.linear.train import train
 
 pytestmark = pytest.mark.mpi
 
@@ -26,7 +25,7 @@ def write(comm, path, *args, **kwargs):
 def test_svmperf_has_the_bits_of_one_rank(comm, shared_tmp, n_rows, n_features, shards):
     X, Y = random_data(n_rows, n_rows, n_features, 7, density=0.4)
     data = write(comm, shared_tmp / "data.h5", X, Y)
-    options = TrainOptions(min_positives=0, bias=True, block=3, shards=comm.size if shards == "all" else 1)
+    options = {"min_positives": 0, "bias": True, "block": 3, "shards": comm.size if shards == "all" else 1}
     model = train("svmperf", comm, data, shared_tmp / "ranks", options).model
     alone = by_one_rank(
         comm, lambda: train("svmperf", None, data, shared_tmp / "alone", replace(options, shards=None, block=7))
@@ -38,19 +37,19 @@ def test_svmperf_has_the_bits_of_one_rank(comm, shared_tmp, n_rows, n_features, 
 def test_interrupted_run_ends_with_the_same_bits(comm, shared_tmp, method):
     X, Y = random_data(4, 200, 50, 20)
     data = write(comm, shared_tmp / "data.h5", X, Y)
-    alone = by_one_rank(comm, lambda: train(method, None, data, shared_tmp / "alone", TrainOptions())).model
+    alone = by_one_rank(comm, lambda: train(method, None, data, shared_tmp / "alone", {})).model
     with pytest.raises(Interrupted):
-        train(method, comm, data, shared_tmp / "run", TrainOptions(block=4, time_limit=1e-9))
-    model = train(method, comm, data, shared_tmp / "run", TrainOptions(block=2), resume=True).model
+        train(method, comm, data, shared_tmp / "run", {"block": 4, "time_limit": 1e-9})
+    model = train(method, comm, data, shared_tmp / "run", {"block": 2}, resume=True).model
     assert model.read_bytes() == alone.read_bytes()
 
 
 def test_liblinear_scatters_the_labels_and_never_divides_the_rows(comm, shared_tmp):
     X, Y = random_data(8, 60, 15, 7, density=0.4)
     data = write(comm, shared_tmp / "data.h5", X, Y)
-    model = train("liblinear", comm, data, shared_tmp / "ranks", TrainOptions()).model
-    alone = by_one_rank(comm, lambda: train("liblinear", None, data, shared_tmp / "alone", TrainOptions())).model
+    model = train("liblinear", comm, data, shared_tmp / "ranks", {}).model
+    alone = by_one_rank(comm, lambda: train("liblinear", None, data, shared_tmp / "alone", {})).model
     assert model.read_bytes() == alone.read_bytes()
     if comm.size > 1:
         with pytest.raises(ConfigError, match="liblinear needs all rows on every rank"):
-            train("liblinear", comm, data, shared_tmp / "shards", TrainOptions(shards=comm.size))
+            train("liblinear", comm, data, shared_tmp / "shards", {"shards": comm.size})

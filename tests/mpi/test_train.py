@@ -5,14 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from make import by_one_rank, dataset, random_data
+from support.training import train
 
 from hpcml import mpi
 from hpcml.data.dataset import Dataset
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, Interrupted
 from hpcml.methods.linear.losses import LOSSES
-from hpcml.methods.linear.options import TrainOptions
-from hpcml.methods.linear.train import train_probe
 
 pytestmark = pytest.mark.mpi
 
@@ -31,9 +30,11 @@ def write(comm, path, *args, **kwargs):
 def test_model_has_the_bits_of_one_rank(comm, shared_tmp, n_rows, loss, shards):
     X, Y = random_data(n_rows, n_rows, 15, 7, density=0.4)
     data = write(comm, shared_tmp / "data.h5", X, Y)
-    options = TrainOptions(min_positives=0, bias=True, block=3, loss=loss, shards=comm.size if shards == "all" else 1)
-    model = train_probe(comm, data, shared_tmp / "ranks", options).model
-    alone = by_one_rank(comm, lambda: train_probe(None, data, shared_tmp / "alone", replace(options, shards=None, block=7))).model
+    options = {"min_positives": 0, "bias": True, "block": 3, "loss": loss, "shards": comm.size if shards == "all" else 1}
+    model = train("probe", comm, data, shared_tmp / "ranks", options).model
+    alone = by_one_rank(
+        comm, lambda: train("probe", None, data, shared_tmp / "alone", replace(options, shards=None, block=7))
+    ).model
     assert model.read_bytes() == alone.read_bytes()
 
 
@@ -41,18 +42,18 @@ def test_model_has_the_bits_of_one_rank(comm, shared_tmp, n_rows, loss, shards):
 def test_interrupted_run_ends_with_the_same_bits_on_other_ranks(comm, shared_tmp, shards):
     X, Y = random_data(4, 600, 100, 40, density=0.2)
     data = write(comm, shared_tmp / "data.h5", X, Y)
-    options = TrainOptions(block=4, shards=comm.size if shards == "all" else 1)
-    alone = by_one_rank(comm, lambda: train_probe(None, data, shared_tmp / "alone", TrainOptions())).model
+    options = {"block": 4, "shards": comm.size if shards == "all" else 1}
+    alone = by_one_rank(comm, lambda: train("probe", None, data, shared_tmp / "alone", {})).model
     once = replace(options, time_limit=1e-9)  # a step or a few, a checkpoint, the end
     for turn in range(9):
         if turn % 3 < 2:
             with pytest.raises(Interrupted):
-                train_probe(comm, data, shared_tmp / "run", once, resume=turn > 0)
+                train("probe", comm, data, shared_tmp / "run", once, resume=turn > 0)
         elif comm.rank == 0:
             with pytest.raises(Interrupted):
-                train_probe(None, data, shared_tmp / "run", replace(once, shards=1), resume=True)
+                train("probe", None, data, shared_tmp / "run", replace(once, shards=1), resume=True)
         comm.Barrier()
-    model = train_probe(comm, data, shared_tmp / "run", options, resume=True).model
+    model = train("probe", comm, data, shared_tmp / "run", options, resume=True).model
     assert model.read_bytes() == alone.read_bytes()
 
 
@@ -77,9 +78,9 @@ def test_shards_are_disjoint_cover_the_split_and_balance_non_zeros(comm, shared_
 def test_options_that_do_not_fit_the_data_fail_alike_on_all_ranks(comm, shared_tmp):
     X, Y = random_data(4, 20, 5, 3)
     data = write(comm, shared_tmp / "data.h5", X, Y)
-    for options in (TrainOptions(min_positives=99), TrainOptions(split="tets"), TrainOptions(lam="X/q")):
+    for options in ({"min_positives": 99}, {"split": "tets"}, {"lam": "X/q"}):
         with pytest.raises(ConfigError) as error:
-            train_probe(comm, data, shared_tmp / "run", options)
+            train("probe", comm, data, shared_tmp / "run", options)
         assert len(set(comm.allgather(str(error.value)))) == 1
     assert not (shared_tmp / "run").exists()
 

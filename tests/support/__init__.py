@@ -1,1 +1,1 @@
-"""Plugins of the test suite."""
+"""What several folders of tests share."""

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from make import dataset, random_data
 from oracles import hinge_objective, hinge_pass
+from support.training import train
 
 from hpcml import mpi
 from hpcml.data.compact import compact_rows
@@ -13,8 +14,6 @@ from hpcml.errors import ConfigError, DataError
 from hpcml.evaluation import evaluate
 from hpcml.log import Log
 from hpcml.methods.linear.objective import Objective
-from hpcml.methods.linear.options import TrainOptions
-from hpcml.methods.linear.train import train
 from hpcml.model.linear import Model
 from hpcml.plots.convergence import LabelObjective, SplitBreakEven, choose_label, plot_run, safe
 from hpcml.run.profile import Profile
@@ -34,7 +33,7 @@ def test_objective_and_subgradient_are_the_definition(data, bias):
         shard = load_shard(ONE, opened, "train")
         rows, _ = compact_rows(ONE, shard, bias)
         evaluate_label = LabelObjective(
-            Objective(rows, TrainOptions(loss="hinge", lam="0.01", dormant=False, precision="double"), Profile()), 1
+            Objective(rows, {"loss": "hinge", "lam": "0.01", "dormant": False, "precision": "double"}, Profile()), 1
         )
         X = np.zeros((rows.n_local, rows.n_columns))
         for row in range(rows.n_local):
@@ -51,7 +50,7 @@ def test_objective_and_subgradient_are_the_definition(data, bias):
 
 @pytest.mark.parametrize("bias", [False, True])
 def test_break_even_is_that_of_evaluate(data, tmp_path, bias):
-    train("probe", None, data, tmp_path / "run", TrainOptions(bias=bias), log=Log(1))
+    train("probe", None, data, tmp_path / "run", {"bias": bias}, log=Log(1))
     model = Model(tmp_path / "run" / "model.h5")
     with Dataset(data) as opened:
         judged = evaluate(ONE, model, opened, "test", Log(1))
@@ -72,7 +71,7 @@ def test_label_without_test_rows_has_no_break_even(data):
 
 def test_other_data_are_refused(data, tmp_path):
     pytest.importorskip("matplotlib")
-    train("probe", None, data, tmp_path / "run", TrainOptions(), log=Log(1))
+    train("probe", None, data, tmp_path / "run", {}, log=Log(1))
     X, Y = random_data(5, 90, 25, 3)
     splits = {"train": np.arange(60), "test": np.arange(60, 90)}
     X.data[0] *= 2
@@ -89,7 +88,7 @@ def test_the_label_with_most_positives_that_was_trained_is_the_default(tmp_path)
     Y = np.zeros((20, 4))
     Y[:, 0], Y[:5, 1], Y[:9, 2] = 1, 1, 1
     data = dataset(tmp_path / "data.h5", np.eye(20), Y)
-    train("probe", None, data, tmp_path / "run", TrainOptions(min_positives=0), log=Log(1))
+    train("probe", None, data, tmp_path / "run", {"min_positives": 0}, log=Log(1))
     model = Model(tmp_path / "run" / "model.h5")
     assert choose_label(model, None) == "label2"
     assert choose_label(model, "label1") == "label1"

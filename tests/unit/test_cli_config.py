@@ -11,11 +11,11 @@ from hpcml.cli import app as cli
 from hpcml.cli.config_files import kinds_of
 from hpcml.conversion.options import ConvertOptions
 from hpcml.errors import ConfigError, HpcmlError
-from hpcml.methods.linear.options import TrainOptions
+from hpcml.methods import registry
 from hpcml.options import flag_of
 from hpcml.run.folder import as_dict, to_toml
 
-METHODS = {"probe": TrainOptions, **cli.OWN_OPTIONS}
+METHODS = {name: method.options for name, method in registry.METHODS.items()}
 TIMES = ["1979-05-27", "07:32:00", "1979-05-27T07:32:00Z"]
 ODD = [
     "",
@@ -131,7 +131,7 @@ def test_what_a_run_writes_is_read_again(tmp_path, method):
 
 
 def test_plain_values_of_neighbouring_kinds_are_taken(tmp_path):
-    text = 'method = "probe"\nseed = 3.0\nlambda = 0.5\nlabel = "earn"\nbias = true\nepsilon = "0.1"\nmax-gap = 1\n'
+    text = 'method = "probe"\nseed = 3.0\nlambda = 0.5\nlabel = "earn"\nbias = true\nepsilon = "0.1"\ndrop = 1\n'
     assert refused(tmp_path / "a.toml", text, "-o", "y", "--data", "x.h5") is None
 
 
@@ -173,7 +173,7 @@ def test_bytes_that_are_not_utf8():
 
 
 def test_options_are_whole_numbers_by_the_table():
-    kinds = kinds_of(TrainOptions)
+    kinds = kinds_of(METHODS["probe"]) | kinds_of(METHODS["dual"])
     assert (kinds["seed"], kinds["max-gap"], kinds["label"], kinds["bias"], kinds["lambda"]) == (int, float, tuple, bool, str)
     with pytest.raises(ConfigError, match="--max-line-mb 0"):
         from hpcml.files.lines import line_limit

@@ -3,26 +3,27 @@
 import numpy as np
 import pytest
 from make import dataset, random_data
+from support.training import bench_ovr, compare, train
 
-from hpcml import OnlineClassifier, OnlineOptions, ProbeClassifier, TrainOptions
-from hpcml.bench.compare import compare
-from hpcml.bench.ovr import OvrOptions, bench_ovr
+from hpcml import OnlineClassifier, ProbeClassifier
+from hpcml.bench.ovr import OvrOptions
+from hpcml.bench.shared_options import minimisers
 from hpcml.cli import app as cli
 from hpcml.errors import ConfigError, Interrupted
 from hpcml.log import Log
-from hpcml.methods.linear.train import train
-from hpcml.methods.online.learners import METHODS as ONLINE
-from hpcml.methods.online.train import train_online
-from hpcml.methods.registry import METHODS, with_defaults
+from hpcml.methods.linear.options import with_defaults
+from hpcml.methods.online.learners import LEARNERS
+from hpcml.methods.probe.options import ProbeOptions
+from hpcml.methods.registry import METHODS
 from hpcml.model.linear import Model
 from hpcml.mpi import self_comm
 from hpcml.plots.convergence import open_run
 from hpcml.run.folder import RunFolder, read_config
 
 QUIET = Log(1)
-WINNOWS = [name for name in ONLINE if ONLINE[name].winnow]
-ADDITIVE = [name for name in ONLINE if not ONLINE[name].winnow]
-LOSS = {name: "squared-hinge" if name == "dual" else "hinge" for name in METHODS}
+WINNOWS = [name for name in LEARNERS if LEARNERS[name].winnow]
+ADDITIVE = [name for name in LEARNERS if not LEARNERS[name].winnow]
+LOSS = {name: "squared-hinge" if name == "dual" else "hinge" for name in minimisers()}
 
 
 @pytest.fixture
@@ -32,14 +33,14 @@ def data(tmp_path):
 
 
 def convex(method, data, run, resume=False, **options):
-    return train(method, None, data, run, TrainOptions(**{"max_steps": 40} | options), resume=resume, log=QUIET).model
+    return train(method, None, data, run, {"max_steps": 40} | options, resume=resume, log=QUIET).model
 
 
 def online(method, data, run, resume=False, **options):
-    return train_online(method, None, data, run, OnlineOptions(**options), resume=resume, log=QUIET).model
+    return train(method, None, data, run, options, resume=resume, log=QUIET).model
 
 
-@pytest.mark.parametrize("method", sorted(METHODS))
+@pytest.mark.parametrize("method", sorted(minimisers()))
 def test_default_of_a_method_is_an_intercept_and_its_own_loss(data, tmp_path, method):
     found = convex(method, data, tmp_path / "default")
     asked = convex(method, data, tmp_path / "asked", bias=True, loss=LOSS[method])
@@ -87,7 +88,8 @@ def test_a_run_without_an_intercept_goes_on_without(data, tmp_path, method):
 
 
 def test_a_config_that_makes_no_sense_is_no_default():
-    assert with_defaults(TrainOptions(), ("hinge",), {"loss": ["huber"], "bias": "no"}) == TrainOptions(loss="hinge", bias=True)
+    found = with_defaults(ProbeOptions(), {"loss": ["huber"], "bias": "no"})
+    assert found == ProbeOptions(loss="hinge", bias=True)
 
 
 @pytest.mark.parametrize("method", ["perceptron", "mbw"])
@@ -115,7 +117,7 @@ def test_a_model_without_an_intercept_is_continued_without(data, tmp_path):
 
 
 def compared(data, out, resume=False, **options):
-    return compare(None, data, out, ("probe", "dual"), TrainOptions(max_steps=40, **options), resume=resume, log=QUIET)
+    return compare(None, data, out, ("probe", "dual"), dict(max_steps=40, **options), resume=resume, log=QUIET)
 
 
 def test_compare_gives_all_methods_one_objective_and_keeps_it(data, tmp_path):
@@ -136,7 +138,7 @@ def test_compare_gives_all_methods_one_objective_and_keeps_it(data, tmp_path):
 def test_bench_ovr_says_its_objective(data, tmp_path):
     plan = OvrOptions(("liblinear",), ("none",), (0.1,))
     found = {}
-    for name, options in (("with", TrainOptions()), ("without", TrainOptions(bias=False))):
+    for name, options in (("with", {}), ("without", {"bias": False})):
         result = bench_ovr(None, data, tmp_path / name, plan, options, log=QUIET)
         assert f"; hinge loss, {name} an intercept, λ" in str(result)
         assert f'"protocol": "hinge loss, {name} an intercept"' in (tmp_path / name / "ovr.json").read_text()
@@ -163,11 +165,9 @@ def parsed(tmp_path, command, *flags, config=None):
         (tmp_path / "a.toml").write_text(config)
         flags = (*flags, "--config", str(tmp_path / "a.toml"))
     tokens = ["train", command, "data.h5", "-o", "run", *flags]
-    tokens, cli.train_app.config = cli.config_files(tokens, cli.OWN_OPTIONS)
-    try:
-        _, bound, _ = cli.app.parse_args(tokens, exit_on_error=False, print_error=False)
-    finally:
-        cli.train_app.config = ()
+    app, train_app = cli.build()
+    tokens, train_app.config = cli.config_files(tokens)
+    _, bound, _ = app.parse_args(tokens, exit_on_error=False, print_error=False)
     return getattr(bound.arguments.get("options"), "bias", None)
 
 

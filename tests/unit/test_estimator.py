@@ -19,10 +19,9 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from support.training import train
 
 from hpcml import ProbeClassifier
-from hpcml.methods.linear.options import TrainOptions
-from hpcml.methods.linear.train import train_probe
 from hpcml.model.linear import Model
 
 KINDS = [ProbeClassifier(), ProbeClassifier(fit_intercept=False), ProbeClassifier(loss="huber"), ProbeClassifier(loss="maxent")]
@@ -57,8 +56,8 @@ def test_multilabel_model_has_the_bits_of_training_from_a_file(tmp_path, loss, b
     X, Y = random_data(3, 70, 40, 6, density=0.05)  # sparse enough for features that one row has, and that none has
     Y = (Y != 0).astype(int).tolil()
     Y[:, 1], Y[:, 2] = 0, 1
-    options = TrainOptions(min_positives=0, loss=loss, bias=bias, precision=precision, seed=5, lam="X/50")
-    model = Model(train_probe(None, dataset(tmp_path / "data.h5", X, Y), tmp_path / "run", options).model)
+    options = {"min_positives": 0, "loss": loss, "bias": bias, "precision": precision, "seed": 5, "lam": "X/50"}
+    model = Model(train("probe", None, dataset(tmp_path / "data.h5", X, Y), tmp_path / "run", options).model)
     assert (model.factors == 0).any() and (~np.isin(model.factors, (0, 1))).any()
     parameters = {"loss": loss, "fit_intercept": bias, "precision": precision, "random_state": 5, "lam": "X/50"}
     for target in (Y.toarray(), Y.tocsr()):
@@ -74,7 +73,7 @@ def test_multilabel_model_has_the_bits_of_training_from_a_file(tmp_path, loss, b
 def test_classes_are_labels_against_the_others(tmp_path, n_classes):
     X, y = blobs(n_classes)
     Y = (y[:, None] == np.arange(n_classes))[:, -1:] if n_classes == 2 else y[:, None] == np.arange(n_classes)
-    run = train_probe(None, dataset(tmp_path / "data.h5", X, Y.astype(int)), tmp_path / "run", TrainOptions(bias=True))
+    run = train("probe", None, dataset(tmp_path / "data.h5", X, Y.astype(int)), tmp_path / "run", {"bias": True})
     found = ProbeClassifier().fit(X, np.array(["ant", "bee", "cat"])[y])
     assert found.coef_.tobytes() == Model(run.model).weights().tobytes()
     assert found.classes_.tolist() == ["ant", "bee", "cat"][:n_classes]

@@ -7,15 +7,14 @@ import pytest
 import scipy.sparse as sp
 from make import dataset
 from oracles_online import BIAS, Learner
+from support.training import asked, train
 
 import hpcml.methods.online.source as source_module
 from hpcml.data.shard import Shard
 from hpcml.errors import ConfigError, DataError, Interrupted
 from hpcml.methods.online.live import STAY
 from hpcml.methods.online.live_kernels import FREE
-from hpcml.methods.online.options import OnlineOptions
 from hpcml.methods.online.state import State
-from hpcml.methods.online.train import train_online
 from hpcml.model.linear import Model
 
 
@@ -72,7 +71,7 @@ class Twin:
 def test_the_documented_rule(method, voted, size, share):
     """Also for rows that have more features than there may be."""
     X, Y = data_of()
-    options = OnlineOptions(voted=voted, live_features=size, share=share)
+    options = asked(method, voted=voted, live_features=size, share=share)
     state, twin = State(options, method, 2, 60), Twin(method, options, 2)
     shard = shard_of(X, Y)
     for row in range(X.shape[0]):
@@ -107,10 +106,10 @@ def same(a, b):
 def test_room_for_all_features_is_no_limit(method, voted):
     X, Y = data_of()
     shard = shard_of(X, Y)
-    unbounded = State(OnlineOptions(voted=voted), method, 2, 60)
+    unbounded = State(asked(method, voted=voted), method, 2, 60)
     unbounded.learn(shard, shard.rows)
     for size in (60, 61, 1000):
-        state = State(OnlineOptions(voted=voted, live_features=size), method, 2, 60)
+        state = State(asked(method, voted=voted, live_features=size), method, 2, 60)
         state.learn(shard, shard.rows)
         assert same(state, unbounded)
         assert [a.tobytes() for a in state.linear()] == [a.tobytes() for a in unbounded.linear()]
@@ -118,7 +117,7 @@ def test_room_for_all_features_is_no_limit(method, voted):
 
 def test_cuts_of_the_rows_do_not_matter():
     X, Y = data_of(m=200)
-    shard, options = shard_of(X, Y), OnlineOptions(live_features=15, voted=True)
+    shard, options = shard_of(X, Y), asked("mbw", live_features=15, voted=True)
     whole = State(options, "mbw", 2, 60)
     whole.learn(shard, shard.rows)
     rng = np.random.default_rng(0)
@@ -131,7 +130,7 @@ def test_cuts_of_the_rows_do_not_matter():
 
 def test_memory_does_not_grow_with_the_features_of_a_stream():
     """Each row has features that no other has, their numbers far apart; the arrays keep their sizes."""
-    state = State(OnlineOptions(live_features=50, voted=True), "mbw", 1, 0)
+    state = State(asked("mbw", live_features=50, voted=True), "mbw", 1, 0)
 
     def sizes():
         arrays = [value for owner in (state, state.live) for value in vars(owner).values() if isinstance(value, np.ndarray)]
@@ -154,8 +153,8 @@ def test_memory_does_not_grow_with_the_features_of_a_stream():
 @pytest.mark.parametrize("method", ["pw", "perceptron", "pa", "romma"])
 def test_learners_without_two_weights_are_refused(tmp_path, method):
     X, Y = data_of(m=20)
-    with pytest.raises(ConfigError, match=r"--live-features: .* use bw, mbw"):
-        train_online(method, None, dataset(tmp_path / "data.h5", X, Y), tmp_path / "run", OnlineOptions(live_features=3))
+    with pytest.raises(ConfigError, match=rf"{method} has no option 'live_features'"):
+        train(method, None, dataset(tmp_path / "data.h5", X, Y), tmp_path / "run", {"live_features": 3})
     assert not (tmp_path / "run").exists()
 
 
@@ -164,7 +163,7 @@ def test_a_negative_value_is_refused_with_its_row(tmp_path):
     X[33, int(X[[33]].indices[0])] = -1
     data = dataset(tmp_path / "data.h5", X, Y)
     with pytest.raises(DataError, match="row 33 \\(from 0\\) has the value -1"):
-        train_online("mbw", None, data, tmp_path / "run", OnlineOptions(live_features=15))
+        train("mbw", None, data, tmp_path / "run", {"live_features": 15})
     assert not (tmp_path / "run").exists()
 
 
@@ -172,7 +171,7 @@ def resumed(data, run, options):
     """The model of a pass that is interrupted after every piece."""
     for rounds in range(100):
         try:
-            return train_online("mbw", None, data, run, replace(options, time_limit=1e-9), resume=rounds > 0).model
+            return train("mbw", None, data, run, replace(options, time_limit=1e-9), resume=rounds > 0).model
         except Interrupted:
             pass
     raise AssertionError("it never ends")
@@ -184,11 +183,11 @@ def test_a_continued_pass_has_the_bits_of_one_that_never_stopped(tmp_path, monke
     X, Y = data_of(m=260, density=0.08)
     splits = {"first": np.arange(100), "second": np.arange(100, 260), "all of it": np.arange(260)}
     data = dataset(tmp_path / "data.h5", X, Y, splits=splits)
-    options = OnlineOptions(live_features=20, voted=voted, split="all of it")
-    whole = train_online("mbw", None, data, tmp_path / "whole", options).model
-    first = train_online("mbw", None, data, tmp_path / "first", replace(options, split="first")).model
+    options = asked("mbw", live_features=20, voted=voted, split="all of it")
+    whole = train("mbw", None, data, tmp_path / "whole", options).model
+    first = train("mbw", None, data, tmp_path / "first", replace(options, split="first")).model
     more = replace(options, split="second", initial_model=first)
-    second = train_online("mbw", None, data, tmp_path / "second", more).model
+    second = train("mbw", None, data, tmp_path / "second", more).model
     assert Model(second).weights().tobytes() == Model(whole).weights().tobytes()
     assert np.count_nonzero(Model(whole).factors) <= 20
     monkeypatch.setattr(source_module, "PIECE_NNZ", 60)

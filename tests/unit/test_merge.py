@@ -7,14 +7,16 @@ import shutil
 from pathlib import Path
 
 import pytest
+import support.training as training
 from make import dataset, random_data
+from support.training import asked, merge
 
 import hpcml
 from hpcml import mpi
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
+from hpcml.methods.registry import METHODS
 from hpcml.run.folder import read_config
-from hpcml.run.merge import merge_models
 from hpcml.run.sweep import merge_sweep
 
 SELF = mpi.self_comm()
@@ -28,7 +30,7 @@ def data(tmp_path_factory):
 
 
 def train(data, run, **options):
-    hpcml.train_probe(None, data, run, hpcml.TrainOptions(**options), log=QUIET)
+    training.train("probe", None, data, run, options, log=QUIET)
     return run
 
 
@@ -39,13 +41,17 @@ def runs(data, tmp_path_factory):
     return [train(data, folder / "whole"), *(train(data, folder / f"part{k}", label_part=f"{k}/3") for k in (1, 2, 3))]
 
 
+def free_keys(method):
+    return METHODS[method].free_keys
+
+
 def without_seconds(run):
     return [line.rpartition(",")[0] for line in (run / "history.csv").read_text().splitlines()]
 
 
 def test_parts_in_any_order_give_the_run_of_all_labels(runs, tmp_path):
     whole, first, second, third = runs
-    report = merge_models(SELF, [third, first, second], tmp_path / "joined", False, QUIET)
+    report = merge(SELF, [third, first, second], tmp_path / "joined", log=QUIET)
     assert (report.n_labels, report.n_parts) == (7, 3)
     assert (tmp_path / "joined" / "model.h5").read_bytes() == (whole / "model.h5").read_bytes()
     assert without_seconds(tmp_path / "joined") == without_seconds(whole)
@@ -66,7 +72,7 @@ def test_parts_are_about_equal_and_cover_every_label_once(data, tmp_path, n_labe
 @pytest.mark.parametrize("part", ["0/3", "4/3", "3", "a/b", "1/", "-1/3", "1/0", "²/3"])
 def test_nonsense_is_no_part(part):
     with pytest.raises(ConfigError, match="--label-part"):
-        hpcml.TrainOptions(label_part=part).validate()
+        asked("probe", label_part=part).validate()
 
 
 def test_more_parts_than_labels(data, tmp_path):
@@ -93,7 +99,7 @@ def test_what_cannot_be_joined(runs, data, tmp_path):
     }
     for sentence, parts in cases.items():
         with pytest.raises(ConfigError, match=sentence):
-            merge_models(SELF, parts, output, False, QUIET)
+            merge(SELF, parts, output, log=QUIET)
         assert not output.exists()
 
 
@@ -101,27 +107,27 @@ def test_inputs_and_finished_runs_are_safe(runs, tmp_path):
     _, *parts = runs
     before = [(part / "model.h5").read_bytes() for part in parts]
     with pytest.raises(ConfigError, match="is one of the runs to merge"):
-        merge_models(SELF, parts, parts[1], True, QUIET)
-    merge_models(SELF, parts, tmp_path / "joined", False, QUIET)
+        merge(SELF, parts, parts[1], force=True, log=QUIET)
+    merge(SELF, parts, tmp_path / "joined", log=QUIET)
     with pytest.raises(ConfigError, match="exists already"):
-        merge_models(SELF, parts, tmp_path / "joined", False, QUIET)
-    merge_models(SELF, parts, tmp_path / "joined", True, QUIET)
+        merge(SELF, parts, tmp_path / "joined", log=QUIET)
+    merge(SELF, parts, tmp_path / "joined", force=True, log=QUIET)
     assert [(part / "model.h5").read_bytes() for part in parts] == before
 
 
 def test_replacing_a_run_fails_without_losing_it(runs, tmp_path):
     _, *parts = runs
-    merge_models(SELF, parts, tmp_path / "joined", False, QUIET)
+    merge(SELF, parts, tmp_path / "joined", log=QUIET)
     before = {path.name: path.read_bytes() for path in (tmp_path / "joined").iterdir()}
     for part in parts:
         shutil.copytree(part, tmp_path / part.name)
     copies = [tmp_path / part.name for part in parts]
     (copies[2] / "history.csv").unlink()
     with pytest.raises(DataError, match=r"it has no history\.csv"):
-        merge_models(SELF, copies, tmp_path / "joined", True, QUIET)
+        merge(SELF, copies, tmp_path / "joined", force=True, log=QUIET)
     (copies[2] / "history.csv").mkdir()  # is noticed when the model is written already
     with pytest.raises(DataError):
-        merge_models(SELF, copies, tmp_path / "joined", True, QUIET)
+        merge(SELF, copies, tmp_path / "joined", force=True, log=QUIET)
     assert {path.name: path.read_bytes() for path in (tmp_path / "joined").iterdir()} == before
     assert not list(tmp_path.glob(".*"))
 
@@ -131,7 +137,7 @@ def test_more_parts_than_files_that_may_be_open(data, tmp_path):
     parts = [train(data, tmp_path / str(k), label_part=f"{k}/7") for k in range(1, 8)]
     resource.setrlimit(resource.RLIMIT_NOFILE, (len(list(Path("/proc/self/fd").iterdir())) + 30, hard))
     try:
-        merge_models(SELF, parts, tmp_path / "joined", False, QUIET)
+        merge(SELF, parts, tmp_path / "joined", log=QUIET)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
@@ -141,7 +147,7 @@ def test_parts_of_far_too_many(runs, tmp_path):
     shutil.copytree(runs[1], part)
     (part / "config.toml").write_text((part / "config.toml").read_text().replace('"1/3"', '"1/99999999999"'))
     with pytest.raises(ConfigError, match="part 2 of 99999999999 is missing"):
-        merge_models(SELF, [part], tmp_path / "joined", False, QUIET)
+        merge(SELF, [part], tmp_path / "joined", log=QUIET)
 
 
 def test_unfinished_part(runs, tmp_path):
@@ -150,7 +156,7 @@ def test_unfinished_part(runs, tmp_path):
     unfinished.mkdir()
     (unfinished / "config.toml").write_text((second / "config.toml").read_text())
     with pytest.raises(ConfigError, match="the run of part 2/3 is not finished"):
-        merge_models(SELF, [first, unfinished], tmp_path / "joined", False, QUIET)
+        merge(SELF, [first, unfinished], tmp_path / "joined", log=QUIET)
 
 
 def test_sweep_shows_what_differs_and_the_best_first(runs, data, tmp_path):
@@ -162,7 +168,7 @@ def test_sweep_shows_what_differs_and_the_best_first(runs, data, tmp_path):
     unfinished = tmp_path / "unfinished"
     unfinished.mkdir()
     (unfinished / "config.toml").write_text((plain / "config.toml").read_text())
-    sweep = merge_sweep(SELF, [plain, unfinished, better], tmp_path / "sweep.csv", False)
+    sweep = merge_sweep(SELF, [plain, unfinished, better], tmp_path / "sweep.csv", False, free_keys)
     with (tmp_path / "sweep.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert list(rows[0]) == ["run", "lambda", "loss", "state", "labels", "iterations", "average_precision", "auc"]
@@ -172,7 +178,7 @@ def test_sweep_shows_what_differs_and_the_best_first(runs, data, tmp_path):
     assert [row["average_precision"] for row in rows] == ["0.75", "0.25", ""]
     assert str(sweep).splitlines()[1].split()[:3] == [str(better), "X/10", "huber"]
     with pytest.raises(ConfigError, match="exists already"):
-        merge_sweep(SELF, [plain], tmp_path / "sweep.csv", False)
+        merge_sweep(SELF, [plain], tmp_path / "sweep.csv", False, free_keys)
 
 
 @pytest.mark.parametrize(
@@ -184,6 +190,6 @@ def test_damaged_measures(runs, text):
     file.write_text(text)
     try:
         with pytest.raises(DataError, match="damaged"):
-            merge_sweep(SELF, [whole], whole.parent / "sweep.csv", False)
+            merge_sweep(SELF, [whole], whole.parent / "sweep.csv", False, free_keys)
     finally:
         file.unlink()

@@ -9,35 +9,45 @@ import pytest
 from make import dataset, random_data
 from oracles import hinge_objective
 from sklearn.svm import LinearSVC
+from support.training import asked, train
 
 from hpcml import mpi
 from hpcml.data.compact import compact_rows
 from hpcml.data.dataset import Dataset
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, Interrupted
+from hpcml.methods.liblinear.train import METHOD as LIBLINEAR
 from hpcml.methods.linear import plane_kernels as kernels
 from hpcml.methods.linear.block import CONVERGED, STEP_LIMIT
 from hpcml.methods.linear.block_kernels import CHUNK
 from hpcml.methods.linear.objective import Objective
-from hpcml.methods.linear.options import TrainOptions
-from hpcml.methods.linear.train import train
-from hpcml.methods.registry import METHODS
+from hpcml.methods.probe.train import METHOD as PROBE
+from hpcml.methods.probe.train_pegasos import METHOD as PEGASOS
 from hpcml.methods.svmperf.cutting import IDLE_LIMIT, violation_limit
+from hpcml.methods.svmperf.train import METHOD as SVMPERF
 from hpcml.model.linear import STATUS, Model
 from hpcml.run.profile import Profile
 
-OPTIONS = TrainOptions(loss="hinge", bias=True, liblinear_tol=1e-4)
-GIVEN = {"svmperf": TrainOptions(loss="hinge", bias=True), "liblinear": OPTIONS}  # to `train`, which refuses what has no effect
+GIVEN = {
+    "probe": asked("probe", loss="hinge", bias=True, dormant=False),
+    "pegasos": asked("pegasos", loss="hinge"),
+    "svmperf": asked("svmperf", loss="hinge", bias=True),
+    "liblinear": asked("liblinear", loss="hinge", bias=True, liblinear_tol=1e-4),
+}
 PROMISED = {"probe": 0.05, "pegasos": 0.1, "liblinear": 1e-3}  # (f − min f)/min f; ε of the options, else as found
 
 
-def run(method, path, options=OPTIONS, widest=None):
+METHODS = {method.name: method for method in (PROBE, PEGASOS, SVMPERF, LIBLINEAR)}
+
+
+def run(method, path, options=None, widest=None):
     """(objective, the finished labels in their order) of a method on all rows of a dataset."""
+    options = options or GIVEN[method]
     with Dataset(path) as data:
         rows, _ = compact_rows(mpi.self_comm(), load_shard(mpi.self_comm(), data, "all"), options.bias)
-    objective = Objective(rows, replace(options, loss="hinge", dormant=False, seed=0), Profile())
+    objective = Objective(rows, options, Profile())
     labels = np.flatnonzero((rows.n_positive > 0) & (rows.n_positive < rows.n_global))
-    steps = options.max_steps or METHODS[method].max_steps
+    steps = options.max_steps or options.steps
     block = METHODS[method].build(objective, labels, widest or labels.size, options, steps)
     block.waiting.extend(range(labels.size))
     finished = []
@@ -77,7 +87,7 @@ def test_f_is_near_an_independent_minimum(method, data):
 
 @pytest.mark.parametrize(("epsilon", "precision"), [(0.1, "single"), (0.01, "single"), (1e-4, "double")])
 def test_svmperf_certifies_its_gap_at_every_step(data, epsilon, precision):
-    options = replace(OPTIONS, svmperf_epsilon=epsilon, precision=precision)
+    options = replace(GIVEN["svmperf"], svmperf_epsilon=epsilon, precision=precision)
     objective, finished = run("svmperf", data, options)
     for label, least in zip(finished, minima(objective), strict=True):
         assert label.status == CONVERGED
@@ -93,7 +103,7 @@ def test_svmperf_certifies_its_gap_at_every_step(data, epsilon, precision):
 
 def test_svmperf_stops_at_once_where_zero_is_the_minimum(tmp_path):
     X = np.array([[1.0, 2.0], [1.0, 2.0], [3.0, 1.0], [3.0, 1.0]])  # each row once with the label, once without
-    _, [label] = run("svmperf", dataset(tmp_path / "data.h5", X, np.array([[1], [0], [1], [0]])), replace(OPTIONS, bias=False))
+    _, [label] = run("svmperf", dataset(tmp_path / "data.h5", X, np.array([[1], [0], [1], [0]])), replace(GIVEN["svmperf"], bias=False))
     assert (label.f, label.status, label.steps) == (1.0, CONVERGED, 2)
     assert not label.w.any()
 
@@ -102,7 +112,7 @@ def test_svmperf_stops_at_once_where_zero_is_the_minimum(tmp_path):
 def test_bits_do_not_know_the_width_of_a_panel(method, tmp_path):
     X, Y = random_data(5, 40, 9 * CHUNK, 5)  # of 8 numbers and more, numpy sums a single column in another order than many
     path = dataset(tmp_path / "data.h5", X, Y)
-    options = replace(OPTIONS, max_steps=30)
+    options = replace(GIVEN[method], max_steps=30)
     objective, alone = run(method, path, options, widest=1)
     assert objective.rows.n_columns > 8 * CHUNK
     for widest in (8, 16):
@@ -115,7 +125,7 @@ def test_bits_do_not_know_the_width_of_a_panel(method, tmp_path):
 def test_step_limit_is_a_status_and_no_warning(method, data):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        _, finished = run(method, data, replace(OPTIONS, max_steps=2))
+        _, finished = run(method, data, replace(GIVEN[method], max_steps=2))
     assert {(label.status, label.steps) for label in finished} == {(STEP_LIMIT, 2)}
 
 
@@ -154,8 +164,8 @@ def test_svmperf_begins_a_label_again_after_an_interruption(data, tmp_path):
 @pytest.mark.parametrize(
     ("method", "wrong", "message"),
     [
-        ("svmperf", {"loss": "huber"}, "--loss huber: svmperf minimises hinge only"),
-        ("liblinear", {"loss": "maxent"}, "--loss maxent: liblinear minimises hinge only"),
+        ("svmperf", {"loss": "huber"}, "--loss huber: expected hinge$"),
+        ("liblinear", {"loss": "maxent"}, "--loss maxent: expected hinge$"),
         ("svmperf", {"svmperf_epsilon": 0.0}, "--svmperf-epsilon 0.0: expected a number above 0"),
         ("liblinear", {"liblinear_tol": float("nan")}, "--liblinear-tol nan: expected a number above 0"),
     ],

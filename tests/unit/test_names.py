@@ -21,7 +21,7 @@ from hpcml.bench import ovr_table as ovr
 from hpcml.bench.cluster import Findings
 from hpcml.conversion.convert import ConvertReport
 from hpcml.crossval import table as crossval
-from hpcml.crossval.problems import Problem
+from hpcml.crossval.problems import CvProblem
 from hpcml.data import info
 from hpcml.errors import ConfigError, DataError, nearest
 from hpcml.evaluation import report as evaluations
@@ -91,7 +91,7 @@ def sweep(names):
 
 
 def cross_validation(names):
-    problem = [Problem(Path(f"{name}x.h5"), "all", name, [name], np.arange(1), np.array([3]), 1, 9, 4, 8) for name in names]
+    problem = [CvProblem(Path(f"{name}x.h5"), "all", name, [name], np.arange(1), np.array([3]), 1, 9, 4, 8) for name in names]
     ones = [np.linspace(1, 2, 6).reshape(1, 3, 2)] * len(names)
     return crossval.CrossValidation(problem, ["nb", "svm"], "nb", 3, 0, ones, ones)
 

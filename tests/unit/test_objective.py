@@ -14,7 +14,7 @@ from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.methods.linear.losses import LOSSES
 from hpcml.methods.linear.objective import Objective, Panel, panel_widths, parse_lambda
-from hpcml.methods.linear.options import TrainOptions
+from hpcml.methods.probe.options import ProbeOptions
 from hpcml.run.profile import Profile
 
 
@@ -41,7 +41,7 @@ def objective(tmp_path, X, Y, loss="hinge", lam="X/m", bias=False, precision="do
     """The objective of all rows, and the folded features' tables."""
     with Dataset(dataset(tmp_path / "d.h5", X, Y)) as data:
         rows, columns = compact_rows(mpi.self_comm(), load_shard(mpi.self_comm(), data, "all"), bias)
-    return Objective(rows, TrainOptions(loss=loss, lam=lam, precision=precision), Profile()), columns.tables(mpi.self_comm())
+    return Objective(rows, ProbeOptions(loss=loss, lam=lam, precision=precision), Profile()), columns.tables(mpi.self_comm())
 
 
 def evaluate(objective, label, w):

@@ -11,20 +11,20 @@ import pytest
 import scipy.sparse as sp
 from make import dataset, random_data
 from sklearn.metrics import average_precision_score
+from support.training import bench_ovr, shared
 
 from hpcml.bench import ovr as bench
 from hpcml.bench import peers
-from hpcml.bench.ovr import OvrOptions, bench_ovr, with_tolerance
+from hpcml.bench.ovr import OvrOptions
 from hpcml.bench.peers import PeerProblem, choose_peers
 from hpcml.bench.programs import PEERS, read_napkinxc
 from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError
 from hpcml.evaluation.top import PRECISION_AT
 from hpcml.log import Log
-from hpcml.methods.linear.options import TrainOptions
 from hpcml.model.linear import Model
 
-OPTIONS = TrainOptions(max_steps=200, loss="hinge", bias=False)
+OPTIONS = shared(max_steps=200, loss="hinge", bias=False)
 PLAN = OvrOptions(("probe", "liblinear"), ("none",), (0.1, 0.001))
 FAKE = """
 import numpy as np
@@ -134,7 +134,7 @@ def test_without_the_reference_nothing_is_compared(data, tmp_path):
 def test_a_peer_has_the_same_problem_and_the_same_judge(data, tmp_path, monkeypatch, bias):
     monkeypatch.setenv("PYTHONPATH", fake_pecos(tmp_path / "path"), prepend=":")
     plan = OvrOptions(("liblinear",), ("pecos",), (1e-4,), repeats=2)
-    result = run(data, tmp_path / "out", plan, TrainOptions(bias=bias))
+    result = run(data, tmp_path / "out", plan, {"bias": bias})
     ours, theirs = result.fastest(1e-4)
     assert found(theirs) == pytest.approx(found(ours), rel=1e-3)
     assert theirs.model_mb == 0.005
@@ -163,7 +163,7 @@ def test_labels_that_cannot_be_trained_are_constant_for_all(tmp_path, monkeypatc
     Y[:80, 2], Y[:80, 4] = 0, 1
     path = dataset(tmp_path / "d.h5", X, Y.tocsr(), splits={"train": np.arange(80), "test": np.arange(80, 120)})
     monkeypatch.setenv("PYTHONPATH", fake_pecos(tmp_path / "path"), prepend=":")
-    result = run(path, tmp_path / "out", OvrOptions(("liblinear",), ("pecos",), (1e-4,)), TrainOptions(min_positives=0, bias=False))
+    result = run(path, tmp_path / "out", OvrOptions(("liblinear",), ("pecos",), (1e-4,)), {"min_positives": 0, "bias": False})
     assert result.n_labels == 5
     ours, theirs = result.lines
     assert found(theirs) == pytest.approx(found(ours), rel=1e-3)
@@ -252,7 +252,6 @@ def test_choices():
     assert choose_peers(()) == list(PEERS)
     assert choose_peers(("pecos", "pecos")) == ["pecos"]
     assert choose_peers(("none",)) == []
-    assert with_tolerance(OPTIONS, 0.5).liblinear_tol == 0.5
     assert set(bench.methods_of(OvrOptions(), OPTIONS)) <= set(bench.DEFAULT_METHODS)
     assert peers.NO_PEERS not in PEERS
 

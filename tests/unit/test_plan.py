@@ -9,7 +9,7 @@ from hpcml.data.compact import compact_rows
 from hpcml.data.dataset import Dataset
 from hpcml.data.shard import load_shard
 from hpcml.methods.linear import plan
-from hpcml.methods.linear.options import TrainOptions
+from hpcml.methods.probe.options import ProbeOptions
 
 
 class Ranks:
@@ -41,7 +41,7 @@ def loaded(tmp_path):
 @pytest.mark.parametrize(("ranks", "labels", "shards"), [(1, 1, 1), (4, 40, 1), (4, 8, 2), (4, 1, 4), (3, 5, 3), (6, 12, 2)])
 def test_enough_labels_for_every_group(loaded, room, ranks, labels, shards):
     room(1e12)
-    assert plan.choose_shards(Ranks(ranks), *loaded[:2], labels, TrainOptions(), plan.FREELY) == shards
+    assert plan.choose_shards(Ranks(ranks), *loaded[:2], labels, ProbeOptions(), plan.Sharding.EXACT) == shards
 
 
 def test_rows_are_divided_where_memory_is_short(loaded, room):
@@ -49,10 +49,10 @@ def test_rows_are_divided_where_memory_is_short(loaded, room):
     sizes = (rows.data.size * 4, 200, 50, 16)
     for shards in (1, 2, 4):
         room(plan.bytes_per_rank(*sizes, shards, 4))
-        assert plan.choose_shards(Ranks(4), data, shard, 40, TrainOptions(), plan.FREELY) == shards
+        assert plan.choose_shards(Ranks(4), data, shard, 40, ProbeOptions(), plan.Sharding.EXACT) == shards
     room(1)
-    assert plan.choose_shards(Ranks(4), data, shard, 40, TrainOptions(), plan.FREELY) == 4
-    assert plan.choose_shards(Ranks(4), data, shard, 40, TrainOptions(), plan.NEVER) == 1
+    assert plan.choose_shards(Ranks(4), data, shard, 40, ProbeOptions(), plan.Sharding.EXACT) == 4
+    assert plan.choose_shards(Ranks(4), data, shard, 40, ProbeOptions(), plan.Sharding.NONE) == 1
 
 
 def test_fewer_labels_share_a_pass_where_memory_is_short(loaded):
@@ -60,9 +60,9 @@ def test_fewer_labels_share_a_pass_where_memory_is_short(loaded):
     sizes = (rows.data.size, 200, rows.n_columns)
     for needs in (plan.bytes_per_rank, plan.bytes_per_rank_dual):
         for lanes in (16, 8, 4, 2):
-            assert plan.lanes_per_group(40, 0, rows, TrainOptions(), needs(*sizes, lanes, 1, 4), needs) == lanes
-            assert plan.lanes_per_group(40, 0, rows, TrainOptions(), needs(0, *sizes[1:], lanes, 1, 4), needs, mapped=True) == lanes
-    assert plan.lanes_per_group(40, 0, rows, TrainOptions(), 1) == 1
-    assert plan.lanes_per_group(40, 3, rows, TrainOptions(), 1) == 3
-    assert plan.lanes_per_group(40, 0, rows, TrainOptions(block=33), 1) == 33
-    assert plan.lanes_per_group(2, 0, rows, TrainOptions(block=33), 1) == 2
+            assert plan.lanes_per_group(40, 0, rows, ProbeOptions(), needs(*sizes, lanes, 1, 4), needs) == lanes
+            assert plan.lanes_per_group(40, 0, rows, ProbeOptions(), needs(0, *sizes[1:], lanes, 1, 4), needs, mapped=True) == lanes
+    assert plan.lanes_per_group(40, 0, rows, ProbeOptions(), 1) == 1
+    assert plan.lanes_per_group(40, 3, rows, ProbeOptions(), 1) == 3
+    assert plan.lanes_per_group(40, 0, rows, ProbeOptions(block=33), 1) == 33
+    assert plan.lanes_per_group(2, 0, rows, ProbeOptions(block=33), 1) == 2

@@ -5,6 +5,7 @@ import gzip
 import make
 import numpy as np
 import pytest
+from support.training import train
 
 from hpcml import mpi
 from hpcml.conversion.convert import convert
@@ -13,8 +14,6 @@ from hpcml.data.dataset import Dataset
 from hpcml.data.svmlight_stream import is_text
 from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.log import Log
-from hpcml.methods.online.options import OnlineOptions
-from hpcml.methods.online.train import train_online
 from hpcml.model.open import open_model
 from hpcml.prediction import predict as predict_module
 from hpcml.prediction import stream as module
@@ -96,11 +95,11 @@ def test_zero_based(files, tmp_path):
 def test_numbering_is_remembered(tmp_path):
     text, run_a, run_b = tmp_path / "zero.svm", tmp_path / "a", tmp_path / "b"
     text.write_text("1 0:1 2:1\n-1 1:1\n")
-    train_online("perceptron", mpi.self_comm(), text, run_a, OnlineOptions(zero_based=True))
+    train("perceptron", mpi.self_comm(), text, run_a, {"zero_based": True})
     with pytest.raises(ConfigError, match="it was trained on text with --zero-based; give --zero-based here, too"):
         run(text, run_a / "model.h5", tmp_path / "out.csv")
     with pytest.raises(ConfigError, match="it was trained on text with --zero-based; give --zero-based here, too"):
-        train_online("perceptron", mpi.self_comm(), text, run_b, OnlineOptions(initial_model=run_a / "model.h5"))
+        train("perceptron", mpi.self_comm(), text, run_b, {"initial_model": run_a / "model.h5"})
     assert not (tmp_path / "out.csv").exists() and not run_b.exists()
     assert b"\n0,2.0\n" in run(text, run_a / "model.h5", tmp_path / "out.csv", zero_based=True)
 

@@ -6,12 +6,12 @@ import math
 import numpy as np
 import pytest
 from make import class_data, dataset
+from support.training import train
 
 from hpcml import mpi
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
 from hpcml.methods.psbml.options import PsbmlOptions
-from hpcml.methods.psbml.train import train_psbml
 from hpcml.plots import large_margin, margins
 from hpcml.plots import psbml as analysis
 from hpcml.plots.mean_shift import Mixture, Weighting, climb, log_density, modes
@@ -211,7 +211,7 @@ def trained(folder, n_features, grid="3x2"):
     X, _, Y = class_data(1, 300, n_features, 2)
     data = dataset(folder / "data.h5", X, Y, splits={"train": np.arange(10, 300)})
     options = PsbmlOptions(grid=grid, cycles=4, neighbourhood="L5")
-    train_psbml(mpi.self_comm(), data, folder / "run", options, log=QUIET)
+    train("psbml", mpi.self_comm(), data, folder / "run", options, log=QUIET)
     return folder / "run"
 
 

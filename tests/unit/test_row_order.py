@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from make import dataset
+from support.training import train
 
 from hpcml import mpi
 from hpcml.data.shard import Shard
 from hpcml.errors import Interrupted
-from hpcml.methods.online.options import OnlineOptions
 from hpcml.methods.online.order import RowOrder
-from hpcml.methods.online.train import train_online
 
 
 def shard_of(Y):
@@ -91,10 +90,10 @@ def sorted_rows(m=400):
 def test_training_warns_once_at_the_end(tmp_path):
     X, Y = sorted_rows()
     data = dataset(tmp_path / "data.h5", X, Y)
-    report = train_online("mbw", None, data, tmp_path / "run", OnlineOptions())
+    report = train("mbw", None, data, tmp_path / "run", {})
     assert str(report).count("sorted by label") == 1
     assert report.warning.endswith("use --shuffle")
-    shuffled = train_online("mbw", None, data, tmp_path / "shuffled", OnlineOptions(shuffle=True))
+    shuffled = train("mbw", None, data, tmp_path / "shuffled", {"shuffle": True})
     assert (shuffled.warning, "sorted" in str(shuffled)) == ("", False)
 
 
@@ -103,7 +102,7 @@ def test_stream_is_to_be_shuffled_first(tmp_path):
     pairs = [" ".join(f"{j + 1}:{x!r}" for j, x in enumerate(row.tolist())) for row in X]
     lines = [f"{2 * y - 1:+.0f} {row}" for row, y in zip(pairs, Y[:, 0], strict=True)]
     (tmp_path / "rows.svm").write_text("\n".join(lines) + "\n")
-    report = train_online("perceptron", None, tmp_path / "rows.svm", tmp_path / "run", OnlineOptions())
+    report = train("perceptron", None, tmp_path / "rows.svm", tmp_path / "run", {})
     assert report.warning.endswith("shuffle the lines first, for instance with shuf")
 
 
@@ -113,11 +112,11 @@ def test_pass_that_is_continued_knows_the_rows_before(tmp_path, monkeypatch):
     monkeypatch.setattr(source_module, "PIECE_NNZ", 500)
     X, Y = sorted_rows()
     data = dataset(tmp_path / "data.h5", X, Y)
-    whole = train_online("mbw", None, data, tmp_path / "whole", OnlineOptions())
-    resume, options = False, OnlineOptions(time_limit=1e-9)  # a checkpoint after every piece
+    whole = train("mbw", None, data, tmp_path / "whole", {})
+    resume, options = False, {"time_limit": 1e-9}  # a checkpoint after every piece
     while True:
         try:
-            report = train_online("mbw", None, data, tmp_path / "run", options, resume=resume)
+            report = train("mbw", None, data, tmp_path / "run", options, resume=resume)
             break
         except Interrupted:
             resume = True

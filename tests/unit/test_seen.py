@@ -8,20 +8,15 @@ import make
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from support.training import compare, train
 
 from hpcml import mpi
-from hpcml.bench.compare import compare
 from hpcml.data.dataset import Dataset
 from hpcml.errors import DataError
 from hpcml.evaluation.evaluate import evaluate
 from hpcml.evaluation.report import format_evaluation, write_json
 from hpcml.evaluation.seen import split_to_judge
 from hpcml.log import Log
-from hpcml.methods.linear.options import TrainOptions
-from hpcml.methods.linear.train import train
-from hpcml.methods.online.options import OnlineOptions
-from hpcml.methods.online.train import train_online
-from hpcml.methods.psbml.adaboost import train_adaboost
 from hpcml.methods.psbml.options import AdaboostOptions
 from hpcml.model.open import open_model
 from hpcml.reduce.prune import prune
@@ -29,10 +24,10 @@ from hpcml.reduce.prune import prune
 M = 90
 SPLITS = {"train": np.arange(0, 50), "test": np.arange(50, 80)}
 METHODS = {
-    "probe": lambda *given: train("probe", None, *given, TrainOptions()),
-    "dual": lambda *given: train("dual", None, *given, TrainOptions()),
-    "mbw": lambda *given: train_online("mbw", None, *given, OnlineOptions()),
-    "adaboost": lambda *given: train_adaboost(None, *given, AdaboostOptions(rounds=2, label="label0")),
+    "probe": lambda *given: train("probe", None, *given, {}),
+    "dual": lambda *given: train("dual", None, *given, {}),
+    "mbw": lambda *given: train("mbw", None, *given, {}),
+    "adaboost": lambda *given: train("adaboost", None, *given, AdaboostOptions(rounds=2, label="label0")),
 }
 
 
@@ -86,7 +81,7 @@ def test_a_continued_model_knows_its_last_rows(tmp_path):
     X, Y = make.random_data(1, M, 12, 2, 0.4)
     data = make.dataset(tmp_path / "data.h5", abs(X), Y, splits=SPLITS)
     first = METHODS["mbw"](data, tmp_path / "first").model
-    second = train_online("mbw", None, data, tmp_path / "second", OnlineOptions(initial_model=first)).model
+    second = train("mbw", None, data, tmp_path / "second", {"initial_model": first}).model
     assert judged(second, data, "train").n_seen == 50
 
 
@@ -108,7 +103,7 @@ def test_json_has_the_numbers(trained, tmp_path):
 def test_tables_say_it(tmp_path):
     X, Y = make.random_data(1, M, 12, 2, 0.4)
     data = make.dataset(tmp_path / "data.h5", X, Y)
-    result = compare(None, data, tmp_path / "all", ("probe",), TrainOptions())
+    result = compare(None, data, tmp_path / "all", ("probe",), {})
     assert "warning: all 90 rows are training rows" in str(result)
     model = open_model(tmp_path / "all" / "probe" / "model.h5")
     with Dataset(data) as dataset:

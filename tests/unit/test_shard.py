@@ -61,15 +61,14 @@ def test_damaged_dataset_is_refused(tmp_path, what):
 
 
 def test_more_features_than_memory_is_one_sentence(tmp_path):
-    from hpcml.methods.linear.options import TrainOptions
-    from hpcml.methods.linear.train import train_probe
+    from support.training import train
 
     X, Y = random_data(7, 60, 20, 4)
     path = dataset(tmp_path / "data.h5", X, Y)
     with h5py.File(path, "r+") as file:
         file["X"].attrs["shape"] = [60, 2**45]
     with pytest.raises(DataError, match="rank 0 ran out of memory while making room for the features"):
-        train_probe(None, path, tmp_path / "run", TrainOptions())
+        train("probe", None, path, tmp_path / "run", {})
 
 
 @pytest.mark.parametrize(

@@ -4,18 +4,17 @@ import h5py
 import make
 import numpy as np
 import pytest
+from support.training import asked, merge
+from support.training import train as train_method
 
-import hpcml
 from hpcml import mpi
+from hpcml.bench.shared_options import minimisers
 from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError, DataError
 from hpcml.files.slabs import new_file
 from hpcml.log import Log
-from hpcml.methods.linear.train import train as train_method
-from hpcml.methods.registry import METHODS
 from hpcml.model.linear import Model, model_slabs
 from hpcml.reduce.prune import prune
-from hpcml.run.merge import merge_models
 from hpcml.run.sparse_weights import SparseWeights
 
 SELF, QUIET = mpi.self_comm(), Log(1)
@@ -71,13 +70,13 @@ def data(tmp_path_factory):
 
 
 def train(method, data, run, **options):
-    return train_method(method, None, data, run, hpcml.TrainOptions(min_positives=0, **options), log=QUIET)
+    return train_method(method, None, data, run, dict(min_positives=0, **options), log=QUIET)
 
 
 @pytest.mark.parametrize("precision", ["single", "double"])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", minimisers())
 def test_training_sparse_is_training_and_pruning(data, tmp_path, method, precision):
-    options = {"precision": precision, "bias": True, "max_steps": 40}
+    options = {"precision": precision, "max_steps": 40}
     dense = train(method, data, tmp_path / "dense", **options)
     for below in (0.0, 0.02, 1e9):
         report = train(method, data, tmp_path / f"sparse{below}", drop=below, **options)
@@ -97,14 +96,14 @@ def test_sparse_parts_are_merged(data, tmp_path):
     parts = [tmp_path / str(k) for k in (1, 2, 3)]
     for k, part in enumerate(parts, 1):
         train("probe", data, part, drop=0.01, label_part=f"{k}/3")
-    merge_models(SELF, parts[::-1], tmp_path / "joined", False, QUIET)
+    merge(SELF, parts[::-1], tmp_path / "joined", log=QUIET)
     assert (tmp_path / "joined" / "model.h5").read_bytes() == whole.model.read_bytes()
     train("probe", data, tmp_path / "other", label_part="2/3")
     with pytest.raises(ConfigError, match="had drop = None, but"):
-        merge_models(SELF, [parts[0], tmp_path / "other", parts[2]], tmp_path / "no", False, QUIET)
+        merge(SELF, [parts[0], tmp_path / "other", parts[2]], tmp_path / "no", log=QUIET)
 
 
 @pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf")])
 def test_nonsense_is_no_magnitude(value):
     with pytest.raises(ConfigError, match=r"--drop .*: expected a finite number of at least 0"):
-        hpcml.TrainOptions(drop=value).validate()
+        asked("probe", drop=value).validate()
