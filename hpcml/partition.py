@@ -3,6 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import ArrayLike
+
+
+def offsets(counts: ArrayLike) -> np.ndarray:
+    """Where each of consecutive parts of so many items begins, and the end of the last (n + 1, int64)."""
+    counts = np.asarray(counts)
+    bounds = np.zeros(counts.size + 1, dtype=np.int64)
+    np.cumsum(counts, dtype=np.int64, out=bounds[1:])
+    return bounds
 
 
 def even_bounds(n: int, n_parts: int) -> np.ndarray:

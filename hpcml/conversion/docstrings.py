@@ -24,7 +24,7 @@ from hpcml.conversion.part import Part
 from hpcml.conversion.text import WORDS, new_corpus, vectorise
 from hpcml.errors import DataError
 from hpcml.log import Log
-from hpcml.partition import bounds_by_weight
+from hpcml.partition import bounds_by_weight, offsets
 
 PACKAGES = ("numpy", "scipy", "sklearn", "numba", "llvmlite", "h5py", "mpi4py")
 SKIPPED = {"test", "tests", "site-packages", "dist-packages", "idlelib", "lib2to3", "distutils", "turtledemo"}
@@ -135,7 +135,7 @@ def read_docstrings(
                 raise DataError(f"{sysconfig.get_path('stdlib')}: no Python source; docstrings needs an installed standard library")
     sources = comm.bcast(sources)
     corpus = new_corpus(comm, options, like, scratch)
-    bounds = bounds_by_weight(np.cumsum([0, *(source.size for source in sources)]), comm.size)
+    bounds = bounds_by_weight(offsets([source.size for source in sources]), comm.size)
     documents: list[Docstring] = []
     with mpi.agreed(comm, "reading Python modules"):
         for source in sources[bounds[comm.rank] : bounds[comm.rank + 1]]:

@@ -8,6 +8,7 @@ from hpcml import mpi
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Labels, Part
 from hpcml.errors import ConfigError
+from hpcml.partition import offsets
 from hpcml.rng import uniform
 
 
@@ -55,7 +56,7 @@ def add_label_noise(comm: mpi.Comm, part: Part, options: ConvertOptions) -> int:
         noisy &= part.split == part.split_names.index("train")
     if len(labels.names) == 1:
         has = (lengths == 1) ^ noisy
-        indptr, indices = np.concatenate([[0], np.cumsum(has)]), np.zeros(np.count_nonzero(has), dtype=np.int64)
+        indptr, indices = offsets(has), np.zeros(np.count_nonzero(has), dtype=np.int64)
     else:
         indices = np.where(noisy, other_label(options.seed, len(labels.names), indices, rows), indices)
     part.labels = Labels(labels.names, indptr, indices, labels.dropped)

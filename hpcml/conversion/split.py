@@ -16,6 +16,7 @@ from hpcml.files.atomic import temporary_path
 from hpcml.files.slabs import editing
 from hpcml.files.spool import slices
 from hpcml.log import Log
+from hpcml.partition import offsets
 from hpcml.rng import bits, uniform
 
 BLOCK_ROWS = 1 << 22
@@ -76,7 +77,7 @@ def stratified_test(seed: int, share: float, n_labels: int, y_indptr: np.ndarray
         stratum[labelled] = np.minimum.reduceat(rarity[y_indices], y_indptr[labelled])
     by_stratum = np.lexsort((bits(seed, "split", np.arange(n_rows)), stratum))
     sizes = np.bincount(stratum, minlength=n_labels + 1)
-    place = np.arange(n_rows) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    place = np.arange(n_rows) - np.repeat(offsets(sizes)[:-1], sizes)
     wanted = np.floor(share * sizes + 0.5)
     test = np.empty(n_rows, dtype=bool)
     test[by_stratum] = place < np.repeat(wanted, sizes)

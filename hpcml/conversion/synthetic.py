@@ -20,7 +20,7 @@ from hpcml.conversion.part import Part, label_sets
 from hpcml.conversion.split import row_splits
 from hpcml.data.svmlight import BINARY
 from hpcml.log import Log
-from hpcml.partition import even_bounds
+from hpcml.partition import even_bounds, offsets
 from hpcml.rng import uniform
 
 RADIUS = 0.4  # of the circle
@@ -133,7 +133,7 @@ def read_synthetic(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, 
     split_names, split = row_splits(comm, len(values), None, options)
     log(f"{name}: {options.rows:,} points made")
     return Part(
-        indptr=np.concatenate([[0], np.cumsum(keep.sum(axis=1))]),
+        indptr=offsets(keep.sum(axis=1)),
         indices=np.nonzero(keep)[1].astype(np.int32),
         data=values[keep],
         labels=label_sets(BINARY, points.positive.astype(np.int64), np.zeros(np.count_nonzero(points.positive), dtype=np.int64)),

@@ -10,6 +10,7 @@ from hpcml import mpi
 from hpcml.data.dataset import Dataset
 from hpcml.data.shard import Shard, load_shard
 from hpcml.errors import ConfigError, DataError, nearest
+from hpcml.partition import offsets
 
 
 class Classes(NamedTuple):
@@ -56,7 +57,7 @@ def read_classes(comm: mpi.Comm, dataset: Dataset, split: str, label: str | None
 
 def _has(shard: Shard, label: int) -> np.ndarray:
     """1 for the shard's rows that have a label, else 0 (n_local, int32)."""
-    running = np.concatenate([[0], np.cumsum(shard.y_indices == label)])
+    running = offsets(shard.y_indices == label)
     has: np.ndarray = running[shard.y_indptr[shard.rows + 1]] > running[shard.y_indptr[shard.rows]]
     return has.astype(np.int32)
 

@@ -19,6 +19,7 @@ from hpcml import mpi, slices
 from hpcml.data.shard import Shard
 from hpcml.errors import DataError
 from hpcml.kernels import rows as kernels
+from hpcml.partition import offsets
 
 Room = Callable[[int], tuple[np.ndarray, np.ndarray]]  # (indices, data) for so many values
 
@@ -141,7 +142,7 @@ def compact_rows(
 
     n_positive = np.zeros(shard.n_labels, np.int64)
     kernels.count_labels(shard.y_indptr, shard.y_indices, shard.rows, n_positive)
-    label_indptr = np.concatenate([[0], np.cumsum(n_positive)])
+    label_indptr = offsets(n_positive)
     rows = CompactRows(
         comm=comm,
         first=shard.first_local,
@@ -201,5 +202,5 @@ def _rows_by_label(shard: Shard) -> np.ndarray:
     begins, ends = shard.y_indptr[shard.rows], shard.y_indptr[shard.rows + 1]
     lengths = ends - begins
     places = np.repeat(np.arange(shard.n_local), lengths)
-    entries = np.repeat(begins - (np.cumsum(lengths) - lengths), lengths) + np.arange(places.size)
+    entries = np.repeat(begins - offsets(lengths)[:-1], lengths) + np.arange(places.size)
     return places[np.argsort(shard.y_indices[entries], kind="stable")]

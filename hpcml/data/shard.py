@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from hpcml import mpi
 from hpcml.data.dataset import Dataset
 from hpcml.errors import DataError
-from hpcml.partition import bounds_by_weight
+from hpcml.partition import bounds_by_weight, offsets
 
 Rows: TypeAlias = Any  # n × d, float32: a csr_matrix (scipy has no types), or an array
 
@@ -60,9 +60,7 @@ def split_bounds(dataset: Dataset, rows: np.ndarray, n_parts: int) -> np.ndarray
     if rows.size and rows[-1] - rows[0] + 1 == rows.size:  # contiguous: a search in the mapped indptr suffices
         return _checked_bounds(dataset, bounds_by_weight(indptr[rows[0] : rows[-1] + 2], n_parts))
     _check_ascending(dataset, rows)
-    cumulative = np.zeros(rows.size + 1, dtype=np.int64)
-    np.cumsum(indptr[rows + 1] - indptr[rows], out=cumulative[1:])
-    return _checked_bounds(dataset, bounds_by_weight(cumulative, n_parts))
+    return _checked_bounds(dataset, bounds_by_weight(offsets(indptr[rows + 1] - indptr[rows]), n_parts))
 
 
 def _check_ascending(dataset: Dataset, rows: np.ndarray) -> None:
@@ -139,7 +137,7 @@ def rows_of(csr: tuple[np.ndarray, np.ndarray, np.ndarray], rows: np.ndarray, n_
     """Some rows of CSR arrays (indptr, indices, data), as a copy."""
     indptr, indices, data = csr
     sizes = indptr[rows + 1] - indptr[rows]
-    ends = np.concatenate([[0], np.cumsum(sizes)])
+    ends = offsets(sizes)
     places = np.arange(ends[-1]) + np.repeat(indptr[rows] - ends[:-1], sizes)
     matrix = sp.csr_matrix((data[places].astype(np.float32, copy=False), indices[places], ends), (rows.size, n_features))
     return matrix.toarray() if dense else matrix

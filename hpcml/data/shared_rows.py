@@ -19,6 +19,7 @@ from hpcml.data.compact import ColumnMap, CompactRows, compact_rows
 from hpcml.data.shard import Shard
 from hpcml.errors import file_error
 from hpcml.mpi.memory import room_per_rank
+from hpcml.partition import offsets
 
 _VALUE_BYTES = 8  # a column and a value
 
@@ -82,7 +83,7 @@ def node_rows(
 
     rows, columns = compact_rows(node, shard, bias, room, look)
     sizes = np.concatenate(mpi.allgather_arrays(node, np.diff(rows.indptr)))
-    label_indptr = np.concatenate([[0], np.cumsum(rows.n_positive)])
+    label_indptr = offsets(rows.n_positive)
     label_rows = shared_array(node, int(label_indptr[-1]), np.int64)
     counts = np.diff(rows.label_indptr)
     before, _ = mpi.exclusive_sum(node, counts)
@@ -90,4 +91,4 @@ def node_rows(
     label_rows[places] = rows.first + rows.label_rows
     node.Barrier()
     shared: dict[str, Any] = {"indices": whole[0], "data": whole[1], "label_indptr": label_indptr, "label_rows": label_rows}
-    return replace(rows, comm=comm, mapped=True, first=0, indptr=np.concatenate([[0], np.cumsum(sizes)]), **shared), columns
+    return replace(rows, comm=comm, mapped=True, first=0, indptr=offsets(sizes), **shared), columns

@@ -27,7 +27,7 @@ from hpcml.errors import ConfigError, DataError
 from hpcml.files.lines import BYTE_ORDER_MARK, DAMAGE, HEAD_BYTES, LINE_MIB, damaged, find_long, kind_of, long_line, unpacked
 from hpcml.files.opening import open_stream
 from hpcml.kernels import text as kernels
-from hpcml.partition import even_bounds
+from hpcml.partition import even_bounds, offsets
 
 STANDARD_INPUT = "-"
 BLOCK_BYTES = 1 << 23
@@ -306,16 +306,11 @@ class SvmlightStream:
         lengths, indices, data, label_lengths, labels = (
             np.concatenate(mpi.allgather_arrays(self.comm, column)) for column in columns
         )
-        return TextRows(self.comm.bcast(part.first_row), _ends(lengths), indices, data, _ends(label_lengths), labels)
-
-
-def _ends(lengths: np.ndarray) -> np.ndarray:
-    """The running sum (n + 1, int64), from 0."""
-    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64, copy=False)
+        return TextRows(self.comm.bcast(part.first_row), offsets(lengths), indices, data, offsets(label_lengths), labels)
 
 
 def _without(rows: Rows, n: int, first_row: int) -> TextRows:
     """Rows without the first `n`; the next is `first_row`."""
-    indptr, y_indptr = _ends(rows.lengths)[n:], _ends(rows.label_lengths)[n:]
+    indptr, y_indptr = offsets(rows.lengths)[n:], offsets(rows.label_lengths)[n:]
     indices, data, labels = rows.indices[indptr[0] :], rows.data[indptr[0] :], rows.labels[y_indptr[0] :]
     return TextRows(first_row, indptr - indptr[0], indices, data, y_indptr - y_indptr[0], labels)

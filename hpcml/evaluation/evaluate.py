@@ -25,6 +25,7 @@ from hpcml.kernels.scores import count_sorted
 from hpcml.log import Log, Progress
 from hpcml.model.classifier import ClassifierModel
 from hpcml.model.linear import Model
+from hpcml.partition import offsets
 
 _SEARCH_RATIO = 16  # with so many times more scores than places, look the places up among the scores
 
@@ -129,7 +130,7 @@ def positive_pairs(shard: Shard, place: np.ndarray) -> tuple[np.ndarray, np.ndar
     """The shard's (row, label) pairs: rows as slab positions and labels as `place` gives them, ordered by label."""
     begins = shard.y_indptr[shard.rows]
     counts = shard.y_indptr[shard.rows + 1] - begins
-    shifts = np.repeat(begins - (np.cumsum(counts) - counts), counts)
+    shifts = np.repeat(begins - offsets(counts)[:-1], counts)
     labels = place[shard.y_indices[shifts + np.arange(shifts.size)]]
     rows = np.repeat(shard.rows, counts)
     order = np.argsort(labels, kind="stable")

@@ -14,6 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from hpcml.kernels import density as kernels
+from hpcml.partition import offsets
 
 _FEW = 64  # a feature with so many distinct values, or fewer, may keep them instead of tables
 _SMALLEST = 1e-290  # of a feature's precision: below, bandwidths would not be normal numbers
@@ -151,7 +152,7 @@ class KernelNaiveBayes(ClassifierMixin, BaseEstimator):
 
     def _fit_values(self, columns: _Columns, has_zero: np.ndarray, zero_masses: np.ndarray, few: np.ndarray) -> None:
         """The values of the features that are `few`."""
-        self.value_start_ = _starts(np.where(few, self.value_count_, 0))
+        self.value_start_ = offsets(np.where(few, self.value_count_, 0))
         self.value_ = np.empty(self.value_start_[-1])
         self.value_mass_ = np.zeros((self.value_.size, self.classes_.size))
         self.value_log_ = np.zeros_like(self.value_mass_)
@@ -168,10 +169,10 @@ class KernelNaiveBayes(ClassifierMixin, BaseEstimator):
         cells = np.zeros_like(sources)
         for j in np.flatnonzero(many).tolist():
             cells[j] = [n + 2 * kernels.reach(self.precision_[j] / h) for n, h in zip(sources[j], self.bandwidth_[j], strict=True)]
-        self.table_start_ = _starts(cells)
+        self.table_start_ = offsets(cells)
         self.table_ = np.empty((self.table_start_[-1], kernels.ORDER))
         for j in np.flatnonzero(many).tolist():
-            starts = _starts(sources[j])
+            starts = offsets(sources[j])
             moments = self._moments(columns, zero_masses[j], j, starts)
             for c in range(n_classes):
                 ratio = self.precision_[j] / self.bandwidth_[j, c]
@@ -343,11 +344,6 @@ def _by_column(X: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     n_rows, n_features = X.shape
     rows = np.tile(np.arange(n_rows, dtype=np.int32 if n_rows < 2**31 else np.int64), n_features)
     return np.arange(n_features + 1) * n_rows, rows, X.ravel(order="F").astype(np.float64, copy=False)
-
-
-def _starts(sizes: np.ndarray) -> np.ndarray:
-    """Where blocks of these sizes start that follow one another, and the end of the last."""
-    return np.concatenate([[0], np.cumsum(sizes)])
 
 
 def _count_values(columns: _Columns, has_zero: np.ndarray, limit: int) -> np.ndarray:

@@ -15,6 +15,7 @@ import numpy as np
 from mpi4py import MPI
 
 from hpcml.errors import BY_NAME, CollectiveError, DataError, HpcmlError, is_out_of_memory, out_of_memory, reason_and_hint
+from hpcml.partition import offsets
 
 # No message is larger than this: far below MPI's 2 GiB limit, and it bounds the library's own temporary copies.
 CHUNK_BYTES = 1 << 25
@@ -224,7 +225,7 @@ def begin_reduce_scatter(comm: MPI.Comm, buffer: np.ndarray, own: np.ndarray, co
 @collective
 def begin_allgather(comm: MPI.Comm, buffer: np.ndarray, counts: list[int]) -> MPI.Request:
     """Collective over `comm`. Begin to send every rank's counts[r] elements of `buffer` (flat) to all, in place."""
-    displacements = np.concatenate([[0], np.cumsum(counts)[:-1]]).tolist()
+    displacements = offsets(counts)[:-1].tolist()
     return comm.Iallgatherv(MPI.IN_PLACE, [buffer, counts, displacements, MPI._typedict[buffer.dtype.char]])
 
 

@@ -25,6 +25,7 @@ from hpcml.methods.online.extremal import best, extremal
 from hpcml.methods.online.options import MbwOptions, OnlineOptions
 from hpcml.methods.online.source import DatasetSource
 from hpcml.methods.online.state import State
+from hpcml.partition import offsets
 from hpcml.plots.figure import check_picture
 from hpcml.plots.selection_drawing import plot_curves
 from hpcml.reduce.options import EFS, CurveOptions
@@ -101,7 +102,7 @@ class _Rows:
 
 def _shard(X: sp.csr_matrix, y: np.ndarray) -> Shard:
     """Rows with one label as the learners and the counts take them."""
-    n, y_indptr = y.size, np.concatenate([[0], np.cumsum(y)])
+    n, y_indptr = y.size, offsets(y)
     y_indices = np.zeros(int(y_indptr[-1]), dtype=np.int32)
     return Shard(0, np.arange(n), X.indptr.astype(np.int64), X.indices, X.data, y_indptr, y_indices, n, 0, X.shape[1], 1)
 
@@ -116,7 +117,7 @@ def _trained(X: sp.csr_matrix, y: np.ndarray) -> State:
 def _reduced(X: sp.csr_matrix, keep: np.ndarray) -> sp.csr_matrix:
     """The columns `keep` (d, bool) of X, in their order."""
     kept = keep[X.indices]
-    ends = np.concatenate([[0], np.cumsum(kept)])[X.indptr]
+    ends = offsets(kept)[X.indptr]
     indices = (np.cumsum(keep) - 1)[X.indices[kept]].astype(np.int32)
     return sp.csr_matrix((X.data[kept], indices, ends), (X.shape[0], int(keep.sum())))
 

@@ -19,6 +19,7 @@ from hpcml.files.lines import LINE_MIB
 from hpcml.log import Log
 from hpcml.model.classifier import ClassifierModel
 from hpcml.model.linear import Model
+from hpcml.partition import offsets
 from hpcml.prediction.predict import TEXT_FORMATS, Lines, Prediction, What, append, lines_of
 from hpcml.prediction.top import check_what, what_is_written
 
@@ -139,7 +140,7 @@ def _shard(rows: TextRows, model: Model | ClassifierModel) -> Shard:
     n_rows, indptr, indices, data = rows.n_rows, rows.indptr, rows.indices, rows.data
     known = indices < model.n_features
     if not known.all():
-        indptr = np.concatenate([[0], np.cumsum(known)])[indptr]
+        indptr = offsets(known)[indptr]
         indices, data = indices[known], data[known]
     none = np.zeros(n_rows + 1, dtype=np.int64)
     return Shard(

@@ -17,6 +17,7 @@ from hpcml.files.hdf5 import NAME_CHUNK, create_strings, describe_matrix, matrix
 from hpcml.files.hdf5 import write_strings as write_names
 from hpcml.files.slabs import Slab, SlabFile, new_file
 from hpcml.files.untrusted import attributes
+from hpcml.partition import offsets
 
 PIECE = 1 << 24  # values that are looked at together
 
@@ -68,7 +69,7 @@ class _Columns:
             values = slice(int(indptr[begin]), int(indptr[end]))
             columns = self.of[shard.indices[values]]
             kept = columns >= 0
-            ends = np.concatenate([[0], np.cumsum(kept)])[indptr[begin : end + 1] - indptr[begin]]
+            ends = offsets(kept)[indptr[begin : end + 1] - indptr[begin]]
             columns, data = columns[kept], shard.data[values][kept]
             if not self.ascending:
                 order = np.lexsort((columns, np.repeat(np.arange(end - begin), np.diff(ends))))

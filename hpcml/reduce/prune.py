@@ -22,7 +22,7 @@ from hpcml.log import Log, joined
 from hpcml.model.classifier import ClassifierModel
 from hpcml.model.linear import ABOUT, Model, describe_model, kept
 from hpcml.options import check_magnitude
-from hpcml.partition import even_bounds
+from hpcml.partition import even_bounds, offsets
 
 _STAMP = ("hpcml-format", "hpcml-version")
 
@@ -90,7 +90,7 @@ def prune(
         found = _judge(comm, model, dataset, split, below, log)
         few = model.pruned(below[-1])
         counts = _counts(comm, few)
-        indptr = np.concatenate([[0], np.cumsum(counts)])
+        indptr = offsets(counts)
         named = [*ABOUT, *(name for name in model.attrs if name not in (*ABOUT, *_STAMP))]  # in the order of a trained model
         about = {name: model.attrs[name] for name in named if name in model.attrs}
 

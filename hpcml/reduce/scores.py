@@ -14,7 +14,7 @@ from scipy.special import xlogy
 
 from hpcml import mpi
 from hpcml.data.shard import Shard
-from hpcml.partition import even_bounds
+from hpcml.partition import even_bounds, offsets
 
 Score = Callable[[np.ndarray, np.ndarray, np.ndarray, int], np.ndarray]
 BLOCK_BYTES = 1 << 26  # the counts of a block of labels, unless one label alone needs more
@@ -68,7 +68,7 @@ def _row_blocks(shard: Shard) -> Iterator[np.ndarray]:
 def _places(indptr: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The places of some rows' entries in CSR arrays, and indptr of those rows alone."""
     sizes = indptr[rows + 1] - indptr[rows]
-    ends = np.concatenate([[0], np.cumsum(sizes)])
+    ends = offsets(sizes)
     return np.arange(ends[-1]) + np.repeat(indptr[rows] - ends[:-1], sizes), ends
 
 
@@ -76,7 +76,7 @@ def _indicators(shard: Shard, rows: np.ndarray) -> sp.csr_matrix:
     """Which features are present in some rows (n × d, int64 ones)."""
     places, ends = _places(shard.indptr, rows)
     kept = shard.data[places] != 0
-    ends = np.concatenate([[0], np.cumsum(kept)])[ends]
+    ends = offsets(kept)[ends]
     return sp.csr_matrix((np.ones(int(ends[-1]), np.int64), shard.indices[places[kept]], ends), (rows.size, shard.n_features))
 
 
@@ -98,7 +98,7 @@ def count_both(shard: Shard, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray
         places, ends = _places(shard.y_indptr, rows)
         columns = number[shard.y_indices[places]]
         wanted = columns >= 0
-        ends = np.concatenate([[0], np.cumsum(wanted)])[ends]
+        ends = offsets(wanted)[ends]
         Y = sp.csr_matrix((np.ones(int(ends[-1]), np.int64), columns[wanted], ends), (rows.size, labels.size))
         positive += np.bincount(columns[wanted], minlength=labels.size)
         some = np.flatnonzero(np.diff(ends))  # rows without a label count for nothing

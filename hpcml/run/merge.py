@@ -18,6 +18,7 @@ from hpcml.files.slabs import SlabFile, new_file
 from hpcml.log import visible
 from hpcml.model.linear import ABOUT, SINCE_4, Model, SparseRows, describe_model, model_slabs
 from hpcml.options import parse_part
+from hpcml.partition import offsets
 from hpcml.run.folder import CONFIG, RunFolder, read_config
 from hpcml.run.session import Session, Target
 
@@ -131,10 +132,10 @@ def _plan(parts: list[_Part]) -> _Plan:
     first = parts[0]
     if any(value is None for value in first.about.values()):
         raise DataError(f"{first.run / 'model.h5'}: damaged model: it does not say how it was trained; train it again")
-    places = np.cumsum([0, *(len(part.label_names) for part in parts)]).tolist()
+    places = offsets([len(part.label_names) for part in parts]).tolist()
     config = {key: value for key, value in first.config.items() if key != PART}
     shape = (first.n_features, first.n_columns)
-    weights = np.cumsum([0, *(part.n_weights for part in parts)]).tolist() if first.sparse else None
+    weights = offsets([part.n_weights for part in parts]).tolist() if first.sparse else None
     return _Plan([part.run for part in parts], places, shape, first.precision, first.certified, weights, config)
 
 

@@ -19,7 +19,7 @@ from hpcml.errors import DataError
 from hpcml.files.hdf5 import DAMAGE, map_dataset, open_stamped
 from hpcml.files.slabs import SlabFile, new_file
 from hpcml.model.linear import ABOUT, describe_model, kept, model_slabs
-from hpcml.partition import bounds_by_weight
+from hpcml.partition import bounds_by_weight, offsets
 
 PARTS = "weights-*.part"
 _NUMBER = re.compile(r"weights-(\d+)\.part")
@@ -143,7 +143,7 @@ def complete_model(comm: mpi.Comm, path: Path, weights: SparseWeights) -> None:
     """
     index = weights.gathered()
     n_labels, n_columns = index.shape[0], weights.n_columns
-    indptr = np.concatenate([[0], np.cumsum(index[:, 2])])
+    indptr = offsets(index[:, 2])
     about, names, tables, sizes = {}, [], {}, None
     with mpi.agreed(comm, f"reading {path}"):
         if comm.rank == 0:

@@ -18,6 +18,7 @@ from hpcml.errors import ConfigError, DataError
 from hpcml.files.hdf5 import vocabulary_digest
 from hpcml.kernels import rows as kernels
 from hpcml.methods.online.options import OnlineOptions
+from hpcml.partition import offsets
 
 PIECE_NNZ = 1 << 22  # values that are read of a dataset at a time
 SHOWN = 10  # labels of a row that a message shows
@@ -198,7 +199,7 @@ class TextSource:
             values, places = np.unique(block.labels, return_inverse=True)
             numbers = np.array([self._number.get(label_name(v), -1) for v in values.tolist()], dtype=np.int64)[places]
         known = numbers >= 0
-        before = np.concatenate([[0], np.cumsum(known)])
+        before = offsets(known)
         return before[block.y_indptr], numbers[known].astype(np.int32)
 
 

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 
 from hpcml import mpi
 from hpcml.data.shard import Rows
+from hpcml.partition import offsets
 
 
 def distinct(parts: Iterable[np.ndarray]) -> np.ndarray:
@@ -29,7 +30,7 @@ def read(arrays: mpi.Arrays, n_features: int) -> Rows:
     if len(arrays) == 1:
         return arrays[0].reshape(-1, n_features)
     sizes, indices, data = arrays
-    indptr = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+    indptr = offsets(sizes)
     return sp.csr_matrix((data, indices, indptr), (sizes.size, n_features))
 
 

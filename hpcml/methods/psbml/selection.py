@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hpcml import rng
+from hpcml.partition import offsets
 
 
 class Population(NamedTuple):
@@ -83,7 +84,7 @@ def spread(classes: np.ndarray, rows: np.ndarray, n_nodes: int, validation_share
     """
     order = np.lexsort((rng.bits(seed, "psbml spread", rows), classes))
     sizes = np.bincount(classes)
-    place = np.arange(classes.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    place = np.arange(classes.size) - np.repeat(offsets(sizes)[:-1], sizes)
     held_out = place < np.repeat(np.floor(validation_share * sizes + 0.5), sizes)
     node = np.full(classes.size, -1, dtype=np.int32)
     dealt = order[~held_out]
