@@ -41,11 +41,12 @@ def config_files(tokens: list[str]) -> tuple[list[str], list[cyclopts.config.Dic
     every = [(path, _read(path)) for path in paths]
     for path, keys in every:
         _check_value(path, "method", keys.get("method", ""), str)
-        named = keys.pop("method", method)
-        if method is not None and named != method and not _share_options(method, named):
-            raise ConfigError(f"{path}: it is for the method {shortened(str(named))!r}, not {method!r}")
+        named = str(keys["method"]) if "method" in keys else method
+        keys.pop("method", None)
+        if method is not None and named != method and not _share_options(method, named or method):
+            raise ConfigError(f"{path}: it is for the method {shortened(named or '')!r}, not {method!r}")
         if named is not None and named not in METHODS:
-            raise ConfigError(f"{path}: no method {shortened(str(named))!r}; {nearest(shortened(str(named)), METHODS)}")
+            raise ConfigError(f"{path}: no method {shortened(named)!r}; {nearest(shortened(named), METHODS)}")
         method = given or named
     if given is None and method is not None and (len(tokens) == 1 or tokens[1].startswith("-")):
         tokens = ["train", method, *tokens[1:]]

@@ -7,7 +7,7 @@ import inspect
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -41,7 +41,7 @@ def collective(function: F) -> F:
         finally:
             print(f"[{rank}] leave {function.__qualname__}", file=sys.stderr, flush=True)
 
-    def generator(*args: Any, **kwargs: Any) -> Iterator[Any]:
+    def generator(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         with logged():
             return (yield from function(*args, **kwargs))
 

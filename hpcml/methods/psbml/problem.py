@@ -14,7 +14,6 @@ import numpy as np
 
 from hpcml import mpi, rng
 from hpcml.data.classes import Classes
-from hpcml.data.dataset import Dataset
 from hpcml.data.shard import Rows, read_rows
 from hpcml.methods.psbml.options import PsbmlOptions
 from hpcml.methods.psbml.torus import Placement
@@ -27,7 +26,7 @@ class TorusProblem:
     """The data, the torus and the base learner. Rows are called by their places in the split."""
 
     comm: mpi.Comm
-    dataset: Dataset
+    dataset: Any  # a Dataset, or rows in memory that stand for one
     split: str
     classes: Classes
     start: np.ndarray  # the node on which each row begins, −1: validation

@@ -31,9 +31,17 @@ from hpcml.signals import StopSignals
 class Sizes(Protocol):
     """Of a dataset, or of rows in memory."""
 
-    n_rows: int
-    n_features: int
-    nnz: int
+    @property
+    def n_rows(self) -> int:
+        """The number of rows."""
+
+    @property
+    def n_features(self) -> int:
+        """The number of features."""
+
+    @property
+    def nnz(self) -> int:
+        """The number of values other than 0."""
 
 
 @dataclass(frozen=True)
