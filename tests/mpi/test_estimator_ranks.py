@@ -91,8 +91,8 @@ def mistakes(comm, X, y):
     yield {}, bad if odd else X, y, "Input X contains NaN"
     yield {}, X, y[:-1] if odd else y, "inconsistent numbers of samples"
     yield {}, X, y + 0.5 if odd else y, "Unknown label type"
-    yield {"lam": "X/q"}, X, y, "lam X/q: expected"
-    yield {"epsilon": 7}, X, y, "epsilon 7.0: expected"
+    yield {"lam": "X/q"}, X, y, "lam=X/q: expected"
+    yield {"epsilon": 7}, X, y, "epsilon=7.0: expected"
     yield {}, X * 0, y, "no usable features"
     if comm.size > 1:
         yield {}, X[:0], y[:0], "no rank has rows to train on"

@@ -19,10 +19,8 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
-from support.training import train
 
-from hpcml import ProbeClassifier
-from hpcml.model.linear import Model
+from hpcml import Model, ProbeClassifier, train
 
 KINDS = [ProbeClassifier(), ProbeClassifier(fit_intercept=False), ProbeClassifier(loss="huber"), ProbeClassifier(loss="maxent")]
 
@@ -57,7 +55,7 @@ def test_multilabel_model_has_the_bits_of_training_from_a_file(tmp_path, loss, b
     Y = (Y != 0).astype(int).tolil()
     Y[:, 1], Y[:, 2] = 0, 1
     options = {"min_positives": 0, "loss": loss, "bias": bias, "precision": precision, "seed": 5, "lam": "X/50"}
-    model = Model(train("probe", None, dataset(tmp_path / "data.h5", X, Y), tmp_path / "run", options).model)
+    model = Model(train("probe", dataset(tmp_path / "data.h5", X, Y), tmp_path / "run", options).model)
     assert (model.factors == 0).any() and (~np.isin(model.factors, (0, 1))).any()
     parameters = {"loss": loss, "fit_intercept": bias, "precision": precision, "random_state": 5, "lam": "X/50"}
     for target in (Y.toarray(), Y.tocsr()):
@@ -73,7 +71,7 @@ def test_multilabel_model_has_the_bits_of_training_from_a_file(tmp_path, loss, b
 def test_classes_are_labels_against_the_others(tmp_path, n_classes):
     X, y = blobs(n_classes)
     Y = (y[:, None] == np.arange(n_classes))[:, -1:] if n_classes == 2 else y[:, None] == np.arange(n_classes)
-    run = train("probe", None, dataset(tmp_path / "data.h5", X, Y.astype(int)), tmp_path / "run", {"bias": True})
+    run = train("probe", dataset(tmp_path / "data.h5", X, Y.astype(int)), tmp_path / "run")
     found = ProbeClassifier().fit(X, np.array(["ant", "bee", "cat"])[y])
     assert found.coef_.tobytes() == Model(run.model).weights().tobytes()
     assert found.classes_.tolist() == ["ant", "bee", "cat"][:n_classes]
@@ -195,17 +193,18 @@ def test_names_of_features():
 @pytest.mark.parametrize(
     ("parameters", "sentence"),
     [
-        ({"loss": "hing"}, "loss hing: expected one of hinge, huber, maxent"),
+        ({"loss": "hing"}, "loss=hing: expected hinge or huber or maxent"),
         ({"loss": None}, "loss=None: expected a string"),
-        ({"lam": "X/q"}, "lam X/q: expected X/m, X/NUMBER or a number above 0"),
-        ({"lam": -1}, "lam -1.0: expected X/m, X/NUMBER or a number above 0"),
+        ({"lam": "X/q"}, "lam=X/q: expected X/m, X/NUMBER or a number above 0"),
+        ({"lam": -1}, "lam=-1.0: expected X/m, X/NUMBER or a number above 0"),
         ({"lam": None}, "lam=None: expected a string or a number"),
-        ({"epsilon": 1}, "epsilon 1.0: expected a number between 0 and 2/3"),
+        ({"epsilon": 1}, "epsilon=1.0: expected a number between 0 and 2/3"),
         ({"epsilon": "small"}, "epsilon='small': expected a number"),
-        ({"precision": "half"}, "precision half: expected single or double"),
-        ({"max_iter": 0}, "max_iter 0: expected at least 1"),
+        ({"precision": "half"}, "precision=half: expected single or double"),
+        ({"max_iter": 0}, "max_iter=0: expected at least 1"),
         ({"max_iter": 2.5}, "max_iter=2.5: expected a whole number"),
-        ({"block": 0}, "block 0: expected at least 1"),
+        ({"block": 0}, "block=0: expected at least 1"),
+        ({"random_state": -1}, "random_state=-1: expected at least 0"),
         ({"random_state": "x"}, "'x' cannot be used to seed a numpy.random.RandomState instance"),
     ],
 )

@@ -225,8 +225,9 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
 
     def _scores(self, X: Any) -> np.ndarray:
         """The scores (n, 1) of the last of two classes, or (n, n_classes), as `hpcml predict` gives them. Raises ValueError."""
+        rows = self._rows(X)
         try:
-            return learners.scores(self.classifier_, self._rows(X), len(self.classes_))
+            return learners.scores(self.classifier_, rows, len(self.classes_))
         except HpcmlError as error:
             raise ValueError(about_parameters(str(error))) from None
 

@@ -1,0 +1,230 @@
+"""What every scikit-learn classifier of the registry must do, whatever its method."""
+
+import pickle
+import re
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from make import class_data, dataset
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.utils import get_tags
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from hpcml import ClassifierModel, DualClassifier, PsbmlClassifier, cross_validate, open_model, train
+from hpcml.estimators.distributed import OPTION_OF
+from hpcml.methods.registry import METHODS
+from hpcml.model.classifier import dump_classifier
+
+ESTIMATORS = sorted(name for name, method in METHODS.items() if method.estimator)
+SHORT = {"psbml": {"base": "tree max_depth=4", "grid": "2x1", "cycles": 3}}  # parameters, beside the defaults
+WORDS = np.array(["ant", "bee", "caterpillar"])
+
+# For every parameter but truth values something that it cannot be.
+WRONG = {
+    **{"alpha": 0.5, "base": "treee", "beta": 2.0, "block": 0, "comm": "world", "cycles": 0, "epsilon": -1.0, "gamma": -1.0},
+    **{"grid": "3", "judge": "f1", "lam": "X/q", "loss": "none", "margin": -1.0, "max_gap": -1.0, "max_iter": 0, "method": "none"},
+    **{"neighbourhood": "C1", "positive_weight": "none", "precision": "half", "random_state": -1, "replace": 2.0, "theta": -1.0},
+    **{"tol": 0.0, "validation_share": 1.0},
+}
+TRUTH_VALUES = {"dormant", "fit_intercept", "shuffle", "voted"}
+
+each = pytest.mark.parametrize("name", ESTIMATORS)
+
+
+def make(name, **more):
+    """The classifier of a method."""
+    method = METHODS[name]
+    return method.load(method.estimator)(**{**method.parameters, **SHORT.get(name, {}), **more})
+
+
+def rows(n_classes=3):
+    """Rows of values that are not negative, their classes, their labels."""
+    X, y, Y = class_data(5, 80, 12, n_classes)
+    return abs(X), y, Y
+
+
+def learnt(classifier):
+    """All that a classifier has learnt, as bytes."""
+    if hasattr(classifier, "coef_"):
+        return classifier.coef_.tobytes() + classifier.intercept_.tobytes()
+    return dump_classifier(classifier.classifier_) + classifier.margin_rows_.tobytes() + bytes([classifier.cycle_])
+
+
+@each
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_the_model_is_that_of_the_command(name, n_classes, tmp_path):
+    X, y, Y = rows(n_classes)
+    options = {"base": tuple(SHORT[name]["base"].split()), "grid": "2x1", "cycles": 3} if name in SHORT else {}
+    model = open_model(train(name, dataset(tmp_path / "data.h5", X, Y), tmp_path / "run", options).model)
+    found = make(name).fit(X, y)
+    if isinstance(model, ClassifierModel):
+        assert dump_classifier(found.classifier_) == dump_classifier(model.classifier)
+        assert (found.margin_rows_ == model.margin_rows).all() and (found.margin_weights_ == model.margin_weights).all()
+        assert (found.cycle_, found.validation_error_) == (model.cycle, model.attrs["validation_error"])
+    else:
+        assert found.coef_.tobytes() == model.weights().tobytes()
+        assert found.intercept_.tobytes() == np.asarray(model.bias).tobytes()
+
+
+@each
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_classes(name, n_classes):
+    X, y, _ = rows(n_classes)
+    found = make(name).fit(X.toarray(), WORDS[y])
+    assert learnt(found) == learnt(make(name).fit(X, y)) and found.n_features_in_ == 12
+    assert found.classes_.tolist() == WORDS[:n_classes].tolist()
+    scores = found.decision_function(X)
+    assert scores.shape == ((80,) if n_classes == 2 else (80, 3))
+    assert (found.predict(X) == WORDS[scores.argmax(axis=1) if n_classes > 2 else (scores > 0).astype(int)]).all()
+    if hasattr(found, "predict_proba"):
+        chances = found.predict_proba(X)
+        assert np.allclose(chances.sum(axis=1), 1)
+        assert (found.classes_[chances.argmax(axis=1)] == found.predict(X)).all()
+
+
+@each
+def test_label_sets_where_they_can_be_learnt(name):
+    X, _, Y = rows()
+    Y = Y.astype(int).tolil()
+    Y[::7] = 1
+    if get_tags(make(name)).classifier_tags.multi_label:
+        dense, sparse = make(name).fit(X, Y.toarray()), make(name).fit(X, Y.tocsr())
+        assert learnt(dense) == learnt(sparse) and dense.predict(X).shape == (80, 3)
+        assert sp.issparse(sparse.predict(X)) and (sparse.predict(X).toarray() == dense.predict(X)).all()
+    else:
+        with pytest.raises(ValueError, match="y has 3 columns, but one classifier of all classes needs one column"):
+            make(name).fit(X, Y.toarray())
+
+
+@each
+def test_copies(name):
+    X, y, _ = rows()
+    original = make(name).fit(X, y)
+    copied, twin = pickle.loads(pickle.dumps(original)), clone(original)
+    assert learnt(copied) == learnt(original) and (copied.predict(X) == original.predict(X)).all()
+    assert twin.get_params() == original.get_params() and not hasattr(twin, "classes_")
+    assert learnt(twin.fit(X, y)) == learnt(original)
+    with pytest.raises(NotFittedError):
+        clone(original).predict(X)
+
+
+@each
+def test_nan_is_refused(name):
+    X, y, _ = rows()
+    bad = X.toarray()
+    bad[3, 2] = np.nan
+    with pytest.raises(ValueError, match="Input X contains NaN"):
+        make(name).fit(bad, y)
+    with pytest.raises(ValueError, match="Input X contains NaN"):
+        make(name).fit(X, y).predict(bad)
+
+
+@each
+def test_mistakes_are_told_in_the_words_of_the_parameters(name):
+    X, y, _ = rows(2)
+    parameters = set(make(name).get_params()) - TRUTH_VALUES
+    assert parameters <= set(WRONG)
+    known = {"comm", "method", *METHODS[name].option_names} - ({"seed"} if "shuffle" in make(name).get_params() else set())
+    for parameter in sorted(parameters):
+        if OPTION_OF.get(parameter, parameter) in known:
+            with pytest.raises((ValueError, TypeError)) as error:
+                make(name, **{parameter: WRONG[parameter]}).fit(X, y)
+            assert re.match(rf"{parameter}=.*: ", str(error.value)) and "--" not in str(error.value)
+
+
+@each
+def test_parameters_and_attributes_are_described(name):
+    X, y, _ = rows(2)
+    found = make(name).fit(X, y)
+    attributes = [attribute for attribute in vars(found) if attribute.endswith("_") and not attribute.startswith("_")]
+    text = type(found).__doc__
+    for word in ("Parameters\n", "Attributes\n", "References\n"):
+        assert word in text
+    described = {each.strip() for line in re.findall(r"\n    (\w[\w, ]*) : ", text) for each in line.split(",")}
+    assert {*found.get_params(), *attributes} <= described
+
+
+# scikit-learn's own checks of those that have no file of their own
+
+
+CHECKED = [
+    *(DualClassifier(), DualClassifier(loss="hinge", fit_intercept=False, positive_weight="balanced")),
+    *(PsbmlClassifier("tree max_depth=3", "2x1", cycles=2), PsbmlClassifier("linear-svm", "1x1", cycles=1)),
+]
+
+
+@parametrize_with_checks(CHECKED)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+# what only some have
+
+
+@pytest.mark.parametrize(
+    ("parameters", "options"),
+    [
+        ({"loss": "hinge", "positive_weight": 2}, {"loss": "hinge", "positive_weight": "2.0"}),
+        ({"fit_intercept": False, "tol": 0.01, "random_state": 7}, {"bias": False, "dual_tol": 0.01, "seed": 7}),
+        (
+            {"positive_weight": "balanced", "max_gap": 1e-3, "precision": "double", "lam": 0.01, "block": 2},
+            {"positive_weight": "balanced", "max_gap": 1e-3, "precision": "double", "lam": "0.01", "block": 2},
+        ),
+    ],
+)
+def test_dual_has_the_gap_of_the_command(parameters, options, tmp_path):
+    X, _, Y = rows()
+    Y = sp.hstack([Y, np.ones((80, 1)), sp.csr_matrix((80, 1))]).tocsr()
+    model = open_model(train("dual", dataset(tmp_path / "data.h5", X, Y), tmp_path / "run", {"min_positives": 0, **options}).model)
+    found = DualClassifier(**parameters).fit(X, Y.astype(int))
+    assert found.coef_[:3].tobytes() == model.weights(np.arange(3)).tobytes() and not found.coef_[3:].any()
+    assert found.intercept_.tobytes() == np.asarray(model.bias).tobytes() and found.intercept_[3:].tolist() == [1, -1]
+    for ours, theirs in ((found.gap_, "gap"), (found.f_min_, "f_min"), (found.n_iter_, "steps"), (found.visited_, "visited")):
+        assert ours.tolist() == model.labels[theirs].tolist()
+    assert (found.gap_ <= parameters.get("max_gap", 1)).all()
+
+
+def test_dual_tells_of_labels_that_it_gave_up():
+    X, y, _ = rows()
+    with pytest.warns(ConvergenceWarning, match="3 of 3 labels were given up after max_iter=1 steps; raise max_iter") as told:
+        DualClassifier(max_iter=1, tol=1e-9).fit(X, y)
+    assert told[0].filename == __file__
+    with pytest.warns(ConvergenceWarning, match="3 of 3 labels are as exact as single precision allows"):
+        DualClassifier(tol=1e-12, max_iter=10**6).fit(X, y)
+
+
+@pytest.mark.parametrize(("base", "gives"), [("tree", True), (("stump", "max_depth=2"), True), ("linear-svm C=0.5", False)])
+def test_psbml_takes_base_learners_as_the_command_does(base, gives, tmp_path):
+    X, y, Y = rows()
+    tokens = tuple(base.split()) if isinstance(base, str) else base
+    options = {"base": tokens, "grid": "3x2", "neighbourhood": "L5", "cycles": 4, "replace": 0.5, "validation_share": 0.3}
+    run = train("psbml", dataset(tmp_path / "data.h5", X, Y), tmp_path / "run", {**options, "seed": 3})
+    model = open_model(run.model)
+    found = PsbmlClassifier(**{**options, "base": base}, random_state=3)
+    assert hasattr(found, "predict_proba") == gives
+    assert dump_classifier(found.fit(X, y).classifier_) == dump_classifier(model.classifier) and found.cycle_ == model.cycle
+    if not gives:
+        with pytest.raises(AttributeError, match="predict_proba"):
+            found.predict_proba(X)
+
+
+def test_psbml_refuses_what_it_cannot_train_on():
+    X, y, _ = rows()
+    for parameters, target, sentence in (
+        ({}, 0 * y, "y: all 80 rows are of one class, 0; expected at least two classes"),
+        ({"grid": "9x9"}, y, "grid=9x9: 81 nodes, but only 72 rows to train on; choose a smaller grid"),
+        ({"judge": "auc"}, y, "judge=auc: the data have 3 classes, but expected two"),
+        ({"base": "tree max_dept=3"}, y, "base=tree: it has no option 'max_dept'; did you mean 'max_depth'?"),
+        ({"base": 3}, y, "base=3: expected a string or a tuple of strings"),
+    ):
+        with pytest.raises(ValueError, match=f"^{re.escape(sentence)}"):
+            make("psbml", **parameters).fit(X, target)
+
+
+def test_cross_validation_knows_all_of_them(tmp_path):
+    X, _, Y = rows(2)
+    names = [*ESTIMATORS, "svm"]
+    found = cross_validate(names, [dataset(tmp_path / "data.h5", X, Y)], folds=2)
+    assert found.f1[0].shape == (1, 2, len(names)) and (found.f1[0].mean(axis=1) > 20).all()
