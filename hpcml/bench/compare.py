@@ -18,8 +18,8 @@ from hpcml.errors import ConfigError, DataError, Interrupted
 from hpcml.evaluation.evaluate import Evaluation, evaluate
 from hpcml.evaluation.report import cell
 from hpcml.evaluation.seen import seen_note, split_to_judge
-from hpcml.files.atomic import check_output, write_whole
-from hpcml.files.table import csv_text, read_csv, table
+from hpcml.files.atomic import check_output
+from hpcml.files.table import read_csv, table, write_table
 from hpcml.log import joined
 from hpcml.methods.linear.options import with_defaults
 from hpcml.methods.linear.report import TrainReport
@@ -201,7 +201,7 @@ def _trained_before(line: MethodLine, before: MethodLine | None) -> MethodLine:
 def write_csv(path: Path, lines: list[MethodLine]) -> None:
     """A line for each method; what is not known is an empty cell. Local; raises DataError."""
     rows = ([None if value != value else value for value in astuple(line)] for line in lines)  # NaN is not itself
-    write_whole(path, csv_text([[field.name for field in fields(MethodLine)], *rows]).encode())
+    write_table(path, [[field.name for field in fields(MethodLine)], *rows])
 
 
 def read_lines(path: Path) -> dict[str, MethodLine]:

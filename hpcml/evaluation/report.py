@@ -13,7 +13,7 @@ from hpcml.evaluation.evaluate import Evaluation
 from hpcml.evaluation.ranking import COUNTS
 from hpcml.evaluation.seen import seen_note
 from hpcml.files.atomic import write_whole
-from hpcml.files.table import csv_text, table
+from hpcml.files.table import table, write_table
 from hpcml.log import joined
 
 HEADINGS = {"average_precision": "avg prec", "break_even": "break-even", "auc": "AUC", "f1": "F1"}
@@ -93,7 +93,7 @@ def write_csv(path: Path | str, evaluation: Evaluation) -> None:
     for i, name in enumerate(evaluation.label_names):
         values = [_or_none(column[i]) for column in evaluation.values.values()]
         rows.append([numbers[i], name, counts[i], *values])
-    write_whole(path, csv_text(rows).encode())
+    write_table(path, rows)
 
 
 def write_json(path: Path | str, evaluation: Evaluation) -> None:

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from hpcml.files.atomic import write_whole
 from hpcml.files.opening import read_small
 from hpcml.log import named, visible
 
@@ -44,6 +45,11 @@ def csv_text(rows: Iterable[Sequence[object]]) -> str:
     if text.isascii() and "\0" not in text:
         return text
     return _NOT_STORABLE.sub(lambda found: visible(found[0]), text)
+
+
+def write_table(path: Path | str, rows: Iterable[Sequence[object]]) -> None:
+    """Write the rows, of which the first are the headings, to a CSV file, whole or not at all. Local; raises DataError."""
+    write_whole(path, csv_text(rows).encode())
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,15 +22,14 @@ from hpcml.errors import ConfigError, DataError, nearest
 from hpcml.evaluation.evaluate import Counts, positive_pairs
 from hpcml.evaluation.ranking import MEASURES
 from hpcml.evaluation.report import cell
-from hpcml.files.atomic import check_output
 from hpcml.kernels import scores as kernels
 from hpcml.log import Log, joined, named
 from hpcml.methods.linear.objective import Objective, Panel
 from hpcml.methods.probe.convergence import Trace, probe_limit, trace_all
 from hpcml.methods.probe.options import ProbeOptions
 from hpcml.model.linear import STATUS, Model
-from hpcml.plots.figure import check_picture, plot_convergence, write_traces_csv
-from hpcml.run.folder import CONFIG, FILES, RunFolder, from_dict, read_config
+from hpcml.plots.figure import check_outputs, plot_convergence, write_traces_csv
+from hpcml.run.folder import FILES, RunFolder, from_dict
 from hpcml.run.profile import Profile
 
 SAFE_BYTES = 100  # of a label in a file's name
@@ -128,7 +128,7 @@ def plot_run(
             name = choose_label(model, label)
             picture = output or Path(run) / f"convergence-{safe(name)}.png"
             if comm.rank == 0:
-                _check_outputs(picture, force, [data or path, *(Path(run) / file for file in FILES)])
+                check_outputs(picture, force, [data or path, *(Path(run) / file for file in FILES)])
             dataset = Dataset(data or path)
         with dataset:
             with mpi.agreed(comm, f"reading {dataset.path}"):
@@ -158,18 +158,7 @@ def plot_run(
 
 def open_run(folder: RunFolder) -> tuple[ProbeOptions, Model, Path]:
     """A finished run's options, its model, and where its dataset was. Local; raises ConfigError or DataError."""
-    config = folder.path / CONFIG
-    if not config.exists():
-        raise ConfigError(f"{folder.path} is no run folder (it has no {CONFIG}); name the --output of an `hpcml train probe`")
-    values = read_config(config)
-    if values.get("method", "probe") != "probe":
-        raise ConfigError(f"{folder.path} is a run of {values['method']}; the figures are about probe")
-    try:
-        options, data = from_dict(ProbeOptions, values), Path(values["data"])
-    except (KeyError, TypeError, ValueError, ConfigError) as error:
-        raise DataError(f"{config}: damaged ({error}); train again with --force") from None
-    if not folder.model.exists():
-        raise ConfigError(f"{folder.path} is not finished (it has no {folder.model.name}); continue it with --resume first")
+    options, data = folder.finished("probe", "the figures are about probe", partial(from_dict, ProbeOptions))
     return options, Model(folder.model), data
 
 
@@ -191,15 +180,6 @@ def choose_label(model: Model, wanted: str | None) -> str:
 def safe(label: str) -> str:
     """A label as a part of a file's name: letters, digits, `_`, `.` and `-` only, and not too long."""
     return re.sub(r"[^\w.-]+", "_", label).encode(errors="replace")[:SAFE_BYTES].decode(errors="ignore")
-
-
-def _check_outputs(picture: Path, force: bool, inputs: list[Path]) -> None:
-    """Raise ConfigError or DataError if the picture cannot be drawn or written: now, not after the work. Local."""
-    check_picture(picture)
-    if not picture.parent.is_dir():
-        raise DataError(f"{picture}: the folder {picture.parent} does not exist; create it first")
-    for path in (picture, picture.with_suffix(".csv")):
-        check_output(path, force, inputs)
 
 
 def _check_data(dataset: Dataset, model: Model, rows: CompactRows, found: str) -> None:

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpcml.errors import ConfigError
-from hpcml.files.atomic import write_whole
-from hpcml.files.table import csv_text
+from hpcml.errors import ConfigError, DataError
+from hpcml.files.atomic import check_output, write_whole
+from hpcml.files.table import write_table
 from hpcml.log import named
 from hpcml.methods.probe.convergence import Trace
 
@@ -71,6 +71,15 @@ def check_picture(path: Path) -> None:
         import matplotlib.figure  # noqa: F401
     except ImportError as error:
         raise ConfigError(f"{path}: drawing needs matplotlib ({error}); install it with: pip install 'hpcml[plot]'") from None
+
+
+def check_outputs(picture: Path, force: bool, inputs: list[Path]) -> None:
+    """Raise ConfigError or DataError if the picture, or the table beside it, cannot be made: now, not after the work. Local."""
+    check_picture(picture)
+    if not picture.parent.is_dir():
+        raise DataError(f"{picture}: the folder {picture.parent} does not exist; create it first")
+    for path in (picture, picture.with_suffix(".csv")):
+        check_output(path, force, inputs)
 
 
 @contextmanager
@@ -174,4 +183,4 @@ def write_traces_csv(traces: Sequence[Trace], path: Path) -> None:
         measured = {step: value for step, value in trace.break_even if not math.isnan(value)}
         for step, (distance, f) in enumerate(zip(trace.distance, trace.f, strict=True), start=1):
             rows.append((trace.name, step, distance, f, measured.get(step, "")))
-    write_whole(path, csv_text(rows).encode())
+    write_table(path, rows)

@@ -24,8 +24,7 @@ from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.synthetic import RADIUS
 from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError, nearest
-from hpcml.files.atomic import write_whole
-from hpcml.files.table import csv_text
+from hpcml.files.table import write_table
 from hpcml.files.temporary import scratch_folder
 from hpcml.log import Log, joined
 from hpcml.methods.psbml.options import PsbmlOptions
@@ -377,4 +376,4 @@ def write_study(study: Study, path: Path) -> None:
     for panel, curves in study.panels.items():
         for series, curve in curves.items():
             rows += [(panel, series, float(x), float(y)) for x, y in zip(curve.x, curve.y, strict=True)]
-    write_whole(path, csv_text(rows).encode())
+    write_table(path, rows)

@@ -11,15 +11,14 @@ import numpy as np
 from hpcml import mpi, rng
 from hpcml.data.dataset import Dataset
 from hpcml.data.shard import Rows, read_rows
-from hpcml.errors import ConfigError, DataError
-from hpcml.files.atomic import check_output, write_whole
-from hpcml.files.table import csv_text, read_csv
+from hpcml.errors import DataError
+from hpcml.files.table import read_csv, write_table
 from hpcml.log import Log, joined, named
 from hpcml.methods.psbml.torus import parse_grid
 from hpcml.model.classifier import ClassifierModel
-from hpcml.plots.figure import check_picture
+from hpcml.plots.figure import check_outputs
 from hpcml.plots.psbml_drawing import plot_psbml
-from hpcml.run.folder import CONFIG, FILES, RunFolder, read_config
+from hpcml.run.folder import FILES, RunFolder
 
 MOST_ROWS = 20_000  # of the data, and of the margin data, in the picture
 COLUMNS = ("kind", "number", "x", "y", "margin_rows", "weight")
@@ -83,35 +82,15 @@ def plot_run(comm: mpi.Comm | None, run: Path, output: Path | None = None, data:
             with Dataset(path) as dataset:
                 portrait = portray(model, dataset, read_history(run / "history.csv"))
             plot_psbml(portrait, picture)
-            write_table(portrait, table)
+            write_numbers(portrait, table)
             said = str(Drawn(portrait, picture, table))
     return said
 
 
 def open_run(folder: RunFolder) -> tuple[ClassifierModel, Path]:
     """A finished run's model, and where its dataset was. Local; raises ConfigError or DataError."""
-    config = folder.path / CONFIG
-    if not config.exists():
-        raise ConfigError(f"{folder.path} is no run folder (it has no {CONFIG}); name the --output of an `hpcml train psbml`")
-    values = read_config(config)
-    try:
-        method, data = values["method"], Path(values["data"])
-    except (KeyError, TypeError) as error:
-        raise DataError(f"{config}: damaged ({error}); train again with --force") from None
-    if method != "psbml":
-        raise ConfigError(f"{folder.path} is a run of {method}; the picture is about psbml")
-    if not folder.model.exists():
-        raise ConfigError(f"{folder.path} is not finished (it has no {folder.model.name}); continue it with --resume first")
+    _, data = folder.finished("psbml", "the picture is about psbml")
     return ClassifierModel(folder.model), data
-
-
-def check_outputs(picture: Path, force: bool, inputs: list[Path]) -> None:
-    """Raise ConfigError or DataError if the picture cannot be drawn or written: now, not after the work. Local."""
-    check_picture(picture)
-    if not picture.parent.is_dir():
-        raise DataError(f"{picture}: the folder {picture.parent} does not exist; create it first")
-    for path in (picture, picture.with_suffix(".csv")):
-        check_output(path, force, inputs)
 
 
 def read_history(path: Path) -> dict[str, np.ndarray]:
@@ -187,7 +166,7 @@ def in_the_plane(matrices: list[Rows], dataset: Dataset) -> tuple[list[np.ndarra
     return [svd.transform(matrix) for matrix in matrices], (first, second)
 
 
-def write_table(portrait: Portrait, path: Path) -> None:
+def write_numbers(portrait: Portrait, path: Path) -> None:
     """Nodes (place on the torus, number of margin rows, mean weight) and the margin rows drawn (coordinates, weight). Local."""
     lines: list[tuple[object, ...]] = [COLUMNS]
     for node, (rows, weight) in enumerate(zip(portrait.node_rows, portrait.node_weights, strict=True)):
@@ -195,4 +174,4 @@ def write_table(portrait: Portrait, path: Path) -> None:
         lines.append(("node", node, x, y, int(rows), float(weight)))
     for row, (x, y), weight in zip(portrait.margin_rows, portrait.margin, portrait.margin_weights, strict=True):
         lines.append(("margin row", int(row), float(x), float(y), "", float(weight)))
-    write_whole(path, csv_text(lines).encode())
+    write_table(path, lines)

@@ -18,8 +18,8 @@ from hpcml import mpi
 from hpcml.data.dataset import Dataset
 from hpcml.data.shard import Shard, rows_of, slab_of
 from hpcml.errors import ConfigError, DataError
-from hpcml.files.atomic import check_output, write_whole
-from hpcml.files.table import csv_text, table
+from hpcml.files.atomic import check_output
+from hpcml.files.table import table, write_table
 from hpcml.log import Log, Progress, joined
 from hpcml.methods.online.extremal import best, extremal
 from hpcml.methods.online.options import MbwOptions, OnlineOptions
@@ -264,4 +264,4 @@ def _lines(found: Curves) -> Iterator[Sequence[object]]:
 
 def write_curves(found: Curves, path: Path) -> None:
     """One line for each label, line of the picture and number of features. Local; raises DataError."""
-    write_whole(path, csv_text([COLUMNS, *_lines(found)]).encode())
+    write_table(path, [COLUMNS, *_lines(found)])

@@ -15,10 +15,10 @@ from hpcml.data.dataset import Dataset, default_split
 from hpcml.data.labels import choose_labels
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError, nearest
-from hpcml.files.atomic import check_output, write_whole
+from hpcml.files.atomic import check_output
 from hpcml.files.hdf5 import DAMAGE
 from hpcml.files.opening import check_regular
-from hpcml.files.table import csv_text, read_csv
+from hpcml.files.table import read_csv, write_table
 from hpcml.files.untrusted import check_parts
 from hpcml.log import Log, joined, named, visible
 from hpcml.methods.online.extremal import best, extremal, n_from_the_top
@@ -234,7 +234,7 @@ def write_list(path: Path, selected: Selected) -> None:
         name = "" if selected.names is None else selected.names[place]
         end = [] if selected.top is None else ["top" if selected.top[place] else "bottom"]
         rows.append((rank, selected.features[place], name, float(selected.scores[place]), *end))
-    write_whole(path, csv_text(rows).encode())
+    write_table(path, rows)
 
 
 def _listed(dataset: Dataset, path: Path) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, fields
 from functools import partial
@@ -101,6 +101,25 @@ class RunFolder:
 
     def __exit__(self, *_: object) -> None:
         self.lock.release()
+
+    def finished(self, method: str, hint: str, options_of: Callable[[dict[str, Any]], Any] = dict) -> tuple[Any, Path]:
+        """What `options_of` makes of config.toml, and where the dataset was, of a finished run of that method. Local.
+
+        `hint` ends the sentence about a run of another method. Raises ConfigError, or DataError for a damaged file.
+        """
+        config = self.path / CONFIG
+        if not config.exists():
+            raise ConfigError(f"{self.path} is no run folder (it has no {CONFIG}); name the --output of an `hpcml train {method}`")
+        values = {"method": "probe"} | read_config(config)  # the first versions had no other, and did not say it
+        if values["method"] != method:
+            raise ConfigError(f"{self.path} is a run of {values['method']}; {hint}")
+        try:
+            found = options_of(values), Path(values["data"])
+        except (KeyError, TypeError, ValueError, ConfigError) as error:
+            raise DataError(f"{config}: damaged ({error}); train again with --force") from None
+        if not self.model.exists():
+            raise ConfigError(f"{self.path} is not finished (it has no {self.model.name}); continue it with --resume first")
+        return found
 
     @mpi.collective
     def prepare(self, config: RunConfig, target: Target) -> str:

@@ -11,9 +11,9 @@ from typing import Any
 
 from hpcml import mpi
 from hpcml.errors import ConfigError, DataError
-from hpcml.files.atomic import check_output, write_whole
+from hpcml.files.atomic import check_output
 from hpcml.files.opening import read_small
-from hpcml.files.table import csv_text, joined_names, table
+from hpcml.files.table import joined_names, table, write_table
 from hpcml.log import joined
 from hpcml.model.linear import Trained
 from hpcml.model.open import open_model
@@ -55,7 +55,7 @@ def merge_sweep(
 def write_csv(path: Path, sweep: Sweep) -> None:
     """A line for each run; what is not known is an empty cell, a list is `joined_names`. Local; raises DataError."""
     lines = ([_cell(value) for value in line] for line in sweep.lines)
-    write_whole(path, csv_text([sweep.columns, *lines]).encode())
+    write_table(path, [sweep.columns, *lines])
 
 
 def _sweep(runs: list[Path], free: Callable[[str], Collection[str]]) -> Sweep:

@@ -11,8 +11,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.data.shard import Shard
 from hpcml.errors import DataError
-from hpcml.files.atomic import write_whole
-from hpcml.files.table import csv_text
+from hpcml.files.table import write_table
 from hpcml.log import Progress
 from hpcml.methods.online.kernels import FALSE_NEGATIVES, FALSE_POSITIVES, UPDATES
 from hpcml.methods.online.options import OnlineOptions
@@ -154,7 +153,7 @@ class Pass:
             if self.comm.rank == 0:
                 labels = zip(self.source.names, points.reshape(len(self.source.names), -1, 5).tolist(), strict=True)
                 rows = (line for name, lines in labels for line in _lines(name, lines))
-                write_whole(self.folder.history, csv_text(chain([HISTORY], rows)).encode())
+                write_table(self.folder.history, chain([HISTORY], rows))
 
 
 def _lines(name: str, points: list[list[int]]) -> list[list[object]]:

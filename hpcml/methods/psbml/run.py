@@ -12,9 +12,8 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.errors import DataError, Interrupted
-from hpcml.files.atomic import write_whole
 from hpcml.files.slabs import Slab
-from hpcml.files.table import csv_text
+from hpcml.files.table import write_table
 from hpcml.log import Progress
 from hpcml.methods.psbml.asynchronous import Asynchronous
 from hpcml.methods.psbml.problem import TorusProblem
@@ -309,4 +308,4 @@ def write_history(path: Path, lines: list[tuple[float, ...]]) -> None:
     rows = (
         [int(value) if name in whole else repr(float(value)) for name, value in zip(HISTORY, line, strict=True)] for line in lines
     )
-    write_whole(path, csv_text([HISTORY, *rows]).encode())
+    write_table(path, [HISTORY, *rows])
