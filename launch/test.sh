@@ -1,22 +1,23 @@
 #!/usr/bin/env bash
 # All checks: style, tests without MPI, tests of whole jobs, tests on 1 to 4 ranks, the documentation, and the commands in it.
+# The parts that mostly wait for other programs run beside those that compute; a part that fails ends those behind it.
 # usage: ./launch/test.sh [PYTEST-ARGUMENTS]      for instance: ./launch/test.sh -k probe
 set -euo pipefail
 source "$(dirname "$0")/setup.sh" mpi,test,docs
 source launch/env.sh
-summary=""
+# of tests/mpi, those that divide the ranks into groups, or lay them out as a torus
+GROUPS_OF_RANKS=(test_check test_collectives test_dual_ranks test_memory test_neighbours test_node_rows test_psbml test_stops test_svmperf test_train)
+GROUPS_OF_RANKS=("${GROUPS_OF_RANKS[@]/%/.py}")
+scratch=$(mktemp -d)
+beside=""
+trap '[[ -z $beside ]] || { kill -INT -- "-$beside" 2>/dev/null && wait "$beside" || true; }; rm -rf "$scratch"' EXIT
 
-part() {  # part TITLE COMMAND...: run one part of the checks; the first that fails ends them all
+part() {  # part TITLE COMMAND...: run one part of the checks
   local begin=$SECONDS code=0
   printf '\n== %s\n' "$1"
   "${@:2}" || code=$?
-  summary+=$(printf '%6d s  %s  %s' $((SECONDS - begin)) "$( ((code == 0)) && echo ok || echo FAILED)" "$1")$'\n'
-  ((code == 0)) || finish "$code" "FAILED: $1 (exit code $code)"
-}
-
-finish() {  # finish CODE SENTENCE
-  printf '\n%s%6d s  in all\n%s\n' "$summary" "$SECONDS" "$2"
-  exit "$1"
+  printf '%6d s  %s  %s\n' $((SECONDS - begin)) "$( ((code == 0)) && echo ok || echo "FAILED (exit code $code)")" "$1" >>"$scratch/summary"
+  return "$code"
 }
 
 tests() {  # tests RANKS PYTEST-ARGUMENTS...: under mpirun; choosing no test is no failure
@@ -41,14 +42,36 @@ slurm_tests() {  # slurm_tests PYTEST-ARGUMENTS...: skipped, with the reason, wh
   return $((code == 5 ? 0 : code))
 }
 
-part "style: ruff check" ruff check --quiet
-part "style: ruff format" ruff format --check --quiet
-part "types: mypy" mypy hpcml
-part "tests on 1 rank, and of whole jobs" spread_tests tests --with-mpi --ignore=tests/slurm "$@"
-for ranks in 2 3 4; do
-  part "tests on $ranks rank(s)" tests "$ranks" tests/mpi --with-mpi -m mpi "$@"
-done
-part "job scripts on a private Slurm" slurm_tests "$@"
-part "the documentation: mkdocs build" env NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
-part "the commands of README.md and docs" python tests/support/document_commands.py
-finish 0 "all checks passed"
+waiting_parts() {  # what mostly waits for other programs, and leaves the cores to the parts that compute
+  part "job scripts on a private Slurm" slurm_tests "$@" &&
+    part "the commands of README.md and docs" python tests/support/document_commands.py &&
+    part "the documentation: mkdocs build" env NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet &&
+    part "tests on 2 ranks" tests 2 tests/mpi --with-mpi -m mpi "$@"
+}
+
+computing_parts() {  # 3 ranks divide nothing evenly; 4 are groups of several ranks, where a test makes groups, or a torus, of them
+  part "tests on 1 rank, and of whole jobs" spread_tests tests --with-mpi --ignore=tests/slurm "$@" &&
+    part "tests on 3 ranks" tests 3 tests/mpi --with-mpi -m mpi "$@" &&
+    part "tests of groups on 4 ranks" tests 4 "${GROUPS_OF_RANKS[@]/#/tests/mpi/}" --with-mpi -m mpi "$@"
+}
+
+code=0
+part "style: ruff check" ruff check --quiet || code=$?
+part "style: ruff format" ruff format --check --quiet || code=$?
+part "types: mypy" mypy hpcml || code=$?
+if ((code == 0)); then
+  # more processes than cores from here on: MPICH's ranks that wait let others compute
+  export MPIR_CVAR_ENABLE_HEAVY_YIELD=${MPIR_CVAR_ENABLE_HEAVY_YIELD:-1}
+  set -m  # a group of its own, which Ctrl-C ends through the trap
+  waiting_parts "$@" </dev/null >"$scratch/waiting" 2>&1 &
+  beside=$!
+  set +m
+  computing_parts "$@" || code=$?
+  echo "waiting for the parts that run beside these"
+  wait "$beside" || code=$?
+  beside=""
+  cat "$scratch/waiting"
+fi
+printf '\n%s\n%6d s  in all\n' "$(cat "$scratch/summary")" "$SECONDS"
+((code == 0)) && echo "all checks passed" || echo "FAILED: see above"
+exit "$code"

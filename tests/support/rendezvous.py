@@ -169,19 +169,17 @@ def _duplicate():
     return MPI.COMM_WORLD.Dup()
 
 
-# Whether code keeps to the communicator that it is given shows on two ranks; on one rank there is but one kind, and on more a
-# duplicate alone shows what the others would.
-KINDS = {1: ["self"], 2: ["self", "world", "duplicate"]}
+# Whether code keeps to the communicator that it is given shows on two ranks, where it is COMM_SELF on each; on one rank there is
+# but one kind. COMM_WORLD would show no more than its duplicate does.
+KINDS = {1: ["self"], 2: ["self", "duplicate"]}
 
 
 @pytest.fixture(params=KINDS.get(launched_size(), ["duplicate"]))
 def comm(request):
-    """The communicator to test with: on two ranks one test body runs on COMM_SELF, COMM_WORLD and a duplicate of it."""
+    """The communicator to test with: on two ranks one test body runs on COMM_SELF and on a duplicate of COMM_WORLD."""
     from mpi4py import MPI
 
-    if request.param == "duplicate":
-        return request.getfixturevalue("_duplicate")
-    return {"self": MPI.COMM_SELF, "world": MPI.COMM_WORLD}[request.param]
+    return MPI.COMM_SELF if request.param == "self" else request.getfixturevalue("_duplicate")
 
 
 @pytest.fixture
