@@ -103,7 +103,9 @@ def test_svmperf_certifies_its_gap_at_every_step(data, epsilon, precision):
 
 def test_svmperf_stops_at_once_where_zero_is_the_minimum(tmp_path):
     X = np.array([[1.0, 2.0], [1.0, 2.0], [3.0, 1.0], [3.0, 1.0]])  # each row once with the label, once without
-    _, [label] = run("svmperf", dataset(tmp_path / "data.h5", X, np.array([[1], [0], [1], [0]])), replace(GIVEN["svmperf"], bias=False))
+    _, [label] = run(
+        "svmperf", dataset(tmp_path / "data.h5", X, np.array([[1], [0], [1], [0]])), replace(GIVEN["svmperf"], bias=False)
+    )
     assert (label.f, label.status, label.steps) == (1.0, CONVERGED, 2)
     assert not label.w.any()
 
