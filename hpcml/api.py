@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -55,7 +56,7 @@ def _options(kind: type[Any], given: Any, what: str) -> Any:
         return given
     if not isinstance(given, Mapping):
         raise ConfigError(f"options: expected {kind.__name__} or a mapping for {what}, not {type(given).__name__}")
-    known = list(kind.__dataclass_fields__)
+    known = [option.name for option in fields(kind)]
     for name in given:
         if name not in known:
             raise ConfigError(f"{what} has no option {name!r}; {nearest(str(name), known)}".rstrip("; "))

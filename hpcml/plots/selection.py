@@ -54,14 +54,14 @@ class Curves:
         title = f"test error (%) of {METHOD} by number of features" + f", mean of {len(self.names)} labels" * (len(self.names) > 1)
         rows = [[title, *map(str, self.sizes)]]
         for pair, errors in zip(self.series, self.error.mean(axis=0), strict=True):
-            rows.append(["  " + title_of(*pair), *(f"{100 * error:.2f}" for error in errors)])
+            rows.append(["  " + self.title_of(*pair), *(f"{100 * error:.2f}" for error in errors)])
         ends = ((f"all {self.n_features:,} features", self.with_all), (MAJORITY, self.majority))
         return joined([*table(rows), *(f"  {what}: {100 * error.mean():.2f}" for what, error in ends)])
 
-
-def title_of(by: str, share: float | None) -> str:
-    """The name of a line."""
-    return f"EFS, P = {share:g}" if share is not None else {"ig": "information gain", "chi2": "chi-square"}[by]
+    @staticmethod
+    def title_of(by: str, share: float | None) -> str:
+        """The name of a line."""
+        return f"EFS, P = {share:g}" if share is not None else {"ig": "information gain", "chi2": "chi-square"}[by]
 
 
 @dataclass

@@ -61,10 +61,8 @@ def _draw(axes: Axes, found: Curves, places: list[int], efs: list[int]) -> None:
 
 def _style(found: Curves, place: int, efs: list[int]) -> dict[str, object]:
     """How a line looks, the same in both panels."""
-    from hpcml.plots.selection import title_of
-
     by, share = found.series[place]
-    label = title_of(by, share)
+    label = found.title_of(by, share)
     if share is None:
         color, line, marker = OTHERS[by]
         return {"color": color, "linestyle": line, "marker": marker, "label": label}

@@ -1,6 +1,8 @@
-"""Who may import what."""
+"""Who may import what: rooms in layers, no circles between files, and each foreign library at home in one room."""
 
 import ast
+import re
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -8,30 +10,160 @@ import pytest
 import hpcml
 
 TOP = Path(hpcml.__file__).parent
-FILES = sorted(TOP.rglob("*.py"))
-ROOMS = ("convex", "online", "extreme", "bayes", "psbml")
+ORDER = [
+    {"errors", "log", "rng", "partition", "slices", "undo", "signals"},
+    *({name} for name in ("mpi", "kernels", "options", "files", "data", "conversion", "model", "run", "evaluation", "prediction")),
+    *({name} for name in ("estimators", "methods", "reduce", "crossval", "bench", "plots", "cli")),
+    {"__main__", "api", ""},  # "" is the package itself
+]
+OF_ONE_METHOD = {"plots", "reduce", "bench.one_pass"}  # pictures, selection and timings of what single methods do
+LEVELS = {room: level for level, rooms in enumerate(ORDER) for room in rooms}
+PATH = re.compile(r"hpcml(\.\w+)+(:\w+)?")
 
 
-def imported(path):
-    """The dotted names of the modules that a file imports, wherever in the file."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+@dataclass(frozen=True)
+class Import:
+    """That a file names a module of ours, or the first part of another's."""
+
+    name: str
+    running: bool  # not only for type checkers, nor only as a text that is resolved when it is needed
+    line: int
+    text: bool = False
+
+
+def module_of(path):
+    """The dotted name of a file, without `hpcml.`."""
+    return ".".join(path.relative_to(TOP).with_suffix("").parts).removesuffix("__init__").rstrip(".")
+
+
+FILES = {module_of(path): path for path in sorted(TOP.rglob("*.py"))}
+
+
+def resolved(name):
+    """The module that a dotted name of ours is, or is in; None for another's."""
+    if name.split(".")[0] != "hpcml":
+        return None
+    parts = name.replace(":", ".").split(".")[1:]
+    while parts and ".".join(parts) not in FILES:
+        parts.pop()
+    return ".".join(parts)
+
+
+def imports_of(path):
+    """Every Import of a file, wherever it is in it."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    checked = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            checked |= {id(inner) for each in node.body for inner in ast.walk(each)}
+    for node in ast.walk(tree):
+        names, running = [], id(node) not in checked
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and PATH.fullmatch(node.value):
+            names, running = [node.value], False
+        elif isinstance(node, ast.JoinedStr):  # f"{_PROBE}.train:train", with the constant's value
+            text = "".join(_text(part, tree) for part in node.values)
+            names, running = [text] if PATH.fullmatch(text) else [], False
+        for name in names:
+            yield Import(name, running, node.lineno, isinstance(node, ast.Constant | ast.JoinedStr))
+
+
+def _text(part, tree):
+    """A part of an f-string, as far as it is known: the values of constants of the file."""
+    if isinstance(part, ast.Constant):
+        return str(part.value)
+    wanted = ast.unparse(part.value)
+    for node in tree.body:
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                pairs = [(target, node.value)]
+                if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                    pairs = zip(target.elts, node.value.elts, strict=True)
+                for name, value in pairs:
+                    if ast.unparse(name) == wanted and isinstance(value, ast.Constant):
+                        return str(value.value)
+    return "?"
+
+
+IMPORTS = {module: list(imports_of(path)) for module, path in FILES.items()}
+
+
+def ours(module, running_only=False):
+    """The modules of ours that a module names: (name, Import)."""
+    for one in IMPORTS[module]:
+        found = resolved(one.name)
+        if found == "" and one.text:
+            continue  # what earlier versions had
+        if found is not None and (one.running or not running_only):
+            yield found, one
+
+
+def room_of(module):
+    return module.split(".")[0]
+
+
+def test_every_room_has_a_place():
+    assert {room_of(module) for module in FILES} <= LEVELS.keys()
+
+
+def test_nothing_imports_upward():
+    """Nor names what is above, for type checkers or as a text; what the package gives to users it names from above."""
+    found = []
+    for module in FILES:
+        for name, one in ours(module):
+            if name == "" and one.name in ("hpcml", "hpcml.__version__"):
+                continue  # the version is known before anything is imported
+            if LEVELS[room_of(name)] > LEVELS[room_of(module)]:
+                found.append(f"{FILES[module]}:{one.line}: {one.name}")
+    assert not found, "\n".join(found)
+
+
+def test_no_circle_between_files():
+    graph = {module: {name for name, _ in ours(module, running_only=True) if name not in ("", module)} for module in FILES}
+    while leaves := {module for module, needed in graph.items() if not needed}:
+        graph = {module: needed - leaves for module, needed in graph.items() if module not in leaves}
+    assert not graph, f"in circles, or behind one: {sorted(graph)}"
 
 
 @pytest.mark.parametrize(("package", "room"), [("mpi4py", "mpi"), ("numba", "kernels")])
 def test_one_room_only(package, room):
-    users = {path.relative_to(TOP).parts[0] for path in FILES if any(name.split(".")[0] == package for name in imported(path))}
-    assert users == {room}
+    users = {
+        module
+        for module in FILES
+        for one in IMPORTS[module]
+        if one.name.split(".")[0] == package and (one.running or module != "api")
+    }
+    assert {room_of(module) for module in users} == {room}
 
 
-def test_rooms_of_papers_do_not_import_one_another():
-    for path in FILES:
-        here = path.relative_to(TOP).parts[0]
-        if here in ROOMS:
-            others = {name.split(".")[1] for name in imported(path) if name.startswith("hpcml.")} & set(ROOMS)
-            assert others <= {here}, path
+def method_room(module):
+    """The room of a method that a module is in; None for others."""
+    parts = module.split(".")
+    return parts[1] if parts[0] == "methods" and len(parts) > 2 else None
+
+
+def test_methods_do_not_import_one_another():
+    """They share linear/, which knows none of them."""
+    for module in FILES:
+        here = method_room(module)
+        if here is not None:
+            others = {method_room(name) for name, _ in ours(module)} - {None, here, "linear"}
+            assert not others, f"{module} imports methods/{', '.join(others)}"
+            assert "methods.registry" not in {name for name, _ in ours(module)}, module
+
+
+def test_only_the_registry_names_methods():
+    rooms = {method_room(module) for module in FILES} - {None}
+    named = {method_room(name) for name, _ in ours("methods.registry")} - {None}
+    assert named == rooms - {"linear"}
+    for module in FILES:
+        if room_of(module) == "methods" or {room_of(module), module} & OF_ONE_METHOD:
+            continue
+        named = {name for name, _ in ours(module) if method_room(name) not in (None, "linear")}
+        if module == "":  # what the package gives to users
+            named = {name for name in named if not name.endswith("estimator")}
+        assert not named, f"{FILES[module]} names {sorted(named)}"

@@ -10,9 +10,6 @@ lane. `rules` (N_RULES, lanes) holds what differs between lanes.
 
 import numpy as np
 from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
 from hpcml.kernels import njit
 from hpcml.kernels.vector import (
@@ -27,7 +24,10 @@ from hpcml.kernels.vector import (
     _widened,
     add_lines,
     ask,
+    cgutils,
     dot_rows,
+    intrinsic,
+    types,
 )
 
 # Rows of `rules`: the bound of a dual and what the loss adds to the diagonal, for positive and negative rows; the projected
