@@ -1,9 +1,9 @@
-"""What becomes of a run that something befalls: the table of tests/faults.py, measured. Prints a line for each fault.
+"""What becomes of a run that something befalls: the table of tests/support/faults.py, measured. Prints a line for each fault.
 
 usage: python launch/bench/faults.py [-k PART_OF_A_NAME] [--memory] [--commands] [--rounds N [--seed 0]]
 
---commands: every command stopped in every phase (tests/interrupts.py), with the seconds to its end and what is left. --memory: rank
-1 with less and less memory, instead of the table. --rounds: one run that is preempted N times (SIGTERM, SIGUSR1 or kill -9, of one
+--commands: every command stopped in every phase (tests/support/interrupts.py), with the seconds to its end and what is left.
+--memory: rank 1 with less and less memory, instead of the table. --rounds: one run that is preempted N times (SIGTERM, SIGUSR1 or kill -9, of one
 rank or all, at a random moment, on one to three ranks) and resumed each time; it must end with the same bits.
 """
 
@@ -23,11 +23,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "jobs"), str(ROOT / "tests")]
 
-import faults as table  # noqa: E402
-import interrupts  # noqa: E402
 import pytest  # noqa: E402
 from conftest import Mpirun  # noqa: E402  (of tests/jobs)
-from make import dataset, random_data  # noqa: E402
+from support import faults as table  # noqa: E402
+from support import interrupts  # noqa: E402
+from support.make import dataset, random_data  # noqa: E402
 
 from hpcml.methods.linear.options import TrainOptions  # noqa: E402
 from hpcml.methods.linear.train import train_probe  # noqa: E402

@@ -3,13 +3,13 @@
 usage: python launch/bench/fuzz.py [--inputs 10500] [--first 0] [--seed 0] [--kind KIND...] [--only KIND:NUMBER] [--workers 2]
        python launch/bench/fuzz.py --variants 5000 [--class PART-OF-A-PATH...]
 
-`tests/damage.py` makes the inputs: svmlight, JSON lines, datasets, linear models (dense, sparse, of single passes), classifiers,
-TOML files, and run folders of several methods to be resumed; --first goes on with later numbers, so that slices add up. Each
+`tests/support/damage.py` makes the inputs: svmlight, JSON lines, datasets, linear models (dense, sparse, of single passes),
+classifiers, TOML files, and run folders of several methods to be resumed; --first goes on with later numbers, so that slices add up. Each
 command line runs as `hpcml` would, in a process of its own that is forked when everything is imported but MPI not started, under
 limits of time and memory. Good ends: code 0 with a sound result, and code 2 with exactly one line of ours. Prints a JSON line for
 each defect and for each kind, and the total; ends with code 1 if there is a defect. --only shows what one input does.
 
---variants opens so many variants of a saved classifier of each class that files may hold (`tests/damage_classifier.py`).
+--variants opens so many variants of a saved classifier of each class that files may hold (`tests/support/damage_classifier.py`).
 """
 
 # ruff: noqa: E402 - what is set before an import must be set before it
@@ -40,12 +40,11 @@ import mpi4py
 
 mpi4py.rc.initialize = False  # each forked process starts MPI for itself
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
-import damage
-import damage_classifier
 import numpy as np
 import skops.io  # noqa: F401 - so that it need not be imported again and again
 from mpi4py import MPI
 from sklearn.datasets import load_svmlight_file  # noqa: F401
+from support import damage, damage_classifier
 
 import hpcml.conversion.convert
 import hpcml.conversion.split

@@ -16,8 +16,18 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
-from make import dataset, random_data
-from private_slurm import hpcml, kill_both, kill_rank, kill_slurmstepd, node_down, preempt, private_slurm, signal, signal_script
+from support.make import dataset, random_data
+from support.private_slurm import (
+    hpcml,
+    kill_both,
+    kill_rank,
+    kill_slurmstepd,
+    node_down,
+    preempt,
+    private_slurm,
+    signal,
+    signal_script,
+)
 
 DISTURBANCES = (preempt, signal, signal_script, node_down, kill_rank, kill_slurmstepd, kill_both)
 

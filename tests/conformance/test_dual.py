@@ -9,13 +9,13 @@ import warnings
 from dataclasses import replace
 
 import numpy as np
-import oracles_dual
 import pytest
 import scipy.sparse as sp
-from make import dataset, random_data
-from oracles_dual import Twin, objective, order, shuffled
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import LinearSVC
+from support import oracles_dual
+from support.make import dataset, random_data
+from support.oracles_dual import Twin, objective, order, shuffled
 from support.training import compare, merge, train
 
 from hpcml import mpi

@@ -6,11 +6,11 @@ import re
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from make import class_data, dataset
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from support.make import class_data, dataset
 
 from hpcml import ClassifierModel, DualClassifier, PsbmlClassifier, cross_validate, open_model, train
 from hpcml.estimators.distributed import OPTION_OF

@@ -7,8 +7,8 @@ import hashlib
 import h5py
 import numpy as np
 import pytest
-from make import dataset, random_data
-from oracles import hinge_objective, probe
+from support.make import dataset, random_data
+from support.oracles import hinge_objective, probe
 from support.training import train as train_method
 
 from hpcml.bench.shared_options import minimisers

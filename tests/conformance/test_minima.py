@@ -5,12 +5,12 @@ from pathlib import Path
 
 import h5py
 import numpy as np
-import oracles
 import pytest
 import scipy.optimize
 import scipy.sparse as sp
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
+from support import oracles
 from support.training import train
 
 from hpcml import mpi

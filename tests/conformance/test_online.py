@@ -9,8 +9,8 @@ import h5py
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from make import dataset, names, random_data
-from oracles_online import BIAS, Learner
+from support.make import dataset, names, random_data
+from support.oracles_online import BIAS, Learner
 from support.training import asked, train
 
 import hpcml.methods.online.source as source_module

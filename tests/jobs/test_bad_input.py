@@ -7,7 +7,7 @@ import re
 import h5py
 import numpy as np
 import pytest
-from make import dataset, model, random_data
+from support.make import dataset, model, random_data
 
 BAD_SVMLIGHT = {
     "malformed": ("1 1:1\n1 2:x\n", r"line 2: .*2:x"),

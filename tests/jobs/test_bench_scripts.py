@@ -8,9 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import make
 import numpy as np
 import pytest
+from support import make
 
 TOP = Path(__file__).parents[2]
 BENCH = TOP / "launch" / "bench"

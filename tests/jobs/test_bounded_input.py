@@ -8,7 +8,7 @@ import zlib
 import h5py
 import numpy as np
 import pytest
-from make import model
+from support.make import model
 
 MIB = 1 << 20
 # A child that may take so many bytes of address space, or of its own memory, beyond what it has when Python has started.

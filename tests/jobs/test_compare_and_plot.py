@@ -6,7 +6,7 @@ import signal
 
 import numpy as np
 import pytest
-from make import dataset, random_data
+from support.make import dataset, random_data
 
 START = {".png": b"\x89PNG\r\n\x1a\n", ".svg": b"<?xml"}
 

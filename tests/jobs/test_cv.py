@@ -3,7 +3,7 @@
 import csv
 
 import pytest
-from make import class_data, dataset
+from support.make import class_data, dataset
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 import pytest
-from make import dataset, random_data
+from support.make import dataset, random_data
 
 from hpcml.methods.linear.report import TrainReport
 from hpcml.model.linear import Model

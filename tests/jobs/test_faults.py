@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from faults import FAULTS, KILLED, Case, make_samples
+from support.faults import FAULTS, KILLED, Case, make_samples
 
 # Only the bench lets these happen, to save the tests' time.
 RARE = {

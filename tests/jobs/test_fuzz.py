@@ -9,10 +9,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-import damage
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import damage
 
 from hpcml import mpi
 from hpcml.conversion.convert import convert
@@ -121,8 +121,8 @@ def change(path, name, values):
     ("name", "values"), [("X/indptr", 0), ("X/indices", -1), ("Y/indices", 0), ("X/data", float("nan")), ("splits/test", 3)]
 )
 def test_the_slow_check_can_fail(tmp_path, name, values):
-    import make
     import numpy as np
+    from support import make
 
     rows = np.eye(6)
     path = make.dataset(tmp_path / "data.h5", rows + np.eye(6)[::-1], rows + np.eye(6)[::-1], splits={"test": [0, 2, 4]})

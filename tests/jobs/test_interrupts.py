@@ -1,7 +1,7 @@
 """Every command ends at a signal, wherever it is: one sentence, a code that has a meaning, and nothing left."""
 
 import pytest
-from interrupts import COMMANDS, QUIET, interrupt, make_samples, phases_of, problems
+from support.interrupts import COMMANDS, QUIET, interrupt, make_samples, phases_of, problems
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from make import dataset
+from support.make import dataset
 
 LABELS = ["two\nlines", "back\rreturn", "\x1b[31m[red]x", "[/] {task.id}", 'a;b\\,"c" $x', "", "twin", "twin", "\u202eevil\ttab"]
 FEATURES = ["f\nlines", "f\rreturn", '"', ",", "\x1b]0;x\x07", "=cmd", " f ", "f" * 300, "😀", "f;", "\u2028", "f", ""]

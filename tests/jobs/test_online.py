@@ -14,7 +14,7 @@ import h5py
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from make import dataset, model, random_data
+from support.make import dataset, model, random_data
 from support.training import train
 
 from hpcml.errors import Interrupted

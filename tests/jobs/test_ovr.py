@@ -6,7 +6,7 @@ import signal
 
 import numpy as np
 import pytest
-from make import dataset, random_data
+from support.make import dataset, random_data
 
 from hpcml.bench.programs import PEERS
 

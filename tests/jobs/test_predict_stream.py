@@ -6,9 +6,9 @@ import subprocess
 import sys
 import threading
 
-import make
 import numpy as np
 import pytest
+from support import make
 
 
 @pytest.fixture

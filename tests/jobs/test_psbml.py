@@ -8,7 +8,7 @@ import tomllib
 
 import numpy as np
 import pytest
-from make import class_data, dataset, random_data
+from support.make import class_data, dataset, random_data
 from support.training import train
 
 from hpcml.errors import Interrupted

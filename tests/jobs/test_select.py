@@ -4,7 +4,7 @@ import csv
 
 import numpy as np
 import pytest
-from make import dataset, random_data
+from support.make import dataset, random_data
 
 
 @pytest.fixture

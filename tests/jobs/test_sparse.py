@@ -8,9 +8,9 @@ import sys
 from itertools import pairwise
 
 import h5py
-import make
 import numpy as np
 import pytest
+from support import make
 
 DROP = ("--drop", "0.02", "--min-positives", "0", "--no-bias")  # of random rows, whose weights an intercept would make tiny
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from make import dataset, model, random_data
+from support.make import dataset, model, random_data
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {"numpy", "scipy", "numba", "mpi4py", "sklearn", "h5py"}

@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from make import dataset, random_data
+from support.make import dataset, random_data
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from make import class_data, dataset
+from support.make import class_data, dataset
 
 from hpcml import mpi
 from hpcml.crossval import cross_validate

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from make import by_one_rank, dataset, random_data
-from oracles_dual import objective
+from support.make import by_one_rank, dataset, random_data
+from support.oracles_dual import objective
 from support.training import train
 
 from hpcml import mpi

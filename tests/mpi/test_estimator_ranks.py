@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from make import random_data
 from sklearn.base import clone
+from support.make import random_data
 
 from hpcml import ProbeClassifier
 

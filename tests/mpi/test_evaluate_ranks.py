@@ -1,8 +1,8 @@
 """Evaluation and prediction give the same bits on any number of ranks."""
 
-import make
 import numpy as np
 import pytest
+from support import make
 
 from hpcml import mpi
 from hpcml.data.dataset import Dataset

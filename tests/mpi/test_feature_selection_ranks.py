@@ -1,9 +1,9 @@
 """The same features, files and curves on any number of ranks."""
 
 import h5py
-import make
 import numpy as np
 import pytest
+from support import make
 
 from hpcml import mpi
 from hpcml.data.dataset import Dataset

@@ -5,9 +5,9 @@ import os
 import tempfile
 from dataclasses import fields
 
-import make
 import numpy as np
 import pytest
+from support import make
 
 import hpcml.data.shared_rows as module
 from hpcml import mpi

@@ -1,9 +1,9 @@
 """Single passes on any number of ranks: the model and the history have the bits of one rank, also with more ranks than labels."""
 
-import make
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from support import make
 from support.training import train
 
 import hpcml.methods.online.source as source_module

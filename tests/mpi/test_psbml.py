@@ -7,12 +7,12 @@ from functools import cache
 
 import numpy as np
 import pytest
-from make import by_one_rank, class_data, dataset
 from mpi4py import MPI
-from oracles_psbml import psbml_cycle
 from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
+from support.make import by_one_rank, class_data, dataset
+from support.oracles_psbml import psbml_cycle
 from support.training import train
 
 from hpcml.data.dataset import Dataset

@@ -1,9 +1,9 @@
 """Sparse models, pruning and the best labels give the same bytes on any number of ranks."""
 
 import h5py
-import make
 import numpy as np
 import pytest
+from support import make
 from support.training import train
 
 from hpcml import mpi

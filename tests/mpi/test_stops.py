@@ -4,7 +4,7 @@ import itertools
 from dataclasses import replace
 
 import pytest
-from make import by_one_rank, dataset, random_data
+from support.make import by_one_rank, dataset, random_data
 from support.training import train
 
 from hpcml import mpi, slices

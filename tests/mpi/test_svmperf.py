@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from make import by_one_rank, dataset, random_data
+from support.make import by_one_rank, dataset, random_data
 from support.training import train
 
 from hpcml.errors import ConfigError, Interrupted

@@ -2,9 +2,9 @@
 
 import gzip
 
-import make
 import numpy as np
 import pytest
+from support import make
 
 from hpcml.data.svmlight import parse_block
 from hpcml.data.svmlight_stream import SvmlightStream, TextRows

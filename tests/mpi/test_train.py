@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from make import by_one_rank, dataset, random_data
+from support.make import by_one_rank, dataset, random_data
 from support.training import train
 
 from hpcml import mpi

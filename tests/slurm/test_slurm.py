@@ -6,8 +6,8 @@ import os
 import re
 
 import pytest
-from make import dataset, random_data
-from private_slurm import (
+from support.make import dataset, random_data
+from support.private_slurm import (
     ROOT,
     CannotRun,
     cancel,

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from make import dataset, random_data
+from support.make import dataset, random_data
 from support.training import bench_ovr, compare, train
 
 from hpcml import OnlineClassifier, ProbeClassifier

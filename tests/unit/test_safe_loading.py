@@ -12,9 +12,9 @@ import zlib
 from pathlib import Path
 
 import h5py
-import make
 import numpy as np
 import pytest
+from support import make
 
 import hpcml
 from hpcml import mpi

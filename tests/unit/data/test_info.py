@@ -1,0 +1,145 @@
+"""What a dataset holds, and every kind of damage that the check must find."""
+
+import h5py
+import numpy as np
+import pytest
+from support.make import dataset, random_data
+
+from hpcml import mpi
+from hpcml.data import row_checks as check
+from hpcml.data.info import format_info, info
+from hpcml.errors import ConfigError, DataError
+
+N_ROWS = 60
+
+
+@pytest.fixture
+def path(tmp_path):
+    X, Y = random_data(2, N_ROWS, 9, 5)
+    splits = {"train": range(0, N_ROWS, 2), "test": range(1, N_ROWS, 4)}
+    return dataset(tmp_path / "data.h5", X, Y, label_names=list("abcde"), row_ids=[str(i) for i in range(N_ROWS)], splits=splits)
+
+
+def test_numbers(path):
+    X, Y = random_data(2, N_ROWS, 9, 5)
+    found = info(mpi.self_comm(), path, [1, 3, 100])
+    assert (found.n_rows, found.n_features, found.n_labels, found.nnz) == (N_ROWS, 9, 5, X.nnz)
+    assert found.density == X.nnz / (N_ROWS * 9)
+    counts = (Y.toarray() != 0).astype(int)
+    assert found.counts["all"].tolist() == counts.sum(axis=0).tolist()
+    assert found.counts["train"].tolist() == counts[::2].sum(axis=0).tolist()
+    assert found.counts["test"].tolist() == counts[1::4].sum(axis=0).tolist()
+    assert found.splits == {"test": 15, "train": 30}
+    one, three, many = found.shards
+    assert one.split == "train"
+    assert one.rows == (30, 30)
+    assert one.nnz == (X[::2].nnz, X[::2].nnz)
+    assert three.rows[0] <= 10 <= three.rows[1]
+    assert many.rows[0] == 0
+    assert many.rows[1] >= 1
+
+
+def test_text(path):
+    text = format_info(info(mpi.self_comm(), path, [2]))
+    assert f"{N_ROWS} rows × 9 features × 5 labels" in text
+    assert "splits    test 15, train 30" in text
+    assert "every row is sound" in text
+    assert "on 2 ranks: a shard of train has" in text
+    assert "not done" in format_info(info(mpi.self_comm(), path, [], check=False))
+
+
+def test_many_labels_are_cut_short(tmp_path):
+    path = dataset(tmp_path / "data.h5", np.eye(60), np.eye(60))
+    assert "... and 20 more; 0 labels have at least 10 rows" in format_info(info(mpi.self_comm(), path, []))
+
+
+def test_ones_and_empty_labels(tmp_path):
+    path = dataset(tmp_path / "data.h5", np.eye(4), np.zeros((4, 2)), ones=True)
+    found = info(mpi.self_comm(), path, [1])
+    assert found.counts["all"].tolist() == [0, 0]
+
+
+def swap_first_two_of_a_row(file):
+    row = int(np.flatnonzero(np.diff(file["X/indptr"][:]) >= 2)[0])
+    begin = file["X/indptr"][row]
+    file["X/indices"][begin : begin + 2] = file["X/indices"][begin : begin + 2][::-1]
+    return rf"X/indices: row {row}: \d is not above the one before it"
+
+
+def repeat_a_column(file):
+    row = int(np.flatnonzero(np.diff(file["X/indptr"][:]) >= 2)[-1])
+    begin = file["X/indptr"][row]
+    file["X/indices"][begin + 1] = file["X/indices"][begin]
+    return rf"X/indices: row {row}: \d is not above the one before it"
+
+
+def set_entry(name, place, value):
+    def damage(file):
+        file[name][place] = value
+
+    return damage
+
+
+def set_value(name, entry, value, message):
+    """Set an entry of X or Y and expect `message` with the entry's row."""
+
+    def damage(file):
+        row = int(np.searchsorted(file[name.split("/")[0] + "/indptr"][:], entry, side="right")) - 1
+        file[name][entry] = value
+        return f"{name}: row {row}: {message}"
+
+    return damage
+
+
+def shorten(name):
+    def damage(file):
+        values = file[name][:-1]
+        del file[name]
+        file[name] = values
+
+    return damage
+
+
+def remove(name):
+    def damage(file):
+        del file[name]
+
+    return damage
+
+
+DAMAGE = {
+    "order": (swap_first_two_of_a_row, None),
+    "duplicate": (repeat_a_column, None),
+    "column": (set_value("X/indices", 20, 9, "9 is not one of the columns 0 to 8"), None),
+    "negative column": (set_value("X/indices", 7, -1, "-1 is not one of the columns 0 to 8"), None),
+    "label": (set_value("Y/indices", 11, 5, "5 is not one of the columns 0 to 4"), None),
+    "nan": (set_value("X/data", 33, np.nan, "nan is not a finite number"), None),
+    "inf": (set_value("X/data", 0, -np.inf, "-inf is not a finite number"), None),
+    "indptr falls": (set_entry("X/indptr", 30, 0), r"X/indptr: row 29: falls from \d+ to 0"),
+    "indptr begin": (set_entry("Y/indptr", 0, 1), "Y/indptr: begins with 1, but expected 0"),
+    "indptr end": (set_entry("X/indptr", N_ROWS, 9999), "X/indptr: ends with 9999, but there are"),
+    "split order": (set_entry("splits/train", 3, 4), "splits/train: row 4 is not above the one before it"),
+    "split range": (set_entry("splits/test", 14, 60), "splits/test: row 60 is not one of the rows 0 to 59"),
+    "label names": (shorten("label_names"), "label_names has 4 names, but expected 5"),
+    "row ids": (shorten("row_ids"), "row_ids has 59 names, but expected 60"),
+    "data": (shorten("X/data"), "X/data has .* entries, but expected"),
+    "indptr": (shorten("Y/indptr"), "Y/indptr has 60 entries, but expected 61"),
+    "no data": (remove("Y/data"), "Y/data is missing"),
+}
+
+
+@pytest.mark.parametrize("block", [1, 7, 1 << 22])
+@pytest.mark.parametrize("kind", sorted(DAMAGE))
+def test_damage_is_found(path, monkeypatch, kind, block):
+    monkeypatch.setattr(check, "BLOCK", block)
+    assert info(mpi.self_comm(), path, [1]).checked
+    damage, message = DAMAGE[kind]
+    with h5py.File(path, "r+") as file:
+        message = damage(file) or message
+    with pytest.raises(DataError, match=r"data\.h5: " + message):
+        info(mpi.self_comm(), path, [1])
+
+
+def test_bad_rank_count(path):
+    with pytest.raises(ConfigError, match="--ranks 0: expected at least 1"):
+        info(mpi.self_comm(), path, [1, 0])

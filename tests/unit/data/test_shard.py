@@ -1,0 +1,89 @@
+"""A damaged or hostile dataset is refused before a kernel follows its indices."""
+
+import h5py
+import numpy as np
+import pytest
+from support.make import dataset, random_data
+
+from hpcml import mpi
+from hpcml.data.dataset import Dataset
+from hpcml.data.shard import load_shard
+from hpcml.errors import DataError
+
+
+def change(name, index, value):
+    def apply(file):
+        file[name][index] = value
+
+    return apply
+
+
+def reshape(name, shape):
+    def apply(file):
+        file[name].attrs["shape"] = shape
+
+    return apply
+
+
+def borrow(file):
+    """Let indices lie in another file."""
+    size = file["X/indices"].shape[0]
+    del file["X/indices"]
+    file.create_dataset("X/indices", shape=(size,), dtype="i4", external=[("/etc/passwd", 0, h5py.h5f.UNLIMITED)])
+
+
+DAMAGE = {
+    "index too large": change("X/indices", 5, 2**31 - 1),
+    "index negative": change("X/indices", 5, -(10**8)),
+    "label too large": change("Y/indices", 0, 2**31 - 1),
+    "indptr too large": change("X/indptr", 3, 2**60),
+    "indptr too large at the end": change("X/indptr", 59, 2**60),
+    "indptr decreases": change("X/indptr", 30, 0),
+    "split out of range": change("splits/train", 29, 1000),
+    "split out of order": change("splits/train", 3, 0),
+    "more rows": reshape("X", [4000, 20]),
+    "too many rows": reshape("X", [10**15, 20]),
+    "no shape": reshape("X", 5),
+    "negative": reshape("Y", [60, -3]),
+    "many labels": reshape("Y", [60, 10**14]),
+    "other file": borrow,
+}
+
+
+@pytest.mark.parametrize("what", sorted(DAMAGE))
+def test_damaged_dataset_is_refused(tmp_path, what):
+    X, Y = random_data(7, 60, 20, 4)
+    path = dataset(tmp_path / "data.h5", X, Y, splits={"train": np.arange(30) * 2})
+    with h5py.File(path, "r+") as file:
+        DAMAGE[what](file)
+    with pytest.raises(DataError, match=r"data\.h5"), Dataset(path) as data:
+        load_shard(mpi.self_comm(), data, "train")
+
+
+def test_more_features_than_memory_is_one_sentence(tmp_path):
+    from support.training import train
+
+    X, Y = random_data(7, 60, 20, 4)
+    path = dataset(tmp_path / "data.h5", X, Y)
+    with h5py.File(path, "r+") as file:
+        file["X"].attrs["shape"] = [60, 2**45]
+    with pytest.raises(DataError, match="rank 0 ran out of memory while making room for the features"):
+        train("probe", None, path, tmp_path / "run", {})
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [
+        ("X/indptr", {1: 2**63 - 1, 2: -2}, "decreases"),  # each difference is positive in int64
+        ("Y/indptr", {1: 2**63 - 1, 2: -2}, "decreases"),
+        ("splits/some", {1: 19}, "out of order"),  # its ends are as far apart as it is long
+        ("splits/some", {1: 2**62, 2: -(2**62)}, "out of order"),
+    ],
+)
+def test_no_number_leads_out_of_a_shard(tmp_path, name, change, said):
+    path = dataset(tmp_path / "data.h5", np.ones((20, 3)), np.ones((20, 2)), splits={"some": [0, 1, 2, 3]})
+    with h5py.File(path, "r+") as file:
+        for place, value in change.items():
+            file[name][place] = value
+    with Dataset(path) as damaged, pytest.raises(DataError, match=said):
+        load_shard(mpi.self_comm(), damaged, "some")

@@ -1,0 +1,159 @@
+"""Evaluating a model: against scikit-learn on the full matrix of scores, and the edges of what is legal."""
+
+import csv
+import json
+import math
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from support import make
+from support import oracles_ranking as oracles
+
+from hpcml import mpi
+from hpcml.data.dataset import Dataset
+from hpcml.errors import ConfigError, DataError, NonFiniteError
+from hpcml.evaluation import MEASURES, evaluate, format_evaluation, scoring, write_csv, write_json
+from hpcml.log import Log
+from hpcml.model.linear import Model
+
+
+def run(tmp_path, X, Y, W, bias=None, split="all", labels=None, model_labels=None, **data):
+    make.dataset(tmp_path / "data.h5", X, Y, **data)
+    model = Model(make.model(tmp_path / "model.h5", W, bias, model_labels))
+    with Dataset(tmp_path / "data.h5") as dataset:
+        return evaluate(mpi.self_comm(), model, dataset, split, Log(1), labels)
+
+
+def scores_of(X, W, bias):
+    return X.astype(np.float64) @ W.T + bias
+
+
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("small_blocks", [False, True])
+def test_every_value_equals_the_oracle(tmp_path, monkeypatch, ties, small_blocks):
+    if small_blocks:
+        monkeypatch.setattr(scoring, "MAX_LANES", 2)
+        monkeypatch.setattr(scoring, "SCORE_BYTES", 100)
+    X, Y = make.random_data(0, 60, 12, 7)
+    rng = np.random.default_rng(1)
+    W, bias = rng.standard_normal((7, 12)), rng.standard_normal(7)
+    if ties:
+        X, W, bias = X.astype(bool).astype(np.float32), rng.integers(-1, 2, (7, 12)).astype(float), np.zeros(7)
+    rows = np.arange(0, 60, 2)
+    result = run(tmp_path, X, Y, W, bias, "odd", splits={"odd": rows}, ones=ties)
+    scores, truth = scores_of(X, W, bias)[rows], Y.toarray()[rows] > 0
+    assert result.n_positive.tolist() == truth.sum(axis=0).tolist()
+    rankings = [oracles.ranking(scores[:, label], truth[:, label]) for label in range(7)]
+    pool = oracles.ranking(scores.ravel(), truth.ravel())
+    for name, measure in MEASURES.items():
+        np.testing.assert_allclose(result.values[name], [measure(ranking) for ranking in rankings], rtol=1e-14)
+        assert result.micro[name] == pytest.approx(measure(pool), rel=1e-14)
+        assert result.macro(name) == pytest.approx(np.nanmean(result.values[name][result.n_positive > 0]), rel=1e-14)
+
+
+def test_labels_are_matched_by_name(tmp_path):
+    X, Y = make.random_data(2, 50, 8, 4)
+    W = np.random.default_rng(3).standard_normal((4, 8))
+    straight = run(tmp_path, X, Y, W, label_names=list("abcd"), model_labels=list("abcd"))
+    (tmp_path / "other").mkdir()
+    swapped = run(tmp_path / "other", X, Y[:, [3, 1, 0]], W, label_names=["d", "b", "x"], model_labels=list("abcd"))
+    assert swapped.label_names == ["b", "d"]
+    assert (swapped.not_in_data, swapped.n_not_in_model) == (["a", "c"], 1)
+    for name in MEASURES:
+        assert swapped.values[name].tobytes() == straight.values[name][[1, 3]].tobytes()
+    assert "2 labels of the model not in the data" in format_evaluation(swapped)
+    assert "1 label of the data not in the model" in format_evaluation(swapped)
+
+
+def test_chosen_labels(tmp_path):
+    X, Y = make.random_data(4, 50, 8, 5)
+    W = np.random.default_rng(5).standard_normal((5, 8))
+    everything = run(tmp_path, X, Y, W)
+    (tmp_path / "some").mkdir()
+    some = run(tmp_path / "some", X, Y, W, labels=[4, 1])
+    assert some.labels.tolist() == [1, 4]
+    for name in MEASURES:
+        assert some.values[name].tobytes() == everything.values[name][[1, 4]].tobytes()
+    (tmp_path / "bad").mkdir()
+    with pytest.raises(ConfigError, match=r"label number 5: .* has labels 0 to 4"):
+        run(tmp_path / "bad", X, Y, W, labels=[5])
+
+
+def test_labels_without_positives_or_negatives_and_constant_scores(tmp_path):
+    Y = np.zeros((6, 3))
+    Y[:, 1], Y[:2, 2] = 1, 1
+    result = run(tmp_path, np.eye(6), Y, np.zeros((3, 6)))
+    assert result.n_without_positives == 1
+    assert math.isnan(result.values["average_precision"][0])
+    assert math.isnan(result.values["auc"][1])
+    assert (result.values["auc"][2], result.macro("auc"), result.in_macro("auc").sum()) == (0.5, 0.5, 1)
+    assert result.values["break_even"].tolist()[1:] == [1.0, pytest.approx(1 / 3)]
+    assert math.isnan(result.macro("precision"))
+    text = format_evaluation(result)
+    assert "nan" not in text
+    assert "1 label without a row of this split" in text
+
+
+def test_a_split_without_rows(tmp_path):
+    result = run(tmp_path, np.eye(3), np.eye(3), np.eye(3), split="none", splits={"none": []})
+    assert result.n_rows == 0
+    assert all(math.isnan(result.macro(name)) for name in MEASURES)
+    assert [name for name, value in result.micro.items() if not math.isnan(value)] == ["misclassified"]
+    assert result.micro["misclassified"] == 0
+    assert "0 rows" in format_evaluation(result)
+
+
+def test_what_does_not_fit_is_refused(tmp_path):
+    with pytest.raises(DataError, match="has 3 features but"):
+        run(tmp_path, np.eye(3), np.eye(3), np.ones((3, 4)))
+    (tmp_path / "b").mkdir()
+    with pytest.raises(DataError, match="none of the labels"):
+        run(tmp_path / "b", np.eye(3), np.eye(3), np.ones((3, 3)), model_labels=list("xyz"))
+    (tmp_path / "c").mkdir()
+    with pytest.raises(NonFiniteError, match="label 'label1' is not a number"):
+        run(tmp_path / "c", np.eye(3), np.eye(3), np.array([[1.0, 0, 0], [np.nan, 0, 0], [0, 0, 0]]))
+
+
+def test_misclassified_rows_are_counted(tmp_path):
+    X, Y = make.random_data(8, 40, 9, 4)
+    W = np.random.default_rng(9).standard_normal((4, 9))
+    result = run(tmp_path, X, Y, W)
+    wrong = ((scores_of(X, W, 0) > 0) != (Y.toarray() > 0)).sum(axis=0)
+    assert result.values["misclassified"].tolist() == wrong.tolist()
+    assert result.micro["misclassified"] == wrong.sum()
+    assert result.macro("misclassified") == wrong.mean()
+    lines = [line.split() for line in format_evaluation(result).splitlines()]
+    column = next(line for line in lines if "MAP" in line).index("misclassified")
+    shown = {line[0]: line for line in lines if line}
+    assert (shown["macro"][column + 1], shown["micro"][column + 1]) == (f"{wrong.mean():.1f}", str(wrong.sum()))
+    assert [shown[f"label{label}"][-1] for label in range(4)] == [str(count) for count in wrong]
+
+
+def test_reports_hold_every_value(tmp_path):
+    X, Y = make.random_data(6, 50, 8, 12)
+    Y = sp.csr_matrix(Y.toarray() * (np.arange(12) != 3))
+    names = [f'label, "{i}"' for i in range(12)]
+    result = run(tmp_path, X, Y, np.random.default_rng(7).standard_normal((12, 8)), label_names=names, model_labels=names)
+    write_csv(tmp_path / "out.csv", result)
+    write_json(tmp_path / "out.json", result)
+    with (tmp_path / "out.csv").open(newline="") as file:
+        table = list(csv.DictReader(file))
+    content = json.loads((tmp_path / "out.json").read_text())
+    for name in MEASURES:
+        values = [None if math.isnan(v) else v for v in result.values[name]]
+        assert [float(row[name]) if row[name] else None for row in table] == values
+        assert [label[name] for label in content["labels"]] == values
+        assert content["macro"][name] == {"value": result.macro(name), "n_labels": int(result.in_macro(name).sum())}
+    assert [row["label"] for row in table] == names
+    text = format_evaluation(result, best=2).splitlines()
+    order = np.argsort(-np.nan_to_num(result.values["average_precision"], nan=-1), kind="stable")
+    shown = [line.split('"')[1] for line in text if line.startswith('  label, "')]
+    assert shown == [str(label) for label in [*order[:2], *order[9:11]]]
+    (tmp_path / "folder").mkdir()
+    for write in (write_csv, write_json):
+        with pytest.raises(DataError, match="folder: cannot write: Is a directory"):
+            write(tmp_path / "folder", result)
+        with pytest.raises(DataError, match="out: cannot write: No such file or directory"):
+            write(tmp_path / "nowhere" / "out", result)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.h5", "folder", "model.h5", "out.csv", "out.json"]

@@ -1,0 +1,122 @@
+"""The scoring kernels: against the plain sum, and against each other bit for bit."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from support import make
+
+from hpcml.evaluation import scoring
+from hpcml.evaluation.scoring import MAX_LANES, WEIGHT_BYTES, blocks_of, label_blocks
+from hpcml.kernels.scores import count_sorted, expand_weights, score_pairs, score_rows
+
+
+def csr(seed, n_rows, n_features, index, ones):
+    """Read-only indptr, indices, data; a matrix of ones has one value in memory."""
+    X = sp.random(n_rows, n_features, 0.3, "csr", rng=np.random.default_rng(seed)).astype(np.float32)
+    data = np.broadcast_to(np.float32(1), X.nnz) if ones else X.data
+    arrays = X.indptr.astype(np.int64), X.indices.astype(index), data
+    for array in arrays:
+        array.flags.writeable = False
+    return arrays
+
+
+def expanded(W, columns, factors, labels):
+    """The weights of `labels`, (d, B), as the kernel makes them."""
+    out = np.empty((columns.size, labels.size))
+    expand_weights(W, labels, columns, factors, out)
+    return out
+
+
+def textbook(indptr, indices, data, row, w, columns, factors, bias):
+    total = 0.0
+    for k in range(indptr[row], indptr[row + 1]):
+        total += float(data[k]) * (float(w[columns[indices[k]]]) * float(factors[indices[k]]))
+    return total + bias
+
+
+def stored(seed, n_labels, n_features, n_columns, precision):
+    """Read-only W, columns and factors as a model file gives them."""
+    columns, factors = make.compact_columns(seed, n_features, n_columns)
+    W = np.random.default_rng(seed).standard_normal((n_labels, n_columns)).astype(precision)
+    arrays = W, columns.astype(np.int32), factors
+    for array in arrays:
+        array.flags.writeable = False
+    return arrays
+
+
+@pytest.mark.parametrize("precision", ["<f4", "<f8"])
+@pytest.mark.parametrize("ones", [False, True])
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+def test_kernels_give_the_textbook_bits(index, ones, precision):
+    arrays = csr(0, 40, 30, index, ones)
+    W, columns, factors = stored(1, 7, 30, 16, precision)
+    bias, rows = np.random.default_rng(2).standard_normal(7), np.array([3, 0, 39, 3])
+    out = np.empty((rows.size, 7))
+    score_rows(*arrays, rows, expanded(W, columns, factors, np.arange(7)), bias, out)
+    expected = [[textbook(*arrays, row, W[label], columns, factors, bias[label]) for label in range(7)] for row in rows]
+    assert np.array_equal(out, expected)
+    pairs = np.empty(out.size)
+    score_pairs(*arrays, np.repeat(rows, 7), np.tile(np.arange(7), rows.size), W, columns, factors, bias, pairs)
+    assert pairs.tobytes() == out.tobytes()
+
+
+@pytest.mark.parametrize("width", [1, 2, 5, 8, 33])
+def test_bits_do_not_depend_on_the_block(width):
+    arrays = csr(2, 25, 50, np.int32, False)
+    tables, bias = stored(3, 33, 50, 20, "<f4"), np.random.default_rng(4).standard_normal(33)
+    rows = np.arange(25)
+    whole = np.empty((25, 33))
+    score_rows(*arrays, rows, expanded(*tables, np.arange(33)), bias, whole)
+    for begin in range(0, 33, width):
+        labels = np.arange(begin, min(begin + width, 33))
+        part = np.empty((25, labels.size))
+        score_rows(*arrays, rows, expanded(*tables, labels), bias[labels], part)
+        assert part.tobytes() == np.ascontiguousarray(whole[:, labels]).tobytes()
+
+
+def test_no_rows_and_empty_rows():
+    arrays = np.zeros(3, dtype=np.int64), np.empty(0, dtype=np.int32), np.empty(0, dtype=np.float32)
+    out = np.full((2, 3), 7.0)
+    score_rows(*arrays, np.arange(2), np.ones((4, 3)), np.array([1.0, 2.0, 3.0]), out)
+    assert out.tolist() == [[1.0, 2.0, 3.0]] * 2
+    score_rows(*arrays, np.arange(0), np.ones((4, 3)), np.ones(3), out[:0])
+    score_rows(*arrays, np.arange(2), np.ones((4, 0)), np.ones(0), out[:, :0].copy())
+
+
+@pytest.mark.parametrize("n_scores", [0, 1, 5, 1000])
+@pytest.mark.parametrize("n_values", [0, 1, 7, 300])
+def test_count_sorted(n_scores, n_values):
+    rng = np.random.default_rng(n_scores + n_values)
+    scores, values = np.sort(rng.integers(0, 400, n_scores).astype(float)), np.unique(rng.integers(0, 400, n_values).astype(float))
+    above, equal = np.zeros(values.size + 1, dtype=np.int64), np.zeros(values.size, dtype=np.int64)
+    count_sorted(scores, values, above, equal)
+    assert equal.tolist() == [int((scores == v).sum()) for v in values]
+    assert [int(above[i + 1 :].sum()) for i in range(values.size)] == [int((scores > v).sum()) for v in values]
+    assert above.sum() == n_scores
+
+
+@pytest.mark.parametrize("precision", ["<f4", "<f8"])
+@pytest.mark.parametrize("n_columns", [8192, 100])
+@pytest.mark.parametrize("labels", [[0, 1, 2], [2], [0, 3, 5], []])
+def test_expanded_weights_of_chosen_labels(labels, n_columns, precision):
+    W, columns, factors = stored(0, 6, 9000, n_columns, precision)
+    labels = np.array(labels, dtype=np.int64)
+    assert np.array_equal(expanded(W, columns, factors, labels), (W[labels][:, columns] * factors.astype(np.float64)).T)
+
+
+def test_expanding_without_features():
+    tables = np.empty((2, 0)), np.empty(0, dtype=np.int32), np.empty(0, dtype=np.float32)
+    assert expanded(*tables, np.arange(2)).shape == (0, 2)
+
+
+def test_blocks_cover_everything_within_their_limits(monkeypatch):
+    for n_features in (0, 1, 10**6, 10**9):
+        blocks = label_blocks(100, n_features)
+        assert [label for begin, end in blocks for label in range(begin, end)] == list(range(100))
+        assert all(end - begin <= MAX_LANES for begin, end in blocks)
+        assert all(end - begin == 1 or 8 * n_features * (end - begin) <= WEIGHT_BYTES for begin, end in blocks)
+    rows = np.arange(10, 33)
+    monkeypatch.setattr(scoring, "SCORE_BYTES", 5 * 4 * 8)
+    parts = list(blocks_of(rows, 4))
+    assert np.array_equal(np.concatenate([part for _, part in parts]), rows)
+    assert [begin for begin, _ in parts] == [0, 5, 10, 15, 20]

@@ -1,0 +1,138 @@
+"""Judging on rows that a model was trained on is said, and so are rows that are in no split."""
+
+import json
+import shutil
+
+import h5py
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from support import make
+from support.training import compare, train
+
+from hpcml import mpi
+from hpcml.data.dataset import Dataset
+from hpcml.errors import DataError
+from hpcml.evaluation.evaluate import evaluate
+from hpcml.evaluation.report import format_evaluation, write_json
+from hpcml.evaluation.seen import split_to_judge
+from hpcml.log import Log
+from hpcml.methods.psbml.options import AdaboostOptions
+from hpcml.model.open import open_model
+from hpcml.reduce.prune import prune
+
+M = 90
+SPLITS = {"train": np.arange(0, 50), "test": np.arange(50, 80)}
+METHODS = {
+    "probe": lambda *given: train("probe", None, *given, {}),
+    "dual": lambda *given: train("dual", None, *given, {}),
+    "mbw": lambda *given: train("mbw", None, *given, {}),
+    "adaboost": lambda *given: train("adaboost", None, *given, AdaboostOptions(rounds=2, label="label0")),
+}
+
+
+@pytest.fixture(scope="module", params=METHODS)
+def trained(request, tmp_path_factory):
+    """(file with splits, its copy, another file of as many rows, a run)"""
+    folder = tmp_path_factory.mktemp("seen")
+    X, Y = make.random_data(1, M, 12, 2, 0.4)
+    data = make.dataset(folder / "data.h5", abs(X), Y, splits=SPLITS)
+    shutil.copy(data, folder / "copy.h5")
+    others = abs(make.random_data(2, M, 12, 2, 0.4)[0]).tolil()
+    others[:, 3] = 0  # a feature of the training rows that these do not have
+    other = make.dataset(folder / "other.h5", others.tocsr(), Y, splits=SPLITS)
+    METHODS[request.param](data, folder / "run")
+    return data, folder / "copy.h5", other, folder / "run"
+
+
+def judged(model, data, split):
+    with Dataset(data) as dataset:
+        return evaluate(mpi.self_comm(), open_model(model), dataset, split, Log(1))
+
+
+@pytest.mark.parametrize(("split", "n_seen"), [("train", 50), ("all", 50), ("test", 0)])
+def test_training_rows_are_told(trained, split, n_seen):
+    data, _, _, run = trained
+    found = judged(run / "model.h5", data, split)
+    assert (found.n_seen, found.n_unused) == (n_seen, 10)
+    text = format_evaluation(found)
+    assert ("are training rows, as far as the model tells, so these measures do not hold" in text) == (n_seen > 0)
+    assert "10 rows of the data in no split" in text
+
+
+def test_copy_is_known_and_another_file_is_not(trained):
+    _, copy, other, run = trained
+    assert judged(run / "model.h5", copy, "train").n_seen == 50
+    assert judged(run / "model.h5", other, "train").n_seen == 0
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_other_rows_with_the_counts_of_the_training_rows_are_not_called_training_rows(tmp_path, method):
+    X, _ = make.random_data(1, M, 12, 2, 1.0)
+    Y = sp.csr_matrix(np.column_stack([np.arange(M) % 2, np.arange(M) % 3 == 0]).astype(float))
+    data = make.dataset(tmp_path / "data.h5", sp.csr_matrix(abs(X).toarray() + 1), Y, splits=SPLITS)
+    other = make.dataset(tmp_path / "other.h5", sp.csr_matrix(abs(X).toarray() + 2), Y, splits=SPLITS)
+    METHODS[method](data, tmp_path / "run")
+    assert judged(tmp_path / "run" / "model.h5", data, "train").n_seen == 50
+    assert judged(tmp_path / "run" / "model.h5", other, "train").n_seen == 0
+
+
+def test_a_continued_model_knows_its_last_rows(tmp_path):
+    X, Y = make.random_data(1, M, 12, 2, 0.4)
+    data = make.dataset(tmp_path / "data.h5", abs(X), Y, splits=SPLITS)
+    first = METHODS["mbw"](data, tmp_path / "first").model
+    second = train("mbw", None, data, tmp_path / "second", {"initial_model": first}).model
+    assert judged(second, data, "train").n_seen == 50
+
+
+def test_model_without_its_folder_is_known(trained, tmp_path):
+    data, _, other, run = trained
+    shutil.copy(run / "model.h5", tmp_path / "model.h5")
+    if open_model(run / "model.h5").attrs["method"] != "adaboost":
+        assert judged(tmp_path / "model.h5", data, "train").n_seen == 50
+    assert judged(tmp_path / "model.h5", other, "train").n_seen == 0
+
+
+def test_json_has_the_numbers(trained, tmp_path):
+    data, _, _, run = trained
+    write_json(tmp_path / "a.json", judged(run / "model.h5", data, "all"))
+    content = json.loads((tmp_path / "a.json").read_text())
+    assert (content["n_rows_trained_on"], content["n_rows_in_no_split"]) == (50, 10)
+
+
+def test_tables_say_it(tmp_path):
+    X, Y = make.random_data(1, M, 12, 2, 0.4)
+    data = make.dataset(tmp_path / "data.h5", X, Y)
+    result = compare(None, data, tmp_path / "all", ("probe",), {})
+    assert "warning: all 90 rows are training rows" in str(result)
+    model = open_model(tmp_path / "all" / "probe" / "model.h5")
+    with Dataset(data) as dataset:
+        pruned = prune(mpi.self_comm(), model, dataset, "all", [0.1], None, False, Log(1))
+    assert "warning: all 90 rows are training rows" in str(pruned)
+
+
+def test_default_that_falls_back_is_said(trained, tmp_path, capsys):
+    X, Y = make.random_data(1, M, 12, 2, 0.4)
+    with Dataset(make.dataset(tmp_path / "data.h5", X, Y)) as dataset:
+        assert split_to_judge(dataset, None, Log(0)) == "all"
+        assert "has no split test: judging on all its 90 rows" in capsys.readouterr().err
+        assert split_to_judge(dataset, "all", Log(0)) == "all"
+    with Dataset(trained[0]) as dataset:
+        assert split_to_judge(dataset, None, Log(0)) == "test"
+    assert capsys.readouterr().err == ""
+
+
+def test_rows_in_no_split_are_told_in_training(trained, tmp_path, capsys):
+    data, _, _, run = trained
+    method = str(open_model(run / "model.h5").attrs["method"])
+    METHODS[method](data, tmp_path / "run")
+    words = f"note: 10 of 90 rows of {data} are in no split: left out (--split all takes them, too)"
+    assert capsys.readouterr().err.count(words) == 1
+
+
+def test_file_that_is_open_elsewhere_is_not_called_damaged(trained, tmp_path):
+    shutil.copy(trained[0], tmp_path / "data.h5")
+    with h5py.File(tmp_path / "data.h5", "r+", libver="latest", locking=True):
+        shutil.copy(tmp_path / "data.h5", tmp_path / "open.h5")  # as another process sees it
+    with pytest.raises(DataError, match=r"open\.h5: another program has it open to write; wait until it closes the file"):
+        Dataset(tmp_path / "open.h5")

@@ -1,0 +1,236 @@
+"""The best labels of rows: against sorting all scores, from dense and sparse models, in every format; precision at k."""
+
+import csv
+import json
+
+import h5py
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.datasets import load_svmlight_file
+from support import make
+
+from hpcml import mpi
+from hpcml.data.dataset import Dataset
+from hpcml.errors import ConfigError, NonFiniteError
+from hpcml.evaluation import evaluate
+from hpcml.evaluation import scoring as scoring_module
+from hpcml.evaluation.report import format_evaluation, write_json
+from hpcml.evaluation.top import Best, n_true
+from hpcml.files.hdf5 import open_stamped
+from hpcml.log import Log
+from hpcml.model.open import open_model
+from hpcml.prediction import predict as module
+from hpcml.prediction.predict import FORMATS, predict
+from hpcml.prediction.stream import predict_stream
+
+SELF, QUIET = mpi.self_comm(), Log(1)
+NAMES = ["plain", 'quo"te, comma', "ünï;code", "back\\slash", "co:lon", "f", "g"]
+ROWS = np.arange(1, 40, 2)
+
+
+def sorted_best(scores, k):
+    """The numbers of the k largest scores of each row; of equal ones the lower numbers."""
+    order = np.lexsort((np.broadcast_to(np.arange(scores.shape[1]), scores.shape), -scores), axis=1)
+    return order[:, :k]
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 40), st.integers(1, 9), st.integers(1, 4))
+def test_best_of_blocks_in_any_order(seed, n_labels, width, levels):
+    rng = np.random.default_rng(seed)
+    scores = rng.integers(-levels, levels, (6, n_labels)) / 3.0
+    scores[rng.random(scores.shape) < 0.1] = rng.choice([-np.inf, np.inf])
+    for k in (1, min(3, n_labels), n_labels):
+        best = Best(6, k)
+        for begin in rng.permutation(np.arange(0, n_labels, width)):
+            block = np.ascontiguousarray(scores[:, begin : begin + width])
+            best.add(0, block[:2], begin)
+            best.add(2, block[2:], begin)
+        best.sort()
+        expected = sorted_best(scores, k)
+        assert best.labels.tolist() == expected.tolist()
+        assert np.array_equal(best.scores, np.take_along_axis(scores, expected, axis=1))
+
+
+@pytest.fixture(params=["dense", "sparse"])
+def files(request, tmp_path):
+    """Paths of data and of models with many ties and folded columns: the dense one is there in both cases, to compare with."""
+    X, Y = make.random_data(0, 40, 30, 7)
+    X.data = np.round(X.data)
+    rng = np.random.default_rng(1)
+    W = np.where(rng.random((7, 12)) < 0.4, np.round(2 * rng.standard_normal((7, 12))), 0)
+    W[3], W[5], bias = W[1], 0, np.array([0.5, 0, 0.1, 0, 0.5, 0, -2])
+    columns, factors = make.compact_columns(2, 30, 12)
+    more = {"columns": columns, "factors": np.round(2 * factors), "precision": "<f4"}
+    data = make.dataset(tmp_path / "data.h5", X, Y, row_ids=[f"doc {i}, ö" for i in range(40)], splits={"test": ROWS})
+    dense = make.model(tmp_path / "dense.h5", W, bias, NAMES, **more)
+    model = dense if request.param == "dense" else make.model(tmp_path / "sparse.h5", W, bias, NAMES, sparse=True, **more)
+    with Dataset(data) as dataset:
+        predict(SELF, open_model(dense), dataset, "test", tmp_path / "all.h5", "scores", False, QUIET)
+    with h5py.File(tmp_path / "all.h5") as file:
+        return data, model, file["scores"][:]
+
+
+def run(files, output, top, split="test", force=False, what="scores"):
+    with Dataset(files[0]) as dataset:
+        predict(SELF, open_model(files[1]), dataset, split, output, what, force, QUIET, top)
+    return output
+
+
+@pytest.fixture(params=[False, True])
+def small_chunks(request, monkeypatch):
+    if request.param:
+        monkeypatch.setattr(module, "CHUNK_BYTES", 100)
+        monkeypatch.setattr(module, "WEIGHT_BYTES", 0)
+        monkeypatch.setattr("hpcml.prediction.top.TOP_VALUES", 6)
+        monkeypatch.setattr(scoring_module, "MAX_LANES", 2)
+
+
+@pytest.mark.parametrize("top", [1, 3, 7, 100])
+def test_h5(files, tmp_path, small_chunks, top):
+    scores = files[2]
+    with open_stamped(run(files, tmp_path / "out.h5", top), "scores", "hpcml predict") as file:
+        expected = sorted_best(scores, top)
+        assert file["top/labels"].dtype == np.int32
+        assert file["top/labels"][:].tolist() == expected.tolist()
+        assert file["top/scores"][:].tobytes() == np.take_along_axis(scores, expected, axis=1).tobytes()
+        assert file["rows"][:].tolist() == ROWS.tolist()
+        assert list(file["row_ids"].asstr()[:]) == [f"doc {i}, ö" for i in ROWS]
+        assert "scores" not in file
+
+
+@pytest.mark.parametrize("top", [2, 9])
+def test_csv(files, tmp_path, small_chunks, top):
+    with run(files, tmp_path / "out.csv", top).open(newline="", encoding="utf-8") as file:
+        header, *lines = csv.reader(file)
+    assert header == ["row", "id", "labels"]
+    escaped = ["plain", 'quo"te, comma', "ünï\\;code", "back\\\\slash", "co:lon", "f", "g"]
+    for line, row, scores, labels in zip(lines, ROWS, files[2], sorted_best(files[2], top), strict=True):
+        assert line[:2] == [str(row), f"doc {row}, ö"]
+        assert line[2] == ";".join(f"{escaped[label]}:{float(scores[label])!r}" for label in labels)
+
+
+@pytest.mark.parametrize("top", [2, 9])
+def test_svmlight(files, tmp_path, small_chunks, top):
+    scores, labels = load_svmlight_file(str(run(files, tmp_path / "out.svm", top)), n_features=7, multilabel=True, zero_based=False)
+    best = sorted_best(files[2], top)
+    expected = np.zeros_like(files[2])
+    np.put_along_axis(expected, best, np.take_along_axis(files[2], best, axis=1), axis=1)
+    assert np.array_equal(scores.toarray(), expected)
+    assert labels == [tuple(sorted(label + 1.0 for label in row if s[label] > 0)) for row, s in zip(best, files[2], strict=True)]
+
+
+def test_of_a_text_it_is_the_same(tmp_path, files, small_chunks):
+    lines = []
+    with Dataset(files[0]) as dataset:
+        indptr, indices, values = (dataset.map(f"X/{part}") for part in ("indptr", "indices", "data"))
+        for row in range(40):
+            mine = slice(indptr[row], indptr[row + 1])
+            pairs = zip(indices[mine].tolist(), values[mine].tolist(), strict=True)
+            lines.append("0 " + " ".join(f"{j + 1}:{x!r}" for j, x in pairs))
+    (tmp_path / "in.svm").write_text("\n".join(lines) + "\n")
+    for ending in (".csv", ".svm"):
+        output = tmp_path / f"text{ending}"
+        predict_stream(SELF, open_model(files[1]), tmp_path / "in.svm", output, "scores", False, QUIET, top=3)
+        expected = run(files, tmp_path / f"data{ending}", 3, split="all").read_text().splitlines()
+        found = output.read_text().splitlines()
+        if ending == ".csv":  # without ids
+            expected, found = [[line[0], line[2]] for line in csv.reader(expected)], list(csv.reader(found))
+        assert found == expected
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_no_rows(files, tmp_path, ending):
+    none = make.dataset(tmp_path / "none.h5", np.eye(2, 30), np.eye(2, 7), splits={"test": []})
+    output = run((none, files[1]), tmp_path / f"out{ending}", 3)
+    if ending == ".h5":
+        with h5py.File(output) as file:
+            assert file["top/labels"].shape == (0, 3)
+    else:
+        assert output.read_text() == ("row,labels\n" if ending == ".csv" else "")
+
+
+def test_what_is_wrong_is_said(files, tmp_path):
+    for top, what, sentence in ((0, "scores", "--top 0: expected at least 1"), (2, "labels", "--labels .* and --top .* only one")):
+        with pytest.raises(ConfigError, match=sentence):
+            run(files, tmp_path / "out.csv", top, what=what)
+        with pytest.raises(ConfigError, match=sentence):
+            predict_stream(SELF, open_model(files[1]), "-", tmp_path / "out.csv", what, False, QUIET, top=top)
+    assert not (tmp_path / "out.csv").exists()
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_scores_that_are_no_numbers(tmp_path, sparse):
+    W = np.ones((3, 4))
+    W[1, 2] = np.nan
+    files = make.dataset(tmp_path / "data.h5", np.eye(4), np.eye(4, 3)), make.model(tmp_path / "model.h5", W, sparse=sparse)
+    with pytest.raises(NonFiniteError, match="label 'label1' is not a number"):
+        run(files, tmp_path / "out.csv", 2, split="all")
+    assert not (tmp_path / "out.csv").exists()
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_normalised_model(tmp_path, sparse):
+    X, Y = make.random_data(5, 30, 9, 4)
+    X.data = np.abs(X.data)
+    data = make.dataset(tmp_path / "data.h5", X, Y)
+    model = make.model(tmp_path / "model.h5", np.random.default_rng(0).standard_normal((4, 9)), np.ones(4), sparse=sparse)
+    with h5py.File(model, "r+") as file:
+        file.attrs["normalised"] = True
+    with h5py.File(run((data, model), tmp_path / "all.h5", None, split="all")) as file:
+        scores = file["scores"][:]
+    with h5py.File(run((data, model), tmp_path / "top.h5", 4, split="all")) as file:
+        assert file["top/scores"][:].tobytes() == np.take_along_axis(scores, sorted_best(scores, 4), axis=1).tobytes()
+
+
+def test_a_classifier(tmp_path):
+    X, y, Y = make.class_data(3, 60, 10, 3)
+    files = make.dataset(tmp_path / "data.h5", X, Y), make.classifier(tmp_path / "model.h5", "tree", X, y, "abc")
+    with h5py.File(run(files, tmp_path / "all.h5", None, split="all")) as file:
+        scores = file["scores"][:]
+    with h5py.File(run(files, tmp_path / "top.h5", 2, split="all")) as file:
+        assert file["top/labels"][:].tolist() == sorted_best(scores, 2).tolist()
+
+
+def test_true_labels_among_the_best():
+    best = Best(3, 2)
+    best.add(0, np.array([[3.0, 2, 1], [1, 2, 3], [1, 1, 1]]), 0)
+    best.sort()
+    rows, labels = np.array([2, 0, 0, 1]), np.array([1, 2, 0, 2])
+    assert n_true(best, rows, labels, 3).tolist() == [2, 1]
+    assert n_true(best, rows[:0], labels[:0], 3).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("lanes", [1, 3, 32])
+@pytest.mark.parametrize("n_labels", [2, 4, 9])
+def test_precision_of_the_best_labels(tmp_path, monkeypatch, n_labels, lanes):
+    """The labels of the data come in another order, some unknown to the model; scores have many ties."""
+    monkeypatch.setattr(scoring_module, "MAX_LANES", lanes)
+    X, Y = make.random_data(n_labels, 50, 8, n_labels + 2, density=0.4)
+    rng = np.random.default_rng(0)
+    X.data = np.round(X.data)
+    W = rng.integers(-2, 3, (n_labels, 8)).astype(float)
+    order = rng.permutation(n_labels + 2)
+    data = make.dataset(tmp_path / "data.h5", X, Y, label_names=[f"label{k}" for k in order], splits={"test": ROWS})
+    with Dataset(data) as dataset:
+        result = evaluate(SELF, open_model(make.model(tmp_path / "model.h5", W)), dataset, "test", QUIET)
+    true = np.zeros((50, n_labels + 2))
+    true[:, order] = Y.toarray() > 0
+    best = sorted_best((X @ W.T)[ROWS], n_labels)
+    hits = np.take_along_axis(true[ROWS], best, axis=1)
+    assert list(result.precision_at) == [1, 3, 5]
+    for k, value in result.precision_at.items():
+        assert value == pytest.approx(hits[:, :k].mean(), abs=1e-15)
+    one, three, five = (f"@{k} {value:.4f}" for k, value in result.precision_at.items())
+    assert f"precision of a row's best labels: {one}, {three}, {five}\n" in format_evaluation(result)
+    write_json(tmp_path / "out.json", result)
+    assert json.loads((tmp_path / "out.json").read_text())["precision_at"] == {str(k): v for k, v in result.precision_at.items()}
+
+
+def test_precision_of_one_label_or_no_rows(tmp_path):
+    data = make.dataset(tmp_path / "data.h5", np.eye(4), np.eye(4, 3), splits={"none": []})
+    model = open_model(make.model(tmp_path / "model.h5", np.eye(3, 4)))
+    with Dataset(data) as dataset:
+        assert evaluate(SELF, model, dataset, "all", QUIET, [1]).precision_at == {}
+        assert all(np.isnan(value) for value in evaluate(SELF, model, dataset, "none", QUIET).precision_at.values())

@@ -1,0 +1,109 @@
+"""Training sparse models: parts in any order, the weights that pruning would leave, every method, parts of the labels."""
+
+import h5py
+import numpy as np
+import pytest
+from support import make
+from support.training import asked, merge
+from support.training import train as train_method
+
+from hpcml import mpi
+from hpcml.bench.shared_options import minimisers
+from hpcml.data.dataset import Dataset
+from hpcml.errors import ConfigError, DataError
+from hpcml.files.slabs import new_file
+from hpcml.log import Log
+from hpcml.model.linear import Model, model_slabs
+from hpcml.reduce.prune import prune
+from hpcml.run.sparse_weights import SparseWeights
+
+SELF, QUIET = mpi.self_comm(), Log(1)
+
+
+def test_parts_remember_what_a_checkpoint_knows(tmp_path):
+    """Labels in any order; what is written after the index was taken is cut off and may be written again by another rank."""
+    rng = np.random.default_rng(0)
+    W = (rng.standard_normal((5, 9)) * (rng.random((5, 9)) < 0.6)).astype(np.float32)
+    W[2] = 0
+    first = SparseWeights(SELF, tmp_path, 5, 9, "<f4", 0.3)
+    first.resume()
+    for label in (3, 0, 2):
+        first.write(label, W[label].astype(np.float64))
+    first.flush()
+    known = first.gathered()
+    first.write(4, -W[4])
+    first.close()
+    (tmp_path / "weights-000007.part").write_bytes(b"of a rank that is gone")
+    again = SparseWeights(SELF, tmp_path, 5, 9, "<f4", 0.3)
+    again.resume(known)
+    assert [path.name for path in tmp_path.iterdir()] == ["weights-000000.part"]
+    for label in (4, 1):
+        again.write(label, W[label])
+    again.flush()
+    index = again.gathered()
+    indptr = np.concatenate([[0], np.cumsum(index[:, 2])])
+    with new_file(SELF, tmp_path / "out.h5") as out:
+        slabs = model_slabs(5, 9, 9, n_weights=int(indptr[-1]))
+        out.layout({name: slab for name, slab in slabs.items() if name.startswith("W/")})
+        again.join(out, indptr, index)
+    again.close()
+    W[np.abs(W) < np.float32(0.3)] = 0
+    with h5py.File(tmp_path / "out.h5") as file:
+        for label in range(5):
+            mine = slice(*file["W/indptr"][label : label + 2])
+            assert file["W/indices"][mine].tolist() == np.flatnonzero(W[label]).tolist()
+            assert file["W/data"][mine].tolist() == W[label][W[label] != 0].tolist()
+    (tmp_path / "weights-000000.part").write_bytes(b"short")
+    with pytest.raises(DataError, match="shorter than the checkpoint says; start again with --force"):
+        SparseWeights(SELF, tmp_path, 5, 9, "<f4", 0.3).resume(index)
+    with pytest.raises(DataError, match="does not say where the weights are"):
+        SparseWeights(SELF, tmp_path, 5, 9, "<f4", 0.3).resume(index - 10)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """The last label has no row at all: its model is constant."""
+    X, Y = make.random_data(3, 60, 40, 7)
+    Y = Y.tolil()
+    Y[:, 6] = 0
+    return make.dataset(tmp_path_factory.mktemp("data") / "data.h5", X, Y.tocsr())
+
+
+def train(method, data, run, **options):
+    return train_method(method, None, data, run, dict(min_positives=0, **options), log=QUIET)
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize("method", minimisers())
+def test_training_sparse_is_training_and_pruning(data, tmp_path, method, precision):
+    options = {"precision": precision, "max_steps": 40}
+    dense = train(method, data, tmp_path / "dense", **options)
+    for below in (0.0, 0.02, 1e9):
+        report = train(method, data, tmp_path / f"sparse{below}", drop=below, **options)
+        with Dataset(data) as dataset:
+            pruned = prune(SELF, Model(dense.model), dataset, "all", [below], tmp_path / f"{below}.h5", False, QUIET)
+        assert report.model.read_bytes() == (tmp_path / f"{below}.h5").read_bytes()
+        model = Model(report.model)
+        assert report.kept == pruned.lines[1].n_weights / pruned.lines[1].n_all == model.n_weights / (7 * model.n_columns)
+        assert f"{100 * report.kept:.3g} % of the weights kept" in str(report)
+        assert not (tmp_path / f"sparse{below}" / "checkpoint").exists()
+    assert np.array_equal(Model(tmp_path / "0.0.h5").weights(), Model(dense.model).weights())
+    assert (dense.kept, model.n_weights) == (None, 0)
+
+
+def test_sparse_parts_are_merged(data, tmp_path):
+    whole = train("probe", data, tmp_path / "whole", drop=0.01)
+    parts = [tmp_path / str(k) for k in (1, 2, 3)]
+    for k, part in enumerate(parts, 1):
+        train("probe", data, part, drop=0.01, label_part=f"{k}/3")
+    merge(SELF, parts[::-1], tmp_path / "joined", log=QUIET)
+    assert (tmp_path / "joined" / "model.h5").read_bytes() == whole.model.read_bytes()
+    train("probe", data, tmp_path / "other", label_part="2/3")
+    with pytest.raises(ConfigError, match="had drop = None, but"):
+        merge(SELF, [parts[0], tmp_path / "other", parts[2]], tmp_path / "no", log=QUIET)
+
+
+@pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf")])
+def test_nonsense_is_no_magnitude(value):
+    with pytest.raises(ConfigError, match=r"--drop .*: expected a finite number of at least 0"):
+        asked("probe", drop=value).validate()

@@ -1,0 +1,202 @@
+"""The model file: what it gives back, what its compact form means, and every kind of damage that opening it must find."""
+
+import h5py
+import numpy as np
+import pytest
+from support import make
+
+from hpcml import mpi
+from hpcml.data.dataset import Dataset
+from hpcml.data.shard import load_shard
+from hpcml.errors import DataError
+from hpcml.evaluation import MEASURES, evaluate
+from hpcml.evaluation.scoring import Scorer
+from hpcml.log import Log
+from hpcml.model.linear import Model, model_slabs
+from hpcml.prediction.predict import predict
+
+N_LABELS, N_FEATURES, N_COLUMNS = 5, 30, 12
+
+
+@pytest.fixture
+def tables():
+    """W, columns, factors: half of the columns are shared by folded features, and a quarter of the features is absent."""
+    columns, factors = make.compact_columns(0, N_FEATURES, N_COLUMNS)
+    return np.random.default_rng(1).standard_normal((N_LABELS, N_COLUMNS)), columns, factors
+
+
+def compact(path, tables, precision="<f4", **more):
+    W, columns, factors = tables
+    return make.model(path, W, columns=columns, factors=factors, precision=precision, **more)
+
+
+def dense(tables, precision="<f4"):
+    W, columns, factors = tables
+    return W.astype(precision)[:, columns].astype(np.float64) * factors.astype(np.float64)
+
+
+@pytest.mark.parametrize("precision", ["<f4", "<f8"])
+def test_weights_of_every_feature(tmp_path, tables, precision):
+    model = Model(compact(tmp_path / "model.h5", tables, precision))
+    assert (model.n_labels, model.n_features, model.n_columns) == (N_LABELS, N_FEATURES, N_COLUMNS)
+    assert (model.W.dtype, model.columns.dtype, model.factors.dtype) == (np.dtype(precision), np.int32, np.float32)
+    assert np.array_equal(model.W, tables[0].astype(precision))
+    assert sorted(model.labels) == ["f_min", "n_positive", "status", "steps", "visited"]
+    for chosen in (slice(None), slice(1, 3), slice(0, 0), np.array([4, 0]), np.arange(N_LABELS) == 2, 3):
+        weights = model.weights(chosen)
+        assert weights.dtype == np.float64
+        assert np.array_equal(weights, dense(tables, precision)[chosen])
+    assert not model.weights()[:, tables[2] == 0].any()
+    assert not any(part.flags.writeable for part in (model.W, model.columns, model.factors))
+
+
+def test_default_precision_is_single():
+    assert model_slabs(2, 7, 3)["W"] == ((2, 3), "<f4")
+    assert model_slabs(2, 7, 3, "<f8")["W"] == ((2, 3), "<f8")
+
+
+def test_a_model_without_features(tmp_path):
+    model = Model(make.model(tmp_path / "model.h5", np.zeros((3, 0))))
+    assert (model.weights().shape, model.weights(1).shape) == ((3, 0), (0,))
+
+
+def data_and_models(folder, tables, precision):
+    """A dataset, the compact model, and a model that holds the same weights feature by feature."""
+    X, Y = make.random_data(2, 60, N_FEATURES, N_LABELS)
+    bias = np.random.default_rng(3).standard_normal(N_LABELS)
+    small = compact(folder / "compact.h5", tables, precision, bias=bias)
+    return make.dataset(folder / "data.h5", X, Y), small, make.model(folder / "dense.h5", dense(tables, precision), bias)
+
+
+@pytest.mark.parametrize("precision", ["<f4", "<f8"])
+def test_compact_and_dense_weights_give_the_same_bits(tmp_path, tables, precision):
+    data, *paths = data_and_models(tmp_path, tables, precision)
+    found = []
+    with Dataset(data) as dataset:
+        shard = load_shard(mpi.self_comm(), dataset, "all")
+        for path in paths:
+            scorer = Scorer(Model(path), shard, np.arange(N_LABELS))
+            scores = scorer.rows_scores(shard.rows, *scorer.weights(0, N_LABELS))
+            pairs = scorer.pairs_scores(np.repeat(shard.rows, N_LABELS), np.tile(np.arange(N_LABELS), shard.rows.size))
+            assert pairs.tobytes() == scores.tobytes()
+            result = evaluate(mpi.self_comm(), Model(path), dataset, "all", Log(1))
+            predict(mpi.self_comm(), Model(path), dataset, "all", path.with_suffix(".csv"), "scores", False, Log(1))
+            values = [result.values[name].tobytes() for name in MEASURES]
+            found.append((scores.tobytes(), values, repr(result.micro), path.with_suffix(".csv").read_bytes()))
+    assert found[0] == found[1]
+
+
+def test_the_width_is_that_of_the_features(tmp_path, tables):
+    X, Y = make.random_data(4, 10, N_COLUMNS, N_LABELS)
+    model = Model(compact(tmp_path / "model.h5", tables))
+    with Dataset(make.dataset(tmp_path / "data.h5", X, Y)) as dataset, pytest.raises(DataError, match=r"has 12 features but .* 30"):
+        model.check_vocabulary(dataset)
+
+
+def replace(name, change):
+    """Replace a dataset by what `change` makes of it."""
+
+    def damage(file):
+        values = file[name][:]
+        del file[name]
+        file.create_dataset(name, data=change(values))
+
+    return damage
+
+
+def entry(name, place, value):
+    def damage(file):
+        file[name][place] = value
+
+    return damage
+
+
+def outside(file):
+    """Leave the bytes of `columns` to another file."""
+    del file["columns"]
+    file.create_dataset("columns", (N_FEATURES,), "<i4", external=[("/dev/zero", 0, 4 * N_FEATURES)])
+
+
+DAMAGE = {
+    "column too high": (entry("columns", 7, N_COLUMNS), f"columns 0 to {N_COLUMNS}, but W has columns 0 to {N_COLUMNS - 1}"),
+    "column negative": (entry("columns", 29, -1), "columns -1 to "),
+    "column far away": (entry("columns", 0, 2**31 - 1), "columns 0 to 2147483647"),
+    "W without columns": (replace("W", lambda W: W[:, :0]), "but W has columns 0 to -1"),
+    "W too narrow": (replace("W", lambda W: W[:, :-1]), f"columns 0 to {N_COLUMNS - 1}, but"),
+    "columns short": (replace("columns", lambda c: c[:-1]), "missing or of another size"),
+    "columns long": (replace("columns", lambda c: np.append(c, c)), "missing or of another size"),
+    "columns two-dimensional": (replace("columns", lambda c: c[None]), "missing or of another size"),
+    "columns int64": (replace("columns", lambda c: c.astype("<i8")), "missing or of another size"),
+    "columns unsigned": (replace("columns", lambda c: c.astype("<u4")), "missing or of another size"),
+    "columns big-endian": (replace("columns", lambda c: c.astype(">i4")), "missing or of another size"),
+    "columns elsewhere": (outside, "points to other files"),
+    "no columns": (lambda file: file.pop("columns"), "missing or of another size"),
+    "factors short": (replace("factors", lambda f: f[:-1]), "missing or of another size"),
+    "factors double": (replace("factors", lambda f: f.astype("<f8")), "missing or of another size"),
+    "no factors": (lambda file: file.pop("factors"), "missing or of another size"),
+    "W of integers": (replace("W", lambda W: W.astype("<i4")), "missing or of another size"),
+    "W in half precision": (replace("W", lambda W: W.astype("<f2")), "missing or of another size"),
+    "W flat": (replace("W", lambda W: W.ravel()), "missing or of another size"),
+    "W with a row too many": (replace("W", lambda W: np.vstack([W, W[:1]])), "missing or of another size"),
+    "bias short": (replace("bias", lambda b: b[:-1]), "missing or of another size"),
+    "visited short": (replace("labels/visited", lambda v: v[:-1]), "missing or of another size"),
+    "no visited": (lambda file: file["labels"].pop("visited"), "missing or of another size"),
+    "status double": (replace("labels/status", lambda s: s.astype("<f8")), "missing or of another size"),
+    "no names": (lambda file: file.pop("label_names"), "missing or of another size"),
+    "no vocabulary": (lambda file: file.attrs.pop("vocabulary"), "missing or of another size"),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_damage_is_refused(tmp_path, tables, kind):
+    path = compact(tmp_path / "model.h5", tables)
+    damage, message = DAMAGE[kind]
+    with h5py.File(path, "r+") as file:
+        damage(file)
+    with pytest.raises(DataError, match=rf"model\.h5: damaged .*{message}"):
+        Model(path)
+
+
+def test_rewritten_by_other_programs_it_is_the_same_model(tmp_path, tables):
+    """Compressed or never written parts are read, and checked, as well."""
+    path = compact(tmp_path / "model.h5", tables)
+    whole = Model(path).weights()
+    with h5py.File(path, "r+") as file:
+        for name in ("W", "columns", "factors"):
+            values = file[name][:]
+            del file[name]
+            file.create_dataset(name, data=values, chunks=True, compression="gzip")
+    assert np.array_equal(Model(path).weights(), whole)
+    for fill, sound in (N_COLUMNS - 1, True), (N_COLUMNS, False):
+        with h5py.File(path, "r+") as file:
+            del file["columns"]
+            file.create_dataset("columns", (N_FEATURES,), "<i4", fillvalue=fill)
+        if sound:
+            assert np.array_equal(Model(path).weights(), dense((tables[0], np.full(N_FEATURES, fill), tables[2])))
+        else:
+            with pytest.raises(DataError, match="damaged model: columns 12 to 12"):
+                Model(path)
+
+
+@pytest.mark.parametrize(("version", "message"), [(1, "older than .*train it again"), (99, "newer than")])
+def test_other_versions_are_refused(tmp_path, tables, version, message):
+    path = compact(tmp_path / "model.h5", tables)
+    with h5py.File(path, "r+") as file:
+        file.attrs["hpcml-version"] = version
+    with pytest.raises(DataError, match=f"format version {version} is {message}"):
+        Model(path)
+
+
+def test_the_version_of_datasets_is_their_own(tmp_path):
+    with h5py.File(make.dataset(tmp_path / "data.h5", np.eye(2), np.eye(2))) as data:
+        assert data.attrs["hpcml-version"] == 1
+    with h5py.File(make.model(tmp_path / "model.h5", np.eye(2))) as model:
+        assert model.attrs["hpcml-version"] == 4
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_models_of_the_formats_before_are_read(tmp_path, tables, version):
+    path = compact(tmp_path / "model.h5", tables)
+    with h5py.File(path, "r+") as file:
+        file.attrs["hpcml-version"] = version
+    assert not Model(path).normalised

@@ -1,0 +1,246 @@
+"""Naive Bayes with kernel densities against sums over all training values."""
+
+import io
+import lzma
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.special import ndtr
+from sklearn.base import clone
+from sklearn.datasets import load_svmlight_file
+from sklearn.ensemble import AdaBoostClassifier
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics import roc_auc_score
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from support.oracles import kernel_naive_bayes
+
+from hpcml.model.kernel_bayes import KernelNaiveBayes
+
+WEIGHTS_COUNT_ROWS = "two equal rows count as two of n_c, one row of weight 2 does not"
+EQUIVALENCE = {f"check_sample_weight_equivalence_on_{kind}_data": WEIGHTS_COUNT_ROWS for kind in ("dense", "sparse")}
+FEATURES = {  # name -> (rng, labels) -> values
+    "normal": lambda rng, y: rng.normal(size=y.size) + y,
+    "lognormal": lambda rng, y: np.exp(3 * rng.normal(size=y.size)),
+    "narrow class": lambda rng, y: rng.normal(size=y.size) * np.where(y == 1, 1, 1e-3) + 5,
+    "clumps": lambda rng, y: 50.0 * (rng.random(y.size) < 0.02) + 1e-3 * rng.normal(size=y.size),
+    "many integers": lambda rng, y: 1.0 * rng.integers(0, 300, y.size),
+    "few integers": lambda rng, y: np.round(2 * rng.normal(size=y.size)) + y,
+    "binary": lambda rng, y: 1.0 * (rng.random(y.size) < 0.1 + 0.2 * y),
+    "mostly zero": lambda rng, y: rng.normal(size=y.size) * (rng.random(y.size) < 0.1),
+    "constant": lambda rng, y: np.full(y.size, 3.0),
+    "large": lambda rng, y: 1e9 + rng.random(y.size),
+}
+
+
+def make_rows(names, n_rows=1500, n_classes=2, seed=0):
+    """X, y with a class of one row if there are more than two."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, min(n_classes, 2), n_rows)
+    y[: n_classes - 2] = np.arange(2, n_classes)
+    return np.column_stack([FEATURES[name](rng, y) for name in names]), y
+
+
+def make_queries(X, seed=1):
+    """Training values, values between them, beside them and far from them."""
+    rng = np.random.default_rng(seed)
+    low, high = X.min(axis=0), X.max(axis=0)
+    known = rng.permuted(X[rng.integers(0, len(X), 300)], axis=0)
+    beside = known + rng.normal(size=known.shape) * (high - low) / 300
+    inside = rng.uniform(low, high, known.shape)
+    outside = rng.uniform(3 * low - 2 * high, 3 * high - 2 * low, known.shape)
+    return np.vstack([known, beside, inside, outside, [high + 1e6 * (1 + high - low)]])
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("name", FEATURES)
+def test_probability_of_a_feature(name, n_classes, weighted):
+    X, y = make_rows([name], n_classes=n_classes)
+    weights = np.random.default_rng(5).exponential(size=y.size) ** 3 if weighted else np.ones(y.size)
+    weights[10:20] *= not weighted  # rows without weight
+    model = KernelNaiveBayes().fit(X, y, weights if weighted else None)
+    queries = make_queries(X)
+    ratio = model.predict_joint_log_proba(queries) - kernel_naive_bayes(X, y, weights, queries)
+    assert np.abs(np.expm1(ratio)).max() < (1e-6 if name == "large" else 1e-8)  # 1e9 + x is itself rounded to 1e-7
+    assert (model.table_.size > 0) == (name not in ("few integers", "binary", "constant"))
+
+
+@pytest.mark.parametrize("n_rows", [1, 2, 3, 5, 12])
+def test_few_rows(n_rows):
+    X, y = make_rows(list(FEATURES), n_rows=n_rows)
+    model = KernelNaiveBayes().fit(X, y)
+    queries = make_queries(X)
+    labels = np.searchsorted(model.classes_, y)
+    expected = kernel_naive_bayes(X, labels, np.ones(n_rows), queries)
+    np.testing.assert_allclose(model.predict_joint_log_proba(queries), expected, rtol=1e-6)
+    assert np.isfinite(model.predict_log_proba(queries)).all()
+
+
+def test_a_value_far_away_has_the_background():
+    X, y = np.array([[0.0], [1.0], [2.0], [0.5]]), np.array([0, 0, 0, 1])
+    got = KernelNaiveBayes().fit(X, y).predict_joint_log_proba([[1e300]])
+    np.testing.assert_allclose(got, [[np.log(4 / 6) + np.log(1 / 4 / 4), np.log(2 / 6) + np.log(1 / 4 / 2)]])
+
+
+def test_mass_of_two_values_by_hand():
+    X, y = np.array([[0.0], [0.0], [0.0], [1.0], [1.0]]), np.array([0, 0, 0, 0, 1])
+    joint = KernelNaiveBayes().fit(X, y).predict_joint_log_proba([[0.0]])
+    h = 1 / 2  # range 1, 4 rows; the other class has range 0 and thus δ/6
+    own, other = ndtr(0.5 / h) - ndtr(-0.5 / h), ndtr(-0.5 / h) - ndtr(-1.5 / h)
+    first = (4 * (0.75 * own + 0.25 * other) + 0.5) / 5
+    second = (ndtr(-0.5 * 6) - ndtr(-1.5 * 6) + 0.5) / 2
+    np.testing.assert_allclose(np.exp(joint), [[5 / 7 * first, 2 / 7 * second]], rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sparse_equals_dense(dtype):
+    X, y = make_rows(["binary", "mostly zero", "normal", "few integers", "constant"], n_classes=3)
+    weights = np.random.default_rng(2).random(y.size)
+    stored = sp.csr_array(X.astype(dtype))
+    stored.data[::7] = 0  # explicit zeros
+    X = stored.toarray()
+    dense, sparse = KernelNaiveBayes().fit(X, y, weights), KernelNaiveBayes().fit(stored, y, weights)
+    expected = dense.predict_joint_log_proba(X)
+    np.testing.assert_allclose(sparse.predict_joint_log_proba(stored), expected, rtol=1e-10)
+    np.testing.assert_allclose(dense.predict_joint_log_proba(sp.csr_matrix(X)), expected, rtol=1e-10)
+
+
+def test_duplicates_and_order_of_stored_values_do_not_matter():
+    X, y = make_rows(["mostly zero", "binary", "normal"])
+    tidy = sp.csr_array(X)
+    rows = np.repeat(tidy.tocoo().row, 2)
+    order = np.lexsort((-np.arange(rows.size), rows))  # every row backwards, every value in two halves
+    loose = sp.csr_array((np.repeat(tidy.data / 2, 2)[order], np.repeat(tidy.indices, 2)[order], 2 * tidy.indptr), shape=X.shape)
+    assert not loose.has_canonical_format
+    model = KernelNaiveBayes().fit(loose, y)
+    expected = KernelNaiveBayes().fit(tidy, y).predict_joint_log_proba(tidy)
+    assert np.array_equal(model.predict_joint_log_proba(loose), expected)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("n_classes", [2, 12])
+def test_same_bits_in_any_batch(sparse, n_classes):
+    X, y = make_rows(list(FEATURES), n_rows=2500, n_classes=n_classes)
+    X = sp.csr_array(X) if sparse else X
+    model = KernelNaiveBayes().fit(X, y)
+    for method in (model.predict_joint_log_proba, model.predict_log_proba, model.predict_proba, model.decision_function):
+        whole = method(X)
+        for begin, end in ((0, 1), (3, 40), (1000, 1100), (2499, 2500)):
+            assert np.array_equal(method(X[begin:end]), whole[begin:end])
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_the_outputs_agree(n_classes):
+    X, y = make_rows(["normal", "few integers", "binary"], n_classes=n_classes)
+    model = KernelNaiveBayes().fit(X, np.array(["a", "b", "c", "d"])[y])
+    p, odds = model.predict_proba(X), model.decision_function(X)
+    np.testing.assert_allclose(p.sum(axis=1), 1)
+    np.testing.assert_allclose(model.predict_log_proba(X), np.log(p))
+    expected = np.log(p) - np.log(1 - p)
+    np.testing.assert_allclose(odds, expected[:, 1] if n_classes == 2 else expected, rtol=1e-6)
+    assert list(model.predict(X)) == list(model.classes_[p.argmax(axis=1)])
+
+
+def test_odds_of_certain_classes_are_finite():
+    X = np.repeat(np.arange(3.0), 2000)[:, None] + np.zeros((1, 200))
+    odds = KernelNaiveBayes().fit(X, X[:, 0]).decision_function(X)
+    assert np.isfinite(odds).all()
+    assert odds.max() > 700  # where 1 − p is 0
+
+
+def test_weights():
+    X, y = make_rows(["normal", "binary", "few integers"], n_classes=3)
+    weights = np.random.default_rng(3).integers(0, 3, y.size) * 1.0
+    weights[:3] = 1
+    joint = KernelNaiveBayes().fit(X, y, weights).predict_joint_log_proba(X)
+    kept = weights > 0
+    without = KernelNaiveBayes().fit(X[kept], y[kept], weights[kept])
+    assert np.array_equal(without.predict_joint_log_proba(X), joint)
+    np.testing.assert_allclose(KernelNaiveBayes().fit(X, y, weights / weights.sum()).predict_joint_log_proba(X), joint, rtol=1e-10)
+    equal = KernelNaiveBayes().fit(X, y, np.full(y.size, 0.3)).predict_joint_log_proba(X)
+    np.testing.assert_allclose(equal, KernelNaiveBayes().fit(X, y).predict_joint_log_proba(X), rtol=1e-10)
+
+
+def test_repeated_rows_are_weights_but_for_the_effective_number():
+    X, y = make_rows(["normal", "few integers"])
+    weights = np.random.default_rng(3).integers(1, 4, y.size)
+    one, other = KernelNaiveBayes().fit(X, y, weights), KernelNaiveBayes().fit(X.repeat(weights, axis=0), y.repeat(weights))
+    sums = np.bincount(y, weights)
+    np.testing.assert_allclose(other.class_size_, sums)
+    np.testing.assert_allclose(one.class_size_, sums**2 / np.bincount(y, weights**2))
+    assert np.array_equal(one.value_, other.value_)
+    np.testing.assert_allclose(one.value_mass_, other.value_mass_)
+    np.testing.assert_allclose(one.bandwidth_[0] / other.bandwidth_[0], np.sqrt(other.class_size_ / one.class_size_))
+
+
+def test_a_class_without_weight_keeps_its_place():
+    X, y = make_rows(["normal", "binary"], n_classes=3)
+    model = KernelNaiveBayes().fit(X, y, 1.0 * (y != 1))
+    assert list(model.classes_) == [0, 1, 2]
+    assert np.isfinite(model.predict_log_proba(X)).all()
+    assert model.class_size_[1] == 0
+
+
+def test_boosting_uses_the_weights():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 2))
+    y = (X[:, 0] * X[:, 1] > 0).astype(int)  # beyond one naive Bayes
+    alone, boosted = KernelNaiveBayes().fit(X, y), AdaBoostClassifier(KernelNaiveBayes(), n_estimators=20).fit(X, y)
+    assert boosted.score(X, y) > alone.score(X, y) + 0.05
+
+
+def test_stored_without_pickle():
+    skops = pytest.importorskip("skops.io", reason="needs skops")
+    X, y = make_rows(list(FEATURES), n_classes=3)
+    model = KernelNaiveBayes().fit(X, y)
+    stored = skops.dumps(model)
+    again = skops.loads(stored, trusted=["hpcml.model.kernel_bayes.KernelNaiveBayes"])
+    assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
+    assert all(type(value) in (np.ndarray, int) for value in vars(model).values())
+
+
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # scikit-learn adds numbers that are too large
+def test_mistakes_are_named():
+    X, y = make_rows(["normal"])
+    with pytest.raises(ValueError, match=r"every weight is 0|at least one non-zero"):
+        KernelNaiveBayes().fit(X, y, np.zeros(y.size))
+    with pytest.raises(ValueError, match="Negative values"):
+        KernelNaiveBayes().fit(X, y, -np.ones(y.size))
+    for scale in (1e-300, 1e308):
+        with pytest.raises(ValueError, match=r"feature 0: the mean gap .* scale it"):
+            KernelNaiveBayes().fit(np.linspace(-1, 1, 1000)[:, None] * scale, np.arange(1000) % 2)
+    with pytest.raises(NotFittedError):
+        clone(KernelNaiveBayes().fit(X, y)).predict(X)
+
+
+@parametrize_with_checks([KernelNaiveBayes()], expected_failed_checks=lambda _: EQUIVALENCE)
+def test_scikit_learn_conventions(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize(("name", "auc"), [("a9a", 0.888), ("ijcnn1", 0.897)])
+def test_real_data(data_dir, name, auc):
+    def load(file, n_features):
+        return load_svmlight_file(io.BytesIO(lzma.open(data_dir / f"{file}.svm.xz").read()), n_features=n_features)
+
+    if name == "a9a":
+        (X, y), (X_test, y_test) = load("a9a", 123), load("a9a.t", 123)
+    else:
+        X, y = load(name, 22)
+        order = np.random.default_rng(0).permutation(y.size)
+        first, last = np.split(order, [int(0.7 * y.size)])
+        X, y, X_test, y_test = X[first], y[first], X[last], y[last]
+    scores = KernelNaiveBayes().fit(X, y).decision_function(X_test)
+    assert roc_auc_score(y_test, scores) == pytest.approx(auc, abs=0.002)
+
+
+@pytest.mark.parametrize("name", ["value_start_", "table_start_", "table_", "zero_log_", "value_mass_"])
+def test_arrays_that_do_not_fit_are_noticed(name):
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.random(300), rng.integers(0, 3, 300)])
+    model = KernelNaiveBayes().fit(X, rng.integers(0, 2, 300))
+    model.check_arrays()
+    setattr(model, name, getattr(model, name)[:-1])
+    with pytest.raises(ValueError, match="damaged"):
+        model.check_arrays()

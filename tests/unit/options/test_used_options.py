@@ -1,0 +1,186 @@
+"""An option that has no effect on what is trained is refused; a configuration that earlier versions wrote is none."""
+
+from dataclasses import fields
+from typing import get_type_hints
+
+import numpy as np
+import pytest
+from support import make
+from support.training import asked, bench_ovr, shared, train
+
+from hpcml import mpi
+from hpcml.bench.ovr import OvrOptions
+from hpcml.bench.shared_options import choose_methods, minimisers
+from hpcml.cli import app as cli
+from hpcml.conversion.convert import check_options
+from hpcml.conversion.options import ConvertOptions
+from hpcml.errors import ConfigError
+from hpcml.methods.psbml.options import AdaboostOptions, PsbmlOptions
+from hpcml.methods.registry import METHODS, users_of
+from hpcml.options import check_used, default_of, flag_of
+
+# An option that some method does not have, for every method.
+NAMES = sorted({name for method in METHODS.values() for name in method.option_names})
+CASES = [(method, name) for method in METHODS for name in NAMES if len(users_of(name)) < len(METHODS)]
+# Of methods that are compared, allowed values that are not the default.
+OTHER = {
+    **{"epsilon": 0.1, "dormant": False, "seed": 7, "dual_tol": 0.5, "max_gap": 0.5, "gap": True},
+    **{"positive_weight": "balanced", "svmperf_epsilon": 0.5, "liblinear_tol": 0.5},
+}
+
+
+@pytest.fixture
+def data(tmp_path):
+    X, Y = make.random_data(0, 60, 8, 2, 0.4)
+    return make.dataset(tmp_path / "data.h5", abs(X), Y)
+
+
+class Started(Exception):
+    """The command line was parsed, and MPI would start."""
+
+
+def start():
+    raise Started
+
+
+def tokens_of(name):
+    """An option on a command line, with a value that is not the default."""
+    kind = METHODS[users_of(name)[0]].options
+    hint, default = get_type_hints(kind)[name], next(default_of(option) for option in fields(kind) if option.name == name)
+    if hint is bool or bool in getattr(hint, "__args__", ()):
+        return [f"--no-{flag_of(name)}" if default is not False else f"--{flag_of(name)}"]
+    kinds = getattr(hint, "__args__", (hint,))
+    return [f"--{flag_of(name)}", "3" if int in kinds else "0.5" if float in kinds else "x"]
+
+
+@pytest.mark.parametrize(("method", "name"), CASES)
+def test_every_option_of_another_method_is_refused(method, name):
+    tokens = ["train", method, "x.h5", "-o", "y", *tokens_of(name)]
+    if name in METHODS[method].option_names:
+        with pytest.raises(Started):
+            cli.run(tokens, start)
+        return
+    with pytest.raises(ConfigError) as error:
+        cli.run(tokens, start)
+    assert str(error.value) == f"{tokens[5]} has no effect on {method}, it is for {', '.join(users_of(name))}; leave it out"
+    with pytest.raises(ConfigError, match=f"^{method} has no option '{name}'"):
+        asked(method, **{name: 3})
+
+
+@pytest.mark.parametrize("name", OTHER)
+@pytest.mark.parametrize("method", minimisers())
+def test_shared_options_need_a_method_that_has_them(method, name):
+    def users(option):
+        return [user for user in users_of(option) if user in minimisers()]
+
+    options = shared(**{name: OTHER[name]})
+    check_used(shared(), [method], users)
+    if name in METHODS[method].option_names:
+        check_used(options, [method], users)
+        return
+    names = ", ".join(users(name))
+    with pytest.raises(ConfigError, match=rf"{flag_of(name)}( \S+)? has no effect on {method}, it is for {names}; leave it out$"):
+        check_used(options, [method], users)
+    check_used(options, [method, users(name)[0]], users)
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "words"),
+    [
+        ("probe", {"dual_tol": 0.5}, "probe has no option 'dual_tol'"),
+        ("dual", {"epsilon": 0.1}, "dual has no option 'epsilon'"),
+        ("dual", {"dormant": False}, "dual has no option 'dormant'"),
+        ("pegasos", {"loss": "hinge", "gap": True}, "pegasos has no option 'gap'"),
+        ("perceptron", {"alpha": 2.0}, "perceptron has no option 'alpha'"),
+        ("bw", {"margin": 2.0}, "bw has no option 'margin'"),
+        ("mbw", {"share": 0.5}, "--share 0.5 has no effect without --live-features"),
+        ("mbw", {"seed": 3}, "--seed 3 has no effect without --shuffle"),
+        ("mbw", {"zero_based": True}, "--zero-based has no effect on a dataset"),
+    ],
+)
+def test_training_refuses_before_it_touches_anything(data, tmp_path, method, options, words):
+    with pytest.raises(ConfigError, match=words):
+        train(method, None, data, tmp_path / "run", options)
+    assert not (tmp_path / "run").exists()
+
+
+def run(*tokens):
+    """A command line, on one rank."""
+    cli.run([str(token) for token in tokens], mpi.self_comm)
+
+
+@pytest.mark.parametrize(
+    ("method", "flags", "said", "text", "users"),
+    [
+        ("probe", ("--dual-tol", "0.5"), "--dual-tol", "dual-tol = 0.5\n", "dual"),
+        ("pa", ("--alpha", "2"), "--alpha", "alpha = 2.0\n", "pw, bw, mbw"),
+        ("dual", ("--no-dormant",), "--no-dormant", "dormant = false\n", "probe"),
+    ],
+)
+def test_flags_and_configurations_are_refused_alike(data, tmp_path, method, flags, said, text, users):
+    with pytest.raises(ConfigError, match=rf"^{said} has no effect on {method}, it is for {users}; leave it out$"):
+        run("train", method, data, "-o", tmp_path / "run", *flags)
+    (tmp_path / "a.toml").write_text(text)
+    with pytest.raises(ConfigError, match=rf"a\.toml: unknown key '{text.split()[0]}'; it is for {users}$"):
+        run("train", method, data, "-o", tmp_path / "run", "--config", tmp_path / "a.toml")
+    assert not (tmp_path / "run").exists()
+
+
+# What version 0.7 wrote for probe, of the options of all methods.
+OF_0_7 = """
+epsilon = 0.05
+svmperf-epsilon = 0.1
+liblinear-tol = 0.1
+dual-tol = 0.1
+gap = false
+positive-weight = "1"
+dormant = true
+seed = 0
+"""
+
+
+def test_configuration_of_a_run_serves_another_method(data, tmp_path):
+    run("train", "probe", data, "-o", tmp_path / "probe", "--lambda", "0.1")
+    text = (tmp_path / "probe" / "config.toml").read_text()
+    text = "".join(line for line in text.splitlines(True) if not line.startswith(("data", "epsilon", "dormant", "seed")))
+    assert 'method = "probe"' in text
+    (tmp_path / "other.toml").write_text(text + OF_0_7)
+    for method in ("pegasos", "dual"):
+        run("train", method, data, "-o", tmp_path / method, "--config", tmp_path / "other.toml", "--max-steps", "3")
+        assert (tmp_path / method / "model.h5").exists()
+        assert 'lambda = "0.1"' in (tmp_path / method / "config.toml").read_text()
+    with pytest.raises(ConfigError, match="it is for the method 'probe', not 'psbml'"):
+        run("train", "psbml", data, "-o", tmp_path / "psbml", "--config", tmp_path / "other.toml")
+
+
+def test_run_goes_on_with_the_options_it_was_begun_with(data, tmp_path):
+    train("pa", None, data, tmp_path / "run")
+    config = tmp_path / "run" / "config.toml"
+    config.write_text(config.read_text() + "alpha = 2.0\n")  # as older versions let it be
+    assert train("pa", None, data, tmp_path / "run", resume=True).n_rows == 60
+
+
+def test_methods_that_share_options_need_one_that_uses_them(data, tmp_path):
+    assert choose_methods(("probe", "dual"), shared(loss="hinge", dual_tol=0.5, epsilon=0.1)) == ["probe", "dual"]
+    assert choose_methods(("probe", "dual"), shared(loss="hinge", gap=True)) == ["probe", "dual"]
+    with pytest.raises(ConfigError, match=r"--svmperf-epsilon 0.5 has no effect on probe, dual"):
+        choose_methods(("probe", "dual"), shared(loss="hinge", svmperf_epsilon=0.5))
+    with pytest.raises(ConfigError, match="--positive-weight is for the method dual, not for probe"):
+        choose_methods(("probe", "dual"), shared(loss="hinge", positive_weight="2"))
+    with pytest.raises(ConfigError, match=r"--dual-tol 0.5 has no effect: the tolerances are those of --tol"):
+        bench_ovr(None, data, tmp_path / "out", OvrOptions(peers=("none",)), {"dual_tol": 0.5})
+
+
+def test_one_set_of_options_trains_several_methods(data, tmp_path):
+    run("compare", data, "-o", tmp_path / "both", "--method", "probe", "--method", "dual", "--dual-tol", "0.5", "--epsilon", "0.1")
+    assert {path.parent.name for path in (tmp_path / "both").glob("*/model.h5")} == {"probe", "dual"}
+
+
+def test_what_needs_another_option():
+    with pytest.raises(ConfigError, match=r"--slow-factor 3.0 has no effect without --slow-rank"):
+        PsbmlOptions(slow_factor=3.0).validate()
+    with pytest.raises(ConfigError, match="--seed 3 has no effect without --test-share or --label-noise"):
+        check_options("docstrings", [], ConvertOptions(seed=3))
+    PsbmlOptions(slow_factor=3.0, slow_rank=0).validate()
+    AdaboostOptions(seed=3).validate()
+    check_options("docstrings", [], ConvertOptions(seed=3, test_share=np.float64(0.5)))

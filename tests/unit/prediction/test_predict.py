@@ -1,0 +1,185 @@
+"""Predictions in every format, and that a failure leaves nothing behind."""
+
+import csv
+import subprocess
+import sys
+from pathlib import Path
+
+import anndata
+import h5py
+import numpy as np
+import pytest
+from sklearn.datasets import load_svmlight_file
+from support import make
+
+from hpcml import mpi
+from hpcml.data.dataset import Dataset
+from hpcml.errors import ConfigError, DataError, NonFiniteError
+from hpcml.files.hdf5 import open_stamped
+from hpcml.log import Log
+from hpcml.model.linear import Model
+from hpcml.prediction import predict as module
+from hpcml.prediction.predict import FORMATS, predict
+
+NAMES = ["plain", 'quo"te, comma', "ünïcode"]
+ROWS = np.arange(1, 20, 2)
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Paths of data and model, and the scores of the split's rows."""
+    X, Y = make.random_data(0, 20, 9, 3)
+    rng = np.random.default_rng(1)
+    W, bias = rng.standard_normal((3, 9)), rng.standard_normal(3)
+    data = make.dataset(tmp_path / "data.h5", X, Y, row_ids=[f"doc {i}, ö" for i in range(20)], splits={"test": ROWS})
+    return data, make.model(tmp_path / "model.h5", W, bias, NAMES), (X.astype(np.float64) @ W.T + bias)[ROWS]
+
+
+def run(files, output, what="scores", force=False, split="test"):
+    with Dataset(files[0]) as dataset:
+        predict(mpi.self_comm(), Model(files[1]), dataset, split, output, what, force, Log(1))
+    return output
+
+
+@pytest.fixture(params=[False, True])
+def small_chunks(request, monkeypatch):
+    if request.param:
+        monkeypatch.setattr(module, "CHUNK_BYTES", 100)
+        monkeypatch.setattr(module, "TEXT_VALUES", 6)
+        monkeypatch.setattr(module, "WEIGHT_BYTES", 0)
+
+
+def test_scores_h5(files, tmp_path, small_chunks):
+    with open_stamped(run(files, tmp_path / "out.h5"), "scores", "hpcml predict") as file:
+        np.testing.assert_allclose(file["scores"][:], files[2], rtol=1e-14)
+        assert file["rows"][:].tolist() == ROWS.tolist()
+        assert list(file["label_names"].asstr()[:]) == NAMES
+        assert list(file["row_ids"].asstr()[:]) == [f"doc {i}, ö" for i in ROWS]
+        assert file.attrs["split"] == "test"
+
+
+def test_labels_h5(files, tmp_path, small_chunks):
+    with h5py.File(run(files, tmp_path / "out.h5", "labels")) as file:
+        Y = anndata.io.read_elem(file["Y"])
+        assert np.array_equal(Y.toarray() > 0, files[2] > 0)
+        assert Y.data.tolist() == [1.0] * Y.nnz
+        assert file["rows"][:].tolist() == ROWS.tolist()
+
+
+def test_scores_csv(files, tmp_path, small_chunks):
+    with run(files, tmp_path / "out.csv").open(newline="", encoding="utf-8") as file:
+        header, *lines = csv.reader(file)
+    assert header == ["row", "id", *NAMES]
+    assert [line[:2] for line in lines] == [[str(i), f"doc {i}, ö"] for i in ROWS]
+    np.testing.assert_allclose(np.array([line[2:] for line in lines], dtype=float), files[2], rtol=1e-14)
+
+
+def test_labels_csv(files, tmp_path, small_chunks):
+    with run(files, tmp_path / "out.csv", "labels").open(newline="", encoding="utf-8") as file:
+        header, *lines = csv.reader(file)
+    assert header == ["row", "id", "labels"]
+    assert [line[2] for line in lines] == [";".join(np.array(NAMES)[row > 0]) for row in files[2]]
+
+
+@pytest.mark.parametrize("ending", [".svm", ".svmlight"])
+def test_scores_svmlight(files, tmp_path, small_chunks, ending):
+    scores, labels = load_svmlight_file(str(run(files, tmp_path / f"out{ending}")), multilabel=True, zero_based=False)
+    np.testing.assert_allclose(scores.toarray(), files[2], rtol=1e-14)
+    assert labels == [tuple(np.flatnonzero(row > 0) + 1.0) for row in files[2]]
+
+
+def test_labels_svmlight(files, tmp_path, small_chunks):
+    _, labels = load_svmlight_file(str(run(files, tmp_path / "out.svm", "labels")), multilabel=True, zero_based=False)
+    assert labels == [tuple(np.flatnonzero(row > 0) + 1.0) for row in files[2]]
+
+
+def test_label_names_with_the_separator_are_escaped(tmp_path):
+    data = make.dataset(tmp_path / "data.h5", np.eye(2), np.eye(2), label_names=["a;b", "c\\"])
+    files = data, make.model(tmp_path / "model.h5", np.ones((2, 2)), label_names=["a;b", "c\\"])
+    lines = list(csv.reader(run(files, tmp_path / "out.csv", "labels", split="all").read_text().splitlines()))
+    assert [line[-1] for line in lines[1:]] == ["a\\;b;c\\\\"] * 2
+
+
+@pytest.mark.parametrize("what", ["scores", "labels"])
+@pytest.mark.parametrize("ending", FORMATS)
+def test_a_split_without_rows_and_data_without_ids(tmp_path, ending, what):
+    data = make.dataset(tmp_path / "data.h5", np.eye(3), np.eye(3), splits={"none": []})
+    files = data, make.model(tmp_path / "model.h5", np.eye(3))
+    none, everything = (run(files, tmp_path / f"{split}{ending}", what, split=split) for split in ("none", "all"))
+    if ending == ".csv":
+        header = "row,label0,label1,label2" if what == "scores" else "row,labels"
+        assert none.read_text().splitlines() == [header]
+        assert len(everything.read_text().splitlines()) == 4
+    elif ending == ".h5":
+        with h5py.File(none) as file:
+            assert file["rows"].shape == (0,)
+            assert "row_ids" not in file
+    else:
+        assert none.read_text() == ""
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_existing_output_needs_force(files, tmp_path, ending):
+    output = tmp_path / f"out{ending}"
+    output.write_text("precious")
+    with pytest.raises(ConfigError, match="exists already"):
+        run(files, output)
+    assert output.read_text() == "precious"
+    run(files, output, force=True)
+    assert output.read_bytes() != b"precious"
+
+
+def test_what_is_wrong_is_said(files, tmp_path):
+    with pytest.raises(ConfigError, match=r"unknown kind of file '.txt'; .* \.h5, \.csv, \.svm, \.svmlight"):
+        run(files, tmp_path / "out.txt")
+    with pytest.raises(ConfigError, match="expected scores or labels"):
+        run(files, tmp_path / "out.csv", "ranks")
+    with pytest.raises(ConfigError, match="no split named 'dev'"):
+        run(files, tmp_path / "out.csv", split="dev")
+    narrow = files[0], make.model(tmp_path / "narrow.h5", np.ones((3, 2)), label_names=NAMES)
+    with pytest.raises(DataError, match="9 features"):
+        run(narrow, tmp_path / "out.csv")
+    assert {path.name for path in tmp_path.iterdir()} == {"data.h5", "model.h5", "narrow.h5"}
+
+
+@pytest.mark.parametrize("what", ["scores", "labels"])
+@pytest.mark.parametrize("ending", FORMATS)
+def test_a_failure_leaves_nothing_behind(files, tmp_path, ending, what):
+    broken = files[0], make.model(tmp_path / "broken.h5", np.full((3, 9), np.nan), label_names=NAMES)
+    with pytest.raises(NonFiniteError, match="label 'plain' is not a number"):
+        run(broken, tmp_path / f"out{ending}", what)
+    assert {path.name for path in tmp_path.iterdir()} == {"data.h5", "model.h5", "broken.h5"}
+
+
+DISK_FULL = """
+import resource, sys
+from hpcml import mpi
+from hpcml.data.dataset import Dataset
+from hpcml.errors import HpcmlError
+from hpcml.log import Log
+from hpcml.model.linear import Model
+from hpcml.prediction.predict import predict
+data, model, output, what, limit = sys.argv[1:]
+dataset, model = Dataset(data), Model(model)
+predict(mpi.self_comm(), model, dataset, "all", output + ".csv", what, False, Log(1))  # the kernels' cache is filled now
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), int(limit)))
+try:
+    predict(mpi.self_comm(), model, dataset, "all", output, what, False, Log(1))
+except HpcmlError as error:
+    sys.exit(f"refused: {error}")
+"""
+
+
+@pytest.mark.parametrize("what", ["scores", "labels"])
+@pytest.mark.parametrize("ending", FORMATS)
+def test_a_full_disk_leaves_nothing_behind(tmp_path, ending, what):
+    data = make.dataset(tmp_path / "data.h5", np.eye(3000, 5), np.zeros((3000, 4)))
+    model = make.model(tmp_path / "model.h5", np.ones((4, 5)), np.ones(4))
+    folder = tmp_path / "out"
+    folder.mkdir()
+    arguments = [str(a) for a in (data, model, folder / f"p{ending}", what, 9000)]
+    done = subprocess.run([sys.executable, "-c", DISK_FULL, *arguments], capture_output=True, text=True, timeout=100)
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.startswith("refused: "), done.stderr
+    assert "File too large" in done.stderr
+    assert [path.name for path in Path(folder).iterdir()] == [f"p{ending}.csv"]

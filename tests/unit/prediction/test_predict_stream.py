@@ -1,0 +1,163 @@
+"""Scores of a text as it comes: the bytes that the dataset made from it gives, and what is refused."""
+
+import gzip
+
+import numpy as np
+import pytest
+from support import make
+from support.training import train
+
+from hpcml import mpi
+from hpcml.conversion.convert import convert
+from hpcml.conversion.options import ConvertOptions
+from hpcml.data.dataset import Dataset
+from hpcml.data.svmlight_stream import is_text
+from hpcml.errors import ConfigError, DataError, NonFiniteError
+from hpcml.log import Log
+from hpcml.model.open import open_model
+from hpcml.prediction import predict as predict_module
+from hpcml.prediction import stream as module
+from hpcml.prediction.predict import predict
+from hpcml.prediction.stream import predict_stream
+
+N_FEATURES = 9
+
+
+def svmlight(seed, n_rows, n_features, zero_based=False):
+    X, Y = make.random_data(seed, n_rows, n_features, 3)
+    lines = []
+    for row in range(n_rows):
+        labels = ",".join(map(str, Y[[row]].indices))
+        pairs = zip(X[[row]].indices.tolist(), X[[row]].data.tolist(), strict=True)
+        lines.append(" ".join([labels or "7", *(f"{j + (not zero_based)}:{x!r}" for j, x in pairs)]))
+    return "\n".join(["# rows", *lines, ""])
+
+
+@pytest.fixture(params=["linear", "classifier", "dense classifier"])
+def files(request, tmp_path):
+    """Paths of a text, of the dataset made from it, and of a model."""
+    source, data = tmp_path / "data.svm", tmp_path / "data.h5"
+    source.write_text(f"1 {N_FEATURES}:1\n" + svmlight(0, 30, N_FEATURES))
+    convert(mpi.self_comm(), "svmlight", [source], data, ConvertOptions(), False, Log(1))
+    if request.param == "linear":
+        rng = np.random.default_rng(1)
+        model = make.model(tmp_path / "model.h5", rng.standard_normal((3, N_FEATURES)), rng.standard_normal(3), ["a", "b;", "ü"])
+    else:
+        X, y, _ = make.class_data(1, 60, N_FEATURES, 3)
+        dense = request.param == "dense classifier"
+        base = "tree" if dense else "naive-bayes"
+        model = make.classifier(tmp_path / "model.h5", base, abs(X), y, ["a", "b;", "ü"], dense=dense)
+    return source, data, model
+
+
+def run(source, model, output, what="scores", force=False, log=None, **options):
+    predict_stream(mpi.self_comm(), open_model(model), source, output, what, force, log or Log(1), **options)
+    return output.read_bytes()
+
+
+@pytest.mark.parametrize("what", ["scores", "labels"])
+@pytest.mark.parametrize("ending", [".csv", ".svm"])
+@pytest.mark.parametrize("small", [False, True])
+def test_the_same_bytes_as_from_the_dataset(files, tmp_path, monkeypatch, what, ending, small):
+    source, data, model = files
+    reference = tmp_path / f"reference{ending}"
+    with Dataset(data) as dataset:
+        predict(mpi.self_comm(), open_model(model), dataset, "all", reference, what, False, Log(1))
+    if small:
+        monkeypatch.setattr(module, "BLOCK_BYTES", 50)
+        monkeypatch.setattr(module, "MAX_BLOCK_BYTES", 60)
+        monkeypatch.setattr(predict_module, "WEIGHT_BYTES", 0)
+        monkeypatch.setattr(predict_module, "CHUNK_BYTES", 100)
+        monkeypatch.setattr(predict_module, "TEXT_VALUES", 6)
+    assert run(source, model, tmp_path / f"out{ending}", what) == reference.read_bytes()
+    (tmp_path / "data.gz").write_bytes(gzip.compress(source.read_bytes()))
+    assert run(tmp_path / "data.gz", model, tmp_path / f"gz{ending}", what) == reference.read_bytes()
+
+
+def test_unknown_features_are_left_out_and_counted(files, tmp_path, capsys):
+    source, _, model = files
+    expected = run(source, model, tmp_path / "a.csv")
+    wide = "".join(line + (" 10:3 99:1" if "#" not in line else "") + "\n" for line in source.read_text().splitlines())
+    (tmp_path / "wide.svm").write_text(wide)
+    assert run(tmp_path / "wide.svm", model, tmp_path / "b.csv", log=Log(0)) == expected
+    said = capsys.readouterr()
+    assert f"b.csv: scores of 31 rows for 3 labels; left out: {31 * 2} values of features that the model does not have" in said.err
+    assert said.out == ""
+
+
+def test_zero_based(files, tmp_path):
+    (tmp_path / "one.svm").write_text(svmlight(5, 20, N_FEATURES))
+    (tmp_path / "zero.svm").write_text(svmlight(5, 20, N_FEATURES, zero_based=True))
+    found = run(tmp_path / "zero.svm", files[2], tmp_path / "zero.csv", zero_based=True)
+    assert found == run(tmp_path / "one.svm", files[2], tmp_path / "one.csv")
+
+
+def test_numbering_is_remembered(tmp_path):
+    text, run_a, run_b = tmp_path / "zero.svm", tmp_path / "a", tmp_path / "b"
+    text.write_text("1 0:1 2:1\n-1 1:1\n")
+    train("perceptron", mpi.self_comm(), text, run_a, {"zero_based": True})
+    with pytest.raises(ConfigError, match="it was trained on text with --zero-based; give --zero-based here, too"):
+        run(text, run_a / "model.h5", tmp_path / "out.csv")
+    with pytest.raises(ConfigError, match="it was trained on text with --zero-based; give --zero-based here, too"):
+        train("perceptron", mpi.self_comm(), text, run_b, {"initial_model": run_a / "model.h5"})
+    assert not (tmp_path / "out.csv").exists() and not run_b.exists()
+    assert b"\n0,2.0\n" in run(text, run_a / "model.h5", tmp_path / "out.csv", zero_based=True)
+
+
+@pytest.mark.parametrize("files", ["linear"], indirect=True)
+def test_standard_output(files, tmp_path, capfdbinary):
+    source, _, model = files
+    for text_format, ending in ((None, ".csv"), ("csv", ".csv"), ("svm", ".svm")):
+        expected = run(source, model, tmp_path / f"{text_format}{ending}")
+        predict_stream(
+            mpi.self_comm(), open_model(model), source, module.Path("-"), "scores", False, Log(0), text_format=text_format
+        )
+        said = capfdbinary.readouterr()
+        assert said.out == expected
+        assert b"standard output: scores of 31 rows" in said.err
+
+
+@pytest.mark.parametrize("files", ["linear"], indirect=True)
+def test_what_is_refused(files, tmp_path):
+    source, _, model = files
+    with pytest.raises(ConfigError, match=r"out\.h5: a text becomes \.csv or \.svm only"):
+        run(source, model, tmp_path / "out.h5")
+    with pytest.raises(ConfigError, match=r"out\.txt: unknown kind of file '\.txt'"):
+        run(source, model, tmp_path / "out.txt")
+    with pytest.raises(ConfigError, match=r"standard output: unknown kind of file '\.xml'"):
+        run(source, model, module.Path("-"), text_format="xml")
+    with pytest.raises(ConfigError, match=r"its ending and the format 'csv' are not one"):
+        run(source, model, tmp_path / "out.svm", text_format="csv")
+    with pytest.raises(ConfigError, match="cannot predict 'ranks'"):
+        run(source, model, tmp_path / "out.svm", "ranks")
+    with pytest.raises(ConfigError, match=r"data\.svm is also an input"):
+        run(source, model, source, force=True)
+    (tmp_path / "out.svm").write_text("precious")
+    with pytest.raises(ConfigError, match=r"out\.svm exists already"):
+        run(source, model, tmp_path / "out.svm")
+    assert (tmp_path / "out.svm").read_text() == "precious"
+
+
+@pytest.mark.parametrize("files", ["linear"], indirect=True)
+def test_an_error_leaves_nothing(files, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "BLOCK_BYTES", 50)
+    (tmp_path / "bad.svm").write_text(files[0].read_text() + "1 2:x\n")
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(DataError, match=r"bad\.svm: line 33: '2:x', but expected index:value"):
+        run(tmp_path / "bad.svm", files[2], tmp_path / "out.csv")
+    weights = np.full((1, N_FEATURES), np.nan)
+    model = make.model(tmp_path / "nan.h5", weights)
+    with pytest.raises(NonFiniteError, match="a score of label 'label0' is not a number"):
+        run(files[0], model, tmp_path / "out.csv")
+    model.unlink()
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("files", ["linear"], indirect=True)
+def test_what_is_text(files, tmp_path):
+    source, data, model = files
+    (tmp_path / "junk.h5").write_text("junk")
+    data.rename(tmp_path / "data")
+    assert is_text(module.Path("-"))
+    assert is_text(source)
+    assert not any(map(is_text, (tmp_path / "data", model, tmp_path / "junk.h5", tmp_path, tmp_path / "missing.svm")))

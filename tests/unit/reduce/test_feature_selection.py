@@ -1,0 +1,525 @@
+"""Which features are kept, and what is left of a dataset or a model."""
+
+import csv
+from fractions import Fraction
+
+import h5py
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import chi2_contingency
+from sklearn.feature_selection import chi2, mutual_info_classif
+from sklearn.metrics import mutual_info_score
+from support.make import dataset, random_data
+from support.make import model as linear_model
+from support.training import asked
+
+from hpcml import mpi, rng
+from hpcml.data.dataset import Dataset
+from hpcml.data.row_checks import check_contents
+from hpcml.data.shard import load_shard, read_rows, slab_of
+from hpcml.errors import ConfigError, DataError
+from hpcml.log import Log
+from hpcml.methods.online.extremal import best, extremal, n_from_the_top
+from hpcml.methods.online.state import State
+from hpcml.model.linear import Model
+from hpcml.plots.selection import curves, plot_selection
+from hpcml.reduce import dataset as reduction
+from hpcml.reduce import scores as counting
+from hpcml.reduce.dataset import reduce_dataset
+from hpcml.reduce.options import CurveOptions, SelectOptions
+from hpcml.reduce.scores import SCORES, feature_scores
+from hpcml.reduce.select import select
+
+
+def run(path, output, force=False, **options):
+    return select(mpi.self_comm(), path, output, SelectOptions(**options), force, Log(1))
+
+
+def table(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def sparse_data(seed=3, n_rows=120, n_features=30, n_labels=6):
+    """X ≥ 0 with some stored zeros and features that no row has, Y that depends on some of X."""
+    X, Y = random_data(seed, n_rows, n_features, n_labels)
+    X.data = np.abs(X.data)
+    X = X.multiply(np.arange(n_features) % 9 != 8).tocsr()
+    X.eliminate_zeros()
+    X.data[::7] = 0
+    Y = (Y.toarray() != 0) | (X.toarray()[:, :n_labels] > 0.4)
+    return X, sp.csr_matrix(Y.astype(float))
+
+
+def scores_of(path, by, labels=None, over="max", split="all"):
+    with Dataset(path) as data:
+        labels = np.arange(data.n_labels) if labels is None else np.array(labels)
+        shard = load_shard(mpi.self_comm(), data, split)
+        return feature_scores(mpi.self_comm(), shard, labels, SCORES[by], over)
+
+
+def oracle(by, present, y):
+    """scikit-learn's score of each column of `present` (dense, bool) for a label."""
+    if by == "ig":
+        return mutual_info_classif(present, y, discrete_features=True)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.nan_to_num(chi2(present, y)[0] + chi2(~present, y)[0])
+
+
+@pytest.mark.parametrize("by", sorted(SCORES))
+def test_scores_are_those_of_scikit_learn(tmp_path, by):
+    X, Y = sparse_data()
+    path = dataset(tmp_path / "data.h5", X, Y, splits={"train": np.arange(0, 120, 2)})
+    for split, rows in (("all", slice(None)), ("train", slice(0, 120, 2))):
+        present, truth = X.toarray()[rows] != 0, Y.toarray()[rows] != 0
+        for label in range(6):
+            found, count = scores_of(path, by, [label], split=split)
+            np.testing.assert_allclose(found, oracle(by, present, truth[:, label]), rtol=1e-9, atol=1e-15)
+            assert count.tolist() == present.sum(axis=0).tolist()
+
+
+@pytest.mark.parametrize("by", sorted(SCORES))
+def test_several_labels(tmp_path, by, monkeypatch):
+    X, Y = sparse_data()
+    path = dataset(tmp_path / "data.h5", X, Y)
+    each = np.array([scores_of(path, by, [label])[0] for label in range(6)])
+    frequency = Y.toarray().sum(axis=0)
+    assert np.array_equal(scores_of(path, by)[0], each.max(axis=0))
+    assert np.array_equal(scores_of(path, by, [1, 4])[0], each[[1, 4]].max(axis=0))
+    mean = scores_of(path, by, over="mean")[0]
+    np.testing.assert_allclose(mean, frequency @ each / frequency.sum(), rtol=1e-12)
+    monkeypatch.setattr(counting, "BLOCK_BYTES", 8 * 30 * 2)  # two labels at a time
+    monkeypatch.setattr(counting, "ROWS_NNZ", 20)
+    assert scores_of(path, by)[0].tobytes() == each.max(axis=0).tobytes()
+    assert scores_of(path, by, over="mean")[0].tobytes() == mean.tobytes()
+
+
+@given(cells=st.tuples(*[st.integers(0, 30)] * 4).filter(any))
+def test_a_single_table(cells):
+    a, b, c, d = cells  # feature and label, feature alone, label alone, neither
+    arguments = (np.array([[a]]), np.array([a + b]), np.array([a + c]), a + b + c + d)
+    y, x = np.repeat([1, 0, 1, 0], cells), np.repeat([1, 1, 0, 0], cells)
+    assert SCORES["ig"](*arguments)[0, 0] == pytest.approx(mutual_info_score(y, x), rel=1e-9, abs=1e-14)
+    margins = (a + b, c + d, a + c, b + d)
+    expected = chi2_contingency([[a, b], [c, d]], correction=False).statistic if all(margins) else 0.0
+    assert SCORES["chi2"](*arguments)[0, 0] == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+def test_counts_of_very_many_rows_do_not_overflow():
+    n = 13_004_182
+    arguments = (np.array([[n // 4]]), np.array([n // 2]), np.array([n // 2]), n)
+    assert SCORES["chi2"](*arguments)[0, 0] == pytest.approx(4 * (n // 4 - n / 4) ** 2 / n * 4, abs=1e-6)
+    perfect = (np.array([[n // 2]]), np.array([n // 2]), np.array([n // 2]), n)
+    assert SCORES["chi2"](*perfect)[0, 0] == pytest.approx(n)
+    assert SCORES["ig"](*perfect)[0, 0] == pytest.approx(np.log(2))
+
+
+@given(
+    importance=st.lists(st.integers(0, 5), min_size=1, max_size=30),
+    unseen=st.sets(st.integers(0, 29)),
+    keep=st.integers(0, 30),
+    share=st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.7, 0.9, 1.0]),
+)
+def test_extremal_takes_both_ends(importance, unseen, keep, share):
+    seen = np.array([j not in unseen for j in range(len(importance))])
+    found = extremal(np.array(importance, dtype=float), seen, keep, share).tolist()
+    left = [j for j in range(len(importance)) if seen[j]]
+    top = sorted(left, key=lambda j: (-importance[j], j))[: int(Fraction(str(share)) * keep + Fraction(1, 2))]
+    bottom = sorted(set(left) - set(top), key=lambda j: (importance[j], j))[: keep - len(top)]
+    if keep <= len(left):
+        assert len(top) + len(bottom) == keep
+    assert found == sorted([*top, *bottom][: max(keep, 0)])
+
+
+def test_extremal_prefers_the_lower_number_at_both_ends():
+    importance, seen = np.array([1.0, 2, 1, 2, 2, 1, 9]), np.arange(7) < 6
+    assert extremal(importance, seen, 4, 0.5).tolist() == [0, 1, 2, 3]
+    assert extremal(importance, seen, 2, 1.0).tolist() == best(importance, seen, 2).tolist() == [1, 3]
+    assert extremal(importance, seen, 10, 0.9).size == 9 * 10 // 10 - 3  # all six there are
+    assert extremal(importance, seen, 2, 0.0).tolist() == [0, 2]
+    assert [n_from_the_top(45, 0.7), n_from_the_top(10, 0.9), n_from_the_top(3, 0.5), n_from_the_top(1, 0.4)] == [32, 9, 2, 0]
+
+
+@pytest.mark.parametrize("ones", [False, True])
+def test_reduced_dataset(tmp_path, ones, monkeypatch):
+    monkeypatch.setattr(reduction, "PIECE", 16)
+    X, Y = sparse_data()
+    if ones:
+        X.eliminate_zeros()
+        X.data[:] = 1
+    names = [f"word {j}" for j in range(30)]
+    ids = [f"row {i}" for i in range(120)]
+    splits = {"train": np.arange(0, 120, 2), "test": np.arange(1, 120, 2)}
+    path = dataset(tmp_path / "data.h5", X, Y, names, row_ids=ids, splits=splits, ones=ones)
+    report = run(path, tmp_path / "few.h5", by="ig", features=5)
+    scores, _ = scores_of(path, "ig", split="train")
+    listed = table(tmp_path / "few.features.csv")
+    order = np.lexsort((np.arange(30), -scores))[:5]
+    assert [int(row["feature"]) for row in listed] == order.tolist()
+    assert [(row["rank"], row["name"]) for row in listed] == [(str(n), names[j]) for n, j in enumerate(order, 1)]
+    assert [float(row["score"]) for row in listed] == scores[order].tolist()
+    assert f"best: {names[order[0]]}" in report
+    kept = np.sort(order)
+    with Dataset(tmp_path / "few.h5") as few:
+        check_contents(mpi.self_comm(), few)
+        assert np.array_equal(read_rows(few, np.arange(120), True), X.toarray()[:, kept].astype(np.float32))
+        assert few.strings("feature_names") == [names[j] for j in kept]
+        assert few.strings("row_ids") == ids
+        assert few.label_names() == [f"label{n}" for n in range(6)]
+        assert {name: few.split(name).tolist() for name in few.split_names()} == {k: v.tolist() for k, v in splits.items()}
+        assert (few.file["X/data"].id.get_storage_size() == 0) == ones
+        with Dataset(path) as data:
+            assert np.array_equal(few.map("Y/indices"), data.map("Y/indices"))
+            assert np.array_equal(few.map("Y/indptr"), data.map("Y/indptr"))
+
+
+def test_rows_that_lose_every_feature_stay(tmp_path):
+    path = dataset(tmp_path / "data.h5", np.array([[1, 0], [0, 0], [0, 2], [1, 0]]), np.array([[1], [0], [0], [1]]))
+    run(path, tmp_path / "one.h5", by="chi2", features=1)
+    with Dataset(tmp_path / "one.h5") as one:
+        assert read_rows(one, np.arange(4), True).tolist() == [[1], [0], [0], [1]]
+        assert one.map("X/indptr").tolist() == [0, 1, 1, 1, 2]
+
+
+def test_like_takes_the_same_features_by_name(tmp_path):
+    X, Y = sparse_data()
+    names = [f"word {j}" for j in range(30)]
+    path = dataset(tmp_path / "train.h5", X, Y, names)
+    run(path, tmp_path / "few.h5", by="chi2", features=7)
+    shuffled = np.random.default_rng(0).permutation(30)
+    test = dataset(tmp_path / "test.h5", X[:50, shuffled], Y[:50], [names[j] for j in shuffled])
+    with Dataset(tmp_path / "few.h5") as few:
+        wanted, vocabulary = read_rows(few, np.arange(50), True), few.vocabulary
+    for like in ("few.h5", "few.features.csv"):
+        run(test, tmp_path / "out.h5", True, like=tmp_path / like)
+        with Dataset(tmp_path / "out.h5") as out:
+            check_contents(mpi.self_comm(), out)
+            assert np.array_equal(read_rows(out, np.arange(50), True), wanted)
+            assert out.vocabulary == vocabulary
+    lacking = dataset(tmp_path / "lacking.h5", X[:, :3], Y, names[:3])
+    with pytest.raises(DataError, match=r"lacking\.h5 has no feature 'word .* of 7 are missing"):
+        run(lacking, tmp_path / "no.h5", like=tmp_path / "few.h5")
+    assert not (tmp_path / "no.h5").exists()
+
+
+def test_features_without_names_go_by_the_list(tmp_path):
+    X, Y = sparse_data()
+    path, other = dataset(tmp_path / "train.h5", X, Y), dataset(tmp_path / "test.h5", X[60:], Y[60:])
+    run(path, tmp_path / "few.h5", by="chi2", features=7)
+    run(path, tmp_path / "others.h5", by="chi2", features=7, label=("label3",))
+    with pytest.raises(ConfigError, match=r"few\.h5 has no names of features to go by; name the list"):
+        run(other, tmp_path / "out.h5", like=tmp_path / "few.h5")
+    run(other, tmp_path / "out.h5", like=tmp_path / "few.features.csv")
+    with Dataset(tmp_path / "few.h5") as few, Dataset(tmp_path / "out.h5") as out, Dataset(tmp_path / "others.h5") as others:
+        assert np.array_equal(read_rows(out, np.arange(60), True), read_rows(few, np.arange(60, 120), True))
+        assert out.vocabulary == few.vocabulary != others.vocabulary  # a model of the one must not take the other
+    narrow = dataset(tmp_path / "narrow.h5", X[:, :2], Y)
+    with pytest.raises(DataError, match="has only 2 features"):
+        run(narrow, tmp_path / "no.h5", like=tmp_path / "few.features.csv")
+    (tmp_path / "bad.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(DataError, match="not a list of features"):
+        run(other, tmp_path / "no.h5", like=tmp_path / "bad.csv")
+
+
+@pytest.mark.parametrize("weighting", ["binary", "log-idf"])
+def test_settings_of_text_stay_where_they_still_hold(tmp_path, weighting):
+    X, Y = sparse_data()
+    path = dataset(tmp_path / "data.h5", X, Y, sorted(f"word{j}" for j in range(30)))
+    with h5py.File(path, "r+") as file:
+        group = file.create_group("text")
+        group.attrs["weighting"], group.attrs["pairs"], group.attrs["min_df"] = weighting, False, 2
+        if weighting == "log-idf":
+            group["idf"] = np.ones(30)
+        group.create_dataset("stop_words", data=np.array(["the"], dtype=object), dtype=h5py.string_dtype())
+    run(path, tmp_path / "few.h5", by="ig", features=3)
+    with Dataset(tmp_path / "few.h5") as few:
+        assert ("text" in few.file) == (weighting == "binary")
+        if weighting == "binary":
+            assert few.file["text"].attrs["min_df"] == 2
+            assert few.strings("text/stop_words") == ["the"]
+
+
+def each_importance(state):
+    """|u − v| of every feature for each label (d × L), read as the model file gets it."""
+    rows = np.arange(1, state.seen.size + 1)
+    parts = (state.arrays_of(lane, rows) for lane in range(state.n_lanes))
+    return np.column_stack([np.abs(part["u"] - part["v"]) for part in parts])
+
+
+def winnow_model(path, X, Y, method="mbw", voted=False):
+    """Train on the rows in order and write a model file as `hpcml train` does. Returns the state."""
+    data = dataset(path.with_suffix(".data.h5"), X, Y)
+    with Dataset(data) as file:
+        shard = slab_of(file, np.arange(X.shape[0]), 0, X.shape[0])
+        state = State(asked(method, voted=voted), method, Y.shape[1], X.shape[1])
+        state.learn(shard, shard.rows)
+    (numbers, rows), (W, bias) = state.kept(), state.linear()
+    columns, factors = np.zeros(X.shape[1], np.int32), np.zeros(X.shape[1])
+    columns[numbers], factors[numbers] = np.arange(numbers.size), 1
+    linear_model(path, W[:, numbers], bias, columns=columns, factors=factors)
+    parts = [state.arrays_of(lane, np.concatenate([[0], rows])) for lane in range(Y.shape[1])]
+    with h5py.File(path, "r+") as file:
+        file.attrs["method"], file.attrs["normalised"] = method, True
+        file["state/features"] = numbers
+        for name in parts[0]:
+            file[f"state/{name}"] = np.array([part[name] for part in parts])
+        file["state"].attrs["n_rows"] = X.shape[0]
+        file["labels/n_positive"][:] = Y.toarray().sum(axis=0)
+    return state
+
+
+@pytest.mark.parametrize(("method", "voted"), [("mbw", False), ("mbw", True), ("bw", False)])
+def test_reduced_model(tmp_path, method, voted):
+    X, Y = sparse_data()
+    state = winnow_model(tmp_path / "model.h5", X, Y, method, voted)
+    report = run(tmp_path / "model.h5", tmp_path / "few.h5", features=8, share=0.7)
+    importance = each_importance(state).max(axis=1)
+    kept = extremal(importance, state.seen, 8, 0.7)
+    assert "8 of 27 features, by efs (6 from the top, 2 from the bottom)" in report
+    full, few = Model(tmp_path / "model.h5"), Model(tmp_path / "few.h5")
+    assert np.flatnonzero(few.factors).tolist() == kept.tolist()
+    assert few.n_columns == 8
+    wanted = full.weights()
+    wanted[:, np.setdiff1d(np.arange(30), kept)] = 0
+    assert np.array_equal(few.weights(), wanted)
+    assert np.array_equal(few.bias, full.bias)
+    assert (few.attrs, few.label_names) == (full.attrs, full.label_names)
+    places = np.concatenate([[0], 1 + np.searchsorted(state.kept()[0], kept)])
+    with h5py.File(tmp_path / "model.h5") as before, h5py.File(tmp_path / "few.h5") as after:
+        assert set(after["state"]) == set(before["state"]) == {"features", "lanes", "counters", *state.array_names()}
+        assert after["state/features"][:].tolist() == kept.tolist()
+        for name in state.array_names():
+            assert np.array_equal(after[f"state/{name}"][:], before[f"state/{name}"][:][:, places])
+        for name in ("state/lanes", "state/counters", "labels/n_positive", "labels/status"):
+            assert np.array_equal(after[name][:], before[name][:])
+        assert after["state"].attrs["n_rows"] == 120
+    listed = table(tmp_path / "few.features.csv")
+    assert sorted(int(row["feature"]) for row in listed) == kept.tolist()
+    assert [row["end"] for row in listed] == ["top"] * 6 + ["bottom"] * 2
+    assert all(float(row["score"]) == importance[int(row["feature"])] for row in listed)
+
+
+def test_a_reduced_model_can_be_reduced_again(tmp_path):
+    """With three features the state is as wide as its tables of four numbers for each label."""
+    X, Y = sparse_data()
+    state = winnow_model(tmp_path / "model.h5", X, Y)
+    run(tmp_path / "model.h5", tmp_path / "three.h5", features=3, share=1.0)
+    run(tmp_path / "three.h5", tmp_path / "two.h5", features=2, share=1.0)
+    run(tmp_path / "model.h5", tmp_path / "at-once.h5", features=2, share=1.0)
+    assert (tmp_path / "two.h5").read_bytes() == (tmp_path / "at-once.h5").read_bytes()
+    with h5py.File(tmp_path / "two.h5") as file:
+        assert file["state/lanes"].shape == state.lanes.T.shape
+
+
+def test_labels_of_a_model(tmp_path):
+    X, Y = sparse_data()
+    state = winnow_model(tmp_path / "model.h5", X, Y)
+    each = each_importance(state)
+    frequency = Y.toarray().sum(axis=0)
+    cases = {
+        "one": ({"label": ("label2",)}, each[:, 2]),
+        "mean": ({"over": "mean"}, each @ frequency / frequency.sum()),
+        "two": ({"label": ("label5", "label0"), "over": "max"}, each[:, [0, 5]].max(axis=1)),
+    }
+    for name, (options, importance) in cases.items():
+        run(tmp_path / "model.h5", tmp_path / f"{name}.h5", features=9, **options)
+        kept = extremal(importance, state.seen, 9, 0.9)
+        assert np.flatnonzero(Model(tmp_path / f"{name}.h5").factors).tolist() == kept.tolist()
+    with pytest.raises(ConfigError, match="did you mean 'label2'"):
+        run(tmp_path / "model.h5", tmp_path / "no.h5", features=9, label=("lable2",))
+
+
+def test_names_of_a_model_come_from_its_data(tmp_path):
+    X, Y = sparse_data()
+    winnow_model(tmp_path / "model.h5", X, Y)
+    names = [f"word {j}" for j in range(30)]
+    run(tmp_path / "model.h5", tmp_path / "few.h5", features=4)
+    assert {row["name"] for row in table(tmp_path / "few.features.csv")} == {""}
+    data = dataset(tmp_path / "other.h5", X, Y, names)
+    with pytest.raises(DataError, match="has other features"):
+        run(tmp_path / "model.h5", tmp_path / "few.h5", True, features=4, data=data)
+    with h5py.File(data, "r+") as file:
+        file.attrs["vocabulary"] = "width:30"
+    run(tmp_path / "model.h5", tmp_path / "few.h5", True, features=4, data=data)
+    assert all(row["name"] == names[int(row["feature"])] for row in table(tmp_path / "few.features.csv"))
+
+
+def test_a_model_without_positive_and_negative_weights(tmp_path):
+    linear_model(tmp_path / "model.h5", np.ones((2, 5)))
+    with pytest.raises(ConfigError, match=r"a model of the method probe without the weights u and v"):
+        run(tmp_path / "model.h5", tmp_path / "few.h5", features=2)
+    X, Y = sparse_data()
+    winnow_model(tmp_path / "winnow.h5", X, Y)
+    with pytest.raises(ConfigError, match=r"--by ig: .*winnow\.h5 is a model"):
+        run(tmp_path / "winnow.h5", tmp_path / "few.h5", features=2, by="ig")
+    with h5py.File(tmp_path / "winnow.h5", "r+") as file:
+        file["state/features"][0] = 29
+    with pytest.raises(DataError, match="its state does not fit"):
+        run(tmp_path / "winnow.h5", tmp_path / "few.h5", features=2)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"by": "idf", "features": 3}, "--by idf: no such score"),
+        ({"by": "ig"}, "--features is missing"),
+        ({"features": 3}, "--by is missing: choose chi2, efs or ig"),
+        ({"by": "ig", "features": 0}, "--features 0: expected at least 1"),
+        ({"by": "ig", "features": 28}, "--features 28: the rows of the split all of .* have only 27 features"),
+        ({"by": "efs", "features": 3, "share": 1.5}, "--share 1.5: expected a number from 0 to 1"),
+        ({"by": "efs", "features": 3, "share": float("nan")}, "--share nan"),
+        ({"by": "ig", "features": 3, "share": 0.5}, "--share is for --by efs, not ig"),
+        ({"by": "ig", "features": 3, "over": "sum"}, "--over sum: expected max or mean"),
+        ({"by": "ig", "features": 3, "label": ("labl1",)}, "did you mean 'label1'"),
+        ({"by": "ig", "features": 3, "split": "dev"}, "no split named 'dev'"),
+        ({"by": "efs", "features": 3, "seed": 4}, "--seed is for --shuffle"),
+        ({"like": "a.h5", "features": 3}, "--features does not go with --like"),
+    ],
+)
+def test_options_that_make_no_sense(tmp_path, options, words):
+    path = dataset(tmp_path / "data.h5", *sparse_data())
+    with pytest.raises(ConfigError, match=words):
+        run(path, tmp_path / "out.h5", **options)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["data.h5"]
+
+
+def test_nothing_is_overwritten_without_force(tmp_path):
+    path = dataset(tmp_path / "data.h5", *sparse_data())
+    before = path.read_bytes()
+    with pytest.raises(ConfigError, match="is also an input"):
+        run(path, path, True, by="ig", features=3)
+    (tmp_path / "few.features.csv").write_text("precious")
+    with pytest.raises(ConfigError, match=r"few\.features\.csv exists already"):
+        run(path, tmp_path / "few.h5", by="ig", features=3)
+    assert not (tmp_path / "few.h5").exists()
+    run(path, tmp_path / "few.h5", by="ig", features=3, list=tmp_path / "other.csv")
+    assert (tmp_path / "few.features.csv").read_text() == "precious"
+    with pytest.raises(ConfigError, match=r"few\.h5 exists already"):
+        run(path, tmp_path / "few.h5", by="ig", features=3, list=tmp_path / "third.csv")
+    run(path, tmp_path / "few.h5", True, by="ig", features=3)
+    assert (tmp_path / "few.features.csv").read_text().startswith("rank")
+    assert path.read_bytes() == before
+
+
+CURVES = CurveOptions(share=(0.5, 1.0), features=(20, 3, 8), shuffle=True, seed=5)
+
+
+def split_data(tmp_path, **options):
+    X, Y = sparse_data(n_rows=300)
+    return dataset(tmp_path / "data.h5", X, Y, splits={"train": np.arange(200), "test": np.arange(200, 300)}, **options), X, Y
+
+
+def test_curves_are_those_of_models_made_one_by_one(tmp_path):
+    path, X, Y = split_data(tmp_path)
+    order = np.argsort(rng.bits(5, "shuffle", np.arange(200)), kind="stable")
+    with Dataset(path) as data:
+        found = curves(mpi.self_comm(), data, CURVES, Log(1))
+        shard = slab_of(data, np.arange(200), 0, 200)
+        state = State(asked("mbw"), "mbw", 6, 30)
+        state.learn(shard, order)
+    assert found.sizes == [3, 8, 20]
+    assert found.series == [("efs", 0.5), ("efs", 1.0), ("ig", None), ("chi2", None)]
+    W, bias = state.linear()
+    test, truth = X[200:].toarray(), Y[200:].toarray() != 0
+    importance = each_importance(state)
+    for label in range(6):
+        assert found.with_all[label] == np.mean((test @ W[label] + bias[label] > 0) != truth[:, label])
+        for number, share in enumerate((0.5, 1.0)):
+            for place, keep in enumerate((3, 8, 20)):
+                kept = extremal(importance[:, label], state.seen, keep, share)
+                wrong = (test[:, kept] @ W[label, kept] + bias[label] > 0) != truth[:, label]
+                assert found.error[label, number, place] == wrong.mean()
+        for number, by in ((2, "ig"), (3, "chi2")):
+            for place, keep in enumerate((3, 8, 20)):
+                scores, present = scores_of(path, by, [label], split="train")
+                kept = best(scores, present > 0, keep)
+                with Dataset(path) as data:
+                    reduce_dataset(mpi.self_comm(), data, kept, tmp_path / "few.h5", True)
+                with Dataset(tmp_path / "few.h5") as few:
+                    shard = slab_of(few, np.arange(200), 0, 200)
+                    state_of_few = State(asked("mbw"), "mbw", 6, keep, np.array([label]))
+                    state_of_few.learn(shard, order)
+                    (w,), (b,) = state_of_few.linear()
+                    wrong = (read_rows(few, np.arange(200, 300), True).astype(float) @ w + b > 0) != truth[:, label]
+                assert found.error[label, number, place] == wrong.mean()
+    majority = truth != (2 * Y[:200].toarray().sum(axis=0) > 200)
+    assert np.allclose(found.majority, majority.mean(axis=0))
+
+
+def test_picture_and_numbers(tmp_path):
+    pytest.importorskip("matplotlib")
+    path, _, _ = split_data(tmp_path)
+    report = plot_selection(mpi.self_comm(), path, tmp_path / "a.svg", CURVES, False, Log(1))
+    assert "mean of 6 labels" in report
+    assert (tmp_path / "a.svg").read_bytes().startswith(b"<?xml")
+    rows = table(tmp_path / "a.csv")
+    assert len(rows) == 7 * (4 * 3 + 2)
+    means = [float(row["error"]) for row in rows if not row["label"]]
+    each = [[float(row["error"]) for row in rows if row["label"] == f"label{n}"] for n in range(6)]
+    np.testing.assert_allclose(means, np.mean(each, axis=0))
+    before = (tmp_path / "a.csv").read_bytes()
+    with pytest.raises(ConfigError, match=r"a\.svg exists already"):
+        plot_selection(mpi.self_comm(), path, tmp_path / "a.svg", CURVES, False, Log(1))
+    one = CurveOptions(label=("label3",), by=("chi2",), features=(2, 10, 10_000), shuffle=True)
+    report = plot_selection(mpi.self_comm(), path, tmp_path / "b.png", one, False, Log(1))
+    assert "chi-square" in report
+    assert "EFS" not in report
+    assert {row["label"] for row in table(tmp_path / "b.csv")} == {"label3"}
+    assert (tmp_path / "a.csv").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"by": ("igg",)}, "--by igg: no such score; did you mean 'ig'"),
+        ({"features": (0, 3)}, "--features 0: expected at least 1"),
+        ({"features": (300, 400)}, "--features 300: the training rows have only 27 features"),
+        ({"share": (0.5, -1.0)}, "--share -1.0"),
+        ({"share": ()}, "--share needs at least one value"),
+        ({"seed": -1}, "--seed -1"),
+        ({"label": ("x",)}, "no label 'x'"),
+    ],
+)
+def test_curves_refuse(tmp_path, options, words):
+    pytest.importorskip("matplotlib")
+    path, _, _ = split_data(tmp_path)
+    with pytest.raises(ConfigError, match=words):
+        plot_selection(mpi.self_comm(), path, tmp_path / "a.png", CurveOptions(**options), False, Log(1))
+    assert [entry.name for entry in tmp_path.iterdir()] == ["data.h5"]
+
+
+def test_curves_need_a_test_split_and_no_negative_values(tmp_path):
+    pytest.importorskip("matplotlib")
+    X, Y = sparse_data()
+    bare = dataset(tmp_path / "bare.h5", X, Y)
+    with pytest.raises(ConfigError, match=r"bare\.h5: it has no splits train and test; make them with `hpcml split`"):
+        plot_selection(mpi.self_comm(), bare, tmp_path / "a.png", CURVES, False, Log(1))
+    X.data[X.indptr[11]] = -2
+    bad = dataset(tmp_path / "bad.h5", X, Y, splits={"train": np.arange(10, 80), "test": np.arange(80, 120)})
+    with pytest.raises(DataError, match=r"row 11 has the value -2, but mbw takes no negative values"):
+        plot_selection(mpi.self_comm(), bad, tmp_path / "a.png", CURVES, False, Log(1))
+
+
+def test_rows_sorted_by_label_are_pointed_out(tmp_path, capsys):
+    X, _ = sparse_data(n_rows=60)
+    Y = np.eye(3)[np.repeat(np.arange(3), 20)]
+    splits = {"train": np.arange(0, 60, 2), "test": np.arange(1, 60, 2)}
+    said = []
+    for shuffle in (False, True):
+        with Dataset(dataset(tmp_path / f"{shuffle}.h5", X, Y, splits=splits)) as data:
+            curves(mpi.self_comm(), data, CurveOptions(features=(3,), shuffle=shuffle), Log(0))
+        said.append(capsys.readouterr().err)
+    assert "sorted by label" in said[0]
+    assert said[1] == ""
+
+
+@pytest.mark.parametrize("by", sorted(SCORES))
+def test_labels_that_no_feature_tells_apart(tmp_path, by):
+    X, Y = sparse_data()
+    path = dataset(tmp_path / "data.h5", X, np.column_stack([np.ones(120), Y.toarray()]))
+    with pytest.raises(ConfigError, match="no feature of the rows of the split all tells the labels apart"):
+        run(path, tmp_path / "few.h5", by=by, features=3, label=("label0",))
+    run(path, tmp_path / "few.h5", by=by, features=3, label=("label0", "label1"))

@@ -1,0 +1,109 @@
+"""Pruning: the table against models that were thinned by hand, and the file that is written."""
+
+import h5py
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from support import make
+
+from hpcml import mpi
+from hpcml.data.dataset import Dataset
+from hpcml.errors import ConfigError, NonFiniteError
+from hpcml.evaluation import evaluate
+from hpcml.log import Log
+from hpcml.model.linear import Model
+from hpcml.model.open import open_model
+from hpcml.reduce.prune import prune
+
+SELF, QUIET = mpi.self_comm(), Log(1)
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Paths of data and model, and W, with zeros and an empty row."""
+    X, Y = make.random_data(0, 60, 20, 5)
+    W = np.random.default_rng(1).standard_normal((5, 20)).astype(np.float32)
+    W[:, 3], W[2] = 0, 0
+    data = make.dataset(tmp_path / "data.h5", X, Y, splits={"test": range(0, 60, 3)})
+    return data, make.model(tmp_path / "model.h5", W, np.linspace(-1, 1, 5), precision="<f4"), W
+
+
+def run(files, below, output=None, split="test", force=False):
+    with Dataset(files[0]) as dataset:
+        return prune(SELF, open_model(files[1]), dataset, split, below, output, force, QUIET)
+
+
+def test_the_table_is_that_of_models_thinned_by_hand(files, tmp_path):
+    data, _, W = files
+    magnitudes = (0.0, 0.4, 0.9, 100.0)
+    found = run(files, magnitudes)
+    assert [line.below for line in found.lines] == [0.0, *magnitudes]
+    with Dataset(data) as dataset:
+        for number, line in enumerate(found.lines):
+            thin = np.where(np.abs(W) < np.float32(line.below), 0, W)
+            path = make.model(tmp_path / f"thin{number}.h5", thin, np.linspace(-1, 1, 5), precision="<f4")
+            expected = evaluate(SELF, Model(path), dataset, "test", QUIET)
+            assert line.n_weights == (np.count_nonzero(thin) if number else W.size)
+            assert (line.macro_map, line.precision_at) == (expected.macro("average_precision"), expected.precision_at)
+    assert [line.n_all for line in found.lines] == [100] * 5
+    header, first, *others = str(found).splitlines()[2:]
+    assert header.split() == ["below", "weights", "%", "MB", "MAP", "change", "P@1", "P@3", "P@5"]
+    assert first.split()[:5] == ["as", "it", "is", "100", "100.00"]
+    assert [line.split()[0] for line in others] == ["0", "0.4", "0.9", "100"]
+    assert others[-1].split()[1:3] == ["0", "0.00"]
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_the_model_of_the_last_magnitude_is_written(files, tmp_path, sparse):
+    data, model, W = files
+    if sparse:
+        run(files, [0], tmp_path / "zeros-left-out.h5")
+        model = tmp_path / "zeros-left-out.h5"
+    found = run((data, model), [0.2, 0.7], tmp_path / "few.h5")
+    few, thin = Model(tmp_path / "few.h5"), np.where(np.abs(W) < np.float32(0.7), 0, W)
+    assert few.sparse
+    assert few.n_weights == found.lines[-1].n_weights == np.count_nonzero(thin)
+    assert np.array_equal(few.weights(), thin)
+    with h5py.File(tmp_path / "few.h5") as file:
+        stored = sp.csr_matrix(thin)
+        assert np.array_equal(file["W/indptr"][:], stored.indptr)
+        assert np.array_equal(file["W/indices"][:], stored.indices)
+        assert abs((tmp_path / "few.h5").stat().st_size - found.lines[-1].n_bytes) < 1 << 14
+    whole = Model(model)
+    assert (few.label_names, few.vocabulary, few.attrs["method"]) == (whole.label_names, whole.vocabulary, "probe")
+    assert few.bias.tolist() == whole.bias.tolist()
+    assert all(np.array_equal(few.labels[name], values) for name, values in whole.labels.items())
+
+
+def test_pruning_what_is_pruned_gives_the_same_file(files, tmp_path):
+    run(files, [0.3], tmp_path / "once.h5")
+    run(files, [0.6], tmp_path / "direct.h5")
+    run((files[0], tmp_path / "once.h5"), [0.6], tmp_path / "twice.h5")
+    assert (tmp_path / "twice.h5").read_bytes() == (tmp_path / "direct.h5").read_bytes()
+    run((files[0], tmp_path / "once.h5"), [0.0], tmp_path / "again.h5")
+    assert (tmp_path / "again.h5").read_bytes() == (tmp_path / "once.h5").read_bytes()
+
+
+def test_what_is_wrong_is_said(files, tmp_path):
+    for below in ([-0.1], [0.1, float("nan")], [float("inf")]):
+        with pytest.raises(ConfigError, match=r"--below .*: expected a finite number of at least 0"):
+            run(files, below, tmp_path / "out.h5")
+    with pytest.raises(ConfigError, match="at least one magnitude"):
+        run(files, [])
+    with pytest.raises(ConfigError, match="also an input"):
+        run(files, [0.1], files[1], force=True)
+    (tmp_path / "there.h5").write_text("precious")
+    with pytest.raises(ConfigError, match="exists already"):
+        run(files, [0.1], tmp_path / "there.h5")
+    assert (tmp_path / "there.h5").read_text() == "precious"
+    X, y, Y = make.class_data(3, 60, 10, 3)
+    classifier = make.dataset(tmp_path / "classes.h5", X, Y), make.classifier(tmp_path / "tree.h5", "tree", X, y, "abc")
+    with pytest.raises(ConfigError, match="a classifier has no weights to leave out"):
+        run(classifier, [0.1], split="all")
+    before = {path.name for path in tmp_path.iterdir()}
+    W = files[2].copy()
+    W[1, 5] = np.nan
+    broken = files[0], make.model(tmp_path / "broken.h5", W)
+    with pytest.raises(NonFiniteError, match="label 'label1' is not a number"):
+        run(broken, [0.1], tmp_path / "out.h5")
+    assert {path.name for path in tmp_path.iterdir()} == before | {"broken.h5"}

@@ -1,0 +1,195 @@
+"""Joining the models of label parts, and the table of a sweep."""
+
+import csv
+import json
+import resource
+import shutil
+from pathlib import Path
+
+import pytest
+import support.training as training
+from support.make import dataset, random_data
+from support.training import asked, merge
+
+import hpcml
+from hpcml import mpi
+from hpcml.errors import ConfigError, DataError
+from hpcml.log import Log
+from hpcml.methods.registry import METHODS
+from hpcml.run.folder import read_config
+from hpcml.run.sweep import merge_sweep
+
+SELF = mpi.self_comm()
+QUIET = Log(1)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    X, Y = random_data(3, 60, 40, 7)
+    return dataset(tmp_path_factory.mktemp("data") / "data.h5", X, Y)
+
+
+def train(data, run, **options):
+    training.train("probe", None, data, run, options, log=QUIET)
+    return run
+
+
+@pytest.fixture(scope="module")
+def runs(data, tmp_path_factory):
+    """The run of all labels and those of three parts, in that order; tests only read them."""
+    folder = tmp_path_factory.mktemp("runs")
+    return [train(data, folder / "whole"), *(train(data, folder / f"part{k}", label_part=f"{k}/3") for k in (1, 2, 3))]
+
+
+def free_keys(method):
+    return METHODS[method].free_keys
+
+
+def without_seconds(run):
+    return [line.rpartition(",")[0] for line in (run / "history.csv").read_text().splitlines()]
+
+
+def test_parts_in_any_order_give_the_run_of_all_labels(runs, tmp_path):
+    whole, first, second, third = runs
+    report = merge(SELF, [third, first, second], tmp_path / "joined", log=QUIET)
+    assert (report.n_labels, report.n_parts) == (7, 3)
+    assert (tmp_path / "joined" / "model.h5").read_bytes() == (whole / "model.h5").read_bytes()
+    assert without_seconds(tmp_path / "joined") == without_seconds(whole)
+    assert read_config(tmp_path / "joined" / "config.toml") == read_config(whole / "config.toml")
+
+
+@pytest.mark.parametrize(("n_labels", "parts"), [(7, 7), (7, 2), (3, 2)])
+def test_parts_are_about_equal_and_cover_every_label_once(data, tmp_path, n_labels, parts):
+    names = [f"label{k}" for k in range(n_labels)]
+    chosen = []
+    for k in range(1, parts + 1):
+        model = hpcml.Model(train(data, tmp_path / str(k), label=tuple(names), label_part=f"{k}/{parts}") / "model.h5")
+        assert abs(model.n_labels - n_labels / parts) < 1
+        chosen += model.label_names
+    assert chosen == names
+
+
+@pytest.mark.parametrize("part", ["0/3", "4/3", "3", "a/b", "1/", "-1/3", "1/0", "²/3"])
+def test_nonsense_is_no_part(part):
+    with pytest.raises(ConfigError, match="--label-part"):
+        asked("probe", label_part=part).validate()
+
+
+def test_more_parts_than_labels(data, tmp_path):
+    with pytest.raises(ConfigError, match="there are only 7 labels to train"):
+        train(data, tmp_path / "run", label_part="1/8")
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_cannot_be_joined(runs, data, tmp_path):
+    whole, first, second, third = runs
+    output = tmp_path / "joined"
+    X, Y = random_data(4, 60, 40, 7)
+    other = train(dataset(tmp_path / "data.h5", X, Y), tmp_path / "other", label_part="2/3")
+    epsilon = train(data, tmp_path / "epsilon", label_part="2/3", epsilon=0.2)
+    halves = train(data, tmp_path / "half", label_part="2/2")
+    cases = {
+        "part 2 of 3 is missing": [first, third],
+        "are both part 1/3": [first, first, second, third],
+        "trained no part of the labels": [first, whole],
+        "had epsilon = 0.2, but": [first, epsilon, third],
+        "was trained on other data": [first, other, third],
+        "one of 2 parts, but": [first, halves],
+        "not a run folder": [first, tmp_path],
+    }
+    for sentence, parts in cases.items():
+        with pytest.raises(ConfigError, match=sentence):
+            merge(SELF, parts, output, log=QUIET)
+        assert not output.exists()
+
+
+def test_inputs_and_finished_runs_are_safe(runs, tmp_path):
+    _, *parts = runs
+    before = [(part / "model.h5").read_bytes() for part in parts]
+    with pytest.raises(ConfigError, match="is one of the runs to merge"):
+        merge(SELF, parts, parts[1], force=True, log=QUIET)
+    merge(SELF, parts, tmp_path / "joined", log=QUIET)
+    with pytest.raises(ConfigError, match="exists already"):
+        merge(SELF, parts, tmp_path / "joined", log=QUIET)
+    merge(SELF, parts, tmp_path / "joined", force=True, log=QUIET)
+    assert [(part / "model.h5").read_bytes() for part in parts] == before
+
+
+def test_replacing_a_run_fails_without_losing_it(runs, tmp_path):
+    _, *parts = runs
+    merge(SELF, parts, tmp_path / "joined", log=QUIET)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "joined").iterdir()}
+    for part in parts:
+        shutil.copytree(part, tmp_path / part.name)
+    copies = [tmp_path / part.name for part in parts]
+    (copies[2] / "history.csv").unlink()
+    with pytest.raises(DataError, match=r"it has no history\.csv"):
+        merge(SELF, copies, tmp_path / "joined", force=True, log=QUIET)
+    (copies[2] / "history.csv").mkdir()  # is noticed when the model is written already
+    with pytest.raises(DataError):
+        merge(SELF, copies, tmp_path / "joined", force=True, log=QUIET)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "joined").iterdir()} == before
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_more_parts_than_files_that_may_be_open(data, tmp_path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    parts = [train(data, tmp_path / str(k), label_part=f"{k}/7") for k in range(1, 8)]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(list(Path("/proc/self/fd").iterdir())) + 30, hard))
+    try:
+        merge(SELF, parts, tmp_path / "joined", log=QUIET)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_parts_of_far_too_many(runs, tmp_path):
+    part = tmp_path / "part"
+    shutil.copytree(runs[1], part)
+    (part / "config.toml").write_text((part / "config.toml").read_text().replace('"1/3"', '"1/99999999999"'))
+    with pytest.raises(ConfigError, match="part 2 of 99999999999 is missing"):
+        merge(SELF, [part], tmp_path / "joined", log=QUIET)
+
+
+def test_unfinished_part(runs, tmp_path):
+    _, first, second, _ = runs
+    unfinished = tmp_path / "part"
+    unfinished.mkdir()
+    (unfinished / "config.toml").write_text((second / "config.toml").read_text())
+    with pytest.raises(ConfigError, match="the run of part 2/3 is not finished"):
+        merge(SELF, [first, unfinished], tmp_path / "joined", log=QUIET)
+
+
+def test_sweep_shows_what_differs_and_the_best_first(runs, data, tmp_path):
+    plain = train(data, tmp_path / "plain")
+    better = train(data, tmp_path / "better", lam="X/10", loss="huber")
+    for run, value in ((plain, 0.25), (better, 0.75)):
+        measures = {"macro": {"average_precision": {"value": value}, "auc": {"value": None}}}
+        (run / "measures.json").write_text(json.dumps(measures))
+    unfinished = tmp_path / "unfinished"
+    unfinished.mkdir()
+    (unfinished / "config.toml").write_text((plain / "config.toml").read_text())
+    sweep = merge_sweep(SELF, [plain, unfinished, better], tmp_path / "sweep.csv", False, free_keys)
+    with (tmp_path / "sweep.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["run", "lambda", "loss", "state", "labels", "iterations", "average_precision", "auc"]
+    assert [row["run"] for row in rows] == [str(better), str(plain), str(unfinished)]
+    assert [row["loss"] for row in rows] == ["huber", "hinge", "hinge"]
+    assert [row["state"] for row in rows] == ["finished", "finished", "not finished"]
+    assert [row["average_precision"] for row in rows] == ["0.75", "0.25", ""]
+    assert str(sweep).splitlines()[1].split()[:3] == [str(better), "X/10", "huber"]
+    with pytest.raises(ConfigError, match="exists already"):
+        merge_sweep(SELF, [plain], tmp_path / "sweep.csv", False, free_keys)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"macro": 3}', '{"macro": {"auc": {"value": "x"}}}', '{"macro": {"auc": 1}}', "[" * 100000]
+)
+def test_damaged_measures(runs, text):
+    whole = runs[0]
+    file = whole / "measures.json"
+    file.write_text(text)
+    try:
+        with pytest.raises(DataError, match="damaged"):
+            merge_sweep(SELF, [whole], whole.parent / "sweep.csv", False, free_keys)
+    finally:
+        file.unlink()
