@@ -3,8 +3,8 @@
 usage: python launch/bench/faults.py [-k PART_OF_A_NAME] [--memory] [--commands] [--rounds N [--seed 0]]
 
 --commands: every command stopped in every phase (tests/support/interrupts.py), with the seconds to its end and what is left.
---memory: rank 1 with less and less memory, instead of the table. --rounds: one run that is preempted N times (SIGTERM, SIGUSR1 or kill -9, of one
-rank or all, at a random moment, on one to three ranks) and resumed each time; it must end with the same bits.
+--memory: rank 1 with less and less memory, instead of the table. --rounds: one run that is preempted N times (SIGTERM, SIGUSR1 or
+kill -9, of one rank or all, at a random moment, on one to three ranks) and resumed each time; it must end with the same bits.
 """
 
 from __future__ import annotations

@@ -4,10 +4,11 @@ usage: python launch/bench/fuzz.py [--inputs 10500] [--first 0] [--seed 0] [--ki
        python launch/bench/fuzz.py --variants 5000 [--class PART-OF-A-PATH...]
 
 `tests/support/damage.py` makes the inputs: svmlight, JSON lines, datasets, linear models (dense, sparse, of single passes),
-classifiers, TOML files, and run folders of several methods to be resumed; --first goes on with later numbers, so that slices add up. Each
-command line runs as `hpcml` would, in a process of its own that is forked when everything is imported but MPI not started, under
-limits of time and memory. Good ends: code 0 with a sound result, and code 2 with exactly one line of ours. Prints a JSON line for
-each defect and for each kind, and the total; ends with code 1 if there is a defect. --only shows what one input does.
+classifiers, TOML files, and run folders of several methods to be resumed; --first goes on with later numbers, so that slices add
+up. Each command line runs as `hpcml` would, in a process of its own that is forked when everything is imported but MPI not
+started, under limits of time and memory. Good ends: code 0 with a sound result, and code 2 with exactly one line of ours. Prints
+a JSON line for each defect and for each kind, and the total; ends with code 1 if there is a defect. --only shows what one input
+does.
 
 --variants opens so many variants of a saved classifier of each class that files may hold (`tests/support/damage_classifier.py`).
 """
