@@ -1,4 +1,4 @@
-"""The scikit-learn classifier on shards: the bits of one rank with all rows, whatever the shards lack."""
+"""The scikit-learn classifiers on shards: the bits of one rank with all rows, whatever the shards lack."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,8 @@ import scipy.sparse as sp
 from sklearn.base import clone
 from support.make import random_data
 
-from hpcml import ProbeClassifier
+from hpcml import DualClassifier, ProbeClassifier, PsbmlClassifier
+from hpcml.model.classifier import dump_classifier
 
 pytestmark = pytest.mark.mpi
 SHORT = {"epsilon": 0.25}  # three cycles or so
@@ -109,4 +110,48 @@ def test_a_mistake_on_one_rank_is_the_same_error_on_all(comm, X):
     for arguments, X_mine, y_mine, sentence in mistakes(comm, X, y):
         with pytest.raises(ValueError, match=sentence) as error:
             ProbeClassifier(**arguments, comm=comm).fit(X_mine, y_mine)
+        assert len(set(comm.allgather(str(error.value)))) == 1
+
+
+# the classifiers that gather the rows on every rank
+
+
+def test_dual_has_the_same_bits_on_any_number_of_ranks(comm, mine, X):
+    names = ("coef_", "intercept_", "n_iter_", "f_min_", "gap_", "visited_")
+    Y = (random_data(5, 60, 5, 7, density=0.3)[1] != 0).astype(int).tolil()
+    Y[:, 1], Y[:, 2], Y[:30, 3] = 0, 1, 0
+    words = np.array(["ant", "bee", "caterpillar"])[np.sort(np.arange(60) % 3)]
+    for target in (Y.tocsr(), words, words == "ant", 0 * np.arange(60)):
+        alone = DualClassifier(block=3).fit(X, target)
+        model = DualClassifier(comm=comm).fit(X[mine], target[mine])
+        assert all(getattr(model, name).tobytes() == getattr(alone, name).tobytes() for name in names)
+        assert model.classes_.tolist() == alone.classes_.tolist()
+        assert sp.issparse(model.predict(X)) == sp.issparse(target)
+
+
+def test_psbml_keeps_the_same_classifier_on_any_number_of_ranks(comm, mine, X):
+    words = np.array(["ant", "bee", "caterpillar"])[np.sort(np.arange(60) % 3)]
+    for target, base, grid in ((words, "tree", "2x1"), (words == "ant", "linear-svm", "3x2"), (words, "stump", "1x1")):
+        alone = PsbmlClassifier(base, grid, cycles=5).fit(X, target)
+        model = PsbmlClassifier(base, grid, cycles=5, comm=comm).fit(X[mine], target[mine])
+        assert dump_classifier(model.classifier_) == dump_classifier(alone.classifier_)
+        assert model.margin_rows_.tolist() == alone.margin_rows_.tolist()
+        assert model.margin_weights_.tobytes() == alone.margin_weights_.tobytes()
+        assert (model.cycle_, model.validation_error_) == (alone.cycle_, alone.validation_error_)
+        assert (model.predict(X) == alone.predict(X)).all()
+
+
+@pytest.mark.parametrize("kind", [DualClassifier, PsbmlClassifier])
+def test_a_mistake_on_one_rank_is_the_same_error_on_all_of_these(comm, X, kind):
+    y, odd = np.arange(60) % 2, comm.rank == comm.size - 1
+    bad = X.copy()
+    bad.data[0] = np.nan
+    seed = {"random_state": comm.rank}
+    wrong = {"lam": "X/q"} if kind is DualClassifier else {"grid": "999x1"}
+    cases = [({}, bad if odd else X, y, "Input X contains NaN"), (wrong, X, y, "lam=X/q: expected|grid=999x1: 999 nodes")]
+    cases += [({}, X[:0], y[:0], "no rank has rows"), (seed, X, y, "different parameters")] if comm.size > 1 else []
+    cases += [({}, X, 0 * y, "are of one class")] if kind is PsbmlClassifier else [({}, X * 0, y, "no usable features")]
+    for arguments, X_mine, y_mine, sentence in cases:
+        with pytest.raises(ValueError, match=sentence) as error:
+            kind(**arguments, comm=comm).fit(X_mine, y_mine)
         assert len(set(comm.allgather(str(error.value)))) == 1
