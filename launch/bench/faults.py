@@ -45,7 +45,7 @@ def sentence(stderr: str) -> str:
 
 def walk(faults: list[table.Fault], folder: Path) -> None:
     """Print the outcome of every fault."""
-    mpirun, samples = Mpirun(folder), table.make_samples(folder)
+    mpirun, samples = Mpirun(folder), table.make_samples(folder, {method for fault in faults for method in fault.methods})
     for fault in faults:
         for method in fault.methods:
             case = table.Case(mpirun, method, *samples[method], Path(tempfile.mkdtemp(dir=folder)))

@@ -142,11 +142,12 @@ class Standing:
         number, self.number = self.number, self.number + 1
         self.send(number, list(map(str, args)))
         codes = self.commands / f"{number}.codes"
-        end = time.monotonic() + timeout
+        end, pause = time.monotonic() + timeout, 0.002
         while not codes.exists() and self.job.process.poll() is None:
             if time.monotonic() > end:
                 self.job.fail(f"{args}: still running after {timeout} s; {self.printed(number)}")
-            time.sleep(0.005)
+            time.sleep(pause)
+            pause = min(0.05, 1.1 * pause)
         if not codes.exists():
             return subprocess.CompletedProcess(args, self.job.process.returncode, *self.printed(number))
         (code,) = set(json.loads(codes.read_text()))  # the same on all ranks

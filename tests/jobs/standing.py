@@ -35,9 +35,10 @@ def stand(folder, comm):
     """Run the commands that come, in order."""
     number = 0
     while True:
-        command = folder / f"{number}.json"
+        command, pause = folder / f"{number}.json", 0.002
         while not command.exists():
-            time.sleep(0.005)
+            time.sleep(pause)
+            pause = min(0.1, 1.1 * pause)  # ranks that have waited for long leave the cores to others
         if (tokens := json.loads(command.read_text())) is None:
             return
         for descriptor, name in ((1, "out"), (2, "err")):

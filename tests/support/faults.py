@@ -471,9 +471,10 @@ FAULTS = [
 ]
 
 
-def make_samples(folder):
+def make_samples(folder, methods=tuple(TRAIN)):
     found = {}
-    for method, train in TRAIN.items():
+    for method in methods:
+        train = TRAIN[method]
         data = make_data(method, folder / f"{method}.h5")
         train(None, data, folder / method, OPTIONS[method])
         found[method] = data, result_of(folder / method)
