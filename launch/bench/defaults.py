@@ -22,7 +22,6 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -31,11 +30,11 @@ from compare_liblinear import matrix
 from sklearn.metrics import average_precision_score
 from sklearn.svm import LinearSVC
 
-from hpcml import ConvertOptions, Dataset, Model, TrainOptions, convert, mpi
+from hpcml import ConvertOptions, Dataset, Model, mpi, train
+from hpcml.conversion.convert import convert
 from hpcml.errors import HpcmlError
 from hpcml.evaluation.evaluate import evaluate
 from hpcml.log import Log
-from hpcml.methods.linear.train import train
 
 THIRD = {"test_share": 0.33, "seed": 1}
 TEXTS = {"reuters21578": {}, "20newsgroups": {}, "imdb": {}, "mesh": THIRD, "movie_reviews": THIRD, "spamassassin": THIRD}
@@ -82,9 +81,9 @@ def made(comm: mpi.Comm, name: str, folder: Path, most_rows: int) -> tuple[Path,
     return output, output
 
 
-def trained(comm: mpi.Comm, files: tuple[Path, Path], method: str, options: TrainOptions, run: Path) -> tuple[Model, dict]:
+def trained(comm: mpi.Comm, files: tuple[Path, Path], method: str, options: dict[str, object], run: Path) -> tuple[Model, dict]:
     """Collective over `comm`. The model of a training, and its figures."""
-    report = train(method, comm, files[0], run, options, force=True, log=QUIET)
+    report = train(method, files[0], run, options, comm=comm, force=True, log=QUIET)
     with mpi.agreed(comm, f"reading {report.model}"):
         model, dataset = Model(report.model), Dataset(files[1])
     with dataset:
@@ -123,10 +122,10 @@ def check(files: tuple[Path, Path], model: Model, bias: bool) -> float:
 def lines_of(comm: mpi.Comm, name: str, given: argparse.Namespace, folder: Path) -> Iterator[dict]:
     """Collective over `comm`. The figures of every training on a set."""
     files = made(comm, name, folder, given.most_rows)
-    options = TrainOptions(min_positives=given.min_positives)
+    options = {"min_positives": given.min_positives}
     for method in given.method or ("probe", "dual"):
         for protocol, changes in PROTOCOLS.items():
-            model, figures = trained(comm, files, method, replace(options, **changes), folder / "run")
+            model, figures = trained(comm, files, method, options | changes, folder / "run")
             line = {"set": name, "method": method, "protocol": protocol, "loss": str(model.attrs["loss"]), **figures}
             if name in given.check:
                 with mpi.resting(comm, f"checking {name}"):

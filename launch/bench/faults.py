@@ -29,8 +29,7 @@ from support import faults as table  # noqa: E402
 from support import interrupts  # noqa: E402
 from support.make import dataset, random_data  # noqa: E402
 
-from hpcml.methods.linear.options import TrainOptions  # noqa: E402
-from hpcml.methods.linear.train import train_probe  # noqa: E402
+from hpcml import train  # noqa: E402
 
 MEMORY = (0, 1, 2, 5, 10, 20, 50, 100, 200, 400)  # MiB besides what the libraries take
 LABELS = 600  # of --rounds: more than so many rounds can train
@@ -95,7 +94,7 @@ def preempt(rounds: int, seed: int, folder: Path) -> bool:
     """Preempt and resume one run; whether it ends with the bits of one that nothing befell."""
     draw, mpirun, run = random.Random(seed), Mpirun(folder), folder / "run"
     data = dataset(folder / "data.h5", *random_data(7, 4000, 1000, LABELS, density=0.05))
-    train_probe(None, data, folder / "undisturbed", TrainOptions())
+    train("probe", data, folder / "undisturbed")
     done, began = collections.Counter(), time.monotonic()
     for number in range(rounds):
         n, how, delay = draw.choice((1, 2, 3)), draw.choice(HOW), draw.uniform(0.0, 1.0)
@@ -118,7 +117,7 @@ def preempt(rounds: int, seed: int, folder: Path) -> bool:
             print(f"round {number + 1}, {kind}: exit code {result.returncode}\n{result.stderr}", flush=True)
     seconds = time.monotonic() - began
     if not (run / "model.h5").exists():
-        train_probe(None, data, run, TrainOptions(), resume=True)
+        train("probe", data, run, resume=True)
     for (kind, code), count in sorted(done.items()):
         print(f"{count:4d} x {kind}: exit code {code}")
     same = table.result_of(run) == table.result_of(folder / "undisturbed")

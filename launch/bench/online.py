@@ -28,12 +28,13 @@ from pathlib import Path
 
 import numpy as np
 
-from hpcml import Dataset, OnlineOptions, mpi
+from hpcml import Dataset, mpi
 from hpcml.data.shard import slab_of
 from hpcml.data.svmlight_stream import SvmlightStream
-from hpcml.methods.online.learners import METHODS
+from hpcml.methods.online.learners import LEARNERS
 from hpcml.methods.online.source import DatasetSource, TextSource
 from hpcml.methods.online.state import State
+from hpcml.methods.registry import METHODS
 
 RIVER_ROWS = 5000
 
@@ -63,7 +64,8 @@ def write_texts(data: Path, split: str, label: str, folder: Path) -> tuple[int, 
 
 def learn(data: Path, method: str, voted: bool) -> float:
     """Seconds of one of our passes, from a dataset or from text."""
-    begin, comm, options = time.perf_counter(), mpi.self_comm(), OnlineOptions(voted=voted, bias=False)
+    given = {"voted": voted} if LEARNERS[method].winnow else {"voted": voted, "bias": False}
+    begin, comm, options = time.perf_counter(), mpi.self_comm(), METHODS[method].options(**given)
     with ExitStack() as stack:
         if data.suffix == ".h5":
             source = DatasetSource(comm, stack.enter_context(Dataset(data)), options)
@@ -113,7 +115,7 @@ def ranks(data: Path, method: str, folder: Path, repeats: int) -> dict[str, floa
     best = {1: np.inf, 2: np.inf}
     with Dataset(data) as dataset:
         labels = [flag for name in dataset.label_names()[:20] for flag in ("--label", name)]
-    flags = labels if METHODS[method].winnow else [*labels, "--no-bias"]
+    flags = labels if LEARNERS[method].winnow else [*labels, "--no-bias"]
     for _ in range(repeats):
         for n in best:
             command = [

@@ -1,0 +1,95 @@
+"""A method is a line of the registry: with one more line, the command, files, comparisons and the Python API know it."""
+
+import numpy as np
+import pytest
+from make import dataset, random_data
+from support.toy import TOY, ToyOptions
+from support.training import compare, shared
+
+import hpcml
+from hpcml import mpi
+from hpcml.bench.shared_options import choose_methods, minimisers
+from hpcml.cli import app as cli
+from hpcml.errors import ConfigError
+from hpcml.methods.registry import METHODS
+from hpcml.model.linear import Model
+from hpcml.run.folder import read_config
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch):
+    monkeypatch.setitem(METHODS, "toy", TOY)
+
+
+@pytest.fixture
+def data(tmp_path):
+    X, Y = random_data(3, 60, 12, 2, 0.4)
+    return dataset(tmp_path / "data.h5", abs(X), Y, splits={"train": np.arange(40), "test": np.arange(40, 60)})
+
+
+def run(*tokens):
+    """A command line, on one rank."""
+    cli.run([str(token) for token in tokens], mpi.self_comm)
+
+
+def test_command_has_the_options_of_the_method_and_no_others(capsys):
+    run("train", "toy", "--help")
+    told = capsys.readouterr().out
+    assert "a method to play with" in told and "How eagerly it plays" in told and "--lambda" in told
+    for others in ("--dual-tol", "--epsilon", "--shards", "--alpha", "--grid", "--no-bias"):
+        assert others not in told
+    run("train", "--help")
+    assert "a method to play with" in capsys.readouterr().out
+
+
+def test_command_trains_with_flags_and_a_file(data, tmp_path):
+    run("train", "toy", data, "-o", tmp_path / "run", "--zeal", "2", "--label", "label0", "label1")
+    config = read_config(tmp_path / "run" / "config.toml")
+    assert (config["method"], config["zeal"], config["label"], config["loss"]) == ("toy", 2.0, ["label0", "label1"], "hinge")
+    assert Model(tmp_path / "run" / "model.h5").attrs["method"] == "toy"
+    (tmp_path / "a.toml").write_text('method = "toy"\nzeal = 3.0\n')
+    run("train", "--data", data, "-o", tmp_path / "file", "--config", tmp_path / "a.toml")
+    assert read_config(tmp_path / "file" / "config.toml")["zeal"] == 3.0
+    with pytest.raises(ConfigError, match=r"--zeal -1\.0: expected a number above 0"):
+        run("train", "toy", data, "-o", tmp_path / "no", "--zeal=-1")
+    with pytest.raises(ConfigError, match=r"^--zeal has no effect on probe, it is for toy; leave it out$"):
+        run("train", "probe", data, "-o", tmp_path / "no", "--zeal", "2")
+    (tmp_path / "b.toml").write_text("zeel = 3.0\n")
+    with pytest.raises(ConfigError, match="unknown key 'zeel'; did you mean 'zeal'"):
+        run("train", "toy", data, "-o", tmp_path / "no", "--config", tmp_path / "b.toml")
+
+
+def test_what_may_change_when_a_run_is_continued(data, tmp_path):
+    with pytest.raises(hpcml.errors.Interrupted):
+        hpcml.train("toy", data, tmp_path / "run", {"time_limit": 1e-9})
+    with pytest.raises(ConfigError, match=r"this run had zeal = 1\.0, not 2\.0; resume with the same options"):
+        hpcml.train("toy", data, tmp_path / "run", {"zeal": 2.0}, resume=True)
+    assert hpcml.train("toy", data, tmp_path / "run", {"block": 1}, resume=True).model.exists()
+    assert TOY.free_keys >= {"data", "block", "time-limit"} and "zeal" not in TOY.free_keys
+
+
+def test_comparisons_take_it(data, tmp_path):
+    assert "toy" in minimisers() and "toy" in choose_methods((), shared(loss="hinge"))
+    with pytest.raises(ConfigError, match=r"--zeal 2\.0 has no effect on probe, it is for toy"):
+        choose_methods(("probe",), shared(loss="hinge", zeal=2.0))
+    result = compare(None, data, tmp_path / "both", ("toy", "pegasos"), {"zeal": 2.0, "max_steps": 20})
+    assert [line.method for line in result.lines] == ["toy", "pegasos"]
+    run("compare", data, "-o", tmp_path / "command", "--method", "toy", "probe", "--zeal", "2", "--max-steps", "20")
+    assert {path.parent.name for path in (tmp_path / "command").glob("*/model.h5")} == {"toy", "probe"}
+
+
+def test_cross_validation_takes_its_estimator(data):
+    found = hpcml.cross_validate(["toy", "nb"], [data], folds=2, split="train")
+    assert "toy" in str(found)
+
+
+def test_python_takes_its_options(data, tmp_path):
+    first = hpcml.train("toy", data, tmp_path / "a", {"zeal": 2.0, "label": ["label1"]})
+    second = hpcml.train("toy", data, tmp_path / "b", ToyOptions(zeal=2.0, label=("label1",)))
+    assert first.model.read_bytes() == second.model.read_bytes()
+    with pytest.raises(ConfigError, match=r"^zeal=0\.0: expected a number above 0"):
+        hpcml.train("toy", data, tmp_path / "c", {"zeal": 0.0})
+    with pytest.raises(ConfigError, match="toy has no option 'zeel'; did you mean 'zeal'"):
+        hpcml.train("toy", data, tmp_path / "c", {"zeel": 0.0})
+    with pytest.raises(ConfigError, match="no method 'toi'; did you mean 'toy'"):
+        hpcml.train("toi", data, tmp_path / "c")
