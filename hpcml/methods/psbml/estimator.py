@@ -199,7 +199,9 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
             X = X.copy()
             X.eliminate_zeros()
         if labels.classes.size < 2:
-            raise DataError(f"y: all {X.shape[0]} rows are of one class, {labels.classes.tolist()[0]!r}; expected at least two classes")
+            raise DataError(
+                f"y: all {X.shape[0]} rows are of one class, {labels.classes.tolist()[0]!r}; expected at least two classes"
+            )
         of = np.diff(labels.indptr) if labels.n_labels == 1 else labels.indices  # of two classes the last one is a label
         names = [str(name) for name in labels.classes[-labels.n_labels :]]
         learner, torus = self._learner(), Torus(*parse_grid(options.grid), options.neighbourhood)

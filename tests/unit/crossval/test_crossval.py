@@ -15,7 +15,7 @@ from support.make import class_data, dataset, random_data
 
 from hpcml.crossval import cross_validate
 from hpcml.crossval.command import cv
-from hpcml.crossval.methods import METHODS, divide_names, divide_path, method_of
+from hpcml.crossval.methods import divide_names, divide_path, method_of, methods
 from hpcml.crossval.problems import folds_of, training_order
 from hpcml.crossval.table import Score, average_ranks, csv_text, format_table, paired_p, score_methods
 from hpcml.crossval.tasks import _check_room, f1_score
@@ -124,11 +124,11 @@ def path(tmp_path):
 
 def test_methods_that_can_do_without_an_intercept(path):
     """The others are the same with and without."""
-    can = {name for name in METHODS if METHODS[name].without_intercept() != METHODS[name]}
-    assert can == {"perceptron", "pa", "romma", "v-perceptron", "v-pa", "v-romma", "svm", "probe"}
+    can = {name for name in methods() if methods()[name].without_intercept() != methods()[name]}
+    assert can == {"perceptron", "pa", "romma", "v-perceptron", "v-pa", "v-romma", "svm", "probe", "dual"}
     X, y, _ = class_data(1, 120, 12, 4)
     for name in can:
-        model = METHODS[name].without_intercept().learner.make(0).fit(abs(X), y == 1)
+        model = methods()[name].without_intercept().learner.make(0).fit(abs(X), y == 1)
         assert not np.any(model.intercept_), name
     usual, without = (cross_validate(None, ["svm", "nb"], [path], folds=3, bias=bias) for bias in (True, False))
     assert (usual.by_fold(0)[0] != without.by_fold(0)[0]).any() and (usual.by_fold(0)[1] == without.by_fold(0)[1]).all()
@@ -181,14 +181,14 @@ def test_in_order_is_the_order_of_the_file(tmp_path):
     assert (cross_validate(None, ["svm", "perceptron"], [path]).by_fold(0)[1:] == shuffled).all()  # whatever else is compared
 
 
-@pytest.mark.parametrize("name", [*METHODS, "linear-svm", "sklearn.linear_model.LogisticRegression"])
+@pytest.mark.parametrize("name", [*methods(), "linear-svm", "sklearn.linear_model.LogisticRegression"])
 def test_every_method_learns(tmp_path, name):
     draw = np.random.default_rng(0)
     y = draw.random(300) < 0.5
     X = draw.random((300, 40)) < np.where(y[:, None] == (np.arange(40) % 2 == 0), 0.7, 0.2)
     path = dataset(tmp_path / "easy.h5", X.astype(np.float32), y[:, None].astype(float))
     first, again = (cross_validate(None, [name], [path], folds=3) for _ in range(2))
-    assert first.by_fold(0).min() > 85
+    assert first.by_fold(0).min() > (70 if name == "psbml" else 85)  # which keeps a single tree
     assert np.array_equal(first.f1[0], again.f1[0])
 
 
@@ -220,12 +220,13 @@ def test_negative_values_are_refused_before_the_work(tmp_path):
 
 
 def test_a_failing_task_is_named(tmp_path):
-    X, _, Y = class_data(4, 60, 5, 2, density=1.0)
+    X, _, _ = class_data(4, 60, 5, 2, density=1.0)
+    Y = np.arange(60)[:, None] < 6  # too few for its default nu
     path = dataset(tmp_path / "minus.h5", X, Y)
     with pytest.raises(
-        ConfigError, match=r"minus\.h5, label 'label0', fold 1, sklearn\.naive_bayes\.ComplementNB: it cannot be trained"
+        ConfigError, match=r"minus\.h5, label 'label0', fold 1, sklearn\.svm\.NuSVC: it cannot be trained"
     ):
-        cross_validate(None, ["svm", "sklearn.naive_bayes.ComplementNB"], [path])
+        cross_validate(None, ["svm", "sklearn.svm.NuSVC"], [path])
 
 
 def test_a_file_that_does_not_fit_is_refused(path, monkeypatch):
