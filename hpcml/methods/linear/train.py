@@ -175,7 +175,7 @@ def plan_chunks(comm: mpi.Comm, run: LabelRun, method: LinearMethod, n_lanes: in
     def chunk_for(n: int, largest: int) -> int:
         return chunk_values(comm, rows, method.needs(0, rows.n_global, rows.n_columns, n, 1, size), largest)
 
-    most = int(mpi.allreduce_max(comm, n_lanes))  # ranks that have few labels left want fewer
+    most = int(mpi.allreduce_max(comm, n_lanes))  # ranks with few labels left ask for fewer
     chunk = chunk_for(most, method.chunk)
     if run.chunk_values:
         chunk = min(chunk or run.chunk_values, run.chunk_values)
