@@ -271,7 +271,9 @@ class DualPanel:
 
 
 class DualBlock:
-    """The labels of a group of ranks (`convex.run.Block`). A panel that is not done is not in a checkpoint: it begins anew."""
+    """The labels of a group of ranks (`hpcml.methods.linear.run.Block`)."""
+
+    packing = None  # a panel that is not done begins anew
 
     def __init__(self, risk: Risk, labels: np.ndarray, n_lanes: int, options: DualOptions, max_steps: int) -> None:
         """`labels` are the numbers in the data of all labels of the run. Raises MemoryError."""
@@ -297,7 +299,6 @@ class DualBlock:
         for label in labels[(rows.n_positive[labels] > 0) & (rows.n_positive[labels] < rows.n_global)].tolist():
             self.costs.of(label)  # an error now, not after hours
         self.waiting: deque[int] = deque()
-        self.lanes: dict = {}
         self.panel: DualPanel | None = None
         self.between: dict[int, list[Training]] = {}  # labels that need another round, by its number
         self.start: State | None = None

@@ -24,7 +24,9 @@ MAX_VALUES = 2**31 - 1  # LIBLINEAR counts values in int32
 
 
 class LiblinearBlock:
-    """The labels of one rank (`convex.run.Block`). A label is never half done: there is nothing for a checkpoint."""
+    """The labels of one rank (`hpcml.methods.linear.run.Block`). A label is never half done: there is nothing for a checkpoint."""
+
+    packing = None
 
     def __init__(self, objective: Objective, labels: np.ndarray, tolerance: float, seed: int, max_steps: int) -> None:
         """`labels` are the numbers in the data of all labels of the run. Raises MemoryError, ConfigError for too much data."""
@@ -45,7 +47,6 @@ class LiblinearBlock:
         indptr = rows.indptr.astype(np.int32)
         self.matrix = sp.csr_matrix((rows.data.astype(np.float64), rows.indices, indptr), (rows.n_local, rows.n_columns))
         self.waiting: deque[int] = deque()
-        self.lanes: dict = {}
 
     @property
     def busy(self) -> bool:

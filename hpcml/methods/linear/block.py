@@ -95,11 +95,33 @@ class Finished(NamedTuple):
     gap: float | None = None  # (f − bound) / f, where a bound on min f is certified
 
 
+class Packed(NamedTuple):
+    """A label in training, as a checkpoint holds it: all that it needs to continue on any number of ranks."""
+
+    w: np.ndarray  # (n_columns)
+    best: np.ndarray  # (n_columns)
+    rows: np.ndarray  # (n_global) bytes
+    numbers: np.ndarray
+    history: np.ndarray  # (steps or more, len(HISTORY)); what is beyond its steps does not matter
+
+
+class Packing(Protocol):
+    """How a block's labels are checkpointed. Both methods are collective over the group's ranks."""
+
+    def pack(self) -> list[Packed]:
+        """The labels in training."""
+
+    def unpack(self, packed: Packed) -> None:
+        """Put a label into an idle place, to go on as it was."""
+
+
 class PanelBlock:
     """Panels of lanes that the labels of a group of ranks enter and leave; a subclass trains them.
 
     All methods are collective over `objective.comm`. `training` holds what a label in a (panel, lane) needs besides its weights.
     """
+
+    packing: Packing | None = None  # labels that are in training when a run is interrupted begin anew
 
     def __init__(self, objective: Objective, widths: list[int], labels: np.ndarray) -> None:
         """`labels` are the numbers in the data of all labels of the run. Raises MemoryError."""
@@ -159,7 +181,7 @@ class LabelBlock(PanelBlock):
         """Raises MemoryError."""
         super().__init__(objective, widths, labels)
         self.rule, self.max_steps = rule, max_steps
-        self.lanes: dict[tuple[int, int], Training] = self.training  # all of them go into a checkpoint
+        self.packing = self
 
     def _begin(self, panel: Panel, label: int) -> Training:
         return Training(label, self.rule.begin())
@@ -180,7 +202,7 @@ class LabelBlock(PanelBlock):
         for (p, panel), lanes, leaving in zip(panels, advances, values, strict=True):
             eta, improved = np.zeros(panel.width), np.zeros(panel.width, dtype=np.bool_)
             for lane, advance in lanes.items():
-                self._record(self.lanes[p, lane], panel, lane, advance, seconds)
+                self._record(self.training[p, lane], panel, lane, advance, seconds)
                 eta[lane], improved[lane] = 0.0 if advance.done else advance.step.eta, advance.step.improved
             with self.objective.profile("compute"):
                 panel.keep(improved)
@@ -194,7 +216,7 @@ class LabelBlock(PanelBlock):
         f, grad_sq = panel.gather()
         found = []
         for lane in panel.active.tolist():
-            progress = copy(self.lanes[p, lane].progress)
+            progress = copy(self.training[p, lane].progress)
             step = progress.advance(float(f[lane]), float(grad_sq[lane]))
             done = step.done or progress.step >= self.max_steps
             found.append((lane, Advance(progress, float(f[lane]), float(grad_sq[lane]), step, done)))
@@ -217,34 +239,40 @@ class LabelBlock(PanelBlock):
 
     def _finish(self, p: int, panel: Panel, lane: int, advance: Advance, w: np.ndarray, f: float) -> Finished:
         """Take a label out of its lane. Collective."""
-        training = self.lanes.pop((p, lane))
+        training = self.training.pop((p, lane))
         panel.leave(lane)
         steps, status = training.progress.step, CONVERGED if advance.step.done else STEP_LIMIT
         share = training.visited / (steps * self.objective.rows.n_global)
         return Finished(training.label, w, f, status, steps, share, training.history)
 
     @mpi.collective
-    def state(self, p: int, lane: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Collective. What a label in training needs to continue: w, best w, its bytes of all rows, its numbers."""
-        panel, training = self.panels[p], self.lanes[p, lane]
-        rows = np.concatenate(mpi.allgather_arrays(self.objective.comm, np.ascontiguousarray(panel.lane(panel.state, lane))))
-        numbers = np.concatenate([[training.label, training.visited], training.progress.pack()])
-        return panel.whole(lane, panel.w), panel.whole(lane, panel.best), rows, numbers
+    def pack(self) -> list[Packed]:
+        """Collective. The labels in training."""
+        return [self._packed(*key) for key in sorted(self.training)]
 
     @mpi.collective
-    def put_back(self, w: np.ndarray, best: np.ndarray, rows: np.ndarray, numbers: np.ndarray) -> Training:
-        """Collective. Put a label into an idle lane with what `state` gave."""
+    def _packed(self, p: int, lane: int) -> Packed:
+        """Collective. What a label in training needs to continue."""
+        panel, training = self.panels[p], self.training[p, lane]
+        rows = np.concatenate(mpi.allgather_arrays(self.objective.comm, np.ascontiguousarray(panel.lane(panel.state, lane))))
+        numbers = np.concatenate([[training.label, training.visited], training.progress.pack()])
+        history = np.array(training.history, dtype=np.float64).reshape(-1, len(HISTORY))
+        return Packed(panel.whole(lane, panel.w), panel.whole(lane, panel.best), rows, numbers, history)
+
+    @mpi.collective
+    def unpack(self, packed: Packed) -> None:
+        """Collective. Put a label into an idle lane."""
         p = next(p for p, panel in enumerate(self.panels) if (panel.labels < 0).any())
         panel, objective = self.panels[p], self.objective
         lane = int(np.flatnonzero(panel.labels < 0)[0])
-        training = Training(int(numbers[0]), self.rule.unpack(numbers[2:]), float(numbers[1]))
+        training = Training(int(packed.numbers[0]), self.rule.unpack(packed.numbers[2:]), float(packed.numbers[1]))
+        training.history = [tuple(line) for line in packed.history[: training.progress.step].tolist()]
         panel.enter(lane, int(self.labels[training.label]))
-        panel.lane(panel.w, lane)[:] = w
+        panel.lane(panel.w, lane)[:] = packed.w
         own = slice(panel.own.start // panel.width, panel.own.stop // panel.width)
-        panel.lane(panel.best, lane)[:] = best[own]
+        panel.lane(panel.best, lane)[:] = packed.best[own]
         first = objective.rows.first
-        panel.lane(panel.state, lane)[:] = rows[first : first + objective.rows.n_local]
+        panel.lane(panel.state, lane)[:] = packed.rows[first : first + objective.rows.n_local]
         panel.steps[lane] = training.progress.step
         panel.measure()
-        self.lanes[p, lane] = training
-        return training
+        self.training[p, lane] = training

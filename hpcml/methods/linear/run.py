@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from hpcml.data.compact import CompactRows
 from hpcml.errors import HpcmlError
 from hpcml.files.slabs import Slab, SlabFile
 from hpcml.log import Progress
-from hpcml.methods.linear.block import DEGENERATE, HISTORY, Finished, history_line
+from hpcml.methods.linear.block import DEGENERATE, HISTORY, Finished, Packed, Packing, history_line
 from hpcml.methods.linear.options import LinearOptions
 from hpcml.methods.linear.watch import DONE, DUE, FAILED, FINISHED, SIGNAL, TIME_UP, Stopped, Watch
 from hpcml.run.checkpoint import Checkpoints, CheckpointWriter, reading_checkpoint
@@ -30,8 +29,7 @@ class Block(Protocol):
     """What trains the labels of one group of ranks. `turn` and `fill` are collective over the group's ranks."""
 
     waiting: object  # a deque of labels' places
-    lanes: Any
-    state: Any
+    packing: Packing | None  # how its labels are checkpointed; None: those in training begin anew
 
     @property
     def busy(self) -> bool:
@@ -44,7 +42,7 @@ class Block(Protocol):
         """Let waiting labels begin."""
 
     def turn(self, seconds: float) -> list[Finished]:
-        """Some progress; the labels that are done. Raises Stopped; `state` is then that before the turn."""
+        """Some progress; the labels that are done. Raises Stopped; all is then as before the turn."""
 
     def settle(self) -> None:
         """Wait for what is on its way: MPI must not write into a block that is gone."""
@@ -227,12 +225,11 @@ class LabelRun:
         """Collective. Write a checkpoint of everything that the model file does not hold yet."""
         self.history.write()
         self._flush()
-        keys = sorted(block.lanes)
-        before, total = mpi.exclusive_sum(self.comm, [len(keys) if self.leads else 0])
+        labels = block.packing.pack() if block.packing is not None else []
+        before, total = mpi.exclusive_sum(self.comm, [len(labels) if self.leads else 0])
         first = self.rows.comm.bcast(int(before[0]))
-        states = [block.state(*key) for key in keys] if keys else []
-        width = int(mpi.allreduce_max(self.comm, float(max((state[3].size for state in states), default=0))))
-        longest = int(mpi.allreduce_max(self.comm, float(max((len(block.lanes[key].history) for key in keys), default=0))))
+        width = int(mpi.allreduce_max(self.comm, float(max((label.numbers.size for label in labels), default=0))))
+        longest = int(mpi.allreduce_max(self.comm, float(max((len(label.history) for label in labels), default=0))))
         done = mpi.allreduce_maxima(self.comm, self.done * np.uint8(self.leads))
         arrays = {
             "done": Slab((1, done.size), "|u1"),
@@ -246,37 +243,38 @@ class LabelRun:
             arrays["weights"] = Slab((1, written.size), "<i8")
         if total[0]:
             n = int(total[0])
-            weights = states[0][0].dtype.str if states else "<f4"
+            weights = labels[0].w.dtype.str if labels else "<f4"
             weights = "<f8" if mpi.agreed_any(self.comm, weights == "<f8") else "<f4"
             arrays |= {"W": Slab((n, self.rows.n_columns), weights), "best": Slab((n, self.rows.n_columns), weights)}
             arrays |= {"rows": Slab((n, self.rows.n_global), "|u1"), "numbers": Slab((n, width), "<f8")}
             arrays["steps"] = Slab((n, longest * len(HISTORY)), "<f8")
 
         def fill(out: CheckpointWriter) -> None:
-            for row, key in enumerate(keys if self.leads else (), first):
-                for name, values in zip(("W", "best", "rows", "numbers"), states[row - first], strict=True):
+            for row, label in enumerate(labels if self.leads else (), first):
+                for name, values in zip(("W", "best", "rows", "numbers"), label[:4], strict=True):
                     out.write_row(name, row, values)
                 steps = np.full(longest * len(HISTORY), np.nan)
-                lines = np.array(block.lanes[key].history).reshape(-1)
-                steps[: lines.size] = lines
+                steps[: label.history.size] = label.history.reshape(-1)
                 out.write_row("steps", row, steps)
             if self.comm.rank == 0:
                 out.write_row("done", 0, done)
                 out.write_row("elapsed", 0, np.array([self.elapsed]))
                 if self.chunk_values:
                     out.write_row("chunk", 0, np.array([self.chunk_values]))
-                for label, place in enumerate(self.history.index):
-                    out.write_row("history", label, place)
+                for number, place in enumerate(self.history.index):
+                    out.write_row("history", number, place)
                 if written is not None:
                     out.write_row("weights", 0, written)
 
         self.checkpoints.save(arrays, fill)
 
     @mpi.collective
-    def restore(self, place: int, path: Path, put_back: Callable[..., Any]) -> None:
-        """Collective over the group. Give the label at `place` of a checkpoint to `put_back`, as `Block.state` gave it."""
-        with mpi.agreed(self.rows.comm, f"reading {path}"), reading_checkpoint(path) as file:
-            state = [file[name][place] for name in ("W", "best", "rows", "numbers")]
-            steps = file["steps"][place]
-        training = put_back(*state)
-        training.history = [tuple(line) for line in steps.reshape(-1, len(HISTORY))[: training.progress.step].tolist()]
+    def restore(self, place: int, path: Path | None, packing: Packing | None) -> None:
+        """Collective over the group. Give the block back the label at `place` of a checkpoint."""
+        with mpi.agreed(self.rows.comm, f"reading {path}"):
+            if packing is None or path is None:
+                raise ValueError("labels in training, of a method that has none in its checkpoints")
+            with reading_checkpoint(path) as file:
+                w, best, rows, numbers = (file[name][place] for name in ("W", "best", "rows", "numbers"))
+                steps = file["steps"][place].reshape(-1, len(HISTORY))
+        packing.unpack(Packed(w, best, rows, numbers, steps))

@@ -61,7 +61,6 @@ class LabelProblem:
     dataset: Dataset
     split: str
     loaded_by: mpi.Comm  # the ranks that have divided the rows among their shards
-    mapped: bool  # are there all rows on every rank, in a copy that those of a node share?
     shard: Shard
     rows: CompactRows
     columns: ColumnMap | None  # only until the model's tables are written
@@ -103,7 +102,7 @@ def _train(method: LinearMethod, session: Session, dataset: Dataset, target: Tar
                 rows, column_map = compact_rows(rows_comm, shard, options.bias, look=look)
             objective = method.risk(rows, options, profile)
         group = (comm.rank // shards, comm.size // shards)
-        problem = LabelProblem(method, dataset, split, loaded_by, alone, shard, rows, column_map, objective, labels, names, group)
+        problem = LabelProblem(method, dataset, split, loaded_by, shard, rows, column_map, objective, labels, names, group)
         del column_map
         with mpi.agreed(comm, f"reading {dataset.path}"):
             dataset.check_unchanged()
@@ -131,7 +130,7 @@ def _train_problem(
     try:
         waiting, continued, checkpoint = run.begin(restore=state == UNFINISHED)
         method, room = problem.method, room_per_rank(comm)
-        n_lanes = lanes_per_group(len(waiting), len(continued), rows, options, room, method.needs, problem.mapped)
+        n_lanes = lanes_per_group(len(waiting), len(continued), rows, options, room, method.needs, rows.mapped)
         n_lanes, run.chunk_values = plan_chunks(comm, run, method, n_lanes, log)
         objective.chunk_values = run.chunk_values
         with mpi.agreed(comm, "making room for the weights"):
@@ -146,7 +145,7 @@ def _train_problem(
             block.warm_up()
         with mpi.groups_agreed(comm):
             for place in continued:
-                run.restore(place, checkpoint, block.put_back)
+                run.restore(place, checkpoint, block.packing)
         stopped = run.train(block, progress)
     finally:
         progress.close()
@@ -171,14 +170,14 @@ def plan_chunks(comm: mpi.Comm, run: LabelRun, method: LinearMethod, n_lanes: in
     as before.
     """
     rows, size = run.rows, PRECISIONS[run.options.precision].itemsize
-    if not (method.chunk and rows.mapped):
+    if not (method.chunk and mpi.agreed_any(comm, rows.mapped)):  # a node with one rank may have rows of its own
         return n_lanes, 0
     give_back()
 
     def chunk_for(n: int, largest: int) -> int:
         return chunk_values(comm, rows, method.needs(0, rows.n_global, rows.n_columns, n, 1, size), largest)
 
-    most = int(mpi.allreduce_max(comm, n_lanes))  # ranks that have few labels left want fewer
+    most = int(mpi.allreduce_max(comm, n_lanes))  # ranks with few labels left ask for fewer
     chunk = chunk_for(most, method.chunk)
     if run.chunk_values:
         chunk = min(chunk or run.chunk_values, run.chunk_values)

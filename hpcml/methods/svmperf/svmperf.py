@@ -45,13 +45,12 @@ class Cutting:
 
 
 class SvmperfBlock(PanelBlock):
-    """The labels of the cutting plane method; a checkpoint holds none of those in training (`lanes`): they begin again."""
+    """The labels of the cutting plane method; a checkpoint holds none of those in training: they begin again."""
 
     def __init__(self, objective: Objective, widths: list[int], labels: np.ndarray, epsilon: float, max_steps: int) -> None:
         """Raises MemoryError."""
         super().__init__(objective, widths, labels)
         self.limit, self.max_steps = violation_limit(epsilon), max_steps
-        self.lanes: dict = {}
 
     def _begin(self, panel: Panel, label: int) -> Cutting:
         vectors = np.empty((0, panel.counts[self.objective.comm.rank] // panel.width), panel.w.dtype)
