@@ -195,7 +195,7 @@ def test_names_of_features():
 @pytest.mark.parametrize(
     ("parameters", "sentence"),
     [
-        ({"loss": "hing"}, "loss hing: expected one of hinge, huber, maxent"),
+        ({"loss": "hing"}, "loss hing: expected hinge or huber or maxent"),
         ({"loss": None}, "loss=None: expected a string"),
         ({"lam": "X/q"}, "lam X/q: expected X/m, X/NUMBER or a number above 0"),
         ({"lam": -1}, "lam -1.0: expected X/m, X/NUMBER or a number above 0"),
