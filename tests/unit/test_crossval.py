@@ -128,7 +128,7 @@ def path(tmp_path):
 def test_methods_that_can_do_without_an_intercept(path):
     """The others are the same with and without."""
     can = {name for name in METHODS if METHODS[name].without_intercept() != METHODS[name]}
-    assert can == {"perceptron", "pa", "romma", "v-perceptron", "v-pa", "v-romma", "svm", "probe"}
+    assert can == {"perceptron", "pa", "romma", "v-perceptron", "v-pa", "v-romma", "svm", "probe", "dual"}
     X, y, _ = class_data(1, 120, 12, 4)
     for name in can:
         model = METHODS[name].without_intercept().learner.make(0).fit(abs(X), y == 1)
@@ -218,7 +218,7 @@ def test_negative_values_are_refused_before_the_work(tmp_path):
     for split in ("all", "odd"):
         with pytest.raises(ConfigError, match=r"minus\.h5: row 33 \(from 0\) has the value -0\.5, .* refused by mbw, v-pw, nb; "):
             cross_validate(None, ["perceptron", "mbw", "v-pw", "nb"], [path], split=split)
-    with pytest.raises(ConfigError, match="refused by sklearn.naive_bayes.ComplementNB"):
+    with pytest.raises(ConfigError, match=r"refused by sklearn\.naive_bayes\.ComplementNB"):
         cross_validate(None, ["sklearn.naive_bayes.ComplementNB"], [path])
     cross_validate(None, ["nb"], [path], split="first")
     cross_validate(None, ["svm"], [path])
