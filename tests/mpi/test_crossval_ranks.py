@@ -19,6 +19,7 @@ def make_data(comm, folder, negative=False):
             for path, n_classes, n_rows in zip(paths, (4, 2), (90, 50), strict=True):
                 X, _, Y = class_data(n_rows, n_rows, 8, n_classes)
                 dataset(path, X if negative else abs(X), Y)
+            dataset(folder / "rare.h5", X, np.arange(50)[:, None] % 10 == 0)  # too few positive rows for NuSVC's default
     return paths
 
 
@@ -42,7 +43,8 @@ def test_more_ranks_than_tasks(comm, shared_tmp):
     ("methods", "name", "error", "words"),
     [
         (["svm", "nb"], "one.h5", ConfigError, "refused by nb"),
-        (["svm", "sklearn.naive_bayes.ComplementNB"], "one.h5", ConfigError, r"label 'label0', fold \d, sklearn.*: it cannot be"),
+        (["svm", "sklearn.naive_bayes.ComplementNB"], "one.h5", ConfigError, "refused by sklearn"),
+        (["svm", "sklearn.svm.NuSVC"], "rare.h5", ConfigError, r"label 'label0', fold \d, sklearn.*: it cannot be"),
         (["svm"], "none.h5", DataError, "no such file"),
         (["svm"], "one.h5:label7", ConfigError, "no label 'label7'"),
     ],

@@ -97,8 +97,8 @@ def cross_validation(names):
 
 
 def ovr_comparison(names):
-    lines = [ovr.Line(0.1, name, 1, *[1.0] * 9) for name in names]
-    return ovr.Comparison(
+    lines = [ovr.TrainerLine(0.1, name, 1, *[1.0] * 9) for name in names]
+    return ovr.OvrResult(
         Path(names[0]), names[0], names[-1], *[1] * 4, names[0], 0.1, 1, 1, lines=lines, skipped={"diSMEC": names[0]}
     )
 
@@ -160,7 +160,7 @@ def histories(path, names):
 def online_history(path, names):
     points = np.arange(10 * len(names)).reshape(len(names), 2, 5)
     folder, source = SimpleNamespace(history=path), SimpleNamespace(names=names)
-    online.Run.write_history(SimpleNamespace(comm=SELF, history=points, n_points=1, folder=folder, source=source))
+    online.Pass.write_history(SimpleNamespace(comm=SELF, history=points, n_points=1, folder=folder, source=source))
 
 
 def joined_histories(path, names):
@@ -171,7 +171,7 @@ def joined_histories(path, names):
 
 
 def compared(path, names):
-    compare.write_csv(path, [compare.Line(name, *[0.5] * 4, 1, 0.5, 0.5) for name in names])
+    compare.write_csv(path, [compare.MethodLine(name, *[0.5] * 4, 1, 0.5, 0.5) for name in names])
 
 
 def cross_validated(path, names):
@@ -266,7 +266,7 @@ def train_report(names):
 
 
 def comparison(names):
-    lines = [compare.Line("probe", *[0.5] * 4, 1, 0.5, 0.5)]
+    lines = [compare.MethodLine("probe", *[0.5] * 4, 1, 0.5, 0.5)]
     model, options = SimpleNamespace(attrs={"split": names[0]}), SimpleNamespace(loss="hinge", bias=True)
     return compare.Comparison(Path(names[0]), lines, train_report(names), model, evaluation(names), options, True)
 

@@ -140,9 +140,8 @@ def test_what_slurm_gave(monkeypatch, variables, expected):
 
 def told(*before):
     """What a new process says after some lines of shell: the tightest limit, its source, and what a rank may take."""
-    show = (
-        "from hpcml import memory, mpi; m = memory.memory_of_node(); print(int(m), memory.room_per_rank(mpi.self_comm()), m.source)"
-    )
+    show = "from hpcml import mpi; from hpcml.mpi import memory; m = memory.memory_of_node(); "
+    show += "print(int(m), memory.room_per_rank(mpi.self_comm()), m.source)"
     lines = "\n".join(["set -e", *before, 'exec "$0" -c "$1"'])
     done = subprocess.run(["bash", "-c", lines, sys.executable, show], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr

@@ -14,6 +14,7 @@ from hpcml.errors import ConfigError, DataError
 from hpcml.evaluation import evaluate
 from hpcml.log import Log
 from hpcml.methods.linear.objective import Objective
+from hpcml.methods.probe.options import ProbeOptions
 from hpcml.model.linear import Model
 from hpcml.plots.convergence import LabelObjective, SplitBreakEven, choose_label, plot_run, safe
 from hpcml.run.profile import Profile
@@ -33,7 +34,7 @@ def test_objective_and_subgradient_are_the_definition(data, bias):
         shard = load_shard(ONE, opened, "train")
         rows, _ = compact_rows(ONE, shard, bias)
         evaluate_label = LabelObjective(
-            Objective(rows, {"loss": "hinge", "lam": "0.01", "dormant": False, "precision": "double"}, Profile()), 1
+            Objective(rows, ProbeOptions(loss="hinge", lam="0.01", dormant=False, precision="double"), Profile()), 1
         )
         X = np.zeros((rows.n_local, rows.n_columns))
         for row in range(rows.n_local):

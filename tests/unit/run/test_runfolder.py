@@ -5,11 +5,13 @@ import pytest
 from hpcml import mpi
 from hpcml.errors import ConfigError, DataError, InUseError
 from hpcml.log import Log
-from hpcml.run.folder import NEW, RunFolder
+from hpcml.methods.probe.options import ProbeOptions
+from hpcml.run.folder import NEW, RunConfig, RunFolder
 from hpcml.run.lock import LOCK
+from hpcml.run.session import Target
 
 SELF = mpi.self_comm()
-CONFIG = {"method": "probe"}
+CONFIG = RunConfig("probe", "data.h5", ProbeOptions())
 
 
 def folder(path):
@@ -19,13 +21,13 @@ def folder(path):
 def test_second_run_is_refused_and_the_first_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr("hpcml.run.lock.PATIENCE", 0.1)
     with folder(tmp_path / "run") as first:
-        assert first.prepare(CONFIG, force=False, resume=False) == NEW
+        assert first.prepare(CONFIG, Target(tmp_path, force=False, resume=False)) == NEW
         for flags in ({"force": True, "resume": False}, {"force": False, "resume": True}):
             with folder(tmp_path / "run") as second, pytest.raises(InUseError, match="is in use by process"):
-                second.prepare(CONFIG, **flags)
+                second.prepare(CONFIG, Target(tmp_path, **flags))
         assert (tmp_path / "run" / "config.toml").exists()
     with folder(tmp_path / "run") as third:
-        third.prepare(CONFIG, force=False, resume=True)
+        third.prepare(CONFIG, Target(tmp_path, force=False, resume=True))
 
 
 @pytest.mark.parametrize("name", ["lock", "notes.txt", LOCK])
@@ -34,7 +36,7 @@ def test_other_files_stay(tmp_path, name):
     (tmp_path / "more.txt").write_text("mine")
     for flags in ({"force": False, "resume": False}, {"force": True, "resume": False}, {"force": False, "resume": True}):
         with folder(tmp_path) as run, pytest.raises(ConfigError):
-            run.prepare(CONFIG, **flags)
+            run.prepare(CONFIG, Target(tmp_path, **flags))
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {name: "mine", "more.txt": "mine"}
 
 
@@ -43,7 +45,7 @@ def test_lock_that_is_a_link_is_not_followed(tmp_path):
     (tmp_path / "mine").write_text("mine")
     (tmp_path / "run" / LOCK).symlink_to("../mine")
     with folder(tmp_path / "run") as run, pytest.raises(DataError):
-        run.prepare(CONFIG, force=False, resume=False)
+        run.prepare(CONFIG, Target(tmp_path, force=False, resume=False))
     assert (tmp_path / "mine").read_text() == "mine"
 
 
@@ -51,5 +53,5 @@ def test_every_start_is_recorded_whatever_the_folder_is_called(tmp_path):
     run = tmp_path / "\udcff"
     for resume in (False, True):
         with folder(run) as entered:
-            entered.prepare(CONFIG, force=False, resume=resume)
+            entered.prepare(CONFIG, Target(tmp_path, force=False, resume=resume))
     assert len((run / "environment.jsonl").read_text().splitlines()) == 2

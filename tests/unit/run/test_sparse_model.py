@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from support import make
 
-import hpcml
 from hpcml import mpi
 from hpcml.data.dataset import Dataset
 from hpcml.data.shard import load_shard
@@ -14,6 +13,7 @@ from hpcml.errors import DataError
 from hpcml.evaluation import MEASURES, evaluate
 from hpcml.evaluation.scoring import Scorer
 from hpcml.log import Log
+from hpcml.methods.online.options import MbwOptions
 from hpcml.methods.online.saved import Initial
 from hpcml.model.linear import Model, kept
 from hpcml.prediction.predict import predict
@@ -222,4 +222,4 @@ def test_what_needs_a_dense_model_says_so(tmp_path, tables):
     with pytest.raises(DataError, match="a sparse model cannot be reduced"):
         Weights.read(path)
     with pytest.raises(DataError, match="a sparse model cannot be continued"):
-        Initial(path, "mbw", hpcml.OnlineOptions())
+        Initial(path, "mbw", MbwOptions())
