@@ -13,11 +13,11 @@ from hpcml.run.environment import environment
 pytestmark = pytest.mark.mpi
 
 
-def test_everything_is_tried_and_removed(comm, shared_tmp, monkeypatch):
+def test_everything_is_tried_and_removed(comm, mpi_tmp_path, monkeypatch):
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
         monkeypatch.setenv(name, "1")
-    found = check.check(comm, shared_tmp / "scratch")
-    assert not (shared_tmp / "scratch").exists()
+    found = check.check(comm, mpi_tmp_path / "scratch")
+    assert not (mpi_tmp_path / "scratch").exists()
     if comm.rank == 0:
         words = [line.split()[1].rstrip(":") for line in found.lines]
         assert [word for word in words if word in ("ranks", "memory", "clocks", "messages", "files", "locks", "training")] == [
@@ -27,14 +27,14 @@ def test_everything_is_tried_and_removed(comm, shared_tmp, monkeypatch):
         assert "gave the bits of rank 0 alone" in found.lines[-1]
 
 
-def test_folder_that_exists_is_not_touched(comm, shared_tmp):
+def test_folder_that_exists_is_not_touched(comm, mpi_tmp_path):
     if comm.rank == 0:
-        (shared_tmp / "mine").mkdir()
-        (shared_tmp / "mine" / "file").write_text("mine")
+        (mpi_tmp_path / "mine").mkdir()
+        (mpi_tmp_path / "mine" / "file").write_text("mine")
     comm.Barrier()
     with pytest.raises(ConfigError, match="exists already"):
-        check.check(comm, shared_tmp / "mine")
-    assert (shared_tmp / "mine" / "file").read_text() == "mine"
+        check.check(comm, mpi_tmp_path / "mine")
+    assert (mpi_tmp_path / "mine" / "file").read_text() == "mine"
 
 
 def test_ranks_without_cores_and_with_too_many_threads_are_bad(comm, monkeypatch):
@@ -82,18 +82,18 @@ def test_tightest_limit_of_all_ranks_is_told(comm, monkeypatch):
     assert found.lines[0].endswith("may take 2.5 GB of it on each rank")
 
 
-def test_file_that_another_rank_does_not_see_is_bad(comm, shared_tmp, monkeypatch):
+def test_file_that_another_rank_does_not_see_is_bad(comm, mpi_tmp_path, monkeypatch):
     if comm.rank == comm.size - 1:
         monkeypatch.setattr(check, "_write", lambda path, content: False)
     found = check.Findings()
-    assert check.check_files(comm, shared_tmp, found) is False
+    assert check.check_files(comm, mpi_tmp_path, found) is False
     assert found.n_bad == 1
 
 
-def test_lock_that_keeps_nobody_out_is_told(comm, shared_tmp, monkeypatch):
+def test_lock_that_keeps_nobody_out_is_told(comm, mpi_tmp_path, monkeypatch):
     monkeypatch.setattr(check.fcntl, "flock", lambda *_: None)
     found = check.Findings()
-    check.check_locks(comm, shared_tmp, found)
+    check.check_locks(comm, mpi_tmp_path, found)
     if comm.rank == 0:
         assert found.lines[0].startswith("ok" if comm.size == 1 else "note")
 

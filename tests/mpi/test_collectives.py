@@ -84,11 +84,11 @@ def test_agreed_turns_lack_of_memory_into_a_sentence(comm):
             raise MemoryError
 
 
-def test_resting_ranks_wait_for_the_one_that_works_and_hear_of_its_error(comm, shared_tmp):
+def test_resting_ranks_wait_for_the_one_that_works_and_hear_of_its_error(comm, mpi_tmp_path):
     with mpi.resting(comm, "working"):
         if comm.rank == 0:
-            (shared_tmp / "done").touch()
-    assert (shared_tmp / "done").exists()
+            (mpi_tmp_path / "done").touch()
+    assert (mpi_tmp_path / "done").exists()
     with pytest.raises(DataError, match=r"^no$"), mpi.resting(comm, "working"):
         if comm.rank == 0:
             raise DataError("no")
@@ -239,8 +239,8 @@ def test_exact_sum_of_nothing(comm):
 # nodes and logs -------------------------------------------------------------------------------------------------------
 
 
-def test_node_first_lets_the_first_rank_finish_before_the_others_begin(comm, shared_tmp):
-    mark = shared_tmp / "mark"  # all ranks of the tests' machine are on one node
+def test_node_first_lets_the_first_rank_finish_before_the_others_begin(comm, mpi_tmp_path):
+    mark = mpi_tmp_path / "mark"  # all ranks of the tests' machine are on one node
     with mpi.node_first(comm):
         existed = mark.exists()
         mark.touch()

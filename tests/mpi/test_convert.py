@@ -116,11 +116,11 @@ def assert_same(first, second):
 
 
 @pytest.mark.parametrize("case", sorted(CASES))
-def test_same_bytes_on_any_number_of_ranks(comm, shared_tmp, case, monkeypatch):
+def test_same_bytes_on_any_number_of_ranks(comm, mpi_tmp_path, case, monkeypatch):
     monkeypatch.setattr(convert_module, "NAME_CHUNK", 7)
     monkeypatch.setattr(text_module, "BLOCK_TOKENS", 50)
     source, text, options = CASES[case]
-    report, path = both(comm, source, [write(comm, shared_tmp / "in", text)], shared_tmp, **options)
+    report, path = both(comm, source, [write(comm, mpi_tmp_path / "in", text)], mpi_tmp_path, **options)
     found = info(comm, path, [1, 2, 50])
     assert (found.n_rows, found.n_features, found.n_labels) == (report.rows, report.features, report.labels)
     if comm.rank == 0:
@@ -136,39 +136,39 @@ def test_same_bytes_on_any_number_of_ranks(comm, shared_tmp, case, monkeypatch):
 
 @pytest.mark.parametrize("name", sorted(GENERATORS))
 @pytest.mark.parametrize("rows", [1, 101])
-def test_synthetic_rows_do_not_depend_on_the_ranks(comm, shared_tmp, name, rows):
+def test_synthetic_rows_do_not_depend_on_the_ranks(comm, mpi_tmp_path, name, rows):
     seed = next(seed for seed in range(99) if make_points(name, seed, np.arange(1)).positive.all())
     options = {"test_share": 0.3, "label_noise": 0.2} if rows > 1 else {}
-    report, path = both(comm, "synthetic", [Path(name)], shared_tmp, rows=rows, seed=seed, **options)
+    report, path = both(comm, "synthetic", [Path(name)], mpi_tmp_path, rows=rows, seed=seed, **options)
     found = info(comm, path, [1])
     assert (found.n_rows, found.n_features, found.n_labels) == (report.rows, 2, 1) == (rows, 2, 1)
 
 
 @pytest.mark.parametrize("kind", ["svmlight", "text", "pairs"])
-def test_like(comm, shared_tmp, kind):
+def test_like(comm, mpi_tmp_path, kind):
     source, text, options = CASES[kind]
-    run(comm, source, [write(comm, shared_tmp / "train", text)], shared_tmp / "train.h5", **options)
+    run(comm, source, [write(comm, mpi_tmp_path / "train", text)], mpi_tmp_path / "train.h5", **options)
     other = svmlight_text(9, 30, False).replace("\n", " 33:1\n") if source == "svmlight" else jsonl_text(9, 30)
-    report, path = both(comm, source, [write(comm, shared_tmp / "test", other)], shared_tmp, like=shared_tmp / "train.h5")
+    report, path = both(comm, source, [write(comm, mpi_tmp_path / "test", other)], mpi_tmp_path, like=mpi_tmp_path / "train.h5")
     assert report.dropped_values > 0
-    with h5py.File(path, locking=False) as file, h5py.File(shared_tmp / "train.h5", locking=False) as train:
+    with h5py.File(path, locking=False) as file, h5py.File(mpi_tmp_path / "train.h5", locking=False) as train:
         assert file.attrs["vocabulary"] == train.attrs["vocabulary"]
 
 
-def test_splits_do_not_depend_on_the_ranks(comm, shared_tmp):
-    text = write(comm, shared_tmp / "in", svmlight_text(7, 60, False))
-    run(comm, "svmlight", [text], shared_tmp / "data.h5")
-    split(comm, shared_tmp / "data.h5", shared_tmp / "together.h5", 0.3, True, 5, False, Log(1))
+def test_splits_do_not_depend_on_the_ranks(comm, mpi_tmp_path):
+    text = write(comm, mpi_tmp_path / "in", svmlight_text(7, 60, False))
+    run(comm, "svmlight", [text], mpi_tmp_path / "data.h5")
+    split(comm, mpi_tmp_path / "data.h5", mpi_tmp_path / "together.h5", 0.3, True, 5, False, Log(1))
     if comm.rank == 0:
-        split(self_comm(), shared_tmp / "data.h5", shared_tmp / "alone.h5", 0.3, True, 5, False, Log(1))
-        assert (shared_tmp / "together.h5").read_bytes() == (shared_tmp / "alone.h5").read_bytes()
+        split(self_comm(), mpi_tmp_path / "data.h5", mpi_tmp_path / "alone.h5", 0.3, True, 5, False, Log(1))
+        assert (mpi_tmp_path / "together.h5").read_bytes() == (mpi_tmp_path / "alone.h5").read_bytes()
     comm.Barrier()
 
 
-def test_docstrings_of_a_few_modules(comm, shared_tmp, monkeypatch):
+def test_docstrings_of_a_few_modules(comm, mpi_tmp_path, monkeypatch):
     everything = docstrings.find_modules()
     monkeypatch.setattr(docstrings, "find_modules", lambda: [s for s in everything if s.module.startswith(("email", "json"))])
-    report, path = both(comm, "docstrings", [], shared_tmp, min_df=2, test_share=0.3)
+    report, path = both(comm, "docstrings", [], mpi_tmp_path, min_df=2, test_share=0.3)
     with h5py.File(path, locking=False) as file:
         assert {"email", "email.message", "json"} <= set(file["label_names"].asstr())
         ids = list(file["row_ids"].asstr())
@@ -188,39 +188,39 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", sorted(BAD))
-def test_every_rank_raises_the_same_sentence(comm, shared_tmp, case):
+def test_every_rank_raises_the_same_sentence(comm, mpi_tmp_path, case):
     source, text, pattern = BAD[case]
-    path = write(comm, shared_tmp / "in", text)
+    path = write(comm, mpi_tmp_path / "in", text)
     with pytest.raises(DataError, match=pattern) as caught:
-        run(comm, source, [path], shared_tmp / "out.h5")
+        run(comm, source, [path], mpi_tmp_path / "out.h5")
     assert len(set(comm.allgather(str(caught.value)))) == 1
-    assert [entry.name for entry in shared_tmp.iterdir()] == ["in"]
+    assert [entry.name for entry in mpi_tmp_path.iterdir()] == ["in"]
     comm.Barrier()
 
 
-def test_every_rank_names_the_first_row_that_cannot_have_noise(comm, shared_tmp):
-    path = write(comm, shared_tmp / "in", "1 1:1\n2 1:1\n" * 9 + "3,4 1:1\n" + "2 1:1\n" * 20 + "1:1\n")
+def test_every_rank_names_the_first_row_that_cannot_have_noise(comm, mpi_tmp_path):
+    path = write(comm, mpi_tmp_path / "in", "1 1:1\n2 1:1\n" * 9 + "3,4 1:1\n" + "2 1:1\n" * 20 + "1:1\n")
     with pytest.raises(ConfigError, match=r"^--label-noise 0.5: row 18 \(from 0\) has 2 of 4 labels, but expected exactly one"):
-        run(comm, "svmlight", [path], shared_tmp / "out.h5", label_noise=0.5)
-    assert [entry.name for entry in shared_tmp.iterdir()] == ["in"]
+        run(comm, "svmlight", [path], mpi_tmp_path / "out.h5", label_noise=0.5)
+    assert [entry.name for entry in mpi_tmp_path.iterdir()] == ["in"]
     comm.Barrier()
 
 
-def test_a_file_that_one_rank_cannot_read(comm, shared_tmp):
-    path = write(comm, shared_tmp / "in", documents_text(9))
+def test_a_file_that_one_rank_cannot_read(comm, mpi_tmp_path):
+    path = write(comm, mpi_tmp_path / "in", documents_text(9))
     if comm.rank == comm.size - 1:
-        path = Path(shared_tmp, "elsewhere")
+        path = Path(mpi_tmp_path, "elsewhere")
     with pytest.raises(DataError, match="No such file or directory"):
-        run(comm, "jsonl", [path], shared_tmp / "out.h5")
-    assert [entry.name for entry in shared_tmp.iterdir()] == ["in"]
+        run(comm, "jsonl", [path], mpi_tmp_path / "out.h5")
+    assert [entry.name for entry in mpi_tmp_path.iterdir()] == ["in"]
     comm.Barrier()
 
 
-def test_an_output_that_exists_is_refused_before_reading(comm, shared_tmp):
-    write(comm, shared_tmp / "out.h5", "precious")
+def test_an_output_that_exists_is_refused_before_reading(comm, mpi_tmp_path):
+    write(comm, mpi_tmp_path / "out.h5", "precious")
     with pytest.raises(ConfigError, match=r"out\.h5 exists already"):
-        run(comm, "jsonl", [shared_tmp / "missing"], shared_tmp / "out.h5")
-    assert (shared_tmp / "out.h5").read_text() == "precious"
+        run(comm, "jsonl", [mpi_tmp_path / "missing"], mpi_tmp_path / "out.h5")
+    assert (mpi_tmp_path / "out.h5").read_text() == "precious"
 
 
 BAD_OPTIONS = {
@@ -239,10 +239,10 @@ BAD_OPTIONS = {
 
 
 @pytest.mark.parametrize("message", sorted(BAD_OPTIONS))
-def test_options_are_checked_first(comm, shared_tmp, message):
+def test_options_are_checked_first(comm, mpi_tmp_path, message):
     source, n_inputs, options = BAD_OPTIONS[message]
     with pytest.raises(ConfigError, match=f"^{message}"):
-        run(comm, source, [shared_tmp / "missing"] * n_inputs, shared_tmp / "out.h5", **options)
+        run(comm, source, [mpi_tmp_path / "missing"] * n_inputs, mpi_tmp_path / "out.h5", **options)
 
 
 def test_merging_terms_and_counts(comm):
@@ -272,20 +272,20 @@ def test_first_of_equal_texts_over_ranks(comm):
     assert first_of_each(comm, texts if comm.rank else []) == (without_rank_0 if comm.rank else [])
 
 
-def test_compressed_input_on_any_number_of_ranks(comm, shared_tmp):
+def test_compressed_input_on_any_number_of_ranks(comm, mpi_tmp_path):
     import lzma
 
     text = svmlight_text(0, 101, False)
     if comm.rank == 0:
-        (shared_tmp / "in.xz").write_bytes(lzma.compress(text.encode()))
-    run(comm, "svmlight", [write(comm, shared_tmp / "in", text)], shared_tmp / "plain.h5")
-    _, path = both(comm, "svmlight", [shared_tmp / "in.xz"], shared_tmp)
-    assert path.read_bytes() == (shared_tmp / "plain.h5").read_bytes()
+        (mpi_tmp_path / "in.xz").write_bytes(lzma.compress(text.encode()))
+    run(comm, "svmlight", [write(comm, mpi_tmp_path / "in", text)], mpi_tmp_path / "plain.h5")
+    _, path = both(comm, "svmlight", [mpi_tmp_path / "in.xz"], mpi_tmp_path)
+    assert path.read_bytes() == (mpi_tmp_path / "plain.h5").read_bytes()
 
 
-def test_info_names_damage_on_every_rank(comm, shared_tmp):
-    path = shared_tmp / "data.h5"
-    run(comm, "svmlight", [write(comm, shared_tmp / "in", svmlight_text(0, 40, False))], path)
+def test_info_names_damage_on_every_rank(comm, mpi_tmp_path):
+    path = mpi_tmp_path / "data.h5"
+    run(comm, "svmlight", [write(comm, mpi_tmp_path / "in", svmlight_text(0, 40, False))], path)
     if comm.rank == 0:
         with h5py.File(path, "r+") as file:
             row = int(np.flatnonzero(np.diff(file["X/indptr"][:]) > 0)[-1])

@@ -24,8 +24,8 @@ def make_data(comm, folder, negative=False):
 
 
 @pytest.mark.parametrize("methods", [["nb"], ["svm", "tree", "nb", "mbw", "v-perceptron"]])
-def test_all_ranks_equal_one_rank(comm, shared_tmp, methods):
-    data = [*make_data(comm, shared_tmp), f"{shared_tmp / 'four.h5'}:label1"]
+def test_all_ranks_equal_one_rank(comm, mpi_tmp_path, methods):
+    data = [*make_data(comm, mpi_tmp_path), f"{mpi_tmp_path / 'four.h5'}:label1"]
     alone = cross_validate(mpi.self_comm(), methods, data, folds=3)
     together = cross_validate(comm, methods, data, folds=3)
     assert [a.tobytes() for a in together.f1] == [a.tobytes() for a in alone.f1]
@@ -33,8 +33,8 @@ def test_all_ranks_equal_one_rank(comm, shared_tmp, methods):
     assert len({tuple(map(np.ndarray.tobytes, each)) for each in comm.allgather(together.seconds)}) == 1
 
 
-def test_more_ranks_than_tasks(comm, shared_tmp):
-    data = make_data(comm, shared_tmp)[1]
+def test_more_ranks_than_tasks(comm, mpi_tmp_path):
+    data = make_data(comm, mpi_tmp_path)[1]
     found = cross_validate(comm, ["nb"], [data], folds=2)
     assert found.by_fold(0).shape == (1, 2)
 
@@ -49,8 +49,8 @@ def test_more_ranks_than_tasks(comm, shared_tmp):
         (["svm"], "one.h5:label7", ConfigError, "no label 'label7'"),
     ],
 )
-def test_all_ranks_fail_together(comm, shared_tmp, methods, name, error, words):
-    make_data(comm, shared_tmp, negative=True)
+def test_all_ranks_fail_together(comm, mpi_tmp_path, methods, name, error, words):
+    make_data(comm, mpi_tmp_path, negative=True)
     with pytest.raises(error, match=words) as failure:
-        cross_validate(comm, methods, [shared_tmp / name], folds=3)
+        cross_validate(comm, methods, [mpi_tmp_path / name], folds=3)
     assert len(set(comm.allgather(str(failure.value)))) == 1

@@ -33,42 +33,42 @@ def history(run):
 
 @pytest.mark.parametrize("loss", ["hinge", "squared-hinge"])
 @pytest.mark.parametrize("n_rows", [2, 3, 80])
-def test_model_has_the_bits_of_one_rank(comm, shared_tmp, n_rows, loss):
+def test_model_has_the_bits_of_one_rank(comm, mpi_tmp_path, n_rows, loss):
     X, Y = random_data(n_rows, n_rows, 15, 7, density=0.4)
-    data = write(comm, shared_tmp / "data.h5", X, Y)
+    data = write(comm, mpi_tmp_path / "data.h5", X, Y)
     options = {"min_positives": 0, "bias": True, "block": 2, "loss": loss, "positive_weight": "balanced"}
-    report = train("dual", comm, data, shared_tmp / "ranks", options)
-    alone = by_one_rank(comm, lambda: train("dual", None, data, shared_tmp / "alone", replace(options, block=7)))
+    report = train("dual", comm, data, mpi_tmp_path / "ranks", options)
+    alone = by_one_rank(comm, lambda: train("dual", None, data, mpi_tmp_path / "alone", replace(options, block=7)))
     assert report.model.read_bytes() == alone.model.read_bytes()
-    assert history(shared_tmp / "ranks") == history(shared_tmp / "alone")
+    assert history(mpi_tmp_path / "ranks") == history(mpi_tmp_path / "alone")
     assert (report.max_gap, report.degenerate, report.step_limit) == (alone.max_gap, alone.degenerate, alone.step_limit)
 
 
-def test_more_ranks_than_labels(comm, shared_tmp):
-    data = write(comm, shared_tmp / "data.h5", *random_data(5, 30, 8, 3, density=0.4))
+def test_more_ranks_than_labels(comm, mpi_tmp_path):
+    data = write(comm, mpi_tmp_path / "data.h5", *random_data(5, 30, 8, 3, density=0.4))
     options = {"label": ("label1",), "gap": True}
-    report = train("dual", comm, data, shared_tmp / "ranks", options)
-    alone = by_one_rank(comm, lambda: train("dual", None, data, shared_tmp / "alone", options))
+    report = train("dual", comm, data, mpi_tmp_path / "ranks", options)
+    alone = by_one_rank(comm, lambda: train("dual", None, data, mpi_tmp_path / "alone", options))
     assert report.model.read_bytes() == alone.model.read_bytes()
     assert report.gaps == alone.gaps
 
 
-def test_interrupted_run_ends_with_the_same_bits_on_other_ranks(comm, shared_tmp):
-    data = write(comm, shared_tmp / "data.h5", *random_data(4, 150, 40, 20, density=0.2))
+def test_interrupted_run_ends_with_the_same_bits_on_other_ranks(comm, mpi_tmp_path):
+    data = write(comm, mpi_tmp_path / "data.h5", *random_data(4, 150, 40, 20, density=0.2))
     options = {"block": 2}
-    alone = by_one_rank(comm, lambda: train("dual", None, data, shared_tmp / "alone", {})).model
+    alone = by_one_rank(comm, lambda: train("dual", None, data, mpi_tmp_path / "alone", {})).model
     for turn in range(4):
         once = replace(options, time_limit=1e-9)
         if turn % 2 == 0:
             with pytest.raises(Interrupted):
-                train("dual", comm, data, shared_tmp / "run", once, resume=turn > 0)
+                train("dual", comm, data, mpi_tmp_path / "run", once, resume=turn > 0)
         elif comm.rank == 0:
             with pytest.raises(Interrupted):
-                train("dual", None, data, shared_tmp / "run", once, resume=True)
+                train("dual", None, data, mpi_tmp_path / "run", once, resume=True)
         comm.Barrier()
-    model = train("dual", comm, data, shared_tmp / "run", options, resume=True).model
+    model = train("dual", comm, data, mpi_tmp_path / "run", options, resume=True).model
     assert model.read_bytes() == alone.read_bytes()
-    assert history(shared_tmp / "run") == history(shared_tmp / "alone")
+    assert history(mpi_tmp_path / "run") == history(mpi_tmp_path / "alone")
 
 
 def values_at(data, options, model):
@@ -104,14 +104,14 @@ SHARED = {"even": lambda: random_data(3, 90, 25, 5, density=0.3), "uneven": unev
 
 @pytest.mark.parametrize(("loss", "precision"), [("hinge", "single"), ("squared-hinge", "double")])
 @pytest.mark.parametrize("name", sorted(SHARED))
-def test_ranks_that_share_the_rows_certify_what_they_find(comm, shared_tmp, name, loss, precision):
-    data = write(comm, shared_tmp / "data.h5", *SHARED[name]())
+def test_ranks_that_share_the_rows_certify_what_they_find(comm, mpi_tmp_path, name, loss, precision):
+    data = write(comm, mpi_tmp_path / "data.h5", *SHARED[name]())
     options = {"loss": loss, "precision": precision, "bias": name != "even", "max_gap": 5e-3, "shards": comm.size, "lam": "0.05"}
-    report = train("dual", comm, data, shared_tmp / "shared", options)
-    again = train("dual", comm, data, shared_tmp / "again", options)
+    report = train("dual", comm, data, mpi_tmp_path / "shared", options)
+    again = train("dual", comm, data, mpi_tmp_path / "again", options)
     assert report.model.read_bytes() == again.model.read_bytes()
-    assert history(shared_tmp / "shared") == history(shared_tmp / "again")
-    alone = by_one_rank(comm, lambda: train("dual", None, data, shared_tmp / "alone", replace(options, shards=1)).model)
+    assert history(mpi_tmp_path / "shared") == history(mpi_tmp_path / "again")
+    alone = by_one_rank(comm, lambda: train("dual", None, data, mpi_tmp_path / "alone", replace(options, shards=1)).model)
     ours, theirs = Model(report.model), Model(alone)
     assert [STATUS[code] for code in ours.labels["status"]] == ["converged"] * ours.n_labels
     f, gap = ours.labels["f_min"], ours.labels["gap"]
@@ -124,28 +124,28 @@ def test_ranks_that_share_the_rows_certify_what_they_find(comm, shared_tmp, name
         assert report.model.read_bytes() == alone.read_bytes()
 
 
-def test_groups_of_two_that_share_the_rows(comm, shared_tmp):
+def test_groups_of_two_that_share_the_rows(comm, mpi_tmp_path):
     """Groups of as many ranks give the same bits, however many groups there are and whichever label comes first."""
     if comm.size % 2:
         pytest.skip("needs an even number of ranks")
-    data = write(comm, shared_tmp / "data.h5", *random_data(3, 90, 25, 9, density=0.3))
+    data = write(comm, mpi_tmp_path / "data.h5", *random_data(3, 90, 25, 9, density=0.3))
     options = {"shards": 2, "block": 3}
-    report = train("dual", comm, data, shared_tmp / "groups", options)
+    report = train("dual", comm, data, mpi_tmp_path / "groups", options)
     pair = comm.Split(0 if comm.rank < 2 else 1, comm.rank)
-    path = shared_tmp / f"pair{comm.rank // 2 if comm.rank < 2 else 1}"
+    path = mpi_tmp_path / f"pair{comm.rank // 2 if comm.rank < 2 else 1}"
     if pair.size == 2:
         train("dual", pair, data, path, replace(options, block=16))
     comm.Barrier()
-    assert report.model.read_bytes() == (shared_tmp / "pair0" / "model.h5").read_bytes()
+    assert report.model.read_bytes() == (mpi_tmp_path / "pair0" / "model.h5").read_bytes()
     pair.Free()
 
 
-def test_interrupted_run_of_shared_rows_ends_with_the_same_bits(comm, shared_tmp):
-    data = write(comm, shared_tmp / "data.h5", *random_data(4, 100, 30, 9, density=0.2))
+def test_interrupted_run_of_shared_rows_ends_with_the_same_bits(comm, mpi_tmp_path):
+    data = write(comm, mpi_tmp_path / "data.h5", *random_data(4, 100, 30, 9, density=0.2))
     options = {"block": 2, "shards": comm.size}
-    whole = train("dual", comm, data, shared_tmp / "whole", options).model
+    whole = train("dual", comm, data, mpi_tmp_path / "whole", options).model
     for turn in range(2):
         with pytest.raises(Interrupted):
-            train("dual", comm, data, shared_tmp / "run", replace(options, time_limit=1e-9), resume=turn > 0)
-    assert train("dual", comm, data, shared_tmp / "run", options, resume=True).model.read_bytes() == whole.read_bytes()
-    assert history(shared_tmp / "run") == history(shared_tmp / "whole")
+            train("dual", comm, data, mpi_tmp_path / "run", replace(options, time_limit=1e-9), resume=turn > 0)
+    assert train("dual", comm, data, mpi_tmp_path / "run", options, resume=True).model.read_bytes() == whole.read_bytes()
+    assert history(mpi_tmp_path / "run") == history(mpi_tmp_path / "whole")

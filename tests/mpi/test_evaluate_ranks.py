@@ -37,8 +37,8 @@ def make_files(comm, folder, n_rows, poison=False, precision="<f8"):
 @pytest.mark.parametrize("precision", ["<f4", "<f8"])
 @pytest.mark.parametrize("n_rows", [0, 1, 3, 200])
 @pytest.mark.parametrize("split", ["all", "test"])
-def test_evaluation_on_all_ranks_equals_one_rank(comm, shared_tmp, n_rows, split, precision):
-    data, model = make_files(comm, shared_tmp, n_rows, precision=precision)
+def test_evaluation_on_all_ranks_equals_one_rank(comm, mpi_tmp_path, n_rows, split, precision):
+    data, model = make_files(comm, mpi_tmp_path, n_rows, precision=precision)
     with Dataset(data) as dataset:
         alone = evaluate(mpi.self_comm(), model, dataset, split, Log(1))
         together = evaluate(comm, model, dataset, split, Log(1))
@@ -62,9 +62,9 @@ def make_classifier(comm, folder, base, n_classes, n_rows, dense):
 @pytest.mark.parametrize("base", list(LEARNERS))
 @pytest.mark.parametrize("dense", [False, True])
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_a_classifier_on_all_ranks_equals_one_rank(comm, shared_tmp, base, dense, n_classes):
+def test_a_classifier_on_all_ranks_equals_one_rank(comm, mpi_tmp_path, base, dense, n_classes):
     for n_rows in (1, 121):
-        folder = shared_tmp / str(n_rows)
+        folder = mpi_tmp_path / str(n_rows)
         with mpi.agreed(comm, "making a folder"):
             folder.mkdir(exist_ok=True)
         data, model = make_classifier(comm, folder, base, n_classes, n_rows, dense)
@@ -82,9 +82,9 @@ def test_a_classifier_on_all_ranks_equals_one_rank(comm, shared_tmp, base, dense
 @pytest.mark.parametrize("precision", ["<f4", "<f8"])
 @pytest.mark.parametrize("what", ["scores", "labels"])
 @pytest.mark.parametrize("ending", FORMATS)
-def test_predictions_on_all_ranks_equal_one_rank(comm, shared_tmp, ending, what, precision):
+def test_predictions_on_all_ranks_equal_one_rank(comm, mpi_tmp_path, ending, what, precision):
     for n_rows in (1, 101):
-        folder = shared_tmp / str(n_rows)
+        folder = mpi_tmp_path / str(n_rows)
         with mpi.agreed(comm, "making a folder"):
             folder.mkdir(exist_ok=True)
         data, model = make_files(comm, folder, n_rows, precision=precision)
@@ -96,23 +96,23 @@ def test_predictions_on_all_ranks_equal_one_rank(comm, shared_tmp, ending, what,
 
 
 @pytest.mark.parametrize("ending", FORMATS)
-def test_all_ranks_fail_together_and_leave_nothing(comm, shared_tmp, ending):
-    data, model = make_files(comm, shared_tmp, 30, poison=True)
+def test_all_ranks_fail_together_and_leave_nothing(comm, mpi_tmp_path, ending):
+    data, model = make_files(comm, mpi_tmp_path, 30, poison=True)
     with Dataset(data) as dataset:
         with pytest.raises(NonFiniteError, match="label 'label39'"):
             evaluate(comm, model, dataset, "all", Log(1))
         with pytest.raises(NonFiniteError, match="label 'label39'"):
-            predict(comm, model, dataset, "all", shared_tmp / f"out{ending}", "scores", False, Log(1))
+            predict(comm, model, dataset, "all", mpi_tmp_path / f"out{ending}", "scores", False, Log(1))
         with pytest.raises(ConfigError, match="no split"):
-            predict(comm, model, dataset, "nowhere", shared_tmp / f"out{ending}", "scores", False, Log(1))
+            predict(comm, model, dataset, "nowhere", mpi_tmp_path / f"out{ending}", "scores", False, Log(1))
     comm.Barrier()  # rank 0 removes what it had begun
     with mpi.agreed(comm, "looking"):
-        assert {path.name for path in shared_tmp.iterdir()} == {"data.h5", "model.h5"}
+        assert {path.name for path in mpi_tmp_path.iterdir()} == {"data.h5", "model.h5"}
 
 
 @pytest.mark.parametrize("base", sorted(LEARNERS))
-def test_a_classifier_that_one_rank_reads_is_the_one_in_the_file(comm, shared_tmp, base):
-    data, alone = make_classifier(comm, shared_tmp, base, 3, 30, dense=False)
+def test_a_classifier_that_one_rank_reads_is_the_one_in_the_file(comm, mpi_tmp_path, base):
+    data, alone = make_classifier(comm, mpi_tmp_path, base, 3, 30, dense=False)
     shared = share_model(comm, alone.path)
     assert (shared.label_names, shared.vocabulary, shared.base) == (alone.label_names, alone.vocabulary, alone.base)
     assert np.array_equal(shared.margin_rows, alone.margin_rows)
@@ -121,11 +121,11 @@ def test_a_classifier_that_one_rank_reads_is_the_one_in_the_file(comm, shared_tm
     assert scores(shared.classifier, X, 3).tobytes() == scores(alone.classifier, X, 3).tobytes()
 
 
-def test_a_model_that_cannot_be_read_fails_alike_on_all_ranks(comm, shared_tmp):
+def test_a_model_that_cannot_be_read_fails_alike_on_all_ranks(comm, mpi_tmp_path):
     for name in ("absent.h5", "empty.h5"):
         with mpi.agreed(comm, "making the file"):
             if comm.rank == 0 and name == "empty.h5":
-                (shared_tmp / name).touch()
+                (mpi_tmp_path / name).touch()
         with pytest.raises(DataError, match=name) as error:
-            share_model(comm, shared_tmp / name)
+            share_model(comm, mpi_tmp_path / name)
         assert len(set(comm.allgather(str(error.value)))) == 1

@@ -56,9 +56,9 @@ def read(comm, path):
 @pytest.mark.parametrize("by", sorted(SCORES))
 @pytest.mark.parametrize("over", OVER)
 @pytest.mark.parametrize("n_rows", [0, 1, 3, 200])
-def test_scores(comm, shared_tmp, by, over, n_rows):
+def test_scores(comm, mpi_tmp_path, by, over, n_rows):
     found = []
-    with Dataset(make_data(comm, shared_tmp, n_rows)) as data:
+    with Dataset(make_data(comm, mpi_tmp_path, n_rows)) as data:
         for ranks in (mpi.self_comm(), comm):
             scores, present = feature_scores(ranks, load_shard(ranks, data, "train"), np.arange(1, 5), SCORES[by], over)
             found.append((scores.tobytes(), present.tobytes()))
@@ -66,48 +66,48 @@ def test_scores(comm, shared_tmp, by, over, n_rows):
 
 
 @pytest.mark.parametrize("n_rows", [1, 3, 200])
-def test_reduced_dataset(comm, shared_tmp, n_rows):
-    path = make_data(comm, shared_tmp, n_rows)
+def test_reduced_dataset(comm, mpi_tmp_path, n_rows):
+    path = make_data(comm, mpi_tmp_path, n_rows)
     features = np.array([3, 4, 30, 7])  # not in order, so that rows must be sorted again
     with Dataset(path) as data:
-        reduce_dataset(comm, data, features, shared_tmp / "together.h5", False)
+        reduce_dataset(comm, data, features, mpi_tmp_path / "together.h5", False)
         if comm.rank == 0:
-            reduce_dataset(mpi.self_comm(), data, features, shared_tmp / "alone.h5", False)
-    assert read(comm, shared_tmp / "together.h5") == read(comm, shared_tmp / "alone.h5")
+            reduce_dataset(mpi.self_comm(), data, features, mpi_tmp_path / "alone.h5", False)
+    assert read(comm, mpi_tmp_path / "together.h5") == read(comm, mpi_tmp_path / "alone.h5")
 
 
 @pytest.mark.parametrize(
     "options", [{"by": "ig", "features": 6}, {"by": "chi2", "features": 6, "over": "mean"}, {"features": 9, "share": 0.5}]
 )
-def test_selected_files(comm, shared_tmp, options):
-    path = make_data(comm, shared_tmp, 200) if "by" in options else make_model(comm, shared_tmp)
+def test_selected_files(comm, mpi_tmp_path, options):
+    path = make_data(comm, mpi_tmp_path, 200) if "by" in options else make_model(comm, mpi_tmp_path)
     options = SelectOptions(**options)
-    report = select(comm, path, shared_tmp / "together.h5", options, False, Log(1))
+    report = select(comm, path, mpi_tmp_path / "together.h5", options, False, Log(1))
     assert len(set(comm.allgather(report))) == 1
     if comm.rank == 0:
-        select(mpi.self_comm(), path, shared_tmp / "alone.h5", options, False, Log(1))
+        select(mpi.self_comm(), path, mpi_tmp_path / "alone.h5", options, False, Log(1))
     for ending in (".h5", ".features.csv"):
-        assert read(comm, shared_tmp / f"together{ending}") == read(comm, shared_tmp / f"alone{ending}")
+        assert read(comm, mpi_tmp_path / f"together{ending}") == read(comm, mpi_tmp_path / f"alone{ending}")
 
 
-def test_curves(comm, shared_tmp):
+def test_curves(comm, mpi_tmp_path):
     options = CurveOptions(share=(0.5, 1.0), features=(3, 10), shuffle=True)
-    with Dataset(make_data(comm, shared_tmp, 200)) as data:
+    with Dataset(make_data(comm, mpi_tmp_path, 200)) as data:
         together, alone = (curves(ranks, data, options, Log(1)) for ranks in (comm, mpi.self_comm()))
     assert together.names == alone.names
     for name in ("error", "with_all", "majority"):
         assert getattr(together, name).tobytes() == getattr(alone, name).tobytes()
 
 
-def test_errors_are_the_same_on_all_ranks(comm, shared_tmp):
-    path, target = make_data(comm, shared_tmp, 200, negative=100), shared_tmp / "few.h5"
+def test_errors_are_the_same_on_all_ranks(comm, mpi_tmp_path):
+    path, target = make_data(comm, mpi_tmp_path, 200, negative=100), mpi_tmp_path / "few.h5"
     cases = [
         (ConfigError, path, {"by": "ig", "features": 41}),
         (ConfigError, path, {"by": "ig", "features": 2, "label": ("nobody",)}),
         (ConfigError, path, {"by": "ig", "features": 2, "split": "dev"}),
-        (ConfigError, make_model(comm, shared_tmp), {"features": 15}),
-        (DataError, shared_tmp / "absent.h5", {"by": "ig", "features": 2}),
-        (DataError, path, {"like": shared_tmp / "absent.h5"}),
+        (ConfigError, make_model(comm, mpi_tmp_path), {"features": 15}),
+        (DataError, mpi_tmp_path / "absent.h5", {"by": "ig", "features": 2}),
+        (DataError, path, {"like": mpi_tmp_path / "absent.h5"}),
     ]
     for kind, source, options in cases:
         with pytest.raises(kind) as error:
@@ -116,4 +116,4 @@ def test_errors_are_the_same_on_all_ranks(comm, shared_tmp):
     with Dataset(path) as data, pytest.raises(DataError, match="row 100 has the value -1"):
         curves(comm, data, CurveOptions(features=(3,)), Log(1))
     with mpi.agreed(comm, "looking"):
-        assert {entry.name for entry in shared_tmp.iterdir()} == {"data.h5", "model.h5"}
+        assert {entry.name for entry in mpi_tmp_path.iterdir()} == {"data.h5", "model.h5"}

@@ -21,18 +21,18 @@ pytestmark = pytest.mark.mpi
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_left(comm, shared_tmp, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(shared_tmp))
+def nothing_is_left(comm, mpi_tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(mpi_tmp_path))
     yield
     comm.Barrier()
-    assert not list(shared_tmp.glob("hpcml-rows-*"))
+    assert not list(mpi_tmp_path.glob("hpcml-rows-*"))
 
 
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("n_rows", [1, 2, 57])
-def test_the_rows_that_one_rank_reads_alone(comm, shared_tmp, monkeypatch, bias, n_rows):
+def test_the_rows_that_one_rank_reads_alone(comm, mpi_tmp_path, monkeypatch, bias, n_rows):
     monkeypatch.setattr(module, "room_per_rank", lambda _node: 0)  # one rank, too, shares
-    path = shared_tmp / "data.h5"
+    path = mpi_tmp_path / "data.h5"
     if comm.rank == 0:
         X, Y = make.random_data(n_rows, n_rows, 23, 4)
         X = X.tolil()

@@ -34,19 +34,19 @@ def text(X, Y=None):
 
 
 @pytest.fixture
-def files(comm, shared_tmp):
+def files(comm, mpi_tmp_path):
     """A dataset with splits, and its rows as text, of label sets and of one class."""
 
     def write():
         X, Y = matrices()
         make.dataset(
-            shared_tmp / "data.h5", X, Y, label_names=list("01234"), splits={"a": np.arange(50), "b": np.arange(50, N_ROWS)}
+            mpi_tmp_path / "data.h5", X, Y, label_names=list("01234"), splits={"a": np.arange(50), "b": np.arange(50, N_ROWS)}
         )
-        (shared_tmp / "sets.svm").write_text(text(X, Y))
-        (shared_tmp / "class.svm").write_text(text(X))
+        (mpi_tmp_path / "sets.svm").write_text(text(X, Y))
+        (mpi_tmp_path / "class.svm").write_text(text(X))
 
     make.by_one_rank(comm, write)
-    return shared_tmp
+    return mpi_tmp_path
 
 
 @pytest.fixture

@@ -105,10 +105,10 @@ def textbook(grid, kind, learner, n_classes, begin):
 
 
 @pytest.mark.parametrize(("grid", "kind", "learner", "n_classes"), CASES)
-def test_cycles_are_those_of_the_textbook(comm, shared_tmp, grid, kind, learner, n_classes):
-    write(comm, shared_tmp / "data.h5", N_ROWS, N_FEATURES, n_classes)
+def test_cycles_are_those_of_the_textbook(comm, mpi_tmp_path, grid, kind, learner, n_classes):
+    write(comm, mpi_tmp_path / "data.h5", N_ROWS, N_FEATURES, n_classes)
     options = PsbmlOptions(base=LEARNERS[learner][0], grid=grid, neighbourhood=kind, replace=0.5, seed=11)
-    with Dataset(shared_tmp / "data.h5") as opened:
+    with Dataset(mpi_tmp_path / "data.h5") as opened:
         problem = problem_of(comm, opened, options)
         assert problem.dense == (learner != "svm")
         cycles = Synchronous(problem, problem.first_slots)
@@ -127,14 +127,14 @@ def test_cycles_are_those_of_the_textbook(comm, shared_tmp, grid, kind, learner,
                     assert weight == np.float32(1.0 - (least - low) / (high - low))
 
 
-def test_a_node_that_knows_one_class_has_no_opinion(comm, shared_tmp):
+def test_a_node_that_knows_one_class_has_no_opinion(comm, mpi_tmp_path):
     X = np.random.default_rng(0).standard_normal((24, 3)).astype(np.float32)
     y = np.arange(24) < 2  # two rows have the label, so at most two of four nodes know both classes
     if comm.rank == 0:
-        dataset(shared_tmp / "data.h5", X, y[:, None])
+        dataset(mpi_tmp_path / "data.h5", X, y[:, None])
     comm.Barrier()
     options = PsbmlOptions(base=("tree", "min_samples_leaf=1"), grid="4x1", neighbourhood="L5", replace=0.5, seed=2)
-    with Dataset(shared_tmp / "data.h5") as opened:
+    with Dataset(mpi_tmp_path / "data.h5") as opened:
         problem = problem_of(comm, opened, options)
         cycles = Synchronous(problem, problem.first_slots)
         slots = gathered(comm, cycles.slots)
@@ -162,21 +162,21 @@ def test_a_node_that_knows_one_class_has_no_opinion(comm, shared_tmp):
         ("2x1", "C13", ("sklearn.naive_bayes.GaussianNB",), 3),
     ],
 )
-def test_model_has_the_bytes_of_one_rank(comm, shared_tmp, grid, kind, base, n_classes):
-    write(comm, shared_tmp / "data.h5", 150, 6, n_classes)
+def test_model_has_the_bytes_of_one_rank(comm, mpi_tmp_path, grid, kind, base, n_classes):
+    write(comm, mpi_tmp_path / "data.h5", 150, 6, n_classes)
     options = PsbmlOptions(base=base, grid=grid, neighbourhood=kind, cycles=5)
-    report = train("psbml", comm, shared_tmp / "data.h5", shared_tmp / "ranks", options)
-    alone = by_one_rank(comm, lambda: train("psbml", None, shared_tmp / "data.h5", shared_tmp / "alone", options))
+    report = train("psbml", comm, mpi_tmp_path / "data.h5", mpi_tmp_path / "ranks", options)
+    alone = by_one_rank(comm, lambda: train("psbml", None, mpi_tmp_path / "data.h5", mpi_tmp_path / "alone", options))
     assert report.model.read_bytes() == alone.model.read_bytes()
     assert (report.cycle, report.validation_error, report.n_margin_rows) == (
         alone.cycle,
         alone.validation_error,
         alone.n_margin_rows,
     )
-    ranks, one = history(shared_tmp / "ranks"), history(shared_tmp / "alone")
+    ranks, one = history(mpi_tmp_path / "ranks"), history(mpi_tmp_path / "alone")
     assert list(ranks[0]) == list(HISTORY)
     assert [int(line["cycle"]) for line in ranks] == [1, 2, 3, 4, 5]
-    assert told(shared_tmp / "ranks") == told(shared_tmp / "alone")
+    assert told(mpi_tmp_path / "ranks") == told(mpi_tmp_path / "alone")
     for here, there in zip(ranks, one, strict=True):
         assert int(there["bytes_sent"]) == 0
         assert int(here["bytes_sent"]) <= int(here["bytes_without_ids"])
@@ -184,44 +184,44 @@ def test_model_has_the_bytes_of_one_rank(comm, shared_tmp, grid, kind, base, n_c
     assert {line["auc"] == "nan" for line in ranks} == {n_classes > 2}
 
 
-def test_the_model_is_the_best_cycle_and_its_margin_rows(comm, shared_tmp):
-    write(comm, shared_tmp / "data.h5", 200, 6, 2)
+def test_the_model_is_the_best_cycle_and_its_margin_rows(comm, mpi_tmp_path):
+    write(comm, mpi_tmp_path / "data.h5", 200, 6, 2)
     options = PsbmlOptions(grid="3x2", cycles=6, seed=4, replace=0.4)
-    report = train("psbml", comm, shared_tmp / "data.h5", shared_tmp / "run", options)
-    lines = history(shared_tmp / "run")
+    report = train("psbml", comm, mpi_tmp_path / "data.h5", mpi_tmp_path / "run", options)
+    lines = history(mpi_tmp_path / "run")
     errors = [float(line["error"]) for line in lines]
     assert report.cycle == 1 + errors.index(min(errors))
     assert report.validation_error == min(errors)
     assert report.n_margin_rows == int(lines[report.cycle - 1]["distinct_rows"])
     model = ClassifierModel(report.model)
     assert (np.diff(model.margin_rows) > 0).all()
-    with Dataset(shared_tmp / "data.h5") as opened:
+    with Dataset(mpi_tmp_path / "data.h5") as opened:
         problem = problem_of(comm, opened, options)
     held_out = problem.classes.rows[problem.start < 0]
     assert not np.isin(model.margin_rows, held_out).any()
     assert ((model.margin_weights >= 0) & (model.margin_weights <= 1)).all()
 
 
-def test_the_area_under_the_curve_may_judge(comm, shared_tmp):
-    write(comm, shared_tmp / "data.h5", 200, 6, 2)
+def test_the_area_under_the_curve_may_judge(comm, mpi_tmp_path):
+    write(comm, mpi_tmp_path / "data.h5", 200, 6, 2)
     options = PsbmlOptions(grid="2x2", cycles=8, seed=2, judge="auc", validation_share=0.3)
-    report = train("psbml", comm, shared_tmp / "data.h5", shared_tmp / "run", options)
-    alone = by_one_rank(comm, lambda: train("psbml", None, shared_tmp / "data.h5", shared_tmp / "alone", options))
+    report = train("psbml", comm, mpi_tmp_path / "data.h5", mpi_tmp_path / "run", options)
+    alone = by_one_rank(comm, lambda: train("psbml", None, mpi_tmp_path / "data.h5", mpi_tmp_path / "alone", options))
     assert report.model.read_bytes() == alone.model.read_bytes()
-    areas = [float(line["auc"]) for line in history(shared_tmp / "run")]
+    areas = [float(line["auc"]) for line in history(mpi_tmp_path / "run")]
     assert report.cycle == 1 + areas.index(max(areas))
-    errors = [float(line["error"]) for line in history(shared_tmp / "run")]
+    errors = [float(line["error"]) for line in history(mpi_tmp_path / "run")]
     assert report.cycle != 1 + errors.index(min(errors))  # else this test says nothing
-    write(comm, shared_tmp / "three.h5", 200, 6, 3)
+    write(comm, mpi_tmp_path / "three.h5", 200, 6, 3)
     with pytest.raises(ConfigError, match="--judge auc: the data have 3 classes"):
-        train("psbml", comm, shared_tmp / "three.h5", shared_tmp / "three", options)
+        train("psbml", comm, mpi_tmp_path / "three.h5", mpi_tmp_path / "three", options)
 
 
-def test_validation_error_is_that_of_the_model_on_the_rows_kept_aside(comm, shared_tmp):
-    X, y = write(comm, shared_tmp / "data.h5", 200, 6, 3)
+def test_validation_error_is_that_of_the_model_on_the_rows_kept_aside(comm, mpi_tmp_path):
+    X, y = write(comm, mpi_tmp_path / "data.h5", 200, 6, 3)
     options = PsbmlOptions(grid="2x2", cycles=4, validation_share=0.3)
-    report = train("psbml", comm, shared_tmp / "data.h5", shared_tmp / "run", options)
-    with Dataset(shared_tmp / "data.h5") as opened:
+    report = train("psbml", comm, mpi_tmp_path / "data.h5", mpi_tmp_path / "run", options)
+    with Dataset(mpi_tmp_path / "data.h5") as opened:
         held_out = problem_of(comm, opened, options).start < 0
     model = ClassifierModel(report.model)
     learner = DecisionTreeClassifier(criterion="entropy", min_samples_leaf=2)
@@ -232,28 +232,28 @@ def test_validation_error_is_that_of_the_model_on_the_rows_kept_aside(comm, shar
 
 
 @pytest.mark.parametrize("grid", ["3x2", "2x1"])
-def test_interrupted_run_ends_with_the_same_bytes_on_other_ranks(comm, shared_tmp, grid):
-    write(comm, shared_tmp / "data.h5", 150, 6, 2)
+def test_interrupted_run_ends_with_the_same_bytes_on_other_ranks(comm, mpi_tmp_path, grid):
+    write(comm, mpi_tmp_path / "data.h5", 150, 6, 2)
     options = PsbmlOptions(grid=grid, cycles=8, replace=0.4)
-    alone = by_one_rank(comm, lambda: train("psbml", None, shared_tmp / "data.h5", shared_tmp / "alone", options)).model
-    run = shared_tmp / "run"
+    alone = by_one_rank(comm, lambda: train("psbml", None, mpi_tmp_path / "data.h5", mpi_tmp_path / "alone", options)).model
+    run = mpi_tmp_path / "run"
     steps = [1e-9, 1e-9, 0.01, 0.01, 0.01, 0.03]  # none, some cycles
     interrupted = 0
     for turn, limit in enumerate(steps):
         once = replace(options, time_limit=limit, checkpoint_every=1e-4)
         try:
             if turn % 2 == 0:
-                train("psbml", comm, shared_tmp / "data.h5", run, once, resume=turn > 0)
+                train("psbml", comm, mpi_tmp_path / "data.h5", run, once, resume=turn > 0)
             elif comm.rank == 0:
-                train("psbml", None, shared_tmp / "data.h5", run, once, resume=True)
+                train("psbml", None, mpi_tmp_path / "data.h5", run, once, resume=True)
         except Interrupted as stop:
             interrupted += 1
             assert "continue with --resume" in str(stop)
         comm.Barrier()
     assert comm.bcast(interrupted) >= 2
-    model = train("psbml", comm, shared_tmp / "data.h5", run, options, resume=True).model
+    model = train("psbml", comm, mpi_tmp_path / "data.h5", run, options, resume=True).model
     assert model.read_bytes() == alone.read_bytes()
-    assert told(run) == told(shared_tmp / "alone")
+    assert told(run) == told(mpi_tmp_path / "alone")
     assert not (run / "checkpoint").exists()
 
 
@@ -281,27 +281,27 @@ def between_cycles(monkeypatch):
     monkeypatch.setattr(TorusRun, "_look", lambda self: None)
 
 
-def test_stopped_between_two_nodes_and_resumed(comm, shared_tmp):
+def test_stopped_between_two_nodes_and_resumed(comm, mpi_tmp_path):
     """Every run is stopped a little later than the one before: inside a cycle, a test, an assessment."""
-    write(comm, shared_tmp / "data.h5", 150, 6, 3)
+    write(comm, mpi_tmp_path / "data.h5", 150, 6, 3)
     options = PsbmlOptions(grid="3x2", cycles=2, replace=0.4)
-    alone = by_one_rank(comm, lambda: train("psbml", None, shared_tmp / "data.h5", shared_tmp / "alone", options)).model
-    run, stops = shared_tmp / "run", 0
+    alone = by_one_rank(comm, lambda: train("psbml", None, mpi_tmp_path / "data.h5", mpi_tmp_path / "alone", options)).model
+    run, stops = mpi_tmp_path / "run", 0
     while not comm.bcast((run / "model.h5").exists()):
         signals = After(3 + 6 * stops if comm.rank == comm.size - 1 else 10**6)
         try:
-            train("psbml", comm, shared_tmp / "data.h5", run, options, resume=stops > 0, signals=signals)
+            train("psbml", comm, mpi_tmp_path / "data.h5", run, options, resume=stops > 0, signals=signals)
         except Interrupted as stop:
             stops += 1
             assert "a signal arrived: checkpoint written" in str(stop)
             assert comm.bcast(len(list((run / "checkpoint").iterdir())))
     assert stops > 1
     assert (run / "model.h5").read_bytes() == alone.read_bytes()
-    assert told(run) == told(shared_tmp / "alone")
+    assert told(run) == told(mpi_tmp_path / "alone")
 
 
-def test_no_node_is_trained_after_a_signal(comm, shared_tmp, monkeypatch):
-    write(comm, shared_tmp / "data.h5", 150, 6, 3)
+def test_no_node_is_trained_after_a_signal(comm, mpi_tmp_path, monkeypatch):
+    write(comm, mpi_tmp_path / "data.h5", 150, 6, 3)
     signals, trained, train = After(10**9), [], TorusProblem.train
 
     def train_and_a_signal(self, *given):
@@ -311,17 +311,17 @@ def test_no_node_is_trained_after_a_signal(comm, shared_tmp, monkeypatch):
 
     monkeypatch.setattr(TorusProblem, "train", train_and_a_signal)
     with pytest.raises(Interrupted, match="0 of 3 cycles done"):
-        train("psbml", comm, shared_tmp / "data.h5", shared_tmp / "run", PsbmlOptions(grid="3x2", cycles=3), signals=signals)
+        train("psbml", comm, mpi_tmp_path / "data.h5", mpi_tmp_path / "run", PsbmlOptions(grid="3x2", cycles=3), signals=signals)
     assert len(trained) <= 1
 
 
 @pytest.mark.usefixtures("between_cycles")
 @pytest.mark.parametrize("n", [1, 2, 3])
-def test_stopped_after_every_few_cycles_and_resumed_on_other_ranks(comm, shared_tmp, n):
-    write(comm, shared_tmp / "data.h5", 150, 6, 3)
+def test_stopped_after_every_few_cycles_and_resumed_on_other_ranks(comm, mpi_tmp_path, n):
+    write(comm, mpi_tmp_path / "data.h5", 150, 6, 3)
     options = PsbmlOptions(grid="2x2", cycles=7, replace=0.4)
-    alone = by_one_rank(comm, lambda: train("psbml", None, shared_tmp / "data.h5", shared_tmp / "alone", options)).model
-    run = shared_tmp / "run"
+    alone = by_one_rank(comm, lambda: train("psbml", None, mpi_tmp_path / "data.h5", mpi_tmp_path / "alone", options)).model
+    run = mpi_tmp_path / "run"
     turns = 0
     while not comm.bcast((run / "model.h5").exists()):
         assert turns <= 9  # at the end a signal may also come between cycles and assessments
@@ -329,7 +329,7 @@ def test_stopped_after_every_few_cycles_and_resumed_on_other_ranks(comm, shared_
         if turns % 2 == 0 or comm.rank == 0:
             try:
                 who = comm if turns % 2 == 0 else None
-                train("psbml", who, shared_tmp / "data.h5", run, options, resume=turns > 0, signals=signals)
+                train("psbml", who, mpi_tmp_path / "data.h5", run, options, resume=turns > 0, signals=signals)
             except Interrupted as stop:
                 assert f"a signal arrived: checkpoint written; continue with --resume ({min(turns * n + n, 7)} of 7" in str(stop)
             else:
@@ -338,20 +338,20 @@ def test_stopped_after_every_few_cycles_and_resumed_on_other_ranks(comm, shared_
         turns += 1
     assert turns > 1
     assert (run / "model.h5").read_bytes() == alone.read_bytes()
-    assert told(run) == told(shared_tmp / "alone")  # the best cycle may have been an early one
+    assert told(run) == told(mpi_tmp_path / "alone")  # the best cycle may have been an early one
 
 
 @pytest.mark.usefixtures("between_cycles")
-def test_checkpoints_do_not_put_assessments_off(comm, shared_tmp):
-    write(comm, shared_tmp / "data.h5", 150, 6, 3)
+def test_checkpoints_do_not_put_assessments_off(comm, mpi_tmp_path):
+    write(comm, mpi_tmp_path / "data.h5", 150, 6, 3)
     options = PsbmlOptions(grid="2x2", cycles=1000, checkpoint_every=1e-9)
     with pytest.raises(Interrupted):
-        train("psbml", comm, shared_tmp / "data.h5", shared_tmp / "run", options, signals=After(4 * comm.size))
-    assert len(history(shared_tmp / "run")) >= 3 * comm.size
+        train("psbml", comm, mpi_tmp_path / "data.h5", mpi_tmp_path / "run", options, signals=After(4 * comm.size))
+    assert len(history(mpi_tmp_path / "run")) >= 3 * comm.size
 
 
-def test_a_signal_among_the_last_assessments_loses_nothing(comm, shared_tmp, monkeypatch):
-    write(comm, shared_tmp / "data.h5", 150, 6, 3)
+def test_a_signal_among_the_last_assessments_loses_nothing(comm, mpi_tmp_path, monkeypatch):
+    write(comm, mpi_tmp_path / "data.h5", 150, 6, 3)
     options, signals, work = PsbmlOptions(grid="2x2", cycles=6 * comm.size, asynchronous=True), After(10**9), Assessor.work
 
     def work_and_a_signal(self, look):
@@ -361,14 +361,14 @@ def test_a_signal_among_the_last_assessments_loses_nothing(comm, shared_tmp, mon
     with monkeypatch.context() as patch:
         patch.setattr(Assessor, "work", work_and_a_signal)
         with pytest.raises(Interrupted, match=f"{6 * comm.size} of {6 * comm.size} cycles done"):
-            train("psbml", comm, shared_tmp / "data.h5", shared_tmp / "run", options, signals=signals)
-    assert 0 < len(history(shared_tmp / "run")) < 6 * comm.size
-    train("psbml", comm, shared_tmp / "data.h5", shared_tmp / "run", options, resume=True)
-    assert [int(line["cycle"]) for line in history(shared_tmp / "run")] == list(range(1, 6 * comm.size + 1))
+            train("psbml", comm, mpi_tmp_path / "data.h5", mpi_tmp_path / "run", options, signals=signals)
+    assert 0 < len(history(mpi_tmp_path / "run")) < 6 * comm.size
+    train("psbml", comm, mpi_tmp_path / "data.h5", mpi_tmp_path / "run", options, resume=True)
+    assert [int(line["cycle"]) for line in history(mpi_tmp_path / "run")] == list(range(1, 6 * comm.size + 1))
 
 
-def test_what_does_not_fit_fails_alike_on_all_ranks(comm, shared_tmp):
-    write(comm, shared_tmp / "data.h5", 20, 5, 2)
+def test_what_does_not_fit_fails_alike_on_all_ranks(comm, mpi_tmp_path):
+    write(comm, mpi_tmp_path / "data.h5", 20, 5, 2)
     for options, pattern in (
         (PsbmlOptions(grid="9x9"), r"--grid 9x9: 81 nodes, but only 18 rows"),
         (PsbmlOptions(validation_share=0.01), r"--validation-share 0.01: no row of 20"),
@@ -377,27 +377,27 @@ def test_what_does_not_fit_fails_alike_on_all_ranks(comm, shared_tmp):
         (PsbmlOptions(base=("nosuch",)), r"--base nosuch"),
     ):
         with pytest.raises(ConfigError, match=pattern) as error:
-            train("psbml", comm, shared_tmp / "data.h5", shared_tmp / "run", options)
+            train("psbml", comm, mpi_tmp_path / "data.h5", mpi_tmp_path / "run", options)
         assert len(set(comm.allgather(str(error.value)))) == 1
-    assert not (shared_tmp / "run").exists()
+    assert not (mpi_tmp_path / "run").exists()
 
 
-def test_a_run_that_cannot_begin_leaves_nothing(comm, shared_tmp):
-    write(comm, shared_tmp / "data.h5", 60, 5, 2)  # has values below 0
+def test_a_run_that_cannot_begin_leaves_nothing(comm, mpi_tmp_path):
+    write(comm, mpi_tmp_path / "data.h5", 60, 5, 2)  # has values below 0
     options = PsbmlOptions(base=("sklearn.naive_bayes.MultinomialNB",), grid="2x1")
     with pytest.raises(ConfigError, match="cannot be trained on these rows"):
-        train("psbml", comm, shared_tmp / "data.h5", shared_tmp / "run", options)
+        train("psbml", comm, mpi_tmp_path / "data.h5", mpi_tmp_path / "run", options)
     comm.Barrier()
-    assert not (shared_tmp / "run").exists()
+    assert not (mpi_tmp_path / "run").exists()
 
 
-def test_the_area_needs_two_classes_to_judge(comm, shared_tmp):
-    X, _ = write(comm, shared_tmp / "data.h5", 100, 5, 2)
+def test_the_area_needs_two_classes_to_judge(comm, mpi_tmp_path):
+    X, _ = write(comm, mpi_tmp_path / "data.h5", 100, 5, 2)
     if comm.rank == 0:
-        dataset(shared_tmp / "rare.h5", X, (np.arange(100) < 4).reshape(-1, 1))
+        dataset(mpi_tmp_path / "rare.h5", X, (np.arange(100) < 4).reshape(-1, 1))
     comm.Barrier()
     with pytest.raises(ConfigError, match="--judge auc: all validation rows"):
-        train("psbml", comm, shared_tmp / "rare.h5", shared_tmp / "run", PsbmlOptions(judge="auc", grid="2x1"))
+        train("psbml", comm, mpi_tmp_path / "rare.h5", mpi_tmp_path / "run", PsbmlOptions(judge="auc", grid="2x1"))
 
 
 # nobody waits ---------------------------------------------------------------------------------------------------------
@@ -430,17 +430,17 @@ def cycles_of_nodes(comm, grid):
 
 
 @pytest.mark.parametrize(("size", "kind"), [("3x3", "C9"), ("4x3", "L5"), ("2x1", "L5"), ("1x1", "C9")])
-def test_asynchronous_run_does_its_cycles(comm, shared_tmp, grids, size, kind):
-    write(comm, shared_tmp / "data.h5", 200, 6, 3, density=1.0)
+def test_asynchronous_run_does_its_cycles(comm, mpi_tmp_path, grids, size, kind):
+    write(comm, mpi_tmp_path / "data.h5", 200, 6, 3, density=1.0)
     options = PsbmlOptions(grid=size, neighbourhood=kind, cycles=4, asynchronous=True)
-    report = train("psbml", comm, shared_tmp / "data.h5", shared_tmp / "run", options)
+    report = train("psbml", comm, mpi_tmp_path / "data.h5", mpi_tmp_path / "run", options)
     n_nodes = np.prod(parse_grid(size))
     (grid,) = grids
     done = cycles_of_nodes(comm, grid)
     assert len(done) == n_nodes
     assert sum(done.values()) >= 4 * n_nodes
     assert min(done.values()) >= 1
-    lines = history(shared_tmp / "run")
+    lines = history(mpi_tmp_path / "run")
     assert [int(line["cycle"]) for line in lines] == [1, 2, 3, 4]
     assert report.validation_error == min(float(line["error"]) for line in lines)
     assert report.validation_error < 0.5  # three classes: guessing errs in two of three
@@ -456,21 +456,21 @@ def test_asynchronous_run_does_its_cycles(comm, shared_tmp, grids, size, kind):
         assert (grid.problem.start[slots] >= 0).all()
 
 
-def test_asynchronous_run_of_one_rank_is_repeatable(comm, shared_tmp):
-    write(comm, shared_tmp / "data.h5", 150, 6, 2)
+def test_asynchronous_run_of_one_rank_is_repeatable(comm, mpi_tmp_path):
+    write(comm, mpi_tmp_path / "data.h5", 150, 6, 2)
     options = PsbmlOptions(grid="2x2", cycles=3, asynchronous=True)
 
     def twice():
-        return [train("psbml", None, shared_tmp / "data.h5", shared_tmp / f"run{turn}", options).model for turn in range(2)]
+        return [train("psbml", None, mpi_tmp_path / "data.h5", mpi_tmp_path / f"run{turn}", options).model for turn in range(2)]
 
     one, other = by_one_rank(comm, twice)
     assert one.read_bytes() == other.read_bytes()
 
 
-def test_a_slow_rank_holds_up_nobody(comm, shared_tmp, grids):
-    write(comm, shared_tmp / "data.h5", 400, 6, 2)
+def test_a_slow_rank_holds_up_nobody(comm, mpi_tmp_path, grids):
+    write(comm, mpi_tmp_path / "data.h5", 400, 6, 2)
     options = PsbmlOptions(grid=f"{comm.size}x2", cycles=6, asynchronous=True, slow_rank=0, slow_factor=6.0)
-    train("psbml", comm, shared_tmp / "data.h5", shared_tmp / "run", options)
+    train("psbml", comm, mpi_tmp_path / "data.h5", mpi_tmp_path / "run", options)
     done = cycles_of_nodes(comm, grids[0])
     assert sum(done.values()) >= 6 * 2 * comm.size
     if comm.size > 1:
@@ -480,7 +480,7 @@ def test_a_slow_rank_holds_up_nobody(comm, shared_tmp, grids):
         assert np.mean(fast) > np.mean(slow)
 
 
-def test_letters_never_name_a_row_that_did_not_arrive(comm, shared_tmp, monkeypatch):
+def test_letters_never_name_a_row_that_did_not_arrive(comm, mpi_tmp_path, monkeypatch):
     """Each letter's states hold only rows that the reader has, and each row's values arrive once from a rank."""
     opened_letters, read_letter = [], Asynchronous._read
 
@@ -500,35 +500,35 @@ def test_letters_never_name_a_row_that_did_not_arrive(comm, shared_tmp, monkeypa
 
     monkeypatch.setattr(Asynchronous, "_read", checked)
     monkeypatch.setattr(RowStore, "open_letter", once)
-    write(comm, shared_tmp / "data.h5", 200, 30, 2, density=0.1)
+    write(comm, mpi_tmp_path / "data.h5", 200, 30, 2, density=0.1)
     options = PsbmlOptions(base=("linear-svm",), grid="4x2", neighbourhood="L5", cycles=10, replace=0.9, asynchronous=True)
-    train("psbml", comm, shared_tmp / "data.h5", shared_tmp / "run", options)
+    train("psbml", comm, mpi_tmp_path / "data.h5", mpi_tmp_path / "run", options)
     assert bool(opened_letters) == (comm.size > 1)
 
 
 @pytest.mark.parametrize("size", ["2x2", "2x1"])
-def test_asynchronous_run_is_interrupted_and_finishes(comm, shared_tmp, size):
-    write(comm, shared_tmp / "data.h5", 200, 6, 2, density=1.0)
+def test_asynchronous_run_is_interrupted_and_finishes(comm, mpi_tmp_path, size):
+    write(comm, mpi_tmp_path / "data.h5", 200, 6, 2, density=1.0)
     options = PsbmlOptions(grid=size, neighbourhood="L5", cycles=100, asynchronous=True)
-    run = shared_tmp / "run"
+    run = mpi_tmp_path / "run"
     for turn, n in enumerate((12, 1, 12)):  # so many steps of the last rank, which has nodes
         signals = After(n if comm.rank == comm.size - 1 else 10**6)
         with pytest.raises(Interrupted, match="a signal arrived"):
-            train("psbml", comm, shared_tmp / "data.h5", run, options, resume=turn > 0, signals=signals)
+            train("psbml", comm, mpi_tmp_path / "data.h5", run, options, resume=turn > 0, signals=signals)
     with pytest.raises(Interrupted, match="the time limit is reached"):
-        train("psbml", comm, shared_tmp / "data.h5", run, replace(options, time_limit=1e-9), resume=True)
+        train("psbml", comm, mpi_tmp_path / "data.h5", run, replace(options, time_limit=1e-9), resume=True)
     if comm.rank == 0:
         with pytest.raises(Interrupted):
-            train("psbml", None, shared_tmp / "data.h5", run, replace(options, time_limit=1e-9), resume=True)
+            train("psbml", None, mpi_tmp_path / "data.h5", run, replace(options, time_limit=1e-9), resume=True)
     comm.Barrier()
-    report = train("psbml", comm, shared_tmp / "data.h5", run, options, resume=True)
+    report = train("psbml", comm, mpi_tmp_path / "data.h5", run, options, resume=True)
     lines = history(run)
     assert [int(line["cycle"]) for line in lines] == list(range(1, 101))
     assert report.validation_error == min(float(line["error"]) for line in lines) < 0.5
 
 
-def test_asynchronous_run_with_many_checkpoints(comm, shared_tmp):
-    write(comm, shared_tmp / "data.h5", 200, 6, 2, density=1.0)
+def test_asynchronous_run_with_many_checkpoints(comm, mpi_tmp_path):
+    write(comm, mpi_tmp_path / "data.h5", 200, 6, 2, density=1.0)
     options = PsbmlOptions(grid="3x2", cycles=10, asynchronous=True, checkpoint_every=1e-4)
-    train("psbml", comm, shared_tmp / "data.h5", shared_tmp / "run", options)
-    assert len(history(shared_tmp / "run")) == 10
+    train("psbml", comm, mpi_tmp_path / "data.h5", mpi_tmp_path / "run", options)
+    assert len(history(mpi_tmp_path / "run")) == 10

@@ -36,50 +36,50 @@ def make_files(comm, folder, n_rows, poison=False):
 
 
 @pytest.mark.parametrize("n_rows", [0, 1, 101])
-def test_best_labels_and_their_precision(comm, shared_tmp, n_rows):
-    data, dense, sparse = make_files(comm, shared_tmp, n_rows)
+def test_best_labels_and_their_precision(comm, mpi_tmp_path, n_rows):
+    data, dense, sparse = make_files(comm, mpi_tmp_path, n_rows)
     with Dataset(data) as dataset:
         alone = evaluate(mpi.self_comm(), dense, dataset, "all", QUIET)
         for model in (dense, sparse):
             assert repr(evaluate(comm, model, dataset, "all", QUIET).precision_at) == repr(alone.precision_at)
         for ending in FORMATS:
-            own, *others = (shared_tmp / f"{name}{ending}" for name in (f"alone-{comm.rank}", "dense-out", "sparse-out"))
+            own, *others = (mpi_tmp_path / f"{name}{ending}" for name in (f"alone-{comm.rank}", "dense-out", "sparse-out"))
             predict(mpi.self_comm(), dense, dataset, "all", own, "scores", False, QUIET, 4)
             for model, output in zip((dense, sparse), others, strict=True):
                 predict(comm, model, dataset, "all", output, "scores", False, QUIET, 4)
                 assert output.read_bytes() == own.read_bytes()
 
 
-def test_pruning(comm, shared_tmp):
-    data, dense, sparse = make_files(comm, shared_tmp, 60)
+def test_pruning(comm, mpi_tmp_path):
+    data, dense, sparse = make_files(comm, mpi_tmp_path, 60)
     with Dataset(data) as dataset:
-        alone = prune(mpi.self_comm(), dense, dataset, "all", [0.0, 0.4], shared_tmp / f"alone-{comm.rank}.h5", False, QUIET)
+        alone = prune(mpi.self_comm(), dense, dataset, "all", [0.0, 0.4], mpi_tmp_path / f"alone-{comm.rank}.h5", False, QUIET)
         for name, model in (("a", dense), ("b", sparse)):
-            found = prune(comm, model, dataset, "all", [0.0, 0.4], shared_tmp / f"{name}.h5", False, QUIET)
-            assert (shared_tmp / f"{name}.h5").read_bytes() == (shared_tmp / f"alone-{comm.rank}.h5").read_bytes()
+            found = prune(comm, model, dataset, "all", [0.0, 0.4], mpi_tmp_path / f"{name}.h5", False, QUIET)
+            assert (mpi_tmp_path / f"{name}.h5").read_bytes() == (mpi_tmp_path / f"alone-{comm.rank}.h5").read_bytes()
             assert [line.macro_map for line in found.lines] == [line.macro_map for line in alone.lines]
             assert found.lines[1:] == alone.lines[1:]
         with pytest.raises(ConfigError, match="exists already"):
-            prune(comm, dense, dataset, "all", [0.4], shared_tmp / "a.h5", False, QUIET)
+            prune(comm, dense, dataset, "all", [0.4], mpi_tmp_path / "a.h5", False, QUIET)
 
 
-def test_all_ranks_fail_together_and_leave_nothing(comm, shared_tmp):
-    data, dense, sparse = make_files(comm, shared_tmp, 30, poison=True)
+def test_all_ranks_fail_together_and_leave_nothing(comm, mpi_tmp_path):
+    data, dense, sparse = make_files(comm, mpi_tmp_path, 30, poison=True)
     for model in (dense, sparse):
         with Dataset(data) as dataset:
             with pytest.raises(NonFiniteError, match="label 'label39'"):
-                predict(comm, model, dataset, "all", shared_tmp / "out.csv", "scores", False, QUIET, 3)
+                predict(comm, model, dataset, "all", mpi_tmp_path / "out.csv", "scores", False, QUIET, 3)
             with pytest.raises(NonFiniteError, match="label 'label39'"):
-                prune(comm, model, dataset, "all", [0.1], shared_tmp / "out.h5", False, QUIET)
+                prune(comm, model, dataset, "all", [0.1], mpi_tmp_path / "out.h5", False, QUIET)
     with mpi.agreed(comm, "looking"):
-        assert {path.name for path in shared_tmp.iterdir()} == {"data.h5", "dense.h5", "sparse.h5"}
+        assert {path.name for path in mpi_tmp_path.iterdir()} == {"data.h5", "dense.h5", "sparse.h5"}
 
 
-def test_parts_of_any_ranks_are_joined(comm, shared_tmp):
+def test_parts_of_any_ranks_are_joined(comm, mpi_tmp_path):
     """Labels are written by ranks in turn, the second half after going on with fewer ranks: only rank 0."""
     W = np.random.default_rng(0).standard_normal((11, 30)).astype(np.float32)
     W[4] = 0
-    first = SparseWeights(comm, shared_tmp, 11, 30, "<f4", 0.5)
+    first = SparseWeights(comm, mpi_tmp_path, 11, 30, "<f4", 0.5)
     first.resume()
     with mpi.agreed(comm, "writing"):
         for label in range(comm.rank, 6, comm.size):
@@ -89,7 +89,7 @@ def test_parts_of_any_ranks_are_joined(comm, shared_tmp):
     with mpi.agreed(comm, "writing"):
         first.write(10, -W[comm.rank])  # which no checkpoint knows
         first.close()
-    again = SparseWeights(comm, shared_tmp, 11, 30, "<f4", 0.5)
+    again = SparseWeights(comm, mpi_tmp_path, 11, 30, "<f4", 0.5)
     again.resume(known)
     with mpi.agreed(comm, "writing"):
         for label in range(10, 5, -1) if comm.rank == 0 else ():
@@ -97,13 +97,13 @@ def test_parts_of_any_ranks_are_joined(comm, shared_tmp):
         again.flush()
     index = again.gathered()
     indptr = np.concatenate([[0], np.cumsum(index[:, 2])])
-    with new_file(comm, shared_tmp / "out.h5") as out:
+    with new_file(comm, mpi_tmp_path / "out.h5") as out:
         slabs = model_slabs(11, 30, 30, n_weights=int(indptr[-1]))
         out.layout({name: slab for name, slab in slabs.items() if name.startswith("W/")})
         again.join(out, indptr, index)
     again.close()
     W[np.abs(W) < 0.5] = 0
-    with mpi.agreed(comm, "looking"), h5py.File(shared_tmp / "out.h5") as file:
+    with mpi.agreed(comm, "looking"), h5py.File(mpi_tmp_path / "out.h5") as file:
         assert np.array_equal(file["W/indptr"][:], np.concatenate([[0], np.cumsum((W != 0).sum(axis=1))]))
         assert np.array_equal(file["W/indices"][:], np.nonzero(W)[1])
         assert np.array_equal(file["W/data"][:], W[W != 0])
@@ -111,26 +111,26 @@ def test_parts_of_any_ranks_are_joined(comm, shared_tmp):
 
 @pytest.mark.parametrize("method", ["probe", "liblinear", "dual"])
 @pytest.mark.parametrize("shards", [None, 1])
-def test_training(comm, shared_tmp, method, shards):
+def test_training(comm, mpi_tmp_path, method, shards):
     with mpi.agreed(comm, "making the data"):
         if comm.rank == 0:
             X, Y = make.random_data(3, 120, 60, 9)
-            make.dataset(shared_tmp / "data.h5", X, Y)
+            make.dataset(mpi_tmp_path / "data.h5", X, Y)
     options = {"drop": 0.01, "shards": shards, "block": 2}
-    data, own = shared_tmp / "data.h5", shared_tmp / f"alone-{comm.rank}"
+    data, own = mpi_tmp_path / "data.h5", mpi_tmp_path / f"alone-{comm.rank}"
     alone = train(method, mpi.self_comm(), data, own, {"drop": 0.01}, log=QUIET)
     often = dict(checkpoint_every=1e-6, **options)
-    together = train(method, comm, data, shared_tmp / "together", often, log=QUIET)
+    together = train(method, comm, data, mpi_tmp_path / "together", often, log=QUIET)
     assert together.model.read_bytes() == alone.model.read_bytes()
     assert together.kept == alone.kept < 1
     stopping = dict(time_limit=1e-6, **options)
     with pytest.raises(Interrupted):
-        train(method, comm, data, shared_tmp / "stopped", stopping, log=QUIET)
+        train(method, comm, data, mpi_tmp_path / "stopped", stopping, log=QUIET)
     with mpi.agreed(comm, "looking"):
-        assert list((shared_tmp / "stopped" / "checkpoint").glob("state-*.h5"))
-    resumed = train(method, comm, data, shared_tmp / "stopped", dict(**options), resume=True, log=QUIET)
+        assert list((mpi_tmp_path / "stopped" / "checkpoint").glob("state-*.h5"))
+    resumed = train(method, comm, data, mpi_tmp_path / "stopped", dict(**options), resume=True, log=QUIET)
     assert resumed.model.read_bytes() == alone.model.read_bytes()
     with mpi.agreed(comm, "looking"):
-        assert not (shared_tmp / "stopped" / "checkpoint").exists()
+        assert not (mpi_tmp_path / "stopped" / "checkpoint").exists()
     with pytest.raises(ConfigError, match=r"had drop = 0\.01, not None"):
-        train(method, comm, data, shared_tmp / "stopped", {}, resume=True, log=QUIET)
+        train(method, comm, data, mpi_tmp_path / "stopped", {}, resume=True, log=QUIET)

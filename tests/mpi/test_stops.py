@@ -52,33 +52,33 @@ def short_slices(monkeypatch):
 
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("method", ["probe", "svmperf", "dual"])
-def test_run_stopped_in_passes_ends_with_the_same_bits(comm, shared_tmp, monkeypatch, method, shared):
+def test_run_stopped_in_passes_ends_with_the_same_bits(comm, mpi_tmp_path, monkeypatch, method, shared):
     if shared and comm.size == 1:
         pytest.skip("one rank has all rows")
-    data = write(comm, shared_tmp / "data.h5", *random_data(4, 160, 40, 4, density=0.2))
+    data = write(comm, mpi_tmp_path / "data.h5", *random_data(4, 160, 40, 4, density=0.2))
     options = {"block": 2, "shards": comm.size if shared else 1, "max_steps": 25}
-    whole = train(method, comm, data, shared_tmp / "whole", options).model.read_bytes()
+    whole = train(method, comm, data, mpi_tmp_path / "whole", options).model.read_bytes()
     monkeypatch.setattr(slices, "SLICE_VALUES", 400)
     monkeypatch.setattr(objective, "ROWS_BYTES", 8 * 200)
     stops, looks, model = 0, 40 // comm.size, None  # a rank that has a part of the rows looks less often
     while model is None:
         signals = AtLook(looks if comm.rank == comm.size - 1 else NEVER)
         try:
-            model = train(method, comm, data, shared_tmp / "run", options, resume=stops > 0, signals=signals).model
+            model = train(method, comm, data, mpi_tmp_path / "run", options, resume=stops > 0, signals=signals).model
         except Interrupted as error:
             stops += 1
             if "checkpoint written" in str(error):
-                assert list((shared_tmp / "run" / "checkpoint").glob("*.h5"))
+                assert list((mpi_tmp_path / "run" / "checkpoint").glob("*.h5"))
         looks *= 2
     assert stops >= 3
     assert model.read_bytes() == whole
 
 
-def test_run_whose_last_label_is_left_is_not_complete(comm, shared_tmp, monkeypatch):
+def test_run_whose_last_label_is_left_is_not_complete(comm, mpi_tmp_path, monkeypatch):
     """Every rank for itself: the signal comes in the look at all rows that ends the only label."""
-    data = write(comm, shared_tmp / "data.h5", *random_data(4, 160, 40, 4, density=0.2))
+    data = write(comm, mpi_tmp_path / "data.h5", *random_data(4, 160, 40, 4, density=0.2))
     options, signals, value = {"label": ("label0",), "max_steps": 5}, AtLook(NEVER), objective.Objective.value
-    whole = train("svmperf", None, data, shared_tmp / f"whole{comm.rank}", options).model.read_bytes()
+    whole = train("svmperf", None, data, mpi_tmp_path / f"whole{comm.rank}", options).model.read_bytes()
 
     def left(*_):
         signals.left = 0
@@ -86,17 +86,17 @@ def test_run_whose_last_label_is_left_is_not_complete(comm, shared_tmp, monkeypa
 
     monkeypatch.setattr(objective.Objective, "value", left)
     with pytest.raises(Interrupted):
-        train("svmperf", None, data, shared_tmp / f"run{comm.rank}", options, signals=signals)
+        train("svmperf", None, data, mpi_tmp_path / f"run{comm.rank}", options, signals=signals)
     monkeypatch.setattr(objective.Objective, "value", value)
-    assert train("svmperf", None, data, shared_tmp / f"run{comm.rank}", options, resume=True).model.read_bytes() == whole
+    assert train("svmperf", None, data, mpi_tmp_path / f"run{comm.rank}", options, resume=True).model.read_bytes() == whole
 
 
-def test_signal_while_rows_are_read_leaves_nothing(comm, shared_tmp, short_slices):
-    data = write(comm, shared_tmp / "data.h5", *random_data(4, 160, 40, 6, density=0.2))
+def test_signal_while_rows_are_read_leaves_nothing(comm, mpi_tmp_path, short_slices):
+    data = write(comm, mpi_tmp_path / "data.h5", *random_data(4, 160, 40, 6, density=0.2))
     for looks in (1, 4, 7):
         with pytest.raises(Interrupted, match="while reading the rows; nothing is lost"):
-            train("dual", comm, data, shared_tmp / "run", {}, signals=AtLook(looks if comm.rank == 0 else NEVER))
-    assert not (shared_tmp / "run").exists()
+            train("dual", comm, data, mpi_tmp_path / "run", {}, signals=AtLook(looks if comm.rank == 0 else NEVER))
+    assert not (mpi_tmp_path / "run").exists()
 
 
 def test_no_slice_begins_after_a_signal(comm, short_slices):
@@ -141,47 +141,47 @@ def test_groups_hear_of_a_signal_inside_a_pass(comm):
 
 
 @pytest.mark.parametrize("data", ["data.h5", "sets.svm"])
-def test_online_pass_stopped_between_rows_that_are_read_together(comm, shared_tmp, monkeypatch, data):
+def test_online_pass_stopped_between_rows_that_are_read_together(comm, mpi_tmp_path, monkeypatch, data):
     X, Y = random_data(4, 160, 40, 3, density=0.2)
 
     def files():
-        dataset(shared_tmp / "data.h5", X, Y, label_names=list("012"))
+        dataset(mpi_tmp_path / "data.h5", X, Y, label_names=list("012"))
         lines = []
         for x, y in zip(X, Y, strict=True):
             pairs = zip(x.indices.tolist(), x.data.tolist(), strict=True)
             lines.append(" ".join([",".join(map(str, sorted(y.indices.tolist()))), *(f"{j + 1}:{v!r}" for j, v in pairs)]) + "\n")
-        (shared_tmp / "sets.svm").write_text("".join(lines))
+        (mpi_tmp_path / "sets.svm").write_text("".join(lines))
 
     by_one_rank(comm, files)
     options = {"label": ("0", "1", "2"), "voted": True}
-    whole = train("pa", comm, shared_tmp / data, shared_tmp / "whole", options).model.read_bytes()
+    whole = train("pa", comm, mpi_tmp_path / data, mpi_tmp_path / "whole", options).model.read_bytes()
     monkeypatch.setattr(slices, "SLICE_VALUES", 400)
     for stops, said in enumerate((r"\(\d\d rows done\)", r"\(\d\d rows done\)")):
         signals = AtLook(2 if comm.rank == comm.size - 1 else NEVER)
         with pytest.raises(Interrupted, match=said):
-            train("pa", comm, shared_tmp / data, shared_tmp / "run", options, resume=stops > 0, signals=signals)
-    model = train("pa", comm, shared_tmp / data, shared_tmp / "run", options, resume=True).model
+            train("pa", comm, mpi_tmp_path / data, mpi_tmp_path / "run", options, resume=stops > 0, signals=signals)
+    model = train("pa", comm, mpi_tmp_path / data, mpi_tmp_path / "run", options, resume=True).model
     assert model.read_bytes() == whole
 
 
-def test_rows_without_room_are_streamed(comm, shared_tmp, monkeypatch, capfd):
+def test_rows_without_room_are_streamed(comm, mpi_tmp_path, monkeypatch, capfd):
     """Where memory is short the visits are to copies of chunks; the chunks of a run are those of its checkpoint."""
-    data = write(comm, shared_tmp / "data.h5", *random_data(4, 300, 40, 4, density=0.2))
+    data = write(comm, mpi_tmp_path / "data.h5", *random_data(4, 300, 40, 4, density=0.2))
     options = {"block": 2, "shards": 1, "gap": True}
-    roomy = train("dual", comm, data, shared_tmp / "roomy", options)
+    roomy = train("dual", comm, data, mpi_tmp_path / "roomy", options)
     monkeypatch.setattr("hpcml.data.shared_rows.room_per_rank", lambda comm: 0.0)  # rows are mapped on one rank, too
     monkeypatch.setattr(plan, "SMALLEST_CHUNK", 256)
-    mapped = train("dual", comm, data, shared_tmp / "mapped", options)
+    mapped = train("dual", comm, data, mpi_tmp_path / "mapped", options)
     assert mapped.model.read_bytes() == roomy.model.read_bytes()
     monkeypatch.setattr(plan, "memory_of_node", lambda: 0)
     capfd.readouterr()
-    short = train("dual", comm, data, shared_tmp / "short", options)
+    short = train("dual", comm, data, mpi_tmp_path / "short", options)
     assert ("warning: memory is short" in capfd.readouterr().err) == (comm.rank == 0)
     assert short.model.read_bytes() != roomy.model.read_bytes()
     assert short.max_gap < 0.1
     for stops in range(2):
         with pytest.raises(Interrupted):
-            train("dual", comm, data, shared_tmp / "run", replace(options, time_limit=1e-9), resume=stops > 0)
+            train("dual", comm, data, mpi_tmp_path / "run", replace(options, time_limit=1e-9), resume=stops > 0)
     monkeypatch.setattr(plan, "memory_of_node", lambda: 1 << 60)
-    model = train("dual", comm, data, shared_tmp / "run", options, resume=True).model
+    model = train("dual", comm, data, mpi_tmp_path / "run", options, resume=True).model
     assert model.read_bytes() == short.model.read_bytes()

@@ -22,34 +22,34 @@ def write(comm, path, *args, **kwargs):
 
 @pytest.mark.parametrize("shards", ["one", "all"])
 @pytest.mark.parametrize(("n_rows", "n_features"), [(2, 15), (80, 15), (40, 4 * CHUNK)])
-def test_svmperf_has_the_bits_of_one_rank(comm, shared_tmp, n_rows, n_features, shards):
+def test_svmperf_has_the_bits_of_one_rank(comm, mpi_tmp_path, n_rows, n_features, shards):
     X, Y = random_data(n_rows, n_rows, n_features, 7, density=0.4)
-    data = write(comm, shared_tmp / "data.h5", X, Y)
+    data = write(comm, mpi_tmp_path / "data.h5", X, Y)
     options = {"min_positives": 0, "bias": True, "block": 3, "shards": comm.size if shards == "all" else 1}
-    model = train("svmperf", comm, data, shared_tmp / "ranks", options).model
+    model = train("svmperf", comm, data, mpi_tmp_path / "ranks", options).model
     alone = by_one_rank(
-        comm, lambda: train("svmperf", None, data, shared_tmp / "alone", replace(options, shards=None, block=7))
+        comm, lambda: train("svmperf", None, data, mpi_tmp_path / "alone", replace(options, shards=None, block=7))
     ).model
     assert model.read_bytes() == alone.read_bytes()
 
 
 @pytest.mark.parametrize("method", ["svmperf", "liblinear"])
-def test_interrupted_run_ends_with_the_same_bits(comm, shared_tmp, method):
+def test_interrupted_run_ends_with_the_same_bits(comm, mpi_tmp_path, method):
     X, Y = random_data(4, 200, 50, 20)
-    data = write(comm, shared_tmp / "data.h5", X, Y)
-    alone = by_one_rank(comm, lambda: train(method, None, data, shared_tmp / "alone", {})).model
+    data = write(comm, mpi_tmp_path / "data.h5", X, Y)
+    alone = by_one_rank(comm, lambda: train(method, None, data, mpi_tmp_path / "alone", {})).model
     with pytest.raises(Interrupted):
-        train(method, comm, data, shared_tmp / "run", {"block": 4, "time_limit": 1e-9})
-    model = train(method, comm, data, shared_tmp / "run", {"block": 2}, resume=True).model
+        train(method, comm, data, mpi_tmp_path / "run", {"block": 4, "time_limit": 1e-9})
+    model = train(method, comm, data, mpi_tmp_path / "run", {"block": 2}, resume=True).model
     assert model.read_bytes() == alone.read_bytes()
 
 
-def test_liblinear_scatters_the_labels_and_never_divides_the_rows(comm, shared_tmp):
+def test_liblinear_scatters_the_labels_and_never_divides_the_rows(comm, mpi_tmp_path):
     X, Y = random_data(8, 60, 15, 7, density=0.4)
-    data = write(comm, shared_tmp / "data.h5", X, Y)
-    model = train("liblinear", comm, data, shared_tmp / "ranks", {}).model
-    alone = by_one_rank(comm, lambda: train("liblinear", None, data, shared_tmp / "alone", {})).model
+    data = write(comm, mpi_tmp_path / "data.h5", X, Y)
+    model = train("liblinear", comm, data, mpi_tmp_path / "ranks", {}).model
+    alone = by_one_rank(comm, lambda: train("liblinear", None, data, mpi_tmp_path / "alone", {})).model
     assert model.read_bytes() == alone.read_bytes()
     if comm.size > 1:
         with pytest.raises(ConfigError, match="liblinear needs all rows on every rank"):
-            train("liblinear", comm, data, shared_tmp / "shards", {"shards": comm.size})
+            train("liblinear", comm, data, mpi_tmp_path / "shards", {"shards": comm.size})

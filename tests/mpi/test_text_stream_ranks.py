@@ -31,8 +31,8 @@ def text(seed, bad_row=None):
 
 
 @pytest.fixture
-def source(comm, shared_tmp):
-    path = shared_tmp / "rows.svm"
+def source(comm, mpi_tmp_path):
+    path = mpi_tmp_path / "rows.svm"
     make.by_one_rank(comm, lambda: path.write_bytes(text(0)))
     return path
 
@@ -89,18 +89,18 @@ def test_skipping(comm, source, n):
 
 @pytest.mark.parametrize("block_bytes", [1, 300, 1 << 24])
 @pytest.mark.parametrize("bad_row", [0, 40, N_ROWS - 1])
-def test_all_ranks_name_the_bad_line(comm, shared_tmp, block_bytes, bad_row):
-    path = shared_tmp / "bad.svm"
+def test_all_ranks_name_the_bad_line(comm, mpi_tmp_path, block_bytes, bad_row):
+    path = mpi_tmp_path / "bad.svm"
     make.by_one_rank(comm, lambda: path.write_bytes(text(1, bad_row) + b"\nworse"))
     with SvmlightStream(comm, path, block_bytes=block_bytes) as stream, pytest.raises(DataError) as caught:
         list(stream)
     assert str(caught.value) == f"{path}: line {bad_row + 3}: index 0, but indices start at 1 (use --zero-based)"
 
 
-def test_what_cannot_be_read(comm, shared_tmp):
+def test_what_cannot_be_read(comm, mpi_tmp_path):
     with pytest.raises(DataError, match="No such file"):
-        SvmlightStream(comm, shared_tmp / "missing")
-    path = shared_tmp / "half.gz"
+        SvmlightStream(comm, mpi_tmp_path / "missing")
+    path = mpi_tmp_path / "half.gz"
     make.by_one_rank(comm, lambda: path.write_bytes(gzip.compress(text(2))[:-200]))
     with pytest.raises(DataError, match=r"half\.gz: truncated or damaged \.gz file"), SvmlightStream(comm, path) as stream:
         list(stream)
@@ -110,15 +110,15 @@ def test_what_cannot_be_read(comm, shared_tmp):
 
 
 @pytest.fixture
-def model(comm, shared_tmp):
-    rng, path = np.random.default_rng(3), shared_tmp / "model.h5"
+def model(comm, mpi_tmp_path):
+    rng, path = np.random.default_rng(3), mpi_tmp_path / "model.h5"
     make.by_one_rank(comm, lambda: make.model(path, rng.standard_normal((4, 7)), rng.standard_normal(4)))
     return path
 
 
 @pytest.mark.parametrize("ending", [".csv", ".svm"])
-def test_predictions_are_the_same_bytes(comm, source, model, shared_tmp, monkeypatch, ending):
-    output, reference = shared_tmp / f"out{ending}", shared_tmp / f"reference{ending}"
+def test_predictions_are_the_same_bytes(comm, source, model, mpi_tmp_path, monkeypatch, ending):
+    output, reference = mpi_tmp_path / f"out{ending}", mpi_tmp_path / f"reference{ending}"
 
     def alone():
         predict_stream(self_comm(), Model(model), source, reference, "scores", False, Log(1))
@@ -132,17 +132,17 @@ def test_predictions_are_the_same_bytes(comm, source, model, shared_tmp, monkeyp
         predict_stream(comm, Model(model), source, output, "scores", False, Log(1))
 
 
-def test_features_left_out_are_counted_on_all_ranks(comm, source, model, shared_tmp):
+def test_features_left_out_are_counted_on_all_ranks(comm, source, model, mpi_tmp_path):
     said = []
-    predict_stream(comm, Model(model), source, shared_tmp / "out.csv", "labels", True, said.append)
+    predict_stream(comm, Model(model), source, mpi_tmp_path / "out.csv", "labels", True, said.append)
     unknown = int((parse_block(source.read_bytes(), False).indices >= 7).sum())
     assert said[-1].endswith(f"left out: {unknown} values of features that the model does not have")
 
 
-def test_an_error_leaves_no_file(comm, model, shared_tmp, monkeypatch):
+def test_an_error_leaves_no_file(comm, model, mpi_tmp_path, monkeypatch):
     monkeypatch.setattr(module, "BLOCK_BYTES", 200)
-    make.by_one_rank(comm, lambda: (shared_tmp / "bad.svm").write_bytes(text(4, 50)))
+    make.by_one_rank(comm, lambda: (mpi_tmp_path / "bad.svm").write_bytes(text(4, 50)))
     with pytest.raises(DataError, match=r"bad\.svm: line 53: index 0"):
-        predict_stream(comm, Model(model), shared_tmp / "bad.svm", shared_tmp / "out.csv", "scores", True, Log(1))
+        predict_stream(comm, Model(model), mpi_tmp_path / "bad.svm", mpi_tmp_path / "out.csv", "scores", True, Log(1))
     comm.Barrier()
-    assert sorted(path.name for path in shared_tmp.iterdir()) == ["bad.svm", "model.h5"]
+    assert sorted(path.name for path in mpi_tmp_path.iterdir()) == ["bad.svm", "model.h5"]

@@ -27,40 +27,40 @@ def write(comm, path, *args, **kwargs):
 @pytest.mark.parametrize("shards", ["one", "all"])
 @pytest.mark.parametrize("loss", sorted(LOSSES))
 @pytest.mark.parametrize("n_rows", [2, 3, 80])
-def test_model_has_the_bits_of_one_rank(comm, shared_tmp, n_rows, loss, shards):
+def test_model_has_the_bits_of_one_rank(comm, mpi_tmp_path, n_rows, loss, shards):
     X, Y = random_data(n_rows, n_rows, 15, 7, density=0.4)
-    data = write(comm, shared_tmp / "data.h5", X, Y)
+    data = write(comm, mpi_tmp_path / "data.h5", X, Y)
     options = {"min_positives": 0, "bias": True, "block": 3, "loss": loss, "shards": comm.size if shards == "all" else 1}
-    model = train("probe", comm, data, shared_tmp / "ranks", options).model
+    model = train("probe", comm, data, mpi_tmp_path / "ranks", options).model
     alone = by_one_rank(
-        comm, lambda: train("probe", None, data, shared_tmp / "alone", replace(options, shards=None, block=7))
+        comm, lambda: train("probe", None, data, mpi_tmp_path / "alone", replace(options, shards=None, block=7))
     ).model
     assert model.read_bytes() == alone.read_bytes()
 
 
 @pytest.mark.parametrize("shards", ["one", "all"])
-def test_interrupted_run_ends_with_the_same_bits_on_other_ranks(comm, shared_tmp, shards):
+def test_interrupted_run_ends_with_the_same_bits_on_other_ranks(comm, mpi_tmp_path, shards):
     X, Y = random_data(4, 600, 100, 40, density=0.2)
-    data = write(comm, shared_tmp / "data.h5", X, Y)
+    data = write(comm, mpi_tmp_path / "data.h5", X, Y)
     options = {"block": 4, "shards": comm.size if shards == "all" else 1}
-    alone = by_one_rank(comm, lambda: train("probe", None, data, shared_tmp / "alone", {})).model
+    alone = by_one_rank(comm, lambda: train("probe", None, data, mpi_tmp_path / "alone", {})).model
     once = replace(options, time_limit=1e-9)  # a step or a few, a checkpoint, the end
     for turn in range(9):
         if turn % 3 < 2:
             with pytest.raises(Interrupted):
-                train("probe", comm, data, shared_tmp / "run", once, resume=turn > 0)
+                train("probe", comm, data, mpi_tmp_path / "run", once, resume=turn > 0)
         elif comm.rank == 0:
             with pytest.raises(Interrupted):
-                train("probe", None, data, shared_tmp / "run", replace(once, shards=1), resume=True)
+                train("probe", None, data, mpi_tmp_path / "run", replace(once, shards=1), resume=True)
         comm.Barrier()
-    model = train("probe", comm, data, shared_tmp / "run", options, resume=True).model
+    model = train("probe", comm, data, mpi_tmp_path / "run", options, resume=True).model
     assert model.read_bytes() == alone.read_bytes()
 
 
-def test_shards_are_disjoint_cover_the_split_and_balance_non_zeros(comm, shared_tmp):
+def test_shards_are_disjoint_cover_the_split_and_balance_non_zeros(comm, mpi_tmp_path):
     X, Y = random_data(4, 400, 30, 3)
     rows = np.sort(np.random.default_rng(0).choice(400, 250, replace=False))
-    data = write(comm, shared_tmp / "data.h5", X, Y, splits={"train": rows, "first": np.arange(3)})
+    data = write(comm, mpi_tmp_path / "data.h5", X, Y, splits={"train": rows, "first": np.arange(3)})
     with Dataset(data) as opened:
         for split, wanted in (("train", rows), ("all", np.arange(400)), ("first", np.arange(3))):
             shard = load_shard(comm, opened, split)
@@ -75,14 +75,14 @@ def test_shards_are_disjoint_cover_the_split_and_balance_non_zeros(comm, shared_
             assert max(nnz) <= sum(nnz) / comm.size + largest
 
 
-def test_options_that_do_not_fit_the_data_fail_alike_on_all_ranks(comm, shared_tmp):
+def test_options_that_do_not_fit_the_data_fail_alike_on_all_ranks(comm, mpi_tmp_path):
     X, Y = random_data(4, 20, 5, 3)
-    data = write(comm, shared_tmp / "data.h5", X, Y)
+    data = write(comm, mpi_tmp_path / "data.h5", X, Y)
     for options in ({"min_positives": 99}, {"split": "tets"}, {"lam": "X/q"}):
         with pytest.raises(ConfigError) as error:
-            train("probe", comm, data, shared_tmp / "run", options)
+            train("probe", comm, data, mpi_tmp_path / "run", options)
         assert len(set(comm.allgather(str(error.value)))) == 1
-    assert not (shared_tmp / "run").exists()
+    assert not (mpi_tmp_path / "run").exists()
 
 
 def test_exact_sum_of_a_dataset_does_not_know_the_ranks(comm):
