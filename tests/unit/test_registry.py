@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from make import dataset, random_data
+from support.make import dataset, random_data
 from support.toy import TOY, ToyOptions
 from support.training import compare, shared
 
