@@ -223,9 +223,7 @@ def test_a_failing_task_is_named(tmp_path):
     X, _, _ = class_data(4, 60, 5, 2, density=1.0)
     Y = np.arange(60)[:, None] < 6  # too few for its default nu
     path = dataset(tmp_path / "minus.h5", X, Y)
-    with pytest.raises(
-        ConfigError, match=r"minus\.h5, label 'label0', fold 1, sklearn\.svm\.NuSVC: it cannot be trained"
-    ):
+    with pytest.raises(ConfigError, match=r"minus\.h5, label 'label0', fold 1, sklearn\.svm\.NuSVC: it cannot be trained"):
         cross_validate(None, ["svm", "sklearn.svm.NuSVC"], [path])
 
 
