@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from hpcml.errors import ConfigError, HpcmlError, nearest
+from hpcml.errors import ConfigError, HpcmlError, in_python, nearest
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -21,22 +20,6 @@ if TYPE_CHECKING:
     from hpcml.model.classifier import ClassifierModel
     from hpcml.model.linear import Model
     from hpcml.signals import StopSignals
-
-_FLAG = re.compile(r"--(no-)?([a-z][a-z0-9]*(?:-[a-z0-9]+)*)(?: ([^\s:;,]+)(?=:))?")
-_SWITCHES = {"force", "resume", "shuffle", "gap", "final"}
-
-
-def in_python(text: str) -> str:
-    """A sentence about the command line as one about parameters: `--dual-tol 0: …` becomes `dual_tol=0: …`."""
-
-    def parameter(found: re.Match[str]) -> str:
-        without, flag, value = found.groups()
-        name = "lam" if flag == "lambda" else flag.replace("-", "_")
-        if without:
-            return f"{name}=False"
-        return f"{name}={value}" if value else f"{name}=True" if flag in _SWITCHES else name
-
-    return _FLAG.sub(parameter, text)
 
 
 @contextmanager

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import difflib
 import errno
+import re
 from collections.abc import Iterable
 from typing import TypeGuard
 
 from hpcml.log import visible
 
+_FLAG = re.compile(r"--(no-)?([a-z][a-z0-9]*(?:-[a-z0-9]+)*)(?: ([^\s:;,]+)(?=:))?")
+_SWITCHES = {"force", "resume", "shuffle", "gap", "final"}
 EXIT_USER = 2
 EXIT_IN_USE = 73
 EXIT_RESUMABLE = 75
@@ -113,3 +116,16 @@ def file_error(path: object, doing: str, error: OSError) -> DataError:
 
 
 BY_NAME = {c.__name__: c for c in (HpcmlError, ConfigError, InUseError, DataError, NonFiniteError, CollectiveError, Interrupted)}
+
+
+def in_python(text: str) -> str:
+    """A sentence about the command line as one about parameters: `--dual-tol 0: …` becomes `dual_tol=0: …`."""
+
+    def parameter(found: re.Match[str]) -> str:
+        without, flag, value = found.groups()
+        name = "lam" if flag == "lambda" else flag.replace("-", "_")
+        if without:
+            return f"{name}=False"
+        return f"{name}={value}" if value else f"{name}=True" if flag in _SWITCHES else name
+
+    return _FLAG.sub(parameter, text)

@@ -17,8 +17,7 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import validate_data
 
 from hpcml import mpi
-from hpcml.api import in_python
-from hpcml.errors import ConfigError, DataError, NonFiniteError
+from hpcml.errors import ConfigError, DataError, NonFiniteError, in_python
 from hpcml.estimators.labels import LabelSets, agree_labels, check_features, check_target, complaints_agreed
 from hpcml.options import flag_of
 
@@ -71,6 +70,7 @@ class DistributedClassifier(BaseEstimator):
         twin.comm = self.comm
         return twin
 
+    @mpi.collective
     def fit(self: Self, X: Any, y: Any) -> Self:
         """Collective over `comm`. Train on this rank's rows X (n, n_features), dense or sparse, and their labels y.
 

@@ -17,6 +17,7 @@ class LinearOptions:
     losses: ClassVar[tuple[str, ...]] = ("hinge",)  # that the method minimises; the first is its default
     steps: ClassVar[int]  # the default of max_steps
     tolerance: ClassVar[str] = ""  # the option that says how exact the minimum must be, with LIBLINEAR's meaning
+    of_objective: ClassVar[tuple[str, ...]] = ("positive_weight",)  # what only some have and what changes the objective
     free: ClassVar[frozenset[str]] = FREE | {"block", "shards"}  # what may differ between a run and its continuation
 
     bias: ClassVar[bool | None] = True

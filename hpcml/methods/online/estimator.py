@@ -14,8 +14,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, check_non_negative, validate_data
 
 from hpcml import mpi
-from hpcml.api import in_python
-from hpcml.errors import HpcmlError
+from hpcml.errors import HpcmlError, in_python
 from hpcml.estimators.labels import CLASSES, LabelScores, LabelSets, agree_labels, check_target, shard_of
 from hpcml.methods.online.kernels import UPDATES
 from hpcml.methods.online.learners import LEARNERS

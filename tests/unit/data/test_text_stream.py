@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hpcml import mpi
-from hpcml.conversion import svmlight
+from hpcml.data import svmlight
 from hpcml.data.svmlight import PADDING, padded, parse_block, parse_text
 from hpcml.data.svmlight_stream import SvmlightStream
 from hpcml.errors import DataError
