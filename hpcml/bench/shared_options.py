@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from hpcml.errors import ConfigError, nearest
 from hpcml.methods.registry import METHODS, Method, users_of
-from hpcml.options import check_used, help_of
+from hpcml.options import check_used, default_of, flag_of, help_of
 
 
 def minimisers() -> dict[str, Method]:
@@ -83,4 +83,8 @@ def choose_methods(wanted: Sequence[str], shared: Any) -> list[str]:
     for method in chosen:
         options_for(method, shared).validate()
     check_used(replace(shared, bias=None), chosen, _users)  # the table says who has an intercept all the same
+    for option in fields(shared):
+        for method in chosen if getattr(shared, option.name) != default_of(option) else ():
+            if option.name in known[method].options.of_objective and option.name not in known[method].option_names:
+                raise ConfigError(f"--{flag_of(option.name)} is for the method {', '.join(_users(option.name))}, not for {method}")
     return chosen

@@ -529,7 +529,7 @@ def test_options_that_make_no_sense_are_named(data, tmp_path, method, wrong, mes
 
 def test_compare_refuses_options_of_other_methods_before_it_trains(data, tmp_path):
     with pytest.raises(ConfigError, match="--gap has no effect on svmperf, probe"):
-        compare(None, data, tmp_path / "out", ("svmperf", "probe"), asked(gap=True))
+        compare(None, data, tmp_path / "out", ("svmperf", "probe"), {"gap": True})
     assert not (tmp_path / "out").exists()
 
 

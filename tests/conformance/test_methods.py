@@ -55,7 +55,7 @@ def test_degenerate_labels_are_reported_and_get_the_constant_model(train, data, 
 
 
 def test_reported_f_is_the_objective_of_the_saved_model_over_all_rows(train, data, tmp_path):
-    report = train(None, data, tmp_path / "run", {"bias": True, "loss": "hinge"})
+    report = train(None, data, tmp_path / "run", {"loss": "hinge"})
     model, (X, Y) = Model(report.model), arrays(data)
     X = np.hstack([X[::2], np.ones((45, 1))])
     for row, name in enumerate(model.label_names):

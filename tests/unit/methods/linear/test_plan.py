@@ -8,6 +8,7 @@ from hpcml import mpi
 from hpcml.data.compact import compact_rows
 from hpcml.data.dataset import Dataset
 from hpcml.data.shard import load_shard
+from hpcml.methods.dual.plan import bytes_per_rank_dual
 from hpcml.methods.linear import plan
 from hpcml.methods.probe.options import ProbeOptions
 
@@ -58,7 +59,7 @@ def test_rows_are_divided_where_memory_is_short(loaded, room):
 def test_fewer_labels_share_a_pass_where_memory_is_short(loaded):
     rows = loaded[2]
     sizes = (rows.data.size, 200, rows.n_columns)
-    for needs in (plan.bytes_per_rank, plan.bytes_per_rank_dual):
+    for needs in (plan.bytes_per_rank, bytes_per_rank_dual):
         for lanes in (16, 8, 4, 2):
             assert plan.lanes_per_group(40, 0, rows, ProbeOptions(), needs(*sizes, lanes, 1, 4), needs) == lanes
             assert plan.lanes_per_group(40, 0, rows, ProbeOptions(), needs(0, *sizes[1:], lanes, 1, 4), needs, mapped=True) == lanes
