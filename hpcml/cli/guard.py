@@ -118,13 +118,19 @@ class Guard:
             os.kill(os.getpid(), signal.SIGTERM)
         return 0
 
+    def _pass_on(self, number: int) -> None:
+        """Send the signal to the ranks beside this one, and give rank 0 the time to end first."""
+        siblings = _siblings() if self._parent is not None else []
+        for sibling in siblings:
+            with suppress(OSError):
+                os.kill(sibling, number)
+        time.sleep(TURN if siblings else 0.0)
+
     def _end(self, number: int) -> None:
         """Say why, remove what is unfinished, and end the process."""
-        if self.rank > 0:  # rank 0 takes the others with it when it ends
-            for sibling in _siblings() if self._parent is not None else ():  # the signal may have come only here
-                with suppress(OSError):
-                    os.kill(sibling, number)
+        if self.rank > 0:  # rank 0 takes the others with it when it ends, unless the signal came only here
             time.sleep(TURN + 0.1 * min(self.rank - 1, 8))
+            self._pass_on(number)
         if not self._ends.acquire(blocking=False):
             time.sleep(LAST)
             os._exit(self._code)

@@ -56,7 +56,7 @@ def test_options_count(standing, data):
         (("nb", "two.h5:x"), "no label 'x'"),
         (("nb", "two.h5", "--baseline", "svm"), "--baseline svm"),
         (("svm", "mbw", "minus.h5"), "refused by mbw"),
-        (("svm", "sklearn.naive_bayes.ComplementNB", "minus.h5"), "ComplementNB: it cannot be trained"),
+        (("svm", "sklearn.naive_bayes.ComplementNB", "minus.h5"), "refused by sklearn.naive_bayes.ComplementNB"),
         (("nb", "two.h5", "--output", "precious.csv"), "exists already"),
         (("nb", "two.h5", "--output", "two.h5", "--force"), "is also an input"),
     ],

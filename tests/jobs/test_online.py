@@ -103,17 +103,17 @@ def test_files_on_three_ranks(standing, files, tmp_path, name):
 PROGRAM = """
 import os, signal
 import hpcml.data.svmlight_stream, hpcml.methods.online.source
-from hpcml.methods.online.run import Run
+from hpcml.methods.online.run import Pass
 hpcml.methods.online.source.PIECE_NNZ = 100
 hpcml.data.svmlight_stream.SvmlightStream.__init__.__defaults__ = (False, 2000)
-count, whole = 0, Run._take
+count, whole = 0, Pass._take
 def take(*args):
     global count
     count += 1
     if count == {piece} and int(os.environ.get("PMI_RANK", "0")) == {rank}:
         os.kill(os.getpid(), signal.{signal})
     whole(*args)
-Run._take = take
+Pass._take = take
 from hpcml.__main__ import main
 main()
 """
@@ -281,8 +281,8 @@ def mistakes(files, folder):
     yield ("mbw", text, "--label", "sea"), "--label sea: the labels of svmlight text are numbers"
     yield ("mbw", data, "--split", "tain"), "tain"
     yield ("mbw", data, "--min-positives", 400), "no label has 400 positive rows"
-    yield ("perceptron", data, "--live-features", 5), "--live-features: perceptron"
-    yield ("pw", data, "--live-features", 5), "--live-features: pw"
+    yield ("perceptron", data, "--live-features", 5), "--live-features has no effect on perceptron"
+    yield ("pw", data, "--live-features", 5), "--live-features has no effect on pw"
     yield ("mbw", data, "--live-features", 0), "--live-features 0: expected"
     yield ("mbw", data, "--share", 1.5), "--share 1.5: expected"
     yield ("mbw", data, "--alpha", 1), "--alpha 1.0: expected a number above 1"

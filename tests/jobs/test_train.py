@@ -31,7 +31,7 @@ def test_config_file_gives_the_options_and_flags_win(mpirun, data, tmp_path):
     result = mpirun(0, "train", f"--config={config}", "-o", tmp_path / "equals", "--label", "label3")
     assert result.returncode == 0, result.stderr
     assert 'lambda = "X/2"' in (tmp_path / "equals" / "config.toml").read_text()
-    config.write_text("min-positive = 3\n")
+    config.write_text('method = "probe"\nmin-positive = 3\n')
     result = mpirun(2, "train", "--config", config)
     assert result.returncode == 2
     assert "did you mean 'min-positives'" in result.stderr

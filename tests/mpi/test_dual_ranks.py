@@ -1,13 +1,11 @@
 """The method `dual` on any number of ranks: the bits of one rank where the labels are scattered, a certified gap where rows are."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from support.make import by_one_rank, dataset, random_data
 from support.oracles_dual import objective
-from support.training import train
+from support.training import changed, train
 
 from hpcml import mpi
 from hpcml.data.compact import compact_rows
@@ -38,7 +36,7 @@ def test_model_has_the_bits_of_one_rank(comm, mpi_tmp_path, n_rows, loss):
     data = write(comm, mpi_tmp_path / "data.h5", X, Y)
     options = {"min_positives": 0, "bias": True, "block": 2, "loss": loss, "positive_weight": "balanced"}
     report = train("dual", comm, data, mpi_tmp_path / "ranks", options)
-    alone = by_one_rank(comm, lambda: train("dual", None, data, mpi_tmp_path / "alone", replace(options, block=7)))
+    alone = by_one_rank(comm, lambda: train("dual", None, data, mpi_tmp_path / "alone", changed(options, block=7)))
     assert report.model.read_bytes() == alone.model.read_bytes()
     assert history(mpi_tmp_path / "ranks") == history(mpi_tmp_path / "alone")
     assert (report.max_gap, report.degenerate, report.step_limit) == (alone.max_gap, alone.degenerate, alone.step_limit)
@@ -58,7 +56,7 @@ def test_interrupted_run_ends_with_the_same_bits_on_other_ranks(comm, mpi_tmp_pa
     options = {"block": 2}
     alone = by_one_rank(comm, lambda: train("dual", None, data, mpi_tmp_path / "alone", {})).model
     for turn in range(4):
-        once = replace(options, time_limit=1e-9)
+        once = changed(options, time_limit=1e-9)
         if turn % 2 == 0:
             with pytest.raises(Interrupted):
                 train("dual", comm, data, mpi_tmp_path / "run", once, resume=turn > 0)
@@ -111,7 +109,7 @@ def test_ranks_that_share_the_rows_certify_what_they_find(comm, mpi_tmp_path, na
     again = train("dual", comm, data, mpi_tmp_path / "again", options)
     assert report.model.read_bytes() == again.model.read_bytes()
     assert history(mpi_tmp_path / "shared") == history(mpi_tmp_path / "again")
-    alone = by_one_rank(comm, lambda: train("dual", None, data, mpi_tmp_path / "alone", replace(options, shards=1)).model)
+    alone = by_one_rank(comm, lambda: train("dual", None, data, mpi_tmp_path / "alone", changed(options, shards=1)).model)
     ours, theirs = Model(report.model), Model(alone)
     assert [STATUS[code] for code in ours.labels["status"]] == ["converged"] * ours.n_labels
     f, gap = ours.labels["f_min"], ours.labels["gap"]
@@ -134,7 +132,7 @@ def test_groups_of_two_that_share_the_rows(comm, mpi_tmp_path):
     pair = comm.Split(0 if comm.rank < 2 else 1, comm.rank)
     path = mpi_tmp_path / f"pair{comm.rank // 2 if comm.rank < 2 else 1}"
     if pair.size == 2:
-        train("dual", pair, data, path, replace(options, block=16))
+        train("dual", pair, data, path, changed(options, block=16))
     comm.Barrier()
     assert report.model.read_bytes() == (mpi_tmp_path / "pair0" / "model.h5").read_bytes()
     pair.Free()
@@ -146,6 +144,6 @@ def test_interrupted_run_of_shared_rows_ends_with_the_same_bits(comm, mpi_tmp_pa
     whole = train("dual", comm, data, mpi_tmp_path / "whole", options).model
     for turn in range(2):
         with pytest.raises(Interrupted):
-            train("dual", comm, data, mpi_tmp_path / "run", replace(options, time_limit=1e-9), resume=turn > 0)
+            train("dual", comm, data, mpi_tmp_path / "run", changed(options, time_limit=1e-9), resume=turn > 0)
     assert train("dual", comm, data, mpi_tmp_path / "run", options, resume=True).model.read_bytes() == whole.read_bytes()
     assert history(mpi_tmp_path / "run") == history(mpi_tmp_path / "whole")

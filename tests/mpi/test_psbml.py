@@ -2,7 +2,6 @@
 
 import csv
 from collections import Counter
-from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -13,7 +12,7 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 from support.make import by_one_rank, class_data, dataset
 from support.oracles_psbml import psbml_cycle
-from support.training import train
+from support.training import changed, train
 
 from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError, Interrupted
@@ -240,7 +239,7 @@ def test_interrupted_run_ends_with_the_same_bytes_on_other_ranks(comm, mpi_tmp_p
     steps = [1e-9, 1e-9, 0.01, 0.01, 0.01, 0.03]  # none, some cycles
     interrupted = 0
     for turn, limit in enumerate(steps):
-        once = replace(options, time_limit=limit, checkpoint_every=1e-4)
+        once = changed(options, time_limit=limit, checkpoint_every=1e-4)
         try:
             if turn % 2 == 0:
                 train("psbml", comm, mpi_tmp_path / "data.h5", run, once, resume=turn > 0)
@@ -516,10 +515,10 @@ def test_asynchronous_run_is_interrupted_and_finishes(comm, mpi_tmp_path, size):
         with pytest.raises(Interrupted, match="a signal arrived"):
             train("psbml", comm, mpi_tmp_path / "data.h5", run, options, resume=turn > 0, signals=signals)
     with pytest.raises(Interrupted, match="the time limit is reached"):
-        train("psbml", comm, mpi_tmp_path / "data.h5", run, replace(options, time_limit=1e-9), resume=True)
+        train("psbml", comm, mpi_tmp_path / "data.h5", run, changed(options, time_limit=1e-9), resume=True)
     if comm.rank == 0:
         with pytest.raises(Interrupted):
-            train("psbml", None, mpi_tmp_path / "data.h5", run, replace(options, time_limit=1e-9), resume=True)
+            train("psbml", None, mpi_tmp_path / "data.h5", run, changed(options, time_limit=1e-9), resume=True)
     comm.Barrier()
     report = train("psbml", comm, mpi_tmp_path / "data.h5", run, options, resume=True)
     lines = history(run)

@@ -1,11 +1,10 @@
 """A signal in the middle of a pass ends the run at the next slice of it, on all ranks, and a resumed run has the same bits."""
 
 import itertools
-from dataclasses import replace
 
 import pytest
 from support.make import by_one_rank, dataset, random_data
-from support.training import train
+from support.training import changed, train
 
 from hpcml import mpi, slices
 from hpcml.errors import Interrupted
@@ -181,7 +180,7 @@ def test_rows_without_room_are_streamed(comm, mpi_tmp_path, monkeypatch, capfd):
     assert short.max_gap < 0.1
     for stops in range(2):
         with pytest.raises(Interrupted):
-            train("dual", comm, data, mpi_tmp_path / "run", replace(options, time_limit=1e-9), resume=stops > 0)
+            train("dual", comm, data, mpi_tmp_path / "run", changed(options, time_limit=1e-9), resume=stops > 0)
     monkeypatch.setattr(plan, "memory_of_node", lambda: 1 << 60)
     model = train("dual", comm, data, mpi_tmp_path / "run", options, resume=True).model
     assert model.read_bytes() == short.model.read_bytes()

@@ -1,10 +1,8 @@
 """The methods PROBE is compared with, on any number of ranks: the bits of one rank."""
 
-from dataclasses import replace
-
 import pytest
 from support.make import by_one_rank, dataset, random_data
-from support.training import train
+from support.training import changed, train
 
 from hpcml.errors import ConfigError, Interrupted
 from hpcml.methods.linear.block_kernels import CHUNK
@@ -28,7 +26,7 @@ def test_svmperf_has_the_bits_of_one_rank(comm, mpi_tmp_path, n_rows, n_features
     options = {"min_positives": 0, "bias": True, "block": 3, "shards": comm.size if shards == "all" else 1}
     model = train("svmperf", comm, data, mpi_tmp_path / "ranks", options).model
     alone = by_one_rank(
-        comm, lambda: train("svmperf", None, data, mpi_tmp_path / "alone", replace(options, shards=None, block=7))
+        comm, lambda: train("svmperf", None, data, mpi_tmp_path / "alone", changed(options, shards=None, block=7))
     ).model
     assert model.read_bytes() == alone.read_bytes()
 

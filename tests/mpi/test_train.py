@@ -1,11 +1,9 @@
 """Training on any number of ranks: the bits of one rank, also with more ranks than rows and after an interruption."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from support.make import by_one_rank, dataset, random_data
-from support.training import train
+from support.training import changed, train
 
 from hpcml import mpi
 from hpcml.data.dataset import Dataset
@@ -33,7 +31,7 @@ def test_model_has_the_bits_of_one_rank(comm, mpi_tmp_path, n_rows, loss, shards
     options = {"min_positives": 0, "bias": True, "block": 3, "loss": loss, "shards": comm.size if shards == "all" else 1}
     model = train("probe", comm, data, mpi_tmp_path / "ranks", options).model
     alone = by_one_rank(
-        comm, lambda: train("probe", None, data, mpi_tmp_path / "alone", replace(options, shards=None, block=7))
+        comm, lambda: train("probe", None, data, mpi_tmp_path / "alone", changed(options, shards=None, block=7))
     ).model
     assert model.read_bytes() == alone.read_bytes()
 
@@ -44,14 +42,14 @@ def test_interrupted_run_ends_with_the_same_bits_on_other_ranks(comm, mpi_tmp_pa
     data = write(comm, mpi_tmp_path / "data.h5", X, Y)
     options = {"block": 4, "shards": comm.size if shards == "all" else 1}
     alone = by_one_rank(comm, lambda: train("probe", None, data, mpi_tmp_path / "alone", {})).model
-    once = replace(options, time_limit=1e-9)  # a step or a few, a checkpoint, the end
+    once = changed(options, time_limit=1e-9)  # a step or a few, a checkpoint, the end
     for turn in range(9):
         if turn % 3 < 2:
             with pytest.raises(Interrupted):
                 train("probe", comm, data, mpi_tmp_path / "run", once, resume=turn > 0)
         elif comm.rank == 0:
             with pytest.raises(Interrupted):
-                train("probe", None, data, mpi_tmp_path / "run", replace(once, shards=1), resume=True)
+                train("probe", None, data, mpi_tmp_path / "run", changed(once, shards=1), resume=True)
         comm.Barrier()
     model = train("probe", comm, data, mpi_tmp_path / "run", options, resume=True).model
     assert model.read_bytes() == alone.read_bytes()

@@ -56,3 +56,8 @@ def bench_ovr(comm, data, output, plan, options=None, test_split=None, force=Fal
     found = shared(**options or {}) if options is None or isinstance(options, dict) else options
     with _session(comm, log, signals) as session:
         return ovr_module.bench_ovr(session, Path(data), Target(Path(output), force), plan, found, test_split)
+
+
+def changed(options, **more):
+    """The options, an object or a dict, with others in their place."""
+    return options | more if isinstance(options, dict) else replace(options, **more)
