@@ -72,14 +72,14 @@ def test_interrupted_run_ends_with_the_same_bits_on_other_ranks(comm, mpi_tmp_pa
 def values_at(data, options, model):
     """f of every label of a model at its weights, in float64, on all rows."""
     with Dataset(data) as opened:
-        rows, _ = compact_rows(mpi.self_comm(), load_shard(mpi.self_comm(), opened, "all"), options.bias)
+        rows, _ = compact_rows(mpi.self_comm(), load_shard(mpi.self_comm(), opened, "all"), options["bias"])
     X = sp.csr_matrix((rows.data.astype(float), rows.indices, rows.indptr), (rows.n_local, rows.n_columns))
     found = []
     for label in range(model.n_labels):
         sign = np.full(rows.n_local, -1.0)
         sign[rows.rows_of(label)] = 1
-        w = np.append(model.W[label], model.bias[label]) if options.bias else np.asarray(model.W[label])
-        found.append(objective(X, sign, w.astype(float), float(model.attrs["lambda"]), options.loss != "hinge"))
+        w = np.append(model.W[label], model.bias[label]) if options["bias"] else np.asarray(model.W[label])
+        found.append(objective(X, sign, w.astype(float), float(model.attrs["lambda"]), options["loss"] != "hinge"))
     return np.array(found)
 
 

@@ -80,7 +80,7 @@ def test_sorted_rows_are_told_alike(comm, files, small_pieces):
 
 @pytest.mark.parametrize(("method", "voted"), [("pw", False), ("mbw", True), ("romma", True)])
 def test_dataset(comm, files, small_pieces, method, voted):
-    options = {"voted": voted, "bias": True, "min_positives": 0}
+    options = {"voted": voted, "min_positives": 0}
     check(comm, files, "five", method, files / "data.h5", options | {"shuffle": True, "seed": 4} if voted else options)
     check(comm, files, "one", method, files / "data.h5", options | {"label": ("2",), "final": True})
 

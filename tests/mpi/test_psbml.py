@@ -301,12 +301,12 @@ def test_stopped_between_two_nodes_and_resumed(comm, mpi_tmp_path):
 
 def test_no_node_is_trained_after_a_signal(comm, mpi_tmp_path, monkeypatch):
     write(comm, mpi_tmp_path / "data.h5", 150, 6, 3)
-    signals, trained, train = After(10**9), [], TorusProblem.train
+    signals, trained, original = After(10**9), [], TorusProblem.train
 
     def train_and_a_signal(self, *given):
         trained.append(given)
         signals.left = 0
-        return train(self, *given)
+        return original(self, *given)
 
     monkeypatch.setattr(TorusProblem, "train", train_and_a_signal)
     with pytest.raises(Interrupted, match="0 of 3 cycles done"):
