@@ -31,14 +31,14 @@ spread_tests() (  # spread_tests PYTEST-ARGUMENTS...: the tests that start witho
   workers=$((workers < 8 ? workers : 8))
   share_threads "$workers"
   code=0
-  timeout --foreground --kill-after=10 "${HPCML_TIMEOUT:-20m}" \
+  timeout --foreground --kill-after=10 "${HPCML_TIMEOUT:-40m}" \
     python -m pytest -p no:cacheprovider --numprocesses "$workers" --dist worksteal "$@" || code=$?
   exit $((code == 5 ? 0 : code))
 )
 
 slurm_tests() {  # slurm_tests PYTEST-ARGUMENTS...: skipped, with the reason, where no Slurm can run, unless HPCML_NEEDS_SLURM is set
   local code=0
-  timeout --foreground --kill-after=10 "${HPCML_TIMEOUT:-10m}" python -m pytest -p no:cacheprovider -rs tests/slurm "$@" || code=$?
+  timeout --foreground --kill-after=10 "${HPCML_TIMEOUT:-20m}" python -m pytest -p no:cacheprovider -rs tests/slurm "$@" || code=$?
   return $((code == 5 ? 0 : code))
 }
 
