@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from hpcml.errors import ConfigError, HpcmlError, in_python, nearest
 
 if TYPE_CHECKING:
-    from mpi4py import MPI
-
     from hpcml.conversion.convert import ConvertReport
     from hpcml.crossval import CrossValidation
     from hpcml.evaluation.evaluate import Evaluation
     from hpcml.log import Log
     from hpcml.model.classifier import ClassifierModel
     from hpcml.model.linear import Model
+    from hpcml.mpi import Comm
     from hpcml.signals import StopSignals
 
 
@@ -52,7 +51,7 @@ def train(
     output: Path | str,
     options: Any = None,
     *,
-    comm: MPI.Comm | None = None,
+    comm: Comm | None = None,
     force: bool = False,
     resume: bool = False,
     log: Log | None = None,
@@ -105,7 +104,7 @@ def predict(
     split: str = "all",
     labels: bool = False,
     top: int | None = None,
-    comm: MPI.Comm | None = None,
+    comm: Comm | None = None,
     force: bool = False,
     log: Log | None = None,
 ) -> Path:
@@ -133,7 +132,7 @@ def evaluate(
     *,
     split: str | None = None,
     labels: Sequence[int] | None = None,
-    comm: MPI.Comm | None = None,
+    comm: Comm | None = None,
     log: Log | None = None,
 ) -> Evaluation:
     """Collective over `comm`. Judge a model on a split of a dataset (by default test, if it has one).
@@ -168,7 +167,7 @@ def convert(
     output: Path | str,
     options: Any = None,
     *,
-    comm: MPI.Comm | None = None,
+    comm: Comm | None = None,
     force: bool = False,
     log: Log | None = None,
 ) -> ConvertReport:
@@ -188,7 +187,7 @@ def convert(
 
 
 def cross_validate(
-    methods: Sequence[str], data: Sequence[Path | str], *, comm: MPI.Comm | None = None, log: Log | None = None, **options: Any
+    methods: Sequence[str], data: Sequence[Path | str], *, comm: Comm | None = None, log: Log | None = None, **options: Any
 ) -> CrossValidation:
     """Collective over `comm`. F1 of every method on every file, in folds; `options` as in `hpcml.crossval.cross_validate`.
 
@@ -201,7 +200,7 @@ def cross_validate(
         return work(session.comm, methods, data, log=session.log, **options)
 
 
-def _opened(comm: MPI.Comm, model: Path | str | Model | ClassifierModel) -> Model | ClassifierModel:
+def _opened(comm: Comm, model: Path | str | Model | ClassifierModel) -> Model | ClassifierModel:
     """The model itself. Collective over `comm` if it is the path of one."""
     from hpcml.model.open import share_model
 
