@@ -93,3 +93,23 @@ def test_rank_without_its_launcher_ends(tmp_path):
     )  # it returns when the rank, too, has closed its stderr
     assert "hpcml: interrupted by SIGTERM" in done.stderr
     assert not left.exists()
+
+
+def test_a_signal_to_one_rank_reaches_the_one_beside_it():
+    """The parent stands for the launcher; rank 0 must end by the signal, and say so."""
+    rank = (
+        "import time\nfrom hpcml.cli.guard import Guard\nfrom hpcml.signals import StopSignals\n"
+        "Guard(StopSignals().__enter__()).start()\nprint('ready', flush=True)\ntime.sleep(60)\n"
+    )
+    launcher = (
+        "import os, signal, subprocess, sys\n"
+        f"command = [sys.executable, '-c', {rank!r}]\n"
+        "start = lambda n: subprocess.Popen(command, stdout=-1, env=os.environ | {'PMI_RANK': str(n)})\n"
+        "ranks = [start(0), start(1)]\n"
+        "for each in ranks:\n    each.stdout.readline()\n"
+        "ranks[1].send_signal(signal.SIGTERM)\n"
+        "print(*[each.wait(30) for each in ranks])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", launcher], capture_output=True, text=True, timeout=100, check=True)
+    assert done.stdout.split() == ["143", "143"]
+    assert "hpcml: interrupted by SIGTERM" in done.stderr
