@@ -55,15 +55,13 @@ def test_interrupted_run_ends_with_the_same_bits_on_other_ranks(comm, mpi_tmp_pa
     data = write(comm, mpi_tmp_path / "data.h5", *random_data(4, 150, 40, 20, density=0.2))
     options = {"block": 2}
     alone = by_one_rank(comm, lambda: train("dual", None, data, mpi_tmp_path / "alone", {})).model
-    for turn in range(4):
-        once = changed(options, time_limit=1e-9)
-        if turn % 2 == 0:
-            with pytest.raises(Interrupted):
-                train("dual", comm, data, mpi_tmp_path / "run", once, resume=turn > 0)
-        elif comm.rank == 0:
-            with pytest.raises(Interrupted):
-                train("dual", None, data, mpi_tmp_path / "run", once, resume=True)
-        comm.Barrier()
+    once = changed(options, time_limit=1e-9)  # every rank has labels for several turns; the slowest stops after its first
+    with pytest.raises(Interrupted):
+        train("dual", comm, data, mpi_tmp_path / "run", once)
+    if comm.rank == 0:
+        with pytest.raises(Interrupted):
+            train("dual", None, data, mpi_tmp_path / "run", once, resume=True)
+    comm.Barrier()
     model = train("dual", comm, data, mpi_tmp_path / "run", options, resume=True).model
     assert model.read_bytes() == alone.read_bytes()
     assert history(mpi_tmp_path / "run") == history(mpi_tmp_path / "alone")
