@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 import cyclopts
@@ -28,8 +28,8 @@ HELP = f"""Train very many linear and boosted classifiers, on large sparse data,
 With {QUIET} a command says nothing but its result, warnings and errors."""
 
 
-def build() -> tuple[App, App]:
-    """The program, and its `train`."""
+def build(tokens: Collection[str] = study.WITH_OPTIONS_OF_METHODS) -> tuple[App, App]:
+    """The program, and its `train`. Only commands that are in `tokens` get what takes long to gather."""
     app, train = App(name="hpcml", version=__version__, help=HELP), train_app()
     command: Any
     for command in (data.convert, data.info, data.split):
@@ -37,7 +37,7 @@ def build() -> tuple[App, App]:
     app.command(train)
     for command in (score.predict, score.evaluate, score.prune, select.select):
         app.command(command)
-    study.add_commands(app)
+    study.add_commands(app, tokens)
     app.command(plot_app)
     return app, train
 
@@ -52,7 +52,7 @@ def run(tokens: list[str], connect: Callable[[], mpi.Comm], guard: Guard | None 
     if tokens[:1] in (["train"], ["predict"]):  # standard input or output: as a Path it is "-" again
         pairs = zip(["", *tokens], tokens, strict=False)
         tokens = ["./-" if token == "-" and not before.startswith("--") else token for before, token in pairs]
-    app, train = build()
+    app, train = build(tokens)
     try:
         tokens, train.config = config_files(tokens)
         command, bound, _ = app.parse_args(tokens, exit_on_error=False, print_error=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +12,8 @@ from hpcml.bench.shared_options import shared_options
 from hpcml.cli.session import Command, Output, say_once
 from hpcml.errors import ConfigError
 from hpcml.options import Flag, Several
+
+WITH_OPTIONS_OF_METHODS = ("compare", "bench")
 
 
 def compare(
@@ -210,14 +213,15 @@ def cv(
     say_once(str(work(Command.session.comm, names, output, force, Command.session.log, **options)))
 
 
-def add_commands(app: App) -> None:
-    """Add the commands of this file to `hpcml`."""
-    shared = shared_options()
+def add_commands(app: App, tokens: Collection[str]) -> None:
+    """Add the commands of this file to `hpcml`; those with the options of all methods get them if `tokens` has their names."""
     command: Any
-    for command in (compare, bench_ovr):
-        command.__annotations__["options"] = shared
-        command.__kwdefaults__["options"] = shared()
-        command.resumable = True
+    if not set(WITH_OPTIONS_OF_METHODS).isdisjoint(tokens):
+        shared = shared_options()
+        for command in (compare, bench_ovr):
+            command.__annotations__["options"] = shared
+            command.__kwdefaults__["options"] = shared()
+            command.resumable = True
     bench = App(name="bench", help="Time our methods and kernels beside those of others, in one run.")
     bench.command(bench_pass, name="pass")
     bench.command(bench_ovr, name="ovr")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
+import math
 import mmap
 import os
 import re
@@ -116,8 +117,12 @@ def meet() -> None:
 
 def _met(seconds: float) -> bool:
     """Whether all ranks have come to the end within so many seconds."""
-    request, end = MPI.COMM_WORLD.Ibarrier(), time.monotonic() + seconds
-    pause = 1e-5
+    return _rested(MPI.COMM_WORLD.Ibarrier(), seconds)
+
+
+def _rested(request: MPI.Request, seconds: float = math.inf) -> bool:
+    """Whether what was begun is complete within so many seconds; sleeps until then, which leaves the core to other ranks."""
+    end, pause = time.monotonic() + seconds, 1e-5
     while not request.Test():
         if time.monotonic() > end:
             return False
@@ -282,13 +287,17 @@ def ranks_on_node(comm: MPI.Comm) -> int:
 @contextmanager
 @collective
 def node_first(comm: MPI.Comm) -> Iterator[None]:
-    """Collective over `comm`. Run the body on the first rank of each node, then on its others (fills caches once)."""
+    """Collective over `comm`. Run the body on the first rank of each node, then on its others (fills caches once).
+
+    Ranks that wait for others sleep meanwhile: compiling takes seconds, and reading what was compiled before a good part of one.
+    """
     node = comm.Split_type(MPI.COMM_TYPE_SHARED)
     if node.rank != 0:
-        node.Barrier()
+        _rested(node.Ibarrier())
     try:
         yield
     finally:
         if node.rank == 0:
-            node.Barrier()
+            _rested(node.Ibarrier())
+        _rested(node.Ibarrier())
         node.Free()
