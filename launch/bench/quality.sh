@@ -2,9 +2,11 @@
 # PROBE and dual beside LIBLINEAR on Reuters-21578, 20 Newsgroups, MeSH and the docstrings corpus, with an intercept first, without it (the
 # PROBE paper's protocol) second: measures and training time, JSON lines and the tables of `hpcml bench ovr`; and one pass over the rows
 # beside scipy. Needs the folder of real data that HPCML_DATA names (without it: the docstrings only).
-# usage: [RANKS=2] ./launch/bench/quality.sh [DOCUMENTS.jsonl]      DOCUMENTS: these instead of the corpora
+# usage: [RANKS=2] [RACES="--bias --no-bias"] ./launch/bench/quality.sh [DOCUMENTS.jsonl]      DOCUMENTS: these instead of the corpora;
+#        RACES: of the measurements of time, only those with, or without an intercept
 set -euo pipefail
 RANKS=${RANKS:-2}
+read -ra races <<<"${RACES:---bias --no-bias}"
 documents=$(realpath -- "${1:-.}")
 source "$(dirname "$0")/../setup.sh" mpi
 HPCML_RANKS=$RANKS source launch/env.sh
@@ -23,7 +25,7 @@ compare() {  # compare NAME TRAIN-OPTIONS...
 
 race() {  # race NAME MIN-DOCUMENTS MIN-POSITIVES: training time of PROBE, then of dual, beside LIBLINEAR's
   local protocol
-  for protocol in --bias --no-bias; do
+  for protocol in "${races[@]}"; do
     python launch/bench/speed.py "$work/$1.h5" --ranks "$RANKS" --min-documents "$2" "$protocol"
     run_ranks "$RANKS" hpcml bench ovr "$work/$1.h5" -o "$work/ovr" --peer none --min-positives "$3" --repeat 2 "$protocol" --force
   done

@@ -79,7 +79,7 @@ def test_quality_with_speed_and_compare_liblinear(tmp_path, documents):
     (launch / "bench").mkdir(parents=True)
     shutil.copy(BENCH / "quality.sh", launch / "bench")
     (launch / "setup.sh").write_text(f"cd '{TOP}'\n")
-    found = lines_of(run("bash", launch / "bench" / "quality.sh", documents, env={"RANKS": "1"}))
+    found = lines_of(run("bash", launch / "bench" / "quality.sh", documents, env={"RANKS": "1", "RACES": "--no-bias"}))
     assert found[0].keys() == {"commit", "ranks", "threads"}
     compared = next(line for line in found if "break_even" in line)
     assert compared["labels"] == 2
@@ -104,7 +104,10 @@ def test_startup():
 
 
 def test_faults():
-    assert "exit code" in run(sys.executable, BENCH / "faults.py", "-k", "truncated after")
+    """Of the whole table, the one fault that test_faults.py leaves to it."""
+    (line,) = run(sys.executable, BENCH / "faults.py", "-k", "truncated after").splitlines()
+    assert line.startswith("data truncated after the rows were copied (probe): exit code 0, ")
+    assert "same bits" in line
 
 
 def test_defaults():

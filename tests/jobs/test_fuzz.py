@@ -23,7 +23,7 @@ from hpcml.errors import HpcmlError
 from hpcml.log import Log
 
 FUZZ = Path(__file__).parents[2] / "launch" / "bench" / "fuzz.py"
-INPUTS = 210  # a multiple of the number of kinds
+INPUTS = 105  # a multiple of the number of kinds
 
 
 def fuzz(*options):

@@ -81,7 +81,7 @@ def test_a_reader_that_goes_away(files):
     assert result.stderr.splitlines()[-1] == "hpcml: standard output: cannot write: Broken pipe"
 
 
-def test_what_is_refused(mpirun, files, tmp_path):
+def test_what_is_refused(standing, files, tmp_path):
     source, model, _ = files
     before = sorted(tmp_path.iterdir())
     for arguments, sentence in {
@@ -91,7 +91,7 @@ def test_what_is_refused(mpirun, files, tmp_path):
         (source, "-o", tmp_path / "out.csv", "--split", "test"): "--split test: a text has no splits",
         (source, "-o", source, "--force"): "is also an input",
     }.items():
-        result = mpirun(2, "predict", model, *arguments)
+        result = standing(2, "predict", model, *arguments)
         assert result.returncode == 2, result.stderr
         assert sentence in result.stderr
         assert "Traceback" not in result.stderr

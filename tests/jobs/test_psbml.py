@@ -18,7 +18,7 @@ from hpcml.model.classifier import ClassifierModel
 
 OPTIONS = ("--grid", "2x2", "--cycles", "40", "--seed", "3")
 SAME = PsbmlOptions(grid="2x2", cycles=40, seed=3)
-ASYNCHRONOUS = ("--asynchronous", "--cycles", "250", "--seed", "3")
+ASYNCHRONOUS = ("--asynchronous", "--cycles", "120", "--seed", "3")
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,7 @@ def test_asynchronous_run_ends_with_75_and_resumes(mpirun, data, tmp_path):
     result = mpirun(2, *command, "--resume")
     assert result.returncode == 0, result.stderr
     assert "resuming from" in result.stderr
-    assert len((tmp_path / "run" / "history.csv").read_text().splitlines()) == 251
+    assert len((tmp_path / "run" / "history.csv").read_text().splitlines()) == 121
 
 
 class After:

@@ -5,19 +5,13 @@ import sys
 
 import pytest
 from support.make import dataset, random_data
+from support.training import train
 
 
 @pytest.fixture
 def data(tmp_path):
     X, Y = random_data(7, 3000, 400, 40, density=0.05)
     return dataset(tmp_path / "data.h5", X, Y)
-
-
-@pytest.fixture
-def undisturbed(mpirun, data, tmp_path):
-    result = mpirun(1, "train", "probe", data, "-o", tmp_path / "undisturbed")
-    assert result.returncode == 0, result.stderr
-    return (tmp_path / "undisturbed" / "model.h5").read_bytes()
 
 
 def test_config_file_gives_the_options_and_flags_win(mpirun, data, tmp_path):
@@ -47,8 +41,9 @@ def test_reader_that_goes_away_does_not_stop_the_run(mpirun, data, tmp_path):
     assert (tmp_path / "run" / "model.h5").exists()
 
 
-def test_many_checkpoints_of_ranks_that_share_the_rows(mpirun, data, undisturbed, tmp_path):
-    run = tmp_path / "run"
+def test_many_checkpoints_of_ranks_that_share_the_rows(mpirun, tmp_path):
+    data, run = dataset(tmp_path / "data.h5", *random_data(7, 1000, 200, 12, density=0.05)), tmp_path / "run"
+    undisturbed = train("probe", None, data, tmp_path / "undisturbed", {}).model.read_bytes()
     result = mpirun(4, "train", "probe", data, "-o", run, "--shards", "2", "--checkpoint-every", "0.001")
     assert result.returncode == 0, result.stderr
     assert (run / "model.h5").read_bytes() == undisturbed

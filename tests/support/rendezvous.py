@@ -50,6 +50,20 @@ def pytest_runtest_protocol(item):
     return result
 
 
+def pytest_collection_modifyitems(config, items):
+    """On several ranks each test runs on COMM_SELF in its first case only: the others do there what they do on one rank."""
+    if launched_size() == 1:
+        return
+    seen, kept, left = set(), [], []
+    for item in items:
+        mine = getattr(item, "callspec", None) is not None and item.callspec.params.get("comm") == "self"
+        (left if mine and item.function in seen else kept).append(item)
+        if mine:
+            seen.add(item.function)
+    config.hook.pytest_deselected(items=left)
+    items[:] = kept
+
+
 class Rendezvous:
     """Where the ranks meet after collection and after every test."""
 
@@ -169,8 +183,8 @@ def _duplicate():
     return MPI.COMM_WORLD.Dup()
 
 
-# Whether code keeps to the communicator that it is given shows on two ranks, where it is COMM_SELF on each; on one rank there is
-# but one kind. COMM_WORLD would show no more than its duplicate does.
+# Whether code keeps to the communicator that it is given shows on two ranks, where it is COMM_SELF on each: in one case of a test
+# as in all. On one rank there is but one kind. COMM_WORLD would show no more than its duplicate does.
 KINDS = {1: ["self"], 2: ["self", "duplicate"]}
 
 
