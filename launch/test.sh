@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # All checks: style, tests without MPI, tests of whole jobs, tests on 1 to 4 ranks, the documentation, and the commands in it.
-# The parts that mostly wait for other programs run beside those that compute; a part that fails ends those behind it.
+# Three rows of parts run beside each other: those that mostly wait for other programs, those whose ranks wait for each other, and
+# those that compute. A part that fails ends those behind it.
 # usage: ./launch/test.sh [PYTEST-ARGUMENTS]      for instance: ./launch/test.sh -k probe
 set -euo pipefail
 source "$(dirname "$0")/setup.sh" mpi,test,docs
@@ -13,8 +14,8 @@ scratch=$(mktemp -d)
 in_memory=$scratch
 free=$(df --output=avail /dev/shm 2>/dev/null | tail -n 1) || free=0
 if ((free > 2 ** 21)); then in_memory=$(mktemp -d /dev/shm/hpcml-tests-XXXXXX); fi
-beside=""
-trap '[[ -z $beside ]] || { kill -INT -- "-$beside" 2>/dev/null && wait "$beside" || true; }; rm -rf "$scratch" "$in_memory"' EXIT
+beside=()
+trap 'for row in "${beside[@]}"; do kill -INT -- "-$row" 2>/dev/null && wait "$row" || true; done; rm -rf "$scratch" "$in_memory"' EXIT
 
 part() {  # part TITLE COMMAND...: run one part of the checks
   local begin=$SECONDS code=0
@@ -46,17 +47,23 @@ slurm_tests() {  # slurm_tests PYTEST-ARGUMENTS...: skipped, with the reason, wh
   return $((code == 5 ? 0 : code))
 }
 
-waiting_parts() {  # what mostly waits for other programs, and leaves the cores to the parts that compute
+waiting_parts() {  # what mostly waits for other programs
   part "job scripts on a private Slurm" slurm_tests "$@" &&
     part "the commands of README.md and docs" python tests/support/document_commands.py &&
-    part "the documentation: mkdocs build" env NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet &&
-    part "tests on 2 ranks" tests 2 tests/mpi --with-mpi -m mpi "$@"
+    part "the documentation: mkdocs build" env NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
 }
 
-computing_parts() {  # 3 ranks divide nothing evenly; 4 are groups of several ranks, where a test makes groups, or a torus, of them
-  part "tests on 1 rank, and of whole jobs" spread_tests tests --with-mpi --ignore=tests/slurm "$@" &&
+parts_of_ranks() {  # 3 ranks divide nothing evenly; 4 are groups of several ranks, where a test makes groups, or a torus, of them
+  part "tests on 2 ranks" tests 2 tests/mpi --with-mpi -m mpi "$@" &&
     part "tests on 3 ranks" tests 3 tests/mpi --with-mpi -m mpi "$@" &&
     part "tests of groups on 4 ranks" tests 4 "${GROUPS_OF_RANKS[@]/#/tests/mpi/}" --with-mpi -m mpi "$@"
+}
+
+begin_row() {  # begin_row FUNCTION PYTEST-ARGUMENTS...: its parts, in a group of their own, which Ctrl-C ends through the trap
+  set -m
+  "$@" </dev/null >"$scratch/$1" 2>&1 &
+  beside+=($!)
+  set +m
 }
 
 code=0
@@ -66,15 +73,13 @@ part "types: mypy" mypy hpcml || code=$?
 if ((code == 0)); then
   # more processes than cores from here on: MPICH's ranks that wait let others compute
   export MPIR_CVAR_ENABLE_HEAVY_YIELD=${MPIR_CVAR_ENABLE_HEAVY_YIELD:-1}
-  set -m  # a group of its own, which Ctrl-C ends through the trap
-  waiting_parts "$@" </dev/null >"$scratch/waiting" 2>&1 &
-  beside=$!
-  set +m
-  computing_parts "$@" || code=$?
+  begin_row waiting_parts "$@"
+  begin_row parts_of_ranks "$@"
+  part "tests on 1 rank, and of whole jobs" spread_tests tests --with-mpi --ignore=tests/slurm "$@" || code=$?
   echo "waiting for the parts that run beside these"
-  wait "$beside" || code=$?
-  beside=""
-  cat "$scratch/waiting"
+  for row in "${beside[@]}"; do wait "$row" || code=$?; done
+  beside=()
+  cat "$scratch/waiting_parts" "$scratch/parts_of_ranks"
 fi
 printf '\n%s\n%6d s  in all\n' "$(cat "$scratch/summary")" "$SECONDS"
 ((code == 0)) && echo "all checks passed" || echo "FAILED: see above"

@@ -101,8 +101,9 @@ def test_good_tests_pass_and_only_rank_0_speaks(suite):
         "    assert len(list(mpi_tmp_path.iterdir())) == comm.size\n\n\n"
         "def test_skip():\n    pytest.skip('everywhere')\n\n\n"
         "@pytest.mark.mpi(min_size=3)\ndef test_more():\n    raise AssertionError\n\n\n"
-        "@pytest.mark.mpi(min_size=2)\ndef test_enough():\n    pass\n",
+        "@pytest.mark.mpi(min_size=2)\ndef test_enough():\n    pass\n\n\n"
+        "@pytest.mark.parametrize('case', range(3))\ndef test_cases(comm, case):\n    assert case == 0 or comm.size == 2\n",
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("3 passed, 2 skipped") == 1
+    assert done.stdout.count("7 passed, 2 skipped, 2 deselected") == 1
     assert "[rank" not in done.stderr
