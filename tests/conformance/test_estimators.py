@@ -152,7 +152,11 @@ def test_parameters_and_attributes_are_described(name):
 
 CHECKED = [
     *(DualClassifier(), DualClassifier(loss="hinge", fit_intercept=False, positive_weight="balanced")),
-    *(PsbmlClassifier("tree max_depth=3", "2x1", cycles=2), PsbmlClassifier("linear-svm", "1x1", cycles=1)),
+    *(
+        PsbmlClassifier(cycles=3),
+        PsbmlClassifier("tree max_depth=3", "2x1", cycles=2),
+        PsbmlClassifier("linear-svm", "1x1", cycles=1),
+    ),
 ]
 
 
@@ -231,3 +235,13 @@ def test_cross_validation_knows_all_of_them(tmp_path):
     names = [*ESTIMATORS, "svm"]
     found = cross_validate(names, [dataset(tmp_path / "data.h5", X, Y)], folds=2)
     assert found.f1[0].shape == (1, 2, len(names)) and (found.f1[0].mean(axis=1) > 20).all()
+
+
+def test_the_default_torus_of_psbml_has_a_row_for_each_node():
+    X, y, _ = class_data(5, 80, 12, 2)
+    grids = [PsbmlClassifier(cycles=1, validation_share=0.3).fit(X[:n], np.arange(n) % 2).grid_ for n in (80, 13, 12, 11, 5, 4)]
+    assert grids == ["3x3", "3x3", "2x2", "2x2", "1x1", "1x1"]
+    found = PsbmlClassifier(cycles=2).fit(X, y)
+    assert found.grid_ == "3x3" and learnt(found) == learnt(PsbmlClassifier(grid="3x3", cycles=2).fit(X, y))
+    with pytest.raises(ValueError, match=r"^grid=3x3: 9 nodes, but only 8 rows to train on; choose a smaller grid$"):
+        PsbmlClassifier(grid="3x3", cycles=1).fit(X[:10], np.arange(10) % 2)
