@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import tomllib
 from collections.abc import Mapping
@@ -46,7 +45,7 @@ def config_files(tokens: list[str]) -> tuple[list[str], list[cyclopts.config.Dic
         if method is not None and named != method and not _share_options(method, named or method):
             raise ConfigError(f"{path}: it is for the method {shortened(named or '')!r}, not {method!r}")
         if named is not None and named not in METHODS:
-            raise ConfigError(f"{path}: no method {shortened(named)!r}; {nearest(shortened(named), METHODS)}")
+            raise ConfigError(f"{path}: no method {shortened(named)!r}; {nearest(shortened(named), METHODS, 'hpcml train --help')}")
         method = given or named
     if given is None and method is not None and (len(tokens) == 1 or tokens[1].startswith("-")):
         tokens = ["train", method, *tokens[1:]]
@@ -80,9 +79,9 @@ def _check_keys(path: Path, keys: dict[str, object], method: Method) -> None:
             del keys[key]
         else:
             others = [name for name, each in METHODS.items() if flag in kinds_of(each.options)]
-            near = difflib.get_close_matches(shortened(key), known, n=1)
-            hint = f"; it is for {', '.join(others)}" if others else f"; did you mean {near[0]!r}?" if near else ""
-            raise ConfigError(f"{path}: unknown key {shortened(key)!r}{hint}")
+            near = nearest(shortened(key), known, f"hpcml train {method.name} --help")
+            hint = f"it is for {', '.join(others)}" if others else near
+            raise ConfigError(f"{path}: unknown key {shortened(key)!r}; {hint}")
 
 
 def _flags(keys: dict[str, object]) -> list[tuple[str, object]]:
