@@ -85,7 +85,7 @@ def choose_methods(wanted: Sequence[str], shared: Any) -> list[str]:
     undivided = [method for method in chosen if "shards" not in known[method].option_names]
     if (shared.shards or 1) > 1 and undivided:
         raise ConfigError(
-            f"--shards {shared.shards}: {undivided[0]} needs all rows on every rank; leave it out, or name other methods with --method"
+            f"--shards {shared.shards}: {undivided[0]} needs all rows on every rank; leave it out, or choose other methods"
         )
     check_used(replace(shared, bias=None), chosen, _users)  # the table says who has an intercept all the same
     for option in fields(shared):

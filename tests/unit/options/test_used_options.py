@@ -194,7 +194,7 @@ def test_methods_that_share_options_need_one_that_uses_them(data, tmp_path):
         choose_methods(("probe", "dual"), shared(loss="hinge", svmperf_epsilon=0.5))
     with pytest.raises(ConfigError, match="--positive-weight is for the method dual, not for probe"):
         choose_methods(("probe", "dual"), shared(loss="hinge", positive_weight="2"))
-    divided = "--shards 2: liblinear needs all rows on every rank; leave it out, or name other methods with --method"
+    divided = "--shards 2: liblinear needs all rows on every rank; leave it out, or choose other methods"
     for wanted in ((), ("dual", "liblinear")):
         with pytest.raises(ConfigError, match=divided):
             choose_methods(wanted, shared(loss="hinge", shards=2))
