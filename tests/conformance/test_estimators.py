@@ -99,6 +99,28 @@ def test_label_sets_where_they_can_be_learnt(name):
             make(name).fit(X, Y.toarray())
 
 
+def in_two_widths(matrix):
+    """The matrix with 32-bit indices and 64-bit row pointers, as anndata reads it from a dataset; scipy cannot convert all such."""
+    wide = matrix.copy()
+    wide.indices, wide.indptr = wide.indices.astype(np.int32), wide.indptr.astype(np.int64)
+    return wide
+
+
+@each
+@pytest.mark.parametrize("kind", [sp.csr_matrix, sp.csr_array])
+def test_indices_of_two_widths(name, kind):
+    X, y, Y = rows()
+    X.data[::5] = 0
+    wide, found = in_two_widths(kind(X)), make(name).fit(X, y)
+    again = make(name).fit(wide, y)
+    assert learnt(again) == learnt(found) and (again.predict(wide) == found.predict(X)).all()
+    if hasattr(again, "partial_fit"):
+        assert learnt(make(name).partial_fit(wide, y, classes=[0, 1, 2])) == learnt(found)
+    if get_tags(again).classifier_tags.multi_label:
+        labels = sp.csr_matrix(Y.astype(int))
+        assert learnt(make(name).fit(wide, in_two_widths(labels))) == learnt(make(name).fit(X, labels))
+
+
 @each
 def test_copies(name):
     X, y, _ = rows()
