@@ -30,7 +30,7 @@ def _errors_in_python() -> Iterator[None]:
         raise
 
 
-def _options(kind: type[Any], given: Any, what: str) -> Any:
+def _options(kind: type[Any], given: Any, what: str, listed_by: str) -> Any:
     """The options of that kind from an object of it, a mapping, or nothing. Raises ConfigError."""
     if given is None:
         return kind()
@@ -41,7 +41,7 @@ def _options(kind: type[Any], given: Any, what: str) -> Any:
     known = [option.name for option in fields(kind)]
     for name in given:
         if name not in known:
-            raise ConfigError(f"{what} has no option {name!r}; {nearest(str(name), known)}".rstrip("; "))
+            raise ConfigError(f"{what} has no option {name!r}; {nearest(str(name), known, listed_by)}")
     return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
 
 
@@ -91,7 +91,7 @@ def train(
     from hpcml.run.session import Target, session_of
 
     with _errors_in_python():
-        found = _options(registry.method_named(method).options, options, method)
+        found = _options(registry.method_named(method).options, options, method, f"hpcml train {method} --help")
         with session_of(comm, log, signals) as session:
             return registry.train(method, session, Path(data), Target(Path(output), force, resume), found)
 
@@ -182,7 +182,7 @@ def convert(
 
     with _errors_in_python(), session_of(comm, log) as session:
         inputs = [] if input is None else [Path(input)]
-        found = _options(ConvertOptions, options, "convert")
+        found = _options(ConvertOptions, options, "convert", "hpcml convert --help")
         return work(session.comm, source, inputs, Path(output), found, force, session.log)
 
 

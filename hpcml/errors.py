@@ -10,8 +10,9 @@ from typing import TypeGuard
 
 from hpcml.log import visible
 
-_FLAG = re.compile(r"--(no-)?([a-z][a-z0-9]*(?:-[a-z0-9]+)*)(?: ([^\s:;,]+)(?=:))?")
+_FLAG = re.compile(r"--(?!help\b)(no-)?([a-z][a-z0-9]*(?:-[a-z0-9]+)*)(?: ([^\s:;,]+)(?=:))?")
 _SWITCHES = {"force", "resume", "shuffle", "gap", "final"}
+FEW = 6  # words in a sentence that lists what there is
 EXIT_USER = 2
 EXIT_IN_USE = 73
 EXIT_RESUMABLE = 75
@@ -92,11 +93,13 @@ def out_of_memory(rank: int, when: str, error: BaseException) -> str:
     return f"rank {rank} ran out of memory {when}{reason}; use fewer ranks on a node, or more nodes"
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """ "did you mean …?" for a misspelt word, or the few known ones."""
+def nearest(word: str, known: Iterable[str], listed_by: str = "") -> str:
+    """ "did you mean …?" for a misspelt word; if nothing is near, the known words if they are few, else who lists them."""
     known = sorted(known)
     near = difflib.get_close_matches(word, known, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}" if len(known) <= 20 else ""
+    if near or len(known) <= FEW:
+        return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+    return f"`{listed_by}` lists what there is" if listed_by else ""
 
 
 def is_of_the_system(error: Exception) -> TypeGuard[OSError]:

@@ -127,7 +127,8 @@ def check_threads(comm: mpi.Comm, found: Findings) -> None:
         if together < len(here):
             found.bad(f"{node}: {len(here)} ranks share {together} cores and will wait for one another; ask for a core each")
         elif most > together:
-            found.bad(f"{node}: {len(here)} ranks with {most} threads share {together} cores; `source launch/env.sh` caps them")
+            mend = f"set {', '.join(THREADS[:4])} to {together // len(here)} (in a clone, `source launch/env.sh` does)"
+            found.bad(f"{node}: {len(here)} ranks with {most} threads share {together} cores; {mend}")
     if not found.n_bad:
         found.ok(f"threads: {shares[0][2]} a rank, on {len(shares[0][1])} cores that rank 0 may use")
 

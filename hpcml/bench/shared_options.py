@@ -82,6 +82,11 @@ def choose_methods(wanted: Sequence[str], shared: Any) -> list[str]:
     chosen = list(dict.fromkeys(wanted)) or every
     for method in chosen:
         options_for(method, shared).validate()
+    undivided = [method for method in chosen if "shards" not in known[method].option_names]
+    if (shared.shards or 1) > 1 and undivided:
+        raise ConfigError(
+            f"--shards {shared.shards}: {undivided[0]} needs all rows on every rank; leave it out, or choose other methods"
+        )
     check_used(replace(shared, bias=None), chosen, _users)  # the table says who has an intercept all the same
     for option in fields(shared):
         for method in chosen if getattr(shared, option.name) != default_of(option) else ():

@@ -59,7 +59,10 @@ def run(tokens: list[str], connect: Callable[[], mpi.Comm], guard: Guard | None 
     except cyclopts.CycloptsError as error:
         if tokens[:1] == ["train"]:
             explain(tokens)
-        raise ConfigError(shortened(str(error))) from None
+        text = shortened(str(error))
+        if isinstance(error, cyclopts.UnknownOptionError) and "?" not in text:
+            text += f" `{' '.join(('hpcml', *(error.command_chain or ())))} --help` lists the options."
+        raise ConfigError(text) from None
     except OverflowError:
         raise ConfigError("a number on the command line is too large; expected one below 2**63") from None
     check_numbers(bound.arguments)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import tomllib
 from collections.abc import Mapping
@@ -46,7 +45,7 @@ def config_files(tokens: list[str]) -> tuple[list[str], list[cyclopts.config.Dic
         if method is not None and named != method and not _share_options(method, named or method):
             raise ConfigError(f"{path}: it is for the method {shortened(named or '')!r}, not {method!r}")
         if named is not None and named not in METHODS:
-            raise ConfigError(f"{path}: no method {shortened(named)!r}; {nearest(shortened(named), METHODS)}")
+            raise ConfigError(f"{path}: no method {shortened(named)!r}; {nearest(shortened(named), METHODS, 'hpcml train --help')}")
         method = given or named
     if given is None and method is not None and (len(tokens) == 1 or tokens[1].startswith("-")):
         tokens = ["train", method, *tokens[1:]]
@@ -64,23 +63,34 @@ def _share_options(*names: str) -> bool:
 def _check_keys(path: Path, keys: dict[str, object], method: Method) -> None:
     """Raise ConfigError unless all keys are options of the method. What earlier versions wrote of others' options is taken out."""
     known = TEXTS | kinds_of(method.options)
+    old = any(flag not in known and flag != "bias" and _written_before(flag, value) for flag, value in _flags(keys))
     for key, value in list(keys.items()):
         flag = key.replace("_", "-")
         if flag in known:
             _check_value(path, key, value, known[flag])
+        elif flag == "bias" and hasattr(method.options, "bias"):  # it always has an intercept
+            _check_value(path, key, value, bool)
+            if value is not True and (method.losses or not old):  # version 0.6 wrote `bias = false` for every online learner
+                raise ConfigError(
+                    f"{path}: bias = {_shown(value)} has no effect on {method.name}, which always has an intercept; leave it out"
+                )
+            del keys[key]
         elif _written_before(flag, value):
             del keys[key]
         else:
             others = [name for name, each in METHODS.items() if flag in kinds_of(each.options)]
-            near = difflib.get_close_matches(shortened(key), known, n=1)
-            hint = f"; it is for {', '.join(others)}" if others else f"; did you mean {near[0]!r}?" if near else ""
-            raise ConfigError(f"{path}: unknown key {shortened(key)!r}{hint}")
+            near = nearest(shortened(key), known, f"hpcml train {method.name} --help")
+            hint = f"it is for {', '.join(others)}" if others else near
+            raise ConfigError(f"{path}: unknown key {shortened(key)!r}; {hint}")
+
+
+def _flags(keys: dict[str, object]) -> list[tuple[str, object]]:
+    """The keys as flags, with their values."""
+    return [(key.replace("_", "-"), value) for key, value in keys.items()]
 
 
 def _written_before(flag: str, value: object) -> bool:
     """Whether versions to 0.7 wrote this key for methods that do not have it: others' options that nobody had given."""
-    if flag == "bias":
-        return isinstance(value, bool)
     defaults = [default_of(option) for each in METHODS.values() for option in fields(each.options) if flag_of(option.name) == flag]
     return value in defaults
 

@@ -184,9 +184,9 @@ def cv(
     Parameters
     ----------
     names:
-        Methods and data, in any order. Methods: pw, bw, mbw, perceptron, pa, romma, their voted forms v-NAME, svm, nb, probe, a
-        base learner of psbml, or the path of a scikit-learn classifier. Data: FILE, each of whose labels is told from all others,
-        or FILE:LABEL.
+        Methods and data, in any order. Methods: probe, dual, pw, bw, mbw, perceptron, pa, romma, their voted forms v-NAME, psbml,
+        svm, nb, a base learner of psbml, or the path of a scikit-learn classifier. Data: FILE, each of whose labels is told from
+        all others, or FILE:LABEL.
     folds:
         Into how many parts the rows are dealt; each is judged once by models of the others.
     label:
@@ -200,7 +200,7 @@ def cv(
     in_order:
         Train on rows in the order of the file.
     bias:
-        With --no-bias perceptron, pa, romma, their voted forms, svm and probe have no intercept.
+        With --no-bias probe, dual, perceptron, pa, romma, their voted forms and svm have no intercept.
     output:
         Write the table to this file as CSV, with F1 of each fold.
     force:

@@ -132,4 +132,4 @@ def _is_dotted(name: str) -> bool:
 
 
 def _nearest(name: str) -> str:
-    return nearest(name, [*methods(), *LEARNERS])
+    return nearest(name, [*methods(), *LEARNERS], "hpcml cv --help")

@@ -109,7 +109,7 @@ def read_problem(path: Path, label: str | None, only: Sequence[str], split: str,
 def _number(path: Path, names: list[str], name: str) -> int:
     """The number of a label. Raises ConfigError."""
     if name not in names:
-        raise ConfigError(f"{path}: no label {name!r}; {nearest(name, names) or '`hpcml info` lists the labels'}")
+        raise ConfigError(f"{path}: no label {name!r}; {nearest(name, names, 'hpcml info')}")
     return names.index(name)
 
 

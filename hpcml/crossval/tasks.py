@@ -77,7 +77,7 @@ def cross_validate(
     in_order : bool
         Train on rows in the order of the file.
     bias : bool
-        False: perceptron, pa, romma, their voted forms, svm and probe have no intercept.
+        False: probe, dual, perceptron, pa, romma, their voted forms and svm have no intercept.
 
     Raises
     ------

@@ -41,7 +41,7 @@ def read_classes(comm: mpi.Comm, dataset: Dataset, split: str, label: str | None
     with mpi.agreed(comm, f"reading the labels of {dataset.path}"):
         names = dataset.label_names()
         if label is not None and label not in names:
-            raise ConfigError(f"{dataset.path}: no label {label!r}; {nearest(label, names) or '`hpcml info` lists the labels'}")
+            raise ConfigError(f"{dataset.path}: no label {label!r}; {nearest(label, names, 'hpcml info')}")
         if label is not None or len(names) == 1:
             names = [label or names[0]]
             local = _has(shard, dataset.label_names().index(names[0]))

@@ -81,9 +81,7 @@ def _choose_labels(dataset: Dataset, wanted: Wanted, n_positive: np.ndarray) -> 
     known = set(names)
     unknown = [name for name in wanted.label if name not in known]
     if unknown:
-        raise ConfigError(
-            f"{dataset.path}: no label {unknown[0]!r}; {nearest(unknown[0], names) or '`hpcml info` lists the labels'}"
-        )
+        raise ConfigError(f"{dataset.path}: no label {unknown[0]!r}; {nearest(unknown[0], names, 'hpcml info')}")
     named = set(wanted.label or names)
     chosen = [k for k, name in enumerate(names) if name in named and n_positive[k] >= wanted.min_positives]
     if not chosen:

@@ -117,7 +117,7 @@ def agree_labels(comm: mpi.Comm, kind: int, y: np.ndarray | sp.csr_matrix | None
     widths = [its for _, _, its in found]
     if len(set(widths)) > 1:
         raise DataError(f"y has {min(widths)} columns on some ranks, but {max(widths)} on others")
-    matrix = y if kind else sp.csr_matrix((0, widths[0]))
+    matrix: Any = y if kind else sp.csr_matrix((0, widths[0]))
     return LabelSets(max(its for _, its, _ in found), np.arange(widths[0]), widths[0], matrix.indptr, matrix.indices)
 
 

@@ -115,7 +115,7 @@ METHODS: dict[str, Method] = {
 def method_named(name: str) -> Method:
     """The method of that name. Raises ConfigError."""
     if name not in METHODS:
-        raise ConfigError(f"no method {name!r}; {nearest(name, METHODS)}")
+        raise ConfigError(f"no method {name!r}; {nearest(name, METHODS, 'hpcml train --help')}")
     return METHODS[name]
 
 

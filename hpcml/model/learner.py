@@ -163,7 +163,8 @@ def _check(learner: Learner) -> None:
     known: list[str] = estimator._get_param_names()
     for key in given:
         if key not in known:
-            raise ConfigError(f"--base {learner.name}: it has no option {key!r}; {nearest(key, known)}".rstrip("; "))
+            near = nearest(key, known) or f"see scikit-learn's documentation of {kind.__name__}"
+            raise ConfigError(f"--base {learner.name}: it has no option {key!r}; {near}")
     try:
         classifier = learner.make(0)
         if not is_classifier(classifier):

@@ -170,7 +170,7 @@ def choose_label(model: Model, wanted: str | None) -> str:
             raise ConfigError(f"{model.path}: every label has no positive or no negative row; there is nothing to walk")
         return model.label_names[int(np.where(trained, model.labels["n_positive"], -1).argmax())]
     if wanted not in model.label_names:
-        hint = nearest(wanted, model.label_names) or "`hpcml evaluate --csv` lists its labels"
+        hint = nearest(wanted, model.label_names, "hpcml evaluate --csv")
         raise ConfigError(f"--label {wanted}: {model.path} has no such label; {hint}")
     if not trained[model.label_names.index(wanted)]:
         raise ConfigError(f"--label {wanted}: it has no positive or no negative training row; choose another label")

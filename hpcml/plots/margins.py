@@ -340,7 +340,7 @@ def study_set(name: str, rows: int, seed: int, cycles: int, s: float | None, log
     options = PsbmlOptions(grid=GRID, neighbourhood=NEIGHBOURHOOD, replace=REPLACE, cycles=cycles, seed=seed)
     options.validate()
     if name not in SETS:
-        raise ConfigError(f"no set {name!r} whose margin is known; {nearest(name, SETS) or 'choose one of ' + ', '.join(SETS)}")
+        raise ConfigError(f"no set {name!r} whose margin is known; {nearest(name, SETS)}")
     if not FEWEST_ROWS <= rows <= MOST_ROWS:
         raise ConfigError(f"--rows {rows}: expected {FEWEST_ROWS} to {MOST_ROWS}")
     if cycles < 2:

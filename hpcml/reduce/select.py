@@ -144,7 +144,7 @@ def _labels_of_model(weights: Weights, wanted: tuple[str, ...]) -> np.ndarray:
     names = weights.model.label_names
     for name in wanted:
         if name not in names:
-            raise ConfigError(f"{weights.model.path}: no label {name!r}; {nearest(name, names)}".rstrip("; "))
+            raise ConfigError(f"{weights.model.path}: no label {name!r}; {nearest(name, names, 'hpcml evaluate --csv')}")
     return np.array([number for number, name in enumerate(names) if not wanted or name in wanted], dtype=np.int64)
 
 

@@ -550,6 +550,16 @@ def test_hardly_any_rows(tmp_path, n_rows):
     assert np.isfinite(Model(report.model).W).all()
 
 
+def finished_or_refused(path, X, Y, options, refusals=NonFiniteError):
+    """What training on such numbers gives; None if it was refused. No computation may warn."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        try:
+            return finish(problem(path, X, Y, options), options)
+        except refusals:
+            return None
+
+
 SCALES = [1e-30, 1e-20, 1e-10, 1e10, 1e17, 1e19, 1e20, 1e30, 1e37]
 
 
@@ -561,14 +571,10 @@ def test_values_near_the_ends_of_float32_are_trained_on_or_refused(tmp_path, sca
     refused = 0
     for precision in ("single", "double"):
         options = asked(loss=loss, precision=precision, dual_tol=0.01, max_steps=300)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", RuntimeWarning)
-            try:
-                risk = problem(tmp_path / f"{precision}.h5", X, Y, options)
-                finished = finish(risk, options)
-            except (NonFiniteError, DataError):
-                refused += 1
-                continue
+        finished = finished_or_refused(tmp_path / f"{precision}.h5", X, Y, options, (NonFiniteError, DataError))
+        refused += finished is None
+        if finished is None:
+            continue
         scaled = problem(tmp_path / f"{precision}1.h5", X / scale, Y, options)  # λ = X/m: the same problem
         for label, ours in finished.items():
             theirs = finish(scaled, options, [label])[label]
@@ -584,15 +590,9 @@ def test_lambdas_near_the_ends_of_the_numbers_are_trained_with_or_refused(tmp_pa
     refused = 0
     for precision in ("single", "double"):
         options = asked(loss=loss, precision=precision, lam=lam, max_steps=200)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", RuntimeWarning)
-            try:
-                risk = problem(tmp_path / f"{precision}.h5", X, Y, options)
-                finished = finish(risk, options)
-            except NonFiniteError:
-                refused += 1
-                continue
-        for ours in finished.values():
+        finished = finished_or_refused(tmp_path / f"{precision}.h5", X, Y, options)
+        refused += finished is None
+        for ours in (finished or {}).values():
             assert np.isfinite(ours.w).all()
             assert 0 <= ours.gap <= 1 + 1e-9
             if float(lam) > 1:
@@ -608,15 +608,9 @@ def test_weights_near_the_ends_of_the_numbers_are_trained_with_or_refused(tmp_pa
     refused = 0
     for precision in ("single", "double"):
         options = asked(loss=loss, precision=precision, positive_weight=weight, max_steps=2000)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", RuntimeWarning)
-            try:
-                risk = problem(tmp_path / f"{precision}.h5", X, Y, options)
-                finished = finish(risk, options)
-            except NonFiniteError:
-                refused += 1
-                continue
-        for ours in finished.values():
+        finished = finished_or_refused(tmp_path / f"{precision}.h5", X, Y, options)
+        refused += finished is None
+        for ours in (finished or {}).values():
             assert np.isfinite(ours.w).all()
             assert 0 <= ours.gap < math.inf
             assert ours.status == STEP_LIMIT or ours.gap < 0.5

@@ -99,6 +99,28 @@ def test_label_sets_where_they_can_be_learnt(name):
             make(name).fit(X, Y.toarray())
 
 
+def in_two_widths(matrix):
+    """The matrix with 32-bit indices and 64-bit row pointers, as anndata reads it from a dataset; scipy cannot convert all such."""
+    wide = matrix.copy()
+    wide.indices, wide.indptr = wide.indices.astype(np.int32), wide.indptr.astype(np.int64)
+    return wide
+
+
+@each
+@pytest.mark.parametrize("kind", [sp.csr_matrix, sp.csr_array])
+def test_indices_of_two_widths(name, kind):
+    X, y, Y = rows()
+    X.data[::5] = 0
+    wide, found = in_two_widths(kind(X)), make(name).fit(X, y)
+    again = make(name).fit(wide, y)
+    assert learnt(again) == learnt(found) and (again.predict(wide) == found.predict(X)).all()
+    if hasattr(again, "partial_fit"):
+        assert learnt(make(name).partial_fit(wide, y, classes=[0, 1, 2])) == learnt(found)
+    if get_tags(again).classifier_tags.multi_label:
+        labels = sp.csr_matrix(Y.astype(int))
+        assert learnt(make(name).fit(wide, in_two_widths(labels))) == learnt(make(name).fit(X, labels))
+
+
 @each
 def test_copies(name):
     X, y, _ = rows()
@@ -152,7 +174,11 @@ def test_parameters_and_attributes_are_described(name):
 
 CHECKED = [
     *(DualClassifier(), DualClassifier(loss="hinge", fit_intercept=False, positive_weight="balanced")),
-    *(PsbmlClassifier("tree max_depth=3", "2x1", cycles=2), PsbmlClassifier("linear-svm", "1x1", cycles=1)),
+    *(
+        PsbmlClassifier(cycles=3),
+        PsbmlClassifier("tree max_depth=3", "2x1", cycles=2),
+        PsbmlClassifier("linear-svm", "1x1", cycles=1),
+    ),
 ]
 
 
@@ -231,3 +257,13 @@ def test_cross_validation_knows_all_of_them(tmp_path):
     names = [*ESTIMATORS, "svm"]
     found = cross_validate(names, [dataset(tmp_path / "data.h5", X, Y)], folds=2)
     assert found.f1[0].shape == (1, 2, len(names)) and (found.f1[0].mean(axis=1) > 20).all()
+
+
+def test_the_default_torus_of_psbml_has_a_row_for_each_node():
+    X, y, _ = class_data(5, 80, 12, 2)
+    grids = [PsbmlClassifier(cycles=1, validation_share=0.3).fit(X[:n], np.arange(n) % 2).grid_ for n in (80, 13, 12, 11, 5, 4)]
+    assert grids == ["3x3", "3x3", "2x2", "2x2", "1x1", "1x1"]
+    found = PsbmlClassifier(cycles=2).fit(X, y)
+    assert found.grid_ == "3x3" and learnt(found) == learnt(PsbmlClassifier(grid="3x3", cycles=2).fit(X, y))
+    with pytest.raises(ValueError, match=r"^grid=3x3: 9 nodes, but only 8 rows to train on; choose a smaller grid$"):
+        PsbmlClassifier(grid="3x3", cycles=1).fit(X[:10], np.arange(10) % 2)

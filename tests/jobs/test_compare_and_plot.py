@@ -78,6 +78,7 @@ def test_interrupted_comparison_resumes(mpirun, tmp_path):
         (("--test-split", "dev"), "no split named 'dev'"),
         (("--force", "--resume"), "only one of them"),
         (("--epsilon", "7"), "--epsilon 7"),
+        (("--shards", "2"), "--shards 2: liblinear needs all rows on every rank"),
     ],
 )
 def test_compare_refuses_in_one_sentence(standing, data, tmp_path, arguments, words):

@@ -10,9 +10,8 @@ from hpcml import mpi
 from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError, Interrupted, NonFiniteError
 from hpcml.evaluation import evaluate
-from hpcml.files.slabs import new_file
 from hpcml.log import Log
-from hpcml.model.linear import Model, model_slabs
+from hpcml.model.linear import Model
 from hpcml.prediction.predict import FORMATS, predict
 from hpcml.reduce.prune import prune
 from hpcml.run.sparse_weights import SparseWeights
@@ -95,15 +94,9 @@ def test_parts_of_any_ranks_are_joined(comm, mpi_tmp_path):
         for label in range(10, 5, -1) if comm.rank == 0 else ():
             again.write(label, W[label])
         again.flush()
-    index = again.gathered()
-    indptr = np.concatenate([[0], np.cumsum(index[:, 2])])
-    with new_file(comm, mpi_tmp_path / "out.h5") as out:
-        slabs = model_slabs(11, 30, 30, n_weights=int(indptr[-1]))
-        out.layout({name: slab for name, slab in slabs.items() if name.startswith("W/")})
-        again.join(out, indptr, index)
-    again.close()
+    out, _ = make.joined_weights(comm, mpi_tmp_path / "out.h5", again, 11, 30)
     W[np.abs(W) < 0.5] = 0
-    with mpi.agreed(comm, "looking"), h5py.File(mpi_tmp_path / "out.h5") as file:
+    with mpi.agreed(comm, "looking"), h5py.File(out) as file:
         assert np.array_equal(file["W/indptr"][:], np.concatenate([[0], np.cumsum((W != 0).sum(axis=1))]))
         assert np.array_equal(file["W/indices"][:], np.nonzero(W)[1])
         assert np.array_equal(file["W/data"][:], W[W != 0])

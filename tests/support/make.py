@@ -97,6 +97,18 @@ def model(path, W, bias=None, label_names=None, feature_names=None, columns=None
     return Path(path)
 
 
+def joined_weights(comm, path, weights, n_labels, n_columns):
+    """Collective. The file of W that the parts of `weights` (SparseWeights) make, which are closed; gives their index, too."""
+    index = weights.gathered()
+    indptr = np.concatenate([[0], np.cumsum(index[:, 2])])
+    with new_file(comm, path) as out:
+        slabs = model_slabs(n_labels, n_columns, n_columns, n_weights=int(indptr[-1]))
+        out.layout({name: slab for name, slab in slabs.items() if name.startswith("W/")})
+        weights.join(out, indptr, index)
+    weights.close()
+    return path, index
+
+
 def classifier(path, base, X, y, label_names=("class 1",), feature_names=None, dense=False, margin_rows=(0, 2), seed=0):
     """Fit the learner `base` (as on the command line) to X and y and write the classifier's file. Returns the path."""
     learner = parse_learner(base.split())

@@ -15,9 +15,8 @@ from hpcml.run.session import Target, session_of
 
 def asked(method, **given):
     """The options of a method; None is what nobody gave. Raises ConfigError for one that it does not have."""
-    return _options(
-        registry.method_named(method).options, {name: value for name, value in given.items() if value is not None}, method
-    )
+    given = {name: value for name, value in given.items() if value is not None}
+    return _options(registry.method_named(method).options, given, method, f"hpcml train {method} --help")
 
 
 def shared(**given):

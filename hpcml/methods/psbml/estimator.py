@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import NoneType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,9 +21,10 @@ from hpcml.estimators.distributed import NUMBER, TEXT, WHOLE, DistributedClassif
 from hpcml.estimators.labels import CLASSES, LabelScores, LabelSets
 from hpcml.methods.psbml.options import PsbmlOptions
 from hpcml.methods.psbml.problem import TorusProblem
+from hpcml.methods.psbml.selection import validation_sizes
 from hpcml.methods.psbml.snapshot import Assessor, Pocket
 from hpcml.methods.psbml.synchronous import Synchronous
-from hpcml.methods.psbml.torus import Placement, Torus, parse_grid
+from hpcml.methods.psbml.torus import Placement, Torus, grid_for, parse_grid
 from hpcml.methods.psbml.train import lay_out, margin_data
 from hpcml.model import learner as learners
 from hpcml.model.classifier import check_savable
@@ -35,6 +37,7 @@ def _tokens(base: str | tuple[str, ...]) -> tuple[str, ...]:
 
 
 BASE = Parameter((str, tuple, list), "a string or a tuple of strings", _tokens)
+GRID = Parameter((str, NoneType), "a string or None", lambda grid: PsbmlOptions.grid if grid is None else grid)
 
 
 @dataclass(frozen=True)
@@ -97,8 +100,9 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
     base : str or tuple of str
         The base learner and its options, as on the command line: "tree", "tree max_depth=5", ("tree", "max_depth=5"); tree, stump,
         linear-svm, naive-bayes, or the dotted path of a scikit-learn classifier.
-    grid : str
-        The torus, "WIDTHxHEIGHT"; there must be a row for each node.
+    grid : str or None
+        The torus, "WIDTHxHEIGHT"; there must be a row to train on for each node. None: "3x3", or "2x2" or "1x1" for fewer than 9 or
+        4 such rows.
     neighbourhood : {"L5", "L9", "C9", "C13"}
         Which nodes see each other's rows.
     replace : float
@@ -125,6 +129,8 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
         The rows that it was trained on, ascending, counted over all ranks.
     margin_weights_ : ndarray (n,), float32
         How hard each of them was: 1 the hardest, 0 the easiest.
+    grid_ : str
+        The torus that it was trained on.
     cycle_ : int
         The cycle that it is of, from 1.
     validation_error_ : float
@@ -146,14 +152,14 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
 
     _options_kind = PsbmlOptions
     _parameters: ClassVar[Mapping[str, Parameter]] = {
-        **{"base": BASE, "grid": TEXT, "neighbourhood": TEXT, "replace": NUMBER, "cycles": WHOLE},
+        **{"base": BASE, "grid": GRID, "neighbourhood": TEXT, "replace": NUMBER, "cycles": WHOLE},
         **{"validation_share": NUMBER, "judge": TEXT},
     }
 
     def __init__(
         self,
         base: str | tuple[str, ...] = "tree",
-        grid: str = "3x3",
+        grid: str | None = None,
         neighbourhood: str = "C9",
         replace: float = 0.2,
         cycles: int = 20,
@@ -204,6 +210,9 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
             )
         of = np.diff(labels.indptr) if labels.n_labels == 1 else labels.indices  # of two classes the last one is a label
         names = [str(name) for name in labels.classes[-labels.n_labels :]]
+        if self.grid is None:
+            n_validation = int(validation_sizes(np.bincount(of), options.validation_share).sum())
+            options = replace(options, grid=grid_for(of.size - n_validation, options.grid))
         learner, torus = self._learner(), Torus(*parse_grid(options.grid), options.neighbourhood)
         with mpi.torus(comm, torus.width, torus.height) as nodes:
             rows, classes = RowsInMemory(X), Classes(names, np.arange(X.shape[0]), of.astype(np.int32))
@@ -215,7 +224,8 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
             pocket = best_of_cycles(problem)
             mine = (*margin_data(pocket), pocket.classifier) if nodes.rank == pocket.owner else None
             self.margin_rows_, self.margin_weights_, self.classifier_ = nodes.bcast(mine, root=pocket.owner)
-        self.cycle_, self.validation_error_, self._dense = pocket.cycle, pocket.error, dense
+        self.grid_, self._dense = options.grid, dense
+        self.cycle_, self.validation_error_ = pocket.cycle, pocket.error
 
     def _rows(self, X: Any) -> Rows:
         """Rows as the base learner takes them. Raises ValueError, TypeError."""

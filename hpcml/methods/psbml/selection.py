@@ -76,16 +76,21 @@ def replace(
     return slots, fitness
 
 
+def validation_sizes(sizes: np.ndarray, validation_share: float) -> np.ndarray:
+    """How many rows of each class are for validation, of the number of its rows: `validation_share` of them, rounded."""
+    return np.floor(validation_share * sizes + 0.5).astype(np.int64)
+
+
 def spread(classes: np.ndarray, rows: np.ndarray, n_nodes: int, validation_share: float, seed: int) -> np.ndarray:
     """Where each row of the split begins: its node, or −1 in the validation set. Both are stratified by class.
 
-    Within a class the rows stand in the order of random bits keyed by their numbers in the file; the first `validation_share` of
-    them, rounded, are for validation, the others are dealt to the nodes in turn, so that node sizes differ by one at most.
+    Within a class the rows stand in the order of random bits keyed by their numbers in the file; the first ones
+    (`validation_sizes`) are for validation, the others are dealt to the nodes in turn, so that node sizes differ by one at most.
     """
     order = np.lexsort((rng.bits(seed, "psbml spread", rows), classes))
     sizes = np.bincount(classes)
     place = np.arange(classes.size) - np.repeat(offsets(sizes)[:-1], sizes)
-    held_out = place < np.repeat(np.floor(validation_share * sizes + 0.5), sizes)
+    held_out = place < np.repeat(validation_sizes(sizes, validation_share), sizes)
     node = np.full(classes.size, -1, dtype=np.int32)
     dealt = order[~held_out]
     node[dealt] = np.arange(dealt.size) % n_nodes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,6 +31,13 @@ def parse_grid(text: str) -> tuple[int, int]:
     if not found:
         raise ConfigError(f"--grid {text}: expected WIDTHxHEIGHT, for instance 3x3")
     return int(found[1]), int(found[2])
+
+
+def grid_for(n_rows: int, most: str) -> str:
+    """The grid `most`; for fewer rows than it has nodes the largest square one with a row for each node."""
+    width, height = parse_grid(most)
+    side = max(math.isqrt(n_rows), 1)
+    return most if n_rows >= width * height else f"{min(side, width)}x{min(side, height)}"
 
 
 @dataclass(frozen=True)

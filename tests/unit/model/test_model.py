@@ -4,6 +4,7 @@ import h5py
 import numpy as np
 import pytest
 from support import make
+from support.edits import entry, replace
 
 from hpcml import mpi
 from hpcml.data.dataset import Dataset
@@ -91,24 +92,6 @@ def test_the_width_is_that_of_the_features(tmp_path, tables):
     model = Model(compact(tmp_path / "model.h5", tables))
     with Dataset(make.dataset(tmp_path / "data.h5", X, Y)) as dataset, pytest.raises(DataError, match=r"has 12 features but .* 30"):
         model.check_vocabulary(dataset)
-
-
-def replace(name, change):
-    """Replace a dataset by what `change` makes of it."""
-
-    def damage(file):
-        values = file[name][:]
-        del file[name]
-        file.create_dataset(name, data=change(values))
-
-    return damage
-
-
-def entry(name, place, value):
-    def damage(file):
-        file[name][place] = value
-
-    return damage
 
 
 def outside(file):

@@ -12,6 +12,7 @@ from hpcml import mpi
 from hpcml.bench.ovr import OvrOptions
 from hpcml.bench.shared_options import choose_methods, minimisers
 from hpcml.cli import app as cli
+from hpcml.cli.config_files import config_files
 from hpcml.conversion.convert import check_options
 from hpcml.conversion.options import ConvertOptions
 from hpcml.errors import ConfigError
@@ -153,6 +154,32 @@ def test_configuration_of_a_run_serves_another_method(data, tmp_path):
         run("train", "psbml", data, "-o", tmp_path / "psbml", "--config", tmp_path / "other.toml")
 
 
+@pytest.mark.parametrize(
+    ("method", "text", "sentence"),
+    [
+        ("pegasos", "bias = true\n", None),
+        ("pegasos", "bias = false\n", "a.toml: bias = false has no effect on pegasos, which always has an intercept; leave it out"),
+        ("pegasos", "bias = false\ndormant = true\n", "bias = false has no effect on pegasos"),
+        ("pegasos", "bias = [true]\n", "bias = list: expected true or false"),
+        ("bw", "bias = true\n", None),
+        ("bw", "bias = false\n", "bias = false has no effect on bw, which always has an intercept"),
+        ("bw", "bias = false\nepsilon = 1.0\ngamma = 0.1\nmargin = 1.0\n", None),  # as version 0.6 wrote it
+        ("bw", 'bias = "false"\n', "bias = false has no effect on bw"),
+        ("psbml", "bias = true\n", "unknown key 'bias'; it is for probe, dual, svmperf, liblinear, perceptron, pa, romma"),
+        ("adaboost", "bias = false\n", "unknown key 'bias'; it is for probe"),
+    ],
+)
+def test_an_intercept_that_a_method_cannot_leave_out(tmp_path, method, text, sentence):
+    (tmp_path / "a.toml").write_text(text)
+    tokens = ["train", method, "x.h5", "-o", "y", "--config", str(tmp_path / "a.toml")]
+    if sentence is None:
+        _, (read,) = config_files(tokens)
+        assert "bias" not in read.config
+    else:
+        with pytest.raises(ConfigError, match=sentence):
+            config_files(tokens)
+
+
 def test_run_goes_on_with_the_options_it_was_begun_with(data, tmp_path):
     train("pa", None, data, tmp_path / "run")
     config = tmp_path / "run" / "config.toml"
@@ -167,6 +194,13 @@ def test_methods_that_share_options_need_one_that_uses_them(data, tmp_path):
         choose_methods(("probe", "dual"), shared(loss="hinge", svmperf_epsilon=0.5))
     with pytest.raises(ConfigError, match="--positive-weight is for the method dual, not for probe"):
         choose_methods(("probe", "dual"), shared(loss="hinge", positive_weight="2"))
+    divided = "--shards 2: liblinear needs all rows on every rank; leave it out, or choose other methods"
+    for wanted in ((), ("dual", "liblinear")):
+        with pytest.raises(ConfigError, match=divided):
+            choose_methods(wanted, shared(loss="hinge", shards=2))
+    assert choose_methods(("dual", "liblinear"), shared(loss="hinge", shards=1)) == ["dual", "liblinear"]
+    with pytest.raises(ConfigError, match=divided):
+        bench_ovr(None, data, tmp_path / "out", OvrOptions(peers=("none",)), {"shards": 2})
     with pytest.raises(ConfigError, match=r"--dual-tol 0.5 has no effect: the tolerances are those of --tol"):
         bench_ovr(None, data, tmp_path / "out", OvrOptions(peers=("none",)), {"dual_tol": 0.5})
 

@@ -5,6 +5,7 @@ import h5py
 import numpy as np
 import pytest
 from support import make
+from support.edits import entry, replace
 
 from hpcml import mpi
 from hpcml.data.dataset import Dataset
@@ -112,25 +113,9 @@ def test_scores_have_the_bits_of_a_dense_model(tmp_path, tables, precision, norm
     assert judged(Model(small_path), 2) == judged(dense.pruned(0.7), 3) == judged(sparse.pruned(0.7), 4)
 
 
-def entry(name, place, value):
-    def damage(file):
-        file[name][place] = value
-
-    return damage
-
-
 def wrapping(file):
     """Row ends whose differences, computed in 64 bits, all look positive."""
     file["W/indptr"][1:5] = [2**62, -(2**63), -(2**62), 0]
-
-
-def replace(name, change):
-    def damage(file):
-        values = file[name][:]
-        del file[name]
-        file.create_dataset(name, data=change(values))
-
-    return damage
 
 
 def shape(*sizes):

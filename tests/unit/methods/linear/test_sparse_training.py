@@ -11,9 +11,8 @@ from hpcml import mpi
 from hpcml.bench.shared_options import minimisers
 from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError, DataError
-from hpcml.files.slabs import new_file
 from hpcml.log import Log
-from hpcml.model.linear import Model, model_slabs
+from hpcml.model.linear import Model
 from hpcml.reduce.prune import prune
 from hpcml.run.sparse_weights import SparseWeights
 
@@ -40,15 +39,9 @@ def test_parts_remember_what_a_checkpoint_knows(tmp_path):
     for label in (4, 1):
         again.write(label, W[label])
     again.flush()
-    index = again.gathered()
-    indptr = np.concatenate([[0], np.cumsum(index[:, 2])])
-    with new_file(SELF, tmp_path / "out.h5") as out:
-        slabs = model_slabs(5, 9, 9, n_weights=int(indptr[-1]))
-        out.layout({name: slab for name, slab in slabs.items() if name.startswith("W/")})
-        again.join(out, indptr, index)
-    again.close()
+    out, index = make.joined_weights(SELF, tmp_path / "out.h5", again, 5, 9)
     W[np.abs(W) < np.float32(0.3)] = 0
-    with h5py.File(tmp_path / "out.h5") as file:
+    with h5py.File(out) as file:
         for label in range(5):
             mine = slice(*file["W/indptr"][label : label + 2])
             assert file["W/indices"][mine].tolist() == np.flatnonzero(W[label]).tolist()

@@ -1,0 +1,38 @@
+"""What is said of a misspelt word."""
+
+import pytest
+
+import hpcml
+from hpcml.cli import app as cli
+from hpcml.cli.config_files import config_files
+from hpcml.crossval.methods import divide_names
+from hpcml.errors import ConfigError, in_python, nearest
+
+MANY = [f"name-{letter}" for letter in "abcdefgh"]
+
+
+def test_a_near_word_or_few_or_who_lists_them():
+    assert nearest("name-i", MANY) in {f"did you mean {name!r}?" for name in MANY}
+    assert nearest("zzz", MANY[:3]) == "known: name-a, name-b, name-c"
+    assert nearest("zzz", MANY) == ""
+    assert nearest("zzz", MANY, "hpcml cv --help") == in_python("`hpcml cv --help` lists what there is")
+
+
+def refused(*tokens):
+    with pytest.raises(ConfigError) as error:
+        cli.run(list(tokens), lambda: pytest.fail("it ran"))
+    return str(error.value)
+
+
+def test_where_nothing_is_near_the_sentence_is_short_and_says_where_to_look(tmp_path):
+    train = ("train", "dual", "x.h5", "-o", "y")
+    assert refused(*train, "--zzz") == "Unknown option: --zzz. `hpcml train dual --help` lists the options."
+    assert refused(*train, "--tol", "1") == "Unknown option: --tol. Did you mean --dual-tol?"
+    assert refused("train", "zzz", "x.h5") == "no method 'zzz'; `hpcml train --help` lists what there is"
+    (tmp_path / "a.toml").write_text("zzz = 1\n")
+    with pytest.raises(ConfigError, match=r"unknown key 'zzz'; `hpcml train dual --help` lists what there is$"):
+        config_files([*train, "--config", str(tmp_path / "a.toml")])
+    with pytest.raises(ConfigError, match=r"^dual has no option 'zzz'; `hpcml train dual --help` lists what there is$"):
+        hpcml.train("dual", "x.h5", "y", {"zzz": 1})
+    with pytest.raises(ConfigError, match=r"^'zzz' is neither a file nor a method; `hpcml cv --help` lists what there is$"):
+        divide_names(["zzz"])
