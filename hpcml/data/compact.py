@@ -87,9 +87,11 @@ class ColumnMap:
 
 @mpi.collective
 def compact_rows(
-    comm: mpi.Comm, shard: Shard, bias: bool, room: Room | None = None, look: slices.Look = slices.carry_on
+    comm: mpi.Comm, shard: Shard, bias: bool, room: Room | None = None, look: slices.Look = slices.carry_on, fold: bool = True
 ) -> tuple[CompactRows, ColumnMap]:
     """Collective over `comm`. Copy a shard's rows, four passes over them, to where `room` (collective) says, or into memory.
+
+    Without `fold` every feature that a row has gets a column of its own.
 
     Raises DataError if there is nothing to train on, and, on all ranks, what `look` raises on one between two slices of a pass.
     """
@@ -105,7 +107,7 @@ def compact_rows(
     mpi.allreduce_sum(comm, counts)
 
     column_of = np.where(counts == 0, kernels.ABSENT, kernels.FOLDED).astype(np.int32)
-    shared = np.flatnonzero(counts > 1)
+    shared = np.flatnonzero(counts > (1 if fold else 0))
     rarity = 32 - np.frexp(counts[shared].astype(np.float64))[1].astype(np.uint8)  # classes of frequency
     shared = shared[np.argsort(rarity, kind="stable")]
     column_of[shared] = np.arange(shared.size, dtype=np.int32)
