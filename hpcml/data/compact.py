@@ -132,8 +132,8 @@ def compact_rows(
         indptr = np.zeros(n + 1, np.int64)
         column_counts, column_largest = np.zeros(n_columns, np.int32), np.zeros(n_columns, np.float32)
         for some, *arrays in _slices(shard, look):
-            fold, bias_column = (fold_column[some], fold_norm[some]), n_columns - 1 if bias else -1
-            kernels.compact(*arrays, column_of, *fold, bias_column, indptr[some.start : some.stop + 1], indices, data)
+            own, bias_column = (fold_column[some], fold_norm[some]), n_columns - 1 if bias else -1
+            kernels.compact(*arrays, column_of, *own, bias_column, indptr[some.start : some.stop + 1], indices, data)
     column_counts[: shared.size], column_largest[: shared.size] = counts[shared], largest[shared]
     column_counts[shared.size :] = 1
     column_largest[fold_column[has_fold]] = fold_norm[has_fold]

@@ -109,7 +109,7 @@ def _check_complete(parts: list[_Part], free: Collection[str]) -> None:
         if part.place[1] != first.place[1]:
             raise ConfigError(f"{part.run} is one of {part.place[1]} parts, but {first.run} one of {first.place[1]}")
         for name in {**part.about, **first.about}:
-            if not np.array_equal(part.about.get(name), first.about.get(name)):
+            if name not in part.about or name not in first.about or not np.array_equal(part.about[name], first.about[name]):
                 raise ConfigError(f"{part.run} was trained on other data than {first.run} ({name} differs)")
         if (part.sparse, part.n_columns, part.precision) != (first.sparse, first.n_columns, first.precision):
             raise DataError(f"{part.run}: its weights are stored otherwise than those of {first.run}; train it again")

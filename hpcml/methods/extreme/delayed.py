@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -51,12 +52,13 @@ class Panel:
         self.squares = np.ones(self.W.size if adagrad else 0, risk.weight_type)
         self.b, self.b_squares = np.zeros(LANES), np.ones(LANES)
         self.positive = np.zeros(rows.n_local, np.uint16)
-        self.n_passes, self.history = 0, [[] for _ in labels]
-        squared = options.loss == "squared"
+        self.n_passes = 0
+        self.history: list[list[tuple[float, ...]]] = [[] for _ in labels]
+        self.truncated, self.squared = options.solver == "sgd", options.loss == "squared"
         for lane, number in enumerate(numbers.tolist()):
             self.positive[rows.rows_of(number)] |= np.uint16(1 << lane)
             share = rows.n_positive[number] / rows.n_global
-            self.b[lane] = 2 * share - 1 if squared else math.log(share / (1 - share))
+            self.b[lane] = 2 * share - 1 if self.squared else math.log(share / (1 - share))
 
     def rates(self) -> np.ndarray:
         """η of the steps of this pass, where it is the same for all columns."""
@@ -67,31 +69,41 @@ class Panel:
 
     def go(self, seconds: float) -> None:
         """A pass over the rows. Raises Stopped."""
-        risk, rows, options = self.risk, self.risk.rows, self.options
+        rows, options = self.risk.rows, self.options
         keys = rng.bits(options.seed, f"order of rows, pass {self.n_passes}", np.arange(rows.n_local))
         order = np.argsort(keys, kind="stable")
-        truncated, squared = options.solver == "sgd", options.loss == "squared"
-        csr, step = (rows.indptr, rows.indices, rows.data), slices.rows_in_slice(rows.n_local, rows.data.size)
-        if options.rate == "adagrad":
-            rule = (risk.l1, risk.lam, truncated)
-            for some in risk.watch.slices(slice(first, first + step) for first in range(0, order.size, step)):
-                state = (self.positive, self.W, self.squares, self.psi, self.b, self.b_squares)
-                kernels.sweep_adagrad(order[some], *csr, *state, options.eta, some.start, *rule, squared)
-            kernels.flush_adagrad(self.W, self.squares, self.psi, options.eta, order.size, *rule)
-        else:
-            etas = self.rates()
-            for begin, end in table_bounds(etas, risk.lam, truncated):
-                phi, beta = np.empty((2, end - begin + 1))
-                kernels.tables(etas[begin:end], risk.lam, truncated, phi, beta)
-                state = (self.positive, self.W, self.psi, self.b, etas[begin:end], phi, beta)
-                for some in risk.watch.slices(slice(first, min(first + step, end)) for first in range(begin, end, step)):
-                    kernels.sweep_tables(order[some], *csr, *state, some.start - begin, risk.l1, squared)
-                kernels.flush_tables(self.W, self.psi, phi, beta, end - begin, risk.l1)
+        self._adagrad(order) if options.rate == "adagrad" else self._tables(order)
         self.n_passes += 1
         weights = np.count_nonzero(self.W.reshape(-1, LANES), axis=0)
         for lane, history in enumerate(self.history):
-            line = (self.n_passes, math.nan, math.nan, 0, math.nan, math.nan, rows.n_local, weights[lane], seconds)
-            history.append(line)
+            history.append((self.n_passes, math.nan, math.nan, 0, math.nan, math.nan, rows.n_local, weights[lane], seconds))
+
+    def _slices(self, begin: int, end: int) -> Iterator[slice]:
+        """Slices of steps, between which the rank looks whether it is to stop."""
+        rows = self.risk.rows
+        step = slices.rows_in_slice(rows.n_local, rows.data.size)
+        yield from self.risk.watch.slices(slice(first, min(first + step, end)) for first in range(begin, end, step))
+
+    def _adagrad(self, order: np.ndarray) -> None:
+        """A pass with a rate of every column and lane. Raises Stopped."""
+        rows, options, rule = self.risk.rows, self.options, (self.risk.l1, self.risk.lam, self.truncated)
+        state = (self.positive, self.W, self.squares, self.psi, self.b, self.b_squares)
+        for some in self._slices(0, order.size):
+            csr = (order[some], rows.indptr, rows.indices, rows.data)
+            kernels.sweep_adagrad(*csr, *state, options.eta, some.start, *rule, self.squared)
+        kernels.flush_adagrad(self.W, self.squares, self.psi, options.eta, order.size, *rule)
+
+    def _tables(self, order: np.ndarray) -> None:
+        """A pass with one rate for all columns. Raises Stopped."""
+        rows, etas, l1, l2 = self.risk.rows, self.rates(), self.risk.l1, self.risk.lam
+        for begin, end in table_bounds(etas, l2, self.truncated):
+            phi, beta = np.empty((2, end - begin + 1))
+            kernels.tables(etas[begin:end], l2, self.truncated, phi, beta)
+            state = (self.positive, self.W, self.psi, self.b, etas[begin:end], phi, beta)
+            for some in self._slices(begin, end):
+                csr = (order[some], rows.indptr, rows.indices, rows.data)
+                kernels.sweep_tables(*csr, *state, some.start - begin, l1, self.squared)
+            kernels.flush_tables(self.W, self.psi, phi, beta, end - begin, l1)
 
 
 class DelayedBlock:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -82,13 +82,13 @@ def row_ranges(rows: CompactRows) -> list[tuple[int, int]]:
 class Risk:
     """What the labels of a run have in common, whatever the method: the rows, λ, the type of the weights."""
 
-    about: ClassVar[dict[str, float]] = {}  # further numbers that the model says of its objective
     dormant = False  # may rows be skipped?
     folds = True  # may features that one row has share a column?
 
     def __init__(self, rows: CompactRows, options: LinearOptions, profile: Profile) -> None:
         """Raises ConfigError for a bad λ. The same on all ranks of `rows.comm`."""
         self.rows, self.comm, self.profile = rows, rows.comm, profile
+        self.about: dict[str, float] = {}  # further numbers that the model says of its objective
         self.watch: Watch | Unwatched = Unwatched()
         self.chunk_values = 0  # of rows that are streamed; 0: memory holds them
         self.lam = parse_lambda(options.lam, rows.scale, rows.n_global, options.smallest_lambda)
