@@ -13,6 +13,7 @@ _API = {
     "CrossValidation": "hpcml.crossval",
     "Dataset": "hpcml.data.dataset",
     "DualClassifier": "hpcml.methods.dual.estimator",
+    "ElasticNetClassifier": "hpcml.methods.extreme.estimator",
     "KernelNaiveBayes": "hpcml.model.kernel_bayes",
     "Model": "hpcml.model.linear",
     "OnlineClassifier": "hpcml.methods.online.estimator",

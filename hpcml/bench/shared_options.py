@@ -14,8 +14,8 @@ from hpcml.options import check_used, default_of, flag_of, help_of
 
 
 def minimisers() -> dict[str, Method]:
-    """The methods that minimise a convex loss: those that can be compared by it."""
-    return {name: method for name, method in METHODS.items() if method.losses}
+    """The methods that minimise a convex loss and the squared norm: those that can be compared by the objective."""
+    return {name: method for name, method in METHODS.items() if method.losses and method.penalty == "l2"}
 
 
 def shared_options() -> type:

@@ -87,9 +87,11 @@ class ColumnMap:
 
 @mpi.collective
 def compact_rows(
-    comm: mpi.Comm, shard: Shard, bias: bool, room: Room | None = None, look: slices.Look = slices.carry_on
+    comm: mpi.Comm, shard: Shard, bias: bool, room: Room | None = None, look: slices.Look = slices.carry_on, fold: bool = True
 ) -> tuple[CompactRows, ColumnMap]:
     """Collective over `comm`. Copy a shard's rows, four passes over them, to where `room` (collective) says, or into memory.
+
+    Without `fold` every feature that a row has gets a column of its own.
 
     Raises DataError if there is nothing to train on, and, on all ranks, what `look` raises on one between two slices of a pass.
     """
@@ -105,7 +107,7 @@ def compact_rows(
     mpi.allreduce_sum(comm, counts)
 
     column_of = np.where(counts == 0, kernels.ABSENT, kernels.FOLDED).astype(np.int32)
-    shared = np.flatnonzero(counts > 1)
+    shared = np.flatnonzero(counts > (1 if fold else 0))
     rarity = 32 - np.frexp(counts[shared].astype(np.float64))[1].astype(np.uint8)  # classes of frequency
     shared = shared[np.argsort(rarity, kind="stable")]
     column_of[shared] = np.arange(shared.size, dtype=np.int32)
@@ -130,8 +132,8 @@ def compact_rows(
         indptr = np.zeros(n + 1, np.int64)
         column_counts, column_largest = np.zeros(n_columns, np.int32), np.zeros(n_columns, np.float32)
         for some, *arrays in _slices(shard, look):
-            fold, bias_column = (fold_column[some], fold_norm[some]), n_columns - 1 if bias else -1
-            kernels.compact(*arrays, column_of, *fold, bias_column, indptr[some.start : some.stop + 1], indices, data)
+            own, bias_column = (fold_column[some], fold_norm[some]), n_columns - 1 if bias else -1
+            kernels.compact(*arrays, column_of, *own, bias_column, indptr[some.start : some.stop + 1], indices, data)
     column_counts[: shared.size], column_largest[: shared.size] = counts[shared], largest[shared]
     column_counts[shared.size :] = 1
     column_largest[fold_column[has_fold]] = fold_norm[has_fold]

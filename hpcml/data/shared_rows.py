@@ -62,7 +62,7 @@ def private_bytes() -> int:
 
 @mpi.collective
 def node_rows(
-    node: mpi.Comm, comm: mpi.Comm, shard: Shard, bias: bool, look: slices.Look = slices.carry_on
+    node: mpi.Comm, comm: mpi.Comm, shard: Shard, bias: bool, look: slices.Look = slices.carry_on, fold: bool = True
 ) -> tuple[CompactRows, ColumnMap]:
     """Collective over `node`, the ranks of a node. All rows for each of them, who each need no other's help: `comm` is its own.
 
@@ -72,7 +72,7 @@ def node_rows(
     mine = int((shard.indptr[shard.rows + 1] - shard.indptr[shard.rows]).sum())
     _, (n_values,) = mpi.exclusive_sum(node, [mine])
     if node.size == 1 and _VALUE_BYTES * int(n_values) <= room_per_rank(node) // 2:
-        return compact_rows(node, shard, bias, look=look)
+        return compact_rows(node, shard, bias, look=look, fold=fold)
     whole: list[np.ndarray] = []
 
     def room(n_values: int) -> tuple[np.ndarray, np.ndarray]:
@@ -81,7 +81,7 @@ def node_rows(
         indices, data = (array[int(first) : int(first) + n_values] for array in whole)
         return indices, data
 
-    rows, columns = compact_rows(node, shard, bias, room, look)
+    rows, columns = compact_rows(node, shard, bias, room, look, fold)
     sizes = np.concatenate(mpi.allgather_arrays(node, np.diff(rows.indptr)))
     label_indptr = offsets(rows.n_positive)
     label_rows = shared_array(node, int(label_indptr[-1]), np.int64)

@@ -35,6 +35,7 @@ class Parameter(NamedTuple):
 TEXT = Parameter((str,), "a string", str)
 NUMBER = Parameter((Real,), "a number", float)
 WHOLE = Parameter((Integral,), "a whole number", int)
+WHOLE_OR_NONE = Parameter((Integral, NoneType), "a whole number or None", lambda value: None if value is None else int(value))
 SWITCH = Parameter((object,), "True or False", bool)
 TEXT_OR_NUMBER = Parameter((str, Real), "a string or a number", lambda text: text if isinstance(text, str) else repr(float(text)))
 NUMBER_OR_NONE = Parameter((Real, NoneType), "a number or None", lambda value: None if value is None else float(value))

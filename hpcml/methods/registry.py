@@ -9,6 +9,7 @@ from typing import Any
 
 from hpcml.errors import ConfigError, nearest
 from hpcml.methods.dual.options import DualOptions
+from hpcml.methods.extreme.options import ElasticNetOptions
 from hpcml.methods.liblinear.options import LiblinearOptions
 from hpcml.methods.online.options import AdditiveOptions, BalancedOptions, MbwOptions, PaOptions, WinnowOptions
 from hpcml.methods.probe.options import PegasosOptions, ProbeOptions
@@ -41,6 +42,7 @@ class Method:
     parameters: Mapping[str, Any] = field(default_factory=dict)  # of the estimator, that make it this method
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by prefix of the name: more parameters
     takes: str = DATASET
+    penalty: str = "l2"  # of the methods with losses: those with the same can be compared by the objective
     cost: float = 100.0  # of training, roughly, beside one pass over the rows
 
     @property
@@ -92,6 +94,11 @@ METHODS: dict[str, Method] = {
             "hpcml.methods.svmperf.train:train",
         ),
         Method("liblinear", "LIBLINEAR: dual coordinate descent", LiblinearOptions, "hpcml.methods.liblinear.train:train"),
+        Method(
+            *("elastic-net", "the elastic net: sparse models, exact, in time that follows a label's positives", ElasticNetOptions),
+            *("hpcml.methods.extreme.train:train", "hpcml.methods.extreme.estimator:ElasticNetClassifier"),
+            penalty="elastic net",
+        ),
         _online("pw", "Positive Winnow", WinnowOptions),
         _online("bw", "Balanced Winnow", BalancedOptions),
         _online("mbw", "Modified Balanced Winnow", MbwOptions),

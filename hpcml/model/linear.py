@@ -57,6 +57,13 @@ def model_slabs(
 # What a model of convex training says of it; the last three are those of `Problem.origin`.
 ABOUT = ("method", "loss", "lambda", "split", "epsilon", "dormant", "positive_weight", "vocabulary", "n_rows", "fingerprint")
 SINCE_4 = {"positive_weight": "1"}  # of ABOUT, what models of older formats do not say
+_STAMP = ("hpcml-format", "hpcml-version")
+
+
+def about_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """What a model says of its training: those of ABOUT first, in the order of a trained model, then what its method adds."""
+    named = [*ABOUT, *(name for name in attributes if name not in (*ABOUT, *_STAMP))]
+    return {name: attributes[name] for name in named if name in attributes}
 
 
 def describe_model(file: h5py.File, about: Mapping[str, object], label_names: Sequence[str], n_columns: int | None = None) -> None:

@@ -20,11 +20,9 @@ from hpcml.files.slabs import Slab, new_file
 from hpcml.files.table import table
 from hpcml.log import Log, joined
 from hpcml.model.classifier import ClassifierModel
-from hpcml.model.linear import ABOUT, Model, describe_model, kept
+from hpcml.model.linear import Model, about_of, describe_model, kept
 from hpcml.options import check_magnitude
 from hpcml.partition import even_bounds, offsets
-
-_STAMP = ("hpcml-format", "hpcml-version")
 
 
 @dataclass(frozen=True)
@@ -91,8 +89,7 @@ def prune(
         few = model.pruned(below[-1])
         counts = _counts(comm, few)
         indptr = offsets(counts)
-        named = [*ABOUT, *(name for name in model.attrs if name not in (*ABOUT, *_STAMP))]  # in the order of a trained model
-        about = {name: model.attrs[name] for name in named if name in model.attrs}
+        about = about_of(model.attrs)
 
         def describe(file: h5py.File) -> None:
             describe_model(file, about, model.label_names, model.n_columns)

@@ -16,7 +16,7 @@ from hpcml import mpi
 from hpcml.errors import ConfigError, DataError
 from hpcml.files.slabs import SlabFile, new_file
 from hpcml.log import visible
-from hpcml.model.linear import ABOUT, SINCE_4, Model, SparseRows, describe_model, model_slabs
+from hpcml.model.linear import ABOUT, SINCE_4, Model, SparseRows, about_of, describe_model, model_slabs
 from hpcml.options import parse_part
 from hpcml.partition import offsets
 from hpcml.run.folder import CONFIG, RunFolder, read_config
@@ -93,7 +93,7 @@ class _Part:
         model = Model(run / "model.h5")  # not kept: there may be more parts than files that a process may open
         self.label_names, self.n_columns, self.precision = model.label_names, model.n_columns, model.precision
         self.n_weights, self.sparse = model.n_weights, model.sparse
-        self.about: dict[str, Any] = {name: model.attrs.get(name, SINCE_4.get(name)) for name in ABOUT}
+        self.about: dict[str, Any] = {name: model.attrs.get(name, SINCE_4.get(name)) for name in ABOUT} | about_of(model.attrs)
         self.tables = {name: hashlib.sha256(getattr(model, name)).digest() for name in ("columns", "factors")}
         self.n_features, self.certified = model.n_features, "gap" in model.labels
 
@@ -108,8 +108,8 @@ def _check_complete(parts: list[_Part], free: Collection[str]) -> None:
                 raise ConfigError(f"{part.run} had {key} = {here!r}, but {first.run} {there!r}; merge joins parts of one training")
         if part.place[1] != first.place[1]:
             raise ConfigError(f"{part.run} is one of {part.place[1]} parts, but {first.run} one of {first.place[1]}")
-        for name in ABOUT:
-            if not np.array_equal(part.about[name], first.about[name]):
+        for name in {**part.about, **first.about}:
+            if name not in part.about or name not in first.about or not np.array_equal(part.about[name], first.about[name]):
                 raise ConfigError(f"{part.run} was trained on other data than {first.run} ({name} differs)")
         if (part.sparse, part.n_columns, part.precision) != (first.sparse, first.n_columns, first.precision):
             raise DataError(f"{part.run}: its weights are stored otherwise than those of {first.run}; train it again")

@@ -18,7 +18,7 @@ from hpcml import mpi
 from hpcml.errors import DataError
 from hpcml.files.hdf5 import DAMAGE, map_dataset, open_stamped
 from hpcml.files.slabs import SlabFile, new_file
-from hpcml.model.linear import ABOUT, describe_model, kept, model_slabs
+from hpcml.model.linear import about_of, describe_model, kept, model_slabs
 from hpcml.partition import bounds_by_weight, offsets
 
 PARTS = "weights-*.part"
@@ -47,13 +47,19 @@ class SparseWeights:
 
     def write(self, label: int, w: np.ndarray) -> None:
         """Take the weights (n_columns) of a label that is done. Local; raises OSError."""
+        columns = np.flatnonzero(w)
+        self.write_some(label, columns, w[columns])
+
+    def write_some(self, label: int, columns: np.ndarray, w: np.ndarray) -> None:
+        """As `write`, of the weights in some columns (ascending); all others are 0. Local; raises OSError."""
         w = np.asarray(w, dtype=self.weight_type)
-        columns = np.flatnonzero(kept(w, self.below))
+        left = kept(w, self.below)
+        columns, w = columns[left], w[left]
         if self._file is None:
             self._file = self._part(self.comm.rank).open("ab")
         self.index[label] = self.comm.rank, self._file.tell(), columns.size
         self._file.write(columns.astype(_COLUMN).tobytes())
-        self._file.write(w[columns].tobytes())
+        self._file.write(w.tobytes())
 
     def flush(self) -> None:
         """Force what this rank has written to the disk. Local; raises OSError."""
@@ -149,7 +155,7 @@ def complete_model(comm: mpi.Comm, path: Path, weights: SparseWeights) -> None:
         if comm.rank == 0:
             try:
                 with open_stamped(path, "model", "hpcml train") as file:
-                    about = {name: file.attrs[name] for name in ABOUT}
+                    about = about_of(file.attrs)
                     names = list(file["label_names"].asstr()[:])
                     sizes = (n_labels, file["columns"].size, n_columns, weights.weight_type.str, "labels/gap" in file)
                     small = [name for name in model_slabs(*sizes) if name != "W"]

@@ -82,11 +82,19 @@ class Advance(NamedTuple):
     done: bool
 
 
+class SparseWeightsOf(NamedTuple):
+    """The weights of a label that are not 0, the columns (ascending) where they are, and an intercept that is no column."""
+
+    columns: np.ndarray
+    values: np.ndarray
+    intercept: float
+
+
 class Finished(NamedTuple):
-    """A label that has left: its weights (n_columns), the objective over all rows, and how it went."""
+    """A label that has left: its weights (n_columns, or sparse), the objective over all rows, and how it went."""
 
     label: int
-    w: np.ndarray
+    w: np.ndarray | SparseWeightsOf
     f: float
     status: int
     steps: int

@@ -16,7 +16,7 @@ from hpcml import mpi
 from hpcml.data.compact import ColumnMap, CompactRows, compact_rows, warm_up
 from hpcml.estimators.distributed import DistributedClassifier, gather_rows
 from hpcml.estimators.labels import LabelScores, LabelSets, shard_of
-from hpcml.methods.linear.block import STEP_LIMIT
+from hpcml.methods.linear.block import STEP_LIMIT, SparseWeightsOf
 from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.options import LinearOptions
 from hpcml.methods.linear.plan import Sharding, lanes_per_group
@@ -48,12 +48,12 @@ class LinearClassifier(LabelScores, DistributedClassifier):
         """Collective over `comm`. The rows that stay where they are, or, for a method that needs all, on every rank."""
         if self._method.sharding is Sharding.EXACT:
             before, total = mpi.exclusive_sum(comm, [X.shape[0]])
-            return compact_rows(comm, shard_of(X, labels, int(before[0]), int(total[0])), bias)
+            return compact_rows(comm, shard_of(X, labels, int(before[0]), int(total[0])), bias, fold=self._method.risk.folds)
         X, labels = gather_rows(comm, X, labels)
         shard = shard_of(X, labels, 0, X.shape[0])
         warm_up(comm, shard)
         with mpi.groups_agreed(comm):
-            return compact_rows(mpi.self_comm(), shard, bias)
+            return compact_rows(mpi.self_comm(), shard, bias, fold=self._method.risk.folds)
 
     @mpi.collective
     def _train(self, comm: mpi.Comm, rows: CompactRows, columns: ColumnMap, options: LinearOptions) -> None:
@@ -64,11 +64,13 @@ class LinearClassifier(LabelScores, DistributedClassifier):
         method, n = self._method, rows.n_labels
         number, n_groups = (0, 1) if rows.comm.size == comm.size else (comm.rank, comm.size)
         risk = method.risk(rows, options, Profile())
+        with mpi.groups_agreed(comm):
+            risk.prepare(rows.comm)
         table, factors = columns.tables(rows.comm)
         trainable = (rows.n_positive > 0) & (rows.n_positive < rows.n_global)
         waiting = np.flatnonzero(trainable)
         waiting = waiting[np.argsort(-rows.n_positive[waiting], kind="stable")][number::n_groups].tolist()
-        n_lanes = lanes_per_group(len(waiting), 0, rows, options, room_per_rank(comm), method.needs)
+        n_lanes = lanes_per_group(len(waiting), 0, rows, options, room_per_rank(comm), method.needs, most=method.lanes)
         with mpi.agreed(comm, "making room for the weights"):
             coef = np.zeros((n, rows.n_features))
             block = method.build(risk, np.arange(n), n_lanes, options, options.max_steps or options.steps)
@@ -80,9 +82,14 @@ class LinearClassifier(LabelScores, DistributedClassifier):
         with mpi.groups_agreed(comm):
             while block.busy:
                 for done in block.turn(0.0):
-                    w = done.w.astype(np.float64)
+                    if isinstance(done.w, SparseWeightsOf):
+                        w = np.zeros(rows.n_columns)
+                        w[done.w.columns] = done.w.values
+                        intercept[done.label] = done.w.intercept
+                    else:
+                        w = done.w.astype(np.float64)
+                        intercept[done.label] = w[-1] if rows.bias else 0.0
                     np.multiply(w[table], factors, out=coef[done.label])
-                    intercept[done.label] = w[-1] if rows.bias else 0.0
                     steps[done.label], status[done.label] = done.steps, done.status
                     f_min[done.label], visited[done.label], gap[done.label] = done.f, done.visited, done.gap or 0.0
         if n_groups > 1:

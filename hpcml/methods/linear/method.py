@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hpcml.methods.linear.objective import Objective, Risk
-from hpcml.methods.linear.plan import Needs, Sharding, bytes_per_rank
+from hpcml.methods.linear.plan import LANES, Needs, Sharding, bytes_per_rank
 
 
 @dataclass(frozen=True)
@@ -19,4 +19,5 @@ class LinearMethod:
     needs: Needs = bytes_per_rank  # how much memory
     risk: type[Risk] = Objective  # what it needs to know of the objective
     certified: bool = False  # does it give a duality gap?
+    lanes: int = LANES  # labels that share a pass at most
     chunk: int = 0  # values of the rows that it takes in random order, if these may be streamed

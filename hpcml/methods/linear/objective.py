@@ -24,31 +24,32 @@ from hpcml.methods.linear import block_kernels as blocks
 from hpcml.methods.linear import panel_kernels as kernels
 from hpcml.methods.linear import plane_kernels as planes
 from hpcml.methods.linear.losses import LOSSES
-from hpcml.methods.linear.options import LinearOptions
+from hpcml.methods.linear.options import SMALLEST_LAMBDA, LinearOptions
 from hpcml.methods.linear.watch import Unwatched, Watch
 from hpcml.partition import even_bounds
 from hpcml.run.profile import Profile
 
 CACHE_LINE = 64
-SMALLEST_LAMBDA = 1e-300  # 1/λ must be a number
 PRECISIONS: dict[str, np.dtype[Any]] = {"single": np.dtype(np.float32), "double": np.dtype(np.float64)}
 ROWS_BYTES = 1 << 21  # rows that pass through all panels before the next ones are fetched
 
 
-def parse_lambda(text: str, scale: float, n_rows: int) -> float:
-    """λ from `X/m`, `X/NUMBER` or `NUMBER`; X = (mean ‖x_i‖)² over the training rows (`scale`), m their number.
+def parse_lambda(text: str, scale: float, n_rows: int, smallest: float = SMALLEST_LAMBDA) -> float:
+    """λ from `X/m`, `X/NUMBER`, `NUMBER/m` or `NUMBER`; X = (mean ‖x_i‖)² over the training rows (`scale`), m their number.
 
     Raises ConfigError.
     """
     try:
-        if text.startswith("X/"):
-            value = scale / (n_rows if text[2:] == "m" else float(text[2:]))
-        else:
-            value = float(text)
+        number, slash, rows = text.partition("/")
+        value = scale if slash and number == "X" else float(number)
+        if slash:
+            value /= n_rows if rows == "m" else float(rows)
     except (ValueError, ZeroDivisionError):
         value = math.nan
-    if not (math.isfinite(value) and value > SMALLEST_LAMBDA):
-        raise ConfigError(f"--lambda {text}: expected X/m, X/NUMBER or a number above 0")
+    if not (math.isfinite(value) and value >= smallest):
+        raise ConfigError(
+            f"--lambda {text}: expected X/m, X/NUMBER, NUMBER/m or a number {'above' if smallest else 'of at least'} 0"
+        )
     return value
 
 
@@ -82,14 +83,20 @@ class Risk:
     """What the labels of a run have in common, whatever the method: the rows, λ, the type of the weights."""
 
     dormant = False  # may rows be skipped?
+    folds = True  # may features that one row has share a column?
 
     def __init__(self, rows: CompactRows, options: LinearOptions, profile: Profile) -> None:
         """Raises ConfigError for a bad λ. The same on all ranks of `rows.comm`."""
         self.rows, self.comm, self.profile = rows, rows.comm, profile
+        self.about: dict[str, float] = {}  # further numbers that the model says of its objective
         self.watch: Watch | Unwatched = Unwatched()
         self.chunk_values = 0  # of rows that are streamed; 0: memory holds them
-        self.lam = parse_lambda(options.lam, rows.scale, rows.n_global)
+        self.lam = parse_lambda(options.lam, rows.scale, rows.n_global, options.smallest_lambda)
         self.seed, self.weight_type = options.seed, PRECISIONS[options.precision]
+
+    @mpi.collective
+    def prepare(self, node: mpi.Comm) -> None:
+        """Collective over `node`, the ranks that have loaded the rows together: what else the method needs of them."""
 
     def check_finite(self, values: np.ndarray, what: str, labels: np.ndarray) -> None:
         """Raise NonFiniteError naming the first lane's label whose value is not finite. The same on all ranks."""

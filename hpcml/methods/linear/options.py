@@ -6,7 +6,9 @@ from typing import Annotated, Any, ClassVar, TypeVar
 from cyclopts import Parameter
 
 from hpcml.errors import ConfigError
-from hpcml.options import FREE, Flag, Several, check_magnitude, check_range, check_times, parse_part
+from hpcml.options import FREE, Flag, Several, check_magnitude, check_range, check_times, flag_of, parse_part
+
+SMALLEST_LAMBDA = 1e-300  # 1/λ must be a number
 
 
 @Parameter(name="*")
@@ -20,6 +22,7 @@ class LinearOptions:
     of_objective: ClassVar[tuple[str, ...]] = ("positive_weight",)  # what only some have and what changes the objective
     free: ClassVar[frozenset[str]] = FREE | {"block", "shards"}  # what may differ between a run and its continuation
 
+    smallest_lambda: ClassVar[float] = SMALLEST_LAMBDA
     bias: ClassVar[bool | None] = True
     epsilon: ClassVar[float] = 0.05
     dormant: ClassVar[bool] = False
@@ -32,7 +35,7 @@ class LinearOptions:
     loss: str | None = None
     """Convex loss ℓ. Default: hinge."""
     lam: Annotated[str, Parameter(name="--lambda")] = "X/m"
-    """Regularisation λ: X/m, X/NUMBER or NUMBER, where X = (mean norm of the training rows)² and m is their number."""
+    """Regularisation λ: X/m, X/NUMBER, NUMBER/m or NUMBER, where X = (mean norm of the training rows)² and m is their number."""
     split: str | None = None
     """Rows to train on: a split of the file, or all. Default: train if the file has it."""
     label: Annotated[tuple[str, ...], Several] = field(default=())
@@ -56,6 +59,11 @@ class LinearOptions:
     """Seconds of training (loading not counted) after which to write a checkpoint and stop with exit code 75."""
     profile: Flag = False
     """Show the seconds that each rank computed, communicated and waited."""
+
+    @property
+    def advice(self) -> str:
+        """What to do about gaps that are too large."""
+        return f"lower --{flag_of(self.tolerance)}, or set --max-gap and --max-steps"
 
     def validate(self) -> None:
         """Raise ConfigError for values that make no sense. Local: call it before the first collective."""

@@ -73,6 +73,7 @@ def lanes_per_group(
     room: float,
     needs: Needs = bytes_per_rank,
     mapped: bool = False,
+    most: int = LANES,
 ) -> int:
     """Collective over `rows.comm`. How many labels share a pass: as the user says, else a cache line of them or what memory allows.
 
@@ -82,7 +83,7 @@ def lanes_per_group(
     size = PRECISIONS[options.precision].itemsize
     _, totals = mpi.exclusive_sum(rows.comm, [rows.data.size])
     sizes = (0 if mapped else int(totals[0]), rows.n_global, rows.n_columns)
-    fits = (n for n in (LANES, 8, 4, 2) if needs(*sizes, n, rows.comm.size, size) <= room)
+    fits = (n for n in (LANES, 8, 4, 2) if n <= most and needs(*sizes, n, rows.comm.size, size) <= room)
     wanted = options.block or next(fits, 1)
     return max(1, n_continued, min(wanted, n_waiting + n_continued))
 

@@ -37,6 +37,7 @@ class TrainReport:
     gap_limit: float = GAP  # that they should have
     n_above: int = 0  # labels with a larger one
     gaps: list[tuple[str, float, float]] = field(default_factory=list)  # label, objective, certified gap; empty if not asked for
+    advice: str = ""  # what to do about those
     kept: float | None = None  # the share of the weights that the model holds; None if it holds all
     profile: list[dict[str, float]] = field(default_factory=list)  # seconds per phase, rank by rank; empty if not asked for
 
@@ -72,7 +73,7 @@ class TrainReport:
         if not self.n_above:
             return f"certified: {certain}"
         share, goal = f"{self.n_above:,} of {self.n_labels:,} labels", 100 * self.gap_limit
-        return f"warning: {certain}; the gap of {share} is above {goal:.3g} %: lower --dual-tol, or set --max-gap and --max-steps"
+        return f"warning: {certain}; the gap of {share} is above {goal:.3g} %: {self.advice}"
 
 
 @mpi.collective
@@ -109,6 +110,7 @@ def _report(
         max_gap=float(gaps.max()) if gaps is not None else None,
         gap_limit=limit,
         n_above=int(np.count_nonzero(~(gaps <= limit))) if gaps is not None else 0,
+        advice=options.advice,
         gaps=list(zip(model.label_names, model.labels["f_min"].tolist(), gaps.tolist(), strict=True)) if options.gap else [],
         kept=model.n_weights / max(1, model.n_labels * model.n_columns) if model.sparse else None,
         profile=profiles,

@@ -13,7 +13,7 @@ from hpcml.data.compact import CompactRows
 from hpcml.errors import HpcmlError
 from hpcml.files.slabs import Slab, SlabFile
 from hpcml.log import Progress
-from hpcml.methods.linear.block import DEGENERATE, HISTORY, Finished, Packed, Packing, history_line
+from hpcml.methods.linear.block import DEGENERATE, HISTORY, Finished, Packed, Packing, SparseWeightsOf, history_line
 from hpcml.methods.linear.options import LinearOptions
 from hpcml.methods.linear.watch import DONE, DUE, FAILED, FINISHED, SIGNAL, TIME_UP, Stopped, Watch
 from hpcml.run.checkpoint import Checkpoints, CheckpointWriter, reading_checkpoint
@@ -183,14 +183,15 @@ class LabelRun:
             return
         with mpi.agreed(self.rows.comm, f"writing {self.model.target}"):
             for label in finished if self.leads else ():
-                self.write(label.label, label.w, label.f, label.status, label.steps, label.visited, gap=label.gap)
+                intercept = label.w.intercept if isinstance(label.w, SparseWeightsOf) else 0.0
+                self.write(label.label, label.w, label.f, label.status, label.steps, label.visited, intercept, label.gap)
                 self.done[label.label] = 1
                 self.history.add(label.label, label.history)
 
     def write(
         self,
         label: int,
-        w: np.ndarray | None,
+        w: np.ndarray | SparseWeightsOf | None,
         f: float,
         status: int,
         steps: int,
@@ -200,12 +201,17 @@ class LabelRun:
     ) -> None:
         """Write one label's row of the model. Local; raises OSError."""
         n_columns = self.rows.n_columns - self.rows.bias
-        weights = np.zeros(n_columns) if w is None else w[:n_columns]
-        if self.weights is None:
-            self.model.write("W", label, weights.reshape(1, -1))
+        if isinstance(w, SparseWeightsOf):
+            assert self.weights is not None
+            self.weights.write_some(label, w.columns, w.values)
         else:
-            self.weights.write(label, weights)
-        numbers = {"bias": bias if w is None or not self.rows.bias else w[-1], "labels/f_min": f, "labels/steps": steps}
+            weights = np.zeros(n_columns) if w is None else w[:n_columns]
+            if self.weights is None:
+                self.model.write("W", label, weights.reshape(1, -1))
+            else:
+                self.weights.write(label, weights)
+            bias = w[-1] if w is not None and self.rows.bias else bias
+        numbers = {"bias": bias, "labels/f_min": f, "labels/steps": steps}
         numbers |= {"labels/status": status, "labels/visited": visited, "labels/n_positive": self.n_positive[label]}
         if "labels/gap" in self.model.offsets:
             numbers["labels/gap"] = gap or 0.0

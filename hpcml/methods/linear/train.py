@@ -97,10 +97,11 @@ def _train(method: LinearMethod, session: Session, dataset: Dataset, target: Tar
         with mpi.groups_agreed(comm):
             shard = shard if loaded_by.size == comm.size else load_shard(loaded_by, dataset, split)
             if alone:
-                rows, column_map = node_rows(loaded_by, rows_comm, shard, options.bias, look)
+                rows, column_map = node_rows(loaded_by, rows_comm, shard, options.bias, look, method.risk.folds)
             else:
-                rows, column_map = compact_rows(rows_comm, shard, options.bias, look=look)
+                rows, column_map = compact_rows(rows_comm, shard, options.bias, look=look, fold=method.risk.folds)
             objective = method.risk(rows, options, profile)
+            objective.prepare(loaded_by)
         group = (comm.rank // shards, comm.size // shards)
         problem = LabelProblem(method, dataset, split, loaded_by, shard, rows, column_map, objective, labels, names, group)
         del column_map
@@ -130,7 +131,7 @@ def _train_problem(
     try:
         waiting, continued, checkpoint = run.begin(restore=state == UNFINISHED)
         method, room = problem.method, room_per_rank(comm)
-        n_lanes = lanes_per_group(len(waiting), len(continued), rows, options, room, method.needs, rows.mapped)
+        n_lanes = lanes_per_group(len(waiting), len(continued), rows, options, room, method.needs, rows.mapped, method.lanes)
         n_lanes, run.chunk_values = plan_chunks(comm, run, method, n_lanes, log)
         objective.chunk_values = run.chunk_values
         with mpi.agreed(comm, "making room for the weights"):
@@ -227,7 +228,7 @@ def open_model(
     def describe(file: h5py.File) -> None:
         about = {"method": problem.method.name, "loss": options.loss, "lambda": problem.objective.lam, "split": problem.split}
         about |= {"epsilon": options.epsilon, "dormant": problem.objective.dormant}
-        about |= {"positive_weight": options.positive_weight, **origin}
+        about |= {"positive_weight": options.positive_weight, **origin, **problem.objective.about}
         describe_model(file, about, problem.names)
 
     with folder.discarded_on_error(), temporary_path(comm, folder.model_part, overwrite=True) as model.path:

@@ -1,0 +1,46 @@
+"""The rows by columns: which rows have a feature, and with what value. One copy for all ranks of a node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.data.compact import CompactRows
+from hpcml.data.shared_rows import shared_array
+from hpcml.methods.extreme import newton_kernels as kernels
+from hpcml.partition import bounds_by_weight, offsets
+
+
+@dataclass(frozen=True)
+class ColumnIndex:
+    """Column j has the rows rows[indptr[j] : indptr[j + 1]], ascending, with these values; `totals` (n_columns) are its sums."""
+
+    indptr: np.ndarray
+    rows: np.ndarray
+    values: np.ndarray
+    totals: np.ndarray  # float64
+    by_size: np.ndarray  # columns, the largest |total| first
+
+
+@mpi.collective
+def column_index(node: mpi.Comm, rows: CompactRows) -> ColumnIndex:
+    """Collective over `node`, whose ranks have the same rows, all of them. Each fills some columns.
+
+    Raises DataError if there is no room on the disk.
+    """
+    indptr = offsets(rows.counts)
+    size = int(indptr[-1])
+    found, values = (
+        (np.empty(size, dtype) if node.size == 1 else shared_array(node, size, dtype)) for dtype in (np.int32, np.float32)
+    )
+    bounds = bounds_by_weight(indptr, node.size)
+    first, last = (int(bound) for bound in bounds[node.rank : node.rank + 2])
+    with mpi.agreed(node, "indexing the features"):
+        kernels.columns_of(rows.indptr, rows.indices, rows.data, first, last, indptr[first:last].copy(), found, values)
+    node.Barrier()
+    with mpi.agreed(node, "indexing the features"):
+        totals = np.zeros(rows.n_columns)
+        kernels.column_totals(indptr, values, totals)
+        return ColumnIndex(indptr, found, values, totals, np.argsort(-np.abs(totals), kind="stable"))

@@ -1,0 +1,162 @@
+"""The paper's solver: stochastic gradient descent whose regularisation is delayed until a feature is met again (SPEC 3).
+
+The labels of a panel share every row. A row brings the weights of its own features current, in closed form, takes a step, and
+leaves all other weights as they are; so a step costs what the row holds and not what there are of features. W is dense for a
+panel only. All weights are brought current at the end of a pass.
+
+Rows come in an order keyed by the seed and the pass. A lane depends on nothing in the other lanes, so a label's path depends on
+the label, the rows and the seed only. What the last pass leaves is judged as the exact solver's weights are: objective and
+certified gap.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterator
+
+import numpy as np
+
+from hpcml import mpi, rng, slices
+from hpcml.methods.extreme import delayed_kernels as kernels
+from hpcml.methods.extreme.delayed_kernels import LANES
+from hpcml.methods.extreme.judge import ElasticRisk, Judge
+from hpcml.methods.extreme.options import ElasticNetOptions
+from hpcml.methods.linear.block import Finished
+from hpcml.methods.linear.objective import aligned
+
+LEAST_LOG = -200.0  # of Φ, before the tables begin anew
+
+
+def table_bounds(etas: np.ndarray, l2: float, truncated: bool) -> list[tuple[int, int]]:
+    """Ranges of steps that share the tables Φ and B: Φ must not underflow, nor B overflow."""
+    logs = np.cumsum(np.log1p(-etas * l2) if truncated else -np.log1p(etas * l2))
+    bounds, begin = [], 0
+    while begin < etas.size:
+        least = LEAST_LOG + (logs[begin - 1] if begin else 0.0)
+        end = max(begin + 1, int(np.searchsorted(-logs, -least)))
+        bounds.append((begin, end))
+        begin = end
+    return bounds
+
+
+class Panel:
+    """Labels that are trained together; `labels` are their places among those of the run."""
+
+    def __init__(self, risk: ElasticRisk, labels: list[int], numbers: np.ndarray, options: ElasticNetOptions) -> None:
+        """`numbers` are the labels' numbers in the data. Raises MemoryError."""
+        rows = risk.rows
+        self.risk, self.labels, self.numbers, self.options = risk, labels, numbers, options
+        self.W, self.psi = aligned(LANES * rows.n_columns, risk.weight_type), np.zeros(rows.n_columns, np.int64)
+        adagrad = options.rate == "adagrad"
+        self.squares = np.ones(self.W.size if adagrad else 0, risk.weight_type)
+        self.b, self.b_squares = np.zeros(LANES), np.ones(LANES)
+        self.positive = np.zeros(rows.n_local, np.uint16)
+        self.n_passes = 0
+        self.history: list[list[tuple[float, ...]]] = [[] for _ in labels]
+        self.truncated, self.squared = options.solver == "sgd", options.loss == "squared"
+        for lane, number in enumerate(numbers.tolist()):
+            self.positive[rows.rows_of(number)] |= np.uint16(1 << lane)
+            share = rows.n_positive[number] / rows.n_global
+            self.b[lane] = 2 * share - 1 if self.squared else math.log(share / (1 - share))
+
+    def rates(self) -> np.ndarray:
+        """η of the steps of this pass, where it is the same for all columns."""
+        steps, eta = np.arange(self.risk.rows.n_local, dtype=np.float64), self.options.eta
+        if self.options.rate == "constant":
+            return np.full(steps.size, eta)
+        return eta / np.sqrt(1.0 + self.n_passes + steps / steps.size)
+
+    def go(self, seconds: float) -> None:
+        """A pass over the rows. Raises Stopped."""
+        rows, options = self.risk.rows, self.options
+        keys = rng.bits(options.seed, f"order of rows, pass {self.n_passes}", np.arange(rows.n_local))
+        order = np.argsort(keys, kind="stable")
+        self._adagrad(order) if options.rate == "adagrad" else self._tables(order)
+        self.n_passes += 1
+        weights = np.count_nonzero(self.W.reshape(-1, LANES), axis=0)
+        for lane, history in enumerate(self.history):
+            history.append((self.n_passes, math.nan, math.nan, 0, math.nan, math.nan, rows.n_local, weights[lane], seconds))
+
+    def _slices(self, begin: int, end: int) -> Iterator[slice]:
+        """Slices of steps, between which the rank looks whether it is to stop."""
+        rows = self.risk.rows
+        step = slices.rows_in_slice(rows.n_local, rows.data.size)
+        yield from self.risk.watch.slices(slice(first, min(first + step, end)) for first in range(begin, end, step))
+
+    def _adagrad(self, order: np.ndarray) -> None:
+        """A pass with a rate of every column and lane. Raises Stopped."""
+        rows, options, rule = self.risk.rows, self.options, (self.risk.l1, self.risk.lam, self.truncated)
+        state = (self.positive, self.W, self.squares, self.psi, self.b, self.b_squares)
+        for some in self._slices(0, order.size):
+            csr = (order[some], rows.indptr, rows.indices, rows.data)
+            kernels.sweep_adagrad(*csr, *state, options.eta, some.start, *rule, self.squared)
+        kernels.flush_adagrad(self.W, self.squares, self.psi, options.eta, order.size, *rule)
+
+    def _tables(self, order: np.ndarray) -> None:
+        """A pass with one rate for all columns. Raises Stopped."""
+        rows, etas, l1, l2 = self.risk.rows, self.rates(), self.risk.l1, self.risk.lam
+        for begin, end in table_bounds(etas, l2, self.truncated):
+            phi, beta = np.empty((2, end - begin + 1))
+            kernels.tables(etas[begin:end], l2, self.truncated, phi, beta)
+            state = (self.positive, self.W, self.psi, self.b, etas[begin:end], phi, beta)
+            for some in self._slices(begin, end):
+                csr = (order[some], rows.indptr, rows.indices, rows.data)
+                kernels.sweep_tables(*csr, *state, some.start - begin, l1, self.squared)
+            kernels.flush_tables(self.W, self.psi, phi, beta, end - begin, l1)
+
+
+class DelayedBlock:
+    """The labels of one rank (`hpcml.methods.linear.run.Block`), a panel after the other."""
+
+    packing = None  # a panel that is not done begins anew
+
+    def __init__(self, risk: ElasticRisk, labels: np.ndarray, n_lanes: int, options: ElasticNetOptions) -> None:
+        """`labels` are the numbers in the data of all labels of the run. Raises MemoryError."""
+        self.risk, self.labels, self.options = risk, labels, options
+        self.n_lanes, self.judge = min(n_lanes, LANES), Judge(risk, options)
+        self.waiting: deque[int] = deque()
+        self.panel: Panel | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is anything left to train."""
+        return self.panel is not None or bool(self.waiting)
+
+    def warm_up(self) -> None:
+        """Compile the kernels. Local."""
+
+    def fill(self) -> None:
+        """Nothing: labels begin together when those before have left."""
+
+    @mpi.collective
+    def settle(self) -> None:
+        """Collective. Nothing is ever on its way."""
+
+    @mpi.collective
+    def turn(self, seconds: float) -> list[Finished]:
+        """Collective over the group, which is one rank. One pass over the rows for a panel; the labels that are done.
+
+        Raises Stopped.
+        """
+        if self.panel is None:
+            places = [self.waiting.popleft() for _ in range(min(self.n_lanes, len(self.waiting)))]
+            self.panel = Panel(self.risk, places, self.labels[places], self.options)
+        panel = self.panel
+        with self.risk.profile("compute"):
+            panel.go(seconds)
+        if panel.n_passes < self.options.passes:
+            return []
+        with self.risk.profile("finish"):
+            finished = [self._judged(panel, lane) for lane in range(len(panel.labels))]
+        self.panel = None
+        return finished
+
+    def _judged(self, panel: Panel, lane: int) -> Finished:
+        """The label of a lane at its weights and the best intercept with them. Raises Stopped."""
+        place, number, judge = panel.labels[lane], int(panel.numbers[lane]), self.judge
+        w = panel.W.reshape(-1, LANES)[:, lane]
+        columns, label = np.flatnonzero(w), judge.begin(number)
+        judge.settle(label, judge.gather(label, columns), columns, w[columns], float(panel.b[lane]))
+        view, n = judge.look(label), panel.n_passes
+        return judge.finished(place, number, label, view, n, n * judge.n_rows, panel.history[lane])

@@ -1,0 +1,178 @@
+"""What is known of a label at given weights: the objective, a certified gap, and the gradient of every feature (SPEC 3).
+
+Times m, the objective is Σ_i ℓ(x_i·w + b, y_i) + Λ₁‖w‖₁ + (Λ₂/2)‖w‖² with Λ = λ m. Most rows have neither the label nor any
+feature whose weight is not 0. All of these have the margin b, so that they add one loss and one slope, many times: they are never
+visited. Of the gradient they have a share of ℓ′(b) times (column sums of all rows − those of the touched rows).
+
+The bound on the minimum is the dual objective at −s ℓ′: of the optimal intercept, so that it sums to 0; with s ≤ 1 such that no
+feature's gradient is beyond Λ₁, or, where Λ₂ > 0, with s = 1 and what the conjugate of the penalty says of those that are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from hpcml import mpi, slices
+from hpcml.data.compact import CompactRows
+from hpcml.errors import ConfigError
+from hpcml.methods.extreme import newton_kernels as kernels
+from hpcml.methods.extreme.columns import ColumnIndex, column_index
+from hpcml.methods.extreme.options import ElasticNetOptions, parse_l1
+from hpcml.methods.linear.block import CONVERGED, STEP_LIMIT, Finished, SparseWeightsOf
+from hpcml.methods.linear.objective import Risk
+from hpcml.run.profile import Profile
+
+MAX_GAP = 1e-6  # of labels that are done
+
+
+class ElasticRisk(Risk):
+    """λ₁, λ₂, the rows, and the rows by columns."""
+
+    folds = False  # ‖w‖₁ changes when features are rotated
+    columns: ColumnIndex
+
+    def __init__(self, rows: CompactRows, options: ElasticNetOptions, profile: Profile) -> None:
+        super().__init__(rows, options, profile)
+        self.l1 = parse_l1(options.l1, rows.n_global)
+        if self.l1 == self.lam == 0:
+            raise ConfigError("--l1 0 --lambda 0: one of them must be above 0, else there may be no minimum")
+        if options.solver == "sgd" and options.eta * self.lam >= 1:
+            product = options.eta * self.lam
+            raise ConfigError(f"--eta {options.eta} times λ is {product:.3g}; sgd needs less than 1: lower it, or use fobos")
+        self.about = {"l1": self.l1}
+
+    @mpi.collective
+    def prepare(self, node: mpi.Comm) -> None:
+        """Collective over `node`, whose ranks have the same rows."""
+        self.columns = column_index(node, self.rows)
+
+
+class Label:
+    """One label while it is trained: weights in the columns where they are not 0 (ascending), and the intercept.
+
+    `touched` are the rows that may have another margin than the intercept, the label's own first; `z` are their margins.
+    """
+
+    def __init__(self, positives: np.ndarray, n_rows: int, squared: bool) -> None:
+        share = positives.size / n_rows
+        self.n_positive, self.touched = positives.size, positives.astype(np.int64)
+        self.b = 2 * share - 1 if squared else math.log(share / (1 - share))
+        self.columns, self.w = np.zeros(0, np.int64), np.zeros(0)
+        self.z = np.full(positives.size, self.b)
+
+
+class Local(NamedTuple):
+    """The values of the touched rows in some columns: by columns, and the rows in their slots."""
+
+    matrix: tuple[np.ndarray, np.ndarray, np.ndarray]  # where columns begin, slots, values
+    touched: np.ndarray
+
+
+class View(NamedTuple):
+    """What is seen at a label's weights; f and its relative gap are m times the objective's."""
+
+    found: np.ndarray  # columns not in use whose gradient is beyond Λ₁, the farthest first
+    beyond: float  # by how much at most
+    f: float
+    gap: float
+    visited: int  # rows
+
+
+def gap_asked(options: ElasticNetOptions) -> float:
+    """The relative gap at which a label is done; of stochastic descent any."""
+    if options.solver != "newton":
+        return math.inf
+    return MAX_GAP if options.max_gap is None else options.max_gap
+
+
+class Judge:
+    """Looks at one label after the other. Making one is local; raises MemoryError."""
+
+    def __init__(self, risk: ElasticRisk, options: ElasticNetOptions) -> None:
+        rows = risk.rows
+        self.risk, self.squared, self.max_gap = risk, options.loss == "squared", gap_asked(options)
+        self.n_rows, self.l1, self.l2 = rows.n_global, risk.l1 * rows.n_global, risk.lam * rows.n_global
+        self.sums, self.met = np.zeros(rows.n_columns), np.empty(rows.n_columns, np.int64)
+        self.slot_of, self.slots = np.full(rows.n_local, -1, np.int32), np.empty(rows.n_local, np.int64)
+        self.in_use = np.zeros(rows.n_columns, np.bool_)
+        self.above, self.excess = np.empty(rows.n_columns, np.int64), np.empty(rows.n_columns)
+
+    def begin(self, number: int) -> Label:
+        """A label (its number in the data) without weights."""
+        return Label(self.risk.rows.rows_of(number), self.n_rows, self.squared)
+
+    def gather(self, label: Label, chosen: np.ndarray) -> Local:
+        """The rows that have one of the chosen columns, and those that have the label, with their values in these columns."""
+        columns, n = self.risk.columns, label.n_positive
+        size = int((columns.indptr[chosen + 1] - columns.indptr[chosen]).sum())
+        matrix = np.zeros(chosen.size + 1, np.int64), np.empty(size, np.int32), np.empty(size)
+        self.slots[:n] = label.touched[:n]
+        self.slot_of[label.touched[:n]] = np.arange(n, dtype=np.int32)
+        arrays = (columns.indptr, columns.rows, columns.values, self.slot_of, self.slots)
+        n_touched = kernels.gather(chosen, *arrays, n, *matrix)
+        touched = self.slots[:n_touched].copy()
+        self.slot_of[touched] = -1
+        return Local(matrix, touched)
+
+    def settle(self, label: Label, local: Local, chosen: np.ndarray, w: np.ndarray, b: float) -> None:
+        """Give the label these weights of the chosen columns, as they will be saved, and the intercept that is best with them."""
+        w = w.astype(self.risk.weight_type).astype(np.float64)
+        z, n = np.empty(local.touched.size), label.n_positive
+        kernels.margins(*local.matrix, w, b, z)
+        b = kernels.centre(z, n, self.n_rows, b, self.squared)
+        kept, moved = w != 0, z != b
+        moved[:n] = True
+        order = np.argsort(chosen[kept])
+        label.columns, label.w, label.b = chosen[kept][order], w[kept][order], b
+        label.touched, label.z = local.touched[moved], z[moved]
+
+    def _slices(self, n: int) -> Iterator[slice]:
+        """Slices of n rows, between which the rank looks whether it is to stop."""
+        rows = self.risk.rows
+        yield from self.risk.watch.slices(slices.row_slices(n, n * rows.data.size // max(1, rows.n_local)))
+
+    def look(self, label: Label) -> View:
+        """Objective, gap and gradient at the label's weights. Raises Stopped."""
+        rows, columns, squared, n = self.risk.rows, self.risk.columns, self.squared, label.n_positive
+        changed, factors, found = np.empty(label.z.size, np.int64), np.empty(label.z.size), np.zeros(3)
+        n_changed = kernels.slopes_of(label.z, label.touched, n, label.b, squared, changed, factors)
+        n_met = 0
+        try:
+            for some in self._slices(n_changed):
+                arrays = (rows.indptr, rows.indices, rows.data, changed[some], factors[some])
+                n_met = kernels.add_rows(*arrays, self.sums, self.met, n_met)
+            self.in_use[label.columns] = True
+            base = kernels.loss_at(label.b, -1.0, squared)[1]
+            tables = (columns.totals, columns.by_size, base, self.l1, self.in_use, self.above, self.excess, found)
+            kernels.screen(self.sums, self.met[:n_met], *tables)
+            self.in_use[label.columns] = False
+        finally:
+            kernels.clear(self.sums, self.met[:n_met], 0.0)
+        all_rows = (label.z, n, self.n_rows, label.b, squared)
+        f = kernels.value(*all_rows) + self.l1 * np.abs(label.w).sum() + 0.5 * self.l2 * (label.w**2).sum()
+        n_above, largest = int(found[kernels.ABOVE]), found[kernels.LARGEST]
+        scale = min(1.0, self.l1 / largest) if largest > 0 else 1.0
+        bound = kernels.dual_value(*all_rows, scale)
+        if self.l2 > 0 and scale < 1:
+            bound = max(bound, kernels.dual_value(*all_rows, 1.0) - found[kernels.SQUARES] / (2 * self.l2))
+        excess = self.excess[:n_above]
+        order = np.argsort(-excess, kind="stable")
+        gap = max(0.0, f - bound) / max(f, 1e-300)
+        return View(self.above[:n_above][order], float(excess.max(initial=0.0)), f, gap, n_changed)
+
+    def finished(self, place: int, number: int, label: Label, view: View, steps: int, visited: float, history: list) -> Finished:
+        """The label as the run takes it; `visited` counts rows, over all steps. Raises NonFiniteError."""
+        self.risk.check_finite(np.array([view.f]), "objective", np.array([number]))
+        weights = SparseWeightsOf(label.columns, label.w.astype(self.risk.weight_type), label.b)
+        status = CONVERGED if view.gap <= self.max_gap else STEP_LIMIT
+        share = visited / max(1, steps) / self.n_rows
+        return Finished(place, weights, view.f / self.n_rows, status, steps, share, history, view.gap)
+
+    def line(self, step: int, view: View, seconds: float) -> tuple[float, ...]:
+        """A line of the history."""
+        f, bound = view.f / self.n_rows, (1 - view.gap) * view.f / self.n_rows
+        return (step, f, bound, 0, math.nan, view.beyond / self.n_rows, view.visited, view.found.size, seconds)

@@ -1,0 +1,103 @@
+"""The exact solver: an active set of features and proximal Newton steps, in time that follows the rows that a label touches.
+
+A round chooses features whose gradient is beyond Λ₁, finds the weights of all that are in use by Newton steps (coordinate descent
+on the quadratic model, a line search), and looks at all features again (`judge`): this gives the certified gap and the features
+of the next round. Rows that hold none of these features, and not the label, add curvature to the intercept alone. Which rows hold
+a feature is read from the columns of all rows, of which the ranks of a node share one copy.
+
+A label's path depends on the label and the rows only: the bits are the same on any number of ranks.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.methods.extreme import newton_kernels as kernels
+from hpcml.methods.extreme.judge import ElasticRisk, Judge, Label, View
+from hpcml.methods.extreme.options import ElasticNetOptions
+from hpcml.methods.linear.block import Finished
+
+FIRST = 100  # features of the first round at most; later rounds add as many as there are, or so many
+STEPS = 30  # Newton steps of a round
+SWEEPS = 200  # of coordinate descent in a step
+INNER = 0.1  # what a round's weights may fall short by, as a share of what is asked of the label, or of the worst feature left out
+
+
+class NewtonBlock:
+    """The labels of one rank (`hpcml.methods.linear.run.Block`), one after the other: nothing for a checkpoint."""
+
+    packing = None
+
+    def __init__(self, risk: ElasticRisk, labels: np.ndarray, options: ElasticNetOptions, max_steps: int) -> None:
+        """`labels` are the numbers in the data of all labels of the run. Raises MemoryError."""
+        self.risk, self.labels, self.max_steps, self.judge = risk, labels, max_steps, Judge(risk, options)
+        self.waiting: deque[int] = deque()
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is anything left to train."""
+        return bool(self.waiting)
+
+    def warm_up(self) -> None:
+        """Compile the kernels. Local."""
+
+    def fill(self) -> None:
+        """Nothing: a label begins and ends in one turn."""
+
+    @mpi.collective
+    def settle(self) -> None:
+        """Collective. Nothing is ever on its way."""
+
+    @mpi.collective
+    def turn(self, seconds: float) -> list[Finished]:
+        """Collective over the group, which is one rank. One label from its beginning to its end. Raises Stopped."""
+        place, begin, judge = self.waiting[0], time.monotonic(), self.judge
+        number, history, visited = int(self.labels[place]), [], 0
+        with self.risk.profile("compute"):
+            label = judge.begin(number)
+            for step in range(1, self.max_steps + 1):
+                view = judge.look(label)
+                visited += view.visited
+                history.append(judge.line(step, view, seconds + time.monotonic() - begin))
+                if view.gap <= judge.max_gap or step == self.max_steps:
+                    break
+                self._improve(label, view)
+        self.waiting.popleft()
+        return [judge.finished(place, number, label, view, step, visited, history)]
+
+    def _improve(self, label: Label, view: View) -> None:
+        """A round: Newton steps for the weights in use and some of those found. Raises Stopped."""
+        judge, n = self.judge, label.n_positive
+        l1, l2, squared = judge.l1, judge.l2, judge.squared
+        tolerance = INNER * max(judge.max_gap * (l1 or 1.0), INNER * view.beyond)
+        chosen = np.concatenate([label.columns, view.found[: max(FIRST, label.columns.size)]])
+        w, b = np.concatenate([label.w, np.zeros(chosen.size - label.columns.size)]), label.b
+        local = judge.gather(label, chosen)
+        z, slopes, curves = np.empty((3, local.touched.size))
+        gradient, d = np.empty((2, chosen.size + 1))
+        if dense := chosen.size <= kernels.DENSE:
+            size = local.matrix[1].size
+            H, by_rows = np.empty((d.size, d.size)), (np.zeros(z.size + 2, np.int64), np.empty(size, np.int32), np.empty(size))
+            kernels.by_rows(*local.matrix, *by_rows)
+        kernels.margins(*local.matrix, w, b, z)
+        losses, worst = kernels.value(z, n, judge.n_rows, b, squared), math.inf
+        for _ in range(STEPS):
+            others = kernels.derivatives(*local.matrix, z, n, judge.n_rows, b, squared, slopes, curves, gradient)
+            worst = kernels.violation(gradient, w, l1, l2)
+            if worst <= tolerance:
+                break
+            goal = 0.1 * min(worst, tolerance) if squared else 0.01 * worst
+            if dense:
+                kernels.gram(*by_rows, curves, others, l2, H)
+                kernels.solve_dense(H, gradient, w, l1, l2, goal, SWEEPS, d)
+            else:
+                kernels.solve_sparse(*local.matrix, curves, others, gradient, w, l1, l2, goal, SWEEPS, d)
+            b, losses = kernels.search(*local.matrix, z, n, judge.n_rows, b, w, d, gradient, l1, l2, squared, losses)
+            for _ in self.risk.watch.slices(()):  # a look whether to stop
+                pass
+        judge.settle(label, local, chosen, w, b)

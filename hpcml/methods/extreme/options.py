@@ -1,0 +1,85 @@
+"""The options of `hpcml train elastic-net`."""
+
+import math
+from dataclasses import dataclass, fields
+from typing import Annotated, ClassVar
+
+from cyclopts import Parameter
+
+from hpcml.errors import ConfigError
+from hpcml.methods.linear.options import LinearOptions
+from hpcml.options import Flag, check_above_0, check_range, flag_of
+
+SOLVERS, RATES = ("newton", "fobos", "sgd"), ("decaying", "constant", "adagrad")
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class ElasticNetOptions(LinearOptions):
+    """Options of `hpcml train elastic-net`."""
+
+    losses: ClassVar[tuple[str, ...]] = ("logistic", "squared")
+    steps: ClassVar[int] = 100
+    smallest_lambda: ClassVar[float] = 0.0
+    bias: ClassVar[bool | None] = False  # the intercept is no column of the rows: it is not regularised
+    block: ClassVar[int | None] = None  # labels are trained one by one
+    free: ClassVar[frozenset[str]] = LinearOptions.free - {"shards", "block"} | {"gap"}
+
+    loss: str | None = None
+    """Convex loss ℓ of the score z, for y = ±1: logistic, log(1 + exp(−y z)) (default), or squared, ½ (z − y)²."""
+    lam: Annotated[str, Parameter(name="--lambda")] = "0.01/m"
+    """λ₂, the strength of ‖w‖²/2: NUMBER/m, X/m, X/NUMBER or NUMBER, where X = (mean norm of the training rows)²."""
+    l1: str = "0.1/m"
+    """λ₁, the strength of ‖w‖₁: NUMBER/m or NUMBER, where m is the number of training rows. More gives sparser models."""
+    solver: str = "newton"
+    """newton: exact. fobos or sgd: stochastic gradient descent with delayed regularisation, by forward-backward splitting or
+    by truncated gradients."""
+    rate: str = "decaying"
+    """Of fobos and sgd, the learning rate: decaying (η / √(1 + passes so far)), constant, or adagrad (η / √(1 + the sum of the
+    feature's squared gradients))."""
+    eta: float = 4.0
+    """Of fobos and sgd: η."""
+    passes: int = 20
+    """Of fobos and sgd: passes over the rows."""
+    seed: int = 0
+    """Of fobos and sgd: another seed takes the rows in another order."""
+    drop: float | None = 0.0
+    """Leave out of the model weights of smaller magnitude than this; zeros always are. hpcml prune shows what that costs."""
+    max_gap: float | None = None
+    """Of newton: train a label until its certified duality gap, divided by the objective, is at most this. Default: 1e-6."""
+    gap: Flag = False
+    """Show the objective and the certified duality gap of every label."""
+    max_steps: int | None = None
+    """Of newton: give a label up after so many rounds of choosing features and say so. Default: 100."""
+
+    @property
+    def advice(self) -> str:
+        """What to do about gaps that are too large."""
+        return "raise --max-steps" if self.solver == "newton" else "raise --passes, try another --eta, or take --solver newton"
+
+    def validate(self) -> None:
+        """Raise ConfigError for values that make no sense. Local: call it before the first collective."""
+        super().validate()
+        check_above_0(self, "max_gap")
+        check_above_0(self, "eta")
+        check_range(self, "passes", 1, 2**31 - 1)
+        parse_l1(self.l1, 1)
+        for name, known in (("solver", SOLVERS), ("rate", RATES)):
+            if getattr(self, name) not in known:
+                raise ConfigError(f"--{name} {getattr(self, name)}: expected {', '.join(known)}")
+        without = ("max_steps", "max_gap") if self.solver != "newton" else ("rate", "eta", "passes")
+        for option in fields(self):
+            if option.name in without and getattr(self, option.name) != option.default:
+                raise ConfigError(f"--{flag_of(option.name)} has no effect on --solver {self.solver}; leave it out")
+
+
+def parse_l1(text: str, n_rows: int) -> float:
+    """λ₁ from `NUMBER/m` or `NUMBER`; m is the number of training rows. Raises ConfigError."""
+    number, slash, rows = text.partition("/")
+    try:
+        value = float(number)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf or (slash and rows != "m"):
+        raise ConfigError(f"--l1 {text}: expected NUMBER/m or NUMBER, at least 0")
+    return value / n_rows if slash else value

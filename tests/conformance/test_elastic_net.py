@@ -1,0 +1,178 @@
+"""`elastic-net` on real documents and made ones: the minimum, the certificate, the same bits."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.linear_model import LogisticRegression
+from support.make import dataset, random_data
+from support.training import merge, train
+
+from hpcml.errors import ConfigError, Interrupted
+from hpcml.methods.extreme import newton, newton_kernels
+from hpcml.model.linear import STATUS, Model
+
+M, D, L = 300, 80, 7
+
+
+@pytest.fixture
+def problem(tmp_path):
+    """(data file, X, signs of the labels): features that one row has, and some that a label needs."""
+    X, Y = random_data(5, M, D, L, density=0.1)
+    X = sp.csr_matrix(abs(X))
+    return dataset(tmp_path / "data.h5", X, Y), X.astype(np.float32).astype(float), np.where(Y.toarray() != 0, 1.0, -1.0)
+
+
+def objective(X, sign, w, b, loss, l1, l2):
+    """m times the objective."""
+    z = X @ w + b
+    value = np.logaddexp(0, -sign * z) if loss == "logistic" else 0.5 * (z - sign) ** 2
+    return value.sum() + l1 * np.abs(w).sum() + l2 / 2 * w @ w
+
+
+def minimum(X, sign, loss, l1, l2):
+    """Proximal gradient steps until nothing moves: slow, and knows nothing of active sets. Weights and intercept."""
+    X = X.toarray()
+    w, b = np.zeros(X.shape[1]), 0.0
+    u, c, t = w, b, 1.0
+    step = 1 / (np.linalg.norm(np.hstack([X, np.ones((len(X), 1))]), 2) ** 2 * (0.25 if loss == "logistic" else 1) + l2)
+    for _ in range(40000):
+        z = X @ u + c
+        slope = -sign / (1 + np.exp(sign * z)) if loss == "logistic" else z - sign
+        moved = u - step * (X.T @ slope + l2 * u)
+        new, b_new = np.sign(moved) * np.maximum(np.abs(moved) - step * l1, 0), c - step * slope.sum()
+        if (new - w) @ (u - new) + (b_new - b) * (c - b_new) > 0:  # restart of the momentum
+            t = 1.0
+        s = (1 + np.sqrt(1 + 4 * t * t)) / 2
+        u, c = new + (t - 1) / s * (new - w), b_new + (t - 1) / s * (b_new - b)
+        done = max(np.abs(new - w).max(), abs(b_new - b)) < 1e-13
+        w, b, t = new, b_new, s
+        if done:
+            break
+    return w, b
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared"])
+@pytest.mark.parametrize(("l1", "l2"), [(0.5, 0.0), (0.2, 1.0), (0.0, 0.3)])
+def test_newton_finds_the_minimum(problem, tmp_path, monkeypatch, loss, l1, l2):
+    data, X, signs = problem
+    options = {"loss": loss, "l1": f"{l1}/m", "lam": f"{l2}/m", "max_gap": 1e-9, "precision": "double"}
+    model = Model(train("elastic-net", None, data, tmp_path / "run", options).model)
+    monkeypatch.setattr(newton_kernels, "DENSE", 0)  # without a matrix of curvature
+    monkeypatch.setattr(newton, "FIRST", 3)
+    other = Model(train("elastic-net", None, data, tmp_path / "other", options).model)
+    for label in range(L):
+        w, b = model.weights(label), model.bias[label]
+        f = objective(X, signs[:, label], w, b, loss, l1, l2)
+        best, at = minimum(X, signs[:, label], loss, l1, l2)
+        g = objective(X, signs[:, label], best, at, loss, l1, l2)
+        assert f == pytest.approx(g, rel=1e-8)
+        assert f * (1 - model.labels["gap"][label]) <= g * (1 + 1e-12)  # the certificate holds
+        assert model.labels["f_min"][label] * M == pytest.approx(f, rel=1e-12)
+        assert (np.abs(w) > 1e-4).tolist() == (np.abs(best) > 1e-4).tolist()
+        assert other.labels["f_min"][label] * M == pytest.approx(g, rel=1e-8)
+    assert model.sparse and model.attrs["l1"] == pytest.approx(l1 / M)
+
+
+def test_certificate_holds_whatever_is_asked(problem, tmp_path):
+    data, X, signs = problem
+    for max_gap in (0.5, 0.05):
+        options = {"l1": "0.2/m", "lam": "0.1/m", "max_gap": max_gap}
+        model = Model(train("elastic-net", None, data, tmp_path / str(max_gap), options).model)
+        assert (model.labels["gap"] <= max_gap).all()
+        for label in range(L):
+            best = minimum(X, signs[:, label], "logistic", 0.2, 0.1)
+            g = objective(X, signs[:, label], *best, "logistic", 0.2, 0.1)
+            assert model.labels["f_min"][label] * M * (1 - model.labels["gap"][label]) <= g * (1 + 1e-9)
+
+
+def test_finds_the_minimum_of_scikit_learn(problem, tmp_path):
+    data, X, signs = problem
+    model = Model(train("elastic-net", None, data, tmp_path / "run", {"l1": "0.6/m", "lam": "0.4/m", "max_gap": 1e-8}).model)
+    for label in range(3):
+        other = LogisticRegression(penalty="elasticnet", solver="saga", l1_ratio=0.6, C=1.0, tol=1e-10, max_iter=50000)
+        other.fit(X, signs[:, label])
+        g = objective(X, signs[:, label], other.coef_[0], other.intercept_[0], "logistic", 0.6, 0.4)
+        assert model.labels["f_min"][label] * M == pytest.approx(g, rel=1e-7)
+
+
+def test_rare_label_visits_few_rows(tmp_path):
+    """All rows but those with the label's own word have one margin, and are not visited."""
+    rng = np.random.default_rng(0)
+    X, Y = sp.lil_matrix((20000, 301)), np.zeros((20000, 1))
+    X[np.arange(20000), rng.integers(0, 300, 20000)] = 1
+    X[rng.choice(20000, 40, False), 300] = 1
+    Y[X[:, 300].toarray().ravel() != 0] = 1
+    report = train("elastic-net", None, dataset(tmp_path / "data.h5", X.tocsr(), sp.csr_matrix(Y)), tmp_path / "run", {"gap": True})
+    assert report.gaps[0][2] <= 1e-6 and report.visited < 0.01
+
+
+@pytest.mark.parametrize("solver", ["fobos", "sgd"])
+@pytest.mark.parametrize("rate", ["decaying", "constant", "adagrad"])
+@pytest.mark.parametrize("loss", ["logistic", "squared"])
+def test_descent_comes_near(problem, tmp_path, solver, rate, loss):
+    data, *_ = problem
+    options = {"l1": "1/m", "lam": "1/m", "loss": loss}
+    exact = Model(train("elastic-net", None, data, tmp_path / "exact", options).model)
+    more = {
+        "solver": solver,
+        "rate": rate,
+        "eta": {"adagrad": 1.0, "decaying": 0.05, "constant": 0.01}[rate],
+        "passes": 100,
+        "precision": "double",
+    }
+    model = Model(train("elastic-net", None, data, tmp_path / "run", options | more).model)
+    assert (model.labels["f_min"] >= exact.labels["f_min"] * (1 - 1e-6)).all()
+    assert (model.labels["f_min"] <= exact.labels["f_min"] * 1.05).all()
+    assert (model.labels["f_min"] * (1 - model.labels["gap"]) <= exact.labels["f_min"] * (1 + 1e-9)).all()
+
+
+@pytest.mark.parametrize("solver", ["newton", "fobos"])
+def test_company_interruptions_and_parts_do_not_matter(tmp_path, solver):
+    X, Y = random_data(6, 150, 40, 20, density=0.15)
+    data = dataset(tmp_path / "data.h5", X, Y)
+    options = {"solver": solver} | ({"passes": 3, "eta": 0.1} if solver == "fobos" else {})
+    whole = train("elastic-net", None, data, tmp_path / "whole", options).model
+    few = Model(train("elastic-net", None, data, tmp_path / "few", options | {"label": ("label3", "label17")}).model)
+    for place, label in enumerate((3, 17)):
+        assert few.weights(place).tobytes() == Model(whole).weights(label).tobytes()
+    runs = [tmp_path / f"part{k}" for k in (1, 2, 3)]
+    for k, run in enumerate(runs, 1):
+        train("elastic-net", None, data, run, options | {"label_part": f"{k}/3"})
+    assert merge(None, runs, tmp_path / "merged").model.read_bytes() == whole.read_bytes()
+    for turn in range(2):
+        with pytest.raises(Interrupted):
+            train("elastic-net", None, data, tmp_path / "run", options | {"time_limit": 1e-9}, resume=turn > 0)
+    assert train("elastic-net", None, data, tmp_path / "run", options, resume=True).model.read_bytes() == whole.read_bytes()
+
+
+def test_degenerate_labels(tmp_path):
+    X, Y = random_data(7, 60, 20, 4)
+    Y = Y.tolil()
+    Y[:, 1], Y[:, 2] = 0, 1
+    report = train("elastic-net", None, dataset(tmp_path / "data.h5", X, Y.tocsr()), tmp_path / "run", {"min_positives": 0})
+    model = Model(report.model)
+    assert report.degenerate == ["label1", "label2"] and model.bias.tolist()[1:3] == [-1, 1]
+    assert [STATUS[status] for status in model.labels["status"][[0, 3]]] == ["converged"] * 2
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"l1": "-1"}, "--l1 -1: expected NUMBER/m or NUMBER, at least 0"),
+        ({"l1": "X/m"}, "--l1 X/m: expected NUMBER/m or NUMBER, at least 0"),
+        ({"lam": "-1"}, "--lambda -1: expected X/m, X/NUMBER, NUMBER/m or a number of at least 0"),
+        ({"lam": "0", "l1": "0"}, "--l1 0 --lambda 0: one of them must be above 0, else there may be no minimum"),
+        ({"solver": "sag"}, "--solver sag: expected newton, fobos, sgd"),
+        ({"rate": "fast", "solver": "sgd"}, "--rate fast: expected decaying, constant, adagrad"),
+        ({"passes": 3}, "--passes has no effect on --solver newton; leave it out"),
+        ({"solver": "fobos", "max_gap": 0.1}, "--max-gap has no effect on --solver fobos; leave it out"),
+        ({"solver": "sgd", "lam": "0.5"}, "--eta 4.0 times λ is 2; sgd needs less than 1: lower it, or use fobos"),
+        ({"loss": "hinge"}, "--loss hinge: expected logistic or squared"),
+        ({"max_gap": 0.0}, "--max-gap 0.0: expected a number above 0"),
+    ],
+)
+def test_mistakes(problem, tmp_path, given, text):
+    with pytest.raises(ConfigError) as error:
+        train("elastic-net", None, problem[0], tmp_path / "run", given)
+    assert str(error.value) == text
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,103 @@
+"""Delayed regularisation is the eager one, and the panel does what the textbook says."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from hpcml.methods.extreme import delayed_kernels as kernels
+from hpcml.methods.extreme.delayed import table_bounds
+from hpcml.methods.extreme.delayed_kernels import LANES
+
+STRENGTHS = [(0.0, 0.0), (1e-2, 0.0), (0.0, 1e-2), (1e-2, 1e-2)]
+
+
+def rows(seed, n=400, d=60):
+    rng = np.random.default_rng(seed)
+    X = sp.random(n, d, 0.08, random_state=rng, format="csr", data_rvs=lambda size: 0.4 * rng.normal(size=size))
+    X.sort_indices()
+    positive = rng.integers(0, 1 << LANES, n).astype(np.uint16)
+    return X, positive, rng.permutation(np.repeat(np.arange(n), 5))  # 2,000 steps
+
+
+def slope(z, y, squared):
+    return z - y if squared else -y / (1 + np.exp(y * z))
+
+
+def eager(X, positive, order, rate, etas, l1, l2, truncated, squared):
+    """Every weight is regularised after every step, label by label."""
+    dense, W, b = X.toarray(), np.zeros((X.shape[1], LANES)), np.zeros(LANES)
+    squares, b_squares = np.ones_like(W), np.ones(LANES)
+    for step, row in enumerate(order):
+        x = dense[row]
+        y = np.where((positive[row] >> np.arange(LANES)) & 1, 1.0, -1.0)
+        g = slope(b + x @ W, y, squared)
+        move = np.outer(x, g)
+        if rate == "adagrad":
+            squares += move**2
+            b_squares += g**2
+            eta, b_eta = etas[step] / np.sqrt(squares), etas[step] / np.sqrt(b_squares)
+        else:
+            eta = b_eta = etas[step]
+        b = b - b_eta * g
+        W = W - eta * move
+        size = np.abs(W) * (1 - eta * l2) - eta * l1 if truncated else (np.abs(W) - eta * l1) / (1 + eta * l2)
+        W = np.sign(W) * np.maximum(size, 0)
+    return W, b
+
+
+@pytest.mark.parametrize("squared", [False, True])
+@pytest.mark.parametrize("truncated", [False, True])
+@pytest.mark.parametrize("rate", ["constant", "decaying", "adagrad"])
+@pytest.mark.parametrize(("l1", "l2"), STRENGTHS)
+def test_delayed_is_eager(rate, l1, l2, truncated, squared):
+    X, positive, order = rows(3)
+    etas = 0.3 / np.sqrt(1 + np.arange(order.size) / 400) if rate == "decaying" else np.full(order.size, 0.3)
+    csr, n = (X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data), order.size
+    W, psi, b = np.zeros(X.shape[1] * LANES), np.zeros(X.shape[1], np.int64), np.zeros(LANES)
+    if rate == "adagrad":
+        squares, b_squares = np.ones(W.size), np.ones(LANES)
+        for part in (slice(0, 700), slice(700, n)):
+            state = (positive, W, squares, psi, b, b_squares)
+            kernels.sweep_adagrad(order[part], *csr, *state, 0.3, part.start, l1, l2, truncated, squared)
+        kernels.flush_adagrad(W, squares, psi, 0.3, n, l1, l2, truncated)
+    else:
+        for begin, end in ((0, 900), (900, n)):  # the tables begin anew in between
+            phi, beta = np.empty((2, end - begin + 1))
+            kernels.tables(etas[begin:end], l2, truncated, phi, beta)
+            for part in (slice(begin, begin + 100), slice(begin + 100, end)):
+                state = (positive, W, psi, b, etas[begin:end], phi, beta)
+                kernels.sweep_tables(order[part], *csr, *state, part.start - begin, l1, squared)
+            kernels.flush_tables(W, psi, phi, beta, end - begin, l1)
+    expected, intercept = eager(X, positive, order, rate, etas, l1, l2, truncated, squared)
+    assert (psi == 0).all()
+    scale = np.abs(expected).max()
+    assert np.abs(W.reshape(-1, LANES) - expected).max() <= 1e-12 * scale
+    assert np.abs(b - intercept).max() <= 1e-12 * max(1, np.abs(intercept).max())
+    assert (expected == 0).any() == bool(l1)
+
+
+@pytest.mark.parametrize("truncated", [False, True])
+@pytest.mark.parametrize("rate", [1e-9, 1e-3, 0.5, 0.9])
+@pytest.mark.parametrize("n", [1, 7, 100000])
+def test_closed_form_for_many_steps(rate, n, truncated):
+    """Where the terms of a series are enough, and where they are not."""
+    l1, l2, W = 1e-12, 1.0, np.linspace(-1, 1, LANES)
+    expected = W.copy()
+    for _ in range(n):
+        size = np.abs(expected) * (1 - rate * l2) - rate * l1 if truncated else (np.abs(expected) - rate * l1) / (1 + rate * l2)
+        expected = np.sign(expected) * np.maximum(size, 0)
+    kernels.catch_up(W, 0, np.full(LANES, rate), n, l1, l2, truncated)
+    assert np.abs(W - expected).max() <= 1e-10 * np.abs(expected).max() + 1e-15
+
+
+@pytest.mark.parametrize("truncated", [False, True])
+def test_tables_never_underflow(truncated):
+    etas = np.concatenate([np.full(5000, 0.5), np.full(3000, 1e-9)])
+    bounds = table_bounds(etas, 1.5, truncated)
+    assert [begin for begin, _ in bounds] == [0, *[end for _, end in bounds[:-1]]] and bounds[-1][1] == etas.size
+    assert len(bounds) > 5
+    for begin, end in bounds:
+        phi, beta = np.empty((2, end - begin + 1))
+        kernels.tables(etas[begin:end], 1.5, truncated, phi, beta)
+        assert phi.min() > 1e-90 and np.isfinite(beta).all()
+    assert table_bounds(etas, 0.0, truncated) == [(0, etas.size)]
