@@ -20,10 +20,12 @@ from hpcml.bench import compare
 from hpcml.bench import ovr_table as ovr
 from hpcml.bench.cluster import Findings
 from hpcml.conversion.convert import ConvertReport
+from hpcml.conversion.fields import Field
 from hpcml.crossval import table as crossval
 from hpcml.crossval.problems import CvProblem
 from hpcml.data import info
 from hpcml.errors import ConfigError, DataError, nearest
+from hpcml.evaluation import explain as explanations
 from hpcml.evaluation import report as evaluations
 from hpcml.evaluation.evaluate import Evaluation
 from hpcml.files.hdf5 import write_strings
@@ -84,6 +86,15 @@ def evaluation(names):
     parts = (np.arange(n), names, np.full(n, 3), np.full(n, 2), [], 0)
     measures = {"values": values, "micro": dict.fromkeys(values, 0.5), "precision_at": {1: 0.5}}
     return Evaluation(names[0], names[-1], names[0], 9, *parts, n_seen=1, n_unused=1, **measures)
+
+
+def explanation(names):
+    """An explanation of labels that are called so, by features that are called so, too."""
+    n = len(names)
+    model = SimpleNamespace(path=names[0], n_labels=n, n_features=n, label_names=names, bias=np.zeros(n))
+    model.labels = {"n_positive": np.arange(n)}
+    found = [explanations.LabelWeights(label, np.arange(n), np.ones(n), n, n, 0.0) for label in range(n)]
+    return explanations.Explanation(model, None, found, np.arange(n), dict(enumerate(names)), [Field(names[0], names[-1])])
 
 
 def sweep(names):
@@ -304,6 +315,7 @@ def logged(names):
 
 # Every text of a command for people that has names in it.
 TEXTS = {
+    "explain": lambda names: explanations.format_explanation(explanation(names)),
     "evaluate": lambda names: evaluations.format_evaluation(evaluation(names)),
     "merge, runs": lambda names: str(sweep(names)),
     "merge, parts": lambda names: str(merge.MergeReport(Path(names[0]), 1, 2)),
