@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+from cyclopts import Parameter
+
 from hpcml.cli.session import Command, say_once
 from hpcml.errors import ConfigError
 from hpcml.options import Flag, Several
@@ -63,3 +65,62 @@ def explain(
     with agreed(comm, f"writing {json}"):
         if found is not None and json is not None:
             write_json(json, found)
+
+
+def duplicates(
+    data: Path,
+    /,
+    *,
+    split: str = "all",
+    similarity: float = 0.8,
+    output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
+    csv: Path | None = None,
+    json: Path | None = None,
+    top: int = 10,
+    force: Flag = False,
+) -> None:
+    """Find rows that are nearly the same, by the features that they have, and how far their labels agree.
+
+    So one sees how consistent those were who gave the labels, for a document that is there twice has been labelled twice.
+
+    Parameters
+    ----------
+    data:
+        A dataset made with `hpcml convert`.
+    split:
+        Rows to look at: a split of the file, or all.
+    similarity:
+        Pairs of rows are alike if this share of the features that one or the other has are features of both (Jaccard), 0.1 to 1.
+    output:
+        Write the pairs to this CSV file.
+    csv:
+        Write the consistency of every label to this file.
+    json:
+        Write everything but the pairs to this file.
+    top:
+        How many of the most frequent labels to show.
+    force:
+        Replace the files if they exist.
+    """
+    from hpcml.data.dataset import Dataset
+    from hpcml.duplicates.report import check_outputs, format_duplicates, write_csv, write_json
+    from hpcml.duplicates.search import find_duplicates
+    from hpcml.mpi import agreed
+
+    if top < 0:
+        raise ConfigError(f"--top {top}: expected at least 0")
+    comm, outputs = Command.session.comm, {"--output": output, "--csv": csv, "--json": json}
+    if force and not any(outputs.values()):
+        raise ConfigError("--force has no effect without --output, --csv or --json; leave it out")
+    with agreed(comm, f"opening {data}"):
+        dataset = Dataset(data)
+        if comm.rank == 0:
+            check_outputs(outputs, force, data)
+    with dataset:
+        found = find_duplicates(comm, dataset, split, similarity, output, Command.session.log)
+    say_once(format_duplicates(found, top))
+    with agreed(comm, "writing the consistency of the labels"):
+        if comm.rank == 0:
+            for path, write in ((csv, write_csv), (json, write_json)):
+                if path is not None:
+                    write(path, found)

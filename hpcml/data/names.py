@@ -1,4 +1,4 @@
-"""The names of features, of which a dataset may have many millions: they are read in chunks."""
+"""The names of features and rows, of which a dataset may have many millions: they are read in chunks."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from hpcml.data.dataset import Dataset
 from hpcml.files.hdf5 import NAME_CHUNK
 
 
-def names_of(dataset: Dataset, features: np.ndarray) -> list[str] | None:
-    """The names of some features, or None if the file has no names. Raises DataError."""
-    if "feature_names" not in dataset.file:
+def names_of(dataset: Dataset, numbers: np.ndarray, what: str = "feature_names") -> list[str] | None:
+    """The names of some features, or of what else has names in the file; None if it has none. Raises DataError."""
+    if what not in dataset.file:
         return None
-    out = np.empty(features.size, dtype=object)
-    for begin in range(0, dataset.n_features, NAME_CHUNK):
-        places = np.flatnonzero((features >= begin) & (features < begin + NAME_CHUNK))
+    out = np.empty(numbers.size, dtype=object)
+    for begin in range(0, dataset.file[what].shape[0], NAME_CHUNK):
+        places = np.flatnonzero((numbers >= begin) & (numbers < begin + NAME_CHUNK))
         if places.size:
-            chunk = np.array(dataset.strings("feature_names", begin, begin + NAME_CHUNK), dtype=object)
-            out[places] = chunk[features[places] - begin]
+            chunk = np.array(dataset.strings(what, begin, begin + NAME_CHUNK), dtype=object)
+            out[places] = chunk[numbers[places] - begin]
     return list(out)
 
 

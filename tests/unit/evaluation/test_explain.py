@@ -71,7 +71,7 @@ def test_what_people_and_programs_see(tmp_path):
     lines = [line.split() for line in format_explanation(found).splitlines()]
     assert lines[3] == ["sea:", "0", "training", "rows,", "3", "features,", "intercept", "-0.5"]
     assert lines[5:7] == [["b", "-4", "16", "63.37"], ["a", "3", "9", "35.64"]]
-    assert lines[7] == ["(remaining", "mass:", "1", "features)", "0.25", "0.99"]
+    assert lines[7] == ["(remaining", "mass:", "1", "feature)", "0.25", "0.99"]
     assert " ".join(lines[-1]) == "no weights: every row has the same score"
     write_json(tmp_path / "out.json", found)
     content = json.loads((tmp_path / "out.json").read_text())
