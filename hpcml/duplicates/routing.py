@@ -41,6 +41,7 @@ class Routing:
 class SharedRows:
     """The rows of a split on all ranks, by their positions in it."""
 
+    @mpi.collective
     def __init__(self, comm: mpi.Comm, shard: Shard) -> None:
         """Collective over `comm`."""
         self.comm, self.shard = comm, shard
