@@ -9,7 +9,7 @@ import cyclopts
 from cyclopts import App
 
 from hpcml import __version__
-from hpcml.cli import data, score, select, study
+from hpcml.cli import data, look, score, select, study
 from hpcml.cli.config_files import check_numbers, config_files, shortened
 from hpcml.cli.plot import plot_app
 from hpcml.cli.session import Command
@@ -35,7 +35,7 @@ def build(tokens: Collection[str] = study.WITH_OPTIONS_OF_METHODS) -> tuple[App,
     for command in (data.convert, data.info, data.split):
         app.command(command)
     app.command(train)
-    for command in (score.predict, score.evaluate, score.prune, select.select):
+    for command in (score.predict, score.evaluate, score.prune, select.select, look.explain, look.duplicates):
         app.command(command)
     study.add_commands(app, tokens)
     app.command(plot_app)

@@ -12,6 +12,7 @@ import h5py
 import numpy as np
 
 from hpcml import mpi
+from hpcml.conversion.fields import PLAIN, parse_fields
 from hpcml.conversion.like import read_like
 from hpcml.conversion.noise import add_label_noise, check_noise
 from hpcml.conversion.options import ConvertOptions
@@ -88,7 +89,9 @@ def check_options(source: str, inputs: list[Path], options: ConvertOptions) -> S
         check_share(options.test_share)
     if options.label_noise is not None:
         check_noise(options.label_noise)
+    fields = _fields(options)
     of_text = {
+        "--fields": bool(options.fields),
         "--binary": options.binary,
         "--pairs": options.pairs,
         "--min-df": options.min_df != 1,
@@ -99,6 +102,9 @@ def check_options(source: str, inputs: list[Path], options: ConvertOptions) -> S
             raise ConfigError(f"{flag} is for text, but {source} has numbers; leave it out")
         if used and options.like is not None:
             raise ConfigError(f"{flag} does not go with --like, which takes it from {options.like}; leave it out")
+    for field in fields if source == "docstrings" else ():
+        if field not in (each.name for each in PLAIN):
+            raise ConfigError(f"--fields {field}: docstrings have the fields title and text; choose of these")
     line_limit(options.max_line_mb)
     if options.max_line_mb is not None and source not in ("svmlight", "jsonl"):
         raise ConfigError(f"--max-line-mb is for svmlight and jsonl, but {source} has no lines; leave it out")
@@ -107,6 +113,14 @@ def check_options(source: str, inputs: list[Path], options: ConvertOptions) -> S
     if options.seed and not found.names and options.test_share is None and options.label_noise is None:
         raise ConfigError(f"--seed {options.seed} has no effect without --test-share or --label-noise; leave it out")
     return found
+
+
+def _fields(options: ConvertOptions) -> list[str]:
+    """The names of the fields that are told apart. Raises ConfigError for what names none."""
+    try:
+        return [field.name for field in parse_fields(options.fields, options.whole_fields)]
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
 
 
 def _check_inputs(source: str, found: Source, inputs: list[Path], options: ConvertOptions) -> None:

@@ -146,6 +146,7 @@ def read_docstrings(
             if first:
                 parts = document.module.split(".")
                 labels = [".".join(parts[:n]) for n in range(1, len(parts) + 1)]
-                corpus.add(document.name, document.name.rpartition(".")[2].partition("#")[0], document.text, labels, "")
+                texts = {"title": document.name.rpartition(".")[2].partition("#")[0], "text": document.text}
+                corpus.add(document.name, [[texts[field.name]] for field in corpus.fields], labels, "")
     log(f"docstrings of {len(sources):,} modules: read; making rows")
     return vectorise(comm, corpus, options, like)

@@ -1,35 +1,50 @@
-"""JSON lines: one document a line, {"id", "title", "text", "labels": [...], "split"}; all keys but title or text may be missing."""
+"""JSON lines: one document a line, {"id", "title", "text", "labels": [...], "split"}; all keys but title or text may be missing.
+
+Where fields are told apart they take the place of title and text; the values of one are a string or a list of strings.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from hpcml import mpi
+from hpcml.conversion.fields import OTHER_KEYS, PLAIN, Field
 from hpcml.conversion.like import Like
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
 from hpcml.conversion.text import Corpus, new_corpus, vectorise
-from hpcml.errors import DataError
+from hpcml.errors import DataError, nearest
 from hpcml.files.lines import byte_range, line_blocks, line_limit, lines_before
 from hpcml.log import Log, is_unicode
 
+SOME_KEYS = 100  # of documents, for a hint
+
+
+class _Seen(NamedTuple):
+    """How many of this rank's documents have values of each field, and some of the documents' keys."""
+
+    counts: np.ndarray
+    keys: set[str]
+
 
 class Document(NamedTuple):
-    """A document; `row_id` may be empty."""
+    """A document; `row_id` may be empty, and the values of a field (the parser is told which there are) none."""
 
     row_id: str
-    title: str
-    text: str
+    values: list[list[str]]
     labels: list[str]
     split: str
 
 
-def parse(line: bytes) -> Document:
-    """The document on a line. Raises ValueError with the reason."""
+def parse(line: bytes, fields: Sequence[Field] = PLAIN, keys: set[str] | None = None) -> Document:
+    """The document on a line, the keys of which are added to `keys`, but not for ever. Raises ValueError with the reason."""
     try:
         value = json.loads(line.removesuffix(b"\n").decode())
     except UnicodeDecodeError as error:
@@ -41,9 +56,13 @@ def parse(line: bytes) -> Document:
     except ValueError:  # of Python's int
         raise ValueError(f"a number of more than {sys.get_int_max_str_digits():,} digits; write it as a string") from None
     if not isinstance(value, dict):
-        raise ValueError(f"{_kind(value)}, but expected an object with the key text or title")
-    if value.get("title") is None and value.get("text") is None:
-        raise ValueError("neither text nor title; expected at least one of them")
+        expected = "text or title" if fields == PLAIN else " or ".join(field.name for field in fields)
+        raise ValueError(f"{_kind(value)}, but expected an object with the key {expected}")
+    if keys is not None and len(keys) < SOME_KEYS:
+        keys.update(value)
+    if all(value.get(field.name) is None for field in fields):
+        missing = "neither text nor title" if fields == PLAIN else f"none of {', '.join(field.name for field in fields)}"
+        raise ValueError(f"{missing}; expected at least one of them")
     row_id = value.get("id")
     if isinstance(row_id, int) and not isinstance(row_id, bool):
         row_id = str(row_id)
@@ -56,8 +75,18 @@ def parse(line: bytes) -> Document:
     split = _string(value.get("split"), "split")
     if split in ("all", ".", "..") or "/" in split:
         raise ValueError(f"split {split!r} cannot be used; choose another name, without / and not all")
-    title, text = (_string(value.get(key), key, stored=False) for key in ("title", "text"))
-    return Document(_string(row_id, "id"), title, text, labels, split)
+    values = [_values(value.get(field.name), field) for field in fields]
+    return Document(_string(row_id, "id"), values, labels, split)
+
+
+def _values(value: object, field: Field) -> list[str]:
+    """The strings of a field; only one where fields are not told apart. Raises ValueError."""
+    if isinstance(value, list) and field.tag:
+        return [_string(each, f"a value of {field.name}", field.whole) for each in value]
+    if field.tag and not isinstance(value, str | None):
+        raise ValueError(f"{field.name} is {_kind(value)}, but expected a string or a list of strings")
+    text = _string(value, field.name, field.whole)
+    return [text] if text else []
 
 
 def _kind(value: object) -> str:
@@ -87,24 +116,39 @@ def read_jsonl(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like
     max_line = line_limit(options.max_line_mb)
     corpus = new_corpus(comm, options, like, scratch)
     begin, end = byte_range(comm, path)
-    n_lines = 0
+    n_lines, seen = 0, _Seen(np.zeros(len(corpus.fields), dtype=np.int64), set())
     with mpi.agreed(comm, f"reading {path}"):
         for offset, block in line_blocks(path, begin, end, max_line=max_line):
-            _add_block(corpus, path, offset, block, n_lines)
+            _add_block(corpus, path, offset, block, n_lines, seen)
             n_lines += block.count(b"\n")
     (lines_above,), _ = mpi.exclusive_sum(comm, [n_lines])
     corpus.row_ids.lines_above = int(lines_above)
+    if like is None and corpus.fields != PLAIN:
+        _check_fields(comm, path, corpus, seen)
     log(f"{path}: read; making rows")
     return vectorise(comm, corpus, options, like)
 
 
-def _add_block(corpus: Corpus, path: Path, offset: int, block: bytes, first_line: int) -> None:
+@mpi.collective
+def _check_fields(comm: mpi.Comm, path: Path, corpus: Corpus, seen: _Seen) -> None:
+    """Collective over `comm`. Raises DataError for a field that no document has."""
+    _, (n_documents, *counts) = mpi.exclusive_sum(comm, [corpus.n_rows, *seen.counts])
+    missing = [field.name for field, count in zip(corpus.fields, counts, strict=True) if not count]
+    if missing and n_documents:
+        known = set().union(*comm.allgather(seen.keys)) - set(OTHER_KEYS) - set(missing)
+        hint = nearest(missing[0], sorted(known)[:SOME_KEYS])
+        raise DataError(f"{path}: --fields {missing[0]}: no document has a value of it; {hint}".rstrip("; "))
+
+
+def _add_block(corpus: Corpus, path: Path, offset: int, block: bytes, first_line: int, seen: _Seen) -> None:
     """Add the documents of a block of lines, the first of which is `first_line` of this rank's. Raises DataError, OSError."""
     for number, line in enumerate(BytesIO(block)):
         if not line or line.isspace():
             continue
         try:
-            document = parse(line)
+            document = parse(line, corpus.fields, seen.keys)
         except ValueError as error:
             raise DataError(f"{path}: line {lines_before(path, offset) + number + 1}: {error}") from None
         corpus.add(*document, line=first_line + number)
+        for place, values in enumerate(document.values):
+            seen.counts[place] += bool(values)

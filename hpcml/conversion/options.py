@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from cyclopts import Parameter
 
-from hpcml.options import Flag
+from hpcml.options import Flag, Several
 
 
 @Parameter(name="*")
@@ -19,6 +20,11 @@ class ConvertOptions:
     """svmlight: indices start at 0, not at 1."""
     max_line_mb: int | None = None
     """svmlight, jsonl: the longest line that is read, in MiB. Default: 16."""
+    fields: Annotated[tuple[str, ...], Several] = ()
+    """Text: tell apart the words of these fields, as in title=T,text=A: "crop T" is a word of titles. Without =T the name is the
+    tag. JSON lines may have any fields, strings or lists of them. Default: the words of title and text, not told apart."""
+    whole_fields: Annotated[tuple[str, ...], Several] = ()
+    """Text: of these fields, those whose values are features as they are, such as the names of journals."""
     binary: Flag = False
     """Text: words present or not, instead of log(tf + 1) · idf with unit length."""
     pairs: Flag = False

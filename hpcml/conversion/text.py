@@ -6,13 +6,14 @@ import math
 import re
 import sys
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from hpcml import mpi
+from hpcml.conversion.fields import PLAIN, Field, parse_fields
 from hpcml.conversion.like import Like
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Labels, Part, waiting_label_sets
@@ -26,10 +27,10 @@ from hpcml.files.spool import ArraySpool, Spool
 # A word is a run of letters and digits. With pairs, every other character that is not white space is a token, too: a break.
 WORDS = re.compile(r"[^\W_]+")
 WORDS_AND_BREAKS = re.compile(r"[^\W_]+|[^\w\s]|_")
-BREAK = "."
 BLOCK_TOKENS = 1 << 21
 BLOCK_ROWS = 1 << 18  # labels counted, too
 TOKEN = np.dtype(np.int32)
+BREAK = TOKEN.type(-1).tobytes()  # between values
 PIECE = 1 << 20  # characters of a text that are cut into words together
 NO_WORD = re.compile(r"[\W_]")
 
@@ -43,16 +44,17 @@ class _Numbers(dict):
 
 
 class _Words(dict):
-    """Numbers words in the order in which they are first looked up; stop words and breaks are -1."""
+    """Numbers the words of a field in the order in which they are first looked up; stop words and breaks are -1."""
 
-    def __init__(self, stop_words: Iterable[str]) -> None:
+    def __init__(self, stop_words: Iterable[str], field: Field, found: list[str]) -> None:
+        """New words are put behind those `found`, with the field's tag."""
         super().__init__((word, -1) for word in stop_words)
-        self.found: list[str] = []
+        self.found, self.end, self.whole = found, f" {field.tag}" if field.tag else "", field.whole
 
     def __missing__(self, token: str) -> int:
-        if token[0].isalnum():
+        if self.whole or token[0].isalnum():
             self[token] = number = len(self.found)
-            self.found.append(token)
+            self.found.append(token + self.end)
             return number
         self[token] = -1
         return -1
@@ -84,9 +86,12 @@ class Counted(NamedTuple):
 class Corpus:
     """This rank's documents as numbers: each text is looked at once and not kept. What grows with them waits outside of memory."""
 
-    def __init__(self, pairs: bool, stop_words: Iterable[str], scratch: Path) -> None:
+    def __init__(self, pairs: bool, stop_words: Iterable[str], scratch: Path, fields: tuple[Field, ...] = PLAIN) -> None:
         self.find = (WORDS_AND_BREAKS if pairs else WORDS).findall
-        self.words = _Words(stop_words)
+        self.fields, self.stop_words = fields, sorted(stop_words)
+        self.found: list[str] = []  # the words, with the tags of their fields
+        each = [_Words(() if field.whole else self.stop_words, field, self.found) for field in fields]
+        self.words = each if fields != PLAIN else each[:1] * 2
         self.scratch = scratch
         self.closed = ArraySpool(scratch)  # the arrays of blocks
         self.tokens, self.lengths = bytearray(), array("q")  # of the rows since the last block
@@ -104,13 +109,17 @@ class Corpus:
         """The number of documents."""
         return len(self.splits)
 
-    def add(self, row_id: str, title: str, text: str, labels: Iterable[str], split: str, line: int = 0) -> None:
-        """Append a document; one without `row_id` is named by the line that it stands on. Raises OSError."""
+    def add(self, row_id: str, values: Iterable[Sequence[str]], labels: Iterable[str], split: str, line: int = 0) -> None:
+        """Append a document, the values of each field; one without `row_id` is named by the line it stands on. Raises OSError."""
         size = len(self.tokens)
-        if title:
-            self._add_text(title)
-            self._add_text(BREAK)
-        self._add_text(text)
+        for words, of_field in zip(self.words, values, strict=True):
+            for value in of_field:
+                if len(self.tokens) > size:
+                    self.tokens += BREAK
+                if words.whole:
+                    self._add_tokens(words, [" ".join(value.split())] if value.strip() else [])
+                else:
+                    self._add_text(words, value)
         self.lengths.append((len(self.tokens) - size) // TOKEN.itemsize)
         self.new_labels.extend(map(self.label_numbers.__getitem__, labels))
         self.label_ends.append(self.labels.size + len(self.new_labels))
@@ -120,15 +129,18 @@ class Corpus:
         if len(self.tokens) >= BLOCK_TOKENS * TOKEN.itemsize or len(self.new_labels) + len(self.lengths) >= BLOCK_ROWS:
             self.close_block()
 
-    def _add_text(self, text: str) -> None:
+    def _add_tokens(self, words: _Words, tokens: list[str]) -> None:
+        """Append tokens."""
+        self.tokens += np.fromiter(map(words.__getitem__, tokens), dtype=TOKEN, count=len(tokens)).data
+
+    def _add_text(self, words: _Words, text: str) -> None:
         """Append the tokens of a text; a long one is taken piece by piece, cut where no word can be."""
         text = text.lower()
         begin = 0
         while begin < len(text):
             cut = NO_WORD.search(text, begin + PIECE) if len(text) - begin > PIECE else None
             end = cut.end() if cut else len(text)
-            tokens = self.find(text, begin, end)
-            self.tokens += np.fromiter(map(self.words.__getitem__, tokens), dtype=TOKEN, count=len(tokens)).data
+            self._add_tokens(words, self.find(text, begin, end))
             begin = end
 
     def close_block(self) -> None:
@@ -156,12 +168,12 @@ def new_corpus(comm: mpi.Comm, options: ConvertOptions, like: Like | None, scrat
     """Collective over `comm`. An empty corpus that knows the stop words of the options, or of the --like file."""
     if like is not None:
         settings = like.text
-        return Corpus(settings.pairs, settings.stop_words, scratch)
+        return Corpus(settings.pairs, settings.stop_words, scratch, settings.fields)
     words: list[str] = []
     with mpi.agreed(comm, f"reading {options.stop_words}"):
         if comm.rank == 0 and options.stop_words is not None:
             words = stop_words(options.stop_words)
-    return Corpus(options.pairs, comm.bcast(words), scratch)
+    return Corpus(options.pairs, comm.bcast(words), scratch, parse_fields(options.fields, options.whole_fields))
 
 
 @mpi.collective
@@ -218,14 +230,14 @@ def _labels(comm: mpi.Comm, corpus: Corpus, like: Like | None) -> Labels:
 def _word_map(corpus: Corpus, words: list[str]) -> np.ndarray:
     """The number in `words` of each local word, -1 where it has none; one entry more, -1, for breaks."""
     number = {word: n for n, word in enumerate(words)}
-    return np.array([*(number.get(word, -1) for word in corpus.words.found), -1], dtype=np.int64)
+    return np.array([*(number.get(word, -1) for word in corpus.found), -1], dtype=np.int64)
 
 
 @mpi.collective
 def _learn(comm: mpi.Comm, corpus: Corpus, train: np.ndarray, options: ConvertOptions) -> tuple[TextSettings, ArraySpool]:
     """Collective over `comm`. Vocabulary and weights from the training rows, and the counted rows."""
     _, (n_documents,) = mpi.exclusive_sum(comm, [int(np.count_nonzero(train))])
-    found = corpus.words.found
+    found = corpus.found
     df = np.zeros(len(found), dtype=np.int64)
     with mpi.agreed(comm, "counting words"):
         for block, chosen in _with_rows(corpus.blocks(), train):
@@ -239,12 +251,13 @@ def _learn(comm: mpi.Comm, corpus: Corpus, train: np.ndarray, options: ConvertOp
         where = f"in {options.min_df} of the {n_documents} training rows; lower --min-df" if n_documents else "in a training row"
         raise DataError(f"no word occurs {where}")
     settings = TextSettings(
-        vocabulary=Vocabulary(words, np.zeros(0, dtype=np.int64)),
+        vocabulary=Vocabulary(words, np.zeros(0, dtype=np.int64), corpus.fields != PLAIN),
         pairs=options.pairs,
         min_df=options.min_df,
         n_documents=int(n_documents),
         idf=None,
-        stop_words=sorted(word for word, number in corpus.words.items() if number < 0 and word[0].isalnum()),
+        stop_words=corpus.stop_words,
+        fields=corpus.fields,
     )
     local = [np.zeros((2, 0), dtype=np.int64)]
     with mpi.agreed(comm, "counting words"):
@@ -253,7 +266,7 @@ def _learn(comm: mpi.Comm, corpus: Corpus, train: np.ndarray, options: ConvertOp
             df = np.bincount(block.places[chosen[block.rows]], minlength=block.keys.size)
             local.append(np.stack([block.keys[df > 0], df[df > 0]]))
     keys, df = merge_counts(comm, *summed(*np.concatenate(local, axis=1)), options.min_df)
-    settings.vocabulary = Vocabulary(words, keys)
+    settings.vocabulary = Vocabulary(words, keys, corpus.fields != PLAIN)
     settings.idf = None if options.binary else np.log(n_documents / df)
     return settings, counted
 

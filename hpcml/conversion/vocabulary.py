@@ -1,7 +1,8 @@
 """Terms as integers: a vocabulary of words and word pairs that is the same for any number of ranks.
 
 Words are numbered in code-point order. The key of word a is a·(V+1), that of the pair "a b" is a·(V+1) + b + 1, V being the number
-of words. As a space sorts before every letter and digit, the order of keys is the code-point order of the terms.
+of words. As a space sorts before every letter and digit, the order of keys is the code-point order of the terms. Where fields are
+told apart, words end with their fields' tags, and the words of a pair have the same one.
 """
 
 from __future__ import annotations
@@ -15,19 +16,24 @@ import h5py
 import numpy as np
 
 from hpcml import mpi
+from hpcml.conversion.fields import PLAIN, Field, as_texts, parse_fields
 from hpcml.data.dataset import Dataset
 from hpcml.errors import DataError
 from hpcml.files.hdf5 import DAMAGE, NAME_CHUNK, write_strings
+from hpcml.files.untrusted import text_of
 from hpcml.rng import bits
 
 _SEPARATOR = b"\0"  # in no word, label or id
 
 
 class Vocabulary:
-    """The features of a text dataset as a sequence of strings (`len`, slices), held as words and sorted keys (d, int64)."""
+    """The features of a text dataset as a sequence of strings (`len`, slices), held as words and sorted keys (d, int64).
 
-    def __init__(self, words: list[str], keys: np.ndarray) -> None:
-        self.words, self.keys, self.width = words, keys, len(words) + 1
+    With `tagged` the words end with the tags of their fields: "new T" and "york T" are the pair "new york T".
+    """
+
+    def __init__(self, words: list[str], keys: np.ndarray, tagged: bool = False) -> None:
+        self.words, self.keys, self.width, self.tagged = words, keys, len(words) + 1, tagged
 
     def __len__(self) -> int:
         return self.keys.size
@@ -35,7 +41,11 @@ class Vocabulary:
     def __getitem__(self, where: slice) -> list[str]:
         firsts, seconds = np.divmod(self.keys[where], self.width)
         words = self.words
-        return [f"{words[a]} {words[b - 1]}" if b else words[a] for a, b in zip(firsts.tolist(), seconds.tolist(), strict=True)]
+        firsts_of_pairs = [word.rpartition(" ")[0] for word in words] if self.tagged and seconds.any() else words
+        return [
+            f"{firsts_of_pairs[a]} {words[b - 1]}" if b else words[a]
+            for a, b in zip(firsts.tolist(), seconds.tolist(), strict=True)
+        ]
 
     def columns(self, keys: np.ndarray) -> np.ndarray:
         """The feature number of each key, -1 where it is no feature."""
@@ -55,6 +65,7 @@ class TextSettings:
     n_documents: int
     idf: np.ndarray | None
     stop_words: list[str]
+    fields: tuple[Field, ...] = PLAIN
 
     def write(self, file: h5py.File) -> None:
         """Write group `text` of a dataset."""
@@ -63,6 +74,8 @@ class TextSettings:
         group.attrs["pairs"] = self.pairs
         group.attrs["min_df"] = self.min_df
         group.attrs["n_documents"] = self.n_documents
+        if self.fields != PLAIN:
+            group.attrs["fields"], group.attrs["whole_fields"] = as_texts(self.fields)
         if self.idf is not None:
             group.create_dataset("idf", data=self.idf)
         write_strings(file, "text/stop_words", self.stop_words)
@@ -74,38 +87,60 @@ class TextSettings:
             group = dataset.file["text"]
             if "idf" in group and (group["idf"].shape != (dataset.n_features,) or group["idf"].dtype.kind != "f"):
                 raise ValueError("idf does not fit")
+            fields = fields_of(dataset)
             return cls(
-                vocabulary=read_vocabulary(dataset),
+                vocabulary=read_vocabulary(dataset, fields),
                 pairs=bool(group.attrs["pairs"]),
                 min_df=int(group.attrs["min_df"]),
                 n_documents=int(group.attrs["n_documents"]),
                 idf=group["idf"][:] if group.attrs["weighting"] == "log-idf" else None,
                 stop_words=dataset.strings("text/stop_words") or [],
+                fields=fields,
             )
         except DAMAGE:
             raise DataError(f"{dataset.path}: damaged dataset: group text is incomplete; make it again") from None
 
 
-def read_vocabulary(dataset: Dataset) -> Vocabulary:
+def fields_of(dataset: Dataset) -> tuple[Field, ...]:
+    """The fields that a dataset made from text tells apart. Raises KeyError or ValueError if it does not say them soundly."""
+    group = dataset.file["text"]
+    if "fields" not in group.attrs:
+        return PLAIN
+    fields, whole = text_of(group, "fields"), text_of(group, "whole_fields")
+    return parse_fields([fields], [whole] if whole else [])
+
+
+def _words_of(name: str, fields: dict[str, Field]) -> list[str]:
+    """The word of a feature, or the two of a pair, with their tag if there are fields (by tag). Raises ValueError."""
+    if not fields:
+        return name.split(" ", 1)
+    term, _, tag = name.rpartition(" ")
+    if tag not in fields:
+        raise ValueError("a feature of no field")
+    return [name] if fields[tag].whole else [f"{word} {tag}" for word in term.split(" ", 1)]
+
+
+def read_vocabulary(dataset: Dataset, fields: tuple[Field, ...] = PLAIN) -> Vocabulary:
     """The features of a dataset made from text. Raises DataError if the names are not sorted and unique."""
+    tagged = {field.tag: field for field in fields} if fields != PLAIN else {}
 
     def names() -> Iterator[list[str]]:
         for begin in range(0, dataset.n_features, NAME_CHUNK):
             yield dataset.strings("feature_names", begin, min(begin + NAME_CHUNK, dataset.n_features)) or []
 
-    words = sorted({word for chunk in names() for name in chunk for word in name.split(" ")})
+    words = sorted({word for chunk in names() for name in chunk for word in _words_of(name, tagged)})
     number = {word: n for n, word in enumerate(words)}
     width = len(words) + 1
     keys = np.empty(dataset.n_features, dtype=np.int64)
     done = 0
     for chunk in names():
         for name in chunk:
-            first, _, second = name.partition(" ")
-            keys[done] = number[first] * width + (number[second] + 1 if second else 0)
+            first, *second = _words_of(name, tagged)
+            keys[done] = number[first] * width + (number[second[0]] + 1 if second else 0)
             done += 1
     if done < keys.size or (np.diff(keys) <= 0).any():
         raise DataError(f"{dataset.path}: damaged dataset: the feature names are not sorted and unique; make it again")
-    return Vocabulary(words, keys)
+    return Vocabulary(words, keys, bool(tagged))
 
 
 def _pack(terms: list[bytes]) -> np.ndarray:

@@ -12,6 +12,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.data.dataset import Dataset
+from hpcml.data.names import names_of
 from hpcml.data.shard import Shard, load_shard
 from hpcml.files.hdf5 import NAME_CHUNK, create_strings, describe_matrix, matrix_slabs, readable, vocabulary_digest
 from hpcml.files.hdf5 import write_strings as write_names
@@ -20,30 +21,6 @@ from hpcml.files.untrusted import attributes
 from hpcml.partition import offsets
 
 PIECE = 1 << 24  # values that are looked at together
-
-
-def names_of(dataset: Dataset, features: np.ndarray) -> list[str] | None:
-    """The names of some features, or None if the file has no names. Raises DataError."""
-    if "feature_names" not in dataset.file:
-        return None
-    out = np.empty(features.size, dtype=object)
-    for begin in range(0, dataset.n_features, NAME_CHUNK):
-        places = np.flatnonzero((features >= begin) & (features < begin + NAME_CHUNK))
-        if places.size:
-            chunk = np.array(dataset.strings("feature_names", begin, begin + NAME_CHUNK), dtype=object)
-            out[places] = chunk[features[places] - begin]
-    return out.tolist()
-
-
-def numbers_of(dataset: Dataset, names: list[str]) -> np.ndarray:
-    """The number of the feature of each name, −1 where the file has none of that name (int64). Raises DataError."""
-    place = {name: number for number, name in enumerate(names)}
-    out = np.full(len(names), -1, dtype=np.int64)
-    for begin in range(0, dataset.n_features, NAME_CHUNK):
-        for number, name in enumerate(dataset.strings("feature_names", begin, begin + NAME_CHUNK) or [], begin):
-            if name in place:
-                out[place[name]] = number
-    return out
 
 
 @dataclass

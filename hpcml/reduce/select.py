@@ -13,6 +13,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.data.dataset import Dataset, default_split
 from hpcml.data.labels import choose_labels
+from hpcml.data.names import names_of, numbers_of
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError, nearest
 from hpcml.files.atomic import check_output
@@ -23,7 +24,7 @@ from hpcml.files.untrusted import check_parts
 from hpcml.log import Log, joined, named, visible
 from hpcml.methods.online.extremal import best, extremal, n_from_the_top
 from hpcml.methods.online.options import OnlineOptions
-from hpcml.reduce.dataset import names_of, numbers_of, reduce_dataset, remakes_text
+from hpcml.reduce.dataset import reduce_dataset, remakes_text
 from hpcml.reduce.model import Weights, reduce_model
 from hpcml.reduce.options import EFS, NAMES, P, SelectOptions
 from hpcml.reduce.scores import SCORES, feature_scores

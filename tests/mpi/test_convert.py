@@ -53,6 +53,16 @@ def jsonl_text(seed, n_rows, splits=True):
     return "".join(lines)
 
 
+def fields_text(seed, n_rows):
+    """Documents with a journal and a list of names beside title and text."""
+    rng = np.random.default_rng(seed)
+    lines = []
+    for line in jsonl_text(seed, n_rows).splitlines():
+        journals, names = (rng.choice(["New York", "Disasters", "alpha", "T"], size).tolist() for size in (1, rng.integers(0, 3)))
+        lines.append(json.dumps(json.loads(line) | {"journal": journals[0], "names": names}) + "\n")
+    return "".join(lines)
+
+
 def documents_text(n_rows):
     return "".join(f'{{"text": "one text", "labels": ["l{row}"]}}\n' for row in range(n_rows))
 
@@ -66,6 +76,8 @@ CASES = {
     "text": ("jsonl", jsonl_text(2, 80), {}),
     "pairs": ("jsonl", jsonl_text(3, 60), {"pairs": True, "min_df": 2}),
     "binary": ("jsonl", jsonl_text(4, 40, splits=False), {"binary": True, "test_share": 0.5}),
+    "fields": ("jsonl", fields_text(7, 70), {"fields": ("title=T,text=A,journal=J,names",), "whole_fields": ("journal",)}),
+    "fields, pairs": ("jsonl", fields_text(8, 50), {"fields": ("title", "text", "names"), "pairs": True, "min_df": 2}),
     "one document": ("jsonl", jsonl_text(5, 1, splits=False), {"binary": True}),
     "equal documents": ("jsonl", documents_text(9), {}),
     "noise": ("svmlight", svmlight_text(6, 77, True), {"label_noise": 0.3, "test_share": 0.3}),

@@ -20,10 +20,17 @@ from hpcml.bench import compare
 from hpcml.bench import ovr_table as ovr
 from hpcml.bench.cluster import Findings
 from hpcml.conversion.convert import ConvertReport
+from hpcml.conversion.fields import Field
 from hpcml.crossval import table as crossval
 from hpcml.crossval.problems import CvProblem
 from hpcml.data import info
+from hpcml.duplicates import report as duplicates_report
+from hpcml.duplicates.banding import Bands
+from hpcml.duplicates.consistency import Consistency, PairLabels
+from hpcml.duplicates.pairs import Pairs
+from hpcml.duplicates.search import Duplicates, _write_pairs
 from hpcml.errors import ConfigError, DataError, nearest
+from hpcml.evaluation import explain as explanations
 from hpcml.evaluation import report as evaluations
 from hpcml.evaluation.evaluate import Evaluation
 from hpcml.files.hdf5 import write_strings
@@ -84,6 +91,33 @@ def evaluation(names):
     parts = (np.arange(n), names, np.full(n, 3), np.full(n, 2), [], 0)
     measures = {"values": values, "micro": dict.fromkeys(values, 0.5), "precision_at": {1: 0.5}}
     return Evaluation(names[0], names[-1], names[0], 9, *parts, n_seen=1, n_unused=1, **measures)
+
+
+def explanation(names):
+    """An explanation of labels that are called so, by features that are called so, too."""
+    n = len(names)
+    model = SimpleNamespace(path=names[0], n_labels=n, n_features=n, label_names=names, bias=np.zeros(n))
+    model.labels = {"n_positive": np.arange(n)}
+    found = [explanations.LabelWeights(label, np.arange(n), np.ones(n), n, n, 0.0) for label in range(n)]
+    return explanations.Explanation(model, None, found, np.arange(n), dict(enumerate(names)), [Field(names[0], names[-1])])
+
+
+def duplicates(names):
+    labels = Consistency(*np.ones((3, len(names)), int))
+    return Duplicates(Path(names[0]), names[-1], 9, 1, 1, 1, 0.8, Bands(2, 3), 1, 0, [0.8, 1.0], [1, 0], names, labels, 1.0)
+
+
+def pairs_of_names(path, names):
+    """The pairs of rows that are called so, each with the next one."""
+    n = len(names)
+    data = path.with_suffix(".h5")
+    with h5py.File(data, "w") as file:
+        write_strings(file, "row_ids", [stored(name) for name in names])
+    with h5py.File(data) as file:
+        dataset = SimpleNamespace(path=data, file=file, split=lambda _: np.arange(n))
+        dataset.strings = lambda what, begin, end: read_strings(file[what], begin, end)
+        pairs = Pairs(np.arange(n), np.roll(np.arange(n), 1), np.ones(n))
+        _write_pairs(SELF, dataset, "all", pairs, PairLabels(*np.ones((4, n), int)), path)
 
 
 def sweep(names):
@@ -221,6 +255,8 @@ FILES = {
     "cv": (cross_validated, lambda rows: column(1)(rows)[::2]),
     "bench ovr": (lambda path, names: path.write_bytes(ovr.csv_text(ovr_comparison(names)).encode()), column(1)),
     "compare": (compared, column(0)),
+    "duplicates": (pairs_of_names, column(2)),
+    "duplicates --csv": (lambda path, names: duplicates_report.write_csv(path, duplicates(names)), column(1)),
     "select": (lambda path, names: select.write_list(path, selected(names)), in_order),
     "plot selection": (lambda path, names: write_curves(curves(names), path), of_curves),
     "plot convergence": (lambda path, names: write_traces_csv([Trace(name, [1.0], [1.0]) for name in names], path), column(0)),
@@ -304,6 +340,8 @@ def logged(names):
 
 # Every text of a command for people that has names in it.
 TEXTS = {
+    "duplicates": lambda names: duplicates_report.format_duplicates(duplicates(names)),
+    "explain": lambda names: explanations.format_explanation(explanation(names)),
     "evaluate": lambda names: evaluations.format_evaluation(evaluation(names)),
     "merge, runs": lambda names: str(sweep(names)),
     "merge, parts": lambda names: str(merge.MergeReport(Path(names[0]), 1, 2)),

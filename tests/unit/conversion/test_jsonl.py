@@ -56,8 +56,8 @@ def test_not_utf8(tmp_path):
 
 def test_parse():
     line = {"id": 12, "title": "T", "text": "x \ud83d\ude00", "labels": ["b", "a"], "split": "dev", "more": 1}
-    assert parse(json.dumps(line).encode()) == Document("12", "T", "x 😀", ["b", "a"], "dev")
-    assert parse(b'{"title": "T", "text": null, "labels": null}') == Document("", "T", "", [], "")
+    assert parse(json.dumps(line).encode()) == Document("12", [["T"], ["x 😀"]], ["b", "a"], "dev")
+    assert parse(b'{"title": "T", "text": null, "labels": null}') == Document("", [["T"], []], [], "")
 
 
 def test_ids_labels_and_splits(tmp_path):

@@ -1,0 +1,77 @@
+"""The fields of documents: what is told apart by `convert --fields`, and how the features of each are named.
+
+The feature of the word "earthquake" in a field with the tag T is named "earthquake T", that of a word pair "new york T", and that
+of a value taken whole "Disasters T". A tag has no white space and belongs to one field, so what stands behind the last blank of
+a name says the field, and no two features have one name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from hpcml.errors import nearest
+
+OTHER_KEYS = ("id", "labels", "split")  # of a document, that are no fields
+LONGEST = 1 << 14  # letters of all fields together, which an attribute of the dataset holds
+
+
+class Field(NamedTuple):
+    """A key of a document, the tag that ends the names of its features, and whether its values are features as they are."""
+
+    name: str
+    tag: str
+    whole: bool = False
+
+
+# What is not told apart has no tag: a word is one feature, wherever it stands.
+PLAIN = (Field("title", ""), Field("text", ""))
+
+
+def parse_fields(given: Iterable[str], whole: Iterable[str] = ()) -> tuple[Field, ...]:
+    """The fields of texts such as "title=T,text=A,journal": NAME or NAME=TAG, the tag being the name where none is given.
+
+    `whole` names those whose values are features as they are. PLAIN without any; raises ValueError with the reason.
+    """
+    parts, whole_names = _parts(given), _parts(whole)
+    if not parts:
+        if whole_names:
+            raise ValueError(f"--whole-fields {','.join(whole_names)}: not among --fields; name the fields there, too")
+        return PLAIN
+    pairs = [(name, tag if equals else name) for name, equals, tag in (part.partition("=") for part in parts)]
+    _check([name for name, _ in pairs], [tag for _, tag in pairs])
+    names = [name for name, _ in pairs]
+    for name in whole_names:
+        if name not in names:
+            raise ValueError(f"--whole-fields {name}: not among --fields; {nearest(name, names)}".rstrip("; "))
+    return tuple(Field(name, tag, name in whole_names) for name, tag in pairs)
+
+
+def _parts(given: Iterable[str]) -> list[str]:
+    """What stands between commas."""
+    return [part.strip() for text in given for part in text.split(",")]
+
+
+def _check(names: list[str], tags: list[str]) -> None:
+    """Raise ValueError unless fields and tags can be told apart."""
+    if sum(map(len, names)) + sum(map(len, tags)) > LONGEST:
+        raise ValueError(f"--fields: more than {LONGEST:,} letters; choose fewer fields or shorter tags")
+    for name, tag in zip(names, tags, strict=True):
+        if not name or not tag:
+            raise ValueError(f"--fields {name}={tag}: a name is empty; expected names with commas between, as in title=T,text=A")
+        if name in OTHER_KEYS:
+            raise ValueError(f"--fields {name}: {name} is no field; choose keys that hold text")
+        if not name.isprintable() or not tag.isprintable() or len(tag.split()) != 1 or " " in tag or "=" in tag:
+            raise ValueError(f"--fields {name}={tag}: a tag is printed behind a blank, so it has none itself; as in {name}=T")
+    for what, found in (("field", names), ("tag", tags)):
+        for one in found:
+            if found.count(one) > 1:
+                raise ValueError(f"--fields: the {what} {one!r} stands there twice; give each field a name and a tag of its own")
+
+
+def as_texts(fields: Sequence[Field]) -> tuple[str, str]:
+    """What `parse_fields` takes: the fields with their tags, and the names of those taken whole."""
+    return (
+        ",".join(f"{field.name}={field.tag}" for field in fields),
+        ",".join(field.name for field in fields if field.whole),
+    )

@@ -1,0 +1,32 @@
+"""The names of features and rows, of which a dataset may have many millions: they are read in chunks."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hpcml.data.dataset import Dataset
+from hpcml.files.hdf5 import NAME_CHUNK
+
+
+def names_of(dataset: Dataset, numbers: np.ndarray, what: str = "feature_names") -> list[str] | None:
+    """The names of some features, or of what else has names in the file; None if it has none. Raises DataError."""
+    if what not in dataset.file:
+        return None
+    out = np.empty(numbers.size, dtype=object)
+    for begin in range(0, dataset.file[what].shape[0], NAME_CHUNK):
+        places = np.flatnonzero((numbers >= begin) & (numbers < begin + NAME_CHUNK))
+        if places.size:
+            chunk = np.array(dataset.strings(what, begin, begin + NAME_CHUNK), dtype=object)
+            out[places] = chunk[numbers[places] - begin]
+    return list(out)
+
+
+def numbers_of(dataset: Dataset, names: list[str]) -> np.ndarray:
+    """The number of the feature of each name, −1 where the file has none of that name (int64). Raises DataError."""
+    place = {name: number for number, name in enumerate(names)}
+    out = np.full(len(names), -1, dtype=np.int64)
+    for begin in range(0, dataset.n_features, NAME_CHUNK):
+        for number, name in enumerate(dataset.strings("feature_names", begin, begin + NAME_CHUNK) or [], begin):
+            if name in place:
+                out[place[name]] = number
+    return out

@@ -1,0 +1,1 @@
+"""Rows that are nearly the same, and how far their labels agree."""

@@ -1,0 +1,71 @@
+"""Compiled passes over the features of rows: hashes of sets, their least hashes, and what two rows share."""
+
+import numpy as np
+
+from hpcml.kernels import njit
+
+_M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_27, _30, _31 = (np.uint64(n) for n in (27, 30, 31))
+_LARGEST = np.uint32(2**32 - 1)
+
+
+@njit
+def _mix(x):
+    """The finaliser of SplitMix64, as in hpcml.rng."""
+    x = (x ^ (x >> _30)) * _M1
+    x = (x ^ (x >> _27)) * _M2
+    return x ^ (x >> _31)
+
+
+@njit
+def set_keys(indptr, indices, rows, key, keys):
+    """keys[i] (uint64): a hash of the set of features of rows[i]. The first i whose features do not ascend, or -1."""
+    for i in range(rows.size):
+        total, last = np.uint64(0), np.int64(-1)
+        for k in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):
+            j = np.int64(indices[k])
+            if j <= last:
+                return i
+            total += _mix(_mix(np.uint64(j) ^ key) + key)
+            last = j
+        keys[i] = _mix(total)
+    return -1
+
+
+@njit
+def _lower(x, factors, addends, least):
+    """least[h] = min(least[h], x · factors[h] + addends[h]), modulo 2³²; a function of its own, so that it is vectorised."""
+    for h in range(least.size):
+        least[h] = min(least[h], np.uint32(x * factors[h] + addends[h]))
+
+
+@njit
+def band_keys(indptr, indices, rows, hashes, factors, addends, size, least, begin, keys):
+    """keys[b, begin + i] (uint64): a hash of the least hashes b · size … (b + 1) · size of the features of rows[i].
+
+    hashes (n_features uint32); factors, addends and least (bands · size uint32), `least` is scratch.
+    """
+    for i in range(rows.size):
+        least[:] = _LARGEST
+        for k in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):
+            _lower(hashes[np.uint64(indices[k])], factors, addends, least)
+        for b in range(keys.shape[0]):
+            key = np.uint64(0)
+            for h in range(b * size, (b + 1) * size):
+                key = _mix(key + np.uint64(least[h]))
+            keys[b, begin + i] = key
+
+
+@njit
+def count_common(indptr, indices, rows, other_indptr, other_indices, others, counts):
+    """counts[p]: how many features rows[p] shares with row others[p] of the other CSR arrays; both ascend."""
+    for p in range(rows.size):
+        a, a_end = np.uint64(indptr[rows[p]]), np.uint64(indptr[rows[p] + 1])
+        b, b_end = np.uint64(other_indptr[others[p]]), np.uint64(other_indptr[others[p] + 1])
+        count = 0
+        while a < a_end and b < b_end:
+            x, y = np.int64(indices[a]), np.int64(other_indices[b])
+            count += x == y
+            a += np.uint64(x <= y)
+            b += np.uint64(y <= x)
+        counts[p] = count

@@ -1,0 +1,178 @@
+"""Pairs of rows that have nearly the same features, found by all ranks and compared exactly; the same on any number of ranks.
+
+Rows with the same features are a group: each is paired with the next one of its group, and only the first goes on. Rows that agree
+on a band of least hashes (hpcml.duplicates.banding) lie in one bucket, which one rank gets from all others, and are compared. In a
+bucket of many rows each is compared with the next WINDOW only, so the work grows as the number of rows, whatever they hold.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.data.dataset import Dataset
+from hpcml.data.shard import Shard
+from hpcml.duplicates import kernels
+from hpcml.duplicates.banding import Bands, feature_hashes, hash_functions
+from hpcml.duplicates.routing import Routing, SharedRows
+from hpcml.errors import DataError
+from hpcml.log import Log, Progress
+from hpcml.rng import bits
+from hpcml.slices import row_slices
+
+WINDOW = 64  # of a bucket's rows, how many next ones each is compared with
+BANDS_AT_ONCE = 8  # whose keys are held: 8 bytes a row and band
+COMPARED = 1 << 16  # pairs whose rows are in memory together
+
+
+@dataclass
+class Pairs:
+    """Pairs (first < other, positions in the split) of this rank's rows, ascending, and their similarities.
+
+    `n_empty` (rows without features), `n_equal` (rows that have the features of an earlier one) and `n_limited` (how often a row
+    lay in a bucket with more than it was compared with) are those of all ranks.
+    """
+
+    first: np.ndarray
+    other: np.ndarray
+    similarity: np.ndarray
+    n_empty: int = 0
+    n_equal: int = 0
+    n_limited: int = 0
+
+
+class PairSearch:
+    """What is known so far: `codes` (ascending) are first · n + other of the pairs of this rank's rows."""
+
+    @mpi.collective
+    def __init__(self, comm: mpi.Comm, shard: Shard, similarity: float) -> None:
+        """Collective over `comm`."""
+        self.comm, self.shard, self.similarity = comm, shard, similarity
+        self.rows = SharedRows(comm, shard)
+        self.codes, self.similarities = np.zeros(0, np.int64), np.zeros(0)
+        self.n_limited = 0
+
+    @mpi.collective
+    def bucket(self, keys: np.ndarray, positions: np.ndarray, window: int) -> np.ndarray:
+        """Collective over the ranks. Compare rows of equal keys (uint64), each with the `window` next ones of its bucket.
+
+        Says of each row whether it is the first of its bucket.
+        """
+        routing = Routing(self.comm, (keys % np.uint64(self.comm.size)).astype(np.int64))
+        keys, positions = routing.send(keys), routing.send(positions)
+        with mpi.agreed(self.comm, "putting rows into buckets"):
+            order = np.lexsort((positions, keys))
+            keys, positions = keys[order], positions[order]
+            is_first = np.ones(keys.size, np.uint8)
+            is_first[order[1:]] = keys[1:] != keys[:-1]
+            codes = self._windows(keys, positions, window)
+        self.compare(codes)
+        return routing.answer(is_first).astype(bool)
+
+    def _windows(self, keys: np.ndarray, positions: np.ndarray, window: int) -> np.ndarray:
+        """The codes of the pairs of a bucket that are at most `window` apart; keys and positions are sorted."""
+        found = [np.zeros(0, np.int64)]
+        for distance in range(1, min(window, keys.size - 1) + 1):
+            places = np.flatnonzero(keys[distance:] == keys[:-distance])
+            if not places.size:
+                break
+            found.append(positions[places] * self.shard.n_global + positions[places + distance])
+        if window > 1:
+            self.n_limited += int(np.count_nonzero(keys[window + 1 :] == keys[: max(0, keys.size - window - 1)]))
+        return np.concatenate(found)
+
+    @mpi.collective
+    def compare(self, codes: np.ndarray) -> None:
+        """Collective over the ranks. Keep those pairs that are similar enough; each is compared by the rank of its first row."""
+        codes = Routing(self.comm, self.rows.owners(codes // max(1, self.shard.n_global))).send(codes)
+        with mpi.agreed(self.comm, "looking for pairs that are known"):
+            codes = np.setdiff1d(codes, self.codes)  # each once, ascending
+        kept, similarities = [self.codes], [self.similarities]
+        for begin in range(0, int(mpi.allreduce_max(self.comm, codes.size)), COMPARED):
+            some = codes[begin : begin + COMPARED]
+            first, other = np.divmod(some, max(1, self.shard.n_global))
+            wanted, places = np.unique(other, return_inverse=True)
+            indptr, indices = self.rows.fetch(wanted, self.shard.indptr, self.shard.indices)
+            with mpi.agreed(self.comm, "comparing rows"):
+                similarity = self._similarities(self.rows.local(first), indptr, indices, places)
+                enough = similarity >= self.similarity
+                kept.append(some[enough])
+                similarities.append(similarity[enough])
+        with mpi.agreed(self.comm, "keeping pairs"):
+            found = np.concatenate(kept)
+            order = np.argsort(found, kind="stable")
+            self.codes, self.similarities = found[order], np.concatenate(similarities)[order]
+
+    def _similarities(self, rows: np.ndarray, indptr: np.ndarray, indices: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """The Jaccard index of rows of the slab and of other CSR arrays."""
+        common = np.zeros(rows.size, np.int64)
+        kernels.count_common(self.shard.indptr, self.shard.indices, rows, indptr, indices, others, common)
+        sizes = self.shard.indptr[rows + 1] - self.shard.indptr[rows] + indptr[others + 1] - indptr[others]
+        return common / np.maximum(1, sizes - common)
+
+
+@mpi.collective
+def find_pairs(comm: mpi.Comm, dataset: Dataset, shard: Shard, similarity: float, bands: Bands, log: Log) -> Pairs:
+    """Collective over `comm`. The pairs of rows of the shards with a Jaccard index of at least `similarity`.
+
+    Raises DataError if the features of a row are out of order.
+    """
+    with mpi.node_first(comm):
+        _warm_up(shard)
+    search = PairSearch(comm, shard, similarity)
+    sizes = shard.indptr[shard.rows + 1] - shard.indptr[shard.rows]
+    present = np.flatnonzero(sizes)
+    keys = np.zeros(present.size, np.uint64)
+    with mpi.agreed(comm, f"reading {dataset.path}"):
+        _hash_sets(dataset, shard, shard.rows[present], keys)
+        dataset.check_unchanged()
+    is_first = search.bucket(keys, shard.first_local + present, window=1)
+    n_equal = present.size - int(np.count_nonzero(is_first))
+    _banded(search, present[is_first], bands, log)
+    _, totals = mpi.exclusive_sum(comm, [shard.n_local - present.size, n_equal, search.n_limited])
+    first, other = np.divmod(search.codes, max(1, shard.n_global))
+    return Pairs(first, other, search.similarities, *(int(total) for total in totals))
+
+
+def _hash_sets(dataset: Dataset, shard: Shard, rows: np.ndarray, keys: np.ndarray) -> None:
+    """Hash the features of rows of the slab. Raises DataError if they are out of order."""
+    (key,) = bits(0, "duplicates: sets", np.zeros(1))
+    bad = kernels.set_keys(shard.indptr, shard.indices, rows, key, keys)
+    if bad >= 0:
+        row = shard.first_row + int(rows[bad])
+        raise DataError(f"{dataset.path}: damaged dataset: the features of row {row} are out of order; `hpcml info` says more")
+
+
+@mpi.collective
+def _banded(search: PairSearch, chosen: np.ndarray, bands: Bands, log: Log) -> None:
+    """Collective over the ranks. Compare rows (`chosen` of those of the shard) that agree on a band."""
+    comm, shard = search.comm, search.shard
+    with mpi.agreed(comm, "making room for the hashes"):
+        hashes, (factors, addends) = feature_hashes(shard.n_features if bands.number else 0), hash_functions(bands)
+        rows = shard.rows[chosen]
+        n_values = int((shard.indptr[rows + 1] - shard.indptr[rows]).sum())
+    progress = Progress(log, "comparing rows", bands.number)
+    for begin in range(0, bands.number, BANDS_AT_ONCE):
+        some = slice(begin, min(begin + BANDS_AT_ONCE, bands.number))
+        functions = factors[some].reshape(-1), addends[some].reshape(-1)
+        with mpi.agreed(comm, "hashing rows"):
+            keys = np.empty((some.stop - begin, rows.size), np.uint64)
+            least = np.empty(functions[0].size, np.uint32)
+            for each in row_slices(rows.size, n_values * (1 + least.size // 8)):
+                arrays = shard.indptr, shard.indices, rows[each], hashes, *functions
+                kernels.band_keys(*arrays, bands.size, least, each.start, keys)
+        for band, keys_of_band in enumerate(keys, begin):
+            search.bucket(keys_of_band, shard.first_local + chosen, WINDOW)
+            progress.update(band + 1)
+    progress.close()
+
+
+def _warm_up(shard: Shard) -> None:
+    """Compile the kernels for the types of a shard's arrays."""
+    none, numbers, keys = shard.rows[:0], np.zeros(0, np.uint32), np.zeros((1, 0), np.uint64)
+    arrays = shard.indptr, shard.indices
+    kernels.set_keys(*arrays, none, np.uint64(0), keys[0])
+    kernels.band_keys(*arrays, none, numbers, numbers, numbers, 1, numbers, 0, keys)
+    kernels.count_common(*arrays, none, shard.indptr, shard.indices[:0].copy(), none, none)

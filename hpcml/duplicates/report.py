@@ -1,0 +1,113 @@
+"""What was found of rows that are nearly the same, for people (a table) and for programs (CSV and JSON)."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from hpcml.duplicates.search import Duplicates
+from hpcml.errors import ConfigError
+from hpcml.files.atomic import check_output, write_whole
+from hpcml.files.table import table, write_table
+from hpcml.log import joined
+
+COLUMNS = ("number", "label", "n_rows", "base_rate", "n_pairs", "n_both", "consistency", "low", "high")
+
+
+def check_outputs(outputs: Mapping[str, Path | None], force: bool, data: Path) -> None:
+    """Raise ConfigError for files (by flag) that exist already, without `force`, and for one name twice. Local."""
+    named: dict[Path, str] = {}
+    for flag, path in outputs.items():
+        if path is not None:
+            if path in named:
+                raise ConfigError(f"{named[path]} {path} and {flag} {path} are one file; choose two names")
+            named[path] = flag
+            check_output(path, force, [data])
+
+
+def _base_rates(found: Duplicates) -> np.ndarray:
+    """The share of the rows that have each label."""
+    return found.labels.n_rows / max(1, found.n_rows)
+
+
+def _percent(value: float) -> str:
+    return "-" if math.isnan(value) else f"{100 * value:.2f}"
+
+
+def format_duplicates(found: Duplicates, top: int = 10) -> str:
+    """How many pairs there are, and the consistency of the `top` most frequent labels."""
+    d = found
+    lines = [f"{d.data}, split {d.split}: {d.n_rows:,} rows, in {d.seconds:.1f} s"]
+    if d.n_empty:
+        lines.append(f"left out: {d.n_empty:,} rows without features")
+    lines.append(f"pairs of a similarity of at least {d.similarity:g}: {d.n_pairs:,}{_steps(d)}")
+    lines.append(f"rows with the features of an earlier row: {d.n_equal:,}, each paired with the last of these")
+    if d.bands.number:
+        lines.append(
+            f"expected to find {100 * d.bands.recall(d.similarity):.2f} % of the pairs of similarity {d.similarity:g}, and more of "
+            f"those more alike ({d.bands.number} bands of {d.bands.size} hashes)"
+        )
+    if not d.n_pairs or not top:
+        return joined(lines)
+    values, (lows, highs), rates = d.labels.values(), d.labels.intervals(), _base_rates(d)
+    if d.n_counted < d.n_pairs:
+        lines.append(f"{d.n_counted:,} pairs count for the labels: each row with the earlier one that it is most like")
+    rows = [["most frequent labels", "pairs", "consistency %", "95 % from", "to", "base rate %"]]
+    for label in np.argsort(-d.labels.n_rows, kind="stable")[:top].tolist():
+        shares = (values[label], lows[label], highs[label], rates[label])
+        rows.append([d.label_names[label], str(d.labels.either[label]), *map(_percent, shares)])
+    total, both = int(d.labels.of_rows.sum()), int(d.labels.both.sum())
+    lines += ["", *table(rows), f"all labels together: consistency {_percent(2 * both / total if total else math.nan)} %"]
+    return joined(lines)
+
+
+def _steps(found: Duplicates) -> str:
+    """How many pairs there are of each similarity."""
+    shown = [
+        f"{count:,} of {low:g}{'' if low == 1 else f' to {high:g}'}"
+        for low, high, count in zip(found.steps, [*found.steps[1:], 1.0], found.by_similarity, strict=True)
+        if count
+    ]
+    return f" ({', '.join(shown)})" if len(found.steps) > 1 and shown else ""
+
+
+def _label_rows(found: Duplicates) -> list[Sequence[object]]:
+    """The consistency of every label; None where no pair has it."""
+    labels, (lows, highs) = found.labels, found.labels.intervals()
+    columns = [labels.n_rows, _base_rates(found), labels.either, labels.both, labels.values(), lows, highs]
+    values = zip(*(column.tolist() for column in columns), strict=True)
+    return [
+        (number, name, *(None if isinstance(value, float) and math.isnan(value) else value for value in row))
+        for number, (name, row) in enumerate(zip(found.label_names, values, strict=True))
+    ]
+
+
+def write_csv(path: Path, found: Duplicates) -> None:
+    """One line per label; an undefined value is an empty cell. Local; raises DataError."""
+    write_table(path, [COLUMNS, *_label_rows(found)])
+
+
+def write_json(path: Path, found: Duplicates) -> None:
+    """Everything but the pairs; an undefined value is null. Local; raises DataError."""
+    content = {
+        "data": str(found.data),
+        "split": found.split,
+        "n_rows": found.n_rows,
+        "n_without_features": found.n_empty,
+        "n_equal_to_an_earlier_row": found.n_equal,
+        "n_limited": found.n_limited,
+        "similarity": found.similarity,
+        "bands": found.bands.number,
+        "hashes_per_band": found.bands.size,
+        "expected_recall": found.bands.recall(found.similarity),
+        "n_pairs": found.n_pairs,
+        "n_counted": found.n_counted,
+        "pairs_from_similarity": dict(zip(map(str, found.steps), found.by_similarity, strict=True)),
+        "labels": [dict(zip(COLUMNS, row, strict=True)) for row in _label_rows(found)],
+    }
+    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    write_whole(path, text.encode(errors="backslashreplace"))

@@ -1,0 +1,112 @@
+"""`hpcml duplicates`: the pairs of a dataset's rows, written where that is asked for, and the consistency of its labels."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.data.dataset import Dataset
+from hpcml.data.names import names_of
+from hpcml.data.shard import load_shard
+from hpcml.duplicates.banding import Bands, choose_bands
+from hpcml.duplicates.consistency import Consistency, PairLabels, consistency_of
+from hpcml.duplicates.pairs import COMPARED, WINDOW, Pairs, find_pairs
+from hpcml.files.table import write_table
+from hpcml.log import Log
+
+STEPS = np.array([0.5, 0.8, 0.9, 0.95, 1.0])  # similarities between which pairs are counted
+COLUMNS = ("row", "other_row", "id", "other_id", "similarity", "counted", "labels", "other_labels", "common_labels")
+
+
+@dataclass
+class Duplicates:
+    """What was found; `by_similarity` counts pairs from each of `steps` up to the next one."""
+
+    data: Path
+    split: str
+    n_rows: int
+    n_empty: int
+    n_equal: int
+    n_limited: int
+    similarity: float
+    bands: Bands
+    n_pairs: int
+    n_counted: int  # for the labels
+    steps: list[float]
+    by_similarity: list[int]
+    label_names: list[str]
+    labels: Consistency
+    seconds: float
+
+
+@mpi.collective
+def find_duplicates(comm: mpi.Comm, dataset: Dataset, split: str, similarity: float, output: Path | None, log: Log) -> Duplicates:
+    """Collective over `comm`. Pairs of rows of a split with a Jaccard index of at least `similarity`; they are written to `output`.
+
+    Raises ConfigError for an unknown split and a similarity that is no share, DataError for files that cannot be read or written.
+    """
+    begin = time.monotonic()
+    bands = choose_bands(similarity)
+    shard = load_shard(comm, dataset, split)
+    log(f"{dataset.path}: comparing {shard.n_global:,} rows by {bands.number} bands of {bands.size} hashes")
+    pairs = find_pairs(comm, dataset, shard, similarity, bands, log)
+    labels, of_pairs = consistency_of(comm, shard, pairs)
+    steps = np.concatenate([[similarity], STEPS[similarity < STEPS]])
+    counts = np.bincount(np.searchsorted(steps, pairs.similarity, "right") - 1, minlength=steps.size)
+    sizes = [pairs.first.size, int(np.count_nonzero(of_pairs.counted)), *counts]
+    _, (n_pairs, n_counted, *by_similarity) = mpi.exclusive_sum(comm, sizes)
+    if pairs.n_limited:
+        log(
+            f"note: {pairs.n_limited:,} times a row lay in a bucket with more rows than it was compared with (the next {WINDOW}), "
+            "so pairs among very many rows that are alike may be missing"
+        )
+    if output is not None:
+        _write_pairs(comm, dataset, split, pairs, of_pairs, output)
+    return Duplicates(
+        data=dataset.path,
+        split=split,
+        n_rows=shard.n_global,
+        n_empty=pairs.n_empty,
+        n_equal=pairs.n_equal,
+        n_limited=pairs.n_limited,
+        similarity=similarity,
+        bands=bands,
+        n_pairs=int(n_pairs),
+        n_counted=int(n_counted),
+        steps=steps.tolist(),
+        by_similarity=[int(count) for count in by_similarity],
+        label_names=dataset.label_names(),
+        labels=labels,
+        seconds=time.monotonic() - begin,
+    )
+
+
+def _chunks(pairs: Pairs, of_pairs: PairLabels) -> Iterator[list[np.ndarray]]:
+    """The columns of a few pairs at a time: positions, similarity, numbers of labels."""
+    labels = (of_pairs.counted.astype(np.int64), of_pairs.of_first, of_pairs.of_other, of_pairs.common)
+    columns = (pairs.first, pairs.other, pairs.similarity, *labels)
+    for begin in range(0, pairs.first.size, COMPARED):
+        yield [column[begin : begin + COMPARED] for column in columns]
+
+
+@mpi.collective
+def _write_pairs(comm: mpi.Comm, dataset: Dataset, split: str, pairs: Pairs, of_pairs: PairLabels, output: Path) -> None:
+    """Collective over `comm`. Rank 0 writes all ranks' pairs, by their first rows. Raises DataError."""
+    lines: list[Sequence[object]] = [COLUMNS]
+
+    def take(columns: list[np.ndarray]) -> None:
+        (first, other), rest = (rows[positions] for positions in columns[:2]), columns[2:]
+        ids = [names_of(dataset, each, "row_ids") or [""] * each.size for each in (first, other)]
+        lines.extend(zip(first.tolist(), other.tolist(), *ids, *(column.tolist() for column in rest), strict=True))
+
+    with mpi.agreed(comm, f"reading {dataset.path}"):
+        rows = dataset.split(split) if comm.rank == 0 else np.zeros(0, np.int64)
+    mpi.stream_to_root(comm, _chunks(pairs, of_pairs), take)
+    with mpi.agreed(comm, f"writing {output}"):
+        if comm.rank == 0:
+            write_table(output, lines)

@@ -1,0 +1,169 @@
+"""Documents whose fields are told apart: names, values and `--like`, against the definition; and what is refused."""
+
+import json
+import math
+import re
+from collections import Counter
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from anndata.io import read_elem
+
+from hpcml import mpi
+from hpcml.conversion.convert import convert
+from hpcml.conversion.fields import PLAIN, Field, as_texts, parse_fields
+from hpcml.conversion.options import ConvertOptions
+from hpcml.data.dataset import Dataset
+from hpcml.data.info import format_info, info
+from hpcml.errors import ConfigError, DataError
+from hpcml.log import Log
+
+SELF = mpi.self_comm()
+DOCUMENTS = [
+    {"title": "Quake in Haiti", "text": "the quake, the quake. Haiti", "journal": "Disasters", "keys": ["New York", "quake"]},
+    {"title": "New York", "text": "a quake", "journal": "New  York ", "keys": ["york city"], "labels": ["a"]},
+    {"text": "york new york", "journal": ["Disasters", "T"], "keys": None, "labels": ["a", "b"]},
+    {"title": "", "text": "no field but this", "keys": []},
+]
+FIELDS = ("title=T,text=A", "journal=J", "keys")
+WHOLE = {"journal"}
+
+
+def make(folder, documents, name="data", **options):
+    """Convert documents; the report and the path of the dataset."""
+    source, output = Path(folder, f"{name}.jsonl"), Path(folder, f"{name}.h5")
+    source.write_text("".join(json.dumps(document) + "\n" for document in documents), encoding="utf-8")
+    return convert(SELF, "jsonl", [source], output, ConvertOptions(**options), True, Log(1)), output
+
+
+def slow_terms(document, fields, pairs):
+    """The features of a document and how often it has each, by the definition and word by word; no stop words."""
+    found = Counter()
+    for field in fields:
+        given = document.get(field.name)
+        for value in given if isinstance(given, list) else [given or ""]:
+            if field.whole:
+                found[f"{' '.join(value.split())} {field.tag}"] += bool(value.strip())
+                continue
+            last, end, text = None, 0, value.lower()
+            for match in re.finditer(r"[^\W_]+", text):
+                found[f"{match.group()} {field.tag}"] += 1
+                if pairs and last and text[end : match.start()].isspace():
+                    found[f"{last} {match.group()} {field.tag}"] += 1
+                last, end = match.group(), match.end()
+    return Counter({term: count for term, count in found.items() if count})
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+@pytest.mark.parametrize("binary", [False, True])
+@pytest.mark.parametrize("min_df", [1, 2])
+def test_rows_are_as_defined(tmp_path, pairs, binary, min_df):
+    fields = parse_fields(FIELDS, WHOLE)
+    report, path = make(tmp_path, DOCUMENTS, pairs=pairs, binary=binary, min_df=min_df, fields=FIELDS, whole_fields=("journal",))
+    counts = [slow_terms(document, fields, pairs) for document in DOCUMENTS]
+    df = Counter(term for count in counts for term in count)
+    with h5py.File(path, locking=False) as file:
+        names, X = list(file["feature_names"].asstr()[:]), read_elem(file["X"]).toarray()
+        assert file["text"].attrs["fields"] == "title=T,text=A,journal=J,keys=keys"
+        assert file["text"].attrs["whole_fields"] == "journal"
+    assert sorted(names) == sorted(term for term, n in df.items() if n >= min_df)
+    assert report.features == len(set(names))
+    for row, count in zip(X, counts, strict=True):
+        expected = np.array([(1 if binary else math.log(count[t] + 1) * math.log(4 / df[t])) if count[t] else 0 for t in names])
+        if not binary and expected.any():
+            expected /= np.linalg.norm(expected)
+        np.testing.assert_allclose(row, expected, rtol=3e-7, atol=0)
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+def test_new_documents_have_the_same_fields(tmp_path, pairs):
+    (tmp_path / "stop").write_text("the\na\n")
+    options = {"fields": FIELDS, "whole_fields": ("journal",), "pairs": pairs, "stop_words": tmp_path / "stop"}
+    _, path = make(tmp_path, DOCUMENTS, **options)
+    _, again = make(tmp_path, DOCUMENTS, "again", like=path)
+    with Dataset(path) as one, Dataset(again) as two:
+        assert one.strings("feature_names") == two.strings("feature_names")
+        assert not {"the A", "a A"} & set(one.strings("feature_names"))
+        for name in ("X/indptr", "X/indices", "X/data"):
+            assert np.array_equal(one.map(name), two.map(name))
+    report, few = make(tmp_path, [{"title": "Unheard york", "journal": "York"}, {"journal": "Disasters"}], "few", like=path)
+    assert report.dropped_values == 2
+    with Dataset(few) as dataset:
+        names = dataset.strings("feature_names")
+        assert [names[j] for j in dataset.map("X/indices")] == ["york T", "Disasters J"]
+    assert "fields title=T,text=A,journal=J,keys=keys" in format_info(info(SELF, path, [1]))
+
+
+def test_without_fields_nothing_changes(tmp_path):
+    _, path = make(tmp_path, DOCUMENTS)
+    with h5py.File(path, locking=False) as file:
+        assert set(file["text"].attrs) == {"weighting", "pairs", "min_df", "n_documents"}
+        assert "quake" in file["feature_names"].asstr()[:]
+    assert parse_fields((), ()) == PLAIN
+
+
+def test_what_names_fields():
+    given = ("title=T", "text, a b=x.y")
+    fields = parse_fields(given, ("text",))
+    assert fields == (Field("title", "T"), Field("text", "text", True), Field("a b", "x.y"))
+    assert as_texts(fields) == ("title=T,text=text,a b=x.y", "text")
+    assert parse_fields(*([text] for text in as_texts(fields))) == fields
+
+
+@pytest.mark.parametrize(
+    ("fields", "whole", "said"),
+    [
+        (["title,,text"], [], "a name is empty"),
+        ([""], [], "a name is empty"),
+        (["title="], [], "a name is empty"),
+        (["labels"], [], "labels is no field"),
+        (["a b"], [], "a tag is printed behind a blank"),
+        (["a=x=y"], [], "a tag is printed behind a blank"),
+        (["a=b\u2003c"], [], "a tag is printed behind a blank"),
+        (["title,text=title"], [], "the tag 'title' stands there twice"),
+        (["title=A,title=B"], [], "the field 'title' stands there twice"),
+        (["x" * 20_000], [], "more than 16,384 letters"),
+        (["title"], ["titel"], "--whole-fields titel: not among --fields; did you mean 'title'?"),
+        ([], ["journal"], "--whole-fields journal: not among --fields"),
+    ],
+)
+def test_fields_that_cannot_be_told_apart(tmp_path, fields, whole, said):
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        make(tmp_path, DOCUMENTS, fields=fields, whole_fields=whole)
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        ({"journal": 3}, "line 5: journal is a number, but expected a string or a list of strings"),
+        ({"keys": ["a", None]}, "line 5: a value of keys is null, but expected a string"),
+        ({"journal": "a\0b"}, "line 5: journal 'a\\x00b' holds a character that cannot be stored"),
+        ({"labels": ["x"]}, "line 5: none of title, text, journal, keys; expected at least one of them"),
+    ],
+)
+def test_documents_of_another_kind(tmp_path, document, said):
+    with pytest.raises(DataError, match=re.escape(said)):
+        make(tmp_path, [*DOCUMENTS, document], fields=FIELDS, whole_fields=("journal",))
+
+
+def test_fields_of_no_document_and_of_no_text(tmp_path):
+    with pytest.raises(DataError, match=r"--fields jurnal: no document has a value of it; did you mean .journal.\?"):
+        make(tmp_path, DOCUMENTS, fields=("text,jurnal",))
+    _, path = make(tmp_path, DOCUMENTS, "like")
+    with pytest.raises(ConfigError, match="--fields does not go with --like"):
+        make(tmp_path, DOCUMENTS, fields=("text",), like=path)
+    with pytest.raises(ConfigError, match="--fields journal: docstrings have the fields title and text"):
+        convert(SELF, "docstrings", [], tmp_path / "x.h5", ConvertOptions(fields=("text,journal",)), False, Log(1))
+    with pytest.raises(ConfigError, match="--fields is for text, but svmlight has numbers"):
+        convert(SELF, "svmlight", [path], tmp_path / "x.h5", ConvertOptions(fields=("text",)), False, Log(1))
+
+
+def test_a_damaged_list_of_fields(tmp_path):
+    for damage in ("title=T,text=A,journal=J", "title=T,,", "x=y", 3):
+        _, path = make(tmp_path, DOCUMENTS, fields=FIELDS)
+        with h5py.File(path, "r+") as file:
+            file["text"].attrs["fields"] = damage
+        with pytest.raises(DataError, match="damaged dataset"):
+            make(tmp_path, DOCUMENTS, "again", like=path)
