@@ -35,7 +35,7 @@ def build() -> tuple[App, App]:
     for command in (data.convert, data.info, data.split):
         app.command(command)
     app.command(train)
-    for command in (score.predict, score.evaluate, score.prune, select.select):
+    for command in (score.predict, score.evaluate, score.threshold, score.prune, select.select):
         app.command(command)
     study.add_commands(app)
     app.command(plot_app)
