@@ -46,6 +46,11 @@ class HeldOut:
         self.dataset.check_unchanged()
 
     @mpi.collective
+    def n_positive(self) -> np.ndarray:
+        """Collective. The rows of all ranks that have each label."""
+        return self.sum_by_label(np.ones(self.labels.size, dtype=bool))
+
+    @mpi.collective
     def sum_by_label(self, chosen: np.ndarray) -> np.ndarray:
         """Collective. How many of the true pairs of each label are `chosen`, on all ranks."""
         return mpi.allreduce_sum(self.comm, np.bincount(self.labels[chosen], minlength=self.n_labels))

@@ -32,6 +32,7 @@ MEASURES = ("label", "micro", "instance")
 METHODS = ("search", "half")
 LOG_ODDS = ("maxent", "logistic")  # losses whose scores are the log-odds of probabilities
 MIN_POSITIVES = 1  # held-out rows that a label needs for a threshold of its own
+ABOVE_0 = float(np.nextafter(0.0, 1.0))  # the least score that is predicted at threshold 0
 CHANCE = 0.01  # the largest probability that a label's best F1 in a random order would be as good
 
 
@@ -96,42 +97,34 @@ def find_thresholds(
     if log is not None:
         log(f"searching thresholds for {held_out.n_labels:,} labels on {held_out.n_rows:,} rows of split {split}")
     pool, own = _count(held_out, measure == "label")
-    n_positive = held_out.sum_by_label(np.ones(held_out.positives.size, dtype=bool))
-    shared, best_f1 = best_cut(pool.values[::-1], pool.ranking(held_out.n_rows * held_out.n_labels))
-    search, before = None, 0.0
-    if measure == "instance":
-        search = InstanceSearch(held_out)
-        shared, best_f1 = search.best()
-        before = search.f1_at(np.nextafter(0.0, 1.0))
-    cuts, borrowed = np.full(held_out.n_labels, _half(best_f1) if method == "half" else shared), {}
-    mine = np.zeros(held_out.n_labels, dtype=bool)
+    search = InstanceSearch(held_out) if measure == "instance" else None
+    best = best_cut(pool.values[::-1], pool.ranking(held_out.n_rows * held_out.n_labels)) if search is None else search.best()
+    common = _half(best[1]) if method == "half" else best[0]
+    cuts, mine, borrowed = np.full(held_out.n_labels, common), np.zeros(held_out.n_labels, dtype=bool), {}
     if own is not None:
-        mine, reasons = _guard(own, n_positive, held_out.n_rows, min_positives, chance)
-        of_labels = [_half(f1) for f1 in own.f1.tolist()] if method == "half" else own.cuts
-        cuts = np.where(mine, of_labels, cuts)
+        mine, reasons = _guard(own, held_out.n_positive(), held_out.n_rows, min_positives, chance)
+        cuts = np.where(mine, [_half(f1) for f1 in own.f1.tolist()] if method == "half" else own.cuts, common)
         borrowed = {**reasons, "not in the data": model.n_labels - judged.size}
-    common = _half(best_f1) if method == "half" else shared
     below, below_common, n_predicted = _below(held_out, cuts, common)
-    hits = held_out.sum_by_label(held_out.positives >= cuts[held_out.labels])
-    found = np.array([between(*pair) for pair in zip(below.tolist(), cuts.tolist(), strict=True)])
-    one = between(below_common, common)
+    shared, of_judged = between(below_common, common), list(map(between, below.tolist(), cuts.tolist()))
     if method == "half":  # exactly the threshold of the paper, not the middle of what lies around it
-        found, one = np.nextafter(cuts, -np.inf), float(np.nextafter(common, -np.inf))
-    found = np.where(mine, found, one)
-    thresholds = np.full(model.n_labels, one)
-    thresholds[judged] = found
+        shared, of_judged = float(np.nextafter(common, -np.inf)), np.nextafter(cuts, -np.inf).tolist()
+    thresholds = np.full(model.n_labels, shared)
+    thresholds[judged[mine]] = np.array(of_judged)[mine]
     if search is not None:
-        after = search.f1_at(common)
+        before, after = search.f1_at(ABOVE_0), search.f1_at(common)
     else:
-        zero = np.nextafter(0.0, 1.0)  # the smallest score that counts as predicted at threshold 0
-        at_zero = _below(held_out, np.full(held_out.n_labels, zero), zero)[2], held_out.sum_by_label(held_out.positives > 0)
-        before, after = (_f1(measure, *counts, n_positive) for counts in (at_zero, (n_predicted, hits)))
+        at_zero = np.full(held_out.n_labels, ABOVE_0)
+        before = _f1(held_out, measure, at_zero, _below(held_out, at_zero, ABOVE_0)[2])
+        after = _f1(held_out, measure, cuts, n_predicted)
     everything = measure != "label" and not math.isfinite(below_common)
-    return Found(measure, method, thresholds, judged[mine], one, before, after, borrowed, everything)
+    return Found(measure, method, thresholds, judged[mine], shared, before, after, borrowed, everything)
 
 
-def _f1(measure: str, n_predicted: np.ndarray, hits: np.ndarray, n_positive: np.ndarray) -> float:
-    """Micro F1, or the mean over the labels that some row has."""
+@mpi.collective
+def _f1(held_out: HeldOut, measure: str, cuts: np.ndarray, n_predicted: np.ndarray) -> float:
+    """Collective. Micro F1, or the mean over the labels that some row has, where scores of at least the cuts are predicted."""
+    hits, n_positive = held_out.sum_by_label(held_out.positives >= cuts[held_out.labels]), held_out.n_positive()
     if measure == "micro":
         return float(2 * hits.sum() / (n_predicted.sum() + n_positive.sum()))
     some = n_positive > 0
