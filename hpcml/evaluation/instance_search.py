@@ -21,7 +21,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.evaluation.held_out import HeldOut
 
-EDGES = 32  # candidates that one pass counts: 8 bytes for each and for each row
+EDGES = 32  # candidates that one pass counts: 20 bytes for each and for each row
 PAIRS = 1 << 22  # scores that a rank takes into memory at once
 
 
