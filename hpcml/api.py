@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from hpcml.conversion.convert import ConvertReport
     from hpcml.crossval import CrossValidation
     from hpcml.evaluation.evaluate import Evaluation
+    from hpcml.evaluation.store_thresholds import ThresholdReport
     from hpcml.log import Log
     from hpcml.model.classifier import ClassifierModel
     from hpcml.model.linear import Model
@@ -104,20 +105,22 @@ def predict(
     split: str = "all",
     labels: bool = False,
     top: int | None = None,
+    threshold: float | None = None,
     comm: Comm | None = None,
     force: bool = False,
     log: Log | None = None,
 ) -> Path:
     """Collective over `comm`. Write the scores of a dataset's rows (or their `labels`, or the `top` best of each) to `output`.
 
-    The ending of `output` (.h5, .csv, .svm) says how it is written. Returns its path. Raises ConfigError or DataError.
+    The ending of `output` (.h5, .csv, .svm) says how it is written. Labels are those with a score above `threshold`; None is the
+    model's thresholds. Returns the path. Raises ConfigError or DataError.
     """
     from hpcml import mpi
     from hpcml.prediction.predict import predict as work
     from hpcml.run.session import session_of
 
     with _errors_in_python(), session_of(comm, log) as session:
-        opened = _opened(session.comm, model)
+        opened = _opened(session.comm, model).with_threshold(threshold)
         with mpi.agreed(session.comm, f"opening {data}"):
             dataset = _dataset(data)
         with dataset:
@@ -132,12 +135,14 @@ def evaluate(
     *,
     split: str | None = None,
     labels: Sequence[int] | None = None,
+    threshold: float | None = None,
     comm: Comm | None = None,
     log: Log | None = None,
 ) -> Evaluation:
     """Collective over `comm`. Judge a model on a split of a dataset (by default test, if it has one).
 
-    `labels` are numbers in the model; None is all. The same on all ranks. Raises ConfigError, DataError or NonFiniteError.
+    `labels` are numbers in the model; None is all. `threshold` is for all labels; None is the model's thresholds. The same on all
+    ranks. Raises ConfigError, DataError or NonFiniteError.
     """
     from hpcml import mpi
     from hpcml.evaluation.evaluate import evaluate as work
@@ -145,12 +150,43 @@ def evaluate(
     from hpcml.run.session import session_of
 
     with _errors_in_python(), session_of(comm, log) as session:
-        opened = _opened(session.comm, model)
+        opened = _opened(session.comm, model).with_threshold(threshold)
         with mpi.agreed(session.comm, f"opening {data}"):
             dataset = _dataset(data)
         with dataset:
             judged = split_to_judge(dataset, split, session.log)
             return work(session.comm, opened, dataset, judged, session.log, None if labels is None else list(labels))
+
+
+def threshold(
+    model: Path | str,
+    data: Path | str,
+    measure: str,
+    *,
+    split: str | None = None,
+    output: Path | str | None = None,
+    method: str = "search",
+    min_positives: int = 1,
+    chance: float = 0.01,
+    comm: Comm | None = None,
+    force: bool = False,
+    log: Log | None = None,
+) -> ThresholdReport:
+    """Collective over `comm`. Find the thresholds that maximise F1 on held-out rows, and store them in the model, or in `output`.
+
+    The options are those of `hpcml threshold`. Returns a report: a text, with the thresholds as `found.thresholds`. Raises
+    ConfigError, DataError or NonFiniteError.
+    """
+    from hpcml import mpi
+    from hpcml.evaluation.store_thresholds import threshold as work
+    from hpcml.run.session import session_of
+
+    with _errors_in_python(), session_of(comm, log) as session:
+        opened, target = _opened(session.comm, model), None if output is None else Path(output)
+        with mpi.agreed(session.comm, f"opening {data}"):
+            dataset = _dataset(data)
+        with dataset:
+            return work(session.comm, opened, dataset, split, measure, method, min_positives, chance, target, force, session.log)
 
 
 def open_model(path: Path | str) -> Model | ClassifierModel:

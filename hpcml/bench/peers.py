@@ -21,7 +21,7 @@ from hpcml.bench.programs import PEERS
 from hpcml.data.dataset import Dataset
 from hpcml.data.shard import read_rows
 from hpcml.errors import ConfigError, nearest
-from hpcml.evaluation.evaluate import Counts
+from hpcml.evaluation.counts import Counts
 from hpcml.evaluation.ranking import average_precision
 from hpcml.evaluation.top import PRECISION_AT, Best, n_true, precision_at
 from hpcml.model.linear import STATUS, Model

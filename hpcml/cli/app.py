@@ -35,7 +35,8 @@ def build(tokens: Collection[str] = study.WITH_OPTIONS_OF_METHODS) -> tuple[App,
     for command in (data.convert, data.info, data.split):
         app.command(command)
     app.command(train)
-    for command in (score.predict, score.evaluate, score.prune, select.select, look.explain, look.duplicates):
+    looks = (look.explain, look.duplicates)
+    for command in (score.predict, score.evaluate, score.threshold, score.prune, select.select, *looks):
         app.command(command)
     study.add_commands(app, tokens)
     app.command(plot_app)

@@ -38,12 +38,12 @@ def convert(
 
 
 def info(file: Path, /, *, ranks: Annotated[tuple[int, ...], Several] = (1, 2, 4), check: bool = True) -> None:
-    """Show what a dataset holds, what a shard weighs on so many ranks, and check every row.
+    """Show what a dataset holds, what a shard weighs on so many ranks, and check every row; or what a model is.
 
     Parameters
     ----------
     file:
-        A dataset made with `hpcml convert`.
+        A dataset made with `hpcml convert`, or the model.h5 of a run.
     ranks:
         Numbers of ranks to weigh shards for.
     check:
@@ -51,7 +51,17 @@ def info(file: Path, /, *, ranks: Annotated[tuple[int, ...], Several] = (1, 2, 4
     """
     from hpcml.data.info import format_info
     from hpcml.data.info import info as work
+    from hpcml.model.info import format_model
+    from hpcml.model.open import kind_of, share_model
+    from hpcml.mpi import agreed
 
+    comm, kind = Command.session.comm, ""
+    with agreed(comm, f"opening {file}"):
+        if comm.rank == 0:
+            kind = kind_of(file)
+    if comm.bcast(kind) in ("model", "classifier"):
+        say_once(format_model(share_model(comm, file)))
+        return
     say_once(format_info(work(Command.session.comm, file, list(ranks), check)))
 
 

@@ -1,4 +1,4 @@
-"""The commands that score rows with a model: `hpcml predict`, `hpcml evaluate` and `hpcml prune`."""
+"""The commands that score rows with a model: `hpcml predict`, `hpcml evaluate`, `hpcml threshold` and `hpcml prune`."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ def predict(
     output: Output,
     split: str = "all",
     labels: Flag = False,
+    threshold: float | None = None,
     top: int | None = None,
     zero_based: Flag = False,
     max_line_mb: int | None = None,
@@ -38,7 +39,9 @@ def predict(
     split:
         Rows to score: a split of the file, or all.
     labels:
-        Write the labels (score above 0) instead of the scores.
+        Write the labels instead of the scores: those with a score above the model's thresholds, or else above 0.
+    threshold:
+        Take this threshold for all labels. Default: those of the model.
     top:
         Write only so many labels of each row, with their scores: the best ones; of equal scores those that the model lists first.
     zero_based:
@@ -71,7 +74,7 @@ def predict(
     if not text and (zero_based or format is not None or max_line_mb is not None):
         raise ConfigError("--zero-based, --max-line-mb and --format are for text; leave them out")
     check_what(what, top)
-    opened = share_model(comm, model)
+    opened = share_model(comm, model).with_threshold(threshold)
     if text:
         predict_stream(comm, opened, data, output, what, force, Command.session.log, zero_based, format, top, max_line)
         return
@@ -87,6 +90,7 @@ def evaluate(
     /,
     *,
     split: str | None = None,
+    threshold: float | None = None,
     csv: Path | None = None,
     json: Path | None = None,
     best: int = 5,
@@ -95,7 +99,8 @@ def evaluate(
     """Judge a model: average precision (PRC area), break-even, AUC (ROC area), F1, wrong rows, precision of the best labels.
 
     Each measure per label, as its mean over the labels (macro), and of all pairs of a row and a label in one ranking (micro).
-    Average precision and break-even are averaged over ties. The precision of a row's 1, 3 and 5 best labels is the mean over rows.
+    Average precision and break-even are averaged over ties. The precision of a row's 1, 3 and 5 best labels is the mean over rows;
+    so are their nDCG and propensity-scored precision, and F1 of a row's labels, over all labels and over the most frequent ones.
 
     Parameters
     ----------
@@ -105,6 +110,8 @@ def evaluate(
         A dataset with the model's features and labels.
     split:
         Rows to judge on: a split of the file, or all. Default: test if the file has it.
+    threshold:
+        Judge the labels above this threshold, the same for all. Default: the model's thresholds, or else 0.
     csv:
         Write the measures of every label to this file.
     json:
@@ -128,7 +135,7 @@ def evaluate(
         raise ConfigError("--force has no effect without --csv or --json; leave it out")
     if csv is not None and csv == json:
         raise ConfigError(f"--csv {csv} and --json {json} are one file; choose two names")
-    opened = share_model(Command.session.comm, model)
+    opened = share_model(Command.session.comm, model).with_threshold(threshold)
     with agreed(Command.session.comm, f"opening {data}"):
         dataset = Dataset(data)
         for output in (csv, json):
@@ -144,6 +151,60 @@ def evaluate(
             for path, write in ((csv, write_csv), (json, write_json)):
                 if path is not None:
                     write(path, result)
+
+
+def threshold(
+    model: Path,
+    data: Path,
+    /,
+    *,
+    measure: Literal["label", "micro", "instance"],
+    method: Literal["search", "half"] = "search",
+    split: str | None = None,
+    min_positives: int = 1,
+    chance: float = 0.01,
+    output: Output | None = None,
+    force: Flag = False,
+) -> None:
+    """Find the thresholds that maximise F1 on held-out rows, and store them in the model; predict and evaluate then use them.
+
+    A label whose best F1 may be chance, as of a rare one that the scores do not tell, shares the threshold of micro F1.
+
+    Parameters
+    ----------
+    model:
+        A model.h5 of a run folder.
+    data:
+        A dataset with the model's features and labels.
+    measure:
+        label: for each label the threshold with its largest F1 (macro). One for all labels: micro, of all pairs of a row and a
+        label; instance, of each row's labels, mean over the rows.
+    method:
+        search: the best of all thresholds. half: half of the best F1, as a probability; for models of --loss maxent.
+    split:
+        Rows that neither trained the model nor will judge it: a split of the file, or all. Default: valid.
+    min_positives:
+        So many of these rows a label needs for a threshold of its own.
+    chance:
+        A label has a threshold of its own only if rows in random order would give so good a one with at most this probability.
+    output:
+        The model to make. Default: put the thresholds into the model itself.
+    force:
+        Replace the output, or the model's thresholds, if they exist.
+    """
+    from hpcml.data.dataset import Dataset
+    from hpcml.evaluation.store_thresholds import threshold as work
+    from hpcml.model.open import share_model
+    from hpcml.mpi import agreed
+
+    opened = share_model(Command.session.comm, model)
+    with agreed(Command.session.comm, f"opening {data}"):
+        dataset = Dataset(data)
+    with dataset:
+        found = work(
+            Command.session.comm, opened, dataset, split, measure, method, min_positives, chance, output, force, Command.session.log
+        )
+    say_once(str(found))
 
 
 def prune(

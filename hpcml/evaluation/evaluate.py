@@ -3,31 +3,29 @@
 Phase 1 scores only the positive pairs (row, label); their distinct scores are the only places in a ranking that the measures
 ask about. Phase 2 streams all scores, block by block, and counts how many lie above and at each of those places. Counts are
 integers, so neither the blocks nor the number of ranks can change a bit. A rank's memory: the blocks (`scoring`), its own
-positive pairs, about 40 bytes for each distinct score of the pool of all positive pairs, and 60 for each row.
+positive pairs, about 40 bytes for each distinct score of the pool of all positive pairs, and 80 for each row.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from hpcml import mpi
 from hpcml.data.dataset import Dataset
 from hpcml.data.labels import count_unused
-from hpcml.data.shard import Shard, load_shard
+from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError
+from hpcml.evaluation.counts import Counts, block_counts, positive_pairs, sum_tallies
 from hpcml.evaluation.ranking import MEASURES, Ranking
+from hpcml.evaluation.rows import PERCENT, FrequentLabels, RowCounts, by_frequency, propensities, row_measures
 from hpcml.evaluation.scoring import ClassifierScorer, Scorer, blocks_of, scorer_of
 from hpcml.evaluation.seen import count_seen
 from hpcml.evaluation.top import PRECISION_AT, Best, n_true, precision_at
-from hpcml.kernels.scores import count_sorted
 from hpcml.log import Log, Progress
 from hpcml.model.classifier import ClassifierModel
 from hpcml.model.linear import Model
-from hpcml.partition import offsets
-
-_SEARCH_RATIO = 16  # with so many times more scores than places, look the places up among the scores
 
 
 @dataclass
@@ -50,6 +48,16 @@ class Evaluation:
     micro: dict[str, float] = field(default_factory=dict)  # measure -> its value on all (row, label) pairs in one ranking
     # k -> the share of true ones among the k best evaluated labels of a row (or all, if they are fewer), mean over the rows
     precision_at: dict[int, float] = field(default_factory=dict)
+    ndcg_at: dict[int, float] = field(default_factory=dict)  # k -> nDCG of these, mean over the rows with a true label
+    propensity_scored_at: dict[int, float] = field(default_factory=dict)  # empty if the model does not tell its labels' frequency
+    by_frequency: list[FrequentLabels] = field(default_factory=list)  # F1 for all labels, and for the most frequent ones
+    frequency_from: str = ""  # the rows that say how frequent a label is
+    thresholds: str = ""  # above which scores a row has a label; "" for 0
+
+    @property
+    def instance_f1(self) -> float:
+        """F1 of a row's labels, mean over the rows with a true or a predicted one; NaN if a single label was evaluated."""
+        return self.by_frequency[0].instance_f1 if self.by_frequency else float("nan")
 
     @property
     def n_without_positives(self) -> int:
@@ -64,34 +72,6 @@ class Evaluation:
         """The mean of a measure over its labels (`in_macro`); NaN if there are none."""
         chosen = self.values[measure][self.in_macro(measure)]
         return float(chosen.mean()) if chosen.size else float("nan")
-
-
-class Counts:
-    """How many scores lie above and at each distinct score of some positives."""
-
-    def __init__(self, positives: np.ndarray) -> None:
-        """`positives` are the scores of all positives on all ranks."""
-        self.values, self.relevant = np.unique(positives, return_counts=True)
-        n = self.values.size
-        # One buffer to reduce: scores above the value before and not above this one (n + 1), at it (n), and above 0.
-        self.tally = np.zeros(2 * n + 2, dtype=np.int64)
-        self._above, self._equal = self.tally[: n + 1], self.tally[n + 1 : -1]
-
-    def add(self, scores: np.ndarray) -> None:
-        """Count `scores` (1-d, ascending)."""
-        self.tally[-1] += scores.size - np.searchsorted(scores, 0.0, "right")
-        if scores.size < _SEARCH_RATIO * self.values.size:
-            count_sorted(scores, self.values, self._above, self._equal)
-            return
-        right = np.searchsorted(scores, self.values, "right")
-        self._equal += right - np.searchsorted(scores, self.values, "left")
-        self._above += np.diff(right, prepend=0, append=scores.size)
-
-    def ranking(self, n_items: int) -> Ranking:
-        """The ranking of `n_items` scores, once all are counted and the tallies summed over the ranks."""
-        greater = np.cumsum(self._above[:0:-1])
-        hits = int(self.relevant[self.values > 0].sum())
-        return Ranking(greater, self._equal[::-1], self.relevant[::-1], n_items, int(self.tally[-1]), hits)
 
 
 def match_labels(model: Model | ClassifierModel, dataset: Dataset, labels: list[int] | None) -> tuple[Evaluation, np.ndarray]:
@@ -122,20 +102,9 @@ def match_labels(model: Model | ClassifierModel, dataset: Dataset, labels: list[
         steps=model.labels["steps"][known],
         not_in_data=[model.label_names[label] for label in wanted if model.label_names[label] not in in_data],
         n_not_in_model=len(set(data_names) - set(model.label_names)),
+        thresholds=model.threshold_source,
     )
     return evaluation, place
-
-
-def positive_pairs(shard: Shard, place: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The shard's (row, label) pairs: rows as slab positions and labels as `place` gives them, ordered by label."""
-    begins = shard.y_indptr[shard.rows]
-    counts = shard.y_indptr[shard.rows + 1] - begins
-    shifts = np.repeat(begins - offsets(counts)[:-1], counts)
-    labels = place[shard.y_indices[shifts + np.arange(shifts.size)]]
-    rows = np.repeat(shard.rows, counts)
-    order = np.argsort(labels, kind="stable")
-    order = order[np.searchsorted(labels[order], 0) :]
-    return rows[order], labels[order]
 
 
 @mpi.collective
@@ -162,61 +131,100 @@ def evaluate(
     result.values = {name: np.full(len(result.label_names), np.nan) for name in MEASURES}
     several = len(result.label_names) > 1
     best = Best(shard.n_local, min(max(PRECISION_AT), len(result.label_names)) if several else 0)
+    thresholds, n_predicted = model.thresholds[result.labels], np.zeros((2, result.labels.size), dtype=np.int64)
+    frequencies = _frequencies(comm, model, result, places)
+    counted = RowCounts(shard.n_local, by_frequency(frequencies))
     progress = Progress(log, "evaluating labels", len(result.label_names))
     try:
         for begin, end in scorer.blocks:
             first, last = np.searchsorted(places, [begin, end])
-            counts = _block_counts(comm, positives[first:last], places[first:last] - begin, end - begin)
+            counts = block_counts(comm, positives[first:last], places[first:last] - begin, thresholds[begin:end])
             with mpi.agreed(comm, "scoring rows"):
-                _count_block(scorer, begin, end, counts, pool, best)
+                _count_block(scorer, begin, end, counts, pool, best, counted if several else None)
                 dataset.check_unchanged()
-            _sum_tallies(comm, counts)
+            sum_tallies(comm, counts)
             for label, count in enumerate(counts, begin):
-                _measure(result, label, count.ranking(shard.n_global))
+                ranking = count.ranking(shard.n_global)
+                n_predicted[:, label] = ranking.n_predicted, ranking.n_hits
+                _measure(result, label, ranking)
             progress.update(end)
     finally:
         progress.close()
-    _sum_tallies(comm, [pool])
+    sum_tallies(comm, [pool])
     ranking = pool.ranking(shard.n_global * len(result.label_names))
+    in_all = n_predicted.sum(axis=1).tolist()  # each label has a threshold of its own
+    ranking = replace(ranking, n_predicted=in_all[0], n_hits=in_all[1])
     result.micro = {name: measure(ranking) for name, measure in MEASURES.items()}
-    hits = n_true(best.sort(), np.searchsorted(shard.rows, rows), places, len(result.label_names))
-    hits = mpi.allreduce_sum(comm, hits)
-    result.precision_at = precision_at(hits, shard.n_global) if several else {}
+    if several:
+        pairs = (np.searchsorted(shard.rows, rows), places, positives > thresholds[places])
+        _measure_rows(comm, model, result, best.sort(), counted, pairs, n_predicted)
     return result
 
 
 @mpi.collective
-def _block_counts(comm: mpi.Comm, positives: np.ndarray, lanes: np.ndarray, n_lanes: int) -> list[Counts]:
-    """Collective over `comm`. For each label of a block the counts to fill, from all ranks' positives and their lanes."""
-    positives = np.concatenate(mpi.allgather_arrays(comm, positives))
-    lanes = np.concatenate(mpi.allgather_arrays(comm, lanes))
-    order = np.argsort(lanes, kind="stable")
-    bounds = np.searchsorted(lanes[order], np.arange(n_lanes + 1))
-    return [Counts(positives[order[bounds[lane] : bounds[lane + 1]]]) for lane in range(n_lanes)]
+def _frequencies(comm: mpi.Comm, model: Model | ClassifierModel, result: Evaluation, places: np.ndarray) -> np.ndarray:
+    """Collective over `comm`. How many rows have each evaluated label: training rows if the model tells, else those judged."""
+    trained_on = model.labels.get("n_positive", np.zeros(0))
+    if trained_on.any():
+        result.frequency_from = "training rows"
+        return trained_on[result.labels]
+    result.frequency_from = "judged rows"
+    return mpi.allreduce_sum(comm, np.bincount(places, minlength=result.labels.size))
 
 
-def _count_block(scorer: Scorer | ClassifierScorer, begin: int, end: int, counts: list[Counts], pool: Counts, best: Best) -> None:
-    """Count all of this rank's scores of labels begin..end, for each label and for the pool; take the rows' best ones. Local."""
+@mpi.collective
+def _measure_rows(
+    comm: mpi.Comm,
+    model: Model | ClassifierModel,
+    result: Evaluation,
+    best: Best,
+    counted: RowCounts,
+    pairs: tuple[np.ndarray, np.ndarray, np.ndarray],
+    n_predicted: np.ndarray,
+) -> None:
+    """Collective over `comm`. Fill in the measures that are means over rows, and F1 of the most frequent labels.
+
+    `pairs` are those of `row_measures`; `n_predicted` (2 × n_labels) has the rows predicted of each label, and the hits.
+    """
+    n_rows, n_labels = result.n_rows, len(result.label_names)
+    hits = n_true(best, *pairs[:2], n_labels)
+    result.precision_at = precision_at(mpi.allreduce_sum(comm, hits), n_rows)
+    trained_on, n_trained = model.labels.get("n_positive", np.zeros(0)), int(model.attrs.get("n_rows", 0))
+    weights = 1.0 / propensities(trained_on[result.labels], n_trained) if trained_on.any() and n_trained else None
+    found = row_measures(comm, best, counted, pairs, weights, n_rows)
+    result.ndcg_at, result.propensity_scored_at = found.ndcg_at, found.propensity_scored_at
+    for percent, size, instance in zip(PERCENT, counted.sizes, found.instance_f1, strict=True):
+        some = counted.places < size
+        n_given, n_hits = n_predicted[:, some].sum(axis=1).tolist()
+        together = n_given + int(result.n_positive[some].sum())
+        judged = result.values["f1"][some & result.in_macro("f1")]
+        micro, macro = 2 * n_hits / together if together else np.nan, float(judged.mean()) if judged.size else np.nan
+        result.by_frequency.append(FrequentLabels(percent, size, instance, micro, macro))
+
+
+def _count_block(
+    scorer: Scorer | ClassifierScorer,
+    begin: int,
+    end: int,
+    counts: list[Counts],
+    pool: Counts,
+    best: Best,
+    by_row: RowCounts | None,
+) -> None:
+    """Count all of this rank's scores of labels begin..end, for each label, row and the pool; take the rows' best ones. Local."""
+    thresholds = np.array([count.threshold for count in counts])
     weights = scorer.weights(begin, end)
     for first, rows in blocks_of(scorer.rows, end - begin):
         scores = scorer.rows_scores(rows, *weights)
         best.add(first, scores, begin)
+        if by_row is not None:
+            by_row.add(first, scores, begin, thresholds)
         scores = np.ascontiguousarray(scores.T)
         scores.sort(axis=1)
         scorer.check_numbers(scores[:, -1], scorer.labels[begin:end])  # what is not a number is sorted to the end
         for lane, ascending in enumerate(scores):
             counts[lane].add(ascending)
             pool.add(ascending)
-
-
-@mpi.collective
-def _sum_tallies(comm: mpi.Comm, counts: list[Counts]) -> None:
-    """Collective over `comm`. Sum tallies over the ranks, in one message."""
-    total = mpi.allreduce_sum(comm, np.concatenate([count.tally for count in counts]))
-    begin = 0
-    for count in counts:
-        count.tally[:] = total[begin : begin + count.tally.size]
-        begin += count.tally.size
 
 
 def _measure(result: Evaluation, label: int, ranking: Ranking) -> None:

@@ -28,7 +28,7 @@ class Ranking:
     equal: np.ndarray
     relevant: np.ndarray
     n_items: int
-    n_predicted: int  # items with a score above 0
+    n_predicted: int  # items with a score above the threshold, by default 0
     n_hits: int  # positives among them
 
     @property
@@ -96,12 +96,12 @@ def auc(ranking: Ranking) -> float:
 
 
 def precision(ranking: Ranking) -> float:
-    """The share of positives among the items with a score above 0."""
+    """The share of positives among the predicted items."""
     return _ratio(ranking.n_hits, ranking.n_predicted)
 
 
 def recall(ranking: Ranking) -> float:
-    """The share of items with a score above 0 among the positives."""
+    """The share of predicted items among the positives."""
     return _ratio(ranking.n_hits, ranking.n_positive)
 
 
@@ -111,7 +111,7 @@ def f1(ranking: Ranking) -> float:
 
 
 def misclassified(ranking: Ranking) -> float:
-    """How many items are predicted wrongly: positives with a score of 0 or less, and others with a score above 0."""
+    """How many items are predicted wrongly: positives that are not predicted, and others that are."""
     return float(ranking.n_predicted + ranking.n_positive - 2 * ranking.n_hits)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,8 @@ def format_evaluation(evaluation: Evaluation, best: int = 5) -> str:
         lines.append(f"note: {_plural(e.n_unused, 'row')} of the data in no split" + (", judged, too" if e.split == "all" else ""))
     if e.steps.any():
         lines.append(f"iterations: {e.steps[e.steps > 0].mean():.1f} a label, {e.steps.max()} at most")
+    if e.thresholds:
+        lines.append(f"thresholds: {e.thresholds}")
     lines.append("")
     n_macro = {m: int(e.in_macro(m).sum()) for m in measures}
     lines += table(
@@ -58,8 +61,11 @@ def format_evaluation(evaluation: Evaluation, best: int = 5) -> str:
             ["micro", *(_shown(m, e.micro[m]) for m in measures)],
         ]
     )
-    if e.precision_at:
-        lines.append("precision of a row's best labels: " + ", ".join(f"@{k} {cell(value)}" for k, value in e.precision_at.items()))
+    at = {"precision": e.precision_at, "nDCG": e.ndcg_at, "propensity-scored precision": e.propensity_scored_at}
+    for name, values in at.items():
+        if values:
+            lines.append(f"{name} of a row's best labels: " + ", ".join(f"@{k} {cell(value)}" for k, value in values.items()))
+    lines += _frequency_table(e)
     notes = {
         "without a row of this split that has them, left out of macro": e.n_without_positives,
         "of the model not in the data, not evaluated": len(e.not_in_data),
@@ -76,6 +82,18 @@ def format_evaluation(evaluation: Evaluation, best: int = 5) -> str:
         if chosen.size:
             lines += ["", *_label_table(e, title, chosen, measures)]
     return joined(lines)
+
+
+def _frequency_table(e: Evaluation) -> list[str]:
+    """F1 over all labels and over the most frequent ones, a line for each number of them that is another."""
+    if not e.by_frequency:
+        return []
+    rows = [[f"F1 of the most frequent labels (of {e.frequency_from})", "labels", "per row", "micro", "macro"]]
+    sizes = {line.n_labels: line for line in reversed(e.by_frequency)}  # of equal sizes the largest share
+    for line in reversed(sizes.values()):
+        values = (cell(value) for value in (line.instance_f1, line.micro_f1, line.macro_f1))
+        rows.append(["  all" if line.percent == 100 else f"  {line.percent} %", str(line.n_labels), *values])
+    return ["", *table(rows), ""]
 
 
 def _label_table(e: Evaluation, title: str, chosen: np.ndarray, measures: list[str]) -> list[str]:
@@ -110,9 +128,10 @@ def write_json(path: Path | str, evaluation: Evaluation) -> None:
         "n_without_positives": e.n_without_positives,
         "not_in_data": e.not_in_data,
         "n_not_in_model": e.n_not_in_model,
+        "thresholds": e.thresholds or "0 for all labels",
         "macro": {m: {"value": _or_none(e.macro(m)), "n_labels": int(e.in_macro(m).sum())} for m in e.values},
         "micro": {m: _or_none(value) for m, value in e.micro.items()},
-        **({"precision_at": {str(k): _or_none(value) for k, value in e.precision_at.items()}} if e.precision_at else {}),
+        **_of_rows(e),
         "labels": [
             {"number": number, "label": name, "n_positive": count, **{m: _or_none(column[i]) for m, column in e.values.items()}}
             for i, (number, name, count) in enumerate(zip(e.labels.tolist(), e.label_names, e.n_positive.tolist(), strict=True))
@@ -120,6 +139,21 @@ def write_json(path: Path | str, evaluation: Evaluation) -> None:
     }
     text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     write_whole(path, text.encode(errors="backslashreplace"))  # half a surrogate pair becomes JSON's escape
+
+
+def _of_rows(e: Evaluation) -> dict[str, Any]:
+    """What JSON holds of the measures that are means over rows: nothing if a single label was evaluated."""
+    if not e.by_frequency:
+        return {}
+    at = {"precision_at": e.precision_at, "ndcg_at": e.ndcg_at, "propensity_scored_precision_at": e.propensity_scored_at}
+    lines = [
+        {name: _or_none(value) if name.endswith("f1") else value for name, value in asdict(line).items()} for line in e.by_frequency
+    ]
+    return {
+        "instance_f1": _or_none(e.instance_f1),
+        **{name: {str(k): _or_none(value) for k, value in values.items()} for name, values in at.items() if values},
+        "by_frequency": {"from": e.frequency_from, "labels": lines},
+    }
 
 
 def _or_none(value: float) -> float | None:

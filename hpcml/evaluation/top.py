@@ -95,7 +95,12 @@ def top_of(comm: mpi.Comm, scorer: Scorer | ClassifierScorer, size: int, keeps: 
 
 
 def n_true(best: Best, rows: np.ndarray, labels: np.ndarray, n_labels: int) -> np.ndarray:
-    """How many of the labels of the rows' places 1, 2, ... are true (k, int64).
+    """How many of the labels of the rows' places 1, 2, ... are true (k, int64); pairs as `are_true` has them."""
+    return are_true(best, rows, labels, n_labels).sum(axis=0, dtype=np.int64)
+
+
+def are_true(best: Best, rows: np.ndarray, labels: np.ndarray, n_labels: int) -> np.ndarray:
+    """Which of the best labels of each row, best first, are true (n × k, bool).
 
     (rows[p], labels[p]) are the true pairs: places of rows among the best's, and label numbers below `n_labels`.
     """
@@ -105,7 +110,7 @@ def n_true(best: Best, rows: np.ndarray, labels: np.ndarray, n_labels: int) -> n
     hits = np.zeros(found.shape, dtype=bool)
     if true.size:
         hits = true[np.minimum(places, true.size - 1)] == found
-    return hits.sum(axis=0, dtype=np.int64)
+    return hits
 
 
 def precision_at(hits: np.ndarray, n_rows: int) -> dict[int, float]:

@@ -4,6 +4,7 @@ It is an HDF5 file stamped `hpcml-format = "classifier"`. `classifier` (uint8) h
 of arrays and a description in JSON, which runs no code of the file's when it is read, unlike a pickle. `label_names` has one name
 for two classes, that of class 1, else one for each class. `margin/rows` (row numbers of the training file, ascending) and
 `margin/weights` (float32) are the rows that the classifier was made from, when attribute `cycle` of `margin` counted the training.
+`labels/threshold` is as in a linear model.
 Attributes hold the method, the base learner (JSON), the split, the vocabulary, and whether rows are to be `dense`.
 
 The bytes depend on the classifier alone, so that one training gives one file, whatever the process: a dump is rewritten without
@@ -33,7 +34,7 @@ from hpcml.files.slabs import editing
 from hpcml.files.untrusted import attributes, read_strings, text_of
 from hpcml.model.estimator_checks import KEPT, check_classifier, kept_classifiers, path_of
 from hpcml.model.learner import Constant, Learner, confidence, fit, one_line, scores
-from hpcml.model.linear import Trained
+from hpcml.model.linear import Trained, check_thresholds
 from hpcml.model.untrusted_dump import MODULES, SMALL, TREE, check_dump
 
 # Types that are no danger when they are read, beside those that skops trusts itself: ours, and trees that `check_dump` has seen.
@@ -243,6 +244,12 @@ class ClassifierModel(Trained):
         self.n_labels = len(self.label_names)
         self.n_classes = max(2, self.n_labels)
         self.labels = {"steps": np.zeros(self.n_labels, dtype=np.int32)}
+        if "labels/threshold" in file:
+            stored = file["labels/threshold"]
+            if (stored.shape, stored.dtype.str) != ((self.n_labels,), "<f8"):
+                raise ValueError("wrong thresholds")
+            self.labels["threshold"] = map_dataset(self.path, stored)
+            check_thresholds(self.labels)
         self.margin_rows, self.margin_weights = (map_dataset(self.path, file[f"margin/{name}"]) for name in ("rows", "weights"))
         types = (self.margin_rows.dtype.str, self.margin_weights.dtype.str, file["classifier"].dtype.str)
         if types != ("<i8", "<f4", "|u1") or file["classifier"].ndim != 1 or self.margin_rows.ndim != 1:

@@ -8,7 +8,8 @@ Most features have a column of their own and factor 1. Those that one training r
 are proportional to their values in that row; those that no training row has get factor 0 (in column 0, so there is at least one
 column if there are features). The score of a row x is `Σ x[j] · weight[j] + bias[l]` (`bias`: n_labels float64), positive for
 "has the label". `label_names` names the labels; `labels/*` (n_labels each) say how each label's training ended; attributes hold
-the method, its loss, λ and the vocabulary.
+the method, its loss, λ and the vocabulary. `labels/threshold` (n_labels float64), if it is there, says above which score a row has
+each label, and attributes (`threshold_measure`, ...) how it was found.
 
 Models of the Winnow family have the attribute `normalised`: scores are divided by 1 + Σ x[j] over the features with a factor, for
 these learners see rows that a bias feature 1 was appended to and that were then divided by their sum. Models of single-pass
@@ -18,9 +19,10 @@ learners may have a group `state` with what is needed to continue the pass (hpcm
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import h5py
 import numpy as np
@@ -43,10 +45,15 @@ def model_slabs(
     precision: str = "<f4",
     certified: bool = False,
     n_weights: int | None = None,
+    thresholds: bool = False,
 ) -> dict[str, Slab]:
-    """The datasets that training fills; `precision` is the type of `W`, one of PRECISIONS; a sparse one has `n_weights`."""
+    """The datasets that training fills; `precision` is the type of `W`, one of PRECISIONS; a sparse one has `n_weights`.
+
+    `thresholds`: also those that `hpcml threshold` has found.
+    """
     per_label = {"f_min": "<f8", "steps": "<i4", "status": "<i4", "n_positive": "<i8", "visited": "<f8"}
     per_label |= {"gap": "<f8"} if certified else {}
+    per_label |= {"threshold": "<f8"} if thresholds else {}
     slabs = {f"labels/{name}": Slab((n_labels,), dtype) for name, dtype in per_label.items()}
     tables = {"columns": Slab((n_features,), "<i4"), "factors": Slab((n_features,), "<f4")}
     dense = {"W": Slab((n_labels, n_columns), precision)}
@@ -56,6 +63,7 @@ def model_slabs(
 
 # What a model of convex training says of it; the last three are those of `Problem.origin`.
 ABOUT = ("method", "loss", "lambda", "split", "epsilon", "dormant", "positive_weight", "vocabulary", "n_rows", "fingerprint")
+THRESHOLDS = ("threshold_measure", "threshold_method", "threshold_split")  # what a model with thresholds says of them
 SINCE_4 = {"positive_weight": "1"}  # of ABOUT, what models of older formats do not say
 _STAMP = ("hpcml-format", "hpcml-version")
 
@@ -77,6 +85,12 @@ def describe_model(file: h5py.File, about: Mapping[str, object], label_names: Se
     for name, value in about.items():
         file.attrs[name] = value
     write_strings(file, "label_names", label_names)
+
+
+def check_thresholds(labels: Mapping[str, np.ndarray]) -> None:
+    """Raise ValueError unless the thresholds of a model's labels, if there are any, are finite."""
+    if not np.isfinite(labels.get("threshold", 0.0)).all():
+        raise ValueError("a threshold is not a finite number")
 
 
 def kept(w: np.ndarray, below: float) -> np.ndarray:
@@ -113,6 +127,33 @@ class Trained:
     n_labels: int
     label_names: list[str]
     labels: dict[str, np.ndarray]  # of each label, how its training ended; at least `steps`
+    threshold: float | None = None  # of all labels, in place of the stored ones
+
+    @property
+    def thresholds(self) -> np.ndarray:
+        """The scores (n_labels float64) above which a row gets each label: 0 unless others are stored, or chosen."""
+        stored = self.labels.get("threshold") if self.threshold is None else None
+        return np.full(self.n_labels, self.threshold or 0.0) if stored is None else stored
+
+    @property
+    def threshold_source(self) -> str:
+        """What the thresholds are, in a few words; "" if they are 0 because nobody has set them."""
+        if self.threshold is not None:
+            return f"{self.threshold:g} for all labels"
+        if "threshold" not in self.labels:
+            return ""
+        measure, method, split = (str(self.attrs.get(name, "?")) for name in THRESHOLDS)
+        return f"those of the model (measure {measure}, method {method}, found on split {split})"
+
+    def with_threshold(self, threshold: float | None) -> Self:
+        """The same model with one threshold for all labels; None: as it is. Raises ConfigError unless it is a finite number."""
+        if threshold is None:
+            return self
+        if not math.isfinite(threshold):
+            raise ConfigError(f"--threshold {threshold}: expected a finite number")
+        out = copy.copy(self)
+        out.threshold = float(threshold)
+        return out
 
     def check_numbering(self, zero_based: bool) -> None:
         """Raises ConfigError for text whose indices are said to start at 1, if those that the model was trained on start at 0."""
@@ -135,7 +176,8 @@ class Model(Trained):
 
     `labels` holds, by name, f_min (the least objective found), steps (iterations), status (an index of STATUS), n_positive
     (training rows that have the label) and visited (the mean share of the rows visited per iteration), n_labels each; of a
-    method that certifies it, also gap: (f_min − a lower bound of all objectives) / f_min.
+    method that certifies it, also gap: (f_min − a lower bound of all objectives) / f_min. Where `hpcml threshold` has been at work,
+    also threshold: the score above which a row gets the label.
     `n_weights` is the number of weights that are stored.
     """
 
@@ -163,12 +205,14 @@ class Model(Trained):
 
     def slabs(self, certified: bool, n_weights: int | None) -> dict[str, Slab]:
         """The datasets of such a model file, sparse with `n_weights` weights or dense."""
-        return model_slabs(self.n_labels, self.n_features, self.n_columns, self.precision, certified, n_weights)
+        shape = (self.n_labels, self.n_features, self.n_columns)
+        return model_slabs(*shape, self.precision, certified, n_weights, self._has_thresholds)
 
     def _map(self, file: h5py.File) -> None:
         """Check and map every part; scoring trusts `columns` and a sparse W. Raises DataError, or what h5py and numpy raise."""
         (self.n_features,) = file["columns"].shape
         sparse, certified = isinstance(file["W"], h5py.Group), "labels/gap" in file
+        self._has_thresholds = "labels/threshold" in file
         self.n_labels, self.n_columns = (int(n) for n in (file["W"].attrs["shape"] if sparse else file["W"].shape))
         stored = file["W/data"] if sparse else file["W"]
         self.n_weights, self.precision = int(stored.size), stored.dtype.str
@@ -183,6 +227,7 @@ class Model(Trained):
         self.columns, self.factors, self.bias = (parts[name] for name in ("columns", "factors", "bias"))
         self.labels = {name.removeprefix("labels/"): values for name, values in parts.items() if name.startswith("labels/")}
         self.label_names: list[str] = read_strings(file["label_names"])
+        check_thresholds(self.labels)
         if self.n_features and not 0 <= self.columns.min() <= self.columns.max() < self.n_columns:
             found_range = f"{self.columns.min()} to {self.columns.max()}"
             raise DataError(

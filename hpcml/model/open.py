@@ -16,14 +16,19 @@ from hpcml.model.linear import Model
 
 def open_model(path: Path | str) -> Model | ClassifierModel:
     """The model in a file, of the kind that its stamp says. Raises DataError if it is not a sound model of any kind."""
+    return ClassifierModel(path) if kind_of(path) == "classifier" else Model(path)
+
+
+def kind_of(path: Path | str) -> str:
+    """What the stamp of a file of ours says that it is; "" if there is none to be read. Local."""
     check_regular(path)
     try:
         with h5py.File(path, "r", locking=False) as file:
             check_parts(file)
             kind = file.attrs.get("hpcml-format")
     except DAMAGE:
-        kind = None  # Model says what is wrong
-    return ClassifierModel(path) if isinstance(kind, str) and kind == "classifier" else Model(path)
+        return ""  # whoever opens it says what is wrong
+    return kind if isinstance(kind, str) else ""
 
 
 @mpi.collective

@@ -19,7 +19,7 @@ from hpcml.data.dataset import Dataset, default_split
 from hpcml.data.labels import fingerprint
 from hpcml.data.shard import Shard, load_shard
 from hpcml.errors import ConfigError, DataError, nearest
-from hpcml.evaluation.evaluate import Counts, positive_pairs
+from hpcml.evaluation.counts import Counts, positive_pairs
 from hpcml.evaluation.ranking import MEASURES
 from hpcml.evaluation.report import cell
 from hpcml.kernels import scores as kernels

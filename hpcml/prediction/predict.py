@@ -42,9 +42,9 @@ class Chunk:
     rows: np.ndarray  # row numbers of the dataset
     values: np.ndarray
 
-    def labels(self) -> list[list[int]]:
-        """The predicted labels (score above 0) of each row, ascending."""
-        rows, labels = np.nonzero(self.values > 0)
+    def labels(self, thresholds: np.ndarray | float = 0.0) -> list[list[int]]:
+        """The predicted labels of each row, ascending: those whose flag or score is above their thresholds (n_labels)."""
+        rows, labels = np.nonzero(self.values > thresholds)
         bounds = np.searchsorted(rows, np.arange(self.rows.size + 1))
         return [labels[a:b].tolist() for a, b in pairwise(bounds)]
 
@@ -113,13 +113,14 @@ class Prediction:
             self._kept = [scorer.weights(*block) for block in scorer.blocks]
         dtype = np.dtype(np.float64 if self.what == "scores" else np.bool_)
         step = max(1, min(MAX_ROWS, CHUNK_BYTES // (dtype.itemsize * max(1, model.n_labels))))
+        thresholds = model.thresholds
         for begin in range(0, rows.size, step):
             some = rows[begin : begin + step]
             values = np.empty((some.size, model.n_labels), dtype=dtype)
             for number, block in enumerate(scorer.blocks):
                 scores = scorer.rows_scores(some, *(self._kept[number] if self._kept else scorer.weights(*block)))
                 scorer.check_numbers(scores.max(axis=0), scorer.labels[slice(*block)])
-                values[:, slice(*block)] = scores if self.what == "scores" else scores > 0
+                values[:, slice(*block)] = scores if self.what == "scores" else scores > thresholds[slice(*block)]
             yield Chunk(shard.first_local + begin, shard.first_row + some, values)
 
 
@@ -181,8 +182,8 @@ def svmlight_lines(prediction: Prediction, chunk: Chunk | None) -> str:
     """Lines `LABEL,LABEL l:score l:score ...`, or `LABEL,LABEL 1:1`; labels count from 1. No header."""
     if chunk is None:
         return ""
-    lines = []
-    for labels, values in zip(chunk.labels(), chunk.values, strict=True):
+    lines, thresholds = [], prediction.model.thresholds if prediction.what == "scores" else 0.0
+    for labels, values in zip(chunk.labels(thresholds), chunk.values, strict=True):
         target = ",".join(str(label + 1) for label in labels)
         if prediction.what == "scores":
             rest = " ".join(f"{number}:{score!r}" for number, score in enumerate(values.tolist(), 1))
@@ -218,7 +219,7 @@ def predict(
     log: Log,
     top: int | None = None,
 ) -> None:
-    """Collective over `comm`. Write the scores or the labels (score above 0) of a split's rows to `output`.
+    """Collective over `comm`. Write the scores or the labels (score above the model's thresholds) of a split's rows to `output`.
 
     With `top`, only the scores of so many labels of each row, the best ones (of equal scores those with the lower numbers).
 
@@ -242,7 +243,7 @@ def predict(
         with temporary_path(comm, output, force, inputs) as temporary:
             prediction = DatasetPrediction(comm, model, dataset, split, what, log, top)
             _write_text(prediction, lines_of(ending, top), temporary, output)
-    log(f"{output}: {what_is_written(what, top)} of {dataset.split(split).size} rows for {model.n_labels} labels")
+    log(f"{output}: {what_is_written(what, top, model)} of {dataset.split(split).size} rows for {model.n_labels} labels")
 
 
 def _describe(prediction: DatasetPrediction, file: h5py.File) -> None:

@@ -41,7 +41,7 @@ def predict_stream(
     top: int | None = None,
     max_line: int = LINE_MIB << 20,
 ) -> None:
-    """Collective over `comm`. Write the scores or the labels (score above 0) of the rows of an svmlight text, in their order.
+    """Collective over `comm`. Write the scores or the labels (score above the model's thresholds) of the rows of an svmlight text.
 
     `source` is a path, or "-" for standard input; `output` a path, or "-" for standard output. Its ending, or else `text_format`
     ("csv" by default, "svm"), says what to write: the lines that `predict` writes, with the same `top`, for the dataset made from
@@ -64,7 +64,7 @@ def predict_stream(
             log(f"{stream.name}: scoring rows as they come")
             dropped = _score(prediction, stream, lines, file, output)
     left_out = f"; left out: {dropped:,} values of features that the model does not have" if dropped else ""
-    log(f"{_name_of(output)}: {what_is_written(what, top)} of {stream.n_rows} rows for {model.n_labels} labels{left_out}")
+    log(f"{_name_of(output)}: {what_is_written(what, top, model)} of {stream.n_rows} rows for {model.n_labels} labels{left_out}")
 
 
 def _format(output: Path, text_format: str | None) -> str:

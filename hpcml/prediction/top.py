@@ -12,6 +12,7 @@ from hpcml.errors import ConfigError
 from hpcml.files.table import csv_text
 
 if TYPE_CHECKING:
+    from hpcml.model.linear import Trained
     from hpcml.prediction.predict import Prediction
 
 TOP_VALUES = 1 << 18  # labels of a piece of text
@@ -39,13 +40,17 @@ def check_what(what: str, top: int | None) -> None:
     if what not in ("scores", "labels"):
         raise ConfigError(f"cannot predict {what!r}; expected scores or labels")
     if top is not None and what == "labels":
-        raise ConfigError("--labels writes the labels with a score above 0 and --top the best ones; give only one of them")
+        raise ConfigError(
+            "--labels writes the labels with a score above their threshold and --top the best ones; give only one of them"
+        )
     if top is not None and top < 1:
         raise ConfigError(f"--top {top}: expected at least 1")
 
 
-def what_is_written(what: str, top: int | None) -> str:
-    """What messages call it."""
+def what_is_written(what: str, top: int | None, model: Trained) -> str:
+    """What messages call it; of labels, also by which thresholds."""
+    if what == "labels" and model.threshold_source:
+        return f"labels, by thresholds ({model.threshold_source}),"
     return what if top is None else f"best labels (--top {top})"
 
 
@@ -62,11 +67,11 @@ def top_csv_lines(prediction: Prediction, chunk: TopChunk | None) -> str:
 
 
 def top_svmlight_lines(prediction: Prediction, chunk: TopChunk | None) -> str:
-    """Lines `LABEL,LABEL l:score l:score ...`: those of the best with a score above 0, then all; ascending, from 1. No header."""
-    lines = []
+    """Lines `LABEL,LABEL l:score l:score ...`: of the best those above their thresholds, then all; ascending, from 1. No header."""
+    lines, thresholds = [], prediction.model.thresholds.tolist()
     for labels, scores in zip(*((chunk.labels.tolist(), chunk.scores.tolist()) if chunk else ((), ())), strict=True):
         pairs = sorted(zip(labels, scores, strict=True))  # readers expect ascending numbers
-        target = ",".join(str(label + 1) for label, score in pairs if score > 0)
+        target = ",".join(str(label + 1) for label, score in pairs if score > thresholds[label])
         rest = " ".join(f"{label + 1}:{score!r}" for label, score in pairs)
         lines.append(f"{target} {rest}\n")
     return "".join(lines)

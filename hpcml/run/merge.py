@@ -16,7 +16,7 @@ from hpcml import mpi
 from hpcml.errors import ConfigError, DataError
 from hpcml.files.slabs import SlabFile, new_file
 from hpcml.log import visible
-from hpcml.model.linear import ABOUT, SINCE_4, Model, SparseRows, about_of, describe_model, model_slabs
+from hpcml.model.linear import ABOUT, SINCE_4, THRESHOLDS, Model, SparseRows, about_of, describe_model, model_slabs
 from hpcml.options import parse_part
 from hpcml.partition import offsets
 from hpcml.run.folder import CONFIG, RunFolder, read_config
@@ -47,6 +47,7 @@ class _Plan:
     shape: tuple[int, int]  # features and columns
     precision: str
     certified: bool  # do they have duality gaps?
+    thresholds: dict[str, Any]  # how their thresholds were found; empty if they have none
     weights: list[int] | None  # of sparse models: the place of each part's first weight among all, and their number
     config: dict[str, object]
 
@@ -93,9 +94,11 @@ class _Part:
         model = Model(run / "model.h5")  # not kept: there may be more parts than files that a process may open
         self.label_names, self.n_columns, self.precision = model.label_names, model.n_columns, model.precision
         self.n_weights, self.sparse = model.n_weights, model.sparse
-        self.about: dict[str, Any] = {name: model.attrs.get(name, SINCE_4.get(name)) for name in ABOUT} | about_of(model.attrs)
+        known = {name: model.attrs.get(name, SINCE_4.get(name)) for name in ABOUT} | about_of(model.attrs)
+        self.about: dict[str, Any] = {name: value for name, value in known.items() if name not in THRESHOLDS}
         self.tables = {name: hashlib.sha256(getattr(model, name)).digest() for name in ("columns", "factors")}
         self.n_features, self.certified = model.n_features, "gap" in model.labels
+        self.thresholds = {name: model.attrs.get(name, "?") for name in THRESHOLDS} if "threshold" in model.labels else {}
 
 
 def _check_complete(parts: list[_Part], free: Collection[str]) -> None:
@@ -113,6 +116,11 @@ def _check_complete(parts: list[_Part], free: Collection[str]) -> None:
                 raise ConfigError(f"{part.run} was trained on other data than {first.run} ({name} differs)")
         if (part.sparse, part.n_columns, part.precision) != (first.sparse, first.n_columns, first.precision):
             raise DataError(f"{part.run}: its weights are stored otherwise than those of {first.run}; train it again")
+        if part.thresholds != first.thresholds:
+            raise ConfigError(
+                f"{part.run} has {_thresholds(part)}, but {first.run} {_thresholds(first)}; find them alike for all parts (hpcml "
+                "threshold)"
+            )
         for name, digest in first.tables.items():
             if part.tables[name] != digest:
                 raise DataError(
@@ -136,7 +144,13 @@ def _plan(parts: list[_Part]) -> _Plan:
     config = {key: value for key, value in first.config.items() if key != PART}
     shape = (first.n_features, first.n_columns)
     weights = offsets([part.n_weights for part in parts]).tolist() if first.sparse else None
-    return _Plan([part.run for part in parts], places, shape, first.precision, first.certified, weights, config)
+    return _Plan([part.run for part in parts], places, shape, first.precision, first.certified, first.thresholds, weights, config)
+
+
+def _thresholds(part: _Part) -> str:
+    """What messages say of a part's thresholds."""
+    found = part.thresholds
+    return "thresholds (" + ", ".join(str(value) for value in found.values()) + ")" if found else "no thresholds"
 
 
 @mpi.collective
@@ -145,11 +159,13 @@ def _join(comm: mpi.Comm, plan: _Plan, parts: list[_Part], target: Path) -> None
 
     def describe(file: h5py.File) -> None:
         names = [name for part in parts for name in part.label_names]
-        describe_model(file, parts[0].about, names, plan.shape[1] if plan.weights else None)
+        describe_model(file, parts[0].about | plan.thresholds, names, plan.shape[1] if plan.weights else None)
 
     with new_file(comm, target / "model.h5") as model:
         n_weights = plan.weights[-1] if plan.weights else None
-        model.layout(model_slabs(plan.places[-1], *plan.shape, plan.precision, plan.certified, n_weights), describe)
+        model.layout(
+            model_slabs(plan.places[-1], *plan.shape, plan.precision, plan.certified, n_weights, bool(plan.thresholds)), describe
+        )
         with mpi.agreed(comm, f"writing {model.target}"):
             for number in range(comm.rank, len(plan.runs), comm.size):
                 first_weight = plan.weights[number] if plan.weights else 0

@@ -137,7 +137,9 @@ def test_model_of_another_vocabulary(standing, ranks, good, tmp_path):
 def test_dataset_in_place_of_a_model_and_the_reverse(standing, ranks, good, tmp_path):
     scorer = model(tmp_path / "model.h5", np.ones((4, 20)))
     refused(standing(ranks, "evaluate", good, good), r"good\.h5: this is an hpcml dataset; expected a model")
-    refused(standing(ranks, "info", scorer), r"model\.h5: this is an hpcml model; expected a dataset")
+    refused(standing(ranks, "split", scorer), r"model\.h5: this is an hpcml model; expected a dataset")
+    described = standing(ranks, "info", scorer)
+    assert described.returncode == 0 and described.stdout.count("a model of") == 1
 
 
 @pytest.mark.parametrize(

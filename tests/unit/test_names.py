@@ -33,6 +33,8 @@ from hpcml.errors import ConfigError, DataError, nearest
 from hpcml.evaluation import explain as explanations
 from hpcml.evaluation import report as evaluations
 from hpcml.evaluation.evaluate import Evaluation
+from hpcml.evaluation.store_thresholds import ThresholdReport
+from hpcml.evaluation.thresholds import Found
 from hpcml.files.hdf5 import write_strings
 from hpcml.files.table import csv_text, joined_names, read_csv, table
 from hpcml.files.untrusted import read_strings
@@ -42,6 +44,8 @@ from hpcml.methods.online import run as online
 from hpcml.methods.online.train import OnlineReport
 from hpcml.methods.probe.convergence import Trace
 from hpcml.methods.psbml.train import PsbmlReport
+from hpcml.model.info import format_model
+from hpcml.model.linear import Model
 from hpcml.plots import convergence as analysis
 from hpcml.plots import psbml
 from hpcml.plots.figure import plot_convergence, write_traces_csv
@@ -314,6 +318,21 @@ def dataset_info(names):
     return info.DatasetInfo(Path(names[0]), 9, 4, len(names), 8, 9, 99, f"of {names[0]}", *parts)
 
 
+def thresholded(names):
+    some = np.arange(len(names))
+    found = Found("label", "search", some / 1.0, some[:1], 0.5, 0.1, 0.2, dict.fromkeys(("a", "b"), 1))
+    return ThresholdReport(Path(names[0]), Path(names[-1]), names[0], 9, 1, found)
+
+
+def described(names):
+    """A model without a file."""
+    model = Model.__new__(Model)
+    model.path, model.attrs, model.n_labels, model.n_features = Path(names[0]), {"method": names[0], "split": names[-1]}, 2, 3
+    model.W, model.n_weights, model.n_columns = np.zeros((2, 3)), 6, 3
+    model.labels = {"threshold": np.array([0.5, 1.0])}
+    return model
+
+
 def findings(names):
     found = Findings()
     for name in names:
@@ -356,6 +375,8 @@ TEXTS = {
     "plot convergence": lambda names: str(analysis.Convergence(names[0], 1, 9, [], 0.5, 0.5, Path(names[0]), Path(names[-1]))),
     "plot psbml": lambda names: str(portrait(names)),
     "prune": lambda names: str(Pruning(Path(names[0]), Path(names[-1]), names[0], [PruneLine(0.1, 1, 2, 3, 0.5, {1: 0.5})], 9, 9)),
+    "threshold": lambda names: str(thresholded(names)),
+    "info, model": lambda names: format_model(described(names)),
     "info": lambda names: info.format_info(dataset_info(names)),
     "convert": lambda names: str(ConvertReport(Path(names[0]), 1, 1, 1, 1, dict.fromkeys(names, 1), 1, 1, 1, 1.0)),
     "check": lambda names: str(findings(names)),

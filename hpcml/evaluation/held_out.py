@@ -1,0 +1,78 @@
+"""Held-out rows whose scores are asked for block by block, with their true pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.data.dataset import Dataset
+from hpcml.data.shard import Shard, load_shard
+from hpcml.errors import DataError
+from hpcml.evaluation.counts import positive_pairs
+from hpcml.evaluation.evaluate import match_labels
+from hpcml.evaluation.scoring import ClassifierScorer, Scorer, blocks_of, scorer_of
+from hpcml.model.classifier import ClassifierModel
+from hpcml.model.linear import Model
+
+
+@dataclass
+class HeldOut:
+    """The scores of held-out rows, asked for block by block, with their true pairs."""
+
+    comm: mpi.Comm
+    dataset: Dataset
+    scorer: Scorer | ClassifierScorer
+    shard: Shard
+    rows: np.ndarray  # of this rank's true pairs: the row, by its place among the rank's
+    labels: np.ndarray  # its label, by its place among those judged, ascending
+    positives: np.ndarray  # its score
+    n_labels: int
+
+    @property
+    def n_rows(self) -> int:
+        """Held-out rows on all ranks."""
+        return self.shard.n_global
+
+    def scores(self, begin: int, end: int) -> Iterator[tuple[int, np.ndarray]]:
+        """(first, scores (n × B)) of rows first, first + 1, ... for labels begin..end. Local. Raises NonFiniteError."""
+        weights = self.scorer.weights(begin, end)
+        for first, rows in blocks_of(self.scorer.rows, end - begin):
+            scores = self.scorer.rows_scores(rows, *weights)
+            self.scorer.check_numbers(scores.max(axis=0), self.scorer.labels[begin:end])
+            yield first, scores
+        self.dataset.check_unchanged()
+
+    @mpi.collective
+    def n_positive(self) -> np.ndarray:
+        """Collective. The rows of all ranks that have each label."""
+        return self.sum_by_label(np.ones(self.labels.size, dtype=bool))
+
+    @mpi.collective
+    def sum_by_label(self, chosen: np.ndarray) -> np.ndarray:
+        """Collective. How many of the true pairs of each label are `chosen`, on all ranks."""
+        return mpi.allreduce_sum(self.comm, np.bincount(self.labels[chosen], minlength=self.n_labels))
+
+
+@mpi.collective
+def hold_out(comm: mpi.Comm, model: Model | ClassifierModel, dataset: Dataset, split: str) -> tuple[HeldOut, np.ndarray]:
+    """Collective over `comm`. The rows of a split, and which of the model's labels (ascending numbers) they can judge.
+
+    Raises ConfigError or DataError if model, data and split do not fit, or if no row has a label.
+    """
+    with mpi.agreed(comm, f"reading {dataset.path}"):
+        model.check_vocabulary(dataset)
+        matched, place = match_labels(model, dataset, None)
+    shard = load_shard(comm, dataset, split)
+    scorer = scorer_of(model, shard, matched.labels)
+    scorer.warm_up(comm)
+    with mpi.agreed(comm, "scoring the positive rows"):
+        rows, labels = positive_pairs(shard, place)
+        positives = scorer.pairs_scores(rows, matched.labels[labels])
+        scorer.check_numbers(positives, matched.labels[labels])
+    if not mpi.agreed_any(comm, rows.size > 0):
+        raise DataError(f"{dataset.path}: no row of split {split} has a label of {model.path}; choose rows that have some")
+    places = np.searchsorted(shard.rows, rows)
+    return HeldOut(comm, dataset, scorer, shard, places, labels, positives, matched.labels.size), matched.labels

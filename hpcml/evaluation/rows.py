@@ -1,0 +1,162 @@
+"""Measures that are means over rows: F1 of a row's label set, nDCG@k and propensity-scored precision@k of its best labels.
+
+F1 of a row is 2 hits / (predicted + true). Of a row without true and without predicted labels it is 0/0: undefined, and as every
+undefined measure in no mean (scikit-learn's `zero_division=nan`). As 0 it would hide what false labels cost on such rows, as 1 a
+model that predicts nothing would look good wherever few rows have one of the labels.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.evaluation.top import PRECISION_AT, Best, are_true
+from hpcml.partition import offsets
+
+PERCENT = (100, 30, 10, 3, 1)  # of the labels, the most frequent ones
+PROPENSITY_A, PROPENSITY_B = 0.55, 1.5  # Jain, Prabhu & Varma 2016
+
+
+@dataclass(frozen=True)
+class FrequentLabels:
+    """F1 over so many percent of the labels, the most frequent ones, and nothing but them."""
+
+    percent: int
+    n_labels: int
+    instance_f1: float
+    micro_f1: float
+    macro_f1: float
+
+
+@dataclass(frozen=True)
+class RowMeasures:
+    """Measures by k, and F1 by share of the labels; the rest of what a mean is taken over."""
+
+    ndcg_at: dict[int, float]
+    propensity_scored_at: dict[int, float]  # empty if the model does not say how frequent its labels were
+    instance_f1: list[float]  # for each of PERCENT
+
+
+def sizes_of(n_labels: int) -> list[int]:
+    """How many labels each of PERCENT is, rounded up."""
+    return [-(-percent * n_labels // 100) for percent in PERCENT]
+
+
+def by_frequency(counts: np.ndarray) -> np.ndarray:
+    """The place of each label (n) among the labels, the most frequent first; of equal ones the lower numbers."""
+    places = np.empty(counts.size, dtype=np.int64)
+    places[np.argsort(-counts, kind="stable")] = np.arange(counts.size)
+    return places
+
+
+def propensities(n_positive: np.ndarray, n_rows: int) -> np.ndarray:
+    """The share of a label's true rows that are thought to have it (Jain, Prabhu & Varma 2016), from those of n training rows.
+
+    p = 1 / (1 + C e^{−A ln(n_positive + B)}), C = (ln n − 1)(B + 1)^A; 1 for fewer than 3 rows, where C is negative.
+    """
+    C = max(0.0, math.log(max(n_rows, 1)) - 1.0) * (PROPENSITY_B + 1.0) ** PROPENSITY_A
+    values: np.ndarray = 1.0 / (1.0 + C * (n_positive + PROPENSITY_B) ** -PROPENSITY_A)
+    return values
+
+
+class RowCounts:
+    """How many labels each row of a rank is given, among those of each of PERCENT: 20 bytes a row. Then what follows from that."""
+
+    def __init__(self, n_rows: int, places: np.ndarray) -> None:
+        """`places` (n_labels) are those of `by_frequency`."""
+        self.places, self.sizes = places, sizes_of(places.size)
+        self._inside = (places[:, None] < np.array(self.sizes)).astype(np.float32)  # n_labels × 5
+        self.predicted = np.zeros((n_rows, len(self.sizes)), dtype=np.int32)
+
+    def add(self, row: int, scores: np.ndarray, begin: int, thresholds: np.ndarray) -> None:
+        """Count the scores (n, B) of rows row, row + 1, ... for labels begin, begin + 1, ... above their thresholds (B)."""
+        given = (scores > thresholds).astype(np.float32)  # whose products are whole numbers below 2^24
+        counted = given @ self._inside[begin : begin + thresholds.size]
+        self.predicted[row : row + scores.shape[0]] += counted.astype(np.int32)
+
+    @mpi.collective
+    def instance_f1(self, comm: mpi.Comm, rows: np.ndarray, labels: np.ndarray, hits: np.ndarray, n_global: int) -> list[float]:
+        """Collective over `comm`. F1 per row for each of PERCENT, mean over the rows where it is defined; NaN if there are none.
+
+        (rows[p], labels[p]) are this rank's true pairs, `hits` those that are predicted, `n_global` the rows of all ranks.
+        """
+        values, n_rows = [], self.predicted.shape[0]
+        for column, size in enumerate(self.sizes):
+            inside = self.places[labels] < size
+            true = np.bincount(rows[inside], minlength=n_rows)
+            found = np.bincount(rows[inside & hits], minlength=n_rows)
+            together = true + self.predicted[:, column]
+            defined = together > 0
+            total = mpi.exact_sum(comm, 2.0 * found[defined] / together[defined], float(n_global), n_global)
+            _, (n_defined,) = mpi.exclusive_sum(comm, [int(defined.sum())])
+            values.append(total / int(n_defined) if n_defined else math.nan)
+        return values
+
+
+@mpi.collective
+def row_measures(
+    comm: mpi.Comm,
+    best: Best,
+    counts: RowCounts,
+    pairs: tuple[np.ndarray, np.ndarray, np.ndarray],
+    weights: np.ndarray | None,
+    n_global: int,
+) -> RowMeasures:
+    """Collective over `comm`. The measures of the rows' best labels, and of the labels that they are given.
+
+    `pairs` are this rank's true rows and labels, and whether each is predicted; `weights` (n_labels) are the inverse propensities.
+    """
+    rows, labels, hits = pairs
+    true = are_true(best, rows, labels, counts.places.size)
+    n_true = np.bincount(rows, minlength=true.shape[0])
+    return RowMeasures(
+        ndcg_at(comm, true, n_true, n_global),
+        {} if weights is None else propensity_scored_at(comm, best, true, rows, labels, weights, n_global),
+        counts.instance_f1(comm, rows, labels, hits, n_global),
+    )
+
+
+@mpi.collective
+def ndcg_at(comm: mpi.Comm, true: np.ndarray, n_true: np.ndarray, n_global: int) -> dict[int, float]:
+    """Collective over `comm`. nDCG@k, mean over the rows that have a true label, of which `n_true` (n) counts all.
+
+    `true` (n × k) says which of a row's best labels are true. DCG@k = Σ true / log₂(place + 1); the ideal has the true ones first.
+    """
+    discounts = 1.0 / np.log2(np.arange(2, true.shape[1] + 2))
+    gained, ideal = np.cumsum(true * discounts, axis=1), np.cumsum(discounts)
+    some, found = n_true > 0, {}
+    _, (n_rows,) = mpi.exclusive_sum(comm, [int(some.sum())])
+    for k in PRECISION_AT:
+        size = min(k, discounts.size)
+        ratios = gained[some, size - 1] / ideal[np.minimum(n_true[some], size) - 1]
+        total = mpi.exact_sum(comm, ratios, float(n_global), n_global)
+        found[k] = total / int(n_rows) if n_rows else math.nan
+    return found
+
+
+@mpi.collective
+def propensity_scored_at(
+    comm: mpi.Comm, best: Best, true: np.ndarray, rows: np.ndarray, labels: np.ndarray, weights: np.ndarray, n_global: int
+) -> dict[int, float]:
+    """Collective over `comm`. What the weights of the true ones among the rows' k best labels add up to, of what they could.
+
+    That is the precision@k of Jain, Prabhu & Varma (2016) divided by the largest that any ranking has, as the Extreme
+    Classification Repository reports it; `weights` (n_labels) are inverse propensities, (rows[p], labels[p]) the true pairs.
+    """
+    width = true.shape[1]
+    gained = np.cumsum(np.where(true, weights[np.minimum(best.labels, weights.size - 1)], 0.0), axis=1)
+    order = np.lexsort((-weights[labels], rows))
+    counts = np.bincount(rows, minlength=true.shape[0])
+    places = np.arange(rows.size) - np.repeat(offsets(counts)[:-1], counts)
+    ideal, first = np.zeros(true.shape), places < width
+    ideal[rows[order][first], places[first]] = weights[labels[order[first]]]
+    ideal, found = np.cumsum(ideal, axis=1), {}
+    for k in PRECISION_AT:
+        size = min(k, width)
+        bound = max(1, n_global) * size * float(weights.max(initial=1.0))
+        reached, possible = (mpi.exact_sum(comm, sums[:, size - 1], bound, max(1, n_global)) for sums in (gained, ideal))
+        found[k] = reached / possible if possible else math.nan
+    return found

@@ -1,0 +1,120 @@
+"""Finding thresholds and keeping them in the model's file (`hpcml threshold`): of all else, every bit stays as it was."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.data.dataset import Dataset
+from hpcml.errors import ConfigError
+from hpcml.evaluation.report import cell
+from hpcml.evaluation.seen import count_seen
+from hpcml.evaluation.thresholds import CHANCE, MIN_POSITIVES, Found, check_fit, find_thresholds
+from hpcml.files.atomic import temporary_path
+from hpcml.files.slabs import editing
+from hpcml.log import Log, joined
+from hpcml.model.classifier import ClassifierModel
+from hpcml.model.linear import THRESHOLDS, Model
+
+HELD_OUT = "valid"  # the split that thresholds are found on if nobody names another
+OF = {"label": "F1 per label (macro)", "micro": "micro F1", "instance": "F1 per row"}
+
+
+@dataclass(frozen=True)
+class ThresholdReport:
+    """What was found, on which rows, and the model that has it."""
+
+    model: Path
+    data: Path
+    split: str
+    n_rows: int
+    n_seen: int  # of these rows, how many the model was trained on
+    found: Found
+
+    def __str__(self) -> str:
+        found, thresholds = self.found, self.found.thresholds
+        lines = [f"{self.model}: thresholds for {OF[found.measure]} (method {found.method}), from {self.data}, split {self.split}"]
+        if self.n_seen:
+            which = "all" if self.n_seen == self.n_rows else f"{self.n_seen:,} of the"
+            lines.append(
+                f"warning: {which} {self.n_rows:,} rows are training rows, as far as the model tells; their scores are better than "
+                "those of other rows, for which these thresholds will not do; take a split that was held out"
+            )
+        worth = f"{cell(found.before)} at threshold 0, {cell(found.after)} with these thresholds"
+        lines.append(f"{OF[found.measure]} of these {self.n_rows:,} rows: {worth} (other rows will have less)")
+        if found.everything:
+            lines.append("warning: the best threshold gives every row every label: these scores tell nothing of the labels")
+        if found.measure != "label":
+            return joined([*lines, f"threshold of all {thresholds.size:,} labels: {found.shared:.6g}"])
+        n_shared = sum(found.borrowed.values())
+        own = thresholds[found.own]
+        if own.size:
+            spread = f"{own.min():.4g} to {own.max():.4g}, median {np.median(own):.4g}"
+            lines.append(f"labels with a threshold of their own: {own.size:,} of {thresholds.size:,} ({spread})")
+        reasons = [f"{count:,} {reason}" for reason, count in found.borrowed.items() if count]
+        if reasons:
+            lines.append(f"labels that share the threshold of micro F1, {found.shared:.6g}: {n_shared:,} ({'; '.join(reasons)})")
+        return joined(lines)
+
+
+@mpi.collective
+def threshold(
+    comm: mpi.Comm,
+    model: Model | ClassifierModel,
+    dataset: Dataset,
+    split: str | None,
+    measure: str,
+    method: str = "search",
+    min_positives: int = MIN_POSITIVES,
+    chance: float = CHANCE,
+    output: Path | None = None,
+    force: bool = False,
+    log: Log | None = None,
+) -> ThresholdReport:
+    """Collective over `comm`. Find thresholds (`find_thresholds`) and write the model with them to `output`, or in its own place.
+
+    The file is copied beside its destination, the copy is edited and renamed. Raises ConfigError for options that do not fit, and
+    for thresholds or an output that exist (without `force`), DataError if files do not fit or cannot be read or written.
+    """
+    check_fit(model, measure, method, min_positives, chance)
+    split = _held_out(dataset, split)
+    if output is None and "threshold" in model.labels and not force:
+        measured = model.attrs.get("threshold_measure", "?")
+        raise ConfigError(f"{model.path} has thresholds (measure {measured}); use --force to replace them, or --output")
+    target = model.path if output is None else output
+    inputs = [dataset.path, *([] if output is None else [model.path])]
+    with temporary_path(comm, target, force or output is None, inputs) as temporary:
+        n_seen = count_seen(comm, model, dataset, split)
+        found = find_thresholds(comm, model, dataset, split, measure, method, min_positives, chance, log)
+        with mpi.agreed(comm, f"writing {target}"):
+            if comm.rank == 0:
+                shutil.copyfile(model.path, temporary)
+                _write(temporary, target, found, split)
+    return ThresholdReport(target, dataset.path, split, dataset.split(split).size, n_seen, found)
+
+
+def _held_out(dataset: Dataset, wanted: str | None) -> str:
+    """The split to find thresholds on. Raises ConfigError if nobody has named one and the usual one is not there. Local."""
+    names = dataset.split_names()
+    if wanted is None and HELD_OUT not in names:
+        raise ConfigError(
+            f"{dataset.path} has no split {HELD_OUT}; name rows with --split that neither trained the model nor will judge it "
+            f"(splits: {', '.join(names) or 'none'})"
+        )
+    return wanted or HELD_OUT
+
+
+def _write(path: Path, target: Path, found: Found, split: str) -> None:
+    """Put thresholds into a model file, in the place of others. Local; raises OSError."""
+    with editing(path, target=target) as file:
+        group = file["labels"] if "labels" in file else file.create_group("labels")  # an implicit one would hold the time
+        if "threshold" in group:
+            group["threshold"][:] = found.thresholds
+        else:
+            group.create_dataset("threshold", data=np.asarray(found.thresholds, dtype="<f8"))
+        for name, value in zip(THRESHOLDS, (found.measure, found.method, split), strict=True):
+            file.attrs[name] = value

@@ -1,0 +1,229 @@
+"""The thresholds that maximise F1 on held-out rows: per label, or one for all labels that maximises micro F1 or F1 per row.
+
+Predicting more rows raises F1 only where one more is a hit, so the best threshold lies just below the score of a positive. For
+labels and micro F1 the counts of `counts` have all that it takes: how many scores lie above and at each positive's. F1 per row is
+searched by `instance_search`. A last pass finds the next score below, over all ranks: the threshold is in the middle of the two.
+Everything that decides is a whole number, so the result is the same on any number of ranks.
+
+Lipton, Elkan & Narayanaswamy, "Optimal Thresholding of Classifiers to Maximize F1 Measure", 2014: where scores are calibrated
+probabilities, the best threshold is half of the best F1 (method "half"). A label whose scores say nothing has its best F1 where
+every row is positive; and a rare label's best threshold on a few rows may be chance. Such labels share the threshold of micro F1.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.data.dataset import Dataset
+from hpcml.errors import ConfigError
+from hpcml.evaluation.counts import Counts, block_counts, sum_tallies
+from hpcml.evaluation.held_out import HeldOut, hold_out
+from hpcml.evaluation.instance_search import InstanceSearch
+from hpcml.evaluation.ranking import Ranking
+from hpcml.log import Log
+from hpcml.model.classifier import ClassifierModel
+from hpcml.model.linear import Model
+
+MEASURES = ("label", "micro", "instance")
+METHODS = ("search", "half")
+LOG_ODDS = ("maxent", "logistic")  # losses whose scores are the log-odds of probabilities
+MIN_POSITIVES = 1  # held-out rows that a label needs for a threshold of its own
+ABOVE_0 = float(np.nextafter(0.0, 1.0))  # the least score that is predicted at threshold 0
+CHANCE = 0.01  # the largest probability that a label's best F1 in a random order would be as good
+
+
+@dataclass
+class Found:
+    """Thresholds of all labels of a model, and what they are worth on the rows that they were found on."""
+
+    measure: str
+    method: str
+    thresholds: np.ndarray  # n_labels of the model
+    own: np.ndarray  # the numbers of the labels that have one of their own
+    shared: float  # the one of all labels, or of those that have none of their own
+    before: float  # the measure at threshold 0, on these rows
+    after: float
+    borrowed: dict[str, int] = field(default_factory=dict)  # why labels share a threshold -> how many
+    everything: bool = False  # is the best to give every row every label?
+
+
+def check_fit(model: Model | ClassifierModel, measure: str, method: str, min_positives: int, chance: float) -> None:
+    """Raise ConfigError for unknown names, and for a model whose scores do not fit. Local: call it before the first collective."""
+    for flag, value, known in (("measure", measure, MEASURES), ("method", method, METHODS)):
+        if value not in known:
+            raise ConfigError(f"--{flag} {value}: expected one of {', '.join(known)}")
+    if min_positives < 1:
+        raise ConfigError(f"--min-positives {min_positives}: expected at least 1")
+    if not 0 <= chance <= 1:
+        raise ConfigError(f"--chance {chance}: expected a probability, from 0 to 1")
+    if isinstance(model, ClassifierModel) and model.n_classes > 2:
+        raise ConfigError(
+            f"{model.path}: a classifier of {model.n_classes} classes gives every row exactly one, which thresholds would undo; "
+            "take a linear model"
+        )
+    if method == "half":
+        loss, weight = model.attrs.get("loss"), str(model.attrs.get("positive_weight", "1"))
+        if isinstance(model, ClassifierModel) or loss not in LOG_ODDS:
+            raise ConfigError(f"{model.path}: --method half needs scores that are log-odds (--loss maxent); take --method search")
+        if weight != "1":
+            raise ConfigError(
+                f"{model.path}: --method half needs calibrated probabilities, but it was trained with --positive-weight {weight}; "
+                "take --method search"
+            )
+
+
+@mpi.collective
+def find_thresholds(
+    comm: mpi.Comm,
+    model: Model | ClassifierModel,
+    dataset: Dataset,
+    split: str,
+    measure: str,
+    method: str = "search",
+    min_positives: int = MIN_POSITIVES,
+    chance: float = CHANCE,
+    log: Log | None = None,
+) -> Found:
+    """Collective over `comm`. The thresholds for a measure, from the rows of a split, which should be held out.
+
+    Raises ConfigError or DataError if they do not fit one another, NonFiniteError if a score is not a number.
+    """
+    check_fit(model, measure, method, min_positives, chance)
+    held_out, judged = hold_out(comm, model, dataset, split)
+    if log is not None:
+        log(f"searching thresholds for {held_out.n_labels:,} labels on {held_out.n_rows:,} rows of split {split}")
+    pool, own = _count(held_out, measure == "label")
+    search = InstanceSearch(held_out) if measure == "instance" else None
+    best = best_cut(pool.values[::-1], pool.ranking(held_out.n_rows * held_out.n_labels)) if search is None else search.best()
+    common = _half(best[1]) if method == "half" else best[0]
+    cuts, mine, borrowed = np.full(held_out.n_labels, common), np.zeros(held_out.n_labels, dtype=bool), {}
+    if own is not None:
+        mine, reasons = _guard(own, held_out.n_positive(), held_out.n_rows, min_positives, chance)
+        cuts = np.where(mine, [_half(f1) for f1 in own.f1.tolist()] if method == "half" else own.cuts, common)
+        borrowed = {**reasons, "not in the data": model.n_labels - judged.size}
+    below, below_common, n_predicted = _below(held_out, cuts, common)
+    shared, of_judged = between(below_common, common), list(map(between, below.tolist(), cuts.tolist()))
+    if method == "half":  # exactly the threshold of the paper, not the middle of what lies around it
+        shared, of_judged = float(np.nextafter(common, -np.inf)), np.nextafter(cuts, -np.inf).tolist()
+    thresholds = np.full(model.n_labels, shared)
+    thresholds[judged[mine]] = np.array(of_judged)[mine]
+    if search is not None:
+        before, after = search.f1_at(ABOVE_0), search.f1_at(common)
+    else:
+        at_zero = np.full(held_out.n_labels, ABOVE_0)
+        before = _f1(held_out, measure, at_zero, _below(held_out, at_zero, ABOVE_0)[2])
+        after = _f1(held_out, measure, cuts, n_predicted)
+    everything = measure != "label" and not math.isfinite(below_common)
+    return Found(measure, method, thresholds, judged[mine], shared, before, after, borrowed, everything)
+
+
+@mpi.collective
+def _f1(held_out: HeldOut, measure: str, cuts: np.ndarray, n_predicted: np.ndarray) -> float:
+    """Collective. Micro F1, or the mean over the labels that some row has, where scores of at least the cuts are predicted."""
+    hits, n_positive = held_out.sum_by_label(held_out.positives >= cuts[held_out.labels]), held_out.n_positive()
+    if measure == "micro":
+        return float(2 * hits.sum() / (n_predicted.sum() + n_positive.sum()))
+    some = n_positive > 0
+    return float(np.mean(2.0 * hits[some] / (n_predicted + n_positive)[some]))
+
+
+def _half(f1: float) -> float:
+    """The least log-odds that is predicted where the threshold of the probability is half of an F1."""
+    return float(np.nextafter(math.log(f1 / (2.0 - f1)), np.inf)) if f1 > 0 else 0.0
+
+
+def between(below: float, cut: float) -> float:
+    """A threshold that divides two neighbouring scores, finite and as nearly in their middle as can be: below ≤ it < cut."""
+    middle = below / 2.0 + cut / 2.0
+    if math.isfinite(middle) and below <= middle < cut:
+        return middle
+    return below if math.isfinite(below) else max(-float(np.finfo(np.float64).max), float(np.nextafter(cut, -np.inf)))
+
+
+def best_cut(values: np.ndarray, ranking: Ranking) -> tuple[float, float]:
+    """The cut with the largest F1, and that F1: of the positives' scores `values` (falling) the least that is predicted.
+
+    Of several cuts it is the highest; NaN without positives.
+    """
+    if not ranking.greater.size:
+        return math.nan, 0.0
+    hits = np.cumsum(ranking.relevant)
+    f1 = 2.0 * hits / (ranking.greater + ranking.equal + ranking.n_positive)
+    place = int(np.argmax(f1))
+    return float(values[place]), float(f1[place])
+
+
+@dataclass
+class Own:
+    """The best cut of each label (n_labels): the least score that is predicted, its F1, the rows predicted, and the hits."""
+
+    cuts: np.ndarray
+    f1: np.ndarray
+    n_predicted: np.ndarray
+    hits: np.ndarray
+
+
+@mpi.collective
+def _count(held_out: HeldOut, by_label: bool) -> tuple[Counts, Own | None]:
+    """Collective. The counts of all pairs in one ranking; on demand also each label's best cut."""
+    comm, scorer, n = held_out.comm, held_out.scorer, held_out.n_labels
+    pool = Counts(np.concatenate(mpi.allgather_arrays(comm, held_out.positives)))
+    own = Own(np.full(n, np.nan), np.zeros(n), np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)) if by_label else None
+    for begin, end in scorer.blocks:
+        counts = []
+        if own is not None:
+            first, last = np.searchsorted(held_out.labels, [begin, end])
+            lanes = held_out.labels[first:last] - begin
+            counts = block_counts(comm, held_out.positives[first:last], lanes, np.zeros(end - begin))
+        with mpi.agreed(comm, "scoring rows"):
+            for _, scores in held_out.scores(begin, end):
+                for lane, ascending in enumerate(np.sort(np.ascontiguousarray(scores.T), axis=1)):
+                    pool.add(ascending)
+                    if counts:
+                        counts[lane].add(ascending)
+        if own is not None:
+            sum_tallies(comm, counts)
+            for label, count in enumerate(counts, begin):
+                ranking = count.ranking(held_out.n_rows)
+                own.cuts[label], own.f1[label] = best_cut(count.values[::-1], ranking)
+                above = count.values[::-1] >= own.cuts[label]
+                own.hits[label] = ranking.relevant[above].sum()
+                own.n_predicted[label] = (ranking.greater + ranking.equal)[above].max(initial=0)
+    sum_tallies(comm, [pool])
+    return pool, own
+
+
+def _guard(own: Own, n_positive: np.ndarray, n_rows: int, min_positives: int, limit: float) -> tuple[np.ndarray, dict[str, int]]:
+    """Which labels may have a threshold of their own, and how many may not, and why.
+
+    In a random order so many of the predicted rows are hits, or more, with a probability of at most P times the tail of the
+    hypergeometric distribution, for the cut was the best of P (Bonferroni). That of predicting every row is 1.
+    """
+    from scipy.stats import hypergeom
+
+    enough = n_positive >= min_positives
+    chance = n_positive * hypergeom.sf(own.hits - 1, n_rows, n_positive, own.n_predicted)
+    informed = np.minimum(chance, 1.0) <= limit
+    few, blind = int((~enough).sum()), int((enough & ~informed).sum())
+    return enough & informed, {f"with fewer than {min_positives} of these rows": few, "no better than chance": blind}
+
+
+@mpi.collective
+def _below(held_out: HeldOut, cuts: np.ndarray, common: float) -> tuple[np.ndarray, float, np.ndarray]:
+    """Collective. Per label the largest score below its cut, of all labels that below `common`; the rows at or above each cut."""
+    comm, n = held_out.comm, held_out.n_labels
+    below, n_predicted = np.full(n + 1, -np.inf), np.zeros(n, dtype=np.int64)
+    for begin, end in held_out.scorer.blocks:
+        some = slice(begin, end)
+        with mpi.agreed(comm, "scoring rows"):
+            for _, scores in held_out.scores(begin, end):
+                inside = scores >= cuts[some]
+                n_predicted[some] += inside.sum(axis=0)
+                below[some] = np.maximum(below[some], np.where(inside, -np.inf, scores).max(axis=0))
+                below[n] = max(below[n], np.where(scores < common, scores, -np.inf).max())
+    mpi.allreduce_maxima(comm, below)
+    return below[:n], float(below[n]), mpi.allreduce_sum(comm, n_predicted)

@@ -1,0 +1,35 @@
+"""What a model file says of itself, for people."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hpcml.log import joined
+from hpcml.model.classifier import ClassifierModel
+from hpcml.model.linear import Model
+
+
+def format_model(model: Model | ClassifierModel) -> str:
+    """The report as a text of several lines. Local."""
+    attrs = model.attrs
+    lines = [f"{model.path}: a model of {attrs.get('method', '?')}, {model.n_labels:,} labels × {model.n_features:,} features"]
+    if isinstance(model, Model):
+        stored = "the weights that are left (CSR)" if model.sparse else "a weight for each label and column"
+        lines.append(f"  weights     {model.n_weights:,} in {model.n_columns:,} columns: {stored}")
+    else:
+        lines.append(f"  classifier  {model.base.get('name', '?')}, of {model.margin_rows.size:,} rows")
+    shown = {name: attrs[name] for name in ("loss", "lambda", "positive_weight", "split", "n_rows") if name in attrs}
+    if shown:
+        lines.append("  trained     " + ", ".join(f"{name.replace('_', ' ')} {_shown(value)}" for name, value in shown.items()))
+    if not model.threshold_source:
+        return joined([*lines, "  thresholds  0 for all labels"])
+    values, counts = np.unique(model.thresholds, return_counts=True)
+    spread = f"{values[0]:.6g} for all labels" if values.size == 1 else f"{values[0]:.6g} to {values[-1]:.6g}"
+    lines.append(f"  thresholds  {spread}: {model.threshold_source}")
+    if 1 < values.size < model.n_labels:
+        lines.append(f"              {counts.max():,} labels share {values[counts.argmax()]:.6g}")
+    return joined(lines)
+
+
+def _shown(value: object) -> str:
+    return f"{value:g}" if isinstance(value, (float, np.floating)) else str(value)

@@ -1,0 +1,77 @@
+"""`hpcml threshold` and who uses what it has found, as processes; one sentence for a user's mistake."""
+
+import re
+
+import numpy as np
+import pytest
+from support import make
+
+from hpcml.model.linear import Model
+
+
+@pytest.fixture
+def data(tmp_path):
+    X, Y = make.random_data(7, 400, 60, 5, density=0.1)
+    parts = np.array_split(np.arange(400), 3)
+    return make.dataset(tmp_path / "data.h5", X, Y, splits=dict(zip(("train", "valid", "test"), parts, strict=True)))
+
+
+def refused(result, pattern):
+    """The job ended with code 2 and exactly one line on stderr from us, which matches."""
+    assert result.returncode == 2, result.stderr
+    ours = [line for line in result.stderr.splitlines() if line.startswith("hpcml: ")]
+    assert len(ours) == 1 and re.search(pattern, ours[0]), result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_found_kept_and_used(standing, data, tmp_path):
+    model = tmp_path / "run" / "model.h5"
+    assert standing(2, "train", "probe", data, "-o", model.parent, "--loss", "maxent").returncode == 0
+    for measure, more in (("label", ()), ("micro", ("--method", "half")), ("instance", ())):
+        found = []
+        for n in (1, 2, 3):
+            output = tmp_path / f"{measure}{n}.h5"
+            result = standing(n, "threshold", model, data, "--measure", measure, "-o", output, *more)
+            assert result.returncode == 0, result.stderr
+            assert result.stdout.count("at threshold 0, ") == 1
+            found.append((output.read_bytes(), result.stdout.replace(output.name, "")))
+        assert found[0] == found[1] == found[2]
+    assert "0 for all labels" in standing(2, "info", model).stdout
+    result = standing(2, "threshold", model, data, "--measure", "instance", "--split", "train")
+    assert "training rows, as far as the model tells" in result.stdout
+    refused(standing(2, "threshold", model, data, "--measure", "micro"), r"has thresholds \(measure instance\); use --force")
+    assert standing(2, "threshold", model, data, "--measure", "instance", "--force").returncode == 0
+    assert Model(model).thresholds.tolist() == Model(tmp_path / "instance1.h5").thresholds.tolist()
+    assert "measure instance, method search, found on split valid" in standing(1, "info", model).stdout
+
+    judged = standing(2, "evaluate", model, data)
+    assert "thresholds: those of the model (measure instance" in judged.stdout
+    without = standing(2, "evaluate", model, data, "--threshold", "0")
+    assert "thresholds: 0 for all labels" in without.stdout and without.stdout != judged.stdout
+    for n in (1, 2):
+        said = standing(n, "predict", model, data, "-o", tmp_path / f"labels{n}.csv", "--labels")
+        assert "by thresholds (those of the model" in said.stderr
+    assert (tmp_path / "labels1.csv").read_bytes() == (tmp_path / "labels2.csv").read_bytes()
+    assert standing(2, "predict", model, data, "-o", tmp_path / "zero.csv", "--labels", "--threshold=-1e9").returncode == 0
+    assert all(line.count(";") == 4 for line in (tmp_path / "zero.csv").read_text().splitlines()[1:])
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_mistakes(standing, data, tmp_path, n):
+    X, y, Y = make.class_data(3, 60, 60, 3)
+    three = make.classifier(tmp_path / "three.h5", "linear-svm", X, y, list("abc"))
+    board = make.dataset(tmp_path / "three-data.h5", X, Y, label_names=list("abc"))
+    linear = make.model(tmp_path / "model.h5", np.eye(5, 60))
+    micro = ("--measure", "micro")
+    refused(standing(n, "threshold", three, board, *micro, "--split", "all"), "gives every row exactly one")
+    refused(standing(n, "threshold", linear, data), "measure")
+    refused(standing(n, "threshold", linear, data, "--measure", "macro"), "macro")
+    refused(standing(n, "threshold", linear, data, *micro, "--method", "half"), "log-odds")
+    refused(standing(n, "threshold", linear, data, *micro, "--split", "none"), "no split")
+    refused(standing(n, "threshold", linear, board, *micro, "--split", "all"), "none of the labels")
+    refused(standing(n, "threshold", linear, board, *micro), "has no split valid; name rows with --split")
+    refused(standing(n, "threshold", linear, data, *micro, "-o", data, "--force"), "is also an input")
+    refused(standing(n, "threshold", data, data, *micro), "expected a model")
+    refused(standing(n, "threshold", tmp_path / "absent.h5", data, *micro), "absent.h5")
+    refused(standing(n, "evaluate", linear, data, "--threshold", "nan"), "--threshold nan")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.h5", "model.h5", "three-data.h5", "three.h5"]

@@ -1,0 +1,76 @@
+"""Thresholds, and measures over rows, are the same bits on any number of ranks."""
+
+import h5py
+import numpy as np
+import pytest
+from support import make
+
+from hpcml import mpi
+from hpcml.data.dataset import Dataset
+from hpcml.errors import ConfigError, NonFiniteError
+from hpcml.evaluation import evaluate, instance_search
+from hpcml.evaluation.store_thresholds import threshold
+from hpcml.log import Log
+from hpcml.model.linear import Model
+
+pytestmark = pytest.mark.mpi
+QUIET = Log(1)
+
+
+def make_files(comm, folder, n_rows, ties=True, poison=False):
+    """On rank 0 of `comm`: data and a model that was trained on rows like these."""
+    with mpi.agreed(comm, "making the data"):
+        if comm.rank == 0:
+            X, Y = make.random_data(n_rows, n_rows, 12, 40)
+            rng = np.random.default_rng(1)
+            W = rng.integers(-2, 3, (40, 12)) / 3.0 if ties else rng.standard_normal((40, 12))
+            W[39] = np.nan if poison else 0.1
+            make.dataset(folder / "data.h5", X, Y, splits={"valid": range(0, n_rows, 2)})
+            model = make.model(folder / "model.h5", W, np.zeros(40))
+            with h5py.File(model, "r+") as file:
+                file["labels/n_positive"][:] = rng.integers(0, 50, 40)
+                file.attrs["n_rows"], file.attrs["loss"] = 100, "maxent"
+    return folder / "data.h5", Model(folder / "model.h5")
+
+
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize(
+    ("measure", "method"), [("label", "search"), ("micro", "half"), ("micro", "search"), ("instance", "search")]
+)
+def test_thresholds(comm, mpi_tmp_path, monkeypatch, measure, method, ties):
+    monkeypatch.setattr(instance_search, "EDGES", 3)
+    monkeypatch.setattr(instance_search, "PAIRS", 40)
+    for n_rows in (2, 3, 121):
+        folder = mpi_tmp_path / str(n_rows)
+        with mpi.agreed(comm, "making a folder"):
+            folder.mkdir(exist_ok=True)
+        data, model = make_files(comm, folder, n_rows, ties)
+        alone, together = folder / f"alone-{comm.rank}.h5", folder / "together.h5"
+        with Dataset(data) as dataset:
+            options = {"method": method, "chance": 0.5}
+            one = threshold(mpi.self_comm(), model, dataset, "all", measure, output=alone, **options)
+            all_ranks = threshold(comm, model, dataset, "all", measure, output=together, **options)
+            assert together.read_bytes() == alone.read_bytes()
+            assert repr((one.found.before, one.found.after, one.found.borrowed)) == repr(
+                (all_ranks.found.before, all_ranks.found.after, all_ranks.found.borrowed)
+            )
+            for split in ("all", "valid"):
+                expected = evaluate(mpi.self_comm(), Model(alone), dataset, split, QUIET)
+                found = evaluate(comm, Model(together), dataset, split, QUIET)
+                for name in ("micro", "precision_at", "ndcg_at", "propensity_scored_at", "by_frequency", "thresholds"):
+                    assert repr(getattr(found, name)) == repr(getattr(expected, name)), name
+
+
+def test_all_ranks_fail_together_and_leave_nothing(comm, mpi_tmp_path):
+    data, model = make_files(comm, mpi_tmp_path, 30, poison=True)
+    with Dataset(data) as dataset:
+        for measure in ("label", "micro", "instance"):
+            with pytest.raises(NonFiniteError, match="label 'label39'"):
+                threshold(comm, model, dataset, "valid", measure)
+        with pytest.raises(ConfigError, match="no split"):
+            threshold(comm, model, dataset, "nowhere", "micro")
+        with pytest.raises(ConfigError, match="is also an input"):
+            threshold(comm, model, dataset, "valid", "micro", output=data, force=True)
+    comm.Barrier()
+    with mpi.agreed(comm, "looking"):
+        assert {path.name for path in mpi_tmp_path.iterdir()} == {"data.h5", "model.h5"}
