@@ -114,7 +114,7 @@ def labels_to_show(model: Model, wanted: Sequence[str]) -> np.ndarray:
         numbers.setdefault(name, []).append(number)
     for name in wanted:
         if name not in numbers:
-            raise ConfigError(f"{model.path}: no label {name!r}; {nearest(name, numbers)}".rstrip("; "))
+            raise ConfigError(f"{model.path}: no label {name!r}; {nearest(name, numbers, 'hpcml evaluate --csv')}")
     return np.array([number for name in dict.fromkeys(wanted) for number in numbers[name]], dtype=np.int64)
 
 

@@ -93,7 +93,7 @@ def test_which_labels(tmp_path):
     named = explain(SELF, model, None, ["g", "b", "g"], 1, True)
     assert [each.label for each in named.labels] == [6, 1, 7]
     assert "feature 0" in format_explanation(named)
-    with pytest.raises(ConfigError, match="no label 'x'; known: a, b, c"):
+    with pytest.raises(ConfigError, match="no label 'x'; `hpcml evaluate --csv` lists what there is"):
         explain(SELF, model, None, ["x"], 1, False)
     with pytest.raises(ConfigError, match="--top 0: expected at least 1"):
         explain(SELF, model, None, [], 0, False)
