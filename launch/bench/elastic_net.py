@@ -1,0 +1,177 @@
+"""The exact elastic net beside LIBLINEAR's L1 logistic regression, label by label on one core. Prints JSON lines.
+
+usage: python launch/bench/elastic_net.py DATA.h5 [--l1 1/m] [--sample 20] [--split train]
+       python launch/bench/elastic_net.py --rows 10000 100000 1000000 [--sizes 10 100 1000 10000] [--sample 2]
+
+The first form takes the labels of a dataset, in classes by their number of positive rows. `elastic-net` trains all of them;
+LIBLINEAR, scikit-learn's with C = 1 / (λ₁ m), no λ₂ and its default tolerance, a sample of each class. `ratio` is that of the mean
+seconds of a label, `of_all` that of all labels together, where the sample stands for its class; `excess` is how far LIBLINEAR's
+objective is above ours at most (it regularises the intercept, which `intercept_scaling` makes small).
+
+The second form generates rows of 50 Zipf-distributed words and labels of given sizes, each tied to five words of its own, which
+half of its rows have and as many others. Each size has two labels at each number of rows. Then come the exponents of
+the seconds of a label in its positives, at the most rows, and in the number of rows, for each size.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.linear_model import LogisticRegression
+
+from hpcml import mpi
+from hpcml.data.compact import CompactRows, compact_rows
+from hpcml.data.dataset import Dataset, default_split
+from hpcml.data.shard import Shard, load_shard
+from hpcml.methods.extreme.judge import ElasticRisk
+from hpcml.methods.extreme.newton import NewtonBlock
+from hpcml.methods.extreme.options import ElasticNetOptions
+from hpcml.run.profile import Profile
+
+WORDS, LENGTH, OWN = 30_000, 50, 5  # of generated rows
+
+
+def generated(n_rows: int, sizes: list[int], seed: int = 0) -> Shard:
+    """Rows of unit length, and two labels of each size."""
+    rng = np.random.default_rng(seed)
+    ranks = np.minimum(np.exp(rng.uniform(0, np.log(WORDS), n_rows * LENGTH)).astype(np.int32) - 1, WORDS - 1)
+    rows, words, label_rows, label_columns = [np.repeat(np.arange(n_rows), LENGTH)], [ranks], [], []
+    for label, size in enumerate(size for size in sizes for _ in range(2)):
+        positive = rng.choice(n_rows, size, replace=False)
+        label_rows.append(positive)
+        label_columns.append(np.full(size, label))
+        for word in range(OWN):
+            some = np.concatenate([rng.permutation(positive)[: (size + 1) // 2], rng.integers(0, n_rows, (size + 1) // 2)])
+            rows.append(some)
+            words.append(np.full(some.size, WORDS + OWN * label + word, np.int32))
+    n_labels = 2 * len(sizes)
+    r, c = np.concatenate(rows), np.concatenate(words)
+    X = sp.csr_matrix((np.ones(r.size, np.float32), (r, c)), (n_rows, WORDS + OWN * n_labels))
+    X.sort_indices()
+    frequency = np.bincount(X.indices, minlength=X.shape[1])
+    X.data = (np.log1p(X.data) * np.log(n_rows / np.maximum(1, frequency))[X.indices]).astype(np.float32)
+    norms = np.sqrt(np.add.reduceat(X.data**2, X.indptr[:-1]))
+    X.data /= np.repeat(norms, np.diff(X.indptr))
+    r, c = np.concatenate(label_rows), np.concatenate(label_columns)
+    Y = sp.csr_matrix((np.ones(r.size), (r, c)), (n_rows, n_labels))
+    arrays = (X.indptr.astype(np.int64), X.indices, X.data, Y.indptr.astype(np.int64), Y.indices)
+    return Shard(0, np.arange(n_rows), *arrays, n_rows, 0, X.shape[1], n_labels)
+
+
+class Race:
+    """The rows of a shard, and what trains a label of them in both ways."""
+
+    def __init__(self, shard: Shard, l1: str) -> None:
+        options = ElasticNetOptions(loss="logistic", l1=l1, lam="0")
+        comm = mpi.self_comm()
+        self.rows: CompactRows = compact_rows(comm, shard, False, fold=False)[0]
+        begin = time.perf_counter()
+        self.risk = ElasticRisk(self.rows, options, Profile())
+        self.risk.prepare(comm)
+        self.index_seconds = time.perf_counter() - begin
+        self.block = NewtonBlock(self.risk, np.arange(self.rows.n_labels), options, options.steps)
+        rows = self.rows
+        self.X = sp.csr_matrix((rows.data.astype(float), rows.indices, rows.indptr), (rows.n_local, rows.n_columns))
+        self.C = 1 / (self.risk.l1 * rows.n_global)
+        small = int(np.argmin(np.where(self.sizes > 0, self.sizes, rows.n_global)))
+        self.ours(small)  # compiles
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """The positive rows of each label."""
+        return np.asarray(self.rows.n_positive)
+
+    def ours(self, label: int) -> tuple[float, float, float]:
+        """(seconds, m times the objective, passes' worth of rows visited)."""
+        self.block.waiting.append(label)
+        begin = time.perf_counter()
+        (done,) = self.block.turn(0.0)
+        return time.perf_counter() - begin, done.f * self.rows.n_global, done.visited * done.steps
+
+    def liblinear(self, label: int) -> tuple[float, float]:
+        """(seconds, m times the objective)."""
+        y = np.full(self.rows.n_local, -1.0)
+        y[self.rows.rows_of(label)] = 1.0
+        solver = LogisticRegression(l1_ratio=1.0, C=self.C, solver="liblinear", intercept_scaling=100.0, random_state=0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            begin = time.perf_counter()
+            solver.fit(self.X, y)
+            seconds = time.perf_counter() - begin
+        w, b = solver.coef_[0], float(solver.intercept_[0])
+        return seconds, float(np.logaddexp(0, -y * (self.X @ w + b)).sum() + np.abs(w).sum() / self.C)
+
+
+def beside_liblinear(race: Race, sample: int) -> None:
+    """A line for each class of labels, and one for all."""
+    rng, totals = np.random.default_rng(0), np.zeros(2)
+    sizes = race.sizes
+    trainable = np.flatnonzero((sizes > 0) & (sizes < race.rows.n_global))
+    classes = np.floor(np.log10(sizes[trainable])).astype(int)
+    for power in np.unique(classes).tolist():
+        labels = trainable[classes == power]
+        ours = np.array([race.ours(int(label)) for label in labels])
+        chosen = rng.permutation(labels.size)[:sample]
+        theirs = np.array([race.liblinear(int(labels[place])) for place in chosen])
+        totals += ours[:, 0].sum(), theirs[:, 0].mean() * labels.size
+        line = {"positives": f"{10**power} to {10 ** (power + 1) - 1}", "labels": labels.size, "sample": chosen.size}
+        line |= {"seconds": round(float(ours[:, 0].mean()), 6), "liblinear": round(float(theirs[:, 0].mean()), 6)}
+        line |= {"ratio": round(float(ours[chosen, 0].sum() / theirs[:, 0].sum()), 5), "passes": round(float(ours[:, 2].mean()), 3)}
+        print(json.dumps(line | {"excess": float(f"{(theirs[:, 1] / ours[chosen, 1] - 1).max():.2g}")}), flush=True)
+    total = {"labels": trainable.size, "seconds": round(float(totals[0]), 2), "liblinear": round(float(totals[1]), 2)}
+    print(json.dumps(total | {"index_seconds": round(race.index_seconds, 2), "of_all": round(float(totals[0] / totals[1]), 5)}))
+
+
+def exponents(n_rows: list[int], sizes: list[int], l1: str, sample: int) -> None:
+    """A line for each size and number of rows, then the slopes of the logarithms."""
+    seconds = np.full((len(n_rows), len(sizes)), np.nan)
+    for i, n in enumerate(n_rows):
+        race = Race(generated(n, [size for size in sizes if size <= n // 10]), l1)
+        for label, size in enumerate(size for size in sizes if size <= n // 10 for _ in range(2)):
+            found = [race.ours(label) for _ in range(3)]
+            best = min(found)
+            seconds[i, sizes.index(size)] = np.nanmin([seconds[i, sizes.index(size)], best[0]])
+            line = {"rows": n, "positives": size, "seconds": round(best[0], 6), "passes": round(best[2], 4)}
+            if label % 2 == 0 and label // 2 < sample:
+                theirs = race.liblinear(label)
+                line |= {"liblinear": round(theirs[0], 3), "ratio": round(best[0] / theirs[0], 5)}
+            print(json.dumps(line), flush=True)
+    whole = ~np.isnan(seconds[-1])
+    if whole.sum() > 1:
+        slope = np.polyfit(np.log(np.array(sizes)[whole]), np.log(seconds[-1][whole]), 1)[0]
+        print(json.dumps({"rows": n_rows[-1], "exponent_in_positives": round(float(slope), 2)}))
+    for j, size in enumerate(sizes):
+        there = ~np.isnan(seconds[:, j])
+        if there.sum() > 1:
+            slope = np.polyfit(np.log(np.array(n_rows)[there]), np.log(seconds[there, j]), 1)[0]
+            print(json.dumps({"positives": size, "exponent_in_rows": round(float(slope), 2)}))
+
+
+def main() -> None:
+    """Run one of the two."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path, nargs="?")
+    parser.add_argument("--l1", default="1/m")
+    parser.add_argument("--sample", type=int, default=20, help="labels of each class, or sizes, that LIBLINEAR trains, too")
+    parser.add_argument("--split")
+    parser.add_argument("--rows", type=int, nargs="+")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[10, 100, 1000, 10000])
+    given = parser.parse_args()
+    if (given.data is None) == (given.rows is None):
+        parser.error("give a dataset, or --rows")
+    if given.rows:
+        exponents(given.rows, given.sizes, given.l1, given.sample)
+        return
+    with Dataset(given.data) as dataset:
+        race = Race(load_shard(mpi.self_comm(), dataset, given.split or default_split(dataset, "train")), given.l1)
+    beside_liblinear(race, given.sample)
+
+
+if __name__ == "__main__":
+    main()
