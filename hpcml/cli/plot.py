@@ -67,6 +67,24 @@ def plot_psbml(run: Path, /, *, output: Output | None = None, data: Path | None 
     say_once(work(Command.session.comm, run, output, data, force))
 
 
+@plot_app.command(name="sparsity")
+def plot_sparsity(run: Path, /, *, output: Output | None = None, force: Flag = False) -> None:
+    """How many weights of a run of elastic-net were not 0 after each step; and a CSV.
+
+    Parameters
+    ----------
+    run:
+        The folder of a finished run of the method elastic-net.
+    output:
+        The picture to make (.png, .pdf or .svg); its numbers go to a .csv beside it. Default: RUN/sparsity.png.
+    force:
+        Replace the picture and the CSV file if they exist.
+    """
+    from hpcml.plots.sparsity import plot_run as work
+
+    say_once(work(Command.session.comm, run, output, force))
+
+
 @plot_app.command(name="margins")
 def plot_margins(
     name: str,

@@ -98,6 +98,16 @@ def test_psbml(tmp_path):
     assert text.count("\nw8a ") == 4
 
 
+def test_elastic_net(tmp_path):
+    data = make.dataset(tmp_path / "data.h5", *make.random_data(3, 200, 40, 5, density=0.2))
+    *classes, whole = lines_of(run(sys.executable, BENCH / "elastic_net.py", data, "--sample", 1, "--l1", "0.5/m"))
+    assert sum(line["labels"] for line in classes) == whole["labels"] == 5
+    assert all(line["ratio"] > 0 and -1e-6 < line["excess"] < 0.1 for line in classes)
+    found = lines_of(run(sys.executable, BENCH / "elastic_net.py", "--rows", 1000, 3000, "--sizes", 10, 100, "--sample", 1))
+    assert [(line["rows"], line["positives"]) for line in found[:8:2]] == [(1000, 10), (1000, 100), (3000, 10), (3000, 100)]
+    assert {"exponent_in_positives", "exponent_in_rows"} <= set().union(*found[8:])
+
+
 def test_startup():
     found = lines_of(run(sys.executable, BENCH / "startup.py", 1, "info", 1))
     assert [(line["command"], line["ranks"], line["cache"]) for line in found] == [("info", 1, "cold"), ("info", 1, "warm")]

@@ -49,8 +49,13 @@ COMMANDS = {
     "plot psbml": "plot psbml S/psbml -o O/out.png",
     "plot margins": "plot margins circle --rows 300 --cycles 3 -o O/out.png",
     "plot selection": "plot selection S/data.h5 -o O/out.png",
+    "plot sparsity": "plot sparsity S/elastic -o O/out.png",
+    "train elastic-net": "train elastic-net S/data.h5 -o O/run --checkpoint-every 0.001",
+    "threshold": "threshold S/probe/model.h5 S/data.h5 --split test --measure label -o O/out.h5",
+    "explain": "explain S/probe/model.h5 S/data.h5 --json O/out.json",
+    "duplicates": "duplicates S/data.h5 -o O/out.csv",
 }
-ALONE = {"bench pass", "plot margins", "plot convergence", "plot psbml", "train adaboost"}  # on one rank here
+ALONE = {"bench pass", "plot margins", "plot convergence", "plot psbml", "plot sparsity", "train adaboost"}  # on one rank here
 QUIET = {"info", "bench pass"}
 CHECKPOINTED = {name for name in COMMANDS if "--checkpoint-every" in COMMANDS[name]}
 RESUMED = {"train probe", "train dual", "train psbml", "train mbw"}  # in S/NAME there is an unfinished run
@@ -177,6 +182,7 @@ def make_samples(folder):
     (folder / "rows.jsonl").write_text("".join(f'{{"text": "word{n % 7} of row", "labels": ["l{n % 3}"]}}\n' for n in range(90)))
     train("probe", None, file, folder / "probe", {})
     train("probe", None, file, folder / "probe2", {"bias": True})
+    train("elastic-net", None, file, folder / "elastic", {})
     psbml = PsbmlOptions(grid="2x1", cycles=3)
     train("psbml", None, classes, folder / "psbml", psbml)
     unfinished = {

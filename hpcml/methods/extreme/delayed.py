@@ -47,9 +47,10 @@ class Panel:
         """`numbers` are the labels' numbers in the data. Raises MemoryError."""
         rows = risk.rows
         self.risk, self.labels, self.numbers, self.options = risk, labels, numbers, options
-        self.W, self.psi = aligned(LANES * rows.n_columns, risk.weight_type), np.zeros(rows.n_columns, np.int64)
+        self.W = aligned(LANES * rows.n_columns, risk.weight_type).reshape(-1, LANES)
+        self.psi = np.zeros(rows.n_columns, np.int64)
         adagrad = options.rate == "adagrad"
-        self.squares = np.ones(self.W.size if adagrad else 0, risk.weight_type)
+        self.squares = np.ones(self.W.shape if adagrad else (0, LANES), risk.weight_type)
         self.b, self.b_squares = np.zeros(LANES), np.ones(LANES)
         self.positive = np.zeros(rows.n_local, np.uint16)
         self.n_passes = 0
@@ -74,9 +75,9 @@ class Panel:
         order = np.argsort(keys, kind="stable")
         self._adagrad(order) if options.rate == "adagrad" else self._tables(order)
         self.n_passes += 1
-        weights = np.count_nonzero(self.W.reshape(-1, LANES), axis=0)
+        weights = np.count_nonzero(self.W, axis=0)
         for lane, history in enumerate(self.history):
-            history.append((self.n_passes, math.nan, math.nan, 0, math.nan, math.nan, rows.n_local, weights[lane], seconds))
+            history.append((self.n_passes, math.nan, math.nan, rows.n_local, math.nan, weights[lane], seconds))
 
     def _slices(self, begin: int, end: int) -> Iterator[slice]:
         """Slices of steps, between which the rank looks whether it is to stop."""
@@ -155,7 +156,7 @@ class DelayedBlock:
     def _judged(self, panel: Panel, lane: int) -> Finished:
         """The label of a lane at its weights and the best intercept with them. Raises Stopped."""
         place, number, judge = panel.labels[lane], int(panel.numbers[lane]), self.judge
-        w = panel.W.reshape(-1, LANES)[:, lane]
+        w = panel.W[:, lane]
         columns, label = np.flatnonzero(w), judge.begin(number)
         judge.settle(label, judge.gather(label, columns), columns, w[columns], float(panel.b[lane]))
         view, n = judge.look(label), panel.n_passes

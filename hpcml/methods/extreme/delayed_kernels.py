@@ -1,6 +1,6 @@
 """Compiled steps of stochastic gradient descent with delayed regularisation, for 16 labels ("lanes") that share each row.
 
-`W` (n_columns × 16, flat) holds the weights of column j for the lanes at 16 j … 16 j + 15, brought current to step `psi[j]`: the
+`W` (n_columns × 16) holds the weights of column j for the lanes, brought current to step `psi[j]`: the
 regularisation of the steps from psi[j] on is still to come. A step takes the gradient's move and then regularises, so that w
 becomes sgn(w)·[|w| − ηλ₁]₊ / (1 + ηλ₂) (FoBoS), or sgn(w)·[(1 − ηλ₂)|w| − ηλ₁]₊ (truncated gradient).
 """
@@ -66,28 +66,28 @@ def sweep_tables(
             z[lane] = b[lane]
         for p in range(indptr[i], indptr[i + 1]):
             j, x = indices[p], data[p]
-            q, base = psi[j], LANES * indices[p]
+            q = psi[j]
             if q != k:
                 factor = phi[k] / phi[q]
                 by = phi[k] * l1 * (beta[k] - beta[q])
                 psi[j] = k
                 for lane in range(LANES):
-                    w = W[base + lane]
+                    w = W[j, lane]
                     size = abs(w) * factor - by
                     w = (size if w > 0 else -size) if size > 0 else 0.0
-                    W[base + lane] = w
+                    W[j, lane] = w
                     z[lane] += x * w
             else:
                 for lane in range(LANES):
-                    z[lane] += x * W[base + lane]
+                    z[lane] += x * W[j, lane]
         slopes(z, positive[i], squared, g)
         for lane in range(LANES):
             g[lane] *= etas[k]
             b[lane] -= g[lane]
         for p in range(indptr[i], indptr[i + 1]):
-            base, x = LANES * indices[p], data[p]
+            j, x = indices[p], data[p]
             for lane in range(LANES):
-                W[base + lane] -= x * g[lane]
+                W[j, lane] -= x * g[lane]
 
 
 @njit
@@ -97,37 +97,37 @@ def flush_tables(W: np.ndarray, psi: np.ndarray, phi: np.ndarray, beta: np.ndarr
         q = psi[j]
         if q != now:
             factor, by = phi[now] / phi[q], phi[now] * l1 * (beta[now] - beta[q])
-            for at in range(LANES * j, LANES * j + LANES):
-                W[at] = shrunk(W[at], factor, by)
+            for lane in range(LANES):
+                W[j, lane] = shrunk(W[j, lane], factor, by)
         psi[j] = 0
 
 
 @njit
-def catch_up(W: np.ndarray, base: int, rates: np.ndarray, n: int, l1: float, l2: float, truncated: bool) -> None:
+def catch_up(W: np.ndarray, j: int, rates: np.ndarray, n: int, l1: float, l2: float, truncated: bool) -> None:
     """Regularise a column n times, at a rate of each lane's own that does not change: in closed form.
 
     After n steps |w| is ρⁿ|w| − (λ₁/λ₂)(1 − ρⁿ), with ρ = 1/(1 + ηλ₂) or 1 − ηλ₂; or |w| − nηλ₁ if λ₂ = 0.
     """
     if l2 == 0.0:
         for lane in range(LANES):
-            w = W[base + lane]
+            w = W[j, lane]
             size = abs(w) - n * rates[lane] * l1
-            W[base + lane] = (size if w > 0 else -size) if size > 0 else 0.0
+            W[j, lane] = (size if w > 0 else -size) if size > 0 else 0.0
         return
     ratio, most, sign = l1 / l2, 0.0, -1.0 if truncated else 1.0
     for lane in range(LANES):
         most = max(most, rates[lane])
     if most * l2 <= SMALL_RATE and n * most * l2 <= SMALL_SHRINK:
         for lane in range(LANES):
-            w, e = W[base + lane], sign * rates[lane] * l2
+            w, e = W[j, lane], sign * rates[lane] * l2
             u = sign * n * e * (1.0 - e * (1 / 2 - e * (1 / 3 - e * (1 / 4 - e * (1 / 5)))))  # n |log ρ|
             lost = u * (1.0 - u * (1 / 2) * (1.0 - u * (1 / 3) * (1.0 - u * (1 / 4) * (1.0 - u * (1 / 5) * (1.0 - u * (1 / 6))))))
             size = abs(w) - lost * (abs(w) + ratio)
-            W[base + lane] = (size if w > 0 else -size) if size > 0 else 0.0
+            W[j, lane] = (size if w > 0 else -size) if size > 0 else 0.0
     else:
         for lane in range(LANES):
             lost = -math.expm1(-n * sign * math.log1p(sign * rates[lane] * l2))
-            W[base + lane] = shrunk(W[base + lane], 1.0 - lost, lost * ratio)
+            W[j, lane] = shrunk(W[j, lane], 1.0 - lost, lost * ratio)
 
 
 @njit
@@ -156,24 +156,24 @@ def sweep_adagrad(
         for lane in range(LANES):
             z[lane] = b[lane]
         for p in range(indptr[i], indptr[i + 1]):
-            j, x, base = indices[p], data[p], LANES * indices[p]
+            j, x = indices[p], data[p]
             if psi[j] != k:
                 for lane in range(LANES):
-                    rates[lane] = alpha / math.sqrt(squares[base + lane])
-                catch_up(W, base, rates, k - psi[j], l1, l2, truncated)
+                    rates[lane] = alpha / math.sqrt(squares[j, lane])
+                catch_up(W, j, rates, k - psi[j], l1, l2, truncated)
                 psi[j] = k
             for lane in range(LANES):
-                z[lane] += x * W[base + lane]
+                z[lane] += x * W[j, lane]
         slopes(z, positive[i], squared, g)
         for lane in range(LANES):
             b_squares[lane] += g[lane] * g[lane]
             b[lane] -= alpha * g[lane] / math.sqrt(b_squares[lane])
         for p in range(indptr[i], indptr[i + 1]):
-            base, x = LANES * indices[p], data[p]
+            j, x = indices[p], data[p]
             for lane in range(LANES):
                 move = x * g[lane]
-                squares[base + lane] += move * move
-                W[base + lane] -= alpha * move / math.sqrt(squares[base + lane])
+                squares[j, lane] += move * move
+                W[j, lane] -= alpha * move / math.sqrt(squares[j, lane])
 
 
 @njit
@@ -185,6 +185,6 @@ def flush_adagrad(
     for j in range(psi.size):
         if psi[j] != now:
             for lane in range(LANES):
-                rates[lane] = alpha / math.sqrt(squares[LANES * j + lane])
-            catch_up(W, LANES * j, rates, now - psi[j], l1, l2, truncated)
+                rates[lane] = alpha / math.sqrt(squares[j, lane])
+            catch_up(W, j, rates, now - psi[j], l1, l2, truncated)
         psi[j] = 0

@@ -26,6 +26,7 @@ from hpcml.methods.linear.block import CONVERGED, STEP_LIMIT, Finished, SparseWe
 from hpcml.methods.linear.objective import Risk
 from hpcml.run.profile import Profile
 
+HISTORY = ("step", "f", "bound", "rows", "found", "weights", "seconds")  # features found beyond Λ₁; weights that are not 0
 MAX_GAP = 1e-6  # of labels that are done
 
 
@@ -49,6 +50,12 @@ class ElasticRisk(Risk):
     def prepare(self, node: mpi.Comm) -> None:
         """Collective over `node`, whose ranks have the same rows."""
         self.columns = column_index(node, self.rows)
+
+
+def history_line(step: tuple[float, ...]) -> str:
+    """The numbers of a step (`HISTORY`) as text."""
+    number, f, bound, rows, found, weights, seconds = step
+    return f"{number:.0f},{f:.17g},{bound:.17g},{rows:.0f},{found:.0f},{weights:.0f},{seconds:.3f}"
 
 
 class Label:
@@ -172,7 +179,7 @@ class Judge:
         share = visited / max(1, steps) / self.n_rows
         return Finished(place, weights, view.f / self.n_rows, status, steps, share, history, view.gap)
 
-    def line(self, step: int, view: View, seconds: float) -> tuple[float, ...]:
-        """A line of the history."""
-        f, bound = view.f / self.n_rows, (1 - view.gap) * view.f / self.n_rows
-        return (step, f, bound, 0, math.nan, view.beyond / self.n_rows, view.visited, view.found.size, seconds)
+    def line(self, step: int, label: Label, view: View, seconds: float) -> tuple[float, ...]:
+        """A step of the exact solver, for the history."""
+        f = view.f / self.n_rows
+        return (step, f, (1 - view.gap) * f, view.visited, view.found.size, label.w.size, seconds)

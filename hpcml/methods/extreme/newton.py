@@ -63,7 +63,7 @@ class NewtonBlock:
             for step in range(1, self.max_steps + 1):
                 view = judge.look(label)
                 visited += view.visited
-                history.append(judge.line(step, view, seconds + time.monotonic() - begin))
+                history.append(judge.line(step, label, view, seconds + time.monotonic() - begin))
                 if view.gap <= judge.max_gap or step == self.max_steps:
                     break
                 self._improve(label, view)

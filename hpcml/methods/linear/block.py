@@ -31,6 +31,13 @@ def history_line(step: tuple[float, ...]) -> str:
     return f"{number:.0f},{f:.17g},{phi:.6g},{CYCLES[int(cycle)]},{eta:.9g},{norm:.9g},{active:.0f},{violators:.0f},{seconds:.3f}"
 
 
+class History(NamedTuple):
+    """What a method records of each step of a label: the columns of history.csv, and a step's numbers as text."""
+
+    columns: tuple[str, ...] = HISTORY
+    line: Callable[[tuple[float, ...]], str] = history_line
+
+
 class Step(NamedTuple):
     """What to do after an evaluation at w_t: w_{t+1} = w_t − eta g, remember w_t if `improved`, stop if `done`."""
 

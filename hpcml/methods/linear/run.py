@@ -13,7 +13,7 @@ from hpcml.data.compact import CompactRows
 from hpcml.errors import HpcmlError
 from hpcml.files.slabs import Slab, SlabFile
 from hpcml.log import Progress
-from hpcml.methods.linear.block import DEGENERATE, HISTORY, Finished, Packed, Packing, SparseWeightsOf, history_line
+from hpcml.methods.linear.block import DEGENERATE, HISTORY, Finished, History, Packed, Packing, SparseWeightsOf
 from hpcml.methods.linear.options import LinearOptions
 from hpcml.methods.linear.watch import DONE, DUE, FAILED, FINISHED, SIGNAL, TIME_UP, Stopped, Watch
 from hpcml.run.checkpoint import Checkpoints, CheckpointWriter, reading_checkpoint
@@ -63,6 +63,7 @@ class LabelRun:
         options: LinearOptions,
         signals: StopSignals,
         weights: SparseWeights | None = None,
+        history: History | None = None,
     ) -> None:
         """`group` is this rank's group of ranks and the number of groups; `labels` (n) the labels' numbers in the data.
 
@@ -73,7 +74,7 @@ class LabelRun:
         self.model, self.folder, self.weights = model, folder, weights
         self.leads = rows.comm.rank == 0  # of the ranks of its group, the one that writes
         self.checkpoints = Checkpoints(comm, folder.checkpoints, folder.log)
-        self.history = HistoryFile(comm, folder.history, names, HISTORY, history_line)
+        self.history = HistoryFile(comm, folder.history, names, *(history or History()))
         self.done = np.zeros(labels.size, dtype=np.uint8)  # the labels that this group's leader has finished
         self.n_done = 0  # on all ranks, as far as known
         self.elapsed = 0.0

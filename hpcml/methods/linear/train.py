@@ -125,7 +125,9 @@ def _train_problem(
     look = stop_at(signals, "writing what the model says of the features")
     model = open_model(comm, folder, problem, options, state == UNFINISHED, look)
     weights = sparse_weights(comm, folder, problem, options)
-    run = LabelRun(comm, rows, problem.group, problem.names, problem.labels, model, folder, options, signals, weights)
+    run = LabelRun(
+        comm, rows, problem.group, problem.names, problem.labels, model, folder, options, signals, weights, problem.method.history
+    )
     objective.watch = run.watch
     progress = Progress(log, "labels", len(problem.names))
     try:

@@ -53,9 +53,9 @@ def test_delayed_is_eager(rate, l1, l2, truncated, squared):
     X, positive, order = rows(3)
     etas = 0.3 / np.sqrt(1 + np.arange(order.size) / 400) if rate == "decaying" else np.full(order.size, 0.3)
     csr, n = (X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data), order.size
-    W, psi, b = np.zeros(X.shape[1] * LANES), np.zeros(X.shape[1], np.int64), np.zeros(LANES)
+    W, psi, b = np.zeros((X.shape[1], LANES)), np.zeros(X.shape[1], np.int64), np.zeros(LANES)
     if rate == "adagrad":
-        squares, b_squares = np.ones(W.size), np.ones(LANES)
+        squares, b_squares = np.ones(W.shape), np.ones(LANES)
         for part in (slice(0, 700), slice(700, n)):
             state = (positive, W, squares, psi, b, b_squares)
             kernels.sweep_adagrad(order[part], *csr, *state, 0.3, part.start, l1, l2, truncated, squared)
@@ -71,7 +71,7 @@ def test_delayed_is_eager(rate, l1, l2, truncated, squared):
     expected, intercept = eager(X, positive, order, rate, etas, l1, l2, truncated, squared)
     assert (psi == 0).all()
     scale = np.abs(expected).max()
-    assert np.abs(W.reshape(-1, LANES) - expected).max() <= 1e-12 * scale
+    assert np.abs(W - expected).max() <= 1e-12 * scale
     assert np.abs(b - intercept).max() <= 1e-12 * max(1, np.abs(intercept).max())
     assert (expected == 0).any() == bool(l1)
 
@@ -81,7 +81,7 @@ def test_delayed_is_eager(rate, l1, l2, truncated, squared):
 @pytest.mark.parametrize("n", [1, 7, 100000])
 def test_closed_form_for_many_steps(rate, n, truncated):
     """Where the terms of a series are enough, and where they are not."""
-    l1, l2, W = 1e-12, 1.0, np.linspace(-1, 1, LANES)
+    l1, l2, W = 1e-12, 1.0, np.linspace(-1, 1, LANES).reshape(1, LANES)
     expected = W.copy()
     for _ in range(n):
         size = np.abs(expected) * (1 - rate * l2) - rate * l1 if truncated else (np.abs(expected) - rate * l1) / (1 + rate * l2)
