@@ -98,9 +98,9 @@ class Race:
         """(seconds, m times the objective)."""
         y = np.full(self.rows.n_local, -1.0)
         y[self.rows.rows_of(label)] = 1.0
-        solver = LogisticRegression(l1_ratio=1.0, C=self.C, solver="liblinear", intercept_scaling=100.0, random_state=0)
+        solver = LogisticRegression(penalty="l1", C=self.C, solver="liblinear", intercept_scaling=100.0, random_state=0)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+            warnings.simplefilter("ignore")  # of how far it came, and of how newer versions call the penalty
             begin = time.perf_counter()
             solver.fit(self.X, y)
             seconds = time.perf_counter() - begin

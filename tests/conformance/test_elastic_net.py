@@ -85,6 +85,16 @@ def test_certificate_holds_whatever_is_asked(problem, tmp_path):
             assert model.labels["f_min"][label] * M * (1 - model.labels["gap"][label]) <= g * (1 + 1e-9)
 
 
+def test_more_than_the_precision_allows_is_given_up(problem, tmp_path):
+    report = train("elastic-net", None, problem[0], tmp_path / "run", {"max_gap": 1e-15})
+    model = Model(report.model)
+    given_up = np.array([STATUS[status] == "step limit" for status in model.labels["status"]])
+    assert given_up.any() and (given_up == (model.labels["gap"] > 1e-15)).all()
+    assert model.labels["steps"].max() < 30 and model.labels["gap"].max() < 1e-6
+    assert "the precision of the weights" in str(report)
+
+
+@pytest.mark.filterwarnings("ignore:'penalty' was deprecated")
 def test_finds_the_minimum_of_scikit_learn(problem, tmp_path):
     data, X, signs = problem
     model = Model(train("elastic-net", None, data, tmp_path / "run", {"l1": "0.6/m", "lam": "0.4/m", "max_gap": 1e-8}).model)

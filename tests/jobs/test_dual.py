@@ -72,7 +72,7 @@ def test_compare_with_liblinear(standing, data, tmp_path):
         (("dual", "--loss", "huber"), "--loss huber: expected hinge or squared-hinge"),
         (("dual", "--lambda", "nan"), "--lambda nan: expected"),
         (("probe", "--loss", "squared-hinge"), "--loss squared-hinge: expected hinge or huber or maxent"),
-        (("probe", "--gap"), "--gap has no effect on probe, it is for dual; leave it out"),
+        (("probe", "--gap"), "--gap has no effect on probe, it is for dual, elastic-net; leave it out"),
     ],
 )
 def test_refuses_in_one_sentence(standing, data, tmp_path, arguments, words):
@@ -100,10 +100,12 @@ def test_what_is_certified_is_said(standing, data, tmp_path):
 
 def test_nothing_is_certified_by_a_gap_of_all(tmp_path):
     common = {"n_rows": 1, "n_features": 1, "n_labels": 1, "mean_steps": 1.0, "visited": 1.0, "seconds": 1.0, "lam": 1.0}
-    said = str(TrainReport(model=tmp_path, degenerate=[], step_limit=[], max_gap=1.0, n_above=1, **common))
+    said = str(
+        TrainReport(model=tmp_path, degenerate=[], step_limit=[], max_gap=1.0, n_above=1, advice="lower --dual-tol", **common)
+    )
     assert "of some label nothing is certified" in said
     assert not said.startswith("certified") and "\ncertified" not in said
-    assert "the gap of 1 of 1 labels is above 1 %: lower --dual-tol, or set --max-gap" in said
+    assert "the gap of 1 of 1 labels is above 1 %: lower --dual-tol" in said
 
 
 def test_what_changes_the_result_stays_and_is_refused_at_once(standing, data, tmp_path):

@@ -24,6 +24,7 @@ from hpcml.methods.linear.block import Finished
 
 FIRST = 100  # features of the first round at most; later rounds add as many as there are, or so many
 STEPS = 30  # Newton steps of a round
+VAIN = 3  # rounds without a better objective, after which the precision of the weights allows no more
 SWEEPS = 200  # of coordinate descent in a step
 INNER = 0.1  # what a round's weights may fall short by, as a share of what is asked of the label, or of the worst feature left out
 
@@ -57,14 +58,16 @@ class NewtonBlock:
     def turn(self, seconds: float) -> list[Finished]:
         """Collective over the group, which is one rank. One label from its beginning to its end. Raises Stopped."""
         place, begin, judge = self.waiting[0], time.monotonic(), self.judge
-        number, history, visited = int(self.labels[place]), [], 0
+        number, history, visited, best, vain = int(self.labels[place]), [], 0, math.inf, 0
         with self.risk.profile("compute"):
             label = judge.begin(number)
             for step in range(1, self.max_steps + 1):
                 view = judge.look(label)
                 visited += view.visited
                 history.append(judge.line(step, label, view, seconds + time.monotonic() - begin))
-                if view.gap <= judge.max_gap or step == self.max_steps:
+                vain = 0 if view.f < best else vain + 1
+                best = min(best, view.f)
+                if view.gap <= judge.max_gap or step == self.max_steps or vain == VAIN:
                     break
                 self._improve(label, view)
         self.waiting.popleft()
