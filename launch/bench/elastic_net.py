@@ -77,7 +77,8 @@ class Race:
         self.index_seconds = time.perf_counter() - begin
         self.block = NewtonBlock(self.risk, np.arange(self.rows.n_labels), options, options.steps)
         rows = self.rows
-        self.X = sp.csr_matrix((rows.data.astype(float), rows.indices, rows.indptr), (rows.n_local, rows.n_columns))
+        self.X = sp.csr_matrix((rows.data.astype(float), rows.indices.copy(), rows.indptr), (rows.n_local, rows.n_columns))
+        self.X.sort_indices()  # scikit-learn would do so, in place
         self.C = 1 / (self.risk.l1 * rows.n_global)
         small = int(np.argmin(np.where(self.sizes > 0, self.sizes, rows.n_global)))
         self.ours(small)  # compiles

@@ -24,6 +24,7 @@ from hpcml.methods.linear.block import Finished
 
 FIRST = 100  # features of the first round at most; later rounds add as many as there are, or so many
 STEPS = 30  # Newton steps of a round
+VALUES = 2  # that the first round's features may have, for each value of the label's rows; twice as many in each round after it
 VAIN = 3  # rounds without a better objective, after which the precision of the weights allows no more
 SWEEPS = 200  # of coordinate descent in a step
 INNER = 0.1  # what a round's weights may fall short by, as a share of what is asked of the label, or of the worst feature left out
@@ -69,16 +70,25 @@ class NewtonBlock:
                 best = min(best, view.f)
                 if view.gap <= judge.max_gap or step == self.max_steps or vain == VAIN:
                     break
-                self._improve(label, view)
+                self._improve(label, view, step)
         self.waiting.popleft()
         return [judge.finished(place, number, label, view, step, visited, history)]
 
-    def _improve(self, label: Label, view: View) -> None:
+    def _affordable(self, label: Label, found: np.ndarray, step: int) -> np.ndarray:
+        """Those of some features, the farthest first, that do not have many more rows than the label; in later rounds more.
+
+        Frequent words often look wanted until the words that really tell the label are in use.
+        """
+        rows, indptr = self.risk.rows, self.risk.columns.indptr
+        budget = (VALUES << step) * label.n_positive * (1 + rows.data.size // rows.n_local)
+        return found[: max(1, int(np.searchsorted(np.cumsum(indptr[found + 1] - indptr[found]), budget, "right")))]
+
+    def _improve(self, label: Label, view: View, step: int) -> None:
         """A round: Newton steps for the weights in use and some of those found. Raises Stopped."""
         judge, n = self.judge, label.n_positive
         l1, l2, squared = judge.l1, judge.l2, judge.squared
         tolerance = INNER * max(judge.max_gap * (l1 or 1.0), INNER * view.beyond)
-        chosen = np.concatenate([label.columns, view.found[: max(FIRST, label.columns.size)]])
+        chosen = np.concatenate([label.columns, self._affordable(label, view.found[: max(FIRST, label.columns.size)], step)])
         w, b = np.concatenate([label.w, np.zeros(chosen.size - label.columns.size)]), label.b
         local = judge.gather(label, chosen)
         z, slopes, curves = np.empty((3, local.touched.size))
