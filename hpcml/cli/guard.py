@@ -3,6 +3,9 @@
 A handler of Python's runs only between two steps of the main thread, which may be inside a library for long; and what it raises
 may be swallowed there, or printed. So handlers only note the signal (`StopSignals`). A thread that the signal wakes ends the
 process: at once, or, where a training run looks at what was noted, if the run has not come to its checkpoint in time.
+
+The main thread may be looking for a module on a disk that does not answer. It then has the lock of all imports, so the thread must
+import nothing, nor name an encoding that is not loaded yet.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ def leave_word(code: int) -> None:
     """Write the exit code to the file that HPCML_EXIT_FILE names: what a launcher makes of the codes of many ranks differs."""
     if path := os.environ.get("HPCML_EXIT_FILE"):
         with suppress(OSError):
-            Path(path).write_text(f"{code}\n", encoding="ascii")
+            Path(path).write_bytes(f"{code}\n".encode())
 
 
 def _siblings() -> list[int]:
@@ -45,7 +48,7 @@ def _siblings() -> list[int]:
     mine, parent, found = os.getpid(), os.getppid(), []
     for status in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError, IndexError, ValueError):
-            if int(status.read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()[1]) == parent:
+            if int(status.read_bytes().rpartition(b")")[2].split()[1]) == parent:
                 found.append(int(status.parent.name))
     return [process for process in found if process != mine]
 

@@ -18,6 +18,7 @@ def chosen():
 
 # What only several ranks show, or one phase.
 MORE = [
+    ("convert synthetic", "import", "TERM of rank 1"),
     ("convert synthetic", "work", "TERM of mpirun"),
     ("convert synthetic", "start", "TERM of rank 0"),
     ("convert synthetic", "write", "TERM of rank 1"),
