@@ -17,7 +17,7 @@ from hpcml.model.estimator_checks import KEPT, class_path, kept_classifiers
 from hpcml.model.learner import fit, parse_learner, scores
 from hpcml.model.open import open_model
 
-VARIANTS = 100  # of each class; launch/bench/fuzz.py --variants tries thousands
+VARIANTS = 200  # of each class; launch/bench/fuzz.py --variants tries thousands
 MORE = [  # options that give other attributes
     *("AdaBoostClassifier n_estimators=3", "BaggingClassifier n_estimators=3 bootstrap_features=True oob_score=True"),
     *("RandomForestClassifier n_estimators=3 oob_score=True n_jobs=2 class_weight=balanced", "ExtraTreesClassifier n_estimators=2"),
