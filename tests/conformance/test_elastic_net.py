@@ -8,7 +8,8 @@ from support.make import dataset, random_data
 from support.training import merge, train
 
 from hpcml.errors import ConfigError, Interrupted
-from hpcml.methods.extreme import newton, newton_kernels
+from hpcml.methods.extreme import delayed_kernels, newton, newton_kernels
+from hpcml.methods.extreme.delayed import DelayedBlock
 from hpcml.model.linear import STATUS, Model
 
 M, D, L = 300, 80, 7
@@ -153,6 +154,35 @@ def test_company_interruptions_and_parts_do_not_matter(tmp_path, solver):
         with pytest.raises(Interrupted):
             train("elastic-net", None, data, tmp_path / "run", options | {"time_limit": 1e-9}, resume=turn > 0)
     assert train("elastic-net", None, data, tmp_path / "run", options, resume=True).model.read_bytes() == whole.read_bytes()
+
+
+@pytest.mark.parametrize("solver", ["newton", "fobos", "sgd"])
+def test_training_compiles_nothing_after_the_warm_up(problem, tmp_path, monkeypatch, solver):
+    """Ranks of a node compile one after the other, before they begin."""
+    kernels = [
+        each for module in (newton_kernels, delayed_kernels) for each in vars(module).values() if hasattr(each, "signatures")
+    ]
+    fresh: list[int] = []
+    for block in (newton.NewtonBlock, DelayedBlock):
+        warm_up = block.warm_up
+
+        def counted(self, warm_up=warm_up):
+            warm_up(self)
+            fresh.append(sum(len(each.signatures) for each in kernels))
+
+        monkeypatch.setattr(block, "warm_up", counted)
+    options = {"solver": solver} | (
+        {"passes": 1, "rate": "adagrad" if solver == "sgd" else "decaying"} if solver != "newton" else {}
+    )
+    train("elastic-net", None, problem[0], tmp_path / "run", options)
+    assert sum(len(each.signatures) for each in kernels) == fresh[0]
+
+
+def test_a_label_may_take_many_rounds(problem, tmp_path, monkeypatch):
+    """The features that a round may take on are bounded by the values that there are."""
+    monkeypatch.setattr(newton, "VALUES", 1 << 70)
+    report = train("elastic-net", None, problem[0], tmp_path / "run", {"label": ("label0",)})
+    assert report.max_gap <= 1e-6
 
 
 def test_degenerate_labels(tmp_path):

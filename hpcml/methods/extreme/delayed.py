@@ -126,6 +126,19 @@ class DelayedBlock:
 
     def warm_up(self) -> None:
         """Compile the kernels. Local."""
+        self.judge.warm_up()
+        risk, rows, options = self.risk, self.risk.rows, self.options
+        csr, none, one = (np.zeros(0, np.int64), rows.indptr, rows.indices, rows.data), np.zeros(0), np.zeros(1)
+        positive, W, psi = np.zeros(0, np.uint16), np.zeros((0, LANES), risk.weight_type), np.zeros(0, np.int64)
+        truncated, squared = options.solver == "sgd", options.loss == "squared"
+        if options.rate == "adagrad":
+            rule = (risk.l1, risk.lam, truncated)
+            kernels.sweep_adagrad(*csr, positive, W, W, psi, none, none, options.eta, 0, *rule, squared)
+            kernels.flush_adagrad(W, W, psi, options.eta, 0, *rule)
+        else:
+            kernels.tables(none, risk.lam, truncated, one, one)
+            kernels.sweep_tables(*csr, positive, W, psi, none, none, one, one, 0, risk.l1, squared)
+            kernels.flush_tables(W, psi, one, one, 0, risk.l1)
 
     def fill(self) -> None:
         """Nothing: labels begin together when those before have left."""

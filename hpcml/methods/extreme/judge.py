@@ -108,6 +108,21 @@ class Judge:
         self.in_use = np.zeros(rows.n_columns, np.bool_)
         self.above, self.excess = np.empty(rows.n_columns, np.int64), np.empty(rows.n_columns)
 
+    def warm_up(self) -> None:
+        """Compile the kernels. Local."""
+        rows, columns, squared, none = self.risk.rows, self.risk.columns, self.squared, np.zeros(0, np.int64)
+        matrix, z, found = (np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0)), np.zeros(0), np.zeros(3)
+        kernels.gather(none, columns.indptr, columns.rows, columns.values, self.slot_of, self.slots, 0, *matrix)
+        kernels.margins(*matrix, z, 0.0, z)
+        kernels.centre(z, 0, 1, 0.0, squared)
+        kernels.slopes_of(z, none, 0, 0.0, squared, none, z)
+        kernels.add_rows(rows.indptr, rows.indices, rows.data, none, z, self.sums, self.met, 0)
+        tables = (columns.totals, columns.by_size[:0], 0.0, 1.0, self.in_use, self.above, self.excess, found)
+        kernels.screen(self.sums, none, *tables)
+        kernels.clear(self.sums, none, 0.0)
+        kernels.value(z, 0, 1, 0.0, squared)
+        kernels.dual_value(z, 0, 1, 0.0, squared, 1.0)
+
     def begin(self, number: int) -> Label:
         """A label (its number in the data) without weights."""
         return Label(self.risk.rows.rows_of(number), self.n_rows, self.squared)

@@ -47,6 +47,21 @@ class NewtonBlock:
 
     def warm_up(self) -> None:
         """Compile the kernels. Local."""
+        self.judge.warm_up()
+        matrix, none, w = (np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0)), np.zeros(0), np.zeros(0)
+        d, H, by_rows, squared = (
+            np.zeros(1),
+            np.zeros((1, 1)),
+            (np.zeros(2, np.int64), np.zeros(0, np.int32), none),
+            self.judge.squared,
+        )
+        kernels.by_rows(*matrix, *by_rows)
+        others = kernels.derivatives(*matrix, none, 0, 1, 0.0, squared, none, none, d)
+        kernels.violation(d, w, 1.0, 1.0)
+        kernels.gram(*by_rows, none, others, 1.0, H)
+        kernels.solve_dense(H, d, w, 1.0, 1.0, 1.0, 1, d.copy())
+        kernels.solve_sparse(*matrix, none, others, d, w, 1.0, 1.0, 1.0, 1, d.copy())
+        kernels.search(*matrix, none, 0, 1, 0.0, w, d, d, 1.0, 1.0, squared, 1.0)
 
     def fill(self) -> None:
         """Nothing: a label begins and ends in one turn."""
@@ -81,6 +96,7 @@ class NewtonBlock:
         """
         rows, indptr = self.risk.rows, self.risk.columns.indptr
         budget = (VALUES << step) * label.n_positive * (1 + rows.data.size // rows.n_local)
+        budget = min(budget, rows.data.size)
         return found[: max(1, int(np.searchsorted(np.cumsum(indptr[found + 1] - indptr[found]), budget, "right")))]
 
     def _improve(self, label: Label, view: View, step: int) -> None:
