@@ -120,6 +120,7 @@ class Judge:
         tables = (columns.totals, columns.by_size[:0], 0.0, 1.0, self.in_use, self.above, self.excess, found)
         kernels.screen(self.sums, none, *tables)
         kernels.clear(self.sums, none, 0.0)
+        kernels.loss_at(0.0, -1.0, squared)
         kernels.value(z, 0, 1, 0.0, squared)
         kernels.dual_value(z, 0, 1, 0.0, squared, 1.0)
 
