@@ -51,11 +51,12 @@ def test_more_ranks_than_labels(comm, mpi_tmp_path):
     assert report.gaps == alone.gaps
 
 
+@pytest.mark.usefixtures("in_step")
 def test_interrupted_run_ends_with_the_same_bits_on_other_ranks(comm, mpi_tmp_path):
     data = write(comm, mpi_tmp_path / "data.h5", *random_data(4, 150, 40, 20, density=0.2))
     options = {"block": 2}
     alone = by_one_rank(comm, lambda: train("dual", None, data, mpi_tmp_path / "alone", {})).model
-    once = changed(options, time_limit=1e-9)  # every rank has labels for several turns; the slowest stops after its first
+    once = changed(options, time_limit=1e-9)  # every rank has labels for several turns, and stops after the first
     with pytest.raises(Interrupted):
         train("dual", comm, data, mpi_tmp_path / "run", once)
     if comm.rank == 0:
@@ -136,6 +137,7 @@ def test_groups_of_two_that_share_the_rows(comm, mpi_tmp_path):
     pair.Free()
 
 
+@pytest.mark.usefixtures("in_step")
 def test_interrupted_run_of_shared_rows_ends_with_the_same_bits(comm, mpi_tmp_path):
     data = write(comm, mpi_tmp_path / "data.h5", *random_data(4, 100, 30, 9, density=0.2))
     options = {"block": 2, "shards": comm.size}

@@ -12,6 +12,7 @@ pytestmark = pytest.mark.mpi
 SOLVERS = {"newton": {}, "fobos": {"passes": 2, "eta": 0.2}, "sgd": {"passes": 2, "eta": 0.2, "rate": "adagrad"}}
 
 
+@pytest.mark.usefixtures("in_step")
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_same_bits_also_through_an_interruption(comm, mpi_tmp_path, solver):
     with mpi.agreed(comm, "making the data"):

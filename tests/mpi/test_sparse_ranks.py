@@ -102,6 +102,7 @@ def test_parts_of_any_ranks_are_joined(comm, mpi_tmp_path):
         assert np.array_equal(file["W/data"][:], W[W != 0])
 
 
+@pytest.mark.usefixtures("in_step")
 @pytest.mark.parametrize("method", ["probe", "liblinear", "dual"])
 @pytest.mark.parametrize("shards", [None, 1])
 def test_training(comm, mpi_tmp_path, method, shards):

@@ -163,6 +163,7 @@ def test_online_pass_stopped_between_rows_that_are_read_together(comm, mpi_tmp_p
     assert model.read_bytes() == whole
 
 
+@pytest.mark.usefixtures("in_step")
 def test_rows_without_room_are_streamed(comm, mpi_tmp_path, monkeypatch, capfd):
     """Where memory is short the visits are to copies of chunks; the chunks of a run are those of its checkpoint."""
     data = write(comm, mpi_tmp_path / "data.h5", *random_data(4, 300, 40, 4, density=0.2))

@@ -31,6 +31,7 @@ def test_svmperf_has_the_bits_of_one_rank(comm, mpi_tmp_path, n_rows, n_features
     assert model.read_bytes() == alone.read_bytes()
 
 
+@pytest.mark.usefixtures("in_step")
 @pytest.mark.parametrize("method", ["svmperf", "liblinear"])
 def test_interrupted_run_ends_with_the_same_bits(comm, mpi_tmp_path, method):
     X, Y = random_data(4, 200, 50, 20)

@@ -36,6 +36,7 @@ def test_model_has_the_bits_of_one_rank(comm, mpi_tmp_path, n_rows, loss, shards
     assert model.read_bytes() == alone.read_bytes()
 
 
+@pytest.mark.usefixtures("in_step")
 @pytest.mark.parametrize("shards", ["one", "all"])
 def test_interrupted_run_ends_with_the_same_bits_on_other_ranks(comm, mpi_tmp_path, shards):
     X, Y = random_data(4, 600, 100, 40, density=0.2)

@@ -197,6 +197,21 @@ def comm(request):
 
 
 @pytest.fixture
+def in_step(monkeypatch):
+    """All ranks hear of a stop after the same turn. Otherwise how far each one gets by then depends on the machine."""
+    from hpcml import mpi
+
+    poll = mpi.RepeatedSum.poll
+
+    def wait(sums, values):
+        while (seen := poll(sums, values)) is None:
+            pass
+        return seen
+
+    monkeypatch.setattr(mpi.RepeatedSum, "poll", wait)
+
+
+@pytest.fixture
 def mpi_tmp_path(request, mpi_tmp_path):
     """pytest-mpi's folder, the same one on all ranks; where `comm` is COMM_SELF, every rank has a folder of its own in it.
 
