@@ -17,6 +17,7 @@ def test_everything_is_tried_and_removed(comm, mpi_tmp_path, monkeypatch):
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
         monkeypatch.setenv(name, "1")
     found = check.check(comm, mpi_tmp_path / "scratch")
+    comm.Barrier()
     assert not (mpi_tmp_path / "scratch").exists()
     if comm.rank == 0:
         words = [line.split()[1].rstrip(":") for line in found.lines]

@@ -253,6 +253,7 @@ def test_interrupted_run_ends_with_the_same_bytes_on_other_ranks(comm, mpi_tmp_p
     model = train("psbml", comm, mpi_tmp_path / "data.h5", run, options, resume=True).model
     assert model.read_bytes() == alone.read_bytes()
     assert told(run) == told(mpi_tmp_path / "alone")
+    comm.Barrier()
     assert not (run / "checkpoint").exists()
 
 

@@ -124,6 +124,7 @@ def test_training(comm, mpi_tmp_path, method, shards):
         assert list((mpi_tmp_path / "stopped" / "checkpoint").glob("state-*.h5"))
     resumed = train(method, comm, data, mpi_tmp_path / "stopped", dict(**options), resume=True, log=QUIET)
     assert resumed.model.read_bytes() == alone.model.read_bytes()
+    comm.Barrier()
     with mpi.agreed(comm, "looking"):
         assert not (mpi_tmp_path / "stopped" / "checkpoint").exists()
     with pytest.raises(ConfigError, match=r"had drop = 0\.01, not None"):

@@ -95,6 +95,7 @@ def test_signal_while_rows_are_read_leaves_nothing(comm, mpi_tmp_path, short_sli
     for looks in (1, 4, 7):
         with pytest.raises(Interrupted, match="while reading the rows; nothing is lost"):
             train("dual", comm, data, mpi_tmp_path / "run", {}, signals=AtLook(looks if comm.rank == 0 else NEVER))
+    comm.Barrier()
     assert not (mpi_tmp_path / "run").exists()
 
 
