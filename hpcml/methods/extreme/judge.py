@@ -27,7 +27,7 @@ from hpcml.methods.linear.objective import Risk
 from hpcml.run.profile import Profile
 
 HISTORY = ("step", "f", "bound", "rows", "found", "weights", "seconds")  # features found beyond Λ₁; weights that are not 0
-MAX_GAP = 1e-6  # of labels that are done
+MAX_GAP = 1e-5  # of labels that are done
 
 
 class ElasticRisk(Risk):

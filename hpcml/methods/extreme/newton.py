@@ -23,11 +23,55 @@ from hpcml.methods.extreme.options import ElasticNetOptions
 from hpcml.methods.linear.block import Finished
 
 FIRST = 100  # features of the first round at most; later rounds add as many as there are, or so many
-STEPS = 30  # Newton steps of a round
+STEPS = 100  # Newton steps of a round
 VALUES = 2  # that the first round's features may have, for each value of the label's rows; twice as many in each round after it
-VAIN = 3  # rounds without a better objective, after which the precision of the weights allows no more
-SWEEPS = 200  # of coordinate descent in a step
-INNER = 0.1  # what a round's weights may fall short by, as a share of what is asked of the label, or of the worst feature left out
+SWEEPS = 200  # of coordinate descent in a step at most
+LONG = 300_000_000  # values that the sweeps of a step may visit
+GOAL = 0.1  # what a step may leave of the violation, in its quadratic model
+SLOW = 0.3  # of the violation left by a step; then the curvature is taken anew
+LOOSE = 0.1  # what a round's weights may fall short by, as a share of the worst feature left out
+TIGHT = 0.3  # and, when none is left out, of what is asked of the label
+VAIN = 1e-3  # of the gap asked: by less than this share of f a round improves it only where the weights' precision allows no more
+
+
+class Curvature:
+    """The matrix of a label's last step, and the curvature of the rows that it was made from. It serves until steps become slow."""
+
+    def __init__(self, n_rows: int) -> None:
+        self.of_rows = np.full(n_rows, np.nan)
+        self.touched = np.zeros(0, np.int64)
+        self.base, self.columns, self.H = 0.0, np.zeros(0, np.int64), np.zeros((1, 1))
+
+    def forget(self) -> None:
+        """Begin with another label."""
+        self.columns = np.zeros(0, np.int64)
+
+    def take(self, touched: np.ndarray, curves: np.ndarray, base: float) -> None:
+        """ℓ″ of the touched rows and of each of the others."""
+        self.of_rows[self.touched] = np.nan
+        self.of_rows[touched] = curves
+        self.touched, self.base = touched, base
+
+    def at(self, touched: np.ndarray) -> np.ndarray:
+        """ℓ″ of these rows when it was taken."""
+        curves = self.of_rows[touched]
+        curves[np.isnan(curves)] = self.base
+        return curves
+
+    def begin(self, chosen: np.ndarray) -> int:
+        """A matrix for these columns. The number of those, the first ones, for which it holds what it held before."""
+        old, H = self.columns, self.H
+        self.columns, self.H = chosen, np.empty((chosen.size + 1, chosen.size + 1))
+        order = np.argsort(old)
+        places = np.searchsorted(old, chosen, sorter=order)
+        known = places < old.size
+        known[known] = old[order[places[known]]] == chosen[known]
+        n = int(np.argmin(known)) if not known.all() else chosen.size
+        kept = order[places[:n]]
+        self.H[:n, :n] = H[np.ix_(kept, kept)]
+        self.H[n:, -1] = self.H[-1, n:] = 0.0
+        self.H[:n, -1] = self.H[-1, :n] = H[kept, -1]
+        return n
 
 
 class NewtonBlock:
@@ -38,6 +82,7 @@ class NewtonBlock:
     def __init__(self, risk: ElasticRisk, labels: np.ndarray, options: ElasticNetOptions, max_steps: int) -> None:
         """`labels` are the numbers in the data of all labels of the run. Raises MemoryError."""
         self.risk, self.labels, self.max_steps, self.judge = risk, labels, max_steps, Judge(risk, options)
+        self.curvature = Curvature(risk.rows.n_local)
         self.waiting: deque[int] = deque()
 
     @property
@@ -58,7 +103,7 @@ class NewtonBlock:
         kernels.by_rows(*matrix, *by_rows)
         others = kernels.derivatives(*matrix, none, 0, 1, 0.0, squared, none, none, d)
         kernels.violation(d, w, 1.0, 1.0)
-        kernels.gram(*by_rows, none, others, 1.0, H)
+        kernels.gram(*by_rows, none, others, 1.0, 0, H)
         kernels.solve_dense(H, d, w, 1.0, 1.0, 1.0, 1, d.copy())
         kernels.solve_sparse(*matrix, none, others, d, w, 1.0, 1.0, 1.0, 1, d.copy())
         kernels.search(*matrix, none, 0, 1, 0.0, w, d, d, 1.0, 1.0, squared, 1.0)
@@ -74,16 +119,16 @@ class NewtonBlock:
     def turn(self, seconds: float) -> list[Finished]:
         """Collective over the group, which is one rank. One label from its beginning to its end. Raises Stopped."""
         place, begin, judge = self.waiting[0], time.monotonic(), self.judge
-        number, history, visited, best, vain = int(self.labels[place]), [], 0, math.inf, 0
+        number, history, visited, best = int(self.labels[place]), [], 0, math.inf
         with self.risk.profile("compute"):
             label = judge.begin(number)
+            self.curvature.forget()
             for step in range(1, self.max_steps + 1):
                 view = judge.look(label)
                 visited += view.visited
                 history.append(judge.line(step, label, view, seconds + time.monotonic() - begin))
-                vain = 0 if view.f < best else vain + 1
-                best = min(best, view.f)
-                if view.gap <= judge.max_gap or step == self.max_steps or vain == VAIN:
+                vain, best = view.f >= best * (1 - VAIN * judge.max_gap), min(best, view.f)
+                if view.gap <= judge.max_gap or step == self.max_steps or vain:
                     break
                 self._improve(label, view, step)
         self.waiting.popleft()
@@ -103,29 +148,37 @@ class NewtonBlock:
         """A round: Newton steps for the weights in use and some of those found. Raises Stopped."""
         judge, n = self.judge, label.n_positive
         l1, l2, squared = judge.l1, judge.l2, judge.squared
-        tolerance = INNER * max(judge.max_gap * (l1 or 1.0), INNER * view.beyond)
+        tolerance = max(TIGHT * judge.max_gap * (l1 or 1.0), LOOSE * view.beyond)
         chosen = np.concatenate([label.columns, self._affordable(label, view.found[: max(FIRST, label.columns.size)], step)])
         w, b = np.concatenate([label.w, np.zeros(chosen.size - label.columns.size)]), label.b
         local = judge.gather(label, chosen)
         z, slopes, curves = np.empty((3, local.touched.size))
         gradient, d = np.empty((2, chosen.size + 1))
         if dense := chosen.size <= kernels.DENSE:
-            size = local.matrix[1].size
-            H, by_rows = np.empty((d.size, d.size)), (np.zeros(z.size + 2, np.int64), np.empty(size, np.int32), np.empty(size))
+            size, curvature = local.matrix[1].size, self.curvature
+            by_rows = np.zeros(z.size + 2, np.int64), np.empty(size, np.int32), np.empty(size)
             kernels.by_rows(*local.matrix, *by_rows)
+            known = curvature.begin(chosen)
+            if known:
+                n_others = judge.n_rows - z.size
+                kernels.gram(*by_rows, curvature.at(local.touched), n_others * curvature.base, l2, known, curvature.H)
         kernels.margins(*local.matrix, w, b, z)
+        sweeps, near = min(SWEEPS, 10 + LONG // (local.matrix[1].size + 1)), True
         losses, worst = kernels.value(z, n, judge.n_rows, b, squared), math.inf
         for _ in range(STEPS):
             others = kernels.derivatives(*local.matrix, z, n, judge.n_rows, b, squared, slopes, curves, gradient)
-            worst = kernels.violation(gradient, w, l1, l2)
+            before, worst = worst, kernels.violation(gradient, w, l1, l2)
             if worst <= tolerance:
                 break
-            goal = 0.1 * min(worst, tolerance) if squared else 0.01 * worst
+            goal = 0.1 * min(worst, tolerance) if squared else GOAL * worst
             if dense:
-                kernels.gram(*by_rows, curves, others, l2, H)
-                kernels.solve_dense(H, gradient, w, l1, l2, goal, SWEEPS, d)
+                if not known or (near and worst > SLOW * before):
+                    curvature.take(local.touched, curves, kernels.loss_at(b, -1.0, squared)[2])
+                    kernels.gram(*by_rows, curves, others, l2, 0, curvature.H)
+                    known = chosen.size
+                near = kernels.solve_dense(curvature.H, gradient, w, l1, l2, goal, SWEEPS, d)
             else:
-                kernels.solve_sparse(*local.matrix, curves, others, gradient, w, l1, l2, goal, SWEEPS, d)
+                kernels.solve_sparse(*local.matrix, curves, others, gradient, w, l1, l2, goal, sweeps, d)
             b, losses = kernels.search(*local.matrix, z, n, judge.n_rows, b, w, d, gradient, l1, l2, squared, losses)
             for _ in self.risk.watch.slices(()):  # a look whether to stop
                 pass

@@ -216,24 +216,35 @@ def violation(gradient: np.ndarray, w: np.ndarray, l1: float, l2: float) -> floa
 
 @njit
 def gram(
-    rptr: np.ndarray, rplaces: np.ndarray, rvalues: np.ndarray, curves: np.ndarray, others: float, l2: float, H: np.ndarray
+    rptr: np.ndarray,
+    rplaces: np.ndarray,
+    rvalues: np.ndarray,
+    curves: np.ndarray,
+    others: float,
+    l2: float,
+    first: int,
+    H: np.ndarray,
 ) -> None:
-    """H = Σ ℓ″ x xᵀ + Λ₂ of the working set and, last, the intercept."""
+    """H = Σ ℓ″ x xᵀ + Λ₂ of the working set and, last, the intercept; what H has of the columns before `first` stands.
+
+    The values of a row are in the order of their places.
+    """
     n = H.shape[0] - 1
-    H[:] = 0.0
+    H[first:n] = 0.0
     total = others
     for s in range(curves.size):
         c = curves[s]
         total += c
-        for a in range(rptr[s], rptr[s + 1]):
+        for a in range(rptr[s + 1] - 1, rptr[s] - 1, -1):
             p, v = rplaces[a], c * rvalues[a]
+            if p < first:
+                break
             H[p, n] += v
             for e in range(rptr[s], a + 1):
                 H[p, rplaces[e]] += v * rvalues[e]
-    for p in range(n):
+    for p in range(first, n):
         for q in range(p):
-            value = H[p, q] + H[q, p]
-            H[p, q] = H[q, p] = value
+            H[q, p] = H[p, q]
         H[n, p] = H[p, n]
         H[p, p] += l2 + TINY
     H[n, n] = total + TINY
@@ -252,8 +263,11 @@ def soft(point: float, by: float) -> float:
 @njit
 def solve_dense(
     H: np.ndarray, gradient: np.ndarray, w: np.ndarray, l1: float, l2: float, tolerance: float, sweeps: int, d: np.ndarray
-) -> None:
-    """Coordinate descent for the step d: min g·d + ½ dᵀHd + Λ₁‖w + d‖₁ + Λ₂ w·d. Columns at 0 are tried now and then."""
+) -> bool:
+    """Coordinate descent for the step d: min g·d + ½ dᵀHd + Λ₁‖w + d‖₁ + Λ₂ w·d. Columns at 0 are tried now and then.
+
+    Whether it came to the tolerance.
+    """
     n = w.size
     Hd = np.zeros(n + 1)
     d[:] = 0.0
@@ -277,10 +291,11 @@ def solve_dense(
                 worst = max(worst, abs(change) * H[p, p])
         if worst <= tolerance:
             if whole:
-                break
+                return True
             whole = True
         else:
             whole = False
+    return False
 
 
 @njit
@@ -297,7 +312,7 @@ def solve_sparse(
     tolerance: float,
     sweeps: int,
     d: np.ndarray,
-) -> None:
+) -> bool:
     """As `solve_dense`, where H has no room: the products X d of the touched rows are kept instead."""
     n = w.size
     weighted, diagonal, total = (
@@ -335,10 +350,11 @@ def solve_sparse(
         worst = max(worst, abs(change) * total)
         if worst <= tolerance:
             if whole:
-                break
+                return True
             whole = True
         else:
             whole = False
+    return False
 
 
 @njit
