@@ -37,22 +37,22 @@ from hpcml.run.profile import Profile
 WORDS, LENGTH, OWN = 30_000, 50, 5  # of generated rows
 
 
-def generated(n_rows: int, sizes: list[int], seed: int = 0) -> Shard:
-    """Rows of unit length, and two labels of each size."""
+def generated(n_rows: int, sizes: list[int], n_words: int = WORDS, copies: int = 2, seed: int = 0) -> Shard:
+    """Rows of unit length, and so many labels of each size, each with words of its own besides the `n_words`."""
     rng = np.random.default_rng(seed)
-    ranks = np.minimum(np.exp(rng.uniform(0, np.log(WORDS), n_rows * LENGTH)).astype(np.int32) - 1, WORDS - 1)
+    ranks = np.minimum(np.exp(rng.uniform(0, np.log(n_words), n_rows * LENGTH)).astype(np.int32) - 1, n_words - 1)
     rows, words, label_rows, label_columns = [np.repeat(np.arange(n_rows), LENGTH)], [ranks], [], []
-    for label, size in enumerate(size for size in sizes for _ in range(2)):
+    for label, size in enumerate(size for size in sizes for _ in range(copies)):
         positive = rng.choice(n_rows, size, replace=False)
         label_rows.append(positive)
         label_columns.append(np.full(size, label))
         for word in range(OWN):
             some = np.concatenate([rng.permutation(positive)[: (size + 1) // 2], rng.integers(0, n_rows, (size + 1) // 2)])
             rows.append(some)
-            words.append(np.full(some.size, WORDS + OWN * label + word, np.int32))
-    n_labels = 2 * len(sizes)
+            words.append(np.full(some.size, n_words + OWN * label + word, np.int32))
+    n_labels = copies * len(sizes)
     r, c = np.concatenate(rows), np.concatenate(words)
-    X = sp.csr_matrix((np.ones(r.size, np.float32), (r, c)), (n_rows, WORDS + OWN * n_labels))
+    X = sp.csr_matrix((np.ones(r.size, np.float32), (r, c)), (n_rows, n_words + OWN * n_labels))
     X.sort_indices()
     frequency = np.bincount(X.indices, minlength=X.shape[1])
     X.data = (np.log1p(X.data) * np.log(n_rows / np.maximum(1, frequency))[X.indices]).astype(np.float32)

@@ -182,7 +182,51 @@ def test_a_label_may_take_many_rounds(problem, tmp_path, monkeypatch):
     """The features that a round may take on are bounded by the values that there are."""
     monkeypatch.setattr(newton, "VALUES", 1 << 70)
     report = train("elastic-net", None, problem[0], tmp_path / "run", {"label": ("label0",)})
-    assert report.max_gap <= 1e-6
+    assert report.max_gap <= 1e-5
+
+
+def test_path_of_strengths(problem, tmp_path):
+    data = problem[0]
+    strengths, precise = ("2/m", "0.5/m", "0.1/m"), {"precision": "double", "max_gap": 1e-8}
+    report = train("elastic-net", None, data, tmp_path / "path", precise | {"path": strengths})
+    assert report.model == tmp_path / "path" / "path-3" / "model.h5"
+    header, *lines = (tmp_path / "path" / "path.csv").read_text().splitlines()
+    features = []
+    for number, (l1, line) in enumerate(zip(strengths, lines, strict=True), 1):
+        alone = Model(train("elastic-net", None, data, tmp_path / l1[:-2], precise | {"l1": l1}).model)
+        model = Model(tmp_path / "path" / f"path-{number}" / "model.h5")
+        np.testing.assert_allclose(model.labels["f_min"], alone.labels["f_min"], rtol=2e-8)
+        told = dict(zip(header.split(","), line.split(","), strict=True))
+        assert (told["run"], told["l1"]) == (f"path-{number}", l1)
+        assert float(told["features"]) == pytest.approx(np.diff(model.W.indptr).mean(), rel=1e-3)
+        features.append(float(told["features"]))
+    assert features[0] < features[1] < features[2]
+    begun = np.loadtxt(tmp_path / "path" / "path-2" / "history.csv", delimiter=",", skiprows=1, usecols=(1, 6))
+    first = np.diff(Model(tmp_path / "path" / "path-1" / "model.h5").W.indptr)
+    assert begun[begun[:, 0] == 1, 1].sum() == first.sum() > 0  # the weights of the first run, before the first step
+
+
+def test_interrupted_path_continues(problem, tmp_path):
+    options = {"path": ("1/m", "0.1/m")}
+    whole = train("elastic-net", None, problem[0], tmp_path / "whole", options).model
+    for turn in range(3):
+        with pytest.raises(Interrupted):
+            train("elastic-net", None, problem[0], tmp_path / "run", options | {"time_limit": 1e-9}, resume=turn > 0)
+    model = train("elastic-net", None, problem[0], tmp_path / "run", options, resume=True).model
+    assert [model.parent.parent.name, model.parent.name] == ["run", "path-2"]
+    assert Model(model).weights(0).tobytes() == Model(whole).weights(0).tobytes()
+    assert (tmp_path / "run" / "path.csv").exists()
+
+
+def test_initial_model_of_other_rows_is_refused(problem, tmp_path):
+    X, Y = random_data(5, M - 1, D, L, density=0.1)
+    model = train("elastic-net", None, dataset(tmp_path / "other.h5", X, Y), tmp_path / "other", {}).model
+    with pytest.raises(ConfigError, match="expected a model of elastic-net with the same rows and --lambda"):
+        train("elastic-net", None, problem[0], tmp_path / "run", {"initial_model": model})
+    assert not (tmp_path / "run").exists()
+    few = train("elastic-net", None, problem[0], tmp_path / "few", {"label": ("label0",)}).model
+    with pytest.raises(ConfigError, match="has no label label1"):
+        train("elastic-net", None, problem[0], tmp_path / "run", {"initial_model": few})
 
 
 def test_degenerate_labels(tmp_path):
@@ -198,6 +242,10 @@ def test_degenerate_labels(tmp_path):
 @pytest.mark.parametrize(
     ("given", "text"),
     [
+        ({"path": ("1/m",), "l1": "1/m"}, "--l1 has no effect beside --path; leave one of them out"),
+        ({"path": ("1/m", "1/m")}, "--path: a value is there twice"),
+        ({"path": ("1/m", "x")}, "--path x: expected NUMBER/m or NUMBER, at least 0"),
+        ({"path": ("1/m",), "solver": "sgd"}, "--path has no effect on --solver sgd; leave it out"),
         ({"l1": "-1"}, "--l1 -1: expected NUMBER/m or NUMBER, at least 0"),
         ({"l1": "X/m"}, "--l1 X/m: expected NUMBER/m or NUMBER, at least 0"),
         ({"lam": "-1"}, "--lambda -1: expected X/m, X/NUMBER, NUMBER/m or a number of at least 0"),

@@ -31,6 +31,15 @@ def test_same_bits_also_through_an_interruption(comm, mpi_tmp_path, solver):
     assert (mpi_tmp_path / "run" / "model.h5").read_bytes() == alone.read_bytes()
 
 
+def test_path_has_the_bits_of_one_rank(comm, mpi_tmp_path):
+    with mpi.agreed(comm, "making the data"):
+        if comm.rank == 0:
+            dataset(mpi_tmp_path / "data.h5", *random_data(9, 90, 30, 11, density=0.2))
+    data, options = mpi_tmp_path / "data.h5", {"path": ("1/m", "0.2/m")}
+    alone = by_one_rank(comm, lambda: train("elastic-net", None, data, mpi_tmp_path / "alone", options)).model
+    assert train("elastic-net", comm, data, mpi_tmp_path / "ranks", options).model.read_bytes() == alone.read_bytes()
+
+
 def test_estimator_of_rows_that_ranks_give(comm):
     X, Y = random_data(8, 90, 20, 3, density=0.3)
     Y = (Y.toarray() != 0).astype(int)

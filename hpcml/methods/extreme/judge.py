@@ -12,18 +12,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
 from hpcml import mpi, slices
 from hpcml.data.compact import CompactRows
 from hpcml.errors import ConfigError
+from hpcml.log import named
 from hpcml.methods.extreme import newton_kernels as kernels
 from hpcml.methods.extreme.columns import ColumnIndex, column_index
 from hpcml.methods.extreme.options import ElasticNetOptions, parse_l1
 from hpcml.methods.linear.block import CONVERGED, STEP_LIMIT, Finished, SparseWeightsOf
 from hpcml.methods.linear.objective import Risk
+from hpcml.model.linear import Model, SparseRows
 from hpcml.run.profile import Profile
 
 HISTORY = ("step", "f", "bound", "rows", "found", "weights", "seconds")  # features found beyond Λ₁; weights that are not 0
@@ -35,6 +37,8 @@ class ElasticRisk(Risk):
 
     folds = False  # ‖w‖₁ changes when features are rotated
     columns: ColumnIndex
+    initial: Model | None = None  # whose weights the labels begin with
+    places: np.ndarray  # of the labels of the run among that model's
 
     def __init__(self, rows: CompactRows, options: ElasticNetOptions, profile: Profile) -> None:
         super().__init__(rows, options, profile)
@@ -44,12 +48,29 @@ class ElasticRisk(Risk):
         if options.solver == "sgd" and options.eta * self.lam >= 1:
             product = options.eta * self.lam
             raise ConfigError(f"--eta {options.eta} times λ is {product:.3g}; sgd needs less than 1: lower it, or use fobos")
-        self.about = {"l1": self.l1}
+        self.about, self.initial_path = {"l1": self.l1}, options.initial_model
 
     @mpi.collective
     def prepare(self, node: mpi.Comm) -> None:
         """Collective over `node`, whose ranks have the same rows."""
         self.columns = column_index(node, self.rows)
+
+    @mpi.collective
+    def start_from(self, comm: mpi.Comm, names: list[str], origin: dict[str, object]) -> None:
+        """Collective over `comm`. Open the initial model. Raises ConfigError or DataError."""
+        if self.initial_path is None:
+            return
+        with mpi.agreed(comm, f"reading {self.initial_path}"):
+            model = Model(self.initial_path)
+            wanted = {"method": "elastic-net", **origin}
+            if any(model.attrs.get(key) != value for key, value in wanted.items()):
+                raise ConfigError(
+                    f"--initial-model {self.initial_path}: expected a model of elastic-net with the same rows and --lambda"
+                )
+            known = {name: place for place, name in enumerate(model.label_names)}
+            if missing := [name for name in names if name not in known]:
+                raise ConfigError(f"--initial-model {self.initial_path} has no label {named(missing[0])}")
+            self.initial, self.places = model, np.array([known[name] for name in names])
 
 
 def history_line(step: tuple[float, ...]) -> str:
@@ -111,7 +132,7 @@ class Judge:
     def warm_up(self) -> None:
         """Compile the kernels. Local."""
         rows, columns, squared, none = self.risk.rows, self.risk.columns, self.squared, np.zeros(0, np.int64)
-        matrix, z, found = (np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0)), np.zeros(0), np.zeros(3)
+        matrix, z, found = (np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32)), np.zeros(0), np.zeros(3)
         kernels.gather(none, columns.indptr, columns.rows, columns.values, self.slot_of, self.slots, 0, *matrix)
         kernels.margins(*matrix, z, 0.0, z)
         kernels.centre(z, 0, 1, 0.0, squared)
@@ -128,11 +149,21 @@ class Judge:
         """A label (its number in the data) without weights."""
         return Label(self.risk.rows.rows_of(number), self.n_rows, self.squared)
 
+    def start(self, place: int, number: int) -> Label:
+        """A label (its place in the run, its number in the data) with the weights of the initial model, if there is one."""
+        label, initial = self.begin(number), self.risk.initial
+        if initial is not None:
+            row = int(self.risk.places[place])
+            indices, w = cast("SparseRows", initial.W).row(row)
+            columns = indices.astype(np.int64)
+            self.settle(label, self.gather(label, columns), columns, w.astype(np.float64), float(initial.bias[row]))
+        return label
+
     def gather(self, label: Label, chosen: np.ndarray) -> Local:
         """The rows that have one of the chosen columns, and those that have the label, with their values in these columns."""
         columns, n = self.risk.columns, label.n_positive
         size = int((columns.indptr[chosen + 1] - columns.indptr[chosen]).sum())
-        matrix = np.zeros(chosen.size + 1, np.int64), np.empty(size, np.int32), np.empty(size)
+        matrix = np.zeros(chosen.size + 1, np.int64), np.empty(size, np.int32), np.empty(size, columns.values.dtype)
         self.slots[:n] = label.touched[:n]
         self.slot_of[label.touched[:n]] = np.arange(n, dtype=np.int32)
         arrays = (columns.indptr, columns.rows, columns.values, self.slot_of, self.slots)

@@ -93,13 +93,10 @@ class NewtonBlock:
     def warm_up(self) -> None:
         """Compile the kernels. Local."""
         self.judge.warm_up()
-        matrix, none, w = (np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0)), np.zeros(0), np.zeros(0)
-        d, H, by_rows, squared = (
-            np.zeros(1),
-            np.zeros((1, 1)),
-            (np.zeros(2, np.int64), np.zeros(0, np.int32), none),
-            self.judge.squared,
-        )
+        values, none, w, squared = np.zeros(0, np.float32), np.zeros(0), np.zeros(0), self.judge.squared
+        matrix = np.zeros(1, np.int64), np.zeros(0, np.int32), values
+        by_rows = np.zeros(2, np.int64), np.zeros(0, np.int32), values
+        d, H = np.zeros(1), np.zeros((1, 1))
         kernels.by_rows(*matrix, *by_rows)
         others = kernels.derivatives(*matrix, none, 0, 1, 0.0, squared, none, none, d)
         kernels.violation(d, w, 1.0, 1.0)
@@ -121,7 +118,7 @@ class NewtonBlock:
         place, begin, judge = self.waiting[0], time.monotonic(), self.judge
         number, history, visited, best = int(self.labels[place]), [], 0, math.inf
         with self.risk.profile("compute"):
-            label = judge.begin(number)
+            label = judge.start(place, number)
             self.curvature.forget()
             for step in range(1, self.max_steps + 1):
                 view = judge.look(label)
@@ -156,7 +153,7 @@ class NewtonBlock:
         gradient, d = np.empty((2, chosen.size + 1))
         if dense := chosen.size <= kernels.DENSE:
             size, curvature = local.matrix[1].size, self.curvature
-            by_rows = np.zeros(z.size + 2, np.int64), np.empty(size, np.int32), np.empty(size)
+            by_rows = np.zeros(z.size + 2, np.int64), np.empty(size, np.int32), np.empty_like(local.matrix[2])
             kernels.by_rows(*local.matrix, *by_rows)
             known = curvature.begin(chosen)
             if known:

@@ -2,13 +2,14 @@
 
 import math
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Annotated, ClassVar
 
 from cyclopts import Parameter
 
 from hpcml.errors import ConfigError
 from hpcml.methods.linear.options import LinearOptions
-from hpcml.options import Flag, check_above_0, check_range, flag_of
+from hpcml.options import Flag, Several, check_above_0, check_range, flag_of
 
 SOLVERS, RATES = ("newton", "fobos", "sgd"), ("decaying", "constant", "adagrad")
 
@@ -31,6 +32,12 @@ class ElasticNetOptions(LinearOptions):
     """λ₂, the strength of ‖w‖²/2: NUMBER/m, X/m, X/NUMBER or NUMBER, where X = (mean norm of the training rows)²."""
     l1: str = "0.1/m"
     """λ₁, the strength of ‖w‖₁: NUMBER/m or NUMBER, where m is the number of training rows. More gives sparser models."""
+    path: Annotated[tuple[str, ...], Several] = ()
+    """Of newton: one run after the other for several values of λ₁, in this order, instead of --l1; each begins with the weights
+    of the one before. They become run folders in the output, path-1 and so on, and path.csv says how sparse each is."""
+    initial_model: Path | None = None
+    """Of newton: begin with the weights of this model, which was trained on the same rows. It saves time and changes only what
+    the gap allows."""
     solver: str = "newton"
     """newton: exact. fobos or sgd: stochastic gradient descent with delayed regularisation, by forward-backward splitting or
     by truncated gradients."""
@@ -46,7 +53,7 @@ class ElasticNetOptions(LinearOptions):
     drop: float | None = 0.0
     """Leave out of the model weights of smaller magnitude than this; zeros always are. hpcml prune shows what that costs."""
     max_gap: float | None = None
-    """Of newton: train a label until its certified duality gap, divided by the objective, is at most this. Default: 1e-6."""
+    """Of newton: train a label until its certified duality gap, divided by the objective, is at most this. Default: 1e-5."""
     gap: Flag = False
     """Show the objective and the certified duality gap of every label."""
     max_steps: int | None = None
@@ -64,16 +71,22 @@ class ElasticNetOptions(LinearOptions):
         check_above_0(self, "eta")
         check_range(self, "passes", 1, 2**31 - 1)
         parse_l1(self.l1, 1)
+        for l1 in self.path:
+            parse_l1(l1, 1, "path")
+        if self.path and self.l1 != ElasticNetOptions.l1:
+            raise ConfigError("--l1 has no effect beside --path; leave one of them out")
+        if len(set(self.path)) < len(self.path):
+            raise ConfigError("--path: a value is there twice")
         for name, known in (("solver", SOLVERS), ("rate", RATES)):
             if getattr(self, name) not in known:
                 raise ConfigError(f"--{name} {getattr(self, name)}: expected {', '.join(known)}")
-        without = ("max_steps", "max_gap") if self.solver != "newton" else ("rate", "eta", "passes")
+        without = ("max_steps", "max_gap", "path", "initial_model") if self.solver != "newton" else ("rate", "eta", "passes")
         for option in fields(self):
             if option.name in without and getattr(self, option.name) != option.default:
                 raise ConfigError(f"--{flag_of(option.name)} has no effect on --solver {self.solver}; leave it out")
 
 
-def parse_l1(text: str, n_rows: int) -> float:
+def parse_l1(text: str, n_rows: int, flag: str = "l1") -> float:
     """λ₁ from `NUMBER/m` or `NUMBER`; m is the number of training rows. Raises ConfigError."""
     number, slash, rows = text.partition("/")
     try:
@@ -81,5 +94,5 @@ def parse_l1(text: str, n_rows: int) -> float:
     except ValueError:
         value = math.nan
     if not 0 <= value < math.inf or (slash and rows != "m"):
-        raise ConfigError(f"--l1 {text}: expected NUMBER/m or NUMBER, at least 0")
+        raise ConfigError(f"--{flag} {text}: expected NUMBER/m or NUMBER, at least 0")
     return value / n_rows if slash else value

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
+from hpcml import mpi
+from hpcml.files.table import write_table
 from hpcml.methods.extreme.delayed import DelayedBlock
 from hpcml.methods.extreme.judge import HISTORY, ElasticRisk, history_line
 from hpcml.methods.extreme.newton import NewtonBlock
@@ -15,6 +18,12 @@ from hpcml.methods.linear import train as linear
 from hpcml.methods.linear.block import History
 from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.plan import Sharding
+from hpcml.methods.linear.report import TrainReport
+from hpcml.model.linear import Model
+from hpcml.run.folder import CONFIG
+from hpcml.run.session import Session, Target
+
+PATH = ("run", "l1", "features", "share", "f", "gap", "seconds")  # features: weights that are not 0, a label; f: its mean
 
 
 def build(
@@ -29,4 +38,35 @@ def build(
 METHOD = LinearMethod(
     "elastic-net", build, Sharding.NONE, bytes_per_rank_elastic, ElasticRisk, certified=True, history=History(HISTORY, history_line)
 )
-train = partial(linear.train, METHOD)
+
+
+@mpi.collective
+def train(session: Session, data: Path, target: Target, options: ElasticNetOptions) -> TrainReport:
+    """Collective over the session. One run, or with `--path` one for each of its λ₁; the report is the last one's.
+
+    Raises what `linear.train` does.
+    """
+    if not options.path:
+        return linear.train(METHOD, session, data, target, options)
+    options.validate()
+    initial, lines = options.initial_model, list[tuple[str, ...]]([PATH])
+    for number, l1 in enumerate(options.path, 1):
+        folder = target.output / f"path-{number}"
+        resume = mpi.agreed_any(session.comm, target.resume and (folder / CONFIG).exists())
+        one = replace(options, path=(), l1=l1, initial_model=initial)
+        report = linear.train(METHOD, session, data, Target(folder, target.force, resume), one)
+        initial = report.model.resolve()
+        lines.append(path_line(folder.name, l1, report))
+        told = dict(zip(PATH, lines[-1], strict=True))
+        session.log(f"λ₁ = {l1}: {told['features']} features a label, mean f {told['f']}, {told['seconds']} s; {report.model}")
+    with mpi.agreed(session.comm, f"writing {target.output}"):
+        if session.comm.rank == 0:
+            write_table(target.output / "path.csv", lines)
+    return report
+
+
+def path_line(name: str, l1: str, report: TrainReport) -> tuple[str, ...]:
+    """What `PATH` says of a run. Local; raises DataError."""
+    model = Model(report.model)
+    features, f = model.n_weights / model.n_labels, float(np.mean(model.labels["f_min"]))
+    return name, l1, f"{features:.4g}", f"{report.kept:.3g}", f"{f:.9g}", f"{report.max_gap:.3g}", f"{report.seconds:.2f}"

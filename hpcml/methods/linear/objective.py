@@ -98,6 +98,13 @@ class Risk:
     def prepare(self, node: mpi.Comm) -> None:
         """Collective over `node`, the ranks that have loaded the rows together: what else the method needs of them."""
 
+    @mpi.collective
+    def start_from(self, comm: mpi.Comm, names: list[str], origin: dict[str, object]) -> None:
+        """Collective over `comm`, the ranks of the run: an earlier model of these labels, if the options name one.
+
+        `origin` is what it must have in common with the run's rows. Raises ConfigError or DataError.
+        """
+
     def check_finite(self, values: np.ndarray, what: str, labels: np.ndarray) -> None:
         """Raise NonFiniteError naming the first lane's label whose value is not finite. The same on all ranks."""
         bad = np.flatnonzero(~np.isfinite(values))

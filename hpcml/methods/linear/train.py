@@ -71,7 +71,7 @@ class LabelProblem:
 
     @mpi.collective
     def origin(self) -> dict[str, object]:
-        """Collective over the group. What a continued run must have in common with its beginning."""
+        """Collective over the group. What a run has in common with its continuation, or an earlier model that it starts from."""
         return {
             "vocabulary": self.dataset.vocabulary,
             "n_rows": self.rows.n_global,
@@ -117,13 +117,14 @@ def _train_problem(
     comm: mpi.Comm, problem: LabelProblem, folder: RunFolder, options: LinearOptions, target: Target, signals: StopSignals
 ) -> TrainReport:
     """Collective over `comm`. Train into the folder; see `train`."""
-    rows, objective, log = problem.rows, problem.objective, folder.log
+    rows, objective, log, origin = problem.rows, problem.objective, folder.log, problem.origin()
+    objective.start_from(comm, problem.names, origin)
     state = folder.prepare(RunConfig(problem.method.name, problem.dataset.path.resolve(), options), target)
     if state == FINISHED:
         log(f"{folder.path} is finished already; nothing to resume")
         return read_report(comm, folder, problem.rows, objective, 0.0, options)
     look = stop_at(signals, "writing what the model says of the features")
-    model = open_model(comm, folder, problem, options, state == UNFINISHED, look)
+    model = open_model(comm, folder, problem, options, origin, state == UNFINISHED, look)
     weights = sparse_weights(comm, folder, problem, options)
     run = LabelRun(
         comm, rows, problem.group, problem.names, problem.labels, model, folder, options, signals, weights, problem.method.history
@@ -207,7 +208,13 @@ def sparse_weights(comm: mpi.Comm, folder: RunFolder, problem: LabelProblem, opt
 
 @mpi.collective
 def open_model(
-    comm: mpi.Comm, folder: RunFolder, problem: LabelProblem, options: LinearOptions, unfinished: bool, look: Look
+    comm: mpi.Comm,
+    folder: RunFolder,
+    problem: LabelProblem,
+    options: LinearOptions,
+    origin: dict[str, object],
+    unfinished: bool,
+    look: Look,
 ) -> SlabFile:
     """Collective over `comm`. The model file to fill: a new one, or the unfinished one of a run to continue; without a W
     that will be sparse.
@@ -219,7 +226,6 @@ def open_model(
     slabs = model_slabs(*sizes, problem.objective.weight_type.str, problem.method.certified)
     if options.drop is not None:
         del slabs["W"]
-    origin = problem.origin()
     model = SlabFile(comm, folder.model_part, folder.model_part)
     if unfinished:
         with mpi.agreed(comm, f"reading {folder.model_part}"):
