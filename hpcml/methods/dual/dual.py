@@ -25,6 +25,7 @@ import numpy as np
 from hpcml import mpi, rng, slices
 from hpcml.errors import NonFiniteError
 from hpcml.methods.dual import kernels
+from hpcml.methods.dual import visit_kernels as visits
 from hpcml.methods.dual.options import BALANCED, DualOptions, parse_weight
 from hpcml.methods.linear.block import CONVERGED, STEP_LIMIT, Finished
 from hpcml.methods.linear.losses import DUAL_LOSSES
@@ -105,11 +106,12 @@ class DualPanel:
             self.costs[:, lane] = block.costs.of(label.number)
             if label.number != NO_POSITIVES:
                 self.positive[rows.rows_of(label.number)] |= np.uint16(1 << lane)
-        self.rules = aligned(kernels.N_RULES * width, dtype)
-        rules = self.rules.reshape(kernels.N_RULES, width)
-        rules[kernels.TOP_POSITIVE : kernels.TOP_NEGATIVE + 1] = block.costs.loss.top(self.costs, dtype)
-        rules[kernels.DIAGONAL_POSITIVE : kernels.DIAGONAL_NEGATIVE + 1] = block.costs.loss.diagonal(self.costs)
-        rules[kernels.SIGMA], rules[kernels.HIGHEST], rules[kernels.LOWEST] = self.risk.comm.size, math.inf, -math.inf
+        self.rules = aligned(visits.N_RULES * width, dtype)
+        rules = self.rules.reshape(visits.N_RULES, width)
+        rules[visits.TOP_POSITIVE : visits.TOP_NEGATIVE + 1] = block.costs.loss.top(self.costs, dtype)
+        rules[visits.DIAGONAL_POSITIVE : visits.DIAGONAL_NEGATIVE + 1] = block.costs.loss.diagonal(self.costs)
+        rules[visits.SIGMA] = self.risk.comm.size
+        rules[visits.HIGHEST], rules[visits.LOWEST] = math.inf, -math.inf
         if number > 0:
             self.restore()
         else:
@@ -196,7 +198,7 @@ class DualPanel:
             with risk.profile("communicate"):
                 most, least = mpi.allreduce_maxima(risk.comm, most), -mpi.allreduce_maxima(risk.comm, -least)
                 mpi.allreduce_sum(risk.comm, self.counts)
-        highest, lowest = self.rules.reshape(-1, width)[kernels.HIGHEST], self.rules.reshape(-1, width)[kernels.LOWEST]
+        highest, lowest = self.rules.reshape(-1, width)[visits.HIGHEST], self.rules.reshape(-1, width)[visits.LOWEST]
         for lane, label in enumerate(self.lanes):
             if label.ready:
                 continue
@@ -360,7 +362,7 @@ class DualBlock:
         """Compile the kernels for these types. Local."""
         rows, dtype, width = self.risk.rows, self.risk.weight_type, 1
         csr, none = (rows.indptr[:1], rows.indices[:0], rows.data[:0]), np.zeros(0, dtype)
-        some, bits, doubles = aligned(kernels.N_RULES, dtype), np.zeros(0, np.uint16), np.zeros(0)
+        some, bits, doubles = aligned(visits.N_RULES, dtype), np.zeros(0, np.uint16), np.zeros(0)
         flat, order = np.zeros(2, np.int64), np.zeros(0, np.int32)
         kernels.shuffle(order, flat, np.zeros(1, np.int64), np.uint64(0))
         kernels.looked_at(order, bits, order)

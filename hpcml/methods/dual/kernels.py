@@ -15,13 +15,10 @@ from hpcml.kernels import njit
 from hpcml.kernels.vector import (
     I64,
     _array,
-    _element,
-    _index,
     _load,
     _splat,
     _store,
     _vector_at,
-    _widened,
     add_lines,
     ask,
     cgutils,
@@ -29,118 +26,11 @@ from hpcml.kernels.vector import (
     intrinsic,
     types,
 )
+from hpcml.methods.dual.visit_kernels import DIAGONAL_POSITIVE, TOP_POSITIVE, visit
 
-# Rows of `rules`: the bound of a dual and what the loss adds to the diagonal, for positive and negative rows; the projected
-# gradients beyond which a dual at its bound is set aside; what the step of a row does to the weights of this rank (CoCoA+'s σ′).
-TOP_POSITIVE, TOP_NEGATIVE, DIAGONAL_POSITIVE, DIAGONAL_NEGATIVE, HIGHEST, LOWEST, SIGMA, N_RULES = range(8)
-MAXIMUM, MINIMUM = range(2)  # rows of `gradients`
-ACTIVE, MOVED = range(2)  # rows of `counts`
 SHORT, SHORT_SQUARED, ALPHA_SQUARED = 0, 2, 4  # rows of `sums`: of positive rows, and of negative ones in the next row
 ALPHA, MOST, LEAST, N_SUMS = range(6, 10)
-SUMS = 4  # independent sums, so that one multiply-add need not wait for the one before
 TILE = 64
-
-
-@intrinsic(prefer_literal=True)
-def _visit(typing, indices, data, begin, end, w, alpha, at, norm, positive, active, rules, gradients, counts, lanes):
-    """Take a row (its non-zeros begin .. end − 1, its duals from alpha[at]) through the step of every active lane.
-
-    Returns the lanes that look at the row any more, as bits. The gradients' extremes and the counts of active and moved lanes are
-    brought up to date.
-    """
-    if not isinstance(lanes, types.IntegerLiteral):
-        return None
-    i64 = types.int64
-    signature = types.int64(indices, data, i64, i64, w, alpha, i64, w.dtype, i64, i64, rules, gradients, counts, lanes)
-    count = lanes.literal_value
-
-    def emit(context, builder, signature, args):
-        pairs = (_array(context, builder, signature, args, n) for n in (0, 1, 4, 5, 10, 11, 12))
-        (ip, istride), (dp, dstride), (wp, _), (ap, _), (rp, _), (gp, _), (cp, _) = pairs
-        begin, end, at, norm, positive, active = (args[n] for n in (2, 3, 6, 7, 8, 9))
-        element = wp.type.pointee
-        vector, bits = ir.VectorType(element, count), ir.IntType(count)
-        mask, numbers = ir.VectorType(ir.IntType(1), count), ir.VectorType(I64, count)
-        zero, one, minus_one = (ir.Constant(vector, [value] * count) for value in (0.0, 1.0, -1.0))
-        kind = f"v{count}{'f32' if element == ir.FloatType() else 'f64'}"
-
-        def function(name, n_args):
-            return cgutils.get_or_insert_function(builder.module, ir.FunctionType(vector, [vector] * n_args), f"llvm.{name}.{kind}")
-
-        fma, larger, smaller = function("fma", 3), function("maxnum", 2), function("minnum", 2)
-
-        def value(k):
-            return _splat(builder, _widened(builder, _element(builder, dp, dstride, k), element), vector)
-
-        def weights(k):
-            return _vector_at(builder, wp, builder.mul(_index(builder, ip, istride, k), I64(count)), vector)
-
-        sums = [cgutils.alloca_once_value(builder, zero) for _ in range(SUMS)]
-        for total in sums:
-            builder.store(zero, total)
-
-        def add(k, total):
-            w_k = _load(builder, weights(k), element)
-            builder.store(builder.call(fma, [value(k), w_k, builder.load(total)]), total)
-
-        odd = builder.add(begin, builder.and_(builder.sub(end, begin), I64(SUMS - 1)))
-        with cgutils.for_range_slice(builder, begin, odd, I64(1), I64) as (k, _):
-            add(k, sums[0])
-        with cgutils.for_range_slice(builder, odd, end, I64(SUMS), I64) as (k, _):
-            for n, total in enumerate(sums):
-                add(builder.add(k, I64(n)), total)
-        parts = [builder.load(total) for total in sums]
-        score = builder.fadd(builder.fadd(parts[0], parts[1]), builder.fadd(parts[2], parts[3]))
-
-        def lanes_of(number):
-            return builder.bitcast(builder.trunc(number, bits), mask)
-
-        def rule(row):
-            return _load(builder, _vector_at(builder, rp, I64(row * count), vector), element)
-
-        def gather(row, values, pick):
-            place = _vector_at(builder, gp, I64(row * count), vector)
-            _store(builder, builder.call(pick, [_load(builder, place, element), values]), place, element)
-
-        def tally(row, flags):
-            place = _vector_at(builder, cp, I64(row * count), numbers)
-            _store(builder, builder.add(_load(builder, place, I64), builder.zext(flags, numbers)), place, I64)
-
-        is_positive, is_active = lanes_of(positive), lanes_of(active)
-        top = builder.select(is_positive, rule(TOP_POSITIVE), rule(TOP_NEGATIVE))
-        diagonal = builder.select(is_positive, rule(DIAGONAL_POSITIVE), rule(DIAGONAL_NEGATIVE))
-        sign = builder.select(is_positive, one, minus_one)
-        place = _vector_at(builder, ap, at, vector)
-        a = _load(builder, place, element)
-        gradient = builder.call(fma, [diagonal, a, builder.call(fma, [sign, score, minus_one])])
-        at_zero, at_top = builder.fcmp_ordered("==", a, zero), builder.fcmp_ordered("==", a, top)
-        aside = builder.or_(
-            builder.and_(at_zero, builder.fcmp_ordered(">", gradient, rule(HIGHEST))),
-            builder.and_(at_top, builder.fcmp_ordered("<", gradient, rule(LOWEST))),
-        )
-        live = builder.and_(is_active, builder.not_(aside))
-        projected = builder.select(at_top, builder.call(larger, [gradient, zero]), gradient)
-        projected = builder.select(at_zero, builder.call(smaller, [gradient, zero]), projected)
-        projected = builder.select(live, projected, zero)
-        gather(MAXIMUM, projected, larger)
-        gather(MINIMUM, projected, smaller)
-        sigma = rule(SIGMA)
-        curvature = builder.call(fma, [sigma, _splat(builder, norm, vector), diagonal])
-        moved = builder.fsub(a, builder.fdiv(gradient, curvature))
-        moved = builder.call(smaller, [builder.call(larger, [moved, zero]), top])
-        moved = builder.select(builder.fcmp_ordered("!=", projected, zero), moved, a)
-        moves = builder.fcmp_ordered("!=", moved, a)
-        tally(ACTIVE, is_active)
-        with builder.if_then(builder.icmp_unsigned("!=", builder.bitcast(moves, bits), ir.Constant(bits, 0))):
-            tally(MOVED, moves)
-            step = builder.fmul(sigma, builder.fmul(sign, builder.fsub(moved, a)))
-            _store(builder, moved, place, element)
-            with cgutils.for_range_slice(builder, begin, end, I64(1), I64) as (k, _):
-                pointer = weights(k)
-                _store(builder, builder.call(fma, [value(k), step, _load(builder, pointer, element)]), pointer, element)
-        return builder.zext(builder.bitcast(live, bits), I64)
-
-    return signature, emit
 
 
 @njit
@@ -208,15 +98,15 @@ def epoch(indptr, indices, data, rows, norms, w, alpha, positive, active, rules,
                 ask(w, np.int64(indices[k]) * lanes, 2)
         at, p, a = i * lanes, positive[i], active[i]
         if lanes == 16:
-            live = _visit(indices, data, begin, end, w, alpha, at, norms[i], p, a, rules, gradients, counts, 16)
+            live = visit(indices, data, begin, end, w, alpha, at, norms[i], p, a, rules, gradients, counts, 16)
         elif lanes == 8:
-            live = _visit(indices, data, begin, end, w, alpha, at, norms[i], p, a, rules, gradients, counts, 8)
+            live = visit(indices, data, begin, end, w, alpha, at, norms[i], p, a, rules, gradients, counts, 8)
         elif lanes == 4:
-            live = _visit(indices, data, begin, end, w, alpha, at, norms[i], p, a, rules, gradients, counts, 4)
+            live = visit(indices, data, begin, end, w, alpha, at, norms[i], p, a, rules, gradients, counts, 4)
         elif lanes == 2:
-            live = _visit(indices, data, begin, end, w, alpha, at, norms[i], p, a, rules, gradients, counts, 2)
+            live = visit(indices, data, begin, end, w, alpha, at, norms[i], p, a, rules, gradients, counts, 2)
         else:
-            live = _visit(indices, data, begin, end, w, alpha, at, norms[i], p, a, rules, gradients, counts, 1)
+            live = visit(indices, data, begin, end, w, alpha, at, norms[i], p, a, rules, gradients, counts, 1)
         active[i] = live
 
 
