@@ -37,27 +37,36 @@ from hpcml.run.profile import Profile
 WORDS, LENGTH, OWN = 30_000, 50, 5  # of generated rows
 
 
-def generated(n_rows: int, sizes: list[int], n_words: int = WORDS, copies: int = 2, seed: int = 0) -> Shard:
-    """Rows of unit length, and so many labels of each size, each with words of its own besides the `n_words`."""
+def zipf(rng: np.random.Generator, n_words: int, n: int) -> np.ndarray:
+    """Words whose frequency falls as their number."""
+    return np.minimum(np.exp(rng.uniform(0, np.log(n_words), n)).astype(np.int32) - 1, n_words - 1)
+
+
+def text_rows(rows: np.ndarray, words: np.ndarray, shape: tuple[int, int]) -> sp.csr_matrix:
+    """Rows of unit length, of log(tf + 1) · idf, from the words of each."""
+    X = sp.csr_matrix((np.ones(rows.size, np.float32), (rows, words)), shape)
+    X.sort_indices()
+    frequency = np.bincount(X.indices, minlength=shape[1])
+    X.data = (np.log1p(X.data) * np.log(shape[0] / np.maximum(1, frequency))[X.indices]).astype(np.float32)
+    X.data /= np.repeat(np.sqrt(np.add.reduceat(X.data**2, X.indptr[:-1])), np.diff(X.indptr))
+    return X
+
+
+def generated(n_rows: int, sizes: list[int], seed: int = 0) -> Shard:
+    """Rows of unit length, and two labels of each size."""
     rng = np.random.default_rng(seed)
-    ranks = np.minimum(np.exp(rng.uniform(0, np.log(n_words), n_rows * LENGTH)).astype(np.int32) - 1, n_words - 1)
-    rows, words, label_rows, label_columns = [np.repeat(np.arange(n_rows), LENGTH)], [ranks], [], []
-    for label, size in enumerate(size for size in sizes for _ in range(copies)):
+    words = [zipf(rng, WORDS, n_rows * LENGTH)]
+    rows, label_rows, label_columns = [np.repeat(np.arange(n_rows), LENGTH)], [], []
+    for label, size in enumerate(size for size in sizes for _ in range(2)):
         positive = rng.choice(n_rows, size, replace=False)
         label_rows.append(positive)
         label_columns.append(np.full(size, label))
         for word in range(OWN):
             some = np.concatenate([rng.permutation(positive)[: (size + 1) // 2], rng.integers(0, n_rows, (size + 1) // 2)])
             rows.append(some)
-            words.append(np.full(some.size, n_words + OWN * label + word, np.int32))
-    n_labels = copies * len(sizes)
-    r, c = np.concatenate(rows), np.concatenate(words)
-    X = sp.csr_matrix((np.ones(r.size, np.float32), (r, c)), (n_rows, n_words + OWN * n_labels))
-    X.sort_indices()
-    frequency = np.bincount(X.indices, minlength=X.shape[1])
-    X.data = (np.log1p(X.data) * np.log(n_rows / np.maximum(1, frequency))[X.indices]).astype(np.float32)
-    norms = np.sqrt(np.add.reduceat(X.data**2, X.indptr[:-1]))
-    X.data /= np.repeat(norms, np.diff(X.indptr))
+            words.append(np.full(some.size, WORDS + OWN * label + word, np.int32))
+    n_labels = 2 * len(sizes)
+    X = text_rows(np.concatenate(rows), np.concatenate(words), (n_rows, WORDS + OWN * n_labels))
     r, c = np.concatenate(label_rows), np.concatenate(label_columns)
     Y = sp.csr_matrix((np.ones(r.size), (r, c)), (n_rows, n_labels))
     arrays = (X.indptr.astype(np.int64), X.indices, X.data, Y.indptr.astype(np.int64), Y.indices)

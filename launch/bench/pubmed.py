@@ -2,10 +2,11 @@
 
 usage: python launch/bench/pubmed.py [--rows 500000] [--words 300000] [--labels 1000] [--ranks 2] [-- OPTIONS]
 
-The rows are those of elastic_net.py. PubMed has 25,380 headings, 12 of them a row, and the frequency of the r-th falls as r^-0.9:
-the labels are taken from this list at even distances. OPTIONS go to `hpcml train elastic-net`. Prints a JSON line: the seconds
-of the whole job and of its training, the memory of the largest rank (rows that the ranks share included), the share of weights that
-are not 0; and the hours that training takes for 25,380 labels at this rate.
+A row has 50 Zipf-distributed words. Every label has a topic, 300 of the words, of which a row with the label has eight more; a
+fifth of these rows do not, and as many others do. PubMed has 25,380 headings, 12 of them a row, and the frequency of the r-th
+falls as r^-0.9: the labels are taken from this list at even distances. OPTIONS go to `hpcml train elastic-net`. Prints a JSON
+line: the seconds of the whole job and of its training, the memory of the largest rank (rows that the ranks share included), the
+share of weights that are not 0; and the hours that training takes for 25,380 labels at this rate.
 """
 
 from __future__ import annotations
@@ -20,13 +21,15 @@ from pathlib import Path
 
 import h5py
 import numpy as np
-from elastic_net import OWN, generated
+import scipy.sparse as sp
+from elastic_net import LENGTH, text_rows, zipf
 
 from hpcml import mpi
 from hpcml.files.hdf5 import describe_matrix, matrix_slabs, stamp, vocabulary_digest
 from hpcml.files.slabs import new_file
 
 HEADINGS, A_ROW, EXPONENT = 25_380, 12, 0.9
+TOPIC, WORDS_OF_TOPIC, NOISE = 300, 8, 0.2
 
 
 def sizes(n_rows: int, n_labels: int) -> list[int]:
@@ -37,24 +40,40 @@ def sizes(n_rows: int, n_labels: int) -> list[int]:
     return np.maximum(1, frequency[places]).astype(int).tolist()
 
 
+def topical(n_rows: int, n_words: int, n_labels: int) -> tuple[sp.csr_matrix, sp.csr_matrix]:
+    """Rows of unit length, and their labels."""
+    rng = np.random.default_rng(0)
+    found = [zipf(rng, n_words, n_rows * LENGTH)]
+    rows, label_rows, counts = [np.repeat(np.arange(n_rows), LENGTH)], [], sizes(n_rows, n_labels)
+    for size in counts:
+        positive = rng.choice(n_rows, size, replace=False)
+        typical = np.where(rng.random(size) < NOISE, rng.integers(0, n_rows, size), positive)
+        topic = rng.permutation(n_words)[:TOPIC]
+        rows.append(np.repeat(typical, WORDS_OF_TOPIC))
+        found.append(topic[zipf(rng, TOPIC, size * WORDS_OF_TOPIC)])
+        label_rows.append(positive)
+    X = text_rows(np.concatenate(rows), np.concatenate(found), (n_rows, n_words))
+    labels = np.repeat(np.arange(n_labels), counts)
+    return X, sp.csr_matrix((np.ones(labels.size), (np.concatenate(label_rows), labels)), (n_rows, n_labels))
+
+
 def write_rows(path: Path, n_rows: int, n_words: int, n_labels: int) -> None:
     """A dataset of such rows."""
-    shard = generated(n_rows, sizes(n_rows, n_labels), n_words - OWN * n_labels, copies=1)
-    slabs = matrix_slabs("X", n_rows, shard.indices.size, n_words, "<f4")
-    slabs |= matrix_slabs("Y", n_rows, shard.y_indices.size, n_labels, None)
+    X, Y = topical(n_rows, n_words, n_labels)
+    slabs = matrix_slabs("X", n_rows, X.nnz, n_words, "<f4") | matrix_slabs("Y", n_rows, Y.nnz, n_labels, None)
 
     def describe(file: h5py.File) -> None:
-        describe_matrix(file, "X", n_rows, n_words, shard.indices.size, False)
-        describe_matrix(file, "Y", n_rows, n_labels, shard.y_indices.size, True)
+        describe_matrix(file, "X", n_rows, n_words, X.nnz, False)
+        describe_matrix(file, "Y", n_rows, n_labels, Y.nnz, True)
         stamp(file, "dataset")
         file.attrs["vocabulary"] = vocabulary_digest(None, n_words)
 
     with new_file(mpi.self_comm(), path) as out:
         out.layout(slabs, describe)
-        for name, values in (("X/indptr", shard.indptr), ("X/indices", shard.indices), ("X/data", shard.data)):
-            out.write(name, 0, values)
-        out.write("Y/indptr", 0, shard.y_indptr)
-        out.write("Y/indices", 0, shard.y_indices.astype(np.int32))
+        for name, matrix in (("X", X), ("Y", Y)):
+            out.write(f"{name}/indptr", 0, matrix.indptr.astype(np.int64))
+            out.write(f"{name}/indices", 0, matrix.indices)
+        out.write("X/data", 0, X.data)
 
 
 def peak(command: list[str]) -> int:

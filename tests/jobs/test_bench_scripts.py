@@ -108,6 +108,12 @@ def test_elastic_net(tmp_path):
     assert {"exponent_in_positives", "exponent_in_rows"} <= set().union(*found[8:])
 
 
+def test_pubmed_bench():
+    command = (BENCH / "pubmed.py", "--rows", 2000, "--words", 3000, "--labels", 5, "--ranks", 1, "--", "--l1", "1/m")
+    (line,) = lines_of(run(sys.executable, *command))
+    assert 0 < line["at_end"] < 1 and 0 < line["training"] < line["seconds"] and 0.05 < line["gb_a_rank"] < 2
+
+
 def test_startup():
     found = lines_of(run(sys.executable, BENCH / "startup.py", 1, "info", 1))
     assert [(line["command"], line["ranks"], line["cache"]) for line in found] == [("info", 1, "cold"), ("info", 1, "warm")]
