@@ -105,7 +105,7 @@ def main() -> None:
             n_weights = int(model["W/data"].shape[0])
         trained = max(float(line.rpartition(",")[2]) for line in (run / "history.csv").read_text().splitlines()[1:])
         share = n_weights / (given.labels * given.words)
-        line = {"seconds": round(seconds, 1), "training": round(trained, 1), "at_end": float(f"{share:.3g}")}
+        line = {"seconds": round(seconds, 1), "training": round(trained, 3), "at_end": float(f"{share:.3g}")}
         line["hours_for_all"] = round(trained * HEADINGS / given.labels / 3600, 3)
         line["gb_a_rank"] = round(kilobytes / 1e6, 2)
         print(json.dumps(vars(given) | line))
