@@ -109,7 +109,7 @@ def test_elastic_net(tmp_path):
 
 
 def test_pubmed_bench():
-    command = (BENCH / "pubmed.py", "--rows", 2000, "--words", 3000, "--labels", 5, "--ranks", 1, "--", "--l1", "1/m")
+    command = (BENCH / "pubmed.py", "--rows", 2000, "--words", 3000, "--labels", 5, "--ranks", 1, "--", "--l1", "0.1/m")
     (line,) = lines_of(run(sys.executable, *command))
     assert 0 < line["at_end"] < 1 and 0 <= line["training"] < line["seconds"] and 0.05 < line["gb_a_rank"] < 2
 
