@@ -58,7 +58,7 @@ def test_newton_finds_the_minimum(problem, tmp_path, monkeypatch, loss, l1, l2):
     data, X, signs = problem
     options = {"loss": loss, "l1": f"{l1}/m", "lam": f"{l2}/m", "max_gap": 1e-9, "precision": "double"}
     model = Model(train("elastic-net", None, data, tmp_path / "run", options).model)
-    monkeypatch.setattr(newton_kernels, "DENSE", 0)  # without a matrix of curvature
+    monkeypatch.setattr(newton, "DENSE", 0)  # without a matrix of curvature
     monkeypatch.setattr(newton, "FIRST", 3)
     other = Model(train("elastic-net", None, data, tmp_path / "other", options).model)
     for label in range(L):

@@ -25,6 +25,7 @@ from hpcml.methods.linear.block import Finished
 FIRST = 100  # features of the first round at most; later rounds add as many as there are, or so many
 STEPS = 100  # Newton steps of a round
 VALUES = 2  # that the first round's features may have, for each value of the label's rows; twice as many in each round after it
+DENSE, LARGEST = 1500, 3000  # columns of a working set whose curvature is kept as a matrix: always, and where there are many rows
 SWEEPS = 200  # of coordinate descent in a step at most
 LONG = 300_000_000  # values that the sweeps of a step may visit
 GOAL = 0.1  # what a step may leave of the violation, in its quadratic model
@@ -32,6 +33,11 @@ SLOW = 0.3  # of the violation left by a step; then the curvature is taken anew
 LOOSE = 0.1  # what a round's weights may fall short by, as a share of the worst feature left out
 TIGHT = 0.3  # and, when none is left out, of what is asked of the label
 VAIN = 1e-3  # of the gap asked: by less than this share of f a round improves it only where the weights' precision allows no more
+
+
+def keeps_matrix(n_columns: int, n_values: int) -> bool:
+    """Whether the curvature of a working set is kept as a matrix: where that is small, or its sweeps cost less than the rows'."""
+    return n_columns <= DENSE or (n_columns <= LARGEST and n_columns**2 <= 4 * n_values)
 
 
 class Curvature:
@@ -151,7 +157,7 @@ class NewtonBlock:
         local = judge.gather(label, chosen)
         z, slopes, curves = np.empty((3, local.touched.size))
         gradient, d = np.empty((2, chosen.size + 1))
-        if dense := chosen.size <= kernels.DENSE:
+        if dense := keeps_matrix(chosen.size, local.matrix[1].size):
             size, curvature = local.matrix[1].size, self.curvature
             by_rows = np.zeros(z.size + 2, np.int64), np.empty(size, np.int32), np.empty_like(local.matrix[2])
             kernels.by_rows(*local.matrix, *by_rows)

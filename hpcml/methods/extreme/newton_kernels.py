@@ -16,7 +16,6 @@ from hpcml.kernels import njit
 
 ABOVE, LARGEST, SQUARES = range(3)  # what `screen` finds besides the columns: their number, max |g|, Σ [|g| − Λ₁]₊²
 SIGMA, SHRINK = 0.01, 0.5  # of the line search (Armijo)
-DENSE = 1500  # columns of a working set whose curvature is kept as a matrix
 TINY = 1e-12  # curvature that every coordinate has at least, so that a step exists
 
 
