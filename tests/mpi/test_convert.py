@@ -214,6 +214,7 @@ def test_every_rank_names_the_first_row_that_cannot_have_noise(comm, mpi_tmp_pat
     path = write(comm, mpi_tmp_path / "in", "1 1:1\n2 1:1\n" * 9 + "3,4 1:1\n" + "2 1:1\n" * 20 + "1:1\n")
     with pytest.raises(ConfigError, match=r"^--label-noise 0.5: row 18 \(from 0\) has 2 of 4 labels, but expected exactly one"):
         run(comm, "svmlight", [path], mpi_tmp_path / "out.h5", label_noise=0.5)
+    comm.Barrier()  # rank 0 removes what was begun
     assert [entry.name for entry in mpi_tmp_path.iterdir()] == ["in"]
     comm.Barrier()
 
