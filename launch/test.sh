@@ -69,10 +69,13 @@ parts_of_ranks() {  # 3 ranks divide nothing evenly; 4 are groups of several ran
 
 begin_row() {  # begin_row FUNCTION PYTEST-ARGUMENTS...: its parts, in a group of their own, which Ctrl-C ends through the trap. What they
   # print is shown when they end, however they do
+  local printed=$scratch/$1
   set -m
   (
-    trap 'cat "$scratch/$1"' EXIT
-    "$@" </dev/null >"$scratch/$1" 2>&1
+    exec 3>&1
+    trap 'cat "$printed" >&3' EXIT
+    trap 'exit 130' INT  # once the command that runs has ended
+    "$@" </dev/null >"$printed" 2>&1
   ) &
   beside+=($!)
   set +m
