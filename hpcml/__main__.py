@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -26,6 +27,7 @@ def open_streams() -> None:
 def main() -> None:
     """Run the command line of this process and exit with its code (0 done, 2 user, 75 resumable, 128 + N signal N)."""
     open_streams()
+    gc.set_threshold(20_000)  # what a start makes stays: to look for garbage after every 700 objects takes a tenth of it
     signals = StopSignals().__enter__()  # before anything is imported that takes its time
     from hpcml.cli.guard import Guard
 

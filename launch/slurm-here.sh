@@ -91,7 +91,7 @@ SlurmctldPort=$port
 FirstJobId=$((1 + RANDOM * 32 + RANDOM % 32))
 AuthType=auth/munge
 CredType=cred/munge
-AuthInfo=socket=$STATE/munge.sock,cred_expire=5
+AuthInfo=socket=$STATE/munge.sock,cred_expire=10
 PluginDir=$PLUGINS
 StateSaveLocation=$STATE/state
 SlurmdSpoolDir=$STATE/spool/%n
@@ -111,7 +111,10 @@ MpiDefault=none
 JobRequeue=0
 ReturnToService=2
 KillWait=5
-SlurmdTimeout=20
+SlurmdTimeout=120
+MessageTimeout=30
+BatchStartTimeout=120
+UnkillableStepTimeout=180
 NodeName=node[1-$1] NodeHostname=$name NodeAddr=127.0.0.1 Port=[$((port + 1))-$((port + $1))] CPUs=$CPUS SocketsPerBoard=1 CoresPerSocket=$CPUS ThreadsPerCore=1 RealMemory=$memory
 PartitionName=batch Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=20 OverSubscribe=NO
 PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=2 PreemptMode=OFF OverSubscribe=NO
@@ -152,12 +155,17 @@ up() {  # up NODES
   exit 1
 }
 
+left_of_jobs() {  # the processes of its jobs
+  grep -lszxF "SLURM_CONF=$CONF" /proc/[0-9]*/environ | xargs -r grep -lsz '^SLURM_JOB_ID=' | tr -dc '0-9\n'
+}
+
 down() {  # ends jobs, daemons and what they left, and forgets all but the software
   local file pid pids=()
   is_ours || return 0
   if running && find_software; then
     (eval "$(print_env)" && scancel --full -u "$(id -un)" && for _ in $(seq 25); do [[ -n $(squeue -h) ]] || break; sleep 0.2; done) 2>/dev/null || true
   fi
+  for pid in $(left_of_jobs); do kill -9 "$pid" 2>/dev/null || true; done
   for file in "$STATE"/{slurmd.*,slurmctld,munged}.pid; do
     ! pid=$(daemon "$file") || pids+=("$pid")
   done

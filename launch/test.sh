@@ -14,6 +14,11 @@ scratch=$(mktemp -d)
 in_memory=$scratch
 free=$(df --output=avail /dev/shm 2>/dev/null | tail -n 1) || free=0
 if ((free > 2 ** 21)); then in_memory=$(mktemp -d /dev/shm/hpcml-tests-XXXXXX); fi
+# some thousand processes start: each would compile again what none may keep
+unset PYTHONDONTWRITEBYTECODE
+# one folder of compiled kernels for all parts; jobs under Slurm would have one of their own
+NUMBA_CACHE_DIR=${NUMBA_CACHE_DIR:-$(python -c "from hpcml.kernels.cache import cache_folder; print(cache_folder())")}
+export NUMBA_CACHE_DIR
 beside=()
 trap 'for row in "${beside[@]}"; do kill -INT -- "-$row" 2>/dev/null && wait "$row" || true; done; rm -rf "$scratch" "$in_memory"' EXIT
 
@@ -42,8 +47,11 @@ spread_tests() (  # spread_tests PYTEST-ARGUMENTS...: the tests that start witho
 )
 
 slurm_tests() {  # slurm_tests PYTEST-ARGUMENTS...: skipped, with the reason, where no Slurm can run, unless HPCML_NEEDS_SLURM is set
-  local code=0
-  timeout --foreground --kill-after=10 "${HPCML_TIMEOUT:-20m}" python -m pytest -p no:cacheprovider -rs tests/slurm "$@" || code=$?
+  # up to the first that fails, which says what happens in that Slurm. When time is up, as at Ctrl-C, the tests take it down
+  local code=0 folder=$scratch/slurm
+  timeout --foreground --signal=INT --kill-after=60 "${HPCML_TIMEOUT:-20m}" \
+    python -m pytest -p no:cacheprovider -vv -x -rs --basetemp="$folder" tests/slurm "$@" || code=$?
+  HPCML_SLURM=$folder/slurm0/here launch/slurm-here.sh down  # if they could not
   return $((code == 5 ? 0 : code))
 }
 
@@ -59,9 +67,16 @@ parts_of_ranks() {  # 3 ranks divide nothing evenly; 4 are groups of several ran
     part "tests of groups on 4 ranks" tests 4 "${GROUPS_OF_RANKS[@]/#/tests/mpi/}" --with-mpi -m mpi "$@"
 }
 
-begin_row() {  # begin_row FUNCTION PYTEST-ARGUMENTS...: its parts, in a group of their own, which Ctrl-C ends through the trap
+begin_row() {  # begin_row FUNCTION PYTEST-ARGUMENTS...: its parts, in a group of their own, which Ctrl-C ends through the trap. What they
+  # print is shown when they end, however they do
+  local printed=$scratch/$1
   set -m
-  "$@" </dev/null >"$scratch/$1" 2>&1 &
+  (
+    exec 3>&1
+    trap 'cat "$printed" >&3' EXIT
+    trap 'exit 130' INT  # once the command that runs has ended
+    "$@" </dev/null >"$printed" 2>&1
+  ) &
   beside+=($!)
   set +m
 }
@@ -79,7 +94,6 @@ if ((code == 0)); then
   echo "waiting for the parts that run beside these"
   for row in "${beside[@]}"; do wait "$row" || code=$?; done
   beside=()
-  cat "$scratch/waiting_parts" "$scratch/parts_of_ranks"
 fi
 printf '\n%s\n%6d s  in all\n' "$(cat "$scratch/summary")" "$SECONDS"
 ((code == 0)) && echo "all checks passed" || echo "FAILED: see above"

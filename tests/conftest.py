@@ -1,5 +1,6 @@
 """Settings and fixtures of all tests; those of tests on several ranks are in support/rendezvous.py."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import hypothesis
 import pytest
 
 pytest_plugins = ["support.rendezvous"]
+gc.set_threshold(20_000)  # as hpcml's own processes have it
 
 hypothesis.settings.register_profile(
     "hpcml",

@@ -43,8 +43,8 @@ def test_reader_that_goes_away_does_not_stop_the_run(mpirun, data, tmp_path):
 
 def test_many_checkpoints_of_ranks_that_share_the_rows(mpirun, tmp_path):
     data, run = dataset(tmp_path / "data.h5", *random_data(7, 1000, 200, 12, density=0.05)), tmp_path / "run"
-    undisturbed = train("probe", None, data, tmp_path / "undisturbed", {}).model.read_bytes()
-    result = mpirun(4, "train", "probe", data, "-o", run, "--shards", "2", "--checkpoint-every", "0.001")
+    undisturbed = train("probe", None, data, tmp_path / "undisturbed", {"max_steps": 60}).model.read_bytes()
+    result = mpirun(4, "train", "probe", data, "-o", run, "--shards", "2", "--checkpoint-every", "0.001", "--max-steps", "60")
     assert result.returncode == 0, result.stderr
     assert (run / "model.h5").read_bytes() == undisturbed
 

@@ -39,10 +39,10 @@ def test_model_has_the_bits_of_one_rank(comm, mpi_tmp_path, n_rows, loss, shards
 @pytest.mark.usefixtures("in_step")
 @pytest.mark.parametrize("shards", ["one", "all"])
 def test_interrupted_run_ends_with_the_same_bits_on_other_ranks(comm, mpi_tmp_path, shards):
-    X, Y = random_data(4, 600, 100, 40, density=0.2)
+    X, Y = random_data(4, 300, 60, 20, density=0.2)
     data = write(comm, mpi_tmp_path / "data.h5", X, Y)
-    options = {"block": 4, "shards": comm.size if shards == "all" else 1}
-    alone = by_one_rank(comm, lambda: train("probe", None, data, mpi_tmp_path / "alone", {})).model
+    options = {"block": 4, "max_steps": 20, "shards": comm.size if shards == "all" else 1}
+    alone = by_one_rank(comm, lambda: train("probe", None, data, mpi_tmp_path / "alone", {"max_steps": 20})).model
     once = changed(options, time_limit=1e-9)  # a step or a few, a checkpoint, the end
     for turn in range(9):
         if turn % 3 < 2:

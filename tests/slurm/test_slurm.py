@@ -2,14 +2,12 @@
 
 import fcntl
 import json
-import os
 import re
 
 import pytest
 from support.make import dataset, random_data
 from support.private_slurm import (
     ROOT,
-    CannotRun,
     cancel,
     hpcml,
     kill_both,
@@ -17,7 +15,6 @@ from support.private_slurm import (
     kill_slurmstepd,
     node_down,
     preempt,
-    private_slurm,
     signal,
     signal_script,
 )
@@ -25,17 +22,6 @@ from support.private_slurm import (
 from hpcml.run.lock import LOCK
 
 OPTIONS = ("--epsilon", "0.01", "--no-dormant", "--checkpoint-every", "0.1")  # long enough to be disturbed
-
-
-@pytest.fixture(scope="module")
-def slurm(tmp_path_factory):
-    try:
-        with private_slurm(tmp_path_factory.mktemp("slurm")) as slurm:
-            yield slurm
-    except CannotRun as reason:
-        if "HPCML_NEEDS_SLURM" in os.environ:
-            raise
-        pytest.skip(str(reason))
 
 
 @pytest.fixture(scope="module")

@@ -38,13 +38,29 @@ class Slurm:
     def printed(self, job):
         return "".join(path.read_text() for path in sorted(self.folder.glob(f"{job}-*.out")))
 
-    def until(self, job, condition, what, limit=LIMIT):
+    def report(self):
+        """What this Slurm and its jobs have to say, for a test that failed."""
+        questions = (["squeue", "--long"], ["sinfo", "--Node", "--long"], ["sinfo", "--list-reasons"])
+        told = [f"$ {' '.join(question)}\n{self.ask(question)}" for question in questions]
+        outputs = sorted(self.folder.glob("*.out"), key=lambda path: path.stat().st_mtime)
+        logs = [*outputs[-3:], self.folder / "here" / "slurmctld.log"]
+        return "\n".join([*told, *(f"$ tail {path}\n{''.join(path.open().readlines()[-60:])}" for path in logs)])
+
+    def ask(self, command):
+        """What a command prints, whatever its exit code, if it ends soon."""
+        options = {"env": self.env, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        try:
+            return subprocess.run(command, **options, timeout=30, check=False).stdout
+        except subprocess.TimeoutExpired:
+            return "no answer within 30 s\n"
+
+    def until(self, job, condition, what, limit=LIMIT, pause=0.1):
         """Poll until `condition()` is true."""
         end = time.monotonic() + limit
         while not (value := condition()):
             if time.monotonic() > end:
                 raise AssertionError(f"job {job}: no {what} within {limit} s\n{self.show(job)}\n{self.printed(job)}")
-            time.sleep(0.1)
+            time.sleep(pause)
         return value
 
     def show(self, job):
@@ -56,7 +72,7 @@ class Slurm:
     def end_of(self, job, limit=LIMIT):
         """Wait until all tasks of a job have ended; the exit codes."""
         ended = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY"}
-        self.until(job, lambda: ended.issuperset(self.states(job)), "end", limit)
+        self.until(job, lambda: ended.issuperset(self.states(job)), "end", limit, pause=0.5)
         return [int(code) for code in re.findall(r"ExitCode=(\d+):", self.show(job))]
 
     def script(self, name, **settings):
