@@ -17,7 +17,8 @@ the seconds of a label in its positives, at the most rows, and in the number of 
 
 The third form trains labels whose sizes are spread evenly (in logarithms) from 10 rows to those of the largest label, in float64,
 with us and with skglm or with scikit-learn's saga, to small tolerances. `relative` is how far our objective is above theirs,
-`support` the largest magnitude of a weight that is 0 in one of the two models only.
+`support` the largest magnitude of a weight that is 0 in one of the two models only. Features that have the same value in every row
+count as one, with the sum of their weights, since an optimum can share it out in any way.
 """
 
 from __future__ import annotations
@@ -177,6 +178,7 @@ def beside_liblinear(race: Race, sample: int) -> None:
 
 def beside_optimum(race: Race, solver: str, sample: int) -> None:
     """A line for each of some labels."""
+    same = np.unique(race.X.T @ np.random.default_rng(0).random(race.X.shape[0]), return_inverse=True)[1]
     order = np.argsort(race.sizes, kind="stable")
     sizes = race.sizes[order]
     for label in order[np.searchsorted(sizes, np.geomspace(min(10, sizes[-1]), sizes[-1], sample).astype(int))].tolist():
@@ -185,6 +187,7 @@ def beside_optimum(race: Race, solver: str, sample: int) -> None:
         w[done.w.columns] = done.w.values
         v, b = race.reference(label, solver)
         f, g = race.objective(y, w, done.w.intercept), race.objective(y, v, b)
+        w, v = np.bincount(same, w), np.bincount(same, v)
         support = np.maximum(np.abs(w), np.abs(v))[(w != 0) != (v != 0)].max(initial=0.0)
         line = {"positives": int(race.sizes[label]), "weights": int((w != 0).sum()), solver: int((v != 0).sum())}
         print(json.dumps(line | {"relative": float(f"{f / g - 1:.2g}"), "support": float(f"{support:.2g}")}), flush=True)
