@@ -113,11 +113,12 @@ class OvrResult:
 
     def _notes(self) -> list[str]:
         """What the numbers mean, and who is not in the table."""
+        reference = f"{REFERENCE}: scikit-learn's LinearSVC, which checks and copies the rows for every label"
         notes = [
             *([seen_note(self.n_seen, self.n_test_rows)] if self.n_seen else []),
             "seconds: training without loading, ours until the model is written; f: mean of the objective over the labels; "
             f"± % and ±: against {REFERENCE}",
-            f"{REFERENCE}: scikit-learn's LinearSVC, which checks and copies the rows for every label",
+            *([reference] if any(line.trainer == REFERENCE for line in self.lines) else []),
             *([] if self.together else ["f: of the objective that is named; values of different objectives cannot be compared"]),
             "MAP: mean over the labels that a test row has; MiB: the largest peak of a rank or program, with its rows",
         ]
