@@ -7,7 +7,8 @@ __version__ = "0.8.0"
 
 # The public Python API: imported when first used, so that `import hpcml` starts neither MPI nor numba.
 _API = {
-    **dict.fromkeys(("convert", "cross_validate", "evaluate", "open_model", "predict", "threshold", "train"), "hpcml.api"),
+    **dict.fromkeys(("convert", "cross_validate", "duplicates", "evaluate", "explain"), "hpcml.api"),
+    **dict.fromkeys(("open_model", "predict", "threshold", "train"), "hpcml.api"),
     "ClassifierModel": "hpcml.model.classifier",
     "ConvertOptions": "hpcml.conversion.options",
     "CrossValidation": "hpcml.crossval",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,11 +14,13 @@ if TYPE_CHECKING:
     from hpcml.conversion.convert import ConvertReport
     from hpcml.crossval import CrossValidation
     from hpcml.evaluation.evaluate import Evaluation
+    from hpcml.evaluation.explain import Explanation
     from hpcml.evaluation.store_thresholds import ThresholdReport
     from hpcml.log import Log
     from hpcml.model.classifier import ClassifierModel
     from hpcml.model.linear import Model
     from hpcml.mpi import Comm
+    from hpcml.near_duplicates.search import Duplicates
     from hpcml.signals import StopSignals
 
 
@@ -187,6 +189,66 @@ def threshold(
             dataset = _dataset(data)
         with dataset:
             return work(session.comm, opened, dataset, split, measure, method, min_positives, chance, target, force, session.log)
+
+
+def explain(
+    model: Path | str | Model | ClassifierModel,
+    data: Path | str | None = None,
+    *,
+    label: Sequence[str] = (),
+    top: int = 10,
+    comm: Comm | None = None,
+    log: Log | None = None,
+) -> Explanation | None:
+    """Collective over `comm`. The `top` features of labels of a linear model by squared weight, and what the others weigh.
+
+    Without names (`label`) all labels are looked at. `data` is a dataset with the model's features, for their names. Returns an
+    `Explanation` on rank 0, None on other ranks: a text about the labels that are named, else about the five of the most training
+    rows, with all that were looked at as `labels`. Raises ConfigError, DataError or NonFiniteError.
+    """
+    from hpcml import mpi
+    from hpcml.evaluation.explain import explain as work
+    from hpcml.run.session import session_of
+
+    with _errors_in_python(), session_of(comm, log) as session:
+        opened = _opened(session.comm, model)
+        with mpi.agreed(session.comm, f"opening {data or model}"):
+            dataset = None if data is None else _dataset(data)
+        with nullcontext() if dataset is None else dataset:
+            return work(session.comm, opened, dataset, label, top, every=True)
+
+
+def duplicates(
+    data: Path | str,
+    *,
+    split: str = "all",
+    similarity: float = 0.8,
+    output: Path | str | None = None,
+    comm: Comm | None = None,
+    force: bool = False,
+    log: Log | None = None,
+) -> Duplicates:
+    """Collective over `comm`. Pairs of rows that have nearly the same features, and how far their labels agree.
+
+    Pairs are alike if this share (`similarity`) of the features that one or the other row has are features of both. The CSV file
+    `output` gets them. Returns a `Duplicates`, the same on all ranks: a text, with the consistency of each label as `labels`.
+    Raises ConfigError or DataError.
+    """
+    from hpcml import mpi
+    from hpcml.near_duplicates.report import check_outputs
+    from hpcml.near_duplicates.search import find_duplicates
+    from hpcml.run.session import session_of
+
+    with _errors_in_python(), session_of(comm, log) as session:
+        target = None if output is None else Path(output)
+        if force and target is None:
+            raise ConfigError("--force has no effect without --output; leave it out")
+        with mpi.agreed(session.comm, f"opening {data}"):
+            dataset = _dataset(data)
+            if session.comm.rank == 0:
+                check_outputs({"--output": target}, force, dataset.path)
+        with dataset:
+            return find_duplicates(session.comm, dataset, split, similarity, target, session.log)
 
 
 def open_model(path: Path | str) -> Model | ClassifierModel:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hpcml import mpi
-from hpcml.bench.shared_options import choose_methods, minimisers, options_for
+from hpcml.bench.shared_options import choose_methods, comparable, options_for, with_shared_defaults
 from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError, DataError, Interrupted
 from hpcml.evaluation.evaluate import Evaluation, evaluate
@@ -21,7 +21,6 @@ from hpcml.evaluation.seen import seen_note, split_to_judge
 from hpcml.files.atomic import check_output
 from hpcml.files.table import read_csv, table, write_table
 from hpcml.log import joined
-from hpcml.methods.linear.options import with_defaults
 from hpcml.methods.linear.report import TrainReport
 from hpcml.methods.registry import METHODS, train
 from hpcml.model.linear import STATUS, Model
@@ -44,6 +43,7 @@ class MethodLine:
     ranks: int
     peak_mib: float  # of the rank that needed most
     f: float
+    objective: str = ""  # whose value f is
 
     @classmethod
     def of(cls, method: str, model: Model, judged: Evaluation, **cost: Any) -> MethodLine:
@@ -51,7 +51,7 @@ class MethodLine:
         trained = model.labels["status"] != STATUS.index("degenerate")
         iterations, f = (float(np.mean(model.labels[name][trained])) if trained.any() else math.nan for name in ("steps", "f_min"))
         quality: dict[str, Any] = {measure: judged.macro(measure) for measure in ("average_precision", "break_even")}
-        return cls(method=method, iterations=iterations, f=f, **quality, **cost)
+        return cls(method=method, iterations=iterations, f=f, objective=objective_of(model), **quality, **cost)
 
     def is_of_same_model(self, other: MethodLine) -> bool:
         """Whether both lines tell of one training, as far as its result shows."""
@@ -76,21 +76,26 @@ class Comparison:
         some = "" if n_judged == report.n_labels else f" (MAP and break-even: {n_judged}, those that {judged.split} has)"
         since = "" if self.fresh_peaks else " since the program began"
         trained_on = self.model.attrs["split"]
+        together = len({line.objective for line in self.lines}) == 1
+        what = self.lines[0].objective if together else "each method's own objective"
         lines = [
             f"{self.data}: {report.n_labels} labels, trained on {report.n_rows:,} rows ({trained_on}), judged on {judged.n_rows:,} "
-            f"({judged.split}); {protocol(self.options)}, λ = {report.lam:.4g}",
+            f"({judged.split}); {what}, {intercept(self.options)}",
             f"means over the labels{some}; seconds of training, without loading; MiB: a rank's largest resident memory{since}",
             "",
         ]
-        rows = [["method", "MAP", "break-even", "iterations", "seconds", "ranks", "MiB", "f"]]
+        rows = [["method", "MAP", "break-even", "iterations", "seconds", "ranks", "MiB", "f", *([] if together else ["objective"])]]
         for line in self.lines:
             seconds, peak = (_number(value, digits) for value, digits in ((line.seconds, 2), (line.peak_mib, 0)))
             quality = (cell(line.average_precision), cell(line.break_even), _number(line.iterations, 1))
             rows.append([line.method, *quality, seconds, str(line.ranks or "-"), peak, _number(line.f, 6)])
+            rows[-1] += [] if together else [line.objective]
         lines += table(rows)
         biased = [line.method for line in self.lines if "bias" not in METHODS[line.method].option_names]
         if biased and not self.options.bias and len(biased) < len(self.lines):
             lines.append(f"{', '.join(biased)}: with an intercept all the same")
+        if not together:
+            lines.append("f: of the method's own objective; values of different objectives cannot be compared")
         if judged.n_seen:
             lines.append(seen_note(judged.n_seen, judged.n_rows))
         if any(line.ranks == 0 for line in self.lines):
@@ -98,9 +103,16 @@ class Comparison:
         return joined(lines)
 
 
-def protocol(options: Any) -> str:
-    """The objective that all methods of a table minimise, in words."""
-    return f"{options.loss} loss, {'with' if options.bias else 'without'} an intercept"
+def objective_of(model: Model) -> str:
+    """What a method of `comparable` minimised, in words."""
+    l1, lam = model.attrs.get("l1"), float(model.attrs["lambda"])
+    strength = f"λ = {lam:.4g}" if l1 is None else f"λ₁ = {float(l1):.4g}, λ₂ = {lam:.4g}"
+    return f"{model.attrs['loss']} loss, {strength}"
+
+
+def intercept(options: Any) -> str:
+    """Whether the methods of a table have one, in words."""
+    return "with an intercept" if options.bias else "without an intercept"
 
 
 def _number(value: float, digits: int) -> str:
@@ -119,7 +131,7 @@ def compare(
     """
     shared.validate()
     comm, log, output = session.comm, session.log, target.output
-    shared = with_defaults(shared, _before(comm, target))
+    shared = with_shared_defaults(shared, _before(comm, target, methods))
     chosen = choose_methods(methods, shared)
     with mpi.agreed(comm, f"opening {data}"):
         dataset = Dataset(data)
@@ -157,9 +169,10 @@ def compare(
 
 
 @mpi.collective
-def _before(comm: mpi.Comm, target: Target) -> dict[str, object]:
+def _before(comm: mpi.Comm, target: Target, wanted: Sequence[str]) -> dict[str, object]:
     """Collective over `comm`. What config.toml says of the first run there is of a comparison that is continued; else nothing."""
-    configs = (config_before(comm, target._replace(output=target.output / method)) for method in minimisers())
+    methods = [method for method in comparable() if not wanted or method in wanted]
+    configs = (config_before(comm, target._replace(output=target.output / method)) for method in methods)
     return next((config for config in configs if config), {})
 
 
@@ -210,7 +223,7 @@ def read_lines(path: Path) -> dict[str, MethodLine]:
         return {}
     try:
         rows = read_csv(path)
-        lines = [MethodLine(row.pop("method"), **_numbers(row)) for row in rows]
+        lines = [MethodLine(row.pop("method"), objective=row.pop("objective", ""), **_numbers(row)) for row in rows]
         return {line.method: replace(line, ranks=int(line.ranks)) for line in lines}
     except (TypeError, ValueError, KeyError, csv.Error, DataError):
         return {}

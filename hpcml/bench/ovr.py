@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from hpcml import mpi
-from hpcml.bench.compare import protocol, train_measured
+from hpcml.bench.compare import intercept, objective_of, train_measured
 from hpcml.bench.ovr_table import REFERENCE, OvrResult, TrainerLine, csv_text, json_text
 from hpcml.bench.peers import PeerProblem, PeerRun, Quality, choose_peers, run_peer
-from hpcml.bench.shared_options import choose_methods, minimisers, options_for
+from hpcml.bench.programs import PEERS
+from hpcml.bench.shared_options import choose_methods, loss_of, minimisers, options_for, with_shared_defaults
 from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError, Interrupted
 from hpcml.evaluation.evaluate import evaluate
@@ -26,7 +27,6 @@ from hpcml.evaluation.top import PRECISION_AT
 from hpcml.files.atomic import check_output, write_whole
 from hpcml.files.temporary import scratch_folder
 from hpcml.log import Log
-from hpcml.methods.linear.options import with_defaults
 from hpcml.methods.linear.report import TrainReport
 from hpcml.methods.registry import METHODS
 from hpcml.model.linear import STATUS, Model
@@ -128,7 +128,8 @@ class Bench:
         judged = evaluate(self.comm, model, self.dataset, self.test_split, self.log)
         self.result.n_seen = judged.n_seen
         precisions = tuple(judged.precision_at.get(k, math.nan) for k in PRECISION_AT)
-        return Quality(f, judged.macro("average_precision"), precisions, model.path.stat().st_size / 1e6)
+        size = model.path.stat().st_size / 1e6
+        return Quality(f, judged.macro("average_precision"), precisions, size, objective_of(model))
 
     @mpi.collective
     def _begin_result(self, model: Model, report: TrainReport) -> None:
@@ -143,8 +144,8 @@ class Bench:
             n_rows=report.n_rows,
             n_test_rows=int(self.dataset.split(self.test_split).size),
             n_features=self.dataset.n_features,
-            protocol=protocol(self.options),
-            lam=report.lam,
+            intercept=intercept(self.options),
+            lam=report.lam if METHODS[self.methods[0]].penalty == "l2" else math.nan,
             ranks=self.comm.size,
             repeats=self.plan.repeats,
             machine=found | {"cores": sorted({core for own in cores for core in own}), "cpu": cpu_name()},
@@ -173,16 +174,21 @@ class Bench:
 
     def _run_peer(self, name: str, tolerance: float, quality: Quality | None) -> tuple[PeerRun | str, Quality | None]:
         """Train with another program and judge its model, unless that is known. Local; on rank 0."""
-        model = Model(self.folder_of(self.methods[0], self.plan.tolerances[0]) / "model.h5")
+        method = first_with(PEERS[name].penalty, self.methods)
+        model = Model(self.folder_of(method, self.plan.tolerances[0]) / "model.h5")
         # Made anew each time: what is kept would count in our own methods' peaks.
         problem = PeerProblem(self.dataset, model, self.result.split, self.test_split, self.options.bias)
-        problem.write(self.folder)
+        if problem.l1 == 0:
+            return "it needs --l1 above 0", None
+        folder = self.folder / PEERS[name].penalty
+        folder.mkdir(exist_ok=True)
+        problem.write(folder)
         about = {"tolerance": tolerance, "threads": self.comm.size, "seed": self.options.seed}
         about |= {"max_passes": self.options.max_steps or METHODS[REFERENCE].options.steps, "cores": self.result.machine["cores"]}
-        run = run_peer(name, self.plan.peer_python, self.folder, problem, self.plan.peer_limit, self.session.signals, **about)
+        run = run_peer(name, self.plan.peer_python, folder, problem, self.plan.peer_limit, self.session.signals, **about)
         if isinstance(run, PeerRun) and quality is None:
             try:
-                quality = Quality(*problem.judge(self.folder), run.model_bytes / 1e6)
+                quality = Quality(*problem.judge(folder), run.model_bytes / 1e6, objective_of(model))
             except (ValueError, KeyError, TypeError, OSError, zipfile.BadZipFile) as error:
                 return f"what it gave is of no use: {error}", None
         return run, quality
@@ -190,8 +196,15 @@ class Bench:
     def _line(self, trainer: str, tolerance: float, repeat: int, seconds: float, peak: float) -> TrainerLine:
         """Keep the line of a training that is done."""
         quality, n_labels = self.judged[tolerance, trainer], max(1, self.result.n_labels)
-        measured = (quality.f, quality.average_precision, *quality.precisions, quality.model_mb, peak)
-        line = TrainerLine(tolerance, trainer, repeat, seconds, 1000 * seconds / n_labels, *measured)
+        each: tuple[Any, ...] = (
+            quality.f,
+            quality.average_precision,
+            *quality.precisions,
+            quality.model_mb,
+            peak,
+            quality.objective,
+        )
+        line = TrainerLine(tolerance, trainer, repeat, seconds, 1000 * seconds / n_labels, *each)
         self.result.lines.append(line)
         return line
 
@@ -210,6 +223,19 @@ def methods_of(plan: OvrOptions, options: Any) -> list[str]:
     return choose_methods(plan.methods or tuple(name for name in DEFAULT_METHODS if name in METHODS), options)
 
 
+def first_with(penalty: str, methods: Sequence[str]) -> str:
+    """The first of the methods with that penalty."""
+    return next(method for method in methods if METHODS[method].penalty == penalty)
+
+
+def check_peers(peers: Sequence[str], methods: Sequence[str], options: Any) -> None:
+    """Raise ConfigError if some program would train something else than our methods with its penalty."""
+    for peer in (PEERS[name] for name in peers):
+        method = METHODS[first_with(peer.penalty, methods)]
+        if loss_of(method, options) != peer.loss or options.positive_weight not in ("1", "1.0"):
+            raise ConfigError(f"the other trainers minimise the {peer.loss} loss, all rows of weight 1; add --peer none")
+
+
 @mpi.collective
 def bench_ovr(
     session: Session, data: Path, target: Target, plan: OvrOptions, options: Any, test_split: str | None = None
@@ -221,17 +247,16 @@ def bench_ovr(
     """
     plan.validate()
     options.validate()
-    options = with_defaults(options, {})
+    options = with_shared_defaults(options, {})
     for kind in {method.options for method in minimisers().values() if method.options.tolerance}:
         if getattr(options, kind.tolerance) != getattr(kind, kind.tolerance):
             value = getattr(options, kind.tolerance)
             raise ConfigError(f"--{flag_of(kind.tolerance)} {value} has no effect: the tolerances are those of --tol")
-    methods, peers = methods_of(plan, options), choose_peers(plan.peers)
+    methods = methods_of(plan, options)
+    peers = choose_peers(plan.peers, methods)
     if options.drop is not None:
         raise ConfigError("--drop: the table compares whole models; see what dropping costs with `hpcml prune` afterwards")
-    weighted = options.positive_weight not in ("1", "1.0")
-    if peers and (options.loss != "hinge" or weighted):
-        raise ConfigError("the other trainers minimise the hinge loss, all rows of weight 1; add --peer none")
+    check_peers(peers, methods, options)
     comm, log, output = session.comm, session.log, target.output
     if peers and mpi.ranks_on_node(comm) < comm.size:
         raise ConfigError("the other trainers run on one node: start all ranks on one, or add --peer none")

@@ -33,6 +33,7 @@ class TrainerLine:
     p5: float
     model_mb: float
     peak_mib: float  # of the rank, or the process, that needed most
+    objective: str  # whose value f is
 
 
 @dataclass
@@ -46,8 +47,8 @@ class OvrResult:
     n_rows: int
     n_test_rows: int
     n_features: int
-    protocol: str  # the objective
-    lam: float
+    intercept: str  # with or without one, in words
+    lam: float  # of the L2 penalty, if it is the first method's
     ranks: int
     repeats: int
     n_seen: int = 0  # rows judged on that were trained on
@@ -69,11 +70,22 @@ class OvrResult:
         """The tolerances, in the order of training."""
         return list(dict.fromkeys(line.tolerance for line in self.lines))
 
+    @property
+    def together(self) -> bool:
+        """Whether all minimise the same."""
+        return len({line.objective for line in self.lines}) == 1
+
+    @property
+    def protocol(self) -> str:
+        """What they minimise, in words."""
+        return f"{self.lines[0].objective if self.together else 'each its own objective'}, {self.intercept}"
+
     def __str__(self) -> str:
+        C = f", C = {1 / (self.lam * self.n_rows):.4g}" if self.together and not math.isnan(self.lam) else ""
         text = [
             f"{self.data}: {self.n_labels:,} labels, {self.n_features:,} features, trained on {self.n_rows:,} rows ({self.split}), "
-            f"judged on {self.n_test_rows:,} ({self.test_split}); {self.protocol}, λ = {self.lam:.4g}, "
-            f"C = {1 / (self.lam * self.n_rows):.4g}; {self.ranks} rank(s), the others with as many threads; "
+            f"judged on {self.n_test_rows:,} ({self.test_split}); {self.protocol}{C}; "
+            f"{self.ranks} rank(s), the others with as many threads; "
             f"least of {self.repeats}"
         ]
         for tolerance in self.tolerances():
@@ -85,7 +97,7 @@ class OvrResult:
         lines = self.fastest(tolerance)
         reference = next((line for line in lines if line.trainer == REFERENCE), None)
         heading = [f"tolerance {tolerance:g}", "seconds", "ms/label", f"/ {REFERENCE}", "f", "± %", "MAP", "±"]
-        rows = [[*heading, *(f"P@{k}" for k in PRECISION_AT), "model MB", "MiB"]]
+        rows = [[*heading, *(f"P@{k}" for k in PRECISION_AT), "model MB", "MiB", *([] if self.together else ["objective"])]]
         for line in lines:
             ratio, f, gain = against(line, reference)
             cells = [_number(line.seconds, 3), _number(line.ms_per_label, 2), _number(ratio, 2), _number(line.f, 6)]
@@ -96,15 +108,18 @@ class OvrResult:
                 *map(cell, (line.p1, line.p3, line.p5)),
             ]
             rows.append([line.trainer, *cells, _number(line.model_mb, 1), _number(line.peak_mib, 0)])
+            rows[-1] += [] if self.together else [line.objective]
         return tables.table(rows)
 
     def _notes(self) -> list[str]:
         """What the numbers mean, and who is not in the table."""
+        reference = f"{REFERENCE}: scikit-learn's LinearSVC, which checks and copies the rows for every label"
         notes = [
             *([seen_note(self.n_seen, self.n_test_rows)] if self.n_seen else []),
             "seconds: training without loading, ours until the model is written; f: mean of the objective over the labels; "
             f"± % and ±: against {REFERENCE}",
-            f"{REFERENCE}: scikit-learn's LinearSVC, which checks and copies the rows for every label",
+            *([reference] if any(line.trainer == REFERENCE for line in self.lines) else []),
+            *([] if self.together else ["f: of the objective that is named; values of different objectives cannot be compared"]),
             "MAP: mean over the labels that a test row has; MiB: the largest peak of a rank or program, with its rows",
         ]
         for name, peer in PEERS.items():
@@ -119,7 +134,8 @@ def against(line: TrainerLine, reference: TrainerLine | None) -> tuple[float, fl
     """Seconds / the reference's, f above the reference's in per cent, MAP above the reference's; NaN where not known."""
     if reference is None:
         return math.nan, math.nan, math.nan
-    f = 100 * (line.f / reference.f - 1) if reference.f else math.nan
+    same = reference.f and line.objective == reference.objective
+    f = 100 * (line.f / reference.f - 1) if same else math.nan
     return line.seconds / reference.seconds, f, line.average_precision - reference.average_precision
 
 
@@ -146,7 +162,12 @@ def json_text(result: OvrResult) -> str:
             names = ("seconds_ratio", "f_percent_above", "average_precision_above")
             tables.append(asdict(line) | dict(zip(names, against(line, reference), strict=True)))
     content = {each.name: getattr(result, each.name) for each in fields(result) if each.name not in ("lines", "data")}
-    content |= {"data": str(result.data), "table": tables, "trainings": [asdict(line) for line in result.lines]}
+    content |= {
+        "data": str(result.data),
+        "protocol": result.protocol,
+        "table": tables,
+        "trainings": [asdict(line) for line in result.lines],
+    }
     return json.dumps(_without_nan(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,12 +18,14 @@ import scipy.sparse as sp
 
 from hpcml.bench import programs
 from hpcml.bench.programs import PEERS
+from hpcml.bench.shared_options import minimisers
 from hpcml.data.dataset import Dataset
 from hpcml.data.shard import read_rows
 from hpcml.errors import ConfigError, nearest
 from hpcml.evaluation.counts import Counts
 from hpcml.evaluation.ranking import average_precision
 from hpcml.evaluation.top import PRECISION_AT, Best, n_true, precision_at
+from hpcml.methods.registry import METHODS
 from hpcml.model.linear import STATUS, Model
 from hpcml.signals import StopSignals
 from hpcml.undo import undone
@@ -42,6 +44,7 @@ class Quality:
     average_precision: float
     precisions: tuple[float, ...]  # at each of PRECISION_AT
     model_mb: float
+    objective: str  # whose value f is
 
 
 @dataclass(frozen=True)
@@ -54,32 +57,44 @@ class PeerRun:
     version: str
 
 
-def choose_peers(wanted: tuple[str, ...]) -> list[str]:
-    """The peers to run, each once; all if none is named. Raises ConfigError for one that does not exist."""
+def choose_peers(wanted: tuple[str, ...], methods: Sequence[str]) -> list[str]:
+    """The peers to run beside the methods, each once; all with the penalty of some method if none is named.
+
+    Raises ConfigError for one that does not exist, or has another penalty.
+    """
+    penalties = {METHODS[method].penalty for method in methods}
     for name in wanted:
         if name not in PEERS and name != NO_PEERS:
             raise ConfigError(f"--peer {name}: no such trainer; {nearest(name, [*PEERS, NO_PEERS])}")
-    return [] if NO_PEERS in wanted else list(dict.fromkeys(wanted)) or list(PEERS)
+        if name in PEERS and PEERS[name].penalty not in penalties:
+            users = ", ".join(minimisers(PEERS[name].penalty))
+            raise ConfigError(f"--peer {name}: it is compared with {users} only; choose some with --method")
+    known = [name for name, peer in PEERS.items() if peer.penalty in penalties]
+    return [] if NO_PEERS in wanted else list(dict.fromkeys(wanted)) or known
 
 
 class PeerProblem:
     """The rows, label sets and labels that the models of a run were trained on, for programs beside us. All of it is local."""
 
     def __init__(self, dataset: Dataset, model: Model, split: str, test_split: str, bias: bool) -> None:
-        """`model` is any of the run's models. With `bias` the rows have the constant feature. Raises DataError, MemoryError."""
+        """`model` is any of the run's models with the penalty of the programs. Raises DataError, MemoryError.
+
+        With `bias` the rows have the constant feature, always if the penalty is the elastic net.
+        """
         trained = model.labels["status"] != STATUS.index("degenerate")
         self.names = model.label_names
         self.trained = np.flatnonzero(trained)  # the places of the labels that peers train
         self.constant = np.where(trained, 0.0, model.bias)  # the scores of the others
-        self.lam = float(model.attrs["lambda"])
+        self.lam, self.l1 = float(model.attrs["lambda"]), model.attrs.get("l1")
+        bias = bias or self.l1 is not None
         train_rows, test_rows = (np.array(dataset.split(name)) for name in (split, test_split))
         self.X, self.X_test = (_with_bias(read_rows(dataset, rows, False), bias) for rows in (train_rows, test_rows))
         self.Y, self.Y_test = (label_sets(dataset, rows, self.names) for rows in (train_rows, test_rows))
 
     @property
     def C(self) -> float:
-        """LIBLINEAR's C: its objective ½‖w‖² + C Σ ℓ is f(w)/λ."""
-        return 1.0 / (self.lam * self.X.shape[0])
+        """LIBLINEAR's C: its objective ½‖w‖² + C Σ ℓ, or ‖w‖₁ + C Σ ℓ, is f(w)/λ, or f(w)/λ₁ where λ₂ = 0."""
+        return 1.0 / (float(self.lam if self.l1 is None else self.l1) * self.X.shape[0])
 
     def write(self, folder: Path) -> None:
         """Put the matrices where programs find them, unless they are there. Raises OSError."""
@@ -118,12 +133,17 @@ class PeerProblem:
         return f, average, tuple(at if several else math.nan for at in precision_at(hits, self.X_test.shape[0]).values())
 
     def objective(self, weights: sp.csr_matrix) -> float:
-        """The mean of f(w) = λ/2 ‖w‖² + (1/m) Σ hinge over the labels that were trained, in float64."""
+        """The mean over the labels that were trained of f(w) = λ/2 ‖w‖² + (1/m) Σ hinge, or of the elastic net's, in float64."""
         total, Y = 0.0, self.Y.tocsc()
         for begin, end in self._blocks(self.trained.size):
             W = weights[begin:end].toarray().astype(np.float64)
             signs = 2.0 * Y[:, self.trained[begin:end]].toarray() - 1.0
-            total += np.maximum(0.0, 1.0 - signs * (self.X @ W.T)).sum() / self.X.shape[0] + 0.5 * self.lam * (W * W).sum()
+            margins = signs * (self.X @ W.T)
+            losses = np.maximum(0.0, 1.0 - margins) if self.l1 is None else np.logaddexp(0.0, -margins)
+            if self.l1 is not None:
+                W = W[:, :-1]  # the intercept is not regularised
+                total += float(self.l1) * np.abs(W).sum()
+            total += losses.sum() / self.X.shape[0] + 0.5 * self.lam * (W * W).sum()
         return total / self.trained.size if self.trained.size else np.nan
 
     def _blocks(self, n_labels: int) -> Iterator[tuple[int, int]]:

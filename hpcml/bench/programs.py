@@ -15,6 +15,7 @@ import signal
 import struct
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -24,11 +25,12 @@ import numpy as np
 import scipy.sparse as sp
 
 MOST_BITS = 26  # of Vowpal Wabbit's table of weights, 16 bytes each
+INTERCEPT_SCALING = 100.0  # LIBLINEAR regularises the intercept, by this much less
 DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
 class ProgramInput(NamedTuple):
-    """What to train: LIBLINEAR's ½‖w‖² + C Σ hinge for every column of Y, without a bias."""
+    """What to train for every column of Y: LIBLINEAR's ½‖w‖² + C Σ hinge without a bias, or what `l1` is about."""
 
     X: sp.csr_matrix  # float32, training rows
     Y: sp.csr_matrix  # float32, ones
@@ -64,6 +66,8 @@ class Peer(NamedTuple):
     train: Callable[[ProgramInput], Trained]
     about: str
     timed: str
+    loss: str = "hinge"
+    penalty: str = "l2"  # of the methods that it is compared with
 
 
 def timed(work: Callable[[], Any]) -> tuple[Any, Cost]:
@@ -177,6 +181,31 @@ def _vowpal_lines(X: sp.csr_matrix) -> list[str]:
     return ["| " + " ".join(f"{j}:{x:.9g}" for j, x in zip(*row, strict=True)) for row in rows]
 
 
+def l1(problem: ProgramInput) -> Trained:
+    """LIBLINEAR's ‖w‖₁ + C Σ logistic, one label after another in one thread; the last feature of the rows is the constant one."""
+    from sklearn.linear_model import LogisticRegression
+
+    X = problem.X[:, :-1].astype(np.float64)
+    options = {"C": problem.C, "tol": problem.tolerance, "max_iter": problem.max_passes, "random_state": problem.seed}
+    solver = LogisticRegression(penalty="l1", solver="liblinear", intercept_scaling=INTERCEPT_SCALING, **options)
+    signs = 2.0 * problem.Y.toarray() - 1.0
+
+    def fit() -> sp.csr_matrix:
+        rows = []
+        for y in signs.T:
+            solver.fit(X, y)
+            rows.append(sp.csr_matrix(np.append(solver.coef_[0], solver.intercept_)))
+        return sp.vstack(rows, format="csr")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of how far it came, and of how newer versions call the penalty
+        weights, cost = timed(fit)
+    model = problem.folder / "model"
+    model.mkdir()
+    sp.save_npz(model / "weights.npz", weights, compressed=False)
+    return Trained(cost, weights)
+
+
 PEERS = {
     "napkinxc": Peer(
         "napkinxc", "napkinxc.models", napkinxc, "binary relevance, as DiSMEC", "with copying the rows and writing the model"
@@ -188,6 +217,15 @@ PEERS = {
         vowpal,
         "one online pass in random order, one thread, at most 2^26 weights, not this objective",
         "parsed rows, learning alone",
+    ),
+    "liblinear-l1": Peer(
+        "scikit-learn",
+        "sklearn.linear_model",
+        l1,
+        "scikit-learn's LogisticRegression, the L1 penalty alone (λ₂ = 0), one thread",
+        "training alone, which checks and copies the rows for every label",
+        loss="logistic",
+        penalty="elastic net",
     ),
 }
 

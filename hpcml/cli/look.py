@@ -103,9 +103,9 @@ def duplicates(
         Replace the files if they exist.
     """
     from hpcml.data.dataset import Dataset
-    from hpcml.duplicates.report import check_outputs, format_duplicates, write_csv, write_json
-    from hpcml.duplicates.search import find_duplicates
     from hpcml.mpi import agreed
+    from hpcml.near_duplicates.report import check_outputs, format_duplicates, write_csv, write_json
+    from hpcml.near_duplicates.search import find_duplicates
 
     if top < 0:
         raise ConfigError(f"--top {top}: expected at least 0")

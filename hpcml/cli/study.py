@@ -29,6 +29,8 @@ def compare(
 ) -> None:
     """Train several methods with the same options, each into its own run folder, judge them on the same rows, show a table.
 
+    --loss is for the methods with a penalty that goes with it; others (elastic-net) keep their own, and the table names both.
+
     Parameters
     ----------
     data:
@@ -145,7 +147,7 @@ def bench_ovr(
     method:
         A method of `hpcml train`. Default: dual and liblinear.
     peer:
-        Another trainer: napkinxc, pecos, vowpalwabbit, or none. Default: all that are installed.
+        Another trainer: napkinxc, pecos, vowpalwabbit; beside elastic-net liblinear-l1; or none. Default: all that are installed.
     tol:
         Tolerances of the methods that have one, instead of --liblinear-tol and --dual-tol; a table for each.
     repeat:
@@ -184,9 +186,9 @@ def cv(
     Parameters
     ----------
     names:
-        Methods and data, in any order. Methods: probe, dual, pw, bw, mbw, perceptron, pa, romma, their voted forms v-NAME, psbml,
-        svm, nb, a base learner of psbml, or the path of a scikit-learn classifier. Data: FILE, each of whose labels is told from
-        all others, or FILE:LABEL.
+        Methods and data, in any order. Methods: probe, dual, elastic-net, pw, bw, mbw, perceptron, pa, romma, their voted forms
+        v-NAME, psbml, svm, nb, a base learner of psbml, or the path of a scikit-learn classifier. Data: FILE, each of whose labels
+        is told from all others, or FILE:LABEL.
     folds:
         Into how many parts the rows are dealt; each is judged once by models of the others.
     label:

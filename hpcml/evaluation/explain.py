@@ -59,6 +59,9 @@ class Explanation:
     names: dict[int, str] | None
     fields: Sequence[Field]
 
+    def __str__(self) -> str:
+        return format_explanation(self)
+
     def name(self, feature: int) -> str:
         """What a feature is called."""
         return f"feature {feature}" if self.names is None else self.names[feature]

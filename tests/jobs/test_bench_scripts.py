@@ -3,6 +3,7 @@
 import json
 import lzma
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support import make
+
+from hpcml.data.dataset import Dataset
 
 TOP = Path(__file__).parents[2]
 BENCH = TOP / "launch" / "bench"
@@ -103,6 +106,9 @@ def test_elastic_net(tmp_path):
     *classes, whole = lines_of(run(sys.executable, BENCH / "elastic_net.py", data, "--sample", 1, "--l1", "0.5/m"))
     assert sum(line["labels"] for line in classes) == whole["labels"] == 5
     assert all(line["ratio"] > 0 and -1e-6 < line["excess"] < 0.1 for line in classes)
+    assert all(0 < line["touched"] <= line["most_touched"] <= 1 for line in classes)
+    optima = lines_of(run(sys.executable, BENCH / "elastic_net.py", data, "--sample", 2, "--l1", "0.5/m", "--optimum", "saga"))
+    assert len(optima) == 2 and all(abs(line["relative"]) < 1e-4 and line["support"] < 1e-4 < line["weights"] for line in optima)
     found = lines_of(run(sys.executable, BENCH / "elastic_net.py", "--rows", 1000, 3000, "--sizes", 10, 100, "--sample", 1))
     assert [(line["rows"], line["positives"]) for line in found[:8:2]] == [(1000, 10), (1000, 100), (3000, 10), (3000, 100)]
     assert {"exponent_in_positives", "exponent_in_rows"} <= set().union(*found[8:])
@@ -112,6 +118,26 @@ def test_pubmed_bench():
     command = (BENCH / "pubmed.py", "--rows", 2000, "--words", 3000, "--labels", 5, "--ranks", 1, "--", "--l1", "0.1/m")
     (line,) = lines_of(run(sys.executable, *command))
     assert 0 < line["at_end"] < 1 and 0 <= line["training"] < line["seconds"] and 0.05 < line["gb_a_rank"] < 2
+
+
+def test_f1(tmp_path):
+    rng = np.random.default_rng(3)
+    Y = (rng.random((160, 4)) < 0.3).astype(float)
+    X = np.column_stack([Y + 0.3 * rng.random(Y.shape), rng.random((160, 6))])  # a feature tells each label
+    data = make.dataset(tmp_path / "data.h5", X, Y)
+    text = run(sys.executable, BENCH / "f1.py", data)
+    found = {(line["method"], line["thresholds"]): line for line in lines_of(text)}
+    assert len(found) == 16 and text.count("\nmaxent") == 2 * 6
+    assert found["elastic-net", "0"]["features_per_label"] < found["dual", "0"]["features_per_label"] == 10
+    assert all(line["by_percent"]["100"] == line["instance"] for line in found.values())
+    assert found["dual", "label"]["macro"] > 0.9
+    splits = {"train": np.arange(110), "test": np.arange(110, 160)}
+    data = make.dataset(tmp_path / "with_splits.h5", X, Y, splits=splits)
+    runpy.run_path(str(BENCH / "f1.py"))["with_three_splits"](data, tmp_path / "three.h5", 0)
+    with Dataset(tmp_path / "three.h5") as made:
+        train, valid, test = (np.array(made.split(name)) for name in ("train", "valid", "test"))
+    assert np.array_equal(np.sort(np.concatenate([train, valid])), splits["train"]) and np.array_equal(test, splits["test"])
+    assert 10 < valid.size < 50
 
 
 def test_startup():

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from support.make import dataset, random_data
 
+METHODS = ("probe", "pegasos", "elastic-net")
 START = {".png": b"\x89PNG\r\n\x1a\n", ".svg": b"<?xml"}
 
 
@@ -39,14 +40,15 @@ def test_compare_says_the_same_on_any_number_of_ranks(standing, data, tmp_path):
     tables = []
     for n in (1, 2, 3):
         out = tmp_path / f"on{n}"
-        command = ("compare", data, "-o", out, "--method", "probe", "--method", "pegasos", "--max-steps", "40", "--label", "label1")
+        command = ("compare", data, "-o", out, "--method", *METHODS, "--max-steps", "40", "--label", "label1")
         result = standing(n, *command)
         assert result.returncode == 0, result.stderr
         assert result.stdout.count("MAP") == 1
         tables.append(table(out / "compare.csv"))
-        assert [row["ranks"] for row in tables[-1]] == [str(n)] * 2
-        assert (out / "pegasos" / "model.h5").read_bytes() == (tmp_path / "on1" / "pegasos" / "model.h5").read_bytes()
-    exact = ("method", "average_precision", "break_even", "iterations", "f")
+        assert [row["ranks"] for row in tables[-1]] == [str(n)] * 3
+        for method in METHODS[1:]:
+            assert (out / method / "model.h5").read_bytes() == (tmp_path / "on1" / method / "model.h5").read_bytes()
+    exact = ("method", "average_precision", "break_even", "iterations", "f", "objective")
     assert [[row[key] for key in exact] for row in tables[0]] == [[row[key] for key in exact] for row in tables[1]]
     assert [[row[key] for key in exact] for row in tables[0]] == [[row[key] for key in exact] for row in tables[2]]
 

@@ -23,7 +23,7 @@ def make_data(comm, folder, negative=False):
     return paths
 
 
-@pytest.mark.parametrize("methods", [["nb"], ["svm", "tree", "nb", "mbw", "v-perceptron"]])
+@pytest.mark.parametrize("methods", [["nb"], ["svm", "tree", "nb", "mbw", "v-perceptron", "elastic-net"]])
 def test_all_ranks_equal_one_rank(comm, mpi_tmp_path, methods):
     data = [*make_data(comm, mpi_tmp_path), f"{mpi_tmp_path / 'four.h5'}:label1"]
     alone = cross_validate(mpi.self_comm(), methods, data, folds=3)

@@ -7,15 +7,15 @@ from support.oracles_duplicates import alike_data
 
 from hpcml import mpi
 from hpcml.data.dataset import Dataset
-from hpcml.duplicates import consistency, pairs, search
-from hpcml.duplicates.report import format_duplicates, write_csv, write_json
-from hpcml.duplicates.search import find_duplicates
 from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.evaluation import explain as explain_module
 from hpcml.evaluation.explain import explain, format_explanation
 from hpcml.evaluation.explain import write_json as write_explanation
 from hpcml.log import Log
 from hpcml.model.open import share_model
+from hpcml.near_duplicates import consistency, pairs, search
+from hpcml.near_duplicates.report import format_duplicates, write_csv, write_json
+from hpcml.near_duplicates.search import find_duplicates
 
 pytestmark = pytest.mark.mpi
 QUIET = Log(1)

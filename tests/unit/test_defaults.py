@@ -132,12 +132,12 @@ def compared(data, out, resume=False, **options):
 
 def test_compare_gives_all_methods_one_objective_and_keeps_it(data, tmp_path):
     text = str(compared(data, tmp_path / "new"))
-    assert "; hinge loss, with an intercept, λ" in text
+    assert "; hinge loss, λ = " in text and ", with an intercept\n" in text
     for method in ("probe", "dual"):
         config = read_config(tmp_path / "new" / method / "config.toml")
         assert (config["bias"], config["loss"]) == (True, "hinge")
     before = compared(data, tmp_path / "old", bias=False)
-    assert "; hinge loss, without an intercept, λ" in str(before)
+    assert ", without an intercept\n" in str(before)
     (tmp_path / "old" / "dual" / "model.h5").unlink()
     again = compared(data, tmp_path / "old", resume=True)
     assert [line.f for line in again.lines] == [line.f for line in before.lines]
@@ -150,8 +150,8 @@ def test_bench_ovr_says_its_objective(data, tmp_path):
     found = {}
     for name, options in (("with", {}), ("without", {"bias": False})):
         result = bench_ovr(None, data, tmp_path / name, plan, options, log=QUIET)
-        assert f"; hinge loss, {name} an intercept, λ" in str(result)
-        assert f'"protocol": "hinge loss, {name} an intercept"' in (tmp_path / name / "ovr.json").read_text()
+        assert f"; {result.protocol}, C = " in str(result) and result.protocol.endswith(f", {name} an intercept")
+        assert f'"protocol": "hinge loss, λ = {result.lam:.4g}, {name} an intercept"' in (tmp_path / name / "ovr.json").read_text()
         found[name] = np.asarray(Model(tmp_path / name / "liblinear-0.1" / "model.h5").bias).any()
     assert found == {"with": True, "without": False}
 

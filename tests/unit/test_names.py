@@ -24,11 +24,6 @@ from hpcml.conversion.fields import Field
 from hpcml.crossval import table as crossval
 from hpcml.crossval.problems import CvProblem
 from hpcml.data import info
-from hpcml.duplicates import report as duplicates_report
-from hpcml.duplicates.banding import Bands
-from hpcml.duplicates.consistency import Consistency, PairLabels
-from hpcml.duplicates.pairs import Pairs
-from hpcml.duplicates.search import Duplicates, _write_pairs
 from hpcml.errors import ConfigError, DataError, nearest
 from hpcml.evaluation import explain as explanations
 from hpcml.evaluation import report as evaluations
@@ -46,6 +41,11 @@ from hpcml.methods.probe.convergence import Trace
 from hpcml.methods.psbml.train import PsbmlReport
 from hpcml.model.info import format_model
 from hpcml.model.linear import Model
+from hpcml.near_duplicates import report as duplicates_report
+from hpcml.near_duplicates.banding import Bands
+from hpcml.near_duplicates.consistency import Consistency, PairLabels
+from hpcml.near_duplicates.pairs import Pairs
+from hpcml.near_duplicates.search import Duplicates, _write_pairs
 from hpcml.plots import convergence as analysis
 from hpcml.plots import psbml
 from hpcml.plots.figure import plot_convergence, write_traces_csv
@@ -135,7 +135,7 @@ def cross_validation(names):
 
 
 def ovr_comparison(names):
-    lines = [ovr.TrainerLine(0.1, name, 1, *[1.0] * 9) for name in names]
+    lines = [ovr.TrainerLine(0.1, name, 1, *[1.0] * 9, name) for name in names]
     return ovr.OvrResult(
         Path(names[0]), names[0], names[-1], *[1] * 4, names[0], 0.1, 1, 1, lines=lines, skipped={"diSMEC": names[0]}
     )

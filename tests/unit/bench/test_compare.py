@@ -50,7 +50,7 @@ def test_every_line_says_what_training_and_evaluating_gave(data, tmp_path):
         assert line.peak_mib > 10
     text = str(result)
     assert "trained on 80 rows (train), judged on 40 (test)" in text
-    assert "; hinge loss, without an intercept, λ" in text
+    assert "; hinge loss, λ = " in text and ", without an intercept\n" in text
     assert "pegasos: with an intercept all the same" in text
     with (tmp_path / "out" / "compare.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -172,3 +172,38 @@ def test_table_is_read_as_it_was_written(tmp_path):
         (tmp_path / "other.csv").write_text(text)
         assert read_lines(tmp_path / "other.csv") == {}
     assert read_lines(tmp_path / "none.csv") == {}
+
+
+def test_a_method_with_another_penalty_keeps_its_own_loss_and_defaults(data, tmp_path):
+    result = run(data, tmp_path / "out", ("dual", "elastic-net"), {"bias": False})
+    for line, options in zip(result.lines, ({"loss": "hinge", "bias": False}, {}), strict=True):
+        alone = train(line.method, None, data, tmp_path / line.method, options, log=Log(1))
+        assert (tmp_path / "out" / line.method / "model.h5").read_bytes() == alone.model.read_bytes()
+    assert [line.objective.split(" = ")[0] for line in result.lines] == ["hinge loss, λ", "logistic loss, λ₁"]
+    text = str(result)
+    assert "; each method's own objective, without an intercept\n" in text and result.lines[1].objective in text
+    assert "elastic-net: with an intercept all the same" in text
+    assert "values of different objectives cannot be compared" in text
+    again = run(data, tmp_path / "out", ("dual", "elastic-net"), resume=True, options={})
+    assert again.lines == result.lines
+    alone = run(data, tmp_path / "one", ("elastic-net",), {"loss": "squared", "lam": "0.5/m", "drop": 0.01})
+    assert str(alone).split("; ")[1].startswith("squared loss, λ₁ = 0.00125, λ₂ = 0.00625, with")
+    assert run(data, tmp_path / "one", ("elastic-net",), {"lam": "0.5/m", "drop": 0.01}, resume=True).lines == alone.lines
+
+
+@pytest.mark.parametrize(
+    ("methods", "given", "words"),
+    [
+        (("elastic-net",), {"loss": "hinge"}, "--loss hinge: elastic-net minimises logistic, squared only"),
+        (("dual",), {"loss": "logistic"}, "--loss logistic: dual minimises hinge, squared-hinge only"),
+        (("dual", "elastic-net"), {"loss": "maxent"}, "--loss maxent: dual minimises hinge, squared-hinge only"),
+        (("dual", "elastic-net"), {"positive_weight": "2"}, "--positive-weight is for the method dual, not for elastic-net"),
+        (("dual",), {"l1": "1/m"}, "--l1 1/m has no effect on dual, it is for elastic-net"),
+        (("elastic-net",), {"bias": False}, "--no-bias has no effect on elastic-net"),
+    ],
+)
+def test_options_of_methods_with_different_penalties(methods, given, words):
+    assert choose_methods(("elastic-net", "probe"), shared(loss="maxent")) == ["elastic-net", "probe"]
+    assert choose_methods((), shared(loss="logistic")) == ["elastic-net"]
+    with pytest.raises(ConfigError, match=words):
+        choose_methods(methods, shared(**given))

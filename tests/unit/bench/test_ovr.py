@@ -16,6 +16,7 @@ from support.training import bench_ovr, shared
 from hpcml.bench import ovr as bench
 from hpcml.bench import peers
 from hpcml.bench.ovr import OvrOptions
+from hpcml.bench.ovr_table import against
 from hpcml.bench.peers import PeerProblem, choose_peers
 from hpcml.bench.programs import PEERS, read_napkinxc
 from hpcml.data.dataset import Dataset
@@ -24,6 +25,7 @@ from hpcml.evaluation.top import PRECISION_AT
 from hpcml.log import Log
 from hpcml.model.linear import Model
 
+OF_L2 = {name: peer for name, peer in PEERS.items() if peer.penalty == "l2"}
 OPTIONS = shared(max_steps=200, loss="hinge", bias=False)
 PLAN = OvrOptions(("probe", "liblinear"), ("none",), (0.1, 0.001))
 FAKE = """
@@ -187,14 +189,14 @@ def test_a_peer_that_fails_is_left_out_with_a_reason(data, tmp_path, monkeypatch
 
 
 def test_every_peer_that_is_missing_says_what_to_install(data, tmp_path, monkeypatch):
-    for peer in PEERS.values():
+    for peer in OF_L2.values():
         package = tmp_path / "path" / peer.module.split(".")[0]
         package.mkdir(parents=True)
         (package / "__init__.py").write_text("raise ImportError('no')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "path"), prepend=":")
     result = run(data, tmp_path / "out", OvrOptions(("liblinear",), (), (0.1,)))
     assert {name: text.split(" (")[0] for name, text in result.skipped.items()} == {
-        name: f"not installed: pip install {peer.package}" for name, peer in PEERS.items()
+        name: f"not installed: pip install {peer.package}" for name, peer in OF_L2.items()
     }
 
 
@@ -202,7 +204,8 @@ def test_every_peer_that_is_missing_says_what_to_install(data, tmp_path, monkeyp
 def test_every_peer_that_is_here_trains(data, tmp_path, name):
     if importlib.util.find_spec(PEERS[name].module.split(".")[0]) is None:
         pytest.skip(f"{name} is not installed")
-    result = run(data, tmp_path / "out", OvrOptions(("liblinear",), (name,), (1e-4,)))
+    method, options = ("liblinear", OPTIONS) if name in OF_L2 else ("elastic-net", shared(lam="0"))
+    result = run(data, tmp_path / "out", OvrOptions((method,), (name,), (1e-4,)), options)
     assert not result.skipped
     ours, theirs = result.lines
     assert 0 < theirs.average_precision <= 1
@@ -249,9 +252,13 @@ def test_results_are_not_overwritten_without_force(data, tmp_path):
 
 
 def test_choices():
-    assert choose_peers(()) == list(PEERS)
-    assert choose_peers(("pecos", "pecos")) == ["pecos"]
-    assert choose_peers(("none",)) == []
+    assert choose_peers((), ["dual"]) == list(OF_L2)
+    assert choose_peers((), ["elastic-net"]) == ["liblinear-l1"]
+    assert choose_peers((), ["dual", "elastic-net"]) == list(PEERS)
+    assert choose_peers(("pecos", "pecos"), ["dual"]) == ["pecos"]
+    assert choose_peers(("none",), ["dual"]) == []
+    with pytest.raises(ConfigError, match="--peer liblinear-l1: it is compared with elastic-net only; choose some with --method"):
+        choose_peers(("liblinear-l1",), ["dual"])
     assert set(bench.methods_of(OvrOptions(), OPTIONS)) <= set(bench.DEFAULT_METHODS)
     assert peers.NO_PEERS not in PEERS
 
@@ -278,3 +285,24 @@ def test_a_peer_whose_result_is_of_no_use_is_left_out(tmp_path, data, result):
     found = run(data, tmp_path / "out", replace(PLAN, methods=("dual",), peers=("pecos",), peer_python=python))
     assert "what it gave is of no use" in found.skipped["pecos"]
     assert {line.trainer for line in found.lines} == {"dual"}
+
+
+def test_two_penalties_side_by_side(data, tmp_path):
+    plan = OvrOptions(("liblinear", "elastic-net"), ("none",), (1e-4,))
+    result = run(data, tmp_path / "out", plan, {"bias": False})
+    hinge, ours = result.lines
+    assert ours.objective != hinge.objective
+    assert np.isnan(against(ours, hinge)[1]) and against(ours, hinge)[0] > 0
+    made = Model(tmp_path / "out" / "elastic-net-0.0001" / "model.h5")
+    with Dataset(data) as opened:
+        told = PeerProblem(opened, made, "train", "test", bias=False)
+    weights = sp.csr_matrix(np.column_stack([made.weights(), made.bias]))
+    assert told.objective(weights) == pytest.approx(ours.f, rel=1e-9)
+    assert "each its own objective" in str(result) and "values of different objectives cannot be compared" in str(result)
+
+
+def test_without_l1_there_is_nothing_to_compare_with(data, tmp_path):
+    result = run(data, tmp_path / "out", OvrOptions(("elastic-net",), (), (0.1,)), {"l1": "0"})
+    assert result.skipped == {"liblinear-l1": "it needs --l1 above 0"}
+    with pytest.raises(ConfigError, match="the other trainers minimise the logistic loss"):
+        run(data, tmp_path / "squared", OvrOptions(("elastic-net",), (), (0.1,)), {"loss": "squared"})

@@ -1,7 +1,7 @@
 """Pairs of rows that have nearly the same features, found by all ranks and compared exactly; the same on any number of ranks.
 
 Rows with the same features are a group: each is paired with the next one of its group, and only the first goes on. Rows that agree
-on a band of least hashes (hpcml.duplicates.banding) lie in one bucket, which one rank gets from all others, and are compared. In a
+on a band of least hashes (`banding`) lie in one bucket, which one rank gets from all others, and are compared. In a
 bucket of many rows each is compared with the next WINDOW only, so the work grows as the number of rows, whatever they hold.
 """
 
@@ -14,11 +14,11 @@ import numpy as np
 from hpcml import mpi
 from hpcml.data.dataset import Dataset
 from hpcml.data.shard import Shard
-from hpcml.duplicates import kernels
-from hpcml.duplicates.banding import Bands, feature_hashes, hash_functions
-from hpcml.duplicates.routing import Routing, SharedRows
 from hpcml.errors import DataError
 from hpcml.log import Log, Progress
+from hpcml.near_duplicates import kernels
+from hpcml.near_duplicates.banding import Bands, feature_hashes, hash_functions
+from hpcml.near_duplicates.routing import Routing, SharedRows
 from hpcml.rng import bits
 from hpcml.slices import row_slices
 

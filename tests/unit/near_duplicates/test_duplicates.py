@@ -13,15 +13,15 @@ from support.oracles_duplicates import alike_data, slow_consistency, slow_counte
 from hpcml import mpi
 from hpcml.data.dataset import Dataset
 from hpcml.data.shard import load_shard
-from hpcml.duplicates import kernels
-from hpcml.duplicates import pairs as pairs_module
-from hpcml.duplicates.banding import MISSED, MOST_HASHES, Bands, choose_bands, feature_hashes, hash_functions
-from hpcml.duplicates.consistency import Consistency
-from hpcml.duplicates.pairs import find_pairs
-from hpcml.duplicates.report import format_duplicates, write_csv, write_json
-from hpcml.duplicates.search import find_duplicates
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
+from hpcml.near_duplicates import kernels
+from hpcml.near_duplicates import pairs as pairs_module
+from hpcml.near_duplicates.banding import MISSED, MOST_HASHES, Bands, choose_bands, feature_hashes, hash_functions
+from hpcml.near_duplicates.consistency import Consistency
+from hpcml.near_duplicates.pairs import find_pairs
+from hpcml.near_duplicates.report import format_duplicates, write_csv, write_json
+from hpcml.near_duplicates.search import find_duplicates
 
 SELF, QUIET = mpi.self_comm(), Log(1)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -13,35 +12,15 @@ from hpcml import mpi
 from hpcml.data.dataset import Dataset
 from hpcml.data.names import names_of
 from hpcml.data.shard import load_shard
-from hpcml.duplicates.banding import Bands, choose_bands
-from hpcml.duplicates.consistency import Consistency, PairLabels, consistency_of
-from hpcml.duplicates.pairs import COMPARED, WINDOW, Pairs, find_pairs
 from hpcml.files.table import write_table
 from hpcml.log import Log
+from hpcml.near_duplicates.banding import choose_bands
+from hpcml.near_duplicates.consistency import PairLabels, consistency_of
+from hpcml.near_duplicates.pairs import COMPARED, WINDOW, Pairs, find_pairs
+from hpcml.near_duplicates.report import Duplicates
 
 STEPS = np.array([0.5, 0.8, 0.9, 0.95, 1.0])  # similarities between which pairs are counted
 COLUMNS = ("row", "other_row", "id", "other_id", "similarity", "counted", "labels", "other_labels", "common_labels")
-
-
-@dataclass
-class Duplicates:
-    """What was found; `by_similarity` counts pairs from each of `steps` up to the next one."""
-
-    data: Path
-    split: str
-    n_rows: int
-    n_empty: int
-    n_equal: int
-    n_limited: int
-    similarity: float
-    bands: Bands
-    n_pairs: int
-    n_counted: int  # for the labels
-    steps: list[float]
-    by_similarity: list[int]
-    label_names: list[str]
-    labels: Consistency
-    seconds: float
 
 
 @mpi.collective

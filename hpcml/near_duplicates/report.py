@@ -5,17 +5,43 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from hpcml.duplicates.search import Duplicates
 from hpcml.errors import ConfigError
 from hpcml.files.atomic import check_output, write_whole
 from hpcml.files.table import table, write_table
 from hpcml.log import joined
+from hpcml.near_duplicates.banding import Bands
+from hpcml.near_duplicates.consistency import Consistency
 
 COLUMNS = ("number", "label", "n_rows", "base_rate", "n_pairs", "n_both", "consistency", "low", "high")
+
+
+@dataclass
+class Duplicates:
+    """What was found; `by_similarity` counts pairs from each of `steps` up to the next one."""
+
+    data: Path
+    split: str
+    n_rows: int
+    n_empty: int
+    n_equal: int
+    n_limited: int
+    similarity: float
+    bands: Bands
+    n_pairs: int
+    n_counted: int  # for the labels
+    steps: list[float]
+    by_similarity: list[int]
+    label_names: list[str]
+    labels: Consistency
+    seconds: float
+
+    def __str__(self) -> str:
+        return format_duplicates(self)
 
 
 def check_outputs(outputs: Mapping[str, Path | None], force: bool, data: Path) -> None:

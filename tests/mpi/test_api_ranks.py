@@ -1,0 +1,56 @@
+"""`hpcml.explain` and `hpcml.duplicates`: what the commands say, on any number of ranks."""
+
+import numpy as np
+import pytest
+from support import make
+from support.oracles_duplicates import alike_data
+
+import hpcml
+from hpcml import mpi
+from hpcml.cli import app as cli
+from hpcml.errors import ConfigError
+
+pytestmark = pytest.mark.mpi
+
+
+def said(capsys, *tokens):
+    """What a command prints, on one rank."""
+    capsys.readouterr()
+    cli.run([str(token) for token in tokens], mpi.self_comm)
+    return capsys.readouterr().out.rstrip("\n")
+
+
+def test_explain_says_what_the_command_says(comm, mpi_tmp_path, capsys):
+    model, data = mpi_tmp_path / "model.h5", mpi_tmp_path / "data.h5"
+    if comm.rank == 0:
+        make.model(model, np.random.default_rng(0).standard_normal((7, 9)).round(1), feature_names=list("abcdefghi"))
+        make.dataset(data, np.ones((3, 9)), np.ones((3, 7)), list("abcdefghi"))
+    comm.Barrier()
+    found = hpcml.explain(model, data, label=["label3"], top=2, comm=comm)
+    every = hpcml.explain(str(model), comm=comm)
+    assert (found is None) == (every is None) == (comm.rank > 0)
+    if comm.rank == 0:
+        assert str(found) == said(capsys, "explain", model, data, "--label", "label3", "--top", 2)
+        assert [each.label for each in every.labels] == list(range(7))
+        assert str(every) == said(capsys, "explain", model)
+    with pytest.raises(ConfigError, match=r"^top=0: expected at least 1"):
+        hpcml.explain(model, top=0, comm=comm)
+
+
+def test_duplicates_says_what_the_command_says(comm, mpi_tmp_path, capsys):
+    data, pairs = mpi_tmp_path / "data.h5", mpi_tmp_path / "pairs.csv"
+    if comm.rank == 0:
+        alike_data(data, np.random.default_rng(0), 60)
+    comm.Barrier()
+    found = hpcml.duplicates(data, similarity=0.6, output=pairs, comm=comm)
+    assert found.n_pairs == len(pairs.read_text().splitlines()) - 1 > 0
+    if comm.rank == 0:
+        without_seconds = str(found).partition("\n")[2]
+        assert without_seconds == said(capsys, "duplicates", data, "--similarity", 0.6).partition("\n")[2]
+    for more, words in (
+        ({"output": pairs}, "exists already"),
+        ({"force": True}, "^force=True has no effect without output; leave it out$"),
+        ({"similarity": 2}, "^similarity=2: expected a number"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            hpcml.duplicates(data, comm=comm, **more)
