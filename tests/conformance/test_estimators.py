@@ -255,7 +255,9 @@ def test_psbml_refuses_what_it_cannot_train_on():
 
 
 def test_cross_validation_knows_all_of_them(tmp_path):
-    X, _, Y = rows(2)
+    X, y, Y = rows(2)
+    words = np.random.default_rng(2).random((80, 4)) < np.where(y, 0.8, 0.1)[:, None]  # whose presence tells the classes apart
+    X = sp.hstack([X, words], format="csr", dtype=np.float32)
     names = [*ESTIMATORS, "svm"]
     found = cross_validate(names, [dataset(tmp_path / "data.h5", X, Y)], folds=2)
     assert found.f1[0].shape == (1, 2, len(names)) and (found.f1[0].mean(axis=1) > 20).all()
