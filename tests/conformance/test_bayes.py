@@ -19,7 +19,7 @@ from hpcml.conversion.options import ConvertOptions
 from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError, DataError, Interrupted
 from hpcml.log import Log
-from hpcml.methods.bayes import block
+from hpcml.methods.bayes import block, risk
 from hpcml.methods.bayes.boosted import probabilities
 from hpcml.methods.registry import METHODS
 from hpcml.model.combination import Round, Stages, Votes, as_numbers
@@ -198,6 +198,32 @@ def test_what_several_weight_vectors_cannot_do_and_damage(problem, tmp_path, met
         file.attrs["parts"] = np.int64(file.attrs["parts"] + (method != "boosted-bayes"))
     with pytest.raises(DataError, match="damaged model"):
         scores(Model(model.path), path, tmp_path)
+
+
+@each
+def test_values_that_are_0_are_absent_ones(problem, tmp_path, method):
+    path = problem[0]
+    with Dataset(path) as data:
+        X, Y = (
+            sp.csr_matrix((np.array(data.map(f"{k}/data")), data.map(f"{k}/indices"), data.map(f"{k}/indptr")), (2 * N, n))
+            for k, n in (("X", D), ("Y", L))
+        )
+    X.data[::3] = 0
+    parts = {"train": np.arange(N), "test": np.arange(N, 2 * N)}
+    stored = dataset(tmp_path / "stored.h5", X, Y, splits=parts)
+    X = X.copy()
+    X.eliminate_zeros()
+    absent = dataset(tmp_path / "absent.h5", X, Y, splits=parts)
+    models = [trained(method, data, tmp_path / data.stem) for data in (stored, absent)]
+    assert models[0].path.read_bytes() == models[1].path.read_bytes()
+    assert scores(models[0], stored, tmp_path / "stored").tobytes() == scores(models[1], absent, tmp_path / "absent").tobytes()
+
+
+def test_too_wide_for_a_model(problem, tmp_path, monkeypatch):
+    monkeypatch.setattr(risk, "WIDEST", 2 * D)
+    with pytest.raises(ConfigError, match="2 times 30 features are too many for a model"):
+        train("staged-bayes", None, problem[0], tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_rules():

@@ -35,8 +35,9 @@ class BayesRisk(Risk):
         return np.zeros(columns.size, np.bool_) if self.headings is None else self.headings.hides(number, columns)
 
     def combine(self, combination: Combination) -> None:
-        """Say how the parts of the labels are combined."""
+        """Say how the parts of the labels are combined. Raises ConfigError if they are too wide for a model."""
         self.combination = combination
+        self.row_width(combination.width)
         self.about |= combination.about
 
     def row_width(self, n_columns: int) -> int:

@@ -142,10 +142,11 @@ def _train_problem(
         with mpi.agreed(comm, "making room for the weights"):
             block = method.build(objective, problem.labels, n_lanes, options, options.max_steps or options.steps)
         block.waiting.extend(waiting)
+        objective_is = f", λ = {objective.lam:.4g}" if options.losses else ""
         log(
             f"training {len(problem.names)} labels on {rows.n_global:,} rows × {rows.n_features:,} features ({rows.n_columns:,} "
-            f"columns); ranks: {comm.size}, {problem.loaded_by.size} to a copy of the rows, labels that share a pass: {n_lanes}, "
-            f"λ = {objective.lam:.4g}"
+            f"columns); ranks: {comm.size}, {problem.loaded_by.size} to a copy of the rows, labels that share a pass: {n_lanes}"
+            f"{objective_is}"
         )
         with mpi.node_first(comm):
             block.warm_up()
