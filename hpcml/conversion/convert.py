@@ -220,8 +220,6 @@ def _describe(file: h5py.File, part: Part, sizes: _Sizes, source: str) -> None:
         write_strings(file, "feature_names", part.feature_names)
     if part.text is not None:
         part.text.write(file)
-        if part.text.headings:
-            file.attrs["headings"] = True
 
 
 @mpi.collective

@@ -76,6 +76,8 @@ class TextSettings:
         group.attrs["pairs"] = self.pairs
         group.attrs["min_df"] = self.min_df
         group.attrs["n_documents"] = self.n_documents
+        if self.headings:
+            file.attrs["headings"] = True  # of the whole file: a selection of its features has it, too
         if self.fields != PLAIN:
             group.attrs["fields"], group.attrs["whole_fields"] = as_texts(self.fields)
         if self.idf is not None:

@@ -14,7 +14,7 @@ import numpy as np
 Rule = Callable[[np.ndarray], np.ndarray]  # from scores (parts, n) to scores (n)
 STAGED, BOOSTED = "staged", "boosted"
 HALF = float(np.nextafter(0.5, 0.0))  # the largest number below one half: a share of 1/2 gives the label
-MOST_PARTS = 1000
+MOST_PARTS = 1000  # that are read
 
 
 @dataclass(frozen=True)

@@ -17,14 +17,17 @@ import hpcml
 from hpcml.conversion.convert import convert
 from hpcml.conversion.options import ConvertOptions
 from hpcml.data.dataset import Dataset
+from hpcml.data.info import format_info, info
 from hpcml.errors import ConfigError, DataError, Interrupted
 from hpcml.log import Log
 from hpcml.methods.bayes import block, risk
 from hpcml.methods.bayes.boosted import probabilities
+from hpcml.methods.bayes.options import MOST_PARTS as LIMIT
 from hpcml.methods.registry import METHODS
-from hpcml.model.combination import Round, Stages, Votes, as_numbers
+from hpcml.model.combination import MOST_PARTS, Round, Stages, Votes, as_numbers
 from hpcml.model.linear import Model
 from hpcml.mpi import self_comm
+from hpcml.reduce.dataset import reduce_dataset
 
 N, D, L = 150, 30, 4
 ROOM = ("naive-bayes", "boosted-bayes", "staged-bayes", "staged-svm")
@@ -221,6 +224,7 @@ def test_values_that_are_0_are_absent_ones(problem, tmp_path, method):
 
 def test_too_wide_for_a_model(problem, tmp_path, monkeypatch):
     monkeypatch.setattr(risk, "WIDEST", 2 * D)
+    assert MOST_PARTS == LIMIT  # what may be trained can be read
     with pytest.raises(ConfigError, match="2 times 30 features are too many for a model"):
         train("staged-bayes", None, problem[0], tmp_path / "run")
     assert not (tmp_path / "run").exists()
@@ -309,6 +313,12 @@ def test_what_headings_refuse(documents, tmp_path):
         converted(documents, tmp_path / "no.h5", headings_as_features=True, label_noise=0.1)
     with pytest.raises(ConfigError, match="headings have that tag"):
         converted(documents, tmp_path / "no.h5", fields=("text=(heading)",))
+    few = tmp_path / "few.h5"
+    with Dataset(data) as file:
+        assert "headings True" in format_info(info(self_comm(), data, [1]))
+        reduce_dataset(self_comm(), file, np.arange(file.n_features)[1:], few, False)
+    with pytest.raises(ConfigError, match="would be told the answer"):
+        train("dual", None, few, tmp_path / "no")
     kept, told = (hpcml.cross_validate(["nb"], [f"{file}:Rodents"], folds=3, split="train") for file in (plain, data))
     assert told.f1[0].mean() < 100 and told.f1[0].mean() != kept.f1[0].mean()  # with other headings, but not the answer
 

@@ -8,10 +8,10 @@ from cyclopts import Parameter
 
 from hpcml.errors import ConfigError
 from hpcml.methods.linear.options import LinearOptions
-from hpcml.model.combination import MOST_PARTS
 from hpcml.options import Several, check_above_0, check_magnitude, check_range
 
 LOG_19 = math.log(19.0)
+MOST_PARTS = 1000  # rounds or stages that a model file may have
 
 
 @Parameter(name="*")
