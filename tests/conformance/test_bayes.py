@@ -14,13 +14,14 @@ from support.make import dataset
 from support.training import merge, train
 
 import hpcml
+from hpcml import slices
 from hpcml.conversion.convert import convert
 from hpcml.conversion.options import ConvertOptions
 from hpcml.data.dataset import Dataset
 from hpcml.data.info import format_info, info
 from hpcml.errors import ConfigError, DataError, Interrupted
 from hpcml.log import Log
-from hpcml.methods.bayes import block, risk
+from hpcml.methods.bayes import block, boosted, risk, staged
 from hpcml.methods.bayes.boosted import probabilities
 from hpcml.methods.bayes.options import MOST_PARTS as LIMIT
 from hpcml.methods.registry import METHODS
@@ -162,6 +163,25 @@ def test_parts_and_interruptions_make_the_same_model(problem, tmp_path, method, 
     assert (tmp_path / "merged" / "model.h5").read_bytes() == whole
     with pytest.raises(ConfigError, match="this run had smoothing"):
         train(method, None, path, tmp_path / "pieces", {"smoothing": 2.0}, resume=True)
+
+
+@pytest.mark.parametrize("method", ROOM[1:])
+def test_a_stop_inside_a_label_leaves_nothing_behind(problem, tmp_path, method, monkeypatch):
+    path = problem[0]
+    whole = train(method, None, path, tmp_path / "whole").model.read_bytes()
+    monkeypatch.setattr(slices, "SLICE_VALUES", 500)
+    stops = []
+
+    def counted(*arguments):
+        stops.append(arguments)
+        return done(*arguments)
+
+    done = staged.StagedBlock.trained if "staged" in method else boosted.BoostedBlock.trained
+    monkeypatch.setattr(staged.StagedBlock if "staged" in method else boosted.BoostedBlock, "trained", counted)
+    with pytest.raises(Interrupted, match=f"0 of {L} labels done"):
+        train(method, None, path, tmp_path / "pieces", {"time_limit": 1e-9})
+    assert len(stops) == 1  # it was left
+    assert train(method, None, path, tmp_path / "pieces", resume=True).model.read_bytes() == whole
 
 
 @each

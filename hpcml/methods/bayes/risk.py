@@ -97,8 +97,8 @@ class Counter:
         none, nothing = np.zeros(0, np.int64), np.zeros(0)
         self.count(none)
         self.weights(0, none, nothing, nothing, 0.0, 0.0)
-        self.summed(none, none, nothing)
         self.matrix(none, none)
+        kernels.add_weights(self.rows.indptr, self.rows.indices, none, nothing, self.sums)
         kernels.score(self.rows.indptr, self.rows.indices, none, self.sums, nothing)
 
     def count(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

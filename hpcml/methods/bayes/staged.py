@@ -6,7 +6,6 @@ Its second stage may be a linear support vector machine, by sequential minimal o
 from __future__ import annotations
 
 import math
-import warnings
 from typing import NamedTuple
 
 import numpy as np
@@ -82,9 +81,7 @@ class StagedSvmBlock(StagedBlock):
         X = sp.csr_matrix((np.ones(indices.size), indices, indptr.astype(np.int32)), (rows.size, chosen.size))
         X.sort_indices()
         svm = SVC(kernel="linear", C=self.options.svm_c, tol=self.options.svm_tol)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of scikit-learn's own future
-            svm.fit(X, np.arange(rows.size) < label.positives.size)
+        svm.fit(X, np.arange(rows.size) < label.positives.size)
         w = svm.coef_.toarray()[0]
         return Weights(chosen[w != 0], w[w != 0], float(svm.intercept_[0]))
 
