@@ -9,6 +9,7 @@ __version__ = "0.8.0"
 _API = {
     **dict.fromkeys(("convert", "cross_validate", "duplicates", "evaluate", "explain"), "hpcml.api"),
     **dict.fromkeys(("open_model", "predict", "threshold", "train"), "hpcml.api"),
+    "BoostedBayesClassifier": "hpcml.methods.bayes.estimator",
     "ClassifierModel": "hpcml.model.classifier",
     "ConvertOptions": "hpcml.conversion.options",
     "CrossValidation": "hpcml.crossval",
@@ -17,9 +18,12 @@ _API = {
     "ElasticNetClassifier": "hpcml.methods.extreme.estimator",
     "KernelNaiveBayes": "hpcml.model.kernel_bayes",
     "Model": "hpcml.model.linear",
+    "NaiveBayesClassifier": "hpcml.methods.bayes.estimator",
     "OnlineClassifier": "hpcml.methods.online.estimator",
     "ProbeClassifier": "hpcml.methods.probe.estimator",
     "PsbmlClassifier": "hpcml.methods.psbml.estimator",
+    "StagedBayesClassifier": "hpcml.methods.bayes.estimator",
+    "StagedSvmClassifier": "hpcml.methods.bayes.estimator",
 }
 __all__ = ["__version__", *sorted(_API)]
 

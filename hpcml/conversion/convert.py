@@ -92,6 +92,7 @@ def check_options(source: str, inputs: list[Path], options: ConvertOptions) -> S
     fields = _fields(options)
     of_text = {
         "--fields": bool(options.fields),
+        "--headings-as-features": options.headings_as_features,
         "--binary": options.binary,
         "--pairs": options.pairs,
         "--min-df": options.min_df != 1,
@@ -102,6 +103,8 @@ def check_options(source: str, inputs: list[Path], options: ConvertOptions) -> S
             raise ConfigError(f"{flag} is for text, but {source} has numbers; leave it out")
         if used and options.like is not None:
             raise ConfigError(f"{flag} does not go with --like, which takes it from {options.like}; leave it out")
+    if options.headings_as_features and options.label_noise is not None:
+        raise ConfigError("--label-noise changes labels, but --headings-as-features would tell the true ones; leave one out")
     for field in fields if source == "docstrings" else ():
         if field not in (each.name for each in PLAIN):
             raise ConfigError(f"--fields {field}: docstrings have the fields title and text; choose of these")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from hpcml.data.headings import TAG
 from hpcml.errors import nearest
 
 OTHER_KEYS = ("id", "labels", "split")  # of a document, that are no fields
@@ -63,6 +64,8 @@ def _check(names: list[str], tags: list[str]) -> None:
             raise ValueError(f"--fields {name}: {name} is no field; choose keys that hold text")
         if not name.isprintable() or not tag.isprintable() or len(tag.split()) != 1 or " " in tag or "=" in tag:
             raise ValueError(f"--fields {name}={tag}: a tag is printed behind a blank, so it has none itself; as in {name}=T")
+        if tag == TAG:
+            raise ValueError(f"--fields {name}={tag}: headings have that tag; choose another")
     for what, found in (("field", names), ("tag", tags)):
         for one in found:
             if found.count(one) > 1:

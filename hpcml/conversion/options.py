@@ -25,6 +25,8 @@ class ConvertOptions:
     tag. JSON lines may have any fields, strings or lists of them. Default: the words of title and text, not told apart."""
     whole_fields: Annotated[tuple[str, ...], Several] = ()
     """Text: of these fields, those whose values are features as they are, such as the names of journals."""
+    headings_as_features: Flag = False
+    """Text: the labels of a row are features, too, named as in "Humans (heading)". Training leaves a label's own one out."""
     binary: Flag = False
     """Text: words present or not, instead of log(tf + 1) · idf with unit length."""
     pairs: Flag = False

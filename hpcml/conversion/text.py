@@ -20,6 +20,7 @@ from hpcml.conversion.part import Labels, Part, waiting_label_sets
 from hpcml.conversion.row_ids import RowIds
 from hpcml.conversion.split import row_splits
 from hpcml.conversion.vocabulary import TextSettings, Vocabulary, merge_counts, merge_terms, summed
+from hpcml.data.headings import TAG
 from hpcml.errors import DataError
 from hpcml.files.opening import read_small
 from hpcml.files.spool import ArraySpool, Spool
@@ -86,12 +87,21 @@ class Counted(NamedTuple):
 class Corpus:
     """This rank's documents as numbers: each text is looked at once and not kept. What grows with them waits outside of memory."""
 
-    def __init__(self, pairs: bool, stop_words: Iterable[str], scratch: Path, fields: tuple[Field, ...] = PLAIN) -> None:
+    def __init__(
+        self,
+        pairs: bool,
+        stop_words: Iterable[str],
+        scratch: Path,
+        fields: tuple[Field, ...] = PLAIN,
+        headings: bool = False,
+    ) -> None:
+        """`headings`: the labels of a document are words, too."""
         self.find = (WORDS_AND_BREAKS if pairs else WORDS).findall
         self.fields, self.stop_words = fields, sorted(stop_words)
         self.found: list[str] = []  # the words, with the tags of their fields
         each = [_Words(() if field.whole else self.stop_words, field, self.found) for field in fields]
         self.words = each if fields != PLAIN else each[:1] * 2
+        self.headings = _Words((), Field("labels", TAG, whole=True), self.found) if headings else None
         self.scratch = scratch
         self.closed = ArraySpool(scratch)  # the arrays of blocks
         self.tokens, self.lengths = bytearray(), array("q")  # of the rows since the last block
@@ -120,6 +130,12 @@ class Corpus:
                     self._add_tokens(words, [" ".join(value.split())] if value.strip() else [])
                 else:
                     self._add_text(words, value)
+        labels = list(labels)
+        if self.headings is not None:
+            for label in dict.fromkeys(labels):
+                if len(self.tokens) > size:
+                    self.tokens += BREAK
+                self._add_tokens(self.headings, [label])
         self.lengths.append((len(self.tokens) - size) // TOKEN.itemsize)
         self.new_labels.extend(map(self.label_numbers.__getitem__, labels))
         self.label_ends.append(self.labels.size + len(self.new_labels))
@@ -168,12 +184,13 @@ def new_corpus(comm: mpi.Comm, options: ConvertOptions, like: Like | None, scrat
     """Collective over `comm`. An empty corpus that knows the stop words of the options, or of the --like file."""
     if like is not None:
         settings = like.text
-        return Corpus(settings.pairs, settings.stop_words, scratch, settings.fields)
+        return Corpus(settings.pairs, settings.stop_words, scratch, settings.fields, settings.headings)
     words: list[str] = []
     with mpi.agreed(comm, f"reading {options.stop_words}"):
         if comm.rank == 0 and options.stop_words is not None:
             words = stop_words(options.stop_words)
-    return Corpus(options.pairs, comm.bcast(words), scratch, parse_fields(options.fields, options.whole_fields))
+    fields = parse_fields(options.fields, options.whole_fields)
+    return Corpus(options.pairs, comm.bcast(words), scratch, fields, options.headings_as_features)
 
 
 @mpi.collective
@@ -258,6 +275,7 @@ def _learn(comm: mpi.Comm, corpus: Corpus, train: np.ndarray, options: ConvertOp
         idf=None,
         stop_words=corpus.stop_words,
         fields=corpus.fields,
+        headings=corpus.headings is not None,
     )
     local = [np.zeros((2, 0), dtype=np.int64)]
     with mpi.agreed(comm, "counting words"):

@@ -18,6 +18,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.conversion.fields import PLAIN, Field, as_texts, parse_fields
 from hpcml.data.dataset import Dataset
+from hpcml.data.headings import TAG, has_headings
 from hpcml.errors import DataError
 from hpcml.files.hdf5 import DAMAGE, NAME_CHUNK, write_strings
 from hpcml.files.untrusted import text_of
@@ -66,6 +67,7 @@ class TextSettings:
     idf: np.ndarray | None
     stop_words: list[str]
     fields: tuple[Field, ...] = PLAIN
+    headings: bool = False  # are the labels of a row features, too?
 
     def write(self, file: h5py.File) -> None:
         """Write group `text` of a dataset."""
@@ -74,6 +76,8 @@ class TextSettings:
         group.attrs["pairs"] = self.pairs
         group.attrs["min_df"] = self.min_df
         group.attrs["n_documents"] = self.n_documents
+        if self.headings:
+            file.attrs["headings"] = True  # of the whole file: a selection of its features has it, too
         if self.fields != PLAIN:
             group.attrs["fields"], group.attrs["whole_fields"] = as_texts(self.fields)
         if self.idf is not None:
@@ -87,15 +91,16 @@ class TextSettings:
             group = dataset.file["text"]
             if "idf" in group and (group["idf"].shape != (dataset.n_features,) or group["idf"].dtype.kind != "f"):
                 raise ValueError("idf does not fit")
-            fields = fields_of(dataset)
+            fields, headings = fields_of(dataset), has_headings(dataset)
             return cls(
-                vocabulary=read_vocabulary(dataset, fields),
+                vocabulary=read_vocabulary(dataset, fields, headings),
                 pairs=bool(group.attrs["pairs"]),
                 min_df=int(group.attrs["min_df"]),
                 n_documents=int(group.attrs["n_documents"]),
                 idf=group["idf"][:] if group.attrs["weighting"] == "log-idf" else None,
                 stop_words=dataset.strings("text/stop_words") or [],
                 fields=fields,
+                headings=headings,
             )
         except DAMAGE:
             raise DataError(f"{dataset.path}: damaged dataset: group text is incomplete; make it again") from None
@@ -110,8 +115,13 @@ def fields_of(dataset: Dataset) -> tuple[Field, ...]:
     return parse_fields([fields], [whole] if whole else [])
 
 
-def _words_of(name: str, fields: dict[str, Field]) -> list[str]:
-    """The word of a feature, or the two of a pair, with their tag if there are fields (by tag). Raises ValueError."""
+def _words_of(name: str, fields: dict[str, Field], headings: bool) -> list[str]:
+    """The word of a feature, or the two of a pair, with their tag if there are fields (by tag); or its heading.
+
+    Raises ValueError.
+    """
+    if headings and name.endswith(f" {TAG}"):
+        return [name]
     if not fields:
         return name.split(" ", 1)
     term, _, tag = name.rpartition(" ")
@@ -120,7 +130,7 @@ def _words_of(name: str, fields: dict[str, Field]) -> list[str]:
     return [name] if fields[tag].whole else [f"{word} {tag}" for word in term.split(" ", 1)]
 
 
-def read_vocabulary(dataset: Dataset, fields: tuple[Field, ...] = PLAIN) -> Vocabulary:
+def read_vocabulary(dataset: Dataset, fields: tuple[Field, ...] = PLAIN, headings: bool = False) -> Vocabulary:
     """The features of a dataset made from text. Raises DataError if the names are not sorted and unique."""
     tagged = {field.tag: field for field in fields} if fields != PLAIN else {}
 
@@ -128,14 +138,14 @@ def read_vocabulary(dataset: Dataset, fields: tuple[Field, ...] = PLAIN) -> Voca
         for begin in range(0, dataset.n_features, NAME_CHUNK):
             yield dataset.strings("feature_names", begin, min(begin + NAME_CHUNK, dataset.n_features)) or []
 
-    words = sorted({word for chunk in names() for name in chunk for word in _words_of(name, tagged)})
+    words = sorted({word for chunk in names() for name in chunk for word in _words_of(name, tagged, headings)})
     number = {word: n for n, word in enumerate(words)}
     width = len(words) + 1
     keys = np.empty(dataset.n_features, dtype=np.int64)
     done = 0
     for chunk in names():
         for name in chunk:
-            first, *second = _words_of(name, tagged)
+            first, *second = _words_of(name, tagged, headings)
             keys[done] = number[first] * width + (number[second[0]] + 1 if second else 0)
             done += 1
     if done < keys.size or (np.diff(keys) <= 0).any():

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hpcml.data.dataset import Dataset
+from hpcml.data.headings import find_headings
 from hpcml.data.shard import Shard, read_rows, rows_of, slab_of
 from hpcml.errors import ConfigError, DataError, nearest
 from hpcml.rng import bits
@@ -52,9 +53,19 @@ class Loaded:
             self.rows = np.array(dataset.split(problem.split))
             self.X = read_rows(dataset, self.rows, dense=False)
             self.Y = _label_sets(slab_of(dataset, self.rows, 0, self.rows.size)).tocsc()
+            self.headings = find_headings(dataset)
             dataset.check_unchanged()
         if (*self.X.shape, self.X.nnz) != (problem.n_rows, problem.n_features, problem.nnz):
             raise DataError(f"{problem.path}: the file was changed while it was in use; restore it, or wait until it is complete")
+
+    def rows_for(self, label: int, rows: np.ndarray) -> sp.csr_matrix:
+        """Some rows (positions) of X, without the heading that says whether they have the label."""
+        X = self.X[rows]
+        own = -1 if self.headings is None else int(self.headings.own[label])
+        if own >= 0:
+            X.data[X.indices == own] = 0
+            X.eliminate_zeros()
+        return X
 
     def has(self, label: int) -> np.ndarray:
         """1 for the rows that have the label with this number, else 0 (n_rows, int64)."""

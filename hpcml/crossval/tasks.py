@@ -201,7 +201,7 @@ class Work:
         y = loaded.has(label)
         judged = folds_of(self.seed, loaded.rows, y, self.folds) == fold
         train = order[~judged[order]]
-        return loaded.X[train], y[train], loaded.X[judged], y[judged]
+        return loaded.rows_for(label, train), y[train], loaded.rows_for(label, judged), y[judged]
 
     def _seed(self, task: Task) -> int:
         """The random numbers of a classifier depend on the fold only."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.data.dataset import Dataset, default_split
+from hpcml.data.headings import has_headings
 from hpcml.data.row_checks import BLOCK, check_contents, share
 from hpcml.data.shard import slab_of, split_bounds
 from hpcml.errors import ConfigError
@@ -74,6 +75,7 @@ def info(comm: mpi.Comm, path: Path, ranks: list[int], check: bool = True) -> Da
         counts = _label_counts(comm, dataset)
         with mpi.agreed(comm, f"reading {path}"), readable(path, "hpcml convert", "dataset"):
             text = attributes(dataset.file["text"]) if "text" in dataset.file else {}
+            text |= {"headings": True} if has_headings(dataset) else {}
             found = DatasetInfo(
                 path=Path(path),
                 n_rows=dataset.n_rows,

@@ -54,8 +54,8 @@ def about_parameters(text: str) -> str:
 class DistributedClassifier(BaseEstimator):
     """What classifiers have in common that are trained on the rows of the ranks of `comm`.
 
-    A subclass has the parameters `comm` and `random_state` besides those of `_parameters`, which become the options of training
-    (`_options_kind`), and trains in `_learn`.
+    A subclass has the parameters `comm` and, if anything is drawn, `random_state` besides those of `_parameters`, which become the
+    options of training (`_options_kind`), and trains in `_learn`.
     """
 
     comm: mpi.Comm | None
@@ -118,6 +118,10 @@ class DistributedClassifier(BaseEstimator):
             if not isinstance(value, parameter.types):
                 raise ConfigError(f"{name}={value!r}: expected {parameter.expected}")
             values[OPTION_OF.get(name, name)] = parameter.as_option(value)
+        if "random_state" not in self.get_params(deep=False):
+            options = self._options_kind(**values)
+            options.validate()
+            return options
         seed = self.random_state
         seed = int(seed) if isinstance(seed, Integral) else int(check_random_state(seed).randint(2**31 - 1))
         options = self._options_kind(**values, seed=seed)
@@ -128,7 +132,7 @@ class DistributedClassifier(BaseEstimator):
     def _agreed_options(self, comm: mpi.Comm, options: Any) -> Any:
         """Collective over `comm`. The options of all ranks. Raises ConfigError if the ranks' parameters differ."""
         first = comm.bcast(options)
-        if not isinstance(self.random_state, Integral):
+        if not isinstance(getattr(self, "random_state", 0), Integral):
             options = replace(options, seed=first.seed)
         if mpi.agreed_any(comm, options != first):
             raise ConfigError("the ranks have classifiers with different parameters; give all ranks the same")

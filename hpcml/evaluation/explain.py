@@ -137,6 +137,8 @@ def explain(
         raise ConfigError(f"--top {top}: expected at least 1")
     if not isinstance(model, Model):
         raise ConfigError(f"{model.path}: a classifier has no weights of features; explain takes linear models")
+    if model.combination is not None:
+        raise ConfigError(f"{model.path}: its labels have several weights for a feature; explain takes models with one")
     with mpi.agreed(comm, f"reading {model.path}"):
         shown = labels_to_show(model, wanted)
         if dataset is not None:

@@ -20,6 +20,7 @@ WEIGHT_BYTES = 1 << 28  # the weights of a block of labels (d × B doubles, expa
 SCORE_BYTES = 1 << 25  # the scores of a block of rows × labels
 MAX_LANES = 32  # wider blocks of labels are no faster
 ROWS_BYTES = 1 << 26  # the rows that a classifier is given at once, unless one row alone needs more
+PRESENT = 1 << 22  # values that are looked at together
 _NONZERO_BYTES = 32  # of a CSR row in memory while it is made
 
 
@@ -34,6 +35,13 @@ def blocks_of(rows: np.ndarray, n_columns: int) -> Iterator[tuple[int, np.ndarra
     step = max(1, SCORE_BYTES // (8 * max(1, n_columns)))
     for begin in range(0, rows.size, step):
         yield begin, rows[begin : begin + step]
+
+
+def presence(data: np.ndarray) -> np.ndarray:
+    """1 for each value that is not 0, else 0; without memory of its own, if none is 0."""
+    if all(np.all(data[begin : begin + PRESENT]) for begin in range(0, data.size, PRESENT)):
+        return np.broadcast_to(np.float32(1), data.shape)
+    return (data != 0).astype(np.float32)
 
 
 def warm_up_counts() -> None:
@@ -51,7 +59,8 @@ class Scorer:
         """`labels` (n, int64, ascending) are label numbers of the model."""
         self.model, self.labels = model, labels
         self.rows = shard.rows
-        self.csr, self._first_row = (shard.indptr, shard.indices, shard.data), shard.first_row
+        data = presence(shard.data) if model.binary else shard.data
+        self.csr, self._first_row = (shard.indptr, shard.indices, data), shard.first_row
         self.tables, self._is_dense = (model.columns, model.factors), not (model.sparse or model.below)
         self.blocks = label_blocks(labels.size, model.n_features)
 
@@ -126,6 +135,51 @@ class Scorer:
             warm_up_counts()
 
 
+class CombinedScorer(Scorer):
+    """The scores of labels that have several weight vectors each."""
+
+    def __init__(self, model: Model, shard: Shard, labels: np.ndarray) -> None:
+        """`labels` (n, int64, ascending) are label numbers of the model."""
+        super().__init__(model, shard, labels)
+        assert model.combination is not None
+        self.n_parts = model.combination.n_parts
+        self.blocks = label_blocks(labels.size, self.n_parts * model.n_features)
+
+    def weights(self, begin: int, end: int) -> tuple[Any, Any]:
+        """The weights (d, B) of every part of labels[begin:end], and the rules (B)."""
+        labels, parts = self.labels[begin:end], []
+        for part in range(self.n_parts):
+            parts.append(np.empty((self.model.n_features, labels.size)))
+            kernels.expand_weights(self.model.rows(labels, part), np.arange(labels.size), *self.tables, parts[-1])
+        return parts, [self.model.rule(int(label)) for label in labels]
+
+    def rows_scores(self, rows: np.ndarray, parts: Any, rules: Any) -> np.ndarray:
+        """The scores (n, B) of `rows` for a block's weights and rules."""
+        found, out = np.empty((self.n_parts, rows.size, len(rules))), np.empty((rows.size, len(rules)))
+        for part, Wt in enumerate(parts):
+            kernels.score_rows(*self.csr, rows, Wt, np.zeros(len(rules)), found[part])
+        for lane, rule in enumerate(rules):
+            out[:, lane] = rule(found[:, :, lane])
+        return out
+
+    def pairs_scores(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        """The scores (n_pairs) of row rows[p] for label labels[p] of the model: the same bits as `rows_scores`."""
+        out, order = np.empty(rows.size), np.argsort(labels, kind="stable")
+        for begin, end in self.blocks:
+            own = self.labels[begin:end]
+            some = order[slice(*np.searchsorted(labels[order], own[[0, -1]] + [0, 1]))] if own.size else order[:0]
+            if not some.size:
+                continue
+            places, found = np.searchsorted(own, labels[some]), np.empty((self.n_parts, some.size))
+            for part in range(self.n_parts):
+                W = self.model.rows(own, part)
+                kernels.score_pairs(*self.csr, rows[some], places, W, *self.tables, np.zeros(own.size), found[part])
+            for lane in np.unique(places).tolist():
+                mine = places == lane
+                out[some[mine]] = self.model.rule(int(own[lane]))(found[:, mine])
+        return out
+
+
 class ClassifierScorer:
     """The scores of some labels of a classifier on the rows of a shard; it has the methods of a `Scorer`.
 
@@ -193,4 +247,6 @@ class ClassifierScorer:
 
 def scorer_of(model: Model | ClassifierModel, shard: Shard, labels: np.ndarray) -> Scorer | ClassifierScorer:
     """The scorer of `labels` (n, int64, ascending label numbers) of a model of any kind on a shard."""
-    return ClassifierScorer(model, shard, labels) if isinstance(model, ClassifierModel) else Scorer(model, shard, labels)
+    if isinstance(model, ClassifierModel):
+        return ClassifierScorer(model, shard, labels)
+    return Scorer(model, shard, labels) if model.combination is None else CombinedScorer(model, shard, labels)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hpcml import mpi
-from hpcml.evaluation.scoring import ClassifierScorer, Scorer
+from hpcml.evaluation.scoring import ClassifierScorer, CombinedScorer, Scorer
 from hpcml.kernels import top as kernels
 from hpcml.model.linear import Model, SparseRows
 
@@ -84,7 +84,9 @@ def top_of(comm: mpi.Comm, scorer: Scorer | ClassifierScorer, size: int, keeps: 
     `keeps`: there is room for the weights of all labels.
     """
     size = min(size, scorer.model.n_labels)
-    if not isinstance(scorer, Scorer) or not isinstance(scorer.model.W, SparseRows) or scorer.model.below:
+    if not isinstance(scorer, Scorer) or isinstance(scorer, CombinedScorer):
+        return BlockwiseTop(size, keeps)
+    if not isinstance(scorer.model.W, SparseRows) or scorer.model.below:
         return BlockwiseTop(size, keeps)
     model, W = scorer.model, scorer.model.W
     with mpi.node_first(comm):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hpcml.errors import ConfigError, nearest
+from hpcml.methods.bayes.options import BoostedBayesOptions, NaiveBayesOptions, StagedBayesOptions, StagedSvmOptions
 from hpcml.methods.dual.options import DualOptions
 from hpcml.methods.extreme.options import ElasticNetOptions
 from hpcml.methods.liblinear.options import LiblinearOptions
@@ -16,6 +17,11 @@ from hpcml.methods.probe.options import PegasosOptions, ProbeOptions
 from hpcml.methods.psbml.options import AdaboostOptions, PsbmlOptions
 from hpcml.methods.svmperf.options import SvmperfOptions
 from hpcml.options import flag_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hpcml.run.session import Session, Target
 
 DATASET = "A dataset made with `hpcml convert`."
 CLASSES = "A dataset made with `hpcml convert`: one label, or exactly one of several in each row (see --label)."
@@ -43,6 +49,7 @@ class Method:
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by prefix of the name: more parameters
     takes: str = DATASET
     penalty: str = "l2"  # of the methods with losses: those with the same can be compared by the objective
+    headings: bool = False  # can it leave a label's own heading out, where the rows' labels are features, too?
     cost: float = 100.0  # of training, roughly, beside one pass over the rows
 
     @property
@@ -74,7 +81,8 @@ def _online(name: str, about: str, options: type[Any]) -> Method:
     return Method(name, f"{about}, in a single pass", options, f"{_ONLINE}:train_{name}", _CLASSIFIER, **more)
 
 
-_DUAL, _PROBE, _PSBML = "hpcml.methods.dual", "hpcml.methods.probe", "hpcml.methods.psbml"
+_BAYES, _DUAL = "hpcml.methods.bayes", "hpcml.methods.dual"
+_PROBE, _PSBML = "hpcml.methods.probe", "hpcml.methods.psbml"
 METHODS: dict[str, Method] = {
     method.name: method
     for method in (
@@ -98,6 +106,29 @@ METHODS: dict[str, Method] = {
             *("elastic-net", "the elastic net: sparse models, exact, in time that follows a label's positives", ElasticNetOptions),
             *("hpcml.methods.extreme.train:train", "hpcml.methods.extreme.estimator:ElasticNetClassifier"),
             penalty="elastic net",
+        ),
+        Method(
+            *("naive-bayes", "naive Bayes of features present or not: all labels from counts", NaiveBayesOptions),
+            *(f"{_BAYES}.train:train_naive", f"{_BAYES}.estimator:NaiveBayesClassifier"),
+            headings=True,
+            cost=2.0,
+        ),
+        Method(
+            *("boosted-bayes", "AdaBoost with naive Bayes", BoostedBayesOptions),
+            *(f"{_BAYES}.train:train_boosted", f"{_BAYES}.estimator:BoostedBayesClassifier"),
+            headings=True,
+            cost=20.0,
+        ),
+        Method(
+            *("staged-bayes", "naive Bayes, then once more on the rows that it takes for positive", StagedBayesOptions),
+            *(f"{_BAYES}.train:train_staged", f"{_BAYES}.estimator:StagedBayesClassifier"),
+            headings=True,
+            cost=4.0,
+        ),
+        Method(
+            *("staged-svm", "naive Bayes, then a linear SVM on the rows that it takes for positive", StagedSvmOptions),
+            *(f"{_BAYES}.train:train_staged_svm", f"{_BAYES}.estimator:StagedSvmClassifier"),
+            headings=True,
         ),
         _online("pw", "Positive Winnow", WinnowOptions),
         _online("bw", "Balanced Winnow", BalancedOptions),
@@ -131,7 +162,11 @@ def users_of(option: str) -> list[str]:
     return [name for name, method in METHODS.items() if option in method.option_names]
 
 
-def train(name: str, *arguments: Any) -> Any:
-    """Collective over the session. Train with the method of that name: (session, data, target, options). Raises ConfigError."""
+def train(name: str, session: Session, data: Path, target: Target, options: Any) -> Any:
+    """Collective over the session. Train with the method of that name. Raises ConfigError."""
     method = method_named(name)
-    return method.load(method.train)(*arguments)
+    if not method.headings:
+        from hpcml.data.headings import refuse_headings
+
+        refuse_headings(session.comm, data, name, [each.name for each in METHODS.values() if each.headings])
+    return method.load(method.train)(session, data, target, options)

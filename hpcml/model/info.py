@@ -14,8 +14,11 @@ def format_model(model: Model | ClassifierModel) -> str:
     attrs = model.attrs
     lines = [f"{model.path}: a model of {attrs.get('method', '?')}, {model.n_labels:,} labels × {model.n_features:,} features"]
     if isinstance(model, Model):
+        parts = (
+            "" if model.combination is None else f", {model.combination.n_parts} weight vectors a label ({model.combination.kind})"
+        )
         stored = "the weights that are left (CSR)" if model.sparse else "a weight for each label and column"
-        lines.append(f"  weights     {model.n_weights:,} in {model.n_columns:,} columns: {stored}")
+        lines.append(f"  weights     {model.n_weights:,} in {model.n_columns:,} columns: {stored}{parts}")
     else:
         lines.append(f"  classifier  {model.base.get('name', '?')}, of {model.margin_rows.size:,} rows")
     shown = {name: attrs[name] for name in ("loss", "lambda", "positive_weight", "split", "n_rows") if name in attrs}

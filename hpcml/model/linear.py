@@ -11,8 +11,13 @@ column if there are features). The score of a row x is `Σ x[j] · weight[j] + b
 the method, its loss, λ and the vocabulary. `labels/threshold` (n_labels float64), if it is there, says above which score a row has
 each label, and attributes (`threshold_measure`, ...) how it was found.
 
+Where a label has several weight vectors ("parts", `hpcml.model.combination`), the attributes `combination`, `parts` and `width` say
+so: W is sparse, and its row holds the parts side by side, part p in the columns p · width to (p + 1) · width − 1. Behind them stand
+the numbers of the label's rule.
+
 Models of the Winnow family have the attribute `normalised`: scores are divided by 1 + Σ x[j] over the features with a factor, for
-these learners see rows that a bias feature 1 was appended to and that were then divided by their sum. Models of single-pass
+these learners see rows that a bias feature 1 was appended to and that were then divided by their sum. Models of naive
+Bayes have the attribute `binary`: a value other than 0 counts as 1. Models of single-pass
 learners may have a group `state` with what is needed to continue the pass (hpcml.methods.online.state).
 """
 
@@ -32,6 +37,7 @@ from hpcml.errors import ConfigError, DataError, file_error, is_of_the_system
 from hpcml.files.hdf5 import DAMAGE, describe_matrix, map_dataset, matrix_slabs, open_stamped, stamp, write_strings
 from hpcml.files.slabs import Slab
 from hpcml.files.untrusted import attributes, read_strings, text_of
+from hpcml.model.combination import Combination, Rule
 
 STATUS = ("converged", "degenerate", "step limit", "one pass")  # the codes of labels/status
 PRECISIONS = ("<f4", "<f8")  # the types that W may have
@@ -63,6 +69,7 @@ def model_slabs(
 
 # What a model of convex training says of it; the last three are those of `Problem.origin`.
 ABOUT = ("method", "loss", "lambda", "split", "epsilon", "dormant", "positive_weight", "vocabulary", "n_rows", "fingerprint")
+OBJECTIVE = ("loss", "lambda", "epsilon", "dormant", "positive_weight")  # of ABOUT, what a model says that minimises one
 THRESHOLDS = ("threshold_measure", "threshold_method", "threshold_split")  # what a model with thresholds says of them
 SINCE_4 = {"positive_weight": "1"}  # of ABOUT, what models of older formats do not say
 _STAMP = ("hpcml-format", "hpcml-version")
@@ -182,6 +189,7 @@ class Model(Trained):
     """
 
     W: np.ndarray | SparseRows
+    combination: Combination | None = None  # of the parts of labels that have several weight vectors
     below = 0.0  # weights of smaller magnitude count as 0
 
     def __init__(self, path: Path | str) -> None:
@@ -192,6 +200,7 @@ class Model(Trained):
                 self.attrs = attributes(file)
                 self.vocabulary = text_of(file, "vocabulary")
                 self.normalised = bool(self.attrs.get("normalised", False))
+                self.binary = bool(self.attrs.get("binary", False))
                 self._map(file)
             except DAMAGE as error:
                 if is_of_the_system(error):
@@ -217,21 +226,26 @@ class Model(Trained):
         stored = file["W/data"] if sparse else file["W"]
         self.n_weights, self.precision = int(stored.size), stored.dtype.str
         expected = self.slabs(certified, self.n_weights if sparse else None)
-        found = {name: Slab(file[name].shape, file[name].dtype.str) for name in expected}
-        if self.precision not in PRECISIONS or found != expected or file["label_names"].shape != (self.n_labels,):
+        slabs = {name: Slab(file[name].shape, file[name].dtype.str) for name in expected}
+        if self.precision not in PRECISIONS or slabs != expected or file["label_names"].shape != (self.n_labels,):
             raise ValueError("sizes or types do not fit")
-        if sparse and self.n_columns > max(1, self.n_features):  # of a dense one, the file has the bytes
+        self.combination = Combination.of(self.attrs)
+        parts = 1 if self.combination is None else self.combination.n_parts
+        self.width = self.n_columns if self.combination is None else self.combination.width
+        if sparse and self.width > max(1, self.n_features):  # of a dense one, the file has the bytes
             raise ValueError("more columns than features")
-        parts = {name: map_dataset(self.path, file[name]) for name in expected}
-        self.W = SparseRows(*(parts[f"W/{name}"] for name in SparseRows._fields)) if sparse else parts["W"]
-        self.columns, self.factors, self.bias = (parts[name] for name in ("columns", "factors", "bias"))
-        self.labels = {name.removeprefix("labels/"): values for name, values in parts.items() if name.startswith("labels/")}
+        if parts * self.width > self.n_columns or (parts > 1 and not sparse):
+            raise ValueError("parts that do not fit")
+        found = {name: map_dataset(self.path, file[name]) for name in expected}
+        self.W = SparseRows(*(found[f"W/{name}"] for name in SparseRows._fields)) if sparse else found["W"]
+        self.columns, self.factors, self.bias = (found[name] for name in ("columns", "factors", "bias"))
+        self.labels = {name.removeprefix("labels/"): values for name, values in found.items() if name.startswith("labels/")}
         self.label_names: list[str] = read_strings(file["label_names"])
         check_thresholds(self.labels)
-        if self.n_features and not 0 <= self.columns.min() <= self.columns.max() < self.n_columns:
+        if self.n_features and not 0 <= self.columns.min() <= self.columns.max() < self.width:
             found_range = f"{self.columns.min()} to {self.columns.max()}"
             raise DataError(
-                f"{self.path}: damaged model: columns {found_range}, but W has columns 0 to {self.n_columns - 1}; train it again"
+                f"{self.path}: damaged model: columns {found_range}, but W has columns 0 to {self.width - 1}; train it again"
             )
         if isinstance(self.W, SparseRows):
             self._check_rows(self.W)
@@ -266,27 +280,47 @@ class Model(Trained):
         places = np.flatnonzero(kept(w, self.below))
         return (places if indices is None else indices[places]), w[places]
 
-    def rows(self, labels: np.ndarray) -> np.ndarray:
-        """The rows of W (k × n_columns, read-only, of its type) for label numbers, with every weight that is 0."""
+    def rows(self, labels: np.ndarray, part: int = 0) -> np.ndarray:
+        """The rows of W (k × width, read-only, of its type) for label numbers, of one part, with every weight that is 0."""
         if isinstance(self.W, SparseRows) or self.below > 0:
-            out = np.zeros((len(labels), self.n_columns), self.precision)
+            out = np.zeros((len(labels), self.width), self.precision)
             for row, label in zip(out, labels, strict=True):
                 columns, w = self.row(int(label))
-                row[columns] = w
+                first, end = np.searchsorted(columns, [part * self.width, (part + 1) * self.width])
+                row[columns[first:end] - part * self.width] = w[first:end]
         else:
             out = self.W[labels]
         out.flags.writeable = False
         return out
 
+    def rule(self, label: int) -> Rule:
+        """How the parts of a label are combined. Raises DataError if the model is damaged."""
+        assert self.combination is not None
+        behind = self.combination.n_parts * self.width
+        columns, numbers = self.row(label)
+        first = int(np.searchsorted(columns, behind))
+        size = int(columns[-1]) + 1 - behind if first < columns.size else 0
+        try:
+            if size > 2 * (columns.size - first) + 4 * self.combination.n_parts:  # a round has a 0 among its bounds and its values
+                raise ValueError("more zeros than there can be")
+            dense = np.zeros(size)
+            dense[columns[first:] - behind] = numbers[first:]
+            constant = STATUS[self.labels["status"][label]] == "degenerate"
+            return self.combination.rule(float(self.bias[label]), constant, dense)
+        except (ValueError, IndexError):
+            raise DataError(
+                f"{self.path}: damaged model: label {label} has parts that cannot be combined; train it again"
+            ) from None
+
     def weights(self, labels: slice | np.ndarray | int = slice(None)) -> np.ndarray:
         """The weights of every feature (k × n_features float64) for `labels`, given as one gives rows to a numpy array.
 
-        One number gives one row (n_features). Needs 8 n_features bytes per label, much more than the file where few features
-        have a column of their own.
+        One number gives one row (n_features); of labels with several parts it is the first one. Needs 8 n_features bytes per label,
+        much more than the file where few features have a column of their own.
         """
         if isinstance(self.W, SparseRows) or self.below > 0:
             chosen = np.arange(self.n_labels)[labels]
-            W = self.rows(chosen.reshape(-1)).reshape(*chosen.shape, self.n_columns)
+            W = self.rows(chosen.reshape(-1)).reshape(*chosen.shape, self.width)
         else:
             W = self.W[labels]
         out = np.take(W, self.columns, axis=-1).astype(np.float64, copy=False)

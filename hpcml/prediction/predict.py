@@ -86,7 +86,9 @@ class Prediction:
     @property
     def keeps_weights(self) -> bool:
         """Whether the weights of all labels are expanded once, and not for every chunk."""
-        return 8 * self.model.n_labels * self.model.n_features <= WEIGHT_BYTES
+        combination = getattr(self.model, "combination", None)
+        parts = 1 if combination is None else combination.n_parts
+        return 8 * parts * self.model.n_labels * self.model.n_features <= WEIGHT_BYTES
 
     @property
     def is_cheap(self) -> bool:

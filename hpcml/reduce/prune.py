@@ -78,6 +78,8 @@ def prune(
     """
     if not isinstance(model, Model):
         raise ConfigError(f"{model.path}: a classifier has no weights to leave out; prune takes linear models")
+    if model.combination is not None:
+        raise ConfigError(f"{model.path}: its labels have several weights for a feature; prune takes models with one")
     if not below:
         raise ConfigError("--below: name at least one magnitude")
     for value in below:

@@ -16,7 +16,7 @@ from hpcml import mpi
 from hpcml.errors import ConfigError, DataError
 from hpcml.files.slabs import SlabFile, new_file
 from hpcml.log import visible
-from hpcml.model.linear import ABOUT, SINCE_4, THRESHOLDS, Model, SparseRows, about_of, describe_model, model_slabs
+from hpcml.model.linear import ABOUT, OBJECTIVE, SINCE_4, THRESHOLDS, Model, SparseRows, about_of, describe_model, model_slabs
 from hpcml.options import parse_part
 from hpcml.partition import offsets
 from hpcml.run.folder import CONFIG, RunFolder, read_config
@@ -94,7 +94,8 @@ class _Part:
         model = Model(run / "model.h5")  # not kept: there may be more parts than files that a process may open
         self.label_names, self.n_columns, self.precision = model.label_names, model.n_columns, model.precision
         self.n_weights, self.sparse = model.n_weights, model.sparse
-        known = {name: model.attrs.get(name, SINCE_4.get(name)) for name in ABOUT} | about_of(model.attrs)
+        counted = OBJECTIVE if model.attrs.keys().isdisjoint(OBJECTIVE) else ()  # a model of a method that minimises nothing
+        known = {name: model.attrs.get(name, SINCE_4.get(name)) for name in ABOUT if name not in counted} | about_of(model.attrs)
         self.about: dict[str, Any] = {name: value for name, value in known.items() if name not in THRESHOLDS}
         self.tables = {name: hashlib.sha256(getattr(model, name)).digest() for name in ("columns", "factors")}
         self.n_features, self.certified = model.n_features, "gap" in model.labels

@@ -25,6 +25,8 @@ WORDS = np.array(["ant", "bee", "caterpillar"])
 # For every parameter but truth values something that it cannot be.
 WRONG = {
     **{"alpha": 0.5, "base": "treee", "beta": 2.0, "block": 0, "comm": "world", "cycles": 0, "epsilon": -1.0, "eta": 0.0},
+    **{"chi_square": -1.0, "cut": np.inf, "factor": np.nan, "min_weight": -1.0, "rounds": 0, "smoothing": 0.0, "stages": 1},
+    **{"svm_c": 0.0, "svm_tol": 0.0, "trim": 1.0},
     **{"gamma": -1.0, "grid": "3", "judge": "f1", "l1": "m", "lam": "X/q", "loss": "none", "margin": -1.0, "max_gap": -1.0},
     **{"max_iter": 0, "method": "none", "neighbourhood": "C1", "passes": 0, "positive_weight": "none", "precision": "half"},
     **{"random_state": -1, "rate": "none", "replace": 2.0, "solver": "none", "theta": -1.0, "tol": 0.0, "validation_share": 1.0},
@@ -253,7 +255,9 @@ def test_psbml_refuses_what_it_cannot_train_on():
 
 
 def test_cross_validation_knows_all_of_them(tmp_path):
-    X, _, Y = rows(2)
+    X, y, Y = rows(2)
+    words = np.random.default_rng(2).random((80, 4)) < np.where(y, 0.8, 0.1)[:, None]  # whose presence tells the classes apart
+    X = sp.hstack([X, words], format="csr", dtype=np.float32)
     names = [*ESTIMATORS, "svm"]
     found = cross_validate(names, [dataset(tmp_path / "data.h5", X, Y)], folds=2)
     assert found.f1[0].shape == (1, 2, len(names)) and (found.f1[0].mean(axis=1) > 20).all()

@@ -140,6 +140,13 @@ def test_f1(tmp_path):
     assert 10 < valid.size < 50
 
 
+def test_naive_bayes(tmp_path):
+    data = make.dataset(tmp_path / "data.h5", *make.random_data(3, 60, 30, 5, density=0.2))
+    options = ("--sample", 2, "--ranks", 1, "--rounds", 1)
+    peer, ours = lines_of(run(sys.executable, BENCH / "naive_bayes.py", data, *options))
+    assert (peer["labels"], ours["labels"], peer["ratio"]) == (2, 5, 1) and ours["wall"] > 0
+
+
 def test_startup():
     found = lines_of(run(sys.executable, BENCH / "startup.py", 1, "info", 1))
     assert [(line["command"], line["ranks"], line["cache"]) for line in found] == [("info", 1, "cold"), ("info", 1, "warm")]

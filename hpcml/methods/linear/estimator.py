@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,8 +17,9 @@ from hpcml import mpi
 from hpcml.data.compact import ColumnMap, CompactRows, compact_rows, warm_up
 from hpcml.estimators.distributed import DistributedClassifier, gather_rows
 from hpcml.estimators.labels import LabelScores, LabelSets, shard_of
-from hpcml.methods.linear.block import STEP_LIMIT, SparseWeightsOf
+from hpcml.methods.linear.block import STEP_LIMIT, Finished, SparseWeightsOf
 from hpcml.methods.linear.method import LinearMethod
+from hpcml.methods.linear.objective import Risk
 from hpcml.methods.linear.options import LinearOptions
 from hpcml.methods.linear.plan import Sharding, lanes_per_group
 from hpcml.mpi.memory import room_per_rank
@@ -62,44 +64,51 @@ class LinearClassifier(LabelScores, DistributedClassifier):
         Ranks that do not share the rows share the labels.
         """
         method, n = self._method, rows.n_labels
-        number, n_groups = (0, 1) if rows.comm.size == comm.size else (comm.rank, comm.size)
         risk = method.risk(rows, options, Profile())
         with mpi.groups_agreed(comm):
             risk.prepare(rows.comm)
         table, factors = columns.tables(rows.comm)
-        trainable = (rows.n_positive > 0) & (rows.n_positive < rows.n_global)
-        waiting = np.flatnonzero(trainable)
+        with mpi.agreed(comm, "making room for the weights"):
+            coef = np.zeros((n, rows.n_features))
+        intercept, f_min, visited, gap = np.zeros((4, n))
+        steps, status = np.zeros((2, n), np.int64)
+        for done in self._finished(comm, risk, options):
+            if isinstance(done.w, SparseWeightsOf):
+                w = np.zeros(rows.n_columns)
+                w[done.w.columns] = done.w.values
+                intercept[done.label] = done.w.intercept
+            else:
+                w = done.w.astype(np.float64)
+                intercept[done.label] = w[-1] if rows.bias else 0.0
+            np.multiply(w[table], factors, out=coef[done.label])
+            steps[done.label], status[done.label] = done.steps, done.status
+            f_min[done.label], visited[done.label], gap[done.label] = done.f, done.visited, done.gap or 0.0
+        if rows.comm.size < comm.size:
+            for array in (coef, intercept, f_min, visited, gap, steps, status):
+                mpi.allreduce_sum(comm, array.view(np.int64))  # of bits: all are 0 but those of one rank
+        constant = (rows.n_positive == 0) | (rows.n_positive == rows.n_global)
+        intercept[constant] = np.where(rows.n_positive > 0, 1.0, -1.0)[constant]
+        self.coef_, self.intercept_ = coef, intercept
+        self.n_iter_, self.f_min_, self.visited_, self._status = steps, f_min, visited, status
+        if method.certified:
+            self.gap_ = gap
+
+    @mpi.collective
+    def _finished(self, comm: mpi.Comm, risk: Risk, options: LinearOptions) -> Iterator[Finished]:
+        """Collective over `comm`. The labels that this rank, or its group, trains, as they are done. Raises NonFiniteError."""
+        method, rows = self._method, risk.rows
+        number, n_groups = (0, 1) if rows.comm.size == comm.size else (comm.rank, comm.size)
+        waiting = np.flatnonzero((rows.n_positive > 0) & (rows.n_positive < rows.n_global))
         waiting = waiting[np.argsort(-rows.n_positive[waiting], kind="stable")][number::n_groups].tolist()
         n_lanes = lanes_per_group(len(waiting), 0, rows, options, room_per_rank(comm), method.needs, most=method.lanes)
         with mpi.agreed(comm, "making room for the weights"):
-            coef = np.zeros((n, rows.n_features))
-            block = method.build(risk, np.arange(n), n_lanes, options, options.max_steps or options.steps)
-        intercept, f_min, visited, gap = np.zeros((4, n))
-        steps, status = np.zeros((2, n), np.int64)
+            block = method.build(risk, np.arange(rows.n_labels), n_lanes, options, options.max_steps or options.steps)
         with mpi.node_first(comm):
             block.warm_up()
         block.waiting.extend(waiting)
         with mpi.groups_agreed(comm):
             while block.busy:
-                for done in block.turn(0.0):
-                    if isinstance(done.w, SparseWeightsOf):
-                        w = np.zeros(rows.n_columns)
-                        w[done.w.columns] = done.w.values
-                        intercept[done.label] = done.w.intercept
-                    else:
-                        w = done.w.astype(np.float64)
-                        intercept[done.label] = w[-1] if rows.bias else 0.0
-                    np.multiply(w[table], factors, out=coef[done.label])
-                    steps[done.label], status[done.label] = done.steps, done.status
-                    f_min[done.label], visited[done.label], gap[done.label] = done.f, done.visited, done.gap or 0.0
-        if n_groups > 1:
-            for array in (coef, intercept, f_min, visited, gap, steps, status):
-                mpi.allreduce_sum(comm, array.view(np.int64))  # of bits: all are 0 but those of one rank
-        intercept[~trainable] = np.where(rows.n_positive > 0, 1.0, -1.0)[~trainable]
-        self.coef_, self.intercept_ = coef, intercept
-        self.n_iter_, self.f_min_, self.visited_, self._status = steps, f_min, visited, status
-        if method.certified:
-            self.gap_ = gap
+                yield from block.turn(0.0)
 
     def _shortfalls(self, options: LinearOptions) -> list[str]:
         """What is to be said of labels that are not as exact as was asked for."""

@@ -18,6 +18,7 @@ import numpy as np
 
 from hpcml import mpi, rng, slices
 from hpcml.data.compact import CompactRows
+from hpcml.data.headings import Headings
 from hpcml.errors import ConfigError, NonFiniteError
 from hpcml.kernels.vector import WIDTHS
 from hpcml.methods.linear import block_kernels as blocks
@@ -88,11 +89,16 @@ class Risk:
     def __init__(self, rows: CompactRows, options: LinearOptions, profile: Profile) -> None:
         """Raises ConfigError for a bad λ. The same on all ranks of `rows.comm`."""
         self.rows, self.comm, self.profile = rows, rows.comm, profile
-        self.about: dict[str, float] = {}  # further numbers that the model says of its objective
+        self.about: dict[str, Any] = {}  # what else the model says of its objective, or of what its scores are made of
         self.watch: Watch | Unwatched = Unwatched()
+        self.headings: Headings | None = None  # the columns of the rows' own labels, where these are features, too
         self.chunk_values = 0  # of rows that are streamed; 0: memory holds them
         self.lam = parse_lambda(options.lam, rows.scale, rows.n_global, options.smallest_lambda)
         self.seed, self.weight_type = options.seed, PRECISIONS[options.precision]
+
+    def row_width(self, n_columns: int) -> int:
+        """How many numbers a label has in the model, if it is sparse; a weight for each column, or more."""
+        return n_columns
 
     @mpi.collective
     def prepare(self, node: mpi.Comm) -> None:

@@ -31,6 +31,7 @@ class LinearOptions:
     max_gap: ClassVar[float | None] = None
     gap: ClassVar[bool] = False
     shards: ClassVar[int | None] = None
+    exclude: ClassVar[tuple[str, ...]] = ()
 
     loss: str | None = None
     """Convex loss ℓ. Default: hinge."""
@@ -98,7 +99,7 @@ Options = TypeVar("Options", bound=LinearOptions)
 def with_defaults(options: Options, before: dict[str, Any]) -> Options:
     """The options with a loss and a bias. What nobody gave is as in the run that is continued, whose config.toml says `before`;
     else the first loss of the method, and an intercept."""
-    if options.loss is None:
+    if options.loss is None and options.losses:
         loss = str(before["loss"]) if before.get("loss") in options.losses else options.losses[0]
         options = replace(options, loss=loss)
     if options.bias is None:

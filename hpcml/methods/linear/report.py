@@ -112,6 +112,6 @@ def _report(
         n_above=int(np.count_nonzero(~(gaps <= limit))) if gaps is not None else 0,
         advice=options.advice,
         gaps=list(zip(model.label_names, model.labels["f_min"].tolist(), gaps.tolist(), strict=True)) if options.gap else [],
-        kept=model.n_weights / max(1, model.n_labels * model.n_columns) if model.sparse else None,
+        kept=model.n_weights / max(1, model.n_labels * model.n_columns) if model.sparse and model.combination is None else None,
         profile=profiles,
     )

@@ -13,6 +13,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.data.compact import ColumnMap, CompactRows, compact_rows, warm_up
 from hpcml.data.dataset import Dataset, default_split
+from hpcml.data.headings import heading_features
 from hpcml.data.labels import choose_labels, count_positives, fingerprint, tell_unused
 from hpcml.data.shard import Shard, load_shard
 from hpcml.data.shared_rows import node_rows
@@ -27,7 +28,7 @@ from hpcml.methods.linear.options import LinearOptions, with_defaults
 from hpcml.methods.linear.plan import VALUE_BYTES, Sharding, choose_shards, chunk_values, lanes_per_group
 from hpcml.methods.linear.report import TrainReport, read_report
 from hpcml.methods.linear.run import LabelRun
-from hpcml.model.linear import describe_model, model_slabs
+from hpcml.model.linear import OBJECTIVE, describe_model, model_slabs
 from hpcml.mpi.memory import give_back, room_per_rank
 from hpcml.run.folder import FINISHED, UNFINISHED, RunConfig, RunFolder, config_before
 from hpcml.run.profile import Profile
@@ -90,6 +91,7 @@ def _train(method: LinearMethod, session: Session, dataset: Dataset, target: Tar
         shard = load_shard(comm, dataset, split)
         warm_up(comm, shard)
         labels, names = choose_labels(comm, dataset, options, count_positives(comm, shard))
+        headings = heading_features(comm, dataset, options.exclude)
         shards = choose_shards(comm, dataset, shard, labels.size, options, method.sharding)
         rows_comm = stack.enter_context(mpi.divided(comm, shards))
         alone = shards == 1 and method.sharding is not Sharding.EXACT
@@ -101,6 +103,7 @@ def _train(method: LinearMethod, session: Session, dataset: Dataset, target: Tar
             else:
                 rows, column_map = compact_rows(rows_comm, shard, options.bias, look=look, fold=method.risk.folds)
             objective = method.risk(rows, options, profile)
+            objective.headings = None if headings is None else headings.in_columns(column_map.column_of)
             objective.prepare(loaded_by)
         group = (comm.rank // shards, comm.size // shards)
         problem = LabelProblem(method, dataset, split, loaded_by, shard, rows, column_map, objective, labels, names, group)
@@ -140,10 +143,11 @@ def _train_problem(
         with mpi.agreed(comm, "making room for the weights"):
             block = method.build(objective, problem.labels, n_lanes, options, options.max_steps or options.steps)
         block.waiting.extend(waiting)
+        objective_is = f", λ = {objective.lam:.4g}" if options.losses else ""
         log(
             f"training {len(problem.names)} labels on {rows.n_global:,} rows × {rows.n_features:,} features ({rows.n_columns:,} "
-            f"columns); ranks: {comm.size}, {problem.loaded_by.size} to a copy of the rows, labels that share a pass: {n_lanes}, "
-            f"λ = {objective.lam:.4g}"
+            f"columns); ranks: {comm.size}, {problem.loaded_by.size} to a copy of the rows, labels that share a pass: {n_lanes}"
+            f"{objective_is}"
         )
         with mpi.node_first(comm):
             block.warm_up()
@@ -203,6 +207,7 @@ def sparse_weights(comm: mpi.Comm, folder: RunFolder, problem: LabelProblem, opt
     if options.drop is None:
         return None
     n_columns, precision = problem.rows.n_columns - problem.rows.bias, problem.objective.weight_type.str
+    n_columns = problem.objective.row_width(n_columns)
     return SparseWeights(comm, folder.checkpoints, len(problem.names), n_columns, precision, options.drop)
 
 
@@ -236,7 +241,10 @@ def open_model(
     def describe(file: h5py.File) -> None:
         about = {"method": problem.method.name, "loss": options.loss, "lambda": problem.objective.lam, "split": problem.split}
         about |= {"epsilon": options.epsilon, "dormant": problem.objective.dormant}
-        about |= {"positive_weight": options.positive_weight, **origin, **problem.objective.about}
+        about |= {"positive_weight": options.positive_weight}
+        if not options.losses:  # there is no objective
+            about = {name: value for name, value in about.items() if name not in OBJECTIVE}
+        about |= {**origin, **problem.objective.about}
         describe_model(file, about, problem.names)
 
     with folder.discarded_on_error(), temporary_path(comm, folder.model_part, overwrite=True) as model.path:

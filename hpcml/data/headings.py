@@ -1,0 +1,99 @@
+"""Labels that are features, too: the headings of a row (`hpcml convert --headings-as-features`).
+
+The feature of the heading "Humans" is named "Humans (heading)". No word ends so, and no field may have this tag. A method must not
+look at a label's own heading, for it is the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.data.dataset import Dataset
+from hpcml.data.names import numbers_of
+from hpcml.errors import ConfigError, HpcmlError, nearest
+from hpcml.files.hdf5 import DAMAGE
+
+TAG = "(heading)"
+
+
+def has_headings(dataset: Dataset) -> bool:
+    """Whether the features of a dataset are headings, too. Local."""
+    return bool(dataset.file.attrs.get("headings", False))
+
+
+@dataclass(frozen=True)
+class Headings:
+    """The feature of each label's heading (n_labels; −1 where it has none), and the features hidden from all labels."""
+
+    own: np.ndarray
+    excluded: np.ndarray
+
+    def in_columns(self, column_of: np.ndarray) -> Headings:
+        """The same by columns instead of features; features without a column have a negative one."""
+        own = np.where(self.own >= 0, column_of[self.own], -1)
+        return Headings(own, column_of[self.excluded])
+
+    def hides(self, label: int, columns: np.ndarray) -> np.ndarray:
+        """Which of some columns must not be looked at for a label."""
+        hidden: np.ndarray = (columns == self.own[label]) | np.isin(columns, self.excluded)
+        return hidden
+
+
+@mpi.collective
+def heading_features(comm: mpi.Comm, dataset: Dataset, exclude: Sequence[str]) -> Headings | None:
+    """Collective over `comm`. The features that are headings, as columns; None where none are. One rank reads the names.
+
+    Raises ConfigError if a heading to be excluded is not there.
+    """
+    found = None
+    with mpi.agreed(comm, f"reading the headings of {dataset.path}"):
+        if comm.rank == 0:
+            found = find_headings(dataset, exclude)
+    shared: Headings | None = comm.bcast(found)
+    return shared
+
+
+def find_headings(dataset: Dataset, exclude: Sequence[str] = ()) -> Headings | None:
+    """See `heading_features`. Local."""
+    if not has_headings(dataset):
+        if exclude:
+            raise ConfigError(
+                f"--exclude {exclude[0]}: the features of {dataset.path} are no headings; convert with --headings-as-features"
+            )
+        return None
+    names = dataset.label_names()
+    own = numbers_of(dataset, [f"{name} {TAG}" for name in names])
+    place = dict(zip(names, own.tolist(), strict=True))
+    for name in exclude:
+        if place.get(name, -1) < 0:
+            known = [each for each, number in place.items() if number >= 0]
+            raise ConfigError(f"--exclude {name}: no such heading among the features of {dataset.path}; {nearest(name, known)}")
+    return Headings(own, np.unique([place[name] for name in exclude]).astype(np.int64))
+
+
+@mpi.collective
+def refuse_headings(comm: mpi.Comm, path: Path | str, method: str, able: Sequence[str]) -> None:
+    """Collective over `comm`. Raise ConfigError if a file is a dataset whose features are headings, too: `method` would look at a
+    label's own. Of a file that cannot be read, whoever opens it says what is wrong."""
+    with mpi.agreed(comm, f"looking at {path}"):
+        if comm.rank == 0 and _file_has_headings(path):
+            raise ConfigError(
+                f"{path} has the labels of a row among its features, so {method} would be told the answer; train "
+                f"{', '.join(able)}, or convert without --headings-as-features"
+            )
+
+
+def _file_has_headings(path: Path | str) -> bool:
+    """See `refuse_headings`. Local."""
+    if not Path(path).is_file():
+        return False
+    try:
+        with Dataset(path) as dataset:
+            return has_headings(dataset)
+    except (HpcmlError, *DAMAGE):
+        return False

@@ -1,0 +1,102 @@
+"""The labels of one rank, one after the other: a label depends on nothing but the label and the rows."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from hpcml import mpi, slices
+from hpcml.methods.bayes.risk import BayesRisk, Counter, Weights
+from hpcml.methods.linear.block import CONVERGED, Finished, SparseWeightsOf
+
+TURN = slices.SLICE_VALUES  # values that are looked at in a turn, unless one label alone needs more
+HISTORY = ("round", "rows", "positives", "error", "weights", "seconds")  # rows that it was trained on; weights that are not 0
+Line = tuple[float, ...]
+
+
+def history_line(step: Line) -> str:
+    """The numbers of a round (`HISTORY`) as text."""
+    number, rows, positives, error, weights, seconds = step
+    return f"{number:.0f},{rows:.0f},{positives:.0f},{error:.17g},{weights:.0f},{seconds:.3f}"
+
+
+def side_by_side(risk: BayesRisk, parts: Sequence[Weights], numbers: Iterable[float]) -> SparseWeightsOf:
+    """A label as its row of the model holds it: the parts one after the other, then the numbers of the rule."""
+    assert risk.combination is not None
+    width = risk.combination.width
+    behind = np.array(list(numbers), dtype=np.float64)
+    columns = [part.columns + number * width for number, part in enumerate(parts)]
+    columns.append(risk.combination.n_parts * width + np.arange(behind.size))
+    return SparseWeightsOf(np.concatenate(columns), np.concatenate([*(part.values for part in parts), behind]), 0.0)
+
+
+class BayesBlock:
+    """The labels of one rank (`hpcml.methods.linear.run.Block`): nothing for a checkpoint. A subclass trains a label."""
+
+    packing = None
+
+    def __init__(self, risk: BayesRisk, labels: np.ndarray) -> None:
+        """`labels` are the numbers in the data of all labels of the run. Raises MemoryError."""
+        self.risk, self.labels, self.counter = risk, labels, Counter(risk)
+        self.waiting: deque[int] = deque()
+        self._mean_values = risk.rows.data.size / max(1, risk.rows.n_local)
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is anything left to train."""
+        return bool(self.waiting)
+
+    def warm_up(self) -> None:
+        """Compile the kernels. Local."""
+        self.counter.warm_up()
+
+    def fill(self) -> None:
+        """Nothing: a label begins and ends in one turn."""
+
+    @mpi.collective
+    def settle(self) -> None:
+        """Collective. Nothing is ever on its way."""
+
+    @mpi.collective
+    def turn(self, seconds: float) -> list[Finished]:
+        """Collective over the group, which is one rank. Some labels, each from its beginning to its end. Raises Stopped."""
+        finished: list[Finished] = []
+        cost = 0.0
+        with self.risk.profile("compute"):
+            while len(finished) < len(self.waiting) and cost < TURN:
+                place = self.waiting[len(finished)]
+                label = int(self.labels[place])
+                positives = self.risk.rows.rows_of(label)
+                cost += self.cost(positives)
+                finished.append(self._finished(place, label, positives, seconds))
+        for _ in finished:
+            self.waiting.popleft()
+        return finished
+
+    def cost(self, positives: np.ndarray) -> float:
+        """About how many values training a label looks at."""
+        return (positives.size + 1) * (self._mean_values + slices.ROW_VALUES)
+
+    def _finished(self, place: int, number: int, positives: np.ndarray, seconds: float) -> Finished:
+        w, visited, history = self.trained(number, positives, seconds)
+        return Finished(place, w, math.nan, CONVERGED, len(history), visited / self.risk.rows.n_global, history)
+
+    def trained(self, number: int, positives: np.ndarray, seconds: float) -> tuple[SparseWeightsOf, float, list[Line]]:
+        """The weights of label `number`, which the rows `positives` have, the mean number of rows visited in a round, and the
+        history. Raises Stopped."""
+        raise AssertionError("a subclass says")
+
+
+class NaiveBayesBlock(BayesBlock):
+    """Naive Bayes: of each label one count of the rows that have it."""
+
+    def trained(self, number: int, positives: np.ndarray, seconds: float) -> tuple[SparseWeightsOf, float, list[Line]]:
+        """See `BayesBlock.trained`."""
+        n = self.risk.rows.n_global
+        found = self.counter.of_all_rows(number, *self.counter.count(positives), positives.size)
+        bias = math.log(positives.size / (n - positives.size)) + found.bias
+        line = (1, n, positives.size, math.nan, found.values.size, seconds)
+        return SparseWeightsOf(found.columns, found.values, bias), positives.size, [line]

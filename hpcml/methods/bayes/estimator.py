@@ -1,0 +1,327 @@
+"""Naive Bayes, boosted and in stages, as scikit-learn classifiers: training on arrays in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from hpcml import mpi
+from hpcml.data.compact import ColumnMap, CompactRows
+from hpcml.estimators.distributed import NUMBER, WHOLE, Parameter
+from hpcml.methods.bayes.options import (
+    LOG_19,
+    BoostedBayesOptions,
+    NaiveBayesOptions,
+    StagedBayesOptions,
+    StagedSvmOptions,
+)
+from hpcml.methods.bayes.risk import BayesRisk
+from hpcml.methods.bayes.train import BOOSTED_BAYES, NAIVE_BAYES, STAGED_BAYES, STAGED_SVM
+from hpcml.methods.linear.block import SparseWeightsOf
+from hpcml.methods.linear.estimator import LinearClassifier
+from hpcml.methods.linear.options import LinearOptions
+from hpcml.model.combination import Combination, Rule
+from hpcml.run.profile import Profile
+
+_COMMON: Mapping[str, Parameter] = {"smoothing": NUMBER, "min_weight": NUMBER}
+
+
+class BayesClassifier(LinearClassifier):
+    """What naive Bayes and its relatives have in common; a feature is present in a row if its value is not 0."""
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True  # of rows where every feature is present, as of any Bernoulli model
+        return tags
+
+    @mpi.collective
+    def _train(self, comm: mpi.Comm, rows: CompactRows, columns: ColumnMap, options: LinearOptions) -> None:
+        """Collective over `comm`. Train every label and set what was learnt. Raises ConfigError."""
+        n, risk = rows.n_labels, self._method.risk(rows, options, Profile())
+        assert isinstance(risk, BayesRisk)
+        table, factors = columns.tables(rows.comm)
+        steps, mine = np.zeros(n, np.int64), {}
+        for done in self._finished(comm, risk, options):
+            steps[done.label], mine[done.label] = done.steps, done.w
+        found = {label: w for part in comm.allgather(mine) for label, w in part.items()}
+        self._combination = risk.combination
+        n_parts = 1 if risk.combination is None else risk.combination.n_parts
+        coef, intercept = np.zeros((n_parts, n, rows.n_features)), np.where(rows.n_positive > 0, 1.0, -1.0)
+        self._numbers: list[np.ndarray] = []
+        for label in range(n):
+            w = found.get(label, SparseWeightsOf(np.zeros(0, np.int64), np.zeros(0), float(intercept[label])))
+            for part in range(n_parts):
+                own = (w.columns >= part * rows.n_columns) & (w.columns < (part + 1) * rows.n_columns)
+                dense = np.zeros(max(1, rows.n_columns))
+                dense[w.columns[own] - part * rows.n_columns] = w.values[own]
+                np.multiply(dense[table], factors, out=coef[part, label])
+            self._numbers.append(w.values[w.columns >= n_parts * rows.n_columns])
+            intercept[label] = w.intercept
+        self._constant = (rows.n_positive == 0) | (rows.n_positive == rows.n_global)
+        self.part_coef_, self.coef_, self.intercept_ = coef, coef[0], intercept
+        self.n_iter_, self._status = mpi.allreduce_sum(comm, steps), np.zeros(n, np.int64)
+
+    def _rule(self, combination: Combination, label: int) -> Rule:
+        numbers, constant = self._numbers[label], bool(self._constant[label])
+        return combination.rule(float(self.intercept_[label]), constant, numbers)
+
+    def _scores(self, X: Any) -> np.ndarray:
+        """The scores (n, n_labels) of rows by which of their features are present."""
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        present = sp.csr_matrix(X != 0, dtype=np.float64)
+        parts = np.stack([present @ coef.T for coef in self.part_coef_])
+        combination = self._combination
+        if combination is None:
+            return parts[0] + self.intercept_
+        columns = [self._rule(combination, label)(parts[:, :, label]) for label in range(parts.shape[2])]
+        return np.stack(columns, axis=1)
+
+
+class NaiveBayesClassifier(BayesClassifier):
+    """Naive Bayes of features that are present or not, for every label from counts.
+
+    A weight is the log of the ratio of two odds: of the feature being present in rows with the label, and in the others. Features
+    that no row with the label has get no weight. The score of a row is the log-odds of the label, by the features with a weight.
+
+    With `comm`, each rank gives some of the rows to `fit`; copies of all go to every rank, and the labels are scattered over the
+    ranks. All ranks end with the same model, whose bits depend neither on how the rows are spread nor on the number of ranks.
+
+    Parameters
+    ----------
+    smoothing : float
+        Is added to each of the four counts of a feature and a label.
+    min_weight : float
+        Features whose weight is of smaller magnitude are left out.
+    comm : mpi4py communicator or None
+        The ranks that give the rows; None: this process alone.
+
+    Attributes
+    ----------
+    classes_ : ndarray (n_classes,)
+        The classes of all ranks, sorted; the numbers of the labels for a multilabel indicator.
+    coef_ : ndarray (n_labels, n_features), float64
+        The weights, most of them 0; `n_labels` is 1 for one or two classes, and positive scores mean the last one.
+    part_coef_ : ndarray (1, n_labels, n_features), float64
+        The same.
+    intercept_ : ndarray (n_labels,), float64
+        The score of a row without any of these features; +1 or −1 for a label that all rows have, or none.
+    n_iter_ : ndarray (n_labels,), int
+        1; 0 for a label that all rows have, or none.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray (n_features,)
+        Their names, if X is a data frame with string names.
+
+    References
+    ----------
+    Wilbur 2000, Boosting naive Bayesian learning on a large subset of MEDLINE.
+    """
+
+    _method, _options_kind = NAIVE_BAYES, NaiveBayesOptions
+    _parameters: ClassVar[Mapping[str, Parameter]] = _COMMON
+
+    def __init__(self, smoothing: float = 0.5, min_weight: float = 1.5, comm: mpi.Comm | None = None) -> None:
+        self.smoothing = smoothing
+        self.min_weight = min_weight
+        self.comm = comm
+
+
+class BoostedBayesClassifier(BayesClassifier):
+    """AdaBoost with naive Bayes, whose scores are made probabilities by the pool-adjacent-violators algorithm.
+
+    The score of a row is its share of the votes, less one half. With `comm` as `NaiveBayesClassifier`.
+
+    Parameters
+    ----------
+    rounds : int
+        Rounds at most.
+    trim : float
+        The rows with the smallest errors, up to this share of all weight, are left out of the next round.
+    smoothing : float
+        Is added to each of the four counts of a feature and a label, where rows count 1 on average.
+    min_weight : float
+        Features whose weight is of smaller magnitude are left out, in every round.
+    comm : mpi4py communicator or None
+        The ranks that give the rows; None: this process alone.
+
+    Attributes
+    ----------
+    classes_ : ndarray (n_classes,)
+        The classes of all ranks, sorted; the numbers of the labels for a multilabel indicator.
+    part_coef_ : ndarray (rounds, n_labels, n_features), float64
+        The weights of each round.
+    coef_ : ndarray (n_labels, n_features), float64
+        Those of the first round.
+    intercept_ : ndarray (n_labels,), float64
+        0; +1 or −1, the score of all rows, for a label that all rows have, or none.
+    n_iter_ : ndarray (n_labels,), int
+        Rounds.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray (n_features,)
+        Their names, if X is a data frame with string names.
+
+    References
+    ----------
+    Wilbur 2000; Freund & Schapire 1995 (AdaBoost); Ayer et al. 1955 (pool adjacent violators).
+    """
+
+    _method, _options_kind = BOOSTED_BAYES, BoostedBayesOptions
+    _parameters: ClassVar[Mapping[str, Parameter]] = {**_COMMON, "rounds": WHOLE, "trim": NUMBER}
+
+    def __init__(
+        self,
+        rounds: int = 6,
+        trim: float = 0.2,
+        smoothing: float = 0.5,
+        min_weight: float = 1.5,
+        comm: mpi.Comm | None = None,
+    ) -> None:
+        self.rounds = rounds
+        self.trim = trim
+        self.smoothing = smoothing
+        self.min_weight = min_weight
+        self.comm = comm
+
+
+class StagedBayesClassifier(BayesClassifier):
+    """Naive Bayes, trained again on the rows with the label and the others that look like them.
+
+    Rows that a stage scores above the cut are ranked above all others, by the first score plus `factor` times the later ones. With
+    `comm` as `NaiveBayesClassifier`.
+
+    Parameters
+    ----------
+    stages : int
+        How many times naive Bayes is trained.
+    cut : float
+        Rows with a higher score go on to the next stage.
+    factor : float
+        What the scores of later stages are multiplied by.
+    smoothing : float
+        Is added to each of the four counts of a feature and a label.
+    min_weight : float
+        Features whose weight is of smaller magnitude are left out, in every stage.
+    comm : mpi4py communicator or None
+        The ranks that give the rows; None: this process alone.
+
+    Attributes
+    ----------
+    classes_ : ndarray (n_classes,)
+        The classes of all ranks, sorted; the numbers of the labels for a multilabel indicator.
+    part_coef_ : ndarray (stages, n_labels, n_features), float64
+        The weights of each stage.
+    coef_ : ndarray (n_labels, n_features), float64
+        Those of the first stage.
+    intercept_ : ndarray (n_labels,), float64
+        0; +1 or −1, the score of all rows, for a label that all rows have, or none.
+    n_iter_ : ndarray (n_labels,), int
+        Stages.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray (n_features,)
+        Their names, if X is a data frame with string names.
+
+    References
+    ----------
+    Wilbur 2000, Boosting naive Bayesian learning on a large subset of MEDLINE.
+    """
+
+    _method, _options_kind = STAGED_BAYES, StagedBayesOptions
+    _parameters: ClassVar[Mapping[str, Parameter]] = {**_COMMON, "stages": WHOLE, "cut": NUMBER, "factor": NUMBER}
+
+    def __init__(
+        self,
+        stages: int = 2,
+        cut: float = LOG_19,
+        factor: float = 3.0,
+        smoothing: float = 0.5,
+        min_weight: float = 1.5,
+        comm: mpi.Comm | None = None,
+    ) -> None:
+        self.stages = stages
+        self.cut = cut
+        self.factor = factor
+        self.smoothing = smoothing
+        self.min_weight = min_weight
+        self.comm = comm
+
+
+class StagedSvmClassifier(BayesClassifier):
+    """Naive Bayes, then a linear support vector machine on the rows with the label and the others that look like them.
+
+    Rows that naive Bayes scores above the cut are ranked above all others, by its score plus `factor` times that of the machine.
+    With `comm` as `NaiveBayesClassifier`.
+
+    Parameters
+    ----------
+    cut : float
+        Rows with a higher score of naive Bayes go on to the machine.
+    factor : float
+        What its score is multiplied by.
+    svm_c : float
+        Its C.
+    svm_tol : float
+        How far the conditions of its optimum may be violated.
+    chi_square : float
+        It gets the features whose chi-square is above this.
+    smoothing : float
+        Is added to each of the four counts of a feature and a label.
+    min_weight : float
+        Features whose weight is of smaller magnitude are left out of naive Bayes.
+    comm : mpi4py communicator or None
+        The ranks that give the rows; None: this process alone.
+
+    Attributes
+    ----------
+    classes_ : ndarray (n_classes,)
+        The classes of all ranks, sorted; the numbers of the labels for a multilabel indicator.
+    part_coef_ : ndarray (2, n_labels, n_features), float64
+        The weights of naive Bayes and of the machine.
+    coef_ : ndarray (n_labels, n_features), float64
+        Those of naive Bayes.
+    intercept_ : ndarray (n_labels,), float64
+        0; +1 or −1, the score of all rows, for a label that all rows have, or none.
+    n_iter_ : ndarray (n_labels,), int
+        Stages.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray (n_features,)
+        Their names, if X is a data frame with string names.
+
+    References
+    ----------
+    Wilbur 2000; Platt 1999 (sequential minimal optimisation).
+    """
+
+    _method, _options_kind = STAGED_SVM, StagedSvmOptions
+    _parameters: ClassVar[Mapping[str, Parameter]] = {
+        **_COMMON,
+        **{"cut": NUMBER, "factor": NUMBER, "svm_c": NUMBER, "svm_tol": NUMBER, "chi_square": NUMBER},
+    }
+
+    def __init__(
+        self,
+        cut: float = LOG_19,
+        factor: float = 10.0,
+        svm_c: float = 0.1,
+        svm_tol: float = 0.01,
+        chi_square: float = 3.84,
+        smoothing: float = 0.5,
+        min_weight: float = 1.5,
+        comm: mpi.Comm | None = None,
+    ) -> None:
+        self.cut = cut
+        self.factor = factor
+        self.svm_c = svm_c
+        self.svm_tol = svm_tol
+        self.chi_square = chi_square
+        self.smoothing = smoothing
+        self.min_weight = min_weight
+        self.comm = comm

@@ -1,0 +1,66 @@
+"""Counting features of rows, the weights that follow from counts, and the scores of all rows by them."""
+
+import math
+
+import numpy as np
+
+from hpcml.kernels import njit
+
+
+@njit
+def count(indptr, indices, rows, counts, met, n_met):
+    """counts[j] += 1 (d, int64) for every feature of `rows`; those that were 0 join met[:n_met]. Returns how many those are."""
+    for i in range(rows.size):
+        for k in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):
+            j = np.uint64(indices[k])
+            if counts[j] == 0:
+                met[n_met] = j
+                n_met += 1
+            counts[j] += 1
+    return n_met
+
+
+@njit
+def log_odds(positive, negative, n_positive, n_negative, smoothing, w, absent):
+    """w = log[p (1 − q) / (q (1 − p))] and absent = log[(1 − p) / (1 − q)] of features.
+
+    `positive` and `negative` (k) are the weights of the rows with a feature, of `n_positive` and `n_negative` in all;
+    p = (positive + smoothing) / (n_positive + 2 smoothing), q likewise.
+    """
+    for j in range(w.size):
+        a, b = positive[j] + smoothing, negative[j] + smoothing
+        c, d = n_positive - positive[j] + smoothing, n_negative - negative[j] + smoothing
+        w[j] = math.log((a * d) / (b * c))
+        absent[j] = math.log((c / (n_positive + 2.0 * smoothing)) / (d / (n_negative + 2.0 * smoothing)))
+
+
+@njit
+def add_weights(indptr, indices, rows, weights, sums):
+    """sums[j] += weights[i] (d) for every feature of row rows[i]."""
+    for i in range(rows.size):
+        for k in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):
+            sums[np.uint64(indices[k])] += weights[i]
+
+
+@njit
+def score(indptr, indices, rows, w, out):
+    """out[i] = Σ w[j] over the features of row rows[i], in the order in which `hpcml predict` adds them."""
+    for i in range(rows.size):
+        total = 0.0
+        for k in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):
+            total += w[np.uint64(indices[k])]
+        out[i] = total
+
+
+@njit
+def select(indptr, indices, rows, place_of, out_indptr, out_indices):
+    """The features of `rows` that have a place ≥ 0, as the rows of a matrix; with room for none, only the ends."""
+    at = 0
+    for i in range(rows.size):
+        for k in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):
+            place = place_of[np.uint64(indices[k])]
+            if place >= 0:
+                if at < out_indices.size:
+                    out_indices[at] = place
+                at += 1
+        out_indptr[i + 1] = at

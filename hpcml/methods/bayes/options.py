@@ -1,0 +1,120 @@
+"""The options of `hpcml train naive-bayes` and its relatives."""
+
+import math
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from cyclopts import Parameter
+
+from hpcml.errors import ConfigError
+from hpcml.methods.linear.options import LinearOptions
+from hpcml.options import Several, check_above_0, check_magnitude, check_range
+
+LOG_19 = math.log(19.0)
+MOST_PARTS = 1000  # rounds or stages that a model file may have
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class NaiveBayesOptions(LinearOptions):
+    """Options of `hpcml train naive-bayes`."""
+
+    losses: ClassVar[tuple[str, ...]] = ()  # counts minimise nothing
+    steps: ClassVar[int] = 1
+    smallest_lambda: ClassVar[float] = 0.0
+    loss: ClassVar[str | None] = None
+    lam: ClassVar[str] = "0"
+    bias: ClassVar[bool | None] = False  # the intercept is no column of the rows
+    precision: ClassVar[str] = "double"
+    drop: ClassVar[float | None] = 0.0
+    block: ClassVar[int | None] = None  # labels are trained one by one
+    max_steps: ClassVar[int | None] = None
+    free: ClassVar[frozenset[str]] = LinearOptions.free - {"shards", "block"}
+
+    smoothing: float = 0.5
+    """What is added to each of the four counts of a feature and a label: rows with and without the one and the other."""
+    min_weight: float = 1.5
+    """Leave out features whose weight is of smaller magnitude than this. 0 keeps all that a row with the label has."""
+    exclude: Annotated[tuple[str, ...], Several] = ()
+    """Of data with headings as features: leave these headings out for every label. A label's own heading always is."""
+
+    def validate(self) -> None:
+        """Raise ConfigError for values that make no sense. Local: call it before the first collective."""
+        super().validate()
+        check_above_0(self, "smoothing")
+        check_magnitude("min-weight", self.min_weight)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class BoostedBayesOptions(NaiveBayesOptions):
+    """Options of `hpcml train boosted-bayes`."""
+
+    rounds: int = 6
+    """Rounds at most; a label without errors has fewer."""
+    trim: float = 0.2
+    """Leave out of the next round the rows with the smallest errors, up to this share of all weight."""
+
+    def validate(self) -> None:
+        """Raise ConfigError for values that make no sense. Local: call it before the first collective."""
+        super().validate()
+        check_range(self, "rounds", 1, MOST_PARTS)
+        if not 0 <= self.trim < 1:
+            raise ConfigError(f"--trim {self.trim}: expected a share of at least 0 and below 1")
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class StagedOptions(NaiveBayesOptions):
+    """What both methods with stages have."""
+
+    stages: ClassVar[int] = 2
+
+    cut: float = LOG_19
+    """Rows with a higher score go on to the next stage. Default: log 19, by which 95 of 100 rows are positive."""
+
+    def validate(self) -> None:
+        """Raise ConfigError for values that make no sense. Local: call it before the first collective."""
+        super().validate()
+        for name in ("cut", "factor"):
+            value = getattr(self, name)
+            if not math.isfinite(value):
+                raise ConfigError(f"--{name} {value}: expected a finite number")
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class StagedBayesOptions(StagedOptions):
+    """Options of `hpcml train staged-bayes`."""
+
+    stages: int = 2
+    """How many times naive Bayes is trained, each time on the negative rows that those before gave a score from the cut on."""
+    factor: float = 3.0
+    """What the scores of the stages behind the first one are multiplied by before they are added to it."""
+
+    def validate(self) -> None:
+        """Raise ConfigError for values that make no sense. Local: call it before the first collective."""
+        super().validate()
+        check_range(self, "stages", 2, MOST_PARTS)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class StagedSvmOptions(StagedOptions):
+    """Options of `hpcml train staged-svm`."""
+
+    factor: float = 10.0
+    """What the score of the SVM is multiplied by before it is added to that of naive Bayes."""
+    svm_c: float = 0.1
+    """C of the SVM."""
+    svm_tol: float = 0.01
+    """How far the conditions of its optimum may be violated."""
+    chi_square: float = 3.84
+    """The SVM gets the features whose chi-square with the label is above this, among the rows that it is trained on."""
+
+    def validate(self) -> None:
+        """Raise ConfigError for values that make no sense. Local: call it before the first collective."""
+        super().validate()
+        check_above_0(self, "svm_c")
+        check_above_0(self, "svm_tol")
+        check_magnitude("chi-square", self.chi_square)

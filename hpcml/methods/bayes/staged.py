@@ -1,0 +1,94 @@
+"""Naive Bayes in stages: a later stage is trained on the rows with the label and the hard ones without it (SPEC 4).
+
+Its second stage may be a linear support vector machine, by sequential minimal optimisation (libsvm's, in scikit-learn).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from hpcml.methods.bayes.block import BayesBlock, Line, side_by_side
+from hpcml.methods.bayes.options import StagedBayesOptions, StagedSvmOptions
+from hpcml.methods.bayes.risk import NONE, BayesRisk, Weights
+from hpcml.methods.linear.block import SparseWeightsOf
+
+
+class LabelRows(NamedTuple):
+    """A label: its number, the rows that have it, the columns that these have, and how many of them have each."""
+
+    number: int
+    positives: np.ndarray
+    columns: np.ndarray
+    counts: np.ndarray
+
+
+class StagedBlock(BayesBlock):
+    """Labels in stages. All stages of a label but the first may be empty: then no row without the label is hard."""
+
+    def __init__(self, risk: BayesRisk, labels: np.ndarray, options: StagedBayesOptions | StagedSvmOptions) -> None:
+        """`labels` are the numbers in the data of all labels of the run. Raises MemoryError."""
+        super().__init__(risk, labels)
+        self.options = options
+
+    def cost(self, positives: np.ndarray) -> float:
+        """See `BayesBlock.cost`: all rows are scored by the first stage."""
+        return super().cost(positives) + self.risk.rows.data.size
+
+    def trained(self, number: int, positives: np.ndarray, seconds: float) -> tuple[SparseWeightsOf, float, list[Line]]:
+        """See `BayesBlock.trained`."""
+        counter, n = self.counter, self.risk.rows.n_global
+        label = LabelRows(number, positives, *counter.count(positives))
+        part = counter.of_all_rows(number, label.columns, label.counts, positives.size)
+        parts = [part]
+        hard = np.setdiff1d(np.arange(n), positives, assume_unique=True)
+        history: list[Line] = [(1, n, positives.size, math.nan, part.values.size, seconds)]
+        for stage in range(2, self.options.stages + 1):
+            if hard.size:
+                hard = hard[counter.scores(part, hard) + part.bias >= self.options.cut]
+            part = self.stage(label, hard) if hard.size else NONE
+            parts.append(part)
+            history.append((stage, positives.size + hard.size, positives.size, math.nan, part.values.size, seconds))
+        return side_by_side(self.risk, parts, [part.bias for part in parts]), n, history
+
+    def stage(self, label: LabelRows, hard: np.ndarray) -> Weights:
+        """The weights by the label's rows and the hard ones of the others. Raises Stopped."""
+        counts = self.counter.counts_of(hard, label.columns)
+        return self.counter.weights(label.number, label.columns, label.counts, counts, label.positives.size, hard.size)
+
+
+class StagedSvmBlock(StagedBlock):
+    """Labels whose second stage is a support vector machine."""
+
+    options: StagedSvmOptions
+
+    def stage(self, label: LabelRows, hard: np.ndarray) -> Weights:
+        """See `StagedBlock.stage`; the features are those with a large chi-square among these rows."""
+        from sklearn.svm import SVC
+
+        rows = np.concatenate([label.positives, hard])
+        columns, counts = self.counter.count(rows)
+        of_label = np.zeros(columns.size, np.int64)
+        of_label[np.searchsorted(columns, label.columns)] = label.counts
+        chosen = columns[chi_square(of_label, counts - of_label, label.positives.size, hard.size) > self.options.chi_square]
+        chosen = chosen[~self.risk.is_left_out(label.number, chosen)]
+        if not chosen.size:
+            return NONE
+        indptr, indices = self.counter.matrix(rows, chosen)
+        X = sp.csr_matrix((np.ones(indices.size), indices, indptr.astype(np.int32)), (rows.size, chosen.size))
+        X.sort_indices()
+        svm = SVC(kernel="linear", C=self.options.svm_c, tol=self.options.svm_tol)
+        svm.fit(X, np.arange(rows.size) < label.positives.size)
+        w = svm.coef_.toarray()[0]
+        return Weights(chosen[w != 0], w[w != 0], float(svm.intercept_[0]))
+
+
+def chi_square(positive: np.ndarray, negative: np.ndarray, n_positive: int, n_negative: int) -> np.ndarray:
+    """Of features that so many of the rows with and without a label have (k): n (ad − bc)² over the product of the margins."""
+    a, b = positive.astype(np.float64), negative.astype(np.float64)
+    c, d, n = n_positive - a, n_negative - b, float(n_positive + n_negative)
+    margins = (a + b) * (c + d) * n_positive * n_negative
+    return np.divide(n * (a * d - b * c) ** 2, margins, out=np.zeros_like(a), where=margins > 0)

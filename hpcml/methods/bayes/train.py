@@ -1,0 +1,39 @@
+"""`hpcml train naive-bayes` and its relatives."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from hpcml.methods.bayes.block import HISTORY, BayesBlock, NaiveBayesBlock, history_line
+from hpcml.methods.bayes.boosted import BoostedBlock
+from hpcml.methods.bayes.options import BoostedBayesOptions, NaiveBayesOptions, StagedBayesOptions, StagedSvmOptions
+from hpcml.methods.bayes.plan import bytes_per_rank_bayes
+from hpcml.methods.bayes.risk import BayesRisk, BoostedRisk, StagedRisk
+from hpcml.methods.bayes.staged import StagedBlock, StagedSvmBlock
+from hpcml.methods.linear import train as linear
+from hpcml.methods.linear.block import History
+from hpcml.methods.linear.method import LinearMethod
+from hpcml.methods.linear.plan import Sharding
+
+
+def build(risk: BayesRisk, labels: np.ndarray, n_lanes: int, options: NaiveBayesOptions, max_steps: int) -> BayesBlock:
+    """What trains the labels of a rank. Raises MemoryError."""
+    if isinstance(options, BoostedBayesOptions):
+        return BoostedBlock(risk, labels, options)
+    if isinstance(options, StagedSvmOptions):
+        return StagedSvmBlock(risk, labels, options)
+    return StagedBlock(risk, labels, options) if isinstance(options, StagedBayesOptions) else NaiveBayesBlock(risk, labels)
+
+
+def _method(name: str, risk: type[BayesRisk]) -> LinearMethod:
+    common: dict[str, Any] = {"needs": bytes_per_rank_bayes, "history": History(HISTORY, history_line)}
+    return LinearMethod(name, build, Sharding.NONE, risk=risk, **common)
+
+
+NAIVE_BAYES, BOOSTED_BAYES = _method("naive-bayes", BayesRisk), _method("boosted-bayes", BoostedRisk)
+STAGED_BAYES, STAGED_SVM = _method("staged-bayes", StagedRisk), _method("staged-svm", StagedRisk)
+train_naive, train_boosted = partial(linear.train, NAIVE_BAYES), partial(linear.train, BOOSTED_BAYES)
+train_staged, train_staged_svm = partial(linear.train, STAGED_BAYES), partial(linear.train, STAGED_SVM)
