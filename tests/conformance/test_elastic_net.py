@@ -206,7 +206,7 @@ def test_degenerate_labels(tmp_path):
         ({"rate": "fast", "solver": "sgd"}, "--rate fast: expected decaying, constant, adagrad"),
         ({"passes": 3}, "--passes has no effect on --solver newton; leave it out"),
         ({"solver": "fobos", "max_gap": 0.1}, "--max-gap has no effect on --solver fobos; leave it out"),
-        ({"solver": "sgd", "lam": "0.5"}, "--eta 4.0 times λ is 2; sgd needs less than 1: lower it, or use fobos"),
+        ({"solver": "sgd", "lam": "0.5", "eta": 4.0}, "--eta 4 times λ is 2; sgd needs less than 1: lower it, or use fobos"),
         ({"loss": "hinge"}, "--loss hinge: expected logistic or squared"),
         ({"max_gap": 0.0}, "--max-gap 0.0: expected a number above 0"),
     ],
