@@ -49,8 +49,8 @@ class Panel:
         self.risk, self.labels, self.numbers, self.options = risk, labels, numbers, options
         self.eta, self.w = risk.eta, aligned(LANES * rows.n_columns, risk.weight_type)
         if options.rate == "adagrad":
-            self.psi, self.rates = np.zeros(rows.n_columns, np.int64), aligned(self.w.size, risk.weight_type)
-            self.rates[:] = self.eta
+            self.psi, self.lane_rates = np.zeros(rows.n_columns, np.int64), aligned(self.w.size, risk.weight_type)
+            self.lane_rates[:] = self.eta
         else:
             self.seen = np.tile([1.0, 0.0], (rows.n_columns, 1))
         self.b, self.b_squares = np.zeros(LANES), np.ones(LANES)
@@ -90,11 +90,11 @@ class Panel:
     def _adagrad(self, order: np.ndarray) -> None:
         """A pass with a rate of every column and lane. Raises Stopped."""
         rows, eta, rule = self.risk.rows, self.eta, (self.risk.l1, self.risk.lam, self.truncated)
-        state = (self.positive, self.w, self.rates, self.psi, self.b, self.b_squares)
+        state = (self.positive, self.w, self.lane_rates, self.psi, self.b, self.b_squares)
         for some in self._slices(0, order.size):
             csr = (order[some], rows.indptr, rows.indices, rows.data)
             kernels.sweep_adagrad(*csr, *state, eta, some.start, *rule, self.squared)
-        kernels.flush_adagrad(self.w, self.rates, self.psi, eta, order.size, *rule)
+        kernels.flush_adagrad(self.w, self.lane_rates, self.psi, eta, order.size, *rule)
 
     def _tables(self, order: np.ndarray) -> None:
         """A pass with one rate for all columns. Raises Stopped."""

@@ -106,8 +106,8 @@ def catch_up(w: np.ndarray, rates: np.ndarray, alpha: float, n: int, l1: float, 
         for lane in range(w.size):
             w[lane] = math.copysign(max(abs(w[lane]) - by * rates[lane], real(0.0)), w[lane])
     elif alpha * l2 <= SMALL_RATE and n * alpha * l2 <= SMALL_SHRINK:
-        ratio, steps, c2, c3, c4, c5, c6 = real(l1 / l2), sign * real(n), real(1 / 2), real(1 / 3), real(1 / 4), real(1 / 5), real(1 / 6)
-        one, strength = real(1.0), sign * real(l2)
+        ratio, steps, one, strength = real(l1 / l2), sign * real(n), real(1.0), sign * real(l2)
+        c2, c3, c4, c5, c6 = real(1 / 2), real(1 / 3), real(1 / 4), real(1 / 5), real(1 / 6)
         for lane in range(w.size):
             e, size = strength * rates[lane], abs(w[lane])
             u = steps * e * (one - e * (c2 - e * (c3 - e * (c4 - e * c5))))  # n |log ρ|

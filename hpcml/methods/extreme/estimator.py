@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from hpcml import mpi
-from hpcml.estimators.distributed import NUMBER, NUMBER_OR_NONE, TEXT, TEXT_OR_NUMBER, WHOLE, WHOLE_OR_NONE, Parameter
+from hpcml.estimators.distributed import NUMBER_OR_NONE, TEXT, TEXT_OR_NUMBER, WHOLE, WHOLE_OR_NONE, Parameter
 from hpcml.methods.extreme.options import ElasticNetOptions
 from hpcml.methods.extreme.train import METHOD
 from hpcml.methods.linear.estimator import LinearClassifier

@@ -28,7 +28,7 @@ from hpcml.run.profile import Profile
 
 HISTORY = ("step", "f", "bound", "rows", "found", "weights", "seconds")  # features found beyond Λ₁; weights that are not 0
 MAX_GAP = 1e-6  # of labels that are done
-ETAS = {("decaying", False): 12.0, ("decaying", True): 1.5, ("constant", False): 2.0, ("constant", True): 0.25}  # True: squared loss
+ETAS = {("decaying", False): 12.0, ("decaying", True): 1.5, ("constant", False): 2.0, ("constant", True): 0.25}  # by squared
 
 
 def step_size(rows: CompactRows, options: ElasticNetOptions) -> float:

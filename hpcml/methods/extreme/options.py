@@ -38,8 +38,8 @@ class ElasticNetOptions(LinearOptions):
     """Of fobos and sgd, the learning rate: decaying (η (1 − t)², where t goes from 0 to 1 over all passes), constant, or adagrad
     (η / √(1 + the sum of the feature's squared gradients))."""
     eta: float | None = None
-    """Of fobos and sgd: η. Default with decaying: 12/X for the logistic loss, 1.5 / the largest squared norm of a row for the squared
-    loss; with constant a sixth of that; with adagrad 1."""
+    """Of fobos and sgd: η. Default with decaying: 12/X for the logistic loss, 1.5 / (the largest squared norm of a row) for the
+    squared loss; with constant a sixth of that; with adagrad 1."""
     passes: int = 40
     """Of fobos and sgd: passes over the rows."""
     seed: int = 0

@@ -79,6 +79,26 @@ def test_delayed_is_eager(rate, l1, l2, truncated, squared):
     assert (expected == 0).any() == bool(l1)
 
 
+@pytest.mark.parametrize("rate", ["decaying", "adagrad"])
+def test_lanes_know_nothing_of_each_other(rate):
+    """A label gets the same bits beside any others, also where the closed form is a series for some of their rates only."""
+    X, positive, order = rows(4)
+    csr, n, found = (X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data), order.size, []
+    for bits in (positive, positive & 1):
+        w, b, rule = np.zeros(X.shape[1] * LANES), np.zeros(LANES), (1e-2, 2e-3)
+        if rate == "adagrad":
+            state = (bits, w, np.full(w.size, 0.6), np.zeros(X.shape[1], np.int64), b, np.ones(LANES))
+            kernels.sweep_adagrad(order, *csr, *state, 0.6, 0, *rule, False, False)
+        else:
+            phi, beta = np.empty((2, n + 1))
+            kernels.tables(np.full(n, 0.3), rule[1], False, phi, beta)
+            state = (bits, w, np.tile([1.0, 0.0], (X.shape[1], 1)), b, np.full(n, 0.3), phi, beta)
+            kernels.sweep_tables(order, *csr, *state, 0, rule[0], False)
+        found.append(w.reshape(-1, LANES))
+    assert found[0][:, 0].tobytes() == found[1][:, 0].tobytes() and found[0].any()
+    assert found[0].tobytes() != found[1].tobytes()
+
+
 @pytest.mark.parametrize("truncated", [False, True])
 @pytest.mark.parametrize("rate", [1e-9, 1e-3, 0.5, 0.9])
 @pytest.mark.parametrize("n", [1, 7, 100000])
