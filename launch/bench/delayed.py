@@ -105,7 +105,8 @@ class Bench:
 
     def optimum(self, labels: np.ndarray) -> np.ndarray:
         """The minima."""
-        exact, found = NewtonBlock(self.risk, np.arange(self.rows.n_labels), ElasticNetOptions(), 100), {}
+        options = ElasticNetOptions(loss=self.options.loss)
+        exact, found = NewtonBlock(self.risk, np.arange(self.rows.n_labels), options, options.steps), {}
         exact.waiting.extend(labels.tolist())
         while exact.busy:
             found |= {done.label: done.f for done in exact.turn(0.0)}
