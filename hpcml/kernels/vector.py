@@ -143,6 +143,55 @@ def _add(typing, indices, data, begin, end, slopes, at, levels, shift_of_level, 
     return signature, emit
 
 
+@intrinsic(prefer_literal=True)
+def _shrink(typing, w, at, factor, by, lanes):
+    """w[at + l] = sgn(w[at + l]) [factor |w[at + l]| − by]₊ for l < lanes, with factor and by rounded to the type of w."""
+    if not isinstance(lanes, types.IntegerLiteral):
+        return None
+    signature = types.void(w, types.int64, types.float64, types.float64, lanes)
+    count = lanes.literal_value
+
+    def emit(context, builder, signature, args):
+        pointer, _ = _array(context, builder, signature, args, 0)
+        element = pointer.type.pointee
+        vector = ir.VectorType(element, count)
+        narrow = element == ir.FloatType()
+        factor, by = (_splat(builder, builder.fptrunc(x, element) if narrow else x, vector) for x in args[2:4])
+
+        def call(name, *given):
+            kind = ir.FunctionType(vector, [vector] * len(given))
+            name = f"llvm.{name}.v{count}{'f32' if narrow else 'f64'}"
+            return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), given)
+
+        place = _vector_at(builder, pointer, args[1], vector)
+        old = _load(builder, place, element)
+        size = builder.fsub(builder.fmul(call("fabs", old), factor), by)
+        zero = ir.Constant(vector, [0.0] * count)
+        kept = builder.select(builder.fcmp_unordered(">", size, zero), size, zero)  # not a number stays so
+        _store(builder, call("copysign", kept, old), place, element)
+        return context.get_dummy_value()
+
+    return signature, emit
+
+
+@njit
+def shrink_line(w, j, factor, by):
+    """w[16 j + l] = sgn(w[16 j + l]) [factor |w[16 j + l]| − by]₊ for l < 16."""
+    _shrink(w, j * 16, factor, by, 16)
+
+
+@njit
+def dot_row(indices, data, begin, end, w, z):
+    """z[l] = Σ data[k] w[16 indices[k] + l] over begin ≤ k < end, for l < 16."""
+    _dot(indices, data, begin, end, w, z, 0, 16)
+
+
+@njit
+def add_row(indices, data, begin, end, slopes, w):
+    """w[16 indices[k] + l] += slopes[l] data[k] over begin ≤ k < end, for l < 16."""
+    _add(indices, data, begin, end, slopes, 0, indices, data, w, 0, 16, 16, 0)  # not rounded: it reads no levels
+
+
 @njit
 def dot_rows(indptr, indices, data, first, rows, w, z, lanes):
     """z[i lanes + l] = Σ_k data[k] w[indices[k] lanes + l] over the non-zeros of row first + i, for i in `rows`, l < lanes."""

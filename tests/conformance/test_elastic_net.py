@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import normalize
 from support.make import dataset, random_data
 from support.training import merge, train
 
@@ -137,6 +138,21 @@ def test_descent_comes_near(problem, tmp_path, solver, rate, loss):
     assert (model.labels["f_min"] * (1 - model.labels["gap"]) <= exact.labels["f_min"] * (1 + 1e-9)).all()
 
 
+@pytest.mark.parametrize(("loss", "solver"), [("logistic", "fobos"), ("squared", "sgd")])
+def test_descent_comes_within_2_percent_by_default(tmp_path, loss, solver):
+    """Documents of words that are as frequent as in a language; labels of 2 to 30 % of them."""
+    rng, n, d = np.random.default_rng(0), 800, 300
+    words = np.minimum(np.exp(rng.uniform(0, np.log(d), 25 * n)).astype(int), d) - 1
+    X = sp.csr_matrix((np.ones(words.size), (np.repeat(np.arange(n), 25), words)), (n, d)).log1p()
+    X = normalize(X @ sp.diags(np.log(n / np.maximum(1, X.getnnz(axis=0)))))
+    scores = X @ (rng.normal(size=(d, 4)) * (rng.random((d, 4)) < 0.1)) + 0.04 * rng.normal(size=(n, 4))
+    Y = scores > np.diagonal(np.quantile(scores, [0.7, 0.9, 0.95, 0.98], axis=0))
+    data = dataset(tmp_path / "data.h5", X.tocsr(), sp.csr_matrix(Y.astype(float)))
+    exact = Model(train("elastic-net", None, data, tmp_path / "exact", {"loss": loss}).model)
+    model = Model(train("elastic-net", None, data, tmp_path / "run", {"loss": loss, "solver": solver}).model)
+    assert (model.labels["f_min"] <= 1.02 * exact.labels["f_min"]).all()
+
+
 @pytest.mark.parametrize("solver", ["newton", "fobos"])
 def test_company_interruptions_and_parts_do_not_matter(tmp_path, solver):
     X, Y = random_data(6, 150, 40, 20, density=0.15)
@@ -254,7 +270,7 @@ def test_degenerate_labels(tmp_path):
         ({"rate": "fast", "solver": "sgd"}, "--rate fast: expected decaying, constant, adagrad"),
         ({"passes": 3}, "--passes has no effect on --solver newton; leave it out"),
         ({"solver": "fobos", "max_gap": 0.1}, "--max-gap has no effect on --solver fobos; leave it out"),
-        ({"solver": "sgd", "lam": "0.5"}, "--eta 4.0 times λ is 2; sgd needs less than 1: lower it, or use fobos"),
+        ({"solver": "sgd", "lam": "0.5", "eta": 4.0}, "--eta 4 times λ is 2; sgd needs less than 1: lower it, or use fobos"),
         ({"loss": "hinge"}, "--loss hinge: expected logistic or squared"),
         ({"max_gap": 0.0}, "--max-gap 0.0: expected a number above 0"),
     ],

@@ -147,6 +147,17 @@ def test_naive_bayes(tmp_path):
     assert (peer["labels"], ours["labels"], peer["ratio"]) == (2, 5, 1) and ours["wall"] > 0
 
 
+def test_delayed(tmp_path):
+    data = make.dataset(tmp_path / "data.h5", *make.random_data(3, 200, 40, 5, density=0.2))
+    (line,) = lines_of(run(sys.executable, BENCH / "delayed.py", data, "--l1", "1/m", "--loss", "squared"))
+    assert line["labels"] == 5 and 0 <= line["median"] <= line["largest"] < 100
+    sizes = ("--rows", 200, "--features", 100, "--labels", 17, "--repeats", 1, "--eager-rows", 50, "--sample", 1)
+    *speeds, ours, _ = lines_of(run(sys.executable, BENCH / "delayed.py", *sizes))[:5]
+    assert [(line["solver"], line["rate"]) for line in speeds] == [("fobos", "decaying"), ("sgd", "decaying"), ("fobos", "adagrad")]
+    assert all(line["examples_per_second"] > 0 and line.get("difference", 0) < 1e-4 for line in speeds)
+    assert ours["excess"] > 0
+
+
 def test_startup():
     found = lines_of(run(sys.executable, BENCH / "startup.py", 1, "info", 1))
     assert [(line["command"], line["ranks"], line["cache"]) for line in found] == [("info", 1, "cold"), ("info", 1, "warm")]

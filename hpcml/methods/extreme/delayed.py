@@ -1,7 +1,7 @@
 """The paper's solver: stochastic gradient descent whose regularisation is delayed until a feature is met again (SPEC 3).
 
 The labels of a panel share every row. A row brings the weights of its own features current, in closed form, takes a step, and
-leaves all other weights as they are; so a step costs what the row holds and not what there are of features. W is dense for a
+leaves all other weights as they are; so a step costs what the row holds and not what there are of features. w is dense for a
 panel only. All weights are brought current at the end of a pass.
 
 Rows come in an order keyed by the seed and the pass. A lane depends on nothing in the other lanes, so a label's path depends on
@@ -47,10 +47,12 @@ class Panel:
         """`numbers` are the labels' numbers in the data. Raises MemoryError."""
         rows = risk.rows
         self.risk, self.labels, self.numbers, self.options = risk, labels, numbers, options
-        self.W = aligned(LANES * rows.n_columns, risk.weight_type).reshape(-1, LANES)
-        self.psi = np.zeros(rows.n_columns, np.int64)
-        adagrad = options.rate == "adagrad"
-        self.squares = np.ones(self.W.shape if adagrad else (0, LANES), risk.weight_type)
+        self.eta, self.w = risk.eta, aligned(LANES * rows.n_columns, risk.weight_type)
+        if options.rate == "adagrad":
+            self.psi, self.lane_rates = np.zeros(rows.n_columns, np.int64), aligned(self.w.size, risk.weight_type)
+            self.lane_rates[:] = self.eta
+        else:
+            self.seen = np.tile([1.0, 0.0], (rows.n_columns, 1))
         self.b, self.b_squares = np.zeros(LANES), np.ones(LANES)
         self.positive = np.zeros(rows.n_local, np.uint16)
         self.n_passes = 0
@@ -63,10 +65,10 @@ class Panel:
 
     def rates(self) -> np.ndarray:
         """η of the steps of this pass, where it is the same for all columns."""
-        steps, eta = np.arange(self.risk.rows.n_local, dtype=np.float64), self.options.eta
+        steps, eta = np.arange(self.risk.rows.n_local, dtype=np.float64), self.eta
         if self.options.rate == "constant":
             return np.full(steps.size, eta)
-        return eta / np.sqrt(1.0 + self.n_passes + steps / steps.size)
+        return eta * (1.0 - (self.n_passes + steps / steps.size) / self.options.passes) ** 2
 
     def go(self, seconds: float) -> None:
         """A pass over the rows. Raises Stopped."""
@@ -75,7 +77,7 @@ class Panel:
         order = np.argsort(keys, kind="stable")
         self._adagrad(order) if options.rate == "adagrad" else self._tables(order)
         self.n_passes += 1
-        weights = np.count_nonzero(self.W, axis=0)
+        weights = np.count_nonzero(self.w.reshape(-1, LANES), axis=0)
         for lane, history in enumerate(self.history):
             history.append((self.n_passes, math.nan, math.nan, rows.n_local, math.nan, weights[lane], seconds))
 
@@ -87,12 +89,12 @@ class Panel:
 
     def _adagrad(self, order: np.ndarray) -> None:
         """A pass with a rate of every column and lane. Raises Stopped."""
-        rows, options, rule = self.risk.rows, self.options, (self.risk.l1, self.risk.lam, self.truncated)
-        state = (self.positive, self.W, self.squares, self.psi, self.b, self.b_squares)
+        rows, eta, rule = self.risk.rows, self.eta, (self.risk.l1, self.risk.lam, self.truncated)
+        state = (self.positive, self.w, self.lane_rates, self.psi, self.b, self.b_squares)
         for some in self._slices(0, order.size):
             csr = (order[some], rows.indptr, rows.indices, rows.data)
-            kernels.sweep_adagrad(*csr, *state, options.eta, some.start, *rule, self.squared)
-        kernels.flush_adagrad(self.W, self.squares, self.psi, options.eta, order.size, *rule)
+            kernels.sweep_adagrad(*csr, *state, eta, some.start, *rule, self.squared)
+        kernels.flush_adagrad(self.w, self.lane_rates, self.psi, eta, order.size, *rule)
 
     def _tables(self, order: np.ndarray) -> None:
         """A pass with one rate for all columns. Raises Stopped."""
@@ -100,11 +102,11 @@ class Panel:
         for begin, end in table_bounds(etas, l2, self.truncated):
             phi, beta = np.empty((2, end - begin + 1))
             kernels.tables(etas[begin:end], l2, self.truncated, phi, beta)
-            state = (self.positive, self.W, self.psi, self.b, etas[begin:end], phi, beta)
+            state = (self.positive, self.w, self.seen, self.b, etas[begin:end], phi, beta)
             for some in self._slices(begin, end):
                 csr = (order[some], rows.indptr, rows.indices, rows.data)
                 kernels.sweep_tables(*csr, *state, some.start - begin, l1, self.squared)
-            kernels.flush_tables(self.W, self.psi, phi, beta, end - begin, l1)
+            kernels.flush_tables(self.w, self.seen, phi[-1], beta[-1], l1)
 
 
 class DelayedBlock:
@@ -129,16 +131,16 @@ class DelayedBlock:
         self.judge.warm_up()
         risk, rows, options = self.risk, self.risk.rows, self.options
         csr, none, one = (np.zeros(0, np.int64), rows.indptr, rows.indices, rows.data), np.zeros(0), np.zeros(1)
-        positive, W, psi = np.zeros(0, np.uint16), np.zeros((0, LANES), risk.weight_type), np.zeros(0, np.int64)
+        positive, w, psi, seen = np.zeros(0, np.uint16), np.zeros(0, risk.weight_type), np.zeros(0, np.int64), np.zeros((0, 2))
         truncated, squared = options.solver == "sgd", options.loss == "squared"
         if options.rate == "adagrad":
             rule = (risk.l1, risk.lam, truncated)
-            kernels.sweep_adagrad(*csr, positive, W, W, psi, none, none, options.eta, 0, *rule, squared)
-            kernels.flush_adagrad(W, W, psi, options.eta, 0, *rule)
+            kernels.sweep_adagrad(*csr, positive, w, w, psi, none, none, 1.0, 0, *rule, squared)
+            kernels.flush_adagrad(w, w, psi, 1.0, 0, *rule)
         else:
             kernels.tables(none, risk.lam, truncated, one, one)
-            kernels.sweep_tables(*csr, positive, W, psi, none, none, one, one, 0, risk.l1, squared)
-            kernels.flush_tables(W, psi, one, one, 0, risk.l1)
+            kernels.sweep_tables(*csr, positive, w, seen, none, none, one, one, 0, risk.l1, squared)
+            kernels.flush_tables(w, seen, 1.0, 0.0, risk.l1)
 
     def fill(self) -> None:
         """Nothing: labels begin together when those before have left."""
@@ -169,7 +171,7 @@ class DelayedBlock:
     def _judged(self, panel: Panel, lane: int) -> Finished:
         """The label of a lane at its weights and the best intercept with them. Raises Stopped."""
         place, number, judge = panel.labels[lane], int(panel.numbers[lane]), self.judge
-        w = panel.W[:, lane]
+        w = panel.w[lane::LANES]
         columns, label = np.flatnonzero(w), judge.begin(number)
         judge.settle(label, judge.gather(label, columns), columns, w[columns], float(panel.b[lane]))
         view, n = judge.look(label), panel.n_passes

@@ -1,8 +1,12 @@
 """Compiled steps of stochastic gradient descent with delayed regularisation, for 16 labels ("lanes") that share each row.
 
-`W` (n_columns × 16) holds the weights of column j for the lanes, brought current to step `psi[j]`: the
-regularisation of the steps from psi[j] on is still to come. A step takes the gradient's move and then regularises, so that w
-becomes sgn(w)·[|w| − ηλ₁]₊ / (1 + ηλ₂) (FoBoS), or sgn(w)·[(1 − ηλ₂)|w| − ηλ₁]₊ (truncated gradient).
+`w` (16 n_columns) holds the weights of column j for the lanes, brought current to some step: the regularisation of the steps
+from there on is still to come. A step takes the gradient's move and then regularises, so that w becomes
+sgn(w)·[|w| − ηλ₁]₊ / (1 + ηλ₂) (FoBoS), or sgn(w)·[(1 − ηλ₂)|w| − ηλ₁]₊ (truncated gradient).
+
+With one rate for all columns, `seen` (n_columns × 2) holds 1/Φ and B of the step to which a column was brought current, so that
+no table is looked up. With AdaGrad, `psi` holds this step, and `rates` (like w) the rate of each column and lane.
+Sums and slopes have the type of w.
 """
 
 from __future__ import annotations
@@ -12,24 +16,27 @@ import math
 import numpy as np
 
 from hpcml.kernels import njit
+from hpcml.kernels.vector import add_row, ask, dot_row, shrink_line
 
-LANES = 16
+LANES = 16  # as many as `hpcml.kernels.vector` has in a line
+INTERCEPT = 0.1  # its rate, in parts of the weights' rate: all rows move it
 SMALL_RATE, SMALL_SHRINK = 1e-3, 1e-2  # below these a few terms of the series are exact in float64
 
 
 @njit
-def slopes(z: np.ndarray, positive: int, squared: bool, g: np.ndarray) -> None:
-    """ℓ′ of the lanes' margins z; bit l of `positive` says whether the row has the label of lane l."""
-    for lane in range(LANES):
-        y = 1.0 if (positive >> lane) & 1 else -1.0
-        g[lane] = z[lane] - y if squared else -y / (1.0 + math.exp(y * z[lane]))
+def slopes(z: np.ndarray, b: np.ndarray, positive: int, squared: bool, g: np.ndarray) -> None:
+    """ℓ′ of the lanes' margins z + b; bit l of `positive` says whether the row has the label of lane l."""
+    for lane in range(z.size):
+        margin = b[lane] + z[lane]
+        y = 2.0 * ((positive >> lane) & 1) - 1.0
+        g[lane] = margin - y if squared else -y / (1.0 + math.exp(y * margin))
 
 
 @njit
-def shrunk(w: float, factor: float, by: float) -> float:
-    """sgn(w)·[factor |w| − by]₊."""
-    size = abs(w) * factor - by
-    return 0.0 if size <= 0.0 else math.copysign(size, w)
+def ask_for(indices: np.ndarray, begin: int, end: int, w: np.ndarray) -> None:
+    """Ask for the weights of a row, which comes next."""
+    for p in range(begin, end):
+        ask(w, np.int64(indices[p]) * LANES, 1)
 
 
 @njit
@@ -48,8 +55,8 @@ def sweep_tables(
     indices: np.ndarray,
     data: np.ndarray,
     positive: np.ndarray,
-    W: np.ndarray,
-    psi: np.ndarray,
+    w: np.ndarray,
+    seen: np.ndarray,
     b: np.ndarray,
     etas: np.ndarray,
     phi: np.ndarray,
@@ -59,75 +66,68 @@ def sweep_tables(
     squared: bool,
 ) -> None:
     """A step for each row in `order`, the steps first, first + 1 … since the tables were begun; their rates are in `etas`."""
-    z, g = np.empty(LANES), np.empty(LANES)
+    z, g, moves = np.empty(LANES, w.dtype), np.empty(LANES), np.empty(LANES, w.dtype)
     for s in range(order.size):
         i, k = order[s], first + s
+        begin, end = indptr[i], indptr[i + 1]
+        if s + 1 < order.size:
+            ask_for(indices, indptr[order[s + 1]], indptr[order[s + 1] + 1], w)
+        inverse, by = 1.0 / phi[k], phi[k] * l1
+        for p in range(begin, end):
+            j = indices[p]
+            shrink_line(w, j, phi[k] * seen[j, 0], by * (beta[k] - seen[j, 1]))
+            seen[j, 0], seen[j, 1] = inverse, beta[k]
+        dot_row(indices, data, begin, end, w, z)
+        slopes(z, b, positive[i], squared, g)
         for lane in range(LANES):
-            z[lane] = b[lane]
-        for p in range(indptr[i], indptr[i + 1]):
-            j, x = indices[p], data[p]
-            q = psi[j]
-            if q != k:
-                factor = phi[k] / phi[q]
-                by = phi[k] * l1 * (beta[k] - beta[q])
-                psi[j] = k
-                for lane in range(LANES):
-                    w = W[j, lane]
-                    size = abs(w) * factor - by
-                    w = (size if w > 0 else -size) if size > 0 else 0.0
-                    W[j, lane] = w
-                    z[lane] += x * w
-            else:
-                for lane in range(LANES):
-                    z[lane] += x * W[j, lane]
-        slopes(z, positive[i], squared, g)
-        for lane in range(LANES):
-            g[lane] *= etas[k]
-            b[lane] -= g[lane]
-        for p in range(indptr[i], indptr[i + 1]):
-            j, x = indices[p], data[p]
-            for lane in range(LANES):
-                W[j, lane] -= x * g[lane]
+            b[lane] -= INTERCEPT * etas[k] * g[lane]
+            moves[lane] = -etas[k] * g[lane]
+        add_row(indices, data, begin, end, moves, w)
 
 
 @njit
-def flush_tables(W: np.ndarray, psi: np.ndarray, phi: np.ndarray, beta: np.ndarray, now: int, l1: float) -> None:
-    """Bring all columns current to step `now` of the tables, and let that be step 0 of the next ones."""
-    for j in range(psi.size):
-        q = psi[j]
-        if q != now:
-            factor, by = phi[now] / phi[q], phi[now] * l1 * (beta[now] - beta[q])
-            for lane in range(LANES):
-                W[j, lane] = shrunk(W[j, lane], factor, by)
-        psi[j] = 0
+def flush_tables(w: np.ndarray, seen: np.ndarray, phi: float, beta: float, l1: float) -> None:
+    """Bring all columns current to the step of this Φ and B, and let that be step 0 of the next tables."""
+    for j in range(seen.shape[0]):
+        shrink_line(w, j, phi * seen[j, 0], phi * l1 * (beta - seen[j, 1]))
+        seen[j, 0], seen[j, 1] = 1.0, 0.0
 
 
 @njit
-def catch_up(W: np.ndarray, j: int, rates: np.ndarray, n: int, l1: float, l2: float, truncated: bool) -> None:
-    """Regularise a column n times, at a rate of each lane's own that does not change: in closed form.
+def catch_up(w: np.ndarray, rates: np.ndarray, alpha: float, n: int, l1: float, l2: float, truncated: bool) -> None:
+    """Regularise a column's lanes n times, at rates (alpha at most) that do not change: in closed form.
 
     After n steps |w| is ρⁿ|w| − (λ₁/λ₂)(1 − ρⁿ), with ρ = 1/(1 + ηλ₂) or 1 − ηλ₂; or |w| − nηλ₁ if λ₂ = 0.
     """
+    real = w.dtype.type
+    sign = real(-1.0 if truncated else 1.0)
     if l2 == 0.0:
-        for lane in range(LANES):
-            w = W[j, lane]
-            size = abs(w) - n * rates[lane] * l1
-            W[j, lane] = (size if w > 0 else -size) if size > 0 else 0.0
-        return
-    ratio, most, sign = l1 / l2, 0.0, -1.0 if truncated else 1.0
-    for lane in range(LANES):
-        most = max(most, rates[lane])
-    if most * l2 <= SMALL_RATE and n * most * l2 <= SMALL_SHRINK:
-        for lane in range(LANES):
-            w, e = W[j, lane], sign * rates[lane] * l2
-            u = sign * n * e * (1.0 - e * (1 / 2 - e * (1 / 3 - e * (1 / 4 - e * (1 / 5)))))  # n |log ρ|
-            lost = u * (1.0 - u * (1 / 2) * (1.0 - u * (1 / 3) * (1.0 - u * (1 / 4) * (1.0 - u * (1 / 5) * (1.0 - u * (1 / 6))))))
-            size = abs(w) - lost * (abs(w) + ratio)
-            W[j, lane] = (size if w > 0 else -size) if size > 0 else 0.0
+        by = real(n * l1)
+        for lane in range(w.size):
+            w[lane] = math.copysign(max(abs(w[lane]) - by * rates[lane], real(0.0)), w[lane])
+    elif alpha * l2 <= SMALL_RATE and n * alpha * l2 <= SMALL_SHRINK:
+        ratio, steps, one, strength = real(l1 / l2), sign * real(n), real(1.0), sign * real(l2)
+        c2, c3, c4, c5, c6 = real(1 / 2), real(1 / 3), real(1 / 4), real(1 / 5), real(1 / 6)
+        for lane in range(w.size):
+            e, size = strength * rates[lane], abs(w[lane])
+            u = steps * e * (one - e * (c2 - e * (c3 - e * (c4 - e * c5))))  # n |log ρ|
+            lost = u * (one - u * c2 * (one - u * c3 * (one - u * c4 * (one - u * c5 * (one - u * c6)))))
+            w[lane] = math.copysign(max(size - lost * (size + ratio), real(0.0)), w[lane])
     else:
-        for lane in range(LANES):
+        for lane in range(w.size):
             lost = -math.expm1(-n * sign * math.log1p(sign * rates[lane] * l2))
-            W[j, lane] = shrunk(W[j, lane], 1.0 - lost, lost * ratio)
+            w[lane] = math.copysign(max(abs(w[lane]) * (1.0 - lost) - lost * (l1 / l2), 0.0), w[lane])
+
+
+@njit
+def add_adagrad(w: np.ndarray, rates: np.ndarray, x: float, g: np.ndarray, scale: float) -> None:
+    """A column's step: the rates α / √(Σ g²) take the new squares in, `scale` is 1/α²; then the weights move."""
+    for lane in range(w.size):
+        move = x * g[lane]
+        r = rates[lane]
+        r = r / np.sqrt(w.dtype.type(1.0) + move * move * (r * r * scale))
+        rates[lane] = r
+        w[lane] -= r * move
 
 
 @njit
@@ -137,8 +137,8 @@ def sweep_adagrad(
     indices: np.ndarray,
     data: np.ndarray,
     positive: np.ndarray,
-    W: np.ndarray,
-    squares: np.ndarray,
+    w: np.ndarray,
+    rates: np.ndarray,
     psi: np.ndarray,
     b: np.ndarray,
     b_squares: np.ndarray,
@@ -149,42 +149,36 @@ def sweep_adagrad(
     truncated: bool,
     squared: bool,
 ) -> None:
-    """As `sweep_tables`, at the rate α / √(Σ g²) of each column and lane; `squares` (like W) are 1 and the squares so far."""
-    z, g, rates = np.empty(LANES), np.empty(LANES), np.empty(LANES)
+    """As `sweep_tables`, at the rate α / √(1 + Σ g²) of each column and lane."""
+    real = w.dtype.type
+    z, g, narrow = np.empty(LANES, w.dtype), np.empty(LANES), np.empty(LANES, w.dtype)
+    scale = real(1.0 / (alpha * alpha))
     for s in range(order.size):
         i, k = order[s], first + s
-        for lane in range(LANES):
-            z[lane] = b[lane]
-        for p in range(indptr[i], indptr[i + 1]):
-            j, x = indices[p], data[p]
-            if psi[j] != k:
-                for lane in range(LANES):
-                    rates[lane] = alpha / math.sqrt(squares[j, lane])
-                catch_up(W, j, rates, k - psi[j], l1, l2, truncated)
-                psi[j] = k
-            for lane in range(LANES):
-                z[lane] += x * W[j, lane]
-        slopes(z, positive[i], squared, g)
+        begin, end = indptr[i], indptr[i + 1]
+        if s + 1 < order.size:
+            ask_for(indices, indptr[order[s + 1]], indptr[order[s + 1] + 1], w)
+        for p in range(begin, end):
+            at = np.int64(indices[p]) * LANES
+            catch_up(w[at : at + LANES], rates[at : at + LANES], alpha, k - psi[indices[p]], l1, l2, truncated)
+            psi[indices[p]] = k
+        dot_row(indices, data, begin, end, w, z)
+        slopes(z, b, positive[i], squared, g)
         for lane in range(LANES):
             b_squares[lane] += g[lane] * g[lane]
             b[lane] -= alpha * g[lane] / math.sqrt(b_squares[lane])
-        for p in range(indptr[i], indptr[i + 1]):
-            j, x = indices[p], data[p]
-            for lane in range(LANES):
-                move = x * g[lane]
-                squares[j, lane] += move * move
-                W[j, lane] -= alpha * move / math.sqrt(squares[j, lane])
+            narrow[lane] = g[lane]
+        for p in range(begin, end):
+            at = np.int64(indices[p]) * LANES
+            add_adagrad(w[at : at + LANES], rates[at : at + LANES], real(data[p]), narrow, scale)
 
 
 @njit
 def flush_adagrad(
-    W: np.ndarray, squares: np.ndarray, psi: np.ndarray, alpha: float, now: int, l1: float, l2: float, truncated: bool
+    w: np.ndarray, rates: np.ndarray, psi: np.ndarray, alpha: float, now: int, l1: float, l2: float, truncated: bool
 ) -> None:
     """Bring all columns current to step `now`, and let that be step 0."""
-    rates = np.empty(LANES)
     for j in range(psi.size):
-        if psi[j] != now:
-            for lane in range(LANES):
-                rates[lane] = alpha / math.sqrt(squares[j, lane])
-            catch_up(W, j, rates, now - psi[j], l1, l2, truncated)
+        at = j * LANES
+        catch_up(w[at : at + LANES], rates[at : at + LANES], alpha, now - psi[j], l1, l2, truncated)
         psi[j] = 0

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from hpcml import mpi
-from hpcml.estimators.distributed import NUMBER, NUMBER_OR_NONE, TEXT, TEXT_OR_NUMBER, WHOLE, WHOLE_OR_NONE, Parameter
+from hpcml.estimators.distributed import NUMBER_OR_NONE, TEXT, TEXT_OR_NUMBER, WHOLE, WHOLE_OR_NONE, Parameter
 from hpcml.methods.extreme.options import ElasticNetOptions
 from hpcml.methods.extreme.train import METHOD
 from hpcml.methods.linear.estimator import LinearClassifier
@@ -40,8 +40,8 @@ class ElasticNetClassifier(LinearClassifier):
         Of newton: the certified duality gap, divided by the objective, at which a label is done; None: 1e-6.
     rate : {"decaying", "constant", "adagrad"}
         Of fobos and sgd: the learning rate.
-    eta : float
-        Of fobos and sgd: its size.
+    eta : float or None
+        Of fobos and sgd: its size; None: by the loss, the rate and the norms of the rows.
     passes : int
         Of fobos and sgd: passes over the rows.
     random_state : int, RandomState or None
@@ -82,7 +82,7 @@ class ElasticNetClassifier(LinearClassifier):
     _method, _options_kind = METHOD, ElasticNetOptions
     _parameters: ClassVar[Mapping[str, Parameter]] = {
         **{"loss": TEXT, "lam": TEXT_OR_NUMBER, "l1": TEXT_OR_NUMBER, "solver": TEXT, "max_gap": NUMBER_OR_NONE, "rate": TEXT},
-        **{"eta": NUMBER, "passes": WHOLE, "precision": TEXT, "max_iter": WHOLE_OR_NONE},
+        **{"eta": NUMBER_OR_NONE, "passes": WHOLE, "precision": TEXT, "max_iter": WHOLE_OR_NONE},
     }
 
     def __init__(
@@ -93,8 +93,8 @@ class ElasticNetClassifier(LinearClassifier):
         solver: str = "newton",
         max_gap: float | None = None,
         rate: str = "decaying",
-        eta: float = 4.0,
-        passes: int = 20,
+        eta: float | None = None,
+        passes: int = 40,
         random_state: int | np.random.RandomState | None = 0,
         precision: str = "single",
         max_iter: int | None = None,

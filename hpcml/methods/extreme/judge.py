@@ -30,6 +30,17 @@ from hpcml.run.profile import Profile
 
 HISTORY = ("step", "f", "bound", "rows", "found", "weights", "seconds")  # features found beyond Λ₁; weights that are not 0
 MAX_GAP = 1e-5  # of labels that are done
+ETAS = {("decaying", False): 12.0, ("decaying", True): 1.5, ("constant", False): 2.0, ("constant", True): 0.25}  # by squared
+
+
+def step_size(rows: CompactRows, options: ElasticNetOptions) -> float:
+    """η of stochastic gradient descent. A step of the squared loss must suit the longest row, else it may grow without bound."""
+    if options.eta is not None:
+        return options.eta
+    if options.rate == "adagrad":
+        return 1.0
+    squares = rows.max_norm**2 if options.loss == "squared" else rows.scale
+    return ETAS[options.rate, options.loss == "squared"] / squares if squares > 0 else 1.0
 
 
 class ElasticRisk(Risk):
@@ -45,9 +56,10 @@ class ElasticRisk(Risk):
         self.l1 = parse_l1(options.l1, rows.n_global)
         if self.l1 == self.lam == 0:
             raise ConfigError("--l1 0 --lambda 0: one of them must be above 0, else there may be no minimum")
-        if options.solver == "sgd" and options.eta * self.lam >= 1:
-            product = options.eta * self.lam
-            raise ConfigError(f"--eta {options.eta} times λ is {product:.3g}; sgd needs less than 1: lower it, or use fobos")
+        self.eta = step_size(rows, options)
+        if options.solver == "sgd" and self.eta * self.lam >= 1:
+            product = self.eta * self.lam
+            raise ConfigError(f"--eta {self.eta:.3g} times λ is {product:.3g}; sgd needs less than 1: lower it, or use fobos")
         self.about, self.initial_path = {"l1": self.l1}, options.initial_model
 
     @mpi.collective

@@ -42,11 +42,12 @@ class ElasticNetOptions(LinearOptions):
     """newton: exact. fobos or sgd: stochastic gradient descent with delayed regularisation, by forward-backward splitting or
     by truncated gradients."""
     rate: str = "decaying"
-    """Of fobos and sgd, the learning rate: decaying (η / √(1 + passes so far)), constant, or adagrad (η / √(1 + the sum of the
-    feature's squared gradients))."""
-    eta: float = 4.0
-    """Of fobos and sgd: η."""
-    passes: int = 20
+    """Of fobos and sgd, the learning rate: decaying (η (1 − t)², where t goes from 0 to 1 over all passes), constant, or adagrad
+    (η / √(1 + the sum of the feature's squared gradients))."""
+    eta: float | None = None
+    """Of fobos and sgd: η. Default with decaying: 12/X for the logistic loss, 1.5 / (the largest squared norm of a row) for the
+    squared loss; with constant a sixth of that; with adagrad 1."""
+    passes: int = 40
     """Of fobos and sgd: passes over the rows."""
     seed: int = 0
     """Of fobos and sgd: another seed takes the rows in another order."""

@@ -37,7 +37,7 @@ def eager(X, positive, order, rate, etas, l1, l2, truncated, squared):
             b_squares += g**2
             eta, b_eta = etas[step] / np.sqrt(squares), etas[step] / np.sqrt(b_squares)
         else:
-            eta = b_eta = etas[step]
+            eta, b_eta = etas[step], 0.1 * etas[step]
         b = b - b_eta * g
         W = W - eta * move
         size = np.abs(W) * (1 - eta * l2) - eta * l1 if truncated else (np.abs(W) - eta * l1) / (1 + eta * l2)
@@ -53,27 +53,50 @@ def test_delayed_is_eager(rate, l1, l2, truncated, squared):
     X, positive, order = rows(3)
     etas = 0.3 / np.sqrt(1 + np.arange(order.size) / 400) if rate == "decaying" else np.full(order.size, 0.3)
     csr, n = (X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data), order.size
-    W, psi, b = np.zeros((X.shape[1], LANES)), np.zeros(X.shape[1], np.int64), np.zeros(LANES)
+    w, b = np.zeros(X.shape[1] * LANES), np.zeros(LANES)
     if rate == "adagrad":
-        squares, b_squares = np.ones(W.shape), np.ones(LANES)
+        psi, rates, b_squares = np.zeros(X.shape[1], np.int64), np.full(w.size, 0.3), np.ones(LANES)
         for part in (slice(0, 700), slice(700, n)):
-            state = (positive, W, squares, psi, b, b_squares)
+            state = (positive, w, rates, psi, b, b_squares)
             kernels.sweep_adagrad(order[part], *csr, *state, 0.3, part.start, l1, l2, truncated, squared)
-        kernels.flush_adagrad(W, squares, psi, 0.3, n, l1, l2, truncated)
+        kernels.flush_adagrad(w, rates, psi, 0.3, n, l1, l2, truncated)
+        assert (psi == 0).all()
     else:
+        seen = np.tile([1.0, 0.0], (X.shape[1], 1))
         for begin, end in ((0, 900), (900, n)):  # the tables begin anew in between
             phi, beta = np.empty((2, end - begin + 1))
             kernels.tables(etas[begin:end], l2, truncated, phi, beta)
             for part in (slice(begin, begin + 100), slice(begin + 100, end)):
-                state = (positive, W, psi, b, etas[begin:end], phi, beta)
+                state = (positive, w, seen, b, etas[begin:end], phi, beta)
                 kernels.sweep_tables(order[part], *csr, *state, part.start - begin, l1, squared)
-            kernels.flush_tables(W, psi, phi, beta, end - begin, l1)
+            kernels.flush_tables(w, seen, phi[-1], beta[-1], l1)
+            assert (seen == [1, 0]).all()
+    W = w.reshape(-1, LANES)
     expected, intercept = eager(X, positive, order, rate, etas, l1, l2, truncated, squared)
-    assert (psi == 0).all()
     scale = np.abs(expected).max()
     assert np.abs(W - expected).max() <= 1e-12 * scale
     assert np.abs(b - intercept).max() <= 1e-12 * max(1, np.abs(intercept).max())
     assert (expected == 0).any() == bool(l1)
+
+
+@pytest.mark.parametrize("rate", ["decaying", "adagrad"])
+def test_lanes_know_nothing_of_each_other(rate):
+    """A label gets the same bits beside any others, also where the closed form is a series for some of their rates only."""
+    X, positive, order = rows(4)
+    csr, n, found = (X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data), order.size, []
+    for bits in (positive, positive & 1):
+        w, b, rule = np.zeros(X.shape[1] * LANES), np.zeros(LANES), (1e-2, 2e-3)
+        if rate == "adagrad":
+            state = (bits, w, np.full(w.size, 0.6), np.zeros(X.shape[1], np.int64), b, np.ones(LANES))
+            kernels.sweep_adagrad(order, *csr, *state, 0.6, 0, *rule, False, False)
+        else:
+            phi, beta = np.empty((2, n + 1))
+            kernels.tables(np.full(n, 0.3), rule[1], False, phi, beta)
+            state = (bits, w, np.tile([1.0, 0.0], (X.shape[1], 1)), b, np.full(n, 0.3), phi, beta)
+            kernels.sweep_tables(order, *csr, *state, 0, rule[0], False)
+        found.append(w.reshape(-1, LANES))
+    assert found[0][:, 0].tobytes() == found[1][:, 0].tobytes() and found[0].any()
+    assert found[0].tobytes() != found[1].tobytes()
 
 
 @pytest.mark.parametrize("truncated", [False, True])
@@ -81,13 +104,13 @@ def test_delayed_is_eager(rate, l1, l2, truncated, squared):
 @pytest.mark.parametrize("n", [1, 7, 100000])
 def test_closed_form_for_many_steps(rate, n, truncated):
     """Where the terms of a series are enough, and where they are not."""
-    l1, l2, W = 1e-12, 1.0, np.linspace(-1, 1, LANES).reshape(1, LANES)
-    expected = W.copy()
+    l1, l2, w = 1e-12, 1.0, np.linspace(-1, 1, LANES)
+    expected = w.copy()
     for _ in range(n):
         size = np.abs(expected) * (1 - rate * l2) - rate * l1 if truncated else (np.abs(expected) - rate * l1) / (1 + rate * l2)
         expected = np.sign(expected) * np.maximum(size, 0)
-    kernels.catch_up(W, 0, np.full(LANES, rate), n, l1, l2, truncated)
-    assert np.abs(W - expected).max() <= 1e-10 * np.abs(expected).max() + 1e-15
+    kernels.catch_up(w, np.full(LANES, rate), rate, n, l1, l2, truncated)
+    assert np.abs(w - expected).max() <= 1e-10 * np.abs(expected).max() + 1e-15
 
 
 @pytest.mark.parametrize("truncated", [False, True])

@@ -1,0 +1,323 @@
+"""Stochastic gradient descent with delayed regularisation: how near it comes, and how fast it is on one core. Prints JSON lines.
+
+usage: python launch/bench/delayed.py DATA.h5 [--loss logistic] [--l1 0.1/m] [--solver fobos] [--rate decaying] [--sample 24]
+       python launch/bench/delayed.py [--rows 100000] [--features 47236 260941] [--labels 101] [--sample 2]
+
+The first form trains labels of a dataset, from the most frequent one down to those of ten rows, with the default passes and η.
+`excess` is how far the objective is above that of the exact solver, in percent.
+
+The second form generates rows like those of rcv1: about 70 Zipf-distributed words a row. An example is one row for all labels. The
+eager twin is the same kernel, but regularises all columns after each step. `difference` is how far its weights are from the
+delayed ones, in parts of the largest weight. Vowpal Wabbit (one run for each label, and one with its multilabel reduction) and
+scikit-learn's SGDClassifier train a few labels with the same λ₁ and λ₂ and more and more passes, until their objective is at most
+ours after the default passes. All objectives have the best intercept. Seconds are the processor's, since machines are shared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.linear_model import SGDClassifier
+
+from hpcml import mpi
+from hpcml.data.compact import CompactRows, compact_rows
+from hpcml.data.dataset import Dataset, default_split
+from hpcml.data.shard import Shard, load_shard
+from hpcml.kernels import njit
+from hpcml.kernels.vector import add_row, dot_row, shrink_line
+from hpcml.methods.extreme import delayed_kernels as kernels
+from hpcml.methods.extreme.delayed import DelayedBlock, Panel
+from hpcml.methods.extreme.delayed_kernels import INTERCEPT, LANES
+from hpcml.methods.extreme.judge import ElasticRisk
+from hpcml.methods.extreme.newton import NewtonBlock
+from hpcml.methods.extreme.options import ElasticNetOptions
+from hpcml.run.profile import Profile
+
+LENGTH, OWN = 75, 40  # words of a generated row, of which about 70 differ; words that speak for a label
+PAPER = 555  # examples a second, for 101 labels
+PASSES = (1, 2, 5, 10, 20, 40, 80)  # that others are given
+
+
+def generated(n_rows: int, n_features: int, n_labels: int, seed: int = 0) -> Shard:
+    """Rows of unit length with log-idf weights; labels that half to a few of a thousand rows have."""
+    rng = np.random.default_rng(seed)
+    words = np.minimum(np.exp(rng.uniform(0, np.log(n_features), n_rows * LENGTH)).astype(np.int32), n_features) - 1
+    X = sp.csr_matrix((np.ones(words.size, np.float32), (np.repeat(np.arange(n_rows), LENGTH), words)), (n_rows, n_features))
+    X.sum_duplicates()
+    frequency = np.bincount(X.indices, minlength=n_features)
+    X.data = (np.log1p(X.data) * np.log1p(n_rows / np.maximum(1, frequency))[X.indices]).astype(np.float32)
+    X.data /= np.repeat(np.sqrt(np.add.reduceat(X.data**2, X.indptr[:-1])), np.diff(X.indptr))
+    rows, columns = [], []
+    for label, share in enumerate(np.geomspace(0.4, max(2e-4, 5 / n_rows), n_labels)):
+        speaks = np.zeros(n_features)
+        chosen = np.exp(rng.uniform(0, np.log(n_features), OWN)).astype(int) - 1
+        speaks[chosen] = rng.normal(size=OWN)
+        score = X @ speaks
+        score += 0.3 * score.std() * rng.normal(size=n_rows)
+        positive = np.argsort(-score, kind="stable")[: max(2, int(share * n_rows))]
+        rows.append(positive)
+        columns.append(np.full(positive.size, label))
+    r, c = np.concatenate(rows), np.concatenate(columns)
+    Y = sp.csr_matrix((np.ones(r.size), (r, c)), (n_rows, n_labels))
+    arrays = (X.indptr.astype(np.int64), X.indices, X.data, Y.indptr.astype(np.int64), Y.indices)
+    return Shard(0, np.arange(n_rows), *arrays, n_rows, 0, n_features, n_labels)
+
+
+class Bench:
+    """The rows of a shard, and objectives of their labels."""
+
+    def __init__(self, shard: Shard, **options) -> None:
+        self.options = ElasticNetOptions(**options)
+        comm = mpi.self_comm()
+        self.rows: CompactRows = compact_rows(comm, shard, False, fold=False)[0]
+        self.risk = ElasticRisk(self.rows, self.options, Profile())
+        self.risk.prepare(comm)
+        self.block = DelayedBlock(self.risk, np.arange(self.rows.n_labels), LANES, self.options)
+        self.block.warm_up()
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """The positive rows of each label."""
+        return np.asarray(self.rows.n_positive)
+
+    def panels(self) -> list[Panel]:
+        """All labels."""
+        some = [np.arange(first, min(first + LANES, self.rows.n_labels)) for first in range(0, self.rows.n_labels, LANES)]
+        return [Panel(self.risk, numbers.tolist(), numbers, self.options) for numbers in some]
+
+    def descend(self, labels: np.ndarray) -> tuple[np.ndarray, float]:
+        """Objectives after the default passes, and seconds."""
+        self.block.waiting.extend(labels.tolist())
+        found, begin = {}, time.process_time()
+        while self.block.busy:
+            found |= {done.label: done.f for done in self.block.turn(0.0)}
+        return np.array([found[label] for label in labels.tolist()]), time.process_time() - begin
+
+    def optimum(self, labels: np.ndarray) -> np.ndarray:
+        """The minima."""
+        options = ElasticNetOptions(loss=self.options.loss)
+        exact, found = NewtonBlock(self.risk, np.arange(self.rows.n_labels), options, options.steps), {}
+        exact.waiting.extend(labels.tolist())
+        while exact.busy:
+            found |= {done.label: done.f for done in exact.turn(0.0)}
+        return np.array([found[label] for label in labels.tolist()])
+
+    def objective(self, number: int, w: np.ndarray, b: float) -> float:
+        """Of given weights, with the best intercept."""
+        judge, columns = self.block.judge, np.flatnonzero(w)
+        label = judge.begin(number)
+        judge.settle(label, judge.gather(label, columns), columns, w[columns], b)
+        return judge.look(label).f / self.rows.n_global
+
+
+def accuracy(bench: Bench, sample: int) -> None:
+    """A line about labels from the most frequent one down to those of ten rows."""
+    sizes, m = bench.sizes, bench.rows.n_global
+    labels = np.flatnonzero((sizes >= min(10, sizes.max())) & (sizes < m))
+    labels = labels[np.argsort(-sizes[labels], kind="stable")]
+    labels = labels[np.unique(np.round(np.geomspace(1, labels.size, sample)).astype(int)) - 1]
+    excess = 100 * (bench.descend(labels)[0] / bench.optimum(labels) - 1)
+    line = {"loss": bench.options.loss, "l1": bench.options.l1, "solver": bench.options.solver, "rate": bench.options.rate}
+    line |= {"passes": bench.options.passes, "labels": labels.size, "median": round(float(np.median(excess)), 2)}
+    line |= {"largest": round(float(excess.max()), 2), "within_2_percent": int((excess <= 2).sum())}
+    print(json.dumps(line), flush=True)
+
+
+@njit
+def sweep_eager(
+    order: np.ndarray,
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    data: np.ndarray,
+    positive: np.ndarray,
+    w: np.ndarray,
+    b: np.ndarray,
+    etas: np.ndarray,
+    l1: float,
+    l2: float,
+    truncated: bool,
+    squared: bool,
+) -> None:
+    """As `sweep_tables`, but all columns are regularised after each step."""
+    z, g, moves = np.empty(LANES, w.dtype), np.empty(LANES), np.empty(LANES, w.dtype)
+    for s in range(order.size):
+        i, eta = order[s], etas[s]
+        dot_row(indices, data, indptr[i], indptr[i + 1], w, z)
+        kernels.slopes(z, b, positive[i], squared, g)
+        for lane in range(LANES):
+            b[lane] -= INTERCEPT * eta * g[lane]
+            moves[lane] = -eta * g[lane]
+        add_row(indices, data, indptr[i], indptr[i + 1], moves, w)
+        factor = 1.0 - eta * l2 if truncated else 1.0 / (1.0 + eta * l2)
+        by = eta * l1 if truncated else eta * l1 * factor
+        for j in range(w.size // LANES):
+            shrink_line(w, j, factor, by)
+
+
+def eager(bench: Bench, n_rows: int) -> tuple[float, float]:
+    """Seconds of an eager step of 16 labels, and the greatest difference from delayed ones."""
+    rows, risk = bench.rows, bench.risk
+    late, early = bench.panels()[0], bench.panels()[0]
+    order, etas = np.random.default_rng(0).permutation(rows.n_local)[:n_rows], late.rates()[:n_rows]
+    csr, rule = (rows.indptr, rows.indices, rows.data, late.positive), (risk.l1, risk.lam, late.truncated, late.squared)
+    sweep_eager(order[:0], *csr, early.w, early.b, etas, *rule)
+    begin = time.process_time()
+    sweep_eager(order, *csr, early.w, early.b, etas, *rule)
+    seconds = (time.process_time() - begin) / n_rows
+    phi, beta = np.empty((2, n_rows + 1))
+    kernels.tables(etas, risk.lam, late.truncated, phi, beta)
+    kernels.sweep_tables(order, *csr, late.w, late.seen, late.b, etas, phi, beta, 0, risk.l1, late.squared)
+    kernels.flush_tables(late.w, late.seen, phi[-1], beta[-1], risk.l1)
+    return seconds, float(np.abs(late.w - early.w).max() / np.abs(early.w).max())
+
+
+def speed(shard: Shard, repeats: int, eager_rows: int) -> None:
+    """A line for each solver and rate: examples a second, and what an eager step takes."""
+    for solver, rate in (("fobos", "decaying"), ("sgd", "decaying"), ("fobos", "adagrad")):
+        bench = Bench(shard, solver=solver, rate=rate, loss="logistic")
+        best = np.inf
+        for _ in range(repeats):
+            panels, begin = bench.panels(), time.process_time()
+            for panel in panels:
+                panel.go(0.0)
+            best = min(best, time.process_time() - begin)
+        n = bench.rows.n_global
+        line = {"solver": solver, "rate": rate, "rows": n, "features": bench.rows.n_columns, "labels": bench.rows.n_labels}
+        line |= {"values_a_row": round(bench.rows.data.size / n, 1), "examples_per_second": round(n / best)}
+        line |= {"times_the_paper": round(n / best / PAPER, 1)}
+        if rate == "decaying":
+            seconds, difference = eager(bench, min(eager_rows, n))
+            seconds *= len(panels)
+            line |= {"eager": round(1 / seconds, 1), "delayed_over_eager": round(seconds * n / best, 1)}
+            line |= {"difference": float(f"{difference:.1g}")}
+        print(json.dumps(line), flush=True)
+
+
+Runs = Iterator[tuple[int, float, np.ndarray, float]]  # passes, seconds, weights, intercept
+
+
+def scikit(bench: Bench, label: int) -> Runs:
+    """SGDClassifier with its default learning rate."""
+    rows, l1, l2 = bench.rows, bench.risk.l1, bench.risk.lam
+    X = sp.csr_matrix((rows.data.astype(float), rows.indices.copy(), rows.indptr), (rows.n_local, rows.n_columns))
+    y = np.full(rows.n_local, -1.0)
+    y[rows.rows_of(label)] = 1.0
+    for passes in PASSES:
+        rule = {"penalty": "elasticnet", "alpha": l1 + l2, "l1_ratio": l1 / (l1 + l2), "loss": "log_loss"}
+        model, begin = SGDClassifier(**rule, max_iter=passes, tol=None, random_state=0), time.process_time()
+        model.fit(X, y)
+        yield passes, time.process_time() - begin, model.coef_[0], float(model.intercept_[0])
+
+
+def write_vowpal(rows: CompactRows, file: Path, label: int | None) -> None:
+    """The rows in Vowpal Wabbit's text form, in an order drawn once, with one label (±1) or with all."""
+    of_row: list[list[str]] = [[] for _ in range(rows.n_local)]
+    for number in range(rows.n_labels) if label is None else [label]:
+        for row in rows.rows_of(number).tolist():
+            of_row[row].append(str(number + 1))
+    with file.open("w") as out:
+        for i in np.random.default_rng(0).permutation(rows.n_local).tolist():
+            some = slice(rows.indptr[i], rows.indptr[i + 1])
+            pairs = " ".join(f"{j}:{x:.7g}" for j, x in zip(rows.indices[some].tolist(), rows.data[some].tolist(), strict=True))
+            out.write(f"{','.join(of_row[i]) if label is None else (1 if of_row[i] else -1)} | {pairs}\n")
+
+
+def vowpal(bench: Bench, folder: Path, label: int | None, passes: int) -> SimpleNamespace:
+    """Vowpal Wabbit's passes over a cache: seconds, and the weights of one label."""
+    from vowpalwabbit import Workspace
+
+    file, n = folder / f"{label}.vw", bench.rows.n_columns
+    if not file.exists():
+        write_vowpal(bench.rows, file, label)
+    bits = n.bit_length() + (7 if label is None else 1)
+    rule = f"--loss_function logistic --l1 {bench.risk.l1!r} --l2 {bench.risk.lam!r} -b {bits}"
+    data = f"--quiet --holdout_off -d {file} --cache_file {file}.cache --passes"
+    reduction = f"--multilabel_oaa {bench.rows.n_labels}" if label is None else ""
+    if not Path(f"{file}.cache").exists():
+        Workspace(f"{data} 1 {rule} {reduction}").finish()
+    begin = time.process_time()
+    model = Workspace(f"{data} {passes} {rule} {reduction}")
+    seconds = time.process_time() - begin
+    w = np.array([model.get_weight(j) for j in range(n)]) if label is not None else np.zeros(n)
+    model.finish()
+    return SimpleNamespace(seconds=seconds, w=w)
+
+
+def race(shard: Shard, sample: int) -> None:
+    """Lines about a few labels: others' passes and seconds until their objective is at most ours."""
+    bench = Bench(shard, solver="fobos", loss="logistic")
+    labels = np.unique(np.linspace(0, bench.rows.n_labels - 1, sample + 2).astype(int)[1:-1])
+    some = np.unique(np.concatenate([labels, np.arange(min(LANES, bench.rows.n_labels))]))[:LANES]
+    some = np.unique(np.concatenate([some[: LANES - labels.size], labels]))
+    f, seconds = bench.descend(some)
+    f = f[np.searchsorted(some, labels)]
+    best = bench.optimum(labels)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+
+        def theirs(label: int) -> Runs:
+            for passes in PASSES:
+                done = vowpal(bench, folder, label, passes)
+                yield passes, done.seconds, done.w, float(bench.block.judge.begin(label).b)
+
+        others: dict[str, Callable[[int], Runs]] = {"SGDClassifier": lambda label: scikit(bench, label)}
+        if importlib.util.find_spec("vowpalwabbit") is None:
+            print("vowpalwabbit is not installed: not compared with", file=sys.stderr)
+        else:
+            others["Vowpal Wabbit"] = theirs
+            taken = vowpal(bench, folder, None, 1).seconds
+            print(json.dumps({"vowpal_wabbit_multilabel_examples_per_second": round(bench.rows.n_global / taken)}), flush=True)
+        for place, label in enumerate(labels.tolist()):
+            line = {"positives": int(bench.sizes[label]), "passes": bench.options.passes}
+            line |= {"seconds": round(seconds / some.size, 3), "excess": round(100 * (f[place] / best[place] - 1), 2)}
+            print(json.dumps(line), flush=True)
+            for who, path in others.items():
+                for passes, taken, w, b in path(label):  # noqa: B007
+                    g = bench.objective(label, w, b)
+                    if g <= f[place] or passes == PASSES[-1]:
+                        break
+                line = {"who": who, "passes": passes, "seconds": round(taken, 3), "excess": round(100 * (g / best[place] - 1), 2)}
+                line |= {"reached": bool(g <= f[place]), "times_ours": round(taken / (seconds / some.size), 1)}
+                print(json.dumps(line), flush=True)
+
+
+def main() -> None:
+    """Run one of the two."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path, nargs="?")
+    parser.add_argument("--loss", default="logistic")
+    parser.add_argument("--l1", default="0.1/m")
+    parser.add_argument("--solver", default="fobos")
+    parser.add_argument("--rate", default="decaying")
+    parser.add_argument("--sample", type=int, help="labels of a dataset (24), or that others train, too (2; 0: none)")
+    parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--features", type=int, nargs="+", default=[47_236, 260_941])
+    parser.add_argument("--labels", type=int, default=101)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--eager-rows", type=int, default=200)
+    given = parser.parse_args()
+    if given.data is not None:
+        with Dataset(given.data) as dataset:
+            shard = load_shard(mpi.self_comm(), dataset, default_split(dataset, "train"))
+        bench = Bench(shard, loss=given.loss, l1=given.l1, solver=given.solver, rate=given.rate)
+        accuracy(bench, 24 if given.sample is None else given.sample)
+        return
+    for place, n_features in enumerate(given.features):
+        shard = generated(given.rows, n_features, given.labels)
+        speed(shard, given.repeats, given.eager_rows)
+        if place == 0 and given.sample != 0:
+            race(shard, given.sample or 2)
+
+
+if __name__ == "__main__":
+    main()
