@@ -1,12 +1,13 @@
-"""`hpcml train elastic-net` on a generated corpus of PubMed's shape: memory of a rank, sparsity, and hours for all headings.
+"""Sparse models of many labels on a generated corpus of PubMed's shape: memory of a rank, sparsity, and hours for all headings.
 
-usage: python launch/bench/pubmed.py [--rows 500000] [--words 300000] [--labels 1000] [--ranks 2] [-- OPTIONS]
+usage: python launch/bench/pubmed.py [--rows 500000] [--words 300000] [--labels 1000] [--ranks 2]
+           [--method elastic-net] [-- OPTIONS]
 
 A row has 50 Zipf-distributed words. Every label has a topic, 300 of the words, of which a row with the label has eight more; a
 fifth of these rows do not, and as many others do. PubMed has 25,380 headings, 12 of them a row, and the frequency of the r-th
-falls as r^-0.9: the labels are taken from this list at even distances. OPTIONS go to `hpcml train elastic-net`. Prints a JSON
-line: the seconds of the whole job and of its training, the memory of the largest rank (rows that the ranks share included), the
-share of weights that are not 0; and the hours that training takes for 25,380 labels at this rate.
+falls as r^-0.9: the labels are taken from this list at even distances. OPTIONS go to `hpcml train METHOD`. Prints a JSON line:
+the seconds of the whole job and of its training, the memory of the largest rank (rows that the ranks share included), the share
+of weights that are not 0; and the hours that training takes for 25,380 labels at this rate.
 """
 
 from __future__ import annotations
@@ -89,6 +90,7 @@ def main() -> None:
     arguments = argparse.ArgumentParser(usage=__doc__)
     for name, default in (("rows", 500_000), ("words", 300_000), ("labels", 1000), ("ranks", 2)):
         arguments.add_argument(f"--{name}", type=int, default=default)
+    arguments.add_argument("--method", default="elastic-net")
     given, more = arguments.parse_known_args()
     more = [word for word in more if word != "--"]
     with tempfile.TemporaryDirectory() as folder:
@@ -97,7 +99,7 @@ def main() -> None:
             f"import pubmed, pathlib; pubmed.write_rows(pathlib.Path({str(data)!r}), {given.rows}, {given.words}, {given.labels})"
         )
         subprocess.run([sys.executable, "-c", make], cwd=Path(__file__).parent, check=True)
-        command = [sys.executable, "-m", "hpcml", "train", "elastic-net", str(data), "-o", str(run), *more]
+        command = [sys.executable, "-m", "hpcml", "train", given.method, str(data), "-o", str(run), *more]
         begin = time.perf_counter()
         kilobytes = peak(["mpirun", "-n", str(given.ranks), *command])
         seconds = time.perf_counter() - begin
