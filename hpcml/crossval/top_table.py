@@ -88,9 +88,8 @@ class TopPrecision:
 
     def _legend(self) -> list[str]:
         """What the cells mean."""
-        legend = [
-            f"mean of {self.splits} splits (seed {self.seed}); each ranks {self.top} rows of the label and the same share of the others"
-        ]
+        held_out = f"{self.top} rows of the label and the same share of the others"
+        legend = [f"mean of {self.splits} splits (seed {self.seed}); each ranks {held_out}"]
         if len(self.methods) > 1:
             test = f"bootstrap shift test over the splits, {RESAMPLES:,} resamples"
             legend.append(f"* p ≤ {LEVEL}: differs from the method to its left ({test})")

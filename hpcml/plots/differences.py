@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -71,14 +72,17 @@ def plot_differences(result: TopPrecision, path: Path) -> None:
         for axes, line in zip(panels, lines, strict=False):
             _draw(axes, line)
             axes.set_title(named(line.name, 40), parse_math=False)
-        for axes in panels[len(lines) :]:
-            axes.set_visible(False)
+        for place, axes in enumerate(panels):
+            axes.set_visible(place < len(lines))
+            axes.tick_params(labelbottom=place + columns >= len(lines))  # it is the lowest that is seen
         panels[0].set_ylim(n_pairs - 0.4, -0.6)
         pairs = zip(result.methods[1:], result.methods, strict=False)
         panels[0].set_yticks(range(n_pairs), [named(f"{later} − {former}", 40) for later, former in pairs])
-        figure.supxlabel(f"difference of the precision in the first {result.top} ranks, in points of per cent", fontsize=11)
-        title = f"{result.splits} splits: a point is a split, the bar is the mean, * p ≤ {LEVEL:g}"
-        figure.suptitle(title, fontsize=13, fontweight="bold")
+        what = f"difference of the precision in the first {result.top} ranks, in percentage points"
+        points = f"a point for each of {result.splits} splits, a bar for the mean"
+        colors = f"blue: better, orange: worse (* p ≤ {LEVEL:g}, bootstrap shift test); grey: the test finds no difference"
+        figure.supxlabel(f"{what}: {points}\n{colors}", fontsize=10)
+        figure.suptitle("Each method beside the one named before it", fontsize=13, fontweight="bold")
 
 
 def _draw(axes: Axes, line: TopLine) -> None:
@@ -88,10 +92,9 @@ def _draw(axes: Axes, line: TopLine) -> None:
         mean = float(values.mean())
         color = NEITHER if not mark else BETTER if mean > 0 else WORSE
         axes.scatter(values, row + _stacked(values), s=14, color=color, alpha=0.7, linewidth=0, zorder=2)
-        axes.plot([mean, mean], [row - 0.45, row + 0.45], color="black", linewidth=2.2, zorder=3)
-        tested = f"p = {p:.2g}" if p == p else "the same"
-        text = f"{mean:+.1f}{mark}  {tested}"
-        axes.annotate(text, (1.0, row - 0.47), xycoords=("axes fraction", "data"), ha="right", va="center", fontsize=9)
+        axes.plot([mean, mean], [row - 0.45, row + 0.45], color="black", linewidth=2.2, zorder=1.5)
+        text = f"{mean:+.1f}{mark}".replace("-", "−") + ("\nno change" if math.isnan(p) else f"\np = {p:.2g}")
+        axes.annotate(text, (1.01, row), xycoords=("axes fraction", "data"), va="center", fontsize=9)
 
 
 def _stacked(values: np.ndarray) -> np.ndarray:
