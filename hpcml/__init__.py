@@ -7,7 +7,7 @@ __version__ = "0.8.0"
 
 # The public Python API: imported when first used, so that `import hpcml` starts neither MPI nor numba.
 _API = {
-    **dict.fromkeys(("convert", "cross_validate", "duplicates", "evaluate", "explain"), "hpcml.api"),
+    **dict.fromkeys(("convert", "cross_validate", "cross_validate_top", "duplicates", "evaluate", "explain"), "hpcml.api"),
     **dict.fromkeys(("open_model", "predict", "threshold", "train"), "hpcml.api"),
     "ClassifierModel": "hpcml.model.classifier",
     "ConvertOptions": "hpcml.conversion.options",
@@ -20,6 +20,7 @@ _API = {
     "OnlineClassifier": "hpcml.methods.online.estimator",
     "ProbeClassifier": "hpcml.methods.probe.estimator",
     "PsbmlClassifier": "hpcml.methods.psbml.estimator",
+    "TopPrecision": "hpcml.crossval",
 }
 __all__ = ["__version__", *sorted(_API)]
 

@@ -49,6 +49,7 @@ from hpcml.near_duplicates.pairs import Pairs
 from hpcml.near_duplicates.search import Duplicates, _write_pairs
 from hpcml.plots import convergence as analysis
 from hpcml.plots import psbml
+from hpcml.plots.differences import plot_differences
 from hpcml.plots.figure import plot_convergence, write_traces_csv
 from hpcml.plots.margins import Curve, Study, write_study
 from hpcml.plots.selection import Curves, write_curves
@@ -488,7 +489,8 @@ def test_pictures_take_any_name(tmp_path, label, recwarn):
     traces = [Trace("PROBE", [1.0, 0.5], [1.0, 0.5], [(1, 0.5)])]
     plot_convergence(label, traces, tmp_path / "a.svg")
     plot_curves(curves([label]), tmp_path / "b.svg")
-    for picture in ("a.svg", "b.svg"):
+    plot_differences(precision_at_the_top([label]), tmp_path / "c.svg")
+    for picture in ("a.svg", "b.svg", "c.svg"):
         text = (tmp_path / picture).read_text(encoding="utf-8")
         assert is_plain(text.replace("\n", ""))
     assert not recwarn.list
