@@ -11,7 +11,7 @@ _API = {
     **dict.fromkeys(("open_model", "predict", "threshold", "train"), "hpcml.api"),
     "ClassifierModel": "hpcml.model.classifier",
     "ConvertOptions": "hpcml.conversion.options",
-    "CrossValidation": "hpcml.crossval",
+    **dict.fromkeys(("CrossValidation", "TopPrecision"), "hpcml.crossval"),
     "Dataset": "hpcml.data.dataset",
     "DualClassifier": "hpcml.methods.dual.estimator",
     "ElasticNetClassifier": "hpcml.methods.extreme.estimator",
@@ -20,7 +20,6 @@ _API = {
     "OnlineClassifier": "hpcml.methods.online.estimator",
     "ProbeClassifier": "hpcml.methods.probe.estimator",
     "PsbmlClassifier": "hpcml.methods.psbml.estimator",
-    "TopPrecision": "hpcml.crossval",
 }
 __all__ = ["__version__", *sorted(_API)]
 
