@@ -12,7 +12,7 @@ from hpcml.errors import ConfigError, HpcmlError, in_python, nearest
 
 if TYPE_CHECKING:
     from hpcml.conversion.convert import ConvertReport
-    from hpcml.crossval import CrossValidation
+    from hpcml.crossval import CrossValidation, TopPrecision
     from hpcml.evaluation.evaluate import Evaluation
     from hpcml.evaluation.explain import Explanation
     from hpcml.evaluation.store_thresholds import ThresholdReport
@@ -292,6 +292,20 @@ def cross_validate(
     Raises ConfigError or DataError.
     """
     from hpcml.crossval import cross_validate as work
+    from hpcml.run.session import session_of
+
+    with _errors_in_python(), session_of(comm, log) as session:
+        return work(session.comm, methods, data, log=session.log, **options)
+
+
+def cross_validate_top(
+    methods: Sequence[str], data: Sequence[Path | str], *, comm: Comm | None = None, log: Log | None = None, **options: Any
+) -> TopPrecision:
+    """Collective over `comm`. Precision of every method in the first ranks of random splits of every label.
+
+    `options` as in `hpcml.crossval.cross_validate_top`. Raises ConfigError or DataError.
+    """
+    from hpcml.crossval import cross_validate_top as work
     from hpcml.run.session import session_of
 
     with _errors_in_python(), session_of(comm, log) as session:

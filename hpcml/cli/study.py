@@ -171,7 +171,10 @@ def bench_ovr(
 
 def cv(
     *names: str,
-    folds: int = 5,
+    protocol: str = "folds",
+    folds: int | None = None,
+    top: int | None = None,
+    splits: int | None = None,
     label: Annotated[tuple[str, ...], Several] = (),
     split: str = "all",
     seed: int = 0,
@@ -179,9 +182,10 @@ def cv(
     in_order: Flag = False,
     bias: Annotated[bool, Parameter(negative="--no-bias")] = True,
     output: Output | None = None,
+    picture: Path | None = None,
     force: Flag = False,
 ) -> None:
-    """Cross-validate methods on data: F1 of each, standard errors, paired t-tests, median F1 and average rank.
+    """Cross-validate methods on data: F1 in folds with paired t-tests and ranks, or precision in the first ranks of random splits.
 
     Parameters
     ----------
@@ -189,30 +193,45 @@ def cv(
         Methods and data, in any order. Methods: probe, dual, elastic-net, pw, bw, mbw, perceptron, pa, romma, their voted forms
         v-NAME, psbml, svm, nb, a base learner of psbml, or the path of a scikit-learn classifier. Data: FILE, each of whose labels
         is told from all others, or FILE:LABEL.
+    protocol:
+        folds: F1 in stratified folds. top: each split holds out rows of a label and the same share of the others, which a model of
+        the rest ranks; precision in the first ranks, with a bootstrap shift test of each method against the one named before it.
     folds:
-        Into how many parts the rows are dealt; each is judged once by models of the others.
+        Of --protocol folds: into how many parts the rows are dealt; each is judged once by models of the others. Default: 5.
+    top:
+        Of --protocol top: how many rows of the label are held out, and how many ranks are looked at. Default: 100.
+    splits:
+        Of --protocol top: how many splits. Default: 100.
     label:
         Only this label of the files that are named without one.
     split:
         Rows that take part: a split of the files, or all.
     seed:
-        Another seed gives other folds, and another order of the training rows.
+        Another seed gives other folds or splits, and another order of the training rows.
     baseline:
-        The method that the others are compared with. Default: the first.
+        Of --protocol folds: the method that the others are compared with. Default: the first.
     in_order:
         Train on rows in the order of the file.
     bias:
         With --no-bias probe, dual, perceptron, pa, romma, their voted forms and svm have no intercept.
     output:
-        Write the table to this file as CSV, with F1 of each fold.
+        Write the table to this file as CSV, with what was measured in each fold or split.
+    picture:
+        Of --protocol top: draw the differences between each method and the one named before it (.png, .pdf or .svg).
     force:
-        Replace the output if it exists.
+        Replace the output and the picture if they exist.
     """
-    from hpcml.crossval.command import cv as work
+    options: dict[str, Any] = {"folds": folds, "top": top, "splits": splits, "label": label, "split": split, "seed": seed}
+    options |= {"baseline": baseline, "in_order": in_order, "bias": bias}
+    session = Command.session
+    if picture is None:
+        from hpcml.crossval.command import cv as work
 
-    options = {"folds": folds, "label": label, "split": split, "seed": seed, "baseline": baseline}
-    options |= {"in_order": in_order, "bias": bias}
-    say_once(str(work(Command.session.comm, names, output, force, Command.session.log, **options)))
+        say_once(str(work(session.comm, names, output, force, session.log, protocol, **options)))
+    else:
+        from hpcml.plots.differences import cv_with_picture
+
+        say_once(cv_with_picture(session.comm, names, output, picture, force, session.log, protocol, **options))
 
 
 def add_commands(app: App, tokens: Collection[str]) -> None:

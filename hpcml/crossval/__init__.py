@@ -1,6 +1,7 @@
-"""Cross-validation of methods on data, as a table with significance (Carvalho & Cohen 2006, Tables 3 and 4)."""
+"""Cross-validation of methods on data, as a table with significance (Carvalho & Cohen 2006, Tables 3, 4; Wilbur 2000, Table 1)."""
 
 from hpcml.crossval.table import CrossValidation
-from hpcml.crossval.tasks import cross_validate
+from hpcml.crossval.top_table import TopPrecision
+from hpcml.crossval.validate import cross_validate, cross_validate_top
 
-__all__ = ["CrossValidation", "cross_validate"]
+__all__ = ["CrossValidation", "TopPrecision", "cross_validate", "cross_validate_top"]

@@ -1,4 +1,4 @@
-"""What is cross-validated: labels of dataset files, their rows, and which rows are in which fold."""
+"""What is cross-validated: labels of dataset files, and their rows."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
+from hpcml.crossval.protocols import Protocol
 from hpcml.data.dataset import Dataset
 from hpcml.data.headings import find_headings
 from hpcml.data.shard import Shard, read_rows, rows_of, slab_of
 from hpcml.errors import ConfigError, DataError, nearest
-from hpcml.rng import bits
 
 BLOCK_ROWS = 1 << 16  # that are read at a time to look for what methods refuse
 
@@ -80,10 +80,12 @@ def _label_sets(slab: Shard) -> sp.csr_matrix:
     return rows_of((slab.y_indptr, slab.y_indices, ones), slab.rows, slab.n_labels, dense=False)
 
 
-def read_problem(path: Path, label: str | None, only: Sequence[str], split: str, folds: int, refusing: Sequence[str]) -> CvProblem:
+def read_problem(
+    path: Path, label: str | None, only: Sequence[str], split: str, protocol: Protocol, refusing: Sequence[str]
+) -> CvProblem:
     """What is to be known of a file before its rows are read: its labels (`label`, or those of `only`, or all) and sizes.
 
-    Labels that fewer than `folds` rows have, or have not, are left out unless they were asked for. Local. Raises ConfigError for
+    Labels that have too few rows for the protocol are left out unless they were asked for. Local. Raises ConfigError for
     an unknown label or one with too few rows, and for a negative value if some methods (`refusing`) take none; DataError for a
     damaged file.
     """
@@ -92,15 +94,15 @@ def read_problem(path: Path, label: str | None, only: Sequence[str], split: str,
         slab = slab_of(dataset, rows, 0, rows.size)
         nnz = int((slab.indptr[slab.rows + 1] - slab.indptr[slab.rows]).sum())
         counts = np.bincount(_label_sets(slab).indices, minlength=dataset.n_labels)
-        enough = np.minimum(counts, rows.size - counts) >= folds
+        enough = protocol.enough(counts, rows.size - counts)
         asked = [_number(path, names, name) for name in dict.fromkeys(only if label is None else [label])]
         for number in asked:
             if not enough[number]:
                 found = f"{counts[number]} rows with the label {names[number]!r} and {rows.size - counts[number]} without it"
-                raise ConfigError(f"{path}: {folds} folds need at least {folds} rows of each class, but there are {found}")
+                raise ConfigError(f"{path}: {protocol.needs}, but there are {found}")
         numbers = np.array(asked, dtype=np.int64) if asked else np.flatnonzero(enough)
         if not numbers.size:
-            raise ConfigError(f"{path}: no label has {folds} rows with it and {folds} without it, as {folds} folds need")
+            raise ConfigError(f"{path}: {protocol.needs}, but no label of the file has them")
         if refusing:
             _check_signs(dataset, rows, refusing)
         return CvProblem(
@@ -133,20 +135,3 @@ def _check_signs(dataset: Dataset, rows: np.ndarray, refusing: Sequence[str]) ->
             row = int(rows[begin + np.searchsorted(X.indptr, below[0], "right") - 1])
             found = f"row {row} (from 0) has the value {X.data[below[0]]:g}, but negative values are refused by"
             raise ConfigError(f"{dataset.path}: {found} {', '.join(refusing)}; leave these methods out, or shift the feature")
-
-
-def folds_of(seed: int, rows: np.ndarray, has: np.ndarray, n_folds: int) -> np.ndarray:
-    """The fold (n_rows, 0 .. n_folds − 1) of each row, drawn by its number in the file; `has` is its class.
-
-    The rows of each class are dealt out in turn, in the order of their random bits, so that folds differ by at most one row, and
-    by at most one row of each class (stratified).
-    """
-    order = np.lexsort((rows, bits(seed, "fold", rows), has))
-    fold = np.empty(rows.size, dtype=np.int64)
-    fold[order] = np.arange(rows.size) % n_folds
-    return fold
-
-
-def training_order(seed: int, rows: np.ndarray) -> np.ndarray:
-    """An order (positions in `rows`) drawn by the rows' numbers: single-pass learners depend on it, and files may be sorted."""
-    return np.lexsort((rows, bits(seed, "order", rows)))

@@ -83,10 +83,8 @@ class CrossValidation:
         return [score_methods(self.by_fold(problem), baseline) for problem in range(len(self.problems))]
 
     def names(self) -> list[str]:
-        """A short name for each problem: the file's, without the folder and ending where that tells them apart."""
-        short = [problem.path.stem for problem in self.problems]
-        paths = [{problem.path for problem in self.problems if problem.path.stem == stem} for stem in short]
-        files = [stem if len(same) == 1 else str(p.path) for stem, same, p in zip(short, paths, self.problems, strict=True)]
+        """A short name for each problem: the file's, and the label that was asked for."""
+        files = file_names(self.problems)
         return [file if p.label is None else f"{file}:{p.label}" for file, p in zip(files, self.problems, strict=True)]
 
     def __str__(self) -> str:
@@ -99,9 +97,20 @@ class CrossValidation:
             legend.append(f"* p ≤ 0.05, ** p ≤ 0.01: differs from {self.baseline} (two-tailed paired t-test over the folds)")
         for name, problem in zip(self.names(), self.problems, strict=True):
             if len(problem.labels) > 1 or problem.n_left_out:
-                left_out = f" ({problem.n_left_out} with too few rows left out)" if problem.n_left_out else ""
-                legend.append(f"{named(name)}: mean over {len(problem.labels)} label(s){left_out}")
+                legend.append(f"{named(name)}: mean over {len(problem.labels)} label(s){left_out(problem)}")
         return legend
+
+
+def file_names(problems: Sequence[CvProblem]) -> list[str]:
+    """A short name for the file of each problem: without the folder and ending where that tells them apart."""
+    short = [problem.path.stem for problem in problems]
+    paths = [{problem.path for problem in problems if problem.path.stem == stem} for stem in short]
+    return [stem if len(same) == 1 else str(p.path) for stem, same, p in zip(short, paths, problems, strict=True)]
+
+
+def left_out(problem: CvProblem) -> str:
+    """What is said of labels that are left out, in brackets; nothing if there are none."""
+    return f" ({problem.n_left_out} with too few rows left out)" if problem.n_left_out else ""
 
 
 def format_table(names: Sequence[str], methods: Sequence[str], scores: Sequence[Sequence[Score]], width: int = WIDTH) -> list[str]:

@@ -44,6 +44,19 @@ def test_options_count(standing, data):
     assert len(set(tables)) == 4
 
 
+def test_splits_give_the_same_files_on_any_number_of_ranks(standing, data):
+    found = []
+    for n in (1, 2, 3):
+        out, picture = data / f"top{n}.csv", data / f"top{n}.svg"
+        options = ("--protocol", "top", "--top", "10", "--splits", "3", "-o", out, "--picture", picture)
+        result = standing(n, "cv", "mbw", "dual", "nb", data / "three.h5", *options)
+        assert result.returncode == 0, result.stderr
+        assert "differs from the method to its left" in result.stdout and "training took" in result.stderr
+        found.append((out.read_bytes(), picture.read_bytes()))
+    assert found[0] == found[1] == found[2]
+    assert found[0][0].count(b"\n") == 1 + 3 * 3
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -54,6 +67,8 @@ def test_options_count(standing, data):
         (("nb", "two.h5", "--folds", "1"), "--folds 1"),
         (("nb", "two.h5", "--split", "dev"), "no split named 'dev'"),
         (("nb", "two.h5:x"), "no label 'x'"),
+        (("nb", "two.h5", "--splits", "3"), "--splits: only --protocol top has that"),
+        (("nb", "two.h5", "--protocol", "top"), "--top 100 needs at least 200 rows with the label"),
         (("nb", "two.h5", "--baseline", "svm"), "--baseline svm"),
         (("svm", "mbw", "minus.h5"), "refused by mbw"),
         (("svm", "sklearn.naive_bayes.ComplementNB", "minus.h5"), "refused by sklearn.naive_bayes.ComplementNB"),

@@ -22,6 +22,7 @@ from hpcml.bench.cluster import Findings
 from hpcml.conversion.convert import ConvertReport
 from hpcml.conversion.fields import Field
 from hpcml.crossval import table as crossval
+from hpcml.crossval import top_table
 from hpcml.crossval.problems import CvProblem
 from hpcml.data import info
 from hpcml.errors import ConfigError, DataError, nearest
@@ -48,6 +49,7 @@ from hpcml.near_duplicates.pairs import Pairs
 from hpcml.near_duplicates.search import Duplicates, _write_pairs
 from hpcml.plots import convergence as analysis
 from hpcml.plots import psbml
+from hpcml.plots.differences import plot_differences
 from hpcml.plots.figure import plot_convergence, write_traces_csv
 from hpcml.plots.margins import Curve, Study, write_study
 from hpcml.plots.selection import Curves, write_curves
@@ -134,6 +136,11 @@ def cross_validation(names):
     return crossval.CrossValidation(problem, ["nb", "svm"], "nb", 3, 0, ones, ones)
 
 
+def precision_at_the_top(names):
+    found = cross_validation(names)
+    return top_table.TopPrecision(found.problems, ["nb", "svm"], 1, 3, 0, found.f1, found.seconds)
+
+
 def ovr_comparison(names):
     lines = [ovr.TrainerLine(0.1, name, 1, *[1.0] * 9, name) for name in names]
     return ovr.OvrResult(
@@ -212,6 +219,10 @@ def compared(path, names):
     compare.write_csv(path, [compare.MethodLine(name, *[0.5] * 4, 1, 0.5, 0.5) for name in names])
 
 
+def judged_at_the_top(path, names):
+    path.write_bytes(top_table.top_csv_text(precision_at_the_top(names)).encode())
+
+
 def cross_validated(path, names):
     path.write_bytes(crossval.csv_text(cross_validation(names)).encode())
 
@@ -257,6 +268,7 @@ FILES = {
     "merge, runs": (lambda path, names: write_csv(path, sweep(names)), column(0)),
     "merge, lists": (lambda path, names: write_csv(path, sweep(names)), lambda rows: [split_names(row[2])[1] for row in rows[1:]]),
     "cv": (cross_validated, lambda rows: column(1)(rows)[::2]),
+    "cv, top": (judged_at_the_top, lambda rows: column(1)(rows)[::2]),
     "bench ovr": (lambda path, names: path.write_bytes(ovr.csv_text(ovr_comparison(names)).encode()), column(1)),
     "compare": (compared, column(0)),
     "duplicates": (pairs_of_names, column(2)),
@@ -369,6 +381,7 @@ TEXTS = {
     "train psbml": lambda names: str(PsbmlReport(Path(names[0]), 1, 0.5, 1, 1.0)),
     "compare": lambda names: str(comparison(names)),
     "cv": lambda names: str(cross_validation(names)),
+    "cv, top": lambda names: str(precision_at_the_top(names)),
     "bench ovr": lambda names: str(ovr_comparison(names)),
     "select": lambda names: str(selected(names, Path(names[0]))),
     "plot selection": lambda names: str(curves(names)),
@@ -476,7 +489,8 @@ def test_pictures_take_any_name(tmp_path, label, recwarn):
     traces = [Trace("PROBE", [1.0, 0.5], [1.0, 0.5], [(1, 0.5)])]
     plot_convergence(label, traces, tmp_path / "a.svg")
     plot_curves(curves([label]), tmp_path / "b.svg")
-    for picture in ("a.svg", "b.svg"):
+    plot_differences(precision_at_the_top([label]), tmp_path / "c.svg")
+    for picture in ("a.svg", "b.svg", "c.svg"):
         text = (tmp_path / picture).read_text(encoding="utf-8")
         assert is_plain(text.replace("\n", ""))
     assert not recwarn.list

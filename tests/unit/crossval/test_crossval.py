@@ -16,9 +16,9 @@ from support.make import class_data, dataset, random_data
 from hpcml.crossval import cross_validate
 from hpcml.crossval.command import cv
 from hpcml.crossval.methods import divide_names, divide_path, method_of, methods
-from hpcml.crossval.problems import folds_of, training_order
+from hpcml.crossval.protocols import f1_score, folds_of, training_order
 from hpcml.crossval.table import Score, average_ranks, csv_text, format_table, paired_p, score_methods
-from hpcml.crossval.tasks import _check_room, f1_score
+from hpcml.crossval.validate import _check_room
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
 from hpcml.mpi import self_comm
@@ -203,7 +203,7 @@ def test_rare_labels_are_left_out(tmp_path, capsys):
     for number in (1, 2, 3):
         with pytest.raises(ConfigError, match=r"rare\.h5: 5 folds need at least 5 rows of each class"):
             cross_validate(None, ["nb"], [f"{path}:label{number}"])
-    with pytest.raises(ConfigError, match="no label has 21 rows with it and 21 without it"):
+    with pytest.raises(ConfigError, match="21 folds need at least 21 rows of each class, but no label"):
         cross_validate(None, ["nb"], [path], folds=21)
 
 
