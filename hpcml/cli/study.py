@@ -190,9 +190,10 @@ def cv(
     Parameters
     ----------
     names:
-        Methods and data, in any order. Methods: probe, dual, elastic-net, pw, bw, mbw, perceptron, pa, romma, their voted forms
-        v-NAME, psbml, svm, nb, a base learner of psbml, or the path of a scikit-learn classifier. Data: FILE, each of whose labels
-        is told from all others, or FILE:LABEL.
+        Methods and data, in any order. Methods: probe, dual, elastic-net, naive-bayes (with small weights, too: all-naive-bayes),
+        boosted-bayes, staged-bayes, staged-svm, pw, bw, mbw, perceptron, pa, romma, their voted forms v-NAME, psbml, svm, nb, a
+        base learner of psbml, or the path of a scikit-learn classifier. Data: FILE, each of whose labels is told from all others,
+        or FILE:LABEL.
     protocol:
         folds: F1 in stratified folds. top: each split holds out rows of a label and the same share of the others, which a model of
         the rest ranks; precision in the first ranks, with a bootstrap shift test of each method against the one named before it.

@@ -110,6 +110,7 @@ METHODS: dict[str, Method] = {
         Method(
             *("naive-bayes", "naive Bayes of features present or not: all labels from counts", NaiveBayesOptions),
             *(f"{_BAYES}.train:train_naive", f"{_BAYES}.estimator:NaiveBayesClassifier"),
+            variants={"all-": {"min_weight": 0.0}},
             headings=True,
             cost=2.0,
         ),
