@@ -82,7 +82,9 @@ def test_quality_with_speed_and_compare_liblinear(tmp_path, documents):
     (launch / "bench").mkdir(parents=True)
     shutil.copy(BENCH / "quality.sh", launch / "bench")
     (launch / "setup.sh").write_text(f"cd '{TOP}'\n")
-    found = lines_of(run("bash", launch / "bench" / "quality.sh", documents, env={"RANKS": "1", "RACES": "--no-bias", "REPEATS": "1"}))
+    found = lines_of(
+        run("bash", launch / "bench" / "quality.sh", documents, env={"RANKS": "1", "RACES": "--no-bias", "REPEATS": "1"})
+    )
     assert found[0].keys() == {"commit", "ranks", "threads"}
     compared = next(line for line in found if "break_even" in line)
     assert compared["labels"] == 2
