@@ -2,10 +2,11 @@
 # PROBE and dual beside LIBLINEAR on Reuters-21578, 20 Newsgroups, MeSH and the docstrings corpus, with an intercept first, without it (the
 # PROBE paper's protocol) second: measures and training time, JSON lines and the tables of `hpcml bench ovr`; and one pass over the rows
 # beside scipy. Needs the folder of real data that HPCML_DATA names (without it: the docstrings only).
-# usage: [RANKS=2] [RACES="--bias --no-bias"] ./launch/bench/quality.sh [DOCUMENTS.jsonl]      DOCUMENTS: these instead of the corpora;
-#        RACES: of the measurements of time, only those with, or without an intercept
+# usage: [RANKS=2] [RACES="--bias --no-bias"] [REPEATS=3] ./launch/bench/quality.sh [DOCUMENTS.jsonl]      DOCUMENTS: these instead of
+#        the corpora; RACES: of the measurements of time, only those with, or without an intercept; REPEATS: how often PROBE is timed
 set -euo pipefail
 RANKS=${RANKS:-2}
+REPEATS=${REPEATS:-3}
 read -ra races <<<"${RACES:---bias --no-bias}"
 documents=$(realpath -- "${1:-.}")
 source "$(dirname "$0")/../setup.sh" mpi
@@ -26,7 +27,7 @@ compare() {  # compare NAME TRAIN-OPTIONS...
 race() {  # race NAME MIN-DOCUMENTS MIN-POSITIVES: training time of PROBE, then of dual, beside LIBLINEAR's
   local protocol
   for protocol in "${races[@]}"; do
-    python launch/bench/speed.py "$work/$1.h5" --ranks "$RANKS" --min-documents "$2" "$protocol"
+    python launch/bench/speed.py "$work/$1.h5" --ranks "$RANKS" --repeats "$REPEATS" --min-documents "$2" "$protocol"
     run_ranks "$RANKS" hpcml bench ovr "$work/$1.h5" -o "$work/ovr" --peer none --min-positives "$3" --repeat 2 "$protocol" --force
   done
 }

@@ -53,7 +53,7 @@ def test_compare_says_the_same_on_any_number_of_ranks(standing, data, tmp_path):
     assert [[row[key] for key in exact] for row in tables[0]] == [[row[key] for key in exact] for row in tables[2]]
 
 
-def test_interrupted_comparison_resumes(mpirun, tmp_path):
+def test_interrupted_comparison_resumes(mpirun, standing, tmp_path):
     X, Y = random_data(7, 3000, 400, 40, density=0.05)
     data, out = dataset(tmp_path / "big.h5", X, Y), tmp_path / "out"
     command = ("compare", data, "-o", out, "--method", "probe", "--method", "pegasos")
@@ -64,7 +64,7 @@ def test_interrupted_comparison_resumes(mpirun, tmp_path):
     result = job.wait(60)
     assert result.returncode == 75, result.stderr
     assert result.stderr.count("hpcml: ") == 1
-    result = mpirun(1, *command, "--resume")
+    result = standing(1, *command, "--resume")
     assert result.returncode == 0, result.stderr
     assert "probe is finished already" in result.stderr
     assert table(out / "compare.csv")[0] == cost

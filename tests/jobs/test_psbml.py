@@ -51,11 +51,11 @@ def refused(result, pattern):
     assert "Traceback" not in result.stderr
 
 
-def test_from_points_to_predictions(mpirun, standing, tmp_path):
+def test_from_points_to_predictions(standing, tmp_path):
     convert = ("--rows", 3000, "--test-share", "0.3", "-o", tmp_path / "board.h5")
     assert standing(2, "convert", "synthetic", "checkerboard", *convert).returncode == 0
     run = tmp_path / "run"
-    result = mpirun(2, "train", "psbml", tmp_path / "board.h5", "-o", run, "--cycles", "5", "--profile")
+    result = standing(2, "train", "psbml", tmp_path / "board.h5", "-o", run, "--cycles", "5", "--profile")
     assert result.returncode == 0, result.stderr
     names = ["config.toml", "environment.jsonl", "history.csv", "log.txt", "model.h5"]
     assert sorted(path.name for path in run.iterdir()) == names
@@ -80,7 +80,7 @@ def test_from_points_to_predictions(mpirun, standing, tmp_path):
     assert (tmp_path / "again" / "model.h5").read_bytes() == (run / "model.h5").read_bytes()
 
 
-def test_asynchronous_run_ends_with_75_and_resumes(mpirun, data, tmp_path):
+def test_asynchronous_run_ends_with_75_and_resumes(mpirun, standing, data, tmp_path):
     """More ranks than nodes, and ranks at different cycles, when the signal comes."""
     command = ("train", "psbml", data, "-o", tmp_path / "run", "--grid", "2x1", *ASYNCHRONOUS)
     job = mpirun.start(3, *command, "--checkpoint-every", "0.05")
@@ -88,7 +88,7 @@ def test_asynchronous_run_ends_with_75_and_resumes(mpirun, data, tmp_path):
     os.kill(job.rank_pids()[1], signal.SIGTERM)
     result = job.wait(30)
     assert result.returncode == 75, result.stderr
-    result = mpirun(2, *command, "--resume")
+    result = standing(2, *command, "--resume")
     assert result.returncode == 0, result.stderr
     assert "resuming from" in result.stderr
     assert len((tmp_path / "run" / "history.csv").read_text().splitlines()) == 121

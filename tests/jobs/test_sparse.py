@@ -30,7 +30,7 @@ def undisturbed(data, tmp_path_factory):
     return run
 
 
-def test_killed_and_resumed_on_other_ranks(mpirun, data, undisturbed, tmp_path):
+def test_killed_and_resumed_on_other_ranks(mpirun, standing, data, undisturbed, tmp_path):
     run = tmp_path / "run"
     job = mpirun.start(3, "train", "probe", data, "-o", run, *DROP, "--block", "2", "--checkpoint-every", "0.05")
     job.until(lambda: list((run / "checkpoint").glob("state-*.h5")) and list((run / "checkpoint").glob("weights-*.part")))
@@ -38,9 +38,9 @@ def test_killed_and_resumed_on_other_ranks(mpirun, data, undisturbed, tmp_path):
         os.kill(pid, signal.SIGKILL)
     job.kill()
     assert not (run / "model.h5").exists()
-    stopped = mpirun(1, "train", "probe", data, "-o", run, *DROP, "--block", "2", "--time-limit", "0.000001", "--resume")
+    stopped = standing(1, "train", "probe", data, "-o", run, *DROP, "--block", "2", "--time-limit", "0.000001", "--resume")
     assert stopped.returncode == 75, stopped.stderr
-    result = mpirun(2, "train", "probe", data, "-o", run, *DROP, "--resume")
+    result = standing(2, "train", "probe", data, "-o", run, *DROP, "--resume")
     assert result.returncode == 0, result.stderr
     assert re.search(r"% of the weights kept, [\d.]+ MB", result.stderr)
     assert (run / "model.h5").read_bytes() == (undisturbed / "model.h5").read_bytes()
@@ -56,7 +56,7 @@ def refused(result, pattern):
     assert "Traceback" not in result.stderr
 
 
-def test_weights_that_were_lost_are_missed(mpirun, data, tmp_path):
+def test_weights_that_were_lost_are_missed(mpirun, standing, data, tmp_path):
     run = tmp_path / "run"
     part = run / "checkpoint" / "weights-000000.part"
     job = mpirun.start(0, "train", "probe", data, "-o", run, *DROP, "--block", "2", "--checkpoint-every", "0.05")
@@ -64,9 +64,9 @@ def test_weights_that_were_lost_are_missed(mpirun, data, tmp_path):
     job.process.send_signal(signal.SIGTERM)
     assert job.wait().returncode == 75
     part.rename(tmp_path / "kept.part")
-    refused(mpirun(2, "train", "probe", data, "-o", run, *DROP, "--resume"), r"weights-000000\.part: missing, or shorter than")
+    refused(standing(2, "train", "probe", data, "-o", run, *DROP, "--resume"), r"weights-000000\.part: missing, or shorter than")
     (tmp_path / "kept.part").rename(part)
-    result = mpirun(2, "train", "probe", data, "-o", run, *DROP, "--resume")
+    result = standing(2, "train", "probe", data, "-o", run, *DROP, "--resume")
     assert result.returncode == 0, result.stderr
 
 

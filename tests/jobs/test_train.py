@@ -14,7 +14,7 @@ def data(tmp_path):
     return dataset(tmp_path / "data.h5", X, Y)
 
 
-def test_config_file_gives_the_options_and_flags_win(mpirun, data, tmp_path):
+def test_config_file_gives_the_options_and_flags_win(mpirun, standing, data, tmp_path):
     config = tmp_path / "a.toml"
     config.write_text(f'method = "probe"\ndata = "{data}"\noutput = "{tmp_path / "run"}"\nlambda = "X/2"\nmin-positives = 3\n')
     result = mpirun(2, "train", "--config", config, "--epsilon", "0.3")
@@ -26,10 +26,10 @@ def test_config_file_gives_the_options_and_flags_win(mpirun, data, tmp_path):
     assert result.returncode == 0, result.stderr
     assert 'lambda = "X/2"' in (tmp_path / "equals" / "config.toml").read_text()
     config.write_text('method = "probe"\nmin-positive = 3\n')
-    result = mpirun(2, "train", "--config", config)
+    result = standing(2, "train", "--config", config)
     assert result.returncode == 2
     assert "did you mean 'min-positives'" in result.stderr
-    again = mpirun(1, "train", "--config", tmp_path / "run" / "config.toml", "-o", tmp_path / "again")
+    again = standing(1, "train", "--config", tmp_path / "run" / "config.toml", "-o", tmp_path / "again")
     assert again.returncode == 0, again.stderr
     assert (tmp_path / "again" / "model.h5").read_bytes() == (tmp_path / "run" / "model.h5").read_bytes()
 
@@ -49,11 +49,11 @@ def test_many_checkpoints_of_ranks_that_share_the_rows(mpirun, tmp_path):
     assert (run / "model.h5").read_bytes() == undisturbed
 
 
-def test_history_that_lost_its_end_is_refused(data, tmp_path, mpirun):
+def test_history_that_lost_its_end_is_refused(mpirun, standing, data, tmp_path):
     run = tmp_path / "run"
     stopped = mpirun(1, "train", "probe", data, "-o", run, "--block", "3", "--time-limit", "0.3")
     assert stopped.returncode == 75, stopped.stderr
     (run / "history.csv").write_text("")
-    result = mpirun(1, "train", "probe", data, "-o", run, "--resume")
+    result = standing(1, "train", "probe", data, "-o", run, "--resume")
     assert result.returncode == 2
     assert "shorter than the checkpoint says" in result.stderr
