@@ -229,6 +229,8 @@ def test_table_csv_and_picture(path, tmp_path):
         assert float(line["standard_deviation"]) == pytest.approx(np.std(splits, ddof=1))
         if line["compared_with"]:
             assert float(line["difference"]) == pytest.approx(float(line["precision"]) - float(former["precision"]))
+            pairs = [float(line[f"precision_{split}"]) - float(former[f"precision_{split}"]) for split in (1, 2, 3)]
+            assert line["p"] == (str(slow_p(pairs, 1)) if any(pairs) else "")
     assert {(line["held_out_positive"], line["held_out_negative"]) for line in lines} == {("10", "9"), ("10", "18")}
 
 
