@@ -218,7 +218,8 @@ def cv(
     output:
         Write the table to this file as CSV, with what was measured in each fold or split.
     picture:
-        Of --protocol top: draw the differences between each method and the one named before it (.png, .pdf or .svg).
+        Of --protocol top: draw the differences between each method and the one named before it (.png, .pdf or .svg), for
+        at most 24 labels.
     force:
         Replace the output and the picture if they exist.
     """

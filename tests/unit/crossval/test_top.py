@@ -4,6 +4,7 @@ import csv
 import io
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -213,6 +214,9 @@ def test_table_csv_and_picture(path, tmp_path):
     found = cross_validate_top(None, names[:3], [path], **options)
     assert text == f"{found}\n\npicture: {paths[1]}" and paths[0].read_text() == top_csv_text(found)
     assert paths[1].stat().st_size > 10_000
+    assert ("with fewer than 50 splits" in text) and "with fewer" not in str(
+        replace(found, splits=50, precision=[np.ones((2, 50, 3))])
+    )
     table = [line.split() for line in str(found).splitlines()[-4:]]
     assert [row[0] for row in table] == ["precision", "data:a", "data:b:c", "mean"] and table[0][-3:] == names[:3]
     lines = list(csv.DictReader(io.StringIO(paths[0].read_text())))
@@ -225,6 +229,8 @@ def test_table_csv_and_picture(path, tmp_path):
         assert float(line["standard_deviation"]) == pytest.approx(np.std(splits, ddof=1))
         if line["compared_with"]:
             assert float(line["difference"]) == pytest.approx(float(line["precision"]) - float(former["precision"]))
+            pairs = [float(line[f"precision_{split}"]) - float(former[f"precision_{split}"]) for split in (1, 2, 3)]
+            assert line["p"] == (str(slow_p(pairs, 1)) if any(pairs) else "")
     assert {(line["held_out_positive"], line["held_out_negative"]) for line in lines} == {("10", "9"), ("10", "18")}
 
 
