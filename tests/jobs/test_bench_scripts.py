@@ -116,6 +116,17 @@ def test_elastic_net(tmp_path):
     assert {"exponent_in_positives", "exponent_in_rows"} <= set().union(*found[8:])
 
 
+def test_neighbours(tmp_path):
+    rows = [(["a"], "red ship"), ([], "red ship sails"), ([], "green corn"), (["a"], "red sea"), ([], "ship"), (["b"], "corn ship")]
+    lines = [json.dumps({"id": str(k), "labels": labels, "text": text, "split": "train"}) for k, (labels, text) in enumerate(rows)]
+    (tmp_path / "in.jsonl").write_text("\n".join(lines))
+    options = ("--label", "a", "--positives", 1, "--negatives", 2)
+    found = lines_of(run(sys.executable, BENCH / "neighbours.py", tmp_path / "in.jsonl", tmp_path / "out.jsonl", *options))
+    assert found == [{"rows": 3, "positives": 1}]
+    chosen = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [row["id"] for row in chosen] == ["0", "1", "4"] and "split" not in chosen[0]
+
+
 def test_pubmed_bench():
     command = (BENCH / "pubmed.py", "--rows", 2000, "--words", 3000, "--labels", 5, "--ranks", 1, "--", "--l1", "0.1/m")
     (line,) = lines_of(run(sys.executable, *command))
