@@ -96,6 +96,7 @@ def test_parts_of_any_ranks_are_joined(comm, mpi_tmp_path):
             again.write(label, W[label])
         again.flush()
     out, _ = make.joined_weights(comm, mpi_tmp_path / "out.h5", again, 11, 30)
+    comm.Barrier()  # rank 0 closes it
     W[np.abs(W) < 0.5] = 0
     with mpi.agreed(comm, "looking"), h5py.File(out) as file:
         assert np.array_equal(file["W/indptr"][:], np.concatenate([[0], np.cumsum((W != 0).sum(axis=1))]))
