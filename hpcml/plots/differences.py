@@ -80,8 +80,8 @@ def plot_differences(result: TopPrecision, path: Path) -> None:
         panels[0].set_yticks(range(n_pairs), [named(f"{later} − {former}", 40) for later, former in pairs])
         what = f"difference of the precision in the first {result.top} ranks, in percentage points"
         points = f"a point for each of {result.splits} splits, a bar for the mean"
-        colors = f"blue: better, orange: worse (* p ≤ {LEVEL:g}, bootstrap shift test); grey: the test finds no difference"
-        figure.supxlabel(f"{what}: {points}\n{colors}", fontsize=10)
+        colors = f"blue: better, orange: worse (* p ≤ {LEVEL:g}, bootstrap shift test); grey: no difference found"
+        figure.supxlabel(f"{what}:\n{points}\n{colors}", fontsize=9)
         figure.suptitle("Each method beside the one named before it", fontsize=13, fontweight="bold")
 
 

@@ -92,9 +92,9 @@ def boosted(rows, has, test_rows, n_rounds=6, trim=0.2, **options):
 def staged(rows, has, test_rows, stage, cut=LOG_19, factors=(3.0,), **options):
     """The place of each test row: the stage that it stays in, and its value there. `stage` trains one: its scores of rows."""
     positive = [row for row, y in zip(rows, has, strict=True) if y]
-    first, absent = naive_bayes(rows, has, **options)
+    first, _ = naive_bayes(rows, has, **options)
     negative = [row for row, y in zip(rows, has, strict=True) if not y]
-    scorers = [lambda row: score(row, first) + absent]
+    scorers = [lambda row: score(row, first)]
     for _ in factors:
         negative = [row for row in negative if scorers[-1](row) >= cut]
         scorers.append(stage(positive, negative) if negative else lambda row: 0.0)
@@ -113,8 +113,8 @@ def bayes_stage(**options):
     """A stage of naive Bayes."""
 
     def stage(positive, negative):
-        found, absent = naive_bayes(positive + negative, [1] * len(positive) + [0] * len(negative), **options)
-        return lambda row: score(row, found) + absent
+        found, _ = naive_bayes(positive + negative, [1] * len(positive) + [0] * len(negative), **options)
+        return lambda row: score(row, found)
 
     return stage
 

@@ -1,5 +1,7 @@
 """Naive Bayes in stages: a later stage is trained on the rows with the label and the hard ones without it (SPEC 4).
 
+The score of a stage is the sum of the weights of a row's features, as in the paper; absent features have no share in it.
+
 Its second stage may be a linear support vector machine, by sequential minimal optimisation (libsvm's, in scikit-learn).
 """
 
@@ -42,7 +44,7 @@ class StagedBlock(BayesBlock):
         """See `BayesBlock.trained`."""
         counter, n = self.counter, self.risk.rows.n_global
         label = LabelRows(number, positives, *counter.count(positives))
-        part = counter.of_all_rows(number, label.columns, label.counts, positives.size)
+        part = counter.of_all_rows(number, label.columns, label.counts, positives.size)._replace(bias=0.0)
         parts = [part]
         hard = np.setdiff1d(np.arange(n), positives, assume_unique=True)
         history: list[Line] = [(1, n, positives.size, math.nan, part.values.size, seconds)]
@@ -57,7 +59,8 @@ class StagedBlock(BayesBlock):
     def stage(self, label: LabelRows, hard: np.ndarray) -> Weights:
         """The weights by the label's rows and the hard ones of the others. Raises Stopped."""
         counts = self.counter.counts_of(hard, label.columns)
-        return self.counter.weights(label.number, label.columns, label.counts, counts, label.positives.size, hard.size)
+        found = self.counter.weights(label.number, label.columns, label.counts, counts, label.positives.size, hard.size)
+        return found._replace(bias=0.0)
 
 
 class StagedSvmBlock(StagedBlock):
