@@ -18,7 +18,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.methods.extreme import newton_kernels as kernels
-from hpcml.methods.extreme.judge import ElasticRisk, Judge, Label, View
+from hpcml.methods.extreme.judge import MAX_GAP, ElasticRisk, Judge, Label, View
 from hpcml.methods.extreme.options import ElasticNetOptions
 from hpcml.methods.linear.block import Finished
 
@@ -32,7 +32,7 @@ GOAL = 0.1  # what a step may leave of the violation, in its quadratic model
 SLOW = 0.3  # of the violation left by a step; then the curvature is taken anew
 LOOSE = 0.1  # what a round's weights may fall short by, as a share of the worst feature left out
 TIGHT = 0.3  # and, when none is left out, of what is asked of the label
-VAIN = 1e-3  # of the gap asked: by less than this share of f a round improves it only where the weights' precision allows no more
+VAIN = 1e-3  # of the gap asked, or of the default: less than this share of f a round gains only where precision allows no more
 
 
 def keeps_matrix(n_columns: int, n_values: int) -> bool:
@@ -130,7 +130,7 @@ class NewtonBlock:
                 view = judge.look(label)
                 visited += view.visited
                 history.append(judge.line(step, label, view, seconds + time.monotonic() - begin))
-                vain, best = view.f >= best * (1 - VAIN * judge.max_gap), min(best, view.f)
+                vain, best = view.f >= best * (1 - VAIN * min(judge.max_gap, MAX_GAP)), min(best, view.f)
                 if view.gap <= judge.max_gap or step == self.max_steps or vain:
                     break
                 self._improve(label, view, step)
@@ -185,4 +185,6 @@ class NewtonBlock:
             b, losses = kernels.search(*local.matrix, z, n, judge.n_rows, b, w, d, gradient, l1, l2, squared, losses)
             for _ in self.risk.watch.slices(()):  # a look whether to stop
                 pass
+        if dense and not known:  # no step was taken, so there is no matrix
+            curvature.forget()
         judge.settle(label, local, chosen, w, b)
