@@ -1,0 +1,284 @@
+"""From the scores of labels to thresholds and probabilities that do not hurt rare labels.
+
+A label's scores become a `Summary` of at most 4,032 bytes: how many positives and negatives lie from each of some places to the
+next. The places are the positives' scores, up to 64 of them, and 48 at equal distances. `decide` looks at the summaries of all
+labels, since a rare label alone says too little:
+
+- The threshold is (P t + τ t₀) / (P + τ): t is the best cut for F1 on the label's own scores, P its positives. t₀ is the
+  threshold where the labels with about as many positives have the largest mean F1.
+- The probability is 1 / (1 + exp(−slope · score − offset)), fitted to the label's scores with Platt's targets, (P + 1)/(P + 2) for
+  positives and 1/(N + 2) for negatives. The sigmoid of the labels with about as many positives is the prior: it counts as much
+  as κ positives of theirs, by the second derivatives of their loss.
+
+"About as many" weighs labels by a Gaussian of log₂ P with deviation WIDTH. All counts are whole numbers, and all sums are made in
+the order of the labels, so that the result does not depend on who made a summary, nor on the order of the rows.
+
+Platt, "Probabilistic Outputs for Support Vector Machines", 1999. The shrinkage, τ and κ were chosen on Reuters and MeSH
+(docs/thresholds.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpcml.errors import DataError, NonFiniteError
+from hpcml.evaluation import decision_kernels as kernels
+from hpcml.evaluation.ranking import Ranking
+from hpcml.partition import offsets
+
+TAU = 30.0  # positives that weigh as much as the threshold of the labels around
+KAPPA = 10.0  # positives of the labels around that a label's sigmoid is drawn to
+WIDTH = 0.5  # of the labels around, in octaves of the number of positives
+OWN_PLACES, EVEN_PLACES = 64, 48  # at scores of positives; at equal distances
+_GRID, _STARTS = 256, 256
+PLACE = np.dtype(
+    [("value", "<f8"), ("top", "<f8"), ("positive", "<i4"), ("negative", "<i4"), ("equal", "<i4")]
+    + [("positive_offset", "<f4"), ("negative_offset", "<f4")]
+)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What is kept of the scores of a label's rows: a table of PLACE (at most 112 lines of 36 bytes), values ascending.
+
+    A line counts the scores from its value up to, not with, the next line's; `equal` of the negatives have the value itself. `top`
+    is the largest of these scores (−∞ without any). The offsets are where their mean lies, as a share of the way to the next value.
+    """
+
+    places: np.ndarray
+
+    @property
+    def n_rows(self) -> int:
+        """All rows that were summarised."""
+        return self.n_positive + int(self.places["negative"].sum(dtype=np.int64))
+
+    @property
+    def n_positive(self) -> int:
+        """The rows that have the label."""
+        return int(self.places["positive"].sum(dtype=np.int64))
+
+    def centres(self, kind: str) -> np.ndarray:
+        """The mean scores (K) of the "positive" or "negative" rows of each place."""
+        values = self.places["value"]
+        centres: np.ndarray = values + self.places[f"{kind}_offset"] * np.append(np.diff(values), 0.0)
+        return centres
+
+    def ranking(self, threshold: float = 0.0) -> Ranking:
+        """The ranking, for the measures of `hpcml.evaluation.ranking`: exact for up to 64 different scores of positives.
+
+        With more, the rows of a place count as tied.
+        """
+        places = self.places[::-1]
+        positive, negative = places["positive"].astype(np.int64), places["negative"].astype(np.int64)
+        exact = not places["positive_offset"].any()
+        equal = positive + (places["equal"] if exact else negative)
+        greater = np.cumsum(positive + negative) - equal
+        some = positive > 0
+        above = places["value"] > threshold
+        hits, predicted = int(positive[above].sum()), int((positive + negative)[above].sum())
+        if not above.all():  # of the place that the threshold lies in, the share above it
+            i = int(np.argmin(above))
+            value = float(places["value"][i])
+            width = (float(places["value"][i - 1]) if i else float(places["top"][i])) - value
+            share = min(1.0, max(0.0, 1.0 - (threshold - value) / width)) if width > 0 else 0.0
+            inside = round(share * int(negative[i] - places["equal"][i]))
+            own = 0 if exact else round(share * int(positive[i]))
+            hits, predicted = hits + own, predicted + inside + own
+        return Ranking(greater[some], equal[some], positive[some], self.n_rows, predicted, hits)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Of each label: the score above which a row has it (n_labels), and slope and offset of its sigmoid (n_labels × 2)."""
+
+    thresholds: np.ndarray
+    sigmoids: np.ndarray
+
+
+class Tally:
+    """The scores of a label's rows, counted part by part; then its summary."""
+
+    def __init__(self, positives: np.ndarray, low: float, high: float) -> None:
+        """`positives` are the scores of all rows that have the label, low and high the least and the largest of all rows.
+
+        Raises NonFiniteError for scores that are not finite, or too far apart.
+        """
+        if not math.isfinite(high - low):
+            raise NonFiniteError(f"scores from {low:g} to {high:g}: expected finite numbers")
+        own = np.unique(np.asarray(positives, dtype=np.float64))
+        self.exact = own.size <= OWN_PLACES
+        if not self.exact:
+            ascending = np.sort(np.asarray(positives, dtype=np.float64))
+            own = ascending[np.rint(np.linspace(0, ascending.size - 1, OWN_PLACES)).astype(np.int64)]
+        self.values = np.unique(np.concatenate([own, np.linspace(low, high, EVEN_PLACES), [low, high]]))
+        steps = low + np.arange(_STARTS) * ((high - low) / _STARTS)
+        self._starts = np.maximum(np.searchsorted(self.values, steps, "right") - 1, 0)
+        n = self.values.size
+        self.top = np.full(n, -np.inf)
+        self.counts = np.zeros((3, n), dtype=np.int64)  # all rows: scores, equal ones, offsets
+        self._of_positives = np.zeros((3, n), dtype=np.int64)
+        kernels.tally(np.asarray(positives), self.values, self._starts, np.full(n, -np.inf), *self._of_positives)
+
+    def add(self, scores: np.ndarray) -> None:
+        """Count the scores of rows, with those of the positives among them."""
+        kernels.tally(scores, self.values, self._starts, self.top, *self.counts)
+
+    def summary(self) -> Summary:
+        """The summary, once all rows are counted (and counts and tops are those of all ranks)."""
+        places = np.zeros(self.values.size, dtype=PLACE)
+        others = self.counts - self._of_positives
+        for name, values in zip(("negative", "equal"), others, strict=False):
+            places[name] = values
+        places["value"], places["top"], places["positive"] = self.values, self.top, self._of_positives[0]
+        for kind, (count, _, offset) in (("positive", self._of_positives), ("negative", others)):
+            places[f"{kind}_offset"] = offset / np.maximum(count, 1) / kernels.OFFSETS
+        return Summary(places)
+
+
+def summarise(scores: np.ndarray, positives: np.ndarray) -> Summary:
+    """The summary of one label from the scores (n, float32 or float64) of all rows and the places of its positives among them.
+
+    Local. Raises NonFiniteError for scores that are not finite.
+    """
+    if not scores.size:
+        raise DataError("no rows to summarise the scores of")
+    tally = Tally(scores[positives], float(scores.min()), float(scores.max()))
+    tally.add(scores)
+    return tally.summary()
+
+
+def own_threshold(summary: Summary) -> float:
+    """The threshold with the label's largest F1, in the middle between the positive's score and the next below; NaN without any.
+
+    Of equal ones it is the highest. Exact for up to 64 different scores of positives.
+    """
+    places = summary.places[::-1]
+    hits = np.cumsum(places["positive"], dtype=np.int64)
+    if not hits.size or not hits[-1]:
+        return math.nan
+    predicted = hits + np.cumsum(places["negative"], dtype=np.int64)
+    f1 = np.where(places["positive"] > 0, 2.0 * hits / (predicted + hits[-1]), -1.0)
+    best = int(np.argmax(f1))
+    value, below = float(places["value"][best]), places["top"][best + 1 :].max(initial=-np.inf)
+    middle = float(value / 2.0 + below / 2.0)
+    return middle if math.isfinite(middle) and middle < value else float(np.nextafter(value, -np.inf))
+
+
+def decide(summaries: Sequence[Summary], tau: float = TAU, kappa: float = KAPPA) -> Decision:
+    """Thresholds and sigmoids of all labels, from their summaries in the order of the labels.
+
+    A label without positives has the threshold and the prior of those with fewest. tau 0 leaves each label its own best cut, kappa 0
+    its own sigmoid (Platt's). Local. Raises DataError if no label has a positive.
+    """
+    n_positive = np.array([summary.n_positive for summary in summaries], dtype=np.int64)
+    if not n_positive.any():
+        raise DataError("no row has any of the labels; choose rows that have some")
+    around = _Neighbours(n_positive)
+    return Decision(_thresholds(summaries, around, tau), _sigmoids(summaries, around, kappa))
+
+
+class _Neighbours:
+    """Labels in groups of about as many positives (a quarter of an octave), and how much the groups weigh for each other."""
+
+    def __init__(self, n_positive: np.ndarray) -> None:
+        self.n_positive = n_positive
+        quarters = np.rint(4.0 * np.log2(np.maximum(n_positive, 1))).astype(np.int64)
+        self.quarters, self.places = np.unique(quarters[n_positive > 0], return_inverse=True)
+        self.of_labels = np.full(n_positive.size, -1, dtype=np.int64)  # the group of a label that has a positive
+        self.of_labels[n_positive > 0] = self.places
+        self.nearest = np.where(self.of_labels < 0, 0, self.of_labels)
+        distance = (self.quarters[:, None] - self.quarters) / (4.0 * WIDTH)
+        self.weights = np.exp(-0.5 * distance * distance)
+
+    def around(self, of_groups: np.ndarray) -> np.ndarray:
+        """For each group the weighted sum of rows (n_groups × m), added in the order of the groups."""
+        out = np.zeros(of_groups.shape)
+        for weights, row in zip(self.weights.T, of_groups, strict=True):
+            out += weights[:, None] * row
+        return out
+
+
+def _flat(summaries: Sequence[Summary]) -> tuple[np.ndarray, np.ndarray]:
+    """The lines of all summaries one after another, and where each begins (n_labels + 1)."""
+    return np.concatenate([summary.places for summary in summaries]), offsets([summary.places.size for summary in summaries])
+
+
+def _columns(places: np.ndarray, *names: str) -> list[np.ndarray]:
+    return [np.ascontiguousarray(places[name]) for name in names]
+
+
+def _grid(places: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """At most _GRID values that divide the scores of positives evenly, each label weighing as much as another."""
+    order = np.argsort(places["value"], kind="stable")
+    some = order[places["positive"][order] > 0]
+    mass = np.cumsum(shares[some])
+    chosen = np.searchsorted(mass, np.linspace(0.0, mass[-1], _GRID))
+    return np.unique(places["value"][some[np.minimum(chosen, some.size - 1)]])
+
+
+def _thresholds(summaries: Sequence[Summary], around: _Neighbours, tau: float) -> np.ndarray:
+    """(P t + τ t₀) / (P + τ) of every label."""
+    places, indptr = _flat(summaries)
+    owner = np.repeat(np.arange(len(summaries)), np.diff(indptr))
+    grid = _grid(places, places["positive"] / np.maximum(around.n_positive, 1)[owner])
+    sums = np.zeros((around.quarters.size, grid.size))
+    columns = _columns(places, "value", "positive", "negative", "positive_offset", "equal")
+    kernels.add_f1(indptr, *columns, around.of_labels, grid, sums)
+    best = np.argmax(around.around(sums), axis=1)  # the weights of a group's row have one sum
+    shared = np.where(best > 0, (grid[best] + grid[np.maximum(best - 1, 0)]) / 2.0, np.nextafter(grid[best], -np.inf))
+    common, n = shared[around.nearest], around.n_positive
+    own = np.array([own_threshold(summary) for summary in summaries])
+    mixed = (n * np.where(n > 0, own, 0.0) + tau * common) / np.maximum(n + tau, np.finfo(float).tiny)
+    return np.where((n > 0) | (tau > 0), mixed, common)
+
+
+def _sigmoids(summaries: Sequence[Summary], around: _Neighbours, kappa: float) -> np.ndarray:
+    """Slope and offset (n_labels × 2) of every label's sigmoid."""
+    places, indptr = _flat(summaries)
+    kinds = ("negative", "positive")
+    owner = np.repeat(np.arange(len(summaries)), np.diff(indptr))
+    x = np.stack([np.concatenate([summary.centres(kind) for summary in summaries]) for kind in kinds], axis=1)
+    weights = np.stack([places[kind] for kind in kinds], axis=1).astype(np.float64)
+    priors = _priors(x, weights, around, owner)
+    priors[:, 2:] *= kappa
+    n_rows = np.array([summary.n_rows for summary in summaries])
+    targets = _targets(around.n_positive, n_rows - around.n_positive)[owner]
+    out = np.empty((len(summaries), 2))
+    kernels.fit_labels(2 * indptr, x.ravel(), weights.ravel(), targets.ravel(), priors[around.nearest], out)
+    return out
+
+
+def _targets(n_positive: np.ndarray, n_negative: np.ndarray) -> np.ndarray:
+    """Platt's targets of negatives and positives (n × 2)."""
+    return np.stack([1.0 / (n_negative + 2.0), (n_positive + 1.0) / (n_positive + 2.0)], axis=1)
+
+
+def _priors(x: np.ndarray, weights: np.ndarray, around: _Neighbours, owner: np.ndarray) -> np.ndarray:
+    """For each group the sigmoid of the labels around it, and its precision for one positive (n_groups × 5)."""
+    low, high = float(x.min()), float(x.max())
+    edges = np.unique(np.concatenate([np.linspace(low, high, 2 * _GRID), np.quantile(x, np.linspace(0.0, 1.0, 2 * _GRID))]))
+    shape = (around.quarters.size, max(1, edges.size - 1))
+    sums = []
+    for kind in range(2):
+        mass, moment = np.zeros(shape), np.zeros(shape)
+        kernels.add_mass(
+            np.ascontiguousarray(x[:, kind]), np.ascontiguousarray(weights[:, kind]), around.of_labels[owner], edges, mass, moment
+        )
+        sums.append((around.around(mass), around.around(moment)))
+    priors = np.zeros((shape[0], 5))
+    none = np.array([1.0 / max(high - low, 1e-300), 0.0, 0.0, 0.0, 0.0])  # where the search begins
+    for group, prior in enumerate(priors):
+        masses, moments = (np.concatenate([pair[kind][group] for pair in sums]) for kind in range(2))
+        some = masses > 0
+        n_negative, n_positive = (float(pair[0][group].sum()) for pair in sums)
+        both = _targets(np.array([n_positive]), np.array([n_negative]))[0]
+        targets = np.repeat(both, shape[1])
+        points = moments[some] / masses[some]
+        kernels.fit_sigmoid(points, masses[some], targets[some], none, prior[:2])
+        kernels.curvature(points, masses[some], *prior[:2], prior[2:])
+        prior[2:] /= n_positive
+    return priors
