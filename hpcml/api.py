@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from hpcml.errors import ConfigError, HpcmlError, in_python, nearest
 
 if TYPE_CHECKING:
     from hpcml.conversion.convert import ConvertReport
     from hpcml.crossval import CrossValidation, TopPrecision
+    from hpcml.evaluation.calibrate import CalibrationReport
     from hpcml.evaluation.evaluate import Evaluation
     from hpcml.evaluation.explain import Explanation
     from hpcml.evaluation.store_thresholds import ThresholdReport
@@ -106,6 +107,7 @@ def predict(
     *,
     split: str = "all",
     labels: bool = False,
+    probabilities: bool = False,
     top: int | None = None,
     threshold: float | None = None,
     comm: Comm | None = None,
@@ -114,11 +116,12 @@ def predict(
 ) -> Path:
     """Collective over `comm`. Write the scores of a dataset's rows (or their `labels`, or the `top` best of each) to `output`.
 
-    The ending of `output` (.h5, .csv, .svm) says how it is written. Labels are those with a score above `threshold`; None is the
+    With `probabilities` these take the place of the scores (`calibrate`; a model of log-odds has its own). The ending of `output` (.h5, .csv, .svm) says how it is written. Labels are those with a score above `threshold`; None is the
     model's thresholds. Returns the path. Raises ConfigError or DataError.
     """
     from hpcml import mpi
     from hpcml.prediction.predict import predict as work
+    from hpcml.prediction.top import what_of
     from hpcml.run.session import session_of
 
     with _errors_in_python(), session_of(comm, log) as session:
@@ -126,8 +129,7 @@ def predict(
         with mpi.agreed(session.comm, f"opening {data}"):
             dataset = _dataset(data)
         with dataset:
-            what: Literal["labels", "scores"] = "labels" if labels else "scores"
-            work(session.comm, opened, dataset, split, Path(output), what, force, session.log, top)
+            work(session.comm, opened, dataset, split, Path(output), what_of(labels, probabilities), force, session.log, top)
     return Path(output)
 
 
@@ -167,9 +169,9 @@ def threshold(
     *,
     split: str | None = None,
     output: Path | str | None = None,
-    method: str = "search",
-    min_positives: int = 1,
-    chance: float = 0.01,
+    method: str | None = None,
+    min_positives: int | None = None,
+    chance: float | None = None,
     comm: Comm | None = None,
     force: bool = False,
     log: Log | None = None,
@@ -189,6 +191,33 @@ def threshold(
             dataset = _dataset(data)
         with dataset:
             return work(session.comm, opened, dataset, split, measure, method, min_positives, chance, target, force, session.log)
+
+
+def calibrate(
+    model: Path | str,
+    data: Path | str,
+    *,
+    split: str | None = None,
+    output: Path | str | None = None,
+    comm: Comm | None = None,
+    force: bool = False,
+    log: Log | None = None,
+) -> CalibrationReport:
+    """Collective over `comm`. Fit to held-out rows the sigmoids that make scores probabilities; store them in the model or `output`.
+
+    The options are those of `hpcml calibrate`. Returns a report: a text, with slope and offset of each label as `sigmoids`. Raises
+    ConfigError, DataError or NonFiniteError.
+    """
+    from hpcml import mpi
+    from hpcml.evaluation.calibrate import calibrate as work
+    from hpcml.run.session import session_of
+
+    with _errors_in_python(), session_of(comm, log) as session:
+        opened, target = _opened(session.comm, model), None if output is None else Path(output)
+        with mpi.agreed(session.comm, f"opening {data}"):
+            dataset = _dataset(data)
+        with dataset:
+            return work(session.comm, opened, dataset, split, target, force, session.log)
 
 
 def explain(

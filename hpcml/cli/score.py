@@ -1,4 +1,4 @@
-"""The commands that score rows with a model: `hpcml predict`, `hpcml evaluate`, `hpcml threshold` and `hpcml prune`."""
+"""The commands that score rows with a model: `hpcml predict`, `evaluate`, `threshold`, `calibrate` and `prune`."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ def predict(
     split: str = "all",
     labels: Flag = False,
     threshold: float | None = None,
+    probabilities: Flag = False,
     top: int | None = None,
     zero_based: Flag = False,
     max_line_mb: int | None = None,
@@ -42,6 +43,8 @@ def predict(
         Write the labels instead of the scores: those with a score above the model's thresholds, or else above 0.
     threshold:
         Take this threshold for all labels. Default: those of the model.
+    probabilities:
+        Write probabilities instead of the scores: those of hpcml calibrate, or else of log-odds (--loss maxent or logistic).
     top:
         Write only so many labels of each row, with their scores: the best ones; of equal scores those that the model lists first.
     zero_based:
@@ -60,11 +63,11 @@ def predict(
     from hpcml.mpi import agreed
     from hpcml.prediction.predict import predict as work
     from hpcml.prediction.stream import predict_stream
-    from hpcml.prediction.top import check_what
+    from hpcml.prediction.top import check_what, what_of
 
     max_line = line_limit(max_line_mb)
     comm, text = Command.session.comm, False
-    what: Literal["labels", "scores"] = "labels" if labels else "scores"
+    what = what_of(labels, probabilities)
     with agreed(comm, f"opening {data}"):
         if comm.rank == 0:
             text = is_text(data)
@@ -159,16 +162,16 @@ def threshold(
     /,
     *,
     measure: Literal["label", "micro", "instance"],
-    method: Literal["search", "half"] = "search",
+    method: Literal["shrink", "search", "half"] | None = None,
     split: str | None = None,
-    min_positives: int = 1,
-    chance: float = 0.01,
+    min_positives: int | None = None,
+    chance: float | None = None,
     output: Output | None = None,
     force: Flag = False,
 ) -> None:
     """Find the thresholds that maximise F1 on held-out rows, and store them in the model; predict and evaluate then use them.
 
-    A label whose best F1 may be chance, as of a rare one that the scores do not tell, shares the threshold of micro F1.
+    Of a rare label the best threshold on a few rows may be chance, so that it is drawn to that of labels as frequent.
 
     Parameters
     ----------
@@ -180,13 +183,16 @@ def threshold(
         label: for each label the threshold with its largest F1 (macro). One for all labels: micro, of all pairs of a row and a
         label; instance, of each row's labels, mean over the rows.
     method:
-        search: the best of all thresholds. half: half of the best F1, as a probability; for models of --loss maxent.
+        shrink: of each label the best threshold, drawn to that of labels as frequent. search: the best of all thresholds. half:
+        half of the best F1, as a probability; for models of --loss maxent. Default: shrink for labels; search else, and with the
+        two options below.
     split:
         Rows that neither trained the model nor will judge it: a split of the file, or all. Default: valid.
     min_positives:
-        So many of these rows a label needs for a threshold of its own.
+        Search, half: so many of these rows a label needs for a threshold of its own; others share that of micro F1. Default: 1.
     chance:
-        A label has a threshold of its own only if rows in random order would give so good a one with at most this probability.
+        Search, half: a label has a threshold of its own only if rows in random order would give so good a one with at most this
+        probability. Default: 0.01.
     output:
         The model to make. Default: put the thresholds into the model itself.
     force:
@@ -205,6 +211,44 @@ def threshold(
             Command.session.comm, opened, dataset, split, measure, method, min_positives, chance, output, force, Command.session.log
         )
     say_once(str(found))
+
+
+def calibrate(
+    model: Path,
+    data: Path,
+    /,
+    *,
+    split: str | None = None,
+    output: Output | None = None,
+    force: Flag = False,
+) -> None:
+    """Make probabilities of a linear model's scores, from held-out rows, and store how; predict --probabilities then gives them.
+
+    Each label gets a sigmoid of its own (Platt). That of a rare label is drawn to the sigmoid of labels as frequent.
+
+    Parameters
+    ----------
+    model:
+        A model.h5 of a run folder.
+    data:
+        A dataset with the model's features and labels.
+    split:
+        Rows that did not train the model: a split of the file, or all. Default: valid.
+    output:
+        The model to make. Default: put the sigmoids into the model itself.
+    force:
+        Replace the output, or the model's sigmoids, if they exist.
+    """
+    from hpcml.data.dataset import Dataset
+    from hpcml.evaluation.calibrate import calibrate as work
+    from hpcml.model.open import share_model
+    from hpcml.mpi import agreed
+
+    opened = share_model(Command.session.comm, model)
+    with agreed(Command.session.comm, f"opening {data}"):
+        dataset = Dataset(data)
+    with dataset:
+        say_once(str(work(Command.session.comm, opened, dataset, split, output, force, Command.session.log)))
 
 
 def prune(

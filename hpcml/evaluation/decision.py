@@ -35,10 +35,8 @@ KAPPA = 10.0  # positives of the labels around that a label's sigmoid is drawn t
 WIDTH = 0.5  # of the labels around, in octaves of the number of positives
 OWN_PLACES, EVEN_PLACES = 64, 48  # at scores of positives; at equal distances
 _GRID, _STARTS = 256, 256
-PLACE = np.dtype(
-    [("value", "<f8"), ("top", "<f8"), ("positive", "<i4"), ("negative", "<i4"), ("equal", "<i4")]
-    + [("positive_offset", "<f4"), ("negative_offset", "<f4")]
-)
+_SCORES, _COUNTS, _OFFSETS = ("value", "top"), ("positive", "negative", "equal"), ("positive_offset", "negative_offset")
+PLACE = np.dtype([(name, kind) for names, kind in ((_SCORES, "<f8"), (_COUNTS, "<i4"), (_OFFSETS, "<f4")) for name in names])
 
 
 @dataclass(frozen=True)
@@ -93,10 +91,14 @@ class Summary:
 
 @dataclass(frozen=True)
 class Decision:
-    """Of each label: the score above which a row has it (n_labels), and slope and offset of its sigmoid (n_labels × 2)."""
+    """Of each label: the score above which a row has it (n_labels), and slope and offset of its sigmoid (n_labels × 2).
+
+    `rarest` are threshold, slope and offset for a label that is not among them.
+    """
 
     thresholds: np.ndarray
     sigmoids: np.ndarray
+    rarest: tuple[float, float, float]
 
 
 class Tally:
@@ -171,14 +173,21 @@ def own_threshold(summary: Summary) -> float:
 def decide(summaries: Sequence[Summary], tau: float = TAU, kappa: float = KAPPA) -> Decision:
     """Thresholds and sigmoids of all labels, from their summaries in the order of the labels.
 
-    A label without positives has the threshold and the prior of those with fewest. tau 0 leaves each label its own best cut, kappa 0
-    its own sigmoid (Platt's). Local. Raises DataError if no label has a positive.
+    A label without positives has the threshold and the prior of those with fewest. tau 0 leaves each label its own best cut, and
+    kappa 0 its own sigmoid (Platt's). Local. Raises DataError if no label has a positive.
     """
     n_positive = np.array([summary.n_positive for summary in summaries], dtype=np.int64)
     if not n_positive.any():
         raise DataError("no row has any of the labels; choose rows that have some")
     around = _Neighbours(n_positive)
-    return Decision(_thresholds(summaries, around, tau), _sigmoids(summaries, around, kappa))
+    thresholds, common = _thresholds(summaries, around, tau)
+    sigmoids, prior = _sigmoids(summaries, around, kappa)
+    return Decision(thresholds, sigmoids, (common, *prior))
+
+
+def warm_up() -> None:
+    """Compile the kernels. Local."""
+    decide([summarise(np.arange(3.0), np.array([2]))])
 
 
 class _Neighbours:
@@ -220,8 +229,8 @@ def _grid(places: np.ndarray, shares: np.ndarray) -> np.ndarray:
     return np.unique(places["value"][some[np.minimum(chosen, some.size - 1)]])
 
 
-def _thresholds(summaries: Sequence[Summary], around: _Neighbours, tau: float) -> np.ndarray:
-    """(P t + τ t₀) / (P + τ) of every label."""
+def _thresholds(summaries: Sequence[Summary], around: _Neighbours, tau: float) -> tuple[np.ndarray, float]:
+    """(P t + τ t₀) / (P + τ) of every label, and t₀ of the labels with fewest positives."""
     places, indptr = _flat(summaries)
     owner = np.repeat(np.arange(len(summaries)), np.diff(indptr))
     grid = _grid(places, places["positive"] / np.maximum(around.n_positive, 1)[owner])
@@ -233,11 +242,11 @@ def _thresholds(summaries: Sequence[Summary], around: _Neighbours, tau: float) -
     common, n = shared[around.nearest], around.n_positive
     own = np.array([own_threshold(summary) for summary in summaries])
     mixed = (n * np.where(n > 0, own, 0.0) + tau * common) / np.maximum(n + tau, np.finfo(float).tiny)
-    return np.where((n > 0) | (tau > 0), mixed, common)
+    return np.where((n > 0) | (tau > 0), mixed, common), float(shared[0])
 
 
-def _sigmoids(summaries: Sequence[Summary], around: _Neighbours, kappa: float) -> np.ndarray:
-    """Slope and offset (n_labels × 2) of every label's sigmoid."""
+def _sigmoids(summaries: Sequence[Summary], around: _Neighbours, kappa: float) -> tuple[np.ndarray, tuple[float, float]]:
+    """Slope and offset (n_labels × 2) of every label's sigmoid, and those of the prior of labels with fewest positives."""
     places, indptr = _flat(summaries)
     kinds = ("negative", "positive")
     owner = np.repeat(np.arange(len(summaries)), np.diff(indptr))
@@ -249,7 +258,7 @@ def _sigmoids(summaries: Sequence[Summary], around: _Neighbours, kappa: float) -
     targets = _targets(around.n_positive, n_rows - around.n_positive)[owner]
     out = np.empty((len(summaries), 2))
     kernels.fit_labels(2 * indptr, x.ravel(), weights.ravel(), targets.ravel(), priors[around.nearest], out)
-    return out
+    return out, (float(priors[0, 0]), float(priors[0, 1]))
 
 
 def _targets(n_positive: np.ndarray, n_negative: np.ndarray) -> np.ndarray:

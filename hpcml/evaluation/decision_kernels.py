@@ -59,7 +59,7 @@ def _add_f1(values, positive, negative, positive_offset, equal, grid, out):
 
 @njit
 def add_f1(indptr, values, positive, negative, positive_offset, equal, groups, grid, out):
-    """out[groups[l], g] += F1 of label l at grid[g] (ascending), label by label; label l has the places indptr[l]..indptr[l + 1]."""
+    """out[groups[l], g] += F1 of label l at grid[g] (ascending); label l has the places indptr[l]..indptr[l + 1]."""
     for label in range(groups.size):
         a, b = indptr[label], indptr[label + 1]
         if groups[label] >= 0:

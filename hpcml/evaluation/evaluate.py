@@ -18,6 +18,7 @@ from hpcml.data.labels import count_unused
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError
 from hpcml.evaluation.counts import Counts, block_counts, positive_pairs, sum_tallies
+from hpcml.evaluation.probabilities import CalibrationLine, ProbabilityCounts
 from hpcml.evaluation.ranking import MEASURES, Ranking
 from hpcml.evaluation.rows import PERCENT, FrequentLabels, RowCounts, by_frequency, propensities, row_measures
 from hpcml.evaluation.scoring import ClassifierScorer, Scorer, blocks_of, scorer_of
@@ -53,6 +54,8 @@ class Evaluation:
     by_frequency: list[FrequentLabels] = field(default_factory=list)  # F1 for all labels, and for the most frequent ones
     frequency_from: str = ""  # the rows that say how frequent a label is
     thresholds: str = ""  # above which scores a row has a label; "" for 0
+    probabilities: str = ""  # where they come from; "" for a model without
+    calibration: list[CalibrationLine] = field(default_factory=list)  # of the probabilities, by the positives of labels
 
     @property
     def instance_f1(self) -> float:
@@ -103,6 +106,7 @@ def match_labels(model: Model | ClassifierModel, dataset: Dataset, labels: list[
         not_in_data=[model.label_names[label] for label in wanted if model.label_names[label] not in in_data],
         n_not_in_model=len(set(data_names) - set(model.label_names)),
         thresholds=model.threshold_source,
+        probabilities=model.probability_source,
     )
     return evaluation, place
 
@@ -134,13 +138,17 @@ def evaluate(
     thresholds, n_predicted = model.thresholds[result.labels], np.zeros((2, result.labels.size), dtype=np.int64)
     frequencies = _frequencies(comm, model, result, places)
     counted = RowCounts(shard.n_local, by_frequency(frequencies))
+    sigmoids = model.sigmoids
+    calibrated = (
+        None if sigmoids is None else ProbabilityCounts((sigmoids[0][result.labels], sigmoids[1][result.labels]), shard.n_global)
+    )
     progress = Progress(log, "evaluating labels", len(result.label_names))
     try:
         for begin, end in scorer.blocks:
             first, last = np.searchsorted(places, [begin, end])
             counts = block_counts(comm, positives[first:last], places[first:last] - begin, thresholds[begin:end])
             with mpi.agreed(comm, "scoring rows"):
-                _count_block(scorer, begin, end, counts, pool, best, counted if several else None)
+                _count_block(scorer, begin, end, counts, pool, best, counted if several else None, calibrated)
                 dataset.check_unchanged()
             sum_tallies(comm, counts)
             for label, count in enumerate(counts, begin):
@@ -155,6 +163,11 @@ def evaluate(
     in_all = n_predicted.sum(axis=1).tolist()  # each label has a threshold of its own
     ranking = replace(ranking, n_predicted=in_all[0], n_hits=in_all[1])
     result.micro = {name: measure(ranking) for name, measure in MEASURES.items()}
+    if calibrated is not None:
+        found = calibrated.finish(comm, places, positives)
+        result.values |= {"brier": found.brier, "ece": found.ece}
+        result.micro |= found.micro
+        result.calibration = found.by_positives(frequencies)
     if several:
         pairs = (np.searchsorted(shard.rows, rows), places, positives > thresholds[places])
         _measure_rows(comm, model, result, best.sort(), counted, pairs, n_predicted)
@@ -210,6 +223,7 @@ def _count_block(
     pool: Counts,
     best: Best,
     by_row: RowCounts | None,
+    calibrated: ProbabilityCounts | None,
 ) -> None:
     """Count all of this rank's scores of labels begin..end, for each label, row and the pool; take the rows' best ones. Local."""
     thresholds = np.array([count.threshold for count in counts])
@@ -219,6 +233,8 @@ def _count_block(
         best.add(first, scores, begin)
         if by_row is not None:
             by_row.add(first, scores, begin, thresholds)
+        if calibrated is not None:
+            calibrated.add(scores, begin)
         scores = np.ascontiguousarray(scores.T)
         scores.sort(axis=1)
         scorer.check_numbers(scores[:, -1], scorer.labels[begin:end])  # what is not a number is sorted to the end

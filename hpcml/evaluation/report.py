@@ -17,7 +17,8 @@ from hpcml.files.atomic import write_whole
 from hpcml.files.table import table, write_table
 from hpcml.log import joined
 
-HEADINGS = {"average_precision": "avg prec", "break_even": "break-even", "auc": "AUC", "f1": "F1"}
+HEADINGS = {"average_precision": "avg prec", "break_even": "break-even", "auc": "AUC", "f1": "F1", "brier": "Brier", "ece": "ECE"}
+SMALL = frozenset({"brier", "ece"})  # measures that are small where labels are rare
 
 
 def cell(value: float) -> str:
@@ -27,6 +28,8 @@ def cell(value: float) -> str:
 
 def _shown(measure: str, value: float, digits: int = 0) -> str:
     """A measure's value for people, with so many digits if it is a count."""
+    if measure in SMALL and not math.isnan(value):
+        return f"{value:.6f}"
     return f"{value:.{digits}f}" if measure in COUNTS and not math.isnan(value) else cell(value)
 
 
@@ -51,6 +54,8 @@ def format_evaluation(evaluation: Evaluation, best: int = 5) -> str:
         lines.append(f"iterations: {e.steps[e.steps > 0].mean():.1f} a label, {e.steps.max()} at most")
     if e.thresholds:
         lines.append(f"thresholds: {e.thresholds}")
+    if e.probabilities:
+        lines.append(f"probabilities: {e.probabilities}")
     lines.append("")
     n_macro = {m: int(e.in_macro(m).sum()) for m in measures}
     lines += table(
@@ -66,6 +71,7 @@ def format_evaluation(evaluation: Evaluation, best: int = 5) -> str:
         if values:
             lines.append(f"{name} of a row's best labels: " + ", ".join(f"@{k} {cell(value)}" for k, value in values.items()))
     lines += _frequency_table(e)
+    lines += _calibration_table(e)
     notes = {
         "without a row of this split that has them, left out of macro": e.n_without_positives,
         "of the model not in the data, not evaluated": len(e.not_in_data),
@@ -93,6 +99,17 @@ def _frequency_table(e: Evaluation) -> list[str]:
     for line in reversed(sizes.values()):
         values = (cell(value) for value in (line.instance_f1, line.micro_f1, line.macro_f1))
         rows.append(["  all" if line.percent == 100 else f"  {line.percent} %", str(line.n_labels), *values])
+    return ["", *table(rows), ""]
+
+
+def _calibration_table(e: Evaluation) -> list[str]:
+    """How good the probabilities are, a line for labels of about as many positives."""
+    if not e.calibration:
+        return []
+    rows = [[f"probabilities, by positives (of {e.frequency_from})", "labels", "mean", "true share", "Brier", "ECE"]]
+    for line in e.calibration:
+        values = (line.mean_probability, line.frequency, line.brier, line.ece)
+        rows.append([f"  {line.positives}", str(line.n_labels), *(f"{value:.6f}" for value in values)])
     return ["", *table(rows), ""]
 
 
@@ -132,6 +149,11 @@ def write_json(path: Path | str, evaluation: Evaluation) -> None:
         "macro": {m: {"value": _or_none(e.macro(m)), "n_labels": int(e.in_macro(m).sum())} for m in e.values},
         "micro": {m: _or_none(value) for m, value in e.micro.items()},
         **_of_rows(e),
+        **(
+            {"probabilities": {"from": e.probabilities, "by_positives": [asdict(line) for line in e.calibration]}}
+            if e.calibration
+            else {}
+        ),
         "labels": [
             {"number": number, "label": name, "n_positive": count, **{m: _or_none(column[i]) for m, column in e.values.items()}}
             for i, (number, name, count) in enumerate(zip(e.labels.tolist(), e.label_names, e.n_positive.tolist(), strict=True))

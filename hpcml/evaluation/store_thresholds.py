@@ -13,7 +13,7 @@ from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError
 from hpcml.evaluation.report import cell
 from hpcml.evaluation.seen import count_seen
-from hpcml.evaluation.thresholds import CHANCE, MIN_POSITIVES, Found, check_fit, find_thresholds
+from hpcml.evaluation.thresholds import CHANCE, MIN_POSITIVES, Found, check_fit, find_thresholds, method_of
 from hpcml.files.atomic import temporary_path
 from hpcml.files.slabs import editing
 from hpcml.log import Log, joined
@@ -38,18 +38,15 @@ class ThresholdReport:
     def __str__(self) -> str:
         found, thresholds = self.found, self.found.thresholds
         lines = [f"{self.model}: thresholds for {OF[found.measure]} (method {found.method}), from {self.data}, split {self.split}"]
-        if self.n_seen:
-            which = "all" if self.n_seen == self.n_rows else f"{self.n_seen:,} of the"
-            lines.append(
-                f"warning: {which} {self.n_rows:,} rows are training rows, as far as the model tells; their scores are better than "
-                "those of other rows, for which these thresholds will not do; take a split that was held out"
-            )
+        lines += training_rows_warning(self.n_seen, self.n_rows, "thresholds")
         worth = f"{cell(found.before)} at threshold 0, {cell(found.after)} with these thresholds"
         lines.append(f"{OF[found.measure]} of these {self.n_rows:,} rows: {worth} (other rows will have less)")
         if found.everything:
             lines.append("warning: the best threshold gives every row every label: these scores tell nothing of the labels")
         if found.measure != "label":
             return joined([*lines, f"threshold of all {thresholds.size:,} labels: {found.shared:.6g}"])
+        if found.method == "shrink":
+            return joined([*lines, *self._of_shrunk()])
         n_shared = sum(found.borrowed.values())
         own = thresholds[found.own]
         if own.size:
@@ -60,6 +57,25 @@ class ThresholdReport:
             lines.append(f"labels that share the threshold of micro F1, {found.shared:.6g}: {n_shared:,} ({'; '.join(reasons)})")
         return joined(lines)
 
+    def _of_shrunk(self) -> list[str]:
+        """What there is to say of thresholds that were drawn to those of labels as frequent."""
+        found, values = self.found, self.found.thresholds
+        spread = f"{values.min():.4g} to {values.max():.4g}, median {np.median(values):.4g}"
+        lines = [f"a threshold for each of {values.size:,} labels ({spread}), the rarer the closer to that of labels as frequent"]
+        reasons = [f"{count:,} {reason}" for reason, count in found.borrowed.items() if count]
+        return lines + ([f"labels that have the threshold of the rarest: {'; '.join(reasons)}"] if reasons else [])
+
+
+def training_rows_warning(n_seen: int, n_rows: int, found: str) -> list[str]:
+    """A line if the model was trained on some of the rows that something was found on."""
+    if not n_seen:
+        return []
+    which = "all" if n_seen == n_rows else f"{n_seen:,} of the"
+    return [
+        f"warning: {which} {n_rows:,} rows are training rows, as far as the model tells; their scores are better than "
+        f"those of other rows, for which these {found} will not do; take a split that was held out"
+    ]
+
 
 @mpi.collective
 def threshold(
@@ -68,9 +84,9 @@ def threshold(
     dataset: Dataset,
     split: str | None,
     measure: str,
-    method: str = "search",
-    min_positives: int = MIN_POSITIVES,
-    chance: float = CHANCE,
+    method: str | None = None,
+    min_positives: int | None = None,
+    chance: float | None = None,
     output: Path | None = None,
     force: bool = False,
     log: Log | None = None,
@@ -80,8 +96,9 @@ def threshold(
     The file is copied beside its destination, the copy is edited and renamed. Raises ConfigError for options that do not fit, and
     for thresholds or an output that exist (without `force`), DataError if files do not fit or cannot be read or written.
     """
-    check_fit(model, measure, method, min_positives, chance)
-    split = _held_out(dataset, split)
+    how = method_of(measure, method, min_positives, chance)
+    check_fit(model, measure, how, MIN_POSITIVES if min_positives is None else min_positives, CHANCE if chance is None else chance)
+    split = held_out_split(dataset, split)
     if output is None and "threshold" in model.labels and not force:
         measured = model.attrs.get("threshold_measure", "?")
         raise ConfigError(f"{model.path} has thresholds (measure {measured}); use --force to replace them, or --output")
@@ -97,7 +114,7 @@ def threshold(
     return ThresholdReport(target, dataset.path, split, dataset.split(split).size, n_seen, found)
 
 
-def _held_out(dataset: Dataset, wanted: str | None) -> str:
+def held_out_split(dataset: Dataset, wanted: str | None) -> str:
     """The split to find thresholds on. Raises ConfigError if nobody has named one and the usual one is not there. Local."""
     names = dataset.split_names()
     if wanted is None and HELD_OUT not in names:
@@ -110,11 +127,18 @@ def _held_out(dataset: Dataset, wanted: str | None) -> str:
 
 def _write(path: Path, target: Path, found: Found, split: str) -> None:
     """Put thresholds into a model file, in the place of others. Local; raises OSError."""
+    about = dict(zip(THRESHOLDS, (found.measure, found.method, split), strict=True))
+    write_of_labels(path, target, {"threshold": found.thresholds}, about)
+
+
+def write_of_labels(path: Path, target: Path, columns: dict[str, np.ndarray], about: dict[str, str]) -> None:
+    """Put numbers of labels, float64, and attributes into a model file, in the place of others. Local; raises OSError."""
     with editing(path, target=target) as file:
         group = file["labels"] if "labels" in file else file.create_group("labels")  # an implicit one would hold the time
-        if "threshold" in group:
-            group["threshold"][:] = found.thresholds
-        else:
-            group.create_dataset("threshold", data=np.asarray(found.thresholds, dtype="<f8"))
-        for name, value in zip(THRESHOLDS, (found.measure, found.method, split), strict=True):
+        for name, values in columns.items():
+            if name in group:
+                group[name][:] = values
+            else:
+                group.create_dataset(name, data=np.asarray(values, dtype="<f8"))
+        for name, value in about.items():
             file.attrs[name] = value

@@ -7,7 +7,8 @@ Everything that decides is a whole number, so the result is the same on any numb
 
 Lipton, Elkan & Narayanaswamy, "Optimal Thresholding of Classifiers to Maximize F1 Measure", 2014: where scores are calibrated
 probabilities, the best threshold is half of the best F1 (method "half"). A label whose scores say nothing has its best F1 where
-every row is positive; and a rare label's best threshold on a few rows may be chance. Such labels share the threshold of micro F1.
+every row is positive; and a rare label's best threshold on a few rows may be chance. With "search" such labels share the threshold
+of micro F1. "shrink" draws the threshold of each label to that of labels as frequent (`decision`), more the fewer rows it has.
 """
 
 from __future__ import annotations
@@ -21,16 +22,17 @@ from hpcml import mpi
 from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError
 from hpcml.evaluation.counts import Counts, block_counts, sum_tallies
+from hpcml.evaluation.decision import decide
 from hpcml.evaluation.held_out import HeldOut, hold_out
 from hpcml.evaluation.instance_search import InstanceSearch
 from hpcml.evaluation.ranking import Ranking
+from hpcml.evaluation.summaries import summaries_of
 from hpcml.log import Log
 from hpcml.model.classifier import ClassifierModel
-from hpcml.model.linear import Model
+from hpcml.model.linear import LOG_ODDS, Model
 
 MEASURES = ("label", "micro", "instance")
-METHODS = ("search", "half")
-LOG_ODDS = ("maxent", "logistic")  # losses whose scores are the log-odds of probabilities
+METHODS = ("shrink", "search", "half")
 MIN_POSITIVES = 1  # held-out rows that a label needs for a threshold of its own
 ABOVE_0 = float(np.nextafter(0.0, 1.0))  # the least score that is predicted at threshold 0
 CHANCE = 0.01  # the largest probability that a label's best F1 in a random order would be as good
@@ -44,11 +46,20 @@ class Found:
     method: str
     thresholds: np.ndarray  # n_labels of the model
     own: np.ndarray  # the numbers of the labels that have one of their own
-    shared: float  # the one of all labels, or of those that have none of their own
+    shared: float  # the one of all labels, or of those that have none of their own (shrink: NaN)
     before: float  # the measure at threshold 0, on these rows
     after: float
     borrowed: dict[str, int] = field(default_factory=dict)  # why labels share a threshold -> how many
     everything: bool = False  # is the best to give every row every label?
+
+
+def method_of(measure: str, method: str | None, min_positives: int | None, chance: float | None) -> str:
+    """The method that is meant where none is named. Raises ConfigError for options that have no effect with it. Local."""
+    of_search = {"min-positives": min_positives, "chance": chance}
+    named = [flag for flag, value in of_search.items() if value is not None]
+    if method == "shrink" and named:
+        raise ConfigError(f"--{named[0]} is for --method search and half; leave it out")
+    return method or ("search" if named or measure != "label" else "shrink")
 
 
 def check_fit(model: Model | ClassifierModel, measure: str, method: str, min_positives: int, chance: float) -> None:
@@ -56,6 +67,8 @@ def check_fit(model: Model | ClassifierModel, measure: str, method: str, min_pos
     for flag, value, known in (("measure", measure, MEASURES), ("method", method, METHODS)):
         if value not in known:
             raise ConfigError(f"--{flag} {value}: expected one of {', '.join(known)}")
+    if method == "shrink" and measure != "label":
+        raise ConfigError(f"--method shrink is for --measure label; for {measure} take --method search")
     if min_positives < 1:
         raise ConfigError(f"--min-positives {min_positives}: expected at least 1")
     if not 0 <= chance <= 1:
@@ -83,19 +96,25 @@ def find_thresholds(
     dataset: Dataset,
     split: str,
     measure: str,
-    method: str = "search",
-    min_positives: int = MIN_POSITIVES,
-    chance: float = CHANCE,
+    method: str | None = None,
+    min_positives: int | None = None,
+    chance: float | None = None,
     log: Log | None = None,
 ) -> Found:
     """Collective over `comm`. The thresholds for a measure, from the rows of a split, which should be held out.
 
-    Raises ConfigError or DataError if they do not fit one another, NonFiniteError if a score is not a number.
+    `method` is by default shrink for labels, and else, or where an option of it is named, search; `min_positives` (1) and `chance`
+    (0.01) are of search and half. Raises ConfigError or DataError if they do not fit one another, NonFiniteError if a score is not
+    a number.
     """
+    method = method_of(measure, method, min_positives, chance)
+    min_positives, chance = MIN_POSITIVES if min_positives is None else min_positives, CHANCE if chance is None else chance
     check_fit(model, measure, method, min_positives, chance)
     held_out, judged = hold_out(comm, model, dataset, split)
     if log is not None:
         log(f"searching thresholds for {held_out.n_labels:,} labels on {held_out.n_rows:,} rows of split {split}")
+    if method == "shrink":
+        return _shrunk(held_out, judged, model.n_labels)
     pool, own = _count(held_out, measure == "label")
     search = InstanceSearch(held_out) if measure == "instance" else None
     best = best_cut(pool.values[::-1], pool.ranking(held_out.n_rows * held_out.n_labels)) if search is None else search.best()
@@ -119,6 +138,21 @@ def find_thresholds(
         after = _f1(held_out, measure, cuts, n_predicted)
     everything = measure != "label" and not math.isfinite(below_common)
     return Found(measure, method, thresholds, judged[mine], shared, before, after, borrowed, everything)
+
+
+@mpi.collective
+def _shrunk(held_out: HeldOut, judged: np.ndarray, n_labels: int) -> Found:
+    """Collective. The thresholds of `decision.decide` for the judged labels of a model, and for others that of the rarest."""
+    decision = decide(summaries_of(held_out))
+    thresholds = np.full(n_labels, decision.rarest[0])
+    thresholds[judged] = decision.thresholds
+    f1 = []
+    for of_judged in (np.zeros(judged.size), decision.thresholds):
+        cuts = np.nextafter(of_judged, np.inf)
+        f1.append(_f1(held_out, "label", cuts, _below(held_out, cuts, ABOVE_0)[2]))
+    some = held_out.n_positive() > 0
+    borrowed = {"without one of these rows": int((~some).sum()), "not in the data": n_labels - judged.size}
+    return Found("label", "shrink", thresholds, judged[some], math.nan, f1[0], f1[1], borrowed)
 
 
 @mpi.collective

@@ -24,6 +24,8 @@ def format_model(model: Model | ClassifierModel) -> str:
     shown = {name: attrs[name] for name in ("loss", "lambda", "positive_weight", "split", "n_rows") if name in attrs}
     if shown:
         lines.append("  trained     " + ", ".join(f"{name.replace('_', ' ')} {_shown(value)}" for name, value in shown.items()))
+    if model.probability_source:
+        lines.append(f"  probability {model.probability_source}")
     if not model.threshold_source:
         return joined([*lines, "  thresholds  0 for all labels"])
     values, counts = np.unique(model.thresholds, return_counts=True)

@@ -9,7 +9,9 @@ are proportional to their values in that row; those that no training row has get
 column if there are features). The score of a row x is `Σ x[j] · weight[j] + bias[l]` (`bias`: n_labels float64), positive for
 "has the label". `label_names` names the labels; `labels/*` (n_labels each) say how each label's training ended; attributes hold
 the method, its loss, λ and the vocabulary. `labels/threshold` (n_labels float64), if it is there, says above which score a row has
-each label, and attributes (`threshold_measure`, ...) how it was found.
+each label, and attributes (`threshold_measure`, ...) how it was found. `labels/sigmoid_slope` and `labels/sigmoid_offset` (n_labels
+float64), if they are there, make a score s the probability 1 / (1 + exp(−slope s − offset)); attributes (`calibration_method`, ...)
+say how they were found.
 
 Where a label has several weight vectors ("parts", `hpcml.model.combination`), the attributes `combination`, `parts` and `width` say
 so: W is sparse, and its row holds the parts side by side, part p in the columns p · width to (p + 1) · width − 1. Behind them stand
@@ -44,6 +46,9 @@ PRECISIONS = ("<f4", "<f8")  # the types that W may have
 CHECKED = 1 << 22  # columns of a sparse W that are checked at a time
 
 
+SIGMOID = ("sigmoid_slope", "sigmoid_offset")  # of labels/*, what makes scores probabilities
+
+
 def model_slabs(
     n_labels: int,
     n_features: int,
@@ -52,14 +57,16 @@ def model_slabs(
     certified: bool = False,
     n_weights: int | None = None,
     thresholds: bool = False,
+    calibrated: bool = False,
 ) -> dict[str, Slab]:
     """The datasets that training fills; `precision` is the type of `W`, one of PRECISIONS; a sparse one has `n_weights`.
 
-    `thresholds`: also those that `hpcml threshold` has found.
+    `thresholds`, `calibrated`: also those that `hpcml threshold` and `hpcml calibrate` have found.
     """
     per_label = {"f_min": "<f8", "steps": "<i4", "status": "<i4", "n_positive": "<i8", "visited": "<f8"}
     per_label |= {"gap": "<f8"} if certified else {}
     per_label |= {"threshold": "<f8"} if thresholds else {}
+    per_label |= dict.fromkeys(SIGMOID, "<f8") if calibrated else {}
     slabs = {f"labels/{name}": Slab((n_labels,), dtype) for name, dtype in per_label.items()}
     tables = {"columns": Slab((n_features,), "<i4"), "factors": Slab((n_features,), "<f4")}
     dense = {"W": Slab((n_labels, n_columns), precision)}
@@ -71,6 +78,8 @@ def model_slabs(
 ABOUT = ("method", "loss", "lambda", "split", "epsilon", "dormant", "positive_weight", "vocabulary", "n_rows", "fingerprint")
 OBJECTIVE = ("loss", "lambda", "epsilon", "dormant", "positive_weight")  # of ABOUT, what a model says that minimises one
 THRESHOLDS = ("threshold_measure", "threshold_method", "threshold_split")  # what a model with thresholds says of them
+CALIBRATION = ("calibration_method", "calibration_split")  # what a model with probabilities says of them
+LOG_ODDS = ("maxent", "logistic")  # losses whose scores are the log-odds of probabilities
 SINCE_4 = {"positive_weight": "1"}  # of ABOUT, what models of older formats do not say
 _STAMP = ("hpcml-format", "hpcml-version")
 
@@ -98,6 +107,13 @@ def check_thresholds(labels: Mapping[str, np.ndarray]) -> None:
     """Raise ValueError unless the thresholds of a model's labels, if there are any, are finite."""
     if not np.isfinite(labels.get("threshold", 0.0)).all():
         raise ValueError("a threshold is not a finite number")
+
+
+def check_sigmoids(labels: Mapping[str, np.ndarray]) -> None:
+    """Raise ValueError unless the sigmoids of a model's labels, if there are any, are finite and do not fall."""
+    slope, offset = (labels.get(name, np.zeros(0)) for name in SIGMOID)
+    if not (np.isfinite(slope).all() and np.isfinite(offset).all() and (slope >= 0).all()):
+        raise ValueError("a sigmoid is not one")
 
 
 def kept(w: np.ndarray, below: float) -> np.ndarray:
@@ -152,6 +168,35 @@ class Trained:
         measure, method, split = (str(self.attrs.get(name, "?")) for name in THRESHOLDS)
         return f"those of the model (measure {measure}, method {method}, found on split {split})"
 
+    @property
+    def sigmoids(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Slope and offset (n_labels each) that make a score s the probability 1 / (1 + exp(−slope s − offset)); None without.
+
+        They are the stored ones; or else 1 and 0 for scores that are log-odds already.
+        """
+        if SIGMOID[0] in self.labels:
+            return self.labels[SIGMOID[0]], self.labels[SIGMOID[1]]
+        return (np.ones(self.n_labels), np.zeros(self.n_labels)) if self.has_log_odds else None
+
+    @property
+    def has_log_odds(self) -> bool:
+        """Whether the scores are log-odds by the loss: that of a logistic model, with rows of equal weight."""
+        return self.attrs.get("loss") in LOG_ODDS and str(self.attrs.get("positive_weight", "1")) == "1"
+
+    @property
+    def probability_source(self) -> str:
+        """Where the probabilities come from, in a few words; "" if the model has none."""
+        if SIGMOID[0] in self.labels:
+            method, split = (str(self.attrs.get(name, "?")) for name in CALIBRATION)
+            return f"calibrated ({method}, on split {split})"
+        return f"log-odds of --loss {self.attrs['loss']}, not calibrated" if self.has_log_odds else ""
+
+    def check_probabilities(self) -> tuple[np.ndarray, np.ndarray]:
+        """The sigmoids. Raises ConfigError for a model that has none. Local: call it before the first collective."""
+        if self.sigmoids is None:
+            raise ConfigError(f"{self.path} has no probabilities; make them from held-out rows with hpcml calibrate")
+        return self.sigmoids
+
     def with_threshold(self, threshold: float | None) -> Self:
         """The same model with one threshold for all labels; None: as it is. Raises ConfigError unless it is a finite number."""
         if threshold is None:
@@ -184,7 +229,7 @@ class Model(Trained):
     `labels` holds, by name, f_min (the least objective found), steps (iterations), status (an index of STATUS), n_positive
     (training rows that have the label) and visited (the mean share of the rows visited per iteration), n_labels each; of a
     method that certifies it, also gap: (f_min − a lower bound of all objectives) / f_min. Where `hpcml threshold` has been at work,
-    also threshold: the score above which a row gets the label.
+    also threshold: the score above which a row gets the label; and sigmoid_slope and sigmoid_offset after `hpcml calibrate`.
     `n_weights` is the number of weights that are stored.
     """
 
@@ -215,13 +260,13 @@ class Model(Trained):
     def slabs(self, certified: bool, n_weights: int | None) -> dict[str, Slab]:
         """The datasets of such a model file, sparse with `n_weights` weights or dense."""
         shape = (self.n_labels, self.n_features, self.n_columns)
-        return model_slabs(*shape, self.precision, certified, n_weights, self._has_thresholds)
+        return model_slabs(*shape, self.precision, certified, n_weights, self._has_thresholds, self._has_sigmoids)
 
     def _map(self, file: h5py.File) -> None:
         """Check and map every part; scoring trusts `columns` and a sparse W. Raises DataError, or what h5py and numpy raise."""
         (self.n_features,) = file["columns"].shape
         sparse, certified = isinstance(file["W"], h5py.Group), "labels/gap" in file
-        self._has_thresholds = "labels/threshold" in file
+        self._has_thresholds, self._has_sigmoids = (f"labels/{name}" in file for name in ("threshold", SIGMOID[0]))
         self.n_labels, self.n_columns = (int(n) for n in (file["W"].attrs["shape"] if sparse else file["W"].shape))
         stored = file["W/data"] if sparse else file["W"]
         self.n_weights, self.precision = int(stored.size), stored.dtype.str
@@ -242,6 +287,7 @@ class Model(Trained):
         self.labels = {name.removeprefix("labels/"): values for name, values in found.items() if name.startswith("labels/")}
         self.label_names: list[str] = read_strings(file["label_names"])
         check_thresholds(self.labels)
+        check_sigmoids(self.labels)
         if self.n_features and not 0 <= self.columns.min() <= self.columns.max() < self.width:
             found_range = f"{self.columns.min()} to {self.columns.max()}"
             raise DataError(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO
 
 import h5py
 import numpy as np
@@ -16,6 +16,7 @@ from hpcml import mpi
 from hpcml.data.dataset import Dataset
 from hpcml.data.shard import Shard, load_shard
 from hpcml.errors import ConfigError, file_error
+from hpcml.evaluation.probabilities import probabilities
 from hpcml.evaluation.scoring import WEIGHT_BYTES, scorer_of
 from hpcml.evaluation.top import InvertedTop, top_of
 from hpcml.files.atomic import temporary_path
@@ -25,9 +26,8 @@ from hpcml.files.table import csv_text, escaped_name
 from hpcml.log import Log, Progress
 from hpcml.model.classifier import ClassifierModel
 from hpcml.model.linear import Model
-from hpcml.prediction.top import TOP_TEXT_FORMATS, TopChunk, check_what, what_is_written
+from hpcml.prediction.top import TOP_TEXT_FORMATS, TopChunk, What, check_what, what_is_written
 
-What = Literal["scores", "labels"]
 CHUNK_BYTES = 1 << 27  # the scores (or flags) of a chunk of rows for all labels
 MAX_ROWS = 1 << 16
 TEXT_VALUES = 1 << 20
@@ -56,7 +56,7 @@ class Chunk:
 
 
 class Prediction:
-    """What a model says of rows, chunk by chunk: scores, or flags where only labels are wanted."""
+    """What a model says of rows, chunk by chunk: scores (`shown` makes probabilities of them), or flags where only labels are wanted."""
 
     has_ids = False
 
@@ -64,6 +64,7 @@ class Prediction:
     def __init__(self, comm: mpi.Comm, model: Model | ClassifierModel, what: What, shard: Shard, top: int | None = None) -> None:
         """Collective over `comm`. `shard`, of this rank, has rows as they will come, or none; `top`: so many labels of each."""
         self.comm, self.model, self.what = comm, model, what
+        self._sigmoids = model.check_probabilities() if what == "probabilities" else None
         self.scorer = scorer_of(model, shard, np.arange(model.n_labels))
         self.scorer.warm_up(comm)
         self._kept: list[tuple[np.ndarray, ...]] | None = None
@@ -95,6 +96,10 @@ class Prediction:
         """Whether scoring a few rows at a time costs no more than many at once."""
         return self.keeps_weights or isinstance(self._top, InvertedTop)
 
+    def shown(self, scores: np.ndarray, labels: np.ndarray | None = None) -> np.ndarray:
+        """What is written for scores (n × L, or n × k of such labels): the scores, or their probabilities."""
+        return scores if self._sigmoids is None else probabilities(scores, *self._sigmoids, labels)
+
     def scored(self, shard: Shard) -> Iterator[Any]:
         """Score the rows of a shard: a `Chunk` at a time, or `TopChunk` with `top`. Local. Raises NonFiniteError."""
         return self._scores(shard) if self._top is None else self._best(shard)
@@ -113,7 +118,7 @@ class Prediction:
         model, rows, scorer = self.model, shard.rows, scorer_of(self.model, shard, self.scorer.labels)
         if self._kept is None and self.keeps_weights:
             self._kept = [scorer.weights(*block) for block in scorer.blocks]
-        dtype = np.dtype(np.float64 if self.what == "scores" else np.bool_)
+        dtype = np.dtype(np.bool_ if self.what == "labels" else np.float64)
         step = max(1, min(MAX_ROWS, CHUNK_BYTES // (dtype.itemsize * max(1, model.n_labels))))
         thresholds = model.thresholds
         for begin in range(0, rows.size, step):
@@ -122,7 +127,7 @@ class Prediction:
             for number, block in enumerate(scorer.blocks):
                 scores = scorer.rows_scores(some, *(self._kept[number] if self._kept else scorer.weights(*block)))
                 scorer.check_numbers(scores.max(axis=0), scorer.labels[slice(*block)])
-                values[:, slice(*block)] = scores if self.what == "scores" else scores > thresholds[slice(*block)]
+                values[:, slice(*block)] = scores > thresholds[slice(*block)] if self.what == "labels" else scores
             yield Chunk(shard.first_local + begin, shard.first_row + some, values)
 
 
@@ -171,11 +176,12 @@ class DatasetPrediction(Prediction):
 def csv_lines(prediction: Prediction, chunk: Chunk | None) -> str:
     """Lines `row,id?,score...` or `row,id?,labels` (`joined_names`); the header for None."""
     if chunk is None:
-        wanted = prediction.model.label_names if prediction.what == "scores" else ["labels"]
+        wanted = ["labels"] if prediction.what == "labels" else prediction.model.label_names
         return csv_text([["row", *(["id"] if prediction.has_ids else []), *wanted]])
     ids: list[list[str]] = [[name] for name in prediction.ids(chunk.rows)] if prediction.has_ids else [[]] * chunk.rows.size
-    if prediction.what == "scores":
-        return csv_text([row, *name, *values.tolist()] for row, name, values in zip(chunk.rows, ids, chunk.values, strict=True))
+    if prediction.what != "labels":
+        shown = prediction.shown(chunk.values)
+        return csv_text([row, *name, *values.tolist()] for row, name, values in zip(chunk.rows, ids, shown, strict=True))
     cells = (";".join(prediction.escaped_names[label] for label in labels) for labels in chunk.labels())
     return csv_text([row, *name, labels] for row, name, labels in zip(chunk.rows, ids, cells, strict=True))
 
@@ -184,10 +190,10 @@ def svmlight_lines(prediction: Prediction, chunk: Chunk | None) -> str:
     """Lines `LABEL,LABEL l:score l:score ...`, or `LABEL,LABEL 1:1`; labels count from 1. No header."""
     if chunk is None:
         return ""
-    lines, thresholds = [], prediction.model.thresholds if prediction.what == "scores" else 0.0
-    for labels, values in zip(chunk.labels(thresholds), chunk.values, strict=True):
+    lines, thresholds = [], 0.0 if prediction.what == "labels" else prediction.model.thresholds
+    for labels, values in zip(chunk.labels(thresholds), prediction.shown(chunk.values), strict=True):
         target = ",".join(str(label + 1) for label in labels)
-        if prediction.what == "scores":
+        if prediction.what != "labels":
             rest = " ".join(f"{number}:{score!r}" for number, score in enumerate(values.tolist(), 1))
         else:
             rest = "1:1"  # readers skip blank lines, so a row without labels must not be one
@@ -221,7 +227,7 @@ def predict(
     log: Log,
     top: int | None = None,
 ) -> None:
-    """Collective over `comm`. Write the scores or the labels (score above the model's thresholds) of a split's rows to `output`.
+    """Collective over `comm`. Write the scores, probabilities or labels (score above the thresholds) of a split's rows to `output`.
 
     With `top`, only the scores of so many labels of each row, the best ones (of equal scores those with the lower numbers).
 
@@ -233,6 +239,8 @@ def predict(
     if ending not in FORMATS:
         raise ConfigError(f"{output}: unknown kind of file {ending!r}; the name must end in one of {', '.join(FORMATS)}")
     check_what(what, top)
+    if what == "probabilities":
+        model.check_probabilities()
     inputs = [model.path, dataset.path]
     with mpi.agreed(comm, f"reading {dataset.path}"):
         model.check_vocabulary(dataset)
@@ -263,25 +271,26 @@ def _describe(prediction: DatasetPrediction, file: h5py.File) -> None:
 
 @mpi.collective
 def _fill_scores(prediction: DatasetPrediction, out: SlabFile, output: Path) -> None:
-    """Collective. `scores` (n × L float64) and `rows` (n)."""
+    """Collective. `scores`, or `probabilities` (n × L float64), and `rows` (n)."""
     n_rows = prediction.shard.n_global
-    slabs = {"scores": Slab((n_rows, prediction.model.n_labels), "<f8"), "rows": Slab((n_rows,), "<i8")}
+    slabs = {prediction.what: Slab((n_rows, prediction.model.n_labels), "<f8"), "rows": Slab((n_rows,), "<i8")}
     out.layout(slabs, lambda file: _describe(prediction, file))
     with mpi.agreed(prediction.comm, f"writing {output}"):
         for chunk in prediction.chunks():
-            out.write("scores", chunk.first, chunk.values)
+            out.write(prediction.what, chunk.first, prediction.shown(chunk.values))
             out.write("rows", chunk.first, chunk.rows)
 
 
 @mpi.collective
 def _fill_top(prediction: DatasetPrediction, out: SlabFile, output: Path) -> None:
-    """Collective. `top/labels` (n × k int32) and `top/scores` (n × k float64), best first, and `rows` (n)."""
+    """Collective. `top/labels` (n × k int32), `top/scores` or `top/probabilities` (n × k float64), best first, and `rows` (n)."""
     shape = (prediction.shard.n_global, prediction.n_best)
-    slabs = {"top/labels": Slab(shape, "<i4"), "top/scores": Slab(shape, "<f8"), "rows": Slab(shape[:1], "<i8")}
+    slabs = {"top/labels": Slab(shape, "<i4"), f"top/{prediction.what}": Slab(shape, "<f8"), "rows": Slab(shape[:1], "<i8")}
     out.layout(slabs, lambda file: _describe(prediction, file))
     with mpi.agreed(prediction.comm, f"writing {output}"):
         for chunk in prediction.chunks():
-            for name, values in {"top/labels": chunk.labels, "top/scores": chunk.scores, "rows": chunk.rows}.items():
+            shown = prediction.shown(chunk.scores, chunk.labels)
+            for name, values in {"top/labels": chunk.labels, f"top/{prediction.what}": shown, "rows": chunk.rows}.items():
                 out.write(name, chunk.first, values)
 
 

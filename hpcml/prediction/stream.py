@@ -20,8 +20,8 @@ from hpcml.log import Log
 from hpcml.model.classifier import ClassifierModel
 from hpcml.model.linear import Model
 from hpcml.partition import offsets
-from hpcml.prediction.predict import TEXT_FORMATS, Lines, Prediction, What, append, lines_of
-from hpcml.prediction.top import check_what, what_is_written
+from hpcml.prediction.predict import TEXT_FORMATS, Lines, Prediction, append, lines_of
+from hpcml.prediction.top import What, check_what, what_is_written
 
 STANDARD_OUTPUT = "-"
 MAX_BLOCK_BYTES = 1 << 26
@@ -41,7 +41,7 @@ def predict_stream(
     top: int | None = None,
     max_line: int = LINE_MIB << 20,
 ) -> None:
-    """Collective over `comm`. Write the scores or the labels (score above the model's thresholds) of the rows of an svmlight text.
+    """Collective over `comm`. Write the scores, probabilities or labels (score above the thresholds) of rows of svmlight text.
 
     `source` is a path, or "-" for standard input; `output` a path, or "-" for standard output. Its ending, or else `text_format`
     ("csv" by default, "svm"), says what to write: the lines that `predict` writes, with the same `top`, for the dataset made from
@@ -56,6 +56,8 @@ def predict_stream(
     lines = lines_of(_format(output, text_format), top)
     model.check_numbering(zero_based)
     check_what(what, top)
+    if what == "probabilities":
+        model.check_probabilities()
     inputs = [model.path, *([] if str(source) == STANDARD_INPUT else [Path(source)])]
     with _opened(comm, output, force, inputs) as file:
         prediction = Prediction(comm, model, what, _shard(TextRows.empty(), model), top)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
@@ -35,10 +35,20 @@ class TopChunk:
             yield TopChunk(self.first + a, self.rows[some], self.labels[some], self.scores[some])
 
 
+What = Literal["scores", "labels", "probabilities"]
+
+
+def what_of(labels: bool, probabilities: bool) -> What:
+    """What is asked for. Raises ConfigError for both. Local."""
+    if labels and probabilities:
+        raise ConfigError("--labels writes the labels of rows and --probabilities a number for every label; give only one of them")
+    return "labels" if labels else "probabilities" if probabilities else "scores"
+
+
 def check_what(what: str, top: int | None) -> None:
     """Raise ConfigError unless it is known what is to be written of rows. Local: call it before the first collective."""
-    if what not in ("scores", "labels"):
-        raise ConfigError(f"cannot predict {what!r}; expected scores or labels")
+    if what not in get_args(What):
+        raise ConfigError(f"cannot predict {what!r}; expected one of {', '.join(get_args(What))}")
     if top is not None and what == "labels":
         raise ConfigError(
             "--labels writes the labels with a score above their threshold and --top the best ones; give only one of them"
@@ -51,7 +61,9 @@ def what_is_written(what: str, top: int | None, model: Trained) -> str:
     """What messages call it; of labels, also by which thresholds."""
     if what == "labels" and model.threshold_source:
         return f"labels, by thresholds ({model.threshold_source}),"
-    return what if top is None else f"best labels (--top {top})"
+    if what == "probabilities":
+        what = f"probabilities ({model.probability_source})"
+    return what if top is None else f"best labels (--top {top}), {what}," if what != "scores" else f"best labels (--top {top})"
 
 
 def top_csv_lines(prediction: Prediction, chunk: TopChunk | None) -> str:
@@ -60,7 +72,8 @@ def top_csv_lines(prediction: Prediction, chunk: TopChunk | None) -> str:
         return csv_text([["row", *(["id"] if prediction.has_ids else []), "labels"]])
     ids: list[list[str]] = [[name] for name in prediction.ids(chunk.rows)] if prediction.has_ids else [[]] * chunk.rows.size
     names, rows = prediction.escaped_names, []
-    for row, name, labels, scores in zip(chunk.rows, ids, chunk.labels.tolist(), chunk.scores.tolist(), strict=True):
+    shown = prediction.shown(chunk.scores, chunk.labels).tolist()
+    for row, name, labels, scores in zip(chunk.rows, ids, chunk.labels.tolist(), shown, strict=True):
         pairs = zip(labels, scores, strict=True)
         rows.append([row, *name, ";".join(f"{names[label]}:{score!r}" for label, score in pairs)])
     return csv_text(rows)
@@ -68,11 +81,14 @@ def top_csv_lines(prediction: Prediction, chunk: TopChunk | None) -> str:
 
 def top_svmlight_lines(prediction: Prediction, chunk: TopChunk | None) -> str:
     """Lines `LABEL,LABEL l:score l:score ...`: of the best those above their thresholds, then all; ascending, from 1. No header."""
-    lines, thresholds = [], prediction.model.thresholds.tolist()
-    for labels, scores in zip(*((chunk.labels.tolist(), chunk.scores.tolist()) if chunk else ((), ())), strict=True):
-        pairs = sorted(zip(labels, scores, strict=True))  # readers expect ascending numbers
-        target = ",".join(str(label + 1) for label, score in pairs if score > thresholds[label])
-        rest = " ".join(f"{label + 1}:{score!r}" for label, score in pairs)
+    if chunk is None:
+        return ""
+    lines, above = [], chunk.scores > prediction.model.thresholds[chunk.labels]
+    shown = prediction.shown(chunk.scores, chunk.labels)
+    for row in zip(chunk.labels.tolist(), shown.tolist(), above.tolist(), strict=True):
+        best = sorted(zip(*row, strict=True))  # readers expect ascending numbers
+        target = ",".join(str(label + 1) for label, _, predicted in best if predicted)
+        rest = " ".join(f"{label + 1}:{value!r}" for label, value, _ in best)
         lines.append(f"{target} {rest}\n")
     return "".join(lines)
 

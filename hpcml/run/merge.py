@@ -16,7 +16,19 @@ from hpcml import mpi
 from hpcml.errors import ConfigError, DataError
 from hpcml.files.slabs import SlabFile, new_file
 from hpcml.log import visible
-from hpcml.model.linear import ABOUT, OBJECTIVE, SINCE_4, THRESHOLDS, Model, SparseRows, about_of, describe_model, model_slabs
+from hpcml.model.linear import (
+    ABOUT,
+    CALIBRATION,
+    OBJECTIVE,
+    SIGMOID,
+    SINCE_4,
+    THRESHOLDS,
+    Model,
+    SparseRows,
+    about_of,
+    describe_model,
+    model_slabs,
+)
 from hpcml.options import parse_part
 from hpcml.partition import offsets
 from hpcml.run.folder import CONFIG, RunFolder, read_config
@@ -48,6 +60,7 @@ class _Plan:
     precision: str
     certified: bool  # do they have duality gaps?
     thresholds: dict[str, Any]  # how their thresholds were found; empty if they have none
+    calibration: dict[str, Any]  # how their probabilities were found; empty if they have none
     weights: list[int] | None  # of sparse models: the place of each part's first weight among all, and their number
     config: dict[str, object]
 
@@ -96,10 +109,11 @@ class _Part:
         self.n_weights, self.sparse = model.n_weights, model.sparse
         counted = OBJECTIVE if model.attrs.keys().isdisjoint(OBJECTIVE) else ()  # a model of a method that minimises nothing
         known = {name: model.attrs.get(name, SINCE_4.get(name)) for name in ABOUT if name not in counted} | about_of(model.attrs)
-        self.about: dict[str, Any] = {name: value for name, value in known.items() if name not in THRESHOLDS}
+        self.about: dict[str, Any] = {name: value for name, value in known.items() if name not in (*THRESHOLDS, *CALIBRATION)}
         self.tables = {name: hashlib.sha256(getattr(model, name)).digest() for name in ("columns", "factors")}
         self.n_features, self.certified = model.n_features, "gap" in model.labels
         self.thresholds = {name: model.attrs.get(name, "?") for name in THRESHOLDS} if "threshold" in model.labels else {}
+        self.calibration = {name: model.attrs.get(name, "?") for name in CALIBRATION} if SIGMOID[0] in model.labels else {}
 
 
 def _check_complete(parts: list[_Part], free: Collection[str]) -> None:
@@ -121,6 +135,11 @@ def _check_complete(parts: list[_Part], free: Collection[str]) -> None:
             raise ConfigError(
                 f"{part.run} has {_thresholds(part)}, but {first.run} {_thresholds(first)}; find them alike for all parts (hpcml "
                 "threshold)"
+            )
+        if part.calibration != first.calibration:
+            raise ConfigError(
+                f"{part.run} has {_probabilities(part)}, but {first.run} {_probabilities(first)}; find them alike for all parts "
+                "(hpcml calibrate)"
             )
         for name, digest in first.tables.items():
             if part.tables[name] != digest:
@@ -145,7 +164,8 @@ def _plan(parts: list[_Part]) -> _Plan:
     config = {key: value for key, value in first.config.items() if key != PART}
     shape = (first.n_features, first.n_columns)
     weights = offsets([part.n_weights for part in parts]).tolist() if first.sparse else None
-    return _Plan([part.run for part in parts], places, shape, first.precision, first.certified, first.thresholds, weights, config)
+    found = (first.thresholds, first.calibration)
+    return _Plan([part.run for part in parts], places, shape, first.precision, first.certified, *found, weights, config)
 
 
 def _thresholds(part: _Part) -> str:
@@ -154,19 +174,25 @@ def _thresholds(part: _Part) -> str:
     return "thresholds (" + ", ".join(str(value) for value in found.values()) + ")" if found else "no thresholds"
 
 
+def _probabilities(part: _Part) -> str:
+    """What messages say of a part's probabilities."""
+    found = part.calibration
+    return "probabilities (" + ", ".join(str(value) for value in found.values()) + ")" if found else "no probabilities"
+
+
 @mpi.collective
 def _join(comm: mpi.Comm, plan: _Plan, parts: list[_Part], target: Path) -> None:
     """Collective. Write the model and the history into the folder `target`; each rank copies every comm.size-th part."""
 
     def describe(file: h5py.File) -> None:
         names = [name for part in parts for name in part.label_names]
-        describe_model(file, parts[0].about | plan.thresholds, names, plan.shape[1] if plan.weights else None)
+        about = parts[0].about | plan.thresholds | plan.calibration
+        describe_model(file, about, names, plan.shape[1] if plan.weights else None)
 
     with new_file(comm, target / "model.h5") as model:
         n_weights = plan.weights[-1] if plan.weights else None
-        model.layout(
-            model_slabs(plan.places[-1], *plan.shape, plan.precision, plan.certified, n_weights, bool(plan.thresholds)), describe
-        )
+        found = (bool(plan.thresholds), bool(plan.calibration))
+        model.layout(model_slabs(plan.places[-1], *plan.shape, plan.precision, plan.certified, n_weights, *found), describe)
         with mpi.agreed(comm, f"writing {model.target}"):
             for number in range(comm.rank, len(plan.runs), comm.size):
                 first_weight = plan.weights[number] if plan.weights else 0

@@ -1,0 +1,85 @@
+"""Finding the sigmoids that make scores probabilities, and keeping them in the model's file (`hpcml calibrate`)."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.data.dataset import Dataset
+from hpcml.errors import ConfigError
+from hpcml.evaluation.decision import decide
+from hpcml.evaluation.held_out import hold_out
+from hpcml.evaluation.seen import count_seen
+from hpcml.evaluation.store_thresholds import held_out_split, training_rows_warning, write_of_labels
+from hpcml.evaluation.summaries import summaries_of
+from hpcml.files.atomic import temporary_path
+from hpcml.log import Log, joined
+from hpcml.model.classifier import ClassifierModel
+from hpcml.model.linear import CALIBRATION, SIGMOID, Model
+
+
+@dataclass(frozen=True)
+class CalibrationReport:
+    """The sigmoids (n_labels × 2: slope, offset), the rows that they were found on, and the model that has them."""
+
+    model: Path
+    data: Path
+    split: str
+    n_rows: int
+    n_seen: int  # of these rows, how many the model was trained on
+    sigmoids: np.ndarray
+    n_without: int  # labels that none of the rows has
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.model}: probabilities of {len(self.sigmoids):,} labels, from {self.data}, split {self.split} ({self.n_rows:,} rows)",
+            *training_rows_warning(self.n_seen, self.n_rows, "probabilities"),
+        ]
+        for name, values in zip(("slope", "offset"), self.sigmoids.T, strict=True):
+            lines.append(f"{name}: {values.min():.4g} to {values.max():.4g}, median {np.median(values):.4g}")
+        if self.n_without:
+            lines.append(f"labels that none of these rows has, with the sigmoid of the rarest as their guide: {self.n_without:,}")
+        return joined(lines)
+
+
+@mpi.collective
+def calibrate(
+    comm: mpi.Comm,
+    model: Model | ClassifierModel,
+    dataset: Dataset,
+    split: str | None,
+    output: Path | None = None,
+    force: bool = False,
+    log: Log | None = None,
+) -> CalibrationReport:
+    """Collective over `comm`. Fit a sigmoid to each label (`decision`) and write the model with them to `output`, or in its place.
+
+    Raises ConfigError for a classifier, and for sigmoids or an output that exist (without `force`), DataError if files do not fit
+    or cannot be read or written, NonFiniteError if a score is not finite.
+    """
+    if not isinstance(model, Model):
+        raise ConfigError(f"{model.path}: a classifier of {model.attrs.get('method', '?')} is not calibrated; take a linear model")
+    split = held_out_split(dataset, split)
+    if output is None and SIGMOID[0] in model.labels and not force:
+        raise ConfigError(f"{model.path} has probabilities ({model.probability_source}); use --force to replace them, or --output")
+    target = model.path if output is None else output
+    inputs = [dataset.path, *([] if output is None else [model.path])]
+    with temporary_path(comm, target, force or output is None, inputs) as temporary:
+        n_seen = count_seen(comm, model, dataset, split)
+        held_out, judged = hold_out(comm, model, dataset, split)
+        if log is not None:
+            log(f"fitting the sigmoids of {held_out.n_labels:,} labels to {held_out.n_rows:,} rows of split {split}")
+        decision = decide(summaries_of(held_out))
+        sigmoids = np.tile(decision.rarest[1:], (model.n_labels, 1))
+        sigmoids[judged] = decision.sigmoids
+        n_without = model.n_labels - int((held_out.n_positive() > 0).sum())
+        with mpi.agreed(comm, f"writing {target}"):
+            if comm.rank == 0:
+                shutil.copyfile(model.path, temporary)
+                about = dict(zip(CALIBRATION, ("sigmoid", split), strict=True))
+                write_of_labels(temporary, target, dict(zip(SIGMOID, sigmoids.T, strict=True)), about)
+    return CalibrationReport(target, dataset.path, split, held_out.n_rows, n_seen, sigmoids, n_without)

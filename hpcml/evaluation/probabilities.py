@@ -1,0 +1,112 @@
+"""Probabilities from scores, and how good they are: the Brier score and the expected calibration error.
+
+The Brier score of a label is the mean of (p − y)² over the rows, y being 1 for rows that have it and else 0. Its expected calibration
+error divides the rows into 10 bins of equal width by p, and adds up |Σ (p − y)| over the bins, divided by the rows. Sums are of
+whole numbers, 2^−36 or a little more of 1 each, so that they do not depend on the order of the rows or the number of ranks.
+
+Brier, "Verification of Forecasts Expressed in Terms of Probability", 1950; Naeini, Cooper & Hauskrecht, "Obtaining Well Calibrated
+Probabilities Using Bayesian Binning", 2015.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.evaluation import decision_kernels as kernels
+
+BINS = 10
+RANGES = ((0, 0), (1, 4), (5, 9), (10, 29), (30, 99), (100, 2**62))  # positives of labels that are judged together
+
+
+def probabilities(scores: np.ndarray, slope: np.ndarray, offset: np.ndarray, labels: np.ndarray | None = None) -> np.ndarray:
+    """1 / (1 + exp(−slope · score − offset)) of scores (n × L), or of scores of labels[i, k] (n × k)."""
+    out = np.empty(scores.shape)
+    if labels is None:
+        kernels.sigmoids(scores, slope, offset, out)
+    else:
+        flat = scores.reshape(1, -1)
+        kernels.sigmoids(flat, slope[labels.ravel()], offset[labels.ravel()], out.reshape(1, -1))
+    return out
+
+
+@dataclass(frozen=True)
+class CalibrationLine:
+    """Labels with about as many positives: how many, the mean probability, the share of true rows, and the means of errors."""
+
+    positives: str
+    n_labels: int
+    mean_probability: float
+    frequency: float
+    brier: float
+    ece: float
+
+
+class ProbabilityCounts:
+    """Sums of the probabilities of labels over the rows of a rank; then what follows from them."""
+
+    def __init__(self, sigmoids: tuple[np.ndarray, np.ndarray], n_global: int) -> None:
+        """`sigmoids` are slope and offset of each judged label."""
+        self.sigmoids, self.n_global = sigmoids, n_global
+        n = sigmoids[0].size
+        self.bits = min(36, 62 - n_global.bit_length())
+        self.squares, self.sums = np.zeros(n, dtype=np.int64), np.zeros((n, BINS), dtype=np.int64)
+
+    def add(self, scores: np.ndarray, begin: int) -> None:
+        """Count the scores (n, B) of labels begin, begin + 1, ... of some rows."""
+        some = slice(begin, begin + scores.shape[1])
+        found = probabilities(scores, *(values[some] for values in self.sigmoids))
+        kernels.tally_probabilities(found, self.bits, self.squares[some], self.sums[some])
+
+    @mpi.collective
+    def finish(self, comm: mpi.Comm, labels: np.ndarray, positives: np.ndarray) -> CalibrationMeasures:
+        """Collective over `comm`. The measures, once all rows are counted; positives[p] is the score of a true pair of labels[p]."""
+        slope, offset = self.sigmoids
+        p = probabilities(positives.reshape(1, -1), slope[labels], offset[labels])[0]
+        one = 1 << self.bits
+        np.add.at(self.squares, labels, np.rint((1.0 - 2.0 * p) * one).astype(np.int64))  # (1 − p)² instead of p²
+        hits = np.zeros((slope.size, BINS), dtype=np.int64)
+        np.add.at(hits, (labels, np.minimum((p * BINS).astype(np.int64), BINS - 1)), 1)
+        squares, sums, hits = (mpi.allreduce_sum(comm, np.ascontiguousarray(each)) for each in (self.squares, self.sums, hits))
+        return CalibrationMeasures(squares / one, sums / one, hits, self.n_global)
+
+
+@dataclass(frozen=True)
+class CalibrationMeasures:
+    """Sums over all rows, for each label: of (p − y)², and in each bin of p and of the true rows (n_labels × BINS)."""
+
+    squares: np.ndarray
+    sums: np.ndarray
+    hits: np.ndarray
+    n_rows: int
+
+    @property
+    def brier(self) -> np.ndarray:
+        """The Brier score of each label."""
+        return self.squares / max(1, self.n_rows)
+
+    @property
+    def ece(self) -> np.ndarray:
+        """The expected calibration error of each label."""
+        out: np.ndarray = np.abs(self.sums - self.hits).sum(axis=1) / max(1, self.n_rows)
+        return out
+
+    @property
+    def micro(self) -> dict[str, float]:
+        """Both, of all pairs of a row and a label together."""
+        n_pairs = max(1, self.n_rows * self.squares.size)
+        together = np.abs((self.sums - self.hits).sum(axis=0)).sum()
+        return {"brier": float(self.squares.sum() / n_pairs), "ece": float(together / n_pairs)}
+
+    def by_positives(self, counts: np.ndarray) -> list[CalibrationLine]:
+        """A line for each of RANGES that some label's count is in; means over its labels."""
+        lines, n = [], max(1, self.n_rows)
+        for low, high in RANGES:
+            some = (counts >= low) & (counts <= high)
+            if some.any():
+                name = str(low) if low == high else f"{low}-{high}" if high < RANGES[-1][1] else f"{low} or more"
+                means = (self.sums[some].sum() / n, self.hits[some].sum() / n, self.brier[some].sum(), self.ece[some].sum())
+                lines.append(CalibrationLine(name, int(some.sum()), *(float(mean / some.sum()) for mean in means)))
+        return lines

@@ -1,0 +1,50 @@
+"""The summaries of labels whose scores lie on many ranks, block of labels by block."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.evaluation.decision import Summary, Tally, warm_up
+from hpcml.evaluation.held_out import HeldOut
+
+
+@mpi.collective
+def summaries_of(held_out: HeldOut) -> list[Summary]:
+    """Collective over the ranks of the held-out rows. The summaries (`decision`) of all judged labels, the same on all ranks.
+
+    Takes two passes over the scores. Raises NonFiniteError for a score that is not finite.
+    """
+    comm, found = held_out.comm, []
+    with mpi.node_first(comm):
+        warm_up()
+    for begin, end in held_out.scorer.blocks:
+        ends = np.full((2, end - begin), -np.inf)  # −least, largest
+        with mpi.agreed(comm, "scoring rows"):
+            for _, scores in held_out.scores(begin, end):
+                np.maximum(ends, [-scores.min(axis=0), scores.max(axis=0)], out=ends)
+        mpi.allreduce_maxima(comm, ends)
+        first, last = np.searchsorted(held_out.labels, [begin, end])
+        positives = np.concatenate(mpi.allgather_arrays(comm, held_out.positives[first:last]))
+        lanes = np.concatenate(mpi.allgather_arrays(comm, held_out.labels[first:last])) - begin
+        with mpi.agreed(comm, "counting scores"):
+            tallies = [Tally(positives[lanes == lane], -ends[0, lane], ends[1, lane]) for lane in range(end - begin)]
+            for _, scores in held_out.scores(begin, end):
+                for tally, column in zip(tallies, np.ascontiguousarray(scores.T), strict=True):
+                    tally.add(column)
+        _sum(comm, tallies)
+        found += [tally.summary() for tally in tallies]
+    return found
+
+
+@mpi.collective
+def _sum(comm: mpi.Comm, tallies: list[Tally]) -> None:
+    """Collective over `comm`. Sum counts over the ranks, and take the largest tops, in two messages."""
+    counts = mpi.allreduce_sum(comm, np.concatenate([tally.counts.ravel() for tally in tallies]))
+    tops = mpi.allreduce_maxima(comm, np.concatenate([tally.top for tally in tallies]))
+    begin = 0
+    for tally in tallies:
+        n = tally.top.size
+        tally.counts[:] = counts[3 * begin : 3 * (begin + n)].reshape(3, n)
+        tally.top[:] = tops[begin : begin + n]
+        begin += n
