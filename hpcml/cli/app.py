@@ -14,6 +14,7 @@ from hpcml.cli.config_files import check_numbers, config_files, shortened
 from hpcml.cli.plot import plot_app
 from hpcml.cli.session import Command
 from hpcml.cli.train import explain, train_app
+from hpcml.cli.tune import tune
 from hpcml.errors import ConfigError
 from hpcml.log import Log
 from hpcml.signals import StopSignals
@@ -35,6 +36,7 @@ def build(tokens: Collection[str] = study.WITH_OPTIONS_OF_METHODS) -> tuple[App,
     for command in (data.convert, data.info, data.split):
         app.command(command)
     app.command(train)
+    app.command(tune)
     looks = (look.explain, look.duplicates)
     for command in (score.predict, score.evaluate, score.threshold, score.calibrate, score.prune, select.select, *looks):
         app.command(command)

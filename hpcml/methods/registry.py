@@ -50,6 +50,7 @@ class Method:
     takes: str = DATASET
     penalty: str = "l2"  # of the methods with losses: those with the same can be compared by the objective
     headings: bool = False  # can it leave a label's own heading out, where the rows' labels are features, too?
+    tuned: str = ""  # its `LinearMethod`, if `hpcml tune` can choose options for it
     cost: float = 100.0  # of training, roughly, beside one pass over the rows
 
     @property
@@ -89,10 +90,12 @@ METHODS: dict[str, Method] = {
         Method(
             *("probe", "PROBE: subgradient steps from an estimated lower bound", ProbeOptions),
             *(f"{_PROBE}.train:train", f"{_PROBE}.estimator:ProbeClassifier"),
+            tuned=f"{_PROBE}.train:METHOD",
         ),
         Method(
             *("dual", "dual coordinate descent for a block of labels, with a certified duality gap", DualOptions),
             *(f"{_DUAL}.train:train", f"{_DUAL}.estimator:DualClassifier"),
+            tuned=f"{_DUAL}.train:METHOD",
         ),
         Method(
             "pegasos", "Pegasos: full subgradient, step 1/(λt), projection, bias", PegasosOptions, f"{_PROBE}.train_pegasos:train"
@@ -106,6 +109,7 @@ METHODS: dict[str, Method] = {
             *("elastic-net", "the elastic net: sparse models, exact, in time that follows a label's positives", ElasticNetOptions),
             *("hpcml.methods.extreme.train:train", "hpcml.methods.extreme.estimator:ElasticNetClassifier"),
             penalty="elastic net",
+            tuned="hpcml.methods.extreme.train:METHOD",
         ),
         Method(
             *("naive-bayes", "naive Bayes of features present or not: all labels from counts", NaiveBayesOptions),

@@ -11,7 +11,8 @@ column if there are features). The score of a row x is `Σ x[j] · weight[j] + b
 the method, its loss, λ and the vocabulary. `labels/threshold` (n_labels float64), if it is there, says above which score a row has
 each label, and attributes (`threshold_measure`, ...) how it was found. `labels/sigmoid_slope` and `labels/sigmoid_offset` (n_labels
 float64), if they are there, make a score s the probability 1 / (1 + exp(−slope s − offset)); attributes (`calibration_method`, ...)
-say how they were found.
+say how they were found. `labels/lambda`, `labels/l1` and `labels/positive_weight` (n_labels float64), if they are there, are the
+options that were chosen for each label; the attributes of these names are then those of the labels together.
 
 Where a label has several weight vectors ("parts", `hpcml.model.combination`), the attributes `combination`, `parts` and `width` say
 so: W is sparse, and its row holds the parts side by side, part p in the columns p · width to (p + 1) · width − 1. Behind them stand
@@ -27,7 +28,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -47,6 +48,8 @@ CHECKED = 1 << 22  # columns of a sparse W that are checked at a time
 
 
 SIGMOID = ("sigmoid_slope", "sigmoid_offset")  # of labels/*, what makes scores probabilities
+CHOSEN = ("lambda", "l1", "positive_weight")  # of labels/*, options that were chosen for each label (`hpcml tune`)
+OPTIONAL = ("threshold", *SIGMOID, *CHOSEN)  # of labels/*, what only some models have, float64 each
 
 
 def model_slabs(
@@ -56,17 +59,15 @@ def model_slabs(
     precision: str = "<f4",
     certified: bool = False,
     n_weights: int | None = None,
-    thresholds: bool = False,
-    calibrated: bool = False,
+    optional: Collection[str] = (),
 ) -> dict[str, Slab]:
     """The datasets that training fills; `precision` is the type of `W`, one of PRECISIONS; a sparse one has `n_weights`.
 
-    `thresholds`, `calibrated`: also those that `hpcml threshold` and `hpcml calibrate` have found.
+    `optional`: those of OPTIONAL that the model has.
     """
     per_label = {"f_min": "<f8", "steps": "<i4", "status": "<i4", "n_positive": "<i8", "visited": "<f8"}
     per_label |= {"gap": "<f8"} if certified else {}
-    per_label |= {"threshold": "<f8"} if thresholds else {}
-    per_label |= dict.fromkeys(SIGMOID, "<f8") if calibrated else {}
+    per_label |= {name: "<f8" for name in OPTIONAL if name in optional}
     slabs = {f"labels/{name}": Slab((n_labels,), dtype) for name, dtype in per_label.items()}
     tables = {"columns": Slab((n_features,), "<i4"), "factors": Slab((n_features,), "<f4")}
     dense = {"W": Slab((n_labels, n_columns), precision)}
@@ -260,13 +261,13 @@ class Model(Trained):
     def slabs(self, certified: bool, n_weights: int | None) -> dict[str, Slab]:
         """The datasets of such a model file, sparse with `n_weights` weights or dense."""
         shape = (self.n_labels, self.n_features, self.n_columns)
-        return model_slabs(*shape, self.precision, certified, n_weights, self._has_thresholds, self._has_sigmoids)
+        return model_slabs(*shape, self.precision, certified, n_weights, self._optional)
 
     def _map(self, file: h5py.File) -> None:
         """Check and map every part; scoring trusts `columns` and a sparse W. Raises DataError, or what h5py and numpy raise."""
         (self.n_features,) = file["columns"].shape
         sparse, certified = isinstance(file["W"], h5py.Group), "labels/gap" in file
-        self._has_thresholds, self._has_sigmoids = (f"labels/{name}" in file for name in ("threshold", SIGMOID[0]))
+        self._optional = [name for name in OPTIONAL if f"labels/{name}" in file]
         self.n_labels, self.n_columns = (int(n) for n in (file["W"].attrs["shape"] if sparse else file["W"].shape))
         stored = file["W/data"] if sparse else file["W"]
         self.n_weights, self.precision = int(stored.size), stored.dtype.str

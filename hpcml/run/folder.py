@@ -27,7 +27,7 @@ from hpcml.undo import undone
 CONFIG = "config.toml"
 MEASURES = "measures.json"  # what `hpcml evaluate --json` may leave there; `hpcml merge` reads it
 ENVIRONMENT = "environment.jsonl"
-FILES = (CONFIG, "history.csv", "model.h5", "log.txt", ENVIRONMENT, MEASURES)
+FILES = (CONFIG, "history.csv", "tuning.csv", "choice.csv", "model.h5", "log.txt", ENVIRONMENT, MEASURES)
 NEW, UNFINISHED, FINISHED = "new", "unfinished", "finished"
 _UNSET = {"shards": 1, "bias": False}  # what it is, where it matters, if config.toml does not say
 
@@ -219,7 +219,7 @@ class RunFolder:
 
     def drop_checkpoints(self) -> None:
         """Remove the checkpoints and the unfinished model. Local; raises OSError."""
-        for pattern in ("state-*.h5", "model.part.h5", "weights-*.part", ".*.part-*"):
+        for pattern in ("state-*.h5", "tuning-*.h5", "model.part.h5", "weights-*.part", ".*.part-*"):
             for old in self.checkpoints.glob(pattern):
                 old.unlink()
         with suppress(OSError):  # absent, or the user's own files are in it

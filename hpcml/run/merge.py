@@ -20,6 +20,7 @@ from hpcml.model.linear import (
     ABOUT,
     CALIBRATION,
     OBJECTIVE,
+    OPTIONAL,
     SIGMOID,
     SINCE_4,
     THRESHOLDS,
@@ -61,6 +62,7 @@ class _Plan:
     certified: bool  # do they have duality gaps?
     thresholds: dict[str, Any]  # how their thresholds were found; empty if they have none
     calibration: dict[str, Any]  # how their probabilities were found; empty if they have none
+    optional: list[str]  # the columns of OPTIONAL that they have
     weights: list[int] | None  # of sparse models: the place of each part's first weight among all, and their number
     config: dict[str, object]
 
@@ -112,6 +114,7 @@ class _Part:
         self.about: dict[str, Any] = {name: value for name, value in known.items() if name not in (*THRESHOLDS, *CALIBRATION)}
         self.tables = {name: hashlib.sha256(getattr(model, name)).digest() for name in ("columns", "factors")}
         self.n_features, self.certified = model.n_features, "gap" in model.labels
+        self.optional = [name for name in OPTIONAL if name in model.labels]
         self.thresholds = {name: model.attrs.get(name, "?") for name in THRESHOLDS} if "threshold" in model.labels else {}
         self.calibration = {name: model.attrs.get(name, "?") for name in CALIBRATION} if SIGMOID[0] in model.labels else {}
 
@@ -141,6 +144,8 @@ def _check_complete(parts: list[_Part], free: Collection[str]) -> None:
                 f"{part.run} has {_probabilities(part)}, but {first.run} {_probabilities(first)}; find them alike for all parts "
                 "(hpcml calibrate)"
             )
+        if part.optional != first.optional:
+            raise ConfigError(f"{part.run} says {_columns(part)} of its labels, but {first.run} {_columns(first)}; train all alike")
         for name, digest in first.tables.items():
             if part.tables[name] != digest:
                 raise DataError(
@@ -164,8 +169,13 @@ def _plan(parts: list[_Part]) -> _Plan:
     config = {key: value for key, value in first.config.items() if key != PART}
     shape = (first.n_features, first.n_columns)
     weights = offsets([part.n_weights for part in parts]).tolist() if first.sparse else None
-    found = (first.thresholds, first.calibration)
+    found = (first.thresholds, first.calibration, first.optional)
     return _Plan([part.run for part in parts], places, shape, first.precision, first.certified, *found, weights, config)
+
+
+def _columns(part: _Part) -> str:
+    """What messages say of the columns that only some models have."""
+    return ", ".join(part.optional) or "nothing more"
 
 
 def _thresholds(part: _Part) -> str:
@@ -191,8 +201,8 @@ def _join(comm: mpi.Comm, plan: _Plan, parts: list[_Part], target: Path) -> None
 
     with new_file(comm, target / "model.h5") as model:
         n_weights = plan.weights[-1] if plan.weights else None
-        found = (bool(plan.thresholds), bool(plan.calibration))
-        model.layout(model_slabs(plan.places[-1], *plan.shape, plan.precision, plan.certified, n_weights, *found), describe)
+        slabs = model_slabs(plan.places[-1], *plan.shape, plan.precision, plan.certified, n_weights, plan.optional)
+        model.layout(slabs, describe)
         with mpi.agreed(comm, f"writing {model.target}"):
             for number in range(comm.rank, len(plan.runs), comm.size):
                 first_weight = plan.weights[number] if plan.weights else 0

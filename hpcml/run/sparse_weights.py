@@ -18,7 +18,7 @@ from hpcml import mpi
 from hpcml.errors import DataError
 from hpcml.files.hdf5 import DAMAGE, map_dataset, open_stamped
 from hpcml.files.slabs import SlabFile, new_file
-from hpcml.model.linear import about_of, describe_model, kept, model_slabs
+from hpcml.model.linear import OPTIONAL, about_of, describe_model, kept, model_slabs
 from hpcml.partition import bounds_by_weight, offsets
 
 PARTS = "weights-*.part"
@@ -150,20 +150,21 @@ def complete_model(comm: mpi.Comm, path: Path, weights: SparseWeights) -> None:
     index = weights.gathered()
     n_labels, n_columns = index.shape[0], weights.n_columns
     indptr = offsets(index[:, 2])
-    about, names, tables, sizes = {}, [], {}, None
+    about, names, tables, sizes, optional = {}, [], {}, None, []
     with mpi.agreed(comm, f"reading {path}"):
         if comm.rank == 0:
             try:
                 with open_stamped(path, "model", "hpcml train") as file:
                     about = about_of(file.attrs)
                     names = list(file["label_names"].asstr()[:])
+                    optional = [name for name in OPTIONAL if f"labels/{name}" in file]
                     sizes = (n_labels, file["columns"].size, n_columns, weights.weight_type.str, "labels/gap" in file)
-                    small = [name for name in model_slabs(*sizes) if name != "W"]
+                    small = [name for name in model_slabs(*sizes, optional=optional) if name != "W"]
                     tables = {name: map_dataset(path, file[name]) for name in small}
             except (DataError, *DAMAGE):
                 raise DataError(f"{path}: the unfinished model is damaged; start again with --force") from None
-    n_labels, n_features, n_columns, precision, certified = comm.bcast(sizes)
-    slabs = model_slabs(n_labels, n_features, n_columns, precision, certified, int(indptr[-1]))
+    (n_labels, n_features, n_columns, precision, certified), optional = comm.bcast((sizes, optional))
+    slabs = model_slabs(n_labels, n_features, n_columns, precision, certified, int(indptr[-1]), optional)
     with new_file(comm, path, overwrite=True) as out:
         out.layout(slabs, lambda file: describe_model(file, about, names, n_columns))
         with mpi.agreed(comm, f"writing {path}"):

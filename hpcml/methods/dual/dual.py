@@ -79,7 +79,10 @@ class Costs:
         weight, n_positive = 1.0, int(self.rows.n_positive[label])
         if label != NO_POSITIVES:
             weight = (self.rows.n_global - n_positive) / n_positive if self.weight == BALANCED else parse_weight(self.weight)
-        costs = np.array([self.base * weight, self.base])
+        return self.checked(np.array([self.base * weight, self.base]))
+
+    def checked(self, costs: np.ndarray) -> np.ndarray:
+        """These C of positive and negative rows (2). Raises NonFiniteError if they are beyond LIMITS."""
         if not (1 / self.limit <= costs.min() and costs.max() <= self.limit):
             raise NonFiniteError(
                 f"the cost of a row, its weight / (λ m), is {costs.min():.3g} or {costs.max():.3g}, beyond {self.precision} "
@@ -101,23 +104,27 @@ class DualPanel:
         self.w, self.alpha = aligned(rows.n_columns * width, dtype), aligned(rows.n_local * width, dtype)
         self.positive, self.active = np.zeros(rows.n_local, np.uint16), np.zeros(rows.n_local, np.uint16)
         self.gradients, self.counts = aligned(2 * width, dtype), aligned(2 * width, np.int64)
-        self.costs = np.ones((2, width))
         for lane, label in enumerate(lanes):
-            self.costs[:, lane] = block.costs.of(label.number)
             if label.number != NO_POSITIVES:
                 self.positive[rows.rows_of(label.number)] |= np.uint16(1 << lane)
         self.rules = aligned(visits.N_RULES * width, dtype)
-        rules = self.rules.reshape(visits.N_RULES, width)
-        rules[visits.TOP_POSITIVE : visits.TOP_NEGATIVE + 1] = block.costs.loss.top(self.costs, dtype)
-        rules[visits.DIAGONAL_POSITIVE : visits.DIAGONAL_NEGATIVE + 1] = block.costs.loss.diagonal(self.costs)
-        rules[visits.SIGMA] = self.risk.comm.size
-        rules[visits.HIGHEST], rules[visits.LOWEST] = math.inf, -math.inf
+        self.set_costs([block.costs.of(label.number) for label in lanes])
         if number > 0:
             self.restore()
         else:
             self.active[:] = (1 << len(lanes)) - 1
             if block.start is not None:
                 self.start_from(block.start)
+
+    def set_costs(self, costs: list[np.ndarray]) -> None:
+        """Minimise with these C of positive and negative rows (2), lane by lane. Local."""
+        self.costs = np.ones((2, self.width))
+        self.costs[:, : len(costs)] = np.transpose(costs)
+        loss, rules = self.block.costs.loss, self.rules.reshape(visits.N_RULES, self.width)
+        rules[visits.TOP_POSITIVE : visits.TOP_NEGATIVE + 1] = loss.top(self.costs, self.rules.dtype)
+        rules[visits.DIAGONAL_POSITIVE : visits.DIAGONAL_NEGATIVE + 1] = loss.diagonal(self.costs)
+        rules[visits.SIGMA] = self.risk.comm.size
+        rules[visits.HIGHEST], rules[visits.LOWEST] = math.inf, -math.inf
 
     def restore(self) -> None:
         """Put the labels' states into the lanes. Local."""

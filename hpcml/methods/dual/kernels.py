@@ -77,6 +77,17 @@ def looked_at(order, active, rows):
 
 
 @njit
+def support(alpha, width, lanes, active):
+    """Set the bits of `active` (n) for the lanes < `lanes` of a panel of `width` whose dual of the row is not 0."""
+    for i in range(active.size):
+        bits = 0
+        for lane in range(lanes):
+            if alpha[i * width + lane] != 0.0:
+                bits |= 1 << lane
+        active[i] = bits
+
+
+@njit
 def epoch(indptr, indices, data, rows, norms, w, alpha, positive, active, rules, gradients, counts, lanes, ahead):
     """Visit `rows`, in this order; `norms` (of all rows) are ‖x_i‖².
 

@@ -5,11 +5,20 @@ from __future__ import annotations
 from functools import partial
 
 from hpcml.methods.dual.dual import CHUNK_VALUES, dual
+from hpcml.methods.dual.path import DualPath
 from hpcml.methods.dual.plan import bytes_per_rank_dual
 from hpcml.methods.linear import train as linear
 from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.objective import Risk
 from hpcml.methods.linear.plan import Sharding
+from hpcml.methods.linear.settings import LAMBDA, Axis
 
-METHOD = LinearMethod("dual", dual, Sharding.INEXACT, bytes_per_rank_dual, Risk, certified=True, chunk=CHUNK_VALUES)
+WEIGHT = Axis("positive_weight", (1.0, 4.0), 4.0, least=1.0)
+METHOD = LinearMethod(
+    *("dual", dual, Sharding.INEXACT, bytes_per_rank_dual, Risk),
+    certified=True,
+    axes=(LAMBDA, WEIGHT),
+    path=DualPath,
+    chunk=CHUNK_VALUES,
+)
 train = partial(linear.train, METHOD)

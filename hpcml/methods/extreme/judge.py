@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple, cast
+from typing import NamedTuple, Self, cast
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from hpcml.methods.extreme.columns import ColumnIndex, column_index
 from hpcml.methods.extreme.options import ElasticNetOptions, parse_l1
 from hpcml.methods.linear.block import CONVERGED, STEP_LIMIT, Finished, SparseWeightsOf
 from hpcml.methods.linear.objective import Risk
+from hpcml.methods.linear.options import LinearOptions
 from hpcml.model.linear import Model, SparseRows
 from hpcml.run.profile import Profile
 
@@ -61,6 +62,12 @@ class ElasticRisk(Risk):
             product = self.eta * self.lam
             raise ConfigError(f"--eta {self.eta:.3g} times λ is {product:.3g}; sgd needs less than 1: lower it, or use fobos")
         self.about, self.initial_path = {"l1": self.l1}, options.initial_model
+
+    def at(self, options: LinearOptions) -> Self:
+        """The same rows, and the same index of them, with other options. Raises ConfigError for a bad λ."""
+        other = super().at(options)
+        other.columns = self.columns
+        return other
 
     @mpi.collective
     def prepare(self, node: mpi.Comm) -> None:

@@ -12,13 +12,14 @@ from hpcml.files.table import write_table
 from hpcml.methods.extreme.delayed import DelayedBlock
 from hpcml.methods.extreme.judge import HISTORY, ElasticRisk, history_line
 from hpcml.methods.extreme.newton import NewtonBlock
-from hpcml.methods.extreme.options import ElasticNetOptions
+from hpcml.methods.extreme.options import ElasticNetOptions, parse_l1
 from hpcml.methods.extreme.plan import bytes_per_rank_elastic
 from hpcml.methods.linear import train as linear
 from hpcml.methods.linear.block import History
 from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.plan import Sharding
 from hpcml.methods.linear.report import TrainReport
+from hpcml.methods.linear.settings import TENFOLD, TENFOLD_STEP, Axis
 from hpcml.model.linear import Model
 from hpcml.run.folder import CONFIG
 from hpcml.run.session import Session, Target
@@ -35,8 +36,12 @@ def build(
     return DelayedBlock(risk, labels, n_lanes, options)
 
 
+L1 = Axis("l1", TENFOLD, TENFOLD_STEP, lambda rows, options: parse_l1(options.l1, rows.n_global))
 METHOD = LinearMethod(
-    "elastic-net", build, Sharding.NONE, bytes_per_rank_elastic, ElasticRisk, certified=True, history=History(HISTORY, history_line)
+    *("elastic-net", build, Sharding.NONE, bytes_per_rank_elastic, ElasticRisk),
+    certified=True,
+    history=History(HISTORY, history_line),
+    axes=(L1,),
 )
 
 

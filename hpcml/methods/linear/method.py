@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from hpcml.methods.linear.block import History
 from hpcml.methods.linear.objective import Objective, Risk
 from hpcml.methods.linear.plan import LANES, Needs, Sharding, bytes_per_rank
+from hpcml.methods.linear.settings import Axis, OneByOne, Path
 
 
 @dataclass(frozen=True)
@@ -22,4 +23,6 @@ class LinearMethod:
     certified: bool = False  # does it give a duality gap?
     lanes: int = LANES  # labels that share a pass at most
     history: History | None = None  # None: the columns of `linear.block`
+    axes: tuple[Axis, ...] = ()  # what can be chosen for each label by cross-validation; nothing: `hpcml tune` has no such method
+    path: Callable[..., Path] = OneByOne  # (method, risk, settings, options, n_lanes): fits labels at several settings
     chunk: int = 0  # values of the rows that it takes in random order, if these may be streamed

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -95,6 +95,12 @@ class Risk:
         self.chunk_values = 0  # of rows that are streamed; 0: memory holds them
         self.lam = parse_lambda(options.lam, rows.scale, rows.n_global, options.smallest_lambda)
         self.seed, self.weight_type = options.seed, PRECISIONS[options.precision]
+
+    def at(self, options: LinearOptions) -> Self:
+        """The same rows with other options. Raises ConfigError for a bad λ."""
+        other = type(self)(self.rows, options, self.profile)
+        other.watch, other.headings, other.chunk_values = self.watch, self.headings, self.chunk_values
+        return other
 
     def row_width(self, n_columns: int) -> int:
         """How many numbers a label has in the model, if it is sparse; a weight for each column, or more."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Protocol
 
@@ -10,30 +9,22 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.data.compact import CompactRows
-from hpcml.errors import HpcmlError
 from hpcml.files.slabs import Slab, SlabFile
-from hpcml.log import Progress
 from hpcml.methods.linear.block import DEGENERATE, HISTORY, Finished, History, Packed, Packing, SparseWeightsOf
 from hpcml.methods.linear.options import LinearOptions
-from hpcml.methods.linear.watch import DONE, DUE, FAILED, FINISHED, SIGNAL, TIME_UP, Stopped, Watch
+from hpcml.methods.linear.polling import PolledRun, Work
 from hpcml.run.checkpoint import Checkpoints, CheckpointWriter, reading_checkpoint
 from hpcml.run.folder import RunFolder
 from hpcml.run.history import HistoryFile
 from hpcml.run.sparse_weights import SparseWeights
 from hpcml.signals import StopSignals
 
-IDLE_SECONDS = 0.002
 
-
-class Block(Protocol):
+class Block(Work, Protocol):
     """What trains the labels of one group of ranks. `turn` and `fill` are collective over the group's ranks."""
 
     waiting: object  # a deque of labels' places
     packing: Packing | None  # how its labels are checkpointed; None: those in training begin anew
-
-    @property
-    def busy(self) -> bool:
-        """Whether there is anything left to train."""
 
     def warm_up(self) -> None:
         """Compile the kernels. Local."""
@@ -41,14 +32,8 @@ class Block(Protocol):
     def fill(self) -> None:
         """Let waiting labels begin."""
 
-    def turn(self, seconds: float) -> list[Finished]:
-        """Some progress; the labels that are done. Raises Stopped; all is then as before the turn."""
 
-    def settle(self) -> None:
-        """Wait for what is on its way: MPI must not write into a block that is gone."""
-
-
-class LabelRun:
+class LabelRun(PolledRun):
     """The labels of a run, over all groups of ranks. Making one is local."""
 
     def __init__(
@@ -69,32 +54,13 @@ class LabelRun:
 
         The risk's `watch` must be that of the run. `weights` takes the place of the model's `W` where that will be sparse.
         """
-        self.comm, self.rows, self.group, self.options, self.signals = comm, rows, group, options, signals
+        super().__init__(comm, rows, labels.size, options, signals)
+        self.group, self.options = group, options
         self.labels, self.n_positive = labels, rows.n_positive[labels]
         self.model, self.folder, self.weights = model, folder, weights
-        self.leads = rows.comm.rank == 0  # of the ranks of its group, the one that writes
         self.checkpoints = Checkpoints(comm, folder.checkpoints, folder.log)
         self.history = HistoryFile(comm, folder.history, names, *(history or History()))
-        self.done = np.zeros(labels.size, dtype=np.uint8)  # the labels that this group's leader has finished
-        self.n_done = 0  # on all ranks, as far as known
-        self.elapsed = 0.0
         self.chunk_values = 0  # of rows that are streamed, else 0
-        self.began = self.saved = time.monotonic()
-        self._error: HpcmlError | None = None
-        self._busy = True
-        n_values = int(rows.counts.sum(dtype=np.int64))  # on all ranks of the group
-        self.watch = Watch(comm, rows.comm, n_values, self._flags, self._wants)
-
-    def _wants(self) -> bool:
-        """Whether this rank has a reason to stop."""
-        limit = self.options.time_limit
-        return self.signals.seen or (limit is not None and time.monotonic() - self.began >= limit)
-
-    def _flags(self) -> tuple[float, ...]:
-        """What this rank has to say in a pulse."""
-        late = self._wants() and not self.signals.seen
-        due = self.comm.rank == 0 and time.monotonic() - self.saved >= self.options.checkpoint_every  # one clock decides for all
-        return (self.signals.seen, due, late, self._error is not None, not self._busy, self.leads * self.done.sum())
 
     @mpi.collective
     def begin(self, restore: bool) -> tuple[list[int], list[int], Path | None]:
@@ -136,46 +102,11 @@ class LabelRun:
         return waiting[number::n_groups].tolist(), list(range(number, continued.size, n_groups)), path
 
     @mpi.collective
-    def train(self, block: Block, progress: Progress) -> str:
-        """Collective. Train until all labels are done: ""; or until a signal or the time limit, after a checkpoint: why."""
-        before, turns, stopped = self.elapsed, 0, False
-        self.began = self.saved = time.monotonic()
-        while True:
-            self.elapsed = before + time.monotonic() - self.began
-            if block.busy and self._error is None and not stopped:
-                try:
-                    self._keep(block.turn(self.elapsed))
-                    turns += 1
-                except HpcmlError as failure:  # the others learn of it by the pulse
-                    self._error = failure
-                except Stopped:
-                    stopped = True
-            elif self.comm.size > 1:
-                time.sleep(IDLE_SECONDS)
-            self._busy = block.busy or stopped  # what was being trained when a pass was left may not be in the block any more
-            seen = self.watch.poll()
-            if seen is None:
-                continue
-            self.n_done = int(seen[DONE])
-            progress.update(self.n_done, f"pass {turns}")
-            if seen[FAILED] or seen[FINISHED] == self.comm.size:
-                block.settle()
-                break
-            stop = "a signal arrived" if seen[SIGNAL] else "the time limit is reached" if seen[TIME_UP] else ""
-            if stop or seen[DUE]:
-                block.settle()
-                self.save(block)
-                self.saved = time.monotonic()
-            if stop:
-                return stop
-        with mpi.agreed(self.comm, "training"):
-            if self._error is not None:
-                raise self._error
-        self.elapsed = before + time.monotonic() - self.began
+    def _complete(self) -> None:
+        """Collective. The model and the history, on the disk and in order."""
         self._flush()
         self.history.write()
         self.history.sort(self.folder.history_sorted)
-        return ""
 
     @mpi.collective
     def _keep(self, finished: list[Finished]) -> None:

@@ -28,6 +28,7 @@ from hpcml.methods.linear.options import LinearOptions, with_defaults
 from hpcml.methods.linear.plan import VALUE_BYTES, Sharding, choose_shards, chunk_values, lanes_per_group
 from hpcml.methods.linear.report import TrainReport, read_report
 from hpcml.methods.linear.run import LabelRun
+from hpcml.methods.linear.settings import Chooser, Chosen, SettingsBlock, at_setting
 from hpcml.model.linear import OBJECTIVE, describe_model, model_slabs
 from hpcml.mpi.memory import give_back, room_per_rank
 from hpcml.run.folder import FINISHED, UNFINISHED, RunConfig, RunFolder, config_before
@@ -39,11 +40,14 @@ from hpcml.slices import Look, stop_at
 
 
 @mpi.collective
-def train(method: LinearMethod, session: Session, data: Path, target: Target, options: LinearOptions) -> TrainReport:
+def train(
+    method: LinearMethod, session: Session, data: Path, target: Target, options: LinearOptions, chooser: Chooser | None = None
+) -> TrainReport:
     """Collective over the session. Train one model per label of `data` into the run folder of the target.
 
-    When a run is continued, a loss or an intercept that is not given is the run's own. Raises ConfigError, DataError or
-    NonFiniteError for what the user can mend, Interrupted after a signal or the time limit.
+    A `chooser` first chooses some of the options for each label. When a run is continued, a loss or an intercept that is not given
+    is the run's own. Raises ConfigError, DataError or NonFiniteError for what the user can mend, Interrupted after a signal or the
+    time limit.
     """
     options.validate()
     comm = session.comm
@@ -51,7 +55,7 @@ def train(method: LinearMethod, session: Session, data: Path, target: Target, op
     with mpi.agreed(comm, f"opening {data}"):
         dataset = Dataset(data)
     with dataset:
-        return _train(method, session, dataset, target, options)
+        return _train(method, session, dataset, target, options, chooser)
 
 
 @dataclass
@@ -81,7 +85,9 @@ class LabelProblem:
 
 
 @mpi.collective
-def _train(method: LinearMethod, session: Session, dataset: Dataset, target: Target, options: LinearOptions) -> TrainReport:
+def _train(
+    method: LinearMethod, session: Session, dataset: Dataset, target: Target, options: LinearOptions, chooser: Chooser | None
+) -> TrainReport:
     """Collective. Set up the problem, then the folder (untouched before the options fit the data), then train."""
     comm, log = session.comm, session.log
     profile, look = Profile(), stop_at(session.signals, "reading the rows")
@@ -112,26 +118,35 @@ def _train(method: LinearMethod, session: Session, dataset: Dataset, target: Tar
             dataset.check_unchanged()
         stack = stack.pop_all()
     with stack, RunFolder(comm, target.output, log) as folder:
-        return _train_problem(comm, problem, folder, options, target, session.signals)
+        return _train_problem(comm, problem, folder, options, target, session.signals, chooser)
 
 
 @mpi.collective
 def _train_problem(
-    comm: mpi.Comm, problem: LabelProblem, folder: RunFolder, options: LinearOptions, target: Target, signals: StopSignals
+    comm: mpi.Comm,
+    problem: LabelProblem,
+    folder: RunFolder,
+    options: LinearOptions,
+    target: Target,
+    signals: StopSignals,
+    chooser: Chooser | None,
 ) -> TrainReport:
     """Collective over `comm`. Train into the folder; see `train`."""
     rows, objective, log, origin = problem.rows, problem.objective, folder.log, problem.origin()
     objective.start_from(comm, problem.names, origin)
-    state = folder.prepare(RunConfig(problem.method.name, problem.dataset.path.resolve(), options), target)
+    asked = options if chooser is None else chooser.asked(options)
+    state = folder.prepare(RunConfig(problem.method.name, problem.dataset.path.resolve(), asked), target)
     if state == FINISHED:
         log(f"{folder.path} is finished already; nothing to resume")
         return read_report(comm, folder, problem.rows, objective, 0.0, options)
     look = stop_at(signals, "writing what the model says of the features")
-    model = open_model(comm, folder, problem, options, origin, state == UNFINISHED, look)
+    chosen = None if chooser is None else chooser.choose(comm, problem, folder, options, target.resume, signals)
+    model = open_model(comm, folder, problem, options, origin, state == UNFINISHED, look, chosen)
     weights = sparse_weights(comm, folder, problem, options)
     run = LabelRun(
         comm, rows, problem.group, problem.names, problem.labels, model, folder, options, signals, weights, problem.method.history
     )
+    run.spent = 0.0 if chosen is None else chosen.seconds
     objective.watch = run.watch
     progress = Progress(log, "labels", len(problem.names))
     try:
@@ -141,7 +156,7 @@ def _train_problem(
         n_lanes, run.chunk_values = plan_chunks(comm, run, method, n_lanes, log)
         objective.chunk_values = run.chunk_values
         with mpi.agreed(comm, "making room for the weights"):
-            block = method.build(objective, problem.labels, n_lanes, options, options.max_steps or options.steps)
+            block = make_block(problem, n_lanes, options, chosen)
         block.waiting.extend(waiting)
         objective_is = f", λ = {objective.lam:.4g}" if options.losses else ""
         log(
@@ -168,6 +183,22 @@ def _train_problem(
         complete_model(comm, folder.model_part, weights)
     finish(comm, folder)
     return read_report(comm, folder, rows, objective, run.elapsed, options)
+
+
+def make_block(problem: LabelProblem, n_lanes: int, options: LinearOptions, chosen: Chosen | None) -> Any:
+    """What trains the labels, all with these options, or each with what was chosen for it. Local; raises MemoryError."""
+
+    def build(objective: Risk, options: LinearOptions) -> Any:
+        return problem.method.build(objective, problem.labels, n_lanes, options, options.max_steps or options.steps)
+
+    if chosen is None:
+        return build(problem.objective, options)
+
+    def make(setting: int) -> Any:
+        own = at_setting(options, chosen.settings[setting])
+        return build(problem.objective.at(own), own)
+
+    return SettingsBlock(make, chosen.which)
 
 
 @mpi.collective
@@ -220,6 +251,7 @@ def open_model(
     origin: dict[str, object],
     unfinished: bool,
     look: Look,
+    chosen: Chosen | None,
 ) -> SlabFile:
     """Collective over `comm`. The model file to fill: a new one, or the unfinished one of a run to continue; without a W
     that will be sparse.
@@ -228,7 +260,8 @@ def open_model(
     """
     rows = problem.rows
     sizes = (len(problem.names), rows.n_features, rows.n_columns - rows.bias)
-    slabs = model_slabs(*sizes, problem.objective.weight_type.str, problem.method.certified)
+    optional = () if chosen is None else tuple(chosen.columns)
+    slabs = model_slabs(*sizes, problem.objective.weight_type.str, problem.method.certified, optional=optional)
     if options.drop is not None:
         del slabs["W"]
     model = SlabFile(comm, folder.model_part, folder.model_part)
@@ -244,7 +277,7 @@ def open_model(
         about |= {"positive_weight": options.positive_weight}
         if not options.losses:  # there is no objective
             about = {name: value for name, value in about.items() if name not in OBJECTIVE}
-        about |= {**origin, **problem.objective.about}
+        about |= {**origin, **problem.objective.about, **({} if chosen is None else chosen.about)}
         describe_model(file, about, problem.names)
 
     with folder.discarded_on_error(), temporary_path(comm, folder.model_part, overwrite=True) as model.path:
@@ -257,6 +290,8 @@ def open_model(
             if comm.rank == 0:
                 model.write("columns", 0, columns)
                 model.write("factors", 0, factors)
+                for name, values in ({} if chosen is None else chosen.columns).items():
+                    model.write(f"labels/{name}", 0, values)
     return model
 
 

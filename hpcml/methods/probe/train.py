@@ -6,7 +6,8 @@ from functools import partial
 
 from hpcml.methods.linear import train as linear
 from hpcml.methods.linear.method import LinearMethod
+from hpcml.methods.linear.settings import LAMBDA
 from hpcml.methods.probe.first_order import probe
 
-METHOD = LinearMethod("probe", probe)
+METHOD = LinearMethod("probe", probe, axes=(LAMBDA,))
 train = partial(linear.train, METHOD)

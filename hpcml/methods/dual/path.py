@@ -1,0 +1,86 @@
+"""Many labels at many λ and weights of positive rows, on the same rows: weights to choose by, not solutions.
+
+A panel of labels goes from the largest λ to the smallest and keeps its duals, which stay feasible as C grows. The first λ begins
+with the common start (`dual`) and sweeps three times over all rows. Each further one sweeps twice over its support vectors, then
+once over all rows. On Reuters, MeSH and docstrings the average precision of such weights differs by less than 0.001 in the mean
+over labels from that of solutions at tolerance 0.1 (docs/methods/tune.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from hpcml.methods.dual import kernels
+from hpcml.methods.dual.dual import NO_POSITIVES, DualBlock, DualPanel, State, Training
+from hpcml.methods.dual.options import DualOptions
+from hpcml.methods.linear.objective import Risk
+from hpcml.methods.linear.settings import Fitted, Setting
+
+SWEEPS = 3  # of each λ, the last over all rows
+START_SWEEPS = 10  # of the label that no row has
+
+
+class DualPath:
+    """The settings of one set of rows. `panels` may be called for any labels, one call after the other. Local."""
+
+    def __init__(self, method: object, risk: Risk, settings: Sequence[Setting], options: DualOptions, n_lanes: int) -> None:
+        """`settings` have "lam" and "positive_weight" as numbers. Raises MemoryError, NonFiniteError."""
+        self.risk, self.settings = risk, list(settings)
+        self.lambdas = sorted({each["lam"] for each in settings}, reverse=True)
+        self.weights = sorted({each["positive_weight"] for each in settings})
+        self.place = {(each["lam"], each["positive_weight"]): number for number, each in enumerate(settings)}
+        self.block = DualBlock(risk, np.zeros(0, np.int64), n_lanes, replace(options, positive_weight="1"), 2**31 - 1)
+        self.block.tolerance = 0.0  # as many sweeps as were said
+        for lam in self.lambdas:
+            self._costs(lam, [(NO_POSITIVES, weight) for weight in self.weights])  # an error now, not after hours
+        self.start: State | None = None
+
+    def warm_up(self) -> None:
+        """Compile the kernels. Local."""
+        self.block.warm_up()
+        kernels.support(np.zeros(0, self.risk.weight_type), 1, 1, np.zeros(0, np.uint16))
+
+    def _costs(self, lam: float, lanes: Sequence[tuple[int, float]]) -> list[np.ndarray]:
+        """C of the positive and the negative rows of some lanes (label, weight)."""
+        self.block.costs.base = 1.0 / (lam * self.risk.rows.n_global)
+        base = self.block.costs.of(NO_POSITIVES)
+        return [self.block.costs.checked(base * [weight, 1.0]) for _, weight in lanes]
+
+    def _common_start(self) -> State:
+        """The solution of the label that no row has, at the largest λ."""
+        self._costs(self.lambdas[0], [])
+        panel = DualPanel(self.block, [Training(NO_POSITIVES, NO_POSITIVES, 0.0)])
+        for _ in range(START_SWEEPS):
+            panel.epoch(0.0)
+        return State(panel.w, panel.alpha)
+
+    def panels(self, labels: np.ndarray) -> Iterator[Fitted]:
+        """The weights of the labels (their numbers in the data) at all settings. Raises Stopped."""
+        if self.start is None:
+            self.start = self._common_start()
+        self.block.start = self.start
+        lanes = [(place, weight) for place in range(labels.size) for weight in self.weights]
+        for first in range(0, len(lanes), self.block.n_lanes):
+            yield from self._panel(labels, lanes[first : first + self.block.n_lanes])
+
+    def _panel(self, labels: np.ndarray, lanes: list[tuple[int, float]]) -> Iterator[Fitted]:
+        """The lanes (place among the labels, weight) of one panel at all λ."""
+        panel, everyone = None, np.uint16((1 << len(lanes)) - 1)
+        places = np.array([place for place, _ in lanes])
+        for lam in self.lambdas:
+            costs = self._costs(lam, lanes)
+            if panel is None:
+                panel = DualPanel(self.block, [Training(place, int(labels[place]), 0.0) for place, _ in lanes])
+            else:
+                kernels.support(panel.alpha, panel.width, len(lanes), panel.active)
+            panel.set_costs(costs)
+            for sweep in range(SWEEPS):
+                panel.sweep = sweep  # the same orders for all λ
+                if sweep == SWEEPS - 1:
+                    panel.active[:] = everyone
+                panel.epoch(0.0)
+            settings = np.array([self.place.get((lam, weight), -1) for _, weight in lanes])
+            yield Fitted(places, settings, panel.w, panel.width, np.zeros(len(lanes)))

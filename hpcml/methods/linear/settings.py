@@ -1,0 +1,165 @@
+"""Options that differ between the labels of a run: λ, λ₁ and the weight of positive rows, label by label."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.data.compact import CompactRows
+from hpcml.kernels.vector import WIDTHS
+from hpcml.methods.linear.block import Finished, SparseWeightsOf
+from hpcml.methods.linear.objective import Risk, parse_lambda
+from hpcml.methods.linear.options import LinearOptions
+from hpcml.run.folder import RunFolder
+from hpcml.signals import StopSignals
+
+Setting = Mapping[str, float]  # the value of each option that may differ
+
+
+class Axis(NamedTuple):
+    """An option that can be chosen for each label, by trying values."""
+
+    option: str
+    values: tuple[float, ...]  # that are tried at first, ascending; times the option's own value, if `base` is given
+    step: float  # a further value is so many times the first or the last one
+    base: Callable[[CompactRows, Any], float] | None = None  # the option's own value for some rows
+    least: float = 0.0  # no further value is below
+
+
+TENFOLD_STEP = 10.0**0.5
+TENFOLD = tuple(round(TENFOLD_STEP**k, 3) for k in range(-2, 3))  # from a tenth to ten times
+LAMBDA = Axis("lam", TENFOLD, TENFOLD_STEP, lambda rows, options: parse_lambda(options.lam, rows.scale, rows.n_global))
+
+
+class Fitted(NamedTuple):
+    """Weights of lanes: `places` (k) of the labels among those asked for, and `settings` (k) of each, −1 where it has none."""
+
+    places: np.ndarray
+    settings: np.ndarray
+    w: np.ndarray  # (n_columns width) flat
+    width: int
+    intercepts: np.ndarray  # that are no column
+
+
+class Path(Protocol):
+    """Fits labels at several settings, on the same rows."""
+
+    def warm_up(self) -> None:
+        """Compile the kernels. Local."""
+
+    def panels(self, labels: np.ndarray) -> Iterator[Fitted]:
+        """The weights of the labels (their numbers in the data) at all settings. Raises Stopped."""
+
+
+def at_setting(options: Any, setting: Setting) -> Any:
+    """The options with a setting's values."""
+    return replace(options, **{name: repr(float(value)) for name, value in setting.items()})
+
+
+class Chosen(NamedTuple):
+    """What was chosen for the labels of a run: `settings[which[l]]` for label l, and what else the model says of them."""
+
+    settings: list[Setting]
+    which: np.ndarray  # (n_labels)
+    columns: dict[str, np.ndarray]  # (n_labels) float64 each, by the name of the model's column
+    about: dict[str, Any]  # attributes of the model
+    seconds: float  # that were spent on it
+
+
+class Chooser(Protocol):
+    """Chooses options for the labels of a run before they are trained."""
+
+    def asked(self, options: Any) -> Any:
+        """What config.toml says of the run, given the options of its method."""
+
+    def choose(self, comm: mpi.Comm, problem: Any, folder: RunFolder, options: Any, resume: bool, signals: StopSignals) -> Chosen:
+        """Collective over `comm`. The choice; or that of the run that is continued. Raises Interrupted."""
+
+
+class OneByOne:
+    """The path of a method that has none of its own: it solves setting after setting. Local."""
+
+    def __init__(self, method: Any, risk: Risk, settings: Sequence[Setting], options: LinearOptions, n_lanes: int) -> None:
+        """Raises ConfigError for a setting that makes no sense."""
+        self.method, self.n_lanes = method, n_lanes
+        self.options = [at_setting(options, setting) for setting in settings]
+        self.risks = [risk.at(each) for each in self.options]
+
+    def _block(self, number: int, labels: np.ndarray) -> Any:
+        options = self.options[number]
+        return self.method.build(self.risks[number], labels, self.n_lanes, options, options.max_steps or options.steps)
+
+    def warm_up(self) -> None:
+        """Compile the kernels. Local."""
+        self._block(0, np.zeros(0, np.int64)).warm_up()
+
+    def panels(self, labels: np.ndarray) -> Iterator[Fitted]:
+        """The weights of the labels at all settings. Raises Stopped, MemoryError, NonFiniteError."""
+        for number, risk in enumerate(self.risks):
+            block, n_positive = self._block(number, labels), risk.rows.n_positive[labels]
+            some = (n_positive > 0) & (n_positive < risk.rows.n_global)
+            block.waiting.extend(np.flatnonzero(some).tolist())
+            while block.busy:
+                done = block.turn(0.0)
+                for first in range(0, len(done), WIDTHS[-1]):
+                    yield _as_lanes(done[first : first + WIDTHS[-1]], number, risk.rows.n_columns)
+
+
+def _as_lanes(done: Sequence[Finished], setting: int, n_columns: int) -> Fitted:
+    """Labels that are done as the lanes of a panel."""
+    width = min(each for each in WIDTHS if each >= len(done))
+    w, intercepts = np.zeros((n_columns, width), np.float32), np.zeros(len(done))
+    for lane, label in enumerate(done):
+        if isinstance(label.w, SparseWeightsOf):
+            w[label.w.columns, lane], intercepts[lane] = label.w.values, label.w.intercept
+        else:
+            w[:, lane] = label.w
+    places = np.array([label.label for label in done])
+    return Fitted(places, np.full(len(done), setting), w.reshape(-1), width, intercepts)
+
+
+class SettingsBlock:
+    """The labels of a group of ranks, those of one setting after those of another (`hpcml.methods.linear.run.Block`)."""
+
+    packing = None  # labels that are in training when a run is interrupted begin anew
+
+    def __init__(self, make: Callable[[int], Any], which: np.ndarray) -> None:
+        """`make(s)` makes the block of setting s, without labels; `which` (n_labels) is each label's setting."""
+        self.make, self.which = make, which
+        self.waiting: deque[int] = deque()
+        self.block: Any = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is anything left to train."""
+        return bool(self.waiting) or (self.block is not None and self.block.busy)
+
+    def warm_up(self) -> None:
+        """Compile the kernels. Local."""
+        self.make(int(self.which[self.waiting[0]]) if self.waiting else 0).warm_up()
+
+    def fill(self) -> None:
+        """Let the labels of one setting begin, when those before are done."""
+        if self.waiting and (self.block is None or not self.block.busy):
+            setting = min(int(self.which[place]) for place in self.waiting)
+            self.block = self.make(setting)
+            self.block.waiting.extend(place for place in self.waiting if self.which[place] == setting)
+            self.waiting = deque(place for place in self.waiting if self.which[place] != setting)
+
+    @mpi.collective
+    def turn(self, seconds: float) -> list[Finished]:
+        """Collective over the group. Some progress; the labels that are done. Raises Stopped."""
+        self.fill()
+        done: list[Finished] = self.block.turn(seconds)
+        return done
+
+    @mpi.collective
+    def settle(self) -> None:
+        """Collective. Wait for what is on its way."""
+        if self.block is not None:
+            self.block.settle()

@@ -1,0 +1,30 @@
+"""Which setting each label gets, from the scores of all labels at all settings.
+
+A label alone says too little, the rarer the less: the best of many settings on a few rows is chance. So the score of a setting
+for a label with n′ positives is (n′ own + τ mean) / (n′ + τ), where the mean is that over all labels. τ was chosen on Reuters and
+the docstrings, and judged on other collections (docs/methods/tune.md).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hpcml.tuning.grid import best_of
+
+TAU = 100.0  # positives whose own score weighs as much as the mean of all labels
+
+
+def choose(scores: np.ndarray, n_positive: np.ndarray, one: bool, tau: float = TAU) -> np.ndarray:
+    """The setting of each label (n_labels) from `scores` (n_labels × n_settings, NaN for labels without) and their positives.
+
+    `one`: the same for all. Of equal ones the first.
+    """
+    best = best_of(scores)
+    if one:
+        return np.full(len(scores), best)
+    mean, n = np.nanmean(scores, axis=0), n_positive[:, None].astype(np.float64)
+    drawn = (n * scores + tau * mean) / (n + tau)
+    found = np.full(len(scores), best)
+    judged = ~np.isnan(scores).any(axis=1)
+    found[judged] = np.argmax(drawn[judged], axis=1)
+    return found

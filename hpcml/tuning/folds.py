@@ -1,0 +1,106 @@
+"""The training rows divided into folds: each fold's rows, and all others as rows to train on, without a copy for each fold.
+
+The rows are copied once, fold after fold, and then all folds but two once more. In this ring the rows outside a fold lie
+together, so that they are a view. For K folds that is (2K − 2)/K times the rows, once on each node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from typing import NamedTuple
+
+import numpy as np
+
+from hpcml import mpi, rng
+from hpcml.data.compact import CompactRows
+from hpcml.data.shared_rows import shared_array
+from hpcml.errors import ConfigError
+from hpcml.partition import even_bounds, offsets
+from hpcml.tuning import kernels
+
+
+@dataclass
+class TrainingRows(CompactRows):
+    """The rows outside one fold; row i is row (i + start) mod n of the order by folds. `label_rows` are those of all rows."""
+
+    place: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))  # (n) of each row in the order by folds
+    start: int = 0
+
+    def rows_of(self, label: int) -> np.ndarray:
+        """The rows (ascending) that have a label."""
+        places = (self.place[super().rows_of(label)].astype(np.int64) - self.start) % self.place.size
+        return np.sort(places[places < self.n_local])
+
+
+class Fold(NamedTuple):
+    """A fold: the rows to train on, and those held out, as CSR arrays and as their numbers among all rows."""
+
+    training: TrainingRows
+    held_out: tuple[np.ndarray, np.ndarray, np.ndarray]
+    numbers: np.ndarray
+
+
+def deal(rows: CompactRows, labels: np.ndarray, n_folds: int, seed: int) -> np.ndarray:
+    """The fold (n int8) of every row: of each of the `labels` (their numbers), each fold has an even share.
+
+    The same for the same rows, labels and seed. Local: every rank has all rows. Raises ConfigError if there are fewer rows than
+    folds.
+    """
+    if rows.n_global < n_folds:
+        raise ConfigError(f"--folds {n_folds}: there are only {rows.n_global} rows to train on")
+    fold = np.full(rows.n_global, -1, np.int8)
+    by_frequency = labels[np.argsort(rows.n_positive[labels], kind="stable")].astype(np.int64)
+    draws = rng.bits(seed, "folds", np.arange(rows.n_global))
+    kernels.deal(rows.label_indptr, rows.label_rows, by_frequency, draws, n_folds, fold)
+    return fold
+
+
+@mpi.collective
+def fold_rows(node: mpi.Comm, rows: CompactRows, fold: np.ndarray, n_folds: int) -> list[Fold]:
+    """Collective over `node`, whose ranks have the same rows: every fold of them. Raises DataError if the disk has no room."""
+    order = np.argsort(fold, kind="stable").astype(np.int32)
+    bounds = offsets(np.bincount(fold, minlength=n_folds))
+    ring = np.concatenate([order, order[: bounds[n_folds - 2]]])
+    place = np.empty_like(order)
+    place[order] = np.arange(order.size, dtype=np.int32)
+    indptr, indices, data = _copied(node, rows, ring)
+    counts = np.empty((rows.n_labels, n_folds), np.int64)
+    kernels.count_by_fold(rows.label_indptr, rows.label_rows, fold, counts)
+
+    def csr(first: int, last: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        values = slice(int(indptr[first]), int(indptr[last]))
+        return indptr[first : last + 1] - indptr[first], indices[values], data[values]
+
+    common = {each.name: getattr(rows, each.name) for each in fields(CompactRows)}
+    folds = []
+    for k in range(n_folds):
+        held_out = slice(int(bounds[k]), int(bounds[k + 1]))
+        start, n = held_out.stop % order.size, order.size - (held_out.stop - held_out.start)
+        own = dict(zip(("indptr", "indices", "data"), csr(start, start + n), strict=True))
+        changed = {"first": 0, "n_global": n, "n_positive": rows.n_positive - counts[:, k], **own}
+        training = TrainingRows(**{**common, **changed}, place=place, start=start)
+        folds.append(Fold(training, csr(held_out.start, held_out.stop), order[held_out]))
+    return folds
+
+
+@mpi.collective
+def _copied(node: mpi.Comm, rows: CompactRows, ring: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Collective over `node`. CSR arrays of the rows with these numbers, in this order; of several ranks each copies a part."""
+    indptr = offsets(np.diff(rows.indptr)[ring])
+    if rows.mapped:
+        indices, data = (shared_array(node, int(indptr[-1]), dtype) for dtype in (np.int32, np.float32))
+        some = slice(*even_bounds(ring.size, node.size)[node.rank : node.rank + 2].tolist())
+    else:
+        with mpi.agreed(node, "making room for the folds"):
+            indices, data = np.empty(int(indptr[-1]), np.int32), np.empty(int(indptr[-1]), np.float32)
+        some = slice(0, ring.size)
+    kernels.copy_rows(rows.indptr, rows.indices, rows.data, ring[some], indptr[some.start : some.stop + 1], indices, data)
+    if rows.mapped:
+        node.Barrier()
+    return indptr, indices, data
+
+
+def labels_in_folds(folds: Sequence[Fold], label: int) -> np.ndarray:
+    """How many rows outside each fold have a label (n_folds)."""
+    return np.array([each.training.n_positive[label] for each in folds])

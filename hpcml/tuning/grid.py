@@ -1,0 +1,62 @@
+"""The settings that are tried: values of each axis, more of them where the best lies at an end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from hpcml.data.compact import CompactRows
+from hpcml.methods.linear.settings import Axis, Setting
+
+ROUNDS = 4  # in which a grid may grow
+
+
+class Grid:
+    """Values of each axis (ascending), and the settings that they make. Fixed axes do not grow."""
+
+    def __init__(self, axes: Sequence[Axis], given: Sequence[Sequence[float]]) -> None:
+        """`given`: of each axis the user's values; none: the axis' own, which may grow."""
+        self.axes, self.fixed = list(axes), [bool(values) for values in given]
+        self.values = [sorted(values or axis.values) for axis, values in zip(axes, given, strict=True)]
+
+    def settings(self) -> list[Setting]:
+        """All settings, the last axis running fastest; values are multiples where an axis has a base."""
+        names = [axis.option for axis in self.axes]
+        return [dict(zip(names, values, strict=True)) for values in product(*self.values)]
+
+    def grow(self, best: Setting) -> list[Setting]:
+        """Further values next to the best setting where it lies at an end; the new settings, none if it lies inside."""
+        before = self.settings()
+        for axis, values, fixed in zip(self.axes, self.values, self.fixed, strict=True):
+            value = best[axis.option]
+            if fixed:
+                continue
+            if value == values[-1]:
+                values.append(value * axis.step)
+            elif value == values[0] and value / axis.step >= axis.least:
+                values.insert(0, value / axis.step)
+        return [setting for setting in self.settings() if setting not in before]
+
+
+def concrete(axes: Sequence[Axis], setting: Setting, rows: CompactRows, options: Any) -> Setting:
+    """A setting with the options' values for some rows, where it has multiples."""
+    return {axis.option: setting[axis.option] * (1.0 if axis.base is None else axis.base(rows, options)) for axis in axes}
+
+
+def text_of(setting: Setting) -> str:
+    """A setting in a few words."""
+    names = {"lam": "λ ×", "l1": "λ₁ ×", "positive_weight": "weight"}
+    return ", ".join(f"{names[name]} {value:.3g}" for name, value in setting.items())
+
+
+def column_of(option: str) -> str:
+    """The name of an option in the model."""
+    return "lambda" if option == "lam" else option
+
+
+def best_of(scores: np.ndarray) -> int:
+    """The setting (of the columns) with the largest mean over the labels (rows) that have a score; the first of equal ones."""
+    return int(np.argmax(np.nanmean(scores, axis=0)))

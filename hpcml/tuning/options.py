@@ -1,0 +1,86 @@
+"""The options of `hpcml tune`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar
+
+from cyclopts import Parameter
+
+from hpcml.errors import ConfigError
+from hpcml.options import Flag, Several, check_magnitude, check_range, check_times, parse_part
+
+MEASURES = ("map", "f1", "auc")
+METHODS = ("dual", "probe", "elastic-net")
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class TuneOptions:
+    """Options of `hpcml tune`."""
+
+    free: ClassVar[frozenset[str]] = frozenset({"checkpoint_every", "time_limit"})
+
+    method: str = "dual"
+    """What to train: dual, probe or elastic-net."""
+    folds: int = 5
+    """Parts of the training rows; each is scored by models of the others."""
+    by: str = "map"
+    """What the choice is made by: map (average precision), f1 (F1 at its best threshold) or auc, of the scores of all folds."""
+    one: Flag = False
+    """Choose the same for all labels. Default: for each label, drawn to what is best for all, the more the rarer it is."""
+    lambdas: Annotated[tuple[float, ...], Several] = ()
+    """Try these multiples of --lambda (of elastic-net: of --l1). Default: 0.1, 0.316, 1, 3.16 and 10, and more where the best lies
+    at the end."""
+    weights: Annotated[tuple[float, ...], Several] = ()
+    """Of dual: try these weights of positive rows. Default: 1 and 4, and more where the best lies at the end."""
+    loss: str | None = None
+    """Convex loss ℓ, one of the method's. Default: the method's."""
+    bias: Annotated[bool | None, Parameter(negative="--no-bias")] = None
+    """The rows have a constant feature 1, whose weight is the intercept. This is the default; elastic-net always has one."""
+    lam: Annotated[str | None, Parameter(name="--lambda")] = None
+    """What --lambdas are multiples of, as in hpcml train METHOD. Default: the method's."""
+    l1: str | None = None
+    """Of elastic-net: what --lambdas are multiples of. Default: the method's."""
+    split: str | None = None
+    """Rows to train and to choose on: a split of the file, or all. Default: train if the file has it."""
+    label: Annotated[tuple[str, ...], Several] = field(default=())
+    """Train only these labels."""
+    min_positives: int = 1
+    """Train only labels with at least so many positive rows."""
+    label_part: str | None = None
+    """K/N: of the labels that would be trained, only the K-th of N ranges of about equal size. Each part chooses for itself."""
+    precision: str = "single"
+    """Of weights and margins: single (float32, like the data) or double."""
+    drop: float | None = None
+    """Leave out of the model weights of smaller magnitude than this; the model is stored sparse. Thresholds and probabilities are
+    found with all weights."""
+    seed: int = 0
+    """Another seed deals the rows otherwise to the folds, and takes them in another order."""
+    checkpoint_every: float = 600.0
+    """Seconds between checkpoints."""
+    time_limit: float | None = None
+    """Seconds after which to write a checkpoint and stop with exit code 75 (loading not counted)."""
+
+    def validate(self) -> None:
+        """Raise ConfigError for values that make no sense. Local: call it before the first collective."""
+        for flag, value, known in (("method", self.method, METHODS), ("by", self.by, MEASURES)):
+            if value not in known:
+                raise ConfigError(f"--{flag} {value}: expected one of {', '.join(known)}")
+        check_range(self, "folds", 3, 100)
+        check_range(self, "seed", 0, 2**32 - 1)
+        check_range(self, "min_positives", 0, 2**63)
+        for name, values in (("lambdas", self.lambdas), ("weights", self.weights)):
+            if any(not 0 < value < math.inf for value in values) or len(set(values)) < len(values):
+                raise ConfigError(f"--{name} {' '.join(f'{value:g}' for value in values)}: expected different numbers above 0")
+        for flag, only, method in (("weights", self.weights, "dual"), ("l1", self.l1, "elastic-net")):
+            if only and self.method != method:
+                raise ConfigError(f"--{flag} has no effect on --method {self.method}, it is for {method}; leave it out")
+        if self.bias is not None and self.method == "elastic-net":
+            raise ConfigError("--bias and --no-bias have no effect on --method elastic-net; leave them out")
+        if self.drop is not None:
+            check_magnitude("drop", self.drop)
+        if self.label_part is not None:
+            parse_part(self.label_part)
+        check_times(self)

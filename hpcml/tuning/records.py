@@ -1,0 +1,112 @@
+"""What is known of each label at each setting: a file that ranks fill label by label, and that an interrupted choice keeps."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from hpcml import mpi
+from hpcml.errors import DataError
+from hpcml.evaluation.decision import EVEN_PLACES, OWN_PLACES, PLACE, Summary
+from hpcml.files.hdf5 import DAMAGE, open_stamped, stamp
+from hpcml.files.slabs import Slab, SlabFile
+from hpcml.methods.linear.settings import Setting
+
+_LINES = OWN_PLACES + EVEN_PLACES + 2  # of a summary, at most
+RECORD = np.dtype([("score", "<f8"), ("n", "<i4"), ("places", PLACE, _LINES)])
+
+
+class Records:
+    """A record for each label and setting of one round. `path` is in the folder of the checkpoints."""
+
+    def __init__(self, comm: mpi.Comm, path: Path, n_labels: int, settings: Sequence[Setting], origin: dict[str, object]) -> None:
+        """`origin` and the settings are what a continuation must have in common with the round. Local."""
+        self.path, self.n_labels, self.n_settings = path, n_labels, len(settings)
+        self.file = SlabFile(comm, path)
+        self.about = {name: str(value) for name, value in origin.items()} | {
+            "settings": json.dumps([dict(each) for each in settings])
+        }
+        width = self.n_settings * RECORD.itemsize
+        self.slabs = {"records": Slab((n_labels, width), "|u1"), "crc": Slab((n_labels,), "<i8")}
+
+    @mpi.collective
+    def begin(self, resume: bool) -> np.ndarray:
+        """Collective. Open the file, new or the one of an interrupted choice: which labels are known (n_labels, bool).
+
+        Raises DataError if it belongs to other data.
+        """
+        comm, known, offsets = self.file.comm, np.zeros(self.n_labels, bool), None
+        with mpi.agreed(comm, f"reading {self.path}"):
+            if comm.rank == 0 and resume and self.path.exists():
+                offsets, known = self._look()
+        offsets, known = comm.bcast((offsets, known))
+        if offsets is not None:
+            self.file.attach(offsets)
+            return known
+
+        def describe(file: h5py.File) -> None:
+            stamp(file, "checkpoint")
+            for name, value in self.about.items():
+                file.attrs[name] = value
+
+        self.file.layout(self.slabs, describe)
+        with mpi.agreed(comm, f"writing {self.path}"):
+            if comm.rank == 0:
+                self.file.write("crc", 0, np.full(self.n_labels, -1))
+        return known
+
+    def _look(self) -> tuple[dict[str, tuple[int, Slab]], np.ndarray]:
+        """Where the slabs are, and which labels are written and sound. Local; raises DataError."""
+        try:
+            with open_stamped(self.path, "checkpoint", "hpcml tune") as file:
+                if any(file.attrs[name] != value for name, value in self.about.items()):
+                    raise DataError(f"{self.path}: the run was started on other data or settings; resume with the same, or --force")
+                if {name: Slab(file[name].shape, file[name].dtype.str) for name in self.slabs} != self.slabs:
+                    raise ValueError("sizes or types do not fit")
+                offsets = {name: (file[name].id.get_offset(), slab) for name, slab in self.slabs.items()}
+                crcs = file["crc"][:]
+                rows = (file["records"][label] for label in range(self.n_labels))
+                return offsets, np.array([zlib.crc32(row.data) == crc for row, crc in zip(rows, crcs, strict=True)], bool)
+        except DAMAGE:
+            raise DataError(f"{self.path}: damaged; start again with --force") from None
+
+    def write(self, label: int, scores: Sequence[float], summaries: Sequence[Summary]) -> None:
+        """Write the records of a label. Local; raises OSError."""
+        records = np.zeros(self.n_settings, RECORD)
+        for record, score, summary in zip(records, scores, summaries, strict=True):
+            n = summary.places.size
+            record["score"], record["n"] = score, n
+            record["places"][:n] = summary.places
+        row = records.view(np.uint8).reshape(1, -1)
+        self.file.write("records", label, row)
+        self.file.write("crc", label, np.array([zlib.crc32(row.data)]))
+
+    def flush(self) -> None:
+        """Force what this rank has written to the disk. Local; raises OSError."""
+        self.file.flush()
+
+    def close(self) -> None:
+        """Close this rank's descriptor. Local."""
+        self.file.close()
+
+    def scores(self, known: np.ndarray) -> np.ndarray:
+        """The scores (n_labels × n_settings), NaN for labels that have none. Local; raises OSError."""
+        out = np.full((self.n_labels, self.n_settings), np.nan)
+        with h5py.File(self.path) as file:
+            for label in np.flatnonzero(known):
+                out[label] = file["records"][label].view(RECORD)["score"]
+        return out
+
+    def summaries(self, labels: np.ndarray, settings: np.ndarray) -> list[Summary]:
+        """The summaries of some labels, each at one setting. Local; raises OSError."""
+        found = []
+        with h5py.File(self.path) as file:
+            for label, setting in zip(labels.tolist(), settings.tolist(), strict=True):
+                record = file["records"][label].view(RECORD)[setting]
+                found.append(Summary(record["places"][: record["n"]].copy()))
+        return found

@@ -1,0 +1,68 @@
+"""What `hpcml tune` says: tuning.csv (the settings), choice.csv (the labels), and the lines for the user."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from hpcml.log import joined
+from hpcml.methods.linear.report import TrainReport
+from hpcml.methods.linear.settings import Setting
+from hpcml.tuning.grid import best_of, column_of, text_of
+from hpcml.tuning.options import TuneOptions
+
+NAMES = {"map": "mean average precision", "f1": "mean F1 at the best thresholds", "auc": "mean AUC"}
+
+
+@dataclass(frozen=True)
+class TuneReport:
+    """What a finished choice and the training after it did."""
+
+    trained: TrainReport
+    chosen: list[str]
+
+    @property
+    def model(self) -> Path:
+        """The model."""
+        return self.trained.model
+
+    def __str__(self) -> str:
+        return joined([*self.chosen, str(self.trained)])
+
+
+def tables(
+    options: TuneOptions,
+    settings: Sequence[Setting],
+    scores: np.ndarray,
+    which: np.ndarray,
+    names: Sequence[str],
+    n_positive: np.ndarray,
+    columns: dict[str, np.ndarray],
+) -> tuple[list[str], list[Sequence[object]], list[Sequence[object]]]:
+    """Lines for the user, the rows of tuning.csv, and those of choice.csv."""
+    judged, axes = ~np.isnan(scores).all(axis=1), list(settings[0])
+    means, best = np.nanmean(scores, axis=0), best_of(scores)
+    counts = np.bincount(which[judged], minlength=len(settings))
+    summary: list[Sequence[object]] = [[*(f"{column_of(axis)}_factor" for axis in axes), options.by, "labels"]]
+    for setting, mean, count in zip(settings, means, counts, strict=True):
+        summary.append([*(f"{setting[axis]:.6g}" for axis in axes), f"{mean:.6g}", int(count)])
+    named = [name for name in columns if not name.startswith("sigmoid")]
+    of_labels: list[Sequence[object]] = [["label", "positives", *named, options.by]]
+    for label, name in enumerate(names):
+        score = scores[label, which[label]]
+        values = [f"{columns[column][label]:.6g}" for column in named]
+        of_labels.append([name, int(n_positive[label]), *values, "" if np.isnan(score) else f"{score:.6g}"])
+    what = NAMES[options.by]
+    lines = []
+    default = next((number for number, each in enumerate(settings) if all(value == 1.0 for value in each.values())), None)
+    if default is not None:
+        lines.append(f"{what} in the folds with the defaults: {means[default]:.4f}")
+    lines.append(f"best for all labels together: {text_of(settings[best])}: {means[best]:.4f}")
+    own = float(np.mean(scores[judged, which[judged]]))
+    n_other = int((which[judged] != best).sum())
+    if not options.one:
+        lines.append(f"labels with a setting of their own: {n_other:,} of {int(judged.sum()):,}; with these: {own:.4f}")
+    return lines, summary, of_labels
