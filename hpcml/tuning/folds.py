@@ -78,7 +78,8 @@ def fold_rows(node: mpi.Comm, rows: CompactRows, fold: np.ndarray, n_folds: int)
         held_out = slice(int(bounds[k]), int(bounds[k + 1]))
         start, n = held_out.stop % order.size, order.size - (held_out.stop - held_out.start)
         own = dict(zip(("indptr", "indices", "data"), csr(start, start + n), strict=True))
-        changed = {"first": 0, "n_global": n, "n_positive": rows.n_positive - counts[:, k], **own}
+        of_columns = np.bincount(own["indices"], minlength=rows.n_columns).astype(np.int32)
+        changed = {"first": 0, "n_global": n, "n_positive": rows.n_positive - counts[:, k], "counts": of_columns, **own}
         training = TrainingRows(**{**common, **changed}, place=place, start=start)
         folds.append(Fold(training, csr(held_out.start, held_out.stop), order[held_out]))
     return folds

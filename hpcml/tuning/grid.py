@@ -12,6 +12,7 @@ from hpcml.data.compact import CompactRows
 from hpcml.methods.linear.settings import Axis, Setting
 
 ROUNDS = 4  # in which a grid may grow
+GAIN = 0.001  # of the mean score, that makes a further value worth trying
 
 
 class Grid:
@@ -27,17 +28,24 @@ class Grid:
         names = [axis.option for axis in self.axes]
         return [dict(zip(names, values, strict=True)) for values in product(*self.values)]
 
-    def grow(self, best: Setting) -> list[Setting]:
-        """Further values next to the best setting where it lies at an end; the new settings, none if it lies inside."""
-        before = self.settings()
+    def grow(self, settings: Sequence[Setting], means: np.ndarray) -> list[Setting]:
+        """Further values where the best of the settings (`means`: of the labels' scores) lies at an end, GAIN above its neighbour.
+
+        The new settings; none if it lies inside.
+        """
+        before, best = self.settings(), settings[int(np.argmax(means))]
+        mean_of = {tuple(setting.values()): float(mean) for setting, mean in zip(settings, means, strict=True)}
         for axis, values, fixed in zip(self.axes, self.values, self.fixed, strict=True):
             value = best[axis.option]
-            if fixed:
+            if fixed or len(values) < 2 or value not in (values[0], values[-1]):
                 continue
-            if value == values[-1]:
-                values.append(value * axis.step)
-            elif value == values[0] and value / axis.step >= axis.least:
-                values.insert(0, value / axis.step)
+            last = value == values[-1]
+            neighbour = best | {axis.option: values[-2] if last else values[1]}
+            if mean_of[tuple(best.values())] < mean_of[tuple(neighbour.values())] + GAIN:
+                continue
+            further = value * axis.step if last else value / axis.step
+            if further >= axis.least:
+                values.insert(len(values) if last else 0, further)
         return [setting for setting in self.settings() if setting not in before]
 
 

@@ -102,7 +102,7 @@ class Tuner:
                 settings = [setting for each in rounds for setting in each.settings]
                 scores = np.concatenate([each.scores for each in rounds], axis=1)
                 best = best_of(scores)
-                new = grid.grow(settings[best]) if len(rounds) <= ROUNDS else []
+                new = grid.grow(settings, np.nanmean(scores, axis=0)) if len(rounds) <= ROUNDS else []
                 if new:
                     folder.log(f"the best setting so far ({text_of(settings[best])}) lies at the end of the grid, which grows")
             which = choose(scores, n_positive, self.options.one)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
@@ -18,7 +18,7 @@ from hpcml.methods.linear.options import LinearOptions
 from hpcml.run.folder import RunFolder
 from hpcml.signals import StopSignals
 
-Setting = Mapping[str, float]  # the value of each option that may differ
+Setting = dict[str, float]  # the value of each option that may differ
 
 
 class Axis(NamedTuple):
