@@ -100,6 +100,32 @@ def train(
             return registry.train(method, session, Path(data), Target(Path(output), force, resume), found)
 
 
+def tune(
+    data: Path | str,
+    output: Path | str,
+    *,
+    comm: Comm | None = None,
+    force: bool = False,
+    resume: bool = False,
+    log: Log | None = None,
+    signals: StopSignals | None = None,
+    **options: Any,
+) -> Any:
+    """Collective over `comm`. Choose λ and the weight of positive rows for each label by cross-validation, train, and decide.
+
+    The options are those of `hpcml tune`, by the names of the flags, with `_` for `-` and `lam` for λ: `method="probe", folds=3`. The
+    others are those of `train`. Returns a report: a text, with the path of the model as `model`. Raises what `train` does.
+    """
+    from hpcml.run.session import Target, session_of
+    from hpcml.tuning.options import TuneOptions
+    from hpcml.tuning.tune import tune as work
+
+    with _errors_in_python():
+        found = _options(TuneOptions, options, "tune", "hpcml tune --help")
+        with session_of(comm, log, signals) as session:
+            return work(session, Path(data), Target(Path(output), force, resume), found)
+
+
 def predict(
     model: Path | str | Model | ClassifierModel,
     data: Path | str,

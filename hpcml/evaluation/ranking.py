@@ -50,6 +50,8 @@ def _tie_sums(greater: np.ndarray, equal: np.ndarray) -> tuple[np.ndarray, np.nd
     """For each tie of n items after t others: Σ 1/(t+i) and Σ (i−1)/(t+i) over i = 1..n, whatever n is."""
     t, n = greater.astype(np.float64), equal.astype(np.float64)
     reciprocals, weighted = 1.0 / (t + 1.0), np.zeros(t.size)
+    if equal.max(initial=1) <= 1:
+        return reciprocals, weighted
     for i in range(2, _DIRECT + 1):
         more = np.flatnonzero(equal >= i)
         reciprocals[more] += 1.0 / (t[more] + i)

@@ -247,6 +247,9 @@ class RunFolder:
         Earlier versions wrote the options of other methods, too: what is no option of this one does not matter.
         """
         known = config.values()
+        if ("folds" in known) != ("folds" in before):
+            command = "hpcml tune" if "folds" in before else f"hpcml train {before.get('method', 'probe')}"
+            raise ConfigError(f"{self.path}: this is a run of {command}; resume it with that")
         now = tomllib.loads(to_toml(known))
         for key in sorted((now.keys() | (before.keys() & known.keys())) - config.free()):
             if now.get(key, _UNSET.get(key)) != before.get(key, _UNSET.get(key)):

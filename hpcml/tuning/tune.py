@@ -93,8 +93,9 @@ class Tuner:
         given = [self.options.weights if axis.option == "positive_weight" else self.options.lambdas for axis in axes]
         grid, rounds = Grid(axes, given), list[Round]()
         n_positive = problem.rows.n_positive[problem.labels]
-        if not ((n_positive > 0) & (n_positive < problem.rows.n_global)).any():
-            raise ConfigError("no label has both positive and negative rows; there is nothing to choose by")
+        with folder.discarded_on_error():
+            if not ((n_positive > 0) & (n_positive < problem.rows.n_global)).any():
+                raise ConfigError("no label has both positive and negative rows; there is nothing to choose by")
         try:
             new = grid.settings()
             while new:
@@ -136,7 +137,8 @@ class Tuner:
             if known.any():
                 folder.log(f"resuming the choice: {int(known.sum())} of {int(trainable.sum())} labels are known")
             run = CrossRun(comm, problem.rows, records, known | ~trainable, self.options, signals, time.monotonic() - began)
-            work = self._work(comm, problem, options, settings, run)
+            with folder.discarded_on_error():
+                work = self._work(comm, problem, options, settings, run)
             waiting = waiting[np.argsort(-n_positive[waiting], kind="stable")]
             work.waiting.extend(waiting[comm.rank :: comm.size].tolist())
             folder.log(

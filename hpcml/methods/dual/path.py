@@ -1,9 +1,8 @@
 """Many labels at many λ and weights of positive rows, on the same rows: weights to choose by, not solutions.
 
 A panel of labels goes from the largest λ to the smallest and keeps its duals, which stay feasible as C grows. The first λ begins
-with the common start (`dual`) and sweeps three times over all rows. Each further one sweeps twice over its support vectors, then
-once over all rows. On Reuters, MeSH and docstrings the average precision of such weights differs by less than 0.001 in the mean
-over labels from that of solutions at tolerance 0.1 (docs/methods/tune.md).
+with the common start (`dual`) and sweeps twice over all rows. Each further one sweeps twice over its support vectors, then once
+over all rows. docs/tuning.md says how far the average precision of such weights is from that of solutions.
 """
 
 from __future__ import annotations
@@ -19,7 +18,8 @@ from hpcml.methods.dual.options import DualOptions
 from hpcml.methods.linear.objective import Risk
 from hpcml.methods.linear.settings import Fitted, Setting
 
-SWEEPS = 3  # of each λ, the last over all rows
+FIRST_SWEEPS = 2  # of the largest λ, over all rows
+SWEEPS = 3  # of each further one, the last over all rows
 START_SWEEPS = 10  # of the label that no row has
 
 
@@ -73,13 +73,17 @@ class DualPath:
         for lam in self.lambdas:
             costs = self._costs(lam, lanes)
             if panel is None:
-                panel = DualPanel(self.block, [Training(place, int(labels[place]), 0.0) for place, _ in lanes])
+                panel, n_sweeps = (
+                    DualPanel(self.block, [Training(place, int(labels[place]), 0.0) for place, _ in lanes]),
+                    FIRST_SWEEPS,
+                )
             else:
+                n_sweeps = SWEEPS
                 kernels.support(panel.alpha, panel.width, len(lanes), panel.active)
             panel.set_costs(costs)
-            for sweep in range(SWEEPS):
+            for sweep in range(n_sweeps):
                 panel.sweep = sweep  # the same orders for all λ
-                if sweep == SWEEPS - 1:
+                if sweep == n_sweeps - 1:
                     panel.active[:] = everyone
                 panel.epoch(0.0)
             settings = np.array([self.place.get((lam, weight), -1) for _, weight in lanes])

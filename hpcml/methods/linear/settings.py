@@ -77,6 +77,7 @@ class Chooser(Protocol):
     def asked(self, options: Any) -> Any:
         """What config.toml says of the run, given the options of its method."""
 
+    @mpi.collective
     def choose(self, comm: mpi.Comm, problem: Any, folder: RunFolder, options: Any, resume: bool, signals: StopSignals) -> Chosen:
         """Collective over `comm`. The choice; or that of the run that is continued. Raises Interrupted."""
 

@@ -1,0 +1,52 @@
+"""The choice from scores, and the grid of settings."""
+
+import numpy as np
+import pytest
+
+from hpcml.errors import ConfigError
+from hpcml.methods.linear.settings import Axis
+from hpcml.tuning.choose import choose
+from hpcml.tuning.grid import Grid
+from hpcml.tuning.options import TuneOptions
+
+
+def test_frequent_labels_choose_for_themselves_and_rare_ones_do_as_all_do():
+    scores = np.array([[0.5, 0.7, 0.4]] * 8 + [[0.9, 0.6, 0.1]] * 2 + [[np.nan] * 3])
+    n_positive = np.array([50] * 8 + [1, 5000, 0])
+    which = choose(scores, n_positive, one=False)
+    assert which.tolist() == [1] * 8 + [1, 0, 1]  # means .58, .68, .34; the rare one: .9 + 58 < .6 + 68
+    assert set(choose(scores, n_positive, one=True)) == {1}
+    assert choose(scores, n_positive, one=False, tau=0.0).tolist() == [1] * 8 + [0, 0, 1]
+
+
+def test_grid_grows_only_where_the_best_lies_at_an_end_and_gains():
+    axes = (Axis("lam", (0.1, 1.0, 10.0), 10.0), Axis("positive_weight", (1.0, 4.0), 4.0, least=1.0))
+    grid = Grid(axes, ((), ()))
+    settings = grid.settings()
+    assert len(settings) == 6 and settings[1] == {"lam": 0.1, "positive_weight": 4.0}
+    means = np.array([0.5, 0.4, 0.3, 0.3, 0.2, 0.2])  # best: λ × 0.1, weight 1
+    new = grid.grow(settings, means)
+    assert [each["lam"] for each in new] == [0.1 / 10.0] * 2  # and no weight below 1
+    assert Grid(axes, ((), ())).grow(settings, np.array([0.3001, 0.2, 0.3, 0.3, 0.2, 0.2])) == []  # nothing to gain
+    assert Grid(axes, ((), ())).grow(settings, np.array([0.2, 0.2, 0.5, 0.4, 0.2, 0.2])) == []  # it lies inside
+    assert Grid(axes, ((0.1, 1.0, 10.0), (1.0, 4.0))).grow(settings, means) == []  # the user's own values
+    weights = Grid(axes, ((), ())).grow(settings, np.array([0.2, 0.2, 0.3, 0.5, 0.2, 0.2]))
+    assert [each["positive_weight"] for each in weights] == [16.0] * 3
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"method": "pegasos"}, "--method pegasos: expected one of dual, probe, elastic-net"),
+        ({"by": "loss"}, "--by loss: expected one of map, f1, auc"),
+        ({"folds": 2}, "--folds 2"),
+        ({"lambdas": (1.0, 1.0)}, "--lambdas 1 1: expected different numbers above 0"),
+        ({"weights": (0.0,)}, "--weights 0: expected different numbers above 0"),
+        ({"method": "probe", "weights": (2.0,)}, "--weights has no effect on --method probe"),
+        ({"l1": "1/m"}, "--l1 has no effect on --method dual"),
+        ({"method": "elastic-net", "bias": True}, "--bias and --no-bias have no effect"),
+    ],
+)
+def test_options_that_make_no_sense(options, text):
+    with pytest.raises(ConfigError, match=text.replace("(", r"\(")):
+        TuneOptions(**options).validate()

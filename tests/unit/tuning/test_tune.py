@@ -1,0 +1,116 @@
+"""`hpcml tune` on small data, beside other implementations of what it does."""
+
+import csv
+import re
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.metrics import average_precision_score
+from sklearn.svm import LinearSVC
+from support.make import dataset
+
+import hpcml
+from hpcml import mpi
+from hpcml.data.compact import compact_rows
+from hpcml.data.dataset import Dataset
+from hpcml.data.shard import load_shard
+from hpcml.errors import ConfigError, DataError, Interrupted, NonFiniteError
+from hpcml.tuning.folds import deal
+
+
+def learnable(path, seed=1, n=240, n_features=60, n_labels=5):
+    """Rows whose labels follow from some of their features, with noise; the last label is one that no row has."""
+    rng = np.random.default_rng(seed)
+    X = sp.random(n, n_features, 0.15, "csr", rng=rng, data_rvs=rng.random).astype(np.float32)
+    scores = X @ rng.standard_normal((n_features, n_labels)) + 0.3 * rng.standard_normal((n, n_labels))
+    Y = scores > [np.quantile(column, share) for column, share in zip(scores.T, np.linspace(0.6, 0.95, n_labels), strict=True)]
+    Y = np.hstack([Y, np.zeros((n, 1), bool)])
+    return dataset(path, X, sp.csr_matrix(Y.astype(np.float32))), X, Y
+
+
+def read(path):
+    with path.open(newline="", encoding="utf-8") as lines:
+        return list(csv.DictReader(lines))
+
+
+@pytest.mark.parametrize("method", ["dual", "probe", "elastic-net"])
+def test_model_is_what_training_with_the_choice_gives(tmp_path, method):
+    data, *_ = learnable(tmp_path / "data.h5")
+    grid = {"lambdas": (0.1, 1.0, 10.0), "folds": 3, "min_positives": 0} | ({"weights": (1.0, 3.0)} if method == "dual" else {})
+    model = hpcml.open_model(hpcml.tune(data, tmp_path / "run", method=method, **grid).model)
+    choice = read(tmp_path / "run" / "choice.csv")
+    assert [line["label"] for line in choice] == model.label_names
+    option = "l1" if method == "elastic-net" else "lambda"
+    for number, line in enumerate(choice[:5]):
+        strength = repr(float(model.labels[option][number]))
+        options = {"label": [line["label"]], "l1" if method == "elastic-net" else "lam": strength}
+        if method == "dual":
+            options["positive_weight"] = repr(float(model.labels["positive_weight"][number]))
+        alone = hpcml.open_model(hpcml.train(method, data, tmp_path / f"alone-{number}", options).model)
+        assert np.array_equal(alone.weights(0), model.weights(number)) and alone.bias[0] == model.bias[number]
+        assert float(line["threshold"]) == pytest.approx(model.thresholds[number], rel=1e-5)
+    assert model.labels["threshold"][5] == 0.0 and model.thresholds.shape == (6,)
+    slope, offset = model.sigmoids
+    assert (slope >= 0).all() and np.isfinite(offset).all()
+
+
+def test_scores_of_folds_are_those_of_liblinear(tmp_path, monkeypatch):
+    monkeypatch.setattr("hpcml.methods.dual.path.FIRST_SWEEPS", 400)  # solutions
+    monkeypatch.setattr("hpcml.methods.dual.path.SWEEPS", 400)
+    data, X, Y = learnable(tmp_path / "data.h5")
+    hpcml.tune(data, tmp_path / "run", folds=3, lambdas=(10.0, 1.0), weights=(1.0,), one=True)
+    comm = mpi.self_comm()
+    rows = compact_rows(comm, load_shard(comm, Dataset(data), "all"), True)[0]
+    fold = deal(rows, np.arange(5), 3, 0)
+    for line in read(tmp_path / "run" / "tuning.csv"):
+        C, found = 1.0 / (float(line["lambda_factor"]) * rows.scale), []
+        for label in range(5):
+            scores, y = np.empty(len(Y)), Y[:, label]
+            for k in range(3):
+                svm = LinearSVC(C=C, tol=1e-6, max_iter=100_000).fit(X[fold != k], y[fold != k])
+                scores[fold == k] = svm.decision_function(X[fold == k])
+            found.append(average_precision_score(y, scores))
+        assert float(line["map"]) == pytest.approx(np.mean(found), abs=5e-4)
+
+
+def test_interrupted_choice_goes_on_with_the_same_bits(tmp_path, monkeypatch):
+    data, *_ = learnable(tmp_path / "data.h5")
+    whole = hpcml.tune(data, tmp_path / "whole", folds=3).model.read_bytes()
+    monkeypatch.setattr("hpcml.tuning.cross.TOGETHER", 2)
+    with pytest.raises(Interrupted, match="the choice so far is kept"):
+        hpcml.tune(data, tmp_path / "run", folds=3, time_limit=1e-9)
+    with pytest.raises(ConfigError, match="folds = 3"):
+        hpcml.tune(data, tmp_path / "run", folds=4, resume=True)
+    with pytest.raises(ConfigError, match="hpcml tune"):
+        hpcml.train("dual", data, tmp_path / "run", resume=True)
+    assert hpcml.tune(data, tmp_path / "run", folds=3, resume=True).model.read_bytes() == whole
+
+
+def test_records_that_do_not_belong_or_are_damaged(tmp_path):
+    data, *_ = learnable(tmp_path / "data.h5")
+    other, *_ = learnable(tmp_path / "other.h5", seed=2)
+    with pytest.raises(Interrupted):
+        hpcml.tune(data, tmp_path / "run", folds=3, time_limit=1e-9)
+    with pytest.raises(DataError, match="other data or settings"):
+        hpcml.tune(other, tmp_path / "run", folds=3, resume=True)
+    part = tmp_path / "run" / "checkpoint" / "tuning-1.part.h5"
+    part.write_bytes(part.read_bytes()[:600])
+    with pytest.raises(DataError, match="damaged"):
+        hpcml.tune(data, tmp_path / "run", folds=3, resume=True)
+
+
+def test_nothing_to_choose_by(tmp_path):
+    data, *_ = learnable(tmp_path / "data.h5")
+    with pytest.raises(ConfigError, match="no label has both"):
+        hpcml.tune(data, tmp_path / "run", label=("label5",), min_positives=0)
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(NonFiniteError, match="beyond single precision"):
+        hpcml.tune(data, tmp_path / "run", lambdas=(1e-38, 1.0))
+    assert not (tmp_path / "run").exists()
+
+
+def test_says_what_it_chose(tmp_path, caplog):
+    data, *_ = learnable(tmp_path / "data.h5")
+    report = str(hpcml.tune(data, tmp_path / "run", folds=3))
+    assert re.search(r"with the defaults: 0\.\d+", report) and "best for all labels together" in report
