@@ -204,7 +204,7 @@ def calibrate(
     force: bool = False,
     log: Log | None = None,
 ) -> CalibrationReport:
-    """Collective over `comm`. Fit the sigmoids that make scores probabilities, to held-out rows; store them in the model or `output`.
+    """Collective over `comm`. Fit the sigmoids that make probabilities of scores, and store them in the model, or in `output`.
 
     The options are those of `hpcml calibrate`. Returns a report: a text, with slope and offset of each label as `sigmoids`. Raises
     ConfigError, DataError or NonFiniteError.

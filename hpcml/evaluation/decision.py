@@ -109,6 +109,7 @@ class Tally:
 
         Raises NonFiniteError for scores that are not finite, or too far apart.
         """
+        low, high = float(low), float(high)
         if not math.isfinite(high - low):
             raise NonFiniteError(f"scores from {low:g} to {high:g}: expected finite numbers")
         own = np.unique(np.asarray(positives, dtype=np.float64))
@@ -116,7 +117,7 @@ class Tally:
         if not self.exact:
             ascending = np.sort(np.asarray(positives, dtype=np.float64))
             own = ascending[np.rint(np.linspace(0, ascending.size - 1, OWN_PLACES)).astype(np.int64)]
-        self.values = np.unique(np.concatenate([own, np.linspace(low, high, EVEN_PLACES), [low, high]]))
+        self.values = np.unique(np.concatenate([own, np.linspace(low, high, EVEN_PLACES), [low, high]]) + 0.0)  # no −0
         steps = low + np.arange(_STARTS) * ((high - low) / _STARTS)
         self._starts = np.maximum(np.searchsorted(self.values, steps, "right") - 1, 0)
         n = self.values.size
@@ -135,7 +136,7 @@ class Tally:
         others = self.counts - self._of_positives
         for name, values in zip(("negative", "equal"), others, strict=False):
             places[name] = values
-        places["value"], places["top"], places["positive"] = self.values, self.top, self._of_positives[0]
+        places["value"], places["top"], places["positive"] = self.values, self.top + 0.0, self._of_positives[0]
         for kind, (count, _, offset) in (("positive", self._of_positives), ("negative", others)):
             places[f"{kind}_offset"] = offset / np.maximum(count, 1) / kernels.OFFSETS
         return Summary(places)

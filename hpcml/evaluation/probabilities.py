@@ -1,8 +1,9 @@
 """Probabilities from scores, and how good they are: the Brier score and the expected calibration error.
 
 The Brier score of a label is the mean of (p − y)² over the rows, y being 1 for rows that have it and else 0. Its expected
-calibration error divides the rows into 10 bins of equal width by p, and adds up |Σ (p − y)| over the bins, divided by the rows. Sums are of
-whole numbers, 2^−36 or a little more of 1 each, so that they do not depend on the order of the rows or the number of ranks.
+calibration error divides the rows into 10 bins of equal width by p, and adds up |Σ (p − y)| over the bins, divided by the number
+of rows. Sums are of whole numbers, of 2^−36 or a little more, so that they depend neither on the order of the rows nor on the
+number of ranks.
 
 Brier, "Verification of Forecasts Expressed in Terms of Probability", 1950; Naeini, Cooper & Hauskrecht, "Obtaining Well Calibrated
 Probabilities Using Bayesian Binning", 2015.

@@ -153,6 +153,18 @@ def test_f1(tmp_path):
     assert 10 < valid.size < 50
 
 
+def test_decisions(tmp_path):
+    rng = np.random.default_rng(3)
+    Y = rng.random((160, 4)) < [0.5, 0.3, 0.1, 0.05]
+    X = np.column_stack([Y + 0.3 * rng.random(Y.shape), rng.random((160, 6))])
+    data = make.dataset(tmp_path / "data.h5", X, Y.astype(float))
+    text = run(sys.executable, "-W", "ignore", BENCH / "decisions.py", data, "--folds", 3)
+    found = {line.get("thresholds"): line for line in lines_of(text) if "thresholds" in line}
+    assert len(found) == 5 and text.count("\nshrink") == 1 and found["shrink"]["macro"] > found["0"]["macro"]
+    judged = {line["probabilities"]: line for line in lines_of(text) if line.get("positives") == "all"}
+    assert len(judged) == 5 and judged["calibrate"]["brier"] < judged["1/(1+exp(-score))"]["brier"]
+
+
 def test_naive_bayes(tmp_path):
     data = make.dataset(tmp_path / "data.h5", *make.random_data(3, 60, 30, 5, density=0.2))
     options = ("--sample", 2, "--ranks", 1, "--rounds", 1)
