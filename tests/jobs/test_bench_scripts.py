@@ -140,7 +140,7 @@ def test_f1(tmp_path):
     data = make.dataset(tmp_path / "data.h5", X, Y)
     text = run(sys.executable, BENCH / "f1.py", data)
     found = {(line["method"], line["thresholds"]): line for line in lines_of(text)}
-    assert len(found) == 16 and text.count("\nmaxent") == 2 * 6
+    assert len(found) == 19 and text.count("\nmaxent") == 2 * 7
     assert found["elastic-net", "0"]["features_per_label"] < found["dual", "0"]["features_per_label"] == 10
     assert all(line["by_percent"]["100"] == line["instance"] for line in found.values())
     assert found["dual", "label"]["macro"] > 0.9

@@ -124,6 +124,23 @@ def test_the_threshold_of_labels_as_frequent_has_the_largest_mean_f1():
     assert mean(shared) >= max(mean(threshold) for threshold in np.linspace(-2, 4, 200)) - 0.01
 
 
+def test_scores_on_scales_of_their_own_are_standardised():
+    """Thresholds and probabilities follow where each label's scores are moved and stretched, by far."""
+    cases = [drawn(seed, 1_000, 3 + seed % 5, shift=4.0) for seed in range(30)]
+    rng = np.random.default_rng(1)
+    shift, scale = 20 * rng.standard_normal(30), np.exp(rng.standard_normal(30))
+    moved = [((scores * b + a).astype(np.float32), truth) for (scores, truth), a, b in zip(cases, shift, scale, strict=True)]
+    plain, found = decide(sums(cases)), decide(sums(moved))
+
+    def mean(cases, thresholds):
+        return np.mean([f1_score(truth, scores > cut) for (scores, truth), cut in zip(cases, thresholds, strict=True)])
+
+    assert mean(moved, found.thresholds) > 0.5 and mean(moved, found.thresholds) > mean(cases, plain.thresholds) - 0.05
+    for (scores, _), (far, _), a, b in zip(cases, moved, plain.sigmoids, found.sigmoids, strict=True):
+        assert sigmoid(far, b) == pytest.approx(sigmoid(scores, a), abs=0.25)
+        assert sigmoid(far, b).mean() == pytest.approx(sigmoid(scores, a).mean(), abs=0.002)
+
+
 def test_rare_labels_gain_on_other_rows():
     """80 labels of few rows: thresholds and sigmoids that lean on each other do better on fresh rows than each alone."""
     n, offsets = 2_000, np.linspace(-9.5, -8, 80)
