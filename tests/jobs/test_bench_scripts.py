@@ -155,8 +155,8 @@ def test_f1(tmp_path):
 
 def test_decisions(tmp_path):
     rng = np.random.default_rng(3)
-    Y = rng.random((160, 4)) < [0.5, 0.3, 0.1, 0.05]
-    X = np.column_stack([Y + 0.3 * rng.random(Y.shape), rng.random((160, 6))])
+    Y = rng.random((400, 4)) < [0.5, 0.3, 0.1, 0.05]
+    X = np.column_stack([Y + 0.5 * rng.standard_normal(Y.shape), rng.random((400, 6))])
     data = make.dataset(tmp_path / "data.h5", X, Y.astype(float))
     text = run(sys.executable, "-W", "ignore", BENCH / "decisions.py", data, "--folds", 3)
     found = {line.get("thresholds"): line for line in lines_of(text) if "thresholds" in line}
