@@ -142,8 +142,9 @@ def predict(
 ) -> Path:
     """Collective over `comm`. Write the scores of a dataset's rows (or their `labels`, or the `top` best of each) to `output`.
 
-    With `probabilities` these take the place of the scores (`calibrate`; a model of log-odds has its own). The ending of `output` (.h5, .csv, .svm) says how it is written. Labels are those with a score above `threshold`; None is the
-    model's thresholds. Returns the path. Raises ConfigError or DataError.
+    With `probabilities` these take the place of the scores (see `calibrate`; a model of log-odds has its own). The ending of
+    `output` (.h5, .csv, .svm) says how it is written. Labels are those with a score above `threshold`; None is the model's
+    thresholds. Returns the path. Raises ConfigError or DataError.
     """
     from hpcml import mpi
     from hpcml.prediction.predict import predict as work
@@ -229,7 +230,7 @@ def calibrate(
     force: bool = False,
     log: Log | None = None,
 ) -> CalibrationReport:
-    """Collective over `comm`. Fit to held-out rows the sigmoids that make scores probabilities; store them in the model or `output`.
+    """Collective over `comm`. Fit the sigmoids that make probabilities of scores, and store them in the model, or in `output`.
 
     The options are those of `hpcml calibrate`. Returns a report: a text, with slope and offset of each label as `sigmoids`. Raises
     ConfigError, DataError or NonFiniteError.

@@ -36,7 +36,7 @@ class CalibrationReport:
 
     def __str__(self) -> str:
         lines = [
-            f"{self.model}: probabilities of {len(self.sigmoids):,} labels, from {self.data}, split {self.split} ({self.n_rows:,} rows)",
+            f"{self.model}: probabilities of {len(self.sigmoids):,} labels, from {self.data}, split {self.split}",
             *training_rows_warning(self.n_seen, self.n_rows, "probabilities"),
         ]
         for name, values in zip(("slope", "offset"), self.sigmoids.T, strict=True):

@@ -10,8 +10,11 @@ labels, since a rare label alone says too little:
   positives and 1/(N + 2) for negatives. The sigmoid of the labels with about as many positives is the prior: it counts as much
   as κ positives of theirs, by the second derivatives of their loss.
 
-"About as many" weighs labels by a Gaussian of log₂ P with deviation WIDTH. All counts are whole numbers, and all sums are made in
-the order of the labels, so that the result does not depend on who made a summary, nor on the order of the rows.
+"About as many" weighs labels by a Gaussian of log₂ P with deviation WIDTH. What labels share is said of their scores as they are;
+or of scores brought to mean 0 and deviation 1 for each label, if that gives the labels a mean F1 at t₀ that is larger by 0.01.
+
+All counts are whole numbers, and all sums are made in the order of the labels, so that the result does not depend on who made a
+summary, nor on the order of the rows.
 
 Platt, "Probabilistic Outputs for Support Vector Machines", 1999. The shrinkage, τ and κ were chosen on Reuters and MeSH
 (docs/thresholds.md).
@@ -33,6 +36,7 @@ from hpcml.partition import offsets
 TAU = 30.0  # positives that weigh as much as the threshold of the labels around
 KAPPA = 10.0  # positives of the labels around that a label's sigmoid is drawn to
 WIDTH = 0.5  # of the labels around, in octaves of the number of positives
+MARGIN = 0.01  # of mean F1, by which standardised scores must be better to be preferred
 OWN_PLACES, EVEN_PLACES = 64, 48  # at scores of positives; at equal distances
 _GRID, _STARTS = 256, 256
 _SCORES, _COUNTS, _OFFSETS = ("value", "top"), ("positive", "negative", "equal"), ("positive_offset", "negative_offset")
@@ -109,6 +113,7 @@ class Tally:
 
         Raises NonFiniteError for scores that are not finite, or too far apart.
         """
+        low, high = float(low), float(high)
         if not math.isfinite(high - low):
             raise NonFiniteError(f"scores from {low:g} to {high:g}: expected finite numbers")
         own = np.unique(np.asarray(positives, dtype=np.float64))
@@ -116,7 +121,7 @@ class Tally:
         if not self.exact:
             ascending = np.sort(np.asarray(positives, dtype=np.float64))
             own = ascending[np.rint(np.linspace(0, ascending.size - 1, OWN_PLACES)).astype(np.int64)]
-        self.values = np.unique(np.concatenate([own, np.linspace(low, high, EVEN_PLACES), [low, high]]))
+        self.values = np.unique(np.concatenate([own, np.linspace(low, high, EVEN_PLACES), [low, high]]) + 0.0)  # no −0
         steps = low + np.arange(_STARTS) * ((high - low) / _STARTS)
         self._starts = np.maximum(np.searchsorted(self.values, steps, "right") - 1, 0)
         n = self.values.size
@@ -135,7 +140,7 @@ class Tally:
         others = self.counts - self._of_positives
         for name, values in zip(("negative", "equal"), others, strict=False):
             places[name] = values
-        places["value"], places["top"], places["positive"] = self.values, self.top, self._of_positives[0]
+        places["value"], places["top"], places["positive"] = self.values, self.top + 0.0, self._of_positives[0]
         for kind, (count, _, offset) in (("positive", self._of_positives), ("negative", others)):
             places[f"{kind}_offset"] = offset / np.maximum(count, 1) / kernels.OFFSETS
         return Summary(places)
@@ -179,10 +184,14 @@ def decide(summaries: Sequence[Summary], tau: float = TAU, kappa: float = KAPPA)
     n_positive = np.array([summary.n_positive for summary in summaries], dtype=np.int64)
     if not n_positive.any():
         raise DataError("no row has any of the labels; choose rows that have some")
-    around = _Neighbours(n_positive)
-    thresholds, common = _thresholds(summaries, around, tau)
-    sigmoids, prior = _sigmoids(summaries, around, kappa)
-    return Decision(thresholds, sigmoids, (common, *prior))
+    around, scores = _Neighbours(n_positive), _Scores(summaries)
+    plain, standardised = (_Frame(scores, around, *how) for how in (scores.as_they_are, scores.standardised))
+    frame = standardised if standardised.agreement > plain.agreement + MARGIN else plain
+    own = np.array([own_threshold(summary) for summary in summaries])
+    mixed = (n_positive * np.where(n_positive > 0, own, 0.0) + tau * frame.thresholds) / np.maximum(n_positive + tau, 1e-300)
+    thresholds = np.where((n_positive > 0) | (tau > 0), mixed, frame.thresholds)
+    sigmoids, prior = _sigmoids(frame, kappa)
+    return Decision(thresholds, sigmoids, (frame.rarest, *prior))
 
 
 def warm_up() -> None:
@@ -211,54 +220,91 @@ class _Neighbours:
         return out
 
 
-def _flat(summaries: Sequence[Summary]) -> tuple[np.ndarray, np.ndarray]:
-    """The lines of all summaries one after another, and where each begins (n_labels + 1)."""
-    return np.concatenate([summary.places for summary in summaries]), offsets([summary.places.size for summary in summaries])
-
-
 def _columns(places: np.ndarray, *names: str) -> list[np.ndarray]:
     return [np.ascontiguousarray(places[name]) for name in names]
 
 
-def _grid(places: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """At most _GRID values that divide the scores of positives evenly, each label weighing as much as another."""
-    order = np.argsort(places["value"], kind="stable")
-    some = order[places["positive"][order] > 0]
+def _grid(values: np.ndarray, positive: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """At most _GRID of the values that divide the scores of positives evenly, each label weighing as much as another."""
+    order = np.argsort(values, kind="stable")
+    some = order[positive[order] > 0]
     mass = np.cumsum(shares[some])
     chosen = np.searchsorted(mass, np.linspace(0.0, mass[-1], _GRID))
-    return np.unique(places["value"][some[np.minimum(chosen, some.size - 1)]])
+    return np.unique(values[some[np.minimum(chosen, some.size - 1)]])
 
 
-def _thresholds(summaries: Sequence[Summary], around: _Neighbours, tau: float) -> tuple[np.ndarray, float]:
-    """(P t + τ t₀) / (P + τ) of every label, and t₀ of the labels with fewest positives."""
-    places, indptr = _flat(summaries)
-    owner = np.repeat(np.arange(len(summaries)), np.diff(indptr))
-    grid = _grid(places, places["positive"] / np.maximum(around.n_positive, 1)[owner])
-    sums = np.zeros((around.quarters.size, grid.size))
-    columns = _columns(places, "value", "positive", "negative", "positive_offset", "equal")
-    kernels.add_f1(indptr, *columns, around.of_labels, grid, sums)
-    best = np.argmax(around.around(sums), axis=1)  # the weights of a group's row have one sum
-    shared = np.where(best > 0, (grid[best] + grid[np.maximum(best - 1, 0)]) / 2.0, np.nextafter(grid[best], -np.inf))
-    common, n = shared[around.nearest], around.n_positive
-    own = np.array([own_threshold(summary) for summary in summaries])
-    mixed = (n * np.where(n > 0, own, 0.0) + tau * common) / np.maximum(n + tau, np.finfo(float).tiny)
-    return np.where((n > 0) | (tau > 0), mixed, common), float(shared[0])
+class _Scores:
+    """The lines of all summaries one after another, label l's from indptr[l] on; mean and deviation of each label's scores."""
+
+    def __init__(self, summaries: Sequence[Summary]) -> None:
+        self.places, self.n_labels = np.concatenate([summary.places for summary in summaries]), len(summaries)
+        self.indptr = offsets([summary.places.size for summary in summaries])
+        self.owner = np.repeat(np.arange(self.n_labels), np.diff(self.indptr))
+        kinds = ("negative", "positive")
+        self.x = np.stack([np.concatenate([summary.centres(kind) for summary in summaries]) for kind in kinds], axis=1)
+        self.weights = np.stack([self.places[kind] for kind in kinds], axis=1).astype(np.float64)
+        self.n_rows = self._of_labels(np.ones_like(self.x))
+        self.mean = self._of_labels(self.x) / self.n_rows
+        variance = self._of_labels((self.x - self.mean[self.owner, None]) ** 2) / self.n_rows
+        self.deviation = np.where(variance > 0, np.sqrt(variance), 1.0)
+
+    def _of_labels(self, values: np.ndarray) -> np.ndarray:
+        """The sums (n_labels) of values (n × 2) over the rows."""
+        sums: np.ndarray = np.add.reduceat((self.weights * values).sum(axis=1), self.indptr[:-1])
+        return sums
+
+    @property
+    def as_they_are(self) -> tuple[np.ndarray, np.ndarray]:
+        """The shift and the scale (n_labels each) of scores that can be compared between labels."""
+        return np.zeros(self.n_labels), np.ones(self.n_labels)
+
+    @property
+    def standardised(self) -> tuple[np.ndarray, np.ndarray]:
+        """The shift and the scale of scores that must first be brought to mean 0 and deviation 1."""
+        return self.mean, self.deviation
 
 
-def _sigmoids(summaries: Sequence[Summary], around: _Neighbours, kappa: float) -> tuple[np.ndarray, tuple[float, float]]:
+class _Frame:
+    """Scores minus a shift, divided by a scale, and what the labels with about as many positives share in it.
+
+    `thresholds` are those, in the labels' own scores, where the mean F1 of these labels is largest; `agreement` is its mean.
+    """
+
+    def __init__(self, scores: _Scores, around: _Neighbours, shift: np.ndarray, scale: np.ndarray) -> None:
+        self.scores, self.around, self.shift, self.scale = scores, around, shift, scale
+        places, owner = scores.places, scores.owner
+        values = (places["value"] - shift[owner]) / scale[owner]
+        grid = _grid(values, places["positive"], places["positive"] / np.maximum(around.n_positive, 1)[owner])
+        sums = np.zeros((around.quarters.size, grid.size))
+        columns = _columns(places, "positive", "negative", "positive_offset", "equal")
+        kernels.add_f1(scores.indptr, values, *columns, around.of_labels, grid, sums)
+        counts = np.bincount(around.of_labels[around.of_labels >= 0], minlength=around.quarters.size).astype(np.float64)
+        means = around.around(sums) / around.around(counts[:, None])
+        best = np.argmax(means, axis=1)
+        self.agreement = float((counts * means.max(axis=1)).sum() / counts.sum())
+        shared = np.where(best > 0, (grid[best] + grid[np.maximum(best - 1, 0)]) / 2.0, np.nextafter(grid[best], -np.inf))
+        self.thresholds = shift + scale * shared[around.nearest]
+        self.rarest = float(np.median(shift) + np.median(scale) * shared[0])
+
+
+def _sigmoids(frame: _Frame, kappa: float) -> tuple[np.ndarray, tuple[float, float]]:
     """Slope and offset (n_labels × 2) of every label's sigmoid, and those of the prior of labels with fewest positives."""
-    places, indptr = _flat(summaries)
-    kinds = ("negative", "positive")
-    owner = np.repeat(np.arange(len(summaries)), np.diff(indptr))
-    x = np.stack([np.concatenate([summary.centres(kind) for summary in summaries]) for kind in kinds], axis=1)
-    weights = np.stack([places[kind] for kind in kinds], axis=1).astype(np.float64)
-    priors = _priors(x, weights, around, owner)
+    scores, around = frame.scores, frame.around
+    x = (scores.x - frame.shift[scores.owner, None]) / frame.scale[scores.owner, None]
+    priors = _priors(x, scores.weights, around, scores.owner)
     priors[:, 2:] *= kappa
-    n_rows = np.array([summary.n_rows for summary in summaries])
-    targets = _targets(around.n_positive, n_rows - around.n_positive)[owner]
-    out = np.empty((len(summaries), 2))
-    kernels.fit_labels(2 * indptr, x.ravel(), weights.ravel(), targets.ravel(), priors[around.nearest], out)
-    return out, (float(priors[0, 0]), float(priors[0, 1]))
+    targets = _targets(around.n_positive, scores.n_rows - around.n_positive)[scores.owner]
+    out = np.empty((scores.n_labels, 2))
+    flat = (values.ravel() for values in (x, scores.weights, targets))
+    kernels.fit_labels(2 * scores.indptr, *flat, priors[around.nearest], out)
+    rarest = _unframed(priors[:1, :2], np.median(frame.shift), np.median(frame.scale))[0]
+    return _unframed(out, frame.shift, frame.scale), (float(rarest[0]), float(rarest[1]))
+
+
+def _unframed(sigmoids: np.ndarray, shift: np.ndarray | float, scale: np.ndarray | float) -> np.ndarray:
+    """The sigmoids (n × 2) of scores, from those of scores minus a shift, divided by a scale."""
+    slope = sigmoids[:, 0] / scale
+    return np.stack([slope, sigmoids[:, 1] - slope * shift], axis=1)
 
 
 def _targets(n_positive: np.ndarray, n_negative: np.ndarray) -> np.ndarray:

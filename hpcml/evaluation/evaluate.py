@@ -138,10 +138,7 @@ def evaluate(
     thresholds, n_predicted = model.thresholds[result.labels], np.zeros((2, result.labels.size), dtype=np.int64)
     frequencies = _frequencies(comm, model, result, places)
     counted = RowCounts(shard.n_local, by_frequency(frequencies))
-    sigmoids = model.sigmoids
-    calibrated = (
-        None if sigmoids is None else ProbabilityCounts((sigmoids[0][result.labels], sigmoids[1][result.labels]), shard.n_global)
-    )
+    calibrated = None if model.sigmoids is None else ProbabilityCounts(model.sigmoids, result.labels, shard.n_global)
     progress = Progress(log, "evaluating labels", len(result.label_names))
     try:
         for begin, end in scorer.blocks:

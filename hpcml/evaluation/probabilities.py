@@ -1,8 +1,9 @@
 """Probabilities from scores, and how good they are: the Brier score and the expected calibration error.
 
-The Brier score of a label is the mean of (p − y)² over the rows, y being 1 for rows that have it and else 0. Its expected calibration
-error divides the rows into 10 bins of equal width by p, and adds up |Σ (p − y)| over the bins, divided by the rows. Sums are of
-whole numbers, 2^−36 or a little more of 1 each, so that they do not depend on the order of the rows or the number of ranks.
+The Brier score of a label is the mean of (p − y)² over the rows, y being 1 for rows that have it and else 0. Its expected
+calibration error divides the rows into 10 bins of equal width by p, and adds up |Σ (p − y)| over the bins, divided by the number
+of rows. Sums are of whole numbers, of 2^−36 or a little more, so that they depend neither on the order of the rows nor on the
+number of ranks.
 
 Brier, "Verification of Forecasts Expressed in Terms of Probability", 1950; Naeini, Cooper & Hauskrecht, "Obtaining Well Calibrated
 Probabilities Using Bayesian Binning", 2015.
@@ -47,10 +48,10 @@ class CalibrationLine:
 class ProbabilityCounts:
     """Sums of the probabilities of labels over the rows of a rank; then what follows from them."""
 
-    def __init__(self, sigmoids: tuple[np.ndarray, np.ndarray], n_global: int) -> None:
-        """`sigmoids` are slope and offset of each judged label."""
-        self.sigmoids, self.n_global = sigmoids, n_global
-        n = sigmoids[0].size
+    def __init__(self, sigmoids: tuple[np.ndarray, np.ndarray], labels: np.ndarray, n_global: int) -> None:
+        """`sigmoids` are slope and offset of all labels of a model, `labels` (n) the numbers of those that are judged."""
+        self.sigmoids, self.n_global = (sigmoids[0][labels], sigmoids[1][labels]), n_global
+        n = labels.size
         self.bits = min(36, 62 - n_global.bit_length())
         self.squares, self.sums = np.zeros(n, dtype=np.int64), np.zeros((n, BINS), dtype=np.int64)
 
@@ -62,7 +63,7 @@ class ProbabilityCounts:
 
     @mpi.collective
     def finish(self, comm: mpi.Comm, labels: np.ndarray, positives: np.ndarray) -> CalibrationMeasures:
-        """Collective over `comm`. The measures, once all rows are counted; positives[p] is the score of a true pair of labels[p]."""
+        """Collective over `comm`. The measures, once all rows are counted; positives[p] is a score for the true label labels[p]."""
         slope, offset = self.sigmoids
         p = probabilities(positives.reshape(1, -1), slope[labels], offset[labels])[0]
         one = 1 << self.bits

@@ -149,11 +149,7 @@ def write_json(path: Path | str, evaluation: Evaluation) -> None:
         "macro": {m: {"value": _or_none(e.macro(m)), "n_labels": int(e.in_macro(m).sum())} for m in e.values},
         "micro": {m: _or_none(value) for m, value in e.micro.items()},
         **_of_rows(e),
-        **(
-            {"probabilities": {"from": e.probabilities, "by_positives": [asdict(line) for line in e.calibration]}}
-            if e.calibration
-            else {}
-        ),
+        **_of_probabilities(e),
         "labels": [
             {"number": number, "label": name, "n_positive": count, **{m: _or_none(column[i]) for m, column in e.values.items()}}
             for i, (number, name, count) in enumerate(zip(e.labels.tolist(), e.label_names, e.n_positive.tolist(), strict=True))
@@ -161,6 +157,12 @@ def write_json(path: Path | str, evaluation: Evaluation) -> None:
     }
     text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     write_whole(path, text.encode(errors="backslashreplace"))  # half a surrogate pair becomes JSON's escape
+
+
+def _of_probabilities(e: Evaluation) -> dict[str, Any]:
+    """What JSON holds of the probabilities: nothing of a model without."""
+    lines = [asdict(line) for line in e.calibration]
+    return {"probabilities": {"from": e.probabilities, "by_positives": lines}} if lines else {}
 
 
 def _of_rows(e: Evaluation) -> dict[str, Any]:

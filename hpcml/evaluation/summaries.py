@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hpcml import mpi
+from hpcml.errors import NonFiniteError
 from hpcml.evaluation.decision import Summary, Tally, warm_up
 from hpcml.evaluation.held_out import HeldOut
 
@@ -24,6 +25,10 @@ def summaries_of(held_out: HeldOut) -> list[Summary]:
             for _, scores in held_out.scores(begin, end):
                 np.maximum(ends, [-scores.min(axis=0), scores.max(axis=0)], out=ends)
         mpi.allreduce_maxima(comm, ends)
+        endless = np.flatnonzero(~np.isfinite(ends.sum(axis=0)))
+        if endless.size:  # the same on all ranks
+            model, label = held_out.scorer.model, int(held_out.scorer.labels[begin + endless[0]])
+            raise NonFiniteError(f"{model.path}: a score of label {model.label_names[label]!r} is not finite; train it again")
         first, last = np.searchsorted(held_out.labels, [begin, end])
         positives = np.concatenate(mpi.allgather_arrays(comm, held_out.positives[first:last]))
         lanes = np.concatenate(mpi.allgather_arrays(comm, held_out.labels[first:last])) - begin

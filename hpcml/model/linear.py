@@ -195,7 +195,7 @@ class Trained:
     def check_probabilities(self) -> tuple[np.ndarray, np.ndarray]:
         """The sigmoids. Raises ConfigError for a model that has none. Local: call it before the first collective."""
         if self.sigmoids is None:
-            raise ConfigError(f"{self.path} has no probabilities; make them from held-out rows with hpcml calibrate")
+            raise ConfigError(f"{self.path} has no probabilities; a linear model gets them from held-out rows by hpcml calibrate")
         return self.sigmoids
 
     def with_threshold(self, threshold: float | None) -> Self:

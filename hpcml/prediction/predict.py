@@ -56,15 +56,17 @@ class Chunk:
 
 
 class Prediction:
-    """What a model says of rows, chunk by chunk: scores (`shown` makes probabilities of them), or flags where only labels are wanted."""
+    """What a model says of rows, chunk by chunk: scores (`shown` makes probabilities of them), or flags where labels are wanted."""
 
     has_ids = False
+    _sigmoids: tuple[np.ndarray, np.ndarray] | None = None  # what makes probabilities of the scores, if they are asked for
 
     @mpi.collective
     def __init__(self, comm: mpi.Comm, model: Model | ClassifierModel, what: What, shard: Shard, top: int | None = None) -> None:
         """Collective over `comm`. `shard`, of this rank, has rows as they will come, or none; `top`: so many labels of each."""
         self.comm, self.model, self.what = comm, model, what
-        self._sigmoids = model.check_probabilities() if what == "probabilities" else None
+        if what == "probabilities":
+            self._sigmoids = model.check_probabilities()
         self.scorer = scorer_of(model, shard, np.arange(model.n_labels))
         self.scorer.warm_up(comm)
         self._kept: list[tuple[np.ndarray, ...]] | None = None

@@ -65,11 +65,11 @@ def judged(data: Path, work: Path, method: str, min_positives: int) -> Iterator[
     about = {"method": method, "labels": W.shape[0], "features_per_label": round(float((W != 0).sum(axis=1).mean()), 1)}
     yield about | {"thresholds": "0"} | f1_of(hpcml.evaluate(model, data, split="test"))
     halves = [("label", "half"), ("micro", "half")] if method in LOG_ODDS else []
-    for measure, how in [(measure, "search") for measure in MEASURES] + halves:
+    for measure, how in [("label", "shrink"), *((measure, "search") for measure in MEASURES), *halves]:
         output = work / "with-thresholds.h5"
         hpcml.threshold(model, data, measure, method=how, output=output, force=True)
         found = f1_of(hpcml.evaluate(output, data, split="test"))
-        yield about | {"thresholds": measure + (", half" if how == "half" else "")} | found
+        yield about | {"thresholds": measure + ("" if how == "search" else f", {how}")} | found
 
 
 def f1_of(evaluation: Evaluation) -> dict[str, Any]:

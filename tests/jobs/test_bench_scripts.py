@@ -140,7 +140,7 @@ def test_f1(tmp_path):
     data = make.dataset(tmp_path / "data.h5", X, Y)
     text = run(sys.executable, BENCH / "f1.py", data)
     found = {(line["method"], line["thresholds"]): line for line in lines_of(text)}
-    assert len(found) == 16 and text.count("\nmaxent") == 2 * 6
+    assert len(found) == 19 and text.count("\nmaxent") == 2 * 7
     assert found["elastic-net", "0"]["features_per_label"] < found["dual", "0"]["features_per_label"] == 10
     assert all(line["by_percent"]["100"] == line["instance"] for line in found.values())
     assert found["dual", "label"]["macro"] > 0.9
@@ -151,6 +151,18 @@ def test_f1(tmp_path):
         train, valid, test = (np.array(made.split(name)) for name in ("train", "valid", "test"))
     assert np.array_equal(np.sort(np.concatenate([train, valid])), splits["train"]) and np.array_equal(test, splits["test"])
     assert 10 < valid.size < 50
+
+
+def test_decisions(tmp_path):
+    rng = np.random.default_rng(3)
+    Y = rng.random((400, 4)) < [0.5, 0.3, 0.1, 0.05]
+    X = np.column_stack([Y + 0.5 * rng.standard_normal(Y.shape), rng.random((400, 6))])
+    data = make.dataset(tmp_path / "data.h5", X, Y.astype(float))
+    text = run(sys.executable, "-W", "ignore", BENCH / "decisions.py", data, "--folds", 3)
+    found = {line.get("thresholds"): line for line in lines_of(text) if "thresholds" in line}
+    assert len(found) == 5 and text.count("\nshrink") == 1 and found["shrink"]["macro"] > found["0"]["macro"]
+    judged = {line["probabilities"]: line for line in lines_of(text) if line.get("positives") == "all"}
+    assert len(judged) == 5 and judged["calibrate"]["brier"] < judged["1/(1+exp(-score))"]["brier"]
 
 
 def test_naive_bayes(tmp_path):

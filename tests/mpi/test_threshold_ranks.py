@@ -9,6 +9,7 @@ from hpcml import mpi
 from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError, NonFiniteError
 from hpcml.evaluation import evaluate, instance_search
+from hpcml.evaluation.calibrate import calibrate
 from hpcml.evaluation.store_thresholds import threshold
 from hpcml.log import Log
 from hpcml.model.linear import Model
@@ -35,7 +36,8 @@ def make_files(comm, folder, n_rows, ties=True, poison=False):
 
 @pytest.mark.parametrize("ties", [False, True])
 @pytest.mark.parametrize(
-    ("measure", "method"), [("label", "search"), ("micro", "half"), ("micro", "search"), ("instance", "search")]
+    ("measure", "method"),
+    [("label", "search"), ("label", "shrink"), ("micro", "half"), ("micro", "search"), ("instance", "search")],
 )
 def test_thresholds(comm, mpi_tmp_path, monkeypatch, measure, method, ties):
     monkeypatch.setattr(instance_search, "EDGES", 3)
@@ -47,17 +49,28 @@ def test_thresholds(comm, mpi_tmp_path, monkeypatch, measure, method, ties):
         data, model = make_files(comm, folder, n_rows, ties)
         alone, together = folder / f"alone-{comm.rank}.h5", folder / "together.h5"
         with Dataset(data) as dataset:
-            options = {"method": method, "chance": 0.5}
+            options = {"method": method} | ({} if method == "shrink" else {"chance": 0.5})
             one = threshold(mpi.self_comm(), model, dataset, "all", measure, output=alone, **options)
             all_ranks = threshold(comm, model, dataset, "all", measure, output=together, **options)
             assert together.read_bytes() == alone.read_bytes()
             assert repr((one.found.before, one.found.after, one.found.borrowed)) == repr(
                 (all_ranks.found.before, all_ranks.found.after, all_ranks.found.borrowed)
             )
+            calibrate(mpi.self_comm(), Model(alone), dataset, "all", force=True)
+            calibrate(comm, Model(together), dataset, "all", force=True)
+            assert together.read_bytes() == alone.read_bytes()
             for split in ("all", "valid"):
                 expected = evaluate(mpi.self_comm(), Model(alone), dataset, split, QUIET)
                 found = evaluate(comm, Model(together), dataset, split, QUIET)
-                for name in ("micro", "precision_at", "ndcg_at", "propensity_scored_at", "by_frequency", "thresholds"):
+                for name in (
+                    "micro",
+                    "precision_at",
+                    "ndcg_at",
+                    "propensity_scored_at",
+                    "by_frequency",
+                    "thresholds",
+                    "calibration",
+                ):
                     assert repr(getattr(found, name)) == repr(getattr(expected, name)), name
 
 

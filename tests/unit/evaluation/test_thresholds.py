@@ -94,7 +94,7 @@ def test_labels_that_chance_explains_share_the_threshold(tmp_path):
     scores[7, 3] = -10  # the best is to give it to all
     data = make.dataset(tmp_path / "data.h5", scores, truth)
     case = (data, make.model(tmp_path / "model.h5", np.eye(5)))
-    result = found(case, "label")
+    result = found(case, "label", method="search")
     assert result.own.tolist() == [0, 2]
     assert result.borrowed == {"with fewer than 1 of these rows": 1, "no better than chance": 2, "not in the data": 0}
     assert (result.thresholds[[1, 3, 4]] == result.shared).all() and result.shared == found(case, "micro").shared

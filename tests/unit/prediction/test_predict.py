@@ -132,7 +132,7 @@ def test_existing_output_needs_force(files, tmp_path, ending):
 def test_what_is_wrong_is_said(files, tmp_path):
     with pytest.raises(ConfigError, match=r"unknown kind of file '.txt'; .* \.h5, \.csv, \.svm, \.svmlight"):
         run(files, tmp_path / "out.txt")
-    with pytest.raises(ConfigError, match="expected scores or labels"):
+    with pytest.raises(ConfigError, match="expected one of scores, labels, probabilities"):
         run(files, tmp_path / "out.csv", "ranks")
     with pytest.raises(ConfigError, match="no split named 'dev'"):
         run(files, tmp_path / "out.csv", split="dev")

@@ -1,0 +1,200 @@
+"""hpcml calibrate: the file, who uses it, and what is refused."""
+
+import json
+
+import h5py
+import numpy as np
+import pytest
+from support import make
+from support.training import merge, train
+
+import hpcml
+from hpcml import mpi
+from hpcml.data.dataset import Dataset
+from hpcml.errors import ConfigError, DataError, NonFiniteError
+from hpcml.evaluation import evaluate
+from hpcml.evaluation.calibrate import calibrate
+from hpcml.evaluation.report import format_evaluation, write_csv, write_json
+from hpcml.evaluation.store_thresholds import threshold
+from hpcml.log import Log
+from hpcml.model.info import format_model
+from hpcml.model.linear import Model
+from hpcml.model.open import open_model
+from hpcml.prediction.predict import predict
+from hpcml.prediction.stream import predict_stream
+from hpcml.reduce.prune import prune
+
+SELF, QUIET = mpi.self_comm(), Log(1)
+
+
+@pytest.fixture
+def case(tmp_path):
+    """Paths of a dataset and a model, and the scores and the truth of all rows."""
+    X, Y = make.random_data(3, 80, 12, 6)
+    rng = np.random.default_rng(4)
+    W, bias = rng.standard_normal((6, 12)), rng.standard_normal(6)
+    data = make.dataset(tmp_path / "data.h5", X, Y, splits={"train": range(0, 80, 2), "valid": range(1, 80, 2)})
+    return data, make.model(tmp_path / "model.h5", W, bias), X.astype(np.float64) @ W.T + bias, Y.toarray() > 0
+
+
+def done(case, split="all", **options):
+    with Dataset(case[0]) as dataset:
+        return calibrate(SELF, open_model(case[1]), dataset, split, **options)
+
+
+def attrs(path, **values):
+    with h5py.File(path, "r+") as file:
+        for name, value in values.items():
+            file.attrs[name] = value
+
+
+def test_the_file_keeps_every_other_bit(case, tmp_path):
+    report = done(case, output=tmp_path / "out.h5")
+    assert Model(case[1]).sigmoids is None and report.sigmoids.shape == (6, 2) and "split all" in str(report)
+    done(case)
+    assert (tmp_path / "out.h5").read_bytes() == case[1].read_bytes()
+    slope, offset = Model(case[1]).sigmoids
+    assert np.stack([slope, offset], axis=1).tolist() == report.sigmoids.tolist()
+    assert "calibrated (sigmoid, on split all)" in format_model(open_model(case[1]))
+    before = {name: values.copy() for name, values in Model(case[1]).labels.items()}
+    with Dataset(case[0]) as dataset:  # thresholds and sigmoids do not disturb each other
+        threshold(SELF, open_model(case[1]), dataset, "all", "label")
+    after = Model(case[1]).labels
+    assert after.keys() - before.keys() == {"threshold"} and all((after[name] == before[name]).all() for name in before)
+    with pytest.raises(ConfigError, match=r"has probabilities \(calibrated .*use --force"):
+        done(case)
+    done(case, split="valid", force=True)
+    assert "on split valid" in Model(case[1]).probability_source
+
+
+def test_predictions(case, tmp_path):
+    model, folder = case[1], tmp_path
+    with pytest.raises(ConfigError, match="has no probabilities; a linear model gets them from held-out rows by hpcml calibrate"):
+        hpcml.predict(model, case[0], folder / "no.csv", probabilities=True)
+    assert not (folder / "no.csv").exists()
+    hpcml.calibrate(model, case[0], split="all")
+    hpcml.threshold(model, case[0], "label", split="all")
+    opened = open_model(model)
+    slope, offset = opened.sigmoids
+    p = 1 / (1 + np.exp(-case[2] * slope - offset))
+    for name in ("p.h5", "p.csv", "p.svm"):
+        hpcml.predict(model, case[0], folder / name, probabilities=True)
+        hpcml.predict(model, case[0], folder / f"top-{name}", probabilities=True, top=2)
+    hpcml.predict(model, case[0], folder / "scores.svm")
+    hpcml.predict(model, case[0], folder / "top-scores.h5", top=2)
+    with h5py.File(folder / "p.h5") as file:
+        exact = file["probabilities"][:]
+        assert "scores" not in file and exact == pytest.approx(p, rel=1e-12)
+    csv = np.loadtxt(folder / "p.csv", delimiter=",", skiprows=1)[:, 1:]
+    assert csv.tolist() == exact.tolist()
+    scores, lines = ((folder / name).read_text().splitlines() for name in ("scores.svm", "p.svm"))
+    assert [line.split(" ")[0] for line in scores] == [line.split(" ")[0] for line in lines]  # the same labels
+    assert [[float(pair.split(":")[1]) for pair in line.split(" ")[1:]] for line in lines] == exact.tolist()
+    with h5py.File(folder / "top-p.h5") as file, h5py.File(folder / "top-scores.h5") as of_scores:
+        labels = file["top/labels"][:]
+        assert labels.tolist() == of_scores["top/labels"][:].tolist()
+        best = file["top/probabilities"][:]
+    assert best.tolist() == np.take_along_axis(exact, labels, axis=1).tolist()
+    cells = (folder / "top-p.csv").read_text().splitlines()[1].split(",")[1].split(";")
+    assert [float(cell.rsplit(":", 1)[1]) for cell in cells] == best[0].tolist()
+    first = dict(pair.split(":") for pair in (folder / "top-p.svm").read_text().splitlines()[0].split(" ")[1:])
+    assert {int(label) - 1: float(value) for label, value in first.items()} == dict(zip(labels[0].tolist(), best[0], strict=True))
+    with pytest.raises(ConfigError, match="give only one of them"):
+        hpcml.predict(model, case[0], folder / "both.csv", probabilities=True, labels=True)
+
+
+def test_a_text_as_it_comes(case, tmp_path):
+    done(case)
+    (tmp_path / "rows.svm").write_text("1 1:1 3:2\n2 12:0.5\n")
+    found = []
+    for what in ("scores", "probabilities"):
+        predict_stream(SELF, open_model(case[1]), tmp_path / "rows.svm", tmp_path / f"{what}.csv", what, False, QUIET)
+        found.append(np.loadtxt(tmp_path / f"{what}.csv", delimiter=",", skiprows=1)[:, 1:])
+    slope, offset = open_model(case[1]).sigmoids
+    assert found[1] == pytest.approx(1 / (1 + np.exp(-found[0] * slope - offset)))
+
+
+def test_evaluate_judges_them(case, tmp_path):
+    with Dataset(case[0]) as dataset:
+        before = evaluate(SELF, open_model(case[1]), dataset, "all", QUIET)
+        assert "brier" not in before.values and not before.calibration and "Brier" not in format_evaluation(before)
+        done(case)
+        found = evaluate(SELF, open_model(case[1]), dataset, "all", QUIET)
+    slope, offset = open_model(case[1]).sigmoids
+    p = 1 / (1 + np.exp(-case[2] * slope - offset))
+    assert found.values["brier"] == pytest.approx(((p - case[3]) ** 2).mean(axis=0), abs=1e-9)
+    assert found.micro["brier"] == pytest.approx(((p - case[3]) ** 2).mean(), abs=1e-9)
+    assert sum(line.n_labels for line in found.calibration) == 6
+    text = format_evaluation(found)
+    assert "probabilities: calibrated (sigmoid, on split all)" in text and "Brier" in text and "true share" in text
+    write_csv(tmp_path / "all.csv", found)
+    write_json(tmp_path / "all.json", found)
+    assert (tmp_path / "all.csv").read_text().splitlines()[0].endswith(",brier,ece")
+    content = json.loads((tmp_path / "all.json").read_text())
+    assert content["micro"]["brier"] == found.micro["brier"]
+    assert content["probabilities"]["by_positives"][0].keys() >= {"positives", "mean_probability", "frequency", "brier", "ece"}
+
+
+def test_log_odds_are_probabilities_of_their_own(case):
+    attrs(case[1], loss="maxent")
+    assert [values.tolist() for values in Model(case[1]).sigmoids] == [[1.0] * 6, [0.0] * 6]
+    assert "not calibrated" in format_model(open_model(case[1]))
+    attrs(case[1], positive_weight="4")
+    assert Model(case[1]).sigmoids is None
+    attrs(case[1], positive_weight="1", loss="hinge")
+    assert Model(case[1]).sigmoids is None
+
+
+def test_prune_and_merge_keep_them(case, tmp_path):
+    done(case)
+    with Dataset(case[0]) as dataset:
+        prune(SELF, open_model(case[1]), dataset, "all", [0.2], tmp_path / "few.h5", False, QUIET)
+    few, whole = Model(tmp_path / "few.h5"), Model(case[1])
+    assert [values.tolist() for values in few.sigmoids] == [values.tolist() for values in whole.sigmoids]
+    assert few.probability_source == whole.probability_source
+    runs = [tmp_path / f"run{k}" for k in (1, 2)]
+    for k, run in enumerate(runs, 1):
+        train("dual", None, case[0], run, label_part=f"{k}/2", min_positives=0)
+    done((case[0], runs[0] / "model.h5"), "valid")
+    with pytest.raises(ConfigError, match=r"run2 has no probabilities, but .*run1 probabilities \(sigmoid, valid\)"):
+        merge(None, runs, tmp_path / "both")
+    done((case[0], runs[1] / "model.h5"), "valid")
+    merge(None, runs, tmp_path / "both")
+    both, parts = Model(tmp_path / "both" / "model.h5"), [Model(run / "model.h5") for run in runs]
+    assert both.sigmoids[0].tolist() == [value for part in parts for value in part.sigmoids[0]]
+    assert both.probability_source == "calibrated (sigmoid, on split valid)"
+
+
+def test_labels_that_are_not_in_the_data_have_the_sigmoid_of_the_rarest(tmp_path):
+    X, Y = make.random_data(2, 50, 8, 2)
+    data = make.dataset(tmp_path / "data.h5", X, Y, label_names=["c", "a"])
+    model = make.model(tmp_path / "model.h5", np.random.default_rng(3).standard_normal((3, 8)), label_names=list("abc"))
+    report = done((data, model))
+    assert report.n_without == 1 and np.isfinite(report.sigmoids).all() and "none of these rows has" in str(report)
+
+
+def test_what_does_not_fit_is_refused(case, tmp_path):
+    X, y, Y = make.class_data(3, 90, 12, 2)
+    two = make.classifier(tmp_path / "two.h5", "linear-svm", X, y, ["one"])
+    with pytest.raises(ConfigError, match=r"a classifier of .* is not calibrated"):
+        done((make.dataset(tmp_path / "two-data.h5", X, Y, label_names=["one"]), two))
+    with Dataset(tmp_path / "two-data.h5") as dataset, pytest.raises(ConfigError, match="has no probabilities"):
+        predict(SELF, open_model(two), dataset, "all", tmp_path / "x.csv", "probabilities", False, QUIET)
+    with pytest.raises(ConfigError, match="no split"):
+        done(case, split="nowhere")
+    with Dataset(case[0]) as dataset, pytest.raises(ConfigError, match="--chance is for --method search"):
+        threshold(SELF, open_model(case[1]), dataset, "all", "label", method="shrink", chance=0.5)
+    with Dataset(case[0]) as dataset, pytest.raises(ConfigError, match="shrink is for --measure label"):
+        threshold(SELF, open_model(case[1]), dataset, "all", "micro", method="shrink")
+    (tmp_path / "inf").mkdir()
+    endless = make.model(tmp_path / "inf" / "model.h5", np.zeros((6, 12)), np.full(6, np.inf))
+    with pytest.raises(NonFiniteError, match="score of label 'label0' is not finite"):
+        done((case[0], endless))
+    done(case)
+    for name, value in (("sigmoid_slope", -1.0), ("sigmoid_offset", np.inf)):
+        with h5py.File(case[1], "r+") as file:
+            file[f"labels/{name}"][2] = value
+        with pytest.raises(DataError, match="damaged model"):
+            Model(case[1])
+        with h5py.File(case[1], "r+") as file:
+            file[f"labels/{name}"][2] = 0

@@ -1,0 +1,210 @@
+"""Summaries of scores against all scores; thresholds and sigmoids against brute force and scikit-learn; what shrinking does."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.calibration import _SigmoidCalibration
+from sklearn.metrics import average_precision_score, brier_score_loss, f1_score, roc_auc_score
+from support import oracles_thresholds as oracles
+
+from hpcml.errors import DataError, NonFiniteError
+from hpcml.evaluation import decision_kernels as kernels
+from hpcml.evaluation.decision import KAPPA, TAU, Tally, decide, own_threshold, summarise
+from hpcml.evaluation.probabilities import ProbabilityCounts, probabilities
+from hpcml.evaluation.ranking import auc, average_precision, f1
+from hpcml.mpi import self_comm
+
+
+def drawn(seed, n=300, positives=9, ties=False, shift=1.5):
+    """Scores and truth of one label."""
+    rng = np.random.default_rng(seed)
+    truth = np.zeros(n, dtype=bool)
+    truth[rng.permutation(n)[:positives]] = True
+    scores = rng.standard_normal(n) + shift * truth
+    return (np.round(3 * scores) / 3 if ties else scores).astype(np.float32), truth
+
+
+def logistic(seed, n, offset, slope=2.0):
+    """Scores whose log-odds are slope · score + offset, and a truth drawn by them."""
+    rng = np.random.default_rng(seed)
+    scores = rng.standard_normal(n) * 1.5
+    return scores.astype(np.float32), rng.random(n) < 1 / (1 + np.exp(-slope * scores - offset))
+
+
+def sums(cases):
+    return [summarise(scores, np.flatnonzero(truth)) for scores, truth in cases]
+
+
+def sigmoid(scores, pair):
+    return 1 / (1 + np.exp(-pair[0] * np.asarray(scores, dtype=np.float64) - pair[1]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10**6), positives=st.integers(1, 64), ties=st.booleans(), shift=st.sampled_from([0.0, 1.5, 8.0, -3.0]))
+def test_a_summary_of_few_positives_says_all(seed, positives, ties, shift):
+    scores, truth = drawn(seed, 200, positives, ties, shift)
+    exactly = scores.astype(np.float64)  # numpy rounds a threshold to float32 scores
+    summary = summarise(scores, np.flatnonzero(truth))
+    assert (summary.n_rows, summary.n_positive) == (200, positives) and summary.places.nbytes <= 4096
+    ranking = summary.ranking()
+    assert auc(ranking) == pytest.approx(roc_auc_score(truth, scores))
+    if not ties:  # scikit-learn takes ties as one step
+        assert average_precision(ranking) == pytest.approx(average_precision_score(truth, scores))
+    threshold = own_threshold(summary)
+    best = oracles.best_f1(scores[:, None].astype(np.float64), truth[:, None], "micro")
+    assert f1_score(truth, exactly > threshold) == pytest.approx(best)
+    assert f1(summary.ranking(threshold)) == pytest.approx(best, abs=0.05)
+    order = np.random.default_rng(seed + 1).permutation(scores.size)
+    again = summarise(scores[order], np.flatnonzero(truth[order]))
+    assert again.places.tobytes() == summary.places.tobytes()
+
+
+def test_a_summary_of_many_positives_is_close():
+    scores, truth = drawn(1, 20_000, 3_000)
+    summary = summarise(scores, np.flatnonzero(truth))
+    assert summary.places.nbytes <= 4096
+    assert average_precision(summary.ranking()) == pytest.approx(average_precision_score(truth, scores), abs=0.003)
+    assert auc(summary.ranking()) == pytest.approx(roc_auc_score(truth, scores), abs=0.001)
+    for threshold in (-1.0, 0.3, 2.0):
+        assert f1(summary.ranking(threshold)) == pytest.approx(f1_score(truth, scores > threshold), abs=0.01)
+    best = oracles.best_f1(scores[:, None].astype(np.float64), truth[:, None], "micro")
+    assert f1_score(truth, scores > own_threshold(summary)) > best - 0.005
+
+
+def test_parts_make_the_same_summary():
+    scores, truth = drawn(2, 500, 20, ties=True)
+    parts = [Tally(scores[truth], scores.min(), scores.max()) for _ in range(2)]
+    parts[0].add(scores[:170])
+    parts[1].add(scores[170:])
+    parts[0].counts += parts[1].counts
+    np.maximum(parts[0].top, parts[1].top, out=parts[0].top)
+    assert parts[0].summary().places.tobytes() == summarise(scores, np.flatnonzero(truth)).places.tobytes()
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 10**6), n=st.integers(4, 300), offset=st.floats(-4, 2))
+def test_a_sigmoid_is_platts(seed, n, offset):
+    scores, truth = logistic(seed, n, offset)
+    truth[:2] = True, False
+    n_positive, out = int(truth.sum()), np.empty(2)
+    targets = np.where(truth, (n_positive + 1) / (n_positive + 2), 1 / (n - n_positive + 2))
+    kernels.fit_sigmoid(scores.astype(np.float64), np.ones(n), targets, np.zeros(5), out)
+    peer = _SigmoidCalibration().fit(scores.astype(np.float64), truth)
+    if -peer.a_ >= 0:
+        assert sigmoid(scores, out) == pytest.approx(peer.predict(scores.astype(np.float64)), abs=2e-3)
+    else:  # probabilities never fall where scores rise
+        assert out[0] == 0 and sigmoid(scores, out) == pytest.approx(np.full(n, targets.mean()), abs=1e-6)
+
+
+def test_sigmoids_of_summaries_are_those_of_the_rows():
+    cases = [logistic(seed, 4_000, offset) for seed, offset in enumerate((-7, -4, -2, 0))]
+    for (scores, truth), pair in zip(cases, decide(sums(cases), kappa=0).sigmoids, strict=True):
+        peer = _SigmoidCalibration().fit(scores.astype(np.float64), truth)
+        assert sigmoid(scores, pair) == pytest.approx(peer.predict(scores.astype(np.float64)), abs=0.01)
+
+
+def test_a_threshold_lies_between_its_own_and_that_of_labels_as_frequent():
+    summaries = sums([drawn(seed, 400, positives) for seed, positives in enumerate([2, 2, 3, 5, 40, 44, 200])])
+    own, mixed, shared = (decide(summaries, tau).thresholds for tau in (0.0, TAU, 1e15))
+    n = np.array([summary.n_positive for summary in summaries])
+    assert own.tolist() == [own_threshold(summary) for summary in summaries]
+    assert mixed == pytest.approx((n * own + TAU * shared) / (n + TAU))
+    assert shared[0] == pytest.approx(shared[1]) and shared[0] != pytest.approx(shared[6])
+    assert decide(summaries).rarest[0] == pytest.approx(shared[0])
+
+
+def test_the_threshold_of_labels_as_frequent_has_the_largest_mean_f1():
+    cases = [drawn(seed, 300, 8) for seed in range(12)]
+    shared = decide(sums(cases), 1e15).thresholds[0]
+
+    def mean(threshold):
+        return np.mean([f1_score(truth, scores > threshold) for scores, truth in cases])
+
+    assert mean(shared) >= max(mean(threshold) for threshold in np.linspace(-2, 4, 200)) - 0.01
+
+
+def test_scores_on_scales_of_their_own_are_standardised():
+    """Thresholds and probabilities follow where each label's scores are moved and stretched, by far."""
+    cases = [drawn(seed, 1_000, 3 + seed % 5, shift=4.0) for seed in range(30)]
+    rng = np.random.default_rng(1)
+    shift, scale = 20 * rng.standard_normal(30), np.exp(rng.standard_normal(30))
+    moved = [((scores * b + a).astype(np.float32), truth) for (scores, truth), a, b in zip(cases, shift, scale, strict=True)]
+    plain, found = decide(sums(cases)), decide(sums(moved))
+
+    def mean(cases, thresholds):
+        return np.mean([f1_score(truth, scores > cut) for (scores, truth), cut in zip(cases, thresholds, strict=True)])
+
+    assert mean(moved, found.thresholds) > 0.5 and mean(moved, found.thresholds) > mean(cases, plain.thresholds) - 0.05
+    for (scores, _), (far, _), a, b in zip(cases, moved, plain.sigmoids, found.sigmoids, strict=True):
+        assert sigmoid(far, b) == pytest.approx(sigmoid(scores, a), abs=0.25)
+        assert sigmoid(far, b).mean() == pytest.approx(sigmoid(scores, a).mean(), abs=0.002)
+
+
+def test_rare_labels_gain_on_other_rows():
+    """80 labels of few rows: thresholds and sigmoids that lean on each other do better on fresh rows than each alone."""
+    n, offsets = 2_000, np.linspace(-9.5, -8, 80)
+    cases, fresh = ([logistic(1000 * k + seed, n, offset) for seed, offset in enumerate(offsets)] for k in (1, 2))
+    cases = [(scores, truth) for scores, truth in cases]
+    alone, together = decide(sums(cases), 0, 0), decide(sums(cases))
+    value = {
+        name: np.mean(
+            [f1_score(t, s > cut, zero_division=0) for (s, t), cut in zip(fresh, found.thresholds, strict=True) if t.any()]
+        )
+        for name, found in (("alone", alone), ("together", together))
+    }
+    assert value["together"] > value["alone"] + 0.02
+
+    def loss(found):
+        p = np.concatenate([sigmoid(s, pair) for (s, _), pair in zip(fresh, found.sigmoids, strict=True)])
+        y = np.concatenate([truth for _, truth in fresh])
+        return -np.mean(np.where(y, np.log(p), np.log1p(-p))), p.mean() / y.mean()
+
+    assert loss(together)[0] < loss(alone)[0]
+    assert 0.8 < loss(together)[1] < 1.25
+
+
+def test_labels_without_positives_and_constant_scores():
+    cases = [drawn(1, 100, 3), (np.full(100, -1, np.float32), drawn(2, 100, 2)[1]), (drawn(3)[0][:100], np.zeros(100, dtype=bool))]
+    cases.append((np.zeros(100, np.float32), np.ones(100, dtype=bool)))
+    for kappa in (0.0, KAPPA):
+        found = decide(sums(cases), kappa=kappa)
+        assert np.isfinite(found.thresholds).all() and np.isfinite(found.sigmoids).all() and (found.sigmoids[:, 0] >= 0).all()
+    assert found.thresholds[2] == found.rarest[0]
+    assert sigmoid(cases[2][0], found.sigmoids[2]).mean() < 0.05
+    assert sigmoid(-1.0, found.sigmoids[1]) == pytest.approx(0.02, abs=0.02)
+
+
+def test_what_cannot_be_decided_is_refused():
+    with pytest.raises(DataError, match="no row has any of the labels"):
+        decide(sums([(drawn(1)[0], np.zeros(300, dtype=bool))]))
+    for bad in (np.nan, np.inf):
+        scores, truth = drawn(1)
+        scores[5] = bad
+        with pytest.raises(NonFiniteError, match="expected finite numbers"):
+            summarise(scores, np.flatnonzero(truth))
+    with pytest.raises(DataError, match="no rows"):
+        summarise(np.empty(0), np.empty(0, dtype=np.int64))
+
+
+@pytest.mark.parametrize("blocks", [1, 7])
+def test_brier_score_and_calibration_error(blocks):
+    rng = np.random.default_rng(4)
+    scores, truth = rng.standard_normal((90, 5)) * 3, rng.random((90, 5)) < [0.5, 0.1, 0.02, 0.9, 0]
+    slope, offset = np.array([1.0, 2, 0, 9, 1]), np.array([0.0, -1, -4, 2, 1])
+    counted = ProbabilityCounts((slope, offset), np.arange(5), 90)
+    for rows in np.array_split(np.arange(90), blocks):
+        counted.add(scores[rows, :2], 0)
+        counted.add(scores[rows, 2:], 2)
+    labels, rows = np.nonzero(truth.T)
+    found = counted.finish(self_comm(), labels, scores[rows, labels])
+    p = 1 / (1 + np.exp(-scores * slope - offset))
+    assert probabilities(scores, slope, offset) == pytest.approx(p, rel=1e-14)
+    assert found.brier == pytest.approx([brier_score_loss(truth[:, k], p[:, k]) for k in range(5)], abs=1e-9)
+    bins = np.minimum((10 * p).astype(int), 9)
+    gaps = np.array([[(p - truth)[bins[:, k] == b, k].sum() for b in range(10)] for k in range(5)])
+    assert found.ece == pytest.approx(np.abs(gaps).sum(axis=1) / 90, abs=1e-9)
+    assert found.micro == pytest.approx({"brier": ((p - truth) ** 2).mean(), "ece": np.abs(gaps.sum(axis=0)).sum() / 450})
+    (line,) = found.by_positives(np.full(5, 7))
+    assert (line.positives, line.n_labels) == ("5-9", 5)
+    assert (line.mean_probability, line.frequency) == pytest.approx((p.mean(), truth.mean()))
