@@ -44,6 +44,10 @@ class Attribute(NamedTuple):
         return self.kind in ("NUMERIC", "REAL", "INTEGER") or (self.values is not None and set(self.values) <= {"0", "1"})
 
 
+class _BadValueError(Exception):
+    """A value that its attribute does not have; liac-arff passes over a ValueError of a conversion."""
+
+
 class Header(NamedTuple):
     """What stands before the rows, and the byte at which they begin."""
 
@@ -171,7 +175,7 @@ def _decode(path: Path, lines: list[Line], attributes: Sequence[Attribute]) -> D
         except arff.BadDataFormat:
             what = "a sparse row {index value, ...}" if text.startswith("{") else f"{len(attributes)} values with commas between"
             raise DataError(f"{where()}: {text[:60]!r}, but expected {what}") from None
-        except (arff.ArffException, ValueError, IndexError, TypeError, StopIteration) as error:
+        except (_BadValueError, arff.ArffException, ValueError, IndexError, TypeError, StopIteration) as error:
             reason = " ".join(str(error).split()) or "cannot be read"
             raise DataError(f"{where()}: {reason}") from None
         if row and not 0 <= min(row) <= max(row) < len(attributes):
@@ -183,19 +187,20 @@ def _decode(path: Path, lines: list[Line], attributes: Sequence[Attribute]) -> D
 
 
 def _conversion(attribute: Attribute) -> Callable[[str], Any]:
-    """What makes a value of its text; it raises ValueError."""
+    """What makes a value of its text; it raises _BadValueError."""
     known = None if attribute.values is None else set(attribute.values)
 
     def convert(text: str) -> Any:
         if known is not None:
             if text not in known:
-                raise ValueError(f"attribute {attribute.name!r}: {text!r}, but expected one of {', '.join(attribute.values[:6])}")
+                few = ", ".join(attribute.values[:6])
+                raise _BadValueError(f"attribute {attribute.name!r}: {text!r}, but expected one of {few}")
             return text
         if attribute.is_number:
             try:
                 return float(text)
             except ValueError:
-                raise ValueError(f"attribute {attribute.name!r}: {text!r}, but expected a number") from None
+                raise _BadValueError(f"attribute {attribute.name!r}: {text!r}, but expected a number") from None
         return text
 
     return convert

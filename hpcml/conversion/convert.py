@@ -159,7 +159,7 @@ def check_common(source: str, is_text: bool | None, options: ConvertOptions) -> 
             raise ConfigError(f"{flag} does not go with --like, which takes it from {options.like}; leave it out")
     if options.headings_as_features and options.label_noise is not None:
         raise ConfigError("--label-noise changes labels, but --headings-as-features would tell the true ones; leave one out")
-    if fields and source == "folder":
+    if options.fields and source == "folder":
         raise ConfigError(
             f"--fields {','.join(options.fields)}: a file is one text, so there is nothing to tell apart; leave it out"
         )

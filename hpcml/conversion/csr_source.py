@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from hpcml.conversion.number_rows import Block, find_unfit
+from hpcml.errors import DataError
 
 VALUES = 1 << 20  # that are looked at together
 Take = Callable[[str, int, int], np.ndarray]  # (part of the matrix, begin, end) -> entries; each part is read in order
@@ -21,32 +22,30 @@ def row_pieces(indptr: np.ndarray, values: int = VALUES) -> Iterator[tuple[int, 
         begin = min(end, last)
 
 
-def csr_blocks(
-    take: Take, indptr: np.ndarray, first_row: int, n_columns: int, row_name: Callable[[int], str], zero: bool
-) -> Iterator[Block]:
+def csr_blocks(take: Take, indptr: np.ndarray, first_row: int, n_columns: int, what: str, zero: bool) -> Iterator[Block]:
     """The rows of a matrix whose `indptr` is that of this rank's rows, of which the first is `first_row`.
 
-    `zero`: what is not a number is 0. Raises ValueError that names the row.
+    `zero`: what is not a number is 0. Raises DataError, which begins with `what` and names the row.
     """
     if (np.diff(indptr) < 0).any():
-        raise ValueError(f"{row_name(first_row + int(np.argmax(np.diff(indptr) < 0)))}: indptr goes down")
+        raise DataError(f"{what}: row {first_row + int(np.argmax(np.diff(indptr) < 0)) + 1}: indptr goes down")
     for begin, end in row_pieces(indptr):
         ends = indptr[begin : end + 1].astype(np.int64)
         indices, data = take("indices", int(ends[0]), int(ends[-1])), take("data", int(ends[0]), int(ends[-1]))
         if indices.dtype.kind not in "iu" or data.dtype.kind not in "biuf":
-            raise ValueError("indices are no whole numbers, or data no numbers")
+            raise DataError(f"{what}: its indices are no whole numbers, or its data no numbers")
         indices = indices.astype(np.int64)
 
         def row_of(place: int, ends: np.ndarray = ends, begin: int = begin) -> str:
-            return row_name(first_row + begin + int(np.searchsorted(ends - ends[0], place, side="right")) - 1)
+            return f"{what}: row {first_row + begin + int(np.searchsorted(ends - ends[0], place, side='right'))}"
 
         bad = (indices < 0) | (indices >= n_columns)
         if bad.any():
             place = int(np.argmax(bad))
-            raise ValueError(f"{row_of(place)}: index {indices[place]}, but expected 0 to {n_columns - 1}")
+            raise DataError(f"{row_of(place)}: index {indices[place]}, but expected 0 to {n_columns - 1}")
         data = data.astype(np.float64)
         if zero:
             data[np.isnan(data)] = 0
         if (place := find_unfit(data)) >= 0:
-            raise ValueError(f"{row_of(place)}: value {data[place]:g}, but expected a finite number that float32 can hold")
+            raise DataError(f"{row_of(place)}: value {data[place]:g}, but expected a finite number that float32 can hold")
         yield Block.of_csr(ends, indices, data)

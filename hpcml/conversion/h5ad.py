@@ -151,7 +151,7 @@ def read_h5ad(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like:
     with mpi.agreed(comm, f"reading {path}"):
         if not roles.labels and not roles.indicators and like is None:
             raise ConfigError(
-                f"{path}: name the columns of obs that are labels, with --labels or --indicators; it has: {', '.join(found.columns)}"
+                f"{path}: name columns of obs that are labels with --labels or --indicators; it has: {', '.join(found.columns)}"
             )
         roles.check(str(path), found.columns)
         column_of, width, names = columns_like(like, found.names, found.n_features, str(path))
@@ -195,17 +195,9 @@ def _blocks(path: Path, X: Any, found: _Described, begin: int, end: int, options
         ends = X["indptr"][begin : end + 1].astype(np.int64)
         if ends[0] < 0 or ends[-1] > X["indices"].shape[0]:
             raise DataError(f"{path}: damaged AnnData file: indptr of X points behind its values")
-        try:
-            yield from csr_blocks(
-                lambda part, first, last: X[part][first:last],
-                ends,
-                begin,
-                found.n_features,
-                lambda row: f"row {row + 1}",
-                options.missing_as_zero,
-            )
-        except ValueError as error:
-            raise DataError(f"{path}: X: {error}") from None
+        yield from csr_blocks(
+            lambda part, first, last: X[part][first:last], ends, begin, found.n_features, f"{path}: X", options.missing_as_zero
+        )
         return
     if X.dtype.kind not in "biuf":
         raise DataError(f"{path}: X holds no numbers")

@@ -7,7 +7,7 @@ as `y` (one of each row), as `Y` (rows × labels, 0 and 1), or as `Y_indices`, `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
@@ -79,52 +79,43 @@ def _text(value: np.ndarray) -> str:
 def matrix_blocks(arrays: Arrays, layout: Layout, begin: int, end: int, zero: bool) -> Iterator[Block]:
     """Rows begin..end of a matrix. Raises DataError that names the row."""
 
-    def where(row: int) -> str:
-        return f"row {row + 1}"
-
-    try:
-        if layout.dense is not None:
-            with arrays.open(layout.dense) as stream:
-                yield from _dense_blocks(stream, begin, end, zero)
-            return
-        with ExitStack() as stack:
-            streams = {part: stack.enter_context(arrays.open(layout.parts[part])) for part in ("indptr", "indices")}
-            if layout.parts["data"] in arrays.names:
-                streams["data"] = stack.enter_context(arrays.open(layout.parts["data"]))
-            yield from _csr_blocks(streams, layout, begin, end, zero, where)
-    except ValueError as error:
-        raise DataError(f"{arrays.path}: {error}") from None
+    if layout.dense is not None:
+        with arrays.open(layout.dense) as stream:
+            yield from _dense_blocks(arrays.path, stream, begin, end, zero)
+        return
+    with ExitStack() as stack:
+        streams = {part: stack.enter_context(arrays.open(layout.parts[part])) for part in ("indptr", "indices")}
+        if layout.parts["data"] in arrays.names:
+            streams["data"] = stack.enter_context(arrays.open(layout.parts["data"]))
+        yield from _csr_blocks(arrays.path, streams, layout, begin, end, zero)
 
 
-def _csr_blocks(
-    streams: dict[str, ArrayStream], layout: Layout, begin: int, end: int, zero: bool, where: Callable[[int], str]
-) -> Iterator[Block]:
+def _csr_blocks(path: Path, streams: dict[str, ArrayStream], layout: Layout, begin: int, end: int, zero: bool) -> Iterator[Block]:
     indptr = streams["indptr"]
-    if indptr.n_rows != layout.shape[0] + 1 or indptr.dtype.kind not in "iu":
-        raise ValueError(f"{indptr.name} has {indptr.n_rows} entries, but expected {layout.shape[0] + 1}")
+    if indptr.shape != (layout.shape[0] + 1,) or indptr.dtype.kind not in "iu":
+        raise DataError(f"{path}: {indptr.name} has {indptr.n_rows} entries, but expected {layout.shape[0] + 1} whole numbers")
     ends = indptr.read(begin, end + 1).astype(np.int64)
     if ends[0] < 0:
-        raise ValueError(f"{where(begin)}: indptr is negative")
+        raise DataError(f"{path}: row {begin + 1}: indptr is negative")
 
     def take(part: str, first: int, last: int) -> np.ndarray:
         return streams[part].read(first, last) if part in streams else np.ones(last - first)
 
-    yield from csr_blocks(take, ends, begin, layout.shape[1], where, zero)
+    yield from csr_blocks(take, ends, begin, layout.shape[1], str(path), zero)
 
 
-def _dense_blocks(stream: ArrayStream, begin: int, end: int, zero: bool) -> Iterator[Block]:
+def _dense_blocks(path: Path, stream: ArrayStream, begin: int, end: int, zero: bool) -> Iterator[Block]:
     step = max(1, DENSE // max(1, stream.shape[1]))
     for low in range(begin, end, step):
         if stream.dtype.kind not in "biuf":
-            raise ValueError(f"{stream.name} holds no numbers")
+            raise DataError(f"{path}: {stream.name} holds no numbers")
         values = stream.read(low, min(low + step, end)).astype(np.float64)
         if zero:
             values[np.isnan(values)] = 0
         if (place := find_unfit(values.reshape(-1))) >= 0:
             row, column = divmod(place, stream.shape[1])
-            raise ValueError(
-                f"row {low + row + 1}, column {column + 1}: {values[row, column]:g}, but expected a finite number that float32 can hold"
-            )
+            where, value = f"{path}: row {low + row + 1}: column {column + 1}", values[row, column]
+            raise DataError(f"{where}: value {value:g}, but expected a finite number that float32 can hold")
         yield Block.of_dense(values)
 
 
@@ -238,7 +229,7 @@ def _add_names(arrays: Arrays, rows: NumberRows, begin: int, end: int, n_rows: i
             continue
         with arrays.open(name) as stream:
             if stream.shape != (n_rows,):
-                raise ValueError(f"array {name} has {stream.n_rows} entries, but X has {n_rows} rows")
+                raise DataError(f"{arrays.path}: array {name} has {stream.n_rows} entries, but X has {n_rows} rows")
             for low in range(begin, end, DENSE):
                 found = stream.read(low, min(low + DENSE, end))
                 if name == "row_ids" and found.dtype.kind in "iu":
@@ -277,7 +268,7 @@ def _label_blocks(
             return
         with arrays.open(labels.listed) as stream:
             if stream.shape != (n_rows,):
-                raise ValueError(f"the labels are {' × '.join(map(str, stream.shape))}, but X has {n_rows} rows")
+                raise DataError(f"{path}: the labels are {' × '.join(map(str, stream.shape))}, but X has {n_rows} rows")
             for low in range(begin, end, DENSE):
                 yield [[name] if name else [] for name in _names(path, stream.read(low, min(low + DENSE, end)), low)]
 
@@ -292,9 +283,8 @@ def _names(path: Path, values: np.ndarray, first: int) -> list[str]:
         wrong = ~(np.isfinite(values) & (values == np.floor(values)))
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise DataError(
-            f"{path}: row {first + row + 1}: label {values[row]:g}, but labels are names or whole numbers; make classes of quantities"
-        )
+        where = f"{path}: row {first + row + 1}: label {values[row]:g}"
+        raise DataError(f"{where}, but a label is a name or a whole number; make classes of quantities")
     return (
         [label_name(value) for value in values.astype(np.float64).tolist()]
         if values.dtype.kind == "f"

@@ -50,7 +50,7 @@ class ConvertOptions:
     """npz, xmc: a text file with the names of the labels, one a line."""
     fields: Annotated[tuple[str, ...], Several] = ()
     """Text: tell apart the words of these fields, as in title=T,text=A: "crop T" is a word of titles. Without =T the name is the
-    tag. JSON lines and tables may have any fields, strings or lists of them. Default: the words of title and text, not told apart."""
+    tag. JSON lines and tables may have any fields, strings or lists. Default: the words of title and text, not told apart."""
     whole_fields: Annotated[tuple[str, ...], Several] = ()
     """Text: of these fields, those whose values are features as they are, such as the names of journals."""
     headings_as_features: Flag = False

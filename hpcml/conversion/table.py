@@ -205,7 +205,7 @@ def _csv_problem(
     for name, value in zip(names, values, strict=True):
         shown = value[:100].decode("utf-8", "backslashreplace")
         if name in numbers and not _is_number(value):
-            return f"{where}: column {name!r}: {shown!r}, but expected a number; name other columns with --features, --labels or --text"
+            return f"{where}: column {name!r}: {shown!r}, but expected a number; name columns with --features, --labels or --text"
         if name in others and not _is_utf8(value):
             return f"{where}: column {name!r}: {shown!r} is not UTF-8; save the file as UTF-8"
     return f"{where}: {found[2]}"

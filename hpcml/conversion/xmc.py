@@ -69,7 +69,7 @@ def read_xmc(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: 
     _, (n_rows,) = mpi.exclusive_sum(comm, [rows.n_rows])
     if n_rows != header.n_rows:
         raise DataError(
-            f"{path}: {n_rows} rows, but line 1 says {header.n_rows}; it is truncated, or has lines with neither labels nor features"
+            f"{path}: {n_rows} rows, but line 1 says {header.n_rows}; it is truncated, or has lines without labels and features"
         )
     log(f"{path}: read")
     return finish(comm, rows, options, like, n_features, names, label_names or [str(label) for label in range(header.n_labels)])
