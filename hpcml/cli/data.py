@@ -43,7 +43,7 @@ def info(file: Path, /, *, ranks: Annotated[tuple[int, ...], Several] = (1, 2, 4
     Parameters
     ----------
     file:
-        A dataset made with `hpcml convert`, or the model.h5 of a run.
+        A dataset made with `hpcml convert`, or a model: the model.h5 of a run, or its folder.
     ranks:
         Numbers of ranks to weigh shards for.
     check:
