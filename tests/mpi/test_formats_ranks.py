@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse as sp
 from support.formats import as_arff, as_csv, as_h5ad, as_xmc, frame, matrices
 
+import hpcml
 from hpcml import mpi
 from hpcml.conversion import parquet, table
 from hpcml.conversion.convert import convert
@@ -235,3 +236,26 @@ def test_bad_input_gives_the_same_sentence_on_every_rank(comm, mpi_tmp_path, cas
     comm.Barrier()  # rank 0 removes what it had begun
     assert [entry.name for entry in path.parent.iterdir()] == ["in"]
     comm.Barrier()
+
+
+def test_rows_in_memory_of_all_ranks_are_one_dataset(comm, mpi_tmp_path):
+    """Each rank gives its own rows; the last has none."""
+    X, Y = matrices(9)
+    folder, data = Path(mpi_tmp_path), frame(9, X.shape[0])
+    bounds = [*np.linspace(0, X.shape[0], max(2, comm.size)).astype(int), X.shape[0]][: comm.size + 1]
+    bounds = bounds if comm.size > 1 else [0, X.shape[0]]
+    mine = slice(bounds[comm.rank], bounds[comm.rank + 1])
+    parts = data.split.to_numpy()
+    options = {"text": ["title", "text"], "labels": "topics", "label_separator": ";", "min_df": 2}
+    hpcml.Dataset.from_sparse(X[mine], Y[mine], folder / "a.h5", splits=parts[mine], comm=comm).file.close()
+    hpcml.Dataset.from_frame(data[mine], folder / "b.h5", comm=comm, **options).file.close()
+    if comm.rank == 0:
+        hpcml.Dataset.from_sparse(X, Y, folder / "c.h5", splits=parts).file.close()
+        hpcml.Dataset.from_frame(data, folder / "d.h5", **options).file.close()
+        assert (folder / "a.h5").read_bytes() == (folder / "c.h5").read_bytes()
+        assert (folder / "b.h5").read_bytes() == (folder / "d.h5").read_bytes()
+    comm.Barrier()
+    with pytest.raises(HpcmlError, match="feature_names has 1 names") as caught:
+        names = ["one"] if comm.rank == comm.size - 1 else None
+        hpcml.Dataset.from_sparse(X[mine], Y[mine], folder / "x.h5", feature_names=names, comm=comm)
+    assert len(set(comm.allgather(str(caught.value)))) == 1

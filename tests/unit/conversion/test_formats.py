@@ -9,11 +9,12 @@ import pytest
 import scipy.sparse as sp
 from support.formats import as_arff, as_csv, as_h5ad, as_jsonl, as_xmc, frame, matrices
 
+import hpcml
 from hpcml import mpi
 from hpcml.conversion import parquet, table
 from hpcml.conversion.convert import convert
 from hpcml.conversion.options import ConvertOptions
-from hpcml.errors import ConfigError, DataError
+from hpcml.errors import ConfigError, DataError, HpcmlError
 from hpcml.log import Log
 
 TEXT = {"text": ("title,text",), "labels": ("topics",), "label_separator": ";", "id": "id", "split_column": "split"}
@@ -306,3 +307,79 @@ def test_arff(tmp_path):
     ]
     sparse = make(tmp_path, "arff", as_arff(tmp_path / "sparse.arff", True), name="sparse.h5", **options)
     assert_equal(sparse, found)
+
+
+def test_from_sparse(tmp_path):
+    X, Y = matrices(5)
+    n, names = X.shape[0], [f"f{k}" for k in range(X.shape[1])]
+    splits = {"train": np.arange(n) % 3 > 0, "test": np.flatnonzero(np.arange(n) % 3 == 0)}
+    with hpcml.Dataset.from_sparse(
+        X, Y, tmp_path / "a.h5", feature_names=names, label_names=list("abcde"), ids=np.arange(n), splits=splits
+    ) as data:
+        assert (data.sizes, data.label_names()) == ((n, X.nnz, Y.nnz), list("abcde"))
+        assert data.split("test").tolist() == splits["test"].tolist()
+        assert data.split("test,train").tolist() == list(range(n))
+    assert np.array_equal(matrix(tmp_path / "a.h5"), X.toarray())
+    assert np.array_equal(matrix(tmp_path / "a.h5", "Y"), Y.toarray())
+    assert strings(tmp_path / "a.h5", "row_ids") == [str(k) for k in range(n)]
+    lists = [[f"l{k}" for k in Y[row].indices] for row in range(n)]
+    hpcml.Dataset.from_sparse(X.toarray(), lists, tmp_path / "b.h5", test_share=0.3, seed=1)
+    assert label_sets(tmp_path / "b.h5") == lists
+    hpcml.Dataset.from_sparse(X, np.arange(n) % 4, tmp_path / "c.h5")
+    assert label_sets(tmp_path / "c.h5") == [[str(k % 4)] for k in range(n)]
+
+
+@pytest.mark.parametrize(
+    ("message", "arguments"),
+    [
+        ("Y has 3 rows, but X has 37", {"Y": [1, 2, 3]}),
+        ("feature_names has 1 names, but X has 11 columns", {"feature_names": ["a"]}),
+        ("5 labels have the name 'x'", {"label_names": ["x"] * 5}),
+        ("row 4: value nan", {"X": np.where(np.arange(37 * 11).reshape(37, 11) == 36, np.nan, 1)}),
+        ("row 2: 0.5, but a label is a name or a whole number|row 2: column 'Y': 0.5", {"Y": [1, 0.5] + [1] * 35}),
+        ("splits: 'a' has rows beyond 0 to 36", {"splits": {"a": [37]}}),
+        ("split 'a,b' cannot be used", {"splits": ["a,b"] * 37}),
+        ("from_sparse has no option 'nonsense'", {"nonsense": 1}),
+        ("min_df=2 is for text|min_df is for text", {"min_df": 2}),
+    ],
+)
+def test_bad_rows_in_memory(tmp_path, message, arguments):
+    X, Y = matrices(6)
+    with pytest.raises(HpcmlError, match=message):
+        hpcml.Dataset.from_sparse(**{"X": X, "Y": Y, "path": tmp_path / "x.h5"} | arguments)
+    assert not list(tmp_path.iterdir())
+
+
+def test_from_frame(tmp_path):
+    data = frame(7, 40)
+    expected = make(tmp_path, "csv", as_csv(tmp_path / "in.csv", data), **TEXT, min_df=2)
+    given = {
+        "text": ["title", "text"],
+        "labels": "topics",
+        "label_separator": ";",
+        "id": "id",
+        "split_column": "split",
+        "min_df": 2,
+    }
+    hpcml.Dataset.from_frame(data, tmp_path / "frame.h5", **given)
+    assert_equal(tmp_path / "frame.h5", expected)
+    hpcml.Dataset.from_frame(data, tmp_path / "numbers.h5", features=["a", "long"], indicators="toxic")
+    assert np.array_equal(matrix(tmp_path / "numbers.h5"), data[["a", "long"]].to_numpy(np.float32))
+    lists = data.assign(topics=[topics.split(";") for topics in data.topics])
+    hpcml.Dataset.from_frame(lists, tmp_path / "lists.h5", features=["a"], labels="topics")
+    assert label_sets(tmp_path / "lists.h5") == [sorted(filter(None, topics.split(";"))) for topics in data.topics]
+    with pytest.raises(DataError, match="the frame: column 'title': expected numbers"):
+        hpcml.Dataset.from_frame(data, tmp_path / "x.h5", features="title", labels="topics")
+
+
+def test_a_split_with_a_comma_in_its_name_is_that_split(tmp_path):
+    X, Y = matrices(8)
+    hpcml.Dataset.from_sparse(X, Y, tmp_path / "a.h5", splits={"a": [1], "b": [5, 3], "c": [0]}).file.close()
+    with h5py.File(tmp_path / "a.h5", "r+") as file:
+        file["splits/a,b"] = np.array([7], dtype=np.int64)
+    with hpcml.Dataset(tmp_path / "a.h5") as data:
+        assert data.split("a,b").tolist() == [7]
+        assert data.split("b, a").tolist() == data.split("b,a,b").tolist() == [1, 3, 5]
+        assert data.split("c,all").size == X.shape[0]
+        with pytest.raises(ConfigError, match="no split named 'd'; it has: a, a,b, b, c, all"):
+            data.split("c,d")
