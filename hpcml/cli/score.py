@@ -229,7 +229,7 @@ def calibrate(
     Parameters
     ----------
     model:
-        A model.h5 of a run folder.
+        A run folder, or its model.h5.
     data:
         A dataset with the model's features and labels.
     split:

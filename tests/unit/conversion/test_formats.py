@@ -1,6 +1,7 @@
 """Every usual format: what a file holds comes back from the dataset, compared with another library's reading of the same file."""
 
 import gzip
+import sys
 
 import h5py
 import numpy as np
@@ -383,3 +384,12 @@ def test_a_split_with_a_comma_in_its_name_is_that_split(tmp_path):
         assert data.split("c,all").size == X.shape[0]
         with pytest.raises(ConfigError, match="no split named 'd'; it has: a, a,b, b, c, all"):
             data.split("c,d")
+
+
+@pytest.mark.parametrize(("source", "module"), [("csv", "pyarrow"), ("parquet", "pyarrow"), ("arff", "arff")])
+def test_a_package_that_is_missing_is_named(tmp_path, source, module, monkeypatch):
+    monkeypatch.setitem(sys.modules, module, None)  # its import fails
+    (tmp_path / "in").write_text("a,l\n1,x\n")
+    with pytest.raises(ConfigError, match=r"needs the package .*; install it: pip install 'hpcml\[tables\]'"):
+        make(tmp_path, source, tmp_path / "in", labels=("l",))
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
