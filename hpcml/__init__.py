@@ -13,7 +13,7 @@ _API = {
     "ClassifierModel": "hpcml.model.classifier",
     "ConvertOptions": "hpcml.conversion.options",
     **dict.fromkeys(("CrossValidation", "TopPrecision"), "hpcml.crossval"),
-    "Dataset": "hpcml.data.dataset",
+    "Dataset": "hpcml.api_dataset",
     "DualClassifier": "hpcml.methods.dual.estimator",
     "ElasticNetClassifier": "hpcml.methods.extreme.estimator",
     "KernelNaiveBayes": "hpcml.model.kernel_bayes",

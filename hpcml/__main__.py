@@ -57,7 +57,7 @@ def run(tokens: list[str], guard: Guard) -> int:
         guard.rank, connected = comm.rank, True
         return comm
 
-    if guard.rank > 0 and (not tokens or {"--help", "-h", "--version"} & set(tokens)):
+    if guard.rank > 0 and (not tokens or {"--help", "-h", "--version", "--install-completion"} & set(tokens)):
         return 0  # one copy of the help is enough
     try:
         cli.run(tokens, connect, guard)

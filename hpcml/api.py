@@ -317,7 +317,7 @@ def open_model(path: Path | str) -> Model | ClassifierModel:
 
 def convert(
     source: str,
-    input: Path | str | None,
+    input: Path | str | Sequence[Path | str] | None,
     output: Path | str,
     options: Any = None,
     *,
@@ -325,9 +325,10 @@ def convert(
     force: bool = False,
     log: Log | None = None,
 ) -> ConvertReport:
-    """Collective over `comm`. Make a dataset: `source` is svmlight, jsonl, docstrings or synthetic.
+    """Collective over `comm`. Make a dataset: `source` is one of `hpcml convert`, such as "jsonl", "csv" or "npz".
 
-    `input` is the file to read, nothing for docstrings, the name of a formula for synthetic; `options` are those of the command.
+    `input` is the file to read, or a list of files; None for docstrings, the name of a formula for synthetic. `options` are
+    those of the command. `hpcml.Dataset.from_sparse` and `from_frame` take rows that are in memory.
     Raises ConfigError or DataError.
     """
     from hpcml.conversion.convert import convert as work
@@ -335,7 +336,7 @@ def convert(
     from hpcml.run.session import session_of
 
     with _errors_in_python(), session_of(comm, log) as session:
-        inputs = [] if input is None else [Path(input)]
+        inputs = [Path(each) for each in ([] if input is None else [input] if isinstance(input, (str, Path)) else input)]
         found = _options(ConvertOptions, options, "convert", "hpcml convert --help")
         return work(session.comm, source, inputs, Path(output), found, force, session.log)
 

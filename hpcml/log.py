@@ -89,13 +89,25 @@ def say(text: str, stream: TextIO) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
+def duration(seconds: float) -> str:
+    """A time for people: "40 s", "12 min", "3 h 20 min", "2 d 5 h"."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    minutes = round(seconds / 60)
+    if minutes < 90:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 24 else f"{hours // 24} d {hours % 24} h"
+
+
 class Progress:
     """A live bar on a terminal; a plain line every `every` seconds elsewhere. Only rank 0 shows anything."""
 
     def __init__(self, log: Log, what: str, total: int | None, every: float = 10.0) -> None:
         """`total` None: the end is not known."""
         self.log, self.what, self.total, self.every = log, what, total, every
-        self.last = time.monotonic()
+        self.begin = self.last = time.monotonic()
+        self.first: int | None = None  # done when the first report came: what was taken up again, or nearly nothing
         self.bar = None
         if log.rank == 0 and sys.stderr.isatty() and not (log.quiet or log.to_logger):
             from rich.console import Console
@@ -112,12 +124,21 @@ class Progress:
         """Show that `done` of the total are finished."""
         if self.log.rank != 0:
             return
+        if self.first is None:
+            self.begin, self.first = (time.monotonic(), done) if done else (self.begin, 0)
         if self.bar is not None:
-            self.bar.update(self.task, completed=done, note=visible(note))
+            self.bar.update(self.task, completed=done, note=visible(f"{note}{self._left(done)}"))
         elif time.monotonic() - self.last >= self.every:
             self.last = time.monotonic()
             of = "" if self.total is None else f" of {self.total}"
-            self.log(f"{self.what}: {done}{of} {note}".rstrip())
+            self.log(f"{self.what}: {done}{of} {note}".rstrip() + self._left(done))
+
+    def _left(self, done: int) -> str:
+        """How long the rest takes at the mean speed so far; "" where that is not known."""
+        if self.total is None or self.first is None or not self.first < done < self.total:
+            return ""
+        seconds = (time.monotonic() - self.begin) / (done - self.first) * (self.total - done)
+        return f", about {duration(seconds)} left"
 
     def close(self) -> None:
         """Take the bar away."""

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import cyclopts
 from cyclopts import App
 
-from hpcml import __version__
-from hpcml.cli import data, look, score, select, study
+from hpcml.cli import about, data, look, score, select, study
 from hpcml.cli.config_files import check_numbers, config_files, shortened
 from hpcml.cli.plot import plot_app
 from hpcml.cli.session import Command
@@ -31,7 +30,7 @@ With {QUIET} a command says nothing but its result, warnings and errors."""
 
 def build(tokens: Collection[str] = study.WITH_OPTIONS_OF_METHODS) -> tuple[App, App]:
     """The program, and its `train`. Only commands that are in `tokens` get what takes long to gather."""
-    app, train = App(name="hpcml", version=__version__, help=HELP), train_app()
+    app, train = App(name="hpcml", version=about.versions, version_format="plaintext", help=HELP), train_app()
     command: Any
     for command in (data.convert, data.info, data.split):
         app.command(command)
@@ -42,6 +41,7 @@ def build(tokens: Collection[str] = study.WITH_OPTIONS_OF_METHODS) -> tuple[App,
         app.command(command)
     study.add_commands(app, tokens)
     app.command(plot_app)
+    about.add_completion(app)
     return app, train
 
 
@@ -55,7 +55,7 @@ def run(tokens: list[str], connect: Callable[[], mpi.Comm], guard: Guard | None 
     if tokens[:1] in (["train"], ["predict"]):  # standard input or output: as a Path it is "-" again
         pairs = zip(["", *tokens], tokens, strict=False)
         tokens = ["./-" if token == "-" and not before.startswith("--") else token for before, token in pairs]
-    app, train = build(tokens)
+    app, train = build() if about.INSTALL in tokens[:1] else build(tokens)
     try:
         tokens, train.config = config_files(tokens)
         command, bound, _ = app.parse_args(tokens, exit_on_error=False, print_error=False)
@@ -69,7 +69,8 @@ def run(tokens: list[str], connect: Callable[[], mpi.Comm], guard: Guard | None 
     except OverflowError:
         raise ConfigError("a number on the command line is too large; expected one below 2**63") from None
     check_numbers(bound.arguments)
-    if getattr(command, "__module__", "").startswith("hpcml."):  # ours; help and version need no MPI
+    needs_mpi = getattr(command, "__module__", "").startswith("hpcml.") and not hasattr(command, "local")
+    if needs_mpi:  # help and version do not
         signals = StopSignals() if guard is None else guard.signals
         if guard is not None and getattr(command, "resumable", False):  # it looks at signals
             guard.run = bound.arguments["output"]

@@ -12,21 +12,21 @@ from hpcml.options import Flag, Several
 
 def convert(
     source: str,
-    input: Path | None = None,
     /,
-    *,
+    *inputs: Path,
     output: Output,
     options: ConvertOptions = ConvertOptions(),  # noqa: B008 - frozen
     force: Flag = False,
 ) -> None:
-    """Make a dataset from svmlight or JSON lines (plain, gz, bz2, xz), from the docstrings of installed packages, or by formula.
+    """Make a dataset from texts or numbers in any usual format, from the docstrings of installed packages, or by formula.
 
     Parameters
     ----------
     source:
-        svmlight, jsonl, docstrings or synthetic.
-    input:
-        The file to read; none for docstrings; for synthetic what to make: checkerboard, circle, gaussians or sine.
+        Texts: jsonl, folder, docstrings. Texts or numbers: csv, tsv, parquet. Numbers: svmlight, xmc, npz, h5ad, arff, synthetic.
+    inputs:
+        The file to read; several for csv, tsv and parquet; for npz also one with the labels; none for docstrings; for synthetic
+        what to make: checkerboard, circle, gaussians or sine. Text files may be compressed (gz, bz2, xz).
     output:
         The HDF5 file to make.
     force:
@@ -34,7 +34,7 @@ def convert(
     """
     from hpcml.conversion.convert import convert as work
 
-    say_once(str(work(Command.session.comm, source, [input] if input else [], output, options, force, Command.session.log)))
+    say_once(str(work(Command.session.comm, source, list(inputs), output, options, force, Command.session.log)))
 
 
 def info(file: Path, /, *, ranks: Annotated[tuple[int, ...], Several] = (1, 2, 4), check: bool = True) -> None:
@@ -43,7 +43,7 @@ def info(file: Path, /, *, ranks: Annotated[tuple[int, ...], Several] = (1, 2, 4
     Parameters
     ----------
     file:
-        A dataset made with `hpcml convert`, or the model.h5 of a run.
+        A dataset made with `hpcml convert`, or a model: the model.h5 of a run, or its folder.
     ranks:
         Numbers of ranks to weigh shards for.
     check:

@@ -27,7 +27,7 @@ def explain(
     Parameters
     ----------
     model:
-        A model.h5 of a run folder.
+        A run folder, or its model.h5.
     data:
         A dataset with the model's features, for their names. Default: features are numbered, from 0.
     label:

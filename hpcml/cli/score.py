@@ -31,7 +31,7 @@ def predict(
     Parameters
     ----------
     model:
-        A model.h5 of a run folder.
+        A run folder, or its model.h5.
     data:
         A dataset with the model's features (convert it with --like the training file); or svmlight text (plain, gz, bz2, xz), - for
         standard input. A text does not name its features: its indices are taken for the places of the model's features, from 1.
@@ -108,7 +108,7 @@ def evaluate(
     Parameters
     ----------
     model:
-        A model.h5 of a run folder.
+        A run folder, or its model.h5.
     data:
         A dataset with the model's features and labels.
     split:
@@ -176,7 +176,7 @@ def threshold(
     Parameters
     ----------
     model:
-        A model.h5 of a run folder.
+        A run folder, or its model.h5.
     data:
         A dataset with the model's features and labels.
     measure:
@@ -229,7 +229,7 @@ def calibrate(
     Parameters
     ----------
     model:
-        A model.h5 of a run folder.
+        A run folder, or its model.h5.
     data:
         A dataset with the model's features and labels.
     split:
@@ -266,7 +266,7 @@ def prune(
     Parameters
     ----------
     model:
-        A model.h5 of a run folder.
+        A run folder, or its model.h5.
     data:
         A dataset with the model's features and labels, to judge on.
     below:

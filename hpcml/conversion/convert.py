@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import time
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.conversion.fields import PLAIN, parse_fields
-from hpcml.conversion.like import read_like
+from hpcml.conversion.like import Like, read_like
 from hpcml.conversion.noise import add_label_noise, check_noise
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
@@ -26,6 +27,7 @@ from hpcml.files.lines import line_limit
 from hpcml.files.slabs import Slab, SlabFile, editing, new_file
 from hpcml.files.spool import slices
 from hpcml.log import Log, joined
+from hpcml.options import flag_of
 
 MAX_ROWS = 2**40  # so that sizes in bytes fit int64
 
@@ -83,14 +85,66 @@ def check_options(source: str, inputs: list[Path], options: ConvertOptions) -> S
         raise ConfigError(f"no source {source!r}; {hint}")
     found = SOURCES[source]
     _check_inputs(source, found, inputs, options)
+    check_of_source(source, found.options, options)
+    check_common(source, of_text(found.is_text, options), options)
+    if options.seed and not found.names and options.test_share is None and options.label_noise is None:
+        raise ConfigError(f"--seed {options.seed} has no effect without --test-share or --label-noise; leave it out")
+    return found
+
+
+def of_text(is_text: bool | None, options: ConvertOptions) -> bool | None:
+    """Whether rows are made from text, as far as the options tell: of a table --like may say (None)."""
+    if is_text is None and (options.text or options.fields):
+        return True
+    return False if is_text is None and (options.features or options.like is None) else is_text
+
+
+def check_of_source(source: str, known: Collection[str], options: ConvertOptions) -> None:
+    """Raise ConfigError for an option of other sources, and for one that has no effect beside the others."""
+    if options.zero_based and "zero_based" not in known:
+        raise ConfigError(f"--zero-based is for svmlight, but {source} has no indices; leave it out")
+    for name in sorted({name for each in SOURCES.values() for name in each.options} - {*known}):
+        value = getattr(options, name)
+        if value not in (None, (), False):
+            shown = ",".join(map(str, value)) if isinstance(value, tuple) else value
+            users = joined_words([other for other, each in sorted(SOURCES.items()) if name in each.options])
+            flag = f"--{flag_of(name)}" if value is True else f"--{flag_of(name)} {shown}"
+            raise ConfigError(f"{flag} is for {users}, but this is {source}; leave it out")
+    line_limit(options.max_line_mb)
+    if options.label_separator is not None and not options.label_separator:
+        raise ConfigError('--label-separator: empty, but expected what stands between labels, such as ";"')
+    if options.label_separator is not None and "labels" in known and not options.labels:
+        raise ConfigError(f"--label-separator {options.label_separator} has no effect without --labels; leave it out")
+    if options.delimiter is not None and (
+        len(options.delimiter) != 1 or options.delimiter in '"\n\r' or not options.delimiter.isascii()
+    ):
+        raise ConfigError(f"--delimiter {options.delimiter!r}: expected one ASCII character that stands between columns")
+    if options.text and options.fields:
+        raise ConfigError("--text and --fields both name columns of texts; leave one out (--fields tells their words apart)")
+    if options.features and (options.text or options.fields):
+        raise ConfigError("--features are numbers, but --text and --fields make rows from texts; leave one out")
+    if options.missing_as_zero and (options.text or options.fields):
+        raise ConfigError("--missing-as-zero is for numbers, but --text and --fields make rows from texts; leave it out")
+
+
+def joined_words(words: list[str]) -> str:
+    """ "a, b and c"."""
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def check_common(source: str, is_text: bool | None, options: ConvertOptions) -> None:
+    """Raise ConfigError for options of all sources that make no sense; `is_text` None: it is not known yet."""
+    fixed = source not in SOURCES or SOURCES[source].is_text is not None
     if options.min_df < 1:
         raise ConfigError(f"--min-df {options.min_df}: expected at least 1")
     if options.test_share is not None:
         check_share(options.test_share)
+    if options.test_share is not None and options.split_column is not None:
+        raise ConfigError(f"--test-share {options.test_share}: --split-column names splits already; leave one out")
     if options.label_noise is not None:
         check_noise(options.label_noise)
     fields = _fields(options)
-    of_text = {
+    uses = {
         "--fields": bool(options.fields),
         "--headings-as-features": options.headings_as_features,
         "--binary": options.binary,
@@ -98,24 +152,20 @@ def check_options(source: str, inputs: list[Path], options: ConvertOptions) -> S
         "--min-df": options.min_df != 1,
         "--stop-words": options.stop_words is not None,
     }
-    for flag, used in of_text.items():
-        if used and not found.is_text:
-            raise ConfigError(f"{flag} is for text, but {source} has numbers; leave it out")
+    for flag, used in uses.items():
+        if used and is_text is False:
+            raise ConfigError(f"{flag} is for text, but {source} has numbers{'' if fixed else ' without --text'}; leave it out")
         if used and options.like is not None:
             raise ConfigError(f"{flag} does not go with --like, which takes it from {options.like}; leave it out")
     if options.headings_as_features and options.label_noise is not None:
         raise ConfigError("--label-noise changes labels, but --headings-as-features would tell the true ones; leave one out")
+    if options.fields and source == "folder":
+        raise ConfigError(
+            f"--fields {','.join(options.fields)}: a file is one text, so there is nothing to tell apart; leave it out"
+        )
     for field in fields if source == "docstrings" else ():
         if field not in (each.name for each in PLAIN):
             raise ConfigError(f"--fields {field}: docstrings have the fields title and text; choose of these")
-    line_limit(options.max_line_mb)
-    if options.max_line_mb is not None and source not in ("svmlight", "jsonl"):
-        raise ConfigError(f"--max-line-mb is for svmlight and jsonl, but {source} has no lines; leave it out")
-    if options.zero_based and source != "svmlight":
-        raise ConfigError(f"--zero-based is for svmlight, but {source} has no indices; leave it out")
-    if options.seed and not found.names and options.test_share is None and options.label_noise is None:
-        raise ConfigError(f"--seed {options.seed} has no effect without --test-share or --label-noise; leave it out")
-    return found
 
 
 def _fields(options: ConvertOptions) -> list[str]:
@@ -129,8 +179,9 @@ def _fields(options: ConvertOptions) -> list[str]:
 def _check_inputs(source: str, found: Source, inputs: list[Path], options: ConvertOptions) -> None:
     """Raise ConfigError unless the inputs, --rows and --like are what the source takes."""
     names = sorted(found.names)
-    if len(inputs) != found.n_inputs:
-        takes = f"one of {', '.join(names)}" if names else "one input file" if found.n_inputs else "no input file"
+    least, most = found.n_inputs
+    if not least <= len(inputs) <= most:
+        takes = f"one of {', '.join(names)}" if names else _n_files(least, most)
         raise ConfigError(f"{source} takes {takes}, but got {len(inputs) or 'none'}")
     if not names:
         if options.rows is not None:
@@ -146,6 +197,13 @@ def _check_inputs(source: str, found: Source, inputs: list[Path], options: Conve
         raise ConfigError(f"--like {options.like}: {source} has features and labels of its own; leave it out")
 
 
+def _n_files(least: int, most: int) -> str:
+    """How many input files, in words."""
+    if most == 0:
+        return "no input file"
+    return "one input file" if most == 1 else "one input file or two" if most == 2 else "one or more input files"
+
+
 @mpi.collective
 def convert(
     comm: mpi.Comm, source: str, inputs: list[Path], output: Path, options: ConvertOptions, force: bool, log: Log
@@ -155,20 +213,47 @@ def convert(
     Raises ConfigError for options that make no sense and an output that exists (without `force`), DataError for input that cannot
     be read or holds what it should not. Then no file remains.
     """
-    begin = time.monotonic()
     chosen = check_options(source, inputs, options)
-    files = [] if chosen.names else inputs
-    with new_file(comm, output, force, [*files, options.like, options.stop_words]) as out:
-        like = read_like(comm, options.like, source, chosen.is_text)
-        part = chosen.read(comm, [Path(path) for path in inputs], options, like, log, out.path.parent)
+    paths, files = [Path(path) for path in inputs], [] if chosen.names else inputs
+
+    def read(like: Like | None, scratch: Path) -> Part:
+        return chosen.read(comm, paths, options, like, log, scratch)
+
+    hint = "make more rows" if chosen.names else ""
+    is_text = of_text(chosen.is_text, options)
+    return write_dataset(comm, read, source, is_text, files[0] if files else source, files, output, options, force, log, hint)
+
+
+@mpi.collective
+def write_dataset(
+    comm: mpi.Comm,
+    read: Callable[[Like | None, Path], Part],
+    source: str,
+    is_text: bool | None,
+    where: object,
+    files: Sequence[Path],
+    output: Path,
+    options: ConvertOptions,
+    force: bool,
+    log: Log,
+    hint: str = "",
+) -> ConvertReport:
+    """Collective over `comm`. Make the dataset `output` of what `read` gives, for --like and a folder for temporary files.
+
+    Messages call the input `where`; `files` are inputs that the output must not be. Raises as `convert`.
+    """
+    begin = time.monotonic()
+    with new_file(
+        comm, output, force, [*files, options.like, options.stop_words, options.feature_names, options.label_names]
+    ) as out:
+        like = read_like(comm, options.like, source, is_text)
+        part = read(like, out.path.parent)
         changed = None if options.label_noise is None else add_label_noise(comm, part, options)
         sizes = _sizes(comm, part)
-        where = files[0] if files else source
         if sizes.n_rows == 0:
             raise DataError(f"{where}: no rows; expected at least one")
         if sizes.y_nnz == 0 and like is None:
-            hint = "make more rows" if chosen.names else "--like a dataset that has some"
-            raise DataError(f"{where}: no label in any row; expected at least one (or {hint})")
+            raise DataError(f"{where}: no label in any row; expected at least one (or {hint or '--like a dataset that has some'})")
         log(f"{output}: writing {sizes.n_rows:,} rows × {part.n_features:,} features × {len(part.labels.names):,} labels")
         _write(comm, out, part, sizes, source, output)
         _, dropped = mpi.exclusive_sum(comm, [part.dropped, part.labels.dropped])

@@ -19,6 +19,7 @@ from hpcml.conversion.fields import OTHER_KEYS, PLAIN, Field
 from hpcml.conversion.like import Like
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
+from hpcml.conversion.split import check_split_name
 from hpcml.conversion.text import Corpus, new_corpus, vectorise
 from hpcml.errors import DataError, nearest
 from hpcml.files.lines import byte_range, line_blocks, line_limit, lines_before
@@ -72,9 +73,7 @@ def parse(line: bytes, fields: Sequence[Field] = PLAIN, keys: set[str] | None = 
     for label in labels:
         if not _string(label, "a label"):
             raise ValueError("a label is empty; expected a name")
-    split = _string(value.get("split"), "split")
-    if split in ("all", ".", "..") or "/" in split:
-        raise ValueError(f"split {split!r} cannot be used; choose another name, without / and not all")
+    split = check_split_name(_string(value.get("split"), "split"))
     values = [_values(value.get(field.name), field) for field in fields]
     return Document(_string(row_id, "id"), values, labels, split)
 

@@ -13,17 +13,23 @@ from hpcml.errors import ConfigError
 
 @dataclass
 class Like:
-    """What a conversion takes from another dataset; `text` is None if that one was not made from text."""
+    """What a conversion takes from another dataset.
+
+    `text` is None if that one was not made from text, `feature_names` if it was, or if its features have no names.
+    """
 
     path: Path
     n_features: int
     label_names: list[str]
     text: TextSettings | None
+    feature_names: list[str] | None = None
 
 
 @mpi.collective
-def read_like(comm: mpi.Comm, path: Path | None, source: str, is_text: bool) -> Like | None:
+def read_like(comm: mpi.Comm, path: Path | None, source: str, is_text: bool | None) -> Like | None:
     """Collective over `comm`. Read the --like file for a conversion from `source`, or None without a file.
+
+    `is_text` None: the source may be text or numbers, whichever the file was made from.
 
     Raises ConfigError if it was made from the other kind of source, DataError if it cannot be read.
     """
@@ -36,12 +42,16 @@ def read_like(comm: mpi.Comm, path: Path | None, source: str, is_text: bool) -> 
     return comm.bcast(like)
 
 
-def _read(path: Path, source: str, is_text: bool) -> Like:
+def _read(path: Path, source: str, is_text: bool | None) -> Like:
     """What a conversion takes from a dataset. Local; raises ConfigError or DataError."""
     with Dataset(path) as dataset:
-        if ("text" in dataset.file) != is_text:
-            made = "text" if "text" in dataset.file else "numbers, not from text"
+        of_text = "text" in dataset.file
+        if is_text not in (None, of_text):
+            made = "text" if of_text else "numbers, not from text"
             raise ConfigError(
                 f"--like {path}: was made from {made}, so {source} cannot use its features; expected a file from {source}"
             )
-        return Like(path, dataset.n_features, dataset.label_names(), TextSettings.read(dataset) if is_text else None)
+        settings = TextSettings.read(dataset) if of_text else None
+        return Like(
+            path, dataset.n_features, dataset.label_names(), settings, None if of_text else dataset.strings("feature_names")
+        )

@@ -19,10 +19,38 @@ class ConvertOptions:
     zero_based: Flag = False
     """svmlight: indices start at 0, not at 1."""
     max_line_mb: int | None = None
-    """svmlight, jsonl: the longest line that is read, in MiB. Default: 16."""
+    """The longest line (of csv and tsv: row, of folder: file) that is read, in MiB. Default: 16."""
+    text: Annotated[tuple[str, ...], Several] = ()
+    """csv, tsv, parquet: the columns of texts, whose words are not told apart (--fields names columns whose words are)."""
+    labels: Annotated[tuple[str, ...], Several] = ()
+    """csv, tsv, parquet, h5ad, arff: the columns (of h5ad: of obs) whose values are labels. Empty: no label. Lists: several."""
+    indicators: Annotated[tuple[str, ...], Several] = ()
+    """csv, tsv, parquet, h5ad, arff: columns of 0 and 1, each of which is a label of its own, with the column's name."""
+    label_separator: str | None = None
+    """What stands between the labels in one value of --labels, such as ";". Default: a value is one label."""
+    features: Annotated[tuple[str, ...], Several] = ()
+    """csv, tsv, parquet, arff: the columns of numbers that are features. Default without texts: all that nothing else names."""
+    id: str | None = None
+    """csv, tsv, parquet, h5ad, arff: the column that names the rows. Default for h5ad: the index of obs."""
+    split_column: str | None = None
+    """csv, tsv, parquet, h5ad, arff: the column that says the split of each row, such as train or test."""
+    missing_as_zero: Flag = False
+    """csv, tsv, parquet, arff, h5ad, npz: take a missing number for 0. Default: it is an error."""
+    delimiter: str | None = None
+    """csv: what stands between the columns, such as ";". Default: a comma."""
+    no_quotes: Flag = False
+    """csv, tsv: quotation marks are letters like others. Default: a value may stand between them."""
+    folder_splits: Flag = False
+    """folder: the topmost folders (train, test) are splits, and the folders in them labels."""
+    encoding: str | None = None
+    """folder: the encoding of the files, such as latin-1. Default: utf-8."""
+    feature_names: Path | None = None
+    """npz, xmc: a text file with the names of the features, one a line."""
+    label_names: Path | None = None
+    """npz, xmc: a text file with the names of the labels, one a line."""
     fields: Annotated[tuple[str, ...], Several] = ()
     """Text: tell apart the words of these fields, as in title=T,text=A: "crop T" is a word of titles. Without =T the name is the
-    tag. JSON lines may have any fields, strings or lists of them. Default: the words of title and text, not told apart."""
+    tag. JSON lines and tables may have any fields, strings or lists. Default: the words of title and text, not told apart."""
     whole_fields: Annotated[tuple[str, ...], Several] = ()
     """Text: of these fields, those whose values are features as they are, such as the names of journals."""
     headings_as_features: Flag = False

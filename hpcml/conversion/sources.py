@@ -5,28 +5,50 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
+from hpcml.conversion.arff import read_arff
 from hpcml.conversion.docstrings import read_docstrings
+from hpcml.conversion.folder import read_folder
+from hpcml.conversion.h5ad import read_h5ad
 from hpcml.conversion.jsonl import read_jsonl
+from hpcml.conversion.npz import read_npz
+from hpcml.conversion.parquet import read_parquet
 from hpcml.conversion.part import Part
 from hpcml.conversion.svmlight import read_svmlight
 from hpcml.conversion.synthetic import GENERATORS, read_synthetic
+from hpcml.conversion.table import read_csv, read_tsv
+from hpcml.conversion.xmc import read_xmc
 
 
 class Source(NamedTuple):
-    """How to read a source, how many inputs it takes, and whether its rows are made from text.
+    """How to read a source, how many inputs it takes (at least, at most), and whether its rows are made from text.
 
-    An input is a file, or one of `names` if there are any: then the rows are made, `options.rows` of them.
+    `is_text` None: the options say. An input is a file, or one of `names` if there are any: then the rows are made,
+    `options.rows` of them. `options` are those that only some sources have.
     """
 
     read: Callable[..., Part]
-    n_inputs: int
-    is_text: bool
+    n_inputs: tuple[int, int]
+    is_text: bool | None
+    options: Collection[str] = ()
     names: Collection[str] = ()
 
 
+ANY = 1 << 16  # files, at most
+COLUMNS = ("labels", "indicators", "label_separator", "id", "split_column", "missing_as_zero")
+TABLE = (*COLUMNS, "text", "features")
+NAMES = ("feature_names", "label_names")
+
 SOURCES = {
-    "docstrings": Source(read_docstrings, 0, True),
-    "jsonl": Source(read_jsonl, 1, True),
-    "svmlight": Source(read_svmlight, 1, False),
-    "synthetic": Source(read_synthetic, 1, False, GENERATORS),
+    "arff": Source(read_arff, (1, 1), False, (*COLUMNS, "features", "max_line_mb")),
+    "csv": Source(read_csv, (1, ANY), None, (*TABLE, "delimiter", "no_quotes", "max_line_mb")),
+    "docstrings": Source(read_docstrings, (0, 0), True),
+    "folder": Source(read_folder, (1, 1), True, ("folder_splits", "encoding", "max_line_mb")),
+    "h5ad": Source(read_h5ad, (1, 1), False, COLUMNS),
+    "jsonl": Source(read_jsonl, (1, 1), True, ("max_line_mb",)),
+    "npz": Source(read_npz, (1, 2), False, ("missing_as_zero", "label_separator", *NAMES)),
+    "parquet": Source(read_parquet, (1, ANY), None, TABLE),
+    "svmlight": Source(read_svmlight, (1, 1), False, ("zero_based", "max_line_mb")),
+    "synthetic": Source(read_synthetic, (1, 1), False, (), GENERATORS),
+    "tsv": Source(read_tsv, (1, ANY), None, (*TABLE, "no_quotes", "max_line_mb")),
+    "xmc": Source(read_xmc, (1, 1), False, (*NAMES, "max_line_mb")),
 }

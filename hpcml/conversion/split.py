@@ -33,6 +33,13 @@ def check_share(share: float) -> None:
         raise ConfigError(f"--test-share {share}: expected a number between 0 and 1")
 
 
+def check_split_name(name: str) -> str:
+    """The name of a row's split, "" for none. Raises ValueError unless `--split` can name it."""
+    if name in ("all", ".", "..") or "/" in name or "," in name:
+        raise ValueError(f"split {name!r} cannot be used; choose another name, without / and comma and not all")
+    return name
+
+
 @mpi.collective
 def row_splits(comm: mpi.Comm, n_local: int, own: list[str] | None, options: ConvertOptions) -> tuple[list[str], np.ndarray]:
     """Collective over `comm`. The names of the splits, and each local row's position in them (-1 for none).

@@ -113,17 +113,35 @@ class Dataset:
         """The names of the splits, sorted."""
         return sorted(self.file["splits"].keys()) if "splits" in self.file else []
 
+    def splits_of(self, name: str) -> list[str]:
+        """The splits that `--split` names: one, or several with commas between; a split of the whole name goes before.
+
+        Raises ConfigError for one that the file does not have.
+        """
+        names = [name] if name in self.split_names() else list(dict.fromkeys(part.strip() for part in name.split(",")))
+        for each in names:
+            if each != "all" and each not in self.split_names():
+                known = ", ".join([*self.split_names(), "all"])
+                raise ConfigError(f"{self.path}: no split named {each!r}; it has: {known} (make one with `hpcml split`)")
+        return names
+
+    def has_split(self, name: str) -> bool:
+        """Whether `split` gives rows."""
+        try:
+            return bool(self.splits_of(name))
+        except ConfigError:
+            return False
+
     def split(self, name: str) -> np.ndarray:
-        """The sorted row numbers (int64, mapped) of a split; "all" is every row.
+        """The sorted row numbers (int64; of one split mapped) of a split, or of several with commas between; "all" is every row.
 
         Raises ConfigError for a split that the file does not have.
         """
-        if name == "all":
+        names = self.splits_of(name)
+        if "all" in names:
             return np.arange(self.n_rows, dtype=np.int64)
-        if name not in self.split_names():
-            known = ", ".join([*self.split_names(), "all"])
-            raise ConfigError(f"{self.path}: no split named {name!r}; it has: {known} (make one with `hpcml split`)")
-        return self.map(f"splits/{name}")
+        parts = [self.map(f"splits/{each}") for each in names]
+        return parts[0] if len(parts) == 1 else np.unique(np.concatenate(parts))
 
 
 def default_split(dataset: Dataset, wanted: str) -> str:

@@ -60,7 +60,7 @@ def split_to_judge(dataset: Dataset, wanted: str | None, log: Log) -> str:
 def _count_seen(model: Model | ClassifierModel, dataset: Dataset, split: str) -> int:
     """See `count_seen`. Local."""
     trained_on = model.attrs.get("split")
-    if not isinstance(trained_on, str) or (trained_on != "all" and trained_on not in dataset.split_names()):
+    if not isinstance(trained_on, str) or not dataset.has_split(trained_on):
         return 0
     rows, judged = dataset.split(trained_on), dataset.split(split)
     n_common = judged.size if trained_on in (split, "all") else int(np.intersect1d(rows, judged, assume_unique=True).size)

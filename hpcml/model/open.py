@@ -1,4 +1,4 @@
-"""Every kind of model that `hpcml predict` and `hpcml evaluate` take."""
+"""Every kind of model that `hpcml predict` and `hpcml evaluate` take: a file, or the run folder that it lies in."""
 
 from __future__ import annotations
 
@@ -7,20 +7,41 @@ from pathlib import Path
 import h5py
 
 from hpcml import mpi
+from hpcml.errors import FEW, DataError
 from hpcml.files.hdf5 import DAMAGE
 from hpcml.files.opening import check_regular
 from hpcml.files.untrusted import check_parts
 from hpcml.model.classifier import ClassifierModel
 from hpcml.model.linear import Model
 
+FILE, CONFIG = "model.h5", "config.toml"  # of a run folder
+
+
+def model_file(path: Path | str) -> Path:
+    """The file of a model: `path`, or of a folder the model in it. Raises DataError for a folder without one. Local."""
+    path = Path(path)
+    if not path.is_dir() or (path / FILE).exists():
+        return path / FILE if path.is_dir() else path
+    if (path / CONFIG).exists():
+        raise DataError(f"{path}: this run is not finished, so it has no model yet; continue it with --resume")
+    runs = sorted(found.parent.name for found in path.glob(f"*/{FILE}"))
+    if runs:
+        raise DataError(f"{path}: a folder of runs; name one of them: {', '.join(runs[:FEW])}{', …' if len(runs) > FEW else ''}")
+    raise DataError(f"{path}: a folder without a model ({FILE}); expected a model or the folder of a run of `hpcml train`")
+
 
 def open_model(path: Path | str) -> Model | ClassifierModel:
-    """The model in a file, of the kind that its stamp says. Raises DataError if it is not a sound model of any kind."""
+    """The model in a file or a run folder, of the kind that its stamp says.
+
+    Raises DataError if it is not a sound model of any kind.
+    """
+    path = model_file(path)
     return ClassifierModel(path) if kind_of(path) == "classifier" else Model(path)
 
 
 def kind_of(path: Path | str) -> str:
     """What the stamp of a file of ours says that it is; "" if there is none to be read. Local."""
+    path = model_file(path)
     check_regular(path)
     try:
         with h5py.File(path, "r", locking=False) as file:
@@ -45,5 +66,5 @@ def share_model(comm: mpi.Comm, path: Path | str) -> Model | ClassifierModel:
         shared: ClassifierModel = comm.bcast(model)
         return shared
     with mpi.agreed(comm, f"opening {path}"):
-        model = model or Model(path)
+        model = model or Model(model_file(path))
     return model

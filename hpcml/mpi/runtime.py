@@ -18,7 +18,8 @@ _THREAD_MULTIPLE = 3  # in MPICH, its relatives and Open MPI
 def begin() -> None:
     """Start MPI for mpi4py, unless that has been done, or is to be done otherwise."""
     found = importlib.util.find_spec("mpi4py.MPI")
-    if "mpi4py.MPI" in sys.modules or not mpi4py.rc.initialize or found is None or "mpiabi" in str(found.origin):
+    unwanted = not mpi4py.rc.initialize or os.environ.get("MPI4PY_RC_INITIALIZE") == "0"  # which mpi4py itself reads later
+    if "mpi4py.MPI" in sys.modules or unwanted or found is None or "mpiabi" in str(found.origin):
         return
     library, provided = ctypes.CDLL(found.origin, mode=ctypes.RTLD_GLOBAL), ctypes.c_int()
     library.MPI_Init_thread(None, None, _THREAD_MULTIPLE, ctypes.byref(provided))

@@ -133,6 +133,8 @@ def _rested(request: MPI.Request, seconds: float = math.inf) -> bool:
 
 def finish(code: int) -> None:
     """End MPI, or, if that takes too long, this process with its exit code: what was to be done is done."""
+    if not MPI.Is_initialized():
+        return
 
     def late() -> None:
         print(f"hpcml: rank {rank}: MPI did not end within {FINISH_SECONDS:g} s; ended without it", file=sys.stderr, flush=True)

@@ -15,6 +15,7 @@ from hpcml.files.hdf5 import map_dataset, open_stamped, readable, write_strings
 from hpcml.files.slabs import Slab, SlabFile, new_file
 from hpcml.files.untrusted import attributes, read_strings
 from hpcml.model.linear import Model
+from hpcml.model.open import model_file
 from hpcml.partition import even_bounds
 
 FEATURES, POSITIVE, NEGATIVE = "state/features", "state/u", "state/v"
@@ -34,6 +35,7 @@ class Weights:
     @classmethod
     def read(cls, path: Path) -> Weights:
         """Local. Raises ConfigError for a model without such weights, DataError for a damaged one."""
+        path = model_file(path)
         model = Model(path)
         if model.sparse:
             raise DataError(f"{path}: a sparse model cannot be reduced to fewer features; take the one that it was made of")

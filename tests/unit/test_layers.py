@@ -14,7 +14,7 @@ ORDER = [
     {"errors", "log", "rng", "partition", "slices", "undo", "signals"},
     *({name} for name in ("mpi", "kernels", "options", "files", "data", "conversion", "model", "run", "evaluation", "prediction")),
     *({name} for name in ("near_duplicates", "estimators", "methods", "reduce", "crossval", "tuning", "bench", "plots", "cli")),
-    {"__main__", "api", ""},  # "" is the package itself
+    {"__main__", "api", "api_dataset", ""},  # "" is the package itself
 ]
 OF_ONE_METHOD = {"plots", "reduce", "bench.one_pass"}  # pictures, selection and timings of what single methods do
 LEVELS = {room: level for level, rooms in enumerate(ORDER) for room in rooms}

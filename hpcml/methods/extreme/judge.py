@@ -27,6 +27,7 @@ from hpcml.methods.linear.block import CONVERGED, STEP_LIMIT, Finished, SparseWe
 from hpcml.methods.linear.objective import Risk
 from hpcml.methods.linear.options import LinearOptions
 from hpcml.model.linear import Model, SparseRows
+from hpcml.model.open import model_file
 from hpcml.run.profile import Profile
 
 HISTORY = ("step", "f", "bound", "rows", "found", "weights", "seconds")  # features found beyond Λ₁; weights that are not 0
@@ -80,7 +81,7 @@ class ElasticRisk(Risk):
         if self.initial_path is None:
             return
         with mpi.agreed(comm, f"reading {self.initial_path}"):
-            model = Model(self.initial_path)
+            model = Model(model_file(self.initial_path))
             wanted = {"method": "elastic-net", **origin}
             if any(model.attrs.get(key) != value for key, value in wanted.items()):
                 raise ConfigError(

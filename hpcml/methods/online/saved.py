@@ -20,6 +20,7 @@ from hpcml.methods.online.order import N_NUMBERS, ORDER, RowOrder
 from hpcml.methods.online.source import Source
 from hpcml.methods.online.state import COUNTERS, LANES, N_LANE_NUMBERS, State
 from hpcml.model.linear import STATUS, Model, describe_model, model_slabs
+from hpcml.model.open import model_file
 from hpcml.options import flag_of
 from hpcml.run.checkpoint import Checkpoints, CheckpointWriter, reading_checkpoint
 from hpcml.run.folder import RunFolder
@@ -192,6 +193,7 @@ class Initial:
 
         Raises DataError if it is no sound model, ConfigError if it is of another method or other options.
         """
+        path = model_file(path)
         self.path, self.model = path, Model(path)
         if self.model.sparse:
             raise DataError(f"--initial-model {path}: a sparse model cannot be continued; take the one that it was made of")

@@ -24,6 +24,7 @@ from hpcml.methods.online.saved import Initial, write_model
 from hpcml.methods.online.source import DatasetSource, Source, TextSource, labels_of
 from hpcml.methods.online.state import State
 from hpcml.model.linear import Model
+from hpcml.model.open import model_file
 from hpcml.run.folder import FINISHED, RunConfig, RunFolder, config_before
 from hpcml.run.session import Session, Target
 from hpcml.signals import StopSignals
@@ -77,7 +78,7 @@ def train(method: str, session: Session, data: Path | str, target: Target, optio
             options = with_bias(options, bool(before["bias"]))
         with mpi.agreed(comm, f"opening {options.initial_model}"):
             if options.initial_model is not None:
-                if Path(output, "model.h5").exists() and Path(output, "model.h5").samefile(options.initial_model):
+                if Path(output, "model.h5").exists() and Path(output, "model.h5").samefile(model_file(options.initial_model)):
                     raise ConfigError(f"--initial-model {options.initial_model} is the model of --output; choose another --output")
                 initial = Initial(options.initial_model, method, options)
                 options = initial.options

@@ -1,0 +1,61 @@
+"""What `hpcml --version` says, and the completion of commands in shells."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from typing import TYPE_CHECKING, Literal
+
+from hpcml import __version__
+from hpcml.cli.session import Output
+from hpcml.errors import ConfigError, reason_and_hint
+from hpcml.log import say
+
+if TYPE_CHECKING:
+    from cyclopts import App
+
+INSTALL = "--install-completion"
+
+
+def versions() -> str:
+    """The version, and those of Python, the MPI library and the files that are written. MPI is not started."""
+    os.environ["MPI4PY_RC_INITIALIZE"] = "0"  # under mpirun only rank 0 comes here
+    try:
+        from hpcml.mpi import library
+
+        mpi = library()
+    except (ImportError, RuntimeError) as error:
+        mpi = f"no MPI library ({' '.join(str(error).split())})"
+    from hpcml.files.hdf5 import VERSIONS
+
+    formats = ", ".join(f"{name} {VERSIONS[name]}" for name in ("dataset", "model", "classifier"))
+    return f"{__version__}\nPython {platform.python_version()}\n{mpi}\nfile formats: {formats}"
+
+
+def add_completion(app: App) -> None:
+    """Add the command `--install-completion`."""
+
+    def install(*, shell: Literal["bash", "fish", "zsh"] | None = None, output: Output | None = None) -> None:
+        """Let the shell complete commands and options of hpcml at the tab key.
+
+        Parameters
+        ----------
+        shell:
+            Whose. Default: the one that runs.
+        output:
+            Write the script to this file only. Default: where the shell looks, with a line in ~/.bashrc or ~/.zshrc to load it.
+        """
+        from cyclopts.completion.detect import ShellDetectionError
+
+        try:
+            path = app.install_completion(shell=shell, output=output, add_to_startup=output is None)
+        except ShellDetectionError:
+            raise ConfigError(f"{INSTALL}: cannot tell which shell this is; name it: --shell bash, fish or zsh") from None
+        except OSError as error:
+            reason, hint = reason_and_hint(error)
+            raise ConfigError(f"{INSTALL}: cannot write {error.filename or output}: {reason}{hint}") from None
+        say(f"{path}: written; it takes effect in the next shell that you start", sys.stdout)
+
+    install.local = True  # type: ignore[attr-defined]  # it needs no MPI
+    app.command(install, name=INSTALL, show=True)

@@ -1,0 +1,290 @@
+"""ARFF files of Weka, MULAN and MEKA, dense or sparse. A nominal attribute is labels, or features `name=value` of 1.
+
+A nominal attribute whose values are 0 and 1 is a number. liac-arff reads the header and the values of a line.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.conversion.fields import PLAIN
+from hpcml.conversion.like import Like
+from hpcml.conversion.number_rows import Block, NumberRows, columns_like, find_unfit, finish
+from hpcml.conversion.options import ConvertOptions
+from hpcml.conversion.part import Part
+from hpcml.conversion.roles import Roles
+from hpcml.conversion.table_rows import Batch, add_labels, unfit
+from hpcml.errors import ConfigError, DataError
+from hpcml.files.lines import BYTE_ORDER_MARK, line_blocks, line_limit, lines_before, open_plain, plain_size
+from hpcml.log import Log
+from hpcml.partition import even_bounds, offsets
+
+HEADER_BYTES = 1 << 28  # of all lines up to @DATA
+BLOCK = 1 << 21
+BATCH = 4096  # rows
+
+
+class Attribute(NamedTuple):
+    """An attribute; `values` are those of a nominal one, in the order of the header, None of others."""
+
+    name: str
+    kind: str
+    values: list[str] | None
+
+    @property
+    def is_number(self) -> bool:
+        """Whether its values are numbers: it says so, or is nominal with the values 0 and 1."""
+        return self.kind in ("NUMERIC", "REAL", "INTEGER") or (self.values is not None and set(self.values) <= {"0", "1"})
+
+
+class _BadValueError(Exception):
+    """A value that its attribute does not have; liac-arff passes over a ValueError of a conversion."""
+
+
+class Header(NamedTuple):
+    """What stands before the rows, and the byte at which they begin."""
+
+    attributes: list[Attribute]
+    begin: int
+
+
+def _import() -> Any:
+    try:
+        import arff
+    except ImportError:
+        raise ConfigError("arff needs the package liac-arff; install it: pip install 'hpcml[tables]'") from None
+    return arff
+
+
+def read_header(path: Path, max_line: int) -> Header:
+    """The header of a file. Raises DataError, ConfigError, and as `open_plain`."""
+    arff = _import()
+    lines: list[str] = []
+    begin, found = 0, False
+    with open_plain(path) as file:
+        while not found and (line := file.readline(max_line + 1)):
+            if len(line) > max_line or begin > HEADER_BYTES:
+                raise DataError(
+                    f"{path}: line {len(lines) + 1}: the header is too long; expected lines with @ATTRIBUTE, then @DATA"
+                )
+            begin += len(line)
+            try:
+                lines.append(line.removeprefix(BYTE_ORDER_MARK if not lines else b"").decode())
+            except UnicodeDecodeError as error:
+                raise DataError(
+                    f"{path}: line {len(lines) + 1}: byte {error.start + 1} is not UTF-8; save the file as UTF-8"
+                ) from None
+            found = lines[-1].strip().upper().startswith("@DATA")
+            if not found and lines[-1].strip()[:1] not in ("", "%", "@"):
+                raise DataError(
+                    f"{path}: line {len(lines)}: {lines[-1].strip()[:60]!r}, but expected @RELATION, @ATTRIBUTE or @DATA"
+                )
+    if not lines:
+        raise DataError(f"{path}: the file is empty; expected an ARFF file with @RELATION, @ATTRIBUTE and @DATA")
+    if not found:
+        raise DataError(f"{path}: no line @DATA; it is truncated, or no ARFF file")
+    decoder = arff.ArffDecoder()
+    try:
+        attributes = decoder.decode(iter(lines), return_type=arff.DENSE_GEN)["attributes"]
+    except (arff.ArffException, ValueError, TypeError, IndexError) as error:
+        reason = " ".join(str(error).split()).split(", at line")[0].rstrip(".")
+        raise DataError(f"{path}: line {getattr(error, 'line', len(lines))}: {reason or 'cannot be read'}") from None
+    described = [
+        Attribute(name, "NOMINAL" if isinstance(kind, list) else kind, list(kind) if isinstance(kind, list) else None)
+        for name, kind in attributes
+    ]
+    return Header(described, begin)
+
+
+@mpi.collective
+def read_arff(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: Like | None, log: Log, scratch: Path) -> Part:
+    """Collective over `comm`. Read this rank's lines. Raises DataError that names file and line."""
+    (path,) = inputs
+    max_line = line_limit(options.max_line_mb)
+    header, size = Header([], 0), 0
+    with mpi.agreed(comm, f"reading {path}"):
+        _import()
+        if comm.rank == 0:
+            header, size = read_header(path, max_line), plain_size(path)
+    header, size = comm.bcast(header), comm.bcast(size)
+    begin, end = (even_bounds(size - header.begin, comm.size) + header.begin)[comm.rank : comm.rank + 2].tolist()
+    roles, names = Roles.of(options, PLAIN), [attribute.name for attribute in header.attributes]
+    with mpi.agreed(comm, f"reading {path}"):
+        roles.check(str(path), names)
+        if not roles.labels and not roles.indicators and like is None:
+            raise ConfigError(f"{path}: name the attributes that are labels, with --labels (classes) or --indicators (each 0 or 1)")
+        expansion = _Expansion(path, header.attributes, roles.numbers(names))
+        column_of, width, feature_names = columns_like(like, expansion.names, len(expansion.names), str(path))
+        rows = NumberRows(scratch, column_of, with_ids=roles.id is not None)
+        n_rows = 0
+        for lines in _line_batches(path, begin, end, max_line):
+            decoded, place = _decode(path, lines, header.attributes), lambda row, lines=lines: lines[row][0]()
+            expansion.add(rows, decoded, place, options)
+            add_labels(rows, Batch(len(decoded), _columns(decoded, header.attributes, roles), place), roles, options, n_rows)
+            n_rows += len(decoded)
+    log(f"{path}: read")
+    return finish(comm, rows, options, like, width, feature_names, None)
+
+
+Line = tuple[Callable[[], str], str]  # where it is, and its text
+Decoded = list[dict[int, Any]]  # of each row: values by attribute; those that a sparse row leaves out are missing
+
+
+def _line_batches(path: Path, begin: int, end: int, max_line: int) -> Iterator[list[Line]]:
+    """The rows' lines that start in bytes begin..end. Raises DataError, OSError."""
+    some: list[Line] = []
+    for offset, block in line_blocks(path, begin, end, BLOCK, max_line):
+        for number, line in enumerate(BytesIO(block)):
+
+            def where(offset: int = offset, number: int = number) -> str:
+                return f"{path}: line {lines_before(path, offset) + number + 1}"
+
+            try:
+                text = line.decode().strip()
+            except UnicodeDecodeError as error:
+                raise DataError(f"{where()}: byte {error.start + 1} is not UTF-8; save the file as UTF-8") from None
+            if text and not text.startswith("%"):
+                some.append((where, text))
+            if len(some) == BATCH:
+                yield some
+                some = []
+    if some:
+        yield some
+
+
+def _decode(path: Path, lines: list[Line], attributes: Sequence[Attribute]) -> Decoded:
+    """The values of rows. Raises DataError that names the line."""
+    import arff
+
+    convert = [_conversion(attribute) for attribute in attributes]
+    found: Decoded = []
+    for where, text in lines:
+        try:
+            if text.startswith("{"):
+                (row,) = arff.LODGeneratorData().decode_rows(iter([text]), convert)
+            else:
+                (values,) = arff.DenseGeneratorData().decode_rows(iter([text]), convert)
+                row = dict(enumerate(values))
+        except arff.BadDataFormat:
+            what = "a sparse row {index value, ...}" if text.startswith("{") else f"{len(attributes)} values with commas between"
+            raise DataError(f"{where()}: {text[:60]!r}, but expected {what}") from None
+        except (_BadValueError, arff.ArffException, ValueError, IndexError, TypeError, StopIteration) as error:
+            reason = " ".join(str(error).split()) or "cannot be read"
+            raise DataError(f"{where()}: {reason}") from None
+        if row and not 0 <= min(row) <= max(row) < len(attributes):
+            raise DataError(
+                f"{where()}: attribute {min(row) if min(row) < 0 else max(row)}, but expected 0 to {len(attributes) - 1}"
+            )
+        found.append(row)
+    return found
+
+
+def _conversion(attribute: Attribute) -> Callable[[str], Any]:
+    """What makes a value of its text; it raises _BadValueError."""
+    known = None if attribute.values is None else set(attribute.values)
+
+    def convert(text: str) -> Any:
+        if known is not None:
+            if text not in known:
+                few = ", ".join(attribute.values[:6])
+                raise _BadValueError(f"attribute {attribute.name!r}: {text!r}, but expected one of {few}")
+            return text
+        if attribute.is_number:
+            try:
+                return float(text)
+            except ValueError:
+                raise _BadValueError(f"attribute {attribute.name!r}: {text!r}, but expected a number") from None
+        return text
+
+    return convert
+
+
+def _left_out(attribute: Attribute) -> Any:
+    """The value that a sparse row has by leaving the attribute out: 0, or the first of a nominal one."""
+    return 0.0 if attribute.values is None and attribute.is_number else (attribute.values or [""])[0]
+
+
+def _columns(rows: Decoded, attributes: Sequence[Attribute], roles: Roles) -> dict[str, Any]:
+    """The columns of labels, names and splits; indicators as numbers."""
+    found: dict[str, Any] = {}
+    wanted = {*roles.labels, *roles.indicators, roles.id, roles.split}
+    for number, attribute in enumerate(attributes):
+        if attribute.name in wanted:
+            values = [row.get(number, _left_out(attribute)) for row in rows]
+            numbers = attribute.name in roles.indicators
+            found[attribute.name] = np.array([_as_number(value) for value in values]) if numbers else values
+    return found
+
+
+def _as_number(value: Any) -> float:
+    try:
+        return math.nan if value is None else float(value)
+    except ValueError:
+        return math.nan
+
+
+class _Expansion:
+    """The features that attributes become: a number is one, a nominal one as many as it has values."""
+
+    def __init__(self, path: Path, attributes: Sequence[Attribute], chosen: Sequence[str]) -> None:
+        """Raises DataError for an attribute that cannot be features."""
+        self.attributes = attributes
+        self.names: list[str] = []
+        self.first: dict[int, int] = {}  # column of each attribute that is features
+        self.always: list[tuple[int, int, float]] = []  # (attribute, column) that a row has 1 in by leaving the attribute out
+        wanted = set(chosen)
+        for number, attribute in enumerate(attributes):
+            if attribute.name not in wanted:
+                continue
+            self.first[number] = len(self.names)
+            if attribute.is_number:
+                self.names.append(attribute.name)
+                if attribute.values is not None and float(attribute.values[0]):
+                    self.always.append((number, self.first[number], 1.0))
+            elif attribute.values is not None:
+                self.names += [f"{attribute.name}={value}" for value in attribute.values]
+                self.always.append((number, self.first[number], 1.0))
+            else:
+                raise DataError(
+                    f"{path}: attribute {attribute.name!r} is {attribute.kind.lower()}, but features are numbers or nominal; name "
+                    "others with --features"
+                )
+        self.places = [
+            {value: place for place, value in enumerate(attribute.values or ())} if not attribute.is_number else {}
+            for attribute in attributes
+        ]
+
+    def add(self, rows: NumberRows, decoded: Decoded, place: Callable[[int], str], options: ConvertOptions) -> None:
+        """Append X of rows. Raises DataError that names the line, OSError."""
+        indices: list[int] = []
+        data: list[float] = []
+        lengths: list[int] = []
+        for row, values in enumerate(decoded):
+            found = {column: one for number, column, one in self.always if number not in values}
+            for number, value in values.items():
+                if (column := self.first.get(number)) is None:
+                    continue
+                if value is None:
+                    if not options.missing_as_zero:
+                        name = self.attributes[number].name
+                        raise DataError(f"{place(row)}: attribute {name!r}: {unfit(math.nan, options)}")
+                elif self.places[number]:
+                    found[column + self.places[number][value]] = 1.0
+                else:
+                    found[column] = float(value)
+            columns = sorted(found)
+            indices += columns
+            data += [found[column] for column in columns]
+            lengths.append(len(columns))
+        array = np.array(data, dtype=np.float64)
+        if (wrong := find_unfit(array)) >= 0:
+            row = int(np.searchsorted(offsets(lengths), wrong, side="right")) - 1
+            raise DataError(f"{place(row)}: feature {self.names[indices[wrong]]!r}: {unfit(float(array[wrong]), options)}")
+        rows.add(Block.of_csr(offsets(lengths), np.array(indices, dtype=np.int64), array))

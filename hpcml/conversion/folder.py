@@ -1,0 +1,121 @@
+"""A folder of text files: each is a document, and the folder that it lies in is its label."""
+
+from __future__ import annotations
+
+import codecs
+import os
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from hpcml import mpi
+from hpcml.conversion.like import Like
+from hpcml.conversion.options import ConvertOptions
+from hpcml.conversion.part import Part
+from hpcml.conversion.split import check_split_name
+from hpcml.conversion.text import new_corpus, vectorise
+from hpcml.errors import ConfigError, DataError, file_error
+from hpcml.files.lines import line_limit
+from hpcml.files.opening import open_regular
+from hpcml.log import Log, is_unicode, named
+from hpcml.partition import bounds_by_weight, offsets
+
+DEFAULT_ENCODING = "utf-8"
+
+
+class _File(NamedTuple):
+    """A file by its name below the folder, with / between the parts, and its bytes."""
+
+    name: str
+    size: int
+
+
+def find_files(folder: Path) -> list[_File]:
+    """The files below a folder, sorted by name; what begins with a dot is passed over. Raises DataError, OSError."""
+    found: list[_File] = []
+
+    def refuse(error: OSError) -> None:
+        raise error
+
+    for place, folders, files in os.walk(folder, onerror=refuse):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in files:
+            if not name.startswith("."):
+                path = Path(place) / name
+                found.append(_File(path.relative_to(folder).as_posix(), path.stat().st_size))
+                if not is_unicode(found[-1].name):
+                    raise DataError(f"{folder}: a file has the name {named(found[-1].name)!r}, which is not UTF-8; rename it")
+    return sorted(found)
+
+
+def label_and_split(name: str, splits: bool) -> tuple[list[str], str]:
+    """The labels and the split of a file, by its name below the folder. Raises ValueError."""
+    folders = PurePosixPath(name).parts[:-1]
+    if splits and not folders:
+        raise ValueError("lies in no folder; with --folder-splits every file is in one that names its split")
+    split = check_split_name(folders[0]) if splits else ""
+    label = "/".join(folders[1:] if splits else folders)
+    return [label] if label else [], split
+
+
+def read_text(path: Path, encoding: str, limit: int) -> str:
+    """The text of a file of at most `limit` bytes. Raises DataError, OSError."""
+    content = b""
+    try:
+        with open_regular(path) as file:
+            while len(content) <= limit and (more := file.read(limit + 1 - len(content))):
+                content += more
+    except OSError as error:
+        raise file_error(path, "read", error) from None
+    if len(content) > limit:
+        raise DataError(f"{path}: longer than {limit / 2**20:g} MiB; shorten it, or raise --max-line-mb")
+    try:
+        return content.decode(encoding).removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        hint = (
+            "save the file as UTF-8, or name its encoding, as in --encoding latin-1"
+            if encoding == DEFAULT_ENCODING
+            else "choose another"
+        )
+        raise DataError(f"{path}: line {line}: byte {error.start + 1} is not {encoding.upper()}; {hint}") from None
+
+
+@mpi.collective
+def read_folder(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: Like | None, log: Log, scratch: Path) -> Part:
+    """Collective over `comm`. Read this rank's files: consecutive ones by name, with about the same number of bytes on each rank.
+
+    Raises ConfigError for an encoding that there is not, DataError that names the file.
+    """
+    (folder,) = inputs
+    encoding, limit = options.encoding or DEFAULT_ENCODING, line_limit(options.max_line_mb)
+    files: list[_File] = []
+    with mpi.agreed(comm, f"reading {folder}"):
+        if comm.rank == 0:
+            _check_encoding(encoding)
+            files = find_files(folder)
+            if not files:
+                raise DataError(f"{folder}: no files; expected one for each text")
+    files = comm.bcast(files)
+    corpus = new_corpus(comm, options, like, scratch)
+    bounds = bounds_by_weight(offsets([file.size + 1 for file in files]), comm.size)
+    begin, end = int(bounds[comm.rank]), int(bounds[comm.rank + 1])
+    with mpi.agreed(comm, f"reading {folder}"):
+        for number, file in enumerate(files[begin:end]):
+            try:
+                labels, split = label_and_split(file.name, options.folder_splits)
+            except ValueError as error:
+                raise DataError(f"{folder / file.name}: {error}") from None
+            text = read_text(folder / file.name, encoding, limit)
+            values = [[text] if field.name == "text" else [] for field in corpus.fields]
+            corpus.add(file.name, values, labels, split, line=number)
+    log(f"{folder}: {len(files):,} files read; making rows")
+    return vectorise(comm, corpus, options, like)
+
+
+def _check_encoding(encoding: str) -> None:
+    """Raise ConfigError unless it is an encoding of text."""
+    try:
+        codecs.lookup(encoding)
+        b"a".decode(encoding)
+    except (LookupError, UnicodeDecodeError, ValueError):
+        raise ConfigError(f"--encoding {encoding}: no encoding of text that Python has; as in utf-8, latin-1, cp1252") from None

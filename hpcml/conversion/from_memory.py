@@ -1,0 +1,203 @@
+"""Rows that Python has in memory: sparse or dense matrices, and pandas frames. Each rank has its own rows, in rank order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from hpcml import mpi
+from hpcml.conversion.convert import ConvertReport, check_common, check_of_source, of_text, write_dataset
+from hpcml.conversion.csr_source import csr_blocks
+from hpcml.conversion.like import Like
+from hpcml.conversion.name_files import check_distinct
+from hpcml.conversion.number_rows import NumberRows, columns_like, finish
+from hpcml.conversion.options import ConvertOptions
+from hpcml.conversion.part import Part
+from hpcml.conversion.roles import Roles
+from hpcml.conversion.sources import TABLE
+from hpcml.conversion.table import read_table, wanted
+from hpcml.conversion.table_rows import Batch, described
+from hpcml.errors import ConfigError, DataError
+from hpcml.log import Log
+
+ROWS = 4096  # of a frame that are looked at together
+SPARSE, FRAME = "sparse", "frame"  # what the file says that it was made from
+
+
+def _csr(matrix: Any, name: str) -> Any:
+    """A matrix as CSR. Raises ConfigError for what is none."""
+    import scipy.sparse as sp
+
+    try:
+        found = sp.csr_matrix(matrix)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{name}: expected a matrix of numbers, sparse or dense ({' '.join(str(error).split())})") from None
+    if found.dtype.kind not in "biuf":
+        raise ConfigError(f"{name}: expected a matrix of numbers, not of {found.dtype}")
+    return found
+
+
+def _label_lists(Y: Any, n_rows: int) -> list[Any] | None:
+    """The labels of each row by name, if Y has them so: one of each row, or a list of them; None for a matrix."""
+    if hasattr(Y, "tocsr") or (isinstance(Y, np.ndarray) and Y.ndim == 2):
+        return None
+    found = list(Y.tolist() if isinstance(Y, np.ndarray) else Y)
+    if len(found) != n_rows:
+        raise ConfigError(f"Y has {len(found)} rows, but X has {n_rows}")
+    return found
+
+
+def split_of_rows(splits: Sequence[str] | Mapping[str, ArrayLike] | None, n_rows: int) -> list[str] | None:
+    """The split of each row, "" for none, from such a list, or from the rows (numbers, or a mask) of each split."""
+    if splits is None or not isinstance(splits, Mapping):
+        return None if splits is None else ["" if name is None else name for name in splits]
+    found = [""] * n_rows
+    for name, rows in splits.items():
+        some = np.asarray(rows)
+        some = np.flatnonzero(some) if some.dtype == bool else some
+        if some.size and (some.dtype.kind not in "iu" or some.min() < 0 or some.max() >= n_rows):
+            raise ConfigError(f"splits: {name!r} has rows beyond 0 to {n_rows - 1}")
+        for row in some.tolist():
+            if found[row]:
+                raise ConfigError(f"splits: row {row} is in {found[row]!r} and in {name!r}; a row is in one split")
+            found[row] = name
+    return found
+
+
+@mpi.collective
+def from_sparse(
+    comm: mpi.Comm,
+    X: Any,
+    Y: Any,
+    output: Path,
+    feature_names: Sequence[str] | None,
+    label_names: Sequence[str] | None,
+    ids: Sequence[str] | None,
+    splits: Sequence[str] | Mapping[str, ArrayLike] | None,
+    options: ConvertOptions,
+    force: bool,
+    log: Log,
+) -> ConvertReport:
+    """Collective over `comm`. Write this rank's rows of X and Y, behind those of lower ranks. Raises ConfigError, DataError."""
+    check_of_source(SPARSE, ("missing_as_zero",), options)
+    check_common(SPARSE, False, options)
+
+    def read(like: Like | None, scratch: Path) -> Part:
+        with mpi.agreed(comm, "reading X and Y"):
+            matrix, names = _csr(X, "X"), None if feature_names is None else list(map(str, feature_names))
+            n_rows, n_features = matrix.shape
+            if names is not None and len(names) != n_features:
+                raise ConfigError(f"feature_names has {len(names)} names, but X has {n_features} columns")
+            listed = _label_lists(Y, n_rows)
+            labels = None if listed is not None else _csr(Y, "Y")
+            numbered = _label_names(labels, label_names, n_rows)
+            column_of, width, columns = columns_like(like, names, n_features, "X")
+            rows = NumberRows(scratch, column_of, with_ids=ids is not None)
+            for block in _blocks(matrix, "X", options.missing_as_zero):
+                rows.add(block)
+            for block in () if labels is None else _blocks(labels, "Y", False):
+                if (block.data != 1).any():
+                    raise DataError(f"Y: {block.data[block.data != 1][0]:g} as a label, but expected 0 or 1")
+                rows.add_labels(block.lengths, block.indices)
+            _describe(rows, n_rows, listed, ids, split_of_rows(splits, n_rows), options)
+        shared = comm.allgather((n_features, numbered, names))
+        if any(each != shared[0] for each in shared):
+            raise ConfigError("the ranks have other features or labels; give all ranks the same names and numbers of columns")
+        return finish(comm, rows, options, like, width, columns, numbered)
+
+    return write_dataset(comm, read, SPARSE, False, "X", [], output, options, force, log)
+
+
+def _blocks(matrix: Any, what: str, zero: bool) -> Iterator[Any]:
+    def take(part: str, first: int, last: int) -> np.ndarray:
+        return getattr(matrix, part)[first:last]
+
+    return csr_blocks(take, matrix.indptr, 0, matrix.shape[1], what, zero)
+
+
+def _label_names(labels: Any, given: Sequence[str] | None, n_rows: int) -> list[str] | None:
+    """The names of the columns of Y; None where it has no columns. Raises ConfigError, DataError."""
+    if labels is None:
+        if given is not None:
+            raise ConfigError("label_names has no effect where Y has names of labels; leave it out")
+        return None
+    names = [str(label) for label in (range(labels.shape[1]) if given is None else given)]
+    if labels.shape != (n_rows, len(names)):
+        raise ConfigError(f"Y is {labels.shape[0]} × {labels.shape[1]}, but expected {n_rows} rows × {len(names)} labels")
+    check_distinct(names, "label_names")
+    return names
+
+
+def _describe(
+    rows: NumberRows, n_rows: int, listed: list[Any] | None, ids: Any, splits: list[str] | None, options: ConvertOptions
+) -> None:
+    """Add labels that have names, ids and splits of all rows. Raises ConfigError, DataError."""
+    columns: dict[str, Any] = {}
+    for name, values in (("Y", listed), ("ids", None if ids is None else list(ids)), ("splits", splits)):
+        if values is not None:
+            if len(values) != n_rows:
+                raise ConfigError(f"{name} has {len(values)} entries, but X has {n_rows} rows")
+            columns[name] = values
+    roles = Roles(
+        labels=tuple({"Y"} & columns.keys()),
+        id="ids" if "ids" in columns else None,
+        split="splits" if "splits" in columns else None,
+    )
+    named, names, of_splits = described(Batch(n_rows, columns, lambda row: f"row {row + 1}"), roles, options)
+    if listed is not None:
+        rows.add_named(named)
+    rows.add_ids(names, 0)
+    if splits is not None:
+        rows.add_splits(of_splits)
+
+
+@mpi.collective
+def from_frame(comm: mpi.Comm, frame: Any, output: Path, options: ConvertOptions, force: bool, log: Log) -> ConvertReport:
+    """Collective over `comm`. Write this rank's rows of a frame, behind those of lower ranks. Raises ConfigError, DataError."""
+    check_of_source(FRAME, TABLE, options)
+    is_text = of_text(None, options)
+    check_common(FRAME, is_text, options)
+
+    def read(like: Like | None, scratch: Path) -> Part:
+        with mpi.agreed(comm, "reading the frame"):
+            names = [str(name) for name in frame.columns]
+            for name in names:
+                if names.count(name) > 1:
+                    raise ConfigError(f"the frame: two columns have the name {name!r}; give each a name of its own")
+        shared = comm.allgather(names)
+        if any(each != shared[0] for each in shared):
+            raise ConfigError("the frame: its columns are not the same on all ranks")
+        return read_table(comm, "the frame", names, lambda *roles: _batches(frame, names, *roles), options, like, log, scratch)
+
+    return write_dataset(comm, read, FRAME, is_text, "the frame", [], output, options, force, log)
+
+
+def _batches(frame: Any, names: list[str], roles: Roles, features: list[str]) -> Iterator[Batch]:
+    """The rows of a frame. Raises DataError."""
+    numbers, others = wanted(roles, features)
+    for begin in range(0, len(frame), ROWS):
+        some = frame.iloc[begin : begin + ROWS]
+        columns: dict[str, Any] = {}
+        for name in numbers:
+            column = some.iloc[:, names.index(name)]
+            try:
+                if getattr(column.dtype, "kind", "O") not in "biuf":
+                    raise ValueError(f"it holds {column.dtype}")
+                columns[name] = column.to_numpy(dtype=np.float64, na_value=np.nan)
+            except (TypeError, ValueError) as error:
+                raise DataError(
+                    f"the frame: column {name!r}: expected numbers ({error}); name columns with features, or text"
+                ) from None
+        for name in others:
+            values = some.iloc[:, names.index(name)].astype(object)
+            missing = values.isna().tolist()
+            columns[name] = [None if gone else value for value, gone in zip(values.tolist(), missing, strict=True)]
+        yield Batch(len(some), columns, _row_of(begin))
+
+
+def _row_of(begin: int) -> Callable[[int], str]:
+    return lambda row: f"the frame: row {begin + row + 1}"

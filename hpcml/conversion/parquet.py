@@ -1,0 +1,153 @@
+"""Parquet files: rows come in small batches, so that no row group is ever in memory as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.conversion.like import Like
+from hpcml.conversion.options import ConvertOptions
+from hpcml.conversion.part import Part
+from hpcml.conversion.roles import Roles
+from hpcml.conversion.table import import_pyarrow, read_table, wanted
+from hpcml.conversion.table_rows import Batch
+from hpcml.errors import DataError
+from hpcml.files.opening import open_regular
+from hpcml.log import Log
+from hpcml.partition import even_bounds
+
+ROWS = 2048  # that are looked at together
+BUFFER = 1 << 20  # bytes of a column that are read at once
+
+
+class _File(NamedTuple):
+    """A Parquet file: its columns, and the rows of its row groups."""
+
+    path: Path
+    names: list[str]
+    groups: list[int]
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """What pyarrow raises for a damaged file becomes a DataError."""
+    import pyarrow
+
+    try:
+        yield
+    except (pyarrow.ArrowException, ValueError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        reason = " ".join(str(error).split())[:200].rstrip(".")
+        raise DataError(f"{path}: not a Parquet file, or truncated or damaged ({reason}); get or make it again") from None
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """The file, of which columns are read piece by piece. Raises DataError, OSError."""
+    from pyarrow import parquet
+
+    with open_regular(path):  # no pipe, and no error of pyarrow's where the operating system says what is wrong
+        pass
+    with _readable(path):
+        file = parquet.ParquetFile(path, buffer_size=BUFFER, pre_buffer=False)
+    with file:
+        yield file
+
+
+def _described(path: Path) -> _File:
+    """What a file holds. Raises DataError, OSError."""
+    with _opened(path) as file:
+        names = list(file.schema_arrow.names)
+        for name in names:
+            if names.count(name) > 1:
+                raise DataError(f"{path}: two columns have the name {name!r}; give each a name of its own")
+        return _File(path, names, [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)])
+
+
+@mpi.collective
+def read_parquet(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: Like | None, log: Log, scratch: Path) -> Part:
+    """Collective over `comm`. Read this rank's rows, an even share of all: of the first row group that it needs, and of the last,
+    it passes over the rows of other ranks.
+
+    Raises DataError that names file and row.
+    """
+    files: list[_File] = []
+    what = str(inputs[0])
+    with mpi.agreed(comm, f"reading {what}"):
+        import_pyarrow("parquet")
+        if comm.rank == 0:
+            files = [_described(path) for path in inputs]
+            for file in files:
+                if strange := set(file.names) ^ set(files[0].names):
+                    raise DataError(f"{file.path}: the columns are not those of {what} ({min(strange)!r} is in one of them only)")
+    files = comm.bcast(files)
+    begin, end = even_bounds(sum(sum(file.groups) for file in files), comm.size)[comm.rank : comm.rank + 2].tolist()
+
+    def batches(roles: Roles, features: list[str]) -> Iterator[Batch]:
+        first = 0
+        for file in files:
+            last = first + sum(file.groups)
+            if first < end and begin < last:
+                yield from _batches(file, max(begin - first, 0), min(end, last) - first, wanted(roles, features))
+            first = last
+
+    return read_table(comm, what, files[0].names, batches, options, like, log, scratch)
+
+
+def _batches(file: _File, begin: int, end: int, columns: tuple[list[str], list[str]]) -> Iterator[Batch]:
+    """Rows begin..end of a file. Raises DataError, OSError."""
+    ends = np.cumsum(file.groups)
+    groups = [group for group, last in enumerate(ends.tolist()) if begin < last and last - file.groups[group] < end]
+    at = int(ends[groups[0]]) - file.groups[groups[0]]
+    numbers, others = columns
+    with _opened(file.path) as opened:
+        _check_types(file.path, opened.schema_arrow, numbers, others)
+        with _readable(file.path):
+            found = opened.iter_batches(ROWS, row_groups=groups, columns=[*numbers, *others], use_threads=False)
+        while at < end:
+            with _readable(file.path):
+                batch = next(found, None)
+            if batch is None:
+                raise DataError(f"{file.path}: ends after {at} rows, but says that it has {int(ends[-1])}; get or make it again")
+            some = batch.slice(max(0, begin - at), max(0, min(end, at + batch.num_rows) - max(begin, at)))
+            if some.num_rows:
+                yield _batch(file.path, max(begin, at), some, numbers, others)
+            at += batch.num_rows
+
+
+def _check_types(path: Path, schema: Any, numbers: list[str], others: list[str]) -> None:
+    """Raise DataError for a column of a type that cannot be what it is named for."""
+    from pyarrow import types
+
+    for name in numbers:
+        kind = schema.field(name).type
+        if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind)):
+            raise DataError(
+                f"{path}: column {name!r} holds {kind}, but expected numbers; name columns with --features, --labels or --text"
+            )
+    for name in others:
+        kind = schema.field(name).type
+        while types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind) or types.is_dictionary(kind):
+            kind = kind.value_type
+        strings = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
+        if not (strings or types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_null(kind)):
+            raise DataError(f"{path}: column {name!r} holds {schema.field(name).type}, but expected strings or whole numbers")
+
+
+def _batch(path: Path, first: int, batch: Any, numbers: list[str], others: list[str]) -> Batch:
+    """Rows of a file, the first of which is row `first`, from 0."""
+    import pyarrow
+
+    columns: dict[str, Any] = {}
+    with _readable(path):
+        for name in numbers:
+            columns[name] = batch.column(name).cast(pyarrow.float64(), safe=False).to_numpy(zero_copy_only=False)
+        for name in others:
+            columns[name] = batch.column(name).to_pylist()
+    return Batch(batch.num_rows, columns, lambda row: f"{path}: row {first + row + 1}")

@@ -1,0 +1,109 @@
+"""The text format of the extreme-classification repository: `rows features labels`, then `l1,l2 f:v f:v …`, counted from 0."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.conversion.like import Like
+from hpcml.conversion.name_files import read_names
+from hpcml.conversion.number_rows import Block, NumberRows, columns_like, finish
+from hpcml.conversion.options import ConvertOptions
+from hpcml.conversion.part import Part
+from hpcml.data.svmlight import MAX_INDEX, Rows, as_text, check_lines, parse_text
+from hpcml.errors import DataError
+from hpcml.files.lines import byte_range, line_blocks, line_limit, lines_before, open_plain
+from hpcml.log import Log
+
+HEADER_BYTES = 1 << 10
+EXPECTED = "expected three numbers: rows, features, labels, as in `1000 500 30`"
+
+
+class Header(NamedTuple):
+    """The first line."""
+
+    n_rows: int
+    n_features: int
+    n_labels: int
+
+
+def read_header(path: Path) -> Header:
+    """The first line of a file. Raises DataError, and as `open_plain`."""
+    with open_plain(path) as file:
+        line = file.readline(HEADER_BYTES).removeprefix(b"\xef\xbb\xbf")
+    parts = line.split()
+    if len(parts) != 3 or not all(part.isdigit() and len(part) < 20 for part in parts):
+        shown = line[:60].decode("ascii", "backslashreplace").strip()
+        raise DataError(f"{path}: line 1: {shown!r}, but {EXPECTED}")
+    header = Header(*map(int, parts))
+    if header.n_features > MAX_INDEX + 1 or header.n_labels > MAX_INDEX + 1:
+        raise DataError(f"{path}: line 1: more than {MAX_INDEX + 1} features or labels")
+    return header
+
+
+@mpi.collective
+def read_xmc(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: Like | None, log: Log, scratch: Path) -> Part:
+    """Collective over `comm`. Read this rank's lines. Raises DataError that names file and line."""
+    (path,) = inputs
+    max_line = line_limit(options.max_line_mb)
+    begin, end = byte_range(comm, path)
+    header = Header(0, 0, 0)
+    with mpi.agreed(comm, f"reading {path}"):
+        if comm.rank == 0:
+            header = read_header(path)
+    header = Header(*comm.bcast(tuple(header)))
+    feature_names = read_names(comm, options.feature_names, header.n_features, "features")
+    label_names = read_names(comm, options.label_names, header.n_labels, "labels")
+    with mpi.agreed(comm, f"reading {path}"):
+        if label_names is None and header.n_labels > path.stat().st_size:
+            raise DataError(f"{path}: line 1: {header.n_labels} labels, far more than the file has entries")
+        column_of, n_features, names = columns_like(like, feature_names, header.n_features, str(path))
+        rows = NumberRows(scratch, column_of)
+        for found in _read(path, begin, end, header, max_line):
+            rows.add(Block(found.lengths, found.indices, found.data))
+            rows.add_labels(found.label_lengths, found.labels.astype(np.int64))
+    _, (n_rows,) = mpi.exclusive_sum(comm, [rows.n_rows])
+    if n_rows != header.n_rows:
+        raise DataError(
+            f"{path}: {n_rows} rows, but line 1 says {header.n_rows}; it is truncated, or has lines without labels and features"
+        )
+    log(f"{path}: read")
+    return finish(comm, rows, options, like, n_features, names, label_names or [str(label) for label in range(header.n_labels)])
+
+
+def _read(path: Path, begin: int, end: int, header: Header, max_line: int) -> Iterator[Rows]:
+    """The rows of the lines that start in bytes begin..end, but the first of the file. Raises DataError, OSError."""
+    for offset, block in line_blocks(path, begin, end, max_line=max_line):
+        if offset == 0:
+            block = b"\n" + block.partition(b"\n")[2]
+        try:
+            rows = parse_text(as_text(block), True)
+        except (ValueError, OverflowError) as error:
+            line, problem = check_lines(block, True)
+            raise DataError(f"{path}: line {lines_before(path, offset) + max(line, 1)}: {problem or error}") from None
+        if rows.indices.max(initial=-1) >= header.n_features or not _are_labels(rows.labels, header.n_labels):
+            line, problem = _first_unfit(block, header)
+            raise DataError(f"{path}: line {lines_before(path, offset) + line}: {problem}")
+        yield rows
+
+
+def _are_labels(labels: np.ndarray, n_labels: int) -> bool:
+    return bool(((labels >= 0) & (labels < n_labels) & (labels == np.floor(labels))).all())
+
+
+def _first_unfit(block: bytes, header: Header) -> tuple[int, str]:
+    """(line in the block, what is wrong) of the first line with a label or a feature that line 1 does not count."""
+    for number, line in enumerate(block.split(b"\n")):
+        if not line.split():
+            continue
+        rows = parse_text(as_text(line), True)
+        if not _are_labels(rows.labels, header.n_labels):
+            wrong = next(label for label in rows.labels.tolist() if not _are_labels(np.array([label]), header.n_labels))
+            return number + 1, f"label {wrong:g}, but expected 0 to {header.n_labels - 1}, as line 1 says"
+        if rows.indices.max(initial=-1) >= header.n_features:
+            return number + 1, f"feature {int(rows.indices.max())}, but expected 0 to {header.n_features - 1}, as line 1 says"
+    raise ValueError("no line is wrong")

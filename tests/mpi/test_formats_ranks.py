@@ -1,0 +1,261 @@
+"""Every usual format on any number of ranks: the same bytes, and of bad input the same sentence on all ranks, with nothing left."""
+
+import gzip
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from support.formats import as_arff, as_csv, as_h5ad, as_xmc, frame, matrices
+
+import hpcml
+from hpcml import mpi
+from hpcml.conversion import parquet, table
+from hpcml.conversion.convert import convert
+from hpcml.conversion.options import ConvertOptions
+from hpcml.errors import HpcmlError
+from hpcml.log import Log
+
+pytestmark = pytest.mark.mpi
+TEXT = {"text": ("title,text",), "labels": ("topics",), "label_separator": ";", "id": "id", "split_column": "split"}
+NUMBERS = {"features": ("a,b,long",), "indicators": ("toxic",), "test_share": 0.3, "seed": 2}
+ARFF = {"labels": ("class",), "indicators": ("sea",)}
+
+
+def make_files(folder):
+    """One file of each kind."""
+    import pandas as pd
+
+    X, Y = matrices(1)
+    data = frame(1, 61)
+    as_csv(folder / "in.csv", data)
+    as_csv(folder / "more.csv", data[:5])
+    as_csv(folder / "in.tsv", data, "\t")
+    (folder / "in.csv.gz").write_bytes(gzip.compress((folder / "in.csv").read_bytes()))
+    data.to_parquet(folder / "in.parquet", row_group_size=13)
+    sp.save_npz(folder / "X.npz", X)
+    sp.save_npz(folder / "Y.npz", Y)
+    np.save(folder / "X.npy", X.toarray())
+    (folder / "Y.txt").write_text("".join(f"{row % 3}\n" for row in range(X.shape[0])))
+    obs = pd.DataFrame(
+        {"kind": pd.Categorical(["T", "B", "C"] * 13)[: X.shape[0]], "b": 1}, index=[f"c{k}" for k in range(X.shape[0])]
+    )
+    as_h5ad(folder / "in.h5ad", X, obs, [f"gene {k}" for k in range(X.shape[1])])
+    as_xmc(folder / "in.txt", X, Y)
+    as_arff(folder / "in.arff", False)
+    as_arff(folder / "sparse.arff", True)
+    for row, text in enumerate(data.text):
+        place = folder / "docs" / ("test" if row % 3 else "train") / f"l{row % 4}"
+        place.mkdir(parents=True, exist_ok=True)
+        (place / f"{row}.txt").write_text(text)
+
+
+@pytest.fixture
+def files(comm, mpi_tmp_path):
+    folder = Path(mpi_tmp_path)
+    if comm.rank == 0:
+        make_files(folder)
+    comm.Barrier()
+    return folder
+
+
+CASES = {
+    "csv": ("csv", ["in.csv", "more.csv"], TEXT),
+    "csv gz": ("csv", ["in.csv.gz"], TEXT),
+    "csv numbers": ("csv", ["in.csv"], NUMBERS),
+    "tsv": ("tsv", ["in.tsv"], TEXT),
+    "parquet": ("parquet", ["in.parquet"], TEXT),
+    "parquet numbers": ("parquet", ["in.parquet", "in.parquet"], NUMBERS),
+    "npz": ("npz", ["X.npz", "Y.npz"], {"test_share": 0.3}),
+    "npy": ("npz", ["X.npy", "Y.txt"], {}),
+    "h5ad": ("h5ad", ["in.h5ad"], {"labels": ("kind",), "indicators": ("b",)}),
+    "xmc": ("xmc", ["in.txt"], {}),
+    "arff": ("arff", ["in.arff"], ARFF),
+    "sparse arff": ("arff", ["sparse.arff"], ARFF),
+    "folder": ("folder", ["docs"], {"folder_splits": True, "min_df": 2}),
+}
+
+
+def run(comm, source, inputs, output, **options):
+    return convert(comm, source, inputs, output, ConvertOptions(**options), False, Log(1))
+
+
+@pytest.mark.parametrize("case", sorted(CASES))
+def test_same_bytes_on_any_number_of_ranks(comm, files, case, monkeypatch):
+    monkeypatch.setattr(table, "CSV_BLOCK", 100)
+    monkeypatch.setattr(parquet, "ROWS", 4)
+    source, names, options = CASES[case]
+    inputs = [files / name for name in names]
+    run(comm, source, inputs, files / "together.h5", **options)
+    if comm.rank == 0:
+        run(mpi.self_comm(), source, inputs, files / "alone.h5", **options)
+        assert (files / "together.h5").read_bytes() == (files / "alone.h5").read_bytes()
+    comm.Barrier()
+
+
+def csr(**changes):
+    X = sp.csr_matrix([[1.0, 0], [0, 2], [3, 0]])
+    parts = {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": X.shape, "format": b"csr", "y": [0, 1, 0]} | changes
+    return lambda path: np.savez(path.open("wb"), **{name: value for name, value in parts.items() if value is not None})
+
+
+def text(content):
+    return lambda path: path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def half(make):
+    def write(path):
+        make(path)
+        path.write_bytes(path.read_bytes()[: path.stat().st_size * 2 // 3])
+
+    return write
+
+
+def in_parquet(**columns):
+    def write(path):
+        import pandas as pd
+
+        pd.DataFrame(columns).to_parquet(path)
+
+    return write
+
+
+def in_h5ad(change=None, **obs):
+    def write(path):
+        import pandas as pd
+
+        X = sp.csr_matrix(np.float32([[1, 0], [0, 2], [3, 0]]))
+        as_h5ad(path, X, pd.DataFrame({"l": ["x", "y", "x"]} | obs, index=["a", "b", "c"]), ["u", "v"])
+        if change is not None:
+            with h5py.File(path, "r+") as file:
+                change(file)
+
+    return write
+
+
+def put(name, place, value):
+    def change(file):
+        file[name][place] = value
+
+    return change
+
+
+ROWS = "a,l\n" + "1,x\n" * 30
+L = {"labels": ("l",)}
+HEAD = "@relation r\n@attribute a numeric\n@attribute l {x,y}\n@data\n"
+BAD = {
+    "csv empty": ("csv", text(""), L, r"in: the file is empty"),
+    "csv no rows": ("csv", text("a,l\n"), L, r"in: no rows"),
+    "csv no header": ("csv", text("\n\n"), L, r"in: line 1: no names of columns"),
+    "csv twice": ("csv", text("a,a,l\n1,2,x\n"), L, r"in: line 1: two columns have the name 'a'"),
+    "csv column": ("csv", text(ROWS), {"labels": ("m",)}, r"in: --labels m: no such column; known: a, l"),
+    "csv number": ("csv", text(ROWS + "one,x\n" + ROWS[4:]), L, r"in: line 32: column 'a': 'one', but expected a number"),
+    "csv nan": ("csv", text(ROWS + "nan,x\n"), L, r"in: line 32: column 'a': no number"),
+    "csv inf": ("csv", text(ROWS + "1e99,x\n"), L, r"in: line 32: column 'a': 1e\+99, but expected a finite number"),
+    "csv short": ("csv", text(ROWS + "3\n"), L, r"in: line 32: 1 values, but the header names 2 columns"),
+    "csv quote": ("csv", text(ROWS + '1,"x\n' * 1 + "1,x\n" * 9), L, r"in: line 32: a quotation mark opens a value"),
+    "csv utf8": ("csv", text(ROWS.encode() + b"2,\xe4\n"), L, r"in: line 32: column 'l': '\\\\xe4' is not UTF-8"),
+    "csv utf16": ("csv", text(ROWS.encode("utf-16")), L, r"in: UTF-16, but expected UTF-8"),
+    "csv gz": ("csv", text(gzip.compress(ROWS.encode())[:-9]), L, r"in: truncated or damaged .gz file"),
+    "csv nul": ("csv", text(ROWS + "2,x\0\n"), L, r"in: line 32: column 'l': .* cannot be stored"),
+    "csv split": ("csv", text(ROWS + '2,"x,y"\n'), {"split_column": "l", "labels": ("a",), "text": ("l",)}, r"for one thing"),
+    "csv comma": (
+        "csv",
+        text("a,l,s\n" + '1,x,"u,v"\n' * 3),
+        L | {"split_column": "s"},
+        r"in: line 2: column 's': split 'u,v' cannot",
+    ),
+    "csv indicator": ("csv", text("a,l\n1,1\n1,2\n"), {"indicators": ("l",)}, r"in: line 3: column 'l': 2, but expected 0 or 1"),
+    "csv no label": ("csv", text("a,l\n1,\n"), L, r"in: no label in any row"),
+    "csv newline": ("csv", text('a,l\n1,"x\ny"\n2,z\nq,x\n'), L, r"in: line 5: column 'a': 'q'"),
+    "parquet text": ("parquet", text("hello"), L, r"in: not a Parquet file"),
+    "parquet empty": ("parquet", text(""), L, r"in: not a Parquet file"),
+    "parquet half": ("parquet", half(in_parquet(a=[1.0] * 999, l=["x"] * 999)), L, r"in: not a Parquet file"),
+    "parquet no rows": ("parquet", in_parquet(a=[], l=[]), L, r"in: no rows|column 'l' holds"),
+    "parquet nan": ("parquet", in_parquet(a=[1.0] * 9 + [np.nan], l=["x"] * 10), L, r"in: row 10: column 'a': no number"),
+    "parquet type": ("parquet", in_parquet(a=["u", "v"], l=["x", "y"]), L, r"in: column 'a' holds .*, but expected numbers"),
+    "parquet column": ("parquet", in_parquet(a=[1.0], l=["x"]), {"labels": ("lab",)}, r"in: --labels lab: no such column"),
+    "npz empty": ("npz", text(""), {}, r"in: the file is empty"),
+    "npz text": ("npz", text("hello, world"), {}, r"in: no arrays of numpy"),
+    "npz half": ("npz", half(csr()), {}, r"in: cannot be read"),
+    "npz nan": ("npz", csr(data=[1, np.nan, 3]), {}, r"in: row 2: value nan, but expected a finite number"),
+    "npz negative": ("npz", csr(indices=[0, -1, 0]), {}, r"in: row 2: index -1, but expected 0 to 1"),
+    "npz large": ("npz", csr(indices=[0, 1, 2]), {}, r"in: row 3: index 2, but expected 0 to 1"),
+    "npz indptr": ("npz", csr(indptr=[0, 2, 1, 3]), {}, r"in: row 2: indptr goes down"),
+    "npz ends": ("npz", csr(indptr=[0, 1, 2, 9]), {}, r"in: array .*|rows"),
+    "npz claims": ("npz", csr(shape=[2**39, 2]), {}, r"in: array indptr has 4 entries"),
+    "npz labels": ("npz", csr(y=[0, 1]), {}, r"in: the labels are 2, but X has 3 rows"),
+    "npz fraction": ("npz", csr(y=[0, 0.5, 1]), {}, r"in: row 2: label 0.5, but a label is a name or a whole number"),
+    "npz no labels": ("npz", csr(y=None), {}, r"in: no labels \(y, or Y\)"),
+    "npz csc": ("npz", csr(format=b"csc"), {}, r"in: a matrix in csc format, but expected CSR"),
+    "npz objects": ("npz", csr(y=np.array([{}, 1, 2], dtype=object)), {}, r"in: .*y holds Python objects"),
+    "h5ad empty": ("h5ad", text(""), L, r"in: the file is empty"),
+    "h5ad text": ("h5ad", text("hello"), L, r"in: not an HDF5 file"),
+    "h5ad half": ("h5ad", half(in_h5ad()), L, r"in: (truncated|not an HDF5)"),
+    "h5ad column": ("h5ad", in_h5ad(), {"labels": ("m",)}, r"in: --labels m: no such column"),
+    "h5ad nan": ("h5ad", in_h5ad(put("X/data", 1, np.nan)), L, r"in: X: row 2: value nan"),
+    "h5ad negative": ("h5ad", in_h5ad(put("X/indices", 1, -1)), L, r"in: X: row 2: index -1, but expected 0 to 1"),
+    "h5ad indptr": ("h5ad", in_h5ad(put("X/indptr", 3, 9)), L, r"in: damaged AnnData file: indptr"),
+    "h5ad other": ("h5ad", lambda path: h5py.File(path, "w").close(), L, r"in: no X; expected an AnnData file"),
+    "xmc empty": ("xmc", text(""), {}, r"in: the file is empty"),
+    "xmc header": ("xmc", text("1 0:1\n"), {}, r"in: line 1: '1 0:1', but expected three numbers"),
+    "xmc short": ("xmc", text("3 2 2\n0 0:1\n1 1:1\n"), {}, r"in: 2 rows, but line 1 says 3"),
+    "xmc label": ("xmc", text("3 2 2\n0 0:1\n1 1:1\n2 0:1\n"), {}, r"in: line 4: label 2, but expected 0 to 1"),
+    "xmc feature": ("xmc", text("2 2 2\n0 0:1\n1 2:1\n"), {}, r"in: line 3: feature 2, but expected 0 to 1"),
+    "xmc negative": ("xmc", text("2 2 2\n0 0:1\n1 -1:1\n"), {}, r"in: line 3: index -1"),
+    "xmc nan": ("xmc", text("2 2 2\n0 0:1\n1 1:nan\n"), {}, r"in: line 3: value nan"),
+    "xmc utf8": ("xmc", text(b"2 2 2\n0 0:1\n\xe4 1:1\n"), {}, r"in: line 3: label"),
+    "arff empty": ("arff", text(""), L, r"in: the file is empty"),
+    "arff no data": ("arff", text(HEAD[:-6]), L, r"in: no line @DATA"),
+    "arff header": ("arff", text("@relation r\n@attribute a what\n@data\n"), L, r"in: line 2: "),
+    "arff column": ("arff", text(HEAD + "1,x\n"), {"labels": ("m",)}, r"in: --labels m: no such column"),
+    "arff nominal": ("arff", text(HEAD + "1,x\n" * 9 + "1,z\n"), L, r"in: line 14: attribute 'l': 'z', but expected one of x, y"),
+    "arff number": ("arff", text(HEAD + "1,x\n" * 9 + "q,x\n"), L, r"in: line 14: attribute 'a': 'q', but expected a number"),
+    "arff short": ("arff", text(HEAD + "1,x\n\n1\n"), L, r"in: line 7: '1', but expected 2 values"),
+    "arff missing": ("arff", text(HEAD + "1,x\n?,y\n"), L, r"in: line 6: attribute 'a': no number"),
+    "arff nan": ("arff", text(HEAD + "1,x\nnan,y\n"), L, r"in: line 6: feature 'a': no number"),
+    "arff index": ("arff", text(HEAD + "{0 1}\n{7 1}\n"), L, r"in: line 6: .*"),
+    "arff utf8": ("arff", text(HEAD.encode() + b"1,\xe4\n"), L, r"in: line 5: byte 3 is not UTF-8"),
+    "folder file": ("folder", text("x"), {}, r"Not a directory while reading .*in$"),
+    "folder empty": ("folder", lambda path: path.mkdir(), {}, r"in: no files"),
+}
+
+
+@pytest.mark.parametrize("case", sorted(BAD))
+def test_bad_input_gives_the_same_sentence_on_every_rank(comm, mpi_tmp_path, case):
+    source, write, options, pattern = BAD[case]
+    path = Path(mpi_tmp_path) / "in"
+    if comm.rank == 0:
+        write(path)
+    comm.Barrier()
+    with pytest.raises(HpcmlError, match=pattern) as caught:
+        run(comm, source, [path], path.with_name("out.h5"), **options)
+    assert caught.value.exit_code == 2
+    assert len(set(comm.allgather(str(caught.value)))) == 1
+    comm.Barrier()  # rank 0 removes what it had begun
+    assert [entry.name for entry in path.parent.iterdir()] == ["in"]
+    comm.Barrier()
+
+
+def test_rows_in_memory_of_all_ranks_are_one_dataset(comm, mpi_tmp_path):
+    """Each rank gives its own rows; the last has none."""
+    X, Y = matrices(9)
+    folder, data = Path(mpi_tmp_path), frame(9, X.shape[0])
+    bounds = [*np.linspace(0, X.shape[0], max(2, comm.size)).astype(int), X.shape[0]][: comm.size + 1]
+    bounds = bounds if comm.size > 1 else [0, X.shape[0]]
+    mine = slice(bounds[comm.rank], bounds[comm.rank + 1])
+    parts = data.split.to_numpy()
+    options = {"text": ["title", "text"], "labels": "topics", "label_separator": ";", "min_df": 2}
+    hpcml.Dataset.from_sparse(X[mine], Y[mine], folder / "a.h5", splits=parts[mine], comm=comm).file.close()
+    hpcml.Dataset.from_frame(data[mine], folder / "b.h5", comm=comm, **options).file.close()
+    if comm.rank == 0:
+        hpcml.Dataset.from_sparse(X, Y, folder / "c.h5", splits=parts).file.close()
+        hpcml.Dataset.from_frame(data, folder / "d.h5", **options).file.close()
+        assert (folder / "a.h5").read_bytes() == (folder / "c.h5").read_bytes()
+        assert (folder / "b.h5").read_bytes() == (folder / "d.h5").read_bytes()
+    comm.Barrier()
+    with pytest.raises(HpcmlError, match="feature_names has 1 names") as caught:
+        names = ["one"] if comm.rank == comm.size - 1 else None
+        hpcml.Dataset.from_sparse(X[mine], Y[mine], folder / "x.h5", feature_names=names, comm=comm)
+    assert len(set(comm.allgather(str(caught.value)))) == 1

@@ -1,0 +1,101 @@
+"""The same rows in files of every usual format, written by the libraries that own the formats."""
+
+import csv
+import json
+
+import numpy as np
+import scipy.sparse as sp
+
+WORDS = ["alpha", "beta", "gamma", "délta", "x1", "the", "and", "omega", "Ωmega", "zz"]
+LABELS = ["sea", "farm, old", 'the "port"', "Öl"]
+
+
+def frame(seed, n_rows):
+    """A table (pandas): texts with commas, quotes and newlines, labels, an indicator, numbers, ids and splits."""
+    import pandas as pd
+
+    rng = np.random.default_rng(seed)
+    rows = []
+    for row in range(n_rows):
+        words = rng.choice(WORDS, rng.integers(1, 20))
+        text = "".join(word + rng.choice([" ", ", ", "\n", ' "quoted" ', '"'], p=[0.6, 0.1, 0.1, 0.1, 0.1]) for word in words)
+        chosen = [label for label in LABELS if rng.random() < 0.4]
+        rows.append(
+            {
+                "id": f"doc {row}",
+                "title": str(rng.choice(WORDS)) if rng.random() < 0.9 else "",
+                "text": text,
+                "topics": ";".join(chosen) if row else "sea",
+                "toxic": int(rng.random() < 0.5),
+                "split": str(rng.choice(["train", "train", "test", ""])),
+                "a": float(rng.choice([0, 0, 1.5, -2.25])),
+                "b": float(rng.integers(0, 3)),
+                "long": float(rng.standard_normal()),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def matrices(seed, n_rows=37, n_features=11, n_labels=5):
+    """X with values that float32 holds, Y of ones; a row without labels, one without values, a column without values."""
+    rng = np.random.default_rng(seed)
+    X = np.where(rng.random((n_rows, n_features)) < 0.3, rng.standard_normal((n_rows, n_features)).astype(np.float32), 0)
+    Y = (rng.random((n_rows, n_labels)) < 0.3).astype(np.int8)
+    X[3], X[:, 4], Y[5] = 0, 0, 0
+    X[5, 0], Y[3, 1] = 2, 1
+    return sp.csr_matrix(X.astype(np.float32)), sp.csr_matrix(Y)
+
+
+def as_jsonl(path, table):
+    """The documents of a table as JSON lines."""
+    with path.open("w", encoding="utf-8") as out:
+        for row in table.to_dict("records"):
+            labels = [part for part in row["topics"].split(";") if part]
+            print(json.dumps({name: row[name] for name in ("id", "title", "text", "split")} | {"labels": labels}), file=out)
+    return path
+
+
+def as_csv(path, table, delimiter=",", end="\r\n"):
+    """A table as CSV; Python's csv module writes it."""
+    with path.open("w", encoding="utf-8", newline="") as out:
+        writer = csv.writer(out, delimiter=delimiter, lineterminator=end)
+        writer.writerow(table.columns)
+        writer.writerows(table.itertuples(index=False))
+    return path
+
+
+def as_xmc(path, X, Y):
+    """Matrices as the extreme-classification repository has them."""
+    with path.open("w") as out:
+        print(X.shape[0], X.shape[1], Y.shape[1], file=out)
+        for row in range(X.shape[0]):
+            labels = ",".join(map(str, Y[row].indices))
+            print(labels, *(f"{j}:{v!r}" for j, v in zip(X[row].indices.tolist(), X[row].data.tolist(), strict=True)), file=out)
+    return path
+
+
+def as_h5ad(path, X, obs, names):
+    """An AnnData file."""
+    import anndata
+    import pandas as pd
+
+    anndata.AnnData(X, obs=obs, var=pd.DataFrame(index=names)).write_h5ad(path)
+    return path
+
+
+def as_arff(path, sparse):
+    """Rows with numbers, a nominal attribute, a nominal one of 0 and 1, two indicators and a class."""
+    rng = np.random.default_rng(4)
+    lines = ["% a comment", "@RELATION 'a test'", "", "@attribute 'the width' numeric", "@ATTRIBUTE colour {red,'dark green',blue}"]
+    lines += ["@attribute on {0,1}", "@attribute sea {0,1}", "@attribute farm {0,1}", "@attribute class {good,bad}", "@data"]
+    for _ in range(33):
+        values = [repr(float(rng.choice([0, 0, 1.5, -3]))), str(rng.choice(["red", "'dark green'", "blue"]))]
+        values += [str(rng.integers(2)) for _ in range(3)] + [str(rng.choice(["good", "bad"]))]
+        if sparse:
+            first = ["0.0", "red", "0", "0", "0", "good"]
+            pairs = [f"{k} {value}" for k, value in enumerate(values) if value != first[k]]
+            lines.append("{" + ", ".join(pairs) + "}")
+        else:
+            lines.append(",".join(values))
+    path.write_text("\n".join(lines) + "\n% the end\n")
+    return path

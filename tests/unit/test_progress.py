@@ -1,0 +1,46 @@
+"""What is said of long work: how much is done, and how long the rest takes."""
+
+import pytest
+
+from hpcml import log as logs
+from hpcml.log import Log, Progress, duration
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that is set by hand, and what is said."""
+    now, said = [100.0], []
+    monkeypatch.setattr(logs.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(logs, "say", lambda text, stream: said.append(text))
+    monkeypatch.setattr(logs.sys.stderr, "isatty", lambda: False, raising=False)
+    return now, said
+
+
+def test_time_left_without_a_terminal(clock):
+    now, said = clock
+    progress = Progress(Log(0), "labels", 90, every=10)
+    for seconds, done in ((10, 0), (20, 9), (25, 10), (60, 30), (70, 90)):
+        now[0] = 100 + seconds
+        progress.update(done, f"pass {seconds}")
+    assert said == [
+        "labels: 0 of 90 pass 10",
+        "labels: 9 of 90 pass 20, about 3 min left",
+        "labels: 30 of 90 pass 60, about 2 min left",
+        "labels: 90 of 90 pass 70",
+    ]
+
+
+def test_time_left_of_work_that_was_taken_up_again(clock):
+    now, said = clock
+    progress = Progress(Log(0), "rows", 100, every=10)
+    for seconds, done in ((5, 50), (15, 60)):
+        now[0] = 100 + seconds
+        progress.update(done)
+    assert said == ["rows: 60 of 100, about 40 s left"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.2, "1 s"), (89, "89 s"), (90, "2 min"), (5000, "83 min"), (12000, "3 h 20 min"), (190800, "2 d 5 h")]
+)
+def test_durations(seconds, text):
+    assert duration(seconds) == text
