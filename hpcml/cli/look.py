@@ -1,4 +1,4 @@
-"""The commands that look into models and data: `hpcml explain` and `hpcml duplicates`."""
+"""The commands that look into models and data: `hpcml explain`, `hpcml report` and `hpcml duplicates`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from hpcml.cli.session import Command, say_once
+from hpcml.cli.session import Command, Output, say_once
 from hpcml.errors import ConfigError
 from hpcml.options import Flag, Several
 
@@ -65,6 +65,33 @@ def explain(
     with agreed(comm, f"writing {json}"):
         if found is not None and json is not None:
             write_json(json, found)
+
+
+def report(
+    *runs: Path,
+    output: Output,
+    data: Path | None = None,
+    split: str | None = None,
+    force: Flag = False,
+) -> None:
+    """Make one page (HTML, no network needed) about a run, or several side by side: measures, curves, all labels, wrong rows.
+
+    Parameters
+    ----------
+    runs:
+        Run folders, or models. The first one is what the others are compared with.
+    output:
+        The page to make.
+    data:
+        A dataset to judge on, with the models' features and labels. Default: the data of each run.
+    split:
+        Rows to judge on: a split of the file, or all. Default: test if the file has it.
+    force:
+        Replace the page if it exists.
+    """
+    from hpcml.report.report import report as work
+
+    work(Command.session.comm, runs, data, split, output, force, Command.session.log)
 
 
 def duplicates(
