@@ -34,7 +34,8 @@ STYLE = {
     "xtick.color": TEXT,
     "ytick.color": TEXT,
     "grid.color": GRID,
-    "legend.fontsize": 10,
+    "legend.fontsize": 11,
+    "legend.columnspacing": 3,
     "legend.labelcolor": TEXT,
     "text.parse_math": False,
 }
@@ -102,18 +103,17 @@ def by_threshold(curve: Curve, present: float | None) -> Callable[[Axes], None]:
 
     def draw(axes: Axes) -> None:
         some = curve.thinned(POINTS)
-        for number, (name, values) in enumerate((("F1", some.f1), ("precision", some.precision), ("recall", some.recall))):
-            axes.plot(some.scores, values, label=name, **_line(number, 2.2 if number == 0 else 1.4))
         best = int(some.f1.argmax())
+        name = f"F1, at most {some.f1[best]:.3f} at {some.scores[best]:.3g}"
+        for number, (label, values) in enumerate(((name, some.f1), ("precision", some.precision), ("recall", some.recall))):
+            axes.plot(some.scores, values, label=label, **_line(number, 2.2 if number == 0 else 1.4))
         axes.plot(some.scores[best], some.f1[best], "o", color=COLORS[0], zorder=12)
-        text = f"F1 {some.f1[best]:.3f} at {some.scores[best]:.3g}"
-        axes.annotate(text, (some.scores[best], some.f1[best]), (0, 7), textcoords="offset points", ha="center", va="bottom")
         if present is not None:
-            axes.axvline(present, color=TEXT, linewidth=1, linestyle=":", label=f"the model's threshold: {present:.3g}")
+            axes.axvline(present, color=TEXT, linewidth=1, linestyle=":", label=f"the model's: {present:.3g}")
         low, high = np.percentile(some.scores, [1, 99]).tolist()
         low, high = (min(low, present), max(high, present)) if present is not None else (low, high)
         margin = 0.03 * (high - low) or 1.0
-        axes.set(xlim=(low - margin, high + margin), ylim=(0, 1.02), xlabel="threshold of all labels", ylabel="share of 1")
+        axes.set(xlim=(low - margin, high + margin), ylim=(0, 1.02), xlabel="threshold of all labels", ylabel="micro measure")
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2)
 
     return draw
@@ -131,6 +131,20 @@ def learning(lines: Sequence[tuple[str, Sequence[LearningPoint]]]) -> Callable[[
         axes.set(xscale="log", ylim=(0, 1.02), xlabel="positive rows of the label in training", ylabel="measure")
         axes.xaxis.set_major_formatter("{x:,.0f}")
         axes.xaxis.set_minor_formatter("")
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2)
+
+    return draw
+
+
+def spread(lines: Sequence[tuple[str, np.ndarray]]) -> Callable[[Axes], None]:
+    """Which share of the labels reaches at least a measure (n each, no NaN)."""
+
+    def draw(axes: Axes) -> None:
+        for number, (name, values) in enumerate(lines):
+            edges = np.linspace(0, 1, 201)
+            shares = 1 - np.searchsorted(np.sort(values), edges, "left") / max(1, values.size)
+            axes.plot(edges, 100 * shares, label=f"{name}, median {np.median(values):.3f}", **_line(number, 2.0))
+        axes.set(xlim=(0, 1), ylim=(0, 102), xlabel="measure", ylabel="labels that reach it (%)")
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2)
 
     return draw

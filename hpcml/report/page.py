@@ -30,6 +30,7 @@ NEEDS = ("jinja2", "matplotlib", "itables")
 LONGEST = 200  # letters of a name
 LONGEST_WORD = 60
 STATIC = 25  # labels in the page without its script
+ENOUGH = 5  # judged rows of such a label, if there are labels with so many
 APART = 10  # labels in which runs differ most, each way
 
 
@@ -141,13 +142,17 @@ def figures(report: RunReport, place: int) -> list[dict[str, Any]]:
         add("recall", "Precision and recall", text, draw.precision_recall(curves[: draw.N_COLORS]))
         text = "Micro measures, were one threshold for all labels. The dot is the best F1 on these very rows: others will have less."
         add("threshold", "Threshold and F1", text, draw.by_threshold(report.micro, report.one_threshold))
-    lines = []
+    lines, spread = [], []
     for measure, name in (("average_precision", "average precision"), ("f1", "F1")):
         chosen = e.in_macro(measure) & (report.frequency > 0)
         lines.append((name, learning_curve(report.frequency[chosen], e.values[measure][chosen])))
+        spread.append((name, e.values[measure][e.in_macro(measure)]))
     if len(lines[0][1]) > 1:
         text = "Means of labels with about as many positive rows; in the shade lies the middle half of the labels."
         add("learning", "How many rows a label needs", text, draw.learning([line for line in lines if line[1]]))
+    if len(e.label_names) > 1 and spread[0][1].size:
+        text = "How many labels are how good."
+        add("spread", "Spread over the labels", text, draw.spread([line for line in spread if line[1].size]))
     if report.bins:
         text = "Do predicted probabilities come true? Below the diagonal they are too high. The numbers count pairs."
         add("reliability", "Reliability of probabilities", text, draw.reliability(report.bins))
@@ -165,7 +170,8 @@ def columns_of(report: RunReport) -> list[tuple[str, str]]:
     columns = [("label", "text")]
     columns += [("training rows", "count")] if report.n_trained_on is not None else []
     columns += [("judged rows", "count"), ("AP", "measure"), ("F1", "measure"), ("AUC", "measure")]
-    columns += [("precision", "measure"), ("recall", "measure"), ("threshold", "score")]
+    columns += [("precision", "measure"), ("recall", "measure")]
+    columns += [("threshold", "score")] if report.one_threshold is None else []
     columns += [("status", "text")] if report.status is not None and len(set(report.status)) > 1 else []
     columns += [("gap", "score")] if report.gap is not None else []
     return [*columns, ("speaking words", "words")] if report.words is not None else columns
@@ -188,7 +194,7 @@ def table_rows(report: RunReport) -> list[list[Any]]:
     for name, kind in columns_of(report):
         column = values[name].tolist() if isinstance(values[name], np.ndarray) else values[name]
         if kind in ("measure", "score"):
-            column = [None if not math.isfinite(v) else round(v, 4) if kind == "measure" else float(f"{v:.4g}") for v in column]
+            column = [None if not math.isfinite(v) else round(v, 4) if kind == "measure" else float(f"{v:.2g}") if name == "gap" else float(f"{v:.4g}") for v in column]
         columns.append(column)
     return [list(line) for line in zip(*columns, strict=True)]
 
@@ -238,8 +244,9 @@ def comparison(reports: Sequence[RunReport], names: Sequence[str]) -> dict[str, 
         line: dict[str, Any] = {"name": name, "n_common": places.shape[1], "differences": differences(first, other)}
         a, b = (e.values["average_precision"][p] for e, p in zip((first, other), places, strict=True))
         change, order = b - a, np.argsort(-(b - a), kind="stable")
-        order = order[~np.isnan(change[order])]
-        line |= {"better": [], "worse": []}
+        enough = first.n_positive[places[0]] >= ENOUGH  # in fewer rows a label's average precision is mostly chance
+        order = order[(enough if enough.any() else np.ones_like(enough))[order] & ~np.isnan(change[order])]
+        line |= {"better": [], "worse": [], "least": ENOUGH if enough.any() else 1}
         for kind, some in (("better", order[:APART]), ("worse", order[::-1][:APART])):
             for k in some.tolist():
                 if (change[k] > 0) == (kind == "better") and change[k] != 0:
