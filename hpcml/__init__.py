@@ -10,7 +10,7 @@ _API = {
     **dict.fromkeys(
         ("calibrate", "convert", "cross_validate", "cross_validate_top", "duplicates", "evaluate", "explain"), "hpcml.api"
     ),
-    **dict.fromkeys(("open_model", "predict", "threshold", "train"), "hpcml.api"),
+    **dict.fromkeys(("open_model", "predict", "report", "threshold", "train"), "hpcml.api"),
     "BoostedBayesClassifier": "hpcml.methods.bayes.estimator",
     "ClassifierModel": "hpcml.model.classifier",
     "ConvertOptions": "hpcml.conversion.options",

@@ -6,7 +6,8 @@ Everything is a count, so the curves are the same bits on any number of ranks.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
@@ -55,8 +56,7 @@ class Curve:
         best = [int(self.f1.argmax())] if self.scores.size else []
         places = np.unique(np.append(np.minimum(wanted, max(0, self.scores.size - 1)), best))[: max(1, self.scores.size)]
         places = places[places < self.scores.size].astype(np.int64)
-        columns = (values[places] for values in (self.scores, self.n_given, self.n_hits))
-        return Curve(self.name, self.n_labels, *columns, self.n_positive, self.average_precision)
+        return replace(self, scores=self.scores[places], n_given=self.n_given[places], n_hits=self.n_hits[places])
 
 
 def curve_of(name: str, n_labels: int, values: np.ndarray, ranking: Ranking) -> Curve:
@@ -112,7 +112,7 @@ class Curves:
         self._counts = block_counts(comm, pairs.scores, lanes, np.zeros(len(self.names)))
         if self._scores_of is not None:
             bounds = np.searchsorted(pairs.labels, np.arange(self._labels.size + 1)).tolist()
-            for label, (begin, end) in enumerate(zip(bounds, bounds[1:], strict=False)):
+            for label, (begin, end) in enumerate(pairwise(bounds)):
                 if begin < end:
                     self._probable[1] += self._binned(label, np.sort(pairs.scores[begin:end]))
 

@@ -179,7 +179,9 @@ def evaluate(
         None if sigmoids is None else ProbabilityCounts((sigmoids[0][result.labels], sigmoids[1][result.labels]), shard.n_global)
     )
     if watch is not None:
-        watch.begin(comm, TruePairs(result.labels, shard.first_row + shard.rows, np.searchsorted(shard.rows, rows), places, positives))
+        watch.begin(
+            comm, TruePairs(result.labels, shard.first_row + shard.rows, np.searchsorted(shard.rows, rows), places, positives)
+        )
     progress = Progress(log, "evaluating labels", len(result.label_names))
     try:
         for begin, end in scorer.blocks:

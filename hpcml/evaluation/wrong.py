@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from hpcml import mpi
+from hpcml.data.dataset import Dataset
+from hpcml.data.names import names_of
+from hpcml.errors import ConfigError, DataError
 from hpcml.evaluation.counts import Counts
-from hpcml.evaluation.evaluate import TruePairs
+from hpcml.evaluation.evaluate import TruePairs, evaluate
+from hpcml.evaluation.explain import labels_to_show
 from hpcml.evaluation.ranking import Ranking
+from hpcml.files.hdf5 import readable
+from hpcml.files.table import table
+from hpcml.log import Log, joined, named
+from hpcml.model.classifier import ClassifierModel
+from hpcml.model.linear import Model
 
 NOBODY = -1  # the number of no row
 KINDS = ("missed", "given")  # true labels at or below their threshold, false ones above
+TITLES = {"missed": "true labels that are not given", "given": "labels that are given and not true"}
 
 
 @dataclass(frozen=True)
@@ -45,8 +57,8 @@ class _Table:
         first = np.searchsorted(labels[order], touched)
         places = np.arange(order.size) - np.repeat(first, np.diff(np.append(first, order.size)))
         order, places = order[places < size], places[places < size]
-        for table, values in ((self.rows, rows), (self.beyond, beyond), (self.scores, scores)):
-            table[labels[order], places] = values[order]
+        for kept, values in ((self.rows, rows), (self.beyond, beyond), (self.scores, scores)):
+            kept[labels[order], places] = values[order]
 
 
 class WrongRows:
@@ -89,8 +101,8 @@ class WrongRows:
         """Collective. Join what the ranks have found."""
         for kind, mine in self._tables.items():
             joined = _Table(self.thresholds.size, self.size)
-            columns = [np.repeat(np.arange(self.thresholds.size), self.size)]
-            columns += [values.ravel() for values in (mine.rows, mine.beyond, mine.scores)]
+            labels = np.repeat(np.arange(self.thresholds.size), self.size)
+            columns: list[np.ndarray] = [labels, mine.rows.ravel(), mine.beyond.ravel(), mine.scores.ravel()]
             chosen = columns[1] != NOBODY
             joined.take(*(np.concatenate(mpi.allgather_arrays(self.comm, column[chosen])) for column in columns))
             self._tables[kind] = joined
@@ -111,3 +123,77 @@ class WrongRows:
             values = (float(table.beyond[label, place]), float(table.scores[label, place]))
             found.append(WrongRow(int(table.rows[label, place]), label, *values))
         return found
+
+
+@dataclass
+class MostWrong:
+    """The most wrong rows of a split: of the labels that were named, or of all together."""
+
+    model: str
+    data: str
+    split: str
+    n_rows: int
+    label_names: list[str]  # of the evaluated labels
+    found: list[tuple[str, dict[str, list[WrongRow]]]]  # of each label named, or once for all (""): by KINDS
+    row_ids: dict[int, str]
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.model} on {self.data}, split {self.split}: {self.n_rows:,} rows",
+            "beyond: how far the score is beyond the label's threshold, on the wrong side",
+        ]
+        for label, by_kind in self.found:
+            for kind, rows in by_kind.items():
+                title = (f"{named(label)}: " if label else "") + (TITLES[kind] if not label else f"rows {self._of_one(kind)}")
+                cells = [[title, *([] if label else ["label"]), "beyond", "score"]]
+                for each in rows:
+                    names = [] if label else [self.label_names[each.label]]
+                    cells.append([f"  {self._name(each.row)}", *names, f"{each.beyond:.4g}", f"{each.score:.4g}"])
+                lines += ["", *(table(cells) if rows else [f"{title}: none"])]
+        return joined(lines)
+
+    def _of_one(self, kind: str) -> str:
+        return "that have it and are not given it" if kind == "missed" else "that are given it and do not have it"
+
+    def _name(self, row: int) -> str:
+        return self.row_ids.get(row, f"row {row}")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, for JSON."""
+
+        def of(each: WrongRow) -> dict[str, Any]:
+            name = self.label_names[each.label]
+            return {"row": each.row, "id": self.row_ids.get(each.row), "label": name, "beyond": each.beyond, "score": each.score}
+
+        about = {"model": self.model, "data": self.data, "split": self.split, "n_rows": self.n_rows}
+        found = [{"label": label or None, **{kind: [of(e) for e in rows] for kind, rows in by.items()}} for label, by in self.found]
+        return {**about, "wrong": found}
+
+
+@mpi.collective
+def most_wrong(
+    comm: mpi.Comm, model: Model | ClassifierModel, dataset: Dataset, split: str, wanted: Sequence[str], n: int, log: Log
+) -> MostWrong:
+    """Collective over `comm`. The n most wrong rows of a split, missed and wrongly given, for each label named or for all together.
+
+    The same on all ranks. Raises ConfigError for n below 1 or a label that the model lacks, DataError if model and data do not fit.
+    """
+    if n < 1:
+        raise ConfigError(f"--wrong {n}: expected at least 1")
+    with mpi.agreed(comm, f"reading {model.path}"):
+        labels = labels_to_show(model, wanted).tolist() if wanted else None
+    watch = WrongRows(model.thresholds, n)
+    evaluation = evaluate(comm, model, dataset, split, log, labels, watch)
+    places = {label: place for place, label in enumerate(evaluation.labels.tolist())}
+    if labels is None:
+        found = [("", {kind: watch.worst(kind, n) for kind in KINDS})]
+    else:
+        for label in labels:
+            if label not in places:
+                raise DataError(f"{dataset.path}: it has no label {model.label_names[label]!r}, so no row of it is wrong")
+        found = [(model.label_names[label], {kind: watch.of_label(kind, places[label]) for kind in KINDS}) for label in labels]
+    rows = np.unique(np.array([each.row for _, by in found for some in by.values() for each in some], dtype=np.int64))
+    with mpi.agreed(comm, f"reading {dataset.path}"), readable(dataset.path, "hpcml convert", "dataset"):
+        ids = names_of(dataset, rows, "row_ids")
+    about = (str(model.path), str(dataset.path), split, evaluation.n_rows, evaluation.label_names)
+    return MostWrong(*about, found, {} if ids is None else dict(zip(rows.tolist(), ids, strict=True)))

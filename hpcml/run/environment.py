@@ -62,7 +62,7 @@ def record(path: Path, found: dict[str, object]) -> None:
 
 @mpi.collective
 def record_end(comm: mpi.Comm, path: Path) -> None:
-    """Collective over `comm`. Add to the last start in a file when it ended, and each rank's peak of memory (MiB), if not yet there.
+    """Collective over `comm`. Add to the last start in a file when it ended, and each rank's peak of memory (MiB), once.
 
     Raises DataError if the file cannot be read or written.
     """

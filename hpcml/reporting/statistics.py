@@ -119,7 +119,11 @@ def row_measures_of(evaluation: Evaluation) -> list[tuple[str, float]]:
     """The measures that are means over rows, by name."""
     e = evaluation
     found = [("F1 of a row's labels", e.instance_f1)] if e.by_frequency else []
-    for name, values in (("precision", e.precision_at), ("nDCG", e.ndcg_at), ("propensity-scored precision", e.propensity_scored_at)):
+    for name, values in (
+        ("precision", e.precision_at),
+        ("nDCG", e.ndcg_at),
+        ("propensity-scored precision", e.propensity_scored_at),
+    ):
         found += [(f"{name}@{k}", value) for k, value in values.items()]
     return found
 
@@ -135,7 +139,7 @@ class LearningPoint:
 
 
 def learning_curve(n_positive: np.ndarray, values: np.ndarray) -> list[LearningPoint]:
-    """The points of labels with so many positives (n, above 0) and values (n, no NaN): up to POINTS, of about as many labels each."""
+    """Up to POINTS, of about as many labels each, of labels with so many positives (n, above 0) and values (n, no NaN)."""
     order = np.argsort(n_positive, kind="stable")
     counts, values = n_positive[order], values[order]
     n_points = min(POINTS, counts.size // LEAST)

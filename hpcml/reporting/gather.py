@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import numpy as np
 from hpcml import mpi
 from hpcml.data.dataset import Dataset
 from hpcml.data.names import names_of
-from hpcml.errors import ConfigError
 from hpcml.evaluation.curves import Bin, Curve, Curves, ScoresOf, Watches
 from hpcml.evaluation.evaluate import Evaluation, evaluate
 from hpcml.evaluation.explain import explain
@@ -23,7 +21,7 @@ from hpcml.log import Log
 from hpcml.model.classifier import ClassifierModel
 from hpcml.model.linear import STATUS, Model
 from hpcml.model.open import share_model
-from hpcml.report.facts import Facts, data_of, facts_of, model_of
+from hpcml.reporting.facts import Facts, data_of, facts_of, model_of
 
 WORDS = 6  # of a label
 PER_LABEL = 3  # most wrong rows of one label, in the table of all

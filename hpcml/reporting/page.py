@@ -21,9 +21,9 @@ import numpy as np
 from hpcml import __version__
 from hpcml.errors import ConfigError
 from hpcml.log import named
-from hpcml.report import draw
-from hpcml.report.gather import RunReport
-from hpcml.report.statistics import Interval, common_labels, differences, learning_curve, measures_of, row_measures_of
+from hpcml.reporting import draw
+from hpcml.reporting.gather import RunReport
+from hpcml.reporting.statistics import Interval, common_labels, differences, learning_curve, measures_of, row_measures_of
 
 HERE = Path(__file__).parent
 NEEDS = ("jinja2", "matplotlib", "itables")
@@ -66,7 +66,11 @@ def page(reports: Sequence[RunReport], title: str) -> str:
     library, library_style = table_library()
     script = f"{library}\n{(HERE / 'page.js').read_text(encoding='utf-8')}"
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(HERE), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=jinja2.FileSystemLoader(HERE),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     environment.filters |= {"number": number, "interval": interval, "signed": signed, "named": shown, "count": count}
     runs = [run_context(report, place) for place, report in enumerate(reports)]
@@ -140,7 +144,9 @@ def figures(report: RunReport, place: int) -> list[dict[str, Any]]:
         curves = [report.micro, *(report.of_groups if len(report.of_groups) > 1 else [])]
         text = f"All pairs of a row and a label in one ranking; and those of the labels with so many {of}. AP: average precision."
         add("recall", "Precision and recall", text, draw.precision_recall(curves[: draw.N_COLORS]))
-        text = "Micro measures, were one threshold for all labels. The dot is the best F1 on these very rows: others will have less."
+        text = (
+            "Micro measures, were one threshold for all labels. The dot is the best F1 on these very rows: others will have less."
+        )
         add("threshold", "Threshold and F1", text, draw.by_threshold(report.micro, report.one_threshold))
     lines, spread = [], []
     for measure, name in (("average_precision", "average precision"), ("f1", "F1")):
@@ -151,7 +157,7 @@ def figures(report: RunReport, place: int) -> list[dict[str, Any]]:
         text = "Means of labels with about as many positive rows; in the shade lies the middle half of the labels."
         add("learning", "How many rows a label needs", text, draw.learning([line for line in lines if line[1]]))
     if len(e.label_names) > 1 and spread[0][1].size:
-        text = "How many labels are how good."
+        text = "Which share of the labels reaches a measure, or more."
         add("spread", "Spread over the labels", text, draw.spread([line for line in spread if line[1].size]))
     if report.bins:
         text = "Do predicted probabilities come true? Below the diagonal they are too high. The numbers count pairs."
@@ -194,7 +200,16 @@ def table_rows(report: RunReport) -> list[list[Any]]:
     for name, kind in columns_of(report):
         column = values[name].tolist() if isinstance(values[name], np.ndarray) else values[name]
         if kind in ("measure", "score"):
-            column = [None if not math.isfinite(v) else round(v, 4) if kind == "measure" else float(f"{v:.2g}") if name == "gap" else float(f"{v:.4g}") for v in column]
+            column = [
+                None
+                if not math.isfinite(v)
+                else round(v, 4)
+                if kind == "measure"
+                else float(f"{v:.2g}")
+                if name == "gap"
+                else float(f"{v:.4g}")
+                for v in column
+            ]
         columns.append(column)
     return [list(line) for line in zip(*columns, strict=True)]
 
@@ -234,7 +249,13 @@ def comparison(reports: Sequence[RunReport], names: Sequence[str]) -> dict[str, 
     measures = [measures_of(e) for e in evaluations]
     same_rows = len({(str(report.data), report.evaluation.split) for report in reports}) == 1
     curves = [
-        draw.Curve(name, *(getattr(report.micro, part) for part in ("n_labels", "scores", "n_given", "n_hits", "n_positive", "average_precision")))
+        draw.Curve(
+            name,
+            *(
+                getattr(report.micro, part)
+                for part in ("n_labels", "scores", "n_given", "n_hits", "n_positive", "average_precision")
+            ),
+        )
         for report, name in zip(reports, names, strict=True)
         if report.micro.scores.size
     ][: draw.N_COLORS]
@@ -259,6 +280,8 @@ def comparison(reports: Sequence[RunReport], names: Sequence[str]) -> dict[str, 
         "names": names,
         "measures": [[line[k] for line in measures] for k in range(len(measures[0]))],
         "row_measures": [dict(row_measures_of(e)) for e in evaluations],
-        "figure": Markup(draw.svg("compared", "Precision and recall of the runs", draw.precision_recall(curves))) if curves else None,
+        "figure": Markup(draw.svg("compared", "Precision and recall of the runs", draw.precision_recall(curves)))
+        if curves
+        else None,
         "others": others,
     }

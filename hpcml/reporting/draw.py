@@ -12,7 +12,7 @@ import numpy as np
 
 from hpcml.evaluation.curves import Bin, Curve
 from hpcml.plots.figure import SETTINGS
-from hpcml.report.statistics import LearningPoint
+from hpcml.reporting.statistics import LearningPoint
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,16 +9,14 @@ from hpcml import mpi
 from hpcml.errors import ConfigError, DataError
 from hpcml.files.atomic import check_output, write_whole
 from hpcml.log import Log
-from hpcml.report.gather import gather
-from hpcml.report.page import check_packages, page
+from hpcml.reporting.gather import gather
+from hpcml.reporting.page import check_packages, page
 
 WRONG = 15  # most wrong rows of each kind
 
 
 @mpi.collective
-def report(
-    comm: mpi.Comm, runs: Sequence[Path], data: Path | None, split: str | None, output: Path, force: bool, log: Log
-) -> Path:
+def report(comm: mpi.Comm, runs: Sequence[Path], data: Path | None, split: str | None, output: Path, force: bool, log: Log) -> Path:
     """Collective over `comm`. Judge runs (folders, or models) and write one page about them; rank 0 writes.
 
     `data` None: each run's own. Raises ConfigError, DataError or NonFiniteError; then there is no page.
