@@ -94,7 +94,7 @@ class Learnability:
         share = f"{len(self.unlearnt):,} of {self.n_judged:,} labels"
         lines = [
             f"{self.model} on {self.data}, split {self.split}: {share} have an average precision no better than chance",
-            f"chance: what {100 * LEVEL:g} % of random orders of the rows exceed; what rows share is that of split {self.trained_on}",
+            f"chance: what {100 * LEVEL:g} % of random orders of the rows exceed; what rows share: in split {self.trained_on}",
         ]
         if self.n_not_judged:
             lines.append(f"{self.n_not_judged:,} labels without a row of this split could not be judged")
