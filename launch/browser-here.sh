@@ -19,6 +19,10 @@ for name in chromium-headless-shell chromium chromium-browser google-chrome; do
 done
 
 browser=$STATE/browser
+if [[ ! -f $STATE/complete ]] && command -v flock >/dev/null; then  # tests that run beside each other fetch it once
+  [[ ! -L $STATE.lock ]] || cannot "$STATE.lock is a link; remove it"
+  exec 9>>"$STATE.lock" && flock 9
+fi
 if [[ ! -f $STATE/complete ]]; then
   [[ $(uname -s) == Linux ]] || cannot "this is not Linux, and no Chromium is installed"
   command -v apt-get dpkg >/dev/null || cannot "no Chromium is installed, and there is no apt to fetch one with"

@@ -64,7 +64,7 @@ def _inlined(text: str, title: str) -> str:
     from markupsafe import escape
 
     text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
-    text = re.sub(r' id="[a-z]+[\w.]*_\d+"', "", text)
+    text = re.sub(r' id="[A-Za-z]+[\w.]*_\d+"', "", text)
     view = re.search(r'viewBox="[^"]*"', text)
     assert view is not None
     start = f'<svg {view[0]} xmlns:xlink="http://www.w3.org/1999/xlink" role="img" aria-label="{escape(title)}">'
