@@ -111,7 +111,7 @@ def test_wrong_rows_are_those_of_all_scores(tmp_path, small_blocks, ties):
         for kind, sign in (("missed", -1), ("given", 1)):
             beyond = sign * (scores[:, label] - thresholds[label])
             wrong = (truth[:, label] & (beyond >= 0)) if kind == "missed" else (~truth[:, label] & (beyond > 0))
-            expected = sorted(((-beyond[row], row) for row in rows.tolist() if wrong[row]))[:4]
+            expected = sorted((-beyond[row], row) for row in rows.tolist() if wrong[row])[:4]
             got = watch.of_label(kind, label)
             assert [each.row for each in got] == [row for _, row in expected]
             np.testing.assert_allclose([each.beyond for each in got], [-b for b, _ in expected], atol=1e-12)
@@ -177,7 +177,7 @@ def test_chance_is_exceeded_as_often_as_said():
 
 
 def test_labels_that_are_not_learnt_have_reasons(tmp_path):
-    """Label 0 has a word of its own and weight on it; 1 is random; 2 has one training row; 3 has a word but no weight, as its twin 4."""
+    """Label 0 has a word of its own and weight on it; 1 is random; 2 has one row; 3 has a word but no weight, as its twin 4."""
     rng, n = np.random.default_rng(7), 400
     X, Y = (rng.random((n, 30)) < 0.2).astype(float), np.zeros((n, 5))
     for label, feature in ((0, 0), (3, 3)):
