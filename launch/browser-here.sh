@@ -43,7 +43,9 @@ if [[ ! -f $STATE/complete ]]; then
   cat >"$STATE/fonts.conf" <<END
 <?xml version="1.0"?>
 <!DOCTYPE fontconfig SYSTEM "fonts.dtd">
-<fontconfig><dir>$STATE/software/usr/share/fonts</dir><dir>/usr/share/fonts</dir><cachedir>$STATE/cached</cachedir></fontconfig>
+<fontconfig><dir>$STATE/software/usr/share/fonts</dir><dir>/usr/share/fonts</dir><cachedir>$STATE/cached</cachedir>
+<alias><family>sans-serif</family><prefer><family>DejaVu Sans</family></prefer></alias>
+<alias><family>system-ui</family><prefer><family>DejaVu Sans</family></prefer></alias></fontconfig>
 END
   cat >"$browser" <<END
 #!/usr/bin/env bash

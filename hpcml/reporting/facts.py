@@ -77,6 +77,7 @@ def facts_of(run: Path, model: Model | ClassifierModel) -> Facts:
             about.append(("certified gap", f"{np.median(gaps):.2g} of the objective in the median, {gaps.max():.2g} at most"))
     about.append(("size of the model", f"{model.path.stat().st_size / 1e6:,.2f} MB"))
     about.append(("thresholds", model.threshold_source or "0 for all labels"))
+    about.append(("probabilities", model.probability_source or "none"))
     options = [(key, _shown(value)) for key, value in config.items() if key not in NOT_SAID]
     return Facts(run.parent.name if run.name == "model.h5" else run.name, about, options, _environment(model.path.parent))
 

@@ -14,7 +14,6 @@ from hpcml.evaluation.curves import Bin, Curve, Curves, ScoresOf, Watches
 from hpcml.evaluation.evaluate import Evaluation, evaluate
 from hpcml.evaluation.explain import explain
 from hpcml.evaluation.seen import split_to_judge
-from hpcml.evaluation.thresholds import LOG_ODDS
 from hpcml.evaluation.wrong import KINDS, WrongRow, WrongRows
 from hpcml.files.hdf5 import readable
 from hpcml.log import Log
@@ -57,12 +56,19 @@ class RunReport:
 
 
 def probability_of(model: Model | ClassifierModel) -> ScoresOf | None:
-    """The scores that stand for probabilities: log-odds, where the loss is logistic and no positives weigh more. Local."""
-    if isinstance(model, ClassifierModel) or model.combination is not None or model.attrs.get("loss") not in LOG_ODDS:
+    """The scores of a model's labels that have some probabilities; None if it has no probabilities. Local."""
+    if model.sigmoids is None:
         return None
-    if str(model.attrs.get("positive_weight", "1")) != "1":
-        return None
-    return lambda label, probabilities: np.log(probabilities / (1 - probabilities))
+    slope, offset = model.sigmoids
+
+    def scores_of(label: int, probabilities: np.ndarray) -> np.ndarray:
+        log_odds = np.log(probabilities / (1 - probabilities)) - offset[label]
+        if slope[label] > 0:
+            scores: np.ndarray = log_odds / slope[label]
+            return scores
+        return np.where(log_odds > 0, np.inf, -np.inf)  # one probability for all scores
+
+    return scores_of
 
 
 @mpi.collective

@@ -246,7 +246,8 @@ def comparison(reports: Sequence[RunReport], names: Sequence[str]) -> dict[str, 
     from markupsafe import Markup
 
     evaluations, first = [report.evaluation for report in reports], reports[0].evaluation
-    measures = [measures_of(e) for e in evaluations]
+    measures = [{each.name: each for each in measures_of(e)} for e in evaluations]
+    names_of_measures = dict.fromkeys(name for line in measures for name in line)
     same_rows = len({(str(report.data), report.evaluation.split) for report in reports}) == 1
     curves = [
         draw.Curve(
@@ -278,7 +279,7 @@ def comparison(reports: Sequence[RunReport], names: Sequence[str]) -> dict[str, 
     return {
         "same_rows": same_rows,
         "names": names,
-        "measures": [[line[k] for line in measures] for k in range(len(measures[0]))],
+        "measures": {name: [line.get(name) for line in measures] for name in names_of_measures},
         "row_measures": [dict(row_measures_of(e)) for e in evaluations],
         "figure": Markup(draw.svg("compared", "Precision and recall of the runs", draw.precision_recall(curves)))
         if curves

@@ -101,7 +101,10 @@ NAMES = {
     "break_even": "break-even (R-precision)",
     "precision": "precision",
     "recall": "recall",
+    "brier": "Brier score",  # these two only of models with probabilities
+    "ece": "calibration error",
 }
+LESS = {"brier", "ece"}  # measures of which less is better
 
 
 def measures_of(evaluation: Evaluation) -> list[Measure]:
@@ -109,6 +112,8 @@ def measures_of(evaluation: Evaluation) -> list[Measure]:
     e, found = evaluation, []
     micro = micro_intervals(counts_of(e)) if e.label_names else {}
     for measure, name in NAMES.items():
+        if measure not in e.values:
+            continue
         chosen = e.in_macro(measure)
         mean = bootstrap_mean(e.values[measure][chosen])
         found.append(Measure(name, mean, int(chosen.sum()), micro.get(measure, _alone(e.micro[measure]))))
@@ -161,6 +166,14 @@ class Difference:
     measure: str
     n_labels: int
     interval: Interval
+    less_is_better: bool = False
+
+    @property
+    def verdict(self) -> str:
+        """Whether it is good or bad; "" if the interval holds 0."""
+        if not self.interval.is_apart_from_0:
+            return ""
+        return "good" if (self.interval.value > 0) != self.less_is_better else "bad"
 
 
 def common_labels(evaluations: list[Evaluation]) -> np.ndarray:
@@ -174,7 +187,9 @@ def differences(one: Evaluation, other: Evaluation) -> list[Difference]:
     """Other − one, macro, over the labels that both have and where both are defined: paired bootstrap."""
     places, found = common_labels([one, other]), []
     for measure, name in NAMES.items():
+        if not (measure in one.values and measure in other.values):
+            continue
         a, b = (e.values[measure][p] for e, p in zip((one, other), places, strict=True))
         both = one.in_macro(measure)[places[0]] & other.in_macro(measure)[places[1]]
-        found.append(Difference(name, int(both.sum()), bootstrap_mean((b - a)[both])))
+        found.append(Difference(name, int(both.sum()), bootstrap_mean((b - a)[both]), measure in LESS))
     return found

@@ -11,6 +11,7 @@ from hpcml.errors import ConfigError, DataError
 from hpcml.model.linear import Model
 from hpcml.reporting import statistics
 from hpcml.reporting.facts import data_of, facts_of, model_of
+from hpcml.reporting.gather import probability_of
 from hpcml.reporting.statistics import bootstrap_mean, common_labels, counts_of, differences, learning_curve, measures_of
 
 NAMES = [f"label {k}" for k in range(300)]
@@ -53,6 +54,10 @@ def test_differences_are_paired():
     auc = found["AUC (ROC)"]
     assert auc.n_labels == 299 and auc.interval.is_apart_from_0
     assert (auc.interval.low, auc.interval.high) == pytest.approx((0.01, 0.01))
+    assert auc.verdict == "good" and found["F1"].verdict == ""
+    for e in (one, other):
+        e.values["brier"] = e.values["auc"]
+    assert {each.measure: each.verdict for each in differences(one, other)}["Brier score"] == "bad"  # more error
     assert found["F1"].interval.value == 0 and not found["F1"].interval.is_apart_from_0
     assert common_labels([one, evaluation(["x", "label 7"])]).tolist() == [[7], [1]]
 
@@ -68,6 +73,19 @@ def test_points_of_the_learning_curve_hold_all_labels_once():
     assert sum(p.mean * p.n_labels for p in points) == pytest.approx(values.sum())
     assert all(p.quartiles[0] <= p.quartiles[1] <= p.quartiles[2] for p in points)
     assert learning_curve(counts[:4], values[:4]) == []
+
+
+def test_sigmoids_are_turned_round(tmp_path):
+    """The scores of some probabilities have these probabilities; a flat sigmoid gives all scores the same one."""
+    model = Model(make.model(tmp_path / "m.h5", np.ones((3, 2))))
+    assert probability_of(model) is None
+    model.labels = dict(model.labels, sigmoid_slope=np.array([2.0, 0.5, 0.0]), sigmoid_offset=np.array([1.0, -3.0, 0.4]))
+    p, scores_of = np.linspace(0.01, 0.99, 50), probability_of(model)
+    for label in range(2):
+        slope, offset = model.sigmoids[0][label], model.sigmoids[1][label]
+        np.testing.assert_allclose(1 / (1 + np.exp(-slope * scores_of(label, p) - offset)), p)
+    below = 1 / (1 + np.exp(-0.4)) >= p
+    assert scores_of(2, p).tolist() == np.where(below, -np.inf, np.inf).tolist()
 
 
 def start(**more):
