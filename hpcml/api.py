@@ -233,6 +233,7 @@ def explain(
     unlearnt: bool = False,
     split: str | None = None,
     top: int = 10,
+    titles: Path | str | None = None,
     comm: Comm | None = None,
     log: Log | None = None,
 ) -> Explanation | WhyRows | MostWrong | Learnability | None:
@@ -246,7 +247,8 @@ def explain(
     One of these asks something else of the data; what is returned is a text, with everything as `as_dict()`, on all ranks:
 
     - `row`, ids of rows (numbers, where the data have no ids): why they got labels, a `WhyRows` with a `Why` for each as `found`;
-    - `wrong`, a number: so many rows of `split` (by default test) that the model is most wrong about, a `MostWrong`;
+    - `wrong`, a number: so many rows of `split` (by default test) that the model is most wrong about, a `MostWrong`; `titles`, JSON
+      lines, say what these are called;
     - `unlearnt=True`: the labels that it ranks no better than chance on `split`, and why, a `Learnability`.
 
     Raises ConfigError, DataError or NonFiniteError.
@@ -275,7 +277,9 @@ def explain(
                 return why(session.comm, opened, dataset, row, label, top)
             if wrong is not None:
                 judged = split_to_judge(dataset, split, session.log)
-                return most_wrong(session.comm, opened, dataset, judged, label, wrong, session.log)
+                return most_wrong(
+                    session.comm, opened, dataset, judged, label, wrong, session.log, None if titles is None else Path(titles)
+                )
             if unlearnt:
                 return find_unlearnt(session.comm, opened, dataset, split_to_judge(dataset, split, session.log), session.log)
             return work(session.comm, opened, dataset, label, top, every=True)
@@ -287,13 +291,15 @@ def report(
     *,
     data: Path | str | None = None,
     split: str | None = None,
+    titles: Path | str | None = None,
     comm: Comm | None = None,
     force: bool = False,
     log: Log | None = None,
 ) -> Path:
     """Collective over `comm`. Judge runs (folders, or models) and write one page of HTML about them, which needs no network.
 
-    `data` None: each run's own. `split` None: test, if the data have it. Needs the packages of `pip install 'hpcml[report]'`.
+    `data` None: each run's own. `split` None: test, if the data have it. `titles`: JSON lines with those of
+    rows, as those that the data were made of. Needs the packages of `pip install 'hpcml[report]'`.
     Returns the path. Raises ConfigError, DataError or NonFiniteError; then there is no page.
     """
     from hpcml.reporting.report import report as work
@@ -302,7 +308,16 @@ def report(
     with _errors_in_python(), session_of(comm, log) as session:
         named = [runs] if isinstance(runs, (str, Path)) else runs
         found = None if data is None else Path(data)
-        return work(session.comm, [Path(run) for run in named], found, split, Path(output), force, session.log)
+        return work(
+            session.comm,
+            [Path(run) for run in named],
+            found,
+            split,
+            Path(output),
+            force,
+            session.log,
+            None if titles is None else Path(titles),
+        )
 
 
 def duplicates(

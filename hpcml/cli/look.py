@@ -31,6 +31,7 @@ def explain(
     unlearnt: Flag = False,
     split: str | None = None,
     top: int | None = None,
+    titles: Path | None = None,
     json: Path | None = None,
     force: Flag = False,
 ) -> None:
@@ -58,6 +59,8 @@ def explain(
         Rows for --wrong and --unlearnt: a split of the file, or all. Default: test if the file has it.
     top:
         How many features of a label, or of a row, to show. Default: 10.
+    titles:
+        JSON lines with the titles of the rows for --wrong, as those that the data were made of.
     json:
         Write the features of the labels, of all if none are named, to this file; or everything that --row, --wrong or --unlearnt
         has found.
@@ -77,15 +80,17 @@ def explain(
         raise ConfigError("--force has no effect without --json; leave it out")
     asked = [flag for flag, given in (("--row", row), ("--wrong", wrong is not None), ("--unlearnt", unlearnt)) if given]
     _check_asked(asked, data, label, split, top)
+    if titles is not None and asked != ["--wrong"]:
+        raise ConfigError("--titles has no effect without --wrong; leave it out")
     comm = Command.session.comm
     opened = share_model(comm, model)
     with agreed(comm, f"opening {data or model}"):
         if comm.rank == 0 and json is not None:
-            check_output(json, force, [model, data])
+            check_output(json, force, [model, data, titles])
         dataset = None if data is None else Dataset(data)
     with nullcontext() if dataset is None else dataset:
         if asked:
-            _say_asked(asked[0], opened, dataset, label, row, wrong, split, 10 if top is None else top, json)
+            _say_asked(asked[0], opened, dataset, label, row, wrong, split, 10 if top is None else top, json, titles)
             return
         found = work(comm, opened, dataset, label, 10 if top is None else top, json is not None)
     if found is not None:
@@ -121,6 +126,7 @@ def _say_asked(
     split: str | None,
     top: int,
     json: Path | None,
+    titles: Path | None,
 ) -> None:
     """Answer one of the questions about rows, or about labels that are not learnt."""
     from json import dumps
@@ -137,7 +143,7 @@ def _say_asked(
     if asked == "--row":
         found = why(comm, model, dataset, row, label, top)
     elif asked == "--wrong":
-        found = most_wrong(comm, model, dataset, split_to_judge(dataset, split, log), label, wrong or 0, log)
+        found = most_wrong(comm, model, dataset, split_to_judge(dataset, split, log), label, wrong or 0, log, titles)
     else:
         found = find_unlearnt(comm, model, dataset, split_to_judge(dataset, split, log), log)
     say_once(str(found))
@@ -152,6 +158,7 @@ def report(
     output: Output,
     data: Path | None = None,
     split: str | None = None,
+    titles: Path | None = None,
     force: Flag = False,
 ) -> None:
     """Make one page (HTML, no network needed) about a run, or several side by side: measures, curves, all labels, wrong rows.
@@ -166,12 +173,14 @@ def report(
         A dataset to judge on, with the models' features and labels. Default: the data of each run.
     split:
         Rows to judge on: a split of the file, or all. Default: test if the file has it.
+    titles:
+        JSON lines with the titles of rows, as those that the data were made of.
     force:
         Replace the page if it exists.
     """
     from hpcml.reporting.report import report as work
 
-    work(Command.session.comm, runs, data, split, output, force, Command.session.log)
+    work(Command.session.comm, runs, data, split, output, force, Command.session.log, titles)
 
 
 def duplicates(

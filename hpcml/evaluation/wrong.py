@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from hpcml.evaluation.counts import Counts
 from hpcml.evaluation.evaluate import TruePairs, evaluate
 from hpcml.evaluation.explain import labels_to_show
 from hpcml.evaluation.ranking import Ranking
+from hpcml.evaluation.titles import titles_of
 from hpcml.files.hdf5 import readable
 from hpcml.files.table import table
 from hpcml.log import Log, joined, named
@@ -136,6 +138,7 @@ class MostWrong:
     label_names: list[str]  # of the evaluated labels
     found: list[tuple[str, dict[str, list[WrongRow]]]]  # of each label named, or once for all (""): by KINDS
     row_ids: dict[int, str]
+    titles: dict[str, str] = field(default_factory=dict)  # by id
 
     def __str__(self) -> str:
         lines = [
@@ -144,12 +147,13 @@ class MostWrong:
         ]
         for label, by_kind in self.found:
             for kind, rows in by_kind.items():
-                title = (f"{named(label)}: " if label else "") + (TITLES[kind] if not label else f"rows {self._of_one(kind)}")
-                cells = [[title, *([] if label else ["label"]), "beyond", "score"]]
+                heading = (f"{named(label)}: " if label else "") + (TITLES[kind] if not label else f"rows {self._of_one(kind)}")
+                cells = [[heading, *([] if label else ["label"]), "beyond", "score", *(["title"] if self.titles else [])]]
                 for each in rows:
                     names = [] if label else [self.label_names[each.label]]
-                    cells.append([f"  {self._name(each.row)}", *names, f"{each.beyond:.4g}", f"{each.score:.4g}"])
-                lines += ["", *(table(cells) if rows else [f"{title}: none"])]
+                    title = [named(self.titles.get(self._name(each.row), ""))] if self.titles else []
+                    cells.append([f"  {self._name(each.row)}", *names, f"{each.beyond:.4g}", f"{each.score:.4g}", *title])
+                lines += ["", *(table(cells) if rows else [f"{heading}: none"])]
         return joined(lines)
 
     def _of_one(self, kind: str) -> str:
@@ -163,7 +167,9 @@ class MostWrong:
 
         def of(each: WrongRow) -> dict[str, Any]:
             name = self.label_names[each.label]
-            return {"row": each.row, "id": self.row_ids.get(each.row), "label": name, "beyond": each.beyond, "score": each.score}
+            title = {"title": self.titles.get(self._name(each.row))} if self.titles else {}
+            names = {"row": each.row, "id": self.row_ids.get(each.row), **title, "label": name}
+            return {**names, "beyond": each.beyond, "score": each.score}
 
         about = {"model": self.model, "data": self.data, "split": self.split, "n_rows": self.n_rows}
         found = [{"label": label or None, **{kind: [of(e) for e in rows] for kind, rows in by.items()}} for label, by in self.found]
@@ -172,11 +178,19 @@ class MostWrong:
 
 @mpi.collective
 def most_wrong(
-    comm: mpi.Comm, model: Model | ClassifierModel, dataset: Dataset, split: str, wanted: Sequence[str], n: int, log: Log
+    comm: mpi.Comm,
+    model: Model | ClassifierModel,
+    dataset: Dataset,
+    split: str,
+    wanted: Sequence[str],
+    n: int,
+    log: Log,
+    titles: Path | None = None,
 ) -> MostWrong:
     """Collective over `comm`. The n most wrong rows of a split, missed and wrongly given, for each label named or for all together.
 
-    The same on all ranks. Raises ConfigError for n below 1 or a label that the model lacks, DataError if model and data do not fit.
+    `titles`: JSON lines with those of the rows. The same on all ranks. Raises ConfigError for n below 1 or a label that the model
+    lacks, DataError if model and data do not fit.
     """
     if n < 1:
         raise ConfigError(f"--wrong {n}: expected at least 1")
@@ -196,4 +210,5 @@ def most_wrong(
     with mpi.agreed(comm, f"reading {dataset.path}"), readable(dataset.path, "hpcml convert", "dataset"):
         ids = names_of(dataset, rows, "row_ids")
     about = (str(model.path), str(dataset.path), split, evaluation.n_rows, evaluation.label_names)
-    return MostWrong(*about, found, {} if ids is None else dict(zip(rows.tolist(), ids, strict=True)))
+    row_ids = {} if ids is None else dict(zip(rows.tolist(), ids, strict=True))
+    return MostWrong(*about, found, row_ids, titles_of(comm, titles, row_ids.values()))

@@ -14,6 +14,7 @@ from hpcml.evaluation.curves import Bin, Curve, Curves, ScoresOf, Watches
 from hpcml.evaluation.evaluate import Evaluation, evaluate
 from hpcml.evaluation.explain import explain
 from hpcml.evaluation.seen import split_to_judge
+from hpcml.evaluation.titles import titles_of
 from hpcml.evaluation.wrong import KINDS, WrongRow, WrongRows
 from hpcml.files.hdf5 import readable
 from hpcml.log import Log
@@ -43,6 +44,7 @@ class RunReport:
     bins: list[Bin]  # none if the scores are no probabilities
     wrong: dict[str, list[WrongRow]]  # by KINDS, the worst first
     row_ids: dict[int, str] = field(default_factory=dict)  # of the wrong rows, if the data have ids
+    titles: dict[str, str] = field(default_factory=dict)  # by id, if the user has named a file of them
 
     @property
     def frequency(self) -> np.ndarray:
@@ -72,7 +74,9 @@ def probability_of(model: Model | ClassifierModel) -> ScoresOf | None:
 
 
 @mpi.collective
-def gather(comm: mpi.Comm, run: Path, data: Path | None, split: str | None, n_wrong: int, log: Log) -> RunReport | None:
+def gather(
+    comm: mpi.Comm, run: Path, data: Path | None, split: str | None, n_wrong: int, log: Log, titles: Path | None
+) -> RunReport | None:
     """Collective over `comm`. Judge a run and find what its part of the page says; on rank 0, None elsewhere.
 
     Raises ConfigError or DataError if run, data and split do not fit, NonFiniteError for scores that are no numbers.
@@ -86,12 +90,19 @@ def gather(comm: mpi.Comm, run: Path, data: Path | None, split: str | None, n_wr
     with mpi.agreed(comm, f"opening {chosen}"):
         dataset = Dataset(chosen)
     with dataset:
-        return _gather(comm, run, model, dataset, split_to_judge(dataset, split, log), n_wrong, log)
+        return _gather(comm, run, model, dataset, split_to_judge(dataset, split, log), n_wrong, log, titles)
 
 
 @mpi.collective
 def _gather(
-    comm: mpi.Comm, run: Path, model: Model | ClassifierModel, dataset: Dataset, split: str, n_wrong: int, log: Log
+    comm: mpi.Comm,
+    run: Path,
+    model: Model | ClassifierModel,
+    dataset: Dataset,
+    split: str,
+    n_wrong: int,
+    log: Log,
+    titles: Path | None,
 ) -> RunReport | None:
     """Collective. See `gather`."""
     log(f"judging {run} on split {split} of {dataset.path}")
@@ -131,4 +142,7 @@ def _gather(
                 wrong=found,
                 row_ids={} if ids is None else dict(zip(rows.tolist(), ids, strict=True)),
             )
+    found_titles = titles_of(comm, titles, [] if report is None else report.row_ids.values())
+    if report is not None:
+        report.titles = found_titles
     return report

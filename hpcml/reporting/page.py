@@ -168,7 +168,9 @@ def figures(report: RunReport, place: int) -> list[dict[str, Any]]:
 def wrong_line(report: RunReport, each: Any) -> dict[str, Any]:
     """A wrong row, for people."""
     name = report.evaluation.label_names[each.label]
-    return {"row": each.row, "id": report.row_ids.get(each.row), "label": name, "beyond": each.beyond, "score": each.score}
+    row_id = report.row_ids.get(each.row)
+    title = report.titles.get(row_id or "")
+    return {"row": each.row, "id": row_id, "title": title, "label": name, "beyond": each.beyond, "score": each.score}
 
 
 def columns_of(report: RunReport) -> list[tuple[str, str]]:

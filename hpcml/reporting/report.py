@@ -16,20 +16,30 @@ WRONG = 15  # most wrong rows of each kind
 
 
 @mpi.collective
-def report(comm: mpi.Comm, runs: Sequence[Path], data: Path | None, split: str | None, output: Path, force: bool, log: Log) -> Path:
+def report(
+    comm: mpi.Comm,
+    runs: Sequence[Path],
+    data: Path | None,
+    split: str | None,
+    output: Path,
+    force: bool,
+    log: Log,
+    titles: Path | None = None,
+) -> Path:
     """Collective over `comm`. Judge runs (folders, or models) and write one page about them; rank 0 writes.
 
-    `data` None: each run's own. Raises ConfigError, DataError or NonFiniteError; then there is no page.
+    `data` None: each run's own. `titles`: JSON lines with those of rows. Raises ConfigError, DataError or NonFiniteError; then
+    there is no page.
     """
     if not runs:
         raise ConfigError("report what? name a run folder, or several")
     with mpi.agreed(comm, f"creating {output}"):
         if comm.rank == 0:
             check_packages()
-            check_output(output, force, [data])
+            check_output(output, force, [data, titles])
             if not output.parent.is_dir():
                 raise DataError(f"{output}: the folder {output.parent} does not exist; create it first")
-    reports = [gather(comm, run, data, split, WRONG, log) for run in runs]
+    reports = [gather(comm, run, data, split, WRONG, log, titles) for run in runs]
     with mpi.agreed(comm, f"writing {output}"):
         found = [each for each in reports if each is not None]
         if found:

@@ -23,9 +23,14 @@ def documents(path):
         for number in range(60):
             label = sorted(texts)[number % 2]
             split = "test" if number % 3 == 0 else "train"
-            words = texts[label].split()
+            words = texts[label if number % 9 else sorted(texts)[1 - number % 2]].split()  # some are labelled wrongly
             text = " ".join(words[(number + k) % len(words)] for k in range(4))
-            print(json.dumps({"id": f"<i>{number}", "text": text, "labels": [label], "split": split}), file=out)
+            print(
+                json.dumps(
+                    {"id": f"<i>{number}", "text": text, "title": f"Title {number}</td>", "labels": [label], "split": split}
+                ),
+                file=out,
+            )
 
 
 def test_the_same_page_on_any_number_of_ranks(standing, tmp_path):
@@ -38,7 +43,7 @@ def test_the_same_page_on_any_number_of_ranks(standing, tmp_path):
     assert len(ended["peak_mib"]) == 2 and min(ended["peak_mib"]) > 10 and "finished" in ended
     pages = []
     for n in (1, 3):
-        result = standing(n, "report", *runs, "-o", tmp_path / f"{n}.html")
+        result = standing(n, "report", *runs, "-o", tmp_path / f"{n}.html", "--titles", tmp_path / "docs.jsonl")
         assert result.returncode == 0, result.stderr
         pages.append((tmp_path / f"{n}.html").read_bytes())
     assert pages[0] == pages[1]
@@ -46,13 +51,19 @@ def test_the_same_page_on_any_number_of_ranks(standing, tmp_path):
     answers = []
     for n in (1, 3):
         said = ""
-        for question in (("--row", "<i>0", "--row", "<i>7"), ("--wrong", 3), ("--wrong", 2, "--label", "sea"), ("--unlearnt",)):
+        for question in (
+            ("--row", "<i>0", "--row", "<i>7"),
+            ("--wrong", 3, "--titles", tmp_path / "docs.jsonl"),
+            ("--wrong", 2, "--label", "sea"),
+            ("--unlearnt",),
+        ):
             answer = tmp_path / f"{n}.json"
             result = standing(n, "explain", runs[0] / "model.h5", data, *question, "--json", answer, "--force")
             assert result.returncode == 0, result.stderr
             said += result.stdout + answer.read_text()
         answers.append(said)
     assert answers[0] == answers[1]
+    assert "Title " in answers[0] and b"Title " in pages[0]
     (tmp_path / "empty").mkdir()
     model = runs[0] / "model.h5"
     for expected, command in {
@@ -65,6 +76,8 @@ def test_the_same_page_on_any_number_of_ranks(standing, tmp_path):
         "not an HDF5 file": ("report", runs[0], "--data", tmp_path / "docs.jsonl", "-o", tmp_path / "x.html"),
         "different questions": ("explain", model, data, "--row", "<i>0", "--unlearnt"),
         "--wrong needs the data": ("explain", model, "--wrong", 3),
+        "line 1 is no JSON object": ("explain", model, data, "--wrong", 3, "--titles", data),
+        "--titles has no effect": ("explain", model, data, "--unlearnt", "--titles", tmp_path / "docs.jsonl"),
         "--wrong 0: expected at least 1": ("explain", model, data, "--wrong", 0),
         "no row with the id '9'": ("explain", model, data, "--row", 9),
         "--split has no effect": ("explain", model, data, "--split", "test"),

@@ -58,4 +58,5 @@ def run_report(names, seed=0, name="run", bins=True):
         bins=[Bin(0.05, 0.04, 12_345_678), Bin(0.9, 0.8, 12)] if bins else [],
         wrong=wrong,
         row_ids={k: pick[k % len(pick)] for k in range(9)},
+        titles={name: name for name in pick},
     )
