@@ -47,5 +47,9 @@ def _read(path: Path, wanted: set[str]) -> dict[str, str]:
             name = str(number) if name is None else str(name)
             if name in wanted:
                 shown = title if isinstance(title, str) and title.strip() else text
-                found.setdefault(name, " ".join(str(shown or "").split())[:LONGEST])
+                found.setdefault(name, _shortened(" ".join(str(shown or "").split())))
     return {name: title for name, title in found.items() if title}
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
