@@ -97,7 +97,7 @@ class Learnability:
             f"chance: what {100 * LEVEL:g} % of random orders of the rows exceed; what rows share: in split {self.trained_on}",
         ]
         if self.n_not_judged:
-            lines.append(f"{self.n_not_judged:,} labels without a row of this split could not be judged")
+            lines.append(f"labels without a row of this split, which could not be judged: {self.n_not_judged:,}")
         if self.unlearnt:
             cells = [["label", "training rows", "judged rows", "avg prec", "chance", "reason"]]
             for each in self.unlearnt[:SHOWN]:
@@ -177,7 +177,7 @@ def find_unlearnt(comm: mpi.Comm, model: Model | ClassifierModel, dataset: Datas
     chance = np.full(values.size, np.nan)
     if judged.size:
         chance[judged] = chance_of(evaluation.n_positive[judged], evaluation.n_rows)
-    unlearnt = judged[values[judged] <= chance[judged]]
+    unlearnt = judged[(values[judged] <= chance[judged]) & (values[judged] < 1)]  # of few rows chance may be perfect
     twins = _twins(known, evaluation)
     twin_of: dict[str, str] = {}
     for pair in reversed(twins):  # the most alike last, so that it stays

@@ -208,6 +208,16 @@ def test_labels_that_are_not_learnt_have_reasons(tmp_path):
     assert "label2" in str(found) and found.as_dict()["n_judged"] == 5
 
 
+def test_a_perfect_ranking_of_few_rows_is_no_failure(tmp_path):
+    """One positive of 5 rows is the first of them by chance in 1 of 5 orders."""
+    X, Y = np.eye(5), np.zeros((5, 1))
+    Y[2] = 1
+    with Dataset(make.dataset(tmp_path / "d.h5", X, Y)) as dataset:
+        good = find_unlearnt(SELF, Model(make.model(tmp_path / "a.h5", Y.T)), dataset, "all", QUIET)
+        bad = find_unlearnt(SELF, Model(make.model(tmp_path / "b.h5", -Y.T)), dataset, "all", QUIET)
+    assert good.unlearnt == [] and [each.label for each in bad.unlearnt] == ["label0"]
+
+
 def test_a_stored_zero_adds_nothing(tmp_path):
     X = sp.csr_matrix((np.array([0.0, 2.0], np.float32), ([0, 0], [0, 1])), (1, 3))
     model = Model(make.model(tmp_path / "m.h5", np.ones((1, 3))))
