@@ -14,9 +14,12 @@ if TYPE_CHECKING:
     from hpcml.conversion.convert import ConvertReport
     from hpcml.crossval import CrossValidation, TopPrecision
     from hpcml.evaluation.calibrate import CalibrationReport
+    from hpcml.evaluation.contributions import WhyRows
     from hpcml.evaluation.evaluate import Evaluation
     from hpcml.evaluation.explain import Explanation
     from hpcml.evaluation.store_thresholds import ThresholdReport
+    from hpcml.evaluation.unlearnt import Learnability
+    from hpcml.evaluation.wrong import MostWrong
     from hpcml.log import Log
     from hpcml.model.classifier import ClassifierModel
     from hpcml.model.linear import Model
@@ -252,26 +255,96 @@ def explain(
     data: Path | str | None = None,
     *,
     label: Sequence[str] = (),
+    row: Sequence[str] = (),
+    wrong: int | None = None,
+    unlearnt: bool = False,
+    split: str | None = None,
     top: int = 10,
+    titles: Path | str | None = None,
     comm: Comm | None = None,
     log: Log | None = None,
-) -> Explanation | None:
-    """Collective over `comm`. The `top` features of labels of a linear model by squared weight, and what the others weigh.
+) -> Explanation | WhyRows | MostWrong | Learnability | None:
+    """Collective over `comm`. What labels of a linear model look at, or the answer to another question about a model.
 
-    Without names (`label`) all labels are looked at. `data` is a dataset with the model's features, for their names. Returns an
-    `Explanation` on rank 0, None on other ranks: a text about the labels that are named, else about the five of the most training
-    rows, with all that were looked at as `labels`. Raises ConfigError, DataError or NonFiniteError.
+    By default the `top` features of labels by squared weight, and what the others weigh. Without names (`label`) all labels are
+    looked at. `data` is a dataset with the model's features, for their names. Returns an `Explanation` on rank 0, None on other
+    ranks: a text about the labels that are named, else about the five of the most training rows, with all that were looked at as
+    `labels`.
+
+    One of these asks something else of the data; what is returned is a text, with everything as `as_dict()`, on all ranks:
+
+    - `row`, ids of rows (numbers, where the data have no ids): why they got labels, a `WhyRows` with a `Why` for each as `found`;
+    - `wrong`, a number: so many rows of `split` (by default test) that the model is most wrong about, a `MostWrong`; `titles`, JSON
+      lines, say what these are called;
+    - `unlearnt=True`: the labels that it ranks no better than chance on `split`, and why, a `Learnability`.
+
+    Raises ConfigError, DataError or NonFiniteError.
     """
     from hpcml import mpi
+    from hpcml.evaluation.contributions import why
     from hpcml.evaluation.explain import explain as work
+    from hpcml.evaluation.seen import split_to_judge
+    from hpcml.evaluation.unlearnt import find_unlearnt
+    from hpcml.evaluation.wrong import most_wrong
     from hpcml.run.session import session_of
 
     with _errors_in_python(), session_of(comm, log) as session:
+        n_asked = bool(row) + (wrong is not None) + bool(unlearnt)
+        if n_asked > 1:
+            raise ConfigError("row, wrong and unlearnt are different questions; ask one at a time")
+        if n_asked and data is None:
+            raise ConfigError("row, wrong and unlearnt need the data")
+        if split is not None and wrong is None and not unlearnt:
+            raise ConfigError("--split has no effect without --wrong or --unlearnt; leave it out")
         opened = _opened(session.comm, model)
         with mpi.agreed(session.comm, f"opening {data or model}"):
             dataset = None if data is None else _dataset(data)
         with nullcontext() if dataset is None else dataset:
+            if row:
+                return why(session.comm, opened, dataset, row, label, top)
+            if wrong is not None:
+                judged = split_to_judge(dataset, split, session.log)
+                return most_wrong(
+                    session.comm, opened, dataset, judged, label, wrong, session.log, None if titles is None else Path(titles)
+                )
+            if unlearnt:
+                return find_unlearnt(session.comm, opened, dataset, split_to_judge(dataset, split, session.log), session.log)
             return work(session.comm, opened, dataset, label, top, every=True)
+
+
+def report(
+    runs: Sequence[Path | str] | Path | str,
+    output: Path | str,
+    *,
+    data: Path | str | None = None,
+    split: str | None = None,
+    titles: Path | str | None = None,
+    comm: Comm | None = None,
+    force: bool = False,
+    log: Log | None = None,
+) -> Path:
+    """Collective over `comm`. Judge runs (folders, or models) and write one page of HTML about them, which needs no network.
+
+    `data` None: each run's own. `split` None: test, if the data have it. `titles`: JSON lines with those of
+    rows, as those that the data were made of. Needs the packages of `pip install 'hpcml[report]'`.
+    Returns the path. Raises ConfigError, DataError or NonFiniteError; then there is no page.
+    """
+    from hpcml.reporting.report import report as work
+    from hpcml.run.session import session_of
+
+    with _errors_in_python(), session_of(comm, log) as session:
+        named = [runs] if isinstance(runs, (str, Path)) else runs
+        found = None if data is None else Path(data)
+        return work(
+            session.comm,
+            [Path(run) for run in named],
+            found,
+            split,
+            Path(output),
+            force,
+            session.log,
+            None if titles is None else Path(titles),
+        )
 
 
 def duplicates(

@@ -36,7 +36,7 @@ def build(tokens: Collection[str] = study.WITH_OPTIONS_OF_METHODS) -> tuple[App,
         app.command(command)
     app.command(train)
     app.command(tune)
-    looks = (look.explain, look.duplicates)
+    looks = (look.explain, look.report, look.duplicates)
     for command in (score.predict, score.evaluate, score.threshold, score.calibrate, score.prune, select.select, *looks):
         app.command(command)
     study.add_commands(app, tokens)

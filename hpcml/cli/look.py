@@ -1,15 +1,23 @@
-"""The commands that look into models and data: `hpcml explain` and `hpcml duplicates`."""
+"""The commands that look into models and data: `hpcml explain`, `hpcml report` and `hpcml duplicates`."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from hpcml.cli.session import Command, say_once
+from hpcml.cli.session import Command, Output, say_once
 from hpcml.errors import ConfigError
 from hpcml.options import Flag, Several
+
+if TYPE_CHECKING:
+    from hpcml.data.dataset import Dataset
+    from hpcml.evaluation.contributions import WhyRows
+    from hpcml.evaluation.unlearnt import Learnability
+    from hpcml.evaluation.wrong import MostWrong
+    from hpcml.model.classifier import ClassifierModel
+    from hpcml.model.linear import Model
 
 
 def explain(
@@ -18,11 +26,19 @@ def explain(
     /,
     *,
     label: Annotated[tuple[str, ...], Several] = (),
-    top: int = 10,
+    row: Annotated[tuple[str, ...], Several] = (),
+    wrong: int | None = None,
+    unlearnt: Flag = False,
+    split: str | None = None,
+    top: int | None = None,
+    titles: Path | None = None,
     json: Path | None = None,
     force: Flag = False,
 ) -> None:
     """Show what labels look at: the features of a linear model by squared weight, and what the other features weigh.
+
+    With --row: why a row got a label. With --wrong: the rows that the model is most wrong about. With --unlearnt: the labels that
+    it ranks no better than chance, and why. These three need the data, and the last two take models of any kind.
 
     Parameters
     ----------
@@ -31,11 +47,23 @@ def explain(
     data:
         A dataset with the model's features, for their names. Default: features are numbered, from 0.
     label:
-        Look at these labels. Default: the 5 labels of the most training rows; the JSON file has all labels.
+        Look at these labels. Default: the 5 labels of the most training rows (the JSON file has all labels); with --row those of
+        the row, those that it is given, and the best 3; with --wrong all labels together.
+    row:
+        Take apart the scores of the row with this id; of data without ids, with this number, from 0.
+    wrong:
+        Show so many rows that miss a label, and as many that have one wrongly, farthest beyond its threshold.
+    unlearnt:
+        Show the labels that are not learnt, and labels of nearly the same rows.
+    split:
+        Rows for --wrong and --unlearnt: a split of the file, or all. Default: test if the file has it.
     top:
-        How many features of a label to show.
+        How many features of a label, or of a row, to show. Default: 10.
+    titles:
+        JSON lines with the titles of the rows for --wrong, as those that the data were made of.
     json:
-        Write the features of the labels, of all if none are named, to this file.
+        Write the features of the labels, of all if none are named, to this file; or everything that --row, --wrong or --unlearnt
+        has found.
     force:
         Replace the JSON file if it exists.
     """
@@ -50,14 +78,21 @@ def explain(
 
     if force and json is None:
         raise ConfigError("--force has no effect without --json; leave it out")
+    asked = [flag for flag, given in (("--row", row), ("--wrong", wrong is not None), ("--unlearnt", unlearnt)) if given]
+    _check_asked(asked, data, label, split, top)
+    if titles is not None and asked != ["--wrong"]:
+        raise ConfigError("--titles has no effect without --wrong; leave it out")
     comm = Command.session.comm
     opened = share_model(comm, model)
     with agreed(comm, f"opening {data or model}"):
         if comm.rank == 0 and json is not None:
-            check_output(json, force, [model, data])
+            check_output(json, force, [model, data, titles])
         dataset = None if data is None else Dataset(data)
     with nullcontext() if dataset is None else dataset:
-        found = work(comm, opened, dataset, label, top, json is not None)
+        if asked:
+            _say_asked(asked[0], opened, dataset, label, row, wrong, split, 10 if top is None else top, json, titles)
+            return
+        found = work(comm, opened, dataset, label, 10 if top is None else top, json is not None)
     if found is not None:
         if data is not None and found.names is None:
             Command.session.log(f"note: {data} has no names of features: they are numbered, from 0")
@@ -65,6 +100,87 @@ def explain(
     with agreed(comm, f"writing {json}"):
         if found is not None and json is not None:
             write_json(json, found)
+
+
+def _check_asked(asked: list[str], data: Path | None, label: tuple[str, ...], split: str | None, top: int | None) -> None:
+    """Raise ConfigError for options that do not go together."""
+    if len(asked) > 1:
+        raise ConfigError(f"{' and '.join(asked)} are different questions; ask one at a time")
+    if asked and data is None:
+        raise ConfigError(f"{asked[0]} needs the data: hpcml explain MODEL DATA {asked[0]} …")
+    if split is not None and not {"--wrong", "--unlearnt"} & set(asked):
+        raise ConfigError("--split has no effect without --wrong or --unlearnt; leave it out")
+    if top is not None and {"--wrong", "--unlearnt"} & set(asked):
+        raise ConfigError(f"--top has no effect on {asked[0]}; leave it out")
+    if label and "--unlearnt" in asked:
+        raise ConfigError("--label has no effect on --unlearnt, which looks at all labels; leave it out")
+
+
+def _say_asked(
+    asked: str,
+    model: Model | ClassifierModel,
+    dataset: Dataset,
+    label: tuple[str, ...],
+    row: tuple[str, ...],
+    wrong: int | None,
+    split: str | None,
+    top: int,
+    json: Path | None,
+    titles: Path | None,
+) -> None:
+    """Answer one of the questions about rows, or about labels that are not learnt."""
+    from json import dumps
+
+    from hpcml.evaluation.contributions import why
+    from hpcml.evaluation.seen import split_to_judge
+    from hpcml.evaluation.unlearnt import find_unlearnt
+    from hpcml.evaluation.wrong import most_wrong
+    from hpcml.files.atomic import write_whole
+    from hpcml.mpi import agreed
+
+    comm, log = Command.session.comm, Command.session.log
+    found: WhyRows | MostWrong | Learnability
+    if asked == "--row":
+        found = why(comm, model, dataset, row, label, top)
+    elif asked == "--wrong":
+        found = most_wrong(comm, model, dataset, split_to_judge(dataset, split, log), label, wrong or 0, log, titles)
+    else:
+        found = find_unlearnt(comm, model, dataset, split_to_judge(dataset, split, log), log)
+    say_once(str(found))
+    with agreed(comm, f"writing {json}"):
+        if comm.rank == 0 and json is not None:
+            text = dumps(found.as_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+            write_whole(json, text.encode(errors="backslashreplace"))
+
+
+def report(
+    *runs: Path,
+    output: Output,
+    data: Path | None = None,
+    split: str | None = None,
+    titles: Path | None = None,
+    force: Flag = False,
+) -> None:
+    """Make one page (HTML, no network needed) about a run, or several side by side: measures, curves, all labels, wrong rows.
+
+    Parameters
+    ----------
+    runs:
+        Run folders, or models. The first one is what the others are compared with.
+    output:
+        The page to make.
+    data:
+        A dataset to judge on, with the models' features and labels. Default: the data of each run.
+    split:
+        Rows to judge on: a split of the file, or all. Default: test if the file has it.
+    titles:
+        JSON lines with the titles of rows, as those that the data were made of.
+    force:
+        Replace the page if it exists.
+    """
+    from hpcml.reporting.report import report as work
+
+    work(Command.session.comm, runs, data, split, output, force, Command.session.log, titles)
 
 
 def duplicates(

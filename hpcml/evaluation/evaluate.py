@@ -9,6 +9,7 @@ positive pairs, about 40 bytes for each distinct score of the pool of all positi
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
 
@@ -77,6 +78,35 @@ class Evaluation:
         return float(chosen.mean()) if chosen.size else float("nan")
 
 
+class Watch(Protocol):
+    """Who sees every score of an evaluation as it passes, and changes no measure."""
+
+    @mpi.collective
+    def begin(self, comm: mpi.Comm, pairs: TruePairs) -> None:
+        """Collective over `comm`. The true pairs of this rank, before any score comes."""
+
+    def add(self, row: int, scores: np.ndarray, begin: int) -> None:
+        """Scores (n, B) of the rank's rows row, row + 1, ... for the evaluated labels begin, begin + 1, ... Local."""
+
+    def add_sorted(self, label: int, ascending: np.ndarray) -> None:
+        """The scores of some of the rank's rows for one evaluated label. Local."""
+
+    @mpi.collective
+    def end(self, pool: Counts, ranking: Ranking) -> None:
+        """Collective. All pairs of a row and a label in one ranking, and the scores of its ties (`pool.values`, ascending)."""
+
+
+@dataclass(frozen=True)
+class TruePairs:
+    """The pairs (row, label) of this rank's rows, ordered by label, and which rows and labels these are."""
+
+    evaluated: np.ndarray  # the evaluated labels' numbers in the model
+    row_numbers: np.ndarray  # of the rank's rows: their numbers in the dataset, ascending
+    rows: np.ndarray  # of each pair: the place of its row among these
+    labels: np.ndarray  # the place of its label among those evaluated
+    scores: np.ndarray
+
+
 def match_labels(model: Model | ClassifierModel, dataset: Dataset, labels: list[int] | None) -> tuple[Evaluation, np.ndarray]:
     """An evaluation without values, and for each label of the data its place among the evaluated ones (−1: none).
 
@@ -113,9 +143,15 @@ def match_labels(model: Model | ClassifierModel, dataset: Dataset, labels: list[
 
 @mpi.collective
 def evaluate(
-    comm: mpi.Comm, model: Model | ClassifierModel, dataset: Dataset, split: str, log: Log, labels: list[int] | None = None
+    comm: mpi.Comm,
+    model: Model | ClassifierModel,
+    dataset: Dataset,
+    split: str,
+    log: Log,
+    labels: list[int] | None = None,
+    watch: Watch | None = None,
 ) -> Evaluation:
-    """Collective over `comm`. The measures of `labels` (numbers in the model; None is all) on a split.
+    """Collective over `comm`. The measures of `labels` (numbers in the model; None is all) on a split; `watch` sees the scores.
 
     Raises ConfigError or DataError if model, data, split and labels do not fit, NonFiniteError if a score is not a number.
     """
@@ -139,13 +175,17 @@ def evaluate(
     frequencies = _frequencies(comm, model, result, places)
     counted = RowCounts(shard.n_local, by_frequency(frequencies))
     calibrated = None if model.sigmoids is None else ProbabilityCounts(model.sigmoids, result.labels, shard.n_global)
+    if watch is not None:
+        watch.begin(
+            comm, TruePairs(result.labels, shard.first_row + shard.rows, np.searchsorted(shard.rows, rows), places, positives)
+        )
     progress = Progress(log, "evaluating labels", len(result.label_names))
     try:
         for begin, end in scorer.blocks:
             first, last = np.searchsorted(places, [begin, end])
             counts = block_counts(comm, positives[first:last], places[first:last] - begin, thresholds[begin:end])
             with mpi.agreed(comm, "scoring rows"):
-                _count_block(scorer, begin, end, counts, pool, best, counted if several else None, calibrated)
+                _count_block(scorer, begin, end, counts, pool, best, counted if several else None, calibrated, watch)
                 dataset.check_unchanged()
             sum_tallies(comm, counts)
             for label, count in enumerate(counts, begin):
@@ -159,6 +199,8 @@ def evaluate(
     ranking = pool.ranking(shard.n_global * len(result.label_names))
     in_all = n_predicted.sum(axis=1).tolist()  # each label has a threshold of its own
     ranking = replace(ranking, n_predicted=in_all[0], n_hits=in_all[1])
+    if watch is not None:
+        watch.end(pool, ranking)
     result.micro = {name: measure(ranking) for name, measure in MEASURES.items()}
     if calibrated is not None:
         found = calibrated.finish(comm, places, positives)
@@ -221,6 +263,7 @@ def _count_block(
     best: Best,
     by_row: RowCounts | None,
     calibrated: ProbabilityCounts | None,
+    watch: Watch | None,
 ) -> None:
     """Count all of this rank's scores of labels begin..end, for each label, row and the pool; take the rows' best ones. Local."""
     thresholds = np.array([count.threshold for count in counts])
@@ -232,12 +275,16 @@ def _count_block(
             by_row.add(first, scores, begin, thresholds)
         if calibrated is not None:
             calibrated.add(scores, begin)
+        if watch is not None:
+            watch.add(first, scores, begin)
         scores = np.ascontiguousarray(scores.T)
         scores.sort(axis=1)
         scorer.check_numbers(scores[:, -1], scorer.labels[begin:end])  # what is not a number is sorted to the end
         for lane, ascending in enumerate(scores):
             counts[lane].add(ascending)
             pool.add(ascending)
+            if watch is not None:
+                watch.add_sorted(begin + lane, ascending)
 
 
 def _measure(result: Evaluation, label: int, ranking: Ranking) -> None:

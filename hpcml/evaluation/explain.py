@@ -108,7 +108,7 @@ class Features:
         )
 
 
-def labels_to_show(model: Model, wanted: Sequence[str]) -> np.ndarray:
+def labels_to_show(model: Model | ClassifierModel, wanted: Sequence[str]) -> np.ndarray:
     """The numbers of the labels of these names; without any, of the SHOWN labels of the most training rows. Raises ConfigError."""
     if not wanted:
         return np.argsort(-np.asarray(model.labels["n_positive"]), kind="stable")[:SHOWN]

@@ -174,4 +174,9 @@ def train(name: str, session: Session, data: Path, target: Target, options: Any)
         from hpcml.data.headings import refuse_headings
 
         refuse_headings(session.comm, data, name, [each.name for each in METHODS.values() if each.headings])
-    return method.load(method.train)(session, data, target, options)
+    from hpcml.run.environment import record_end
+    from hpcml.run.folder import ENVIRONMENT
+
+    report = method.load(method.train)(session, data, target, options)
+    record_end(session.comm, target.output / ENVIRONMENT)
+    return report

@@ -12,6 +12,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from hpcml import __version__, mpi
+from hpcml.files.atomic import write_whole
+from hpcml.mpi.memory import peak_mib
 from hpcml.mpi.runtime import node_name
 
 PACKAGES = ("numpy", "scipy", "numba", "h5py", "mpi4py", "scikit-learn", "skops")
@@ -56,3 +58,19 @@ def record(path: Path, found: dict[str, object]) -> None:
     """Append what `environment` found to a file, a line for each start. Local; raises OSError."""
     with path.open("a", encoding="utf-8") as out:
         out.write(json.dumps(found) + "\n")
+
+
+@mpi.collective
+def record_end(comm: mpi.Comm, path: Path) -> None:
+    """Collective over `comm`. Add to the last start in a file when it ended, and each rank's peak of memory (MiB), once.
+
+    Raises DataError if the file cannot be read or written.
+    """
+    peaks = comm.gather(round(peak_mib(), 1))
+    with mpi.agreed(comm, f"writing {path}"):
+        if comm.rank == 0 and path.exists():
+            lines = path.read_text(encoding="utf-8").splitlines()
+            last = json.loads(lines[-1]) if lines else None
+            if isinstance(last, dict) and "finished" not in last:
+                last |= {"finished": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "peak_mib": peaks}
+                write_whole(path, ("\n".join([*lines[:-1], json.dumps(last)]) + "\n").encode())

@@ -13,7 +13,8 @@ TOP = Path(hpcml.__file__).parent
 ORDER = [
     {"errors", "log", "rng", "partition", "slices", "undo", "signals"},
     *({name} for name in ("mpi", "kernels", "options", "files", "data", "conversion", "model", "run", "evaluation", "prediction")),
-    *({name} for name in ("near_duplicates", "estimators", "methods", "reduce", "crossval", "tuning", "bench", "plots", "cli")),
+    *({name} for name in ("near_duplicates", "estimators", "methods", "reduce", "crossval", "tuning", "bench", "plots")),
+    *({name} for name in ("reporting", "cli")),
     {"__main__", "api", "api_dataset", ""},  # "" is the package itself
 ]
 OF_ONE_METHOD = {"plots", "reduce", "bench.one_pass"}  # pictures, selection and timings of what single methods do

@@ -31,7 +31,8 @@ def dist(tmp_path_factory):
 
 
 def package_files():
-    return {f"hpcml/{path.relative_to(PACKAGE).as_posix()}" for path in [*PACKAGE.rglob("*.py"), PACKAGE / "py.typed"]}
+    others = [PACKAGE / "py.typed", *(PACKAGE / "reporting" / f"page.{kind}" for kind in ("html.j2", "css", "js"))]
+    return {f"hpcml/{path.relative_to(PACKAGE).as_posix()}" for path in [*PACKAGE.rglob("*.py"), *others]}
 
 
 def test_a_wheel_holds_the_package_its_licence_and_no_tests(dist):

@@ -1,0 +1,248 @@
+"""Why a row got a label from a linear model: what each of its features adds to the score."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.data.dataset import Dataset
+from hpcml.data.names import names_of
+from hpcml.data.shard import slab_of
+from hpcml.errors import ConfigError, NonFiniteError, nearest
+from hpcml.evaluation.explain import Features, labels_to_show
+from hpcml.evaluation.scoring import Scorer
+from hpcml.files.hdf5 import NAME_CHUNK, readable
+from hpcml.files.table import table
+from hpcml.log import joined, named
+from hpcml.model.classifier import ClassifierModel
+from hpcml.model.linear import Model
+
+BEST = 3  # labels of a row with the largest scores that are shown beside its own, where none are named
+SHOWN_IDS = 1000  # that a wrong one is compared with
+
+
+@dataclass
+class Why:
+    """The score of a label for a row, taken apart: score = intercept + Σ contributions, but for the rounding of each sum."""
+
+    row: int
+    label: str
+    is_true: bool
+    score: float
+    threshold: float
+    intercept: float  # of models whose scores are divided by a row's sum, after that
+    features: np.ndarray  # (k) those of the row that have a weight, the largest |contribution| first
+    values: np.ndarray  # (k) as the model sees them
+    weights: np.ndarray  # (k), of a normalised model after the division
+    n_without: int  # features of the row without a weight
+
+    @property
+    def contributions(self) -> np.ndarray:
+        """Value × weight (k)."""
+        product: np.ndarray = self.values * self.weights
+        return product
+
+    @property
+    def total(self) -> float:
+        """The sum of the contributions and the intercept."""
+        return math.fsum([self.intercept, *self.contributions.tolist()])
+
+
+@dataclass
+class WhyRows:
+    """Why some rows got some labels, and what rows and features are called."""
+
+    model: Model
+    data: str
+    found: list[Why]
+    top: int  # features that are shown
+    row_ids: dict[int, str]
+    names: dict[int, str]
+
+    def __str__(self) -> str:
+        return format_why(self)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, for JSON."""
+        return {"model": str(self.model.path), "data": self.data, "scores": [self._as_dict(each) for each in self.found]}
+
+    def _as_dict(self, each: Why) -> dict[str, Any]:
+        numbers = (each.features.tolist(), each.values.tolist(), each.weights.tolist(), each.contributions.tolist())
+        return {
+            "row": each.row,
+            "id": self.row_ids.get(each.row),
+            "label": each.label,
+            "true": each.is_true,
+            "given": each.score > each.threshold,
+            "score": each.score,
+            "threshold": each.threshold,
+            "intercept": each.intercept,
+            "features": [
+                {"feature": f, "name": self.names.get(f), "value": value, "weight": weight, "contribution": contribution}
+                for f, value, weight, contribution in zip(*numbers, strict=True)
+            ],
+            "n_features_without_weight": each.n_without,
+        }
+
+
+def check_weights(model: Model | ClassifierModel, doing: str) -> Model:
+    """The model itself. Raises ConfigError if a label has not one weight for a feature."""
+    if not isinstance(model, Model):
+        raise ConfigError(f"{model.path}: a classifier has no weights of features; {doing} takes linear models")
+    if model.combination is not None:
+        raise ConfigError(
+            f"{model.path}: its labels have several weights for a feature, combined by a rule, so that no feature adds a fixed "
+            f"amount to a score; {doing} takes models with one weight vector for each label"
+        )
+    return model
+
+
+@mpi.collective
+def why(
+    comm: mpi.Comm, model: Model | ClassifierModel, dataset: Dataset, rows: Sequence[str], wanted: Sequence[str], top: int
+) -> WhyRows:
+    """Collective over `comm`. What the features of some rows add to the scores of the labels named `wanted`; the same on all ranks.
+
+    `rows` are ids, or numbers (from 0) if the data have no ids. Without names the labels are those of the row, those that it is
+    given, and the BEST. Raises ConfigError for a row or label that is not there, or a model without one weight for a feature;
+    DataError for other features, NonFiniteError for scores that are no numbers.
+    """
+    if top < 1:
+        raise ConfigError(f"--top {top}: expected at least 1")
+    model, chosen = check_weights(model, "explain --row"), None
+    with mpi.agreed(comm, f"reading {dataset.path}"):
+        model.check_vocabulary(dataset)
+        labels = labels_to_show(model, wanted) if wanted else None
+        if comm.rank == 0:
+            chosen = numbers_of_rows(dataset, rows)
+    numbers: np.ndarray = np.array(comm.bcast(chosen), dtype=np.int64)
+    with mpi.agreed(comm, f"reading {dataset.path}"):
+        places = np.unique(numbers)
+        shard = slab_of(dataset, places, 0, places.size)
+        of_data = dataset.label_names()
+        dataset.check_unchanged()
+    scorer = Scorer(model, shard, np.arange(model.n_labels) if labels is None else np.sort(labels))
+    scorer.warm_up(comm)
+    scores = np.zeros((places.size, scorer.labels.size))
+    with mpi.agreed(comm, "scoring rows"):  # every rank some of the labels
+        for begin, end in scorer.blocks[comm.rank :: comm.size]:
+            scores[:, begin:end] = scorer.rows_scores(shard.rows, *scorer.weights(begin, end))
+    mpi.allreduce_sum(comm, scores.reshape(-1))
+    with mpi.agreed(comm, f"reading {model.path}"):
+        if not np.isfinite(scores).all():
+            raise NonFiniteError(f"{model.path}: a score is not a finite number; train it again")
+        features, found = Features(model), []
+        for row in numbers.tolist():
+            place = int(np.searchsorted(places, row))
+            begin, end = shard.y_indptr[shard.rows[place] : shard.rows[place] + 2].tolist()
+            true = {of_data[label] for label in shard.y_indices[begin:end].tolist()}
+            for label in _labels_of(scorer, scores[place], true) if labels is None else labels.tolist():
+                score = float(scores[place, np.searchsorted(scorer.labels, label)])
+                found.append(_why(scorer, features, int(shard.rows[place]), row, label, score, true))
+        parts = np.unique(np.concatenate([np.zeros(0, np.int64), *(each.features for each in found)]))
+        names = names_of(dataset, parts)
+        ids = names_of(dataset, places, "row_ids")
+    return WhyRows(
+        model,
+        str(dataset.path),
+        found,
+        top,
+        {} if ids is None else dict(zip(places.tolist(), ids, strict=True)),
+        {} if names is None else dict(zip(parts.tolist(), names, strict=True)),
+    )
+
+
+def _labels_of(scorer: Scorer, scores: np.ndarray, true: set[str]) -> list[int]:
+    """The labels of a row that are true, given, or among the BEST, the largest scores first."""
+    names, thresholds = scorer.model.label_names, scorer.model.thresholds[scorer.labels]
+    order = np.argsort(-scores, kind="stable")
+    some = scores > thresholds
+    some[order[:BEST]] = True
+    some |= np.array([names[label] in true for label in scorer.labels.tolist()], dtype=bool)
+    return [int(scorer.labels[place]) for place in order.tolist() if some[place]]
+
+
+def _why(scorer: Scorer, features: Features, place: int, row: int, label: int, score: float, true: set[str]) -> Why:
+    """The score of one label for one row of the scorer's shard, taken apart. Local."""
+    model, (indptr, indices, data) = scorer.model, scorer.csr
+    begin, end = indptr[place : place + 2].tolist()
+    own, values = indices[begin:end].astype(np.int64), data[begin:end].astype(np.float64)
+    with_weight, weights = features.weights(label)
+    divisor = float(scorer.divisors(np.array([place]))[0])
+    has = np.isin(own, with_weight)
+    own, values = own[has], values[has]
+    weights = weights[np.searchsorted(with_weight, own)] / divisor
+    order = np.lexsort((own, -np.abs(values * weights)))
+    name = model.label_names[label]
+    return Why(
+        row=row,
+        label=name,
+        is_true=name in true,
+        score=score,
+        threshold=float(model.thresholds[label]),
+        intercept=float(model.bias[label]) / divisor,
+        features=own[order],
+        values=values[order],
+        weights=weights[order],
+        n_without=int((~has).sum()),
+    )
+
+
+def numbers_of_rows(dataset: Dataset, wanted: Iterable[str]) -> list[int]:
+    """The numbers of rows, by their ids, or if the data have none by their numbers. Local; raises ConfigError, DataError."""
+    names = list(dict.fromkeys(wanted))
+    if "row_ids" not in dataset.file:
+        for name in names:
+            if not (name.isascii() and name.isdecimal() and int(name) < dataset.n_rows):
+                raise ConfigError(
+                    f"{dataset.path}: no row {name!r}; its rows have no ids: name them by number, 0 to {dataset.n_rows - 1}"
+                )
+        return [int(name) for name in names]
+    number = dict.fromkeys(names, -1)
+    some: list[str] = []
+    with readable(dataset.path, "hpcml convert", "dataset"):
+        for begin in range(0, dataset.n_rows, NAME_CHUNK):
+            ids = dataset.strings("row_ids", begin, begin + NAME_CHUNK) or []
+            some = some or ids[:SHOWN_IDS]
+            for row, name in enumerate(ids, begin):
+                if number.get(name) == -1:
+                    number[name] = row
+    for name, row in number.items():
+        if row == -1:
+            raise ConfigError(f"{dataset.path}: no row with the id {name!r}; {nearest(name, some, 'hpcml predict')}")
+    return list(number.values())
+
+
+def format_why(found: WhyRows) -> str:
+    """A table for each row and label."""
+    lines = [
+        f"{found.model.path} on {found.data}",
+        "contribution: value × weight, what the feature adds to the score; the contributions and the intercept add up to the score",
+    ]
+    for each in found.found:
+        row = named(found.row_ids.get(each.row, f"row {each.row}"))
+        given = each.score > each.threshold
+        verdict = f"{'given' if given else 'not given'}, {'and rightly' if given == each.is_true else 'but wrongly'}"
+        side = "above" if given else "not above"
+        lines += [
+            "",
+            f"{row}, label {named(each.label)}: score {each.score:.4g}, {side} the threshold {each.threshold:.4g}: {verdict}",
+        ]
+        cells, contributions = [["  feature", "value", "weight", "contribution"]], each.contributions
+        for k, feature in enumerate(each.features[: found.top].tolist()):
+            name = found.names.get(feature, f"feature {feature}")
+            cells.append([f"  {name}", f"{each.values[k]:.4g}", f"{each.weights[k]:.4g}", f"{contributions[k]:+.4g}"])
+        rest = each.features.size - min(found.top, each.features.size)
+        if rest:
+            others = math.fsum(contributions[found.top :].tolist())
+            cells.append([f"  ({rest:,} other feature{'s' * (rest > 1)})", "", "", f"{others:+.4g}"])
+        cells += [["  (intercept)", "", "", f"{each.intercept:+.4g}"], ["  (sum)", "", "", f"{each.total:+.4g}"]]
+        lines += table(cells)
+        if each.n_without:
+            lines.append(f"  {each.n_without:,} feature{'s' * (each.n_without > 1)} of the row without a weight")
+    return joined(lines)

@@ -1,0 +1,184 @@
+"""Precision, recall and F1 at every threshold, for all labels and for groups of them; how often a probability comes true.
+
+Everything is a count, so the curves are the same bits on any number of ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TypeAlias
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.evaluation.counts import Counts, block_counts, sum_tallies
+from hpcml.evaluation.evaluate import TruePairs, Watch
+from hpcml.evaluation.ranking import Ranking, average_precision
+
+EDGES = (0, 10, 30, 100, 300, 1000, 3000, 10_000, 100_000, 1_000_000)  # the least positives of the labels of each group
+FINE = 1000  # of these equal parts of 0 to 1 a probability is rounded to one
+# A label's number in the model and probabilities (ascending): the scores that have them. None: the scores are no probabilities.
+ScoresOf: TypeAlias = Callable[[int, np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What is given, and rightly given, at thresholds just below each of the `scores` (n, falling) of true pairs."""
+
+    name: str
+    n_labels: int
+    scores: np.ndarray
+    n_given: np.ndarray
+    n_hits: np.ndarray
+    n_positive: int
+    average_precision: float
+
+    @property
+    def precision(self) -> np.ndarray:
+        """The share of hits among what is given (n)."""
+        return self.n_hits / self.n_given
+
+    @property
+    def recall(self) -> np.ndarray:
+        """The share of hits among the true pairs (n)."""
+        return self.n_hits / self.n_positive
+
+    @property
+    def f1(self) -> np.ndarray:
+        """F1 (n)."""
+        return 2 * self.n_hits / (self.n_given + self.n_positive)
+
+    def thinned(self, n: int) -> Curve:
+        """About n of the points, evenly by recall, the last and the best among them."""
+        wanted = np.searchsorted(self.n_hits, np.linspace(1, max(1, self.n_positive), n))
+        best = [int(self.f1.argmax())] if self.scores.size else []
+        places = np.unique(np.append(np.minimum(wanted, max(0, self.scores.size - 1)), best))[: max(1, self.scores.size)]
+        places = places[places < self.scores.size].astype(np.int64)
+        return replace(self, scores=self.scores[places], n_given=self.n_given[places], n_hits=self.n_hits[places])
+
+
+def curve_of(name: str, n_labels: int, values: np.ndarray, ranking: Ranking) -> Curve:
+    """The curve of a ranking whose ties have these scores (ascending)."""
+    hits = np.cumsum(ranking.relevant)
+    given = ranking.greater + ranking.equal
+    return Curve(name, n_labels, values[::-1], given, hits, ranking.n_positive, average_precision(ranking))
+
+
+@dataclass(frozen=True)
+class Bin:
+    """Pairs of a row and a label by predicted probability."""
+
+    probability: float  # mean of the predicted ones
+    share_true: float
+    n: int
+
+
+def group_names(n_positive: np.ndarray) -> tuple[np.ndarray, list[str]]:
+    """The group of each label (n) by its positives, and the names of the groups that are not empty."""
+    found = np.searchsorted(EDGES, n_positive, "right") - 1
+    present, groups = np.unique(found, return_inverse=True)
+    names = []
+    for group in present.tolist():
+        upper = f" to {EDGES[group + 1] - 1:,}" if group + 1 < len(EDGES) else " or more"
+        names.append(f"{EDGES[group]:,}{upper}")
+    return groups, names
+
+
+class Curves:
+    """A `Watch` that makes curves: about 40 bytes for each distinct score of a true pair."""
+
+    def __init__(self, n_positive: np.ndarray | None, scores_of: ScoresOf | None) -> None:
+        """`n_positive` (of all labels of the model), by which labels are grouped; None: their rows among those judged."""
+        self._n_positive, self._scores_of = n_positive, scores_of
+        self._labels = self.groups = np.zeros(0, dtype=np.int64)  # of each evaluated label: its number in the model, and its group
+        self.names: list[str] = []  # of the groups
+        self.micro: Curve
+        self.of_groups: list[Curve] = []
+        self._counts: list[Counts] = []
+        self._probable = np.zeros((2, FINE), dtype=np.int64)  # all pairs, and the true ones
+
+    @mpi.collective
+    def begin(self, comm: mpi.Comm, pairs: TruePairs) -> None:
+        """Collective over `comm`. The scores of true pairs are what the curves ask about."""
+        self.comm, self._labels = comm, pairs.evaluated
+        if self._n_positive is None:
+            n_positive = mpi.allreduce_sum(comm, np.bincount(pairs.labels, minlength=self._labels.size))
+        else:
+            n_positive = self._n_positive[self._labels]
+        self.groups, self.names = group_names(n_positive)
+        lanes = self.groups[pairs.labels]
+        self._counts = block_counts(comm, pairs.scores, lanes, np.zeros(len(self.names)))
+        if self._scores_of is not None:
+            bounds = np.searchsorted(pairs.labels, np.arange(self._labels.size + 1)).tolist()
+            for label, (begin, end) in enumerate(pairwise(bounds)):
+                if begin < end:
+                    self._probable[1] += self._binned(label, np.sort(pairs.scores[begin:end]))
+
+    def add(self, row: int, scores: np.ndarray, begin: int) -> None:
+        """Nothing. Local."""
+
+    def add_sorted(self, label: int, ascending: np.ndarray) -> None:
+        """Count the scores of some rows. Local."""
+        self._counts[self.groups[label]].add(ascending)
+        if self._scores_of is not None:
+            self._probable[0] += self._binned(label, ascending)
+
+    def _binned(self, label: int, ascending: np.ndarray) -> np.ndarray:
+        """How many scores have a probability in each of the FINE parts."""
+        edges = self._scores_of(int(self._labels[label]), np.arange(1, FINE) / FINE)
+        counts: np.ndarray = np.diff(np.searchsorted(ascending, edges), prepend=0, append=ascending.size)
+        return counts
+
+    @mpi.collective
+    def end(self, pool: Counts, ranking: Ranking) -> None:
+        """Collective. Sum over the ranks."""
+        self.micro = curve_of("all labels", self._labels.size, pool.values, ranking)
+        sum_tallies(self.comm, self._counts)
+        n_rows, sizes = ranking.n_items // max(1, self._labels.size), np.bincount(self.groups, minlength=len(self.names))
+        for name, counts, size in zip(self.names, self._counts, sizes.tolist(), strict=True):
+            if counts.values.size:
+                self.of_groups.append(curve_of(name, size, counts.values, counts.ranking(n_rows * size)))
+        self._probable = mpi.allreduce_sum(self.comm, self._probable.ravel()).reshape(2, FINE)
+
+    def reliability(self, n_bins: int = 10) -> list[Bin]:
+        """How often pairs of each predicted probability are true, in equal parts of 0 to 1; those without pairs are left out."""
+        if self._scores_of is None:
+            return []
+        counts, true = self._probable.reshape(2, n_bins, -1)
+        middles = ((np.arange(FINE) + 0.5) / FINE).reshape(n_bins, -1)
+        found = []
+        for n, hits, places in zip(counts, true, middles, strict=True):
+            if n.sum():
+                found.append(Bin(float((n * places).sum() / n.sum()), float(hits.sum() / n.sum()), int(n.sum())))
+        return found
+
+
+class Watches:
+    """Several that see the same scores."""
+
+    def __init__(self, *watches: Watch) -> None:
+        self.watches = watches
+
+    @mpi.collective
+    def begin(self, comm: mpi.Comm, pairs: TruePairs) -> None:
+        """Collective over `comm`."""
+        for watch in self.watches:
+            watch.begin(comm, pairs)
+
+    def add(self, row: int, scores: np.ndarray, begin: int) -> None:
+        """Local."""
+        for watch in self.watches:
+            watch.add(row, scores, begin)
+
+    def add_sorted(self, label: int, ascending: np.ndarray) -> None:
+        """Local."""
+        for watch in self.watches:
+            watch.add_sorted(label, ascending)
+
+    @mpi.collective
+    def end(self, pool: Counts, ranking: Ranking) -> None:
+        """Collective."""
+        for watch in self.watches:
+            watch.end(pool, ranking)

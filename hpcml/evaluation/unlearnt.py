@@ -1,0 +1,258 @@
+"""Labels that a model has not learnt, and what may be the reason; labels whose rows are nearly those of another label."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from hpcml import mpi
+from hpcml.data.dataset import Dataset
+from hpcml.data.names import names_of
+from hpcml.data.shard import Shard, load_shard, rows_of
+from hpcml.evaluation.evaluate import Evaluation, evaluate
+from hpcml.files.hdf5 import readable
+from hpcml.files.table import table
+from hpcml.log import Log, joined, named
+from hpcml.model.classifier import ClassifierModel
+from hpcml.model.linear import Model
+
+LEVEL = 0.05  # of random orders so many do better than what counts as chance
+DRAWS = 499  # random orders for each number of positives
+SIZES = (1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 50, 100, 200, 500, 1000)  # for which chance is simulated
+FEW = 5  # positive rows that a label should have in training
+ALIKE = 0.9  # Jaccard index from which the rows of two labels are nearly the same
+BLOCK_BYTES = 1 << 25  # of counts that are summed over the ranks at once
+WORDS = 3  # that are shown of a label
+SHOWN = 25  # lines of a table
+
+
+@dataclass(frozen=True)
+class Unlearnt:
+    """A label whose average precision is no better than chance."""
+
+    label: str
+    n_trained: int  # positive training rows
+    n_judged: int
+    average_precision: float
+    chance: float  # that LEVEL of random orders exceed
+    features: list[int]  # that its training rows have more often than chance, the surest first
+    twin: str | None  # a label of nearly the same training rows
+
+    @property
+    def reason(self) -> str:
+        """The most likely reason, in a few words."""
+        if self.n_trained < FEW:
+            return f"only {_rows(self.n_trained, 'positive training')}" if self.n_trained else "no positive training row"
+        if not self.features:
+            return "its rows share no feature beyond chance"
+        if self.twin is not None:
+            return f"nearly the rows of {named(self.twin, 40)}"
+        if self.n_judged < FEW:
+            return f"features of its own, but only {_rows(self.n_judged, 'judged')} to tell by"
+        return "features of its own, but not enough of them"
+
+
+def _rows(n: int, what: str) -> str:
+    return f"{n} {what} row{'s' * (n != 1)}"
+
+
+@dataclass(frozen=True)
+class Twins:
+    """Two labels that nearly the same training rows have."""
+
+    one: str
+    other: str
+    n_one: int
+    n_other: int
+    jaccard: float
+    values: tuple[float, float]  # average precision of both
+
+
+@dataclass
+class Learnability:
+    """What was found of all labels that could be judged."""
+
+    model: str
+    data: str
+    split: str
+    trained_on: str  # the split whose rows are looked at for features and twins
+    n_judged: int  # labels
+    n_not_judged: int  # without a positive row of the split
+    unlearnt: list[Unlearnt]
+    twins: list[Twins]
+    names: dict[int, str]  # of features
+
+    def name(self, feature: int) -> str:
+        """What a feature is called."""
+        return self.names.get(feature, f"feature {feature}")
+
+    def __str__(self) -> str:
+        share = f"{len(self.unlearnt):,} of {self.n_judged:,} labels"
+        lines = [
+            f"{self.model} on {self.data}, split {self.split}: {share} have an average precision no better than chance",
+            f"chance: what {100 * LEVEL:g} % of random orders of the rows exceed; what rows share: in split {self.trained_on}",
+        ]
+        if self.n_not_judged:
+            lines.append(f"labels without a row of this split, which could not be judged: {self.n_not_judged:,}")
+        if self.unlearnt:
+            cells = [["label", "training rows", "judged rows", "avg prec", "chance", "reason"]]
+            for each in self.unlearnt[:SHOWN]:
+                words = ", ".join(named(self.name(feature), 30) for feature in each.features[:WORDS])
+                reason = each.reason + (f" ({words})" if words else "")
+                numbers = (f"{each.n_trained:,}", f"{each.n_judged:,}", f"{each.average_precision:.4f}", f"{each.chance:.4f}")
+                cells.append([each.label, *numbers, reason])
+            lines += ["", *table(cells), *self._more(len(self.unlearnt))]
+        if self.twins:
+            cells = [["labels of nearly the same training rows", "and", "rows", "rows", "Jaccard", "avg prec", "avg prec"]]
+            for pair in self.twins[:SHOWN]:
+                counts = (f"{pair.n_one:,}", f"{pair.n_other:,}", f"{pair.jaccard:.3f}")
+                values = ("-" if np.isnan(value) else f"{value:.4f}" for value in pair.values)
+                cells.append([pair.one, pair.other, *counts, *values])
+            lines += ["", *table(cells), *self._more(len(self.twins))]
+        return joined(lines)
+
+    def _more(self, n: int) -> list[str]:
+        return [f"and {n - SHOWN:,} more: --json FILE writes all"] if n > SHOWN else []
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, for JSON."""
+        about = {"model": self.model, "data": self.data, "split": self.split, "trained_on": self.trained_on}
+        counts = {"n_judged": self.n_judged, "n_not_judged": self.n_not_judged}
+        labels = [
+            {
+                "label": each.label,
+                "n_trained": each.n_trained,
+                "n_judged": each.n_judged,
+                "average_precision": each.average_precision,
+                "chance": each.chance,
+                "reason": each.reason,
+                "features": [{"feature": f, "name": self.names.get(f)} for f in each.features],
+                "twin": each.twin,
+            }
+            for each in self.unlearnt
+        ]
+        twins = [
+            {"labels": [t.one, t.other], "n_rows": [t.n_one, t.n_other], "jaccard": t.jaccard,
+             "average_precision": [None if np.isnan(v) else v for v in t.values]}
+            for t in self.twins
+        ]  # fmt: skip
+        return {**about, **counts, "unlearnt": labels, "twins": twins}
+
+
+def chance_of(n_positive: np.ndarray, n_rows: int) -> np.ndarray:
+    """The average precision (n) that LEVEL of random orders of `n_rows` rows exceed, for so many positives (n, above 0).
+
+    Simulated for SIZES; between them by the ratio to the share of positives of the next smaller size, which is a little larger.
+    """
+    ratios = np.full(len(SIZES), np.nan)
+    at = np.searchsorted(SIZES, n_positive, "right") - 1
+    for place in np.unique(at).tolist():
+        size = min(SIZES[place], n_rows)
+        rng, ranks = np.random.default_rng([size, n_rows]), np.arange(1, size + 1)
+        drawn = [np.sort(rng.choice(n_rows, size, replace=False, shuffle=False)) + 1 for _ in range(DRAWS)]
+        values = np.array([(ranks / some).mean() for some in drawn])
+        ratios[place] = np.quantile(values, 1 - LEVEL) / (size / n_rows)
+    chance: np.ndarray = np.minimum(1.0, ratios[at] * n_positive / n_rows)
+    return chance
+
+
+@mpi.collective
+def find_unlearnt(comm: mpi.Comm, model: Model | ClassifierModel, dataset: Dataset, split: str, log: Log) -> Learnability:
+    """Collective over `comm`. The labels that a model ranks no better than chance on a split, and why; the same on all ranks.
+
+    What rows have in common is looked for in those that the model was trained on, if the data have that split, else in all.
+    Raises ConfigError or DataError if model, data and split do not fit.
+    """
+    evaluation = evaluate(comm, model, dataset, split, log)
+    judged = np.flatnonzero(evaluation.n_positive > 0)
+    trained_on = str(model.attrs.get("split", "all"))
+    trained_on = trained_on if trained_on in dataset.split_names() else "all"
+    shard = load_shard(comm, dataset, trained_on)
+    known = _Rows(comm, shard, dataset, evaluation)
+    values = evaluation.values["average_precision"]
+    chance = np.full(values.size, np.nan)
+    if judged.size:
+        chance[judged] = chance_of(evaluation.n_positive[judged], evaluation.n_rows)
+    unlearnt = judged[(values[judged] <= chance[judged]) & (values[judged] < 1)]  # of few rows chance may be perfect
+    twins = _twins(known, evaluation)
+    twin_of: dict[str, str] = {}
+    for pair in reversed(twins):  # the most alike last, so that it stays
+        twin_of |= {pair.one: pair.other, pair.other: pair.one}
+    features = list(_own_features(known, unlearnt))
+    found = []
+    for place, own in zip(unlearnt.tolist(), features, strict=True):
+        name = evaluation.label_names[place]
+        numbers = (int(known.n_positive[place]), int(evaluation.n_positive[place]), float(values[place]), float(chance[place]))
+        found.append(Unlearnt(name, *numbers, own, twin_of.get(name)))
+    found.sort(key=lambda each: (-each.n_trained, each.label))
+    wanted = np.unique(np.array([feature for each in found for feature in each.features], dtype=np.int64))
+    with mpi.agreed(comm, f"reading {dataset.path}"), readable(dataset.path, "hpcml convert", "dataset"):
+        names = names_of(dataset, wanted)
+    about = (evaluation.model, evaluation.data, split, trained_on, judged.size, evaluation.n_without_positives)
+    return Learnability(*about, found, twins, {} if names is None else dict(zip(wanted.tolist(), names, strict=True)))
+
+
+class _Rows:
+    """This rank's training rows: which labels (n_evaluated) and features they have."""
+
+    @mpi.collective
+    def __init__(self, comm: mpi.Comm, shard: Shard, dataset: Dataset, evaluation: Evaluation) -> None:
+        """Collective over `comm`."""
+        self.comm, self.n_rows = comm, shard.n_global
+        number = {name: k for k, name in enumerate(dataset.label_names())}
+        columns = np.array([number[name] for name in evaluation.label_names], dtype=np.int64)
+        ones = np.broadcast_to(np.float32(1), shard.y_indices.shape)
+        Y = rows_of((shard.y_indptr, shard.y_indices, ones), shard.rows, shard.n_labels, False)
+        self.by_label = sp.csc_matrix(Y)[:, columns].T.tocsr().astype(np.int64)  # labels × rows
+        X = rows_of((shard.indptr, shard.indices, shard.data), shard.rows, shard.n_features, False)
+        X.data = (X.data != 0).astype(np.int64)
+        self.X = X
+        self.n_positive = mpi.allreduce_sum(comm, np.asarray(self.by_label.sum(axis=1)).ravel())
+        self.n_having = mpi.allreduce_sum(comm, np.asarray(X.sum(axis=0)).ravel())  # rows with each feature
+
+    @mpi.collective
+    def counts(self, labels: np.ndarray, other: Any) -> Iterator[tuple[int, np.ndarray]]:
+        """Collective. (label, how many of its rows have each column of `other` (n)), over all ranks, block of labels by block."""
+        step = max(1, BLOCK_BYTES // (8 * max(1, other.shape[1])))
+        for begin in range(0, labels.size, step):
+            some = labels[begin : begin + step]
+            block = np.ascontiguousarray((self.by_label[some] @ other).toarray().astype(np.int64))
+            mpi.allreduce_sum(self.comm, block.reshape(-1))
+            yield from zip(some.tolist(), block, strict=True)
+
+
+@mpi.collective
+def _twins(rows: _Rows, evaluation: Evaluation) -> list[Twins]:
+    """Collective. The pairs of labels whose sets of rows have a Jaccard index of at least ALIKE, the most alike first."""
+    n, values, found = rows.n_positive, evaluation.values["average_precision"], []
+    for label, both in rows.counts(np.flatnonzero(n > 1), rows.by_label.T.tocsr()):
+        jaccard = both / np.maximum(1, n[label] + n - both)
+        for other in np.flatnonzero(jaccard >= ALIKE).tolist():
+            if other > label:
+                names = (evaluation.label_names[label], evaluation.label_names[other])
+                both_values = (float(values[label]), float(values[other]))
+                found.append(Twins(*names, int(n[label]), int(n[other]), float(jaccard[other]), both_values))
+    return sorted(found, key=lambda pair: (-pair.jaccard, -pair.n_one, pair.one, pair.other))
+
+
+@mpi.collective
+def _own_features(rows: _Rows, labels: np.ndarray) -> Iterator[list[int]]:
+    """Collective. Of each label the features that its rows have more often than others, beyond chance, the surest first.
+
+    A feature of c of the label's R rows and of m of all n rows: p is the hypergeometric probability of at least c. It is beyond
+    chance if p times the number of features that could be found (those of 2 rows or more) is at most LEVEL (Bonferroni).
+    """
+    from scipy.stats import hypergeom
+
+    n_tests = int((rows.n_having > 1).sum())
+    for label, together in rows.counts(labels, rows.X):
+        n_label = int(rows.n_positive[label])
+        some = np.flatnonzero((together > 1) & (together * rows.n_rows > rows.n_having * n_label))
+        p = hypergeom.sf(together[some] - 1, rows.n_rows, rows.n_having[some], n_label)
+        sure = p * n_tests <= LEVEL
+        order = np.lexsort((some[sure], p[sure]))
+        yield some[sure][order].tolist()

@@ -1,0 +1,214 @@
+"""The rows that a model is most wrong about: of each label those missed, and those wrongly given, farthest beyond its threshold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.data.dataset import Dataset
+from hpcml.data.names import names_of
+from hpcml.errors import ConfigError, DataError
+from hpcml.evaluation.counts import Counts
+from hpcml.evaluation.evaluate import TruePairs, evaluate
+from hpcml.evaluation.explain import labels_to_show
+from hpcml.evaluation.ranking import Ranking
+from hpcml.evaluation.titles import titles_of
+from hpcml.files.hdf5 import readable
+from hpcml.files.table import table
+from hpcml.log import Log, joined, named
+from hpcml.model.classifier import ClassifierModel
+from hpcml.model.linear import Model
+
+NOBODY = -1  # the number of no row
+KINDS = ("missed", "given")  # true labels at or below their threshold, false ones above
+TITLES = {"missed": "true labels that are not given", "given": "labels that are given and not true"}
+
+
+@dataclass(frozen=True)
+class WrongRow:
+    """A row of a dataset and a label (its place among those evaluated) that it lacks, or has wrongly."""
+
+    row: int
+    label: int
+    beyond: float  # how far the score is beyond the threshold, on the wrong side
+    score: float
+
+
+class _Table:
+    """Of each label the `size` rows that are farthest beyond the threshold; of equal ones those of lower numbers."""
+
+    def __init__(self, n_labels: int, size: int) -> None:
+        self.rows = np.full((n_labels, size), NOBODY, dtype=np.int64)
+        self.beyond = np.full((n_labels, size), -np.inf)
+        self.scores = np.zeros((n_labels, size))
+
+    def take(self, labels: np.ndarray, rows: np.ndarray, beyond: np.ndarray, scores: np.ndarray) -> None:
+        """Take more pairs (n each), none of which is there already."""
+        touched, size = np.unique(labels), self.rows.shape[1]
+        there = self.rows[touched] != NOBODY
+        labels = np.concatenate([np.repeat(touched, there.sum(axis=1)), labels])
+        rows = np.concatenate([self.rows[touched][there], rows])
+        beyond = np.concatenate([self.beyond[touched][there], beyond])
+        scores = np.concatenate([self.scores[touched][there], scores])
+        order = np.lexsort((rows, -beyond, labels))
+        first = np.searchsorted(labels[order], touched)
+        places = np.arange(order.size) - np.repeat(first, np.diff(np.append(first, order.size)))
+        order, places = order[places < size], places[places < size]
+        for kept, values in ((self.rows, rows), (self.beyond, beyond), (self.scores, scores)):
+            kept[labels[order], places] = values[order]
+
+
+class WrongRows:
+    """A `Watch` that keeps the most wrong rows of each label: 48 bytes for each of `size` rows, and the true pairs."""
+
+    def __init__(self, thresholds: np.ndarray, size: int) -> None:
+        """`thresholds` (n_labels) are those of all labels of the model."""
+        self._of_model, self.size = thresholds, size
+        self.thresholds = thresholds[:0]
+        self._tables: dict[str, _Table] = {}
+
+    @mpi.collective
+    def begin(self, comm: mpi.Comm, pairs: TruePairs) -> None:
+        """Collective over `comm`. Take the pairs that are missed."""
+        self.comm, self._pairs, self.thresholds = comm, pairs, self._of_model[pairs.evaluated]
+        self._tables = {kind: _Table(self.thresholds.size, self.size) for kind in KINDS}
+        beyond = self.thresholds[pairs.labels] - pairs.scores
+        wrong = beyond >= 0
+        rows = pairs.row_numbers[pairs.rows[wrong]]
+        self._tables["missed"].take(pairs.labels[wrong], rows, beyond[wrong], pairs.scores[wrong])
+
+    def add(self, row: int, scores: np.ndarray, begin: int) -> None:
+        """Take those of a block's scores (n, B) that are above their thresholds and of no true pair. Local."""
+        pairs, table, end = self._pairs, self._tables["given"], begin + scores.shape[1]
+        beyond = scores - self.thresholds[begin:end]
+        first, last = np.searchsorted(pairs.labels, [begin, end])
+        rows, labels = pairs.rows[first:last], pairs.labels[first:last]
+        mine = (rows >= row) & (rows < row + scores.shape[0])
+        beyond[rows[mine] - row, labels[mine] - begin] = -np.inf
+        # rows come in ascending order, so one that is as far beyond as the last that is kept comes too late
+        rows, lanes = np.nonzero(beyond > np.maximum(table.beyond[begin:end, -1], 0.0))
+        if rows.size:
+            table.take(begin + lanes, pairs.row_numbers[row + rows], beyond[rows, lanes], scores[rows, lanes])
+
+    def add_sorted(self, label: int, ascending: np.ndarray) -> None:
+        """Nothing. Local."""
+
+    @mpi.collective
+    def end(self, pool: Counts, ranking: Ranking) -> None:
+        """Collective. Join what the ranks have found."""
+        for kind, mine in self._tables.items():
+            joined = _Table(self.thresholds.size, self.size)
+            labels = np.repeat(np.arange(self.thresholds.size), self.size)
+            columns: list[np.ndarray] = [labels, mine.rows.ravel(), mine.beyond.ravel(), mine.scores.ravel()]
+            chosen = columns[1] != NOBODY
+            joined.take(*(np.concatenate(mpi.allgather_arrays(self.comm, column[chosen])) for column in columns))
+            self._tables[kind] = joined
+
+    def of_label(self, kind: str, label: int) -> list[WrongRow]:
+        """The most wrong rows of a label, the worst first; `kind` is one of KINDS."""
+        table = self._tables[kind]
+        columns = (table.rows[label].tolist(), table.beyond[label].tolist(), table.scores[label].tolist())
+        return [WrongRow(row, label, beyond, score) for row, beyond, score in zip(*columns, strict=True) if row != NOBODY]
+
+    def worst(self, kind: str, n: int) -> list[WrongRow]:
+        """The n most wrong pairs of all labels; of equal ones those of lower rows, then labels."""
+        table = self._tables[kind]
+        labels, places = np.nonzero(table.rows != NOBODY)
+        order = np.lexsort((labels, table.rows[labels, places], -table.beyond[labels, places]))[:n]
+        found = []
+        for label, place in zip(labels[order].tolist(), places[order].tolist(), strict=True):
+            values = (float(table.beyond[label, place]), float(table.scores[label, place]))
+            found.append(WrongRow(int(table.rows[label, place]), label, *values))
+        return found
+
+
+@dataclass
+class MostWrong:
+    """The most wrong rows of a split: of the labels that were named, or of all together."""
+
+    model: str
+    data: str
+    split: str
+    n_rows: int
+    label_names: list[str]  # of the evaluated labels
+    found: list[tuple[str, dict[str, list[WrongRow]]]]  # of each label named, or once for all (""): by KINDS
+    row_ids: dict[int, str]
+    titles: dict[str, str] = field(default_factory=dict)  # by id
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.model} on {self.data}, split {self.split}: {self.n_rows:,} rows",
+            "beyond: how far the score is beyond the label's threshold, on the wrong side",
+        ]
+        for label, by_kind in self.found:
+            for kind, rows in by_kind.items():
+                heading = (f"{named(label)}: " if label else "") + (TITLES[kind] if not label else f"rows {self._of_one(kind)}")
+                cells = [[heading, *([] if label else ["label"]), "beyond", "score", *(["title"] if self.titles else [])]]
+                for each in rows:
+                    names = [] if label else [self.label_names[each.label]]
+                    title = [named(self.titles.get(self._name(each.row), ""))] if self.titles else []
+                    cells.append([f"  {self._name(each.row)}", *names, f"{each.beyond:.4g}", f"{each.score:.4g}", *title])
+                lines += ["", *(table(cells) if rows else [f"{heading}: none"])]
+        return joined(lines)
+
+    def _of_one(self, kind: str) -> str:
+        return "that have it and are not given it" if kind == "missed" else "that are given it and do not have it"
+
+    def _name(self, row: int) -> str:
+        return self.row_ids.get(row, f"row {row}")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, for JSON."""
+
+        def of(each: WrongRow) -> dict[str, Any]:
+            name = self.label_names[each.label]
+            title = {"title": self.titles.get(self._name(each.row))} if self.titles else {}
+            names = {"row": each.row, "id": self.row_ids.get(each.row), **title, "label": name}
+            return {**names, "beyond": each.beyond, "score": each.score}
+
+        about = {"model": self.model, "data": self.data, "split": self.split, "n_rows": self.n_rows}
+        found = [{"label": label or None, **{kind: [of(e) for e in rows] for kind, rows in by.items()}} for label, by in self.found]
+        return {**about, "wrong": found}
+
+
+@mpi.collective
+def most_wrong(
+    comm: mpi.Comm,
+    model: Model | ClassifierModel,
+    dataset: Dataset,
+    split: str,
+    wanted: Sequence[str],
+    n: int,
+    log: Log,
+    titles: Path | None = None,
+) -> MostWrong:
+    """Collective over `comm`. The n most wrong rows of a split, missed and wrongly given, for each label named or for all together.
+
+    `titles`: JSON lines with those of the rows. The same on all ranks. Raises ConfigError for n below 1 or a label that the model
+    lacks, DataError if model and data do not fit.
+    """
+    if n < 1:
+        raise ConfigError(f"--wrong {n}: expected at least 1")
+    with mpi.agreed(comm, f"reading {model.path}"):
+        labels = labels_to_show(model, wanted).tolist() if wanted else None
+    watch = WrongRows(model.thresholds, n)
+    evaluation = evaluate(comm, model, dataset, split, log, labels, watch)
+    places = {label: place for place, label in enumerate(evaluation.labels.tolist())}
+    if labels is None:
+        found = [("", {kind: watch.worst(kind, n) for kind in KINDS})]
+    else:
+        for label in labels:
+            if label not in places:
+                raise DataError(f"{dataset.path}: it has no label {model.label_names[label]!r}, so no row of it is wrong")
+        found = [(model.label_names[label], {kind: watch.of_label(kind, places[label]) for kind in KINDS}) for label in labels]
+    rows = np.unique(np.array([each.row for _, by in found for some in by.values() for each in some], dtype=np.int64))
+    with mpi.agreed(comm, f"reading {dataset.path}"), readable(dataset.path, "hpcml convert", "dataset"):
+        ids = names_of(dataset, rows, "row_ids")
+    about = (str(model.path), str(dataset.path), split, evaluation.n_rows, evaluation.label_names)
+    row_ids = {} if ids is None else dict(zip(rows.tolist(), ids, strict=True))
+    return MostWrong(*about, found, row_ids, titles_of(comm, titles, row_ids.values()))

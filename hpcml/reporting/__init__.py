@@ -1,0 +1,1 @@
+"""One page about one or several runs: what was trained, how good it is, and what it looks at."""

@@ -1,0 +1,174 @@
+"""The curves of a report, by matplotlib, as SVG that stands in the page and takes its colours from the page's style."""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hpcml.evaluation.curves import Bin, Curve
+from hpcml.plots.figure import SETTINGS
+from hpcml.reporting.statistics import LearningPoint
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+N_COLORS = 8
+# Colours that stand for variables of the style sheet: no other colour is in the pictures.
+TEXT, GRID, PAGE = "#010101", "#020202", "#030303"
+COLORS = tuple(f"#0404{number:02x}" for number in range(N_COLORS))
+VARIABLES = {TEXT: "var(--text)", GRID: "var(--grid)", PAGE: "var(--page)"}
+VARIABLES |= {color: f"var(--curve-{number})" for number, color in enumerate(COLORS)}
+DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)))
+STYLE = {
+    **SETTINGS,
+    "svg.fonttype": "none",
+    "text.color": TEXT,
+    "axes.edgecolor": TEXT,
+    "axes.labelcolor": TEXT,
+    "axes.facecolor": "none",
+    "xtick.color": TEXT,
+    "ytick.color": TEXT,
+    "grid.color": GRID,
+    "legend.fontsize": 11,
+    "legend.columnspacing": 3,
+    "legend.labelcolor": TEXT,
+    "text.parse_math": False,
+}
+SIZE = (6.0, 4.3)  # inches
+POINTS = 300  # of a curve
+
+
+def svg(name: str, title: str, draw: Callable[[Axes], None]) -> str:
+    """A picture as an SVG element; `name`, of letters, tells its parts from those of others. Local."""
+    import matplotlib.style
+    from matplotlib.figure import Figure
+
+    out = io.StringIO()
+    with matplotlib.style.context(["default", STYLE, {"svg.hashsalt": f"hpcml {name}"}]), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)
+        figure = Figure(figsize=SIZE, layout="constrained")
+        axes = figure.subplots()
+        axes.set_axisbelow(True)
+        draw(axes)
+        figure.savefig(out, format="svg", transparent=True, metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    return _inlined(out.getvalue(), title)
+
+
+def _inlined(text: str, title: str) -> str:
+    """Without what belongs to a file of its own: sizes in points, a licence of metadata, names that are in every picture."""
+    from markupsafe import escape
+
+    text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
+    text = re.sub(r' id="[A-Za-z]+[\w.]*_\d+"', "", text)
+    view = re.search(r'viewBox="[^"]*"', text)
+    assert view is not None
+    start = f'<svg {view[0]} xmlns:xlink="http://www.w3.org/1999/xlink" role="img" aria-label="{escape(title)}">'
+    text = start + text[text.index(">") + 1 :]
+    text = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px", text)
+    for color, variable in VARIABLES.items():
+        text = text.replace(color, variable)
+    return re.sub(r"\n\s*", "\n", text)
+
+
+def precision_recall(curves: Sequence[Curve]) -> Callable[[Axes], None]:
+    """Precision by recall; the first curve is the strongest."""
+
+    def draw(axes: Axes) -> None:
+        for number, curve in enumerate(curves):
+            some = curve.thinned(POINTS)
+            label = f"{curve.name}: AP {curve.average_precision:.3f}"
+            axes.plot(some.recall, some.precision, label=label, **_line(number, 2.2 if number == 0 else 1.4))
+        axes.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="recall", ylabel="precision")
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2)
+
+    return draw
+
+
+def _line(number: int, width: float) -> dict[str, Any]:
+    return {
+        "color": COLORS[number % N_COLORS],
+        "linestyle": DASHES[number % len(DASHES)],
+        "linewidth": width,
+        "zorder": 10 - min(number, 8),
+    }
+
+
+def by_threshold(curve: Curve, present: float | None) -> Callable[[Axes], None]:
+    """Micro precision, recall and F1 by one threshold for all labels; `present`: that of the model, if all labels have the same."""
+
+    def draw(axes: Axes) -> None:
+        some = curve.thinned(POINTS)
+        best = int(some.f1.argmax())
+        name = f"F1, at most {some.f1[best]:.3f} at {some.scores[best]:.3g}"
+        for number, (label, values) in enumerate(((name, some.f1), ("precision", some.precision), ("recall", some.recall))):
+            axes.plot(some.scores, values, label=label, **_line(number, 2.2 if number == 0 else 1.4))
+        axes.plot(some.scores[best], some.f1[best], "o", color=COLORS[0], zorder=12)
+        if present is not None:
+            axes.axvline(present, color=TEXT, linewidth=1, linestyle=":", label=f"the model's: {present:.3g}")
+        low, high = np.percentile(some.scores, [1, 99]).tolist()
+        low, high = (min(low, present), max(high, present)) if present is not None else (low, high)
+        margin = 0.03 * (high - low) or 1.0
+        axes.set(xlim=(low - margin, high + margin), ylim=(0, 1.02), xlabel="threshold of all labels", ylabel="micro measure")
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2)
+
+    return draw
+
+
+def learning(lines: Sequence[tuple[str, Sequence[LearningPoint]]]) -> Callable[[Axes], None]:
+    """Means of labels by their positives, and where the middle half of the labels lies."""
+
+    def draw(axes: Axes) -> None:
+        for number, (name, points) in enumerate(lines):
+            x = [point.n_positive for point in points]
+            low, high = ([point.quartiles[k] for point in points] for k in (0, 2))
+            axes.fill_between(x, low, high, color=COLORS[number], alpha=0.15, linewidth=0)
+            axes.plot(x, [p.mean for p in points], marker="o", markersize=4, label=f"mean {name}", **_line(number, 2.0))
+        axes.set(xscale="log", ylim=(0, 1.02), xlabel="positive rows of the label in training", ylabel="measure")
+        axes.xaxis.set_major_formatter("{x:,.0f}")
+        axes.xaxis.set_minor_formatter("")
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2)
+
+    return draw
+
+
+def spread(lines: Sequence[tuple[str, np.ndarray]]) -> Callable[[Axes], None]:
+    """Which share of the labels reaches at least a measure (n each, no NaN)."""
+
+    def draw(axes: Axes) -> None:
+        for number, (name, values) in enumerate(lines):
+            edges = np.linspace(0, 1, 201)
+            shares = 1 - np.searchsorted(np.sort(values), edges, "left") / max(1, values.size)
+            axes.plot(edges, 100 * shares, label=f"{name}, median {np.median(values):.3f}", **_line(number, 2.0))
+        axes.set(xlim=(0, 1), ylim=(0, 102), xlabel="measure", ylabel="labels that reach it (%)")
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2)
+
+    return draw
+
+
+def reliability(bins: Sequence[Bin]) -> Callable[[Axes], None]:
+    """The share that is true by predicted probability; a perfect model lies on the diagonal."""
+
+    def draw(axes: Axes) -> None:
+        axes.plot([0, 1], [0, 1], color=TEXT, linewidth=1, linestyle=":", label="perfect")
+        x, y = [each.probability for each in bins], [each.share_true for each in bins]
+        axes.plot(x, y, marker="o", markersize=5, label="all pairs of a row and a label", **_line(0, 2.0))
+        for each in bins:
+            place = (each.probability, each.share_true)
+            axes.annotate(_short(each.n), place, (6, -4), textcoords="offset points", va="top", fontsize=9)
+        axes.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="predicted probability (mean of a tenth)", ylabel="share that is true")
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2)
+
+    return draw
+
+
+def _short(n: int) -> str:
+    """A number of pairs in a few letters."""
+    for size, letter in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
+        if n >= size:
+            return f"{n / size:.3g}{letter}"
+    return str(n)

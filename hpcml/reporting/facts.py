@@ -1,0 +1,135 @@
+"""What the files of a run say of it: options, versions, times, memory."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hpcml.errors import ConfigError, DataError
+from hpcml.files.opening import read_small
+from hpcml.model.classifier import ClassifierModel
+from hpcml.model.linear import Model
+from hpcml.run.folder import CONFIG, ENVIRONMENT, read_config
+
+NOT_SAID = ("method", "data")  # of the options, what has a line of its own
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Pairs of a name and a value for people, in groups."""
+
+    name: str  # of the run, for headings
+    about: list[tuple[str, str]]
+    options: list[tuple[str, str]] = field(default_factory=list)
+    environment: list[tuple[str, str]] = field(default_factory=list)
+
+
+def model_of(run: Path) -> Path:
+    """The model of a run folder, or the model itself if it is named. Local; raises ConfigError."""
+    if not run.is_dir():
+        return run
+    if not (run / "model.h5").exists():
+        what = "is not finished: continue it with --resume" if (run / CONFIG).exists() else "is no run folder"
+        raise ConfigError(f"{run}: {what} (it has no model.h5)")
+    return run / "model.h5"
+
+
+def config_of(model: Path) -> dict[str, Any]:
+    """What config.toml beside a model says; nothing if there is none. Local; raises DataError, OSError."""
+    path = model.parent / CONFIG
+    return read_config(path) if path.is_file() else {}
+
+
+def data_of(run: Path, given: Path | None) -> Path:
+    """The dataset to judge on: the one that was given, or the run's own. Local; raises ConfigError."""
+    if given is not None:
+        return given
+    found = config_of(model_of(run)).get("data")
+    if not isinstance(found, str):
+        raise ConfigError(f"{run}: nothing says on which data it was trained; name them with --data")
+    if not Path(found).is_file():
+        raise ConfigError(f"{run}: its data {found} are no longer there; name a dataset with --data")
+    return Path(found)
+
+
+def facts_of(run: Path, model: Model | ClassifierModel) -> Facts:
+    """What a run says of itself. Local; raises DataError, OSError."""
+    config, attrs = config_of(model.path), model.attrs
+    about = [
+        ("run", str(run)),
+        ("method", str(attrs.get("method", config.get("method", "unknown")))),
+        ("data", str(config.get("data", "unknown"))),
+    ]
+    names = {"loss": "loss", "lambda": "λ", "positive_weight": "weight of positives", "split": "split", "n_rows": "training rows"}
+    about += [(name, _shown(attrs[key])) for key, name in names.items() if key in attrs]
+    about += [("features", f"{model.n_features:,}"), ("labels", f"{model.n_labels:,}")]
+    if isinstance(model, Model):
+        about.append(("weights stored", f"{model.n_weights:,}" + (" (sparse)" if model.sparse else "")))
+        steps, gaps = model.labels["steps"], model.labels.get("gap")
+        if steps.any():
+            about.append(("iterations a label", f"{steps[steps > 0].mean():.1f} on average, {steps.max()} at most"))
+        if gaps is not None and gaps.size:
+            about.append(("certified gap", f"{np.median(gaps):.2g} of the objective in the median, {gaps.max():.2g} at most"))
+    about.append(("size of the model", f"{model.path.stat().st_size / 1e6:,.2f} MB"))
+    about.append(("thresholds", model.threshold_source or "0 for all labels"))
+    about.append(("probabilities", model.probability_source or "none"))
+    options = [(key, _shown(value)) for key, value in config.items() if key not in NOT_SAID]
+    return Facts(run.parent.name if run.name == "model.h5" else run.name, about, options, _environment(model.path.parent))
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(str, value)) or "none"
+    if isinstance(value, (int, np.integer)):
+        return f"{value:,}"
+    return f"{value:g}" if isinstance(value, (float, np.floating)) else str(value)
+
+
+def _environment(folder: Path) -> list[tuple[str, str]]:
+    """What environment.jsonl says of the starts of a run; nothing if there is none. Raises DataError for a damaged file."""
+    path = folder / ENVIRONMENT
+    if not path.is_file():
+        return []
+    try:
+        starts: list[dict[str, Any]] = [json.loads(line) for line in read_small(path).splitlines()]
+        return _of_starts(starts) if starts else []
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise DataError(f"{path}: damaged ({error}); move it away to have a report without it") from None
+
+
+def _of_starts(starts: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    last = starts[-1]
+    found = [("started", str(starts[0]["time"]))]
+    if len(starts) > 1:
+        found.append(("continued", f"{len(starts) - 1} times, last {last['time']}"))
+    if "finished" in last:
+        seconds = (_time(last["finished"]) - _time(last["time"])).total_seconds()
+        since = "" if len(starts) == 1 else " after the last start"
+        found.append(("finished", f"{last['finished']}, {seconds:,.0f} s{since}, with the reading of the data"))
+    nodes = last["nodes"]
+    found.append(("ranks", f"{last['ranks']} on {len(nodes)} node{'s' * (len(nodes) > 1)}"))
+    if peaks := last.get("peak_mib"):
+        found.append(("peak of memory", _peaks([float(peak) for peak in peaks])))
+    packages = ", ".join(f"{name} {number}" for name, number in last["packages"].items() if number)
+    found += [("hpcml", str(last["hpcml"])), ("Python", str(last["python"])), ("packages", packages)]
+    found += [("MPI", str(last["mpi"])), ("system", str(last["system"]))]
+    found += [(name, str(value)) for name, value in last["variables"].items()]
+    return [*found, ("arguments", " ".join(map(str, last["arguments"])))]
+
+
+def _peaks(peaks: list[float]) -> str:
+    """The memory of each rank, or its spread if they are many."""
+    if len(peaks) <= 4:
+        return ", ".join(f"{peak:,.0f}" for peak in peaks) + (" MiB, rank by rank" if len(peaks) > 1 else " MiB")
+    return f"{min(peaks):,.0f} to {max(peaks):,.0f} MiB a rank, {sum(peaks) / 1024:,.1f} GiB in all"
+
+
+def _time(text: str) -> datetime:
+    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S%z")

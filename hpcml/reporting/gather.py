@@ -1,0 +1,148 @@
+"""Judging the runs of a report, and all that the page says of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.data.dataset import Dataset
+from hpcml.data.names import names_of
+from hpcml.evaluation.curves import Bin, Curve, Curves, ScoresOf, Watches
+from hpcml.evaluation.evaluate import Evaluation, evaluate
+from hpcml.evaluation.explain import explain
+from hpcml.evaluation.seen import split_to_judge
+from hpcml.evaluation.titles import titles_of
+from hpcml.evaluation.wrong import KINDS, WrongRow, WrongRows
+from hpcml.files.hdf5 import readable
+from hpcml.log import Log
+from hpcml.model.classifier import ClassifierModel
+from hpcml.model.linear import STATUS, Model
+from hpcml.model.open import share_model
+from hpcml.reporting.facts import Facts, data_of, facts_of, model_of
+
+WORDS = 6  # of a label
+PER_LABEL = 3  # most wrong rows of one label, in the table of all
+
+
+@dataclass
+class RunReport:
+    """What one run's part of the page says; arrays have an entry for each evaluated label."""
+
+    facts: Facts
+    evaluation: Evaluation
+    data: Path
+    n_trained_on: np.ndarray | None  # training rows with the label, if the model tells
+    thresholds: np.ndarray
+    status: list[str] | None
+    gap: np.ndarray | None
+    words: list[list[tuple[str, float]]] | None  # the features of the largest squared weights, with weights
+    micro: Curve
+    of_groups: list[Curve]
+    bins: list[Bin]  # none if the scores are no probabilities
+    wrong: dict[str, list[WrongRow]]  # by KINDS, the worst first
+    row_ids: dict[int, str] = field(default_factory=dict)  # of the wrong rows, if the data have ids
+    titles: dict[str, str] = field(default_factory=dict)  # by id, if the user has named a file of them
+
+    @property
+    def frequency(self) -> np.ndarray:
+        """By which labels are grouped: training rows with the label, or those judged."""
+        return self.evaluation.n_positive if self.n_trained_on is None else self.n_trained_on
+
+    @property
+    def one_threshold(self) -> float | None:
+        """The threshold of all labels; None if they have several."""
+        return float(self.thresholds[0]) if np.unique(self.thresholds).size == 1 else None
+
+
+def probability_of(model: Model | ClassifierModel) -> ScoresOf | None:
+    """The scores of a model's labels that have some probabilities; None if it has no probabilities. Local."""
+    if model.sigmoids is None:
+        return None
+    slope, offset = model.sigmoids
+
+    def scores_of(label: int, probabilities: np.ndarray) -> np.ndarray:
+        log_odds = np.log(probabilities / (1 - probabilities)) - offset[label]
+        if slope[label] > 0:
+            scores: np.ndarray = log_odds / slope[label]
+            return scores
+        return np.where(log_odds > 0, np.inf, -np.inf)  # one probability for all scores
+
+    return scores_of
+
+
+@mpi.collective
+def gather(
+    comm: mpi.Comm, run: Path, data: Path | None, split: str | None, n_wrong: int, log: Log, titles: Path | None
+) -> RunReport | None:
+    """Collective over `comm`. Judge a run and find what its part of the page says; on rank 0, None elsewhere.
+
+    Raises ConfigError or DataError if run, data and split do not fit, NonFiniteError for scores that are no numbers.
+    """
+    path, chosen = run, run
+    with mpi.agreed(comm, f"opening {run}"):
+        if comm.rank == 0:
+            path, chosen = model_of(run), data_of(run, data)
+    path, chosen = comm.bcast((path, chosen))
+    model = share_model(comm, path)
+    with mpi.agreed(comm, f"opening {chosen}"):
+        dataset = Dataset(chosen)
+    with dataset:
+        return _gather(comm, run, model, dataset, split_to_judge(dataset, split, log), n_wrong, log, titles)
+
+
+@mpi.collective
+def _gather(
+    comm: mpi.Comm,
+    run: Path,
+    model: Model | ClassifierModel,
+    dataset: Dataset,
+    split: str,
+    n_wrong: int,
+    log: Log,
+    titles: Path | None,
+) -> RunReport | None:
+    """Collective. See `gather`."""
+    log(f"judging {run} on split {split} of {dataset.path}")
+    trained_on = model.labels.get("n_positive")
+    trained_on = trained_on if trained_on is not None and trained_on.any() else None
+    curves, wrong = Curves(trained_on, probability_of(model)), WrongRows(model.thresholds, PER_LABEL)
+    evaluation = evaluate(comm, model, dataset, split, log, watch=Watches(curves, wrong))
+    labels = evaluation.labels
+    words = None
+    if isinstance(model, Model) and model.combination is None:
+        words = explain(comm, model, dataset, [], WORDS, every=True)
+    report = None
+    with mpi.agreed(comm, f"reading {run}"):
+        if comm.rank == 0:
+            found = {kind: wrong.worst(kind, n_wrong) for kind in KINDS}
+            rows = np.unique(np.array([each.row for some in found.values() for each in some], dtype=np.int64))
+            with readable(dataset.path, "hpcml convert", "dataset"):
+                ids = names_of(dataset, rows, "row_ids")
+            linear = isinstance(model, Model)
+            report = RunReport(
+                facts=facts_of(run, model),
+                evaluation=evaluation,
+                data=dataset.path,
+                n_trained_on=None if trained_on is None else trained_on[labels],
+                thresholds=model.thresholds[labels],
+                status=[STATUS[code] for code in model.labels["status"][labels].tolist()] if linear else None,
+                gap=model.labels["gap"][labels] if linear and "gap" in model.labels else None,
+                words=None
+                if words is None
+                else [
+                    [(words.name(f), w) for f, w in zip(each.features.tolist(), each.weights.tolist(), strict=True)]
+                    for each in (words.labels[label] for label in labels.tolist())
+                ],
+                micro=curves.micro,
+                of_groups=curves.of_groups,
+                bins=curves.reliability(),
+                wrong=found,
+                row_ids={} if ids is None else dict(zip(rows.tolist(), ids, strict=True)),
+            )
+    found_titles = titles_of(comm, titles, [] if report is None else report.row_ids.values())
+    if report is not None:
+        report.titles = found_titles
+    return report

@@ -1,0 +1,290 @@
+"""The page: one file of HTML that needs no network, with tables, curves as SVG, and a library for the table of all labels.
+
+Names of labels, words and rows come from whoever made the data. Jinja escapes them, the table escapes them, the data for the table
+are JSON in which `<` is written as an escape, and the page forbids itself every script but its own by their digests.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+import re
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hpcml import __version__
+from hpcml.errors import ConfigError
+from hpcml.log import named
+from hpcml.reporting import draw
+from hpcml.reporting.gather import RunReport
+from hpcml.reporting.statistics import Interval, common_labels, differences, learning_curve, measures_of, row_measures_of
+
+HERE = Path(__file__).parent
+NEEDS = ("jinja2", "matplotlib", "itables")
+LONGEST = 200  # letters of a name
+LONGEST_WORD = 60
+STATIC = 25  # labels in the page without its script
+ENOUGH = 5  # judged rows of such a label, if there are labels with so many
+APART = 10  # labels in which runs differ most, each way
+
+
+def check_packages() -> None:
+    """Raise ConfigError unless the packages are there that a page needs."""
+    missing = [name for name in NEEDS if find_spec(name) is None]
+    if missing:
+        raise ConfigError(f"a report needs {', '.join(missing)}; install what is missing with: pip install 'hpcml[report]'")
+
+
+def table_library() -> tuple[str, str]:
+    """DataTables as itables brings it: a module that calls itself `library`, and its style sheet. Raises ConfigError."""
+    spec = find_spec("itables")
+    folder = Path(str(spec.origin)).parent / "html" if spec is not None else Path()
+    try:
+        script, style = ((folder / f"dt_bundle.{end}").read_text(encoding="utf-8") for end in ("js", "css"))
+    except OSError as error:
+        raise ConfigError(f"itables is not as expected ({error}); install it anew with: pip install 'hpcml[report]'") from None
+    exported = re.search(r"export\s*\{([^{}]*\bas default\b[^{}]*)\};?", script)
+    if exported is None or "</script" in script.lower() or "</style" in style.lower():
+        raise ConfigError("itables is of another version than hpcml knows; install one with: pip install 'hpcml[report]'")
+    default = re.search(r"([\w$]+)\s+as\s+default\b", exported[1])
+    assert default is not None
+    return script.replace(exported[0], f"const library={default[1]};"), style
+
+
+def page(reports: Sequence[RunReport], title: str) -> str:
+    """The page about some runs. Local; raises ConfigError if a package is missing."""
+    check_packages()
+    import jinja2
+    from markupsafe import Markup
+
+    library, library_style = table_library()
+    script = f"{library}\n{(HERE / 'page.js').read_text(encoding='utf-8')}"
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(HERE),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"number": number, "interval": interval, "signed": signed, "named": shown, "count": count}
+    runs = [run_context(report, place) for place, report in enumerate(reports)]
+    text: str = environment.get_template("page.html.j2").render(
+        title=title,
+        version=__version__,
+        style=Markup(library_style + (HERE / "page.css").read_text(encoding="utf-8")),
+        script=Markup(script),
+        digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        runs=runs,
+        comparison=comparison(reports, [run["name"] for run in runs]) if len(reports) > 1 else None,
+    )
+    return text
+
+
+def shown(name: str) -> str:
+    """A name from the data, as letters that can be seen."""
+    return named(name, LONGEST)
+
+
+def number(value: float) -> str:
+    """A measure; – if undefined."""
+    return "–" if math.isnan(value) else f"{value:.3f}"
+
+
+def count(value: float) -> str:
+    """A whole number."""
+    return f"{int(value):,}"
+
+
+def signed(value: float) -> str:
+    """A difference of measures."""
+    return "–" if math.isnan(value) else f"{value:+.3f}".replace("-", "−")
+
+
+def interval(found: Interval) -> str:
+    """The bounds of an interval; nothing if there are none."""
+    return "" if math.isnan(found.low) else f"{found.low:.3f} to {found.high:.3f}"
+
+
+def run_context(report: RunReport, place: int) -> dict[str, Any]:
+    """What the template says of one run."""
+    e = report.evaluation
+    return {
+        "name": report.facts.name or f"run {place + 1}",
+        "id": f"run-{place}",
+        "report": report,
+        "evaluation": e,
+        "data": str(report.data),
+        "measures": measures_of(e),
+        "row_measures": row_measures_of(e),
+        "figures": figures(report, place),
+        "wrong": {kind: [wrong_line(report, each) for each in some] for kind, some in report.wrong.items()},
+        "columns": columns_of(report),
+        "lines": first_lines(report),
+        "table": in_script(table_data(report)),
+    }
+
+
+def figures(report: RunReport, place: int) -> list[dict[str, Any]]:
+    """The curves of a run: a title, what is to be seen, and the picture."""
+    from markupsafe import Markup
+
+    e, found = report.evaluation, []
+
+    def add(name: str, title: str, text: str, picture: Any) -> None:
+        found.append({"title": title, "text": text, "svg": Markup(draw.svg(f"{name}-{place}", title, picture))})
+
+    if report.micro.scores.size:
+        of = "training rows" if report.n_trained_on is not None else "judged rows"
+        curves = [report.micro, *(report.of_groups if len(report.of_groups) > 1 else [])]
+        text = f"All pairs of a row and a label in one ranking; and those of the labels with so many {of}. AP: average precision."
+        add("recall", "Precision and recall", text, draw.precision_recall(curves[: draw.N_COLORS]))
+        text = (
+            "Micro measures, were one threshold for all labels. The dot is the best F1 on these very rows: others will have less."
+        )
+        add("threshold", "Threshold and F1", text, draw.by_threshold(report.micro, report.one_threshold))
+    lines, spread = [], []
+    for measure, name in (("average_precision", "average precision"), ("f1", "F1")):
+        chosen = e.in_macro(measure) & (report.frequency > 0)
+        lines.append((name, learning_curve(report.frequency[chosen], e.values[measure][chosen])))
+        spread.append((name, e.values[measure][e.in_macro(measure)]))
+    if len(lines[0][1]) > 1:
+        text = "Means of labels with about as many positive rows; in the shade lies the middle half of the labels."
+        add("learning", "How many rows a label needs", text, draw.learning([line for line in lines if line[1]]))
+    if len(e.label_names) > 1 and spread[0][1].size:
+        text = "Which share of the labels reaches a measure, or more."
+        add("spread", "Spread over the labels", text, draw.spread([line for line in spread if line[1].size]))
+    if report.bins:
+        text = "Do predicted probabilities come true? Below the diagonal they are too high. The numbers count pairs."
+        add("reliability", "Reliability of probabilities", text, draw.reliability(report.bins))
+    return found
+
+
+def wrong_line(report: RunReport, each: Any) -> dict[str, Any]:
+    """A wrong row, for people."""
+    name = report.evaluation.label_names[each.label]
+    row_id = report.row_ids.get(each.row)
+    title = report.titles.get(row_id or "")
+    return {"row": each.row, "id": row_id, "title": title, "label": name, "beyond": each.beyond, "score": each.score}
+
+
+def columns_of(report: RunReport) -> list[tuple[str, str]]:
+    """The heading of each column of the table of labels, and its kind: text, count, measure, score, words."""
+    columns = [("label", "text")]
+    columns += [("training rows", "count")] if report.n_trained_on is not None else []
+    columns += [("judged rows", "count"), ("AP", "measure"), ("F1", "measure"), ("AUC", "measure")]
+    columns += [("precision", "measure"), ("recall", "measure")]
+    columns += [("threshold", "score")] if report.one_threshold is None else []
+    columns += [("status", "text")] if report.status is not None and len(set(report.status)) > 1 else []
+    columns += [("gap", "score")] if report.gap is not None else []
+    return [*columns, ("speaking words", "words")] if report.words is not None else columns
+
+
+def table_rows(report: RunReport) -> list[list[Any]]:
+    """A line for each evaluated label, with the columns of `columns_of`; None where a measure is not defined."""
+    e, columns = report.evaluation, []
+    values: dict[str, Any] = {
+        "label": [shown(name) for name in e.label_names],
+        "training rows": report.n_trained_on,
+        "judged rows": e.n_positive,
+        "threshold": report.thresholds,
+        "status": report.status,
+        "gap": report.gap,
+        "speaking words": None if report.words is None else [words_of(words) for words in report.words],
+    }
+    names = {"AP": "average_precision", "F1": "f1", "AUC": "auc", "precision": "precision", "recall": "recall"}
+    values |= {short: e.values[name] for short, name in names.items()}
+    for name, kind in columns_of(report):
+        column = values[name].tolist() if isinstance(values[name], np.ndarray) else values[name]
+        if kind in ("measure", "score"):
+            column = [
+                None
+                if not math.isfinite(v)
+                else round(v, 4)
+                if kind == "measure"
+                else float(f"{v:.2g}")
+                if name == "gap"
+                else float(f"{v:.4g}")
+                for v in column
+            ]
+        columns.append(column)
+    return [list(line) for line in zip(*columns, strict=True)]
+
+
+def words_of(words: Sequence[tuple[str, float]]) -> str:
+    """The words of a label in one cell; − before those that speak against it."""
+    return ", ".join(("−" if weight < 0 else "") + named(word, LONGEST_WORD) for word, weight in words)
+
+
+def table_data(report: RunReport) -> dict[str, Any]:
+    """What the script makes the table of."""
+    columns = columns_of(report)
+    return {"kinds": [kind for _, kind in columns], "rows": table_rows(report), "order": 1}
+
+
+def first_lines(report: RunReport) -> list[list[Any]]:
+    """The labels of most rows, for readers without scripts."""
+    order = np.argsort(-report.frequency, kind="stable")[:STATIC]
+    rows = table_rows(report)
+    return [rows[place] for place in order.tolist()]
+
+
+def in_script(content: dict[str, Any]) -> Any:
+    """JSON that can stand in a script element, whatever it says."""
+    from markupsafe import Markup
+
+    text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    escapes = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+    return Markup(re.sub("[<>&\u2028\u2029]", lambda letter: escapes[letter[0]], text))
+
+
+def comparison(reports: Sequence[RunReport], names: Sequence[str]) -> dict[str, Any]:
+    """The runs side by side: measures, differences from the first one, labels that differ most."""
+    from markupsafe import Markup
+
+    evaluations, first = [report.evaluation for report in reports], reports[0].evaluation
+    measures = [{each.name: each for each in measures_of(e)} for e in evaluations]
+    names_of_measures = dict.fromkeys(name for line in measures for name in line)
+    same_rows = len({(str(report.data), report.evaluation.split) for report in reports}) == 1
+    curves = [
+        draw.Curve(
+            name,
+            *(
+                getattr(report.micro, part)
+                for part in ("n_labels", "scores", "n_given", "n_hits", "n_positive", "average_precision")
+            ),
+        )
+        for report, name in zip(reports, names, strict=True)
+        if report.micro.scores.size
+    ][: draw.N_COLORS]
+    others = []
+    for name, other in zip(names[1:], evaluations[1:], strict=True):
+        places = common_labels([first, other])
+        line: dict[str, Any] = {"name": name, "n_common": places.shape[1], "differences": differences(first, other)}
+        a, b = (e.values["average_precision"][p] for e, p in zip((first, other), places, strict=True))
+        change, order = b - a, np.argsort(-(b - a), kind="stable")
+        enough = first.n_positive[places[0]] >= ENOUGH  # in fewer rows a label's average precision is mostly chance
+        order = order[(enough if enough.any() else np.ones_like(enough))[order] & ~np.isnan(change[order])]
+        line |= {"better": [], "worse": [], "least": ENOUGH if enough.any() else 1}
+        for kind, some in (("better", order[:APART]), ("worse", order[::-1][:APART])):
+            for k in some.tolist():
+                if (change[k] > 0) == (kind == "better") and change[k] != 0:
+                    where = int(places[0, k])
+                    values = (first.label_names[where], int(first.n_positive[where]), float(a[k]), float(b[k]), float(change[k]))
+                    line[kind].append(values)
+        others.append(line)
+    return {
+        "same_rows": same_rows,
+        "names": names,
+        "measures": {name: [line.get(name) for line in measures] for name in names_of_measures},
+        "row_measures": [dict(row_measures_of(e)) for e in evaluations],
+        "figure": Markup(draw.svg("compared", "Precision and recall of the runs", draw.precision_recall(curves)))
+        if curves
+        else None,
+        "others": others,
+    }

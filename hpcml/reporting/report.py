@@ -1,0 +1,50 @@
+"""`hpcml report`: judging runs and writing the page about them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from hpcml import mpi
+from hpcml.errors import ConfigError, DataError
+from hpcml.files.atomic import check_output, write_whole
+from hpcml.log import Log
+from hpcml.reporting.gather import gather
+from hpcml.reporting.page import check_packages, page
+
+WRONG = 15  # most wrong rows of each kind
+
+
+@mpi.collective
+def report(
+    comm: mpi.Comm,
+    runs: Sequence[Path],
+    data: Path | None,
+    split: str | None,
+    output: Path,
+    force: bool,
+    log: Log,
+    titles: Path | None = None,
+) -> Path:
+    """Collective over `comm`. Judge runs (folders, or models) and write one page about them; rank 0 writes.
+
+    `data` None: each run's own. `titles`: JSON lines with those of rows. Raises ConfigError, DataError or NonFiniteError; then
+    there is no page.
+    """
+    if not runs:
+        raise ConfigError("report what? name a run folder, or several")
+    with mpi.agreed(comm, f"creating {output}"):
+        if comm.rank == 0:
+            check_packages()
+            check_output(output, force, [data, titles])
+            if not output.parent.is_dir():
+                raise DataError(f"{output}: the folder {output.parent} does not exist; create it first")
+    reports = [gather(comm, run, data, split, WRONG, log, titles) for run in runs]
+    with mpi.agreed(comm, f"writing {output}"):
+        found = [each for each in reports if each is not None]
+        if found:
+            names = ", ".join(each.facts.name for each in found)
+            text = page(found, f"hpcml report: {names}")
+            write_whole(output, text.encode(errors="backslashreplace"))
+            log(f"{output}: {len(text) / 1e6:.2f} MB about {len(found)} run{'s' * (len(found) > 1)}")
+    return output

@@ -1,0 +1,216 @@
+"""`hpcml report`: the same page from any number of ranks, one sentence for a mistake; and the page in a browser."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support import hostile
+from support.pages import run_report
+
+from hpcml.log import named
+from hpcml.reporting.page import LONGEST, page
+
+BROWSER = Path(__file__).parents[2] / "launch" / "browser-here.sh"
+FEW = [*hostile.NAMES, *(f"label {k}" for k in range(60))]
+
+
+def documents(path):
+    texts = {"sea": "the ship left the port with grain", "</script><b>": "the farmer sold wheat and corn"}
+    with path.open("w") as out:
+        for number in range(60):
+            label = sorted(texts)[number % 2]
+            split = "test" if number % 3 == 0 else "train"
+            words = texts[label if number % 9 else sorted(texts)[1 - number % 2]].split()  # some are labelled wrongly
+            text = " ".join(words[(number + k) % len(words)] for k in range(4))
+            print(
+                json.dumps(
+                    {"id": f"<i>{number}", "text": text, "title": f"Title {number}</td>", "labels": [label], "split": split}
+                ),
+                file=out,
+            )
+
+
+def test_the_same_page_on_any_number_of_ranks(standing, tmp_path):
+    documents(tmp_path / "docs.jsonl")
+    data, runs = tmp_path / "docs.h5", [tmp_path / "one", tmp_path / "two"]
+    assert standing(2, "convert", "jsonl", tmp_path / "docs.jsonl", "-o", data).returncode == 0
+    assert standing(2, "train", "dual", data, "-o", runs[0]).returncode == 0
+    assert standing(1, "train", "elastic-net", data, "-o", runs[1]).returncode == 0
+    ended = json.loads((runs[0] / "environment.jsonl").read_text())
+    assert len(ended["peak_mib"]) == 2 and min(ended["peak_mib"]) > 10 and "finished" in ended
+    pages = []
+    for n in (1, 3):
+        result = standing(n, "report", *runs, "-o", tmp_path / f"{n}.html", "--titles", tmp_path / "docs.jsonl")
+        assert result.returncode == 0, result.stderr
+        pages.append((tmp_path / f"{n}.html").read_bytes())
+    assert pages[0] == pages[1]
+    assert b"Side by side" in pages[0] and b"<b>" not in pages[0].replace(b"<b>0", b"").replace(b"<b>1", b"")
+    answers = []
+    for n in (1, 3):
+        said = ""
+        for question in (
+            ("--row", "<i>0", "--row", "<i>7"),
+            ("--wrong", 3, "--titles", tmp_path / "docs.jsonl"),
+            ("--wrong", 2, "--label", "sea"),
+            ("--unlearnt",),
+        ):
+            answer = tmp_path / f"{n}.json"
+            result = standing(n, "explain", runs[0] / "model.h5", data, *question, "--json", answer, "--force")
+            assert result.returncode == 0, result.stderr
+            said += result.stdout + answer.read_text()
+        answers.append(said)
+    assert answers[0] == answers[1]
+    assert "Title " in answers[0] and b"Title " in pages[0]
+    (tmp_path / "empty").mkdir()
+    model = runs[0] / "model.h5"
+    for expected, command in {
+        "report what?": ("report", "-o", tmp_path / "x.html"),
+        "is no run folder": ("report", tmp_path / "empty", "-o", tmp_path / "x.html"),
+        "exists already": ("report", runs[0], "-o", tmp_path / "1.html"),
+        "does not exist; create it first": ("report", runs[0], "-o", tmp_path / "none" / "x.html"),
+        "no split named 'dev'": ("report", runs[0], "-o", tmp_path / "x.html", "--split", "dev"),
+        "is also an input": ("report", runs[0], "--data", data, "-o", data, "--force"),
+        "not an HDF5 file": ("report", runs[0], "--data", tmp_path / "docs.jsonl", "-o", tmp_path / "x.html"),
+        "different questions": ("explain", model, data, "--row", "<i>0", "--unlearnt"),
+        "--wrong needs the data": ("explain", model, "--wrong", 3),
+        "line 1 is no JSON object": ("explain", model, data, "--wrong", 3, "--titles", data),
+        "--titles has no effect": ("explain", model, data, "--unlearnt", "--titles", tmp_path / "docs.jsonl"),
+        "--wrong 0: expected at least 1": ("explain", model, data, "--wrong", 0),
+        "no row with the id '9'": ("explain", model, data, "--row", 9),
+        "--split has no effect": ("explain", model, data, "--split", "test"),
+        "--top has no effect on --wrong": ("explain", model, data, "--wrong", 3, "--top", 3),
+        "--label has no effect on --unlearnt": ("explain", model, data, "--unlearnt", "--label", "sea"),
+    }.items():
+        result = standing(3, *command)
+        assert result.returncode == 2, (command, result.stdout)
+        assert expected in result.stderr and "Traceback" not in result.stderr
+    assert not (tmp_path / "x.html").exists()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A Chromium, driven by playwright; skipped, with the reason, where there is none, unless HPCML_NEEDS_BROWSER is set."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright (pip install '.[test]')")
+    found = subprocess.run([BROWSER], capture_output=True, text=True, timeout=240)
+    if found.returncode == 3 and "HPCML_NEEDS_BROWSER" not in os.environ:
+        pytest.skip(found.stderr.strip())
+    assert found.returncode == 0, found.stderr
+    with playwright.sync_playwright() as driver:
+        program = driver.chromium.launch(executable_path=found.stdout.strip(), args=["--no-sandbox"])
+        yield program
+        program.close()
+
+
+class Opened:
+    """A page in the browser, and what it complained of or asked the network for."""
+
+    def __init__(self, browser, path, width=1280, **media):
+        self.context = browser.new_context(viewport={"width": width, "height": 900}, **media)
+        self.view, self.trouble = self.context.new_page(), []
+        self.view.on("console", lambda message: self.trouble.append(message.text))
+        self.view.on("pageerror", lambda error: self.trouble.append(str(error)))
+        self.view.on("request", lambda request: self._asked(request.url))
+        self.view.goto(path.as_uri())
+        self.view.wait_for_function("document.documentElement.dataset.ready == 'yes'", timeout=60_000)
+
+    def _asked(self, url):
+        if not url.startswith(("file:", "data:")):
+            self.trouble.append(url)
+
+    def cells(self, column):
+        return self.view.eval_on_selector_all(
+            f"table.labels tbody td:nth-child({column})", "cells => cells.map(c => c.textContent)"
+        )
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.context.close()
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    path = tmp_path_factory.mktemp("page") / "page.html"
+    path.write_text(page([run_report(FEW)], hostile.NAMES[0]), encoding="utf-8")
+    return path
+
+
+def test_it_sorts_and_searches_and_shows_names_as_text(browser, written):
+    with Opened(browser, written) as opened:
+        view = opened.view
+        assert view.title() == hostile.NAMES[0]
+        heads = view.eval_on_selector_all("table.labels thead th", "cells => cells.map(c => c.textContent.trim())")
+        report = run_report(FEW)
+        values = np.sort(report.evaluation.values["average_precision"][:-1])
+        assert heads[3] == "AP"
+        for order, expected in (("ascending", values), ("descending", values[::-1])):
+            view.click("table.labels thead th:nth-child(4)")
+            view.wait_for_selector(f"table.labels thead th:nth-child(4)[aria-sort={order}]")
+            found = [float(cell) for cell in opened.cells(4) if cell != "–"]
+            np.testing.assert_allclose(found, expected[: len(found)], atol=0.00056)
+            assert len(found) == (24 if order == "ascending" else 25)  # what is not defined comes first, or last
+        for name in hostile.NAMES:
+            shown = named(name, LONGEST)
+            view.fill("input[type=search]", max(shown.split('"'), key=len)[:50])  # the search has a use of its own for quotes
+            view.wait_for_timeout(50)
+            assert shown in opened.cells(1), (name, opened.cells(1))
+        view.fill("input[type=search]", "no such label")
+        view.wait_for_selector("text=no label has that")
+        assert opened.trouble == []
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_is_readable_wide_and_narrow_by_day_and_night(browser, written, width, scheme):
+    with Opened(browser, written, width, color_scheme=scheme) as opened:
+        assert opened.view.evaluate("document.documentElement.scrollWidth") <= width
+        luminance = """selector => {
+            const rgb = getComputedStyle(document.querySelector(selector))[selector === "body" ? "backgroundColor" : "color"]
+            const linear = v => v <= 0.04 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4
+            const [r, g, b] = rgb.match(/[\\d.]+/g).slice(0, 3).map(v => linear(v / 255))
+            return 0.2126 * r + 0.7152 * g + 0.0722 * b }"""
+        behind = opened.view.evaluate(luminance, "body")
+        assert (behind < 0.05) == (scheme == "dark")
+        for selector in ("p", "td", "table.labels tbody td", "th", "table.labels thead th", "a", "figcaption", ".dt-info", ".soft"):
+            text = opened.view.evaluate(luminance, selector)
+            contrast = (max(text, behind) + 0.05) / (min(text, behind) + 0.05)
+            assert contrast >= 4.5, (selector, contrast)  # WCAG 2.1, level AA
+        covers = """() => [...document.querySelectorAll("main *")].filter(e => {
+            const rgb = getComputedStyle(e).backgroundColor.match(/[\\d.]+/g).map(Number)
+            return (rgb.length < 4 || rgb[3] > 0.5) && rgb[0] > 200 }).length"""
+        assert scheme == "light" or opened.view.evaluate(covers) == 0  # nothing light by night
+        assert opened.trouble == []
+
+
+def test_it_prints(browser, written):
+    with Opened(browser, written, color_scheme="dark") as opened:
+        printed = opened.view.pdf(format="A4")
+        assert printed.startswith(b"%PDF") and len(printed) > 20_000
+        opened.view.emulate_media(media="print")
+        assert opened.view.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        assert not opened.view.is_visible("input[type=search]")
+
+
+def test_many_labels_open_and_are_found(browser, tmp_path):
+    path = tmp_path / "many.html"
+    path.write_text(page([run_report([f"label {k}" for k in range(25_000)])], "many"), encoding="utf-8")
+    with Opened(browser, path) as opened:
+        assert opened.view.evaluate("document.querySelectorAll('table.labels tbody tr').length") == 25
+        assert "25,000 labels" in opened.view.text_content(".dt-info")
+        opened.view.fill("input[type=search]", "label 24999")
+        opened.view.wait_for_function("document.querySelectorAll('table.labels tbody tr').length == 1")
+        assert opened.cells(1) == ["label 24999"]
+        assert opened.trouble == []
+
+
+def test_without_scripts_the_labels_of_most_rows_are_there(browser, written):
+    context = browser.new_context(java_script_enabled=False)
+    view = context.new_page()
+    view.goto(written.as_uri())
+    assert view.locator("table.labels tbody tr").count() == 25
+    assert "Without scripts the page shows only" in view.content()
+    context.close()

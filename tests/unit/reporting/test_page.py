@@ -1,0 +1,115 @@
+"""The page of a report: nothing that the data name is more than text, and nothing comes from elsewhere."""
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from support import hostile
+from support.pages import run_report
+
+from hpcml.errors import ConfigError
+from hpcml.log import named
+from hpcml.reporting import page as page_module
+from hpcml.reporting.page import page
+
+LABELS = [*hostile.NAMES, *(f"label {k}" for k in range(60))]
+
+
+class Reader(HTMLParser):
+    """Every element with its attributes, the text of scripts, and all other text."""
+
+    def __init__(self):
+        super().__init__()
+        self.elements, self.scripts, self.text, self._inside = [], [], [], ""
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        self._inside = tag
+        if tag == "script":
+            self.scripts.append((dict(attrs), ""))
+
+    def handle_endtag(self, tag):
+        self._inside = ""
+
+    def handle_data(self, data):
+        if self._inside == "script":
+            self.scripts[-1] = (self.scripts[-1][0], self.scripts[-1][1] + data)
+        elif self._inside != "style":
+            self.text.append(data)
+
+
+@pytest.fixture(scope="module")
+def text():
+    return page([run_report(LABELS), run_report(LABELS, 1, name=hostile.NAMES[0])], hostile.NAMES[0])
+
+
+@pytest.fixture(scope="module")
+def read(text):
+    reader = Reader()
+    reader.feed(text)
+    return reader
+
+
+def test_names_are_text_wherever_they_stand(read):
+    kinds = [attrs.get("type") for attrs, _ in read.scripts]
+    assert kinds == ["application/json", "application/json", "module"]
+    assert "img" not in {tag for tag, _ in read.elements} and "i" not in {tag for tag, _ in read.elements}
+    assert not [name for _, attrs in read.elements for name in attrs if name.startswith("on")]
+    shown = "".join(read.text)
+    for name in hostile.NAMES:
+        assert named(name, page_module.LONGEST) in shown
+    assert "\u202e" not in shown and "x" * 300 not in shown
+
+
+def test_the_table_has_every_label_in_order(read):
+    for place, (_, content) in enumerate(read.scripts[:2]):
+        table, report = json.loads(content), run_report(LABELS, place)
+        assert [row[0] for row in table["rows"]] == [named(name, page_module.LONGEST) for name in LABELS]
+        columns = [name for name, _ in page_module.columns_of(report)]
+        assert len(table["kinds"]) == len(columns)
+        assert [row[columns.index("judged rows")] for row in table["rows"]] == report.evaluation.n_positive.tolist()
+        found = [row[columns.index("AP")] for row in table["rows"]]
+        assert found[-1] is None
+        np.testing.assert_allclose(found[:-1], report.evaluation.values["average_precision"][:-1], atol=6e-5)
+
+
+def test_only_the_script_of_the_page_may_run_and_nothing_is_fetched(text, read):
+    (policy,) = (attrs["content"] for tag, attrs in read.elements if tag == "meta" and "http-equiv" in attrs)
+    script = read.scripts[-1][1]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in policy and "default-src 'none'" in policy
+    for tag, attrs in read.elements:
+        for name in ("src", "href", "xlink:href", "action", "data"):
+            assert attrs.get(name, "#").startswith(("#", "data:")), (tag, attrs)
+        assert tag not in ("link", "iframe", "object", "base")
+    assert not re.search(r"@import|url\((?!data:|['\"]?data:|#)", text[: text.index("</style>")])
+
+
+def test_pictures_take_the_colours_of_the_page(text):
+    pictures = re.findall(r"<svg.*?</svg>", text, re.DOTALL)
+    inside = [picture for picture in pictures if "var(--curve-0)" in picture]
+    assert len(inside) == 2 * 5 + 1  # with reliability; the runs side by side
+    for picture in inside:
+        assert not re.findall(r"#[0-9a-fA-F]{6}\b", re.sub(r'(href="|url\()#\w+', "", picture))
+        assert "date" not in picture.lower().replace("update", "")
+    names = [name for picture in inside for name in re.findall(r' id="([^"]+)"', picture)]
+    assert len(names) == len(set(names))
+
+
+def test_the_same_page_again(text):
+    assert page([run_report(LABELS), run_report(LABELS, 1, name=hostile.NAMES[0])], hostile.NAMES[0]) == text
+
+
+def test_no_reliability_without_probabilities_and_no_runs_side_by_side_of_one():
+    found = page([run_report(LABELS, bins=False)], "one")
+    assert "Reliability" not in found and "Side by side" not in found
+
+
+def test_what_is_missing_is_named(monkeypatch):
+    monkeypatch.setattr(page_module, "NEEDS", ("jinja2", "no_such_package"))
+    with pytest.raises(ConfigError, match=r"a report needs no_such_package; install .*hpcml\[report\]"):
+        page([run_report(LABELS)], "one")
