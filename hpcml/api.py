@@ -116,8 +116,8 @@ def tune(
 ) -> Any:
     """Collective over `comm`. Choose λ and the weight of positive rows for each label by cross-validation, train, and decide.
 
-    The options are those of `hpcml tune`, by the names of the flags, with `_` for `-` and `lam` for λ: `method="probe", folds=3`. The
-    others are those of `train`. Returns a report: a text, with the path of the model as `model`. Raises what `train` does.
+    The options are those of `hpcml tune`, by the names of the flags, with `_` for `-` and `lam` for λ: `method="probe", folds=3`.
+    The others are those of `train`. Returns a report: a text, with the path of the model as `model`. Raises what `train` does.
     """
     from hpcml.run.session import Target, session_of
     from hpcml.tuning.options import TuneOptions
