@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# From nothing to a judged model in one command: the docstrings of the installed packages become a data set, one classifier per
-# label is trained on RANKS ranks (2), and the models are judged on rows they have not seen. All by default: with an intercept, the hinge
-# loss, λ = X/m. Everything lies in ./demo.
+# From nothing to a judged model in one command: the docstrings of the installed packages become a data set; on RANKS ranks (2) λ and
+# the weight of positive rows are chosen for each label, one classifier per label is trained, with a threshold and probabilities, and
+# the models are judged on rows that they have not seen. Everything lies in ./demo.
 set -euo pipefail
 RANKS=${RANKS:-2}
-source "$(dirname "$0")/setup.sh" mpi
+source "$(dirname "$0")/setup.sh" mpi,report
 HPCML_RANKS=$RANKS source launch/env.sh
 mkdir -p demo
 
@@ -15,16 +15,20 @@ step() {  # step TITLE HPCML-ARGUMENTS...: show a command, then run it
 
 step "A data set of real texts: the docstrings of the packages installed here; the labels are their modules" \
   convert docstrings -o demo/docstrings.h5 --min-df 2 --test-share 0.33 --seed 1 --force
-step "One linear classifier, with an intercept, per label with at least ten examples" \
-  train probe demo/docstrings.h5 -o demo/run --min-positives 10 --force
+step "A linear classifier per label with at least ten examples, with its own λ, weight and threshold" \
+  tune demo/docstrings.h5 -o demo/run --min-positives 10 --force
 step "How good they are on the test rows" \
-  evaluate demo/run/model.h5 demo/docstrings.h5 --split test
+  evaluate demo/run demo/docstrings.h5 --split test
+step "A page about them, for a browser" \
+  report demo/run --split test -o demo/report.html --force
 
 cat <<'NEXT'
 
+The page: demo/report.html
+
 == What to do next (after: source .venv/bin/activate)
-your own data      hpcml convert svmlight my.svm -o my.h5 --test-share 0.3
-on four ranks      mpirun -n 4 hpcml train probe my.h5 -o runs/mine
-use the models     hpcml predict runs/mine/model.h5 new.h5 -o scores.csv
-all the options    hpcml train --help
+your own data      hpcml convert csv my.csv --text title,text --labels topics -o my.h5 --test-share 0.3
+                   mpirun -n 4 hpcml tune my.h5 -o runs/mine
+use the models     hpcml predict runs/mine new.h5 -o labels.csv --labels        (new.h5: hpcml convert … --like my.h5)
+all the options    hpcml --help
 NEXT

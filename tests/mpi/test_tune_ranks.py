@@ -1,0 +1,46 @@
+"""`hpcml tune` on several ranks: the same bits, also through an interruption."""
+
+import pytest
+import scipy.sparse as sp
+from support.make import by_one_rank, dataset, random_data
+
+import hpcml
+from hpcml import mpi
+from hpcml.errors import ConfigError, Interrupted
+
+pytestmark = pytest.mark.mpi
+METHODS = {"dual": {"weights": (1.0, 3.0)}, "probe": {"loss": "maxent"}, "elastic-net": {}}
+
+
+@pytest.mark.usefixtures("in_step")
+@pytest.mark.parametrize("method", METHODS)
+def test_same_bits_also_through_an_interruption(comm, mpi_tmp_path, monkeypatch, method):
+    with mpi.agreed(comm, "making the data"):
+        if comm.rank == 0:
+            X, Y = random_data(4, 150, 30, 12, density=0.2)
+            dataset(mpi_tmp_path / "data.h5", sp.hstack([X, Y.astype("f4")]).tocsr(), Y)  # a label can be learnt
+    data = mpi_tmp_path / "data.h5"
+    options = {"method": method, "folds": 3, "lambdas": (0.3, 1.0, 3.0), **METHODS[method]}
+    alone = by_one_rank(comm, lambda: hpcml.tune(data, mpi_tmp_path / "alone", **options)).model
+    found = hpcml.tune(data, mpi_tmp_path / "ranks", comm=comm, **options).model
+    assert found.read_bytes() == alone.read_bytes()
+    for name in ("choice.csv", "tuning.csv"):
+        assert (mpi_tmp_path / "ranks" / name).read_bytes() == (mpi_tmp_path / "alone" / name).read_bytes()
+    monkeypatch.setattr("hpcml.tuning.cross.TOGETHER", 1)
+    with pytest.raises(Interrupted):
+        hpcml.tune(data, mpi_tmp_path / "run", comm=comm, **options, time_limit=1e-9)
+    comm.Barrier()
+    if comm.rank == 0:
+        hpcml.tune(data, mpi_tmp_path / "run", resume=True, **options)
+    comm.Barrier()
+    assert (mpi_tmp_path / "run" / "model.h5").read_bytes() == alone.read_bytes()
+
+
+def test_user_errors_reach_all_ranks(comm, mpi_tmp_path):
+    with mpi.agreed(comm, "making the data"):
+        if comm.rank == 0:
+            dataset(mpi_tmp_path / "data.h5", *random_data(4, 8, 6, 2, density=0.5))
+    with pytest.raises(ConfigError, match="folds=9: there are only 8 rows"):
+        hpcml.tune(mpi_tmp_path / "data.h5", mpi_tmp_path / "run", comm=comm, folds=9)
+    comm.Barrier()
+    assert not (mpi_tmp_path / "run").exists()
