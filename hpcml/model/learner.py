@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import sys
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -81,6 +82,11 @@ class Learner:
         if "random_state" in classifier.get_params(deep=False) and "random_state" not in dict(self.options):
             classifier.set_params(random_state=int(seed) % _SEEDS)
         return classifier
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether its options are numbers, words and truth values."""
+        return all(value is None or isinstance(value, str | int | float) for _, value in self.options)
 
     @property
     def accepts_sparse(self) -> bool:
@@ -274,12 +280,13 @@ def class_values(classifier: Any, X: Any) -> np.ndarray:
 
 def _numbers(classifier: Any, method: str, X: Any) -> np.ndarray:
     """What a method of the classifier says of X, in double precision. Raises NonFiniteError; DataError if it refuses the rows."""
-    from scipy import sparse
-    from sklearn.linear_model._base import LinearClassifierMixin
-
     function = getattr(classifier, method)
-    if getattr(function, "__func__", None) is LinearClassifierMixin.decision_function and not sparse.issparse(X):
-        X = sparse.csr_matrix(X)  # the bits of a dense product depend on the rows around
+    linear = sys.modules.get("sklearn.linear_model._base")  # whoever has a linear classifier has imported it
+    if linear is not None and getattr(function, "__func__", None) is linear.LinearClassifierMixin.decision_function:
+        from scipy import sparse
+
+        if not sparse.issparse(X):
+            X = sparse.csr_matrix(X)  # the bits of a dense product depend on the rows around
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
