@@ -55,7 +55,12 @@ LEARNERS: dict[str, KnownLearner] = {
         prefers_dense=True,
     ),
     "linear-svm": KnownLearner("sklearn.svm.LinearSVC", {}, "linear SVM with squared hinge loss (LIBLINEAR's L2 loss)"),
-    "naive-bayes": KnownLearner("hpcml.model.kernel_bayes.KernelNaiveBayes", {}, "naive Bayes with kernel density estimates"),
+    "naive-bayes": KnownLearner(
+        "hpcml.model.kernel_bayes.KernelNaiveBayes", {}, "naive Bayes with kernel density estimates, Weka's -K"
+    ),
+    "naive-bayes-gaussian": KnownLearner(
+        "hpcml.model.gaussian_bayes.GaussianNaiveBayes", {}, "naive Bayes with a Gaussian per feature and class, as Weka's"
+    ),
 }
 
 
