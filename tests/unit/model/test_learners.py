@@ -241,7 +241,7 @@ def test_rows_of_a_shard(index):
 
 
 def test_scores_of_naive_bayes_are_log_odds_in_double_precision():
-    from sklearn.naive_bayes import GaussianNB, MultinomialNB
+    from sklearn.naive_bayes import GaussianNB
 
     rng = np.random.default_rng(0)
     y = np.arange(2000) % 2
@@ -251,5 +251,5 @@ def test_scores_of_naive_bayes_are_log_odds_in_double_precision():
     joint = GaussianNB().fit(X.astype(np.float64), y).predict_joint_log_proba(X.astype(np.float64))
     assert np.array_equal(found, joint[:, 1] - joint[:, 0])
     assert np.unique(found).size == 2000
-    never = MultinomialNB(alpha=0.0, force_alpha=True).fit(np.array([[1.0, 0.0], [0.0, 1.0]]), [0, 1])
-    assert np.sign(scores(never, np.array([[1.0, 0.0], [0.0, 1.0]]), 2)[:, 0]).tolist() == [-1, 1]
+    never = GaussianNB(priors=[0.0, 1.0]).fit(X, y)  # the logarithm of 0
+    assert (scores(never, X, 2) > 0).all()
