@@ -7,6 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from hpcml.deferred import defer
 from hpcml.signals import StopSignals
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def main() -> None:
     open_streams()
     gc.set_threshold(20_000)  # what a start makes stays: to look for garbage after every 700 objects takes a tenth of it
     signals = StopSignals().__enter__()  # before anything is imported that takes its time
+    defer()
     from hpcml.cli.guard import Guard
 
     guard = Guard(signals).start()

@@ -3,7 +3,7 @@
 A feature with few distinct values keeps them with their weights, and P is their sum. For the others P is tabulated: the axis is
 cut into cells of width h/3 from the class's lowest value on, the training values of a cell are replaced by their moments about
 its centre, and each cell has a polynomial in the place t ∈ [−½, ½] within the cell, the double Taylor series of the Gaussian (a
-fast Gauss transform in one dimension). Pairs of cells more than 9h + δ/2 apart are left out.
+fast Gauss transform in one dimension). Pairs of cells more than far · h + δ/2 apart are left out.
 
 Columns are those of a CSC matrix (`indptr, rows, data`); what it does not store is 0. No index is checked here.
 """
@@ -15,9 +15,8 @@ import numpy as np
 
 from hpcml.kernels import njit
 
-ORDER = 10  # terms of the series in either variable; relative error of P' below 1e-8 (with 8 terms 1e-6, with 12 1e-11)
+ORDER = 10  # terms of the series in either variable; relative error of P near values below 1e-8 (with 8 terms 1e-6, with 12 1e-11)
 PER_BANDWIDTH = 3  # cells in a bandwidth
-_FAR = 9.0  # bandwidths at which the Gaussian is taken for 0 (1e-18 of its peak)
 _BLOCK = 1024  # rows that stay in the caches while the features pass
 _ROOT_HALF = math.sqrt(0.5)
 _PEAK = 1 / math.sqrt(2 * math.pi)
@@ -37,6 +36,8 @@ class Density(NamedTuple):
     logs: np.ndarray  # (values, K) log P'
     table_starts: np.ndarray  # (d K + 1) the cells of feature j and class c begin at table_starts[j K + c]
     tables: np.ndarray  # (cells, ORDER)
+    floor: float  # the least P; 0 for (n P + 1/m) / (n + 1) in its place
+    far: float  # bandwidths at which tables take the Gaussian for 0
 
 
 @njit
@@ -122,16 +123,21 @@ def _cell_mass(distance, precision, bandwidth):
 @njit
 def _sum_values(density, j, c, v):
     """P(v | c) of a feature with few values."""
-    total = 0.0
+    total, precision = 0.0, density.precisions[j]
     for i in range(density.starts[j], density.starts[j + 1]):
         if density.masses[i, c] > 0:
-            total += density.masses[i, c] * _cell_mass(v - density.values[i], density.precisions[j], density.bandwidths[j, c])
+            value = density.values[i]
+            if density.floor > 0:
+                value = np.rint(value / precision) * precision
+            total += density.masses[i, c] * _cell_mass(v - value, precision, density.bandwidths[j, c])
     return total
 
 
 @njit
 def _smoothed_log(density, j, c, mass):
-    """log P' = log((n P + 1/m) / (n + 1))."""
+    """log P' = log max(P, floor); without a floor log((n P + 1/m) / (n + 1))."""
+    if density.floor > 0:
+        return math.log(max(mass, density.floor))
     return math.log((density.sizes[c] * mass + 1.0 / density.counts[j]) / (density.sizes[c] + 1.0))
 
 
@@ -145,9 +151,9 @@ def log_values(density, out):
 
 
 @njit
-def reach(ratio):
-    """Cells on either side of a cell that it is felt in; `ratio` is δ/h."""
-    return np.int64(math.ceil((_FAR + 0.5 * ratio) * PER_BANDWIDTH)) + 1
+def reach(ratio, far):
+    """Cells on either side of a cell that it is felt in, up to `far` bandwidths; `ratio` is δ/h."""
+    return np.int64(math.ceil((far + 0.5 * ratio) * PER_BANDWIDTH)) + 1
 
 
 @njit
@@ -214,7 +220,7 @@ def _look_up(density, j, c, v):
     """P(v | c) of a feature with tables."""
     k = j * density.sizes.size + c
     bandwidth = density.bandwidths[j, c]
-    place = (v - density.lows[j, c]) * (PER_BANDWIDTH / bandwidth) + reach(density.precisions[j] / bandwidth)
+    place = (v - density.lows[j, c]) * (PER_BANDWIDTH / bandwidth) + reach(density.precisions[j] / bandwidth, density.far)
     begin, end = density.table_starts[k], density.table_starts[k + 1]
     if not 0 <= place < end - begin:
         return 0.0

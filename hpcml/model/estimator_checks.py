@@ -397,12 +397,16 @@ RIDGE = Kept(
 )
 KERNELS = (
     *("class_log_prior_", "class_size_", "value_count_", "precision_", "bandwidth_", "low_", "value_start_", "value_"),
-    *("value_mass_", "value_log_", "table_start_", "table_", "zero_log_"),
+    *("value_mass_", "value_log_", "table_start_", "table_", "zero_log_", "floor_"),
 )
+GAUSSIANS = ("class_log_prior_", "precision_", "mean_", "deviation_")
 
 # By path: the classes that files may hold. Those that do not classify are parts of others.
 KEPT: dict[str, Kept] = {
     "hpcml.model.learner.Constant": Kept(CLASSES),
+    "hpcml.model.gaussian_bayes.GaussianNaiveBayes": Kept(
+        {**WIDTH, **CLASSES, **dict.fromkeys(GAUSSIANS, _is_anything)}, then=_check_kernels
+    ),
     "hpcml.model.kernel_bayes.KernelNaiveBayes": Kept(
         {**WIDTH, **CLASSES, **dict.fromkeys(KERNELS, _is_anything)}, then=_check_kernels
     ),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import sys
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from hpcml.errors import ConfigError, DataError, NonFiniteError, nearest
 ALWAYS_DENSE = 0.5
 OFTEN_DENSE = 0.05  # from this density on a learner that is faster on dense rows gets them
 LOWEST = -float(np.finfo(np.float32).max)  # the score of a class that the classifier has not seen: finite in float32 too
+_LOG_0 = -1e30  # for the logarithm of a probability of 0: finite, and below all others
 _ABOVE_0 = np.nextafter(0.0, 1.0)
 _SEEDS = 1 << 32  # scikit-learn takes seeds below
 # What a learner may raise when the rows or options are not to its liking; anything else is a bug of it.
@@ -54,7 +56,12 @@ LEARNERS: dict[str, KnownLearner] = {
         prefers_dense=True,
     ),
     "linear-svm": KnownLearner("sklearn.svm.LinearSVC", {}, "linear SVM with squared hinge loss (LIBLINEAR's L2 loss)"),
-    "naive-bayes": KnownLearner("hpcml.model.kernel_bayes.KernelNaiveBayes", {}, "naive Bayes with kernel density estimates"),
+    "naive-bayes": KnownLearner(
+        "hpcml.model.kernel_bayes.KernelNaiveBayes", {}, "naive Bayes with kernel density estimates, Weka's -K"
+    ),
+    "naive-bayes-gaussian": KnownLearner(
+        "hpcml.model.gaussian_bayes.GaussianNaiveBayes", {}, "naive Bayes with a Gaussian per feature and class, as Weka's"
+    ),
 }
 
 
@@ -81,6 +88,11 @@ class Learner:
         if "random_state" in classifier.get_params(deep=False) and "random_state" not in dict(self.options):
             classifier.set_params(random_state=int(seed) % _SEEDS)
         return classifier
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether its options are numbers, words and truth values."""
+        return all(value is None or isinstance(value, str | int | float) for _, value in self.options)
 
     @property
     def accepts_sparse(self) -> bool:
@@ -196,7 +208,8 @@ def fit(learner: Learner, X: Any, y: np.ndarray, seed: int) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            return learner.make(seed).fit(X, y)
+            classifier = learner.make(seed)
+            return classifier.fit(_as_taken(classifier, X), y)
         except _REFUSALS as error:
             raise ConfigError(f"--base {learner.name}: it cannot be trained on these rows: {one_line(error)}") from None
 
@@ -222,8 +235,8 @@ def confidence(classifier: Any, X: Any) -> np.ndarray:
 def scores(classifier: Any, X: Any, n_classes: int) -> np.ndarray:
     """The scores (n_rows × n_labels float64) of X: one label for two classes (is it class 1), else a label for each class.
 
-    Two classes: the decision function, or 2 p₁ − 1. More: the class's value (of the decision function, or its probability)
-    minus the largest value of another class; LOWEST for a class that the classifier has not seen. A score is positive exactly
+    Two classes: the decision function, the log-odds, or 2 p₁ − 1. More: the class's value (see `class_values`) minus the largest
+    value of another class; LOWEST for a class that the classifier has not seen. A score is positive exactly
     for the class with the largest value, the first of several. Raises NonFiniteError.
     """
     values = class_values(classifier, X)
@@ -233,7 +246,7 @@ def scores(classifier: Any, X: Any, n_classes: int) -> np.ndarray:
         out = np.full((values.shape[0], 1), -1.0)
         if classes.size == 1:
             out[:] = 2.0 * classes[0] - 1.0
-        elif hasattr(classifier, "decision_function"):
+        elif hasattr(classifier, "decision_function") or hasattr(classifier, "predict_joint_log_proba"):
             out[:, 0] = values[:, 1] - values[:, 0]
         else:
             out[:, 0] = 2.0 * values[:, 1] - 1.0
@@ -257,11 +270,16 @@ def _signed(out: np.ndarray, has: np.ndarray) -> np.ndarray:
 
 
 def class_values(classifier: Any, X: Any) -> np.ndarray:
-    """A value for each class seen (n_rows × classes float64): the decision function, (0, d) for two classes, or probabilities."""
+    """A value for each class seen (n_rows × classes float64).
+
+    The decision function ((0, d) for two classes), the logarithm of the joint probability of row and class, or else the
+    probability: those near 0 and 1 are as good as equal, their logarithms are not.
+    """
     if isinstance(classifier, Constant):
         return np.ones((X.shape[0], 1))
     if not hasattr(classifier, "decision_function"):
-        return _numbers(classifier, "predict_proba", X)
+        joint = hasattr(classifier, "predict_joint_log_proba")
+        return _numbers(classifier, "predict_joint_log_proba" if joint else "predict_proba", X)
     values = _numbers(classifier, "decision_function", X)
     if values.ndim == 1:
         return np.column_stack([np.zeros(values.size), values])
@@ -272,22 +290,31 @@ def class_values(classifier: Any, X: Any) -> np.ndarray:
     raise ConfigError(f"{type(classifier).__name__}: its decision function has no value for each class; choose other options")
 
 
+def _as_taken(classifier: Any, X: Any) -> Any:
+    """Rows in double precision, but for trees, which want float32, and our own learners, which take either."""
+    kind = type(getattr(classifier, "estimator", None) or classifier)
+    return X if kind.__module__.startswith(("sklearn.tree.", "hpcml.")) else X.astype(np.float64)
+
+
 def _numbers(classifier: Any, method: str, X: Any) -> np.ndarray:
     """What a method of the classifier says of X, in double precision. Raises NonFiniteError; DataError if it refuses the rows."""
-    from scipy import sparse
-    from sklearn.linear_model._base import LinearClassifierMixin
-
     function = getattr(classifier, method)
-    if getattr(function, "__func__", None) is LinearClassifierMixin.decision_function and not sparse.issparse(X):
-        X = sparse.csr_matrix(X)  # the bits of a dense product depend on the rows around
+    linear = sys.modules.get("sklearn.linear_model._base")  # whoever has a linear classifier has imported it
+    if linear is not None and getattr(function, "__func__", None) is linear.LinearClassifierMixin.decision_function:
+        from scipy import sparse
+
+        if not sparse.issparse(X):
+            X = sparse.csr_matrix(X)  # the bits of a dense product depend on the rows around
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            values = np.asarray(function(X), dtype=np.float64)
+            values = np.asarray(function(_as_taken(classifier, X)), dtype=np.float64)
         except _REFUSALS as error:
             raise DataError(
                 f"{type(classifier).__name__}: it refuses the rows: {one_line(error)}; give it rows like its own"
             ) from None
+    if method == "predict_joint_log_proba":
+        values = np.where(values == -np.inf, _LOG_0, values)
     if not np.isfinite(values).all():
         raise NonFiniteError(f"{type(classifier).__name__}: {method} is not a finite number for some row; choose other options")
     return values

@@ -91,6 +91,9 @@ def _draw_margin(figure: Figure, axes: Axes, portrait: Portrait) -> None:
 def _draw_history(axes: Axes, portrait: Portrait, column: str, factor: float) -> None:
     cycles, values = portrait.history["cycle"], factor * portrait.history[column]
     axes.plot(cycles, values, color=BLUE, marker="o", markersize=3.5, linewidth=1.6)
+    if column == "error" and (cycles == 0).any():
+        base = values[cycles == 0][0]
+        axes.axhline(base, color="0.5", linestyle="--", linewidth=1.2, label="cycle 0, the base learner on all rows")
     best = cycles == portrait.cycle
     axes.plot(
         cycles[best],

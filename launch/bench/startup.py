@@ -1,18 +1,19 @@
-"""How long `hpcml` takes to start: from the launch of the ranks to the end of a command that hardly computes.
+"""How long `hpcml` takes to start: from the launch of the ranks to the first word of training, and to the end of a tiny command.
 
 usage: python launch/bench/startup.py [REPEATS [COMMAND [RANKS...]]]
 
-REPEATS: of each measurement (3); COMMAND: info, train, or all (all); RANKS: 1 2 4. Prints JSON lines with the medians.
+REPEATS: of each measurement (3); COMMAND: info, a method of `hpcml train`, or all (all); RANKS: 1 2 4. Prints JSON lines with the
+medians: `seconds` to the end, `first_step` to the line that says what is trained on how many rows, `cpu` of all ranks together.
 
-`info` needs no compiled kernel; `train` (PROBE, one step) compiles all of its kernels where the cache is empty ("cold") and reads
-them where it is not ("warm"). `first_step` are the seconds from the launch to the first step of training.
+`info` needs no compiled kernel; a training run compiles its kernels where the cache is empty ("cold", of probe only) and reads
+them where it is not ("warm").
 """
 
 from __future__ import annotations
 
 import json
 import os
-import re
+import resource
 import shutil
 import statistics
 import subprocess
@@ -21,20 +22,13 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
+
+from hpcml.methods.registry import METHODS
 
 TOP = Path(__file__).resolve().parents[2]
 RANKS = (1, 2, 4)
-STEP = """
-import sys, time
-from hpcml.__main__ import main
-from hpcml.methods.linear import run
-train = run.Run.train
-def stamped(*args):
-    print(f"FIRST STEP {time.time()}", file=sys.stderr, flush=True)
-    return train(*args)
-run.Run.train = stamped
-main()
-"""
+BEGINS = ("training ", "learning ")  # what a training run says first
 
 
 def commit() -> str:
@@ -43,33 +37,52 @@ def commit() -> str:
     return done.stdout.strip() or "unknown"
 
 
-def launched(ranks: int, program: list[str], cache: Path) -> tuple[float, float]:
-    """Seconds from the launch to the end, and to the last rank's first step (NaN without one)."""
+class Times(NamedTuple):
+    """Seconds of one launch; `first_step` is NaN without training."""
+
+    seconds: float
+    first_step: float
+    cpu: float
+
+
+def cpu_seconds() -> float:
+    """Of the processes that have ended, launched from here."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def launched(ranks: int, program: list[str], cache: Path) -> Times:
+    """The times of one launch."""
     more = {"NUMBA_CACHE_DIR": str(cache), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
     if ranks > len(os.sched_getaffinity(0)):
         more["MPIR_CVAR_ENABLE_HEAVY_YIELD"] = "1"  # as launch/env.sh has it
-    begin, wall = time.perf_counter(), time.time()
     command = ["mpirun", "-n", str(ranks), sys.executable, *program]
-    done = subprocess.run(command, env=os.environ | more, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
-    seconds = time.perf_counter() - begin
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr}")
-    steps = [float(found) - wall for found in re.findall(r"FIRST STEP ([\d.]+)", done.stderr)]
-    return seconds, max(steps, default=float("nan"))
+    step, said, used, begin = float("nan"), [], cpu_seconds(), time.perf_counter()
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    with subprocess.Popen(command, env=os.environ | more, text=True, **streams) as run:
+        for line in run.stdout:
+            said.append(line)
+            if step != step and line.startswith(BEGINS):
+                step = time.perf_counter() - begin
+    if run.returncode != 0:
+        sys.exit(f"{' '.join(command)}: exit code {run.returncode}\n{''.join(said)}")
+    return Times(time.perf_counter() - begin, step, cpu_seconds() - used)
 
 
-def measure(name: str, program: list[str], folder: Path, repeats: int, all_ranks: Sequence[int]) -> None:
-    """Print the medians of one command on all numbers of ranks, with an empty and with a full cache."""
+def measure(name: str, program: list[str], folder: Path, repeats: int, all_ranks: Sequence[int], cold: bool) -> None:
+    """Print the medians of one command on all numbers of ranks, with an empty (if `cold`) and with a full cache."""
     for ranks in all_ranks:
-        for cache in ("cold", "warm"):
+        for cache in ("cold", "warm") if cold else ("warm",):
             found = []
+            if cache == "warm":
+                launched(ranks, program, folder / "cache")
             for _ in range(repeats):
                 if cache == "cold":
                     shutil.rmtree(folder / "cache", ignore_errors=True)
                 found.append(launched(ranks, program, folder / "cache"))
-            seconds, step = (statistics.median(column) for column in zip(*found, strict=True))
+            median = Times(*(statistics.median(column) for column in zip(*found, strict=True)))
             line = {"bench": "startup", "commit": commit(), "command": name, "ranks": ranks, "cache": cache}
-            line |= {"seconds": round(seconds, 2)} | ({} if step != step else {"first_step": round(step, 2)})
+            line |= {key: round(value, 2) for key, value in median._asdict().items() if value == value}
             print(json.dumps(line), flush=True)
 
 
@@ -78,13 +91,15 @@ def main(repeats: int = 3, command: str = "all", *ranks: int) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         data = folder / "data.h5"
-        make = ["convert", "synthetic", "circle", "--rows", "1000", "-o", str(data)]
+        rows = (f"{2 * (k % 3 == 0) - 1} 1:{k % 7 + 1} 2:{(k * k) % 11 + 1}\n" for k in range(1000))  # Winnow takes none below 0
+        (folder / "rows.svm").write_text("".join(rows))
+        make = ["convert", "svmlight", str(folder / "rows.svm"), "-o", str(data)]
         subprocess.run([sys.executable, "-m", "hpcml", *make], capture_output=True, check=True)
-        if command != "train":
-            measure("info", ["-m", "hpcml", "info", str(data)], folder, repeats, ranks or RANKS)
-        train = ["train", "probe", str(data), "-o", str(folder / "run"), "--force", "--max-steps", "1"]
-        if command != "info":
-            measure("train", ["-c", STEP, *train], folder, repeats, ranks or RANKS)
+        if command in ("all", "info"):
+            measure("info", ["-m", "hpcml", "info", str(data)], folder, repeats, ranks or RANKS, cold=False)
+        for method in METHODS if command == "all" else {command} - {"info"}:
+            train = ["-m", "hpcml", "train", method, str(data), "-o", str(folder / "run"), "--force"]
+            measure(f"train {method}", train, folder, repeats, ranks or RANKS, cold=method == "probe")
 
 
 if __name__ == "__main__":

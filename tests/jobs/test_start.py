@@ -21,6 +21,23 @@ def test_command_line_needs_nothing_heavy():
     assert done.stdout.split() == []
 
 
+def test_what_is_deferred_comes_when_it_is_used():
+    code = """
+import sys
+from hpcml.deferred import ABSENT, DEFERRED, defer
+defer()
+import sklearn.tree
+print("sklearn.metrics._ranking" in sys.modules, "scipy.stats._stats_py" in sys.modules, *ABSENT & set(sys.modules))
+import scipy.stats
+from sklearn.metrics import roc_auc_score
+print(scipy.stats.rankdata([3, 1, 2]).tolist(), roc_auc_score([0, 1], [0.1, 0.2]), type(scipy.stats).__name__)
+for name in DEFERRED & set(sys.modules):
+    sys.modules[name].__doc__, dir(sys.modules[name])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.splitlines() == ["False False", "[3.0, 1.0, 2.0] 1.0 module"]
+
+
 def test_help_is_shown_once(mpirun):
     done = mpirun(2, "--help")
     assert done.returncode == 0

@@ -95,7 +95,7 @@ N_CYCLES, N_ROWS, N_FEATURES = 3, 90, 6
 def textbook(grid, kind, learner, n_classes, begin):
     """The states after each cycle, from those with which the nodes begin (a tuple of tuples)."""
     X, y, _ = class_data(3, N_ROWS, N_FEATURES, n_classes, 0.4)
-    X = X if learner == "svm" else X.toarray()
+    X = X if learner == "svm" else X.toarray().astype(np.float64 if learner == "bayes" else np.float32)
     slots, found = {node: list(rows) for node, rows in enumerate(begin)}, []
     for cycle in range(1, N_CYCLES + 1):
         slots, *facts = psbml_cycle(X, y, slots, LEARNERS[learner][1], *parse_grid(grid), kind, 0.5, 11, cycle)
@@ -174,9 +174,9 @@ def test_model_has_the_bytes_of_one_rank(comm, mpi_tmp_path, grid, kind, base, n
     )
     ranks, one = history(mpi_tmp_path / "ranks"), history(mpi_tmp_path / "alone")
     assert list(ranks[0]) == list(HISTORY)
-    assert [int(line["cycle"]) for line in ranks] == [1, 2, 3, 4, 5]
+    assert [int(line["cycle"]) for line in ranks] == [0, 1, 2, 3, 4, 5]
     assert told(mpi_tmp_path / "ranks") == told(mpi_tmp_path / "alone")
-    for here, there in zip(ranks, one, strict=True):
+    for here, there in zip(ranks[1:], one[1:], strict=True):
         assert int(there["bytes_sent"]) == 0
         assert int(here["bytes_sent"]) <= int(here["bytes_without_ids"])
         assert (int(here["bytes_sent"]) > 0) == (comm.size > 1 and grid != "1x1")
@@ -189,9 +189,9 @@ def test_the_model_is_the_best_cycle_and_its_margin_rows(comm, mpi_tmp_path):
     report = train("psbml", comm, mpi_tmp_path / "data.h5", mpi_tmp_path / "run", options)
     lines = history(mpi_tmp_path / "run")
     errors = [float(line["error"]) for line in lines]
-    assert report.cycle == 1 + errors.index(min(errors))
+    assert report.cycle == errors.index(min(errors))
     assert report.validation_error == min(errors)
-    assert report.n_margin_rows == int(lines[report.cycle - 1]["distinct_rows"])
+    assert report.n_margin_rows == int(lines[report.cycle]["distinct_rows"])
     model = ClassifierModel(report.model)
     assert (np.diff(model.margin_rows) > 0).all()
     with Dataset(mpi_tmp_path / "data.h5") as opened:
@@ -201,6 +201,18 @@ def test_the_model_is_the_best_cycle_and_its_margin_rows(comm, mpi_tmp_path):
     assert ((model.margin_weights >= 0) & (model.margin_weights <= 1)).all()
 
 
+def test_cycle_0_is_the_base_learner_on_all_training_rows(comm, mpi_tmp_path):
+    X, y = write(comm, mpi_tmp_path / "data.h5", 200, 6, 2)
+    options = PsbmlOptions(base=("sklearn.naive_bayes.GaussianNB",), grid="3x2", cycles=1, validation_share=0.3)
+    train("psbml", comm, mpi_tmp_path / "data.h5", mpi_tmp_path / "run", options)
+    with Dataset(mpi_tmp_path / "data.h5") as opened:
+        held_out = problem_of(comm, opened, options).start < 0
+    X = X.toarray().astype(np.float64)
+    expected = np.mean(GaussianNB().fit(X[~held_out], y[~held_out]).predict(X[held_out]) != y[held_out])
+    first = history(mpi_tmp_path / "run")[0]
+    assert (int(first["cycle"]), float(first["error"]), int(first["distinct_rows"])) == (0, expected, np.sum(~held_out))
+
+
 def test_the_area_under_the_curve_may_judge(comm, mpi_tmp_path):
     write(comm, mpi_tmp_path / "data.h5", 200, 6, 2)
     options = PsbmlOptions(grid="2x2", cycles=8, seed=2, judge="auc", validation_share=0.3)
@@ -208,9 +220,9 @@ def test_the_area_under_the_curve_may_judge(comm, mpi_tmp_path):
     alone = by_one_rank(comm, lambda: train("psbml", None, mpi_tmp_path / "data.h5", mpi_tmp_path / "alone", options))
     assert report.model.read_bytes() == alone.model.read_bytes()
     areas = [float(line["auc"]) for line in history(mpi_tmp_path / "run")]
-    assert report.cycle == 1 + areas.index(max(areas))
+    assert report.cycle == areas.index(max(areas))
     errors = [float(line["error"]) for line in history(mpi_tmp_path / "run")]
-    assert report.cycle != 1 + errors.index(min(errors))  # else this test says nothing
+    assert report.cycle != errors.index(min(errors))  # else this test says nothing
     write(comm, mpi_tmp_path / "three.h5", 200, 6, 3)
     with pytest.raises(ConfigError, match="--judge auc: the data have 3 classes"):
         train("psbml", comm, mpi_tmp_path / "three.h5", mpi_tmp_path / "three", options)
@@ -362,9 +374,9 @@ def test_a_signal_among_the_last_assessments_loses_nothing(comm, mpi_tmp_path, m
         patch.setattr(Assessor, "work", work_and_a_signal)
         with pytest.raises(Interrupted, match=f"{6 * comm.size} of {6 * comm.size} cycles done"):
             train("psbml", comm, mpi_tmp_path / "data.h5", mpi_tmp_path / "run", options, signals=signals)
-    assert 0 < len(history(mpi_tmp_path / "run")) < 6 * comm.size
+    assert 0 < len(history(mpi_tmp_path / "run")) <= 6 * comm.size
     train("psbml", comm, mpi_tmp_path / "data.h5", mpi_tmp_path / "run", options, resume=True)
-    assert [int(line["cycle"]) for line in history(mpi_tmp_path / "run")] == list(range(1, 6 * comm.size + 1))
+    assert [int(line["cycle"]) for line in history(mpi_tmp_path / "run")] == list(range(6 * comm.size + 1))
 
 
 def test_what_does_not_fit_fails_alike_on_all_ranks(comm, mpi_tmp_path):
@@ -441,10 +453,10 @@ def test_asynchronous_run_does_its_cycles(comm, mpi_tmp_path, grids, size, kind)
     assert sum(done.values()) >= 4 * n_nodes
     assert min(done.values()) >= 1
     lines = history(mpi_tmp_path / "run")
-    assert [int(line["cycle"]) for line in lines] == [1, 2, 3, 4]
+    assert [int(line["cycle"]) for line in lines] == [0, 1, 2, 3, 4]
     assert report.validation_error == min(float(line["error"]) for line in lines)
     assert report.validation_error < 0.5  # three classes: guessing errs in two of three
-    for line in lines:
+    for line in lines[1:]:
         assert 0 < int(line["distinct_rows"]) <= 180
         assert float(line["f_min"]) <= float(line["f_max"])
         assert int(line["age_max"]) >= float(line["age_mean"]) or comm.size == 1
@@ -523,7 +535,7 @@ def test_asynchronous_run_is_interrupted_and_finishes(comm, mpi_tmp_path, size):
     comm.Barrier()
     report = train("psbml", comm, mpi_tmp_path / "data.h5", run, options, resume=True)
     lines = history(run)
-    assert [int(line["cycle"]) for line in lines] == list(range(1, 101))
+    assert [int(line["cycle"]) for line in lines] == list(range(101))
     assert report.validation_error == min(float(line["error"]) for line in lines) < 0.5
 
 
@@ -531,4 +543,4 @@ def test_asynchronous_run_with_many_checkpoints(comm, mpi_tmp_path):
     write(comm, mpi_tmp_path / "data.h5", 200, 6, 2, density=1.0)
     options = PsbmlOptions(grid="3x2", cycles=10, asynchronous=True, checkpoint_every=1e-4)
     train("psbml", comm, mpi_tmp_path / "data.h5", mpi_tmp_path / "run", options)
-    assert len(history(mpi_tmp_path / "run")) == 10
+    assert len(history(mpi_tmp_path / "run")) == 11

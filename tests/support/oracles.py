@@ -99,16 +99,35 @@ def kernel_log_densities(x, labels, weights, queries):
     out = np.zeros((len(queries), labels.max() + 1))
     if len(values) == 1:
         return out
-    gap = (values[-1] - values[0]) / (len(values) - 1)
+    gap = max((values[-1] - values[0]) / (len(values) - 1), 1e-6)
+    weights = weights * ((weights > 0).sum() / weights.sum())
     for c in range(out.shape[1]):
         mine = (labels == c) & (weights > 0)
-        own, w = x[mine], weights[mine]
-        size = w.sum() ** 2 / (w**2).sum()
-        h = max((own.max() - own.min()) / np.sqrt(size), gap / 6)
+        own, w = np.rint(x[mine] / gap) * gap, weights[mine]
+        h = max((own.max() - own.min()) / np.sqrt(w.sum()), gap / 6)
         distances = np.abs(np.asarray(queries)[:, None] - own)  # the lower tails keep their digits
         mass = (ndtr((gap / 2 - distances) / h) - ndtr((-gap / 2 - distances) / h)) @ w / w.sum()
-        out[:, c] = np.log((size * mass + 1 / len(values)) / (size + 1))
+        out[:, c] = np.log(np.maximum(mass, 1e-75))
     return out
+
+
+def gaussian_naive_bayes(X, labels, weights, queries):
+    """Joint log-probabilities (queries, classes) as Weka's NormalEstimator has them, value by value."""
+    weights = weights * (np.count_nonzero(weights) / weights.sum())
+    out = []
+    for query in queries:
+        for c in range(labels.max() + 1):
+            total = np.log((weights[labels == c].sum() + 1) / (np.count_nonzero(weights) + labels.max() + 1))
+            for j, x in enumerate(X.T):
+                values = np.unique(x[weights > 0])
+                gap = (values[-1] - values[0]) / (len(values) - 1) if len(values) > 1 else 0.01
+                own, w = np.rint(x[labels == c] / gap) * gap, weights[labels == c]
+                mean = np.average(own, weights=w)
+                deviation = max(np.sqrt(np.average((own - mean) ** 2, weights=w)), gap / 6)
+                away = np.rint(query[j] / gap) * gap - mean
+                total += np.log(max(ndtr((away + gap / 2) / deviation) - ndtr((away - gap / 2) / deviation), 1e-75))
+            out.append(total)
+    return np.reshape(out, (len(queries), -1))
 
 
 def kernel_naive_bayes(X, labels, weights, queries):

@@ -11,7 +11,7 @@ import hpcml
 
 TOP = Path(hpcml.__file__).parent
 ORDER = [
-    {"errors", "log", "rng", "partition", "slices", "undo", "signals"},
+    {"errors", "log", "rng", "partition", "slices", "undo", "signals", "deferred"},
     *({name} for name in ("mpi", "kernels", "options", "files", "data", "conversion", "model", "run", "evaluation", "prediction")),
     *({name} for name in ("near_duplicates", "estimators", "methods", "reduce", "crossval", "tuning", "bench", "plots")),
     *({name} for name in ("reporting", "cli")),

@@ -22,7 +22,7 @@ from hpcml.estimators.labels import CLASSES, LabelScores, LabelSets
 from hpcml.methods.psbml.options import PsbmlOptions
 from hpcml.methods.psbml.problem import TorusProblem
 from hpcml.methods.psbml.selection import validation_sizes
-from hpcml.methods.psbml.snapshot import Assessor, Pocket
+from hpcml.methods.psbml.snapshot import Assessor, Pocket, all_rows
 from hpcml.methods.psbml.synchronous import Synchronous
 from hpcml.methods.psbml.torus import Placement, Torus, grid_for, parse_grid
 from hpcml.methods.psbml.train import lay_out, margin_data
@@ -259,8 +259,10 @@ def best_of_cycles(problem: TorusProblem) -> Pocket:
     comm, cycles = problem.comm, problem.options.cycles
     with mpi.agreed(comm, "reading the rows"):
         grid, assessor = Synchronous(problem, problem.first_slots), Assessor(problem)
-    while grid.cycle < cycles:
-        taken = [grid.step() for _ in range(min(comm.size, cycles - grid.cycle))]  # one for each rank to assess
+    waiting = [all_rows(problem.first_slots)]
+    while waiting or grid.cycle < cycles:
+        n_steps = min(comm.size - len(waiting), cycles - grid.cycle)
+        taken, waiting = waiting + [grid.step() for _ in range(n_steps)], []  # one for each rank to assess
         assessor.hand_out(taken, [1.0] * comm.size)
         with mpi.agreed(comm, "assessing the grid"):
             assessor.work(carry_on)

@@ -17,7 +17,7 @@ from hpcml.files.table import write_table
 from hpcml.log import Progress
 from hpcml.methods.psbml.asynchronous import Asynchronous
 from hpcml.methods.psbml.problem import TorusProblem
-from hpcml.methods.psbml.snapshot import ENTRY, HISTORY, Assessor, Facts, Pocket, Snapshot
+from hpcml.methods.psbml.snapshot import ENTRY, HISTORY, Assessor, Facts, Pocket, Snapshot, all_rows
 from hpcml.methods.psbml.synchronous import Synchronous
 from hpcml.run.checkpoint import Checkpoints, CheckpointWriter, reading_checkpoint
 from hpcml.run.folder import RunFolder
@@ -43,14 +43,15 @@ class TorusRun:
 
     @property
     def n_taken(self) -> int:
-        """How many snapshots have been taken."""
-        return len(self.assessor.history) + len(self.assessor.handed) + len(self.taken)
+        """How many cycles have been taken, but for cycle 0."""
+        cycles = [line[0] for line in self.assessor.history]
+        return sum(cycle > 0 for cycle in (*cycles, *(each.cycle for each in (*self.assessor.handed, *self.taken))))
 
     @mpi.collective
     def train(self, restore: bool) -> str:
         """Collective. Do the cycles: ""; or stop after a checkpoint at a signal or the time limit: why."""
-        if restore:
-            self._restore()
+        if not (restore and self._restore()):
+            self.taken.append(all_rows(self.slots))
         self.began = self.saved = time.monotonic()
         self.before = self.elapsed
         self.progress = Progress(self.log, "cycles", self.options.cycles)
@@ -187,6 +188,9 @@ class TorusRun:
         self.assessor.gather()
         for line in self.assessor.history[first:]:
             said = dict(zip(HISTORY, line, strict=True))
+            if said["cycle"] == 0:
+                self.log(f"cycle 0, all {said['distinct_rows']:,.0f} rows: validation error {100 * said['error']:.2f} %")
+                continue
             self.log(
                 f"cycle {said['cycle']:.0f}: validation error {100 * said['error']:.2f} %, {said['distinct_rows']:,.0f} distinct "
                 f"rows, {said['seconds']:.2f} s, {said['bytes_sent']:,.0f} bytes to neighbours "
@@ -206,7 +210,7 @@ class TorusRun:
         facts = Facts.merged(self.comm.allgather([snapshot.facts for snapshot in self.taken]))
         arrays = {"origin": Slab((1, 32), "|u1"), "elapsed": Slab((1, 1), "<f8"), "cycles": Slab((1, n_nodes), "<f8")}
         arrays |= {"places": Slab((n_nodes, width), "<i8"), "fitness": Slab((n_nodes, width), "<f8")}
-        sets: dict[str, Sequence[Any]] = {"pocket": [pocket]} if pocket.cycle else {}
+        sets: dict[str, Sequence[Any]] = {"pocket": [pocket]} if pocket.cycle >= 0 else {}
         sets |= {"taken": self.taken} if self.taken else {}
         for name, items in sets.items():
             arrays[f"{name}_places"] = Slab((len(items) * n_nodes, width), "<i8")
@@ -214,8 +218,9 @@ class TorusRun:
         if assessor.history:
             arrays["history"] = Slab((len(assessor.history), len(HISTORY)), "<f8")
         if facts:
+            arrays["taken_cycles"] = Slab((len(facts), 1), "<f8")
             arrays["facts"] = Slab((len(facts), len(facts[0])), "<f8")
-        if pocket.cycle:
+        if pocket.cycle >= 0:
             arrays["judged"] = Slab((1, 3), "<f8")
 
         def fill(out: CheckpointWriter) -> None:
@@ -232,10 +237,11 @@ class TorusRun:
                 out.write_row("origin", 0, np.frombuffer(self.problem.origin, dtype=np.uint8))
                 out.write_row("elapsed", 0, np.array([self.elapsed]))
                 out.write_row("cycles", 0, cycles)
-                for name, lines in (("history", assessor.history), ("facts", facts)):
+                numbers = [(float(snapshot.cycle),) for snapshot in self.taken]
+                for name, lines in (("history", assessor.history), ("facts", facts), ("taken_cycles", numbers)):
                     for row, line in enumerate(lines):
                         out.write_row(name, row, np.array(line))
-                if pocket.cycle:
+                if pocket.cycle >= 0:
                     out.write_row("judged", 0, np.array([pocket.cycle, pocket.error, pocket.auc]))
 
         self.checkpoints.save(arrays, fill)
@@ -248,12 +254,12 @@ class TorusRun:
         return own
 
     @mpi.collective
-    def _restore(self) -> None:
-        """Collective. Take up the newest checkpoint, if there is one. Raises DataError if it belongs to other data."""
+    def _restore(self) -> bool:
+        """Collective. Take up the newest checkpoint: whether there is one. Raises DataError if it belongs to other data."""
         path = self.checkpoints.newest()
         if path is None:
             self.log("no checkpoint was written yet; starting from the beginning")
-            return
+            return False
         n_nodes = self.problem.n_nodes
         with mpi.agreed(self.comm, f"reading {path}"), reading_checkpoint(path) as file:
             if file["origin"][0].tobytes() != self.problem.origin:
@@ -267,12 +273,15 @@ class TorusRun:
             for number, line in enumerate(file["facts"][:].tolist() if "facts" in file else ()):
                 entries = _read_entries(file, "taken", number * n_nodes, list(self.slots))
                 facts = Facts(*line) if self.comm.rank == 0 else Facts()
-                self.taken.append(Snapshot(self.n_taken + 1, entries, facts))
+                # version 0.8 had no cycle 0, and did not note the numbers
+                cycle = int(file["taken_cycles"][number, 0]) if "taken_cycles" in file else self.n_taken + 1
+                self.taken.append(Snapshot(cycle, entries, facts))
             if "judged" in file:
                 cycle, error, auc = file["judged"][0].tolist()
                 entries = _read_entries(file, "pocket", 0, list(range(n_nodes))) if self.comm.rank == 0 else None
                 self.assessor.pocket = Pocket(int(cycle), error, auc, 0, entries)
         self.log(f"resuming from {path.name}: {self.n_taken} of {self.options.cycles} cycles done")
+        return True
 
 
 def _reason(signal: float, time_up: float) -> str:

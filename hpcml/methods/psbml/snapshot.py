@@ -17,7 +17,7 @@ from hpcml import mpi
 from hpcml.data.shard import Rows
 from hpcml.methods.psbml.problem import TorusProblem
 from hpcml.methods.psbml.rows import distinct
-from hpcml.methods.psbml.selection import Population, selection_weights
+from hpcml.methods.psbml.selection import Population, population, selection_weights
 from hpcml.model import learner as learners
 from hpcml.slices import Look
 
@@ -67,6 +67,12 @@ def entries_of(populations: dict[int, Population], low: float, high: float) -> n
     return np.concatenate(parts)
 
 
+def all_rows(slots: dict[int, np.ndarray]) -> Snapshot:
+    """Cycle 0: the rows with which the nodes here begin, all training rows together; the base learner without PSBML."""
+    populations = {node: population(rows) for node, rows in slots.items()}
+    return Snapshot(0, entries_of(populations, math.nan, math.nan), Facts(math.nan, math.nan))
+
+
 def assign(n_tasks: int, costs: list[float]) -> list[int]:
     """The rank for each of some equal tasks so that all are done soonest; `costs` are the ranks' seconds per task."""
     load = np.zeros(len(costs))
@@ -82,7 +88,7 @@ def assign(n_tasks: int, costs: list[float]) -> list[int]:
 class Pocket:
     """The best cycle so far; its rows and classifier only on the rank that has them."""
 
-    cycle: int = 0
+    cycle: int = -1  # none yet; 0: all training rows
     error: float = math.inf
     auc: float = math.nan
     owner: int = 0
@@ -92,7 +98,7 @@ class Pocket:
     def rank(self, judge: str) -> tuple[float, float]:
         """What is least for the best: the error (or 1 − AUC), then the cycle."""
         loss = self.error if judge == "error" else 1.0 - self.auc
-        return (math.inf if math.isnan(loss) else loss), self.cycle or math.inf
+        return (math.inf if math.isnan(loss) else loss), self.cycle if self.cycle >= 0 else math.inf
 
 
 class Assessor:
@@ -107,6 +113,11 @@ class Assessor:
         self._found: list[tuple[int, float, float, int]] = []
         self._best = Pocket()
         self._validation: tuple | None = None
+
+    @property
+    def base(self) -> tuple[float, float]:
+        """Error and AUC of cycle 0; NaN before it is assessed."""
+        return next(((line[1], line[2]) for line in self.history if line[0] == 0), (math.nan, math.nan))
 
     @mpi.collective
     def hand_out(self, snapshots: list[Snapshot], costs: list[float]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -49,20 +50,27 @@ class PsbmlReport:
     """What a finished run did."""
 
     model: Path
-    cycle: int  # the one that the classifier is of
+    cycle: int  # the one that the classifier is of; 0: the base learner on all rows
     validation_error: float
+    base_error: float  # of cycle 0, by the same validation rows; NaN where a file of version 0.8 does not say
     n_margin_rows: int
     seconds: float
     profile: list[dict[str, float]] = field(default_factory=list)  # seconds per phase, rank by rank; empty if not asked for
 
     def __str__(self) -> str:
         lines = [
-            f"trained in {self.seconds:.2f} s; best: cycle {self.cycle}, validation error {100 * self.validation_error:.2f} %, "
-            f"margin data: {self.n_margin_rows:,} rows; model: {self.model}"
+            f"trained in {self.seconds:.2f} s; best: cycle {self.cycle}, validation error {100 * self.validation_error:.2f} %"
+            f"{self._beside_base()}, margin data: {self.n_margin_rows:,} rows; model: {self.model}"
         ]
+        if self.cycle == 0:
+            lines.append("no cycle is better than the base learner on all rows: the model is that one")
         for rank, seconds in enumerate(self.profile):
             lines.append(f"rank {rank}: " + ", ".join(f"{phase} {value:.2f} s" for phase, value in seconds.items()))
         return joined(lines)
+
+    def _beside_base(self) -> str:
+        known = self.cycle > 0 and not math.isnan(self.base_error)
+        return f" (all rows: {100 * self.base_error:.2f} %)" if known else ""
 
 
 @mpi.collective
@@ -186,6 +194,8 @@ def _write_model(problem: TorusProblem, folder: RunFolder, run: TorusRun) -> Non
                 about={
                     "validation_error": pocket.error,
                     "validation_auc": pocket.auc,
+                    "base_error": run.assessor.base[0],
+                    "base_auc": run.assessor.base[1],
                     "grid": problem.options.grid,
                     "neighbourhood": problem.options.neighbourhood,
                     "data_sizes": np.array(problem.dataset.sizes),
@@ -211,6 +221,7 @@ def _report(comm: mpi.Comm, folder: RunFolder, seconds: float, profile: list[dic
     with mpi.agreed(comm, f"reading {folder.model}"):
         if comm.rank == 0:
             model = ClassifierModel(folder.model)
-            told = model.cycle, float(model.attrs["validation_error"]), model.margin_rows.size
-    cycle, error, n_rows = comm.bcast(told)
-    return PsbmlReport(folder.model, cycle, error, n_rows, seconds, profile)
+            errors = float(model.attrs["validation_error"]), float(model.attrs.get("base_error", math.nan))
+            told = model.cycle, *errors, model.margin_rows.size
+    cycle, error, base_error, n_rows = comm.bcast(told)
+    return PsbmlReport(folder.model, cycle, error, base_error, n_rows, seconds, profile)

@@ -73,7 +73,7 @@ def test_names_and_options():
 
 
 WRONG = {
-    "": "name a learner: linear-svm, naive-bayes, stump, tree",
+    "": "name a learner: linear-svm, naive-bayes, naive-bayes-gaussian, stump, tree",
     "tre": "no such learner; did you mean 'tree'?",
     "nowhere.Classifier": "cannot import nowhere: No module named 'nowhere'",
     ".Classifier": "cannot import .Classifier: ",
@@ -238,3 +238,18 @@ def test_rows_of_a_shard(index):
                 assert found.indices.dtype == found.indptr.dtype
     ones = (csr[0], csr[1], np.broadcast_to(np.float32(1), X.nnz))
     assert np.array_equal(rows_of(ones, np.arange(30), 9, False).toarray(), X.toarray() != 0)
+
+
+def test_scores_of_naive_bayes_are_log_odds_in_double_precision():
+    from sklearn.naive_bayes import GaussianNB
+
+    rng = np.random.default_rng(0)
+    y = np.arange(2000) % 2
+    X = (rng.normal(size=(2000, 40)) + 0.8 * y[:, None]).astype(np.float32)
+    learner = parse_learner(["sklearn.naive_bayes.GaussianNB"])
+    found = scores(fit(learner, X, y, 0), X, 2)[:, 0]
+    joint = GaussianNB().fit(X.astype(np.float64), y).predict_joint_log_proba(X.astype(np.float64))
+    assert np.array_equal(found, joint[:, 1] - joint[:, 0])
+    assert np.unique(found).size == 2000
+    never = GaussianNB(priors=[0.0, 1.0]).fit(X, y)  # the logarithm of 0
+    assert (scores(never, X, 2) > 0).all()
