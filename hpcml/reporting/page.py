@@ -92,8 +92,8 @@ def shown(name: str) -> str:
 
 
 def number(value: float) -> str:
-    """A measure; – if undefined."""
-    return "–" if math.isnan(value) else f"{value:.3f}"
+    """A measure, small ones with two digits; – if undefined."""
+    return "–" if math.isnan(value) else f"{value:.3f}" if value >= 0.01 or value == 0 else f"{value:.2g}"
 
 
 def count(value: float) -> str:
@@ -108,7 +108,7 @@ def signed(value: float) -> str:
 
 def interval(found: Interval) -> str:
     """The bounds of an interval; nothing if there are none."""
-    return "" if math.isnan(found.low) else f"{found.low:.3f} to {found.high:.3f}"
+    return "" if math.isnan(found.low) else f"{number(found.low)} to {number(found.high)}"
 
 
 def run_context(report: RunReport, place: int) -> dict[str, Any]:
