@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from support import make
 
+from hpcml import convert
 from hpcml.data.dataset import Dataset
 
 TOP = Path(__file__).parents[2]
@@ -163,6 +164,35 @@ def test_decisions(tmp_path):
     assert len(found) == 5 and text.count("\nshrink") == 1 and found["shrink"]["macro"] > found["0"]["macro"]
     judged = {line["probabilities"]: line for line in lines_of(text) if line.get("positives") == "all"}
     assert len(judged) == 5 and judged["calibrate"]["brier"] < judged["1/(1+exp(-score))"]["brier"]
+
+
+def test_tune(tmp_path, documents, monkeypatch, capsys):
+    """Tuned models are better than chance, scikit-learn agrees with what is measured, words of fewer rows are compared."""
+    monkeypatch.syspath_prepend(BENCH)
+    main = runpy.run_path(str(BENCH / "tune.py"))["main"]
+
+    def found(*options):
+        monkeypatch.setattr(sys, "argv", ["tune.py", *map(str, options)])
+        main()
+        return lines_of(capsys.readouterr().out)
+
+    rng = np.random.default_rng(3)
+    Y = rng.random((200, 3)) < [0.4, 0.3, 0.2]
+    X = np.column_stack([Y + 0.5 * rng.standard_normal(Y.shape), rng.random((200, 6))])
+    splits = {"train": np.arange(140), "test": np.arange(140, 200)}
+    data = make.dataset(tmp_path / "data.h5", X, Y.astype(float), splits=splits)
+    ways = {line["way"]: line for line in found(data)}
+    assert len(ways) == 5 and ways["tune"]["macro_f1"] > 0.6 and ways["train dual"]["ratio_user"] == 1
+    (line,) = found(data, "--check", 3)
+    assert line["labels"] == 3 and np.allclose(line["mean AP: tune, exact"], line["mean AP: tune"], atol=1e-4)  # few positives
+    assert np.allclose(line["mean AP: search"], line["mean AP: solutions"], atol=0.1)
+    texts = documents.read_text().splitlines()
+    splits = ("test" if number % 3 == 0 else "train" for number in range(len(texts)))
+    documents.write_text("\n".join(json.dumps(json.loads(text) | {"split": next(splits)}) for text in texts))
+    convert("jsonl", documents, tmp_path / "words.h5", {"min_df": 2})
+    (line,) = found(tmp_path / "words.h5", "--text", documents, "--min-df", 2)
+    assert line["labels"] == 2 and line["features"] == 40 and 0.5 < line["test AP"] <= 1
+    assert len(line["mean AP: idf of all"]) == len(line["mean AP: idf of the others"]) == 10
 
 
 def test_naive_bayes(tmp_path):
