@@ -77,6 +77,8 @@ def predict(
     if not text and (zero_based or format is not None or max_line_mb is not None):
         raise ConfigError("--zero-based, --max-line-mb and --format are for text; leave them out")
     check_what(what, top)
+    if threshold is not None and not labels:
+        raise ConfigError("--threshold has no effect without --labels; leave it out")
     opened = share_model(comm, model).with_threshold(threshold)
     if text:
         predict_stream(comm, opened, data, output, what, force, Command.session.log, zero_based, format, top, max_line)

@@ -6,7 +6,7 @@ import numpy as np
 
 from hpcml.log import joined
 from hpcml.model.classifier import ClassifierModel
-from hpcml.model.linear import Model
+from hpcml.model.linear import CHOSEN, Model
 
 
 def format_model(model: Model | ClassifierModel) -> str:
@@ -21,7 +21,11 @@ def format_model(model: Model | ClassifierModel) -> str:
         lines.append(f"  weights     {model.n_weights:,} in {model.n_columns:,} columns: {stored}{parts}")
     else:
         lines.append(f"  classifier  {model.base.get('name', '?')}, of {model.margin_rows.size:,} rows")
-    shown = {name: attrs[name] for name in ("loss", "lambda", "positive_weight", "split", "n_rows") if name in attrs}
+    shown: dict[str, object] = {
+        name: attrs[name] for name in ("loss", "lambda", "positive_weight", "split", "n_rows") if name in attrs
+    }
+    own = [name for name in CHOSEN if name in model.labels]
+    shown |= {name: "of each label " + "{:.3g} to {:.3g}".format(*np.quantile(model.labels[name], [0, 1])) for name in own}
     if shown:
         lines.append("  trained     " + ", ".join(f"{name.replace('_', ' ')} {_shown(value)}" for name, value in shown.items()))
     if model.probability_source:

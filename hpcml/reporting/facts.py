@@ -13,7 +13,7 @@ import numpy as np
 from hpcml.errors import ConfigError, DataError
 from hpcml.files.opening import read_small
 from hpcml.model.classifier import ClassifierModel
-from hpcml.model.linear import Model
+from hpcml.model.linear import CHOSEN, Model
 from hpcml.run.folder import CONFIG, ENVIRONMENT, read_config
 
 NOT_SAID = ("method", "data")  # of the options, what has a line of its own
@@ -66,7 +66,9 @@ def facts_of(run: Path, model: Model | ClassifierModel) -> Facts:
         ("data", str(config.get("data", "unknown"))),
     ]
     names = {"loss": "loss", "lambda": "λ", "positive_weight": "weight of positives", "split": "split", "n_rows": "training rows"}
-    about += [(name, _shown(attrs[key])) for key, name in names.items() if key in attrs]
+    own = {key: (values.min(), values.max()) for key, values in model.labels.items() if key in CHOSEN}
+    told = {key: f"of each label its own, {low:.3g} to {high:.3g}" for key, (low, high) in own.items()}
+    about += [(name, told.get(key, _shown(attrs[key]))) for key, name in names.items() if key in attrs]
     about += [("features", f"{model.n_features:,}"), ("labels", f"{model.n_labels:,}")]
     if isinstance(model, Model):
         about.append(("weights stored", f"{model.n_weights:,}" + (" (sparse)" if model.sparse else "")))

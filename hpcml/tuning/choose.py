@@ -2,7 +2,7 @@
 
 A label alone says too little, the rarer the less: the best of many settings on a few rows is chance. So the score of a setting
 for a label with n′ positives is (n′ own + τ mean) / (n′ + τ), where the mean is that over all labels. τ was chosen on Reuters and
-the docstrings, and judged on other collections (docs/methods/tune.md).
+the docstrings, and judged on other collections (docs/tuning.md). The default setting stays unless another one gains.
 """
 
 from __future__ import annotations
@@ -14,17 +14,18 @@ from hpcml.tuning.grid import best_of
 TAU = 100.0  # positives whose own score weighs as much as the mean of all labels
 
 
-def choose(scores: np.ndarray, n_positive: np.ndarray, one: bool, tau: float = TAU) -> np.ndarray:
+def choose(scores: np.ndarray, n_positive: np.ndarray, one: bool, default: int | None = None, tau: float = TAU) -> np.ndarray:
     """The setting of each label (n_labels) from `scores` (n_labels × n_settings, NaN for labels without) and their positives.
 
-    `one`: the same for all. Of equal ones the first.
+    `one`: the same for all. Of equal ones the first; the `default` where no other has a score that is larger by GAIN.
     """
-    best = best_of(scores)
+    mean = np.nanmean(scores, axis=0)
+    best = best_of(mean, default)
     if one:
         return np.full(len(scores), best)
-    mean, n = np.nanmean(scores, axis=0), n_positive[:, None].astype(np.float64)
+    n = n_positive[:, None].astype(np.float64)
     drawn = (n * scores + tau * mean) / (n + tau)
     found = np.full(len(scores), best)
     judged = ~np.isnan(scores).any(axis=1)
-    found[judged] = np.argmax(drawn[judged], axis=1)
+    found[judged] = [best_of(row, default) for row in drawn[judged]]
     return found

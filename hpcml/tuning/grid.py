@@ -12,7 +12,7 @@ from hpcml.data.compact import CompactRows
 from hpcml.methods.linear.settings import Axis, Setting
 
 ROUNDS = 4  # in which a grid may grow
-GAIN = 0.001  # of the mean score, that makes a further value worth trying
+GAIN = 0.001  # of a score, that makes another setting than the default, or a further value, worth it
 
 
 class Grid:
@@ -65,6 +65,12 @@ def column_of(option: str) -> str:
     return "lambda" if option == "lam" else option
 
 
-def best_of(scores: np.ndarray) -> int:
-    """The setting (of the columns) with the largest mean over the labels (rows) that have a score; the first of equal ones."""
-    return int(np.argmax(np.nanmean(scores, axis=0)))
+def best_of(scores: np.ndarray, default: int | None = None) -> int:
+    """The setting with the largest score; the `default` one unless that gains GAIN over it; of equal ones the first."""
+    best = int(np.argmax(scores))
+    return default if default is not None and scores[best] < scores[default] + GAIN else best
+
+
+def default_of(settings: Sequence[Setting]) -> int | None:
+    """The number of the setting whose every value is 1, as by default; None if it was not tried."""
+    return next((number for number, each in enumerate(settings) if all(value == 1.0 for value in each.values())), None)

@@ -79,6 +79,8 @@ class TuneOptions:
                 raise ConfigError(f"--{flag} has no effect on --method {self.method}, it is for {method}; leave it out")
         if self.bias is not None and self.method == "elastic-net":
             raise ConfigError("--bias and --no-bias have no effect on --method elastic-net; leave them out")
+        if self.l1 is not None and not self.l1.strip("0.").removesuffix("/m").strip("0."):
+            raise ConfigError(f"--l1 {self.l1}: expected a number above 0, of which --lambdas are multiples")
         if self.drop is not None:
             check_magnitude("drop", self.drop)
         if self.label_part is not None:

@@ -11,7 +11,7 @@ import numpy as np
 from hpcml.log import joined
 from hpcml.methods.linear.report import TrainReport
 from hpcml.methods.linear.settings import Setting
-from hpcml.tuning.grid import best_of, column_of, text_of
+from hpcml.tuning.grid import best_of, column_of, default_of, text_of
 from hpcml.tuning.options import TuneOptions
 
 NAMES = {"map": "mean average precision", "f1": "mean F1 at the best thresholds", "auc": "mean AUC"}
@@ -44,7 +44,8 @@ def tables(
 ) -> tuple[list[str], list[Sequence[object]], list[Sequence[object]]]:
     """Lines for the user, the rows of tuning.csv, and those of choice.csv."""
     judged, axes = ~np.isnan(scores).all(axis=1), list(settings[0])
-    means, best = np.nanmean(scores, axis=0), best_of(scores)
+    means, default = np.nanmean(scores, axis=0), default_of(settings)
+    best = best_of(means, default)
     counts = np.bincount(which[judged], minlength=len(settings))
     summary: list[Sequence[object]] = [[*(f"{column_of(axis)}_factor" for axis in axes), options.by, "labels"]]
     for setting, mean, count in zip(settings, means, counts, strict=True):
@@ -57,7 +58,6 @@ def tables(
         of_labels.append([name, int(n_positive[label]), *values, "" if np.isnan(score) else f"{score:.6g}"])
     what = NAMES[options.by]
     lines = []
-    default = next((number for number, each in enumerate(settings) if all(value == 1.0 for value in each.values())), None)
     if default is not None:
         lines.append(f"{what} in the folds with the defaults: {means[default]:.4f}")
     lines.append(f"best for all labels together: {text_of(settings[best])}: {means[best]:.4f}")

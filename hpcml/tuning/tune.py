@@ -31,7 +31,7 @@ from hpcml.signals import StopSignals
 from hpcml.tuning.choose import choose
 from hpcml.tuning.cross import CrossFits, CrossRun
 from hpcml.tuning.folds import Fold, deal, fold_rows
-from hpcml.tuning.grid import ROUNDS, Grid, best_of, column_of, concrete, text_of
+from hpcml.tuning.grid import ROUNDS, Grid, column_of, concrete, default_of, text_of
 from hpcml.tuning.options import TuneOptions
 from hpcml.tuning.records import Records
 from hpcml.tuning.report import TuneReport, tables
@@ -53,7 +53,8 @@ def tune(session: Session, data: Path, target: Target, options: TuneOptions) -> 
     of_method = line.options(**{name: value for name, value in given.items() if value is not None}, **_alone(line.options))
     tuner = Tuner(options)
     report = train_linear(method, session, data, target, of_method, tuner)
-    return TuneReport(report, tuner.lines)
+    advice = f"their minimum can be had closer with hpcml train {options.method} and the values of choice.csv"
+    return TuneReport(replace(report, advice=advice), tuner.lines)
 
 
 def _alone(kind: type) -> dict[str, Any]:
@@ -102,11 +103,15 @@ class Tuner:
                 rounds.append(self._round(comm, problem, folder, options, resume, signals, new, len(rounds) + 1, began))
                 settings = [setting for each in rounds for setting in each.settings]
                 scores = np.concatenate([each.scores for each in rounds], axis=1)
-                best = best_of(scores)
+                best = int(np.argmax(np.nanmean(scores, axis=0)))
                 new = grid.grow(settings, np.nanmean(scores, axis=0)) if len(rounds) <= ROUNDS else []
+                if not new and len(rounds) > ROUNDS and grid.grow(settings, np.nanmean(scores, axis=0)):
+                    folder.log(
+                        f"the best setting ({text_of(settings[best])}) still lies at the end of the grid, which grows no more"
+                    )
                 if new:
                     folder.log(f"the best setting so far ({text_of(settings[best])}) lies at the end of the grid, which grows")
-            which = choose(scores, n_positive, self.options.one)
+            which = choose(scores, n_positive, self.options.one, default_of(settings))
             decision = self._decide(comm, rounds, which)
         finally:
             for each in rounds:
@@ -153,7 +158,8 @@ class Tuner:
             finally:
                 progress.close()
             if stopped:
-                done = f"{run.n_done} of {len(problem.names)} labels done"
+                n_done = int(mpi.allreduce_sum(comm, run.done.sum(dtype=np.int64).reshape(1))[0])
+                done = f"{n_done} of {len(problem.names)} labels done"
                 raise Interrupted(f"{stopped}: the choice so far is kept; continue with --resume ({done})")
         scores = None
         with mpi.agreed(comm, f"reading {records.path}"):

@@ -1,8 +1,9 @@
 """Many labels at many λ and weights of positive rows, on the same rows: weights to choose by, not solutions.
 
 A panel of labels goes from the largest λ to the smallest and keeps its duals, which stay feasible as C grows. The first λ begins
-with the common start (`dual`) and sweeps twice over all rows. Each further one sweeps twice over its support vectors, then once
-over all rows. docs/tuning.md says how far the average precision of such weights is from that of solutions.
+with the common start (`dual`) and sweeps over all rows until they have nearly converged. Each further one sweeps twice over its
+support vectors, then once over all rows; and again, where there are few rows, for a sweep over few rows does little.
+docs/tuning.md says how far the average precision of such weights is from that of solutions.
 """
 
 from __future__ import annotations
@@ -18,8 +19,12 @@ from hpcml.methods.dual.options import DualOptions
 from hpcml.methods.linear.objective import Risk
 from hpcml.methods.linear.settings import Fitted, Setting
 
-FIRST_SWEEPS = 2  # of the largest λ, over all rows
-SWEEPS = 3  # of each further one, the last over all rows
+FIRST_SWEEPS = 10  # of the largest λ at most, over all rows
+FIRST_TOLERANCE = 0.5  # of the projected gradients, that ends them
+SWEEPS = 3  # of each further λ, the last over all rows
+TOLERANCE = 0.1  # that ends these, where they are repeated
+VISITS = 5000  # of rows that they come to, at least
+VIOLATION = 5  # of a step's numbers in the history
 START_SWEEPS = 10  # of the label that no row has
 
 
@@ -68,23 +73,40 @@ class DualPath:
 
     def _panel(self, labels: np.ndarray, lanes: list[tuple[int, float]]) -> Iterator[Fitted]:
         """The lanes (place among the labels, weight) of one panel at all λ."""
-        panel, everyone = None, np.uint16((1 << len(lanes)) - 1)
-        places = np.array([place for place, _ in lanes])
-        for lam in self.lambdas:
-            costs = self._costs(lam, lanes)
-            if panel is None:
-                panel, n_sweeps = (
-                    DualPanel(self.block, [Training(place, int(labels[place]), 0.0) for place, _ in lanes]),
-                    FIRST_SWEEPS,
-                )
-            else:
-                n_sweeps = SWEEPS
-                kernels.support(panel.alpha, panel.width, len(lanes), panel.active)
+        panel = DualPanel(self.block, [Training(place, int(labels[place]), 0.0) for place, _ in lanes])
+        places, rounds = np.array([place for place, _ in lanes]), -(-VISITS // max(1, self.risk.rows.n_local))
+        for number, lam in enumerate(self.lambdas):
+            costs, going = self._costs(lam, lanes), np.uint16((1 << len(lanes)) - 1)
             panel.set_costs(costs)
-            for sweep in range(n_sweeps):
-                panel.sweep = sweep  # the same orders for all λ
-                if sweep == n_sweeps - 1:
-                    panel.active[:] = everyone
-                panel.epoch(0.0)
+            for lane in panel.lanes:
+                lane.ready = False
+            if number == 0:
+                self._sweep(panel, going, FIRST_SWEEPS * rounds, FIRST_TOLERANCE if rounds == 1 else TOLERANCE)
+            for _ in range(rounds if number else 0):
+                kernels.support(panel.alpha, panel.width, len(lanes), panel.active)
+                panel.active &= going
+                for sweep in range(SWEEPS - 1):
+                    panel.sweep = sweep  # the same orders for all λ
+                    panel.epoch(0.0)
+                panel.set_costs(costs)  # no row is set aside
+                going = self._sweep(panel, going, 1, TOLERANCE)
+                if not going:
+                    break
             settings = np.array([self.place.get((lam, weight), -1) for _, weight in lanes])
             yield Fitted(places, settings, panel.w, panel.width, np.zeros(len(lanes)))
+
+    def _sweep(self, panel: DualPanel, going: np.uint16, n: int, tolerance: float) -> np.uint16:
+        """At most n sweeps over all rows for the lanes `going` (bits); those whose projected gradients are beyond the tolerance.
+
+        Each lane ends by itself, whatever is beside it.
+        """
+        for sweep in range(n):
+            panel.active[:] = going
+            panel.sweep = SWEEPS - 1 + sweep % FIRST_SWEEPS
+            panel.epoch(0.0)
+            for number, lane in enumerate(panel.lanes):
+                if lane.history[-1][VIOLATION] <= tolerance:
+                    going &= np.uint16(~(1 << number) & 0xFFFF)
+            if not going:
+                break
+        return going

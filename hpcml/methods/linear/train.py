@@ -158,7 +158,7 @@ def _train_problem(
         with mpi.agreed(comm, "making room for the weights"):
             block = make_block(problem, n_lanes, options, chosen)
         block.waiting.extend(waiting)
-        objective_is = f", λ = {objective.lam:.4g}" if options.losses else ""
+        objective_is = f", λ = {objective.lam:.4g}" if options.losses and chosen is None else ""
         log(
             f"training {len(problem.names)} labels on {rows.n_global:,} rows × {rows.n_features:,} features ({rows.n_columns:,} "
             f"columns); ranks: {comm.size}, {problem.loaded_by.size} to a copy of the rows, labels that share a pass: {n_lanes}"

@@ -19,6 +19,13 @@ def test_frequent_labels_choose_for_themselves_and_rare_ones_do_as_all_do():
     assert choose(scores, n_positive, one=False, tau=0.0).tolist() == [1] * 8 + [0, 0, 1]
 
 
+def test_the_default_stays_unless_another_setting_gains():
+    scores, n_positive = np.array([[0.5005, 0.5, 0.4], [0.7, 0.5, 0.4]]), np.array([10**6, 10**6])
+    assert choose(scores, n_positive, one=False, default=1).tolist() == [1, 0]
+    assert choose(scores, n_positive, one=False).tolist() == [0, 0]
+    assert choose(np.full((3, 4), 0.9), np.ones(3), one=True, default=2).tolist() == [2] * 3
+
+
 def test_grid_grows_only_where_the_best_lies_at_an_end_and_gains():
     axes = (Axis("lam", (0.1, 1.0, 10.0), 10.0), Axis("positive_weight", (1.0, 4.0), 4.0, least=1.0))
     grid = Grid(axes, ((), ()))
@@ -43,6 +50,8 @@ def test_grid_grows_only_where_the_best_lies_at_an_end_and_gains():
         ({"lambdas": (1.0, 1.0)}, "--lambdas 1 1: expected different numbers above 0"),
         ({"weights": (0.0,)}, "--weights 0: expected different numbers above 0"),
         ({"method": "probe", "weights": (2.0,)}, "--weights has no effect on --method probe"),
+        ({"method": "elastic-net", "l1": "0"}, "--l1 0: expected a number above 0"),
+        ({"method": "elastic-net", "l1": "0"}, "--l1 0: expected a number above 0"),
         ({"l1": "1/m"}, "--l1 has no effect on --method dual"),
         ({"method": "elastic-net", "bias": True}, "--bias and --no-bias have no effect"),
     ],

@@ -56,7 +56,7 @@ def test_model_is_what_training_with_the_choice_gives(tmp_path, method):
 
 
 def test_scores_of_folds_are_those_of_liblinear(tmp_path, monkeypatch):
-    monkeypatch.setattr("hpcml.methods.dual.path.FIRST_SWEEPS", 400)  # a solution
+    monkeypatch.setattr("hpcml.methods.dual.path.TOLERANCE", 1e-3)  # a solution
     data, X, Y = learnable(tmp_path / "data.h5")
     comm = mpi.self_comm()
     rows = compact_rows(comm, load_shard(comm, Dataset(data), "all"), True)[0]
@@ -75,8 +75,22 @@ def test_scores_of_folds_are_those_of_liblinear(tmp_path, monkeypatch):
         return mean
 
     C = 1.0 / (2.0 * rows.scale)
-    assert found == pytest.approx(liblinear(C, 3.0), abs=1e-3)  # the sweeps set rows aside
+    assert found == pytest.approx(liblinear(C, 3.0), abs=1e-3)
     assert min(abs(found - liblinear(*others)) for others in ((C / 2, 3.0), (2 * C, 3.0), (C, 1.0))) > 2e-3
+
+
+def test_scores_of_few_rows_that_are_not_scaled_are_those_of_solutions(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.random((90, 4)) * [9.0, 1.0, 5.0, 0.2] + 3.0
+    Y = (X[:, :1] + 5 * X[:, 3:] + 0.5 * rng.standard_normal((90, 1))) > 23.0
+    data = dataset(tmp_path / "data.h5", X.astype(np.float32), sp.csr_matrix(Y.astype(np.float32)))
+    model = hpcml.open_model(hpcml.tune(data, tmp_path / "run", lambdas=(1.0,), weights=(1.0,)).model)
+    scores = X.astype(np.float32) @ model.weights(0) + model.bias[0]
+    slope, offset = model.sigmoids
+    probabilities = 1.0 / (1.0 + np.exp(-slope[0] * scores - offset[0]))
+    assert probabilities.mean() == pytest.approx(Y.mean(), abs=0.08)  # thresholds and sigmoids fit the model itself
+    given = scores > model.thresholds[0]
+    assert 2 * (given & Y[:, 0]).sum() / (given.sum() + Y.sum()) > 0.8
 
 
 def test_interrupted_choice_goes_on_with_the_same_bits(tmp_path, monkeypatch):
