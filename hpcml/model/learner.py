@@ -278,20 +278,20 @@ def class_values(classifier: Any, X: Any, log_odds: bool = True) -> np.ndarray:
 
     The decision function ((0, d) for two classes), the logarithm of the joint probability of row and class, or else the
     probability: those near 0 and 1 are as good as equal, their logarithms are not. Without `log_odds` (classifiers of files from
-    before version 0.9) joint probabilities are not asked for.
+    before version 0.9) joint probabilities are not asked for, and rows stay in single precision.
     """
     if isinstance(classifier, Constant):
         return np.ones((X.shape[0], 1))
     if not hasattr(classifier, "decision_function"):
         joint = _has_joint(classifier, log_odds)
-        return _numbers(classifier, "predict_joint_log_proba" if joint else "predict_proba", X)
-    values = _numbers(classifier, "decision_function", X)
+        return _numbers(classifier, "predict_joint_log_proba" if joint else "predict_proba", X, log_odds)
+    values = _numbers(classifier, "decision_function", X, log_odds)
     if values.ndim == 1:
         return np.column_stack([np.zeros(values.size), values])
     if values.shape[1] == len(classifier.classes_):
         return values
     if hasattr(classifier, "predict_proba"):
-        return _numbers(classifier, "predict_proba", X)
+        return _numbers(classifier, "predict_proba", X, log_odds)
     raise ConfigError(f"{type(classifier).__name__}: its decision function has no value for each class; choose other options")
 
 
@@ -301,8 +301,11 @@ def _as_taken(classifier: Any, X: Any) -> Any:
     return X if kind.__module__.startswith(("sklearn.tree.", "hpcml.")) else X.astype(np.float64)
 
 
-def _numbers(classifier: Any, method: str, X: Any) -> np.ndarray:
-    """What a method of the classifier says of X, in double precision. Raises NonFiniteError; DataError if it refuses the rows."""
+def _numbers(classifier: Any, method: str, X: Any, double: bool = True) -> np.ndarray:
+    """What a method of the classifier says of X, given in double precision or as it is, in double precision.
+
+    Raises NonFiniteError; DataError if it refuses the rows.
+    """
     function = getattr(classifier, method)
     linear = sys.modules.get("sklearn.linear_model._base")  # whoever has a linear classifier has imported it
     if linear is not None and getattr(function, "__func__", None) is linear.LinearClassifierMixin.decision_function:
@@ -313,7 +316,7 @@ def _numbers(classifier: Any, method: str, X: Any) -> np.ndarray:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            values = np.asarray(function(_as_taken(classifier, X)), dtype=np.float64)
+            values = np.asarray(function(_as_taken(classifier, X) if double else X), dtype=np.float64)
         except _REFUSALS as error:
             raise DataError(
                 f"{type(classifier).__name__}: it refuses the rows: {one_line(error)}; give it rows like its own"

@@ -76,7 +76,7 @@ def test_files_from_before_version_0_9_score_by_probabilities(tmp_path, n_classe
     with h5py.File(path, "r+") as file:
         del file.attrs["scores"]
     model = open_model(path)
-    probabilities = model.classifier.predict_proba(X.astype(np.float64))
+    probabilities = model.classifier.predict_proba(X)  # float32
     others = np.stack([np.delete(probabilities, c, axis=1).max(axis=1) for c in range(n_classes)], axis=1)
     np.testing.assert_allclose(model.scores(X), (probabilities - others)[:, -n_labels:], atol=1e-15)
     assert np.abs(model.scores(X)).max() <= 1 < np.abs(new).max()
