@@ -12,7 +12,6 @@ from hpcml.data.shard import Shard, rows_of
 from hpcml.errors import DataError, NonFiniteError
 from hpcml.kernels import scores as kernels
 from hpcml.kernels.top import keep_best, sort_best
-from hpcml.model import learner as learners
 from hpcml.model.classifier import ClassifierModel
 from hpcml.model.linear import Model
 
@@ -202,7 +201,7 @@ class ClassifierScorer:
         model, out = self.model, np.empty((rows.size, labels.size))
         for begin, end in self._batches(rows):
             X = rows_of(self._csr, rows[begin:end], model.n_features, model.dense)
-            out[begin:end] = learners.scores(model.classifier, X, model.n_classes)[:, labels]
+            out[begin:end] = model.scores(X)[:, labels]
         return out
 
     def _batches(self, rows: np.ndarray) -> Iterator[tuple[int, int]]:
@@ -241,7 +240,7 @@ class ClassifierScorer:
         row = (np.zeros(2, dtype=np.int64), self._csr[1][:0], self._csr[2][:0])
         with mpi.node_first(comm):
             X = rows_of(row, np.zeros(1, dtype=np.int64), self.model.n_features, self.model.dense)
-            learners.scores(self.model.classifier, X, self.model.n_classes)
+            self.model.scores(X)
             warm_up_counts()
 
 

@@ -5,7 +5,8 @@ of arrays and a description in JSON, which runs no code of the file's when it is
 for two classes, that of class 1, else one for each class. `margin/rows` (row numbers of the training file, ascending) and
 `margin/weights` (float32) are the rows that the classifier was made from, when attribute `cycle` of `margin` counted the training.
 `labels/threshold` is as in a linear model.
-Attributes hold the method, the base learner (JSON), the split, the vocabulary, and whether rows are to be `dense`.
+Attributes hold the method, the base learner (JSON), the split, the vocabulary, whether rows are to be `dense`, and what its
+`scores` are.
 
 The bytes depend on the classifier alone, so that one training gives one file, whatever the process: a dump is rewritten without
 dates and addresses in memory (`canonical`).
@@ -39,6 +40,7 @@ from hpcml.model.learner import LEARNERS, Constant, Learner, confidence, fit, on
 from hpcml.model.linear import Trained, check_thresholds
 from hpcml.model.untrusted_dump import MODULES, SMALL, check_dump
 
+LOG_ODDS = "log-odds"  # attribute `scores`: what they are of a learner that has them; absent, as before version 0.9: probabilities
 _DATE = (1980, 1, 1, 0, 0, 0)  # the earliest that a ZIP archive knows
 _IN_FILES = {module: name for name, module in MODULES.items()}
 
@@ -211,6 +213,7 @@ def write_classifier(
         "vocabulary": vocabulary,
         "n_features": int(n_features),
         "dense": bool(dense),
+        "scores": LOG_ODDS,
     }
     dump = dump_classifier(classifier)
     try:
@@ -250,6 +253,7 @@ class ClassifierModel(Trained):
         self.attrs = attributes(file)
         self.vocabulary, self.n_features = text_of(file, "vocabulary"), int(file.attrs["n_features"])
         self.base: dict[str, Any] = json.loads(text_of(file, "base"))
+        self.log_odds = "scores" in file.attrs
         self.dense, self.cycle = bool(file.attrs["dense"]), int(file["margin"].attrs["cycle"])
         self.label_names = read_strings(file["label_names"])
         self.n_labels = len(self.label_names)
@@ -267,11 +271,20 @@ class ClassifierModel(Trained):
             raise ValueError("wrong types")
         if self.margin_rows.shape != self.margin_weights.shape or (self.margin_rows[1:] <= self.margin_rows[:-1]).any():
             raise ValueError("wrong margin data")
+        if self.log_odds and text_of(file, "scores") != LOG_ODDS:
+            raise ValueError("unknown scores")
         if self.n_labels in (0, 2) or self.n_features < 0 or not isinstance(self.base, dict):
             raise ValueError("wrong sizes")
 
     def _bytes(self, file: h5py.File) -> bytes:
         return map_dataset(self.path, file["classifier"]).tobytes()
+
+    def scores(self, X: Any) -> np.ndarray:
+        """The scores (n_rows × n_labels float64) of X, dense or CSR as `dense` says. Raises NonFiniteError, DataError."""
+        return self._scores(self.classifier, X)
+
+    def _scores(self, classifier: Any, X: Any) -> np.ndarray:
+        return scores(classifier, X, self.n_classes, self.log_odds)
 
     def _load(self, dump: bytes) -> Any:
         """The classifier, once it is certain that it may be read and that it fits the rest. Raises DataError."""
@@ -285,7 +298,7 @@ class ClassifierModel(Trained):
             fits = fits and getattr(classifier, "n_features_in_", self.n_features) == self.n_features
             if fits and not isinstance(classifier, Constant):  # its width is that of its arrays
                 row = sp.csr_matrix((1, self.n_features), dtype=np.float32)
-                fits = scores(classifier, row.toarray() if self.dense else row, self.n_classes).shape == (1, self.n_labels)
+                fits = self._scores(classifier, row.toarray() if self.dense else row).shape == (1, self.n_labels)
         except DataError as error:
             raise DataError(f"{self.path}: {error}; read only files of your own training") from None
         except Exception as error:  # noqa: BLE001 - whatever skops, zipfile and scikit-learn make of a damaged dump

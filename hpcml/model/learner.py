@@ -232,21 +232,21 @@ def confidence(classifier: Any, X: Any) -> np.ndarray:
     return gaps
 
 
-def scores(classifier: Any, X: Any, n_classes: int) -> np.ndarray:
+def scores(classifier: Any, X: Any, n_classes: int, log_odds: bool = True) -> np.ndarray:
     """The scores (n_rows × n_labels float64) of X: one label for two classes (is it class 1), else a label for each class.
 
     Two classes: the decision function, the log-odds, or 2 p₁ − 1. More: the class's value (see `class_values`) minus the largest
     value of another class; LOWEST for a class that the classifier has not seen. A score is positive exactly
-    for the class with the largest value, the first of several. Raises NonFiniteError.
+    for the class with the largest value, the first of several. `log_odds` as of `class_values`. Raises NonFiniteError.
     """
-    values = class_values(classifier, X)
+    values = class_values(classifier, X, log_odds)
     classes = np.asarray(classifier.classes_, dtype=np.int64)
     predicted = values.argmax(axis=1)
     if n_classes == 2:
         out = np.full((values.shape[0], 1), -1.0)
         if classes.size == 1:
             out[:] = 2.0 * classes[0] - 1.0
-        elif hasattr(classifier, "decision_function") or hasattr(classifier, "predict_joint_log_proba"):
+        elif hasattr(classifier, "decision_function") or _has_joint(classifier, log_odds):
             out[:, 0] = values[:, 1] - values[:, 0]
         else:
             out[:, 0] = 2.0 * values[:, 1] - 1.0
@@ -269,24 +269,29 @@ def _signed(out: np.ndarray, has: np.ndarray) -> np.ndarray:
     return out
 
 
-def class_values(classifier: Any, X: Any) -> np.ndarray:
+def _has_joint(classifier: Any, log_odds: bool) -> bool:
+    return log_odds and hasattr(classifier, "predict_joint_log_proba")
+
+
+def class_values(classifier: Any, X: Any, log_odds: bool = True) -> np.ndarray:
     """A value for each class seen (n_rows × classes float64).
 
     The decision function ((0, d) for two classes), the logarithm of the joint probability of row and class, or else the
-    probability: those near 0 and 1 are as good as equal, their logarithms are not.
+    probability: those near 0 and 1 are as good as equal, their logarithms are not. Without `log_odds` (classifiers of files from
+    before version 0.9) joint probabilities are not asked for, and rows stay in single precision.
     """
     if isinstance(classifier, Constant):
         return np.ones((X.shape[0], 1))
     if not hasattr(classifier, "decision_function"):
-        joint = hasattr(classifier, "predict_joint_log_proba")
-        return _numbers(classifier, "predict_joint_log_proba" if joint else "predict_proba", X)
-    values = _numbers(classifier, "decision_function", X)
+        joint = _has_joint(classifier, log_odds)
+        return _numbers(classifier, "predict_joint_log_proba" if joint else "predict_proba", X, log_odds)
+    values = _numbers(classifier, "decision_function", X, log_odds)
     if values.ndim == 1:
         return np.column_stack([np.zeros(values.size), values])
     if values.shape[1] == len(classifier.classes_):
         return values
     if hasattr(classifier, "predict_proba"):
-        return _numbers(classifier, "predict_proba", X)
+        return _numbers(classifier, "predict_proba", X, log_odds)
     raise ConfigError(f"{type(classifier).__name__}: its decision function has no value for each class; choose other options")
 
 
@@ -296,8 +301,11 @@ def _as_taken(classifier: Any, X: Any) -> Any:
     return X if kind.__module__.startswith(("sklearn.tree.", "hpcml.")) else X.astype(np.float64)
 
 
-def _numbers(classifier: Any, method: str, X: Any) -> np.ndarray:
-    """What a method of the classifier says of X, in double precision. Raises NonFiniteError; DataError if it refuses the rows."""
+def _numbers(classifier: Any, method: str, X: Any, double: bool = True) -> np.ndarray:
+    """What a method of the classifier says of X, given in double precision or as it is, in double precision.
+
+    Raises NonFiniteError; DataError if it refuses the rows.
+    """
     function = getattr(classifier, method)
     linear = sys.modules.get("sklearn.linear_model._base")  # whoever has a linear classifier has imported it
     if linear is not None and getattr(function, "__func__", None) is linear.LinearClassifierMixin.decision_function:
@@ -308,7 +316,7 @@ def _numbers(classifier: Any, method: str, X: Any) -> np.ndarray:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            values = np.asarray(function(_as_taken(classifier, X)), dtype=np.float64)
+            values = np.asarray(function(_as_taken(classifier, X) if double else X), dtype=np.float64)
         except _REFUSALS as error:
             raise DataError(
                 f"{type(classifier).__name__}: it refuses the rows: {one_line(error)}; give it rows like its own"

@@ -6,12 +6,13 @@ import shutil
 import signal
 import tomllib
 
+import h5py
 import numpy as np
 import pytest
 from support.make import class_data, dataset, random_data
 from support.training import train
 
-from hpcml.errors import Interrupted
+from hpcml.errors import DataError, Interrupted
 from hpcml.methods.psbml.options import PsbmlOptions
 from hpcml.methods.psbml.run import TorusRun
 from hpcml.model.classifier import ClassifierModel
@@ -150,6 +151,28 @@ def test_damaged_checkpoints_and_other_runs(standing, data, undisturbed, tmp_pat
     finished = standing(2, *command, "--resume")
     assert finished.returncode == 0
     assert "is finished already" in finished.stderr
+
+
+def test_a_run_of_version_0_8_is_not_resumed(data, tmp_path, monkeypatch):
+    """Its checkpoints have no cycle 0, and do not say of what cycles the rows are."""
+    monkeypatch.setattr(TorusRun, "_look", lambda self: None)
+    run = tmp_path / "run"
+    with pytest.raises(Interrupted):
+        train("psbml", None, data, run, SAME, signals=After(5))
+    for path in checkpoints(run):
+        with h5py.File(path, "r+") as file:
+            for name, kept in (("history", slice(1, None)), ("taken_cycles", slice(0))):
+                for array in (name, f"crc/{name}"):
+                    if array in file:
+                        values = file[array][kept]
+                        del file[array]
+                        if values.size:
+                            file[array] = values
+    before = [path.read_bytes() for path in checkpoints(run)]
+    with pytest.raises(DataError, match=r"begun by version 0\.8, which judges otherwise; .* start again with --force"):
+        train("psbml", None, data, run, SAME, resume=True)
+    assert [path.read_bytes() for path in checkpoints(run)] == before
+    assert not (run / "model.h5").exists()
 
 
 REFUSED = {

@@ -99,7 +99,7 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
     ----------
     base : str or tuple of str
         The base learner and its options, as on the command line: "tree", "tree max_depth=5", ("tree", "max_depth=5"); tree, stump,
-        linear-svm, naive-bayes, or the dotted path of a scikit-learn classifier.
+        linear-svm, naive-bayes, naive-bayes-gaussian, or the dotted path of a scikit-learn classifier.
     grid : str or None
         The torus, "WIDTHxHEIGHT"; there must be a row to train on for each node. None: "3x3", or "2x2" or "1x1" for fewer than 9 or
         4 such rows.
@@ -132,7 +132,7 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
     grid_ : str
         The torus that it was trained on.
     cycle_ : int
-        The cycle that it is of, from 1.
+        The cycle that it is of; 0: the base learner on all rows but those set aside, which no cycle beat.
     validation_error_ : float
         The share of the rows set aside that it gets wrong.
     n_features_in_ : int

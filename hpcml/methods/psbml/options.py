@@ -18,8 +18,8 @@ class PsbmlOptions:
     free: ClassVar[frozenset[str]] = FREE | {"slow_rank", "slow_factor"}  # what may differ between a run and its continuation
 
     base: Annotated[tuple[str, ...], Several] = ("tree",)
-    """The base learner and its options: tree, linear-svm, naive-bayes, or the dotted path of any scikit-learn classifier, then
-    NAME=VALUE, for instance: --base sklearn.tree.DecisionTreeClassifier criterion=entropy."""
+    """The base learner and its options: tree, stump, linear-svm, naive-bayes, naive-bayes-gaussian, or the dotted path of any
+    scikit-learn classifier, then NAME=VALUE, for instance: --base sklearn.tree.DecisionTreeClassifier criterion=entropy."""
     grid: str = "3x3"
     """Nodes of the torus: WIDTHxHEIGHT. The rows are spread over them; ranks beyond their number
     only assess."""

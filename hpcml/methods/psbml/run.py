@@ -255,7 +255,7 @@ class TorusRun:
 
     @mpi.collective
     def _restore(self) -> bool:
-        """Collective. Take up the newest checkpoint: whether there is one. Raises DataError if it belongs to other data."""
+        """Collective. Take up the newest checkpoint: whether there is one. Raises DataError if it is of other data or too old."""
         path = self.checkpoints.newest()
         if path is None:
             self.log("no checkpoint was written yet; starting from the beginning")
@@ -264,6 +264,9 @@ class TorusRun:
         with mpi.agreed(self.comm, f"reading {path}"), reading_checkpoint(path) as file:
             if file["origin"][0].tobytes() != self.problem.origin:
                 raise DataError("this run was started on other data; resume with the same file")
+            if not _has_cycle_0(file):
+                begun = f"{self.folder.path} was begun by version 0.8, which judges otherwise"
+                raise DataError(f"{begun}; resume with that version, or start again with --force")
             self.elapsed, self.cycles = float(file["elapsed"][0, 0]), file["cycles"][0]
             for node, slots in self.slots.items():
                 self.slots[node] = file["places"][node, : slots.size].astype(slots.dtype)
@@ -273,15 +276,18 @@ class TorusRun:
             for number, line in enumerate(file["facts"][:].tolist() if "facts" in file else ()):
                 entries = _read_entries(file, "taken", number * n_nodes, list(self.slots))
                 facts = Facts(*line) if self.comm.rank == 0 else Facts()
-                # version 0.8 had no cycle 0, and did not note the numbers
-                cycle = int(file["taken_cycles"][number, 0]) if "taken_cycles" in file else self.n_taken + 1
-                self.taken.append(Snapshot(cycle, entries, facts))
+                self.taken.append(Snapshot(int(file["taken_cycles"][number, 0]), entries, facts))
             if "judged" in file:
                 cycle, error, auc = file["judged"][0].tolist()
                 entries = _read_entries(file, "pocket", 0, list(range(n_nodes))) if self.comm.rank == 0 else None
                 self.assessor.pocket = Pocket(int(cycle), error, auc, 0, entries)
         self.log(f"resuming from {path.name}: {self.n_taken} of {self.options.cycles} cycles done")
         return True
+
+
+def _has_cycle_0(file: h5py.File) -> bool:
+    """Whether cycle 0 is among the cycles of a checkpoint, as it is since version 0.9."""
+    return any(name in file and (file[name][:, 0] == 0).any() for name in ("history", "taken_cycles"))
 
 
 def _reason(signal: float, time_up: float) -> str:

@@ -65,6 +65,27 @@ def test_what_is_written_is_read(tmp_path, base, n_classes):
     assert [file.name for file in tmp_path.iterdir()] == ["model.h5"]
 
 
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_files_from_before_version_0_9_score_by_probabilities(tmp_path, n_classes):
+    X, y, _ = make.class_data(0, 80, 7, n_classes)
+    base, n_labels = "sklearn.naive_bayes.GaussianNB", len(NAMES[n_classes])
+    data = make.dataset(tmp_path / "data.h5", X, np.eye(80, n_labels))
+    path = make.classifier(tmp_path / "model.h5", base, X, y, NAMES[n_classes], dense=True)
+    X = X.toarray()
+    new = open_model(path).scores(X)
+    with h5py.File(path, "r+") as file:
+        del file.attrs["scores"]
+    model = open_model(path)
+    probabilities = model.classifier.predict_proba(X)  # float32
+    others = np.stack([np.delete(probabilities, c, axis=1).max(axis=1) for c in range(n_classes)], axis=1)
+    np.testing.assert_allclose(model.scores(X), (probabilities - others)[:, -n_labels:], atol=1e-15)
+    assert np.abs(model.scores(X)).max() <= 1 < np.abs(new).max()
+    with Dataset(data) as dataset:
+        shard = load_shard(mpi.self_comm(), dataset, "all")
+        found = scorer_of(model, shard, np.arange(n_labels)).rows_scores(shard.rows, np.arange(n_labels))
+    assert np.array_equal(found, model.scores(X))
+
+
 @pytest.mark.parametrize("base", SAVED)
 def test_a_dump_depends_on_the_classifier_alone(base):
     classifier, _ = fitted(base)
