@@ -262,3 +262,8 @@ def test_little_memory():
 def test_slurm_rounds_starts():
     """The rest of it needs a Slurm of its own, and minutes."""
     assert "--rounds" in run(sys.executable, BENCH / "slurm_rounds.py", "--help")
+
+
+def test_weka_says_what_it_needs(tmp_path):
+    done = start(sys.executable, BENCH / "weka.py")
+    assert done.returncode != 0 and "WEKA.JAR" in done.stderr  # the comparison itself needs Java and Weka
