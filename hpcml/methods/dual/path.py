@@ -23,7 +23,7 @@ FIRST_SWEEPS = 10  # of the largest λ at most, over all rows
 FIRST_TOLERANCE = 0.5  # of the projected gradients, that ends them
 SWEEPS = 3  # of each further λ, the last over all rows
 TOLERANCE = 0.1  # that ends these, where they are repeated
-VISITS = 5000  # of rows that they come to, at least
+VISITS = 3000  # of rows that they come to, at least
 VIOLATION = 5  # of a step's numbers in the history
 START_SWEEPS = 10  # of the label that no row has
 
