@@ -24,8 +24,10 @@ def format_model(model: Model | ClassifierModel) -> str:
     shown: dict[str, object] = {
         name: attrs[name] for name in ("loss", "lambda", "positive_weight", "split", "n_rows") if name in attrs
     }
-    own = [name for name in CHOSEN if name in model.labels]
-    shown |= {name: "of each label " + "{:.3g} to {:.3g}".format(*np.quantile(model.labels[name], [0, 1])) for name in own}
+    for name in CHOSEN:
+        if name in model.labels:
+            low, high = np.quantile(model.labels[name], [0, 1])
+            shown[name] = f"{low:.3g}" if low == high else f"of each label {low:.3g} to {high:.3g}"
     if shown:
         lines.append("  trained     " + ", ".join(f"{name.replace('_', ' ')} {_shown(value)}" for name, value in shown.items()))
     if model.probability_source:

@@ -6,7 +6,6 @@ together, so that they are a view. For K folds that is (2K − 2)/K times the ro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import NamedTuple
 
@@ -100,8 +99,3 @@ def _copied(node: mpi.Comm, rows: CompactRows, ring: np.ndarray) -> tuple[np.nda
     if rows.mapped:
         node.Barrier()
     return indptr, indices, data
-
-
-def labels_in_folds(folds: Sequence[Fold], label: int) -> np.ndarray:
-    """How many rows outside each fold have a label (n_folds)."""
-    return np.array([each.training.n_positive[label] for each in folds])

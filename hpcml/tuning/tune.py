@@ -225,7 +225,7 @@ class Tuner:
         columns["sigmoid_offset"] = np.full(n, decision.rarest[2])
         columns["threshold"][judged] = decision.thresholds
         columns["sigmoid_slope"][judged], columns["sigmoid_offset"][judged] = decision.sigmoids.T
-        source = f"{self.options.folds} folds of {problem.split}"
+        source = f"{problem.split} (in {self.options.folds} folds)"
         about = {"threshold_measure": "label", "threshold_method": "shrink", "threshold_split": source}
         about |= {"calibration_method": "sigmoid", "calibration_split": source, "tuned": self.options.by}
         self.lines, summary, of_labels = tables(
