@@ -213,9 +213,10 @@ def _join(comm: mpi.Comm, plan: _Plan, parts: list[_Part], target: Path) -> None
                 first = Model(plan.runs[0] / "model.h5")
                 model.write("columns", 0, first.columns)
                 model.write("factors", 0, first.factors)
-    with mpi.agreed(comm, f"writing {target / 'history.csv'}"):
-        if comm.rank == 0:
-            _join_histories([run / "history.csv" for run in plan.runs], target / "history.csv")
+    for name in ("history.csv", "choice.csv"):
+        with mpi.agreed(comm, f"writing {target / name}"):
+            if comm.rank == 0 and (name == "history.csv" or all((run / name).exists() for run in plan.runs)):
+                _join_tables([run / name for run in plan.runs], target / name)
 
 
 def _copy(source: Model, target: SlabFile, place: int, first: int) -> None:
@@ -233,7 +234,7 @@ def _copy(source: Model, target: SlabFile, place: int, first: int) -> None:
         target.write(f"labels/{name}", place, values)
 
 
-def _join_histories(sources: list[Path], target: Path) -> None:
+def _join_tables(sources: list[Path], target: Path) -> None:
     """One header, then the lines of all. Local; raises OSError."""
     with target.open("wb") as out:
         for number, source in enumerate(sources):

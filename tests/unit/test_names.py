@@ -212,7 +212,7 @@ def joined_histories(path, names):
     parts = [path.with_suffix(f".{number}") for number in range(2)]
     for part in parts:
         histories(part, names)
-    merge._join_histories(parts, path)
+    merge._join_tables(parts, path)
 
 
 def compared(path, names):

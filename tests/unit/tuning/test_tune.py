@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from sklearn.metrics import average_precision_score
 from sklearn.svm import LinearSVC
 from support.make import dataset
+from support.training import merge
 
 import hpcml
 from hpcml import mpi
@@ -133,3 +134,16 @@ def test_says_what_it_chose(tmp_path, caplog):
     data, *_ = learnable(tmp_path / "data.h5")
     report = str(hpcml.tune(data, tmp_path / "run", folds=3))
     assert re.search(r"with the defaults: 0\.\d+", report) and "best for all labels together" in report
+
+
+def test_parts_that_were_tuned_are_joined(tmp_path):
+    data, *_ = learnable(tmp_path / "data.h5")
+    parts = [tmp_path / f"part-{k}" for k in (1, 2)]
+    for k, part in enumerate(parts, 1):
+        hpcml.tune(data, part, folds=3, lambdas=(1.0, 3.0), weights=(1.0,), label_part=f"{k}/2")
+    merge(None, parts, tmp_path / "joint")
+    model = hpcml.open_model(tmp_path / "joint")
+    assert [line["label"] for line in read(tmp_path / "joint" / "choice.csv")] == model.label_names
+    for name in ("lambda", "positive_weight", "threshold", "sigmoid_slope"):
+        of_parts = [hpcml.open_model(part).labels[name] for part in parts]
+        assert np.array_equal(model.labels[name], np.concatenate(of_parts))
