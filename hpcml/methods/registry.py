@@ -167,13 +167,18 @@ def users_of(option: str) -> list[str]:
     return [name for name, method in METHODS.items() if option in method.option_names]
 
 
-def train(name: str, session: Session, data: Path, target: Target, options: Any) -> Any:
-    """Collective over the session. Train with the method of that name. Raises ConfigError."""
-    method = method_named(name)
+def check_headings(session: Session, data: Path, method: Method) -> None:
+    """Collective over the session. Raise ConfigError for rows whose labels are features, too, if the method cannot hide them."""
     if not method.headings:
         from hpcml.data.headings import refuse_headings
 
-        refuse_headings(session.comm, data, name, [each.name for each in METHODS.values() if each.headings])
+        refuse_headings(session.comm, data, method.name, [each.name for each in METHODS.values() if each.headings])
+
+
+def train(name: str, session: Session, data: Path, target: Target, options: Any) -> Any:
+    """Collective over the session. Train with the method of that name. Raises ConfigError."""
+    method = method_named(name)
+    check_headings(session, data, method)
     from hpcml.run.environment import record_end
     from hpcml.run.folder import ENVIRONMENT
 

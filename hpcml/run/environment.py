@@ -64,13 +64,16 @@ def record(path: Path, found: dict[str, object]) -> None:
 def record_end(comm: mpi.Comm, path: Path) -> None:
     """Collective over `comm`. Add to the last start in a file when it ended, and each rank's peak of memory (MiB), once.
 
-    Raises DataError if the file cannot be read or written.
+    A file whose last line is damaged stays as it is. Raises DataError if the file cannot be read or written.
     """
     peaks = comm.gather(round(peak_mib(), 1))
     with mpi.agreed(comm, f"writing {path}"):
         if comm.rank == 0 and path.exists():
-            lines = path.read_text(encoding="utf-8").splitlines()
-            last = json.loads(lines[-1]) if lines else None
+            lines = path.read_bytes().splitlines(keepends=True)
+            try:
+                last = json.loads(lines[-1]) if lines else None
+            except (ValueError, RecursionError):
+                last = None
             if isinstance(last, dict) and "finished" not in last:
                 last |= {"finished": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "peak_mib": peaks}
-                write_whole(path, ("\n".join([*lines[:-1], json.dumps(last)]) + "\n").encode())
+                write_whole(path, b"".join([*lines[:-1], json.dumps(last).encode(), b"\n"]))

@@ -25,7 +25,8 @@ from hpcml.methods.linear.settings import Chosen, Setting
 from hpcml.methods.linear.train import LabelProblem
 from hpcml.methods.linear.train import train as train_linear
 from hpcml.mpi.memory import room_per_rank
-from hpcml.run.folder import RunFolder
+from hpcml.run.environment import record_end
+from hpcml.run.folder import ENVIRONMENT, RunFolder
 from hpcml.run.session import Session, Target
 from hpcml.signals import StopSignals
 from hpcml.tuning.choose import choose
@@ -47,12 +48,14 @@ def tune(session: Session, data: Path, target: Target, options: TuneOptions) -> 
     """
     options.validate()
     line = registry.method_named(options.method)
+    registry.check_headings(session, data, line)
     method = line.load(line.tuned)
     known = {field.name for field in fields(line.options)} - {"method"}
     given = {field.name: getattr(options, field.name) for field in fields(options) if field.name in known}
     of_method = line.options(**{name: value for name, value in given.items() if value is not None}, **_alone(line.options))
     tuner = Tuner(options)
     report = train_linear(method, session, data, target, of_method, tuner)
+    record_end(session.comm, target.output / ENVIRONMENT)
     advice = f"their minimum can be had closer with hpcml train {options.method} and the values of choice.csv"
     return TuneReport(replace(report, advice=advice), tuner.lines)
 

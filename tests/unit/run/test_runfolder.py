@@ -1,11 +1,14 @@
 """The run folder: what is the user's is not touched, and one run at a time is in it."""
 
+import json
+
 import pytest
 
 from hpcml import mpi
 from hpcml.errors import ConfigError, DataError, InUseError
 from hpcml.log import Log
 from hpcml.methods.probe.options import ProbeOptions
+from hpcml.run.environment import record_end
 from hpcml.run.folder import NEW, RunConfig, RunFolder
 from hpcml.run.lock import LOCK
 from hpcml.run.session import Target
@@ -55,3 +58,12 @@ def test_every_start_is_recorded_whatever_the_folder_is_called(tmp_path):
         with folder(run) as entered:
             entered.prepare(CONFIG, Target(tmp_path, force=False, resume=resume))
     assert len((run / "environment.jsonl").read_text().splitlines()) == 2
+
+
+@pytest.mark.parametrize("end", [b"", b'{"a": 1', b"\xff\n", b"[1]\n", b"[" * 100_000 + b"\n"])
+def test_the_end_of_a_run_is_not_put_into_a_damaged_file(tmp_path, end):
+    path = tmp_path / "environment.jsonl"
+    path.write_bytes(b'{"time": "1"}\n' + end)
+    record_end(mpi.self_comm(), path)
+    text = path.read_bytes()
+    assert text == b'{"time": "1"}\n' + end if end else json.loads(text)["finished"]

@@ -1,6 +1,7 @@
 """`hpcml tune` on small data, beside other implementations of what it does."""
 
 import csv
+import json
 import re
 
 import numpy as np
@@ -147,3 +148,11 @@ def test_parts_that_were_tuned_are_joined(tmp_path):
     for name in ("lambda", "positive_weight", "threshold", "sigmoid_slope"):
         of_parts = [hpcml.open_model(part).labels[name] for part in parts]
         assert np.array_equal(model.labels[name], np.concatenate(of_parts))
+
+
+def test_labels_that_are_features_are_refused(tmp_path):
+    lines = [{"id": str(k), "text": f"sea ship word{k % 7}", "labels": ["a" if k % 2 else "b"]} for k in range(40)]
+    (tmp_path / "docs.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    hpcml.convert("jsonl", tmp_path / "docs.jsonl", tmp_path / "docs.h5", {"headings_as_features": True})
+    with pytest.raises(ConfigError, match="dual"):
+        hpcml.tune(tmp_path / "docs.h5", tmp_path / "run")
