@@ -13,9 +13,9 @@ from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
 from hpcml.conversion.split import check_split_name
 from hpcml.conversion.text import new_corpus, vectorise
-from hpcml.errors import ConfigError, DataError, file_error
+from hpcml.errors import ConfigError, DataError
 from hpcml.files.lines import line_limit
-from hpcml.files.opening import open_regular
+from hpcml.files.opening import read_beginning
 from hpcml.log import Log, is_unicode, named
 from hpcml.partition import bounds_by_weight, offsets
 
@@ -59,13 +59,7 @@ def label_and_split(name: str, splits: bool) -> tuple[list[str], str]:
 
 def read_text(path: Path, encoding: str, limit: int) -> str:
     """The text of a file of at most `limit` bytes. Raises DataError, OSError."""
-    content = b""
-    try:
-        with open_regular(path) as file:
-            while len(content) <= limit and (more := file.read(limit + 1 - len(content))):
-                content += more
-    except OSError as error:
-        raise file_error(path, "read", error) from None
+    content = read_beginning(path, limit)
     if len(content) > limit:
         raise DataError(f"{path}: longer than {limit / 2**20:g} MiB; shorten it, or raise --max-line-mb")
     try:

@@ -84,8 +84,8 @@ def _first_of_pipe(descriptor: int, path: Path) -> bytes:
     return b""
 
 
-def read_small(path: Path | str, limit: int = SMALL_BYTES) -> str:
-    """The text (UTF-8) of a regular file of at most `limit` bytes. Raises DataError."""
+def read_beginning(path: Path | str, limit: int) -> bytes:
+    """The bytes of a regular file; of one that is larger than `limit`, so many and one more. Raises DataError."""
     content = b""
     try:
         with open_regular(path) as file:
@@ -93,6 +93,12 @@ def read_small(path: Path | str, limit: int = SMALL_BYTES) -> str:
                 content += more
     except OSError as error:
         raise file_error(path, "read", error) from None
+    return content
+
+
+def read_small(path: Path | str, limit: int = SMALL_BYTES) -> str:
+    """The text (UTF-8) of a regular file of at most `limit` bytes. Raises DataError."""
+    content = read_beginning(path, limit)
     if len(content) > limit:
         raise DataError(f"{path}: larger than {limit >> 20} MiB; expected a small text file")
     try:

@@ -59,7 +59,7 @@ class JointNaiveBayes(ClassifierMixin, BaseEstimator):
 
     def predict_joint_log_proba(self, X: Any) -> np.ndarray:
         """Logarithms of the joint probabilities of X and the classes (n_samples × n_classes)."""
-        raise NotImplementedError
+        raise AssertionError("a subclass says")
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Logarithms of `predict_proba`.

@@ -18,6 +18,7 @@ from hpcml.data.compact import compact_rows
 from hpcml.data.dataset import Dataset
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError, Interrupted, NonFiniteError
+from hpcml.log import Log
 from hpcml.tuning.folds import deal
 
 
@@ -156,3 +157,13 @@ def test_labels_that_are_features_are_refused(tmp_path):
     hpcml.convert("jsonl", tmp_path / "docs.jsonl", tmp_path / "docs.h5", {"headings_as_features": True})
     with pytest.raises(ConfigError, match="dual"):
         hpcml.tune(tmp_path / "docs.h5", tmp_path / "run")
+
+
+def test_says_that_idf_knows_the_held_out_rows(tmp_path, capfd):
+    lines = [{"id": str(k), "text": f"{'sea' if k % 2 else 'land'} word{k % 7}", "labels": ["a"][: k % 2]} for k in range(40)]
+    (tmp_path / "docs.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    hpcml.convert("jsonl", tmp_path / "docs.jsonl", tmp_path / "docs.h5")
+    data, *_ = learnable(tmp_path / "numbers.h5")
+    for path, says in ((tmp_path / "docs.h5", True), (data, False)):
+        hpcml.tune(path, tmp_path / path.stem, folds=3, lambdas=(1.0,), weights=(1.0,), log=Log(0))
+        assert ("words and idf come from all training rows" in capfd.readouterr().err) is says
