@@ -13,7 +13,8 @@ from hpcml.crossval.protocols import Protocol
 from hpcml.data.dataset import Dataset
 from hpcml.data.headings import find_headings
 from hpcml.data.shard import Shard, read_rows, rows_of, slab_of
-from hpcml.errors import ConfigError, DataError, nearest
+from hpcml.errors import ConfigError, nearest
+from hpcml.files.hdf5 import changed_in_use
 
 BLOCK_ROWS = 1 << 16  # that are read at a time to look for what methods refuse
 
@@ -56,7 +57,7 @@ class Loaded:
             self.headings = find_headings(dataset)
             dataset.check_unchanged()
         if (*self.X.shape, self.X.nnz) != (problem.n_rows, problem.n_features, problem.nnz):
-            raise DataError(f"{problem.path}: the file was changed while it was in use; restore it, or wait until it is complete")
+            raise changed_in_use(problem.path)
 
     def rows_for(self, label: int, rows: np.ndarray) -> sp.csr_matrix:
         """Some rows (positions) of X, without the heading that says whether they have the label."""

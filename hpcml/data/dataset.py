@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 
 from hpcml.errors import ConfigError, DataError
-from hpcml.files.hdf5 import TYPES, map_dataset, open_stamped, readable
+from hpcml.files.hdf5 import TYPES, changed_in_use, map_dataset, open_stamped, readable
 from hpcml.files.untrusted import read_strings, text_of
 
 
@@ -92,7 +92,7 @@ class Dataset:
         Local. A file of the same name that took its place does not matter.
         """
         if self._present_state() != self._state:
-            raise DataError(f"{self.path}: the file was changed while it was in use; restore it, or wait until it is complete")
+            raise changed_in_use(self.path)
 
     def map(self, name: str, begin: int = 0, end: int | None = None) -> np.ndarray:
         """Rows begin..end of a numeric dataset, read-only (`map_dataset`). Raises DataError if they are not there."""

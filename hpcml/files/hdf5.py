@@ -166,10 +166,15 @@ def _check_stamp(path: Path, file: h5py.File, kind: str, made_by: str) -> None:
         raise DataError(f"{path}: format version {version} is older than this hpcml reads ({OLDEST[kind]}); {again}")
 
 
+def changed_in_use(path: Path | str) -> DataError:
+    """The error for a file that is no longer as it was when it was opened."""
+    return DataError(f"{path}: the file was changed while it was in use; restore it, or wait until it is complete")
+
+
 def map_dataset(path: Path, data: h5py.Dataset, begin: int = 0, end: int | None = None) -> np.ndarray:
     """Rows begin..end of a numeric HDF5 dataset, read-only: mapped if contiguous, read otherwise, a constant if never written.
 
-    Raises DataError if there are not so many rows or their bytes lie in another file.
+    Raises DataError if there are not so many rows, their bytes lie in another file, or the file has become too short for them.
     """
     end = data.shape[0] if end is None else end
     if not 0 <= begin <= end <= data.shape[0] or data.external or data.is_virtual:
@@ -180,7 +185,10 @@ def map_dataset(path: Path, data: h5py.Dataset, begin: int = 0, end: int | None 
     elif data.chunks is None and data.id.get_offset() is not None:
         first = data.id.get_offset() + begin * data.dtype.itemsize * int(np.prod(data.shape[1:], dtype=np.int64))
         with open(data.file.id.get_vfd_handle(), "rb", closefd=False) as same:  # the path may lead to another file by now
-            return np.memmap(same, data.dtype, "r", first, (end - begin, *data.shape[1:])).view(np.ndarray)
+            try:
+                return np.memmap(same, data.dtype, "r", first, (end - begin, *data.shape[1:])).view(np.ndarray)
+            except ValueError:  # "mmap length is greater than file size"; h5py compared them when it opened the file
+                raise changed_in_use(path) from None
     elif data.id.get_storage_size() == 0:
         out = np.broadcast_to(data.fillvalue, (end - begin, *data.shape[1:]))
     else:

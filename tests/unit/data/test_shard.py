@@ -1,5 +1,7 @@
 """A damaged or hostile dataset is refused before a kernel follows its indices."""
 
+import os
+
 import h5py
 import numpy as np
 import pytest
@@ -58,6 +60,16 @@ def test_damaged_dataset_is_refused(tmp_path, what):
         DAMAGE[what](file)
     with pytest.raises(DataError, match=r"data\.h5"), Dataset(path) as data:
         load_shard(mpi.self_comm(), data, "train")
+
+
+def test_a_file_that_is_cut_short_while_it_is_read(tmp_path):
+    """Between two looks at its size, too: rows that lie beyond the new end are not mapped."""
+    path = dataset(tmp_path / "data.h5", *random_data(7, 60, 20, 4))
+    with Dataset(path) as data:
+        size = data.map("X/indptr").size
+        os.truncate(path, 1000)
+        with pytest.raises(DataError, match=r"data\.h5: the file was changed while it was in use"):
+            data.map("X/indptr", 0, size)
 
 
 def test_more_features_than_memory_is_one_sentence(tmp_path):
