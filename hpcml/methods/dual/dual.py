@@ -4,8 +4,11 @@ LIBLINEAR's algorithm (Hsieh et al. 2008, Algorithm 1 with shrinking, and its st
 C_i = c_i / (λ m) is f(w) / λ for rows of weight c_i. Here it runs for the labels of a panel at once (`kernels.dual`), all of which
 begin together. Four things differ:
 - A label begins with the solution of the label that no row has, which it differs from by its positive rows.
-- Rows that a label has set aside are looked at again in one pass at the end, in float64 and with the weights as they are saved:
-  the gradients tell whether it is done, and the same pass gives the objective and the gap. A label that is not done goes on.
+- Most passes visit a label's support vectors only: its working set (Blitz, Johnson & Guestrin 2015, choose one by bounds). A few
+  passes over all rows bring what it lacks. Gradients that are small beside the tolerance cause no step.
+- All rows are looked at in one pass at the end, in float64 and with the weights as they are saved: the gradients tell whether the
+  label is done, and the same pass gives the objective and the gap. A label that is not done goes on with what this pass has found.
+  The intercept of a label that is done is then moved to where the objective is least: a margin of 1 is where most rows lie.
 - Labels go through rounds of a bounded number of passes. Those that are not done after one share the next with others of its kind.
 - On several ranks that share the rows, each takes the steps of its own rows, and their sum is applied after every pass (CoCoA+,
   Ma et al. 2015, with its safe σ′ = number of ranks and γ = 1).
@@ -32,12 +35,18 @@ from hpcml.methods.linear.losses import DUAL_LOSSES
 from hpcml.methods.linear.objective import Risk, aligned, panel_widths
 from hpcml.mpi.memory import ask_for
 
-INNER = 0.6  # of the tolerance: what the rows that are still looked at must come to before all rows are
+INNER = 0.6  # of the tolerance: what a pass over all rows, or those that are still looked at, must come to
+REST = 0.5  # of the tolerance: what the support vectors must come to before all rows are looked at
+IGNORED = 0.001  # of the tolerance: projected gradients up to it, such as differ from 0 by rounding, cause no step
+IGNORED_SQUARED = 0.1  # the same for the squared hinge, where the gap grows with their squares only
+CLOSE = 0.01  # of the tolerance: a gap, as a share of the objective, that is small enough whatever the gradients are
+SUPPORT_PASSES, FULL_PASSES = 2, 4  # in the first round: before each pass over all rows, and how many of these
+MOVES = np.sort(np.outer([-1, 1], 0.001 * 2.0 ** np.arange(7)), axis=None)  # of an intercept; not 0: there hinges have their kinks
 CHUNK_VALUES = 1 << 24  # rows of so many values are taken in random order before the next ones
 ORDER_BYTES = 1 << 28  # of random orders that are kept for the next panels
 CACHE_BYTES = 1 << 21  # of weights that need not be asked for ahead
 HALF = 8  # lanes whose weights are made in float64 together: a cache line
-SWEEPS = 10  # of the first round; every further one has twice as many as the one before
+SWEEPS = 10  # half as many as in the second round; every further one has twice as many as the one before
 LIMITS = {"single": 1e36, "double": 1e150}  # of C, 1/C and ‖x‖²: so that neither overflows, nor in float64 their squares
 NO_POSITIVES = -1  # the label that no row has
 
@@ -60,8 +69,10 @@ class Training:
     tolerance: float
     steps: int = 0
     visited: float = 0.0  # rows, over all steps
-    ready: bool = False  # its active rows have converged; all rows are to be looked at
+    ready: bool = False  # it has converged; all rows are to be looked at
+    resting: bool = False  # its support vectors have converged; it waits for a pass over all rows
     moved: bool = False  # in this round
+    exact: bool = False  # no gradient is too small for a step
     state: State | None = None  # between two rounds
     history: list[tuple[float, ...]] = field(default_factory=list)
 
@@ -104,6 +115,8 @@ class DualPanel:
         self.w, self.alpha = aligned(rows.n_columns * width, dtype), aligned(rows.n_local * width, dtype)
         self.positive, self.active = np.zeros(rows.n_local, np.uint16), np.zeros(rows.n_local, np.uint16)
         self.gradients, self.counts = aligned(2 * width, dtype), aligned(2 * width, np.int64)
+        self.full = 0  # passes over all rows
+        self.support = 0  # passes over the support vectors since then
         for lane, label in enumerate(lanes):
             if label.number != NO_POSITIVES:
                 self.positive[rows.rows_of(label.number)] |= np.uint16(1 << lane)
@@ -111,10 +124,13 @@ class DualPanel:
         self.set_costs([block.costs.of(label.number) for label in lanes])
         if number > 0:
             self.restore()
-        else:
+        elif block.start is None:
             self.active[:] = (1 << len(lanes)) - 1
-            if block.start is not None:
-                self.start_from(block.start)
+            self.support = SUPPORT_PASSES
+        else:
+            self.start_from(block.start)
+            kernels.support(self.alpha, width, len(lanes), self.active)
+            self.active |= self.positive
 
     def set_costs(self, costs: list[np.ndarray]) -> None:
         """Minimise with these C of positive and negative rows (2), lane by lane. Local."""
@@ -124,7 +140,20 @@ class DualPanel:
         rules[visits.TOP_POSITIVE : visits.TOP_NEGATIVE + 1] = loss.top(self.costs, self.rules.dtype)
         rules[visits.DIAGONAL_POSITIVE : visits.DIAGONAL_NEGATIVE + 1] = loss.diagonal(self.costs)
         rules[visits.SIGMA] = self.risk.comm.size
+        share = IGNORED_SQUARED if loss.squared else IGNORED
+        rules[visits.IGNORED, : len(self.lanes)] = [0.0 if label.exact else share * label.tolerance for label in self.lanes]
+        self.look_at_all()
+
+    def look_at_all(self) -> None:
+        """Let no gradient be so far from a bound that its row is set aside. Local."""
+        rules = self.rules.reshape(visits.N_RULES, self.width)
         rules[visits.HIGHEST], rules[visits.LOWEST] = math.inf, -math.inf
+
+    def set_aside(self) -> None:
+        """From now on, set rows aside whose gradients lie beyond those of the last pass. Local."""
+        most, least = self.gradients.reshape(2, self.width)
+        rules = self.rules.reshape(visits.N_RULES, self.width)
+        rules[visits.HIGHEST], rules[visits.LOWEST] = np.where(most > 0, most, math.inf), np.where(least < 0, least, -math.inf)
 
     def restore(self) -> None:
         """Put the labels' states into the lanes. Local."""
@@ -150,6 +179,11 @@ class DualPanel:
             arrays = (rows.indptr, rows.indices, rows.data, some)
             kernels.depart(*arrays, start.alpha, self.alpha, self.w, self.width, lane)
         self._share(before, 1.0)
+
+    @property
+    def _ahead(self) -> bool:
+        """Whether weights are worth being asked for ahead. Local."""
+        return self.w.nbytes > CACHE_BYTES
 
     def _rows_in_slice(self) -> int:
         """How many rows are taken before this rank looks whether it is to stop. Local."""
@@ -180,14 +214,52 @@ class DualPanel:
     @property
     def goes_on(self) -> bool:
         """Whether the round does: not when all lanes are ready, nor for ever, so that those that remain can share a panel."""
-        return self.sweep < SWEEPS << self.round and not all(label.ready for label in self.lanes)
+        if all(label.ready for label in self.lanes):
+            return False
+        if self.round > 0:
+            return self.support < SWEEPS << self.round
+        return self.full < FULL_PASSES or self.support < SUPPORT_PASSES
 
     @mpi.collective
     def epoch(self, seconds: float) -> None:
-        """Collective. One pass over the active rows; decides which lanes are ready."""
+        """Collective. One pass, over all rows or over the rows that matter to each lane; decides which lanes are ready."""
+        full = self.round == 0 and self.support == SUPPORT_PASSES
+        if full:
+            self.full, self.support = self.full + 1, 0
+            self.active[:] = sum(1 << lane for lane, label in enumerate(self.lanes) if not label.ready)
+            self.look_at_all()
+            number = self.full
+        else:
+            self.support += 1
+            number = self.support << 8 | self.full  # no other pass of the round has this one
+        violations, active, moved = self.visit(number)
+        for lane, label in enumerate(self.lanes):
+            if label.ready or (label.resting and not full):
+                continue
+            violation = float(violations[lane])
+            label.steps += 1
+            label.visited += float(active[lane])
+            label.moved |= bool(moved[lane])
+            label.history.append((label.steps, math.nan, math.nan, 0, math.nan, violation, active[lane], moved[lane], seconds))
+            label.ready = label.steps >= self.block.max_steps
+            label.ready |= (full or self.round > 0) and violation <= INNER * label.tolerance
+            label.resting = not full and violation <= REST * label.tolerance
+        if full:
+            kernels.support(self.alpha, self.width, len(self.lanes), self.active)
+        else:
+            self.set_aside()
+        goes_on = sum(1 << lane for lane, label in enumerate(self.lanes) if not (label.ready or label.resting))
+        self.active &= np.uint16(goes_on)
+        if self.round == 0 and not goes_on:
+            self.support = SUPPORT_PASSES
+
+    @mpi.collective
+    def visit(self, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Collective. One pass over the active rows, in the order with this number. Of each lane: the range of the projected
+        gradients, float64, and how many rows it had active, and moved.
+        """
         risk, width = self.risk, self.width
-        order = self.block.order(self.round, self.sweep)
-        self.sweep += 1
+        order = self.block.order(self.round, number)
         self.gradients[:], self.counts[:] = 0.0, 0  # 0 is in every range, whichever rows other lanes look at
         with risk.profile("compute"):
             before = self._before()
@@ -196,29 +268,18 @@ class DualPanel:
                 kernels.epoch(
                     *(*csr, some, self.block.norms[own]),
                     *(self.w, self.alpha[places], self.positive[own], self.active[own]),
-                    *(self.rules, self.gradients, self.counts, width, self.w.nbytes > CACHE_BYTES),
+                    *(self.rules, self.gradients, self.counts, width, self._ahead),
                 )
         self._share(before, risk.comm.size)
-        most, least = self.gradients[:width].astype(np.float64), self.gradients[width:].astype(np.float64)
-        active, moved = self.counts.reshape(2, width)
         if risk.comm.size > 1:
             with risk.profile("communicate"):
-                most, least = mpi.allreduce_maxima(risk.comm, most), -mpi.allreduce_maxima(risk.comm, -least)
+                self.gradients[width:] *= -1
+                mpi.allreduce_maxima(risk.comm, self.gradients)
+                self.gradients[width:] *= -1
                 mpi.allreduce_sum(risk.comm, self.counts)
-        highest, lowest = self.rules.reshape(-1, width)[visits.HIGHEST], self.rules.reshape(-1, width)[visits.LOWEST]
-        for lane, label in enumerate(self.lanes):
-            if label.ready:
-                continue
-            violation = float(most[lane] - least[lane])
-            label.steps += 1
-            label.visited += float(active[lane])
-            label.moved |= bool(moved[lane])
-            label.history.append((label.steps, math.nan, math.nan, 0, math.nan, violation, active[lane], moved[lane], seconds))
-            highest[lane] = most[lane] if most[lane] > 0 else math.inf
-            lowest[lane] = least[lane] if least[lane] < 0 else -math.inf
-            if violation <= INNER * label.tolerance or label.steps >= self.block.max_steps:
-                label.ready = True
-                self.active &= np.uint16(~(1 << lane) & 0xFFFF)
+        most, least = self.gradients.reshape(2, width).astype(np.float64)
+        active, moved = self.counts.reshape(2, width)
+        return most - least, active, moved
 
     @mpi.collective
     def certify(self) -> tuple[list[Finished], list[Training]]:
@@ -227,28 +288,34 @@ class DualPanel:
         finished, others = [], []
         with risk.profile("finish"):
             dual_squares, squares = self._combine()
+            scores = block.scores[: rows.n_local * width]
+            for _, csr, places in self._slices():
+                kernels.scores(*csr, self.w, scores[places], width, self._ahead)
+            shifts = self._shifts(scores)
             sums, near = np.zeros((kernels.N_SUMS, width)), np.zeros(rows.n_local, np.uint16)
-            for some, csr, places in self._slices():
-                arrays = (self.w, self.alpha[places], self.positive[some], self.rules, near[some], sums.reshape(-1))
-                kernels.certify(*csr, *arrays, width, block.tolerance)
+            for some, _, places in self._slices():
+                arrays = (scores[places], self.alpha[places], self.positive[some], self.rules, shifts, near[some])
+                kernels.certify(*arrays, sums.reshape(-1), width, block.tolerance)
             if risk.comm.size > 1:
                 extremes = mpi.allreduce_maxima(risk.comm, sums[[kernels.MOST, kernels.LEAST]] * [[1.0], [-1.0]])
                 mpi.allreduce_sum(risk.comm, sums)
                 sums[kernels.MOST], sums[kernels.LEAST] = extremes[0], -extremes[1]
         loss, violations = block.costs.loss, sums[kernels.MOST] - sums[kernels.LEAST]
-        short, short_squared, alpha_squared = (
-            sums[row : row + 2] for row in (kernels.SHORT, kernels.SHORT_SQUARED, kernels.ALPHA_SQUARED)
-        )
-        primal = 0.5 * squares + loss.losses(self.costs, short, short_squared)
+        primal = 0.5 * squares + self._losses(sums, kernels.SHORT)
+        moved = 0.5 * (squares + shifts * (shifts + 2 * self._intercepts())) + self._losses(sums, kernels.MOVED_SHORT)
+        shifts = np.where(moved < primal, shifts, 0.0)
+        primal, alpha_squared = np.minimum(moved, primal), sums[kernels.ALPHA_SQUARED : kernels.ALPHA_SQUARED + 2]
         bound = sums[kernels.ALPHA] - 0.5 * dual_squares - loss.penalty(self.costs, alpha_squared)
         gaps = np.maximum(0.0, primal - bound) / np.maximum(primal, 1e-300)
         weights = self.w.reshape(-1, width).T
         for lane, label in enumerate(self.lanes):
             f, gap, violation = risk.lam * float(primal[lane]), float(gaps[lane]), float(violations[lane])
             risk.check_finite(np.array([f]), "objective", np.array([label.number]))
-            converged = violation <= label.tolerance
-            still = label.ready and not label.moved  # what is left is beyond the precision of the numbers
+            converged = violation <= label.tolerance or gap <= CLOSE * label.tolerance
+            still = label.exact and not label.moved  # what is left is beyond the precision of the numbers
             if (converged and gap <= block.max_gap) or label.steps >= block.max_steps or still:
+                if shifts[lane]:
+                    self.w.reshape(-1, width)[-1, lane] += shifts[lane]
                 last, share = label.history[-1], label.visited / (label.steps * rows.n_global)
                 label.history[-1] = (label.steps, f, *last[2:5], violation, *last[6:])
                 status = CONVERGED if converged and gap <= block.max_gap else STEP_LIMIT
@@ -256,11 +323,39 @@ class DualPanel:
                 continue
             if converged:
                 label.tolerance /= 2
-            label.ready = label.moved = False
+            label.exact = not label.moved
+            label.ready = label.resting = label.moved = False
             alpha = self.alpha.reshape(-1, width)[:, lane].copy()
             label.state = State(weights[lane].copy(), alpha, ((self.active | near) & np.uint16(1 << lane)) != 0)
             others.append(label)
         return finished, others
+
+    def _losses(self, sums: np.ndarray, row: int) -> np.ndarray:
+        """Σ C ℓ of the lanes (float64), from a certificate's sums: with the intercepts as they are, or moved. Local."""
+        short, squared = sums[row : row + 2], sums[row + kernels.SHORT_SQUARED :][:2]
+        return self.block.costs.loss.losses(self.costs, short, squared)
+
+    def _intercepts(self) -> np.ndarray:
+        """The lanes' weights of the constant feature in float64, 0 without. Local."""
+        return self.w.reshape(-1, self.width)[-1].astype(np.float64) if self.risk.rows.bias else np.zeros(self.width)
+
+    @mpi.collective
+    def _shifts(self, scores: np.ndarray) -> np.ndarray:
+        """Collective. By how much (float64, one per lane) to move the intercepts so that the objectives become less.
+
+        Their slopes at `MOVES` bracket the minimum, in which they are taken as linear.
+        """
+        risk, width = self.risk, self.width
+        if not risk.rows.bias:
+            return np.zeros(width)
+        own, slopes = self._intercepts(), np.zeros((MOVES.size, width))
+        costs, squared = self.costs.reshape(-1), self.block.costs.loss.squared
+        for some, _, places in self._slices():
+            kernels.slopes(scores[places], self.positive[some], costs, squared, MOVES, slopes.reshape(-1))
+        mpi.allreduce_sum(risk.comm, slopes)
+        slopes += MOVES[:, None] + own
+        shifts = np.array([np.interp(0.0, slope, MOVES) for slope in slopes.T])  # slopes do not fall; beyond them, the last move
+        return (own + shifts).astype(risk.weight_type).astype(np.float64) - own
 
     @mpi.collective
     def _combine(self) -> tuple[np.ndarray, np.ndarray]:
@@ -305,6 +400,7 @@ class DualBlock:
         self.orders: dict[tuple[int, int], np.ndarray] = {}
         (width,) = panel_widths(self.n_lanes, options.precision)
         self.exact = aligned(rows.n_columns * min(width, HALF), np.float64)  # room for weights in float64
+        self.scores = aligned(rows.n_local * width, np.float64)  # room for the certificate's
         for label in labels[(rows.n_positive[labels] > 0) & (rows.n_positive[labels] < rows.n_global)].tolist():
             self.costs.of(label)  # an error now, not after hours
         self.waiting: deque[int] = deque()
@@ -375,7 +471,9 @@ class DualBlock:
         kernels.looked_at(order, bits, order)
         kernels.epoch(*csr, order, none, none, none, bits, bits, some, some, flat, width, False)
         kernels.combine(*csr, none, bits, 1, 0, 1, doubles)
-        kernels.certify(*csr, none, none, bits, some, bits, np.zeros(kernels.N_SUMS), 1, 0.0)
+        kernels.scores(*csr, none, doubles, width, False)
+        kernels.slopes(doubles, bits, np.zeros(2), False, MOVES, np.zeros(MOVES.size))
+        kernels.certify(doubles, none, bits, some, np.zeros(1), bits, np.zeros(kernels.N_SUMS), 1, 0.0)
         kernels.keep(doubles, 1, none, 1, 0, np.zeros(2))
         kernels.depart(*csr, flat[:0], none, none, none, 1, 0)
 
@@ -390,7 +488,7 @@ class DualBlock:
                 self.panel = self._next_panel()
         self.panel.epoch(seconds)
         if self.start is None:
-            if self.panel.lanes[0].ready:
+            if not self.panel.goes_on:
                 self.start, self.panel = State(self.panel.w, self.panel.alpha), None
             return []
         if self.panel.goes_on:

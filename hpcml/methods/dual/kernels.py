@@ -28,8 +28,9 @@ from hpcml.kernels.vector import (
 )
 from hpcml.methods.dual.visit_kernels import DIAGONAL_POSITIVE, TOP_POSITIVE, visit
 
-SHORT, SHORT_SQUARED, ALPHA_SQUARED = 0, 2, 4  # rows of `sums`: of positive rows, and of negative ones in the next row
-ALPHA, MOST, LEAST, N_SUMS = range(6, 10)
+# Rows of `sums`: of positive rows, and of negative ones in the next row; the rest of all rows.
+SHORT, SHORT_SQUARED, MOVED_SHORT, MOVED_SHORT_SQUARED, ALPHA_SQUARED = range(0, 10, 2)
+ALPHA, MOST, LEAST, N_SUMS = range(10, 14)
 TILE = 64
 
 
@@ -91,18 +92,24 @@ def support(alpha, width, lanes, active):
 def epoch(indptr, indices, data, rows, norms, w, alpha, positive, active, rules, gradients, counts, lanes, ahead):
     """Visit `rows`, in this order; `norms` (of all rows) are ‖x_i‖².
 
-    w, alpha, rules, gradients and counts are flat. With `ahead` the weights of the next row are asked for while one is at work:
-    worth while if they do not fit the second-level cache.
+    w, alpha, rules, gradients and counts are flat. What a row needs is asked for while rows before it are at work; with `ahead`
+    its weights are, too: worth while if they do not fit the second-level cache.
     """
     n = rows.size
     for r in range(n):
         i = rows[r]
         begin, end = indptr[i], indptr[i + 1]
+        if r + 6 < n:
+            ask(indptr, rows[r + 6], 1)
         if r + 3 < n:
             far = rows[r + 3]
             for k in range(indptr[far], indptr[far + 1], 16):
                 ask(indices, k, 1)
                 ask(data, k, 1)
+            ask(alpha, np.int64(far) * lanes, 1)
+            ask(norms, far, 1)
+            ask(positive, far, 1)
+            ask(active, far, 1)
         if ahead and r + 1 < n:
             near = rows[r + 1]
             for k in range(indptr[near], indptr[near + 1]):
@@ -205,16 +212,16 @@ def keep(v, lanes, w, width, first, sums):
 
 
 @intrinsic(prefer_literal=True)
-def _judge(typing, z, place, alpha, at, positive, rules, sums, within, lanes):
-    """Add a row, of scores z[place + l] (float64) and duals alpha[at + l], to `sums`; returns its bits of `near`. See `certify`."""
+def _judge(typing, z, alpha, at, positive, rules, shifts, sums, within, lanes):
+    """Add a row, of scores z[at + l] and duals alpha[at + l], to `sums`; returns its bits of `near`. See `certify`."""
     if not isinstance(lanes, types.IntegerLiteral):
         return None
     i64 = types.int64
-    signature = types.int64(z, i64, alpha, i64, i64, rules, sums, types.float64, lanes)
+    signature = types.int64(z, alpha, i64, i64, rules, shifts, sums, types.float64, lanes)
     count = lanes.literal_value
 
     def emit(context, builder, signature, args):
-        (zp, _), (ap, _), (rp, _), (sp, _) = (_array(context, builder, signature, args, n) for n in (0, 2, 5, 6))
+        (zp, _), (ap, _), (rp, _), (hp, _), (sp, _) = (_array(context, builder, signature, args, n) for n in (0, 1, 4, 5, 6))
         stored, double, bits = ap.type.pointee, ir.DoubleType(), ir.IntType(count)
         doubles = ir.VectorType(double, count)
         zero, one = (ir.Constant(doubles, [value] * count) for value in (0.0, 1.0))
@@ -234,7 +241,7 @@ def _judge(typing, z, place, alpha, at, positive, rules, sums, within, lanes):
             pointer = _vector_at(builder, sp, I64(row * count), doubles)
             _store(builder, pick(_load(builder, pointer, double), value), pointer, double)
 
-        is_positive = builder.bitcast(builder.trunc(args[4], bits), ir.VectorType(ir.IntType(1), count))
+        is_positive = builder.bitcast(builder.trunc(args[3], bits), ir.VectorType(ir.IntType(1), count))
 
         def sides(row, value):
             gather(row, builder.select(is_positive, value, zero))
@@ -243,12 +250,15 @@ def _judge(typing, z, place, alpha, at, positive, rules, sums, within, lanes):
         def rule(row):
             return builder.select(is_positive, wide(rp, I64(row * count)), wide(rp, I64((row + 1) * count)))
 
-        a, top, diagonal = wide(ap, args[3]), rule(TOP_POSITIVE), rule(DIAGONAL_POSITIVE)
-        score = _load(builder, _vector_at(builder, zp, args[1], doubles), double)
+        a, top, diagonal = wide(ap, args[2]), rule(TOP_POSITIVE), rule(DIAGONAL_POSITIVE)
+        score = _load(builder, _vector_at(builder, zp, args[2], doubles), double)
         past = builder.fsub(builder.select(is_positive, score, builder.fneg(score)), one)  # margin − 1
-        short = builder.call(larger, [zero, builder.fneg(past)])
-        sides(SHORT, short)
-        sides(SHORT_SQUARED, builder.fmul(short, short))
+        shift = _load(builder, _vector_at(builder, hp, I64(0), doubles), double)
+        moved = builder.fadd(past, builder.select(is_positive, shift, builder.fneg(shift)))
+        for row, missing in ((SHORT, past), (MOVED_SHORT, moved)):
+            short = builder.call(larger, [zero, builder.fneg(missing)])
+            sides(row, short)
+            sides(row + SHORT_SQUARED, builder.fmul(short, short))
         sides(ALPHA_SQUARED, builder.fmul(a, a))
         gather(ALPHA, a)
         gradient = builder.fadd(past, builder.fmul(diagonal, a))
@@ -267,30 +277,59 @@ def _judge(typing, z, place, alpha, at, positive, rules, sums, within, lanes):
 
 
 @njit
-def certify(indptr, indices, data, w, alpha, positive, rules, near, sums, lanes, within):
-    """Add to `sums` (N_SUMS lanes, flat) what the certificate of a panel's weights w (d lanes) needs, in float64.
-
-    Of positive and of negative rows: Σ (1 − margin)₊, Σ (1 − margin)₊² and Σ alpha²; Σ alpha; and the extremes of the projected
-    gradient over all rows. `near` (n) gets a bit for every lane that a row may still move: its dual is not at a bound, or the
-    gradient is less than `within` from driving it away.
-    """
+def scores(indptr, indices, data, w, out, lanes, ahead):
+    """out[i lanes + l] = x_i · w_l, summed in float64, of all rows; `ahead` as in `epoch`."""
+    n = indptr.size - 1
     z, rows = np.empty(TILE * lanes), np.arange(TILE)
-    for tile in range(0, positive.size, TILE):
-        here = min(TILE, positive.size - tile)
-        dot_rows(indptr, indices, data, tile, rows[:here], w, z, lanes)
-        for r in range(here):
-            i = tile + r
-            place, at, flags = r * lanes, i * lanes, positive[i]
-            if lanes == 16:
-                near[i] = _judge(z, place, alpha, at, flags, rules, sums, within, 16)
-            elif lanes == 8:
-                near[i] = _judge(z, place, alpha, at, flags, rules, sums, within, 8)
-            elif lanes == 4:
-                near[i] = _judge(z, place, alpha, at, flags, rules, sums, within, 4)
-            elif lanes == 2:
-                near[i] = _judge(z, place, alpha, at, flags, rules, sums, within, 2)
-            else:
-                near[i] = _judge(z, place, alpha, at, flags, rules, sums, within, 1)
+    for tile in range(0, n, TILE):
+        here = min(TILE, n - tile)
+        dot_rows(indptr, indices, data, tile, rows[:here], w, z, lanes, ahead)
+        for k in range(here * lanes):
+            out[tile * lanes + k] = z[k]
+
+
+@njit
+def slopes(out, positive, costs, squared, moves, sums):
+    """sums[g lanes + l] += the slope of Σ C ℓ in the intercept of lane l if that is moved by moves[g], from scores `out` (n lanes).
+
+    costs (2 lanes): C of positive and of negative rows.
+    """
+    lanes = costs.size // 2
+    own, sign = np.empty(lanes), np.empty(lanes)
+    for i in range(positive.size):
+        for lane in range(lanes):
+            is_positive = (positive[i] >> lane) & 1
+            sign[lane] = 1.0 if is_positive else -1.0
+            own[lane] = costs[lane] if is_positive else -costs[lanes + lane]
+        for g in range(moves.size):
+            for lane in range(lanes):
+                short = 1.0 - sign[lane] * (out[i * lanes + lane] + moves[g])
+                if squared:
+                    sums[g * lanes + lane] -= own[lane] * 2 * max(short, 0.0)
+                else:
+                    sums[g * lanes + lane] -= own[lane] if short > 0 else 0.0
+
+
+@njit
+def certify(z, alpha, positive, rules, shifts, near, sums, lanes, within):
+    """Add to `sums` (N_SUMS lanes, flat) what the certificate of a panel needs from its scores z (n lanes, flat), in float64.
+
+    Of positive and of negative rows: Σ (1 − margin)₊ and Σ (1 − margin)₊², the same with `shifts` (lanes) added to the scores, and
+    Σ alpha²; Σ alpha; and the extremes of the projected gradient over all rows. `near` (n) gets a bit for every lane that a row may
+    still move: its dual is not at a bound, or the gradient is less than `within` from driving it away.
+    """
+    for i in range(positive.size):
+        at, flags = i * lanes, positive[i]
+        if lanes == 16:
+            near[i] = _judge(z, alpha, at, flags, rules, shifts, sums, within, 16)
+        elif lanes == 8:
+            near[i] = _judge(z, alpha, at, flags, rules, shifts, sums, within, 8)
+        elif lanes == 4:
+            near[i] = _judge(z, alpha, at, flags, rules, shifts, sums, within, 4)
+        elif lanes == 2:
+            near[i] = _judge(z, alpha, at, flags, rules, shifts, sums, within, 2)
+        else:
+            near[i] = _judge(z, alpha, at, flags, rules, shifts, sums, within, 1)
 
 
 @njit

@@ -24,7 +24,6 @@ FIRST_TOLERANCE = 0.5  # of the projected gradients, that ends them
 SWEEPS = 3  # of each further λ, the last over all rows
 TOLERANCE = 0.1  # that ends these, where they are repeated
 VISITS = 3000  # of rows that they come to, at least
-VIOLATION = 5  # of a step's numbers in the history
 START_SWEEPS = 10  # of the label that no row has
 
 
@@ -58,8 +57,10 @@ class DualPath:
         """The solution of the label that no row has, at the largest λ."""
         self._costs(self.lambdas[0], [])
         panel = DualPanel(self.block, [Training(NO_POSITIVES, NO_POSITIVES, 0.0)])
-        for _ in range(START_SWEEPS):
-            panel.epoch(0.0)
+        panel.active[:] = 1
+        for sweep in range(START_SWEEPS):
+            panel.visit(sweep)
+            panel.set_aside()
         return State(panel.w, panel.alpha)
 
     def panels(self, labels: np.ndarray) -> Iterator[Fitted]:
@@ -78,17 +79,15 @@ class DualPath:
         for number, lam in enumerate(self.lambdas):
             costs, going = self._costs(lam, lanes), np.uint16((1 << len(lanes)) - 1)
             panel.set_costs(costs)
-            for lane in panel.lanes:
-                lane.ready = False
             if number == 0:
                 self._sweep(panel, going, FIRST_SWEEPS * rounds, FIRST_TOLERANCE if rounds == 1 else TOLERANCE)
             for _ in range(rounds if number else 0):
                 kernels.support(panel.alpha, panel.width, len(lanes), panel.active)
                 panel.active &= going
                 for sweep in range(SWEEPS - 1):
-                    panel.sweep = sweep  # the same orders for all λ
-                    panel.epoch(0.0)
-                panel.set_costs(costs)  # no row is set aside
+                    panel.visit(sweep)  # the same orders for all λ
+                    panel.set_aside()
+                panel.look_at_all()
                 going = self._sweep(panel, going, 1, TOLERANCE)
                 if not going:
                     break
@@ -102,11 +101,10 @@ class DualPath:
         """
         for sweep in range(n):
             panel.active[:] = going
-            panel.sweep = SWEEPS - 1 + sweep % FIRST_SWEEPS
-            panel.epoch(0.0)
-            for number, lane in enumerate(panel.lanes):
-                if lane.history[-1][VIOLATION] <= tolerance:
-                    going &= np.uint16(~(1 << number) & 0xFFFF)
+            violations, _, _ = panel.visit(SWEEPS - 1 + sweep % FIRST_SWEEPS)
+            panel.set_aside()
+            for lane in np.flatnonzero(violations[: len(panel.lanes)] <= tolerance).tolist():
+                going &= np.uint16(~(1 << lane) & 0xFFFF)
             if not going:
                 break
         return going

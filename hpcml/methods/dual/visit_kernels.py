@@ -18,8 +18,9 @@ from hpcml.kernels.vector import (
 )
 
 # Rows of `rules`: the bound of a dual and what the loss adds to the diagonal, for positive and negative rows; the projected
-# gradients beyond which a dual at its bound is set aside; what the step of a row does to the weights of this rank (CoCoA+'s σ′).
-TOP_POSITIVE, TOP_NEGATIVE, DIAGONAL_POSITIVE, DIAGONAL_NEGATIVE, HIGHEST, LOWEST, SIGMA, N_RULES = range(8)
+# gradients beyond which a dual at its bound is set aside; what the step of a row does to the weights of this rank (CoCoA+'s σ′);
+# the size that a projected gradient must be beyond for a step.
+TOP_POSITIVE, TOP_NEGATIVE, DIAGONAL_POSITIVE, DIAGONAL_NEGATIVE, HIGHEST, LOWEST, SIGMA, IGNORED, N_RULES = range(9)
 MAXIMUM, MINIMUM = range(2)  # rows of `gradients`
 ACTIVE, MOVED = range(2)  # rows of `counts`
 SUMS = 4  # independent sums, so that one multiply-add need not wait for the one before
@@ -130,7 +131,8 @@ class _Visit:
         curvature = builder.call(self.fma, [sigma, _splat(builder, self.norm, self.vector), diagonal])
         moved = builder.fsub(a, builder.fdiv(gradient, curvature))
         moved = builder.call(self.smaller, [builder.call(self.larger, [moved, self.zero]), top])
-        moved = builder.select(builder.fcmp_ordered("!=", projected, self.zero), moved, a)
+        size = builder.call(self.larger, [projected, builder.fneg(projected)])
+        moved = builder.select(builder.fcmp_ordered(">", size, self.rule(IGNORED)), moved, a)
         moves = builder.fcmp_ordered("!=", moved, a)
         self.tally(ACTIVE, is_active)
         with builder.if_then(builder.icmp_unsigned("!=", builder.bitcast(moves, self.bits), ir.Constant(self.bits, 0))):
