@@ -87,6 +87,8 @@ def check_options(source: str, inputs: list[Path], options: ConvertOptions) -> S
     _check_inputs(source, found, inputs, options)
     check_of_source(source, found.options, options)
     check_common(source, of_text(found.is_text, options), options)
+    if found.check is not None:
+        found.check(str(inputs[0]), options)
     if options.seed and not found.names and options.test_share is None and options.label_noise is None:
         raise ConfigError(f"--seed {options.seed} has no effect without --test-share or --label-noise; leave it out")
     return found
