@@ -156,6 +156,13 @@ def test_synthetic_rows_do_not_depend_on_the_ranks(comm, mpi_tmp_path, name, row
     assert (found.n_rows, found.n_features, found.n_labels) == (report.rows, 2, 1) == (rows, 2, 1)
 
 
+def test_a_synthetic_corpus_does_not_depend_on_the_ranks(comm, mpi_tmp_path):
+    options = {"rows": 101, "features": ("900",), "labels": ("12",), "test_share": 0.3, "seed": 4}
+    report, path = both(comm, "synthetic", [Path("text")], mpi_tmp_path, **options)
+    found = info(comm, path, [1])
+    assert (found.n_rows, found.n_features, found.n_labels) == (report.rows, 900, 12) == (101, 900, 12)
+
+
 @pytest.mark.parametrize("kind", ["svmlight", "text", "pairs"])
 def test_like(comm, mpi_tmp_path, kind):
     source, text, options = CASES[kind]
@@ -248,7 +255,7 @@ BAD_OPTIONS = {
     "--zero-based is for svmlight, but jsonl has no indices": ("jsonl", 1, {"zero_based": True}),
     "--rows is for synthetic, but jsonl has rows of its own": ("jsonl", 1, {"rows": 9}),
     "--label-noise 1: expected a number between 0 and 1": ("svmlight", 1, {"label_noise": 1}),
-    "synthetic takes one of checkerboard, circle, gaussians, sine, but got none": ("synthetic", 0, {"rows": 9}),
+    "synthetic takes one of checkerboard, circle, gaussians, sine, text, but got none": ("synthetic", 0, {"rows": 9}),
 }
 
 
