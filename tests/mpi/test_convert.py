@@ -1,6 +1,7 @@
 """Conversion on any number of ranks: the same bytes, the same sentences, and nothing left behind by a failure."""
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import h5py
@@ -11,12 +12,14 @@ from hpcml import mpi
 from hpcml.conversion import convert as convert_module
 from hpcml.conversion import docstrings
 from hpcml.conversion import text as text_module
+from hpcml.conversion import words as words_module
 from hpcml.conversion.convert import convert
 from hpcml.conversion.docstrings import first_of_each
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.split import split
 from hpcml.conversion.synthetic import GENERATORS, make_points
 from hpcml.conversion.vocabulary import merge_counts, merge_terms
+from hpcml.conversion.words import Runs, merge_runs
 from hpcml.data.info import format_info, info
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
@@ -131,6 +134,8 @@ def assert_same(first, second):
 def test_same_bytes_on_any_number_of_ranks(comm, mpi_tmp_path, case, monkeypatch):
     monkeypatch.setattr(convert_module, "NAME_CHUNK", 7)
     monkeypatch.setattr(text_module, "BLOCK_TOKENS", 50)
+    monkeypatch.setattr(text_module, "RUN_WORDS", 40)
+    monkeypatch.setattr(words_module, "RANGE_WORDS", 16)
     source, text, options = CASES[case]
     report, path = both(comm, source, [write(comm, mpi_tmp_path / "in", text)], mpi_tmp_path, **options)
     found = info(comm, path, [1, 2, 50])
@@ -284,6 +289,30 @@ def test_merging_when_some_ranks_have_nothing(comm):
     counts = np.ones(2 * mine, dtype=np.int64)
     assert merge_terms(comm, ["b", "a"] if mine else [], counts, 1) == ["a", "b"]
     assert merge_counts(comm, np.arange(2 * mine), counts, 2)[0].size == 0
+
+
+def test_merging_runs_of_words(comm, mpi_tmp_path, monkeypatch):
+    """Ranks with several runs, with one and with none; ranges of a few words."""
+    monkeypatch.setattr(words_module, "RANGE_WORDS", 3)
+    monkeypatch.setattr(words_module, "CHUNK_WORDS", 2)
+    monkeypatch.setattr(words_module, "SAMPLE", 2)
+    of_ranks = [
+        [[f"{letter}{n * (rank + run + 1) % 7}" for n in range(1, 6)] for run, letter in enumerate("bäa"[: (rank + 1) % 4])]
+        for rank in range(comm.size)
+    ]
+    total = Counter(word for runs in of_ranks for run in runs for word in run)
+    runs = Runs(mpi_tmp_path)
+    for number, words in enumerate(of_ranks[comm.rank]):
+        runs.add(words)
+        runs.count(number, np.ones(len(words), dtype=np.int64))
+    for least in (1, 2):
+        expected = sorted(word for word, count in total.items() if count >= least)
+        found, sums = merge_runs(comm, runs, least, mpi_tmp_path)
+        assert found[:] == expected
+        assert sums.tolist() == [total[word] for word in expected]
+        for number, words in enumerate(of_ranks[comm.rank]):
+            places = [expected.index(word) if word in expected else -1 for word in words]
+            assert runs.places_of(number).tolist() == [*places, -1]
 
 
 def test_first_of_equal_texts_over_ranks(comm):

@@ -17,6 +17,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 from hpcml import mpi
 from hpcml.conversion import text as text_module
+from hpcml.conversion import words as words_module
 from hpcml.conversion.convert import convert
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.vocabulary import Vocabulary, merge_counts, merge_terms
@@ -86,6 +87,8 @@ def slow_rows(documents, pairs=False, stop_words=(), min_df=1, binary=False):
 @pytest.mark.parametrize("block_tokens", [1, 12, 1000])
 def test_rows_are_as_defined(tmp_path, monkeypatch, pairs, binary, min_df, stop_words, block_tokens):
     monkeypatch.setattr(text_module, "BLOCK_TOKENS", block_tokens)
+    monkeypatch.setattr(text_module, "RUN_WORDS", block_tokens)  # every block is a run, or some, or one is
+    monkeypatch.setattr(words_module, "RANGE_WORDS", block_tokens)
     (tmp_path / "stop").write_text("\n".join(stop_words))
     report, file = make(tmp_path, DOCUMENTS, pairs=pairs, binary=binary, min_df=min_df, stop_words=tmp_path / "stop")
     names, rows = slow_rows(DOCUMENTS, pairs, stop_words, min_df, binary)
