@@ -191,12 +191,12 @@ class Corpus:
 
     def _end_run(self) -> None:
         """Put away the words since the last run. Raises OSError."""
-        self.runs.add(self.found)
-        self.found.clear()
-        self.in_run = False
         for words in (*self.words, self.headings):
             if words is not None:
                 words.forget()
+        self.runs.add(self.found)
+        self.found.clear()
+        self.in_run = False
 
     def close(self) -> None:
         """End the last block and the last run. Raises OSError."""

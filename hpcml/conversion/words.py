@@ -41,9 +41,9 @@ class Runs:
     def add(self, found: list[str]) -> None:
         """Put away the words of a run, by their numbers in it."""
         order = sorted(range(len(found)), key=found.__getitem__)
-        codes = [found[number].encode() for number in order]
-        self.samples += codes[:: min(SAMPLE, max(1, len(codes) - 1))]
-        self.words.extend(codes)
+        self.samples += [found[number].encode() for number in order[:: min(SAMPLE, max(1, len(order) - 1))]]
+        for begin in range(0, len(order), CHUNK_WORDS):
+            self.words.extend([found[number].encode() for number in order[begin : begin + CHUNK_WORDS]])
         self.numbers.append(np.array(order, dtype=np.int32))
         self.bounds.append(len(self.words))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-MEMORY_BYTES = 1 << 24  # of one spool
+MEMORY_BYTES = 1 << 22  # of one spool
 SLICE = 1 << 20  # numbers that are looked at together
 
 

@@ -22,6 +22,7 @@ from hpcml.conversion.vocabulary import merge_counts, merge_terms
 from hpcml.conversion.words import Runs, merge_runs
 from hpcml.data.info import format_info, info
 from hpcml.errors import ConfigError, DataError
+from hpcml.files import lines as lines_module
 from hpcml.log import Log
 from hpcml.mpi import self_comm
 
@@ -322,15 +323,22 @@ def test_first_of_equal_texts_over_ranks(comm):
     assert first_of_each(comm, texts if comm.rank else []) == (without_rank_0 if comm.rank else [])
 
 
-def test_compressed_input_on_any_number_of_ranks(comm, mpi_tmp_path):
+def test_compressed_input_on_any_number_of_ranks(comm, mpi_tmp_path, monkeypatch):
+    """It is unpacked once, by rank 0, and no copy stays."""
     import lzma
 
+    kinds, unpacked = [], lines_module.unpacked
     text = svmlight_text(0, 101, False)
     if comm.rank == 0:
         (mpi_tmp_path / "in.xz").write_bytes(lzma.compress(text.encode()))
     run(comm, "svmlight", [write(comm, mpi_tmp_path / "in", text)], mpi_tmp_path / "plain.h5")
     _, path = both(comm, "svmlight", [mpi_tmp_path / "in.xz"], mpi_tmp_path)
     assert path.read_bytes() == (mpi_tmp_path / "plain.h5").read_bytes()
+    comm.Barrier()
+    monkeypatch.setattr(lines_module, "unpacked", lambda file, kind: kinds.append(kind) or unpacked(file, kind))
+    run(comm, "svmlight", [mpi_tmp_path / "in.xz"], mpi_tmp_path / "again.h5")
+    assert [kind for kind in kinds if kind] == [".xz"] * (comm.rank == 0)
+    assert not any("unpacked" in file.name for file in mpi_tmp_path.iterdir())
 
 
 def test_info_names_damage_on_every_rank(comm, mpi_tmp_path):
