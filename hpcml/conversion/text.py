@@ -14,12 +14,13 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.conversion.fields import PLAIN, Field, parse_fields
+from hpcml.conversion.key_runs import KeyRuns, merge_keys
 from hpcml.conversion.like import Like
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Labels, Part, waiting_label_sets
 from hpcml.conversion.row_ids import RowIds
 from hpcml.conversion.split import row_splits
-from hpcml.conversion.vocabulary import TextSettings, Vocabulary, merge_counts, merge_terms, summed
+from hpcml.conversion.vocabulary import TextSettings, Vocabulary, merge_terms
 from hpcml.conversion.words import RUN_WORDS, Runs, merge_runs
 from hpcml.data.headings import TAG
 from hpcml.errors import DataError
@@ -329,12 +330,12 @@ def _learn(comm: mpi.Comm, corpus: Corpus, train: np.ndarray, options: ConvertOp
     with mpi.agreed(comm, "counting words"):
         counted = _count_all(corpus, settings)
     if options.pairs:
-        local = [np.zeros((2, 0), dtype=np.int64)]
+        terms = KeyRuns(corpus.scratch)
         with mpi.agreed(comm, "counting word pairs"):
             for block, chosen in _with_rows(map(Counted.of, counted), train):
                 counts = np.bincount(block.places[chosen[block.rows]], minlength=block.keys.size)
-                local.append(np.stack([block.keys[counts > 0], counts[counts > 0]]))
-        keys, df = merge_counts(comm, *summed(*np.concatenate(local, axis=1)), options.min_df)
+                terms.add(block.keys[counts > 0], counts[counts > 0])
+        keys, df = merge_keys(comm, terms, options.min_df)
         settings.vocabulary = Vocabulary(words, keys, corpus.fields != PLAIN)
     settings.idf = None if options.binary else np.log(n_documents / df)
     return settings, counted

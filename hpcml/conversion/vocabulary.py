@@ -23,7 +23,6 @@ from hpcml.data.headings import TAG, has_headings
 from hpcml.errors import DataError
 from hpcml.files.hdf5 import DAMAGE, NAME_CHUNK, Strings, write_strings
 from hpcml.files.untrusted import text_of
-from hpcml.rng import bits
 
 _SEPARATOR = b"\0"  # in no word, label or id
 
@@ -196,27 +195,3 @@ def merge_terms(comm: mpi.Comm, terms: Iterable[str], counts: np.ndarray, least:
     kept = [code for code, total in totals.items() if total >= least]
     everywhere = mpi.allgather_arrays(comm, pack(kept))
     return [code.decode() for code in sorted(code for packed in everywhere for code in unpack(packed))]
-
-
-def summed(keys: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The sorted distinct keys and the sum of the counts (int64) of each."""
-    unique, inverse = np.unique(keys, return_inverse=True)
-    return unique, np.bincount(inverse, weights=counts, minlength=unique.size).astype(np.int64)
-
-
-@mpi.collective
-def merge_counts(comm: mpi.Comm, keys: np.ndarray, counts: np.ndarray, least: int) -> tuple[np.ndarray, np.ndarray]:
-    """Collective over `comm`. The keys whose counts add up to at least `least` over all ranks, sorted, and the sums."""
-    owner = (bits(0, "owner", keys) % np.uint64(comm.size)).astype(np.int64)
-    order = np.argsort(owner, kind="stable")
-    bounds = np.searchsorted(owner[order], np.arange(comm.size + 1))
-
-    def to_owners(values: np.ndarray) -> np.ndarray:
-        values = values[order]
-        return np.concatenate(mpi.exchange(comm, [values[bounds[r] : bounds[r + 1]] for r in range(comm.size)]))
-
-    keys, counts = summed(to_owners(keys), to_owners(counts))
-    keep = counts >= least
-    keys, counts = (np.concatenate(mpi.allgather_arrays(comm, values[keep])) for values in (keys, counts))
-    order = np.argsort(keys)
-    return keys[order], counts[order]

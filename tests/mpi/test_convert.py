@@ -11,14 +11,16 @@ import pytest
 from hpcml import mpi
 from hpcml.conversion import convert as convert_module
 from hpcml.conversion import docstrings
+from hpcml.conversion import key_runs as keys_module
 from hpcml.conversion import text as text_module
 from hpcml.conversion import words as words_module
 from hpcml.conversion.convert import convert
 from hpcml.conversion.docstrings import first_of_each
+from hpcml.conversion.key_runs import KeyRuns, merge_keys
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.split import split
 from hpcml.conversion.synthetic import GENERATORS, make_points
-from hpcml.conversion.vocabulary import merge_counts, merge_terms
+from hpcml.conversion.vocabulary import merge_terms
 from hpcml.conversion.words import Runs, merge_runs
 from hpcml.data.info import format_info, info
 from hpcml.errors import ConfigError, DataError
@@ -272,7 +274,9 @@ def test_options_are_checked_first(comm, mpi_tmp_path, message):
         run(comm, source, [mpi_tmp_path / "missing"] * n_inputs, mpi_tmp_path / "out.h5", **options)
 
 
-def test_merging_terms_and_counts(comm):
+def test_merging_terms_and_counts(comm, mpi_tmp_path, monkeypatch):
+    monkeypatch.setattr(keys_module, "RUN_KEYS", 2)
+    monkeypatch.setattr(keys_module, "RANGE_KEYS", 3)
     words = [f"w{n}" for n in range(comm.rank, comm.rank + 4)]
     counts = np.arange(4, dtype=np.int64) + 1
     total = {}
@@ -280,16 +284,21 @@ def test_merging_terms_and_counts(comm):
         for n, count in enumerate(counts.tolist()):
             total[rank + n] = total.get(rank + n, 0) + count
     assert merge_terms(comm, words, counts, 3) == sorted(f"w{n}" for n, count in total.items() if count >= 3)
-    keys, sums = merge_counts(comm, np.arange(comm.rank, comm.rank + 4), counts, 3)
+    runs = KeyRuns(mpi_tmp_path)
+    for part in (slice(3), slice(3, 4), slice(0)):
+        runs.add(np.arange(comm.rank, comm.rank + 4)[part], counts[part])
+    keys, sums = merge_keys(comm, runs, 3)
     assert dict(zip(keys.tolist(), sums.tolist(), strict=True)) == {n: count for n, count in total.items() if count >= 3}
     assert keys.tolist() == sorted(keys)
 
 
-def test_merging_when_some_ranks_have_nothing(comm):
+def test_merging_when_some_ranks_have_nothing(comm, mpi_tmp_path):
     mine = comm.rank == comm.size - 1
     counts = np.ones(2 * mine, dtype=np.int64)
     assert merge_terms(comm, ["b", "a"] if mine else [], counts, 1) == ["a", "b"]
-    assert merge_counts(comm, np.arange(2 * mine), counts, 2)[0].size == 0
+    runs = KeyRuns(mpi_tmp_path)
+    runs.add(np.arange(2 * mine), counts)
+    assert merge_keys(comm, runs, 2)[0].size == 0
 
 
 def test_merging_runs_of_words(comm, mpi_tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""Words of several runs are merged as if they were in one."""
+"""Words, and keys, of several runs are merged as if they were in one."""
 
 from collections import Counter
 
@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpcml import mpi
+from hpcml.conversion import key_runs as keys_module
 from hpcml.conversion import words as module
+from hpcml.conversion.key_runs import KeyRuns, merge_keys
 from hpcml.conversion.words import Runs, merge_runs
 
 WORD = st.text("abé1\U0001f600", min_size=1, max_size=3)
@@ -37,3 +39,18 @@ def test_merging(tmp_path_factory, sizes, given_runs, least):
         runs.place(lambda codes: np.array([len(code) for code in codes]))
         for number, counts in enumerate(given_runs):
             assert runs.places_of(number).tolist() == [*(len(word.encode()) for word in counts), -1]
+
+
+@pytest.mark.parametrize("sizes", [(1, 1, 1, 1), (5, 3, 2, 2), (1000, 1000, 1000, 1000)])
+@given(added=st.lists(st.dictionaries(st.integers(0, 30), st.integers(1, 3), max_size=12), max_size=5), least=st.integers(1, 4))
+def test_merging_keys(tmp_path_factory, sizes, added, least):
+    with pytest.MonkeyPatch.context() as patch:
+        for name, size in zip(("RUN_KEYS", "RANGE_KEYS", "CHUNK_KEYS", "SAMPLE"), sizes, strict=True):
+            patch.setattr(keys_module, name, size)
+        runs, total = KeyRuns(tmp_path_factory.getbasetemp()), Counter()
+        for counts in added:
+            runs.add(*(np.array(list(numbers), dtype=np.int64) for numbers in (counts.keys(), counts.values())))
+            total.update(counts)
+        keys, sums = merge_keys(mpi.self_comm(), runs, least)
+        assert keys.tolist() == sorted(key for key, count in total.items() if count >= least)
+        assert sums.tolist() == [total[key] for key in keys.tolist()]
