@@ -26,6 +26,7 @@ from hpcml.files.hdf5 import NAME_CHUNK, create_strings, describe_matrix, matrix
 from hpcml.files.lines import line_limit
 from hpcml.files.slabs import Slab, SlabFile, editing, new_file
 from hpcml.files.spool import slices
+from hpcml.files.unpacking import unpacked_once
 from hpcml.log import Log, joined
 from hpcml.options import flag_of
 
@@ -87,6 +88,8 @@ def check_options(source: str, inputs: list[Path], options: ConvertOptions) -> S
     _check_inputs(source, found, inputs, options)
     check_of_source(source, found.options, options)
     check_common(source, of_text(found.is_text, options), options)
+    if found.check is not None:
+        found.check(str(inputs[0]), options)
     if options.seed and not found.names and options.test_share is None and options.label_noise is None:
         raise ConfigError(f"--seed {options.seed} has no effect without --test-share or --label-noise; leave it out")
     return found
@@ -214,10 +217,12 @@ def convert(
     be read or holds what it should not. Then no file remains.
     """
     chosen = check_options(source, inputs, options)
-    paths, files = [Path(path) for path in inputs], [] if chosen.names else inputs
+    paths = [Path(path) for path in inputs]
+    files = [] if chosen.names else paths
 
     def read(like: Like | None, scratch: Path) -> Part:
-        return chosen.read(comm, paths, options, like, log, scratch)
+        with unpacked_once(comm, files, scratch, line_limit(options.max_line_mb)):
+            return chosen.read(comm, paths, options, like, log, scratch)
 
     hint = "make more rows" if chosen.names else ""
     is_text = of_text(chosen.is_text, options)

@@ -23,13 +23,15 @@ class ConvertOptions:
     text: Annotated[tuple[str, ...], Several] = ()
     """csv, tsv, parquet: the columns of texts, whose words are not told apart (--fields names columns whose words are)."""
     labels: Annotated[tuple[str, ...], Several] = ()
-    """csv, tsv, parquet, h5ad, arff: the columns (of h5ad: of obs) whose values are labels. Empty: no label. Lists: several."""
+    """csv, tsv, parquet, h5ad, arff: the columns (of h5ad: of obs) whose values are labels. Empty: no label. Lists: several.
+    synthetic text: how many labels to make."""
     indicators: Annotated[tuple[str, ...], Several] = ()
     """csv, tsv, parquet, h5ad, arff: columns of 0 and 1, each of which is a label of its own, with the column's name."""
     label_separator: str | None = None
     """What stands between the labels in one value of --labels, such as ";". Default: a value is one label."""
     features: Annotated[tuple[str, ...], Several] = ()
-    """csv, tsv, parquet, arff: the columns of numbers that are features. Default without texts: all that nothing else names."""
+    """csv, tsv, parquet, arff: the columns of numbers that are features. Default without texts: all that nothing else names.
+    synthetic text: how many features to make."""
     id: str | None = None
     """csv, tsv, parquet, h5ad, arff: the column that names the rows. Default for h5ad: the index of obs."""
     split_column: str | None = None

@@ -73,6 +73,7 @@ def label_sets(names: list[str], lengths: np.ndarray, columns: np.ndarray) -> La
     rows = np.repeat(np.arange(lengths.size), lengths)
     known = columns >= 0
     width = max(1, len(names))
-    entries = np.unique(rows[known] * width + columns[known])
+    entries = np.sort(rows[known] * width + columns[known])
+    entries = entries[np.diff(entries, prepend=-1) > 0]
     indptr = np.searchsorted(entries, np.arange(lengths.size + 1) * width)
     return Labels(names, indptr, entries % width, int(columns.size - np.count_nonzero(known)))

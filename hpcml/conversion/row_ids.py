@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
 from pathlib import Path
 
 import numpy as np
 
-from hpcml.files.spool import Spool
+from hpcml.files.spool import Spool, StringSpool
 
 
 class RowIds:
     """This rank's row ids: `len`, and slices as lists of strings. They wait outside of memory. Local."""
 
     def __init__(self, scratch: Path) -> None:
-        self.text, self.ends, self.lines = Spool(scratch, np.uint8), Spool(scratch, np.int64), Spool(scratch, np.int64)
-        self.ends.append(np.zeros(1, dtype=np.int64))
+        self.ids, self.lines = StringSpool(scratch), Spool(scratch, np.int64)
         self.lines_above = 0  # of this rank's, in the file
 
     def __len__(self) -> int:
@@ -24,14 +22,9 @@ class RowIds:
 
     def extend(self, ids: Sequence[str], lines: Sequence[int]) -> None:
         """Append rows: the id of each ("" if it has none) and its line, from 0, of this rank's lines. Raises OSError."""
-        codes = [row_id.encode() for row_id in ids]
-        self.ends.append(np.fromiter(accumulate(map(len, codes)), np.int64, len(codes)) + self.text.size)
-        self.text.append(np.frombuffer(b"".join(codes), dtype=np.uint8))
+        self.ids.extend([row_id.encode() for row_id in ids])
         self.lines.append(np.array(lines, dtype=np.int64))
 
     def __getitem__(self, where: slice) -> list[str]:
-        begin, end, _ = where.indices(len(self))
-        ends = self.ends[begin : end + 1]
-        text, lines = self.text[ends[0] : ends[-1]].tobytes(), self.lines[begin:end] + self.lines_above + 1
-        bounds = pairwise((ends - ends[0]).tolist())
-        return [text[a:b].decode() or str(line) for (a, b), line in zip(bounds, lines.tolist(), strict=True)]
+        lines = self.lines[where] + self.lines_above + 1
+        return [row_id or str(line) for row_id, line in zip(self.ids[where], lines.tolist(), strict=True)]

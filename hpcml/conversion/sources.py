@@ -11,10 +11,12 @@ from hpcml.conversion.folder import read_folder
 from hpcml.conversion.h5ad import read_h5ad
 from hpcml.conversion.jsonl import read_jsonl
 from hpcml.conversion.npz import read_npz
+from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.parquet import read_parquet
 from hpcml.conversion.part import Part
 from hpcml.conversion.svmlight import read_svmlight
-from hpcml.conversion.synthetic import GENERATORS, read_synthetic
+from hpcml.conversion.synthetic import NAMES as SYNTHETIC
+from hpcml.conversion.synthetic import check_synthetic, read_synthetic
 from hpcml.conversion.table import read_csv, read_tsv
 from hpcml.conversion.xmc import read_xmc
 
@@ -23,7 +25,8 @@ class Source(NamedTuple):
     """How to read a source, how many inputs it takes (at least, at most), and whether its rows are made from text.
 
     `is_text` None: the options say. An input is a file, or one of `names` if there are any: then the rows are made,
-    `options.rows` of them. `options` are those that only some sources have.
+    `options.rows` of them; `check` raises ConfigError for options that do not fit the name. `options` are those that only some
+    sources have.
     """
 
     read: Callable[..., Part]
@@ -31,6 +34,7 @@ class Source(NamedTuple):
     is_text: bool | None
     options: Collection[str] = ()
     names: Collection[str] = ()
+    check: Callable[[str, ConvertOptions], None] | None = None
 
 
 ANY = 1 << 16  # files, at most
@@ -48,7 +52,7 @@ SOURCES = {
     "npz": Source(read_npz, (1, 2), False, ("missing_as_zero", "label_separator", *NAMES)),
     "parquet": Source(read_parquet, (1, ANY), None, TABLE),
     "svmlight": Source(read_svmlight, (1, 1), False, ("zero_based", "max_line_mb")),
-    "synthetic": Source(read_synthetic, (1, 1), False, (), GENERATORS),
+    "synthetic": Source(read_synthetic, (1, 1), False, ("features", "labels"), SYNTHETIC, check_synthetic),
     "tsv": Source(read_tsv, (1, ANY), None, (*TABLE, "no_quotes", "max_line_mb")),
     "xmc": Source(read_xmc, (1, 1), False, (*NAMES, "max_line_mb")),
 }

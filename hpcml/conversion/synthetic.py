@@ -1,6 +1,7 @@
-"""Points of the plane in two classes, made by a formula: the synthetic sets of Kamath, Domeniconi & De Jong (2018).
+"""What is made by a formula: points of the plane in two classes, the synthetic sets of Kamath, Domeniconi & De Jong (2018).
 
 Every value is a function of the seed and of the row's number in the whole set. The class is that of the point as stored (float32).
+The corpus is in `synthetic_text`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from hpcml.conversion.like import Like
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part, label_sets
 from hpcml.conversion.split import row_splits
+from hpcml.conversion.synthetic_text import read_text, text_sizes
 from hpcml.data.svmlight import BINARY
+from hpcml.errors import ConfigError
 from hpcml.log import Log
 from hpcml.partition import even_bounds, offsets
 from hpcml.rng import uniform
@@ -114,6 +117,18 @@ def sine(draw: Draw) -> Points:
 
 
 GENERATORS = {"checkerboard": checkerboard, "circle": circle, "gaussians": gaussians, "sine": sine}
+TEXT = "text"
+NAMES = (*GENERATORS, TEXT)
+
+
+def check_synthetic(name: str, options: ConvertOptions) -> None:
+    """Raise ConfigError for sizes that are missing, make no sense or have no effect."""
+    if name == TEXT:
+        text_sizes(options)
+        return
+    for flag, values in (("features", options.features), ("labels", options.labels)):
+        if values:
+            raise ConfigError(f"--{flag} {','.join(values)} is for synthetic text, but this is {name}; leave it out")
 
 
 def make_points(name: str, seed: int, rows: np.ndarray) -> Points:
@@ -124,8 +139,10 @@ def make_points(name: str, seed: int, rows: np.ndarray) -> Points:
 @mpi.collective
 def read_synthetic(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: Like | None, log: Log, scratch: Path) -> Part:
     """Collective over `comm`. Make this rank's even share of the rows with the generator that `inputs` names."""
-    del like, scratch
+    del like
     (name,) = map(str, inputs)
+    if name == TEXT:
+        return read_text(comm, options, log, scratch)
     begin, end = even_bounds(options.rows, comm.size)[comm.rank : comm.rank + 2]
     points = make_points(name, options.seed, np.arange(begin, end))
     values = np.stack([points.x, points.y], axis=1).astype(np.float32)

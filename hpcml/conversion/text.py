@@ -14,12 +14,14 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.conversion.fields import PLAIN, Field, parse_fields
+from hpcml.conversion.key_runs import KeyRuns, merge_keys
 from hpcml.conversion.like import Like
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Labels, Part, waiting_label_sets
 from hpcml.conversion.row_ids import RowIds
 from hpcml.conversion.split import row_splits
-from hpcml.conversion.vocabulary import TextSettings, Vocabulary, merge_counts, merge_terms, summed
+from hpcml.conversion.vocabulary import TextSettings, Vocabulary, merge_terms
+from hpcml.conversion.words import RUN_WORDS, Runs, merge_runs
 from hpcml.data.headings import TAG
 from hpcml.errors import DataError
 from hpcml.files.opening import read_small
@@ -28,7 +30,7 @@ from hpcml.files.spool import ArraySpool, Spool
 # A word is a run of letters and digits. With pairs, every other character that is not white space is a token, too: a break.
 WORDS = re.compile(r"[^\W_]+")
 WORDS_AND_BREAKS = re.compile(r"[^\W_]+|[^\w\s]|_")
-BLOCK_TOKENS = 1 << 21
+BLOCK_TOKENS = 1 << 19
 BLOCK_ROWS = 1 << 18  # labels counted, too
 TOKEN = np.dtype(np.int32)
 BREAK = TOKEN.type(-1).tobytes()  # between values
@@ -47,10 +49,16 @@ class _Numbers(dict):
 class _Words(dict):
     """Numbers the words of a field in the order in which they are first looked up; stop words and breaks are -1."""
 
-    def __init__(self, stop_words: Iterable[str], field: Field, found: list[str]) -> None:
+    def __init__(self, stop_words: Sequence[str], field: Field, found: list[str]) -> None:
         """New words are put behind those `found`, with the field's tag."""
-        super().__init__((word, -1) for word in stop_words)
-        self.found, self.end, self.whole = found, f" {field.tag}" if field.tag else "", field.whole
+        super().__init__()
+        self.stop_words, self.found, self.end, self.whole = stop_words, found, f" {field.tag}" if field.tag else "", field.whole
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self.clear()
+        self.update((word, -1) for word in self.stop_words)
 
     def __missing__(self, token: str) -> int:
         if self.whole or token[0].isalnum():
@@ -62,10 +70,17 @@ class _Words(dict):
 
 
 class Block(NamedTuple):
-    """Some consecutive rows: the number of tokens of each, and the local word number of each token (-1 is a break)."""
+    """Some consecutive rows: the number of tokens of each, each token's word by its number in the run (-1: a break), the run."""
 
     lengths: np.ndarray
     tokens: np.ndarray
+    run: int
+
+    @classmethod
+    def of(cls, arrays: Iterable[np.ndarray]) -> Block:
+        """What was put away as arrays."""
+        lengths, tokens, run = arrays
+        return cls(lengths, tokens, int(run))
 
 
 class Counted(NamedTuple):
@@ -98,13 +113,15 @@ class Corpus:
         """`headings`: the labels of a document are words, too."""
         self.find = (WORDS_AND_BREAKS if pairs else WORDS).findall
         self.fields, self.stop_words = fields, sorted(stop_words)
-        self.found: list[str] = []  # the words, with the tags of their fields
+        self.found: list[str] = []  # the words of this run, with the tags of their fields
+        self.runs = Runs(scratch)
         each = [_Words(() if field.whole else self.stop_words, field, self.found) for field in fields]
         self.words = each if fields != PLAIN else each[:1] * 2
         self.headings = _Words((), Field("labels", TAG, whole=True), self.found) if headings else None
         self.scratch = scratch
         self.closed = ArraySpool(scratch)  # the arrays of blocks
         self.tokens, self.lengths = bytearray(), array("q")  # of the rows since the last block
+        self.in_run = False  # are there blocks since the last run?
         self.label_numbers = _Numbers()
         self.labels, self.label_indptr = Spool(scratch, np.int32), Spool(scratch, np.int64)
         self.label_indptr.append(np.zeros(1, dtype=np.int64))
@@ -162,16 +179,35 @@ class Corpus:
     def close_block(self) -> None:
         """Put away the documents since the last block. Raises OSError."""
         if self.lengths:
-            self.closed.append(Block(np.array(self.lengths, dtype=np.int64), np.frombuffer(bytes(self.tokens), dtype=TOKEN)))
+            tokens = np.frombuffer(bytes(self.tokens), dtype=TOKEN)
+            self.closed.append(Block(np.array(self.lengths, dtype=np.int64), tokens, len(self.runs)))
+            self.in_run = True
             self.labels.append(np.array(self.new_labels, dtype=np.int32))
             self.label_indptr.append(np.array(self.label_ends, dtype=np.int64))
             self.row_ids.extend(self.new_ids, self.new_lines)
             for pending in (self.tokens, self.lengths, self.new_labels, self.label_ends, self.new_ids, self.new_lines):
                 del pending[:]
+        if len(self.found) >= RUN_WORDS:
+            self._end_run()
+
+    def _end_run(self) -> None:
+        """Put away the words since the last run. Raises OSError."""
+        for words in (*self.words, self.headings):
+            if words is not None:
+                words.forget()
+        self.runs.add(self.found)
+        self.found.clear()
+        self.in_run = False
+
+    def close(self) -> None:
+        """End the last block and the last run. Raises OSError."""
+        self.close_block()
+        if self.in_run:
+            self._end_run()
 
     def blocks(self) -> Iterator[Block]:
         """The documents of closed blocks. Raises OSError."""
-        return (Block(*arrays) for arrays in self.closed)
+        return map(Block.of, self.closed)
 
 
 def stop_words(path: Path) -> list[str]:
@@ -200,7 +236,7 @@ def vectorise(comm: mpi.Comm, corpus: Corpus, options: ConvertOptions, like: Lik
     Raises ConfigError for --test-share with documents that have splits; DataError if no word occurs in enough training rows.
     """
     with mpi.agreed(comm, "making rows"):
-        corpus.close_block()
+        corpus.close()
     split_names, split = row_splits(comm, corpus.n_rows, corpus.splits, options)
     labels = _labels(comm, corpus, like)
     train = split == split_names.index("train") if "train" in split_names else np.ones(corpus.n_rows, dtype=bool)
@@ -209,10 +245,11 @@ def vectorise(comm: mpi.Comm, corpus: Corpus, options: ConvertOptions, like: Lik
         settings, counted = _learn(comm, corpus, train, options)
     else:
         settings = like.text
-        word_map = _word_map(corpus, settings.vocabulary.words)
+        number = {word.encode(): n for n, word in enumerate(settings.vocabulary.words[:])}
         with mpi.agreed(comm, "counting words"):
-            counted = _count_all(corpus, word_map, settings)
-            dropped = sum(int(np.count_nonzero(word_map[block.tokens[block.tokens >= 0]] < 0)) for block in corpus.blocks())
+            corpus.runs.place(lambda codes: np.fromiter((number.get(code, -1) for code in codes), np.int64, len(codes)))
+            counted = _count_all(corpus, settings)
+            dropped = sum(int(np.count_nonzero(places[block.tokens[block.tokens >= 0]] < 0)) for block, places in _placed(corpus))
     with mpi.agreed(comm, "making rows"):
         indptr, indices, data = _rows(settings, counted, corpus.scratch)
     return Part(
@@ -244,31 +281,44 @@ def _labels(comm: mpi.Comm, corpus: Corpus, like: Like | None) -> Labels:
         return waiting_label_sets(names, corpus.label_indptr, corpus.labels, columns.__getitem__, corpus.scratch)
 
 
-def _word_map(corpus: Corpus, words: list[str]) -> np.ndarray:
-    """The number in `words` of each local word, -1 where it has none; one entry more, -1, for breaks."""
-    number = {word: n for n, word in enumerate(words)}
-    return np.array([*(number.get(word, -1) for word in corpus.found), -1], dtype=np.int64)
+def _placed(corpus: Corpus) -> Iterator[tuple[Block, np.ndarray]]:
+    """(block, the place in the vocabulary of each number of its run). Raises OSError."""
+    run, places = -1, np.zeros(0, dtype=np.int64)
+    for block in corpus.blocks():
+        if block.run != run:
+            run, places = block.run, corpus.runs.places_of(block.run)
+        yield block, places
+
+
+def _count_words(corpus: Corpus, train: np.ndarray) -> None:
+    """Let the runs know in how many training rows their words are. Raises OSError."""
+    run, df = 0, np.zeros(0, dtype=np.int64)
+    for block, chosen in _with_rows(corpus.blocks(), train):
+        if block.run != run:
+            corpus.runs.count(run, df)
+            run, df = block.run, df[:0]
+        width = max(1, corpus.runs.size(run))
+        df = df if df.size else np.zeros(width, dtype=np.int64)
+        rows = np.repeat(np.arange(block.lengths.size), block.lengths)
+        use = (block.tokens >= 0) & chosen[rows]
+        entries = np.sort(rows[use] * width + block.tokens[use])
+        df += np.bincount(entries[np.diff(entries, prepend=-1) > 0] % width, minlength=width)
+    if len(corpus.runs):
+        corpus.runs.count(run, df)
 
 
 @mpi.collective
 def _learn(comm: mpi.Comm, corpus: Corpus, train: np.ndarray, options: ConvertOptions) -> tuple[TextSettings, ArraySpool]:
     """Collective over `comm`. Vocabulary and weights from the training rows, and the counted rows."""
     _, (n_documents,) = mpi.exclusive_sum(comm, [int(np.count_nonzero(train))])
-    found = corpus.found
-    df = np.zeros(len(found), dtype=np.int64)
     with mpi.agreed(comm, "counting words"):
-        for block, chosen in _with_rows(corpus.blocks(), train):
-            rows = np.repeat(np.arange(block.lengths.size), block.lengths)
-            use = (block.tokens >= 0) & chosen[rows]
-            entries = np.unique(rows[use] * len(found) + block.tokens[use])
-            df += np.bincount(entries % max(1, len(found)), minlength=len(found))
-    present = np.flatnonzero(df)
-    words = merge_terms(comm, [found[n] for n in present.tolist()], df[present], options.min_df)
-    if not words:
+        _count_words(corpus, train)
+    words, df = merge_runs(comm, corpus.runs, options.min_df, corpus.scratch)
+    if not len(words):
         where = f"in {options.min_df} of the {n_documents} training rows; lower --min-df" if n_documents else "in a training row"
         raise DataError(f"no word occurs {where}")
     settings = TextSettings(
-        vocabulary=Vocabulary(words, np.zeros(0, dtype=np.int64), corpus.fields != PLAIN),
+        vocabulary=Vocabulary(words, np.arange(len(words)) * (len(words) + 1), corpus.fields != PLAIN),
         pairs=options.pairs,
         min_df=options.min_df,
         n_documents=int(n_documents),
@@ -277,14 +327,16 @@ def _learn(comm: mpi.Comm, corpus: Corpus, train: np.ndarray, options: ConvertOp
         fields=corpus.fields,
         headings=corpus.headings is not None,
     )
-    local = [np.zeros((2, 0), dtype=np.int64)]
     with mpi.agreed(comm, "counting words"):
-        counted = _count_all(corpus, _word_map(corpus, words), settings)
-        for block, chosen in _with_rows(map(Counted.of, counted), train):
-            df = np.bincount(block.places[chosen[block.rows]], minlength=block.keys.size)
-            local.append(np.stack([block.keys[df > 0], df[df > 0]]))
-    keys, df = merge_counts(comm, *summed(*np.concatenate(local, axis=1)), options.min_df)
-    settings.vocabulary = Vocabulary(words, keys, corpus.fields != PLAIN)
+        counted = _count_all(corpus, settings)
+    if options.pairs:
+        terms = KeyRuns(corpus.scratch)
+        with mpi.agreed(comm, "counting word pairs"):
+            for block, chosen in _with_rows(map(Counted.of, counted), train):
+                counts = np.bincount(block.places[chosen[block.rows]], minlength=block.keys.size)
+                terms.add(block.keys[counts > 0], counts[counts > 0])
+        keys, df = merge_keys(comm, terms, options.min_df)
+        settings.vocabulary = Vocabulary(words, keys, corpus.fields != PLAIN)
     settings.idf = None if options.binary else np.log(n_documents / df)
     return settings, counted
 
@@ -298,19 +350,19 @@ def _with_rows(blocks: Iterable, flags: np.ndarray) -> Iterator[tuple]:
         first += n_rows
 
 
-def _count_all(corpus: Corpus, word_map: np.ndarray, settings: TextSettings) -> ArraySpool:
+def _count_all(corpus: Corpus, settings: TextSettings) -> ArraySpool:
     """The distinct terms (keys of the settings' words and pairs) of all rows: a `Counted` for each block. Raises OSError."""
     counted = ArraySpool(corpus.scratch)
-    for block in corpus.blocks():
-        counted.append(_count(block, word_map, settings.vocabulary.width, settings.pairs))
+    for block, places in _placed(corpus):
+        counted.append(_count(block, places, settings.vocabulary.width, settings.pairs))
     return counted
 
 
-def _count(block: Block, word_map: np.ndarray, width: int, pairs: bool) -> Counted:
+def _count(block: Block, places_of: np.ndarray, width: int, pairs: bool) -> Counted:
     """The distinct terms of a block's rows."""
     n_rows = block.lengths.size
     rows = np.repeat(np.arange(n_rows), block.lengths)
-    words = word_map[block.tokens]
+    words = places_of[block.tokens]
     known = words >= 0
     keys, key_rows = words[known] * width, rows[known]
     if pairs:

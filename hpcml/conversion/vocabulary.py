@@ -11,6 +11,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import h5py
 import numpy as np
@@ -20,20 +21,20 @@ from hpcml.conversion.fields import PLAIN, Field, as_texts, parse_fields
 from hpcml.data.dataset import Dataset
 from hpcml.data.headings import TAG, has_headings
 from hpcml.errors import DataError
-from hpcml.files.hdf5 import DAMAGE, NAME_CHUNK, write_strings
+from hpcml.files.hdf5 import DAMAGE, NAME_CHUNK, Strings, write_strings
 from hpcml.files.untrusted import text_of
-from hpcml.rng import bits
 
 _SEPARATOR = b"\0"  # in no word, label or id
 
 
 class Vocabulary:
-    """The features of a text dataset as a sequence of strings (`len`, slices), held as words and sorted keys (d, int64).
+    """The features of a text dataset as a sequence of strings (`len`, slices), words and sorted keys (d, int64).
 
     With `tagged` the words end with the tags of their fields: "new T" and "york T" are the pair "new york T".
     """
 
-    def __init__(self, words: list[str], keys: np.ndarray, tagged: bool = False) -> None:
+    def __init__(self, words: Strings, keys: np.ndarray, tagged: bool = False) -> None:
+        """`words` are in code-point order; they may be outside of memory, as long as there are no pairs."""
         self.words, self.keys, self.width, self.tagged = words, keys, len(words) + 1, tagged
 
     def __len__(self) -> int:
@@ -41,12 +42,22 @@ class Vocabulary:
 
     def __getitem__(self, where: slice) -> list[str]:
         firsts, seconds = np.divmod(self.keys[where], self.width)
-        words = self.words
-        firsts_of_pairs = [word.rpartition(" ")[0] for word in words] if self.tagged and seconds.any() else words
+        if not firsts.size:
+            return []
+        first = int(firsts[0])
+        words = list(self.words[first : int(firsts[-1]) + 1])
+        if not seconds.any():
+            return [words[a] for a in (firsts - first).tolist()]
+        beginnings = [word.rpartition(" ")[0] for word in words] if self.tagged else words
         return [
-            f"{firsts_of_pairs[a]} {words[b - 1]}" if b else words[a]
-            for a, b in zip(firsts.tolist(), seconds.tolist(), strict=True)
+            f"{beginnings[a]} {self._all[b - 1]}" if b else words[a]
+            for a, b in zip((firsts - first).tolist(), seconds.tolist(), strict=True)
         ]
+
+    @cached_property
+    def _all(self) -> list[str]:
+        """All words in memory, for second words of pairs."""
+        return list(self.words[:])
 
     def columns(self, keys: np.ndarray) -> np.ndarray:
         """The feature number of each key, -1 where it is no feature."""
@@ -153,13 +164,13 @@ def read_vocabulary(dataset: Dataset, fields: tuple[Field, ...] = PLAIN, heading
     return Vocabulary(words, keys, bool(tagged))
 
 
-def _pack(terms: list[bytes]) -> np.ndarray:
+def pack(terms: list[bytes]) -> np.ndarray:
     """Terms as one array of bytes."""
     return np.frombuffer(_SEPARATOR.join(terms), dtype=np.uint8)
 
 
-def _unpack(packed: np.ndarray) -> list[bytes]:
-    """The terms in an array made by `_pack` (no term is empty)."""
+def unpack(packed: np.ndarray) -> list[bytes]:
+    """The terms in an array made by `pack` (no term is empty)."""
     return packed.tobytes().split(_SEPARATOR) if packed.size else []
 
 
@@ -177,34 +188,10 @@ def merge_terms(comm: mpi.Comm, terms: Iterable[str], counts: np.ndarray, least:
         parts[owner].append(code)
         numbers[owner].append(count)
     totals: Counter[bytes] = Counter()
-    received = mpi.exchange(comm, [_pack(part) for part in parts])
+    received = mpi.exchange(comm, [pack(part) for part in parts])
     for packed, numbers_in in zip(received, mpi.exchange(comm, [np.array(n, dtype=np.int64) for n in numbers]), strict=True):
-        for code, count in zip(_unpack(packed), numbers_in.tolist(), strict=True):
+        for code, count in zip(unpack(packed), numbers_in.tolist(), strict=True):
             totals[code] += count
     kept = [code for code, total in totals.items() if total >= least]
-    everywhere = mpi.allgather_arrays(comm, _pack(kept))
-    return [code.decode() for code in sorted(code for packed in everywhere for code in _unpack(packed))]
-
-
-def summed(keys: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The sorted distinct keys and the sum of the counts (int64) of each."""
-    unique, inverse = np.unique(keys, return_inverse=True)
-    return unique, np.bincount(inverse, weights=counts, minlength=unique.size).astype(np.int64)
-
-
-@mpi.collective
-def merge_counts(comm: mpi.Comm, keys: np.ndarray, counts: np.ndarray, least: int) -> tuple[np.ndarray, np.ndarray]:
-    """Collective over `comm`. The keys whose counts add up to at least `least` over all ranks, sorted, and the sums."""
-    owner = (bits(0, "owner", keys) % np.uint64(comm.size)).astype(np.int64)
-    order = np.argsort(owner, kind="stable")
-    bounds = np.searchsorted(owner[order], np.arange(comm.size + 1))
-
-    def to_owners(values: np.ndarray) -> np.ndarray:
-        values = values[order]
-        return np.concatenate(mpi.exchange(comm, [values[bounds[r] : bounds[r + 1]] for r in range(comm.size)]))
-
-    keys, counts = summed(to_owners(keys), to_owners(counts))
-    keep = counts >= least
-    keys, counts = (np.concatenate(mpi.allgather_arrays(comm, values[keep])) for values in (keys, counts))
-    order = np.argsort(keys)
-    return keys[order], counts[order]
+    everywhere = mpi.allgather_arrays(comm, pack(kept))
+    return [code.decode() for code in sorted(code for packed in everywhere for code in unpack(packed))]

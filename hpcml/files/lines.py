@@ -27,6 +27,8 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # What reading a damaged compressed file raises; an OSError with a number is the operating system's.
 DAMAGE = (EOFError, lzma.LZMAError, zlib.error, OSError)
 
+COPIES: dict[Path, Path] = {}  # files that are unpacked already, and where; `unpacking` fills it
+
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
@@ -100,13 +102,13 @@ def damaged(name: object, kind: str, error: Exception) -> Exception:
 
 @contextmanager
 def open_plain(path: Path) -> Iterator[BinaryIO]:
-    """Open a regular file for reading its uncompressed bytes.
+    """Open a regular file for reading its uncompressed bytes, or those of its copy.
 
     Raises DataError for a damaged or truncated compressed file and for a pipe, OSError for what the operating system refuses.
     """
     kind = ""
     try:
-        with open_regular(path) as raw:
+        with open_regular(COPIES.get(path, path)) as raw:
             kind = kind_of(raw.read(HEAD_BYTES))
             raw.seek(0)
             with io.BufferedReader(raw, BUFFER_BYTES) as buffered, unpacked(buffered, kind) as file:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-MEMORY_BYTES = 1 << 24  # of one spool
+MEMORY_BYTES = 1 << 22  # of one spool
 SLICE = 1 << 20  # numbers that are looked at together
 
 
@@ -24,14 +24,18 @@ class Spool:
 
     def append(self, values: np.ndarray) -> None:
         """Put `values` behind those that are there."""
+        self.put(self.size, values)
+
+    def put(self, first: int, values: np.ndarray) -> None:
+        """Put `values` in the place of those from `first` on; what is left out before them is 0."""
         if values.size == 0:
             return
         try:
-            self._file.seek(self.size * self.dtype.itemsize)
+            self._file.seek(first * self.dtype.itemsize)
             self._file.write(np.ascontiguousarray(values, dtype=self.dtype).data.cast("B"))
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(self.folder)) from None
-        self.size += values.size
+        self.size = max(self.size, first + values.size)
 
     def __getitem__(self, where: slice) -> np.ndarray:
         begin, end, _ = where.indices(self.size)
@@ -76,3 +80,30 @@ class ArraySpool:
                 arrays.append(np.lib.format.read_array(self._file, allow_pickle=False))
                 at = self._file.tell()
             yield arrays
+
+
+class StringSpool:
+    """Strings that grow at their end: `len`, and slices as lists. Local; every method raises OSError."""
+
+    def __init__(self, folder: Path) -> None:
+        """What does not fit memory goes to the file system of `folder`."""
+        self.text, self.ends = Spool(folder, np.uint8), Spool(folder, np.int64)
+        self.ends.append(np.zeros(1, dtype=np.int64))
+
+    def __len__(self) -> int:
+        return self.ends.size - 1
+
+    def extend(self, codes: Sequence[bytes]) -> None:
+        """Put strings, as UTF-8, behind those that are there."""
+        self.ends.append(np.fromiter(accumulate(map(len, codes)), np.int64, len(codes)) + self.text.size)
+        self.text.append(np.frombuffer(b"".join(codes), dtype=np.uint8))
+
+    def codes(self, begin: int, end: int) -> list[bytes]:
+        """Strings begin..end as UTF-8."""
+        ends = self.ends[begin : end + 1]
+        text = self.text[ends[0] : ends[-1]].tobytes()
+        return [text[a:b] for a, b in pairwise((ends - ends[0]).tolist())]
+
+    def __getitem__(self, where: slice) -> list[str]:
+        begin, end, _ = where.indices(len(self))
+        return [code.decode() for code in self.codes(begin, max(begin, end))]

@@ -84,9 +84,12 @@ def claimed(temporary: Path, final: Path, folder: bool = False) -> Iterator[None
 
 
 @contextmanager
-def scratch_folder(name: str) -> Iterator[Path]:
-    """A folder in TMPDIR that goes with the body, or with the process, or with the next of that name. Local; raises OSError."""
-    final = Path(tempfile.gettempdir()) / name
+def scratch_folder(name: str, parent: Path | None = None) -> Iterator[Path]:
+    """A folder that goes with the body, or with the process, or with the next of that name. Local; raises OSError.
+
+    It lies in `parent`, by default TMPDIR.
+    """
+    final = (parent or Path(tempfile.gettempdir())) / name
     folder = temporary_name(final)
     with undone(partial(_remove, folder)), claimed(folder, final, folder=True):
         try:

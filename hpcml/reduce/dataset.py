@@ -20,7 +20,7 @@ from hpcml.files.slabs import Slab, SlabFile, new_file
 from hpcml.files.untrusted import attributes
 from hpcml.partition import offsets
 
-PIECE = 1 << 24  # values that are looked at together
+PIECE = 1 << 22  # values that are looked at together
 
 
 @dataclass

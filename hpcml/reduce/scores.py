@@ -18,7 +18,7 @@ from hpcml.partition import even_bounds, offsets
 
 Score = Callable[[np.ndarray, np.ndarray, np.ndarray, int], np.ndarray]
 BLOCK_BYTES = 1 << 26  # the counts of a block of labels, unless one label alone needs more
-ROWS_NNZ = 1 << 24  # the values that are looked at together
+ROWS_NNZ = 1 << 22  # the values that are looked at together
 
 
 def information_gain(both: np.ndarray, present: np.ndarray, positive: np.ndarray, n_rows: int) -> np.ndarray:

@@ -1,6 +1,7 @@
 """Conversion on any number of ranks: the same bytes, the same sentences, and nothing left behind by a failure."""
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import h5py
@@ -10,15 +11,20 @@ import pytest
 from hpcml import mpi
 from hpcml.conversion import convert as convert_module
 from hpcml.conversion import docstrings
+from hpcml.conversion import key_runs as keys_module
 from hpcml.conversion import text as text_module
+from hpcml.conversion import words as words_module
 from hpcml.conversion.convert import convert
 from hpcml.conversion.docstrings import first_of_each
+from hpcml.conversion.key_runs import KeyRuns, merge_keys
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.split import split
 from hpcml.conversion.synthetic import GENERATORS, make_points
-from hpcml.conversion.vocabulary import merge_counts, merge_terms
+from hpcml.conversion.vocabulary import merge_terms
+from hpcml.conversion.words import Runs, merge_runs
 from hpcml.data.info import format_info, info
 from hpcml.errors import ConfigError, DataError
+from hpcml.files import lines as lines_module
 from hpcml.log import Log
 from hpcml.mpi import self_comm
 
@@ -131,6 +137,8 @@ def assert_same(first, second):
 def test_same_bytes_on_any_number_of_ranks(comm, mpi_tmp_path, case, monkeypatch):
     monkeypatch.setattr(convert_module, "NAME_CHUNK", 7)
     monkeypatch.setattr(text_module, "BLOCK_TOKENS", 50)
+    monkeypatch.setattr(text_module, "RUN_WORDS", 40)
+    monkeypatch.setattr(words_module, "RANGE_WORDS", 16)
     source, text, options = CASES[case]
     report, path = both(comm, source, [write(comm, mpi_tmp_path / "in", text)], mpi_tmp_path, **options)
     found = info(comm, path, [1, 2, 50])
@@ -154,6 +162,13 @@ def test_synthetic_rows_do_not_depend_on_the_ranks(comm, mpi_tmp_path, name, row
     report, path = both(comm, "synthetic", [Path(name)], mpi_tmp_path, rows=rows, seed=seed, **options)
     found = info(comm, path, [1])
     assert (found.n_rows, found.n_features, found.n_labels) == (report.rows, 2, 1) == (rows, 2, 1)
+
+
+def test_a_synthetic_corpus_does_not_depend_on_the_ranks(comm, mpi_tmp_path):
+    options = {"rows": 101, "features": ("900",), "labels": ("12",), "test_share": 0.3, "seed": 4}
+    report, path = both(comm, "synthetic", [Path("text")], mpi_tmp_path, **options)
+    found = info(comm, path, [1])
+    assert (found.n_rows, found.n_features, found.n_labels) == (report.rows, 900, 12) == (101, 900, 12)
 
 
 @pytest.mark.parametrize("kind", ["svmlight", "text", "pairs"])
@@ -248,7 +263,7 @@ BAD_OPTIONS = {
     "--zero-based is for svmlight, but jsonl has no indices": ("jsonl", 1, {"zero_based": True}),
     "--rows is for synthetic, but jsonl has rows of its own": ("jsonl", 1, {"rows": 9}),
     "--label-noise 1: expected a number between 0 and 1": ("svmlight", 1, {"label_noise": 1}),
-    "synthetic takes one of checkerboard, circle, gaussians, sine, but got none": ("synthetic", 0, {"rows": 9}),
+    "synthetic takes one of checkerboard, circle, gaussians, sine, text, but got none": ("synthetic", 0, {"rows": 9}),
 }
 
 
@@ -259,7 +274,9 @@ def test_options_are_checked_first(comm, mpi_tmp_path, message):
         run(comm, source, [mpi_tmp_path / "missing"] * n_inputs, mpi_tmp_path / "out.h5", **options)
 
 
-def test_merging_terms_and_counts(comm):
+def test_merging_terms_and_counts(comm, mpi_tmp_path, monkeypatch):
+    monkeypatch.setattr(keys_module, "RUN_KEYS", 2)
+    monkeypatch.setattr(keys_module, "RANGE_KEYS", 3)
     words = [f"w{n}" for n in range(comm.rank, comm.rank + 4)]
     counts = np.arange(4, dtype=np.int64) + 1
     total = {}
@@ -267,16 +284,45 @@ def test_merging_terms_and_counts(comm):
         for n, count in enumerate(counts.tolist()):
             total[rank + n] = total.get(rank + n, 0) + count
     assert merge_terms(comm, words, counts, 3) == sorted(f"w{n}" for n, count in total.items() if count >= 3)
-    keys, sums = merge_counts(comm, np.arange(comm.rank, comm.rank + 4), counts, 3)
+    runs = KeyRuns(mpi_tmp_path)
+    for part in (slice(3), slice(3, 4), slice(0)):
+        runs.add(np.arange(comm.rank, comm.rank + 4)[part], counts[part])
+    keys, sums = merge_keys(comm, runs, 3)
     assert dict(zip(keys.tolist(), sums.tolist(), strict=True)) == {n: count for n, count in total.items() if count >= 3}
     assert keys.tolist() == sorted(keys)
 
 
-def test_merging_when_some_ranks_have_nothing(comm):
+def test_merging_when_some_ranks_have_nothing(comm, mpi_tmp_path):
     mine = comm.rank == comm.size - 1
     counts = np.ones(2 * mine, dtype=np.int64)
     assert merge_terms(comm, ["b", "a"] if mine else [], counts, 1) == ["a", "b"]
-    assert merge_counts(comm, np.arange(2 * mine), counts, 2)[0].size == 0
+    runs = KeyRuns(mpi_tmp_path)
+    runs.add(np.arange(2 * mine), counts)
+    assert merge_keys(comm, runs, 2)[0].size == 0
+
+
+def test_merging_runs_of_words(comm, mpi_tmp_path, monkeypatch):
+    """Ranks with several runs, with one and with none; ranges of a few words."""
+    monkeypatch.setattr(words_module, "RANGE_WORDS", 3)
+    monkeypatch.setattr(words_module, "CHUNK_WORDS", 2)
+    monkeypatch.setattr(words_module, "SAMPLE", 2)
+    of_ranks = [
+        [[f"{letter}{n * (rank + run + 1) % 7}" for n in range(1, 6)] for run, letter in enumerate("bäa"[: (rank + 1) % 4])]
+        for rank in range(comm.size)
+    ]
+    total = Counter(word for runs in of_ranks for run in runs for word in run)
+    runs = Runs(mpi_tmp_path)
+    for number, words in enumerate(of_ranks[comm.rank]):
+        runs.add(words)
+        runs.count(number, np.ones(len(words), dtype=np.int64))
+    for least in (1, 2):
+        expected = sorted(word for word, count in total.items() if count >= least)
+        found, sums = merge_runs(comm, runs, least, mpi_tmp_path)
+        assert found[:] == expected
+        assert sums.tolist() == [total[word] for word in expected]
+        for number, words in enumerate(of_ranks[comm.rank]):
+            places = [expected.index(word) if word in expected else -1 for word in words]
+            assert runs.places_of(number).tolist() == [*places, -1]
 
 
 def test_first_of_equal_texts_over_ranks(comm):
@@ -286,15 +332,22 @@ def test_first_of_equal_texts_over_ranks(comm):
     assert first_of_each(comm, texts if comm.rank else []) == (without_rank_0 if comm.rank else [])
 
 
-def test_compressed_input_on_any_number_of_ranks(comm, mpi_tmp_path):
+def test_compressed_input_on_any_number_of_ranks(comm, mpi_tmp_path, monkeypatch):
+    """It is unpacked once, by rank 0, and no copy stays."""
     import lzma
 
+    kinds, unpacked = [], lines_module.unpacked
     text = svmlight_text(0, 101, False)
     if comm.rank == 0:
         (mpi_tmp_path / "in.xz").write_bytes(lzma.compress(text.encode()))
     run(comm, "svmlight", [write(comm, mpi_tmp_path / "in", text)], mpi_tmp_path / "plain.h5")
     _, path = both(comm, "svmlight", [mpi_tmp_path / "in.xz"], mpi_tmp_path)
     assert path.read_bytes() == (mpi_tmp_path / "plain.h5").read_bytes()
+    comm.Barrier()
+    monkeypatch.setattr(lines_module, "unpacked", lambda file, kind: kinds.append(kind) or unpacked(file, kind))
+    run(comm, "svmlight", [mpi_tmp_path / "in.xz"], mpi_tmp_path / "again.h5")
+    assert [kind for kind in kinds if kind] == [".xz"] * (comm.rank == 0)
+    assert not any("unpacked" in file.name for file in mpi_tmp_path.iterdir())
 
 
 def test_info_names_damage_on_every_rank(comm, mpi_tmp_path):

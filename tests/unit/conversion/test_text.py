@@ -16,10 +16,12 @@ from hypothesis import strategies as st
 from sklearn.feature_extraction.text import CountVectorizer
 
 from hpcml import mpi
+from hpcml.conversion import key_runs as keys_module
 from hpcml.conversion import text as text_module
+from hpcml.conversion import words as words_module
 from hpcml.conversion.convert import convert
 from hpcml.conversion.options import ConvertOptions
-from hpcml.conversion.vocabulary import Vocabulary, merge_counts, merge_terms
+from hpcml.conversion.vocabulary import Vocabulary, merge_terms
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
 
@@ -86,6 +88,10 @@ def slow_rows(documents, pairs=False, stop_words=(), min_df=1, binary=False):
 @pytest.mark.parametrize("block_tokens", [1, 12, 1000])
 def test_rows_are_as_defined(tmp_path, monkeypatch, pairs, binary, min_df, stop_words, block_tokens):
     monkeypatch.setattr(text_module, "BLOCK_TOKENS", block_tokens)
+    monkeypatch.setattr(text_module, "RUN_WORDS", block_tokens)  # every block is a run, or some, or one is
+    monkeypatch.setattr(words_module, "RANGE_WORDS", block_tokens)
+    monkeypatch.setattr(keys_module, "RUN_KEYS", block_tokens)
+    monkeypatch.setattr(keys_module, "RANGE_KEYS", block_tokens)
     (tmp_path / "stop").write_text("\n".join(stop_words))
     report, file = make(tmp_path, DOCUMENTS, pairs=pairs, binary=binary, min_df=min_df, stop_words=tmp_path / "stop")
     names, rows = slow_rows(DOCUMENTS, pairs, stop_words, min_df, binary)
@@ -225,5 +231,3 @@ def test_merging_on_one_rank():
     comm = mpi.self_comm()
     assert merge_terms(comm, ["b", "é", "a", "Z"], np.array([2, 1, 3, 2]), 2) == ["Z", "a", "b"]
     assert merge_terms(comm, [], np.zeros(0, dtype=np.int64), 1) == []
-    keys, counts = merge_counts(comm, np.array([3, 1, 2]), np.array([5, 1, 2]), 2)
-    assert (keys.tolist(), counts.tolist()) == ([2, 3], [2, 5])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hpcml.conversion.row_ids import RowIds
 from hpcml.files import spool as module
-from hpcml.files.spool import ArraySpool, Spool, slices
+from hpcml.files.spool import ArraySpool, Spool, StringSpool, slices
 
 
 @pytest.fixture(params=[16, 1 << 20])
@@ -74,3 +74,23 @@ def test_a_full_disk_is_named(tmp_path):
     with pytest.raises(OSError, match="No space left on device") as caught:
         spool.append(np.ones(1))
     assert caught.value.filename == str(tmp_path)
+
+
+def test_numbers_are_put_in_place(tmp_path, memory):
+    spool = Spool(tmp_path, np.int64)
+    spool.put(3, np.array([5, 6]))
+    spool.put(1, np.array([7]))
+    assert (spool.size, spool[:].tolist()) == (5, [0, 7, 0, 5, 6])
+    spool.put(4, np.array([8, 9]))
+    assert spool[2:].tolist() == [0, 5, 8, 9]
+
+
+@given(st.lists(st.lists(st.text(max_size=3), max_size=4), max_size=4))
+def test_strings_are_read_by_slices(tmp_path_factory, given_strings):
+    spool, whole = StringSpool(tmp_path_factory.getbasetemp()), [text for some in given_strings for text in some]
+    for some in given_strings:
+        spool.extend([text.encode() for text in some])
+    assert (len(spool), spool[:]) == (len(whole), whole)
+    for begin in range(len(whole)):
+        assert spool[begin : begin + 2] == whole[begin : begin + 2]
+        assert spool.codes(begin, len(whole)) == [text.encode() for text in whole[begin:]]

@@ -1,0 +1,128 @@
+"""Compiled rows of the synthetic corpus: each is drawn from a stream of random numbers of its own."""
+
+import numpy as np
+
+from hpcml.kernels import njit
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_11, _27, _30, _31 = (np.uint64(n) for n in (11, 27, 30, 31))
+MAX_WORDS = 2048  # words of a row's background, and of its mentions: chances of more are below 1e-20
+MAX_MENTIONS = 128
+MAX_COUNT = 64  # times that a word occurs in a row
+
+
+@njit
+def _uniform(state):
+    """The next number in [0, 1) of a SplitMix64 stream (Steele, Lea & Flood 2014), whose state is state[0] (uint64)."""
+    state[0] += _GOLDEN
+    x = state[0]
+    x = (x ^ (x >> _30)) * _M1
+    x = (x ^ (x >> _27)) * _M2
+    x ^= x >> _31
+    return np.float64(x >> _11) * 2.0**-53
+
+
+@njit
+def _zipf(u, shift, power, span, size):
+    """The rank in 0..size-1 whose share of Zipf–Mandelbrot's law holds the place u: shares are those of `zipf_shares`."""
+    x = (shift**power + u * span) ** (1.0 / power) - shift
+    return min(np.int64(x), size - 1)
+
+
+@njit
+def _geometric(state, log_share):
+    """A geometric number from 0 on; `log_share` is the logarithm of the chance of going on."""
+    return np.int64(np.log(1.0 - _uniform(state)) / log_share)
+
+
+@njit
+def _poisson(state, threshold):
+    """A Poisson number of mean -log(threshold) (Knuth)."""
+    n, product = 0, _uniform(state)
+    while product > threshold and n < MAX_MENTIONS:
+        n, product = n + 1, product * _uniform(state)
+    return n
+
+
+@njit
+def _background(state, law, ranks):
+    """Draw the words of a row that no label is the cause of: how many."""
+    log_share, shift, power, span, size = law
+    n = min(_geometric(state, log_share) + _geometric(state, log_share), MAX_WORDS)
+    for k in range(n):
+        ranks[k] = _zipf(_uniform(state), shift, power, span, size)
+    return n
+
+
+@njit
+def _mentions(state, law, silent, feigned, chances, words, ranks, n, labels):
+    """Draw the labels of a row and the words that they bring: (number of words behind the first n, of labels)."""
+    threshold, true_share, shift, power, span = law
+    n_labels = 0
+    for _ in range(_poisson(state, threshold)):
+        label = _zipf(_uniform(state), shift, power, span, silent.size)
+        if _uniform(state) < true_share:
+            labels[n_labels] = label
+            n_labels += 1
+            heard = _uniform(state) >= silent[label]
+        else:
+            heard = _uniform(state) < feigned[label]
+        if heard:
+            for k in range(words.shape[1]):
+                if _uniform(state) < chances[label, k]:
+                    ranks[n] = words[label, k]
+                    n += 1
+    return n, n_labels
+
+
+@njit
+def _to_columns(values, n, order, counts):
+    """Make ascending columns of n ranks, each once, and write how often it was there to `counts`: how many are left."""
+    factor, offset, size = order
+    for k in range(n):
+        values[k] = (values[k] * factor + offset) % size
+    values[:n].sort()
+    end = 0
+    for k in range(n):
+        if end and values[end - 1] == values[k]:
+            counts[end - 1] += 1
+        else:
+            values[end], counts[end] = values[k], 1
+            end += 1
+    return end
+
+
+@njit
+def make_rows(
+    states, word_law, label_law, again, silent, feigned, chances, words, idf, order, label_order,
+    columns, counts, labels, lengths, indices, data, label_lengths, label_indices,
+):  # fmt: skip
+    """Make rows from their states (uint64) until there is no room for another: (rows, values, labels).
+
+    `again` is the chance that a word occurs once more. silent, feigned (labels), chances and words (labels × words) say what
+    labels bring; idf (features) is by column. order and label_order, (a, b, size): rank r is column (a r + b) mod size.
+    columns, counts and labels are scratch. lengths and indices, data (CSR) and label_lengths, label_indices are written.
+    """
+    n_values, n_entries, row = 0, 0, 0
+    room, label_counts = columns.size, counts[: labels.size].copy()
+    while row < states.size and n_values + room <= indices.size and n_entries + labels.size <= label_indices.size:
+        state = states[row : row + 1]
+        n = _background(state, word_law, columns)
+        n, n_labels = _mentions(state, label_law, silent, feigned, chances, words, columns, n, labels)
+        n = _to_columns(columns, n, order, counts)
+        squares = 0.0
+        for k in range(n):
+            while counts[k] < MAX_COUNT and _uniform(state) < again:
+                counts[k] += 1
+            value = np.log(counts[k] + 1.0) * idf[columns[k]]
+            squares += value * value
+            indices[n_values + k], data[n_values + k] = columns[k], value
+        norm = np.sqrt(squares)
+        for k in range(n_values, n_values + n):
+            data[k] /= norm
+        n_labels = _to_columns(labels, n_labels, label_order, label_counts)
+        label_indices[n_entries : n_entries + n_labels] = labels[:n_labels]
+        lengths[row], label_lengths[row] = n, n_labels
+        n_values, n_entries, row = n_values + n, n_entries + n_labels, row + 1
+    return row, n_values, n_entries

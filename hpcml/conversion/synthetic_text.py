@@ -1,0 +1,186 @@
+"""A corpus of any size, made by formula: words by Zipf's law, labels with a long tail, and words that labels bring.
+
+A row is a function of the seed, its number and the numbers of features and labels: the first rows of a longer corpus are the same
+rows. Ranks count words and labels from the most frequent on; columns are ranks in an order that looks random.
+
+- The share of the word of rank r is ∫ (x + q)^-s dx over r..r+1, of the whole (Zipf–Mandelbrot). A row has a number of such words
+  that is the sum of two geometric ones of mean m, so that a word of share p is in none of them with probability (1 + p m)⁻².
+- A row mentions labels, a Poisson number of times each. The shares of labels follow such a law, too.
+- Of a mention that is true the row has the label, but in some rows that has no words; a feigned mention has words, but no label.
+  How often is a matter of the label, some being easier than others. Each of a label's words has its own chance in a mention.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.conversion.number_rows import Block, NumberRows, finish
+from hpcml.conversion.options import ConvertOptions
+from hpcml.conversion.part import Part
+from hpcml.conversion.synthetic_kernels import MAX_MENTIONS, MAX_WORDS, make_rows
+from hpcml.errors import ConfigError
+from hpcml.log import Log
+from hpcml.partition import even_bounds
+from hpcml.rng import bits, uniform
+
+MEAN_WORDS = 33.0  # of each of the two geometric numbers of a row's words
+EXPONENT, SHIFT = 1.14, 8.0  # s and q of the words
+LABEL_EXPONENT, LABEL_SHIFT = 1.2, 4.0
+TOP_RATE = 0.35  # true mentions a row of the most frequent label, which 1 - exp(-0.35) = 30 % of the rows then have
+FEIGNED = 0.5  # mentions of the hardest label without it, for each with it
+SILENT = 0.25  # of the rows that have the hardest label, those without its words
+LABEL_WORDS = 16
+CHANCE = 0.5  # of the first word of the easiest label in a mention
+FIRST_RANK, LAST_POWER = 30.0, 0.9  # words of labels have ranks from here to features^0.9
+AGAIN = 0.15  # chance that a word occurs once more
+SLAB_VALUES = 1 << 20
+CHUNK = 1 << 18  # features that are looked at together
+MIN_FEATURES, MAX_FEATURES, MAX_LABELS = 100, 2**31 - 1, 10**6
+
+
+class Slab(NamedTuple):
+    """Some consecutive rows: X, and the labels of each row (columns, ascending)."""
+
+    rows: Block
+    label_lengths: np.ndarray
+    labels: np.ndarray
+
+
+def zipf_span(size: int, exponent: float, shift: float) -> float:
+    """∫ (x + shift)^-exponent dx over 0..size, times 1 - exponent."""
+    power = 1 - exponent
+    return float((size + shift) ** power - shift**power)
+
+
+def zipf_shares(ranks: np.ndarray, size: int, exponent: float, shift: float) -> np.ndarray:
+    """The shares (float64) of these ranks among `size` of them; those of all add up to 1."""
+    power = 1 - exponent
+    return np.diff((np.stack([ranks, ranks + 1.0]) + shift) ** power, axis=0)[0] / zipf_span(size, exponent, shift)
+
+
+def _scattered(seed: int, size: int, what: str) -> tuple[int, int, int]:
+    """(a, b, size) of the order r → (a r + b) mod size, in which neighbours are far apart."""
+    factor = max(1, int(size * (math.sqrt(5) - 1) / 2))
+    while math.gcd(factor, size) != 1:
+        factor += 1
+    return factor, int(bits(seed, what, np.zeros(1))[0] % np.uint64(size)), size
+
+
+class SyntheticText:
+    """The corpus of a seed and so many features and labels; in memory are 4 bytes a feature and 280 a label. Local."""
+
+    def __init__(self, seed: int, n_features: int, n_labels: int) -> None:
+        self.seed, self.n_features, self.n_labels = seed, n_features, n_labels
+        self.order = _scattered(seed, n_features, "text order of features")
+        self.label_order = _scattered(seed, n_labels, "text order of labels")
+        ranks = np.arange(n_labels)
+        shares = zipf_shares(ranks, n_labels, LABEL_EXPONENT, LABEL_SHIFT)
+        self.rates = TOP_RATE / shares[0] * shares
+        hard = uniform(seed, "text hardness of labels", ranks)
+        self.silent, self.feigned = SILENT * hard, hard
+        self.chances = CHANCE * (1 - 0.5 * hard)[:, None] / np.sqrt(1.0 + np.arange(LABEL_WORDS))
+        self.words = self._label_words()
+        self.idf = self._idf()
+
+    def _label_words(self) -> np.ndarray:
+        """The ranks of each label's words (labels × words, int64), log-uniform."""
+        places = uniform(self.seed, "text words of labels", np.arange(self.n_labels * LABEL_WORDS))
+        span = math.log(self.n_features**LAST_POWER / FIRST_RANK)
+        return (FIRST_RANK * np.exp(places * span)).astype(np.int64).reshape(self.n_labels, LABEL_WORDS)
+
+    def columns(self, ranks: np.ndarray) -> np.ndarray:
+        """The columns of words by their ranks."""
+        factor, offset, size = self.order
+        return (ranks * factor + offset) % size
+
+    def row_shares(self, ranks: np.ndarray, brought: np.ndarray | float = 0.0) -> np.ndarray:
+        """The expected share of rows with the words of these ranks, which labels bring `brought` times a row."""
+        shares = zipf_shares(ranks, self.n_features, EXPONENT, SHIFT)
+        return 1 - (1 + shares * MEAN_WORDS) ** -2 * np.exp(-brought)
+
+    def _idf(self) -> np.ndarray:
+        """-log of the expected share of rows with each feature (float32), by column."""
+        idf = np.empty(self.n_features, dtype=np.float32)
+        for begin in range(0, self.n_features, CHUNK):
+            ranks = np.arange(begin, min(begin + CHUNK, self.n_features))
+            idf[self.columns(ranks)] = -np.log(self.row_shares(ranks))
+        ranks, place = np.unique(self.words, return_inverse=True)
+        heard = self.rates * (1 - self.silent + FEIGNED * self.feigned)
+        brought = np.bincount(place.reshape(-1), weights=(heard[:, None] * self.chances).reshape(-1))
+        idf[self.columns(ranks)] = -np.log(self.row_shares(ranks, brought))
+        return idf
+
+    def slabs(self, begin: int, end: int, n_values: int = SLAB_VALUES) -> Iterator[Slab]:
+        """Rows begin..end, with up to about `n_values` values at a time."""
+        word_law = (
+            math.log(MEAN_WORDS / (1 + MEAN_WORDS)),
+            SHIFT,
+            1 - EXPONENT,
+            zipf_span(self.n_features, EXPONENT, SHIFT),
+            self.n_features,
+        )
+        label_law = (
+            math.exp(-self.rates.sum() * (1 + FEIGNED)),
+            1 / (1 + FEIGNED),
+            LABEL_SHIFT,
+            1 - LABEL_EXPONENT,
+            zipf_span(self.n_labels, LABEL_EXPONENT, LABEL_SHIFT),
+        )
+        room = MAX_WORDS + MAX_MENTIONS * LABEL_WORDS
+        columns, counts, labels = (np.empty(size, dtype=np.int64) for size in (room, room, MAX_MENTIONS))
+        n_values = max(n_values, room)
+        n_rows = n_values // 32
+        lengths, label_lengths = np.empty(n_rows, dtype=np.int64), np.empty(n_rows, dtype=np.int64)
+        indices, data = np.empty(n_values, dtype=np.int32), np.empty(n_values, dtype=np.float32)
+        label_indices = np.empty(max(n_values // 8, MAX_MENTIONS), dtype=np.int64)
+        while begin < end:
+            states = bits(self.seed, "text row", np.arange(begin, min(end, begin + n_rows)))
+            rows, size, entries = make_rows(
+                states, word_law, label_law, AGAIN, self.silent, self.feigned, self.chances, self.words, self.idf, self.order,
+                self.label_order, columns, counts, labels, lengths, indices, data, label_lengths, label_indices,
+            )  # fmt: skip
+            yield Slab(Block(lengths[:rows], indices[:size], data[:size]), label_lengths[:rows], label_indices[:entries])
+            begin += rows
+
+
+def parse_size(flag: str, values: tuple[str, ...], least: int, most: int) -> int:
+    """The number that an option gives. Raises ConfigError."""
+    if not values:
+        raise ConfigError(f"synthetic text needs --{flag}, the number of {flag} to make")
+    try:
+        size = int(values[0])
+    except ValueError:
+        size = -1
+    if len(values) > 1 or not least <= size <= most:
+        raise ConfigError(f"--{flag} {','.join(values)}: expected one whole number from {least} to {most}")
+    return size
+
+
+def text_sizes(options: ConvertOptions) -> tuple[int, int]:
+    """The numbers of features and labels. Raises ConfigError."""
+    return (
+        parse_size("features", options.features, MIN_FEATURES, MAX_FEATURES),
+        parse_size("labels", options.labels, 1, MAX_LABELS),
+    )
+
+
+@mpi.collective
+def read_text(comm: mpi.Comm, options: ConvertOptions, log: Log, scratch: Path) -> Part:
+    """Collective over `comm`. Make this rank's even share of the rows; they wait in files on the file system of `scratch`."""
+    n_features, n_labels = text_sizes(options)
+    begin, end = even_bounds(options.rows, comm.size)[comm.rank : comm.rank + 2].tolist()
+    with mpi.agreed(comm, "making a corpus"):
+        corpus = SyntheticText(options.seed, n_features, n_labels)
+        rows = NumberRows(scratch, None)
+        for slab in corpus.slabs(begin, end):
+            rows.add(slab.rows)
+            rows.add_labels(slab.label_lengths, slab.labels)
+    log(f"text: {options.rows:,} rows made")
+    width = len(str(n_labels - 1))
+    return finish(comm, rows, options, None, n_features, None, [f"L{label:0{width}}" for label in range(n_labels)])

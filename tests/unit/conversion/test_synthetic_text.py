@@ -1,0 +1,183 @@
+"""The corpus made by formula: against a slow twin, and against what it promises."""
+
+import math
+from bisect import bisect
+from itertools import accumulate
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.sparse.linalg import norm
+
+from hpcml import mpi
+from hpcml.conversion import synthetic_text as module
+from hpcml.conversion.convert import convert
+from hpcml.conversion.options import ConvertOptions
+from hpcml.conversion.synthetic_text import SyntheticText, zipf_shares
+from hpcml.errors import ConfigError
+from hpcml.log import Log
+from hpcml.rng import bits
+
+MASK = 2**64 - 1
+N = 20_000
+
+
+class Stream:
+    """SplitMix64 (Steele, Lea & Flood 2014), from a state."""
+
+    def __init__(self, state):
+        self.state = int(state)
+
+    def __call__(self):
+        self.state = (self.state + 0x9E3779B97F4A7C15) & MASK
+        x = self.state
+        x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 & MASK
+        x = (x ^ (x >> 27)) * 0x94D049BB133111EB & MASK
+        return ((x ^ (x >> 31)) >> 11) / 2**53
+
+
+def slow_row(corpus, row):
+    """The row {column: value} and its labels: with tables of shares, and by adding up."""
+    draw = Stream(bits(corpus.seed, "text row", np.array([row]))[0])
+    words, labels = (
+        list(accumulate(zipf_shares(np.arange(size), size, s, q).tolist()))
+        for size, s, q in (
+            (corpus.n_features, module.EXPONENT, module.SHIFT),
+            (corpus.n_labels, module.LABEL_EXPONENT, module.LABEL_SHIFT),
+        )
+    )
+    mean = module.MEAN_WORDS
+    n_words = sum(int(math.log(1 - draw()) / math.log(mean / (1 + mean))) for _ in range(2))
+    found = [bisect(words, draw()) for _ in range(n_words)]
+    rate, mentions, product = corpus.rates.sum() * (1 + module.FEIGNED), 0, draw()
+    while product > math.exp(-rate):
+        mentions, product = mentions + 1, product * draw()
+    of_row = set()
+    for _ in range(mentions):
+        label = bisect(labels, draw())
+        true = draw() < 1 / (1 + module.FEIGNED)
+        of_row |= {label} if true else set()
+        if draw() >= corpus.silent[label] if true else draw() < corpus.feigned[label]:
+            found += [word for word, chance in zip(corpus.words[label], corpus.chances[label], strict=True) if draw() < chance]
+    a, b, size = corpus.order
+    counts = {}
+    for column in sorted((int(word) * a + b) % size for word in found):
+        counts[column] = counts.get(column, 0) + 1
+    values = {}
+    for column, count in counts.items():
+        while draw() < module.AGAIN:
+            count += 1
+        values[column] = math.log(count + 1) * corpus.idf[column]
+    length = math.sqrt(sum(value * value for value in values.values()))
+    a, b, size = corpus.label_order
+    return {column: value / length for column, value in values.items()}, sorted((label * a + b) % size for label in of_row)
+
+
+def gathered(corpus, begin, end, **options):
+    """X (CSR) and Y (dense) of some rows."""
+    slabs = [
+        [part.copy() for part in (*slab.rows, slab.label_lengths, slab.labels)] for slab in corpus.slabs(begin, end, **options)
+    ]
+    lengths, indices, data, label_lengths, labels = (np.concatenate(parts) for parts in zip(*slabs, strict=True))
+    X = sp.csr_matrix((data, indices, np.r_[0, np.cumsum(lengths)]), shape=(end - begin, corpus.n_features))
+    Y = sp.csr_matrix((np.ones(labels.size), labels, np.r_[0, np.cumsum(label_lengths)]), shape=(end - begin, corpus.n_labels))
+    return X, Y.toarray()
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    return SyntheticText(7, 3000, 40)
+
+
+@pytest.fixture(scope="module")
+def rows(corpus):
+    return gathered(corpus, 0, N)
+
+
+def test_rows_of_a_slow_twin(corpus, rows):
+    X, Y = rows
+    for row in range(200):
+        values, labels = slow_row(corpus, row)
+        assert X[row].indices.tolist() == list(values)
+        assert X[row].data == pytest.approx(list(values.values()), rel=1e-6)
+        assert np.flatnonzero(Y[row]).tolist() == labels
+
+
+def test_rows_do_not_depend_on_slabs(corpus, rows):
+    X, Y = gathered(corpus, 150, 901, n_values=1)
+    assert (rows[0][150:901] != X).nnz == 0
+    assert (rows[1][150:901] == Y).all()
+
+
+def test_rows_have_unit_length_and_ascending_features(rows):
+    X = rows[0]
+    assert X.has_canonical_format
+    assert norm(X, axis=1)[np.diff(X.indptr) > 0] == pytest.approx(1, abs=1e-6)
+
+
+def test_words_and_labels_are_as_frequent_as_is_said(corpus, rows):
+    """Every feature and label: within 5.5 standard deviations of the expected number of rows (of 3,040 figures)."""
+    X, Y = rows
+    a, b, size = corpus.label_order
+    of_labels = np.empty(size)
+    of_labels[(np.arange(size) * a + b) % size] = 1 - np.exp(-corpus.rates)
+    of_words = np.exp(-corpus.idf.astype(float))
+    for found, share in ((np.bincount(X.indices, minlength=corpus.n_features), of_words), (Y.sum(axis=0), of_labels)):
+        assert (np.abs(found - N * share) < 5.5 * np.sqrt(N * share * (1 - share)) + 2).all()
+
+
+def test_labels_bring_their_words(corpus, rows):
+    """A label's words are in more of its rows than of the others, and most of all where it is easy."""
+    X, Y = rows
+    X = X.tocsc()
+    a, b, size = corpus.label_order
+    more = []
+    for label in range(corpus.n_labels):
+        has = Y[:, (label * a + b) % size] > 0
+        word = X[:, corpus.columns(corpus.words[label, :1])[0]].toarray()[:, 0] > 0
+        more.append(word[has].mean() - word[~has].mean())
+    heard = (1 - corpus.silent) * corpus.chances[:, 0]
+    assert min(more) > 0.02
+    assert np.corrcoef(more, heard)[0, 1] > 0.8
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 100, 4096, 10**6])
+def test_columns_are_an_order_of_the_ranks(size):
+    a, b, n = module._scattered(3, size, "x")
+    assert n == size
+    assert np.unique((np.arange(size) * a + b) % size).size == size
+
+
+def test_the_first_rows_of_a_larger_file(tmp_path):
+    files = {}
+    for n in (300, 1000):
+        path = tmp_path / f"{n}.h5"
+        options = ConvertOptions(rows=n, features=("3000",), labels=("40",), seed=7)
+        report = convert(mpi.self_comm(), "synthetic", [Path("text")], path, options, False, Log(0))
+        assert (report.rows, report.features, report.labels) == (n, 3000, 40)
+        with h5py.File(path) as file:
+            files[n] = [file[name][:] for name in ("X/indptr", "X/indices", "X/data", "Y/indptr", "Y/indices", "label_names")]
+    for small, large in zip(files[300], files[1000], strict=True):
+        assert (small == large[: small.size]).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({}, "synthetic text needs --features"),
+        ({"features": ("3000",)}, "synthetic text needs --labels"),
+        ({"features": ("99",), "labels": ("2",)}, "--features 99: expected one whole number from 100 to 2147483647"),
+        ({"features": ("500", "6"), "labels": ("2",)}, "--features 500,6: expected one"),
+        ({"features": ("500",), "labels": ("a",)}, "--labels a: expected one whole number from 1 to"),
+    ],
+)
+def test_sizes_that_make_no_sense(tmp_path, options, reason):
+    with pytest.raises(ConfigError, match=reason):
+        convert(mpi.self_comm(), "synthetic", [Path("text")], tmp_path / "x.h5", ConvertOptions(rows=9, **options), False, Log(0))
+    with pytest.raises(ConfigError, match="--labels 2 is for synthetic text, but this is circle"):
+        convert(
+            mpi.self_comm(), "synthetic", [Path("circle")], tmp_path / "x.h5", ConvertOptions(rows=9, labels=("2",)), False, Log(0)
+        )
+    assert not list(tmp_path.iterdir())
