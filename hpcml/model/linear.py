@@ -182,7 +182,8 @@ class Trained:
     @property
     def has_log_odds(self) -> bool:
         """Whether the scores are log-odds by the loss: that of a logistic model, with rows of equal weight."""
-        return self.attrs.get("loss") in LOG_ODDS and str(self.attrs.get("positive_weight", "1")) == "1"
+        equal = str(self.attrs.get("positive_weight", "1")) == "1" and bool(np.all(self.labels.get("positive_weight", 1.0) == 1.0))
+        return self.attrs.get("loss") in LOG_ODDS and equal
 
     @property
     def probability_source(self) -> str:

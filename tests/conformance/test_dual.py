@@ -24,6 +24,7 @@ from hpcml.data.dataset import Dataset
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError, Interrupted, NonFiniteError
 from hpcml.methods.dual import dual, kernels
+from hpcml.methods.dual.blocks import block_of
 from hpcml.methods.dual.options import BALANCED, DualOptions
 from hpcml.methods.linear.block import CONVERGED, STEP_LIMIT
 from hpcml.methods.linear.objective import Risk
@@ -57,7 +58,7 @@ def trainable(risk):
 def finish(risk, options, labels=None, widest=16):
     """The finished labels, by their numbers in the data, of a run of those labels in panels of at most so many."""
     labels = trainable(risk) if labels is None else np.array(labels)
-    block = dual.DualBlock(risk, labels, widest, options, options.max_steps or options.steps)
+    block = block_of(options)(risk, labels, widest, options, options.max_steps or options.steps)
     block.waiting.extend(range(labels.size))
     finished = []
     while block.busy:
@@ -401,7 +402,9 @@ def rows_of_history(run):
         return [line[:-1] for line in csv.reader(file)]  # but for the seconds
 
 
-@pytest.mark.parametrize("options", [asked(), asked(loss="squared-hinge", bias=True, positive_weight=BALANCED)])
+@pytest.mark.parametrize(
+    "options", [asked(), asked(loss="squared-hinge", bias=True, positive_weight=BALANCED), asked(loss="logistic", bias=True)]
+)
 def test_parts_labels_and_blocks_give_the_bytes_of_one_run(data, tmp_path, options):
     options = replace(options, min_positives=0)
     whole = train("dual", None, data, tmp_path / "whole", options).model
@@ -510,7 +513,7 @@ def test_resume_with_another_problem_is_refused(data, tmp_path, change):
         ("dual", {"max_gap": math.nan}, "--max-gap nan: expected"),
         ("dual", {"dual_tol": 0.0}, "--dual-tol 0.0: expected a number above 0"),
         ("dual", {"dual_tol": math.inf}, "--dual-tol inf: expected"),
-        ("dual", {"loss": "huber"}, "--loss huber: expected hinge or squared-hinge"),
+        ("dual", {"loss": "huber"}, "--loss huber: expected hinge or logistic or squared-hinge"),
         ("probe", {"loss": "squared-hinge"}, "--loss squared-hinge: expected hinge or huber or maxent"),
         ("liblinear", {"loss": "squared-hinge"}, "--loss squared-hinge: expected hinge"),
         ("probe", {"gap": True}, "probe has no option 'gap'"),
@@ -568,7 +571,7 @@ def finished_or_refused(path, X, Y, options, refusals=NonFiniteError):
 SCALES = [1e-30, 1e-20, 1e-10, 1e10, 1e17, 1e19, 1e20, 1e30, 1e37]
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", (*LOSSES, "logistic"))
 @pytest.mark.parametrize("scale", SCALES)
 def test_values_near_the_ends_of_float32_are_trained_on_or_refused(tmp_path, scale, loss):
     X, Y = random_data(3, 40, 12, 3, 0.4)
@@ -588,7 +591,7 @@ def test_values_near_the_ends_of_float32_are_trained_on_or_refused(tmp_path, sca
     assert refused == {1e-30: 1, 1e-20: 1, 1e19: 1, 1e20: 1, 1e30: 1, 1e37: 1}.get(scale, 0)
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", (*LOSSES, "logistic"))
 @pytest.mark.parametrize("lam", ["1e-299", "1e-100", "1e-45", "1e-30", "1e30", "1e38", "1e45", "1e300"])
 def test_lambdas_near_the_ends_of_the_numbers_are_trained_with_or_refused(tmp_path, lam, loss):
     X, Y = some_empty_rows()
@@ -601,12 +604,12 @@ def test_lambdas_near_the_ends_of_the_numbers_are_trained_with_or_refused(tmp_pa
             assert np.isfinite(ours.w).all()
             assert 0 <= ours.gap <= 1 + 1e-9
             if float(lam) > 1:
-                assert (ours.status, round(ours.f, 6)) == (CONVERGED, 1)
+                assert (ours.status, round(ours.f, 6)) == (CONVERGED, 0.693147 if loss == "logistic" else 1)
                 assert ours.gap < 0.01
     assert refused == (0 if lam in ("1e-30", "1e30") else 1 if lam in ("1e-100", "1e-45", "1e38", "1e45") else 2)
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", (*LOSSES, "logistic"))
 @pytest.mark.parametrize("weight", ["1e-300", "1e-40", "1e-20", "1e20", "1e40", "1e300"])
 def test_weights_near_the_ends_of_the_numbers_are_trained_with_or_refused(tmp_path, weight, loss):
     X, Y = some_empty_rows()

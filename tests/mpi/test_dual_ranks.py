@@ -5,6 +5,7 @@ import pytest
 import scipy.sparse as sp
 from support.make import by_one_rank, dataset, random_data
 from support.oracles_dual import objective
+from support.oracles_logistic import objective as logistic_objective
 from support.training import changed, train
 
 from hpcml import mpi
@@ -29,7 +30,7 @@ def history(run):
     return [line.rpartition(",")[0] for line in (run / "history.csv").read_text().splitlines()]  # but for the seconds
 
 
-@pytest.mark.parametrize("loss", ["hinge", "squared-hinge"])
+@pytest.mark.parametrize("loss", ["hinge", "squared-hinge", "logistic"])
 @pytest.mark.parametrize("n_rows", [2, 3, 80])
 def test_model_has_the_bits_of_one_rank(comm, mpi_tmp_path, n_rows, loss):
     X, Y = random_data(n_rows, n_rows, 15, 7, density=0.4)
@@ -78,7 +79,9 @@ def values_at(data, options, model):
         sign = np.full(rows.n_local, -1.0)
         sign[rows.rows_of(label)] = 1
         w = np.append(model.W[label], model.bias[label]) if options["bias"] else np.asarray(model.W[label])
-        found.append(objective(X, sign, w.astype(float), float(model.attrs["lambda"]), options["loss"] != "hinge"))
+        lam, w = float(model.attrs["lambda"]), w.astype(float)
+        logistic = options["loss"] == "logistic"
+        found.append(logistic_objective(X, sign, w, lam) if logistic else objective(X, sign, w, lam, options["loss"] != "hinge"))
     return np.array(found)
 
 
@@ -99,7 +102,7 @@ def hardly_any():
 SHARED = {"even": lambda: random_data(3, 90, 25, 5, density=0.3), "uneven": uneven, "fewer rows than ranks": hardly_any}
 
 
-@pytest.mark.parametrize(("loss", "precision"), [("hinge", "single"), ("squared-hinge", "double")])
+@pytest.mark.parametrize(("loss", "precision"), [("hinge", "single"), ("squared-hinge", "double"), ("logistic", "single")])
 @pytest.mark.parametrize("name", sorted(SHARED))
 def test_ranks_that_share_the_rows_certify_what_they_find(comm, mpi_tmp_path, name, loss, precision):
     data = write(comm, mpi_tmp_path / "data.h5", *SHARED[name]())

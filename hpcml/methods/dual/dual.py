@@ -22,6 +22,7 @@ import math
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -73,6 +74,7 @@ class Training:
     resting: bool = False  # its support vectors have converged; it waits for a pass over all rows
     moved: bool = False  # in this round
     exact: bool = False  # no gradient is too small for a step
+    gap: float = math.inf  # at the end of the round before
     state: State | None = None  # between two rounds
     history: list[tuple[float, ...]] = field(default_factory=list)
 
@@ -84,6 +86,7 @@ class Costs:
         self.base = 1.0 / (risk.lam * risk.rows.n_global)
         self.precision, self.limit = options.precision, LIMITS[options.precision]
         self.loss, self.weight, self.rows = DUAL_LOSSES[options.loss], options.positive_weight, risk.rows
+        self.largest = max(1.0, risk.comm.size * risk.rows.max_norm**2) if self.loss.entropic else 1.0
 
     def of(self, label: int) -> np.ndarray:
         """C of positive and negative rows (2) of a label's number in the data. Raises NonFiniteError if they are beyond LIMITS."""
@@ -94,7 +97,7 @@ class Costs:
 
     def checked(self, costs: np.ndarray) -> np.ndarray:
         """These C of positive and negative rows (2). Raises NonFiniteError if they are beyond LIMITS."""
-        if not (1 / self.limit <= costs.min() and costs.max() <= self.limit):
+        if not (1 / self.limit <= costs.min() and costs.max() * self.largest <= self.limit):
             raise NonFiniteError(
                 f"the cost of a row, its weight / (λ m), is {costs.min():.3g} or {costs.max():.3g}, beyond {self.precision} "
                 "precision; scale the data, or choose another --lambda or --positive-weight"
@@ -104,6 +107,8 @@ class Costs:
 
 class DualPanel:
     """Labels that go through a round together, one in each lane. Collective over `risk.comm` where it says so."""
+
+    visit_rows: ClassVar[Any] = staticmethod(kernels.epoch)
 
     @mpi.collective
     def __init__(self, block: DualBlock, lanes: list[Training], number: int = 0) -> None:
@@ -154,6 +159,22 @@ class DualPanel:
         most, least = self.gradients.reshape(2, self.width)
         rules = self.rules.reshape(visits.N_RULES, self.width)
         rules[visits.HIGHEST], rules[visits.LOWEST] = np.where(most > 0, most, math.inf), np.where(least < 0, least, -math.inf)
+
+    def raise_costs(self, costs: list[np.ndarray], ratio: float) -> None:
+        """Go on with the same duals and weights at C that are `ratio` ≥ 1 times as high in every lane. Local."""
+        self.set_costs(costs)
+
+    def look_at_support(self) -> None:
+        """Look at the rows whose duals are not 0. Local."""
+        kernels.support(self.alpha, self.width, len(self.lanes), self.active)
+
+    def at_rest(self, label: Training, violation: float, gap: float) -> bool:
+        """Whether what is left, at the end of a round, is beyond the precision of the numbers. Local."""
+        return label.exact and not label.moved
+
+    def tightened(self, label: Training, gap: float) -> float:
+        """The tolerance for a label that has converged, but whose gap is too large. Local."""
+        return label.tolerance / 2
 
     def restore(self) -> None:
         """Put the labels' states into the lanes. Local."""
@@ -265,7 +286,7 @@ class DualPanel:
             before = self._before()
             for csr, some, own in risk.watch.slices(self.block.visits(order, self.active)):
                 places = slice(own.start * width, own.stop * width)
-                kernels.epoch(
+                self.visit_rows(
                     *(*csr, some, self.block.norms[own]),
                     *(self.w, self.alpha[places], self.positive[own], self.active[own]),
                     *(self.rules, self.gradients, self.counts, width, self._ahead),
@@ -282,10 +303,11 @@ class DualPanel:
         return most - least, active, moved
 
     @mpi.collective
-    def certify(self) -> tuple[list[Finished], list[Training]]:
-        """Collective. The end of the round: look at all rows, in float64. The labels that are done, and those that are not."""
+    def _judge(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Collective. Look at all rows, in float64: the primal objective and a bound below its minimum (width each), divided by λ;
+        the violations (width); `near` (n) has a bit for every lane that a row may still move; by how much to move the intercepts.
+        """
         rows, risk, block, width = self.risk.rows, self.risk, self.block, self.width
-        finished, others = [], []
         with risk.profile("finish"):
             dual_squares, squares = self._combine()
             scores = block.scores[: rows.n_local * width]
@@ -306,13 +328,21 @@ class DualPanel:
         shifts = np.where(moved < primal, shifts, 0.0)
         primal, alpha_squared = np.minimum(moved, primal), sums[kernels.ALPHA_SQUARED : kernels.ALPHA_SQUARED + 2]
         bound = sums[kernels.ALPHA] - 0.5 * dual_squares - loss.penalty(self.costs, alpha_squared)
+        return primal, bound, violations, near, shifts
+
+    @mpi.collective
+    def certify(self) -> tuple[list[Finished], list[Training]]:
+        """Collective. The end of the round: judge the weights. The labels that are done, and those that are not."""
+        rows, risk, block, width = self.risk.rows, self.risk, self.block, self.width
+        finished, others = [], []
+        primal, bound, violations, near, shifts = self._judge()
         gaps = np.maximum(0.0, primal - bound) / np.maximum(primal, 1e-300)
         weights = self.w.reshape(-1, width).T
         for lane, label in enumerate(self.lanes):
             f, gap, violation = risk.lam * float(primal[lane]), float(gaps[lane]), float(violations[lane])
             risk.check_finite(np.array([f]), "objective", np.array([label.number]))
             converged = violation <= label.tolerance or gap <= CLOSE * label.tolerance
-            still = label.exact and not label.moved  # what is left is beyond the precision of the numbers
+            still = self.at_rest(label, violation, gap)
             if (converged and gap <= block.max_gap) or label.steps >= block.max_steps or still:
                 if shifts[lane]:
                     self.w.reshape(-1, width)[-1, lane] += shifts[lane]
@@ -322,8 +352,8 @@ class DualPanel:
                 finished.append(Finished(label.label, weights[lane], f, status, label.steps, share, label.history, gap))
                 continue
             if converged:
-                label.tolerance /= 2
-            label.exact = not label.moved
+                label.tolerance = self.tightened(label, gap)
+            label.exact, label.gap = not label.moved, gap
             label.ready = label.resting = label.moved = False
             alpha = self.alpha.reshape(-1, width)[:, lane].copy()
             label.state = State(weights[lane].copy(), alpha, ((self.active | near) & np.uint16(1 << lane)) != 0)
@@ -365,13 +395,17 @@ class DualPanel:
         for first in range(0, self.width, half):
             v[:] = 0.0
             for some, csr, places in self._slices():
-                kernels.combine(*csr, self.alpha[places], self.positive[some], self.width, first, half, v)
+                self._combine_rows(csr, some, places, first, half, v)
             if risk.comm.size > 1:
                 mpi.allreduce_sum(risk.comm, v)
             sums = np.zeros(2 * half)
             kernels.keep(v, half, self.w, self.width, first, sums)
             squares[:, first : first + half] = sums.reshape(2, half)
         return squares[0], squares[1]
+
+    def _combine_rows(self, csr: tuple, some: slice, places: slice, first: int, half: int, v: np.ndarray) -> None:
+        """Add Σ alpha y x of some rows to v, for `half` lanes from `first` on. Local."""
+        kernels.combine(*csr, self.alpha[places], self.positive[some], self.width, first, half, v)
 
 
 class DualBlock:
@@ -412,6 +446,11 @@ class DualBlock:
     def busy(self) -> bool:
         """Whether there is anything left to train."""
         return self.panel is not None or bool(self.waiting or self.between)
+
+    @mpi.collective
+    def new_panel(self, lanes: list[Training], number: int = 0) -> DualPanel:
+        """Collective for labels that begin. Labels that go through round `number` together. Raises MemoryError."""
+        return DualPanel(self, lanes, number)
 
     def fill(self) -> None:
         """Nothing: labels begin together when those before have left."""
@@ -503,18 +542,13 @@ class DualBlock:
     def _next_panel(self) -> DualPanel:
         """Collective. Labels of one round, if they fill a panel or become many, else new ones, else as many as there are."""
         if self.start is None:
-            return DualPanel(self, [Training(NO_POSITIVES, NO_POSITIVES, self.tolerance)])
+            return self.new_panel([Training(NO_POSITIVES, NO_POSITIVES, self.tolerance)])
         number = max(self.between, key=lambda number: len(self.between[number]), default=0)
         full = number and len(self.between[number]) >= self.n_lanes
         if self.waiting and not full and sum(map(len, self.between.values())) < self.n_lanes:
             places = [self.waiting.popleft() for _ in range(min(self.n_lanes, len(self.waiting)))]
-            return DualPanel(self, [Training(place, int(self.labels[place]), self.tolerance) for place in places])
+            return self.new_panel([Training(place, int(self.labels[place]), self.tolerance) for place in places])
         labels = self.between.pop(number)
         if labels[self.n_lanes :]:
             self.between[number] = labels[self.n_lanes :]
-        return DualPanel(self, labels[: self.n_lanes], number)
-
-
-def dual(risk: Risk, labels: np.ndarray, n_lanes: int, options: DualOptions, max_steps: int) -> DualBlock:
-    """Dual coordinate descent. Raises MemoryError."""
-    return DualBlock(risk, labels, n_lanes, options, max_steps)
+        return self.new_panel(labels[: self.n_lanes], number)

@@ -29,8 +29,8 @@ class DualClassifier(LinearClassifier):
 
     Parameters
     ----------
-    loss : {"squared-hinge", "hinge"}
-        The loss ℓ: [1 − z]₊² or [1 − z]₊.
+    loss : {"squared-hinge", "hinge", "logistic"}
+        The loss ℓ: [1 − z]₊², [1 − z]₊, or log(1 + exp(−z)), whose scores are log-odds.
     lam : str or float
         λ: "X/m", "X/NUMBER" or a number above 0; X = (mean norm of the training rows)², m is their number. LIBLINEAR's C is
         1 / (λ m).
@@ -82,7 +82,7 @@ class DualClassifier(LinearClassifier):
 
     References
     ----------
-    Hsieh, Chang, Lin, Keerthi & Sundararajan 2008, Algorithm 1 (LIBLINEAR).
+    Hsieh, Chang, Lin, Keerthi & Sundararajan 2008, Algorithm 1 (LIBLINEAR). Logistic loss: Yu, Huang & Lin 2011.
     """
 
     _method, _options_kind = METHOD, DualOptions

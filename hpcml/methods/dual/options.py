@@ -18,13 +18,13 @@ BALANCED = "balanced"
 class DualOptions(InterceptOptions):
     """Options of `hpcml train dual`."""
 
-    losses: ClassVar[tuple[str, ...]] = ("squared-hinge", "hinge")
+    losses: ClassVar[tuple[str, ...]] = ("squared-hinge", "hinge", "logistic")
     steps: ClassVar[int] = 1000
     tolerance: ClassVar[str] = "dual_tol"
     free: ClassVar[frozenset[str]] = InterceptOptions.free - {"shards"} | {"gap"}
 
     loss: str | None = None
-    """Convex loss ℓ: squared-hinge (default) or hinge."""
+    """Convex loss ℓ: squared-hinge (default), hinge or logistic."""
     dual_tol: float = 0.1
     """The stopping tolerance, with LIBLINEAR's meaning: of the projected gradients of all rows."""
     max_gap: float | None = None

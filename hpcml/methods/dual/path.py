@@ -14,7 +14,8 @@ from dataclasses import replace
 import numpy as np
 
 from hpcml.methods.dual import kernels
-from hpcml.methods.dual.dual import NO_POSITIVES, DualBlock, DualPanel, State, Training
+from hpcml.methods.dual.blocks import block_of
+from hpcml.methods.dual.dual import NO_POSITIVES, DualPanel, State, Training
 from hpcml.methods.dual.options import DualOptions
 from hpcml.methods.linear.objective import Risk
 from hpcml.methods.linear.settings import Fitted, Setting
@@ -36,7 +37,7 @@ class DualPath:
         self.lambdas = sorted({each["lam"] for each in settings}, reverse=True)
         self.weights = sorted({each["positive_weight"] for each in settings})
         self.place = {(each["lam"], each["positive_weight"]): number for number, each in enumerate(settings)}
-        self.block = DualBlock(risk, np.zeros(0, np.int64), n_lanes, replace(options, positive_weight="1"), 2**31 - 1)
+        self.block = block_of(options)(risk, np.zeros(0, np.int64), n_lanes, replace(options, positive_weight="1"), 2**31 - 1)
         self.block.tolerance = 0.0  # as many sweeps as were said
         for lam in self.lambdas:
             self._costs(lam, [(NO_POSITIVES, weight) for weight in self.weights])  # an error now, not after hours
@@ -56,7 +57,7 @@ class DualPath:
     def _common_start(self) -> State:
         """The solution of the label that no row has, at the largest λ."""
         self._costs(self.lambdas[0], [])
-        panel = DualPanel(self.block, [Training(NO_POSITIVES, NO_POSITIVES, 0.0)])
+        panel = self.block.new_panel([Training(NO_POSITIVES, NO_POSITIVES, 0.0)])
         panel.active[:] = 1
         for sweep in range(START_SWEEPS):
             panel.visit(sweep)
@@ -74,15 +75,16 @@ class DualPath:
 
     def _panel(self, labels: np.ndarray, lanes: list[tuple[int, float]]) -> Iterator[Fitted]:
         """The lanes (place among the labels, weight) of one panel at all λ."""
-        panel = DualPanel(self.block, [Training(place, int(labels[place]), 0.0) for place, _ in lanes])
+        self._costs(self.lambdas[0], [])
+        panel = self.block.new_panel([Training(place, int(labels[place]), 0.0) for place, _ in lanes])
         places, rounds = np.array([place for place, _ in lanes]), -(-VISITS // max(1, self.risk.rows.n_local))
         for number, lam in enumerate(self.lambdas):
             costs, going = self._costs(lam, lanes), np.uint16((1 << len(lanes)) - 1)
-            panel.set_costs(costs)
+            panel.raise_costs(costs, self.lambdas[max(0, number - 1)] / lam)
             if number == 0:
                 self._sweep(panel, going, FIRST_SWEEPS * rounds, FIRST_TOLERANCE if rounds == 1 else TOLERANCE)
             for _ in range(rounds if number else 0):
-                kernels.support(panel.alpha, panel.width, len(lanes), panel.active)
+                panel.look_at_support()
                 panel.active &= going
                 for sweep in range(SWEEPS - 1):
                     panel.visit(sweep)  # the same orders for all λ

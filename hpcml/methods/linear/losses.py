@@ -32,9 +32,13 @@ LOSSES = {
 
 @dataclass(frozen=True)
 class DualLoss:
-    """A loss of the method `dual`, C (1 − z)₊ or C (1 − z)₊²; `costs` are the C of positive and of negative rows (2, n)."""
+    """A loss of the method `dual`, C (1 − z)₊ or C (1 − z)₊²; `costs` are the C of positive and of negative rows (2, n).
+
+    With `entropic` it is C log(1 + exp(−z)), which has a panel of its own.
+    """
 
     squared: bool
+    entropic: bool = False
 
     def top(self, costs: np.ndarray, dtype: np.dtype) -> np.ndarray:
         """The bounds (2, n) of the duals, numbers of `dtype` that are not above the exact ones."""
@@ -58,4 +62,4 @@ class DualLoss:
         return 0.5 * (self.diagonal(costs) * alpha_squared).sum(axis=0)
 
 
-DUAL_LOSSES = {"hinge": DualLoss(False), "squared-hinge": DualLoss(True)}
+DUAL_LOSSES = {"hinge": DualLoss(False), "squared-hinge": DualLoss(True), "logistic": DualLoss(False, entropic=True)}

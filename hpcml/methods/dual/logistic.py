@@ -1,0 +1,153 @@
+"""Logistic regression by dual coordinate descent (Yu, Huang & Lin 2011), for many labels at once, certified by the duality gap.
+
+Minimises ½‖w‖² + Σ C_i log(1 + exp(−y_i w · x_i)), which is f(w) / λ, in the passes, panels and rounds of `dual`. Two things are
+different. No dual is ever at a bound, so no row is set aside. And a pass brings the gradients down by so much that the one at its
+end is told from those of the last two passes.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.methods.dual import entropy_kernels as entropies
+from hpcml.methods.dual import logistic_kernels as visits
+from hpcml.methods.dual import visit_kernels as common
+from hpcml.methods.dual.dual import INNER, SWEEPS, DualBlock, DualPanel, State, Training
+from hpcml.methods.linear.objective import aligned
+
+NONE = -45.0  # u of a dual that is as good as 0
+QUIET = 8.0  # units in the last place of 1 + |u|: a smaller gradient is an error of rounding
+PRECISE = 4.0  # times the root of a unit in the last place: a gradient that rounding errors may hold up
+VIOLATION = 5  # of a step's numbers in the history
+
+
+class LogisticPanel(DualPanel):
+    """Labels that go through a round together. `alpha` holds u = log(α / (C − α))."""
+
+    visit_rows: ClassVar[Any] = staticmethod(visits.epoch)
+
+    @mpi.collective
+    def __init__(self, block: DualBlock, lanes: list[Training], number: int = 0) -> None:
+        """Collective for labels that begin. Raises MemoryError."""
+        super().__init__(block, lanes, number)
+        self.look_at_support()
+        if number == 0 and block.start is None:
+            self.alpha[:] = NONE
+
+    def set_costs(self, costs: list[np.ndarray]) -> None:
+        """Minimise with these C of positive and negative rows (2), lane by lane. Local."""
+        self.costs = np.ones((2, self.width))
+        self.costs[:, : len(costs)] = np.transpose(costs)
+        rules = self.rules.reshape(common.N_RULES, self.width)
+        rules[visits.COST_POSITIVE : visits.COST_NEGATIVE + 1] = self.costs
+        rules[visits.QUIET] = QUIET * np.finfo(self.rules.dtype).eps
+        rules[common.SIGMA] = self.risk.comm.size
+
+    def raise_costs(self, costs: list[np.ndarray], ratio: float) -> None:
+        """Go on with the same α and w at C that are `ratio` ≥ 1 times as high in every lane. Local."""
+        if ratio > 1.0:
+            entropies.divide(self.alpha, ratio)
+        self.set_costs(costs)
+
+    def look_at_support(self) -> None:
+        """Look at the rows whose duals are not 0: all. Local."""
+        self.active[:] = (1 << len(self.lanes)) - 1
+
+    @mpi.collective
+    def start_from(self, start: State) -> None:
+        """Collective. Begin with the solution of the label that no row has, the duals of its positive rows put back to 0."""
+        u, rows = start.alpha, self.risk.rows
+        alpha = np.empty_like(u)
+        entropies.duals(u, self.block.costs.base, alpha)
+        super().start_from(State(start.w, alpha))
+        lanes = self.alpha.reshape(-1, self.width)
+        lanes[:] = u[:, None]
+        for lane, label in enumerate(self.lanes):
+            lanes[rows.rows_of(label.number), lane] = NONE
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the round does: not when all lanes are ready, nor for ever, so that those that remain can share a panel."""
+        return self.sweep < SWEEPS << self.round and not all(label.ready for label in self.lanes)
+
+    @mpi.collective
+    def epoch(self, seconds: float) -> None:
+        """Collective. One pass over all rows; decides which lanes are ready."""
+        self.sweep += 1
+        violations, active, moved = self.visit(self.sweep - 1)
+        for lane, label in enumerate(self.lanes):
+            if label.ready:
+                continue
+            violation = float(violations[lane])
+            label.steps += 1
+            label.visited += float(active[lane])
+            label.moved |= bool(moved[lane])
+            label.history.append((label.steps, math.nan, math.nan, 0, math.nan, violation, active[lane], moved[lane], seconds))
+            if _expected(label.history) <= INNER * label.tolerance or label.steps >= self.block.max_steps:
+                label.ready = True
+                self.active &= np.uint16(~(1 << lane) & 0xFFFF)
+
+    def at_rest(self, label: Training, violation: float, gap: float) -> bool:
+        """Whether what is left, at the end of a round, is beyond the precision of the numbers. Local."""
+        seen = min(violation, label.history[-1][VIOLATION])  # the weights of a pass have rounding errors that add up
+        small = seen <= PRECISE * math.sqrt(np.finfo(self.w.dtype).eps)
+        return (label.ready and not label.moved) or (small and gap > label.gap / 2)
+
+    def tightened(self, label: Training, gap: float) -> float:
+        """The tolerance for a label whose gap is too large: gaps go with the squares of the gradients. Local."""
+        return label.tolerance * min(0.5, 0.7 * math.sqrt(self.block.max_gap / gap))
+
+    @mpi.collective
+    def _judge(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Collective. As in `dual`; the violations are the largest |gradients|, and every row is near."""
+        rows, risk, width = self.risk.rows, self.risk, self.width
+        with risk.profile("finish"):
+            dual_squares, squares = self._combine()
+            sums, costs = np.zeros((entropies.N_SUMS, width)), self.costs.reshape(-1)
+            for some, csr, places in self._slices():
+                arrays = (self.w, self.alpha[places], self.positive[some], costs, sums.reshape(-1))
+                entropies.certify(*csr, *arrays, width)
+            worst = sums[entropies.WORST].copy()
+            if risk.comm.size > 1:
+                worst = mpi.allreduce_maxima(risk.comm, worst)
+                mpi.allreduce_sum(risk.comm, sums)
+        primal = 0.5 * squares + sums[entropies.LOSSES]
+        bound, near = sums[entropies.ENTROPY] - 0.5 * dual_squares, np.full(rows.n_local, 0xFFFF, np.uint16)
+        return primal, bound, worst, near, np.zeros(width)
+
+    def _combine_rows(self, csr: tuple, some: slice, places: slice, first: int, half: int, v: np.ndarray) -> None:
+        """Add Σ α y x of some rows to v, for the lanes from `first` on. Local."""
+        costs = self.costs.reshape(-1)
+        entropies.combine(*csr, self.alpha[places], self.positive[some], costs, self.width, first, half, v)
+
+
+class LogisticBlock(DualBlock):
+    """The labels of a group of ranks (`hpcml.methods.linear.run.Block`)."""
+
+    @mpi.collective
+    def new_panel(self, lanes: list[Training], number: int = 0) -> DualPanel:
+        """Collective for labels that begin. Labels that go through round `number` together. Raises MemoryError."""
+        return LogisticPanel(self, lanes, number)
+
+    def warm_up(self) -> None:
+        """Compile the kernels for these types. Local."""
+        super().warm_up()
+        rows, dtype = self.risk.rows, self.risk.weight_type
+        csr, none = (rows.indptr[:1], rows.indices[:0], rows.data[:0]), np.zeros(0, dtype)
+        some, bits, costs = aligned(common.N_RULES, dtype), np.zeros(0, np.uint16), np.zeros(2)
+        visits.epoch(*csr, np.zeros(0, np.int32), none, none, none, bits, bits, some, some, np.zeros(2, np.int64), 1, False)
+        entropies.combine(*csr, none, bits, costs, 1, 0, 1, np.zeros(0))
+        entropies.certify(*csr, none, none, bits, costs, np.zeros(entropies.N_SUMS), 1)
+        entropies.duals(none, 1.0, none)
+        entropies.divide(none, 2.0)
+
+
+def _expected(history: list[tuple[float, ...]]) -> float:
+    """What the gradients will come to at the end of the last pass of a history, if they fall as from the one before to it."""
+    violation = history[-1][VIOLATION]
+    before = history[-2][VIOLATION] if len(history) > 1 else math.inf
+    return violation * min(1.0, violation / before) if before > 0 else violation

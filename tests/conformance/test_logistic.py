@@ -1,0 +1,241 @@
+"""`dual` with the logistic loss against its row-by-row twin, scikit-learn and numpy; what it certifies."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import entr, expit, logit
+from sklearn.linear_model import LogisticRegression
+from support.make import random_data
+from support.oracles_logistic import Twin, objective
+
+from hpcml import mpi
+from hpcml.data.compact import compact_rows
+from hpcml.estimators.labels import LabelSets, shard_of
+from hpcml.methods.dual import entropy_kernels as entropies
+from hpcml.methods.dual.blocks import dual
+from hpcml.methods.dual.estimator import DualClassifier
+from hpcml.methods.dual.options import BALANCED, DualOptions
+from hpcml.methods.linear.block import CONVERGED, STEP_LIMIT
+from hpcml.methods.linear.objective import Risk
+from hpcml.run.profile import Profile
+
+WEIGHTS = ("1", "3.5", BALANCED)
+
+
+def asked(**given):
+    return DualOptions(**{"loss": "logistic", "bias": False} | given)
+
+
+def risk_of(X, Y, options):
+    """What a run of these options is to minimise on these rows, without a file."""
+    X, Y = sp.csr_matrix(X, dtype=np.float32), sp.csr_matrix(Y)
+    labels = LabelSets(0, np.arange(Y.shape[1]), Y.shape[1], Y.indptr.astype(np.int64), Y.indices.astype(np.int64))
+    rows, _ = compact_rows(mpi.self_comm(), shard_of(X, labels, 0, X.shape[0]), options.bias)
+    return Risk(rows, options, Profile())
+
+
+def finish(risk, options, widest=16):
+    """The finished labels by their numbers."""
+    labels = np.flatnonzero((risk.rows.n_positive > 0) & (risk.rows.n_positive < risk.rows.n_global))
+    block = dual(risk, labels, widest, options, options.max_steps or options.steps)
+    block.waiting.extend(range(labels.size))
+    finished = []
+    while block.busy:
+        finished += block.turn(0.0)
+    return {int(labels[one.label]): one for one in finished}
+
+
+def dense(risk):
+    rows = risk.rows
+    return sp.csr_matrix((rows.data.astype(float), rows.indices, rows.indptr), (rows.n_local, rows.n_columns)).toarray()
+
+
+def of_label(risk, options, label):
+    """Signs of the rows, and the weight of those that have the label."""
+    sign = np.full(risk.rows.n_local, -1.0)
+    sign[risk.rows.rows_of(label)] = 1
+    return sign, (sign < 0).sum() / (sign > 0).sum() if options.positive_weight == BALANCED else float(options.positive_weight)
+
+
+def minimum(risk, options, label):
+    """(min f, its w) of a label, by Newton's method."""
+    X, (sign, weight) = dense(risk), of_label(risk, options, label)
+    solver = LogisticRegression(
+        solver="newton-cholesky",
+        C=1 / (risk.lam * risk.rows.n_global),
+        fit_intercept=False,
+        tol=1e-10,
+        max_iter=2000,
+        class_weight={1: weight},
+    )
+    w = solver.fit(X, sign).coef_[0]
+    return objective(X, sign, w, risk.lam, weight), w
+
+
+def duplicates():
+    X, Y = random_data(2, 15, 6, 3, density=0.5)
+    return sp.vstack([X, X, X]), sp.vstack([Y, Y, Y])
+
+
+def conflicts():
+    X, Y = random_data(3, 20, 6, 3, density=0.5)
+    return sp.vstack([X, X]), sp.vstack([Y, sp.csr_matrix(Y.toarray() == 0)])
+
+
+def six_decades():
+    X, Y = random_data(5, 40, 8, 3, density=0.5)
+    return X @ sp.diags(10.0 ** np.linspace(-3, 1, 8)), Y
+
+
+DATA = {
+    "random": lambda: random_data(0, 60, 20, 3, density=0.3),
+    "wide": lambda: random_data(7, 12, 80, 3, density=0.3),
+    "two rows": lambda: (np.random.default_rng(2).normal(size=(2, 3)), np.eye(2)),
+} | {make.__name__: make for make in (duplicates, conflicts, six_decades)}
+
+
+@pytest.mark.parametrize("name", sorted(DATA))
+def test_takes_the_steps_of_the_twin(name):
+    for number, (weight, lam) in enumerate([("1", "X/m"), ("3.5", "X/m"), (BALANCED, "0.01"), ("1", "0.001/m")]):
+        options = asked(lam=lam, positive_weight=weight, precision="double", bias=number % 2 == 0, seed=number, max_steps=25)
+        options = replace(options, dual_tol=0.001 if number == 1 else 0.1)
+        risk = risk_of(*DATA[name](), options)
+        for label, ours in finish(risk, options).items():
+            theirs = Twin(dense(risk), risk.lam, options.dual_tol, number, max_steps=25).solve(*of_label(risk, options, label))
+            assert ours.steps == theirs.steps
+            np.testing.assert_allclose(ours.w, theirs.w, rtol=0, atol=1e-8 * max(1, np.abs(theirs.w).max()))
+            assert (ours.f, ours.gap) == (pytest.approx(theirs.f, rel=1e-8), pytest.approx(theirs.gap, rel=1e-4, abs=1e-8))
+            np.testing.assert_allclose([line[5] for line in ours.history], theirs.violations, rtol=1e-4, atol=1e-7)
+            assert ours.status == (CONVERGED if theirs.violations[-1] <= options.dual_tol else STEP_LIMIT)
+
+
+@pytest.mark.parametrize("weight", WEIGHTS)
+def test_finds_the_minimum_of_scikit_learn(weight):
+    for name, precision, bias in (("random", "single", True), ("conflicts", "double", False), ("duplicates", "single", False)):
+        options = asked(positive_weight=weight, precision=precision, bias=bias, dual_tol=1e-4, lam="0.02")
+        risk = risk_of(*DATA[name](), options)
+        for label, ours in finish(risk, options).items():
+            least, w = minimum(risk, options, label)
+            assert ours.status == CONVERGED
+            assert ours.f == pytest.approx(least, rel=1e-7)
+            np.testing.assert_allclose(ours.w, w, rtol=0, atol=1e-3 * np.abs(w).max() + options.dual_tol)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_certificate_is_numpy_s_and_holds(data):
+    draw = data.draw
+    seed, scale = draw(st.integers(0, 10**6)), 10.0 ** draw(st.integers(-2, 2))
+    X, Y = random_data(seed, draw(st.integers(2, 40)), draw(st.integers(1, 15)), 2, density=draw(st.floats(0.2, 1)))
+    if not X.nnz:
+        return
+    options = asked(
+        lam=draw(st.sampled_from(("X/m", "X/3", "1e-3"))),
+        bias=draw(st.booleans()),
+        dual_tol=10.0 ** draw(st.integers(-4, 1)),
+        precision=draw(st.sampled_from(("single", "double"))),
+        positive_weight=draw(st.sampled_from(WEIGHTS)),
+        max_steps=draw(st.sampled_from((1, 3, 400))),
+    )
+    risk = risk_of(X * scale, Y, options)
+    for label, ours in finish(risk, options).items():
+        sign, weight = of_label(risk, options, label)
+        assert ours.f == pytest.approx(objective(dense(risk), sign, ours.w.astype(float), risk.lam, weight), rel=1e-11)
+        assert ours.f * (1 - ours.gap) <= minimum(risk, options, label)[0] * (1 + 1e-11)  # which is never below the minimum
+        assert 0 <= ours.gap <= 1
+        assert ours.steps <= options.max_steps
+        assert ours.status == STEP_LIMIT or ours.history[-1][5] <= options.dual_tol
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize("lanes", [1, 2, 4, 8, 16])
+def test_sums_of_a_certificate_are_numpy_s(lanes, precision):
+    """Margins and duals to both ends of the numbers, of a panel whose labels have other costs."""
+    rng, dtype, n = np.random.default_rng(lanes), np.dtype("f4" if precision == "single" else "f8"), 150
+    X = sp.random(n, 30, 0.3, "csr", rng=rng, data_rvs=lambda k: rng.standard_normal(k)).astype(np.float32)
+    csr = X.indptr.astype(np.int64), X.indices, X.data
+    w = (rng.standard_normal((30, lanes)) * 10.0 ** rng.integers(-6, 4, lanes)).astype(dtype)
+    u = (rng.standard_normal((n, lanes)) * 10.0 ** rng.integers(-3, 3, (n, 1))).clip(-79, 79).astype(dtype)
+    positive, costs = rng.integers(0, 1 << lanes, n).astype(np.uint16), 10.0 ** rng.uniform(-2, 2, (2, lanes))
+    is_positive = (positive[:, None] >> np.arange(lanes)) & 1 == 1
+    C, sign = np.where(is_positive, costs[0], costs[1]), np.where(is_positive, 1.0, -1.0)
+    sums = np.zeros((entropies.N_SUMS, lanes))
+    entropies.certify(*csr, w.ravel(), u.ravel(), positive, costs.ravel(), sums.reshape(-1), lanes)
+    margin, wide = sign * (X.astype(float) @ w.astype(float)), u.astype(float)
+    np.testing.assert_allclose(sums[entropies.LOSSES], (C * np.logaddexp(0, -margin)).sum(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(sums[entropies.ENTROPY], (C * (entr(expit(wide)) + entr(expit(-wide)))).sum(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(sums[entropies.WORST], np.abs(margin + wide).max(axis=0), rtol=1e-12)
+    for first in range(0, lanes, 8):
+        some = slice(first, first + min(lanes, 8))
+        v = np.zeros((30, some.stop - first))
+        entropies.combine(*csr, u.ravel(), positive, costs.ravel(), lanes, first, v.shape[1], v.reshape(-1))
+        expected = X.T.astype(float) @ (sign * C * expit(wide))[:, some]
+        np.testing.assert_allclose(v, expected, rtol=1e-12, atol=1e-13 * np.abs(expected).max())
+
+
+@given(st.lists(st.floats(-70, 70), min_size=1, max_size=20), st.floats(1e-3, 1e3), st.floats(1.0001, 1e4))
+def test_duals_are_exact_and_stay_when_the_cost_rises(u, cost, ratio):
+    wide = np.array(u)
+    alpha = np.empty_like(wide)
+    entropies.duals(wide, cost, alpha)
+    np.testing.assert_allclose(alpha, cost * expit(wide), rtol=1e-14)
+    narrow = wide.astype(np.float32)
+    entropies.duals(narrow, cost, single := np.empty_like(narrow))
+    np.testing.assert_allclose(single, cost * expit(narrow.astype(float)), rtol=1e-7)
+    moved = wide.copy()
+    entropies.divide(moved, ratio)
+    np.testing.assert_allclose(cost * ratio * expit(moved), cost * expit(wide), rtol=1e-11)
+    np.testing.assert_allclose(moved, logit(expit(wide) / ratio), rtol=0, atol=1e-10)
+
+
+def test_company_does_not_matter():
+    X, Y = random_data(4, 50, 15, 33, density=0.3)
+    for options in (asked(), asked(bias=True, lam="0.001", positive_weight=BALANCED, precision="double"), asked(max_gap=1e-6)):
+        risk = risk_of(X, Y, options)
+        runs = [finish(risk, options, widest=widest) for widest in (16, 8, 5, 1)]
+        assert len(runs[0]) == 33
+        for label, ours in runs[0].items():
+            assert {(run[label].w.tobytes(), run[label].f, run[label].gap, run[label].steps) for run in runs} == {
+                (ours.w.tobytes(), ours.f, ours.gap, ours.steps)
+            }
+
+
+def test_max_gap_is_kept_or_the_end_of_the_precision_said():
+    for max_gap, precision in ((1e-2, "single"), (1e-6, "single"), (1e-12, "double")):
+        options = asked(dual_tol=1.0, max_gap=max_gap, precision=precision)
+        for ours in finish(risk_of(*DATA["random"](), options), options).values():
+            assert (ours.status, ours.gap <= max_gap) == (CONVERGED, True)
+    options = asked(max_gap=1e-16)  # more than float32 can give
+    for ours in finish(risk_of(*DATA["random"](), options), options).values():
+        assert ours.status == STEP_LIMIT
+        assert ours.steps < 1000
+        assert 0 <= ours.gap < 1e-6
+
+
+def test_costs_far_apart_are_met():
+    """κ = C ‖x‖² up to 1e8, where Newton's method from the wrong side would go astray."""
+    X, Y = random_data(1, 30, 40, 2, density=0.5)  # separable
+    options = asked(lam="1e-9", precision="double", max_steps=3000)
+    for ours in finish(risk_of(X, Y, options), options).values():
+        assert ours.status == CONVERGED
+        assert ours.gap < 0.01
+    options = asked(lam="1e-3", positive_weight="1e6", bias=True, max_steps=3000)
+    risk = risk_of(*DATA["random"](), options)
+    for label, ours in finish(risk, options).items():
+        least, _ = minimum(risk, options, label)
+        assert ours.f * (1 - ours.gap) <= least * (1 + 1e-9)
+        assert ours.gap < 0.01
+
+
+def test_classifier_is_scikit_learn_s():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 5)).astype(np.float32)
+    y = rng.random(300) < expit(X @ [1.0, -2.0, 0.5, 0, 0] + 0.5)
+    ours = DualClassifier(loss="logistic", lam=1 / 300, tol=1e-4).fit(X, y)
+    theirs = LogisticRegression(C=1.0, fit_intercept=False, tol=1e-10).fit(np.hstack([X, np.ones((300, 1))]), y)
+    np.testing.assert_allclose([*ours.coef_[0], *ours.intercept_], theirs.coef_[0], atol=1e-4)
+    assert ours.gap_[0] < 1e-6
