@@ -16,6 +16,7 @@ from hpcml import mpi
 from hpcml.data.compact import compact_rows
 from hpcml.estimators.labels import LabelSets, shard_of
 from hpcml.methods.dual import entropy_kernels as entropies
+from hpcml.methods.dual import path
 from hpcml.methods.dual.blocks import dual
 from hpcml.methods.dual.estimator import DualClassifier
 from hpcml.methods.dual.options import BALANCED, DualOptions
@@ -239,3 +240,27 @@ def test_classifier_is_scikit_learn_s():
     theirs = LogisticRegression(C=1.0, fit_intercept=False, tol=1e-10).fit(np.hstack([X, np.ones((300, 1))]), y)
     np.testing.assert_allclose([*ours.coef_[0], *ours.intercept_], theirs.coef_[0], atol=1e-4)
     assert ours.gap_[0] < 1e-6
+
+
+def test_path_comes_near_the_solutions_at_every_setting(monkeypatch):
+    """What `tune` scores, if its tolerances are those of a solution; also with weights of positive rows."""
+    monkeypatch.setattr(path, "FIRST_TOLERANCE", 1e-4)
+    monkeypatch.setattr(path, "TOLERANCE", 1e-3)
+    monkeypatch.setattr(path, "FIRST_SWEEPS", 60)
+    X, Y = random_data(0, 60, 20, 3, density=0.3)
+    options = asked(bias=True)
+    risk = risk_of(X, Y, options)
+    given = [{"lam": lam, "positive_weight": weight} for lam in (0.3, 0.1, 0.02) for weight in (1.0, 3.0)]
+    fits = path.DualPath(None, risk, given, options, 16)
+    fits.warm_up()
+    seen = set()
+    for found in fits.panels(np.arange(3)):
+        w = found.w.reshape(-1, found.width).astype(float)
+        for lane, (place, number) in enumerate(zip(found.places, found.settings, strict=True)):
+            setting = given[number]
+            own = replace(options, lam=repr(setting["lam"]), positive_weight=repr(setting["positive_weight"]))
+            at = risk.at(own)
+            sign, weight = of_label(at, own, place)
+            assert objective(dense(at), sign, w[:, lane], at.lam, weight) == pytest.approx(minimum(at, own, place)[0], rel=1e-5)
+            seen.add((int(place), int(number)))
+    assert len(seen) == 18
