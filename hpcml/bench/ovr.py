@@ -253,7 +253,8 @@ def bench_ovr(
             value = getattr(options, kind.tolerance)
             raise ConfigError(f"--{flag_of(kind.tolerance)} {value} has no effect: the tolerances are those of --tol")
     methods = methods_of(plan, options)
-    peers = choose_peers(plan.peers, methods)
+    losses = {METHODS[name].penalty: loss_of(METHODS[name], options) for name in methods}
+    peers = choose_peers(plan.peers, methods, losses)
     if options.drop is not None:
         raise ConfigError("--drop: the table compares whole models; see what dropping costs with `hpcml prune` afterwards")
     check_peers(peers, methods, options)

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,8 +57,10 @@ class PeerRun:
     version: str
 
 
-def choose_peers(wanted: tuple[str, ...], methods: Sequence[str]) -> list[str]:
-    """The peers to run beside the methods, each once; all with the penalty of some method if none is named.
+def choose_peers(wanted: tuple[str, ...], methods: Sequence[str], losses: Mapping[str, str]) -> list[str]:
+    """The peers to run beside the methods, each once; if none is named, all with the penalty of some method and its loss.
+
+    `losses` are the methods' by their penalty. Where no peer has a loss, those with the first one of its penalty are chosen.
 
     Raises ConfigError for one that does not exist, or has another penalty.
     """
@@ -69,8 +71,14 @@ def choose_peers(wanted: tuple[str, ...], methods: Sequence[str]) -> list[str]:
         if name in PEERS and PEERS[name].penalty not in penalties:
             users = ", ".join(minimisers(PEERS[name].penalty))
             raise ConfigError(f"--peer {name}: it is compared with {users} only; choose some with --method")
-    known = [name for name, peer in PEERS.items() if peer.penalty in penalties]
-    return [] if NO_PEERS in wanted else list(dict.fromkeys(wanted)) or known
+    known = [(name, peer) for name, peer in PEERS.items() if peer.penalty in penalties]
+    losses = dict(losses)
+    for penalty in penalties:
+        offered = [peer.loss for _, peer in known if peer.penalty == penalty]
+        if offered and losses.get(penalty) not in offered:
+            losses[penalty] = offered[0]
+    usual = [name for name, peer in known if peer.loss == losses[peer.penalty]]
+    return [] if NO_PEERS in wanted else list(dict.fromkeys(wanted)) or usual
 
 
 class PeerProblem:
@@ -85,7 +93,7 @@ class PeerProblem:
         self.names = model.label_names
         self.trained = np.flatnonzero(trained)  # the places of the labels that peers train
         self.constant = np.where(trained, 0.0, model.bias)  # the scores of the others
-        self.lam, self.l1 = float(model.attrs["lambda"]), model.attrs.get("l1")
+        self.lam, self.l1, self.loss = float(model.attrs["lambda"]), model.attrs.get("l1"), str(model.attrs["loss"])
         bias = bias or self.l1 is not None
         train_rows, test_rows = (np.array(dataset.split(name)) for name in (split, test_split))
         self.X, self.X_test = (_with_bias(read_rows(dataset, rows, False), bias) for rows in (train_rows, test_rows))
@@ -133,13 +141,13 @@ class PeerProblem:
         return f, average, tuple(at if several else math.nan for at in precision_at(hits, self.X_test.shape[0]).values())
 
     def objective(self, weights: sp.csr_matrix) -> float:
-        """The mean over the labels that were trained of f(w) = λ/2 ‖w‖² + (1/m) Σ hinge, or of the elastic net's, in float64."""
+        """The mean over the labels that were trained of f(w) = λ/2 ‖w‖² + (1/m) Σ ℓ, hinge or logistic, or of the elastic net's."""
         total, Y = 0.0, self.Y.tocsc()
         for begin, end in self._blocks(self.trained.size):
             W = weights[begin:end].toarray().astype(np.float64)
             signs = 2.0 * Y[:, self.trained[begin:end]].toarray() - 1.0
             margins = signs * (self.X @ W.T)
-            losses = np.maximum(0.0, 1.0 - margins) if self.l1 is None else np.logaddexp(0.0, -margins)
+            losses = np.logaddexp(0.0, -margins) if self.loss == "logistic" else np.maximum(0.0, 1.0 - margins)
             if self.l1 is not None:
                 W = W[:, :-1]  # the intercept is not regularised
                 total += float(self.l1) * np.abs(W).sum()

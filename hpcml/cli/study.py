@@ -147,7 +147,8 @@ def bench_ovr(
     method:
         A method of `hpcml train`. Default: dual and liblinear.
     peer:
-        Another trainer: napkinxc, pecos, vowpalwabbit; beside elastic-net liblinear-l1; or none. Default: all that are installed.
+        Another trainer: napkinxc, pecos, vowpalwabbit; with --loss logistic liblinear-logistic; beside elastic-net liblinear-l1; or
+        none. Default: all of that loss that are installed.
     tol:
         Tolerances of the methods that have one, instead of --liblinear-tol and --dual-tol; a table for each.
     repeat:

@@ -25,7 +25,7 @@ from hpcml.evaluation.top import PRECISION_AT
 from hpcml.log import Log
 from hpcml.model.linear import Model
 
-OF_L2 = {name: peer for name, peer in PEERS.items() if peer.penalty == "l2"}
+OF_L2 = {name: peer for name, peer in PEERS.items() if (peer.penalty, peer.loss) == ("l2", "hinge")}
 OPTIONS = shared(max_steps=200, loss="hinge", bias=False)
 PLAN = OvrOptions(("probe", "liblinear"), ("none",), (0.1, 0.001))
 FAKE = """
@@ -204,7 +204,8 @@ def test_every_peer_that_is_missing_says_what_to_install(data, tmp_path, monkeyp
 def test_every_peer_that_is_here_trains(data, tmp_path, name):
     if importlib.util.find_spec(PEERS[name].module.split(".")[0]) is None:
         pytest.skip(f"{name} is not installed")
-    method, options = ("liblinear", OPTIONS) if name in OF_L2 else ("elastic-net", shared(lam="0"))
+    cases = {"liblinear-l1": ("elastic-net", shared(lam="0")), "liblinear-logistic": ("dual", shared(loss="logistic"))}
+    method, options = cases.get(name, ("liblinear", OPTIONS))
     result = run(data, tmp_path / "out", OvrOptions((method,), (name,), (1e-4,)), options)
     assert not result.skipped
     ours, theirs = result.lines
@@ -252,13 +253,16 @@ def test_results_are_not_overwritten_without_force(data, tmp_path):
 
 
 def test_choices():
-    assert choose_peers((), ["dual"]) == list(OF_L2)
-    assert choose_peers((), ["elastic-net"]) == ["liblinear-l1"]
-    assert choose_peers((), ["dual", "elastic-net"]) == list(PEERS)
-    assert choose_peers(("pecos", "pecos"), ["dual"]) == ["pecos"]
-    assert choose_peers(("none",), ["dual"]) == []
+    losses = {"l2": "hinge", "elastic net": "logistic"}
+    assert choose_peers((), ["dual"], losses) == list(OF_L2)
+    assert choose_peers((), ["dual"], {"l2": "squared-hinge"}) == list(OF_L2)  # who minimise something else, as is said then
+    assert choose_peers((), ["dual"], {"l2": "logistic"}) == ["liblinear-logistic"]
+    assert choose_peers((), ["elastic-net"], losses) == ["liblinear-l1"]
+    assert choose_peers((), ["dual", "elastic-net"], losses) == [*OF_L2, "liblinear-l1"]
+    assert choose_peers(("pecos", "pecos"), ["dual"], losses) == ["pecos"]
+    assert choose_peers(("none",), ["dual"], losses) == []
     with pytest.raises(ConfigError, match="--peer liblinear-l1: it is compared with elastic-net only; choose some with --method"):
-        choose_peers(("liblinear-l1",), ["dual"])
+        choose_peers(("liblinear-l1",), ["dual"], losses)
     assert set(bench.methods_of(OvrOptions(), OPTIONS)) <= set(bench.DEFAULT_METHODS)
     assert peers.NO_PEERS not in PEERS
 
