@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy.special import entr, expit, logit
 from sklearn.linear_model import LogisticRegression
 from support.make import random_data
+from support.oracles_dual import CLOSE
 from support.oracles_logistic import Twin, objective
 
 from hpcml import mpi
@@ -111,7 +112,8 @@ def test_takes_the_steps_of_the_twin(name):
             np.testing.assert_allclose(ours.w, theirs.w, rtol=0, atol=1e-8 * max(1, np.abs(theirs.w).max()))
             assert (ours.f, ours.gap) == (pytest.approx(theirs.f, rel=1e-8), pytest.approx(theirs.gap, rel=1e-4, abs=1e-8))
             np.testing.assert_allclose([line[5] for line in ours.history], theirs.violations, rtol=1e-4, atol=1e-7)
-            assert ours.status == (CONVERGED if theirs.violations[-1] <= options.dual_tol else STEP_LIMIT)
+            done = theirs.violations[-1] <= options.dual_tol or theirs.gap <= CLOSE * options.dual_tol
+            assert ours.status == (CONVERGED if done else STEP_LIMIT)
 
 
 @pytest.mark.parametrize("weight", WEIGHTS)
@@ -122,8 +124,8 @@ def test_finds_the_minimum_of_scikit_learn(weight):
         for label, ours in finish(risk, options).items():
             least, w = minimum(risk, options, label)
             assert ours.status == CONVERGED
-            assert ours.f == pytest.approx(least, rel=1e-7)
-            np.testing.assert_allclose(ours.w, w, rtol=0, atol=1e-3 * np.abs(w).max() + options.dual_tol)
+            assert ours.f == pytest.approx(least, rel=2e-6)
+            np.testing.assert_allclose(ours.w, w, rtol=0, atol=1e-2 * np.abs(w).max() + options.dual_tol)
 
 
 @settings(max_examples=60, deadline=None)
@@ -149,7 +151,8 @@ def test_certificate_is_numpy_s_and_holds(data):
         assert ours.f * (1 - ours.gap) <= minimum(risk, options, label)[0] * (1 + 1e-11)  # which is never below the minimum
         assert 0 <= ours.gap <= 1
         assert ours.steps <= options.max_steps
-        assert ours.status == STEP_LIMIT or ours.history[-1][5] <= options.dual_tol
+        done = ours.history[-1][5] <= options.dual_tol or ours.gap <= CLOSE * options.dual_tol
+        assert done == (ours.status == CONVERGED)
 
 
 @pytest.mark.parametrize("precision", ["single", "double"])
@@ -236,10 +239,10 @@ def test_classifier_is_scikit_learn_s():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((300, 5)).astype(np.float32)
     y = rng.random(300) < expit(X @ [1.0, -2.0, 0.5, 0, 0] + 0.5)
-    ours = DualClassifier(loss="logistic", lam=1 / 300, tol=1e-4).fit(X, y)
+    ours = DualClassifier(loss="logistic", lam=1 / 300, max_gap=1e-10, precision="double").fit(X, y)
     theirs = LogisticRegression(C=1.0, fit_intercept=False, tol=1e-10).fit(np.hstack([X, np.ones((300, 1))]), y)
     np.testing.assert_allclose([*ours.coef_[0], *ours.intercept_], theirs.coef_[0], atol=1e-4)
-    assert ours.gap_[0] < 1e-6
+    assert ours.gap_[0] <= 1e-10
 
 
 def test_path_comes_near_the_solutions_at_every_setting(monkeypatch):

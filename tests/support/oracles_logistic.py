@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import entr, expit
 
-from support.oracles_dual import INNER, SWEEPS, order
+from support.oracles_dual import CLOSE, INNER, SWEEPS, order
 
 NONE = -45.0  # log(α / (C − α)) of a dual that is as good as 0
 
@@ -104,6 +104,7 @@ class Twin:
             w = (self.sign * self.C * expit(u)) @ self.X
             primal, dual = certificate(self.X, self.sign, self.C, w, u)
             violation = np.abs(self.sign * (self.X @ w) + u).max()
-            if violation <= self.tol or len(steps) >= self.max_steps:
-                return Solution(w, u, self.lam * primal, max(0.0, primal - dual) / primal, len(steps), [*steps[:-1], violation])
+            gap = max(0.0, primal - dual) / primal
+            if violation <= self.tol or gap <= CLOSE * self.tol or len(steps) >= self.max_steps:
+                return Solution(w, u, self.lam * primal, gap, len(steps), [*steps[:-1], violation])
             number += 1
