@@ -16,7 +16,8 @@ from hpcml import mpi
 from hpcml.methods.dual import entropy_kernels as entropies
 from hpcml.methods.dual import logistic_kernels as visits
 from hpcml.methods.dual import visit_kernels as common
-from hpcml.methods.dual.dual import INNER, SWEEPS, DualBlock, DualPanel, State, Training
+from hpcml.methods.dual.dual import DualBlock
+from hpcml.methods.dual.panel import INNER, SWEEPS, DualPanel, State, Training
 from hpcml.methods.linear.objective import aligned
 
 NONE = -45.0  # u of a dual that is as good as 0

@@ -15,8 +15,8 @@ import numpy as np
 
 from hpcml.methods.dual import kernels
 from hpcml.methods.dual.blocks import block_of
-from hpcml.methods.dual.dual import NO_POSITIVES, DualPanel, State, Training
 from hpcml.methods.dual.options import DualOptions
+from hpcml.methods.dual.panel import NO_POSITIVES, DualPanel, State, Training
 from hpcml.methods.linear.objective import Risk
 from hpcml.methods.linear.settings import Fitted, Setting
 
