@@ -10,6 +10,7 @@ from cyclopts import App
 
 from hpcml.cli import about, data, look, score, select, study
 from hpcml.cli.config_files import check_numbers, config_files, shortened
+from hpcml.cli.plan import explain_plan, plan_app
 from hpcml.cli.plot import plot_app
 from hpcml.cli.session import Command
 from hpcml.cli.train import explain, train_app
@@ -36,6 +37,7 @@ def build(tokens: Collection[str] = study.WITH_OPTIONS_OF_METHODS) -> tuple[App,
         app.command(command)
     app.command(train)
     app.command(tune)
+    app.command(plan_app())
     looks = (look.explain, look.report, look.duplicates)
     for command in (score.predict, score.evaluate, score.threshold, score.calibrate, score.prune, select.select, *looks):
         app.command(command)
@@ -62,6 +64,8 @@ def run(tokens: list[str], connect: Callable[[], mpi.Comm], guard: Guard | None 
     except cyclopts.CycloptsError as error:
         if tokens[:1] == ["train"]:
             explain(tokens)
+        if tokens[:1] == ["plan"]:
+            explain_plan(tokens)
         text = shortened(str(error))
         if isinstance(error, cyclopts.UnknownOptionError) and "?" not in text:
             text += f" `{' '.join(('hpcml', *(error.command_chain or ())))} --help` lists the options."

@@ -51,6 +51,7 @@ class Method:
     penalty: str = "l2"  # of the methods with losses: those with the same can be compared by the objective
     headings: bool = False  # can it leave a label's own heading out, where the rows' labels are features, too?
     tuned: str = ""  # its `LinearMethod`, if `hpcml tune` can choose options for it
+    forecast: str = ""  # its `hpcml.methods.forecast.Forecaster`, if `hpcml plan` knows what it takes
     cost: float = 100.0  # of training, roughly, beside one pass over the rows
 
     @property
@@ -96,6 +97,7 @@ METHODS: dict[str, Method] = {
             *("dual", "dual coordinate descent for a block of labels, with a certified duality gap", DualOptions),
             *(f"{_DUAL}.train:train", f"{_DUAL}.estimator:DualClassifier"),
             tuned=f"{_DUAL}.train:METHOD",
+            forecast=f"{_DUAL}.forecast:FORECAST",
         ),
         Method(
             "pegasos", "Pegasos: full subgradient, step 1/(λt), projection, bias", PegasosOptions, f"{_PROBE}.train_pegasos:train"
