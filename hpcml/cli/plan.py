@@ -116,7 +116,7 @@ def bench_machine(
     quick: Flag = False,
     force: Flag = False,
 ) -> None:
-    """Measure what `hpcml plan` must know of this machine, with the real kernels, in about a minute. With mpirun: all ranks at once.
+    """Measure what `hpcml plan` must know of this machine, with the real kernels, in about a minute; with mpirun on all ranks.
 
     Parameters
     ----------

@@ -120,9 +120,17 @@ class Forecast:
 class Generated(Protocol):
     """Rows that constants are measured on: all of one set, and fewer with the same columns."""
 
-    rows: CompactRows
-    fewer: CompactRows
-    spread: float
+    @property
+    def rows(self) -> CompactRows:
+        """All of them."""
+
+    @property
+    def fewer(self) -> CompactRows:
+        """Some of them."""
+
+    @property
+    def spread(self) -> float:
+        """As of `Sizes`."""
 
 
 Timer = Callable[[Callable[[], object]], float]  # seconds of a call

@@ -80,6 +80,7 @@ _ONLINE, _CLASSIFIER = "hpcml.methods.online.train", "hpcml.methods.online.estim
 
 def _online(name: str, about: str, options: type[Any]) -> Method:
     more: dict[str, Any] = {"parameters": {"method": name}, "variants": {"v-": {"voted": True}}, "takes": STREAM, "cost": 1.0}
+    more["forecast"] = f"hpcml.methods.online.forecast:{name.upper()}"
     return Method(name, f"{about}, in a single pass", options, f"{_ONLINE}:train_{name}", _CLASSIFIER, **more)
 
 
@@ -92,6 +93,7 @@ METHODS: dict[str, Method] = {
             *("probe", "PROBE: subgradient steps from an estimated lower bound", ProbeOptions),
             *(f"{_PROBE}.train:train", f"{_PROBE}.estimator:ProbeClassifier"),
             tuned=f"{_PROBE}.train:METHOD",
+            forecast=f"{_PROBE}.forecast:FORECAST",
         ),
         Method(
             *("dual", "dual coordinate descent for a block of labels, with a certified duality gap", DualOptions),
@@ -100,7 +102,9 @@ METHODS: dict[str, Method] = {
             forecast=f"{_DUAL}.forecast:FORECAST",
         ),
         Method(
-            "pegasos", "Pegasos: full subgradient, step 1/(λt), projection, bias", PegasosOptions, f"{_PROBE}.train_pegasos:train"
+            *("pegasos", "Pegasos: full subgradient, step 1/(λt), projection, bias", PegasosOptions),
+            f"{_PROBE}.train_pegasos:train",
+            forecast=f"{_PROBE}.forecast:PEGASOS",
         ),
         Method(
             *("svmperf", "SVMperf: the 1-slack cutting-plane method, certified gap", SvmperfOptions),
@@ -112,6 +116,7 @@ METHODS: dict[str, Method] = {
             *("hpcml.methods.extreme.train:train", "hpcml.methods.extreme.estimator:ElasticNetClassifier"),
             penalty="elastic net",
             tuned="hpcml.methods.extreme.train:METHOD",
+            forecast="hpcml.methods.extreme.forecast:FORECAST",
         ),
         Method(
             *("naive-bayes", "naive Bayes of features present or not: all labels from counts", NaiveBayesOptions),

@@ -83,6 +83,7 @@ def first_rows(rows: CompactRows, n: int) -> CompactRows:
         indptr=rows.indptr[: n + 1],
         indices=rows.indices[: rows.indptr[n]],
         data=rows.data[: rows.indptr[n]],
+        counts=np.bincount(rows.indices[: rows.indptr[n]], minlength=rows.n_columns).astype(np.int32),
         label_indptr=offsets(sizes),
         label_rows=np.concatenate(lists),
         n_positive=sizes,

@@ -6,6 +6,7 @@ import json
 import math
 import os
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,7 @@ def _is_sound(count: str, curves: Any) -> bool:
             isinstance(curve, list)
             and curve
             and all(isinstance(point, list) and len(point) == 2 and all(map(_is_number, point)) for point in curve)
-            and all(a[0] < b[0] for a, b in zip(curve, curve[1:], strict=False))
+            and all(a[0] < b[0] for a, b in pairwise(curve))
             and curve[0][0] > 0
             for curve in curves.values()
         )

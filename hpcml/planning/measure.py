@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -62,7 +63,7 @@ def forecasters() -> dict[str, Forecaster]:
 
 @mpi.collective
 def measure_machine(comm: mpi.Comm, folder: Path, quick: bool, log: Log) -> Machine:
-    """Collective over `comm`. All constants; `folder` is where a test file is written, and removed. The result is on rank 0 only."""
+    """Collective over `comm`. All constants; `folder` is where a test file is written, and removed."""
     began, started = time.perf_counter(), since_start()
     with mpi.node_first(comm):
         measure_rows(generate(*SMALLEST))  # compile
@@ -120,10 +121,10 @@ def _add(comm: mpi.Comm, found: dict[str, Curve], mine: dict[str, tuple[float, f
 def measure_rows(made: GeneratedRows) -> dict[str, tuple[float, float]]:
     """The constants of loading, and those of all methods, on some rows. Local."""
     found = measure_loading(made)
-    lanes = aligned(LANES * made.rows.n_columns, np.float32).reshape(-1, LANES)
-    seconds = min(processor_seconds(lambda lane=lane: np.ascontiguousarray(lanes[:, lane])) for lane in range(3))
+    weights = aligned(LANES * made.rows.n_columns, np.float32).reshape(-1, LANES)
+    seconds = min(processor_seconds(partial(np.ascontiguousarray, weights[:, lane])) for lane in range(3))
     found["keep.column"] = (made.rows.n_columns, seconds / made.rows.n_columns)
-    del lanes
+    del weights
     for forecaster in forecasters().values():
         found.update(forecaster.measure(made, processor_seconds))
     return found
@@ -148,7 +149,7 @@ def measure_loading(made: GeneratedRows) -> dict[str, tuple[float, float]]:
 
     bare, labelled = shard(0), shard(PAIRS * n)
     load(labelled)  # compile
-    without, with_labels = (min(processor_seconds(lambda some=some: load(some)) for _ in range(2)) for some in (bare, labelled))
+    without, with_labels = (min(processor_seconds(partial(load, some)) for _ in range(2)) for some in (bare, labelled))
     pairs = PAIRS * n
     return {
         "load.value": (rows.n_columns, without / rows.data.size),
@@ -166,10 +167,10 @@ def measure_disk(comm: mpi.Comm, node: mpi.Comm, folder: Path, n_busy: int, nbyt
         if node.rank < n_busy:
             with tempfile.NamedTemporaryFile(dir=folder, prefix="hpcml-disk-") as file:
                 path = Path(file.name)
-                written = clock_seconds(lambda: (_write(path, block, nbytes), sync(path)))
+                written = clock_seconds(partial(_write, path, block, nbytes))
                 with suppress(OSError, AttributeError):
                     os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-                read = clock_seconds(lambda: _read(path))
+                read = clock_seconds(partial(_read, path))
     return {
         "disk.write": mpi.allreduce_max(comm, written) / (n_busy * nbytes),
         "disk.read": mpi.allreduce_max(comm, read) / (n_busy * nbytes),
@@ -180,6 +181,7 @@ def _write(path: Path, block: bytes, nbytes: int) -> None:
     with path.open("wb") as out:
         for _ in range(nbytes // len(block)):
             out.write(block)
+    sync(path)
 
 
 def _read(path: Path) -> None:
@@ -190,7 +192,7 @@ def _read(path: Path) -> None:
 
 @mpi.collective
 def measure_messages(comm: mpi.Comm) -> tuple[float | None, float | None]:
-    """Collective. α (seconds) and β (bytes a second) of the ranks that are there, from a small and a large sum; None for one rank."""
+    """Collective. α (seconds) and β (bytes a second) of these ranks, from a small and a large sum; None for one rank."""
     if comm.size == 1:
         return None, None
     times = []
@@ -198,7 +200,7 @@ def measure_messages(comm: mpi.Comm) -> tuple[float | None, float | None]:
         buffer, seconds = np.zeros(size), []
         for _ in range(repeats):
             comm.Barrier()
-            seconds.append(clock_seconds(lambda buffer=buffer: mpi.allreduce_sum(comm, buffer)))
+            seconds.append(clock_seconds(partial(mpi.allreduce_sum, comm, buffer)))
         times.append(mpi.allreduce_max(comm, min(seconds)))
     return latency_and_bandwidth(comm.size, times[0], times[1], MESSAGE)
 

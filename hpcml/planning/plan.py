@@ -150,9 +150,8 @@ def _with_messages(cluster: Cluster, machine: Machine) -> Cluster:
 def _say_sources(forecast: Forecast, data: Path | None, given: Given, machine: Machine, cluster: Cluster) -> None:
     """What is measured, and what is assumed."""
     about = machine.about
-    forecast.measured.insert(
-        0, f"costs of a value, a row and a column: on {about['processor']}, {about['date']}, hpcml {about['hpcml']}"
-    )
+    where = f"{about['processor']}, {about['date']}, hpcml {about['hpcml']}"
+    forecast.measured.insert(0, f"what a value, a row and a column cost: on {where}")
     if about.get("quick"):
         forecast.assumed.append("the machine's constants were measured with --quick: they may be wrong by a factor")
     if data is not None:

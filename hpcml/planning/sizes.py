@@ -128,7 +128,7 @@ def _draws(shares: np.ndarray, widths: np.ndarray, wanted: float) -> float:
 
 @mpi.collective
 def samples_of(comm: mpi.Comm, path: Path, options: Any, n_values: int, fold: bool) -> list[CompactRows]:
-    """Collective over `comm`. On rank 0 some of the rows at random, with about so many values, after a quarter of these; else nothing.
+    """Collective over `comm`. On rank 0 a quarter of some random rows, and all of them, with about so many values; else nothing.
 
     Raises DataError.
     """

@@ -110,7 +110,7 @@ class DualForecaster:
         if options.precision != "single":
             raise NoForecast(f"no time model for dual with --precision {options.precision}: constants are of single precision")
         layout = linear.layout_of(METHOD, sizes, cluster, options)
-        found = linear.begin(sizes, cluster, options, machine, layout, METHOD)
+        found = linear.begin(METHOD, sizes, cluster, options, machine, layout)
         found.own_bytes["orders of rows"] = min(ORDER_BYTES, 4 * sizes.n_rows // layout.shards * SWEEPS)
         work, n = pilot or DEFAULT, sizes.n_values + sizes.n_rows * bool(options.bias)
         usual = with_defaults(DualOptions(), {})

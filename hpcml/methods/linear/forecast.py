@@ -49,10 +49,12 @@ def layout_of(method: LinearMethod, sizes: Sizes, cluster: Cluster, options: Lin
     layout = Layout(shards, n_ranks // shards, lanes, mapped, PRECISIONS[options.precision].itemsize)
     own = sum(own_bytes(method, sizes, options, layout).values())
     if cluster.ranks_per_node * (own + PROGRAM_BYTES) + shared_bytes(sizes, layout) > cluster.node_bytes:
+        needed, shared, node = (
+            each / 1e9 for each in (cluster.ranks_per_node * own, shared_bytes(sizes, layout), cluster.node_bytes)
+        )
         raise NoForecast(
-            f"{cluster.ranks_per_node} ranks on a node need {cluster.ranks_per_node * own / 1e9:.3g} GB beside "
-            f"{shared_bytes(sizes, layout) / 1e9:.3g} GB of rows, but it has {cluster.node_bytes / 1e9:.3g} GB: there is no model of "
-            "what runs in too little memory; plan with more nodes, fewer ranks on each, or a smaller --block"
+            f"{cluster.ranks_per_node} ranks need {needed:.3g} GB beside {shared:.3g} GB of rows, but a node has {node:.3g} GB: "
+            "there is no model of too little memory; plan with more nodes, fewer ranks on each, or a smaller --block"
         )
     return layout
 
@@ -92,7 +94,7 @@ def model_bytes(sizes: Sizes, options: LinearOptions, weight_bytes: int) -> int:
 
 
 def begin(
-    sizes: Sizes, cluster: Cluster, options: LinearOptions, machine: Machine, layout: Layout, method: LinearMethod
+    method: LinearMethod, sizes: Sizes, cluster: Cluster, options: LinearOptions, machine: Machine, layout: Layout
 ) -> Forecast:
     """All but the time of training and the messages."""
     n_parts = cluster.ranks_per_node if layout.mapped else layout.shards
