@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 
 from hpcml.cli.session import Command, say_once
 from hpcml.errors import ConfigError
-from hpcml.methods.registry import METHODS, Method
+from hpcml.methods.registry import METHODS, Method, method_named
 from hpcml.options import Flag
 
 
@@ -90,23 +90,23 @@ def _command(method: Method) -> Callable[..., None]:
     return function
 
 
-def plan_app() -> App:
-    """`hpcml plan`, with a command for each method."""
+def plan_app(tokens: Collection[str]) -> App:
+    """`hpcml plan`; if it is among `tokens`, with a command for each method that can be planned."""
     app = App(name="plan", help="Say what a training would take, before it is queued.")
-    for name, method in METHODS.items():
-        app.command(_command(method), name=name)
+    for name, method in METHODS.items() if "plan" in tokens else ():
+        if method.forecast:
+            app.command(_command(method), name=name)
     return app
 
 
-def explain_plan(tokens: list[str]) -> None:
-    """Raise ConfigError for a command line of `hpcml plan` without a method."""
+def check_method(tokens: list[str]) -> None:
+    """Raise ConfigError for a command line of `hpcml plan` whose first word is no method that can be planned."""
     name = next(iter(tokens[1:2]), "")
-    if not name or name.startswith("-"):
-        raise ConfigError(f"plan which method? hpcml plan METHOD DATA; methods: {', '.join(METHODS)}")
-    if name not in METHODS:
-        from hpcml.methods.registry import method_named
-
-        method_named(name)
+    known = [name for name, method in METHODS.items() if method.forecast]
+    if name.startswith("-") and not {"--help", "-h"} & set(tokens):
+        raise ConfigError(f"plan which method? hpcml plan METHOD DATA; methods: {', '.join(known)}")
+    if name and not name.startswith("-") and not method_named(name).forecast:
+        raise ConfigError(f"no time model for {name}; there are some for {', '.join(known)}")
 
 
 def bench_machine(

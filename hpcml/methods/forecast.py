@@ -33,7 +33,6 @@ class Sizes:
     n_values: int  # of the file's rows
     n_columns: int  # that have a weight, if features of one row share a column
     n_used: int  # features that some row has
-    spread: float  # columns in use, as the exponential of the entropy of the values' columns: less than n_columns, as words are
     n_positive: np.ndarray  # (labels) int64: rows of each label that is to be trained
     n_labels: int  # of the file
     n_pairs: int  # of a row and a label
@@ -127,10 +126,6 @@ class Generated(Protocol):
     @property
     def fewer(self) -> CompactRows:
         """Some of them."""
-
-    @property
-    def spread(self) -> float:
-        """As of `Sizes`."""
 
 
 Timer = Callable[[Callable[[], object]], float]  # seconds of a call

@@ -20,11 +20,10 @@ FEWER = 8  # times fewer rows
 
 @dataclass(frozen=True)
 class GeneratedRows:
-    """The rows; fewer of them with the same columns; and how many columns are in use, as the exponential of the entropy."""
+    """The rows, and fewer of them with the same columns."""
 
     rows: CompactRows
     fewer: CompactRows
-    spread: float
 
 
 def words(uniform: np.ndarray, size: int) -> np.ndarray:
@@ -32,12 +31,6 @@ def words(uniform: np.ndarray, size: int) -> np.ndarray:
     power = 1 - EXPONENT
     total = (size + SHIFT) ** power - SHIFT**power
     return np.minimum((uniform * total + SHIFT**power) ** (1 / power) - SHIFT, size - 1).astype(np.int32)
-
-
-def spread_of(counts: np.ndarray) -> float:
-    """exp of the entropy of the columns' shares of the values: how many columns, equally used, would be as spread."""
-    shares = counts[counts > 0] / max(1, counts.sum(dtype=np.float64))
-    return float(np.exp(-(shares * np.log(shares)).sum()))
 
 
 def generate(n_rows: int, n_columns: int, seed: int = 0) -> GeneratedRows:
@@ -70,7 +63,7 @@ def generate(n_rows: int, n_columns: int, seed: int = 0) -> GeneratedRows:
         scale=1.0,
         n_positive=np.array([some.size for some in label_rows]),
     )
-    return GeneratedRows(rows, first_rows(rows, n_rows // FEWER), spread_of(counts))
+    return GeneratedRows(rows, first_rows(rows, n_rows // FEWER))
 
 
 def first_rows(rows: CompactRows, n: int) -> CompactRows:

@@ -80,7 +80,7 @@ def measure_machine(comm: mpi.Comm, folder: Path, quick: bool, log: Log) -> Mach
                 log(f"measuring with {n_columns:,} columns, {n_busy} of {n_here} ranks of a node busy")
                 mine: dict[str, tuple[float, float]] = {}
                 comm.Barrier()
-                with mpi.agreed(comm, "measuring"):
+                with mpi.resting(comm, "measuring"):
                     if node.rank < n_busy:
                         mine = measure_rows(generate(n_rows, n_columns, node.rank))
                 _add(comm, found, mine)

@@ -10,8 +10,8 @@ from typing import Any
 from hpcml import mpi
 from hpcml.errors import ConfigError
 from hpcml.log import Log
-from hpcml.methods.forecast import Cluster, Forecast, Machine, NoForecast, Sizes
-from hpcml.methods.registry import METHODS, Method
+from hpcml.methods.forecast import Cluster, Forecast, Machine, Sizes
+from hpcml.methods.registry import Method
 from hpcml.mpi.memory import memory_of_node
 from hpcml.planning.machine import default_path, read_machine
 from hpcml.planning.measure import processor_seconds
@@ -83,11 +83,6 @@ def cluster_of(
     return Cluster(nodes, ranks_per_node or here, node_bytes, latency, None if bandwidth is None else bandwidth * 1e9)
 
 
-def forecastable() -> list[str]:
-    """The methods that have a forecaster."""
-    return [name for name, method in METHODS.items() if method.forecast]
-
-
 @mpi.collective
 def plan(
     comm: mpi.Comm,
@@ -102,8 +97,6 @@ def plan(
 ) -> Plan:
     """Collective over `comm`. The plan of a training with a method's options. Raises ConfigError, DataError."""
     options.validate()
-    if not method.forecast:
-        raise NoForecast(f"no time model for {method.name}; there are some for {', '.join(forecastable())}")
     forecaster = method.load(method.forecast)
     machine: Any = None
     with mpi.agreed(comm, "reading the machine's constants"):
@@ -117,7 +110,7 @@ def plan(
         if pilot:
             log("measuring a few labels on a sample of the rows")
             samples = samples_of(comm, data, options, PILOT_VALUES, True)
-            with mpi.agreed(comm, "measuring a pilot"):
+            with mpi.resting(comm, "measuring a pilot"):
                 found = forecaster.pilot(samples, options, processor_seconds) if comm.rank == 0 else None
             found = comm.bcast(found)
             if found is None:

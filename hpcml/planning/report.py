@@ -29,7 +29,7 @@ def duration(seconds: float) -> str:
     for unit, factor in (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0)):
         if seconds >= 2 * factor:
             return f"{seconds / factor:.3g} {unit}"
-    return f"{seconds:.2g} s"
+    return f"{seconds:.3g} s"
 
 
 def format_plan(plan: Plan) -> str:

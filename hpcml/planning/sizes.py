@@ -16,7 +16,7 @@ from hpcml.data.shard import load_shard, slab_of
 from hpcml.errors import ConfigError
 from hpcml.kernels import rows as kernels
 from hpcml.methods.forecast import Sizes
-from hpcml.planning.generated import EXPONENT, SHIFT, spread_of
+from hpcml.planning.generated import EXPONENT, SHIFT
 
 LABEL_EXPONENT, LABEL_SHIFT, TOP_SHARE = 1.2, 4.0, 0.3  # of the law of labels; the share of the rows with the most frequent one
 VALUES_PER_ROW = 70.0
@@ -65,7 +65,6 @@ def sizes_of(comm: mpi.Comm, path: Path, options: Any) -> tuple[Sizes, list[str]
             n_values=int(totals[0]),
             n_columns=used - single + int(totals[1]),
             n_used=used,
-            spread=spread_of(counts),
             n_positive=positive[labels],
             n_labels=dataset.n_labels,
             n_pairs=int(positive.sum()),
@@ -90,8 +89,6 @@ def sizes_from(n_rows: int, n_features: int, n_labels: int, values_per_row: floa
     seen, once = -np.expm1(-per_feature), per_feature * np.exp(-per_feature)
     n_used, n_single = float((widths * seen).sum()), float((widths * once).sum())
     folded = n_rows * -math.expm1(-n_single / n_rows)
-    of_values = per_feature / (widths * per_feature).sum()
-    spread = math.exp(-float((widths * of_values * np.log(np.maximum(of_values, 1e-300))).sum()))
     k = np.arange(n_labels)
     positive = np.maximum(1, np.rint(n_rows * TOP_SHARE * ((k + LABEL_SHIFT) / LABEL_SHIFT) ** -LABEL_EXPONENT)).astype(np.int64)
     n_values, n_pairs = round(n_rows * wanted), int(positive.sum())
@@ -101,7 +98,6 @@ def sizes_from(n_rows: int, n_features: int, n_labels: int, values_per_row: floa
         n_values=n_values,
         n_columns=round(n_used - n_single + folded),
         n_used=round(n_used),
-        spread=spread,
         n_positive=np.minimum(positive, n_rows),
         n_labels=n_labels,
         n_pairs=n_pairs,

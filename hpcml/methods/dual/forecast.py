@@ -28,7 +28,7 @@ from hpcml.options import flag_of
 from hpcml.run.profile import Profile
 
 START_PASSES = 5.0  # of the label that no row has, with the default tolerance
-REPEATS = 3
+REPEATS = 6
 OF_PATH = ("loss", "lam", "bias", "dual_tol", "max_gap", "positive_weight", "max_steps")  # options that change the number of passes
 STEEPEST = 0.5  # power of the number of rows by which a pilot's figures are carried over to all rows at most
 ASSUMED = "convert synthetic text, 100,000 rows, 2,000 labels"
@@ -82,10 +82,10 @@ class DualForecaster:
         return {
             "dual.row": (rows.n_global, visit),
             "dual.move": (rows.n_global, max(0.0, move - visit) / moved),
-            "dual.read": (made.spread, read),
-            "dual.write": (made.spread, max(0.0, write - read) / moved),
-            "dual.look": (made.spread, look),
-            "dual.add": (made.spread, max(0.0, ends - ends_still) / n),
+            "dual.read": (made.rows.n_columns, read),
+            "dual.write": (made.rows.n_columns, max(0.0, write - read) / moved),
+            "dual.look": (made.rows.n_columns, look),
+            "dual.add": (made.rows.n_columns, max(0.0, ends - ends_still) / n),
             "dual.column": (d, max(0.0, few - n_few * look) / d),
             "dual.begin_row": (rows.n_global, per_row),
             "dual.begin_column": (d, max(0.0, begin_few - fewer.n_global * per_row) / d),
@@ -147,10 +147,10 @@ class DualForecaster:
         visited, moved, held, rounds = work.at(shares, m).T
         rows, values = m / layout.shards, n / layout.shards
         per_row = visited * cost("row", m) + moved * cost("move", m)
-        per_value = visited * cost("read", sizes.spread) + moved * cost("write", sizes.spread)
-        certificates = rounds * cost("look", sizes.spread) + held * cost("add", sizes.spread)
+        per_value = visited * cost("read", sizes.n_columns) + moved * cost("write", sizes.n_columns)
+        certificates = rounds * cost("look", sizes.n_columns) + held * cost("add", sizes.n_columns)
         fixed = rounds * (d * (cost("column", d) + cost("begin_column", d)) + rows * cost("begin_row", m))
-        start = START_PASSES * (rows * cost("row", m) + values * cost("read", sizes.spread))
+        start = START_PASSES * (rows * cost("row", m) + values * cost("read", sizes.n_columns))
         return float((rows * per_row + values * (per_value + certificates) + fixed).sum()) + start, float(visited.sum())
 
 
@@ -175,20 +175,13 @@ class _Bench:
 
     def passes(self, timer: Timer) -> tuple[float, float, float]:
         """Seconds of a value and of a row, from passes over short and long rows; the share of the values in rows that moved."""
-        seconds, values, counts, moved = [], [], [], 0
-        for size in np.unique(self.sizes):
-            some = self.sizes == size
-            times = []
-            for _ in range(REPEATS):
-                before = self.panel.alpha.copy()
-                times.append(timer(partial(self._visit, some)))
-                change = (self.panel.alpha != before).reshape(some.size, -1).any(axis=1)
-            moved += int(self.sizes[change].sum())
-            seconds.append(min(times) / some.sum())
-            values.append(float(size))
-            counts.append(int(some.sum()))
-        value = max(0.0, (seconds[1] - seconds[0]) / (values[1] - values[0]))
-        return value, max(0.0, seconds[0] - value * values[0]), max(1e-3, moved / float(np.dot(values, counts)))
+        short, long = (self.sizes == size for size in (self.sizes.min(), self.sizes.max()))
+        few = min(timer(partial(self._visit, short)) for _ in range(REPEATS)) / short.sum()
+        before = self.panel.alpha.copy()
+        many = min(timer(partial(self._visit, long)) for _ in range(REPEATS)) / long.sum()
+        moved = (self.panel.alpha != before).reshape(self.sizes.size, -1).any(axis=1)
+        value = max(0.0, (many - few) / (self.sizes.max() - self.sizes.min()))
+        return value, max(0.0, few - value * self.sizes.min()), max(1e-3, float(moved[long].mean()))
 
     def begin(self, timer: Timer) -> float:
         """Seconds of beginning a panel at the common start."""

@@ -31,10 +31,10 @@ class ElasticForecaster:
         n, n_few, d = made.rows.data.size, made.fewer.data.size, made.rows.n_columns
         value = max(0.0, passes - pass_of_few) / (n - n_few)
         return {
-            "elastic.index": (made.spread, index / n),
-            "elastic.value": (made.spread, value),
+            "elastic.index": (made.rows.n_columns, index / n),
+            "elastic.value": (made.rows.n_columns, value),
             "elastic.column": (d, max(0.0, pass_of_few - n_few * value) / d),
-            "elastic.judge": (made.spread, judging / n / LANES),
+            "elastic.judge": (made.rows.n_columns, judging / n / LANES),
         }
 
     def pilot(self, samples: Sequence[CompactRows], options: ElasticNetOptions, timer: Timer) -> None:
@@ -55,10 +55,10 @@ class ElasticForecaster:
         busy, d = cluster.ranks_per_node, sizes.n_columns
         labels = -(-sizes.n_trained // layout.n_groups)
         n_panels = -(-labels // layout.n_lanes)
-        one_pass = sizes.n_values * machine("elastic.value", sizes.spread, busy) + d * machine("elastic.column", d, busy)
-        found.seconds["load"] += sizes.n_values * machine("elastic.index", sizes.spread, busy) / busy
+        one_pass = sizes.n_values * machine("elastic.value", sizes.n_columns, busy) + d * machine("elastic.column", d, busy)
+        found.seconds["load"] += sizes.n_values * machine("elastic.index", sizes.n_columns, busy) / busy
         found.seconds["train"] = n_panels * options.passes * one_pass
-        found.seconds["train"] += labels * sizes.n_values * machine("elastic.judge", sizes.spread, busy)
+        found.seconds["train"] += labels * sizes.n_values * machine("elastic.judge", sizes.n_columns, busy)
         found.assumed.append("the last look at a label reads all rows, as where most of its weights are not 0")
         found.assumed.append("the model as large as if no weight were 0")
         return found

@@ -42,8 +42,8 @@ class OnlineForecaster:
             seconds[n_labels] = min(timer(partial(state.learn, shard, shard.rows)) for _ in range(2)) / rows.data.size
         more = max(0.0, seconds[MANY] - seconds[1]) / (MANY - 1)
         return {
-            f"{self.name}.value": (made.spread, max(0.0, seconds[1] - more)),
-            f"{self.name}.label": (made.spread, more),
+            f"{self.name}.value": (made.rows.n_columns, max(0.0, seconds[1] - more)),
+            f"{self.name}.label": (made.rows.n_columns, more),
         }
 
     def pilot(self, samples: Sequence[CompactRows], options: OnlineOptions, timer: Timer) -> None:
@@ -66,7 +66,9 @@ class OnlineForecaster:
             model_bytes=n_labels * (8 * kept * sizes.n_used + 64) + 8 * sizes.n_features,
             checkpoint_bytes=n_labels * 8 * n_vectors * sizes.n_used,
         )
-        per_value = machine(f"{self.name}.value", sizes.spread, busy) + mine * machine(f"{self.name}.label", sizes.spread, busy)
+        per_value = machine(f"{self.name}.value", sizes.n_columns, busy) + mine * machine(
+            f"{self.name}.label", sizes.n_columns, busy
+        )
         found.seconds = {
             "read the file": sizes.file_bytes * machine("disk.read", 1, busy),
             "train": sizes.n_values * per_value,

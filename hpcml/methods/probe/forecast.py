@@ -66,14 +66,14 @@ class ProbeForecaster:
         w = np.zeros(d, np.float32)
         last = min(timer(lambda: whole.objective.value(w, 0)) for _ in range(2))
         return {
-            "probe.value": (made.spread, value),
+            "probe.value": (made.rows.n_columns, value),
             "probe.column": (d, column / d),
-            "probe.last": (made.spread, last / n),
+            "probe.last": (made.rows.n_columns, last / n),
         }
 
     def pilot(self, samples: Sequence[CompactRows], options: Any, timer: Timer) -> Steps | None:
         """Sixteen labels of all frequencies, to their end."""
-        rows = samples[0]
+        rows = samples[-1]
         objective, options = Objective(rows, with_defaults(options, {}), Profile()), with_defaults(options, {})
         labels = np.argsort(-rows.n_positive, kind="stable")
         labels = labels[(rows.n_positive[labels] > 0) & (rows.n_positive[labels] < rows.n_global)]
@@ -107,9 +107,9 @@ class ProbeForecaster:
         labels = -(-sizes.n_trained // layout.n_groups)
         steps = labels * work.steps / layout.n_lanes
         width = panel_widths(layout.n_lanes, options.precision)[0] / LANES
-        one_pass = values * machine("probe.value", sizes.spread, busy) * work.share
+        one_pass = values * machine("probe.value", sizes.n_columns, busy) * work.share
         found.seconds["train"] = steps * (one_pass + width * d * machine("probe.column", d, busy))
-        found.seconds["train"] += labels * values * machine("probe.last", sizes.spread, busy)
+        found.seconds["train"] += labels * values * machine("probe.last", sizes.n_columns, busy)
         if layout.shards > 1:
             travels = layout.n_lanes * d * (SUM_BYTES + WEIGHT_BYTES) / 2  # a sum is a Reduce_scatter and an Allgather
             found.sent_bytes = steps * sent(layout.shards, travels)
