@@ -111,7 +111,7 @@ class DualForecaster:
             raise NoForecast(f"no time model for dual with --precision {options.precision}: constants are of single precision")
         layout = linear.layout_of(METHOD, sizes, cluster, options)
         found = linear.begin(METHOD, sizes, cluster, options, machine, layout)
-        found.own_bytes["orders of rows"] = min(ORDER_BYTES, 4 * sizes.n_rows // layout.shards * SWEEPS)
+        found.own_bytes["orders of rows"] = min(ORDER_BYTES, 4 * sizes.n_rows // layout.shards * 3 * SWEEPS)  # of two rounds
         work, n = pilot or DEFAULT, sizes.n_values + sizes.n_rows * bool(options.bias)
         usual = with_defaults(DualOptions(), {})
         other = [flag_of(name) for name in OF_PATH if getattr(options, name) != getattr(usual, name)]
@@ -158,14 +158,15 @@ class _Bench:
     """A panel of labels whose duals rest, or move with every visit."""
 
     def __init__(self, rows: CompactRows, still: bool) -> None:
-        options = DualOptions(loss="squared-hinge", bias=False)
+        # with so large a λ every dual is at its bound after one visit, and stays there
+        options = DualOptions(loss="hinge", lam="1e4", bias=False) if still else DualOptions(loss="squared-hinge", bias=False)
         self.rows, risk = rows, Risk(rows, options, Profile())
         labels = np.arange(LANES)
         self.block = DualBlock(risk, labels, LANES, options, 1 << 30)
         self.lanes = [Training(k, NO_POSITIVES if still else k, math.inf) for k in range(LANES)]
         self.panel = DualPanel(self.block, self.lanes)
         self.sizes = np.diff(rows.indptr)
-        for _ in range(8 if still else 1):
+        for _ in range(2):
             self._visit(np.ones(rows.n_global, dtype=bool))
 
     def _visit(self, some: np.ndarray) -> None:
