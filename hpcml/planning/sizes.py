@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,11 +20,12 @@ from hpcml.planning.generated import EXPONENT, SHIFT
 
 LABEL_EXPONENT, LABEL_SHIFT, TOP_SHARE = 1.2, 4.0, 0.3  # of the law of labels; the share of the rows with the most frequent one
 VALUES_PER_ROW = 70.0
-PARTS = 4096  # ranges of ranks over which the law of words is summed up
+PARTS = 1024  # ranges of ranks over which the law of words is summed up
+LARGEST = 1 << 50  # words of a law
 LAWS = (
     f"labels by Zipf's law: the share of label k is in proportion to (k + {LABEL_SHIFT:g})^-{LABEL_EXPONENT}, "
     f"the first one has {100 * TOP_SHARE:g} % of the rows",
-    f"words by Zipf's law: (k + {SHIFT:g})^-{EXPONENT}",
+    f"words by Zipf's law, (k + {SHIFT:g})^-{EXPONENT}, of so many that all features are used",
 )
 
 
@@ -80,15 +81,13 @@ def sizes_from(n_rows: int, n_features: int, n_labels: int, values_per_row: floa
     wanted = VALUES_PER_ROW if values_per_row is None else values_per_row
     if not 0 < wanted <= n_features:
         raise ConfigError(f"--values-per-row {wanted:g}: expected a number above 0 and at most --features")
-    ranks, widths = _parts(n_features)
-    shares = (ranks + SHIFT) ** -EXPONENT  # of a draw, of each of a part's features
-    shares /= (widths * shares).sum()
-    drawn = _draws(shares, widths, wanted)
-    present = -np.expm1(-drawn * shares)  # of a row, with each feature
-    per_feature = n_rows * present
-    seen, once = -np.expm1(-per_feature), per_feature * np.exp(-per_feature)
-    n_used, n_single = float((widths * seen).sum()), float((widths * once).sum())
-    folded = n_rows * -math.expm1(-n_single / n_rows)
+    low, high = n_features, min(LARGEST, 2 * n_features)  # words that there are, of which so many are seen
+    while words_of(n_rows, high, wanted).used < n_features and high < LARGEST:
+        low, high = high, min(LARGEST, 2 * high)
+    while high > 1.001 * low:
+        middle = math.isqrt(low * high)
+        low, high = (middle, high) if words_of(n_rows, middle, wanted).used < n_features else (low, middle)
+    found = words_of(n_rows, high, wanted)
     k = np.arange(n_labels)
     positive = np.maximum(1, np.rint(n_rows * TOP_SHARE * ((k + LABEL_SHIFT) / LABEL_SHIFT) ** -LABEL_EXPONENT)).astype(np.int64)
     n_values, n_pairs = round(n_rows * wanted), int(positive.sum())
@@ -96,13 +95,31 @@ def sizes_from(n_rows: int, n_features: int, n_labels: int, values_per_row: floa
         n_rows=n_rows,
         n_features=n_features,
         n_values=n_values,
-        n_columns=round(n_used - n_single + folded),
-        n_used=round(n_used),
+        n_columns=round(found.columns),
+        n_used=min(n_features, round(found.used)),
         n_positive=np.minimum(positive, n_rows),
         n_labels=n_labels,
         n_pairs=n_pairs,
         file_bytes=8 * n_values + 4 * n_pairs + 16 * n_rows + 32 * n_features,
     )
+
+
+class Words(NamedTuple):
+    """How many words rows have: `used` by any row, and the columns if those of a single row share one with its others."""
+
+    used: float
+    columns: float
+
+
+def words_of(n_rows: int, n_words: int, per_row: float) -> Words:
+    """Expected, if each row has `per_row` different words of a law of `n_words`."""
+    ranks, widths = _parts(n_words)
+    shares = (ranks + SHIFT) ** -EXPONENT  # of a draw, of each of a part's words
+    shares /= (widths * shares).sum()
+    present = -np.expm1(-_draws(shares, widths, per_row) * shares)  # of a row, with each word
+    rows = n_rows * present
+    used, single = float((widths * -np.expm1(-rows)).sum()), float((widths * rows * np.exp(-rows)).sum())
+    return Words(used, used - single - n_rows * math.expm1(-single / n_rows))
 
 
 def _parts(size: int) -> tuple[np.ndarray, np.ndarray]:

@@ -2,6 +2,7 @@
 
 usage: python launch/bench/plan.py [--machine FILE] [--ranks N] [--data FILE.h5...] [--method METHOD...]    plans, then trains
        python launch/bench/plan.py [--machine FILE] --simulate FILE.h5...                  16, 64 and 256 ranks, without training
+       python launch/bench/plan.py --table FILE.h5       the passes of `dual` that hpcml/methods/dual/forecast.py assumes without --pilot
 
 Prints JSON lines. Without --machine it measures the machine first (a minute), without --data it makes corpora of three sizes with
 `hpcml convert synthetic text`; no constant was measured on them. Nothing else should run beside it.
@@ -35,10 +36,12 @@ import numpy as np
 from hpcml import mpi
 from hpcml.methods.dual.options import DualOptions
 from hpcml.methods.forecast import Cluster, Machine, Sizes
+from hpcml.methods.linear.options import with_defaults
 from hpcml.methods.linear.plan import dealt
 from hpcml.methods.registry import method_named
 from hpcml.planning.machine import read_machine
-from hpcml.planning.sizes import sizes_of
+from hpcml.planning.measure import processor_seconds
+from hpcml.planning.sizes import samples_of, sizes_of
 
 TOP = Path(__file__).resolve().parents[2]
 SIZES = ((50_000, 200_000, 400), (100_000, 500_000, 400), (300_000, 2_000_000, 200))  # rows, features, labels
@@ -140,6 +143,15 @@ def simulated(sizes: Sizes, machine: Machine, ranks: int, shards: int) -> dict[s
     }
 
 
+def table(file: Path) -> None:
+    """Print what a pilot of `dual` finds on all rows of a file."""
+    options = with_defaults(DualOptions(), {})
+    (_, rows) = samples_of(mpi.self_comm(), file, options, 1 << 60, True)
+    work = method_named("dual").load(method_named("dual").forecast).pilot([rows], options, processor_seconds)
+    for line in work.table:
+        print(json.dumps({"bench": "plan", "rows": rows.n_global, "table": [float(f"{value:.3g}") for value in line]}))
+
+
 def simulate(machine: Path, files: list[Path]) -> None:
     """Print a line for every file and number of ranks."""
     constants = read_machine(machine)
@@ -157,8 +169,12 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--data", type=Path, nargs="+", default=[])
     parser.add_argument("--method", nargs="+", default=list(RUNS), choices=RUNS)
+    parser.add_argument("--table", type=Path)
     parser.add_argument("--simulate", type=Path, nargs="+", default=[])
     given = parser.parse_args()
+    if given.table is not None:
+        table(given.table)
+        return
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         machine = given.machine or folder / "machine.json"

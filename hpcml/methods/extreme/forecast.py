@@ -6,6 +6,7 @@ The exact solver has no model: its time follows the features that it finds.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -49,7 +50,7 @@ class ElasticForecaster:
             )
         if options.rate == "adagrad" or options.precision != "single":
             raise NoForecast("no time model for elastic-net with --rate adagrad or --precision double")
-        options = with_defaults(options, {})
+        options, sizes = with_defaults(options, {}), replace(sizes, n_columns=sizes.n_used)  # no two features share a column
         layout = linear.layout_of(METHOD, sizes, cluster, options)
         found = linear.begin(METHOD, sizes, cluster, options, machine, layout)
         busy, d = cluster.ranks_per_node, sizes.n_columns

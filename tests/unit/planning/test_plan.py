@@ -23,7 +23,7 @@ from hpcml.planning.command import flags
 from hpcml.planning.generated import LONG, SHORT, generate, words
 from hpcml.planning.machine import read_machine, write_machine
 from hpcml.planning.measure import latency_and_bandwidth, measure_rows, processor_seconds
-from hpcml.planning.sizes import sizes_from, sizes_of
+from hpcml.planning.sizes import sizes_from, sizes_of, words_of
 
 GB = 10**9
 ABOUT = {"program_bytes": 10**8, "processor": "an abacus", "date": "today", "hpcml": "0", "nodes": 1, "ranks": 1}
@@ -84,15 +84,19 @@ def test_sizes_are_those_of_training(data):
 
 
 def test_sizes_from_numbers_follow_the_laws():
-    n_rows, n_features = 4000, 20_000
-    found = sizes_from(n_rows, n_features, 50, 30.0)
-    assert found.n_positive[0] == 1200 and (np.diff(found.n_positive) <= 0).all() and found.n_values == 120_000
+    n_rows, n_words = 4000, 20_000
     random = np.random.default_rng(0)
-    drawn = [np.array(list(dict.fromkeys(words(random.random(400), n_features).tolist()))[:30]) for _ in range(n_rows)]
-    counts = np.bincount(np.concatenate(drawn), minlength=n_features)
+    drawn = [np.array(list(dict.fromkeys(words(random.random(400), n_words).tolist()))[:30]) for _ in range(n_rows)]
+    counts = np.bincount(np.concatenate(drawn), minlength=n_words)
     lonely = sum(bool((counts[row] == 1).any()) for row in drawn)
-    assert found.n_used == pytest.approx(np.count_nonzero(counts), rel=0.1)
-    assert found.n_columns == pytest.approx(np.count_nonzero(counts > 1) + lonely, rel=0.1)
+    found = words_of(n_rows, n_words, 30.0)
+    assert found.used == pytest.approx(np.count_nonzero(counts), rel=0.05)
+    assert found.columns == pytest.approx(np.count_nonzero(counts > 1) + lonely, rel=0.05)
+    given = sizes_from(n_rows, np.count_nonzero(counts), 50, 30.0)
+    assert given.n_columns == pytest.approx(found.columns, rel=0.1) and given.n_used == given.n_features
+    assert given.n_positive[0] == 1200 and (np.diff(given.n_positive) <= 0).all() and given.n_values == 120_000
+    few = sizes_from(10, 10**6, 2, 5.0)  # more features than there are values
+    assert few.n_used <= 50 and few.n_columns <= 50
 
 
 @pytest.mark.parametrize("given", [(0, 10, 1, None), (10, 0, 1, None), (10, 10, 0, None), (10, 10, 1, 11.0), (10, 10, 1, 0.0)])
