@@ -35,7 +35,7 @@ def duration(seconds: float) -> str:
 def format_plan(plan: Plan) -> str:
     """The report as a text of several lines."""
     sizes, cluster, forecast = plan.sizes, plan.cluster, plan.forecast
-    nodes = f"{cluster.nodes} node{'s' * (cluster.nodes > 1)} × {cluster.ranks_per_node} ranks"
+    nodes = f"{cluster.nodes} node{'s' * (cluster.nodes > 1)} × {cluster.ranks_per_node} rank{'s' * (cluster.ranks_per_node > 1)}"
     hours = plan.seconds * cluster.nodes / 3600
     rows = [
         ["memory of a rank, at most", size(plan.rank_bytes), _parts(plan)],

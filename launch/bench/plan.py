@@ -2,7 +2,7 @@
 
 usage: python launch/bench/plan.py [--machine FILE] [--ranks N] [--data FILE.h5...] [--method METHOD...]    plans, then trains
        python launch/bench/plan.py [--machine FILE] --simulate FILE.h5...                  16, 64 and 256 ranks, without training
-       python launch/bench/plan.py --table FILE.h5       the passes of `dual` that hpcml/methods/dual/forecast.py assumes without --pilot
+       python launch/bench/plan.py --table FILE.h5           the passes that hpcml/methods/dual/forecast.py assumes without --pilot
 
 Prints JSON lines. Without --machine it measures the machine first (a minute), without --data it makes corpora of three sizes with
 `hpcml convert synthetic text`; no constant was measured on them. Nothing else should run beside it.

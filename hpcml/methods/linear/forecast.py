@@ -99,7 +99,9 @@ def begin(
     """All but the time of training and the messages."""
     n_parts = cluster.ranks_per_node if layout.mapped else layout.shards
     busy = cluster.ranks_per_node
-    groups = f"{layout.n_groups} groups × {layout.shards} shards" if layout.shards > 1 else f"{layout.n_groups} × all rows"
+    plural = "s" * (layout.n_groups > 1)
+    ranks = f"{layout.shards} ranks that divide the rows" if layout.shards > 1 else "a rank with all rows"
+    groups = f"{layout.n_groups} group{plural} of {ranks}"
     found = Forecast(
         layout=f"{groups}, {layout.n_lanes} labels share a pass",
         own_bytes={**own_bytes(method, sizes, options, layout), "pages of the data file": mapped_bytes(sizes, n_parts)},
