@@ -27,6 +27,7 @@ from hpcml.options import flag_of
 from hpcml.run.profile import Profile
 
 REPEATS = 3
+LEAST_VALUES = 1 << 19  # of the rows of a pilot: fewer would measure Python
 OF_PATH = (
     "loss",
     "lam",
@@ -73,7 +74,7 @@ class ProbeForecaster:
 
     def pilot(self, samples: Sequence[CompactRows], options: Any, timer: Timer) -> Steps | None:
         """Sixteen labels of all frequencies, to their end."""
-        rows = samples[-1]
+        rows = next((each for each in samples if each.data.size >= LEAST_VALUES), samples[-1])
         objective, options = Objective(rows, with_defaults(options, {}), Profile()), with_defaults(options, {})
         labels = np.argsort(-rows.n_positive, kind="stable")
         labels = labels[(rows.n_positive[labels] > 0) & (rows.n_positive[labels] < rows.n_global)]
