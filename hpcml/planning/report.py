@@ -16,7 +16,7 @@ from hpcml.planning.plan import Plan
 
 def size(nbytes: float) -> str:
     """A number of bytes for people."""
-    for unit, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
+    for unit, factor in (("PB", 1e15), ("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
         if nbytes >= factor:
             return f"{nbytes / factor:.3g} {unit}"
     return f"{nbytes / 1e3:.3g} kB" if nbytes else "0"

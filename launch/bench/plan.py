@@ -1,11 +1,15 @@
 """Plans beside runs: what `hpcml plan` says, and what training then takes; and how labels are dealt to many ranks.
 
-usage: python launch/bench/plan.py [--machine FILE] [--ranks N] [--data FILE.h5...] [--method METHOD...]    plans, then trains
-       python launch/bench/plan.py [--machine FILE] --simulate FILE.h5...                  16, 64 and 256 ranks, without training
-       python launch/bench/plan.py --table FILE.h5           the passes that hpcml/methods/dual/forecast.py assumes without --pilot
+usage: python launch/bench/plan.py [--machine FILE] [--ranks N] [--data FILE.h5...] [--method METHOD...]
+       python launch/bench/plan.py [--machine FILE] --simulate FILE.h5...
+       python launch/bench/plan.py [--machine FILE] --medline
+       python launch/bench/plan.py --table FILE.h5
 
-Prints JSON lines. Without --machine it measures the machine first (a minute), without --data it makes corpora of three sizes with
-`hpcml convert synthetic text`; no constant was measured on them. Nothing else should run beside it.
+The first one plans, then trains. --simulate deals labels to 16, 64 and 256 ranks, without training. --medline prints the table of
+docs/memory.md. --table prints the passes of `dual` that hpcml/methods/dual/forecast.py assumes without --pilot.
+
+Prints JSON lines, or the table. Without --machine it measures the machine first (a minute), without --data it makes three corpora
+with `hpcml convert synthetic text`; no constant was measured on them. Nothing else should run beside it.
 
 A line of a comparison has planned and measured seconds: of the whole command by the clock; of the processor on all ranks; and of
 training by the clock; the peak of resident memory of the rank with most (MiB), and the bytes of the model; and planned/measured. On
@@ -41,7 +45,9 @@ from hpcml.methods.linear.plan import dealt
 from hpcml.methods.registry import method_named
 from hpcml.planning.machine import read_machine
 from hpcml.planning.measure import processor_seconds
-from hpcml.planning.sizes import samples_of, sizes_of
+from hpcml.planning.plan import Plan
+from hpcml.planning.report import duration, size
+from hpcml.planning.sizes import samples_of, sizes_from, sizes_of
 
 TOP = Path(__file__).resolve().parents[2]
 SIZES = ((50_000, 200_000, 400), (100_000, 500_000, 400), (300_000, 2_000_000, 200))  # rows, features, labels
@@ -55,6 +61,9 @@ COMPUTED = ("start", "load", "train", "keep")
 TRAINED = re.compile(r" in ([0-9.e+]+) s[,:]")
 PILOTED = ("dual", "probe")
 ROUNDS = ((16, 1), (16, 4), (64, 1), (64, 16), (256, 1), (256, 16))  # ranks, shards
+MEDLINE = (13_004_182, 66_208_706, 25_000, 66.0)  # rows, features, labels, values a row
+PLANNED = (("dual", 1, 1), ("dual", 16, 1), ("dual", 256, 1), ("probe", 1, 1), ("probe", 16, 16), ("probe", 256, 16))
+NETWORK = (2e-6, 12e9)  # latency in seconds, bytes a second
 PLENTY = 10**15  # bytes of a node: memory is not what is simulated
 
 
@@ -114,6 +123,25 @@ def corpora(folder: Path) -> Iterator[Path]:
         yield folder / "corpus.h5"
 
 
+def medline(machine: Path) -> None:
+    """Print plans for rows of the size of MEDLINE, as the PROBE paper had it, on nodes with one rank each."""
+    print("| method | nodes | groups × shards | memory of a node | sent by each rank | training | model written | node-hours |")
+    print("|---|---|---|---|---|---|---|---|")
+    sizes = sizes_from(*MEDLINE)
+    for name, nodes, shards in PLANNED:
+        method, constants = method_named(name), read_machine(machine)
+        options = method.options(shards=shards if shards > 1 else None)
+        cluster = Cluster(nodes, 1, 64 * 10**9, *NETWORK)
+        plan = Plan(
+            name, None, sizes, cluster, constants, method.load(method.forecast).forecast(sizes, cluster, options, constants, None)
+        )
+        spent = plan.forecast.seconds
+        written, hours = spent["write the model"], f"{plan.seconds * nodes / 3600:.0f}"
+        sent_bytes = size(plan.forecast.sent_bytes) if plan.forecast.sent_bytes else "–"
+        figures = (size(plan.node_bytes), sent_bytes, duration(plan.seconds - written), duration(written), hours)
+        print("|", " | ".join((f"`{name}`", str(nodes), f"{nodes // shards} × {shards}", *figures)), "|")
+
+
 def simulated(sizes: Sizes, machine: Machine, ranks: int, shards: int) -> dict[str, Any]:
     """How the labels are dealt, and how long the groups take: those of the real dealing and the forecast of `dual`."""
     forecaster = method_named("dual").load(method_named("dual").forecast)
@@ -170,6 +198,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, nargs="+", default=[])
     parser.add_argument("--method", nargs="+", default=list(RUNS), choices=RUNS)
     parser.add_argument("--table", type=Path)
+    parser.add_argument("--medline", action="store_true")
     parser.add_argument("--simulate", type=Path, nargs="+", default=[])
     given = parser.parse_args()
     if given.table is not None:
@@ -181,7 +210,9 @@ def main() -> None:
         if given.machine is None:
             quick = ["--quick"] if given.quick else []
             run(given.ranks, "bench", "machine", "-o", machine, "--folder", folder, *quick)
-        if given.simulate:
+        if given.medline:
+            medline(machine)
+        elif given.simulate:
             simulate(machine, given.simulate)
         else:
             for data in given.data or corpora(folder):

@@ -67,6 +67,8 @@ def test_plan(tmp_path):
     simulated = lines_of(run(*script, "--simulate", data))
     assert [(each["ranks"], each["shards"]) for each in simulated][:2] == [(16, 1), (16, 4)]
     assert all(each["slowest_to_mean"] >= 1 for each in simulated)
+    rows = run(*script, "--medline").splitlines()
+    assert len(rows) == 8 and {row.count("|") for row in rows} == {9}
     lines = [line["table"] for line in lines_of(run(*script, "--table", data))]
     assert lines and all(moved <= visited for _, visited, moved, *_ in lines)
 
