@@ -49,7 +49,7 @@ class Plan:
 
     @property
     def rank_bytes(self) -> int:
-        """Resident memory of a rank, at most, the rows that it shares with others of its node included."""
+        """Resident memory of a rank, the rows that it shares with others of its node included."""
         return self.program_bytes + sum(self.forecast.own_bytes.values()) + self.forecast.shared_bytes
 
     @property

@@ -38,8 +38,8 @@ def format_plan(plan: Plan) -> str:
     nodes = f"{cluster.nodes} node{'s' * (cluster.nodes > 1)} × {cluster.ranks_per_node} rank{'s' * (cluster.ranks_per_node > 1)}"
     hours = plan.seconds * cluster.nodes / 3600
     rows = [
-        ["memory of a rank, at most", size(plan.rank_bytes), _parts(plan)],
-        ["memory of a node, at most", size(plan.node_bytes), f"of {size(cluster.node_bytes)}"],
+        ["memory of a rank", size(plan.rank_bytes), _parts(plan)],
+        ["memory of a node", size(plan.node_bytes), f"of {size(cluster.node_bytes)}"],
         ["model", size(forecast.model_bytes), f"{sizes.n_positive.size:,} labels × {sizes.n_columns:,} columns"],
     ]
     if forecast.scratch_bytes:

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import re
 import resource
@@ -103,9 +104,9 @@ def beside(folder: Path, machine: Path, ranks: int, data: Path, method: str, *op
     last = json.loads((folder / "run" / "environment.jsonl").read_text().splitlines()[-1])
     model = (folder / "run" / "model.h5").stat().st_size
     found = {
-        "seconds": (planned["total_seconds"], seconds),
-        "processor": (ranks * sum(planned["seconds"].get(name, 0.0) for name in COMPUTED), computed),
-        "train": (sum(planned["seconds"].get(name, 0.0) for name in COMPUTED[2:]), float(trained[1])),
+        "seconds": (planned["total_seconds"] or math.nan, seconds),
+        "processor": (ranks * sum(planned["seconds"].get(name, 0.0) or 0.0 for name in COMPUTED), computed),
+        "train": (sum(planned["seconds"].get(name, 0.0) or math.nan for name in COMPUTED[2:3]), float(trained[1])),
         "MiB": (planned["rank_bytes"] / 2**20, max(last["peak_mib"])),
         "model_bytes": (planned["model_bytes"], model),
     }

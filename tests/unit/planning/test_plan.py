@@ -167,8 +167,12 @@ def test_every_constant_is_measured(method, measured, monkeypatch):
     more = {"solver": "fobos"} if method == "elastic-net" else {}
     found = forecast(method, machine=measured, **more)
     twice = forecast(method, sizes(n_positive=(10,) * 320), machine=measured, **more)
-    assert all(0 <= value < math.inf for value in found.seconds.values()) and found.model_bytes > 0
-    assert found.seconds["train"] < twice.seconds["train"] and found.model_bytes < twice.model_bytes
+    known = {name: value for name, value in found.seconds.items() if name != "train" or METHODS[method].cost > 1}
+    assert all(0 <= value < math.inf for value in known.values()) and 0 < found.model_bytes < twice.model_bytes
+    if "train" in known:
+        assert found.seconds["train"] < twice.seconds["train"]
+    else:  # a single pass: memory and disk only
+        assert math.isnan(found.seconds["train"])
     assert sum(found.own_bytes.values()) > 0
 
 
@@ -201,8 +205,7 @@ def test_what_has_no_model_is_said():
         ("elastic-net", {}, "no time model for elastic-net --solver newton"),
         ("dual", {"dual_tol": 0.01}, "no time model for dual with --dual-tol, unless the data are at hand"),
         ("dual", {"precision": "double"}, "no time model for dual with --precision double"),
-        ("pa", {"voted": True}, "no time model for pa with --voted"),
-        ("bw", {"live_features": 10}, "no time model for bw with --live-features"),
+        ("bw", {"live_features": 10}, "no plan of bw with --live-features"),
     ]:
         with pytest.raises(NoForecast, match=match):
             forecast(method, **options)
