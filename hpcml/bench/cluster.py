@@ -23,6 +23,7 @@ from hpcml.log import Log, joined
 from hpcml.methods.registry import method_named, train
 from hpcml.mpi.memory import memory_of_node, room_per_rank
 from hpcml.mpi.runtime import node_name
+from hpcml.planning.measure import latency_and_bandwidth
 from hpcml.run.environment import THREADS
 from hpcml.run.session import Session, Target
 from hpcml.signals import StopSignals
@@ -163,7 +164,13 @@ def check_messages(comm: mpi.Comm, found: Findings) -> None:
             mpi.allreduce_sum(comm, buffer)
             seconds.append(time.perf_counter() - begin)
         least[name] = mpi.allreduce_max(comm, min(seconds))
-    found.ok(f"messages: a sum over all ranks takes {1e6 * least['small']:.0f} µs, one of 8 MiB {1e3 * least['large']:.1f} ms")
+    plan = ""
+    if comm.size > 1:
+        latency, bandwidth = latency_and_bandwidth(comm.size, least["small"], least["large"], _BYTES)
+        plan = f" (for hpcml plan: --latency {latency:.2g} --bandwidth {bandwidth / 1e9:.2g})"
+    found.ok(
+        f"messages: a sum over all ranks takes {1e6 * least['small']:.0f} µs, one of 8 MiB {1e3 * least['large']:.1f} ms{plan}"
+    )
 
 
 @mpi.collective

@@ -10,6 +10,7 @@ from cyclopts import App
 
 from hpcml.cli import about, data, look, score, select, study
 from hpcml.cli.config_files import check_numbers, config_files, shortened
+from hpcml.cli.plan import check_method, plan_app
 from hpcml.cli.plot import plot_app
 from hpcml.cli.session import Command
 from hpcml.cli.train import explain, train_app
@@ -36,6 +37,7 @@ def build(tokens: Collection[str] = study.WITH_OPTIONS_OF_METHODS) -> tuple[App,
         app.command(command)
     app.command(train)
     app.command(tune)
+    app.command(plan_app(tokens))
     looks = (look.explain, look.report, look.duplicates)
     for command in (score.predict, score.evaluate, score.threshold, score.calibrate, score.prune, select.select, *looks):
         app.command(command)
@@ -55,6 +57,8 @@ def run(tokens: list[str], connect: Callable[[], mpi.Comm], guard: Guard | None 
     if tokens[:1] in (["train"], ["predict"]):  # standard input or output: as a Path it is "-" again
         pairs = zip(["", *tokens], tokens, strict=False)
         tokens = ["./-" if token == "-" and not before.startswith("--") else token for before, token in pairs]
+    if tokens[:1] == ["plan"]:
+        check_method(tokens)
     app, train = build() if about.INSTALL in tokens[:1] else build(tokens)
     try:
         tokens, train.config = config_files(tokens)

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from hpcml.bench.shared_options import shared_options
+from hpcml.cli.plan import bench_machine
 from hpcml.cli.session import Command, Output, say_once
 from hpcml.errors import ConfigError
 from hpcml.options import Flag, Several
@@ -249,5 +250,6 @@ def add_commands(app: App, tokens: Collection[str]) -> None:
     bench = App(name="bench", help="Time our methods and kernels beside those of others, in one run.")
     bench.command(bench_pass, name="pass")
     bench.command(bench_ovr, name="ovr")
+    bench.command(bench_machine, name="machine")
     for command in (compare, merge, cv, check, bench):
         app.command(command)

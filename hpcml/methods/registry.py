@@ -51,6 +51,7 @@ class Method:
     penalty: str = "l2"  # of the methods with losses: those with the same can be compared by the objective
     headings: bool = False  # can it leave a label's own heading out, where the rows' labels are features, too?
     tuned: str = ""  # its `LinearMethod`, if `hpcml tune` can choose options for it
+    forecast: str = ""  # its `hpcml.methods.forecast.Forecaster`, if `hpcml plan` knows what it takes
     cost: float = 100.0  # of training, roughly, beside one pass over the rows
 
     @property
@@ -79,6 +80,7 @@ _ONLINE, _CLASSIFIER = "hpcml.methods.online.train", "hpcml.methods.online.estim
 
 def _online(name: str, about: str, options: type[Any]) -> Method:
     more: dict[str, Any] = {"parameters": {"method": name}, "variants": {"v-": {"voted": True}}, "takes": STREAM, "cost": 1.0}
+    more["forecast"] = f"hpcml.methods.online.forecast:{name.upper()}"
     return Method(name, f"{about}, in a single pass", options, f"{_ONLINE}:train_{name}", _CLASSIFIER, **more)
 
 
@@ -91,14 +93,18 @@ METHODS: dict[str, Method] = {
             *("probe", "PROBE: subgradient steps from an estimated lower bound", ProbeOptions),
             *(f"{_PROBE}.train:train", f"{_PROBE}.estimator:ProbeClassifier"),
             tuned=f"{_PROBE}.train:METHOD",
+            forecast=f"{_PROBE}.forecast:FORECAST",
         ),
         Method(
             *("dual", "dual coordinate descent for a block of labels, with a certified duality gap", DualOptions),
             *(f"{_DUAL}.train:train", f"{_DUAL}.estimator:DualClassifier"),
             tuned=f"{_DUAL}.train:METHOD",
+            forecast=f"{_DUAL}.forecast:FORECAST",
         ),
         Method(
-            "pegasos", "Pegasos: full subgradient, step 1/(λt), projection, bias", PegasosOptions, f"{_PROBE}.train_pegasos:train"
+            *("pegasos", "Pegasos: full subgradient, step 1/(λt), projection, bias", PegasosOptions),
+            f"{_PROBE}.train_pegasos:train",
+            forecast=f"{_PROBE}.forecast:PEGASOS",
         ),
         Method(
             *("svmperf", "SVMperf: the 1-slack cutting-plane method, certified gap", SvmperfOptions),
@@ -110,6 +116,7 @@ METHODS: dict[str, Method] = {
             *("hpcml.methods.extreme.train:train", "hpcml.methods.extreme.estimator:ElasticNetClassifier"),
             penalty="elastic net",
             tuned="hpcml.methods.extreme.train:METHOD",
+            forecast="hpcml.methods.extreme.forecast:FORECAST",
         ),
         Method(
             *("naive-bayes", "naive Bayes of features present or not: all labels from counts", NaiveBayesOptions),

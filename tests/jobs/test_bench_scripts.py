@@ -55,6 +55,24 @@ def test_every_script_is_run_by_some_test():
     assert [name for name in scripts if not any(name in text for text in texts)] == []
 
 
+def test_plan(tmp_path):
+    X, Y = make.random_data(0, 300, 60, 20, 0.2)
+    data = make.dataset(tmp_path / "rows.h5", abs(X), Y)
+    machine = tmp_path / "machine.json"
+    run(sys.executable, "-m", "hpcml", "bench", "machine", "--quick", "-o", machine, "--folder", tmp_path)
+    script = (sys.executable, BENCH / "plan.py", "--machine", machine)
+    (line,) = lines_of(run(*script, "--data", data, "--method", "dual"))
+    assert line["rows"] == 300 and line["model_bytes"]["planned"] > 0 and line["MiB"]["measured"] > 50
+    assert 0.5 < line["MiB"]["ratio"] < 2  # nearly all of it is the program
+    simulated = lines_of(run(*script, "--simulate", data))
+    assert [(each["ranks"], each["shards"]) for each in simulated][:2] == [(16, 1), (16, 4)]
+    assert all(each["slowest_to_mean"] >= 1 for each in simulated)
+    rows = run(*script, "--medline").splitlines()
+    assert len(rows) == 8 and {row.count("|") for row in rows} == {9}
+    lines = [line["table"] for line in lines_of(run(*script, "--table", data))]
+    assert lines and all(moved <= visited for _, visited, moved, *_ in lines)
+
+
 def test_online(tmp_path):
     X, Y = make.random_data(0, 120, 30, 3, 0.3)
     data = make.dataset(tmp_path / "rows.h5", abs(X), Y, splits={"test": np.arange(40), "train": np.arange(40, 120)})

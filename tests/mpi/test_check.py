@@ -26,6 +26,8 @@ def test_everything_is_tried_and_removed(comm, mpi_tmp_path, monkeypatch):
         ]
         assert f"ranks: {comm.size} on 1 node" in found.lines[0]
         assert "gave the bits of rank 0 alone" in found.lines[-1]
+        (messages,) = (line for line in found.lines if line.split()[1] == "messages:")
+        assert ("--latency" in messages and "--bandwidth" in messages) == (comm.size > 1)
 
 
 def test_folder_that_exists_is_not_touched(comm, mpi_tmp_path):

@@ -13,7 +13,10 @@ TOP = Path(hpcml.__file__).parent
 ORDER = [
     {"errors", "log", "rng", "partition", "slices", "undo", "signals", "deferred"},
     *({name} for name in ("mpi", "kernels", "options", "files", "data", "conversion", "model", "run", "evaluation", "prediction")),
-    *({name} for name in ("near_duplicates", "estimators", "methods", "reduce", "crossval", "tuning", "bench", "plots")),
+    *(
+        {name}
+        for name in ("near_duplicates", "estimators", "methods", "reduce", "crossval", "tuning", "planning", "bench", "plots")
+    ),
     *({name} for name in ("reporting", "cli")),
     {"__main__", "api", "api_dataset", ""},  # "" is the package itself
 ]

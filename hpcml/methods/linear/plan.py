@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import Enum
 
+import numpy as np
+
 from hpcml import mpi
 from hpcml.data.compact import CompactRows
 from hpcml.data.dataset import Dataset
@@ -54,14 +56,23 @@ def choose_shards(comm: mpi.Comm, dataset: Dataset, shard: Shard, n_labels: int,
     mine = int((shard.indptr[shard.rows + 1] - shard.indptr[shard.rows]).sum())
     _, total = mpi.exclusive_sum(comm, [mine])
     values = int(total[0])
-    room = room_per_rank(comm)
-    lanes = min(options.block or LANES, n_labels)
-    size = PRECISIONS[options.precision].itemsize
-    for shards in divisors:
-        needed = bytes_per_rank(values, shard.n_global, min(dataset.n_features, values), lanes, shards, size)
-        if needed <= room and comm.size // shards <= max(1, n_labels // LABELS_PER_GROUP):
+    n_columns = min(dataset.n_features, values)
+    return fewest_shards(comm.size, (values, shard.n_global, n_columns), n_labels, options, room_per_rank(comm))
+
+
+def fewest_shards(n_ranks: int, sizes: tuple[int, int, int], n_labels: int, options: LinearOptions, room: float) -> int:
+    """Among how few ranks rows of these sizes (values, rows, columns) can be divided: what a rank needs has `room`, and every
+    group gets labels enough; all ranks if that is never so."""
+    lanes, size = min(options.block or LANES, n_labels), PRECISIONS[options.precision].itemsize
+    for shards in (s for s in range(1, n_ranks + 1) if n_ranks % s == 0):
+        if bytes_per_rank(*sizes, lanes, shards, size) <= room and n_ranks // shards <= max(1, n_labels // LABELS_PER_GROUP):
             return shards
-    return comm.size
+    return n_ranks
+
+
+def dealt(waiting: np.ndarray, n_positive: np.ndarray, number: int, n_groups: int) -> np.ndarray:
+    """Those of the waiting labels that group `number` trains: the costly ones first, dealt out in turn."""
+    return waiting[np.argsort(-n_positive[waiting], kind="stable")][number::n_groups]
 
 
 @mpi.collective
@@ -80,12 +91,19 @@ def lanes_per_group(
     No more than there are, and no fewer than must continue. `room` is what a rank may take and `needs` what it will. Rows that are
     `mapped` take none of it: the system brings them in, from the disk if memory is short, however many labels share a pass.
     """
-    size = PRECISIONS[options.precision].itemsize
     _, totals = mpi.exclusive_sum(rows.comm, [rows.data.size])
     sizes = (0 if mapped else int(totals[0]), rows.n_global, rows.n_columns)
-    fits = (n for n in (LANES, 8, 4, 2) if n <= most and needs(*sizes, n, rows.comm.size, size) <= room)
-    wanted = options.block or next(fits, 1)
+    wanted = lanes_that_fit(sizes, rows.comm.size, options, room, needs, most)
     return max(1, n_continued, min(wanted, n_waiting + n_continued))
+
+
+def lanes_that_fit(
+    sizes: tuple[int, int, int], shards: int, options: LinearOptions, room: float, needs: Needs = bytes_per_rank, most: int = LANES
+) -> int:
+    """Labels that may share a pass over rows of these sizes (values, rows, columns): as the user says, else what has `room`."""
+    size = PRECISIONS[options.precision].itemsize
+    fits = (n for n in (LANES, 8, 4, 2) if n <= most and needs(*sizes, n, shards, size) <= room)
+    return options.block or next(fits, 1)
 
 
 @mpi.collective

@@ -12,6 +12,7 @@ from hpcml.data.compact import CompactRows
 from hpcml.files.slabs import Slab, SlabFile
 from hpcml.methods.linear.block import DEGENERATE, HISTORY, Finished, History, Packed, Packing, SparseWeightsOf
 from hpcml.methods.linear.options import LinearOptions
+from hpcml.methods.linear.plan import dealt
 from hpcml.methods.linear.polling import PolledRun, Work
 from hpcml.run.checkpoint import Checkpoints, CheckpointWriter, reading_checkpoint
 from hpcml.run.folder import RunFolder
@@ -97,9 +98,8 @@ class LabelRun(PolledRun):
         if self.comm.rank == 0:
             self.done |= done.astype(bool) | ~trainable
         waiting = np.setdiff1d(np.flatnonzero(trainable & (done == 0)), continued)
-        waiting = waiting[np.argsort(-self.n_positive[waiting], kind="stable")]  # the costly ones first, dealt out in turn
         number, n_groups = self.group
-        return waiting[number::n_groups].tolist(), list(range(number, continued.size, n_groups)), path
+        return dealt(waiting, self.n_positive, number, n_groups).tolist(), list(range(number, continued.size, n_groups)), path
 
     @mpi.collective
     def _complete(self) -> None:

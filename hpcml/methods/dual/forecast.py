@@ -1,0 +1,237 @@
+"""What dual coordinate descent takes.
+
+A panel of labels sweeps over the rows that any of them still looks at. A visit costs something for the row, something for each of
+its values, and as much again where the weights of any label move. At the end of a round come the certificate, over all values, and
+the weights made anew from the rows that have a dual, and these sweep over all columns. How many visits and moves there are depends
+on the data: it is measured by a pilot, or assumed to be as in the corpus that `hpcml convert synthetic text` makes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from hpcml.data.compact import CompactRows
+from hpcml.methods.dual.dual import NO_POSITIVES, ORDER_BYTES, SUPPORT_PASSES, SWEEPS, DualBlock, DualPanel, State, Training
+from hpcml.methods.dual.options import DualOptions
+from hpcml.methods.dual.train import METHOD
+from hpcml.methods.forecast import Cluster, Forecast, Generated, Machine, Measured, NoForecast, Sizes, Timer, sent
+from hpcml.methods.linear import forecast as linear
+from hpcml.methods.linear.objective import Risk
+from hpcml.methods.linear.options import with_defaults
+from hpcml.methods.linear.plan import LANES
+from hpcml.options import flag_of
+from hpcml.run.profile import Profile
+
+START_PASSES = 5.0  # of the label that no row has, with the default tolerance
+REPEATS = 6
+OF_PATH = ("loss", "lam", "bias", "dual_tol", "max_gap", "positive_weight", "max_steps")  # options that change the number of passes
+STEEPEST = 0.5  # power of the number of rows by which a pilot's figures are carried over to all rows at most
+ASSUMED = "convert synthetic text, 100,000 rows, 2,000 labels"
+# Of a panel: the share of the rows that have a label; over all rounds, in passes over the rows, values visited, those of rows that
+# moved, and those of rows that have a dual when weights are made anew; and rounds.
+TABLE = np.array(
+    [
+        (1.6e-4, 4.7, 0.7, 0.17, 1.0),
+        (4.6e-4, 5.7, 1.6, 0.33, 1.0),
+        (1.2e-3, 7.0, 3.1, 0.54, 1.0),
+        (5.8e-3, 10.5, 6.9, 0.85, 1.0),
+        (1.3e-1, 13.8, 12.5, 1.0, 1.0),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Work:
+    """A panel's work by the share of rows that have a label: a table as `TABLE`, and the power of the rows by which it grows."""
+
+    table: np.ndarray
+    powers: np.ndarray
+    n_rows: int  # of the table
+    source: str
+
+    def at(self, shares: np.ndarray, n_rows: int) -> np.ndarray:
+        """(panels × 4) what `TABLE` says of panels with these mean shares."""
+        grown = self.table[:, 1:] * (n_rows / self.n_rows) ** self.powers
+        x = np.log(self.table[:, 0])
+        return np.stack([np.interp(np.log(shares), x, column) for column in grown.T], axis=1)
+
+
+DEFAULT = Work(TABLE, np.zeros((1, 4)), 100_000, ASSUMED)
+
+
+class DualForecaster:
+    """See `hpcml.methods.forecast.Forecaster`."""
+
+    def measure(self, made: Generated, timer: Timer) -> Measured:
+        """Constants at one number of columns."""
+        rows, fewer = made.rows, made.fewer
+        still, moving = _Bench(rows, still=True), _Bench(rows, still=False)
+        read, visit, _ = still.passes(timer)
+        write, move, moved = moving.passes(timer)
+        begin, ends, ends_still = moving.begin(timer), moving.ends(timer), still.ends_at_zero(timer)
+        of_few = _Bench(fewer, still=True)
+        few, begin_few = of_few.ends_at_zero(timer), of_few.begin(timer)
+        n, n_few, d = rows.data.size, fewer.data.size, rows.n_columns
+        look = max(0.0, ends_still - few) / (n - n_few)
+        per_row = max(0.0, begin - begin_few) / (rows.n_global - fewer.n_global)
+        return {
+            "dual.row": (rows.n_global, visit),
+            "dual.move": (rows.n_global, max(0.0, move - visit) / moved),
+            "dual.read": (made.rows.n_columns, read),
+            "dual.write": (made.rows.n_columns, max(0.0, write - read) / moved),
+            "dual.look": (made.rows.n_columns, look),
+            "dual.add": (made.rows.n_columns, max(0.0, ends - ends_still) / n),
+            "dual.column": (d, max(0.0, few - n_few * look) / d),
+            "dual.begin_row": (rows.n_global, per_row),
+            "dual.begin_column": (d, max(0.0, begin_few - fewer.n_global * per_row) / d),
+        }
+
+    def pilot(self, samples: Sequence[CompactRows], options: DualOptions, timer: Timer) -> Work:
+        """Panels of labels of five frequencies on each sample, the smallest first."""
+        options = with_defaults(options, {})
+        tables = [np.array(list(_panels_of(rows, options))) for rows in samples]
+        last, n_rows = tables[-1], samples[-1].n_global
+        powers = np.zeros((last.shape[0], 4))
+        if len(samples) > 1:
+            before = Work(tables[-2], np.zeros((1, 4)), 1, "").at(last[:, 0], 1)
+            ratio = np.log(np.maximum(last[:, 1:], 1e-3) / np.maximum(before, 1e-3))
+            powers = np.clip(ratio / math.log(n_rows / samples[-2].n_global), -STEEPEST, STEEPEST)
+        order = np.argsort(last[:, 0])
+        return Work(last[order], powers[order], n_rows, f"a pilot on {n_rows:,} rows")
+
+    def forecast(self, sizes: Sizes, cluster: Cluster, options: DualOptions, machine: Machine, pilot: Work | None) -> Forecast:
+        """Raises NoForecast."""
+        options = with_defaults(options, {})
+        if options.precision != "single":
+            raise NoForecast(f"no time model for dual with --precision {options.precision}: constants are of single precision")
+        layout = linear.layout_of(METHOD, sizes, cluster, options)
+        found = linear.begin(METHOD, sizes, cluster, options, machine, layout)
+        found.own_bytes["orders of rows"] = min(ORDER_BYTES, 4 * sizes.n_rows // layout.shards * 3 * SWEEPS)  # of two rounds
+        work, n = pilot or DEFAULT, sizes.n_values + sizes.n_rows * bool(options.bias)
+        usual = with_defaults(DualOptions(), {})
+        other = [flag_of(name) for name in OF_PATH if getattr(options, name) != getattr(usual, name)]
+        if pilot is None and other:
+            raise NoForecast(f"no time model for dual with --{other[0]}, unless the data are at hand: add --pilot")
+        (found.measured if pilot else found.assumed).append(f"passes of a panel over the rows: as in {work.source}")
+        slowest, passes = 0.0, 0.0
+        for number in range(layout.n_groups):
+            shares = np.array([each.mean() for each in linear.panels(sizes, layout, number)]) / sizes.n_rows
+            if not shares.size:
+                continue
+            seconds, communicated = self._seconds(shares, sizes, n, layout, cluster, machine, work)
+            if seconds >= slowest:
+                slowest, passes = seconds, communicated
+        found.seconds["train"] = slowest
+        if layout.shards > 1:
+            weights = LANES * sizes.n_columns
+            certificate = 8 * weights
+            found.sent_bytes = sent(layout.shards, passes * 4 * weights + certificate)
+            found.seconds["messages"] = passes * cluster.exchange(layout.shards, 4 * weights)
+            found.assumed.append("as many passes with --shards as without; CoCoA+ takes more")
+        return found
+
+    def _seconds(
+        self, shares: np.ndarray, sizes: Sizes, n: int, layout: linear.Layout, cluster: Cluster, machine: Machine, work: Work
+    ) -> tuple[float, float]:
+        """Of a group with panels of these shares: seconds, and passes."""
+        busy, m, d = cluster.ranks_per_node, sizes.n_rows, sizes.n_columns
+
+        def cost(name: str, at: float) -> float:
+            return machine(f"dual.{name}", at, busy)
+
+        visited, moved, held, rounds = work.at(shares, m).T
+        rows, values = m / layout.shards, n / layout.shards
+        per_row = visited * cost("row", m) + moved * cost("move", m)
+        per_value = visited * cost("read", sizes.n_columns) + moved * cost("write", sizes.n_columns)
+        certificates = rounds * cost("look", sizes.n_columns) + held * cost("add", sizes.n_columns)
+        fixed = rounds * (d * (cost("column", d) + cost("begin_column", d)) + rows * cost("begin_row", m))
+        start = START_PASSES * (rows * cost("row", m) + values * cost("read", sizes.n_columns))
+        return float((rows * per_row + values * (per_value + certificates) + fixed).sum()) + start, float(visited.sum())
+
+
+class _Bench:
+    """A panel of labels whose duals rest, or move with every visit."""
+
+    def __init__(self, rows: CompactRows, still: bool) -> None:
+        # with so large a λ every dual is at its bound after one visit, and stays there
+        options = DualOptions(loss="hinge", lam="1e4", bias=False) if still else DualOptions(loss="squared-hinge", bias=False)
+        self.rows, risk = rows, Risk(rows, options, Profile())
+        labels = np.arange(LANES)
+        self.block = DualBlock(risk, labels, LANES, options, 1 << 30)
+        self.lanes = [Training(k, NO_POSITIVES if still else k, math.inf) for k in range(LANES)]
+        self.panel = DualPanel(self.block, self.lanes)
+        self.sizes = np.diff(rows.indptr)
+        self.panel.epoch(0.0)
+        for _ in range(2):
+            self._visit(np.ones(rows.n_global, dtype=bool))
+
+    def _visit(self, some: np.ndarray) -> None:
+        self.panel.active[:] = np.where(some, (1 << LANES) - 1, 0)
+        self.panel.visit(1)
+
+    def passes(self, timer: Timer) -> tuple[float, float, float]:
+        """Seconds of a value and of a row, from passes over short and long rows; the share of the values in rows that moved."""
+        short, long = (self.sizes == size for size in (self.sizes.min(), self.sizes.max()))
+        few = min(timer(partial(self._visit, short)) for _ in range(REPEATS)) / short.sum()
+        before = self.panel.alpha.copy()
+        many = min(timer(partial(self._visit, long)) for _ in range(REPEATS)) / long.sum()
+        moved = (self.panel.alpha != before).reshape(self.sizes.size, -1).any(axis=1)
+        value = max(0.0, (many - few) / (self.sizes.max() - self.sizes.min()))
+        return value, max(0.0, few - value * self.sizes.min()), max(1e-3, float(moved[long].mean()))
+
+    def begin(self, timer: Timer) -> float:
+        """Seconds of beginning a panel at the common start."""
+        dtype = self.block.risk.weight_type
+        self.block.start = State(np.zeros(self.rows.n_columns, dtype), np.zeros(self.rows.n_global, dtype))
+        return min(timer(lambda: DualPanel(self.block, self.lanes)) for _ in range(REPEATS))
+
+    def ends(self, timer: Timer) -> float:
+        """Seconds of the end of a round."""
+        return min(timer(self.panel.certify) for _ in range(REPEATS))
+
+    def ends_at_zero(self, timer: Timer) -> float:
+        """The same where no row has a dual."""
+        self.panel.alpha[:] = 0.0
+        return self.ends(timer)
+
+
+def _panels_of(rows: CompactRows, options: DualOptions) -> Iterator[tuple[float, ...]]:
+    """Lines of a `TABLE`, of panels of the most frequent labels to the rarest."""
+    risk, sizes = Risk(rows, options, Profile()), np.diff(rows.indptr)
+    labels = np.argsort(-rows.n_positive, kind="stable")
+    labels = labels[(rows.n_positive[labels] > 0) & (rows.n_positive[labels] < rows.n_global)]
+    block = DualBlock(risk, labels, LANES, options, options.max_steps or options.steps)
+    block.warm_up()
+    start = DualPanel(block, [Training(NO_POSITIVES, NO_POSITIVES, options.dual_tol)])
+    while start.goes_on:
+        start.epoch(0.0)
+    block.start = State(start.w, start.alpha)
+    firsts = sorted({int(place * max(0, labels.size - LANES)) for place in np.linspace(0, 1, 5) ** 2})
+    for first in firsts:
+        places = range(first, min(first + LANES, labels.size))
+        lanes, number, total = [Training(k, int(labels[k]), options.dual_tol) for k in places], 0, np.zeros(4)
+        n_lanes = len(lanes)
+        while lanes:
+            share, panel = len(lanes) / n_lanes, DualPanel(block, lanes, number)
+            while True:
+                full = panel.round == 0 and panel.support == SUPPORT_PASSES  # over all rows, whichever are active now
+                looked, before = sizes[full | (panel.active != 0)].sum(), panel.alpha.copy()
+                panel.epoch(0.0)
+                moved = sizes[(panel.alpha != before).reshape(rows.n_global, -1).any(axis=1)].sum()
+                total[:2] += share * np.array([looked, moved])
+                if not panel.goes_on:
+                    break
+            held = sizes[(panel.alpha != 0).reshape(rows.n_global, -1).any(axis=1)].sum()
+            _, lanes = panel.certify()
+            total[2:] += share * np.array([held, 1.0])
+            number += 1
+        mean = rows.n_positive[labels[list(places)]].mean() / rows.n_global
+        yield (float(mean), *(total[:3] / rows.data.size), float(total[3]))
+
+
+FORECAST = DualForecaster()

@@ -1,0 +1,172 @@
+"""What the methods that step along a subgradient take: PROBE, and Pegasos.
+
+A step is a pass over the rows, and sweeps over the columns. What a pass costs if all rows violate the margin is measured on the
+machine. Later passes are shorter, for most rows violate no more, or are dormant: how much is measured by a pilot, or assumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hpcml.data.compact import CompactRows
+from hpcml.methods.forecast import Cluster, Forecast, Generated, Machine, Measured, NoForecast, Sizes, Timer, sent
+from hpcml.methods.linear import forecast as linear
+from hpcml.methods.linear.block import Finished
+from hpcml.methods.linear.method import LinearMethod
+from hpcml.methods.linear.objective import Objective, Panel, panel_widths
+from hpcml.methods.linear.options import LinearOptions, with_defaults
+from hpcml.methods.linear.plan import LANES
+from hpcml.methods.probe import train, train_pegasos
+from hpcml.methods.probe.first_order import probe
+from hpcml.methods.probe.options import ProbeOptions
+from hpcml.options import flag_of
+from hpcml.run.profile import Profile
+
+REPEATS = 3
+LEAST_VALUES = 1 << 19  # of the rows of a pilot: fewer would measure Python
+OF_PATH = (
+    "loss",
+    "lam",
+    "bias",
+    "epsilon",
+    "dormant",
+    "max_steps",
+)  # options that change the steps
+WEIGHT_BYTES, SUM_BYTES = 4, 8  # that travel: of a weight, and of a number of a subgradient
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Steps of a label, and how long the mean one is beside a pass in which all rows violate."""
+
+    steps: float
+    share: float
+    source: str
+
+
+DEFAULT = Steps(150.0, 0.6, "124 to 168 steps a label on Reuters-21578, 20 Newsgroups and docstrings, 0.6 of a full pass each")
+
+
+class ProbeForecaster:
+    """See `hpcml.methods.forecast.Forecaster`."""
+
+    def __init__(self, method: LinearMethod) -> None:
+        self.method = method
+
+    def measure(self, made: Generated, timer: Timer) -> Measured:
+        """Constants at one number of columns."""
+        whole, few = _Step(made.rows), _Step(made.fewer)
+        n, n_few, d = made.rows.data.size, made.fewer.data.size, made.rows.n_columns
+        passes, pass_of_few = whole.passes(timer), few.passes(timer)
+        value = max(0.0, passes - pass_of_few) / (n - n_few)
+        column = max(0.0, pass_of_few - n_few * value) + few.steps(timer)
+        w = np.zeros(d, np.float32)
+        last = min(timer(lambda: whole.objective.value(w, 0)) for _ in range(2))
+        return {
+            "probe.value": (made.rows.n_columns, value),
+            "probe.column": (d, column / d),
+            "probe.last": (made.rows.n_columns, last / n),
+        }
+
+    def pilot(self, samples: Sequence[CompactRows], options: Any, timer: Timer) -> Steps | None:
+        """Sixteen labels of all frequencies, to their end."""
+        rows = next((each for each in samples if each.data.size >= LEAST_VALUES), samples[-1])
+        objective, options = Objective(rows, with_defaults(options, {}), Profile()), with_defaults(options, {})
+        labels = np.argsort(-rows.n_positive, kind="stable")
+        labels = labels[(rows.n_positive[labels] > 0) & (rows.n_positive[labels] < rows.n_global)]
+        chosen = labels[np.unique((np.linspace(0, 1, LANES) ** 2 * (labels.size - 1)).astype(int))]
+        block = probe(objective, chosen, LANES, options, options.max_steps or options.steps)
+        block.warm_up()
+        whole = _Step(rows, options)
+        full = whole.passes(timer)
+        block.waiting.extend(range(chosen.size))
+        rest, seconds = whole.steps(timer), list[float]()
+        finished: list[Finished] = []
+        while block.busy:
+            before = len(finished)
+            spent = timer(lambda: finished.extend(block.turn(0.0)))
+            if not before and not finished:  # else some lanes are idle, or a label's last look is in it
+                seconds.append(spent)
+        steps = float(np.mean([each.steps for each in finished]))
+        share = max(0.0, float(np.mean(seconds)) - rest) / full if seconds else DEFAULT.share
+        return Steps(steps, share, f"a pilot on {rows.n_global:,} rows")
+
+    def forecast(self, sizes: Sizes, cluster: Cluster, options: LinearOptions, machine: Machine, pilot: Steps | None) -> Forecast:
+        """Raises NoForecast."""
+        options = with_defaults(options, {})
+        if options.precision != "single":
+            raise NoForecast(f"no time model for --precision {options.precision}: constants are of single precision")
+        layout = linear.layout_of(self.method, sizes, cluster, options)
+        found = linear.begin(self.method, sizes, cluster, options, machine, layout)
+        work = self._work(options, pilot, found)
+        busy, d = cluster.ranks_per_node, sizes.n_columns
+        values = (sizes.n_values + sizes.n_rows * bool(options.bias)) / layout.shards
+        labels = -(-sizes.n_trained // layout.n_groups)
+        steps = labels * work.steps / layout.n_lanes
+        width = panel_widths(layout.n_lanes, options.precision)[0] / LANES
+        one_pass = values * machine("probe.value", sizes.n_columns, busy) * work.share
+        found.seconds["train"] = steps * (one_pass + width * d * machine("probe.column", d, busy))
+        found.seconds["train"] += labels * values * machine("probe.last", sizes.n_columns, busy)
+        if layout.shards > 1:
+            travels = layout.n_lanes * d * (SUM_BYTES + WEIGHT_BYTES) / 2  # a sum is a Reduce_scatter and an Allgather
+            found.sent_bytes = steps * sent(layout.shards, travels)
+            found.seconds["messages"] = steps * cluster.exchange(layout.shards, travels)
+            found.assumed.append("messages do not overlap with passes")
+        found.checkpoint_bytes = layout.n_groups * layout.n_lanes * (2 * WEIGHT_BYTES * d + sizes.n_rows)
+        return found
+
+    def _work(self, options: LinearOptions, pilot: Steps | None, found: Forecast) -> Steps:
+        """Steps of a label. Raises NoForecast."""
+        if pilot is not None:
+            found.measured.append(f"{pilot.steps:.0f} steps a label, each {pilot.share:.2f} of a full pass: {pilot.source}")
+            return pilot
+        usual = with_defaults(ProbeOptions(), {})
+        other = [flag_of(name) for name in OF_PATH if getattr(options, name) != getattr(usual, name)]
+        if other:
+            raise NoForecast(f"no time model for probe with --{other[0]}, unless the data are at hand: add --pilot")
+        found.assumed.append(DEFAULT.source)
+        return DEFAULT
+
+
+class PegasosForecaster(ProbeForecaster):
+    """Of a method that takes as many steps as it is told."""
+
+    def pilot(self, samples: Sequence[CompactRows], options: Any, timer: Timer) -> None:
+        """Nothing depends on the data."""
+
+    def _work(self, options: LinearOptions, pilot: Steps | None, found: Forecast) -> Steps:
+        return Steps(float(options.max_steps or options.steps), 1.0, "")
+
+
+class _Step:
+    """A step of 16 labels at w = 0, where every row violates."""
+
+    def __init__(self, rows: CompactRows, options: ProbeOptions | None = None) -> None:
+        options = options or ProbeOptions(loss="hinge", bias=False, dormant=False)
+        self.objective = Objective(rows, options, Profile())
+        self.panel = Panel(self.objective, LANES)
+        label = int(rows.n_positive.argmax())
+        for lane in range(LANES):
+            self.panel.enter(lane, label)
+        self.objective.evaluate([self.panel])
+
+    def passes(self, timer: Timer) -> float:
+        """Seconds of a pass, in which no row is dormant yet."""
+        return min(timer(lambda: self.objective.evaluate([self.panel])) for _ in range(REPEATS))
+
+    def steps(self, timer: Timer) -> float:
+        """Seconds of what follows a pass."""
+
+        def step() -> None:
+            self.panel.gather()
+            self.panel.keep(np.ones(LANES, dtype=np.bool_))
+            self.panel.step(np.zeros(LANES))
+
+        return min(timer(step) for _ in range(REPEATS))
+
+
+FORECAST, PEGASOS = ProbeForecaster(train.METHOD), PegasosForecaster(train_pegasos.METHOD)

@@ -1,0 +1,1 @@
+"""Plans: what a training would take, before it is queued."""

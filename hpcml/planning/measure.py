@@ -1,0 +1,233 @@
+"""`hpcml bench machine`: constants of this machine, measured with the real kernels on generated rows, in about a minute.
+
+Computing is measured in seconds of the processor, which other programs disturb little; the disk, messages and the start of the
+program by the clock. Every constant of computing is measured on one rank of the node alone, and on all ranks at once, which then
+share caches and memory.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from hpcml import __version__, mpi
+from hpcml.data.compact import compact_rows
+from hpcml.data.labels import count_positives, fingerprint
+from hpcml.data.shard import Shard
+from hpcml.files.atomic import sync
+from hpcml.log import Log
+from hpcml.methods.forecast import Curve, Forecaster, Machine
+from hpcml.methods.linear.objective import aligned
+from hpcml.methods.linear.plan import LANES
+from hpcml.methods.registry import METHODS
+from hpcml.mpi.memory import peak_mib, room_per_rank
+from hpcml.mpi.runtime import node_name
+from hpcml.partition import offsets
+from hpcml.planning.generated import GeneratedRows, generate
+
+GRID = ((20_000, 10_000), (60_000, 100_000), (120_000, 1_000_000), (160_000, 4_000_000))  # rows × columns
+QUICK = ((2_000, 1_000), (4_000, 10_000))
+SMALLEST = (400, 100)
+DISK_BYTES, QUICK_BYTES = 1 << 28, 1 << 22  # of a rank's test file, all ranks together
+MESSAGE = 1 << 23
+COLUMN_BYTES = 500  # of a column at most while constants are measured
+PAIRS = 5  # labels of a row
+
+
+def processor_seconds(call: Callable[[], object]) -> float:
+    """Seconds of the processor that a call takes."""
+    begin = time.thread_time()
+    call()
+    return time.thread_time() - begin
+
+
+def clock_seconds(call: Callable[[], object]) -> float:
+    """Seconds by the clock that a call takes."""
+    begin = time.perf_counter()
+    call()
+    return time.perf_counter() - begin
+
+
+def forecasters() -> dict[str, Forecaster]:
+    """Those of all methods that have one, each once."""
+    return {method.forecast: method.load(method.forecast) for method in METHODS.values() if method.forecast}
+
+
+@mpi.collective
+def measure_machine(comm: mpi.Comm, folder: Path, quick: bool, log: Log) -> Machine:
+    """Collective over `comm`. All constants; `folder` is where a test file is written, and removed."""
+    began, started = time.perf_counter(), since_start()
+    with mpi.node_first(comm):  # compile; a training loads the kernels of one method
+        first = next(iter(forecasters().values()))
+        measure_loading(generate(*SMALLEST))
+        first.measure(generate(*SMALLEST), processor_seconds)
+        program = peak_mib() * 2**20
+        measure_rows(generate(*SMALLEST))
+    program = int(mpi.allreduce_max(comm, program))
+    with mpi.on_node(comm) as node:
+        n_here = int(mpi.allreduce_max(comm, node.size))
+        room, curves = room_per_rank(comm), {}
+        for n_busy in dict.fromkeys((1, n_here)):
+            found: dict[str, Curve] = {}
+            for n_rows, n_columns in QUICK if quick else GRID:
+                if COLUMN_BYTES * n_columns > room:
+                    log(f"note: no constants for {n_columns:,} columns: a rank has too little memory for them")
+                    continue
+                log(f"measuring with {n_columns:,} columns, {n_busy} of {n_here} ranks of a node busy")
+                mine: dict[str, tuple[float, float]] = {}
+                comm.Barrier()
+                with mpi.resting(comm, "measuring"):
+                    if node.rank < n_busy:
+                        mine = measure_rows(generate(n_rows, n_columns, node.rank))
+                _add(comm, found, mine)
+            curves[str(n_busy)] = found
+        for n_busy in dict.fromkeys((1, n_here)):
+            for name, seconds in measure_disk(comm, node, folder, n_busy, QUICK_BYTES if quick else DISK_BYTES).items():
+                curves[str(n_busy)][name] = [[1.0, seconds]]
+        for each in curves.values():
+            each["start"] = [[1.0, mpi.allreduce_max(comm, started)]]
+        latency, bandwidth = measure_messages(comm)
+        n_nodes = comm.allreduce(int(node.rank == 0))
+    about = {
+        "hpcml": __version__,
+        "processor": _processor(),
+        "node": node_name(),
+        "nodes": n_nodes,
+        "ranks": comm.size,
+        "cores": os.cpu_count(),
+        "quick": quick,
+        "date": time.strftime("%Y-%m-%d %H:%M"),
+        "program_bytes": program,  # of a rank that has loaded the program and its kernels, but no rows
+        "latency": latency,
+        "bandwidth": bandwidth,
+        "seconds": round(time.perf_counter() - began, 1),
+    }
+    return Machine(about, curves)
+
+
+@mpi.collective
+def _add(comm: mpi.Comm, found: dict[str, Curve], mine: dict[str, tuple[float, float]]) -> None:
+    """Collective over `comm`. A point of each curve: the mean of the ranks that have measured it."""
+    points = [each for each in comm.allgather(mine) if each]
+    for name in points[0]:
+        at, value = (float(np.mean([point[name][k] for point in points])) for k in (0, 1))
+        found.setdefault(name, []).append([at, value])
+
+
+def measure_rows(made: GeneratedRows) -> dict[str, tuple[float, float]]:
+    """The constants of loading, and those of all methods, on some rows. Local."""
+    found = measure_loading(made)
+    weights = aligned(LANES * made.rows.n_columns, np.float32).reshape(-1, LANES)
+    seconds = min(processor_seconds(partial(np.ascontiguousarray, weights[:, lane])) for lane in range(3))
+    found["keep.column"] = (made.rows.n_columns, seconds / made.rows.n_columns)
+    del weights
+    for forecaster in forecasters().values():
+        found.update(forecaster.measure(made, processor_seconds))
+    return found
+
+
+def measure_loading(made: GeneratedRows) -> dict[str, tuple[float, float]]:
+    """Seconds of a value, and of a row's label, to make the rows that are trained on from those of a file. Local."""
+    rows, alone = made.rows, mpi.self_comm()
+    n = rows.n_global
+
+    def shard(n_pairs: int) -> Shard:
+        y_indices = np.tile(np.arange(PAIRS, dtype=np.int32), n)[:n_pairs]
+        y_indptr = offsets(np.full(n, n_pairs // n))
+        return Shard(0, np.arange(n), rows.indptr, rows.indices, rows.data, y_indptr, y_indices, n, 0, rows.n_columns, PAIRS)
+
+    def load(some: Shard) -> None:
+        _, columns = compact_rows(alone, some, True)
+        columns.tables(alone)
+        if some.y_indices.size:
+            count_positives(alone, some)
+            fingerprint(alone, some, "")
+
+    bare, labelled = shard(0), shard(PAIRS * n)
+    load(labelled)  # compile
+    without, with_labels = (min(processor_seconds(partial(load, some)) for _ in range(2)) for some in (bare, labelled))
+    pairs = PAIRS * n
+    return {
+        "load.value": (rows.n_columns, without / rows.data.size),
+        "load.pair": (pairs, max(0.0, with_labels - without) / pairs),
+    }
+
+
+@mpi.collective
+def measure_disk(comm: mpi.Comm, node: mpi.Comm, folder: Path, n_busy: int, nbytes: int) -> dict[str, float]:
+    """Collective. Seconds of a byte that the ranks of a node write together, to the disk, and read again, not from memory."""
+    nbytes //= n_busy
+    block, written, read = np.random.default_rng(comm.rank).bytes(min(nbytes, 1 << 22)), 0.0, 0.0
+    comm.Barrier()
+    with mpi.agreed(comm, f"writing a test file in {folder}"):
+        if node.rank < n_busy:
+            with tempfile.NamedTemporaryFile(dir=folder, prefix="hpcml-disk-") as file:
+                path = Path(file.name)
+                written = clock_seconds(partial(_write, path, block, nbytes))
+                with suppress(OSError, AttributeError):
+                    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+                read = clock_seconds(partial(_read, path))
+    return {
+        "disk.write": mpi.allreduce_max(comm, written) / (n_busy * nbytes),
+        "disk.read": mpi.allreduce_max(comm, read) / (n_busy * nbytes),
+    }
+
+
+def _write(path: Path, block: bytes, nbytes: int) -> None:
+    with path.open("wb") as out:
+        for _ in range(nbytes // len(block)):
+            out.write(block)
+    sync(path)
+
+
+def _read(path: Path) -> None:
+    with path.open("rb") as file:
+        while file.read(1 << 22):
+            pass
+
+
+@mpi.collective
+def measure_messages(comm: mpi.Comm) -> tuple[float | None, float | None]:
+    """Collective. α (seconds) and β (bytes a second) of these ranks, from a small and a large sum; None for one rank."""
+    if comm.size == 1:
+        return None, None
+    times = []
+    for size, repeats in ((1, 50), (MESSAGE // 8, 5)):
+        buffer, seconds = np.zeros(size), []
+        for _ in range(repeats):
+            comm.Barrier()
+            seconds.append(clock_seconds(partial(mpi.allreduce_sum, comm, buffer)))
+        times.append(mpi.allreduce_max(comm, min(seconds)))
+    return latency_and_bandwidth(comm.size, times[0], times[1], MESSAGE)
+
+
+def latency_and_bandwidth(n_ranks: int, small: float, large: float, nbytes: int) -> tuple[float, float]:
+    """α and β of the model of `Cluster.exchange`, from the seconds of a sum of a few bytes and of one of `nbytes`."""
+    rounds, share = 2 * int(np.ceil(np.log2(n_ranks))), 2 * (n_ranks - 1) / n_ranks
+    return small / rounds, share * nbytes / max(large - small, 1e-9)
+
+
+def since_start() -> float:
+    """Seconds since this process began: of launching ranks and loading the program. Local."""
+    try:
+        began = int(Path("/proc/self/stat").read_text(encoding="ascii").rpartition(")")[2].split()[19])
+        uptime = float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])
+        return uptime - began / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return time.process_time()
+
+
+def _processor() -> str:
+    """Its name, as far as the system tells."""
+    with suppress(OSError, IndexError):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return platform.processor() or platform.machine()

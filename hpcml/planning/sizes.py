@@ -1,0 +1,160 @@
+"""How large a training is: from a dataset, or from numbers and the laws of words and labels."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hpcml import mpi, rng, slices
+from hpcml.data.compact import CompactRows, compact_rows
+from hpcml.data.dataset import Dataset, default_split
+from hpcml.data.labels import choose_labels, count_positives
+from hpcml.data.shard import load_shard, slab_of
+from hpcml.errors import ConfigError
+from hpcml.kernels import rows as kernels
+from hpcml.methods.forecast import Sizes
+from hpcml.planning.generated import EXPONENT, SHIFT
+
+LABEL_EXPONENT, LABEL_SHIFT, TOP_SHARE = 1.2, 4.0, 0.3  # of the law of labels; the share of the rows with the most frequent one
+VALUES_PER_ROW = 70.0
+PARTS = 1024  # ranges of ranks over which the law of words is summed up
+LARGEST = 1 << 50  # words of a law
+LAWS = (
+    f"labels by Zipf's law: the share of label k is in proportion to (k + {LABEL_SHIFT:g})^-{LABEL_EXPONENT}, "
+    f"the first one has {100 * TOP_SHARE:g} % of the rows",
+    f"words by Zipf's law, (k + {SHIFT:g})^-{EXPONENT}, of so many that all features are used",
+)
+
+
+@mpi.collective
+def sizes_of(comm: mpi.Comm, path: Path, options: Any) -> tuple[Sizes, list[str]]:
+    """Collective over `comm`. Of the rows and labels of a dataset that `options` choose, and their names.
+
+    Raises ConfigError and DataError as training does.
+    """
+    with mpi.agreed(comm, f"opening {path}"):
+        dataset = Dataset(path)
+    with dataset:
+        split = options.split or default_split(dataset, "train")
+        shard = load_shard(comm, dataset, split)
+        positive = count_positives(comm, shard)
+        labels, names = choose_labels(comm, dataset, options, positive)
+        with mpi.agreed(comm, "making room for the features"):
+            largest, counts = np.zeros(shard.n_features, np.float32), np.zeros(shard.n_features, np.int32)
+            smallest, lonely = np.full(1, np.inf, np.float32), 0
+        parts = list(slices.row_slices(shard.n_local, shard.indices.size))
+        for some in parts:
+            kernels.column_extremes(shard.indptr, shard.indices, shard.data, shard.rows[some], largest, counts, smallest)
+        mpi.allreduce_sum(comm, counts)
+        for some in parts:  # rows that have a feature of their own, whose column they get
+            sizes, squares, folded = np.zeros(some.stop - some.start, np.int64), *np.zeros((2, some.stop - some.start))
+            column_of = np.where(counts > 1, 0, np.where(counts == 1, kernels.FOLDED, kernels.ABSENT)).astype(np.int32)
+            kernels.row_sizes(shard.indptr, shard.indices, shard.data, shard.rows[some], column_of, sizes, squares, folded)
+            lonely += int(np.count_nonzero(folded))
+        totals = np.array([int((shard.indptr[shard.rows + 1] - shard.indptr[shard.rows]).sum()), lonely])
+        mpi.allreduce_sum(comm, totals)
+        with mpi.agreed(comm, f"reading {path}"):
+            nbytes = path.stat().st_size
+            dataset.check_unchanged()
+        used, single = int(np.count_nonzero(counts)), int(np.count_nonzero(counts == 1))
+        return Sizes(
+            n_rows=shard.n_global,
+            n_features=dataset.n_features,
+            n_values=int(totals[0]),
+            n_columns=used - single + int(totals[1]),
+            n_used=used,
+            n_positive=positive[labels],
+            n_labels=dataset.n_labels,
+            n_pairs=int(positive.sum()),
+            file_bytes=nbytes,
+        ), names
+
+
+def sizes_from(n_rows: int, n_features: int, n_labels: int, values_per_row: float | None) -> Sizes:
+    """Of rows that nobody has yet, by the laws in `LAWS`. Raises ConfigError."""
+    for flag, value in (("--rows", n_rows), ("--features", n_features), ("--labels", n_labels)):
+        if not 1 <= value < 2**40:
+            raise ConfigError(f"{flag} {value}: expected a number from 1 to 2^40")
+    wanted = VALUES_PER_ROW if values_per_row is None else values_per_row
+    if not 0 < wanted <= n_features:
+        raise ConfigError(f"--values-per-row {wanted:g}: expected a number above 0 and at most --features")
+    low, high = n_features, min(LARGEST, 2 * n_features)  # words that there are, of which so many are seen
+    while words_of(n_rows, high, wanted).used < n_features and high < LARGEST:
+        low, high = high, min(LARGEST, 2 * high)
+    while high > 1.001 * low:
+        middle = math.isqrt(low * high)
+        low, high = (middle, high) if words_of(n_rows, middle, wanted).used < n_features else (low, middle)
+    found = words_of(n_rows, high, wanted)
+    k = np.arange(n_labels)
+    positive = np.maximum(1, np.rint(n_rows * TOP_SHARE * ((k + LABEL_SHIFT) / LABEL_SHIFT) ** -LABEL_EXPONENT)).astype(np.int64)
+    n_values, n_pairs = round(n_rows * wanted), int(positive.sum())
+    return Sizes(
+        n_rows=n_rows,
+        n_features=n_features,
+        n_values=n_values,
+        n_columns=round(found.columns),
+        n_used=min(n_features, round(found.used)),
+        n_positive=np.minimum(positive, n_rows),
+        n_labels=n_labels,
+        n_pairs=n_pairs,
+        file_bytes=8 * n_values + 4 * n_pairs + 16 * n_rows + 32 * n_features,
+    )
+
+
+class Words(NamedTuple):
+    """How many words rows have: `used` by any row, and the columns if those of a single row share one with its others."""
+
+    used: float
+    columns: float
+
+
+def words_of(n_rows: int, n_words: int, per_row: float) -> Words:
+    """Expected, if each row has `per_row` different words of a law of `n_words`."""
+    ranks, widths = _parts(n_words)
+    shares = (ranks + SHIFT) ** -EXPONENT  # of a draw, of each of a part's words
+    shares /= (widths * shares).sum()
+    present = -np.expm1(-_draws(shares, widths, per_row) * shares)  # of a row, with each word
+    rows = n_rows * present
+    used, single = float((widths * -np.expm1(-rows)).sum()), float((widths * rows * np.exp(-rows)).sum())
+    return Words(used, used - single - n_rows * math.expm1(-single / n_rows))
+
+
+def _parts(size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Ranges of ranks, ever wider: their middles and widths."""
+    bounds = np.unique(np.concatenate([np.arange(min(size, 64)), np.geomspace(1, size, PARTS).astype(np.int64), [0, size]]))
+    return (bounds[:-1] + bounds[1:] - 1) / 2, np.diff(bounds).astype(np.float64)
+
+
+def _draws(shares: np.ndarray, widths: np.ndarray, wanted: float) -> float:
+    """How many draws of words give so many different ones."""
+    low, high = wanted, wanted
+    while (widths * -np.expm1(-high * shares)).sum() < wanted and high < 1e12:
+        low, high = high, 2 * high
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if (widths * -np.expm1(-middle * shares)).sum() < wanted else (low, middle)
+    return high
+
+
+@mpi.collective
+def samples_of(comm: mpi.Comm, path: Path, options: Any, n_values: int, fold: bool) -> list[CompactRows]:
+    """Collective over `comm`. On rank 0 a quarter of some random rows, and all of them, with about so many values; else nothing.
+
+    Raises DataError.
+    """
+    found: list[CompactRows] = []
+    with mpi.agreed(comm, f"reading {path}"):
+        if comm.rank == 0:
+            with Dataset(path) as dataset:
+                rows = np.array(dataset.split(options.split or default_split(dataset, "train")))
+                per_row = max(1.0, dataset.nnz / max(1, dataset.n_rows))
+                order = np.argsort(rng.bits(0, "rows of a pilot", rows), kind="stable")
+                alone, bias = mpi.self_comm(), bool(getattr(options, "bias", False) is not False)
+                for share in (4, 1):
+                    some = np.sort(rows[order[: max(1, min(rows.size, int(n_values / per_row)) // share)]])
+                    found.append(compact_rows(alone, slab_of(dataset, some, 0, some.size), bias, fold=fold)[0])
+                dataset.check_unchanged()
+    return found
