@@ -16,8 +16,9 @@ from functools import partial
 import numpy as np
 
 from hpcml.data.compact import CompactRows
-from hpcml.methods.dual.dual import NO_POSITIVES, ORDER_BYTES, SUPPORT_PASSES, SWEEPS, DualBlock, DualPanel, State, Training
+from hpcml.methods.dual.dual import ORDER_BYTES, DualBlock
 from hpcml.methods.dual.options import DualOptions
+from hpcml.methods.dual.panel import NO_POSITIVES, SUPPORT_PASSES, SWEEPS, DualPanel, State, Training
 from hpcml.methods.dual.train import METHOD
 from hpcml.methods.forecast import Cluster, Forecast, Generated, Machine, Measured, NoForecast, Sizes, Timer, sent
 from hpcml.methods.linear import forecast as linear
