@@ -203,6 +203,7 @@ def omikuji(problem: ProgramInput) -> Trained:
     model, cost = timed(lambda: Model.train_on_data(str(text), options, problem.threads))
     model.save(str(problem.folder / "model"))
     model.init_prediction_thread_pool(problem.threads)
+    model.densify_weights()  # as its own program does before it predicts
     rows = [[(j, x) for j, x in zip(*map(np.ndarray.tolist, row), strict=True) if j < n_features] for row in _rows(problem.X_test)]
     found, predicting = timed(lambda: [model.predict(row, top_k=BEST) for row in rows])
     best = np.full((len(rows), BEST), -1, np.int32)
