@@ -25,7 +25,7 @@ from hpcml.evaluation.top import PRECISION_AT
 from hpcml.log import Log
 from hpcml.model.linear import Model
 
-OF_L2 = {name: peer for name, peer in PEERS.items() if (peer.penalty, peer.loss) == ("l2", "hinge")}
+OF_L2 = {name: peer for name, peer in PEERS.items() if peer.penalty == "l2" and peer.loss in ("hinge", "")}
 OPTIONS = shared(max_steps=200, loss="hinge", bias=False)
 PLAN = OvrOptions(("probe", "liblinear"), ("none",), (0.1, 0.001))
 FAKE = """
@@ -291,7 +291,7 @@ def test_choices():
     losses = {"l2": "hinge", "elastic net": "logistic"}
     assert choose_peers((), ["dual"], losses) == list(OF_L2)
     assert choose_peers((), ["dual"], {"l2": "squared-hinge"}) == list(OF_L2)  # who minimise something else, as is said then
-    assert choose_peers((), ["dual"], {"l2": "logistic"}) == ["liblinear-logistic"]
+    assert choose_peers((), ["dual"], {"l2": "logistic"}) == ["omikuji", "liblinear-logistic"]
     assert choose_peers((), ["elastic-net"], losses) == ["liblinear-l1"]
     assert choose_peers((), ["dual", "elastic-net"], losses) == [*OF_L2, "liblinear-l1"]
     assert choose_peers(("pecos", "pecos"), ["dual"], losses) == ["pecos"]
