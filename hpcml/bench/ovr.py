@@ -19,6 +19,7 @@ from hpcml.bench.ovr_table import REFERENCE, OvrResult, TrainerLine, csv_text, j
 from hpcml.bench.peers import PeerProblem, PeerRun, Quality, choose_peers, run_peer
 from hpcml.bench.programs import PEERS
 from hpcml.bench.shared_options import choose_methods, loss_of, minimisers, options_for, with_shared_defaults
+from hpcml.bench.top_speed import top_speed
 from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError, Interrupted
 from hpcml.evaluation.evaluate import evaluate
@@ -128,8 +129,8 @@ class Bench:
         judged = evaluate(self.comm, model, self.dataset, self.test_split, self.log)
         self.result.n_seen = judged.n_seen
         precisions = tuple(judged.precision_at.get(k, math.nan) for k in PRECISION_AT)
-        size = model.path.stat().st_size / 1e6
-        return Quality(f, judged.macro("average_precision"), precisions, size, objective_of(model))
+        size, speed = model.path.stat().st_size / 1e6, top_speed(self.comm, model, self.dataset, self.test_split)
+        return Quality(f, judged.macro("average_precision"), precisions, size, objective_of(model), speed)
 
     @mpi.collective
     def _begin_result(self, model: Model, report: TrainReport) -> None:
@@ -148,6 +149,7 @@ class Bench:
             lam=report.lam if METHODS[self.methods[0]].penalty == "l2" else math.nan,
             ranks=self.comm.size,
             repeats=self.plan.repeats,
+            drop=self.options.drop,
             machine=found | {"cores": sorted({core for own in cores for core in own}), "cpu": cpu_name()},
         )
 
@@ -185,10 +187,12 @@ class Bench:
         problem.write(folder)
         about = {"tolerance": tolerance, "threads": self.comm.size, "seed": self.options.seed}
         about |= {"max_passes": self.options.max_steps or METHODS[REFERENCE].options.steps, "cores": self.result.machine["cores"]}
+        about |= {"bias": problem.bias}
         run = run_peer(name, self.plan.peer_python, folder, problem, self.plan.peer_limit, self.session.signals, **about)
         if isinstance(run, PeerRun) and quality is None:
             try:
-                quality = Quality(*problem.judge(folder), run.model_bytes / 1e6, objective_of(model))
+                objective = objective_of(model) if PEERS[name].loss else ""
+                quality = Quality(*problem.judge(folder), run.model_bytes / 1e6, objective, run.rows_per_second or math.nan)
             except (ValueError, KeyError, TypeError, OSError, zipfile.BadZipFile) as error:
                 return f"what it gave is of no use: {error}", None
         return run, quality
@@ -203,6 +207,7 @@ class Bench:
             quality.model_mb,
             peak,
             quality.objective,
+            quality.rows_per_second,
         )
         line = TrainerLine(tolerance, trainer, repeat, seconds, 1000 * seconds / n_labels, *each)
         self.result.lines.append(line)
@@ -232,7 +237,7 @@ def check_peers(peers: Sequence[str], methods: Sequence[str], options: Any) -> N
     """Raise ConfigError if some program would train something else than our methods with its penalty."""
     for peer in (PEERS[name] for name in peers):
         method = METHODS[first_with(peer.penalty, methods)]
-        if loss_of(method, options) != peer.loss or options.positive_weight not in ("1", "1.0"):
+        if loss_of(method, options) != (peer.loss or loss_of(method, options)) or options.positive_weight not in ("1", "1.0"):
             raise ConfigError(f"the other trainers minimise the {peer.loss} loss, all rows of weight 1; add --peer none")
 
 
@@ -255,8 +260,6 @@ def bench_ovr(
     methods = methods_of(plan, options)
     losses = {METHODS[name].penalty: loss_of(METHODS[name], options) for name in methods}
     peers = choose_peers(plan.peers, methods, losses)
-    if options.drop is not None:
-        raise ConfigError("--drop: the table compares whole models; see what dropping costs with `hpcml prune` afterwards")
     check_peers(peers, methods, options)
     comm, log, output = session.comm, session.log, target.output
     if peers and mpi.ranks_on_node(comm) < comm.size:

@@ -33,7 +33,8 @@ class TrainerLine:
     p5: float
     model_mb: float
     peak_mib: float  # of the rank, or the process, that needed most
-    objective: str  # whose value f is
+    objective: str  # whose value f is; "" where there is no f
+    rows_per_second: float  # that are given their best labels
 
 
 @dataclass
@@ -51,6 +52,7 @@ class OvrResult:
     lam: float  # of the L2 penalty, if it is the first method's
     ranks: int
     repeats: int
+    drop: float | None = None  # our models are without weights of smaller magnitude
     n_seen: int = 0  # rows judged on that were trained on
     lines: list[TrainerLine] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)  # peer -> why
@@ -72,8 +74,8 @@ class OvrResult:
 
     @property
     def together(self) -> bool:
-        """Whether all minimise the same."""
-        return len({line.objective for line in self.lines}) == 1
+        """Whether all that have an f minimise the same."""
+        return len({line.objective for line in self.lines if line.objective}) == 1
 
     @property
     def protocol(self) -> str:
@@ -97,7 +99,8 @@ class OvrResult:
         lines = self.fastest(tolerance)
         reference = next((line for line in lines if line.trainer == REFERENCE), None)
         heading = [f"tolerance {tolerance:g}", "seconds", "ms/label", f"/ {REFERENCE}", "f", "± %", "MAP", "±"]
-        rows = [[*heading, *(f"P@{k}" for k in PRECISION_AT), "model MB", "MiB", *([] if self.together else ["objective"])]]
+        heading += [*(f"P@{k}" for k in PRECISION_AT), "model MB", "MiB", "rows/s"]
+        rows = [[*heading, *([] if self.together else ["objective"])]]
         for line in lines:
             ratio, f, gain = against(line, reference)
             cells = [_number(line.seconds, 3), _number(line.ms_per_label, 2), _number(ratio, 2), _number(line.f, 6)]
@@ -107,8 +110,9 @@ class OvrResult:
                 _number(gain, 4, "+"),
                 *map(cell, (line.p1, line.p3, line.p5)),
             ]
-            rows.append([line.trainer, *cells, _number(line.model_mb, 1), _number(line.peak_mib, 0)])
-            rows[-1] += [] if self.together else [line.objective]
+            cells += [_number(line.model_mb, 1), _number(line.peak_mib, 0), _number(line.rows_per_second, 0)]
+            rows.append([line.trainer, *cells])
+            rows[-1] += [] if self.together else [line.objective or "-"]
         return tables.table(rows)
 
     def _notes(self) -> list[str]:
@@ -120,7 +124,9 @@ class OvrResult:
             f"± % and ±: against {REFERENCE}",
             *([reference] if any(line.trainer == REFERENCE for line in self.lines) else []),
             *([] if self.together else ["f: of the objective that is named; values of different objectives cannot be compared"]),
-            "MAP: mean over the labels that a test row has; MiB: the largest peak of a rank or program, with its rows",
+            "MAP: mean over the labels that a test row has; MiB: the largest peak of a rank or program, with its rows; "
+            "rows/s: test rows that are given their 5 best labels, on as many threads",
+            *([] if self.drop is None else [f"our models are without weights below {self.drop:g} in magnitude, which f has"]),
         ]
         for name, peer in PEERS.items():
             if name in self.skipped:

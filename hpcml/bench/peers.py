@@ -17,14 +17,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from hpcml.bench import programs
-from hpcml.bench.programs import PEERS
+from hpcml.bench.programs import BEST, PEERS
 from hpcml.bench.shared_options import minimisers
 from hpcml.data.dataset import Dataset
 from hpcml.data.shard import read_rows
 from hpcml.errors import ConfigError, nearest
 from hpcml.evaluation.counts import Counts
 from hpcml.evaluation.ranking import average_precision
-from hpcml.evaluation.top import PRECISION_AT, Best, n_true, precision_at
+from hpcml.evaluation.top import PRECISION_AT, Best, are_true, precision_at
 from hpcml.methods.registry import METHODS
 from hpcml.model.linear import STATUS, Model
 from hpcml.signals import StopSignals
@@ -45,6 +45,7 @@ class Quality:
     precisions: tuple[float, ...]  # at each of PRECISION_AT
     model_mb: float
     objective: str  # whose value f is
+    rows_per_second: float  # that are given their best labels
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ class PeerRun:
     peak_mib: float
     model_bytes: int
     version: str
+    rows_per_second: float | None = None
 
 
 def choose_peers(wanted: tuple[str, ...], methods: Sequence[str], losses: Mapping[str, str]) -> list[str]:
@@ -74,10 +76,10 @@ def choose_peers(wanted: tuple[str, ...], methods: Sequence[str], losses: Mappin
     known = [(name, peer) for name, peer in PEERS.items() if peer.penalty in penalties]
     losses = dict(losses)
     for penalty in penalties:
-        offered = [peer.loss for _, peer in known if peer.penalty == penalty]
+        offered = [peer.loss for _, peer in known if peer.penalty == penalty and peer.loss]
         if offered and losses.get(penalty) not in offered:
             losses[penalty] = offered[0]
-    usual = [name for name, peer in known if peer.loss == losses[peer.penalty]]
+    usual = [name for name, peer in known if peer.loss in ("", losses[peer.penalty])]
     return [] if NO_PEERS in wanted else list(dict.fromkeys(wanted)) or usual
 
 
@@ -94,7 +96,7 @@ class PeerProblem:
         self.trained = np.flatnonzero(trained)  # the places of the labels that peers train
         self.constant = np.where(trained, 0.0, model.bias)  # the scores of the others
         self.lam, self.l1, self.loss = float(model.attrs["lambda"]), model.attrs.get("l1"), str(model.attrs["loss"])
-        bias = bias or self.l1 is not None
+        self.bias = bias = bias or self.l1 is not None
         train_rows, test_rows = (np.array(dataset.split(name)) for name in (split, test_split))
         self.X, self.X_test = (_with_bias(read_rows(dataset, rows, False), bias) for rows in (train_rows, test_rows))
         self.Y, self.Y_test = (label_sets(dataset, rows, self.names) for rows in (train_rows, test_rows))
@@ -112,7 +114,12 @@ class PeerProblem:
             sp.save_npz(folder / f"{name}.npz", sp.csr_matrix(matrix, dtype=np.float32), compressed=False)
 
     def judge(self, folder: Path) -> tuple[float, float, tuple[float, ...]]:
-        """f, macro MAP and P@k of what a program left in the folder. Raises OSError, ValueError if it is not what it should be."""
+        """f, macro MAP and P@k of what a program left in the folder; NaN for what that does not tell.
+
+        Raises OSError, ValueError if it is not what it should be.
+        """
+        if (folder / "best.npy").exists():
+            return math.nan, math.nan, self._judge_best(np.load(folder / "best.npy", allow_pickle=False))
         weights = sp.load_npz(folder / "weights.npz").tocsr() if (folder / "weights.npz").exists() else None
         scores = np.load(folder / "scores.npy", allow_pickle=False) if weights is None else None
         found = (self.X_test.shape[0], weights.shape[0]) if scores is None else scores.shape
@@ -134,11 +141,24 @@ class PeerProblem:
                 precision[label] = _average_precision(block[:, label - begin], positives)
         judged = precision[~np.isnan(precision)]
         average = float(judged.mean()) if judged.size else np.nan
-        f = np.nan if weights is None else self.objective(weights)
+        return np.nan if weights is None else self.objective(weights), average, self._precisions(best.sort())
+
+    def _judge_best(self, labels: np.ndarray) -> tuple[float, ...]:
+        """P@k of the best of the labels that were trained, for each test row; −1 is none. Raises ValueError."""
+        n_rows, n_labels = self.X_test.shape[0], self.trained.size
+        if labels.shape != (n_rows, BEST) or labels.dtype != np.int32 or not -1 <= labels.min() <= labels.max() < n_labels:
+            raise ValueError(f"there are {labels.shape} best labels of test rows")
+        best = Best(n_rows, min(BEST, len(self.names)))
+        found = labels[:, : best.labels.shape[1]]
+        best.labels = self.trained[found].astype(np.int32)
+        return self._precisions(best, found >= 0)
+
+    def _precisions(self, best: Best, there: np.ndarray | bool = True) -> tuple[float, ...]:
+        """P@k of the best labels of the test rows, of those that are `there`; NaN for a label alone, as `evaluate` has it."""
         rows, labels = self.Y_test.nonzero()
-        hits = n_true(best.sort(), rows, labels, len(self.names))
-        several = len(self.names) > 1  # as `evaluate` has it
-        return f, average, tuple(at if several else math.nan for at in precision_at(hits, self.X_test.shape[0]).values())
+        hits = (are_true(best, rows, labels, len(self.names)) & there).sum(axis=0, dtype=np.int64)
+        several = len(self.names) > 1
+        return tuple(at if several else math.nan for at in precision_at(hits, self.X_test.shape[0]).values())
 
     def objective(self, weights: sp.csr_matrix) -> float:
         """The mean over the labels that were trained of f(w) = λ/2 ‖w‖² + (1/m) Σ ℓ, hinge or logistic, or of the elastic net's."""
@@ -190,7 +210,7 @@ def run_peer(
     name: str, python: Path | None, folder: Path, problem: PeerProblem, limit: float, signals: StopSignals, **about: object
 ) -> PeerRun | str:
     """Train with a peer in a process of its own, or say why not. Local; `about` is what `ProgramInput` has besides matrices."""
-    for left in ("result.json", "weights.npz", "scores.npy"):  # of the one before
+    for left in ("result.json", "weights.npz", "scores.npy", "best.npy"):  # of the one before
         (folder / left).unlink(missing_ok=True)
     shutil.rmtree(folder / name, ignore_errors=True)
     (folder / "problem.json").write_text(json.dumps({"C": problem.C, **about}), encoding="utf-8")

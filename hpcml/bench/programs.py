@@ -1,8 +1,9 @@
 """Other trainers of one-versus-rest models, each run as a program of its own: `python programs.py NAME FOLDER`.
 
 It needs nothing of hpcml, for the Python that has a trainer need not have us. FOLDER holds X.npz and Y.npz (training rows; Y has a
-column for each label to train), X_test.npz and problem.json; result.json comes to it, and weights.npz (labels × features) or
-scores.npy (test rows × labels). Seconds are those from the matrices in memory to the model in memory or on disk.
+column for each label to train), X_test.npz and problem.json; result.json comes to it, and weights.npz (labels × features),
+scores.npy (test rows × labels) or best.npy (test rows × 5 labels, best first, −1 where there is none). Seconds are those from the
+matrices in memory to the model in memory or on disk.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ import struct
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +29,7 @@ import scipy.sparse as sp
 MOST_BITS = 26  # of Vowpal Wabbit's table of weights, 16 bytes each
 INTERCEPT_SCALING = 100.0  # LIBLINEAR regularises the intercept, by this much less
 DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG
+BEST = 5  # labels of a test row, of trainers that do not score them all
 
 
 class ProgramInput(NamedTuple):
@@ -40,6 +43,7 @@ class ProgramInput(NamedTuple):
     max_passes: int
     threads: int
     seed: int
+    bias: bool  # whether the last feature of the rows is a constant one
     folder: Path  # for the trainer's files
 
 
@@ -51,11 +55,14 @@ class Cost(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """What a trainer gives: what training took, and weights (labels × features) or scores (test rows × labels)."""
+    """What a trainer gives: what training took; weights (labels × features), scores (test rows × labels), or the best labels
+    (test rows × BEST) and how many rows a second were given them."""
 
     cost: Cost
     weights: sp.csr_matrix | None = None
     scores: np.ndarray | None = None
+    best: np.ndarray | None = None
+    rows_per_second: float | None = None
 
 
 class Peer(NamedTuple):
@@ -66,7 +73,7 @@ class Peer(NamedTuple):
     train: Callable[[ProgramInput], Trained]
     about: str
     timed: str
-    loss: str = "hinge"
+    loss: str = "hinge"  # "" of one that minimises something of its own, whatever the methods beside it do
     penalty: str = "l2"  # of the methods that it is compared with
 
 
@@ -181,6 +188,36 @@ def _vowpal_lines(X: sp.csr_matrix) -> list[str]:
     return ["| " + " ".join(f"{j}:{x:.9g}" for j, x in zip(*row, strict=True)) for row in rows]
 
 
+def omikuji(problem: ProgramInput) -> Trained:
+    """Omikuji's label trees (Parabel) with its defaults: not every label is trained on all rows, nor scored for a row."""
+    from omikuji import Model
+
+    n_features, text = problem.X.shape[1] - problem.bias, problem.folder / "train.txt"  # it adds a constant feature itself
+    with text.open("w") as out:
+        out.write(f"{problem.X.shape[0]} {n_features} {problem.Y.shape[1]}\n")
+        for labels, row in zip(_rows(problem.Y), _rows(problem.X), strict=True):
+            values = " ".join(f"{j}:{x:.9g}" for j, x in zip(*row, strict=True) if j < n_features)
+            out.write(f"{','.join(map(str, labels[0]))} {values}\n")
+    options = Model.default_hyper_param()
+    options.linear_eps = problem.tolerance
+    model, cost = timed(lambda: Model.train_on_data(str(text), options, problem.threads))
+    model.save(str(problem.folder / "model"))
+    model.init_prediction_thread_pool(problem.threads)
+    model.densify_weights()  # as its own program does before it predicts
+    rows = [[(j, x) for j, x in zip(*map(np.ndarray.tolist, row), strict=True) if j < n_features] for row in _rows(problem.X_test)]
+    found, predicting = timed(lambda: [model.predict(row, top_k=BEST) for row in rows])
+    best = np.full((len(rows), BEST), -1, np.int32)
+    for place, labels in enumerate(found):
+        best[place, : len(labels)] = [label for label, _ in labels]
+    return Trained(cost, best=best, rows_per_second=len(rows) / predicting.seconds)
+
+
+def _rows(matrix: sp.csr_matrix) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The columns and values of each row."""
+    for begin, end in pairwise(matrix.indptr.tolist()):
+        yield matrix.indices[begin:end], matrix.data[begin:end]
+
+
 def l1(problem: ProgramInput) -> Trained:
     """LIBLINEAR's ‖w‖₁ + C Σ logistic, one label after another in one thread; the last feature of the rows is the constant one."""
     return _logistic(problem, problem.X[:, :-1], penalty="l1", intercept_scaling=INTERCEPT_SCALING)
@@ -229,6 +266,14 @@ PEERS = {
         "one online pass in random order, one thread, at most 2^26 weights, not this objective",
         "parsed rows, learning alone",
     ),
+    "omikuji": Peer(
+        "omikuji",
+        "omikuji",
+        omikuji,
+        "3 label trees (Parabel), no seed, not this objective; it leaves out weights below 0.1, and looks for the best labels only",
+        "with reading the rows as text; rows/s: a row at a time from Python",
+        loss="",
+    ),
     "liblinear-l1": Peer(
         "scikit-learn",
         "sklearn.linear_model",
@@ -266,10 +311,20 @@ def main(name: str, folder: Path) -> None:
     trained = PEERS[name].train(ProgramInput(*matrices, **about))
     if trained.weights is not None:
         sp.save_npz(folder / "weights.npz", trained.weights, compressed=False)
-    else:
+    elif trained.scores is not None:
         np.save(folder / "scores.npy", trained.scores)
+    else:
+        np.save(folder / "best.npy", trained.best)
     size = sum(path.stat().st_size for path in (work / "model").rglob("*") if path.is_file())
-    _leave(folder, trained.cost._asdict() | {"model_bytes": size, "version": _version(PEERS[name].package)})
+    _leave(
+        folder,
+        trained.cost._asdict()
+        | {
+            "model_bytes": size,
+            "version": _version(PEERS[name].package),
+            "rows_per_second": trained.rows_per_second,
+        },
+    )
 
 
 def _version(package: str) -> str:

@@ -1,0 +1,33 @@
+"""How fast a model gives rows their best labels."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.bench.programs import BEST
+from hpcml.data.dataset import Dataset
+from hpcml.data.shard import load_shard
+from hpcml.evaluation.scoring import MAX_LANES, WEIGHT_BYTES, blocks_of, scorer_of
+from hpcml.evaluation.top import top_of
+from hpcml.model.linear import Model
+
+
+@mpi.collective
+def top_speed(comm: mpi.Comm, model: Model, dataset: Dataset, split: str) -> float:
+    """Collective over `comm`. Rows a second that are given their BEST best labels, once the model is ready; NaN without rows."""
+    shard = load_shard(comm, dataset, split)
+    scorer: Any = scorer_of(model, shard, np.arange(model.n_labels))
+    scorer.warm_up(comm)
+    top = top_of(comm, scorer, BEST, keeps=8 * model.n_labels * model.n_features <= WEIGHT_BYTES)
+    comm.Barrier()
+    begin = time.perf_counter()
+    with mpi.agreed(comm, "finding the best labels"):
+        for _, rows in blocks_of(shard.rows, MAX_LANES):
+            top.best(scorer, rows)
+    seconds, (_, total) = mpi.allreduce_max(comm, time.perf_counter() - begin), mpi.exclusive_sum(comm, [shard.rows.size])
+    return int(total[0]) / seconds if total[0] else math.nan
