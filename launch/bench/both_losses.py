@@ -18,7 +18,7 @@ from hpcml import mpi
 from hpcml.data.compact import CompactRows, compact_rows
 from hpcml.data.dataset import Dataset
 from hpcml.data.shard import load_shard
-from hpcml.methods.dual.dual import dual
+from hpcml.methods.dual.blocks import dual
 from hpcml.methods.dual.options import DualOptions
 from hpcml.methods.linear.objective import Risk
 from hpcml.run.profile import Profile
@@ -59,12 +59,9 @@ def main(path: str, min_positives: int = 10, n_theirs: int = 24) -> None:
     labels = np.flatnonzero((rows.n_positive >= min_positives) & (rows.n_positive < rows.n_global))
     some = labels[np.unique(np.linspace(0, labels.size - 1, n_theirs).astype(int))].tolist()
     lam = rows.scale / rows.n_global
-    print(
-        f"{path}: {rows.n_global:,} rows, {labels.size} labels; LIBLINEAR {len(some)} of them; λ = {lam:.4g}; ms are processor time"
-    )
-    print(
-        f"{'loss':>14} {'tolerance':>9} {'dual, ms':>9} {'LIBLINEAR, ms':>13} {'ratio':>6} {'f, %':>7} {'mean gap, %':>11} {'largest':>8}"
-    )
+    print(f"{path}: {rows.n_global:,} rows, {labels.size} labels; LIBLINEAR: {len(some)} of them; λ = {lam:.4g}; processor time")
+    heads = ("loss", "tolerance", "dual, ms", "LIBLINEAR, ms", "ratio", "f, %", "mean gap, %", "largest")
+    print(" ".join(f"{head:>13}" for head in heads))
     for loss in ("squared-hinge", "hinge"):
         for tolerance in (0.1, 0.01):
             options = DualOptions(loss=loss, bias=True, dual_tol=tolerance)
@@ -73,10 +70,15 @@ def main(path: str, min_positives: int = 10, n_theirs: int = 24) -> None:
                 warnings.simplefilter("ignore")  # of LIBLINEAR, that it has not converged
                 peer = np.mean([theirs(rows, label, loss, lam, tolerance) for label in some], axis=0)
             f, gaps = np.mean([found[label][0] for label in some]), np.array([gap for _, gap in found.values()])
-            print(
-                f"{loss:>14} {tolerance:>9} {seconds * 1e3:>9.2f} {peer[0] * 1e3:>13.2f} {seconds / peer[0]:>6.3f} "
-                f"{(f / peer[1] - 1) * 100:>+7.2f} {gaps.mean() * 100:>11.3f} {gaps.max() * 100:>8.3f}"
+            numbers = (
+                seconds * 1e3,
+                peer[0] * 1e3,
+                seconds / peer[0],
+                (f / peer[1] - 1) * 100,
+                gaps.mean() * 100,
+                gaps.max() * 100,
             )
+            print(f"{loss:>13} {tolerance:>13}", *(f"{number:>13.3f}" for number in numbers))
 
 
 if __name__ == "__main__":

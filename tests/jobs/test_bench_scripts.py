@@ -184,6 +184,15 @@ def test_decisions(tmp_path):
     assert len(judged) == 5 and judged["calibrate"]["brier"] < judged["1/(1+exp(-score))"]["brier"]
 
 
+def test_both_losses(tmp_path, capsys):
+    X, Y = make.random_data(0, 120, 40, 6, 0.2)
+    data = make.dataset(tmp_path / "rows.h5", X, Y)
+    runpy.run_path(str(BENCH / "both_losses.py"))["main"](str(data), 1, 3)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()[2:]]
+    assert [line[:2] for line in lines] == [[loss, tol] for loss in ("squared-hinge", "hinge") for tol in ("0.1", "0.01")]
+    assert all(abs(float(line[5])) < 5 and 0 <= float(line[6]) <= float(line[7]) < 20 for line in lines)
+
+
 def test_tune(tmp_path, documents, monkeypatch, capsys):
     """Tuned models are better than chance, scikit-learn agrees with what is measured, words of fewer rows are compared."""
     monkeypatch.syspath_prepend(BENCH)
