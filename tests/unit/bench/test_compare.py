@@ -195,8 +195,8 @@ def test_a_method_with_another_penalty_keeps_its_own_loss_and_defaults(data, tmp
     ("methods", "given", "words"),
     [
         (("elastic-net",), {"loss": "hinge"}, "--loss hinge: elastic-net minimises logistic, squared only"),
-        (("dual",), {"loss": "logistic"}, "--loss logistic: dual minimises hinge, squared-hinge only"),
-        (("dual", "elastic-net"), {"loss": "maxent"}, "--loss maxent: dual minimises hinge, squared-hinge only"),
+        (("dual",), {"loss": "squared"}, "--loss squared: dual minimises hinge, logistic, squared-hinge only"),
+        (("dual", "elastic-net"), {"loss": "maxent"}, "--loss maxent: dual minimises hinge, logistic, squared-hinge only"),
         (("dual", "elastic-net"), {"positive_weight": "2"}, "--positive-weight is for the method dual, not for elastic-net"),
         (("dual",), {"l1": "1/m"}, "--l1 1/m has no effect on dual, it is for elastic-net"),
         (("elastic-net",), {"bias": False}, "--no-bias has no effect on elastic-net"),
@@ -204,6 +204,7 @@ def test_a_method_with_another_penalty_keeps_its_own_loss_and_defaults(data, tmp
 )
 def test_options_of_methods_with_different_penalties(methods, given, words):
     assert choose_methods(("elastic-net", "probe"), shared(loss="maxent")) == ["elastic-net", "probe"]
-    assert choose_methods((), shared(loss="logistic")) == ["elastic-net"]
+    assert choose_methods((), shared(loss="logistic")) == ["dual", "elastic-net"]
+    assert choose_methods((), shared(loss="squared")) == ["elastic-net"]
     with pytest.raises(ConfigError, match=words):
         choose_methods(methods, shared(**given))
