@@ -69,7 +69,7 @@ def test_compare_with_liblinear(standing, data, tmp_path):
         (("dual", "--positive-weight", "heavy"), "--positive-weight heavy: expected a number above 0, or balanced"),
         (("dual", "--max-gap", "0"), "--max-gap 0.0: expected a number above 0"),
         (("dual", "--dual-tol", "0"), "--dual-tol 0.0: expected a number above 0"),
-        (("dual", "--loss", "huber"), "--loss huber: expected hinge or squared-hinge"),
+        (("dual", "--loss", "huber"), "--loss huber: expected hinge or logistic or squared-hinge"),
         (("dual", "--lambda", "nan"), "--lambda nan: expected"),
         (("probe", "--loss", "squared-hinge"), "--loss squared-hinge: expected hinge or huber or maxent"),
         (("probe", "--gap"), "--gap has no effect on probe, it is for dual, elastic-net; leave it out"),
