@@ -142,7 +142,7 @@ def precision_at_the_top(names):
 
 
 def ovr_comparison(names):
-    lines = [ovr.TrainerLine(0.1, name, 1, *[1.0] * 9, name, 1.0) for name in names]
+    lines = [ovr.TrainerLine(0.1, name, 1, *[1.0] * 9, "hinge", 1.0) for name in names]
     return ovr.OvrResult(
         Path(names[0]), names[0], names[-1], *[1] * 4, names[0], 0.1, 1, 1, lines=lines, skipped={"diSMEC": names[0]}
     )
