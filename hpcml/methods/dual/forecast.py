@@ -164,7 +164,7 @@ class _Bench:
         self.rows, risk = rows, Risk(rows, options, Profile())
         labels = np.arange(LANES)
         self.block = DualBlock(risk, labels, LANES, options, 1 << 30)
-        self.lanes = [Training(k, NO_POSITIVES if still else k, math.inf) for k in range(LANES)]
+        self.lanes = [Training(k, NO_POSITIVES if still else k, math.inf, exact=True) for k in range(LANES)]
         self.panel = DualPanel(self.block, self.lanes)
         self.sizes = np.diff(rows.indptr)
         self.panel.epoch(0.0)

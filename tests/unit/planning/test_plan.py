@@ -14,7 +14,7 @@ from hpcml.data.compact import compact_rows
 from hpcml.data.dataset import Dataset
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError
-from hpcml.methods.dual.forecast import Work
+from hpcml.methods.dual.forecast import Work, _Bench
 from hpcml.methods.dual.plan import bytes_per_rank_dual
 from hpcml.methods.forecast import Cluster, Machine, NoForecast, Sizes, sent
 from hpcml.methods.linear.plan import bytes_per_rank, dealt
@@ -184,6 +184,9 @@ def test_measured_costs_are_those_of_the_rows():
     dual = METHODS["dual"].load(METHODS["dual"].forecast)
     same = dual.measure(made, lambda call: (call(), 1.0)[1])
     assert same["dual.read"][1] == 0 and same["dual.look"][1] == 0 and same["dual.row"][1] > 0
+    assert same["dual.write"][1] == same["dual.move"][1] == 0  # divided by the share of rows that moved
+    assert _Bench(made.rows, still=False).passes(lambda call: (call(), 1.0)[1])[2] > 0.5  # and most do
+    assert _Bench(made.rows, still=True).passes(lambda call: (call(), 1.0)[1])[2] < 0.01
     assert processor_seconds(lambda: sum(range(200_000))) > 0
 
 
