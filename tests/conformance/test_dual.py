@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import LinearSVC
 from support import oracles_dual
-from support.make import dataset, random_data
+from support.make import conflicts, dataset, duplicates, random_data
 from support.oracles_dual import Twin, objective, order, shuffled
 from support.training import compare, merge, train
 
@@ -119,16 +119,6 @@ def some_empty_rows():
     X = X.tolil()
     X[[0, 7, 21, 39]] = 0
     return X, Y
-
-
-def duplicates():
-    X, Y = random_data(2, 15, 6, 3, density=0.5)
-    return sp.vstack([X, X, X]), sp.vstack([Y, Y, Y])
-
-
-def conflicts():
-    X, Y = random_data(3, 20, 6, 3, density=0.5)
-    return sp.vstack([X, X]), sp.vstack([Y, sp.csr_matrix(Y.toarray() == 0)])
 
 
 def one_feature():

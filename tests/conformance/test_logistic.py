@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import entr, expit, logit
 from sklearn.linear_model import LogisticRegression
-from support.make import random_data
+from support.make import conflicts, duplicates, random_data
 from support.oracles_dual import CLOSE
 from support.oracles_logistic import Twin, objective
 
@@ -76,16 +76,6 @@ def minimum(risk, options, label):
     )
     w = solver.fit(X, sign).coef_[0]
     return objective(X, sign, w, risk.lam, weight), w
-
-
-def duplicates():
-    X, Y = random_data(2, 15, 6, 3, density=0.5)
-    return sp.vstack([X, X, X]), sp.vstack([Y, Y, Y])
-
-
-def conflicts():
-    X, Y = random_data(3, 20, 6, 3, density=0.5)
-    return sp.vstack([X, X]), sp.vstack([Y, sp.csr_matrix(Y.toarray() == 0)])
 
 
 def six_decades():

@@ -26,6 +26,18 @@ def random_data(seed, n_rows, n_features, n_labels, density=0.2):
     return X, Y
 
 
+def duplicates():
+    """Every row three times."""
+    X, Y = random_data(2, 15, 6, 3, density=0.5)
+    return sp.vstack([X, X, X]), sp.vstack([Y, Y, Y])
+
+
+def conflicts():
+    """Every row twice, the second time with the other labels."""
+    X, Y = random_data(3, 20, 6, 3, density=0.5)
+    return sp.vstack([X, X]), sp.vstack([Y, sp.csr_matrix(Y.toarray() == 0)])
+
+
 def dataset(path, X, Y, feature_names=None, label_names=None, row_ids=None, splits=None, ones=False):
     """Write X and Y (dense or sparse) as a dataset; `ones` leaves X's values out (they are all 1). Returns the path."""
     matrices = {"X": (sp.csr_matrix(X), ones), "Y": (sp.csr_matrix(Y), True)}

@@ -35,6 +35,7 @@ class LogisticPanel(DualPanel):
     def __init__(self, block: DualBlock, lanes: list[Training], number: int = 0) -> None:
         """Collective for labels that begin. Raises MemoryError."""
         super().__init__(block, lanes, number)
+        self.sweep = 0
         self.look_at_support()
         if number == 0 and block.start is None:
             self.alpha[:] = NONE
@@ -83,11 +84,7 @@ class LogisticPanel(DualPanel):
         for lane, label in enumerate(self.lanes):
             if label.ready:
                 continue
-            violation = float(violations[lane])
-            label.steps += 1
-            label.visited += float(active[lane])
-            label.moved |= bool(moved[lane])
-            label.history.append((label.steps, math.nan, math.nan, 0, math.nan, violation, active[lane], moved[lane], seconds))
+            label.record(violations[lane], active[lane], moved[lane], seconds)
             if _expected(label.history) <= INNER * label.tolerance or label.steps >= self.block.max_steps:
                 label.ready = True
                 self.active &= np.uint16(~(1 << lane) & 0xFFFF)

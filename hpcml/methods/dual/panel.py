@@ -61,6 +61,14 @@ class Training:
     state: State | None = None  # between two rounds
     history: list[tuple[float, ...]] = field(default_factory=list)
 
+    def record(self, violation: float, active: float, moved: float, seconds: float) -> float:
+        """Count a pass: the range of its gradients, which is returned, and how many rows it looked at and moved. Local."""
+        self.steps += 1
+        self.visited += float(active)
+        self.moved |= bool(moved)
+        self.history.append((self.steps, math.nan, math.nan, 0, math.nan, float(violation), active, moved, seconds))
+        return float(violation)
+
 
 class Costs:
     """C and the diagonal of the dual (2 rows: positive, negative), per label, in float64."""
@@ -96,7 +104,7 @@ class DualPanel:
     @mpi.collective
     def __init__(self, block: DualBlock, lanes: list[Training], number: int = 0) -> None:
         """Collective for labels that begin. `number` counts the rounds of each label from 0. Raises MemoryError."""
-        self.block, self.lanes, self.round, self.sweep = block, lanes, number, 0
+        self.block, self.lanes, self.round = block, lanes, number
         self.risk, rows, dtype = block.risk, block.risk.rows, block.risk.weight_type
         (self.width,) = panel_widths(len(lanes), block.options.precision)
         width = self.width
@@ -240,11 +248,7 @@ class DualPanel:
         for lane, label in enumerate(self.lanes):
             if label.ready or (label.resting and not full):
                 continue
-            violation = float(violations[lane])
-            label.steps += 1
-            label.visited += float(active[lane])
-            label.moved |= bool(moved[lane])
-            label.history.append((label.steps, math.nan, math.nan, 0, math.nan, violation, active[lane], moved[lane], seconds))
+            violation = label.record(violations[lane], active[lane], moved[lane], seconds)
             label.ready = label.steps >= self.block.max_steps
             label.ready |= (full or self.round > 0) and violation <= INNER * label.tolerance
             label.resting = not full and violation <= REST * label.tolerance
