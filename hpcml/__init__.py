@@ -3,12 +3,12 @@
 from importlib import import_module
 from typing import Any
 
-__version__ = "0.10.0"
+__version__ = "0.11.0"
 
 # The public Python API: imported when first used, so that `import hpcml` starts neither MPI nor numba.
 _API = {
     **dict.fromkeys(("convert", "cross_validate", "cross_validate_top", "duplicates", "evaluate", "explain"), "hpcml.api"),
-    **dict.fromkeys(("calibrate", "open_model", "predict", "report", "threshold", "train", "tune"), "hpcml.api"),
+    **dict.fromkeys(("calibrate", "open_model", "predict", "report", "retrain", "threshold", "train", "tune"), "hpcml.api"),
     "BoostedBayesClassifier": "hpcml.methods.bayes.estimator",
     "ClassifierModel": "hpcml.model.classifier",
     "ConvertOptions": "hpcml.conversion.options",

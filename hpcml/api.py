@@ -129,6 +129,28 @@ def tune(
             return work(session, Path(data), Target(Path(output), force, resume), found)
 
 
+def retrain(
+    run: Path | str,
+    data: Path | str,
+    output: Path | str,
+    *,
+    comm: Comm | None = None,
+    force: bool = False,
+    resume: bool = False,
+    log: Log | None = None,
+    signals: StopSignals | None = None,
+) -> Any:
+    """Collective over `comm`. As `hpcml retrain RUN DATA --output OUTPUT`: from a finished run of `train dual` to new data.
+
+    Returns a report: a text, with the path of the model as `model`. Raises what `train` does.
+    """
+    from hpcml.methods.retrain import retrain as work
+    from hpcml.run.session import Target, session_of
+
+    with _errors_in_python(), session_of(comm, log, signals) as session:
+        return work(session, Path(run), Path(data), Target(Path(output), force, resume))
+
+
 def predict(
     model: Path | str | Model | ClassifierModel,
     data: Path | str,

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TextIO
 
@@ -31,6 +31,11 @@ def named(name: str, longest: int = LONGEST) -> str:
     text = visible(name)
     half = (longest - 1) // 2
     return text if len(text) <= longest else f"{text[: longest - 1 - half]}…{text[-half:]}"
+
+
+def entitled(name: str, titles: Sequence[str] | None, place: int) -> str:
+    """The name of a label for people, with its title behind it if the label at `place` has one: "D006801 Humans"."""
+    return f"{name} {titles[place]}" if titles and titles[place] else name
 
 
 def is_unicode(text: str) -> bool:

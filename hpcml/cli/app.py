@@ -12,6 +12,8 @@ from hpcml.cli import about, data, look, score, select, study
 from hpcml.cli.config_files import check_numbers, config_files, shortened
 from hpcml.cli.plan import check_method, plan_app
 from hpcml.cli.plot import plot_app
+from hpcml.cli.retrain import retrain
+from hpcml.cli.serve import serve
 from hpcml.cli.session import Command
 from hpcml.cli.train import explain, train_app
 from hpcml.cli.tune import tune
@@ -37,10 +39,12 @@ def build(tokens: Collection[str] = study.WITH_OPTIONS_OF_METHODS) -> tuple[App,
         app.command(command)
     app.command(train)
     app.command(tune)
+    app.command(retrain)
     app.command(plan_app(tokens))
     looks = (look.explain, look.report, look.duplicates)
     for command in (score.predict, score.evaluate, score.threshold, score.calibrate, score.prune, select.select, *looks):
         app.command(command)
+    app.command(serve)
     study.add_commands(app, tokens)
     app.command(plot_app)
     about.add_completion(app)
@@ -78,6 +82,8 @@ def run(tokens: list[str], connect: Callable[[], mpi.Comm], guard: Guard | None 
         signals = StopSignals() if guard is None else guard.signals
         if guard is not None and getattr(command, "resumable", False):  # it looks at signals
             guard.run = bound.arguments["output"]
+        if guard is not None:
+            guard.waits = hasattr(command, "ends_itself")
         comm = connect()
         from hpcml.run.session import Session
 

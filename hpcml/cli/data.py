@@ -23,10 +23,12 @@ def convert(
     Parameters
     ----------
     source:
-        Texts: jsonl, folder, docstrings. Texts or numbers: csv, tsv, parquet. Numbers: svmlight, xmc, npz, h5ad, arff, synthetic.
+        Texts: jsonl, pubmed, annif, bioasq, folder, docstrings. Texts or numbers: csv, tsv, parquet. Numbers: svmlight, xmc,
+        npz, h5ad, arff, synthetic.
     inputs:
-        The file to read; several for csv, tsv and parquet; for npz also one with the labels; none for docstrings; for synthetic
-        what to make: text (a corpus), checkerboard, circle, gaussians or sine. Text files may be compressed (gz, bz2, xz).
+        The file to read; several for csv, tsv, parquet, pubmed and annif; for npz also one with the labels; none for docstrings;
+        for synthetic what to make: text (a corpus), checkerboard, circle, gaussians or sine. Text files may be compressed (gz, bz2,
+        xz).
     output:
         The HDF5 file to make.
     force:

@@ -72,11 +72,15 @@ def _resumed_from(folders: list[Path]) -> str:
 
 
 class Guard:
-    """What ends this process at a signal. `run` is the output of a command that looks at `signals` while it trains."""
+    """What ends this process at a signal. `run` is the output of a command that looks at `signals` while it trains.
+
+    With `waits` the command looks at `signals`, too, and ends by itself, if it is not too late.
+    """
 
     def __init__(self, signals: StopSignals) -> None:
         self.signals = signals
         self.run: Path | None = None
+        self.waits = False
         launched = launched_rank()
         self.rank = launched or 0
         self._parent = None if launched is None else os.getppid()  # the launcher
@@ -105,9 +109,9 @@ class Guard:
         while late is None or time.monotonic() < late:
             came = self._wait(LOOK_SECONDS if late is None else max(0.0, min(LOOK_SECONDS, late - time.monotonic())))
             if came and late is None:
-                listens = self.run is not None and bool(_begun(self.run))
+                listens = self.waits or (self.run is not None and bool(_begun(self.run)))
                 number = came
-                if not (listens and came == signal.SIGUSR1):  # which gives the time that a checkpoint takes
+                if not (listens and came == signal.SIGUSR1 and not self.waits):  # which gives the time that a checkpoint takes
                     late = time.monotonic() + (PATIENCE if listens else 0.0)
         self._end(number)
 

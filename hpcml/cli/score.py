@@ -23,10 +23,10 @@ def predict(
     top: int | None = None,
     zero_based: Flag = False,
     max_line_mb: int | None = None,
-    format: Literal["csv", "svm"] | None = None,
+    format: Literal["csv", "svm", "bioasq"] | None = None,
     force: Flag = False,
 ) -> None:
-    """Score rows with a model, to .h5, .csv or .svm; or the lines of an svmlight text as they come, to .csv or .svm.
+    """Score rows with a model, to .h5, .csv, .svm or .json (BioASQ); or lines of svmlight text as they come, to .csv or .svm.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def predict(
     max_line_mb:
         The longest line of the text that is read, in MiB. Default: 16.
     format:
-        What to write to standard output. Default: csv.
+        What to write to standard output; default: csv. bioasq: the labels of a dataset's rows, to .json, as BioASQ takes them.
     force:
         Replace the output if it exists.
     """
@@ -61,23 +61,28 @@ def predict(
     from hpcml.files.lines import line_limit
     from hpcml.model.open import share_model
     from hpcml.mpi import agreed
+    from hpcml.prediction.bioasq import ENDING
     from hpcml.prediction.predict import predict as work
     from hpcml.prediction.stream import predict_stream
     from hpcml.prediction.top import check_what, what_of
 
     max_line = line_limit(max_line_mb)
     comm, text = Command.session.comm, False
-    what = what_of(labels, probabilities)
+    if format == "bioasq" and output.suffix.lower() != ENDING:
+        raise ConfigError(f"{output}: BioASQ's format is JSON; the name must end in {ENDING}")
+    what = what_of(labels or (format == "bioasq" and top is None and not probabilities), probabilities)
     with agreed(comm, f"opening {data}"):
         if comm.rank == 0:
             text = is_text(data)
     text = comm.bcast(text)
     if text and split != "all":
         raise ConfigError(f"--split {split}: a text has no splits; make a dataset of it (hpcml convert)")
-    if not text and (zero_based or format is not None or max_line_mb is not None):
+    if text and format == "bioasq":
+        raise ConfigError("--format bioasq: a text has no ids of its rows; make a dataset (hpcml convert)")
+    if not text and (zero_based or format in ("csv", "svm") or max_line_mb is not None):
         raise ConfigError("--zero-based, --max-line-mb and --format are for text; leave them out")
     check_what(what, top)
-    if threshold is not None and not labels:
+    if threshold is not None and what != "labels":
         raise ConfigError("--threshold has no effect without --labels; leave it out")
     opened = share_model(comm, model).with_threshold(threshold)
     if text:
@@ -99,6 +104,8 @@ def evaluate(
     csv: Path | None = None,
     json: Path | None = None,
     best: int = 5,
+    measures: Literal["bioasq"] | None = None,
+    descriptors: Path | None = None,
     force: Flag = False,
 ) -> None:
     """Judge a model: average precision (PRC area), break-even, AUC (ROC area), F1, wrong rows, precision of the best labels.
@@ -123,10 +130,15 @@ def evaluate(
         Write everything to this file.
     best:
         How many of the best and worst labels to show.
+    measures:
+        bioasq: only the measures of BioASQ's task a (micro, macro and example-based F, accuracy), of the labels above thresholds.
+    descriptors:
+        With --measures bioasq: NLM's file of MeSH descriptors (or a table with tree numbers); then LCA-F, too.
     force:
         Replace the CSV or JSON file if it exists.
     """
     from hpcml.data.dataset import Dataset
+    from hpcml.evaluation.bioasq import evaluate_bioasq
     from hpcml.evaluation.evaluate import evaluate as work
     from hpcml.evaluation.report import format_evaluation, write_csv, write_json
     from hpcml.evaluation.seen import split_to_judge
@@ -136,6 +148,10 @@ def evaluate(
 
     if best < 1:
         raise ConfigError(f"--best {best}: expected at least 1")
+    if measures is None and descriptors is not None:
+        raise ConfigError(f"--descriptors {descriptors} has no effect without --measures bioasq; leave it out")
+    if measures is not None and (csv is not None or best != 5):
+        raise ConfigError(f"--measures {measures} has no measures of single labels; leave {'--csv' if csv else '--best'} out")
     if force and csv is None and json is None:
         raise ConfigError("--force has no effect without --csv or --json; leave it out")
     if csv is not None and csv == json:
@@ -146,6 +162,15 @@ def evaluate(
         for output in (csv, json):
             if Command.session.comm.rank == 0 and output is not None:
                 check_output(output, force, [model, data])
+    if measures is not None:
+        with dataset:
+            split = split_to_judge(dataset, split, Command.session.log)
+            found = evaluate_bioasq(Command.session.comm, opened, dataset, split, descriptors, Command.session.log)
+        say_once(str(found))
+        with agreed(Command.session.comm, "writing the measures"):
+            if Command.session.comm.rank == 0 and json is not None:
+                found.write_json(json)
+        return
     with dataset:
         result = work(
             Command.session.comm, opened, dataset, split_to_judge(dataset, split, Command.session.log), Command.session.log

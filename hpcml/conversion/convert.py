@@ -21,13 +21,23 @@ from hpcml.conversion.part import Part
 from hpcml.conversion.row_ids import RowIds
 from hpcml.conversion.sources import SOURCES, Source
 from hpcml.conversion.split import check_share
+from hpcml.data.descriptors import share_descriptors
 from hpcml.errors import ConfigError, DataError, nearest
-from hpcml.files.hdf5 import NAME_CHUNK, create_strings, describe_matrix, matrix_slabs, stamp, vocabulary_digest, write_strings
+from hpcml.files.hdf5 import (
+    NAME_CHUNK,
+    create_strings,
+    describe_matrix,
+    matrix_slabs,
+    stamp,
+    vocabulary_digest,
+    write_label_titles,
+    write_strings,
+)
 from hpcml.files.lines import line_limit
 from hpcml.files.slabs import Slab, SlabFile, editing, new_file
 from hpcml.files.spool import slices
 from hpcml.files.unpacking import unpacked_once
-from hpcml.log import Log, joined
+from hpcml.log import Log, joined, named
 from hpcml.options import flag_of
 
 MAX_ROWS = 2**40  # so that sizes in bytes fit int64
@@ -221,7 +231,7 @@ def convert(
     files = [] if chosen.names else paths
 
     def read(like: Like | None, scratch: Path) -> Part:
-        with unpacked_once(comm, files, scratch, line_limit(options.max_line_mb)):
+        with unpacked_once(comm, [] if chosen.by_file else files, scratch, line_limit(options.max_line_mb)):
             return chosen.read(comm, paths, options, like, log, scratch)
 
     hint = "make more rows" if chosen.names else ""
@@ -249,10 +259,23 @@ def write_dataset(
     """
     begin = time.monotonic()
     with new_file(
-        comm, output, force, [*files, options.like, options.stop_words, options.feature_names, options.label_names]
+        comm,
+        output,
+        force,
+        [
+            *files,
+            options.like,
+            options.stop_words,
+            options.vocabulary,
+            options.feature_names,
+            options.label_names,
+            options.descriptors,
+        ],
     ) as out:
         like = read_like(comm, options.like, source, is_text)
         part = read(like, out.path.parent)
+        if part.label_titles is None:
+            part.label_titles = _label_titles(comm, part.labels.names, like, options)
         changed = None if options.label_noise is None else add_label_noise(comm, part, options)
         sizes = _sizes(comm, part)
         if sizes.n_rows == 0:
@@ -274,6 +297,21 @@ def write_dataset(
         changed=changed,
         seconds=time.monotonic() - begin,
     )
+
+
+@mpi.collective
+def _label_titles(comm: mpi.Comm, names: list[str], like: Like | None, options: ConvertOptions) -> list[str] | None:
+    """Collective over `comm`. What people call the labels: those of --descriptors, else those of the --like file. Raises
+    ConfigError if the file does not know a label, DataError if it is not one of descriptors."""
+    if options.descriptors is None:
+        return None if like is None else like.label_titles
+    titles = share_descriptors(comm, options.descriptors).titles(names)
+    if names and not any(titles):
+        raise ConfigError(
+            f"--descriptors {options.descriptors}: it has none of the labels, such as {named(names[0])!r}; leave it out, or "
+            "name the file of these labels"
+        )
+    return titles
 
 
 @mpi.collective
@@ -306,6 +344,7 @@ def _describe(file: h5py.File, part: Part, sizes: _Sizes, source: str) -> None:
     describe_matrix(file, "X", sizes.n_rows, part.n_features, sizes.nnz, sizes.ones)
     describe_matrix(file, "Y", sizes.n_rows, len(part.labels.names), sizes.y_nnz, ones=True)
     write_strings(file, "label_names", part.labels.names)
+    write_label_titles(file, part.label_titles)
     if part.feature_names is not None:
         write_strings(file, "feature_names", part.feature_names)
     if part.text is not None:
@@ -318,6 +357,7 @@ def _write(comm: mpi.Comm, out: SlabFile, part: Part, sizes: _Sizes, source: str
     slabs = matrix_slabs("X", sizes.n_rows, sizes.nnz, part.n_features, None if sizes.ones else "<f4")
     slabs |= matrix_slabs("Y", sizes.n_rows, sizes.y_nnz, len(part.labels.names), None)
     slabs |= {f"splits/{name}": Slab((size,), "<i8") for name, size in sizes.splits.items()}
+    slabs |= {f"rows/{name}": Slab((sizes.n_rows,), numbers.dtype.str) for name, numbers in part.row_numbers.items()}
     out.layout(slabs, lambda file: _describe(file, part, sizes, source))
     if part.row_ids is not None:
         _write_row_ids(comm, out.path, output, part.row_ids, sizes.n_rows)
@@ -335,6 +375,8 @@ def _write(comm: mpi.Comm, out: SlabFile, part: Part, sizes: _Sizes, source: str
         for some in slices(0 if sizes.ones else part.indices.size):
             data = np.ones(some.stop - some.start, dtype=np.float32) if part.data is None else part.data[some]
             out.write("X/data", sizes.first_value + some.start, data)
+        for name, numbers in part.row_numbers.items():
+            out.write(f"rows/{name}", sizes.first_row, numbers)
         for number, name in enumerate(part.split_names):
             place = sizes.first_in_split[number]
             for some in slices(part.n_rows):

@@ -83,7 +83,7 @@ def from_sparse(
     log: Log,
 ) -> ConvertReport:
     """Collective over `comm`. Write this rank's rows of X and Y, behind those of lower ranks. Raises ConfigError, DataError."""
-    check_of_source(SPARSE, ("missing_as_zero",), options)
+    check_of_source(SPARSE, ("descriptors", "missing_as_zero"), options)
     check_common(SPARSE, False, options)
 
     def read(like: Like | None, scratch: Path) -> Part:

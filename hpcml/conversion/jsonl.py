@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from hpcml.log import Log, is_unicode
 SOME_KEYS = 100  # of documents, for a hint
 
 
-class _Seen(NamedTuple):
+class Seen(NamedTuple):
     """How many of this rank's documents have values of each field, and some of the documents' keys."""
 
     counts: np.ndarray
@@ -44,18 +44,28 @@ class Document(NamedTuple):
     split: str
 
 
-def parse(line: bytes, fields: Sequence[Field] = PLAIN, keys: set[str] | None = None) -> Document:
-    """The document on a line, the keys of which are added to `keys`, but not for ever. Raises ValueError with the reason."""
+def loaded(text: bytes, expected: str = "expected one object a line") -> Any:
+    """What JSON says. Raises ValueError with the reason, which ends with what is expected."""
     try:
-        value = json.loads(line.removesuffix(b"\n").decode())
+        return json.loads(text.decode())
     except UnicodeDecodeError as error:
         raise ValueError(f"byte {error.start + 1} is not UTF-8; save the file as UTF-8") from None
     except json.JSONDecodeError as error:
-        raise ValueError(f"not JSON: {error.msg} at column {error.colno}; expected one object a line") from None
+        where = f"line {error.lineno}, column" if error.lineno > 1 else "column"
+        raise ValueError(f"not JSON: {error.msg} at {where} {error.colno}; {expected}") from None
     except RecursionError:
-        raise ValueError("not JSON that can be read: nested too deeply; expected one object a line") from None
+        raise ValueError(f"not JSON that can be read: nested too deeply; {expected}") from None
     except ValueError:  # of Python's int
         raise ValueError(f"a number of more than {sys.get_int_max_str_digits():,} digits; write it as a string") from None
+
+
+def parse(line: bytes, fields: Sequence[Field] = PLAIN, keys: set[str] | None = None) -> Document:
+    """The document on a line, the keys of which are added to `keys`, but not for ever. Raises ValueError with the reason."""
+    return document_of(loaded(line.removesuffix(b"\n")), fields, keys)
+
+
+def document_of(value: Any, fields: Sequence[Field] = PLAIN, keys: set[str] | None = None) -> Document:
+    """The document that a value of JSON is, as `parse`."""
     if not isinstance(value, dict):
         expected = "text or title" if fields == PLAIN else " or ".join(field.name for field in fields)
         raise ValueError(f"{_kind(value)}, but expected an object with the key {expected}")
@@ -71,20 +81,20 @@ def parse(line: bytes, fields: Sequence[Field] = PLAIN, keys: set[str] | None = 
     if not isinstance(labels, list):
         raise ValueError(f"labels is {_kind(labels)}, but expected a list of strings")
     for label in labels:
-        if not _string(label, "a label"):
+        if not string_of(label, "a label"):
             raise ValueError("a label is empty; expected a name")
-    split = check_split_name(_string(value.get("split"), "split"))
-    values = [_values(value.get(field.name), field) for field in fields]
-    return Document(_string(row_id, "id"), values, labels, split)
+    split = check_split_name(string_of(value.get("split"), "split"))
+    values = [values_of(value.get(field.name), field) for field in fields]
+    return Document(string_of(row_id, "id"), values, labels, split)
 
 
-def _values(value: object, field: Field) -> list[str]:
+def values_of(value: object, field: Field) -> list[str]:
     """The strings of a field; only one where fields are not told apart. Raises ValueError."""
     if isinstance(value, list) and field.tag:
-        return [_string(each, f"a value of {field.name}", field.whole) for each in value]
+        return [string_of(each, f"a value of {field.name}", field.whole) for each in value]
     if field.tag and not isinstance(value, str | None):
         raise ValueError(f"{field.name} is {_kind(value)}, but expected a string or a list of strings")
-    text = _string(value, field.name, field.whole)
+    text = string_of(value, field.name, field.whole)
     return [text] if text else []
 
 
@@ -94,7 +104,7 @@ def _kind(value: object) -> str:
     return names.get(type(value), "a number")
 
 
-def _string(value: object, key: str, stored: bool = True) -> str:
+def string_of(value: object, key: str, stored: bool = True) -> str:
     """A value that must be a string ("" if missing) and, if `stored`, one that the file can hold. Raises ValueError."""
     if value is None and not key.startswith("a "):
         return ""
@@ -115,7 +125,7 @@ def read_jsonl(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like
     max_line = line_limit(options.max_line_mb)
     corpus = new_corpus(comm, options, like, scratch)
     begin, end = byte_range(comm, path)
-    n_lines, seen = 0, _Seen(np.zeros(len(corpus.fields), dtype=np.int64), set())
+    n_lines, seen = 0, Seen(np.zeros(len(corpus.fields), dtype=np.int64), set())
     with mpi.agreed(comm, f"reading {path}"):
         for offset, block in line_blocks(path, begin, end, max_line=max_line):
             _add_block(corpus, path, offset, block, n_lines, seen)
@@ -123,13 +133,13 @@ def read_jsonl(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like
     (lines_above,), _ = mpi.exclusive_sum(comm, [n_lines])
     corpus.row_ids.lines_above = int(lines_above)
     if like is None and corpus.fields != PLAIN:
-        _check_fields(comm, path, corpus, seen)
+        check_fields(comm, path, corpus, seen)
     log(f"{path}: read; making rows")
     return vectorise(comm, corpus, options, like)
 
 
 @mpi.collective
-def _check_fields(comm: mpi.Comm, path: Path, corpus: Corpus, seen: _Seen) -> None:
+def check_fields(comm: mpi.Comm, path: Path, corpus: Corpus, seen: Seen) -> None:
     """Collective over `comm`. Raises DataError for a field that no document has."""
     _, (n_documents, *counts) = mpi.exclusive_sum(comm, [corpus.n_rows, *seen.counts])
     missing = [field.name for field, count in zip(corpus.fields, counts, strict=True) if not count]
@@ -139,7 +149,7 @@ def _check_fields(comm: mpi.Comm, path: Path, corpus: Corpus, seen: _Seen) -> No
         raise DataError(f"{path}: --fields {missing[0]}: no document has a value of it; {hint}".rstrip("; "))
 
 
-def _add_block(corpus: Corpus, path: Path, offset: int, block: bytes, first_line: int, seen: _Seen) -> None:
+def _add_block(corpus: Corpus, path: Path, offset: int, block: bytes, first_line: int, seen: Seen) -> None:
     """Add the documents of a block of lines, the first of which is `first_line` of this rank's. Raises DataError, OSError."""
     for number, line in enumerate(BytesIO(block)):
         if not line or line.isspace():

@@ -23,6 +23,7 @@ class Like:
     label_names: list[str]
     text: TextSettings | None
     feature_names: list[str] | None = None
+    label_titles: list[str] | None = None
 
 
 @mpi.collective
@@ -52,6 +53,5 @@ def _read(path: Path, source: str, is_text: bool | None) -> Like:
                 f"--like {path}: was made from {made}, so {source} cannot use its features; expected a file from {source}"
             )
         settings = TextSettings.read(dataset) if of_text else None
-        return Like(
-            path, dataset.n_features, dataset.label_names(), settings, None if of_text else dataset.strings("feature_names")
-        )
+        names = None if of_text else dataset.strings("feature_names")
+        return Like(path, dataset.n_features, dataset.label_names(), settings, names, dataset.label_titles())

@@ -19,7 +19,7 @@ class ConvertOptions:
     zero_based: Flag = False
     """svmlight: indices start at 0, not at 1."""
     max_line_mb: int | None = None
-    """The longest line (of csv and tsv: row, of folder: file) that is read, in MiB. Default: 16."""
+    """The longest line (of csv and tsv: row, of folder and annif: file, of pubmed: record) that is read, in MiB. Default: 16."""
     text: Annotated[tuple[str, ...], Several] = ()
     """csv, tsv, parquet: the columns of texts, whose words are not told apart (--fields names columns whose words are)."""
     labels: Annotated[tuple[str, ...], Several] = ()
@@ -46,10 +46,25 @@ class ConvertOptions:
     """folder: the topmost folders (train, test) are splits, and the folders in them labels."""
     encoding: str | None = None
     """folder: the encoding of the files, such as latin-1. Default: utf-8."""
+    test_years: Annotated[tuple[str, ...], Several] = ()
+    """pubmed: the citations of these years are the split test, as in 2019, 2017-2019 or 2019- (and later); the others train."""
+    major_topics: Flag = False
+    """pubmed: only headings that are major topics of a citation are its labels."""
+    no_check_tags: Flag = False
+    """pubmed: leave out the headings that indexers check for every article, such as Humans, Male and Adult."""
+    vocabulary: Path | None = None
+    """annif: a subject vocabulary (TSV or CSV), which names the subjects; others are left out. Default: all that documents have."""
+    language: str | None = None
+    """annif: the language of the labels of a vocabulary as CSV, such as en."""
+    unindexed: Flag = False
+    """annif: keep documents without subjects, to score them. Default: they are left out."""
     feature_names: Path | None = None
     """npz, xmc: a text file with the names of the features, one a line."""
     label_names: Path | None = None
     """npz, xmc: a text file with the names of the labels, one a line."""
+    descriptors: Path | None = None
+    """Text, tables, npz, xmc: what people call the labels, by the labels' names: NLM's file of MeSH descriptors (desc2026.xml, or
+    .gz), or lines "name=UI" or "UI<tab>name<tab>tree numbers". The titles stand beside the names wherever people look."""
     fields: Annotated[tuple[str, ...], Several] = ()
     """Text: tell apart the words of these fields, as in title=T,text=A: "crop T" is a word of titles. Without =T the name is the
     tag. JSON lines and tables may have any fields, strings or lists. Default: the words of title and text, not told apart."""

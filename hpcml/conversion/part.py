@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +28,8 @@ class Labels:
 class Part:
     """This rank's rows, CSR, `data` None for ones; `split` holds positions in `split_names`, -1 for rows in no split.
 
-    Everything but the rows, `dropped` and `labels.dropped` is the same on all ranks.
+    `row_numbers` are other numbers of this rank's rows, by name; the dataset keeps them in its group `rows`.
+    Everything but the rows, their numbers, `dropped` and `labels.dropped` is the same on all ranks.
     """
 
     indptr: np.ndarray | Spool
@@ -41,6 +42,8 @@ class Part:
     row_ids: RowIds | None = None
     feature_names: Strings | None = None
     text: TextSettings | None = None
+    label_titles: Sequence[str] | None = None  # what people call the labels, "" for none; None: the source does not tell
+    row_numbers: dict[str, np.ndarray] = field(default_factory=dict)
     dropped: int = 0  # svmlight: values, text: occurrences of words, that --like does not know
 
     @property

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
+from hpcml.conversion.annif import read_annif
 from hpcml.conversion.arff import read_arff
+from hpcml.conversion.bioasq import read_bioasq
 from hpcml.conversion.docstrings import read_docstrings
 from hpcml.conversion.folder import read_folder
 from hpcml.conversion.h5ad import read_h5ad
@@ -14,6 +16,7 @@ from hpcml.conversion.npz import read_npz
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.parquet import read_parquet
 from hpcml.conversion.part import Part
+from hpcml.conversion.pubmed import check_pubmed, read_pubmed
 from hpcml.conversion.svmlight import read_svmlight
 from hpcml.conversion.synthetic import NAMES as SYNTHETIC
 from hpcml.conversion.synthetic import check_synthetic, read_synthetic
@@ -26,7 +29,7 @@ class Source(NamedTuple):
 
     `is_text` None: the options say. An input is a file, or one of `names` if there are any: then the rows are made,
     `options.rows` of them; `check` raises ConfigError for options that do not fit the name. `options` are those that only some
-    sources have.
+    sources have. With `by_file` one rank reads a file, from its beginning to its end, so that none is unpacked beforehand.
     """
 
     read: Callable[..., Part]
@@ -35,22 +38,27 @@ class Source(NamedTuple):
     options: Collection[str] = ()
     names: Collection[str] = ()
     check: Callable[[str, ConvertOptions], None] | None = None
+    by_file: bool = False
 
 
 ANY = 1 << 16  # files, at most
-COLUMNS = ("labels", "indicators", "label_separator", "id", "split_column", "missing_as_zero")
+COLUMNS = ("descriptors", "labels", "indicators", "label_separator", "id", "split_column", "missing_as_zero")
 TABLE = (*COLUMNS, "text", "features")
-NAMES = ("feature_names", "label_names")
+NAMES = ("descriptors", "feature_names", "label_names")
+PUBMED = ("descriptors", "major_topics", "max_line_mb", "no_check_tags", "test_years")
 
 SOURCES = {
+    "annif": Source(read_annif, (1, ANY), True, ("vocabulary", "language", "unindexed", "max_line_mb")),
     "arff": Source(read_arff, (1, 1), False, (*COLUMNS, "features", "max_line_mb")),
+    "bioasq": Source(read_bioasq, (1, 1), True, ("descriptors", "max_line_mb")),
     "csv": Source(read_csv, (1, ANY), None, (*TABLE, "delimiter", "no_quotes", "max_line_mb")),
     "docstrings": Source(read_docstrings, (0, 0), True),
     "folder": Source(read_folder, (1, 1), True, ("folder_splits", "encoding", "max_line_mb")),
     "h5ad": Source(read_h5ad, (1, 1), False, COLUMNS),
-    "jsonl": Source(read_jsonl, (1, 1), True, ("max_line_mb",)),
+    "jsonl": Source(read_jsonl, (1, 1), True, ("descriptors", "max_line_mb")),
     "npz": Source(read_npz, (1, 2), False, ("missing_as_zero", "label_separator", *NAMES)),
     "parquet": Source(read_parquet, (1, ANY), None, TABLE),
+    "pubmed": Source(read_pubmed, (1, ANY), True, PUBMED, check=check_pubmed, by_file=True),
     "svmlight": Source(read_svmlight, (1, 1), False, ("zero_based", "max_line_mb")),
     "synthetic": Source(read_synthetic, (1, 1), False, ("features", "labels"), SYNTHETIC, check_synthetic),
     "tsv": Source(read_tsv, (1, ANY), None, (*TABLE, "no_quotes", "max_line_mb")),

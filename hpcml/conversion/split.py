@@ -57,11 +57,11 @@ def row_splits(comm: mpi.Comm, n_local: int, own: list[str] | None, options: Con
     for some in slices(n_local):
         test[some] = random_test(options.seed, options.test_share, np.arange(first + some.start, first + some.stop))
     _, (n_test, n_rows) = mpi.exclusive_sum(comm, [int(np.count_nonzero(test)), n_local])
-    _check_sizes(int(n_test), int(n_rows), options.test_share)
+    check_sizes(int(n_test), int(n_rows), options.test_share)
     return ["test", "train"], np.subtract(1, test, dtype=np.int32)
 
 
-def _check_sizes(n_test: int, n_rows: int, share: float) -> None:
+def check_sizes(n_test: int, n_rows: int, share: float) -> None:
     """Raise ConfigError if test or train would be empty."""
     if n_test in (0, n_rows):
         name = "test" if n_test == 0 else "train"
@@ -122,7 +122,7 @@ def split(
                 flags = _test_flags(dataset, test_share, stratified, seed)
                 learned = "text/idf" in dataset.file
             n_test, n_rows = int(np.count_nonzero(flags)), flags.size
-            _check_sizes(n_test, n_rows, test_share)
+            check_sizes(n_test, n_rows, test_share)
             shutil.copyfile(path, temporary)
             _write_splits(temporary, flags)
     log(f"{output or path}: {n_rows - n_test} training rows, {n_test} test rows")

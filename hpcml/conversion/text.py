@@ -354,11 +354,11 @@ def _count_all(corpus: Corpus, settings: TextSettings) -> ArraySpool:
     """The distinct terms (keys of the settings' words and pairs) of all rows: a `Counted` for each block. Raises OSError."""
     counted = ArraySpool(corpus.scratch)
     for block, places in _placed(corpus):
-        counted.append(_count(block, places, settings.vocabulary.width, settings.pairs))
+        counted.append(count_terms(block, places, settings.vocabulary.width, settings.pairs))
     return counted
 
 
-def _count(block: Block, places_of: np.ndarray, width: int, pairs: bool) -> Counted:
+def count_terms(block: Block, places_of: np.ndarray, width: int, pairs: bool) -> Counted:
     """The distinct terms of a block's rows."""
     n_rows = block.lengths.size
     rows = np.repeat(np.arange(n_rows), block.lengths)
@@ -381,16 +381,23 @@ def _rows(settings: TextSettings, counted: ArraySpool, scratch: Path) -> tuple[S
     data = None if settings.idf is None else Spool(scratch, np.float32)
     indptr.append(np.zeros(1, dtype=np.int64))
     for block in map(Counted.of, counted):
-        columns = settings.vocabulary.columns(block.keys)[block.places]
-        keep = columns >= 0
+        sizes, columns, weights = weighted(settings, block)
         if data is not None:
-            keep &= settings.idf[columns] != 0  # a word of all training rows
-        rows, columns = block.rows[keep], columns[keep]
-        if data is not None:
-            data.append(_weights(rows, block.tf[keep], settings.idf[columns], block.n_rows))
-        indptr.append(indices.size + np.cumsum(np.bincount(rows, minlength=block.n_rows)))
+            data.append(weights)
+        indptr.append(indices.size + np.cumsum(sizes))
         indices.append(columns)
     return indptr, indices, data
+
+
+def weighted(settings: TextSettings, block: Counted) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """How many features each row of a block has, which, and their weights (None: they are 1)."""
+    columns = settings.vocabulary.columns(block.keys)[block.places]
+    keep = columns >= 0
+    if settings.idf is not None:
+        keep &= settings.idf[columns] != 0  # a word of all training rows
+    rows, columns = block.rows[keep], columns[keep]
+    weights = None if settings.idf is None else _weights(rows, block.tf[keep], settings.idf[columns], block.n_rows)
+    return np.bincount(rows, minlength=block.n_rows), columns, weights
 
 
 def _weights(rows: np.ndarray, tf: np.ndarray, idf: np.ndarray, n_rows: int) -> np.ndarray:

@@ -12,6 +12,8 @@ from hpcml.errors import ConfigError, DataError
 from hpcml.files.hdf5 import TYPES, changed_in_use, map_dataset, open_stamped, readable
 from hpcml.files.untrusted import read_strings, text_of
 
+NAMES = ("feature_names", "label_names", "label_titles", "row_ids")  # lists of strings that a dataset may have
+
 
 class Dataset:
     """A read-only handle on a dataset file. Opening reads sizes only; close it or use it in a `with`."""
@@ -35,12 +37,14 @@ class Dataset:
 
     def _check_shapes(self) -> None:
         """The sizes of all parts agree with each other. Raises DataError, or what h5py raises if a part is missing."""
-        sizes = {"feature_names": self.n_features, "label_names": self.n_labels, "row_ids": self.n_rows}
+        sizes = {"feature_names": self.n_features, "row_ids": self.n_rows}
+        sizes |= {"label_names": self.n_labels, "label_titles": self.n_labels}
         sizes |= {f"{name}/indptr": self.n_rows + 1 for name in "XY"}
         for name in "XY":
             if f"{name}/indices" in self.file:
                 sizes |= {f"{name}/indices": self.file[f"{name}/indices"].size}  # so it has one dimension
                 sizes |= {f"{name}/data": self.file[f"{name}/indices"].size}
+        sizes |= {f"rows/{name}": self.n_rows for name in self.row_numbers()}
         sizes |= {f"splits/{name}": self.file["splits"][name].size for name in self.split_names()}
         for name, size in sizes.items():
             if "/" in name and name not in self.file:
@@ -66,7 +70,10 @@ class Dataset:
                 raise DataError(
                     f"{self.path}: {name} has the type {found}, but expected {known[0]}; make the file again with `hpcml convert`"
                 )
-        for name in ("feature_names", "label_names", "row_ids"):
+        for name in self.row_numbers():
+            if self.file[f"rows/{name}"].dtype.kind not in "iuf":
+                raise DataError(f"{self.path}: rows/{name} holds no numbers; make it again with `hpcml convert`")
+        for name in NAMES:
             if name in self.file and h5py.check_string_dtype(self.file[name].dtype) is None:
                 raise DataError(f"{self.path}: {name} holds no strings; make it again with `hpcml convert`")
 
@@ -109,9 +116,21 @@ class Dataset:
         """The names of the labels; their numbers where the file has no names."""
         return self.strings("label_names") or [str(label) for label in range(self.n_labels)]
 
+    def label_titles(self, labels: np.ndarray | None = None) -> list[str] | None:
+        """The titles of the labels of these numbers, or of all: what people call them ("" where one has none).
+
+        None where the file has no titles. Raises DataError if they cannot be read.
+        """
+        titles = self.strings("label_titles")
+        return titles if titles is None or labels is None else [titles[label] for label in labels.tolist()]
+
     def split_names(self) -> list[str]:
         """The names of the splits, sorted."""
         return sorted(self.file["splits"].keys()) if "splits" in self.file else []
+
+    def row_numbers(self) -> list[str]:
+        """The names of the other numbers that rows have, such as the year, sorted: those in the group `rows`."""
+        return sorted(self.file["rows"].keys()) if "rows" in self.file else []
 
     def splits_of(self, name: str) -> list[str]:
         """The splits that `--split` names: one, or several with commas between; a split of the whole name goes before.

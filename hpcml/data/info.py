@@ -16,7 +16,7 @@ from hpcml.data.shard import slab_of, split_bounds
 from hpcml.errors import ConfigError
 from hpcml.files.hdf5 import readable
 from hpcml.files.untrusted import attributes, text_of
-from hpcml.log import joined, named
+from hpcml.log import entitled, joined, named
 
 SHOWN_LABELS = 40
 
@@ -50,6 +50,7 @@ class DatasetInfo:
     counts: dict[str, np.ndarray]
     shards: list[ShardWeight]
     checked: bool
+    label_titles: list[str] | None = None
 
     @property
     def density(self) -> float:
@@ -87,6 +88,7 @@ def info(comm: mpi.Comm, path: Path, ranks: list[int], check: bool = True) -> Da
                 source=text_of(dataset.file, "source") if "source" in dataset.file.attrs else "",
                 text=text,
                 label_names=dataset.label_names(),
+                label_titles=dataset.label_titles(),
                 splits={name: dataset.split(name).size for name in dataset.split_names()},
                 counts=counts,
                 shards=[_weigh(dataset, number) for number in ranks],
@@ -164,7 +166,7 @@ def _span(pair: tuple[int, int]) -> str:
 def _label_table(found: DatasetInfo) -> list[str]:
     """The most frequent labels with their rows in each split, and how many more there are."""
     order = np.argsort(-found.counts["all"], kind="stable")[:SHOWN_LABELS].tolist()
-    names = [named(found.label_names[label]) for label in order]
+    names = [named(entitled(found.label_names[label], found.label_titles, label)) for label in order]
     width = max([5, *map(len, names)])
     lines = ["", f"{'label':<{width}}" + "".join(f" {name:>10}" for name in found.counts)]
     for label, name in zip(order, names, strict=True):

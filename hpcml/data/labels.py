@@ -83,6 +83,9 @@ def _choose_labels(dataset: Dataset, wanted: Wanted, n_positive: np.ndarray) -> 
     if unknown:
         raise ConfigError(f"{dataset.path}: no label {unknown[0]!r}; {nearest(unknown[0], names, 'hpcml info')}")
     named = set(wanted.label or names)
+    if wanted.label and len(named) < len(wanted.label):
+        twice = next(name for k, name in enumerate(wanted.label) if name in wanted.label[:k])
+        raise ConfigError(f"--label {twice}: given twice; name each label once")
     chosen = [k for k, name in enumerate(names) if name in named and n_positive[k] >= wanted.min_positives]
     if not chosen:
         raise ConfigError(f"{dataset.path}: no label has {wanted.min_positives} positive rows; lower --min-positives")

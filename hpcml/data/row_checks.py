@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import NAMES, Dataset
 from hpcml.errors import DataError
 from hpcml.files.hdf5 import NAME_CHUNK
 from hpcml.partition import bounds_by_weight, even_bounds
@@ -39,7 +39,7 @@ def check_contents(comm: mpi.Comm, dataset: Dataset) -> None:
                 last = min(max(last, begin + 1), begin + BLOCK)
                 _check_rows(dataset, name, n_columns, begin, last)
                 begin = last
-    for name in ("feature_names", "label_names", "row_ids"):
+    for name in NAMES:
         with mpi.agreed(comm, f"checking {name} of {dataset.path}"):
             if name in dataset.file:
                 begin, end = share(comm, dataset.file[name].size)

@@ -143,7 +143,7 @@ def why(
             true = {of_data[label] for label in shard.y_indices[begin:end].tolist()}
             for label in _labels_of(scorer, scores[place], true) if labels is None else labels.tolist():
                 score = float(scores[place, np.searchsorted(scorer.labels, label)])
-                found.append(_why(scorer, features, int(shard.rows[place]), row, label, score, true))
+                found.append(taken_apart(scorer, features, int(shard.rows[place]), row, label, score, true))
         parts = np.unique(np.concatenate([np.zeros(0, np.int64), *(each.features for each in found)]))
         names = names_of(dataset, parts)
         ids = names_of(dataset, places, "row_ids")
@@ -167,7 +167,7 @@ def _labels_of(scorer: Scorer, scores: np.ndarray, true: set[str]) -> list[int]:
     return [int(scorer.labels[place]) for place in order.tolist() if some[place]]
 
 
-def _why(scorer: Scorer, features: Features, place: int, row: int, label: int, score: float, true: set[str]) -> Why:
+def taken_apart(scorer: Scorer, features: Features, place: int, row: int, label: int, score: float, true: set[str]) -> Why:
     """The score of one label for one row of the scorer's shard, taken apart. Local."""
     model, (indptr, indices, data) = scorer.model, scorer.csr
     begin, end = indptr[place : place + 2].tolist()

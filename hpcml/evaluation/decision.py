@@ -30,6 +30,7 @@ import numpy as np
 
 from hpcml.errors import DataError, NonFiniteError
 from hpcml.evaluation import decision_kernels as kernels
+from hpcml.evaluation.probabilities import probabilities
 from hpcml.evaluation.ranking import Ranking
 from hpcml.partition import offsets
 
@@ -192,6 +193,39 @@ def decide(summaries: Sequence[Summary], tau: float = TAU, kappa: float = KAPPA)
     thresholds = np.where((n_positive > 0) | (tau > 0), mixed, frame.thresholds)
     sigmoids, prior = _sigmoids(frame, kappa)
     return Decision(thresholds, sigmoids, (frame.rarest, *prior))
+
+
+def decide_together(summaries: Sequence[Summary], decision: Decision) -> tuple[float, Decision]:
+    """(p, the same with other thresholds): those above which a label's probability is more than p, the one for all labels at
+    which the F1 of all pairs of a row and a label (micro) is largest.
+
+    The rows of a place of a summary count at their mean score. Where the probability is the same for all scores, all rows or none
+    are above the threshold. Local.
+    """
+    found, counts = [], []
+    for summary, sigmoid in zip(summaries, decision.sigmoids, strict=True):
+        x = np.concatenate([summary.centres("negative"), summary.centres("positive")])
+        found.append(probabilities(x[:, None], *sigmoid[:, None]).reshape(2, -1))
+        counts.append(np.stack([summary.places["negative"], summary.places["positive"]]).astype(np.int64))
+    values, places = np.unique(np.concatenate(found, axis=1), return_inverse=True)
+    of_kinds = zip(places.reshape(2, -1), np.concatenate(counts, axis=1), strict=True)
+    negative, positive = (np.bincount(there, count, values.size)[::-1] for there, count in of_kinds)
+    hits = np.cumsum(positive)
+    best = int(np.argmax(2.0 * hits / (hits + np.cumsum(negative) + hits[-1])))
+    descending = np.append(values[::-1], 0.0)
+    shared = float(descending[best] / 2.0 + descending[best + 1] / 2.0)
+    logit = math.log(shared) - math.log1p(-shared)
+
+    def threshold(slope: float, offset: float, low: float, high: float) -> float:
+        if slope > 0:
+            return (logit - offset) / slope
+        return low if offset > logit else high
+
+    ends = [(float(np.nextafter(each.places["value"][0], -np.inf)), float(each.places["top"].max())) for each in summaries]
+    of_labels = zip(*decision.sigmoids.T.tolist(), *zip(*ends, strict=True), strict=True)
+    thresholds = np.array([threshold(*values) for values in of_labels])
+    _, slope, offset = decision.rarest
+    return shared, Decision(thresholds, decision.sigmoids, (threshold(slope, offset, -math.inf, math.inf), slope, offset))
 
 
 def warm_up() -> None:

@@ -55,6 +55,7 @@ class Evaluation:
     by_frequency: list[FrequentLabels] = field(default_factory=list)  # F1 for all labels, and for the most frequent ones
     frequency_from: str = ""  # the rows that say how frequent a label is
     thresholds: str = ""  # above which scores a row has a label; "" for 0
+    label_titles: list[str] | None = None  # of the evaluated labels, if the model or the data says what people call them
     probabilities: str = ""  # where they come from; "" for a model without
     calibration: list[CalibrationLine] = field(default_factory=list)  # of the probabilities, by the positives of labels
 
@@ -137,8 +138,15 @@ def match_labels(model: Model | ClassifierModel, dataset: Dataset, labels: list[
         n_not_in_model=len(set(data_names) - set(model.label_names)),
         thresholds=model.threshold_source,
         probabilities=model.probability_source,
+        label_titles=_titles(model, dataset, known, [in_data[name] for name in names]),
     )
     return evaluation, place
+
+
+def _titles(model: Model | ClassifierModel, dataset: Dataset, known: list[int], in_data: list[int]) -> list[str] | None:
+    """The titles of labels by their numbers in the model, else by those in the data; None where neither has any."""
+    titles, numbers = (model.label_titles, known) if model.label_titles else (dataset.label_titles(), in_data)
+    return None if titles is None else [titles[number] for number in numbers]
 
 
 @mpi.collective

@@ -22,7 +22,7 @@ from hpcml.errors import ConfigError, NonFiniteError, nearest
 from hpcml.files.atomic import write_whole
 from hpcml.files.hdf5 import readable
 from hpcml.files.table import table
-from hpcml.log import joined, named
+from hpcml.log import entitled, joined, named
 from hpcml.model.classifier import ClassifierModel
 from hpcml.model.linear import Model
 from hpcml.partition import even_bounds, offsets
@@ -185,7 +185,8 @@ def format_explanation(found: Explanation) -> str:
         lines.append("behind a feature stands its field: " + ", ".join(kinds))
     for label in found.shown.tolist():
         each, rows = by_label[label], int(model.labels["n_positive"][label])
-        head = f"{named(model.label_names[label])}: {rows:,} training rows, {each.n_weights:,} features, "
+        name = named(entitled(model.label_names[label], model.label_titles, label))
+        head = f"{name}: {rows:,} training rows, {each.n_weights:,} features, "
         lines += ["", f"{head}intercept {model.bias[label]:.4g}"]
         if not each.n_weights:
             lines.append("  no weights: every row has the same score")
@@ -232,6 +233,7 @@ def _as_dict(found: Explanation, each: LabelWeights) -> dict[str, Any]:
     return {
         "number": each.label,
         "label": model.label_names[each.label],
+        **({"title": model.label_titles[each.label]} if model.label_titles else {}),
         "n_positive": int(model.labels["n_positive"][each.label]),
         "intercept": float(model.bias[each.label]),
         "n_features": each.n_weights,

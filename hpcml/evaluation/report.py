@@ -15,7 +15,7 @@ from hpcml.evaluation.ranking import COUNTS
 from hpcml.evaluation.seen import seen_note
 from hpcml.files.atomic import write_whole
 from hpcml.files.table import table, write_table
-from hpcml.log import joined
+from hpcml.log import entitled, joined
 
 HEADINGS = {"average_precision": "avg prec", "break_even": "break-even", "auc": "AUC", "f1": "F1", "brier": "Brier", "ece": "ECE"}
 SMALL = frozenset({"brier", "ece"})  # measures that are small where labels are rare
@@ -117,17 +117,19 @@ def _label_table(e: Evaluation, title: str, chosen: np.ndarray, measures: list[s
     rows = [[title, "positives", "iterations", *(_heading(m) for m in measures)]]
     for label in chosen.tolist():
         counts = (str(e.n_positive[label]), str(e.steps[label]))
-        rows.append(["  " + e.label_names[label], *counts, *(_shown(m, e.values[m][label]) for m in measures)])
+        name = entitled(e.label_names[label], e.label_titles, label)
+        rows.append(["  " + name, *counts, *(_shown(m, e.values[m][label]) for m in measures)])
     return table(rows)
 
 
 def write_csv(path: Path | str, evaluation: Evaluation) -> None:
     """One line per label; an undefined value is an empty cell. Local; raises DataError (call it in an agreed region)."""
-    rows: list[list[object]] = [["number", "label", "n_positive", *evaluation.values]]
+    titles = evaluation.label_titles
+    rows: list[list[object]] = [["number", "label", *(["title"] if titles else []), "n_positive", *evaluation.values]]
     numbers, counts = evaluation.labels.tolist(), evaluation.n_positive.tolist()
     for i, name in enumerate(evaluation.label_names):
         values = [_or_none(column[i]) for column in evaluation.values.values()]
-        rows.append([numbers[i], name, counts[i], *values])
+        rows.append([numbers[i], name, *([titles[i]] if titles else []), counts[i], *values])
     write_table(path, rows)
 
 
@@ -151,7 +153,8 @@ def write_json(path: Path | str, evaluation: Evaluation) -> None:
         **_of_rows(e),
         **_of_probabilities(e),
         "labels": [
-            {"number": number, "label": name, "n_positive": count, **{m: _or_none(column[i]) for m, column in e.values.items()}}
+            {"number": number, "label": name, **({"title": e.label_titles[i]} if e.label_titles else {}), "n_positive": count}
+            | {m: _or_none(column[i]) for m, column in e.values.items()}
             for i, (number, name, count) in enumerate(zip(e.labels.tolist(), e.label_names, e.n_positive.tolist(), strict=True))
         ],
     }

@@ -76,6 +76,14 @@ class InvertedTop:
             scorer.check_numbers(np.array([np.nan]), np.array([bad]))
         return out.sort()
 
+    def scores(self, scorer: Scorer, rows: np.ndarray) -> np.ndarray:
+        """The scores (n × L) of all labels. Local. Raises NonFiniteError if one is not a number."""
+        out, sums = np.empty((rows.size, self.model.n_labels)), scorer.divisors(rows)
+        bad = kernels.scores_inverted(*scorer.csr, rows, self._inverted, *scorer.tables, self.model.bias, sums, out)
+        if bad >= 0:
+            scorer.check_numbers(np.array([np.nan]), np.array([bad]))
+        return out
+
 
 @mpi.collective
 def top_of(comm: mpi.Comm, scorer: Scorer | ClassifierScorer, size: int, keeps: bool) -> BlockwiseTop | InvertedTop:

@@ -2,7 +2,8 @@
 
 An hpcml dataset is an HDF5 file with the attributes `hpcml-format = "dataset"` and `hpcml-version`. Groups `X` (m × d float32)
 and `Y` (m × L, the label sets) use AnnData's encoding of a CSR matrix. Beside them may stand `feature_names`, `label_names`,
-`row_ids` (variable-length UTF-8), `splits/NAME` (sorted row numbers, int64) and `text` (how words became features).
+`label_titles` (what people call the labels, "" for none), `row_ids` (variable-length UTF-8), `splits/NAME` (sorted row numbers,
+int64), `rows/NAME` (another number of each row, such as the year) and `text` (how words became features).
 """
 
 from __future__ import annotations
@@ -71,6 +72,12 @@ def write_strings(file: h5py.File, name: str, strings: Strings) -> None:
     data = create_strings(file, name, len(strings))
     for begin in range(0, len(strings), NAME_CHUNK):
         data[begin : begin + NAME_CHUNK] = storable(name, strings[begin : begin + NAME_CHUNK])
+
+
+def write_label_titles(file: h5py.File, titles: Sequence[str] | None) -> None:
+    """The titles of labels ("" for none), written only where a label has one. Raises DataError as `storable`."""
+    if titles is not None and any(titles):
+        write_strings(file, "label_titles", titles)
 
 
 def storable(what: str, strings: Sequence[str]) -> np.ndarray:

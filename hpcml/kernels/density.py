@@ -17,7 +17,9 @@ from hpcml.kernels import njit
 
 ORDER = 10  # terms of the series in either variable; relative error of P near values below 1e-8 (with 8 terms 1e-6, with 12 1e-11)
 PER_BANDWIDTH = 3  # cells in a bandwidth
+NEGLIGIBLE = 1e-11  # share of P that far cells may add unseen
 _BLOCK = 1024  # rows that stay in the caches while the features pass
+PRODUCT = 4  # probabilities of which a product is above the least number
 _ROOT_HALF = math.sqrt(0.5)
 _PEAK = 1 / math.sqrt(2 * math.pi)
 
@@ -200,15 +202,49 @@ def _add_series(moment, derivatives, out):
 
 
 @njit
+def _furthest(moments, derivatives, target, nearest):
+    """How many cells away sources of the cell `target` still count, if its nearest one is so far away.
+
+    Sources hold at most all mass, 1, so those left out add less than NEGLIGIBLE of what a nearest source adds.
+    """
+    middle = derivatives.shape[0] // 2
+    mass = 0.0
+    for source in (target - nearest, target + nearest):
+        if 0 <= source < moments.shape[0]:
+            mass = max(mass, moments[source, 0])
+    least = NEGLIGIBLE * mass * derivatives[middle + min(nearest + 1, middle), 0]
+    near, far = nearest, middle
+    while near < far:  # the first distance beyond which all is below `least`
+        distance = (near + far) >> 1
+        if derivatives[middle + max(distance - 1, 0), 0] < least:
+            far = distance
+        else:
+            near = distance + 1
+    return near
+
+
+@njit
 def tabulate(moments, derivatives, table):
     """The polynomial of every cell from the moments (cells, ORDER) of all; table (cells + 2r, ORDER) begins r cells earlier."""
-    r = derivatives.shape[0] // 2
+    r, n = derivatives.shape[0] // 2, moments.shape[0]
+    before = np.empty(table.shape[0], np.int64)  # the last cell with values up to each place
+    last = -table.shape[0] - r
     for target in range(table.shape[0]):
+        if target - r < n and target >= r and moments[target - r, 0] > 0:
+            last = target - r
+        before[target] = last
+    after = n + table.shape[0] + r
+    for target in range(table.shape[0] - 1, -1, -1):
+        at = target - r
+        if 0 <= at < n and moments[at, 0] > 0:
+            after = at
         total = table[target]
         total[:] = 0.0
-        for source in range(max(0, target - 2 * r), min(moments.shape[0], target + 1)):
+        nearest = min(at - before[target], after - at)
+        reached = _furthest(moments, derivatives, at, nearest) if nearest <= r else 0
+        for source in range(max(0, at - reached), min(n, at + reached + 1)):
             if moments[source, 0] > 0:
-                _add_series(moments[source], derivatives[target - source], total)
+                _add_series(moments[source], derivatives[at - source + r], total)
         factor = 1.0
         for q in range(ORDER):
             total[q] *= factor
@@ -260,12 +296,66 @@ def log_zeros(density, out):
 
 
 @njit
+def _multiply_by_tables(density, j, c, values, product):
+    """product[i] *= P'(values[i] | c) of feature j, which has tables."""
+    k = j * density.sizes.size + c
+    begin, end = density.table_starts[k], density.table_starts[k + 1]
+    low, scale = density.lows[j, c], PER_BANDWIDTH / density.bandwidths[j, c]
+    shift, n_cells = np.float64(reach(density.precisions[j] / density.bandwidths[j, c], density.far)), np.float64(end - begin)
+    floor, size, spread = density.floor, density.sizes[c], 1.0 / density.counts[j]
+    if begin == end:  # only of a damaged file
+        product[:] *= floor if floor > 0 else spread / (size + 1.0)
+        return
+    for i in range(values.size):
+        place = (values[i] - low) * scale + shift
+        inside = 0 <= place < n_cells
+        cell = np.intp(place if inside else 0.0)
+        t = place - cell - 0.5
+        row = density.tables[begin + cell]
+        total = row[ORDER - 1]
+        for q in range(ORDER - 2, -1, -1):
+            total = total * t + row[q]
+        mass = max(total, 0.0) if inside else 0.0
+        product[i] *= max(mass, floor) if floor > 0 else (size * mass + spread) / (size + 1.0)
+
+
+@njit
 def add_dense(density, X, out):
-    """out[i, c] += Σ_j log P'(X[i, j] | c), in the order of j; X (n, d), out (n, K)."""
+    """out[i, c] += Σ_j log P'(X[i, j] | c), in the order of j; X (n, d), out (n, K).
+
+    Features with tables pass in groups, with one logarithm of their product.
+    """
+    n_classes = out.shape[1]
+    values, products = np.empty(_BLOCK), np.ones((n_classes, _BLOCK))
     for begin in range(0, X.shape[0], _BLOCK):
+        n = min(_BLOCK, X.shape[0] - begin)
+        waiting = 0
         for j in range(X.shape[1]):
-            for i in range(begin, min(begin + _BLOCK, X.shape[0])):
-                _add_logs(density, j, np.float64(X[i, j]), out[i])
+            if density.counts[j] < 2:
+                continue
+            if density.starts[j] < density.starts[j + 1]:
+                for i in range(begin, begin + n):
+                    _add_logs(density, j, np.float64(X[i, j]), out[i])
+                continue
+            for i in range(n):
+                values[i] = X[begin + i, j]
+            for c in range(n_classes):
+                _multiply_by_tables(density, j, c, values[:n], products[c])
+            waiting += 1
+            if waiting == PRODUCT:
+                _take_logs(products, n, begin, out)
+                waiting = 0
+        if waiting:
+            _take_logs(products, n, begin, out)
+
+
+@njit
+def _take_logs(products, n, begin, out):
+    """out[begin + i, c] += log products[c, i] of n rows; the products are 1 again."""
+    for c in range(out.shape[1]):
+        for i in range(n):
+            out[begin + i, c] += math.log(products[c, i])
+            products[c, i] = 1.0
 
 
 @njit

@@ -76,23 +76,44 @@ def _add_column(x, factor, labels, weights, scores):
 
 
 @njit
+def _score_inverted_row(indices, data, begin, end, inverted, columns, factors, bias, total, scores):
+    """The scores of a row with the values begin ≤ k < end, over `total`. The first label whose score is not a number, or −1."""
+    begins, labels, weights = inverted
+    scores[:] = 0.0
+    for k in range(np.uint64(begin), np.uint64(end)):
+        j = np.uint64(indices[k])
+        first, last = begins[np.uint64(columns[j])], begins[np.uint64(columns[j]) + np.uint64(1)]
+        _add_column(np.float64(data[k]), np.float64(factors[j]), labels[first:last], weights[first:last], scores)
+    for label in range(scores.size):
+        scores[label] = (scores[label] + bias[label]) / total
+        if np.isnan(scores[label]):
+            return label
+    return -1
+
+
+@njit
+def scores_inverted(indptr, indices, data, rows, inverted, columns, factors, bias, sums, out):
+    """out[i, l] = the score of row rows[i] for label l, as `score_inverted` has it; returns what that returns."""
+    for i in range(rows.size):
+        begin, end = indptr[rows[i]], indptr[rows[i] + 1]
+        bad = _score_inverted_row(indices, data, begin, end, inverted, columns, factors, bias, sums[i], out[i])
+        if bad >= 0:
+            return bad
+    return -1
+
+
+@njit
 def score_inverted(indptr, indices, data, rows, inverted, columns, factors, bias, sums, best_scores, best_labels):
     """The best labels of `rows` into their heaps (n, k): the scores of `score_rows`, over sums (n).
 
     `inverted` holds the first place of every column (c + 1), and labels and weights there. Returns the first label with a score
     that is not a number, or −1.
     """
-    begins, labels, weights = inverted
     scores = np.empty(bias.size)
     for i in range(rows.size):
-        scores[:] = 0.0
-        for k in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):
-            j = np.uint64(indices[k])
-            begin, end = begins[np.uint64(columns[j])], begins[np.uint64(columns[j]) + np.uint64(1)]
-            _add_column(np.float64(data[k]), np.float64(factors[j]), labels[begin:end], weights[begin:end], scores)
-        for label in range(scores.size):
-            scores[label] = (scores[label] + bias[label]) / sums[i]
-            if np.isnan(scores[label]):
-                return label
+        begin, end = indptr[rows[i]], indptr[rows[i] + 1]
+        bad = _score_inverted_row(indices, data, begin, end, inverted, columns, factors, bias, sums[i], scores)
+        if bad >= 0:
+            return bad
         _keep_row(scores, 0, best_scores[i], best_labels[i])
     return -1

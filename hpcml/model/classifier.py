@@ -35,6 +35,7 @@ from hpcml.files.atomic import temporary_path
 from hpcml.files.hdf5 import DAMAGE, map_dataset, open_stamped, stamp, write_strings
 from hpcml.files.slabs import editing
 from hpcml.files.untrusted import attributes, read_strings, text_of
+from hpcml.model import own_dump
 from hpcml.model.estimator_checks import KEPT, check_classifier, kept_classifiers, path_of
 from hpcml.model.learner import LEARNERS, Constant, Learner, confidence, fit, one_line, scores
 from hpcml.model.linear import Trained, check_thresholds
@@ -60,7 +61,7 @@ def _skops() -> Any:
 
 def dump_classifier(classifier: Any) -> bytes:
     """The classifier as skops saves it, in canonical form. Raises what skops raises for a type that it cannot save."""
-    return canonical(_skops().dumps(classifier))
+    return canonical(own_dump.dump(classifier) if own_dump.is_own(classifier) else _skops().dumps(classifier))
 
 
 def canonical(dump: bytes) -> bytes:
@@ -138,8 +139,10 @@ def load_classifier(dump: bytes, n_features: int) -> Any:
     check_dump(dump, n_features)  # every part of it is of a type that is kept, so all may be trusted
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        dump = _with_our_modules(dump)
-        classifier = _skops().loads(dump, trusted=_skops().get_untrusted_types(data=dump))
+        classifier = own_dump.load(dump)
+        if classifier is None:
+            dump = _with_our_modules(dump)
+            classifier = _skops().loads(dump, trusted=_skops().get_untrusted_types(data=dump))
         check_classifier(classifier, n_features)
     return classifier
 
@@ -152,8 +155,8 @@ def _path_in_files(path: str) -> str:
 
 def is_kept(learner: Learner) -> bool:
     """Whether files may hold the learner's classifiers."""
-    kind = type(learner.make(0))
-    return path_of(kind) in KEPT and KEPT[path_of(kind)].classifies
+    path = path_of(type(learner.unfitted(0)))
+    return path in KEPT and KEPT[path].classifies
 
 
 def check_savable(learner: Learner, n_classes: int = 2, dense: bool = True, save: bool = True) -> None:

@@ -50,8 +50,9 @@ def class_path(module: str, name: str) -> str:
 
 
 def path_of(kind: type) -> str:
-    """The path of a class, as in KEPT."""
-    return class_path(kind.__module__, kind.__qualname__)
+    """The path of a class, as in KEPT; of a twin without scikit-learn that of the class that files name."""
+    filed: str | None = vars(kind).get("filed_as")
+    return filed or class_path(kind.__module__, kind.__qualname__)
 
 
 def kept_classifiers() -> str:
@@ -119,6 +120,8 @@ def _option_names(part: Any) -> set[str]:
 
 def _check_options(part: Any, names: set[str]) -> None:
     """Raise ValueError unless the options are plain values that scikit-learn itself accepts."""
+    if not names:
+        return
     from sklearn.utils._param_validation import validate_parameter_constraints
 
     for name in names:

@@ -13,7 +13,7 @@ import importlib
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -65,6 +65,32 @@ LEARNERS: dict[str, KnownLearner] = {
 }
 
 
+# Learners of ours that have a twin without scikit-learn, which takes a second to import: the class that trains in its place.
+PLAIN = {
+    "hpcml.model.kernel_bayes.KernelNaiveBayes": "hpcml.model.kernel_densities.KernelDensities",
+    "hpcml.model.gaussian_bayes.GaussianNaiveBayes": "hpcml.model.gaussian_densities.GaussianDensities",
+    "hpcml.model.learner.Constant": "hpcml.model.learner.Constant",
+}
+
+
+# Learners of PLAIN that have a twin which scores rows on a GPU.
+ON_GPU = {
+    "hpcml.model.kernel_bayes.KernelNaiveBayes": "hpcml.model.gpu_bayes.KernelDensitiesOnGpu",
+    "hpcml.model.gaussian_bayes.GaussianNaiveBayes": "hpcml.model.gpu_bayes.GaussianDensitiesOnGpu",
+}
+
+
+def plain_class(path: str) -> type:
+    """The class that PLAIN has for a path."""
+    return _named(PLAIN[path])
+
+
+def _named(path: str) -> type:
+    module, _, name = path.rpartition(".")
+    found: type = getattr(importlib.import_module(module), name)
+    return found
+
+
 @dataclass(frozen=True)
 class Learner:
     """What makes classifiers: a class and its options."""
@@ -73,6 +99,7 @@ class Learner:
     path: str
     options: tuple[tuple[str, Any], ...]
     prefers_dense: bool = False
+    on_gpu: bool = False
 
     def __str__(self) -> str:
         return " ".join([self.name, *(f"{key}={value}" for key, value in self.options)])
@@ -90,6 +117,24 @@ class Learner:
         return classifier
 
     @property
+    def has_twin(self) -> bool:
+        """Whether a class of PLAIN trains in its place."""
+        return self.path in PLAIN and not self.options
+
+    def unfitted(self, seed: int) -> Any:
+        """What is trained: the classifier of `make`, or its twin."""
+        if self.on_gpu:
+            return _named(ON_GPU[self.path])()
+        return plain_class(self.path)() if self.has_twin else self.make(seed)
+
+    def moved_to_gpu(self) -> Learner:
+        """The learner whose classifiers score rows on a GPU. Raises ConfigError if there is none."""
+        if self.path not in ON_GPU:
+            able = " and ".join(sorted(name for name, known in LEARNERS.items() if known.path in ON_GPU))
+            raise ConfigError(f"--device gpu: {self.name} has nothing for a GPU, only {able} have; leave it out")
+        return replace(self, on_gpu=True)
+
+    @property
     def is_plain(self) -> bool:
         """Whether its options are numbers, words and truth values."""
         return all(value is None or isinstance(value, str | int | float) for _, value in self.options)
@@ -97,6 +142,8 @@ class Learner:
     @property
     def accepts_sparse(self) -> bool:
         """Whether it can be fitted to CSR rows."""
+        if self.has_twin:
+            return True
         from sklearn.utils import get_tags
 
         return bool(get_tags(self.make(0)).input_tags.sparse)
@@ -109,6 +156,8 @@ class Learner:
 
 class Constant:
     """What is learnt from rows of one class: that class, always."""
+
+    filed_as = "hpcml.model.learner.Constant"
 
     def __init__(self, label: int) -> None:
         self.classes_ = np.array([label], dtype=np.int64)
@@ -132,7 +181,8 @@ def parse_learner(tokens: Sequence[str]) -> Learner:
     known = LEARNERS.get(name, KnownLearner(name, {}, ""))
     options = known.options | _options(name, rest)
     learner = Learner(name, known.path, tuple(options.items()), known.prefers_dense)
-    _check(learner)
+    if not learner.has_twin:
+        _check(learner)
     return learner
 
 
@@ -208,7 +258,7 @@ def fit(learner: Learner, X: Any, y: np.ndarray, seed: int) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            classifier = learner.make(seed)
+            classifier = learner.unfitted(seed)
             return classifier.fit(_as_taken(classifier, X), y)
         except _REFUSALS as error:
             raise ConfigError(f"--base {learner.name}: it cannot be trained on these rows: {one_line(error)}") from None
@@ -222,6 +272,8 @@ def confidence(classifier: Any, X: Any) -> np.ndarray:
     """
     if isinstance(classifier, Constant):
         return np.full(X.shape[0], np.inf)
+    if hasattr(classifier, "confidence"):
+        return _numbers(classifier, "confidence", X)
     values = _numbers(classifier, "predict_proba" if hasattr(classifier, "predict_proba") else "decision_function", X)
     gaps: np.ndarray
     if values.ndim == 1:

@@ -7,10 +7,11 @@ a group instead: AnnData's CSR matrix, like X and Y of a dataset, with the weigh
 Most features have a column of their own and factor 1. Those that one training row alone has share a column, because their weights
 are proportional to their values in that row; those that no training row has get factor 0 (in column 0, so there is at least one
 column if there are features). The score of a row x is `Σ x[j] · weight[j] + bias[l]` (`bias`: n_labels float64), positive for
-"has the label". `label_names` names the labels; `labels/*` (n_labels each) say how each label's training ended; attributes hold
-the method, its loss, λ and the vocabulary. `labels/threshold` (n_labels float64), if it is there, says above which score a row has
-each label, and attributes (`threshold_measure`, ...) how it was found. `labels/sigmoid_slope` and `labels/sigmoid_offset` (n_labels
-float64), if they are there, make a score s the probability 1 / (1 + exp(−slope s − offset)); attributes (`calibration_method`, ...)
+"has the label". `label_names` names the labels, and `label_titles`, if it is there, says what people call them; `labels/*`
+(n_labels each) say how each label's training ended; attributes hold the method, its loss, λ and the vocabulary.
+`labels/threshold` (n_labels float64), if it is there, says above which score a row has each label, and attributes
+(`threshold_measure`, ...) how it was found. `labels/sigmoid_slope` and `labels/sigmoid_offset` (n_labels float64), if they are
+there, make a score s the probability 1 / (1 + exp(−slope s − offset)); attributes (`calibration_method`, ...)
 say how they were found. `labels/lambda`, `labels/l1` and `labels/positive_weight` (n_labels float64), if they are there, are the
 options that were chosen for each label; the attributes of these names are then those of the labels together.
 
@@ -37,7 +38,16 @@ import numpy as np
 
 from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError, DataError, file_error, is_of_the_system
-from hpcml.files.hdf5 import DAMAGE, describe_matrix, map_dataset, matrix_slabs, open_stamped, stamp, write_strings
+from hpcml.files.hdf5 import (
+    DAMAGE,
+    describe_matrix,
+    map_dataset,
+    matrix_slabs,
+    open_stamped,
+    stamp,
+    write_label_titles,
+    write_strings,
+)
 from hpcml.files.slabs import Slab
 from hpcml.files.untrusted import attributes, read_strings, text_of
 from hpcml.model.combination import Combination, Rule
@@ -91,7 +101,13 @@ def about_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
     return {name: attributes[name] for name in named if name in attributes}
 
 
-def describe_model(file: h5py.File, about: Mapping[str, object], label_names: Sequence[str], n_columns: int | None = None) -> None:
+def describe_model(
+    file: h5py.File,
+    about: Mapping[str, object],
+    label_names: Sequence[str],
+    n_columns: int | None = None,
+    label_titles: Sequence[str] | None = None,
+) -> None:
     """Give a new model file its stamp, names and attributes; in the same order, so that equal models have equal bytes.
 
     `n_columns` is the width of a sparse `W`.
@@ -102,6 +118,7 @@ def describe_model(file: h5py.File, about: Mapping[str, object], label_names: Se
     for name, value in about.items():
         file.attrs[name] = value
     write_strings(file, "label_names", label_names)
+    write_label_titles(file, label_titles)
 
 
 def check_thresholds(labels: Mapping[str, np.ndarray]) -> None:
@@ -150,6 +167,7 @@ class Trained:
     n_features: int
     n_labels: int
     label_names: list[str]
+    label_titles: list[str] | None = None  # what people call the labels ("" where one has no title), if the file says so
     labels: dict[str, np.ndarray]  # of each label, how its training ended; at least `steps`
     threshold: float | None = None  # of all labels, in place of the stored ones
 
@@ -288,6 +306,10 @@ class Model(Trained):
         self.columns, self.factors, self.bias = (found[name] for name in ("columns", "factors", "bias"))
         self.labels = {name.removeprefix("labels/"): values for name, values in found.items() if name.startswith("labels/")}
         self.label_names: list[str] = read_strings(file["label_names"])
+        if "label_titles" in file:
+            if file["label_titles"].shape != (self.n_labels,):
+                raise ValueError("as many titles as labels")
+            self.label_titles = read_strings(file["label_titles"])
         check_thresholds(self.labels)
         check_sigmoids(self.labels)
         if self.n_features and not 0 <= self.columns.min() <= self.columns.max() < self.width:

@@ -20,12 +20,13 @@ from hpcml.evaluation.probabilities import probabilities
 from hpcml.evaluation.scoring import WEIGHT_BYTES, scorer_of
 from hpcml.evaluation.top import InvertedTop, top_of
 from hpcml.files.atomic import temporary_path
-from hpcml.files.hdf5 import NAME_CHUNK, describe_matrix, matrix_slabs, stamp, write_strings
+from hpcml.files.hdf5 import NAME_CHUNK, describe_matrix, matrix_slabs, stamp, write_label_titles, write_strings
 from hpcml.files.slabs import Slab, SlabFile, new_file, write_at
 from hpcml.files.table import csv_text, escaped_name
 from hpcml.log import Log, Progress
 from hpcml.model.classifier import ClassifierModel
 from hpcml.model.linear import Model
+from hpcml.prediction import bioasq
 from hpcml.prediction.top import TOP_TEXT_FORMATS, TopChunk, What, check_what, what_is_written
 
 CHUNK_BYTES = 1 << 27  # the scores (or flags) of a chunk of rows for all labels
@@ -89,9 +90,14 @@ class Prediction:
     @property
     def keeps_weights(self) -> bool:
         """Whether the weights of all labels are expanded once, and not for every chunk."""
-        combination = getattr(self.model, "combination", None)
+        return self.room_for_weights(self.model)
+
+    @staticmethod
+    def room_for_weights(model: Model | ClassifierModel) -> bool:
+        """Whether there is room for the weights of all labels, expanded."""
+        combination = getattr(model, "combination", None)
         parts = 1 if combination is None else combination.n_parts
-        return 8 * parts * self.model.n_labels * self.model.n_features <= WEIGHT_BYTES
+        return 8 * parts * model.n_labels * model.n_features <= WEIGHT_BYTES
 
     @property
     def is_cheap(self) -> bool:
@@ -209,11 +215,13 @@ TEXT_FORMATS: dict[str, Lines] = {
     ".svm": svmlight_lines,
     ".svmlight": svmlight_lines,
 }
-FORMATS = (".h5", *TEXT_FORMATS)
+FORMATS = (".h5", *TEXT_FORMATS)  # of scores and labels; and bioasq.ENDING, of labels only
 
 
 def lines_of(ending: str, top: int | None) -> Lines:
     """What makes the lines of a text."""
+    if ending == bioasq.ENDING:
+        return bioasq.bioasq_lines
     return (TEXT_FORMATS if top is None else TOP_TEXT_FORMATS)[ending]
 
 
@@ -233,14 +241,17 @@ def predict(
 
     With `top`, only the scores of so many labels of each row, the best ones (of equal scores those with the lower numbers).
 
-    Raises ConfigError for an ending of `output` that is not in FORMATS, for an existing output without `force` and for an
+    Raises ConfigError for an ending of `output` that is not known, for an existing output without `force` and for an
     unknown split; DataError if model and data do not fit or a file cannot be read or written.
     """
     output = Path(output)
     ending = output.suffix.lower()
-    if ending not in FORMATS:
-        raise ConfigError(f"{output}: unknown kind of file {ending!r}; the name must end in one of {', '.join(FORMATS)}")
+    known = (*FORMATS, bioasq.ENDING)
+    if ending not in known:
+        raise ConfigError(f"{output}: unknown kind of file {ending!r}; the name must end in one of {', '.join(known)}")
     check_what(what, top)
+    if ending == bioasq.ENDING:
+        bioasq.check_bioasq(what, top)
     if what == "probabilities":
         model.check_probabilities()
     inputs = [model.path, dataset.path]
@@ -254,7 +265,7 @@ def predict(
     else:
         with temporary_path(comm, output, force, inputs) as temporary:
             prediction = DatasetPrediction(comm, model, dataset, split, what, log, top)
-            _write_text(prediction, lines_of(ending, top), temporary, output)
+            _write_text(prediction, lines_of(ending, top), temporary, output, bioasq.END if ending == bioasq.ENDING else "")
     log(f"{output}: {what_is_written(what, top, model)} of {dataset.split(split).size} rows for {model.n_labels} labels")
 
 
@@ -263,6 +274,7 @@ def _describe(prediction: DatasetPrediction, file: h5py.File) -> None:
     stamp(file, "scores")
     file.attrs["split"] = prediction.split
     write_strings(file, "label_names", prediction.model.label_names)
+    write_label_titles(file, prediction.model.label_titles)
     if prediction.has_ids:
         rows = prediction.dataset.split(prediction.split)
         ids = file.create_dataset("row_ids", shape=rows.shape, dtype=h5py.string_dtype())
@@ -328,7 +340,7 @@ def _fill_labels(prediction: DatasetPrediction, out: SlabFile, output: Path) -> 
 
 
 @mpi.collective
-def _write_text(prediction: DatasetPrediction, lines: Lines, temporary: Path, output: Path) -> None:
+def _write_text(prediction: DatasetPrediction, lines: Lines, temporary: Path, output: Path, end: str = "") -> None:
     """Collective. Each rank formats its rows; rank 0 into the file itself, the others into parts that are copied behind."""
     comm = prediction.comm
     part = temporary if comm.rank == 0 else temporary.with_name(f"{temporary.name}-{comm.rank}")
@@ -339,6 +351,8 @@ def _write_text(prediction: DatasetPrediction, lines: Lines, temporary: Path, ou
             for chunk in prediction.chunks():
                 for piece in chunk.pieces():
                     append(file, lines(prediction, piece).encode(), output)
+            if comm.rank == comm.size - 1:
+                append(file, end.encode(), output)
             size = file.tell()
         (offset,), _ = mpi.exclusive_sum(comm, [size])
         with mpi.agreed(comm, f"writing {output}"):

@@ -59,8 +59,8 @@ class _Columns:
 def reduce_dataset(comm: mpi.Comm, dataset: Dataset, features: np.ndarray, output: Path, force: bool) -> None:
     """Collective over `comm`. Write `output`: the dataset with these features (k, int64) as its columns, in this order.
 
-    Names, row ids, splits and settings of text (but see `remakes_text`) stay, and rows that have none of the features. Raises
-    ConfigError for an output that exists (without `force`), DataError if a file cannot be read or written.
+    Names, row ids, splits, other numbers of rows and settings of text (but see `remakes_text`) stay, and rows that have none of
+    the features. Raises ConfigError for an output that exists (without `force`), DataError if a file cannot be read or written.
     """
     shard = load_shard(comm, dataset, "all")
     columns = _Columns.of_features(features, dataset.n_features)
@@ -76,6 +76,8 @@ def reduce_dataset(comm: mpi.Comm, dataset: Dataset, features: np.ndarray, outpu
         slabs = matrix_slabs("X", dataset.n_rows, int(nnz), features.size, None if ones else "<f4")
         slabs |= matrix_slabs("Y", dataset.n_rows, int(y_nnz), dataset.n_labels, None)
         slabs |= {f"splits/{name}": Slab(dataset.file[f"splits/{name}"].shape, "<i8") for name in dataset.split_names()}
+        numbers = [f"rows/{name}" for name in dataset.row_numbers()]
+        slabs |= {name: Slab((dataset.n_rows,), dataset.file[name].dtype.str) for name in numbers}
         out.layout(slabs, lambda file: _describe(file, dataset, features, int(nnz), int(y_nnz), ones))
         with mpi.agreed(comm, f"writing {output}"):
             _write_labels(comm, out, shard, int(first_label))
@@ -83,6 +85,8 @@ def reduce_dataset(comm: mpi.Comm, dataset: Dataset, features: np.ndarray, outpu
             if comm.rank == 0:
                 for name in dataset.split_names():
                     out.write(f"splits/{name}", 0, dataset.split(name))
+                for name in numbers:
+                    out.write(name, 0, dataset.map(name))
             dataset.check_unchanged()
 
 
@@ -117,7 +121,7 @@ def _describe(file: h5py.File, dataset: Dataset, features: np.ndarray, nnz: int,
     describe_matrix(file, "Y", dataset.n_rows, dataset.n_labels, y_nnz, ones=True)
     if names is not None:
         write_names(file, "feature_names", names)
-    for name, size in (("label_names", dataset.n_labels), ("row_ids", dataset.n_rows)):
+    for name, size in (("label_names", dataset.n_labels), ("label_titles", dataset.n_labels), ("row_ids", dataset.n_rows)):
         if name in dataset.file:
             target = create_strings(file, name, size)
             for begin in range(0, size, NAME_CHUNK):

@@ -94,7 +94,7 @@ def prune(
         about = about_of(model.attrs)
 
         def describe(file: h5py.File) -> None:
-            describe_model(file, about, model.label_names, model.n_columns)
+            describe_model(file, about, model.label_names, model.n_columns, model.label_titles)
 
         out.layout(_slabs(model, int(indptr[-1])), describe)
         with mpi.agreed(comm, f"writing {output}"):

@@ -20,7 +20,7 @@ import numpy as np
 
 from hpcml import __version__
 from hpcml.errors import ConfigError
-from hpcml.log import named
+from hpcml.log import entitled, named
 from hpcml.reporting import draw
 from hpcml.reporting.gather import RunReport
 from hpcml.reporting.statistics import Interval, common_labels, differences, learning_curve, measures_of, row_measures_of
@@ -167,7 +167,7 @@ def figures(report: RunReport, place: int) -> list[dict[str, Any]]:
 
 def wrong_line(report: RunReport, each: Any) -> dict[str, Any]:
     """A wrong row, for people."""
-    name = report.evaluation.label_names[each.label]
+    name = entitled(report.evaluation.label_names[each.label], report.evaluation.label_titles, each.label)
     row_id = report.row_ids.get(each.row)
     title = report.titles.get(row_id or "")
     return {"row": each.row, "id": row_id, "title": title, "label": name, "beyond": each.beyond, "score": each.score}
@@ -189,7 +189,7 @@ def table_rows(report: RunReport) -> list[list[Any]]:
     """A line for each evaluated label, with the columns of `columns_of`; None where a measure is not defined."""
     e, columns = report.evaluation, []
     values: dict[str, Any] = {
-        "label": [shown(name) for name in e.label_names],
+        "label": [shown(entitled(name, e.label_titles, place)) for place, name in enumerate(e.label_names)],
         "training rows": report.n_trained_on,
         "judged rows": e.n_positive,
         "threshold": report.thresholds,

@@ -33,6 +33,9 @@ def report(
     """
     if not runs:
         raise ConfigError("report what? name a run folder, or several")
+    twice = [run for k, run in enumerate(runs) if run in runs[:k]]
+    if twice:
+        raise ConfigError(f"{twice[0]}: named twice; name each run once")
     with mpi.agreed(comm, f"creating {output}"):
         if comm.rank == 0:
             check_packages()

@@ -27,9 +27,10 @@ from hpcml.undo import undone
 CONFIG = "config.toml"
 MEASURES = "measures.json"  # what `hpcml evaluate --json` may leave there; `hpcml merge` reads it
 ENVIRONMENT = "environment.jsonl"
-FILES = (CONFIG, "history.csv", "tuning.csv", "choice.csv", "model.h5", "log.txt", ENVIRONMENT, MEASURES)
+SEEDS = "seeds.csv"  # of a run of several seeds
+FILES = (CONFIG, "history.csv", SEEDS, "tuning.csv", "choice.csv", "model.h5", "log.txt", ENVIRONMENT, MEASURES)
 NEW, UNFINISHED, FINISHED = "new", "unfinished", "finished"
-_UNSET = {"shards": 1, "bias": False}  # what it is, where it matters, if config.toml does not say
+_UNSET = {"shards": 1, "bias": False, "device": "cpu"}  # what it is, where it matters, if config.toml does not say
 
 
 Kind = TypeVar("Kind", bound="Options")
@@ -51,10 +52,11 @@ class RunConfig:
     method: str
     data: Path | str  # as it can be found from anywhere
     options: Options
+    source: str | None = None  # the run folder from whose models it began
 
     def values(self) -> dict[str, object]:
         """By key; None is what is not said."""
-        return {"method": self.method, "data": str(self.data), **as_dict(self.options)}
+        return {"method": self.method, "data": str(self.data), "retrained-from": self.source, **as_dict(self.options)}
 
     def free(self) -> set[str]:
         """The keys that may differ between the run and its continuation."""
@@ -219,7 +221,7 @@ class RunFolder:
 
     def drop_checkpoints(self) -> None:
         """Remove the checkpoints and the unfinished model. Local; raises OSError."""
-        for pattern in ("state-*.h5", "tuning-*.h5", "model.part.h5", "weights-*.part", ".*.part-*"):
+        for pattern in ("state-*.h5", "seed-*.csv", "tuning-*.h5", "model.part.h5", "weights-*.part", ".*.part-*"):
             for old in self.checkpoints.glob(pattern):
                 old.unlink()
         with suppress(OSError):  # absent, or the user's own files are in it
@@ -247,6 +249,11 @@ class RunFolder:
         Earlier versions wrote the options of other methods, too: what is no option of this one does not matter.
         """
         known = config.values()
+        if known["retrained-from"] != before.get("retrained-from"):
+            command = "hpcml retrain" if before.get("retrained-from") else f"hpcml train {before.get('method', 'probe')}"
+            raise ConfigError(
+                f"{self.path}: this is a run of {command}, from {before.get('retrained-from', 'no other run')}; resume it so"
+            )
         if ("folds" in known) != ("folds" in before):
             command = "hpcml tune" if "folds" in before else f"hpcml train {before.get('method', 'probe')}"
             raise ConfigError(f"{self.path}: this is a run of {command}; resume it with that")

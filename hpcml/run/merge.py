@@ -108,6 +108,7 @@ class _Part:
         self.place = parse_part(text)
         model = Model(run / "model.h5")  # not kept: there may be more parts than files that a process may open
         self.label_names, self.n_columns, self.precision = model.label_names, model.n_columns, model.precision
+        self.label_titles = model.label_titles or [""] * model.n_labels
         self.n_weights, self.sparse = model.n_weights, model.sparse
         counted = OBJECTIVE if model.attrs.keys().isdisjoint(OBJECTIVE) else ()  # a model of a method that minimises nothing
         known = {name: model.attrs.get(name, SINCE_4.get(name)) for name in ABOUT if name not in counted} | about_of(model.attrs)
@@ -197,7 +198,8 @@ def _join(comm: mpi.Comm, plan: _Plan, parts: list[_Part], target: Path) -> None
     def describe(file: h5py.File) -> None:
         names = [name for part in parts for name in part.label_names]
         about = parts[0].about | plan.thresholds | plan.calibration
-        describe_model(file, about, names, plan.shape[1] if plan.weights else None)
+        titles = [title for part in parts for title in part.label_titles]
+        describe_model(file, about, names, plan.shape[1] if plan.weights else None, titles)
 
     with new_file(comm, target / "model.h5") as model:
         n_weights = plan.weights[-1] if plan.weights else None

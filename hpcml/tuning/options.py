@@ -13,6 +13,7 @@ from hpcml.options import Flag, Several, check_magnitude, check_range, check_tim
 
 MEASURES = ("map", "f1", "auc")
 METHODS = ("dual", "probe", "elastic-net")
+THRESHOLDS = ("label", "micro")
 
 
 @Parameter(name="*")
@@ -28,6 +29,9 @@ class TuneOptions:
     """Parts of the training rows; each is scored by models of the others."""
     by: str = "map"
     """What the choice is made by: map (average precision), f1 (F1 at its best threshold) or auc, of the scores of all folds."""
+    thresholds: str = "label"
+    """Above which a row has a label: label (each label's F1 is to be large, rare ones drawn to those as frequent), or micro (the
+    probability, the same for all labels, at which the F1 of all pairs of a row and a label is largest in the folds)."""
     one: Flag = False
     """Choose the same for all labels. Default: for each label, drawn to what is best for all, the more the rarer it is."""
     lambdas: Annotated[tuple[float, ...], Several] = ()
@@ -65,7 +69,8 @@ class TuneOptions:
 
     def validate(self) -> None:
         """Raise ConfigError for values that make no sense. Local: call it before the first collective."""
-        for flag, value, known in (("method", self.method, METHODS), ("by", self.by, MEASURES)):
+        asked = (("method", self.method, METHODS), ("by", self.by, MEASURES), ("thresholds", self.thresholds, THRESHOLDS))
+        for flag, value, known in asked:
             if value not in known:
                 raise ConfigError(f"--{flag} {value}: expected one of {', '.join(known)}")
         check_range(self, "folds", 3, 100)

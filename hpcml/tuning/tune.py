@@ -16,7 +16,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.errors import ConfigError, Interrupted
-from hpcml.evaluation.decision import Decision, Summary, decide
+from hpcml.evaluation.decision import Decision, Summary, decide, decide_together
 from hpcml.files.table import write_table
 from hpcml.log import Progress
 from hpcml.methods import registry
@@ -197,9 +197,11 @@ class Tuner:
         return CrossFits(problem.rows, sizes, paths, problem.labels, len(settings), self.options.by, SHARE * room_per_rank(comm))
 
     @mpi.collective
-    def _decide(self, comm: mpi.Comm, rounds: Sequence[Round], which: np.ndarray) -> tuple[np.ndarray, Decision]:
-        """Collective over `comm`. The labels that are trained, and their thresholds and sigmoids at the chosen settings."""
-        judged, decision = np.flatnonzero(rounds[0].known), None
+    def _decide(self, comm: mpi.Comm, rounds: Sequence[Round], which: np.ndarray) -> tuple[np.ndarray, Decision, float | None]:
+        """Collective over `comm`. The labels that are trained, their thresholds and sigmoids at the chosen settings, and the
+        probability that is the threshold of all, if one is.
+        """
+        judged, decision, shared = np.flatnonzero(rounds[0].known), None, None
         with mpi.agreed(comm, "deciding"):
             if comm.rank == 0:
                 first, summaries = 0, dict[int, Summary]()
@@ -208,8 +210,11 @@ class Tuner:
                     found = each.records.summaries(here, which[here] - first)
                     summaries |= dict(zip(here.tolist(), found, strict=True))
                     first += len(each.settings)
-                decision = decide([summaries[label] for label in judged.tolist()])
-        return judged, comm.bcast(decision)
+                ordered = [summaries[label] for label in judged.tolist()]
+                decision = decide(ordered)
+                if self.options.thresholds == "micro":
+                    shared, decision = decide_together(ordered, decision)
+        return judged, *comm.bcast((decision, shared))
 
     @mpi.collective
     def _chosen(
@@ -221,11 +226,11 @@ class Tuner:
         settings: list[Setting],
         scores: np.ndarray,
         which: np.ndarray,
-        decided: tuple[np.ndarray, Decision],
+        decided: tuple[np.ndarray, Decision, float | None],
         seconds: float,
     ) -> Chosen:
         """Collective over `comm`. The choice, told to the user and written to the tables."""
-        judged, decision = decided
+        judged, decision, shared = decided
         axes, n = problem.method.axes, which.size
         used, places = np.unique(which, return_inverse=True)
         own = [concrete(axes, settings[number], problem.rows, options) for number in used]
@@ -235,7 +240,8 @@ class Tuner:
         columns["threshold"][judged] = decision.thresholds
         columns["sigmoid_slope"][judged], columns["sigmoid_offset"][judged] = decision.sigmoids.T
         source = f"{problem.split} (in {self.options.folds} folds)"
-        about = {"threshold_measure": "label", "threshold_method": "shrink", "threshold_split": source}
+        how = "shrink" if shared is None else f"probability above {shared:.4g}"
+        about = {"threshold_measure": self.options.thresholds, "threshold_method": how, "threshold_split": source}
         about |= {"calibration_method": "sigmoid", "calibration_split": source, "tuned": self.options.by}
         self.lines, summary, of_labels = tables(
             self.options, settings, scores, which, problem.names, problem.rows.n_positive[problem.labels], columns

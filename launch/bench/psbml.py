@@ -1,7 +1,7 @@
 """The experiments of the PSBML paper on our copies of its data: every run is a command that a user could give.
 
 usage: python launch/bench/psbml.py EXPERIMENT [--ranks 2] [--seeds 10] [--only SET] [--folder FOLDER] [--published FILE]
-EXPERIMENT: table4, noise, chess, sizes, asynchronous, checkerboard, scale, kdd. HPCML_DATA names the folder with the data.
+EXPERIMENT: seconds, table4, noise, chess, sizes, asynchronous, checkerboard, scale, kdd. HPCML_DATA names the folder with the data.
 
 One line of JSON for each run, then a table. Figures of the paper stand beside ours where FILE has them.
 """
@@ -379,7 +379,33 @@ def kdd_line(who: str, result: dict, paper: object) -> str:
     return f"{who:22} {result['seconds']:8.1f} s  {quality}   paper {paper}"
 
 
-EXPERIMENTS: dict[str, Callable] = {f.__name__: f for f in (table4, noise, asynchronous, checkerboard, scale, chess, sizes, kdd)}
+def seconds(arguments: argparse.Namespace, folder: Path, published: dict) -> Iterator[str]:
+    """Seconds of the whole command and of its training on two classes of three Gaussians each, 10 features, 6 cycles."""
+    for n_rows in (50_000, 200_000):
+        data = folder / f"gaussians-{n_rows}.h5"
+        if not data.exists():
+            random = np.random.default_rng(1)
+            y = random.integers(0, 2, n_rows)
+            X = random.normal(size=(2, 3, 10))[y, random.integers(0, 3, n_rows)] + 1.2 * random.normal(size=(n_rows, 10))
+            lines = (
+                f"{2 * c - 1} " + " ".join(f"{j}:{v:.6g}" for j, v in enumerate(x, 1)) for c, x in zip(y, X.tolist(), strict=True)
+            )
+            text = data.with_suffix(".svm")
+            text.write_text("\n".join(lines) + "\n")
+            run("convert", "svmlight", text, "-o", data, "--test-share", 0.1)
+        for base in arguments.only or ("naive-bayes", "naive-bayes-gaussian", "tree"):
+            walls, trained = [], []
+            for _ in range(arguments.seeds):
+                command = ("train", "psbml", data, "-o", folder / "run", "--force", "--base", base, "--cycles", 6)
+                wall, said = run(*command, ranks=arguments.ranks)
+                walls.append(wall)
+                trained.append(float(re.search(r"trained in ([\d.]+) s", said)[1]))
+            yield f"{n_rows:,} rows, {base}: {np.median(walls):.2f} s, of which training {np.median(trained):.2f} s"
+
+
+EXPERIMENTS: dict[str, Callable] = {
+    f.__name__: f for f in (seconds, table4, noise, asynchronous, checkerboard, scale, chess, sizes, kdd)
+}
 
 
 def main() -> None:

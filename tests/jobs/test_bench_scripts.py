@@ -112,6 +112,20 @@ def test_quality_with_speed_and_compare_liblinear(tmp_path, documents):
     assert len(found) > 4  # and the passes beside scipy
 
 
+@pytest.mark.skipif("HPCML_DATA" not in os.environ, reason="HPCML_DATA names no folder with real data")
+def test_pubmed_to_mesh(tmp_path):
+    launch = tmp_path / "launch"
+    (launch / "bench").mkdir(parents=True)
+    shutil.copy(BENCH / "pubmed_to_mesh.sh", launch / "bench")
+    (launch / "setup.sh").write_text(f"cd '{TOP}'\n")
+    text = run("bash", launch / "bench" / "pubmed_to_mesh.sh", tmp_path / "out", 200, env={"RANKS": "1"})
+    measures = json.loads((tmp_path / "out" / "bioasq.json").read_text())
+    answers = json.loads((tmp_path / "out" / "answers.json").read_text())["documents"]
+    assert "MiF" in text and measures["measures"]["MiF"] > 0.05 and len(answers) == measures["n_rows"]
+    assert all(label.startswith("D") for answer in answers for label in answer["labels"])
+    assert (tmp_path / "out" / "report.html").stat().st_size > 100_000
+
+
 def test_psbml(tmp_path):
     rng = np.random.default_rng(0)
     rows = [f"{rng.choice([-1, 1])} " + " ".join(f"{j + 1}:{x:.3f}" for j, x in enumerate(rng.random(4))) for _ in range(150)]
@@ -193,6 +207,18 @@ def test_both_losses(tmp_path, capsys):
     assert all(abs(float(line[5])) < 5 and 0 <= float(line[6]) <= float(line[7]) < 20 for line in lines)
 
 
+def test_panels(tmp_path, capsys):
+    X, Y = make.random_data(0, 120, 40, 6, 0.2)
+    data = make.dataset(tmp_path / "rows.h5", X, Y)
+    main = runpy.run_path(str(BENCH / "panels.py"))["main"]
+    main(str(data), ("squared-hinge:0", "hinge:2"))
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()[2:]]
+    assert [line[0] for line in lines] == ["squared-hinge", "hinge"]
+    assert all(float(line[3]) >= 1 and 0 <= float(line[4]) <= float(line[5]) < 20 for line in lines)
+    with pytest.raises(SystemExit, match="only 6 labels"):
+        main(str(data), ("hinge:6",))
+
+
 def test_tune(tmp_path, documents, monkeypatch, capsys):
     """Tuned models are better than chance, scikit-learn agrees with what is measured, words of fewer rows are compared."""
     monkeypatch.syspath_prepend(BENCH)
@@ -220,6 +246,15 @@ def test_tune(tmp_path, documents, monkeypatch, capsys):
     (line,) = found(tmp_path / "words.h5", "--text", documents, "--min-df", 2)
     assert line["labels"] == 2 and line["features"] == 40 and 0.5 < line["test AP"] <= 1
     assert len(line["mean AP: idf of all"]) == len(line["mean AP: idf of the others"]) == 10
+
+
+def test_retrain(tmp_path, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(BENCH)
+    data = make.dataset(tmp_path / "data.h5", *make.random_data(3, 200, 30, 5, density=0.2))
+    monkeypatch.setattr(sys, "argv", ["retrain.py", str(data), "--rounds", "1", "--min-positives", "2", "--share", "0.5"])
+    runpy.run_path(str(BENCH / "retrain.py"))["main"]()
+    (line,) = lines_of(capsys.readouterr().out)
+    assert line["labels"] == 5 and 0 < line["kept"] < 5 and line["ratio"] > 0 and line["same_file"]
 
 
 def test_naive_bayes(tmp_path):
@@ -294,3 +329,9 @@ def test_slurm_rounds_starts():
 def test_weka_says_what_it_needs(tmp_path):
     done = start(sys.executable, BENCH / "weka.py")
     assert done.returncode != 0 and "WEKA.JAR" in done.stderr  # the comparison itself needs Java and Weka
+
+
+@pytest.mark.skipif("HPCML_DATA" not in os.environ, reason="HPCML_DATA names no folder with real data")
+def test_pubmed_speed():
+    made, ours = lines_of(run(sys.executable, BENCH / "pubmed_speed.py", "--records", 60, "--files", 2, "--ranks", 1, "--no-peer"))
+    assert made["records"] == 60 and ours["ranks"] == 1 and ours["records_a_cpu_second"] > 0 and ours["peak_mib"] > 50

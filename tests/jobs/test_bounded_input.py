@@ -96,8 +96,9 @@ def test_longer_lines_on_demand(tmp_path):
 
 
 def test_options_that_lines_do_not_have(standing, tmp_path):
+    sources = "annif, arff, bioasq, csv, folder, jsonl, pubmed, svmlight, tsv and xmc"
     for args, sentence in (
-        (("convert", "docstrings", "--max-line-mb", "3"), "--max-line-mb 3 is for arff, csv, folder, jsonl, svmlight, tsv and xmc"),
+        (("convert", "docstrings", "--max-line-mb", "3"), f"--max-line-mb 3 is for {sources}"),
         (("convert", "svmlight", tmp_path, "--max-line-mb", "0"), "--max-line-mb 0: expected a number from 1 to 65536"),
     ):
         result = standing(1, *args, "-o", tmp_path / "out.h5")

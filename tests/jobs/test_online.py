@@ -278,6 +278,7 @@ def mistakes(files, folder):
     other = dataset(folder / "other.h5", *random_data(5, 40, N_FEATURES, 3))
     (folder / "folder").mkdir()
     yield ("mbw", data, "--label", "7"), "no label '7'"
+    yield ("mbw", data, "--label", "1", "--label", "1"), "--label 1: given twice"
     yield ("mbw", text, "--label", "sea"), "--label sea: the labels of svmlight text are numbers"
     yield ("mbw", data, "--split", "tain"), "tain"
     yield ("mbw", data, "--min-positives", 400), "no label has 400 positive rows"

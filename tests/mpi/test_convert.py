@@ -18,6 +18,7 @@ from hpcml.conversion.convert import convert
 from hpcml.conversion.docstrings import first_of_each
 from hpcml.conversion.key_runs import KeyRuns, merge_keys
 from hpcml.conversion.options import ConvertOptions
+from hpcml.conversion.sources import SOURCES
 from hpcml.conversion.split import split
 from hpcml.conversion.synthetic import GENERATORS, make_points
 from hpcml.conversion.vocabulary import merge_terms
@@ -254,7 +255,7 @@ def test_an_output_that_exists_is_refused_before_reading(comm, mpi_tmp_path):
 
 BAD_OPTIONS = {
     "no source 'svmlite'; did you mean svmlight": ("svmlite", 1, {}),
-    "no source 'x'; known: arff, csv, docstrings, folder, h5ad, jsonl, npz, parquet, svmlight, synthetic, tsv, xmc": ("x", 1, {}),
+    f"no source 'x'; known: {', '.join(sorted(SOURCES))}": ("x", 1, {}),
     "svmlight takes one input file, but got 2": ("svmlight", 2, {}),
     "docstrings takes no input file, but got 1": ("docstrings", 1, {}),
     "--min-df 0: expected at least 1": ("jsonl", 1, {"min_df": 0}),

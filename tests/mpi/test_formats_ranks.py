@@ -49,6 +49,16 @@ def make_files(folder):
         place = folder / "docs" / ("test" if row % 3 else "train") / f"l{row % 4}"
         place.mkdir(parents=True, exist_ok=True)
         (place / f"{row}.txt").write_text(text)
+        texts = folder / "texts"
+        texts.mkdir(exist_ok=True)
+        (texts / f"{row}.txt").write_text(text)
+        (texts / f"{row}.key").write_text(f"label {row % 4}\n<http://ex.org/{row % 3}>\n")
+    lines = [f"{text.replace(chr(10), ' ')}\t<http://ex.org/{row % 3}>" for row, text in enumerate(data.text)]
+    (folder / "short.tsv.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
+    columns = data[["text"]].assign(subject_uris=[f"http://ex.org/{row % 3}" if row % 5 else "" for row in range(len(data))])
+    columns.to_csv(folder / "short.csv", index=False)
+    names = "".join(f"<http://ex.org/{k}>\tsubject {k}\n" for k in (0, 1))
+    (folder / "vocabulary.tsv").write_text(names + "<http://ex.org/9>\tlabel 2\n")
 
 
 @pytest.fixture
@@ -74,6 +84,8 @@ CASES = {
     "arff": ("arff", ["in.arff"], ARFF),
     "sparse arff": ("arff", ["sparse.arff"], ARFF),
     "folder": ("folder", ["docs"], {"folder_splits": True, "min_df": 2}),
+    "annif": ("annif", ["short.tsv.gz", "texts", "short.csv"], {"pairs": True, "min_df": 2}),
+    "annif with a vocabulary": ("annif", ["short.csv", "texts"], {"vocabulary": "vocabulary.tsv", "test_share": 0.3}),
 }
 
 
@@ -87,6 +99,8 @@ def test_same_bytes_on_any_number_of_ranks(comm, files, case, monkeypatch):
     monkeypatch.setattr(parquet, "ROWS", 4)
     source, names, options = CASES[case]
     inputs = [files / name for name in names]
+    if "vocabulary" in options:
+        options = options | {"vocabulary": files / options["vocabulary"]}
     run(comm, source, inputs, files / "together.h5", **options)
     if comm.rank == 0:
         run(mpi.self_comm(), source, inputs, files / "alone.h5", **options)

@@ -60,10 +60,10 @@ def originals(folder):
     X, y, Y = make.class_data(0, 30, 9, 3)
     names, ids = make.names("f", 9), make.names("row", 30)
     splits = {"train": range(0, 30, 2), "test": range(1, 30, 2)}
-    make.dataset(folder / "data.h5", X, Y, names, list("abc"), ids, splits)
+    make.dataset(folder / "data.h5", X, Y, names, list("abc"), ids, splits, label_titles=["first", "", "third"])
     make.dataset(folder / "ones.h5", X != 0, Y, ones=True)
     W = np.random.default_rng(0).standard_normal((3, 9))
-    make.model(folder / "model.h5", W, label_names=list("abc"), feature_names=names)
+    make.model(folder / "model.h5", W, label_names=list("abc"), feature_names=names, label_titles=["first", "", "third"])
     make.model(folder / "sparse.h5", np.where(W > 0, W, 0), label_names=list("abc"), feature_names=names, sparse=True)
     for number, base in enumerate(BASES):
         make.classifier(folder / f"classifier{number}.h5", base, X, y, list("abc"), names, dense=number % 2 == 0)

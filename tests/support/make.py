@@ -7,7 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hpcml import mpi
-from hpcml.files.hdf5 import describe_matrix, matrix_slabs, stamp, vocabulary_digest, write_strings
+from hpcml.files.hdf5 import describe_matrix, matrix_slabs, stamp, vocabulary_digest, write_label_titles, write_strings
 from hpcml.files.slabs import new_file
 from hpcml.model.classifier import write_classifier
 from hpcml.model.learner import fit, parse_learner
@@ -38,7 +38,7 @@ def conflicts():
     return sp.vstack([X, X]), sp.vstack([Y, sp.csr_matrix(Y.toarray() == 0)])
 
 
-def dataset(path, X, Y, feature_names=None, label_names=None, row_ids=None, splits=None, ones=False):
+def dataset(path, X, Y, feature_names=None, label_names=None, row_ids=None, splits=None, ones=False, label_titles=None):
     """Write X and Y (dense or sparse) as a dataset; `ones` leaves X's values out (they are all 1). Returns the path."""
     matrices = {"X": (sp.csr_matrix(X), ones), "Y": (sp.csr_matrix(Y), True)}
     slabs = {}
@@ -55,6 +55,7 @@ def dataset(path, X, Y, feature_names=None, label_names=None, row_ids=None, spli
         for name, strings in (("feature_names", feature_names), ("label_names", label_names), ("row_ids", row_ids)):
             if strings is not None:
                 write_strings(file, name, strings)
+        write_label_titles(file, label_titles)
         for name, rows in (splits or {}).items():
             file[f"splits/{name}"] = np.asarray(rows, dtype=np.int64)
 
@@ -79,7 +80,18 @@ def compact_columns(seed, n_features, n_columns):
     return columns, factors
 
 
-def model(path, W, bias=None, label_names=None, feature_names=None, columns=None, factors=None, precision="<f8", sparse=False):
+def model(
+    path,
+    W,
+    bias=None,
+    label_names=None,
+    feature_names=None,
+    columns=None,
+    factors=None,
+    precision="<f8",
+    sparse=False,
+    label_titles=None,
+):
     """Write W (n_labels × n_columns) as a model, a sparse one on demand; by default every feature is a column. Returns the path."""
     n_labels, n_columns = W.shape
     columns = np.arange(n_columns) if columns is None else np.asarray(columns)
@@ -93,6 +105,7 @@ def model(path, W, bias=None, label_names=None, feature_names=None, columns=None
         file.attrs["vocabulary"] = vocabulary_digest(feature_names, columns.size)
         file.attrs["method"] = "probe"
         write_strings(file, "label_names", label_names)
+        write_label_titles(file, label_titles)
 
     with new_file(mpi.self_comm(), path) as out:
         out.layout(model_slabs(n_labels, columns.size, n_columns, precision, n_weights=csr.nnz if sparse else None), describe)

@@ -17,7 +17,7 @@ ORDER = [
         {name}
         for name in ("near_duplicates", "estimators", "methods", "reduce", "crossval", "tuning", "planning", "bench", "plots")
     ),
-    *({name} for name in ("reporting", "cli")),
+    *({name} for name in ("reporting", "serving", "cli")),
     {"__main__", "api", "api_dataset", ""},  # "" is the package itself
 ]
 OF_ONE_METHOD = {"plots", "reduce", "bench.one_pass"}  # pictures, selection and timings of what single methods do

@@ -11,6 +11,7 @@ from hpcml import mpi
 from hpcml.data.compact import CompactRows
 from hpcml.files.slabs import Slab, SlabFile
 from hpcml.methods.linear.block import DEGENERATE, HISTORY, Finished, History, Packed, Packing, SparseWeightsOf
+from hpcml.methods.linear.earlier import Earlier
 from hpcml.methods.linear.options import LinearOptions
 from hpcml.methods.linear.plan import dealt
 from hpcml.methods.linear.polling import PolledRun, Work
@@ -100,6 +101,21 @@ class LabelRun(PolledRun):
         waiting = np.setdiff1d(np.flatnonzero(trainable & (done == 0)), continued)
         number, n_groups = self.group
         return dealt(waiting, self.n_positive, number, n_groups).tolist(), list(range(number, continued.size, n_groups)), path
+
+    @mpi.collective
+    def keep(self, earlier: Earlier) -> None:
+        """Collective. Write the models that labels keep from an earlier run, as they are there."""
+        with mpi.agreed(self.comm, f"writing {self.model.target}"):
+            for label, before in earlier.kept.items() if self.comm.rank == 0 else ():
+                model = earlier.model
+                if self.weights is None:
+                    self.model.write("W", label, model.rows(np.array([before])))
+                else:
+                    self.weights.write_some(label, *model.row(before))
+                self.model.write("bias", label, model.bias[before : before + 1])
+                for name in ("f_min", "steps", "status", "visited", "n_positive", "gap"):
+                    self.model.write(f"labels/{name}", label, model.labels[name][before : before + 1])
+                self.done[label] = 1
 
     @mpi.collective
     def _complete(self) -> None:

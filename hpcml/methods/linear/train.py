@@ -22,6 +22,7 @@ from hpcml.files.atomic import sync, temporary_path
 from hpcml.files.hdf5 import DAMAGE, open_stamped
 from hpcml.files.slabs import Slab, SlabFile
 from hpcml.log import Log, Progress
+from hpcml.methods.linear.earlier import Earlier
 from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.objective import PRECISIONS, Risk
 from hpcml.methods.linear.options import LinearOptions, with_defaults
@@ -41,11 +42,18 @@ from hpcml.slices import Look, stop_at
 
 @mpi.collective
 def train(
-    method: LinearMethod, session: Session, data: Path, target: Target, options: LinearOptions, chooser: Chooser | None = None
+    method: LinearMethod,
+    session: Session,
+    data: Path,
+    target: Target,
+    options: LinearOptions,
+    chooser: Chooser | None = None,
+    earlier: Earlier | None = None,
 ) -> TrainReport:
     """Collective over the session. Train one model per label of `data` into the run folder of the target.
 
-    A `chooser` first chooses some of the options for each label. When a run is continued, a loss or an intercept that is not given
+    A `chooser` first chooses some of the options for each label. Labels keep the models of an `earlier` run that still hold.
+    When a run is continued, a loss or an intercept that is not given
     is the run's own. Raises ConfigError, DataError or NonFiniteError for what the user can mend, Interrupted after a signal or the
     time limit.
     """
@@ -55,7 +63,7 @@ def train(
     with mpi.agreed(comm, f"opening {data}"):
         dataset = Dataset(data)
     with dataset:
-        return _train(method, session, dataset, target, options, chooser)
+        return _train(method, session, dataset, target, options, chooser, earlier)
 
 
 @dataclass
@@ -86,7 +94,13 @@ class LabelProblem:
 
 @mpi.collective
 def _train(
-    method: LinearMethod, session: Session, dataset: Dataset, target: Target, options: LinearOptions, chooser: Chooser | None
+    method: LinearMethod,
+    session: Session,
+    dataset: Dataset,
+    target: Target,
+    options: LinearOptions,
+    chooser: Chooser | None,
+    earlier: Earlier | None,
 ) -> TrainReport:
     """Collective. Set up the problem, then the folder (untouched before the options fit the data), then train."""
     comm, log = session.comm, session.log
@@ -118,7 +132,7 @@ def _train(
             dataset.check_unchanged()
         stack = stack.pop_all()
     with stack, RunFolder(comm, target.output, log) as folder:
-        return _train_problem(comm, problem, folder, options, target, session.signals, chooser)
+        return _train_problem(comm, problem, folder, options, target, session.signals, chooser, earlier)
 
 
 @mpi.collective
@@ -130,12 +144,16 @@ def _train_problem(
     target: Target,
     signals: StopSignals,
     chooser: Chooser | None,
+    earlier: Earlier | None,
 ) -> TrainReport:
     """Collective over `comm`. Train into the folder; see `train`."""
     rows, objective, log, origin = problem.rows, problem.objective, folder.log, problem.origin()
     objective.start_from(comm, problem.names, origin)
     asked = options if chooser is None else chooser.asked(options)
-    state = folder.prepare(RunConfig(problem.method.name, problem.dataset.path.resolve(), asked), target)
+    source = None if earlier is None else str(earlier.run.resolve())
+    if earlier is not None:
+        earlier.compare(comm, problem, log)
+    state = folder.prepare(RunConfig(problem.method.name, problem.dataset.path.resolve(), asked, source), target)
     if state == FINISHED:
         log(f"{folder.path} is finished already; nothing to resume")
         return read_report(comm, folder, problem.rows, objective, 0.0, options)
@@ -151,6 +169,9 @@ def _train_problem(
     progress = Progress(log, "labels", len(problem.names))
     try:
         waiting, continued, checkpoint = run.begin(restore=state == UNFINISHED)
+        if earlier is not None:
+            run.keep(earlier)
+            waiting = [place for place in waiting if place not in earlier.kept]
         method, room = problem.method, room_per_rank(comm)
         n_lanes = lanes_per_group(len(waiting), len(continued), rows, options, room, method.needs, rows.mapped, method.lanes)
         n_lanes, run.chunk_values = plan_chunks(comm, run, method, n_lanes, log)
@@ -278,7 +299,7 @@ def open_model(
         if not options.losses:  # there is no objective
             about = {name: value for name, value in about.items() if name not in OBJECTIVE}
         about |= {**origin, **problem.objective.about, **({} if chosen is None else chosen.about)}
-        describe_model(file, about, problem.names)
+        describe_model(file, about, problem.names, label_titles=problem.dataset.label_titles(problem.labels))
 
     with folder.discarded_on_error(), temporary_path(comm, folder.model_part, overwrite=True) as model.path:
         model.layout(slabs, describe)

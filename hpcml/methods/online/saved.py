@@ -148,7 +148,7 @@ def write_model(
         about |= learning(options)
         about |= more | ({"zero_based": True} if source.zero_based else {})
         about["vocabulary"] = source.vocabulary_of(state.n_features)
-        describe_model(file, about, source.names)
+        describe_model(file, about, source.names, label_titles=source.titles)
 
     with new_file(comm, folder.model, overwrite=True) as out:
         out.layout(slabs, describe)

@@ -34,6 +34,7 @@ class Source(Protocol):
     zero_based: bool  # whether it is text whose indices start at 0
     names: list[str]  # of the labels to train
     labels: np.ndarray  # their numbers in the pieces
+    titles: list[str] | None  # of the labels to train, if they have any
     n_labels: int  # numbers of labels are below this
     n_features: int  # as far as known before the first row
     n_rows: int | None  # None: not known before the end
@@ -76,6 +77,10 @@ class DatasetSource:
         labels = zlib.crc32(dataset.map("Y/indices").data) if dataset.n_rows else 0
         self.sizes: tuple[int, ...] = (*dataset.sizes, self.n_rows, labels)
         self.labels, self.names = choose_labels(comm, dataset, options, n_positive)
+        self.titles = None
+        with mpi.agreed(comm, f"reading {dataset.path}"):
+            if comm.rank == 0:  # who writes the model
+                self.titles = dataset.label_titles(self.labels)
         self.order = np.argsort(rng.bits(options.seed, "shuffle", self.rows), kind="stable") if options.shuffle else None
 
     def vocabulary_of(self, n_features: int) -> str:
@@ -129,6 +134,7 @@ class TextSource:
         self.comm, self.stream, self.name, self.path = comm, stream, stream.name, path
         self.names = list(dict.fromkeys(_number_name(label) for label in options.label)) or BINARY
         self.labels, self.n_labels = np.arange(len(self.names)), len(self.names)
+        self.titles: list[str] | None = None
         self.binary = not options.label
         self._number = {name: number for number, name in enumerate(self.names)}
         self.n_features, self.split, self.zero_based = 0, "all", options.zero_based

@@ -3,7 +3,8 @@
 A letter to a rank holds what is new of the nodes here that it has to know (their rows, fitness and cycles), the confidences that
 its own rows met with here, and a table of all nodes: how many cycles each has done and the range of its fitness, as far as known.
 The tables spread from neighbour to neighbour; by them rows are normalised over the grid and every rank sees when the grid has done
-its cycles, `cycles` on the average: a node on a fast rank does more, one on a slow rank fewer.
+its cycles: those of the fastest rank. A node on a slow rank does fewer, and replaces more rows in each: 1 − (1 − p)^d of them, if
+p is the probability in a cycle and the fastest node has done d cycles since the node's last one. So all rows evolve alike.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class Asynchronous:
         self.table = np.zeros((problem.n_nodes, 3))
         self.table[:] = (0, np.inf, -np.inf)
         self.table[:, CYCLES] = cycles
+        self._paced = dict.fromkeys(slots, self._newest)  # the cycles of the fastest node for which each node has replaced rows
         self._forget()
         with mpi.agreed(problem.comm, f"reading {problem.dataset.path}"):
             places = distinct([np.empty(0, problem.place_type), *slots.values()])
@@ -52,8 +54,14 @@ class Asynchronous:
 
     @property
     def cycles_done(self) -> int:
-        """The cycles that all nodes have done together, as far as known."""
-        return int(self.table[:, CYCLES].sum())
+        """The cycles of the grid: those that the fastest rank has done with all its nodes, as far as known."""
+        _, first = np.unique(self.problem.placement.owners, return_index=True)
+        return int(np.minimum.reduceat(self.table[:, CYCLES], first).max())
+
+    @property
+    def _newest(self) -> float:
+        """The cycles of the node that has done most, as far as known."""
+        return float(self.table[:, CYCLES].max())
 
     def step(self, node: int) -> None:
         """One cycle of one node. Local."""
@@ -74,7 +82,8 @@ class Asynchronous:
         self.table[node] = (cycle, *selection.finite_range(own.fitness))
         low, high = self._range()
         parts = [own if other == node else self._seen_here(other, pool, confidence) for other in neighbours]
-        known = (own.fitness_of(slots), parts, options.replace, low, high)
+        passed, self._paced[node] = self._newest - self._paced[node], self._newest
+        known = (own.fitness_of(slots), parts, 1 - (1 - options.replace) ** passed, low, high)
         self.slots[node], self.fitness[node] = selection.replace(options.seed, cycle, node, slots, *known)
         self.around[node] = selection.population(self.slots[node], self.fitness[node])
         for rank, nodes in problem.placement.given.items():

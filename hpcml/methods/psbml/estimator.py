@@ -19,16 +19,15 @@ from hpcml.data.shard import Rows
 from hpcml.errors import DataError, HpcmlError
 from hpcml.estimators.distributed import NUMBER, TEXT, WHOLE, DistributedClassifier, Parameter, about_parameters, gather_rows
 from hpcml.estimators.labels import CLASSES, LabelScores, LabelSets
+from hpcml.methods.psbml.cycles import cycles_of
 from hpcml.methods.psbml.options import PsbmlOptions
+from hpcml.methods.psbml.pocket import margin_data
 from hpcml.methods.psbml.problem import TorusProblem
 from hpcml.methods.psbml.selection import validation_sizes
-from hpcml.methods.psbml.snapshot import Assessor, Pocket, all_rows
-from hpcml.methods.psbml.synchronous import Synchronous
 from hpcml.methods.psbml.torus import Placement, Torus, grid_for, parse_grid
-from hpcml.methods.psbml.train import lay_out, margin_data
+from hpcml.methods.psbml.train import lay_out
 from hpcml.model import learner as learners
 from hpcml.model.classifier import check_savable
-from hpcml.slices import carry_on
 
 
 def _tokens(base: str | tuple[str, ...]) -> tuple[str, ...]:
@@ -76,7 +75,7 @@ class ProblemInMemory(TorusProblem):
 def _has_probabilities(estimator: PsbmlClassifier) -> bool:
     """Whether the base learner gives probabilities. Raises AttributeError, with the reason, if not."""
     try:
-        if hasattr(estimator._learner().make(0), "predict_proba"):
+        if hasattr(estimator._learner().unfitted(0), "predict_proba"):
             return True
     except (HpcmlError, TypeError) as error:
         raise AttributeError(str(error)) from None
@@ -221,7 +220,8 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
                 check_savable(learner, classes.n_classes, dense, save=False)
             placement = Placement(torus, nodes.size, nodes.rank)
             problem = ProblemInMemory(nodes, rows, "", classes, start, placement, learner, dense, options)
-            pocket = best_of_cycles(problem)
+            *_, last = cycles_of(problem)
+            pocket = last.pocket
             mine = (*margin_data(pocket), pocket.classifier) if nodes.rank == pocket.owner else None
             self.margin_rows_, self.margin_weights_, self.classifier_ = nodes.bcast(mine, root=pocket.owner)
         self.grid_, self._dense = options.grid, dense
@@ -251,20 +251,3 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
         constant = isinstance(self.classifier_, learners.Constant)
         out[:, self.classifier_.classes_] = 1.0 if constant else self.classifier_.predict_proba(rows)
         return out
-
-
-@mpi.collective
-def best_of_cycles(problem: TorusProblem) -> Pocket:
-    """Collective over the problem's ranks. Do all cycles in step; the best one (its rows and classifier only on its owner)."""
-    comm, cycles = problem.comm, problem.options.cycles
-    with mpi.agreed(comm, "reading the rows"):
-        grid, assessor = Synchronous(problem, problem.first_slots), Assessor(problem)
-    waiting = [all_rows(problem.first_slots)]
-    while waiting or grid.cycle < cycles:
-        n_steps = min(comm.size - len(waiting), cycles - grid.cycle)
-        taken, waiting = waiting + [grid.step() for _ in range(n_steps)], []  # one for each rank to assess
-        assessor.hand_out(taken, [1.0] * comm.size)
-        with mpi.agreed(comm, "assessing the grid"):
-            assessor.work(carry_on)
-        assessor.gather()
-    return assessor.pocket

@@ -16,6 +16,7 @@ from hpcml import mpi, rng
 from hpcml.data.classes import Classes
 from hpcml.data.shard import Rows, read_rows
 from hpcml.methods.psbml.options import PsbmlOptions
+from hpcml.methods.psbml.selection import TEST, VALIDATION
 from hpcml.methods.psbml.torus import Placement
 from hpcml.model import learner as learners
 from hpcml.run.profile import Profile
@@ -29,7 +30,7 @@ class TorusProblem:
     dataset: Any  # a Dataset, or rows in memory that stand for one
     split: str
     classes: Classes
-    start: np.ndarray  # the node on which each row begins, −1: validation
+    start: np.ndarray  # the node on which each row begins, VALIDATION or TEST
     placement: Placement
     learner: learners.Learner
     dense: bool
@@ -55,6 +56,16 @@ class TorusProblem:
     def largest_node(self) -> int:
         """How many rows the largest node has."""
         return int(np.bincount(self.start[self.start >= 0], minlength=self.n_nodes).max())
+
+    @property
+    def about(self) -> str:
+        """What is trained on what, for people."""
+        n_validation, n_test = (int(np.count_nonzero(self.start == part)) for part in (VALIDATION, TEST))
+        return (
+            f"{self.learner} on {self.start.size - n_validation - n_test:,} rows × {self.dataset.n_features:,} features "
+            f"({'dense' if self.dense else 'sparse'}), {n_validation:,} rows to validate; torus {self.options.grid}, "
+            f"{self.options.neighbourhood}"
+        )
 
     @cached_property
     def origin(self) -> bytes:

@@ -16,8 +16,9 @@ from hpcml.files.slabs import Slab
 from hpcml.files.table import write_table
 from hpcml.log import Progress
 from hpcml.methods.psbml.asynchronous import Asynchronous
+from hpcml.methods.psbml.pocket import Pocket
 from hpcml.methods.psbml.problem import TorusProblem
-from hpcml.methods.psbml.snapshot import ENTRY, HISTORY, Assessor, Facts, Pocket, Snapshot, all_rows
+from hpcml.methods.psbml.snapshot import ENTRY, HISTORY, Assessor, Facts, Snapshot, all_rows
 from hpcml.methods.psbml.synchronous import Synchronous
 from hpcml.run.checkpoint import Checkpoints, CheckpointWriter, reading_checkpoint
 from hpcml.run.folder import RunFolder
@@ -97,8 +98,7 @@ class TorusRun:
         while True:
             self.slots = grid.slots
             self.cycles[:] = grid.cycle
-            last = grid.cycle >= self.options.cycles
-            if last:
+            if grid.cycle >= self.options.cycles or self.assessor.at_plateau:
                 return self._assess_rest([1.0] * self.comm.size)
             if stop := self._pause():
                 return stop
@@ -121,14 +121,14 @@ class TorusRun:
         steps, worked = 0, 0.0
         nodes = list(self.slots)
         while True:
-            busy = bool(nodes) and failure is None and grid.cycles_done < self.options.cycles * self.problem.n_nodes
+            busy = bool(nodes) and failure is None and grid.cycles_done < self.options.cycles
             try:
                 if busy:
                     begin = time.monotonic()
                     grid.step(nodes[turn])
                     steps, worked = steps + 1, worked + time.monotonic() - begin
                     turn = (turn + 1) % len(nodes)
-                    while self.n_taken < min(self.options.cycles, grid.cycles_done // self.problem.n_nodes):
+                    while self.n_taken < min(self.options.cycles, grid.cycles_done):
                         self.taken.append(grid.snapshot(self.n_taken + 1))
                     self.progress.update(self.n_taken)
                 else:
@@ -166,9 +166,9 @@ class TorusRun:
 
     @mpi.collective
     def _assess_rest(self, costs: list[float]) -> str:
-        """Collective. Assess what has been taken, some at a time: ""; or stop after a checkpoint: why."""
+        """Collective. Assess what has been taken, some at a time, to a plateau: ""; or stop after a checkpoint: why."""
         some = 2 * self.comm.size
-        while self.taken:
+        while self.taken and not self.assessor.at_plateau:
             if stop := self._pause():
                 return stop
             self.assessor.hand_out(self.taken[:some], costs)
@@ -196,6 +196,8 @@ class TorusRun:
                 f"rows, {said['seconds']:.2f} s, {said['bytes_sent']:,.0f} bytes to neighbours "
                 f"({said['bytes_without_ids']:,.0f} if rows always travelled)"
             )
+        if self.assessor.at_plateau:
+            self.log(f"{self.options.patience} cycles are no better than the best one before them: these are enough")
         with mpi.agreed(self.comm, f"writing {self.folder.history}"):
             if self.comm.rank == 0:
                 write_history(self.folder.history, self.assessor.history)

@@ -9,6 +9,8 @@ import numpy as np
 from hpcml import rng
 from hpcml.partition import offsets
 
+VALIDATION, TEST = -1, -2  # in the place of the node on which a row begins, if it is not trained on
+
 
 class Population(NamedTuple):
     """The rows of a node without repeats: `places` ascending, how often each stands there, and its fitness (if known)."""
@@ -81,17 +83,21 @@ def validation_sizes(sizes: np.ndarray, validation_share: float) -> np.ndarray:
     return np.floor(validation_share * sizes + 0.5).astype(np.int64)
 
 
-def spread(classes: np.ndarray, rows: np.ndarray, n_nodes: int, validation_share: float, seed: int) -> np.ndarray:
-    """Where each row of the split begins: its node, or −1 in the validation set. Both are stratified by class.
+def spread(
+    classes: np.ndarray, rows: np.ndarray, n_nodes: int, validation_share: float, seed: int, parts_aside: int = 1
+) -> np.ndarray:
+    """Where each row of the split begins: its node, or VALIDATION, or in a second part aside TEST. All are stratified by class.
 
     Within a class the rows stand in the order of random bits keyed by their numbers in the file; the first ones
-    (`validation_sizes`) are for validation, the others are dealt to the nodes in turn, so that node sizes differ by one at most.
+    (`validation_sizes`) are for validation, with two parts aside as many for the test, and the others are dealt to the nodes in
+    turn, so that node sizes differ by one at most.
     """
     order = np.lexsort((rng.bits(seed, "psbml spread", rows), classes))
     sizes = np.bincount(classes)
     place = np.arange(classes.size) - np.repeat(offsets(sizes)[:-1], sizes)
-    held_out = place < np.repeat(validation_sizes(sizes, validation_share), sizes)
-    node = np.full(classes.size, -1, dtype=np.int32)
-    dealt = order[~held_out]
+    aside = np.repeat(validation_sizes(sizes, validation_share), sizes)
+    node = np.full(classes.size, VALIDATION, dtype=np.int32)
+    dealt = order[place >= parts_aside * aside]
     node[dealt] = np.arange(dealt.size) % n_nodes
+    node[order[(place >= aside) & (place < parts_aside * aside)]] = TEST
     return node

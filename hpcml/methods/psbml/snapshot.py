@@ -15,9 +15,10 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.data.shard import Rows
+from hpcml.methods.psbml.pocket import Pocket, loss_of
 from hpcml.methods.psbml.problem import TorusProblem
 from hpcml.methods.psbml.rows import distinct
-from hpcml.methods.psbml.selection import Population, population, selection_weights
+from hpcml.methods.psbml.selection import VALIDATION, Population, population, selection_weights
 from hpcml.model import learner as learners
 from hpcml.slices import Look
 
@@ -84,23 +85,6 @@ def assign(n_tasks: int, costs: list[float]) -> list[int]:
     return ranks
 
 
-@dataclass
-class Pocket:
-    """The best cycle so far; its rows and classifier only on the rank that has them."""
-
-    cycle: int = -1  # none yet; 0: all training rows
-    error: float = math.inf
-    auc: float = math.nan
-    owner: int = 0
-    entries: np.ndarray | None = None  # of all nodes
-    classifier: object = None
-
-    def rank(self, judge: str) -> tuple[float, float]:
-        """What is least for the best: the error (or 1 − AUC), then the cycle."""
-        loss = self.error if judge == "error" else 1.0 - self.auc
-        return (math.inf if math.isnan(loss) else loss), self.cycle if self.cycle >= 0 else math.inf
-
-
 class Assessor:
     """Judges snapshots and keeps the pocket and the history."""
 
@@ -110,14 +94,23 @@ class Assessor:
         self.history: list[tuple[float, ...]] = []  # a line of HISTORY for each cycle assessed
         self.handed: list[Snapshot] = []  # out, and not gathered yet
         self._mine: list[tuple[int, np.ndarray]] = []  # of these, what this rank has to assess: cycles, and entries of all nodes
-        self._found: list[tuple[int, float, float, int]] = []
-        self._best = Pocket()
+        self._judged: list[tuple[Pocket, int]] = []  # by this rank, and their distinct rows
         self._validation: tuple | None = None
 
     @property
     def base(self) -> tuple[float, float]:
         """Error and AUC of cycle 0; NaN before it is assessed."""
         return next(((line[1], line[2]) for line in self.history if line[0] == 0), (math.nan, math.nan))
+
+    @property
+    def at_plateau(self) -> bool:
+        """Whether `patience` cycles were no better than the best one before them. Cycle 0 does not count: the torus may be slow."""
+        options, best, since = self.problem.options, math.inf, 0
+        for line in self.history:
+            if line[0] > 0:
+                loss = loss_of(options.judge, line[1], line[2])
+                best, since = min(best, loss), 0 if loss < best else since + 1
+        return options.patience is not None and since >= options.patience
 
     @mpi.collective
     def hand_out(self, snapshots: list[Snapshot], costs: list[float]) -> None:
@@ -137,13 +130,14 @@ class Assessor:
             for cycle, entries in self._mine:
                 look()
                 judged = self._assess(cycle, entries, look)
-                self._found.append((cycle, judged.error, judged.auc, distinct([entries["place"]]).size))
-                self._best = min(self._best, judged, key=lambda pocket: pocket.rank(judge))
+                if any(before.rank(judge) < judged.rank(judge) for before, _ in self._judged):
+                    judged.classifier = judged.entries = None  # it cannot be the best
+                self._judged.append((judged, distinct([entries["place"]]).size))
         self._mine = []
 
     def take_back(self) -> list[Snapshot]:
         """What was handed out, to be assessed another time. Local."""
-        handed, self.handed, self._mine, self._found, self._best = self.handed, [], [], [], Pocket()
+        handed, self.handed, self._mine, self._judged = self.handed, [], [], []
         return handed
 
     def _assess(self, cycle: int, entries: np.ndarray, look: Look) -> Pocket:
@@ -151,7 +145,7 @@ class Assessor:
         classifier = self.train(cycle, entries)
         look()
         if self._validation is None:
-            held_out = np.flatnonzero(self.problem.start < 0)
+            held_out = np.flatnonzero(self.problem.start == VALIDATION)
             self._validation = (self.problem.prepared(self.problem.read(held_out)), self.problem.classes.of[held_out])
         matrix, classes = self._validation
         error, auc = validate(classifier, matrix, classes, self.problem.classes.n_classes)
@@ -164,30 +158,44 @@ class Assessor:
 
     @mpi.collective
     def gather(self) -> None:
-        """Collective, after `work`. Tell all ranks the results; the best classifier and its rows stay on the rank that has them."""
+        """Collective, after `work`. Tell all ranks the results; the best classifier and its rows stay on the rank that has them.
+
+        Cycles after a plateau do not count: how many were done in the meantime depends on the ranks.
+        """
         comm, judge = self.problem.comm, self.problem.options.judge
-        best, found = self._best, self._found
-        local = Pocket(best.cycle, best.error, best.auc, comm.rank)  # without what is large
-        snapshots, self.handed, self._found, self._best = self.handed, [], [], Pocket()
-        gathered = comm.allgather((found, [snapshot.facts for snapshot in snapshots], local))
-        results = {cycle: (error, auc, n_rows) for one, _, _ in gathered for cycle, error, auc, n_rows in one}
-        for snapshot, facts in zip(snapshots, Facts.merged([facts for _, facts, _ in gathered]), strict=True):
+        mine = {judged.cycle: judged for judged, _ in self._judged}
+        told = [(Pocket(one.cycle, one.error, one.auc, comm.rank), n_rows) for one, n_rows in self._judged]  # without what is large
+        snapshots, self.handed, self._judged = self.handed, [], []
+        gathered = comm.allgather((told, [snapshot.facts for snapshot in snapshots]))
+        results = {judged.cycle: (judged, n_rows) for one, _ in gathered for judged, n_rows in one}
+        for snapshot, facts in zip(snapshots, Facts.merged([facts for _, facts in gathered]), strict=True):
+            if self.at_plateau:
+                return
             low, high, sent, without_ids, n_ages, ages, oldest, seconds = facts
-            judged = results[snapshot.cycle]
+            judged, n_rows = results[snapshot.cycle]
             mean_age = ages / n_ages if n_ages else 0.0
-            self.history.append((snapshot.cycle, *judged, low, high, sent, without_ids, mean_age, oldest, seconds))
-        winner = min((pocket for _, _, pocket in gathered), key=lambda pocket: pocket.rank(judge))
-        if winner.rank(judge) < self.pocket.rank(judge):
-            self.pocket = best if winner.owner == comm.rank else winner
+            line = (judged.error, judged.auc, n_rows, low, high, sent, without_ids, mean_age, oldest, seconds)
+            self.history.append((snapshot.cycle, *line))
+            if judged.rank(judge) < self.pocket.rank(judge):
+                self.pocket = mine.get(judged.cycle, judged)
 
 
 def validate(classifier: object, matrix: Rows, classes: np.ndarray, n_classes: int) -> tuple[float, float]:
     """The share of rows that are misclassified, and the area under the ROC curve (NaN for more than two classes)."""
-    from sklearn.metrics import roc_auc_score
-
     scores = learners.scores(classifier, matrix, n_classes)
     if n_classes > 2:
         return float(np.mean(scores.argmax(axis=1) != classes)), math.nan
     positive = classes == 1
-    auc = roc_auc_score(positive, scores[:, 0]) if 0 < positive.sum() < positive.size else math.nan
-    return float(np.mean((scores[:, 0] > 0) != positive)), float(auc)
+    return float(np.mean((scores[:, 0] > 0) != positive)), area_under_roc(scores[positive, 0], scores[~positive, 0])
+
+
+def area_under_roc(positives: np.ndarray, negatives: np.ndarray) -> float:
+    """The share of pairs of a positive's and a negative's score that are in the right order, ties counting half; NaN of none.
+
+    (What `hpcml.evaluation` counts on many ranks; scikit-learn's takes half a second to import.)
+    """
+    if not positives.size * negatives.size:
+        return math.nan
+    ascending = np.sort(negatives)
+    twice = np.searchsorted(ascending, positives, "left") + np.searchsorted(ascending, positives, "right")
+    return float(twice.sum() / (2 * positives.size * negatives.size))

@@ -16,13 +16,14 @@ from hpcml.data.labels import tell_unused
 from hpcml.errors import ConfigError, HpcmlError, Interrupted
 from hpcml.log import joined
 from hpcml.methods.psbml.options import PsbmlOptions
+from hpcml.methods.psbml.pocket import write_pocket
 from hpcml.methods.psbml.problem import TorusProblem
 from hpcml.methods.psbml.run import TorusRun
-from hpcml.methods.psbml.selection import spread
-from hpcml.methods.psbml.snapshot import Pocket
+from hpcml.methods.psbml.seeds import SeedsReport, train_seeds
+from hpcml.methods.psbml.selection import VALIDATION, spread
 from hpcml.methods.psbml.torus import Placement, Torus, parse_grid
 from hpcml.model import learner as learners
-from hpcml.model.classifier import ClassifierModel, check_savable, write_classifier
+from hpcml.model.classifier import ClassifierModel, check_savable
 from hpcml.mpi.memory import check_room
 from hpcml.run.folder import FINISHED, RunConfig, RunFolder
 from hpcml.run.session import Session, Target
@@ -74,7 +75,7 @@ class PsbmlReport:
 
 
 @mpi.collective
-def train(session: Session, data: Path, target: Target, options: PsbmlOptions) -> PsbmlReport:
+def train(session: Session, data: Path, target: Target, options: PsbmlOptions) -> PsbmlReport | SeedsReport:
     """Collective over the session. Train one classifier of the classes of `data` into the run folder of the target.
 
     Synchronous runs give the same model on any number of ranks. Raises ConfigError or DataError for what the user can mend,
@@ -82,10 +83,16 @@ def train(session: Session, data: Path, target: Target, options: PsbmlOptions) -
     """
     options.validate()
     learner = learners.parse_learner(options.base)
+    if options.device == "gpu":
+        learner = learner.moved_to_gpu()
     torus, log = Torus(*parse_grid(options.grid), options.neighbourhood), session.log
     with mpi.torus(session.comm, torus.width, torus.height) as comm:
         if options.slow_rank is not None and options.slow_rank >= comm.size:
             raise ConfigError(f"--slow-rank {options.slow_rank}: there are ranks 0 to {comm.size - 1}")
+        if learner.on_gpu:
+            from hpcml.model.gpu_bayes import choose_device
+
+            choose_device(comm)
         with mpi.agreed(comm, f"opening {data}"):
             dataset = Dataset(data)
         with dataset:
@@ -94,6 +101,8 @@ def train(session: Session, data: Path, target: Target, options: PsbmlOptions) -
             with mpi.agreed(comm, f"preparing the base learner {learner.name}"), mpi.node_first(comm):
                 check_savable(learner, problem.classes.n_classes, problem.dense, save=comm.rank == 0)
             with RunFolder(comm, target.output, log) as folder:
+                if options.seeds is not None:
+                    return train_seeds(problem, folder, target, session.signals)
                 return _train(problem, folder, target, session.signals)
 
 
@@ -110,20 +119,20 @@ def make_problem(comm: mpi.Comm, dataset: Dataset, torus: Torus, learner: learne
 def lay_out(
     comm: mpi.Comm, sizes: Sizes, classes: Classes, torus: Torus, learner: learners.Learner, options: PsbmlOptions
 ) -> tuple[np.ndarray, bool]:
-    """Collective over `comm`. The node on which each row begins (n; −1: validation), and whether the learner gets dense rows.
+    """Collective over `comm`. Where each row begins (n; see `spread`), and whether the learner gets dense rows.
 
     Raises ConfigError if the rows are too few, or need too much memory.
     """
     if options.judge == "auc" and classes.n_classes > 2:
         raise ConfigError(f"--judge auc: the data have {classes.n_classes} classes, but expected two; use --judge error")
     with mpi.agreed(comm, "spreading the rows"):
-        start = spread(classes.of, classes.rows, torus.n_nodes, options.validation_share, options.seed)
+        start = spread(classes.of, classes.rows, torus.n_nodes, options.validation_share, options.seed, options.parts_aside)
         n_train = int(np.count_nonzero(start >= 0))
         if n_train < torus.n_nodes:
             raise ConfigError(
                 f"--grid {options.grid}: {torus.n_nodes} nodes, but only {n_train} rows to train on; choose a smaller grid"
             )
-        held_out = classes.of[start < 0]
+        held_out = classes.of[start == VALIDATION]
         if options.judge == "auc" and np.count_nonzero(np.bincount(held_out)) == 1:
             raise ConfigError(f"--judge auc: all validation rows ({held_out.size}) are of one class; raise --validation-share")
         if n_train == start.size:
@@ -144,12 +153,7 @@ def _train(problem: TorusProblem, folder: RunFolder, target: Target, signals: St
     if state == FINISHED:
         log(f"{folder.path} is finished already; nothing to resume")
         return _report(comm, folder, 0.0, [])
-    n_validation = int(np.count_nonzero(problem.start < 0))
-    log(
-        f"training {problem.learner} on {problem.start.size - n_validation:,} rows × {problem.dataset.n_features:,} features "
-        f"({'dense' if problem.dense else 'sparse'}), {n_validation:,} rows to validate; torus {options.grid}, "
-        f"{options.neighbourhood}, {'asynchronous' if options.asynchronous else 'synchronous'}, ranks: {comm.size}"
-    )
+    log(f"training {problem.about}, {'asynchronous' if options.asynchronous else 'synchronous'}, ranks: {comm.size}")
     run = TorusRun(problem, folder, signals)
     try:
         stopped = run.train(restore=target.resume)
@@ -174,44 +178,9 @@ def _write_model(problem: TorusProblem, folder: RunFolder, run: TorusRun) -> Non
     pockets = comm.gather(pocket if comm.rank == pocket.owner else None)
     with mpi.agreed(comm, f"writing {folder.model}"):
         if comm.rank == 0:
-            pocket = pockets[pocket.owner]
-            places, greatest = margin_data(pocket)
-            counts = np.bincount(pocket.entries["node"], minlength=problem.n_nodes)
-            weights = np.bincount(pocket.entries["node"], pocket.entries["weight"], minlength=problem.n_nodes)
-            write_classifier(
-                folder.model,
-                pocket.classifier,
-                method="psbml",
-                learner=problem.learner,
-                label_names=problem.classes.names,
-                n_features=problem.dataset.n_features,
-                vocabulary=problem.dataset.vocabulary,
-                split=problem.split,
-                dense=problem.dense,
-                margin_rows=problem.classes.rows[places],
-                margin_weights=greatest,
-                cycle=pocket.cycle,
-                about={
-                    "validation_error": pocket.error,
-                    "validation_auc": pocket.auc,
-                    "base_error": run.assessor.base[0],
-                    "base_auc": run.assessor.base[1],
-                    "grid": problem.options.grid,
-                    "neighbourhood": problem.options.neighbourhood,
-                    "data_sizes": np.array(problem.dataset.sizes),
-                    "node_rows": counts,
-                    "node_weights": weights / np.maximum(counts, 1),
-                },
-            )
+            write_pocket(folder.model, problem, pockets[pocket.owner], run.assessor.base)
             folder.finish()
             folder.drop_checkpoints()
-
-
-def margin_data(pocket: Pocket) -> tuple[np.ndarray, np.ndarray]:
-    """The places of the pocket's rows, ascending, and their weights, of several nodes' the greatest. On its owner."""
-    order = np.lexsort((-pocket.entries["weight"], pocket.entries["place"]))
-    places, first = np.unique(pocket.entries["place"][order], return_index=True)
-    return places, pocket.entries["weight"][order][first]
 
 
 @mpi.collective

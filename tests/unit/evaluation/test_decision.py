@@ -10,7 +10,7 @@ from support import oracles_thresholds as oracles
 
 from hpcml.errors import DataError, NonFiniteError
 from hpcml.evaluation import decision_kernels as kernels
-from hpcml.evaluation.decision import KAPPA, TAU, Tally, decide, own_threshold, summarise
+from hpcml.evaluation.decision import KAPPA, TAU, Tally, decide, decide_together, own_threshold, summarise
 from hpcml.evaluation.probabilities import ProbabilityCounts, probabilities
 from hpcml.evaluation.ranking import auc, average_precision, f1
 from hpcml.mpi import self_comm
@@ -162,6 +162,29 @@ def test_rare_labels_gain_on_other_rows():
 
     assert loss(together)[0] < loss(alone)[0]
     assert 0.8 < loss(together)[1] < 1.25
+
+
+def test_one_probability_for_all_labels_has_nearly_the_largest_micro_f1():
+    """Of all probabilities of all rows by brute force; better than what is best for each label, which answers another question."""
+    cases = [
+        logistic(seed, 400, offset, slope) for seed, (offset, slope) in enumerate([(-1, 3), (-3, 2), (-5, 2), (-6, 1), (0, -2)])
+    ]
+    decision = decide(sums(cases))
+    shared, together = decide_together(sums(cases), decision)
+    truth = np.stack([truth for _, truth in cases])
+    p = np.stack([sigmoid(scores, pair) for (scores, _), pair in zip(cases, decision.sigmoids, strict=True)])
+    assert decision.sigmoids[4, 0] == 0 and (decision.sigmoids[:4, 0] > 0).all() and p[4].min() > shared > 0  # all rows have it
+
+    def micro(given):
+        return 2 * (given & truth).sum() / (given.sum() + truth.sum())
+
+    def above(thresholds):
+        return np.stack([scores > threshold for (scores, _), threshold in zip(cases, thresholds, strict=True)])
+
+    assert np.array_equal(above(together.thresholds), p > shared)
+    best = max(micro(p > each) for each in np.unique(p))
+    assert best - 0.01 < micro(p > shared) <= best and micro(p > shared) > micro(above(decision.thresholds))
+    assert np.array_equal(together.sigmoids, decision.sigmoids)
 
 
 def test_labels_without_positives_and_constant_scores():

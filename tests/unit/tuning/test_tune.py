@@ -58,6 +58,23 @@ def test_model_is_what_training_with_the_choice_gives(tmp_path, method):
     assert (slope >= 0).all() and np.isfinite(offset).all()
 
 
+def test_micro_thresholds_are_one_probability(tmp_path):
+    data, *_ = learnable(tmp_path / "data.h5")
+
+    def tuned(thresholds):
+        run = hpcml.tune(data, tmp_path / thresholds, folds=3, lambdas=(1.0,), weights=(1.0,), thresholds=thresholds)
+        return hpcml.open_model(run.model)
+
+    of_labels, micro = tuned("label"), tuned("micro")
+    assert np.array_equal(of_labels.weights(), micro.weights()) and np.array_equal(of_labels.sigmoids, micro.sigmoids)
+    slope, offset = micro.sigmoids
+    at = 1.0 / (1.0 + np.exp(-slope * micro.thresholds - offset))[:5]
+    assert at == pytest.approx(at[0]) and 0.1 < at[0] < 0.6
+    assert f"measure micro, method probability above {at[0]:.4g}" in micro.threshold_source
+    with pytest.raises(ConfigError, match="thresholds=macro: expected one of label, micro"):
+        hpcml.tune(data, tmp_path / "no", thresholds="macro")
+
+
 def test_scores_of_folds_are_those_of_liblinear(tmp_path, monkeypatch):
     monkeypatch.setattr("hpcml.methods.dual.path.TOLERANCE", 1e-3)  # a solution
     data, X, Y = learnable(tmp_path / "data.h5")

@@ -1,0 +1,226 @@
+"""Annif's document corpora: TSV, CSV and JSON lines of short texts, folders of full texts; with or without a subject vocabulary.
+
+All inputs are one corpus, in the order in which they are named. Each rank reads consecutive documents of it, about the same number
+of bytes for each.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.conversion.annif_documents import SUBJECTS, TEXT, AnnifDocument, of_csv, of_json, of_key_file, of_tsv
+from hpcml.conversion.fields import PLAIN
+from hpcml.conversion.folder import read_text
+from hpcml.conversion.jsonl import SOME_KEYS, Seen, check_fields, string_of, values_of
+from hpcml.conversion.like import Like
+from hpcml.conversion.options import ConvertOptions
+from hpcml.conversion.part import Part
+from hpcml.conversion.subjects import Subjects, read_subjects
+from hpcml.conversion.text import Corpus, new_corpus, vectorise
+from hpcml.errors import ConfigError, DataError
+from hpcml.files.lines import line_blocks, line_limit, lines_before, plain_size
+from hpcml.files.records import Dialect, Segment, divide, read_header, record_blocks
+from hpcml.log import Log, is_unicode, named
+from hpcml.partition import even_bounds
+
+DIALECT = Dialect()
+SUBJECT_FILES = (".tsv", ".key")  # beside a text, the first that there is
+UTF_8 = "utf-8"
+Take = Callable[[AnnifDocument], None]  # what is done with a document; raises ValueError for what it may not hold
+
+
+class Piece(NamedTuple):
+    """Documents of an input that one rank reads: bytes of a file of lines or of rows, or a whole file of one document."""
+
+    kind: str  # tsv, jsonl, csv, txt, json
+    path: Path
+    begin: int
+    end: int
+    lines: int = 0  # of a CSV file, newlines before them
+    names: tuple[str, ...] = ()  # of a CSV file, its columns
+
+
+def kind_of_input(path: Path) -> str:
+    """What an input is, as Annif tells it: a folder, or by the ending of its name csv, jsonl, or else tsv."""
+    if path.is_dir():
+        return "folder"
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    ending = suffixes[-2] if len(suffixes) > 1 and suffixes[-1] in (".gz", ".bz2", ".xz") else (suffixes or [""])[-1]
+    return {".csv": "csv", ".jsonl": "jsonl"}.get(ending, "tsv")
+
+
+def files_of(folder: Path) -> list[Path]:
+    """The texts in a folder, then its JSON documents, each sorted by name. Raises DataError if there are none, OSError."""
+    found = [path for path in sorted(folder.iterdir()) if not path.name.startswith(".") and path.suffix in (".txt", ".json")]
+    if not found:
+        raise DataError(f"{folder}: no documents; expected .txt files, with a .tsv or .key file for each, or .json files")
+    for path in found:
+        if not is_unicode(path.name):
+            raise DataError(f"{folder}: a file has the name {named(path.name)!r}, which is not UTF-8; rename it")
+    return [*(path for path in found if path.suffix == ".txt"), *(path for path in found if path.suffix == ".json")]
+
+
+def divided(inputs: Sequence[Path], n_ranks: int, max_line: int) -> list[list[Piece]]:
+    """What each rank reads. Local; raises DataError, and as `open_plain`."""
+    whole = [(path, kind_of_input(path)) for path in inputs]
+    each = [(path, kind) for path, kind in whole if kind != "folder"]
+    tables = {path: read_header(path, DIALECT, max_line) for path, kind in each if kind == "csv"}
+    for path, table in tables.items():
+        if TEXT not in table.names:
+            raise DataError(f"{path}: line 1: no column {TEXT!r}; expected {TEXT} and {SUBJECTS}")
+    sizes = {path: plain_size(path) for path, _ in each}
+    files = {path: files_of(path) for path, kind in whole if kind == "folder"}
+    sizes |= {file: file.stat().st_size + 1 for some in files.values() for file in some}
+    lengths = [sum(sizes[file] for file in files[path]) if kind == "folder" else sizes[path] for path, kind in whole]
+    bounds, before = even_bounds(sum(lengths), n_ranks), 0
+    parts: list[list[Piece]] = [[] for _ in range(n_ranks)]
+    for (path, kind), length in zip(whole, lengths, strict=True):
+        if length == 0:
+            raise DataError(f"{path}: the file is empty; expected at least one document")
+        targets = [min(max(0, int(bound) - before), length) for bound in bounds]
+        if kind == "folder":
+            starts = np.cumsum([0, *(sizes[file] for file in files[path])])[:-1]
+            for part, (begin, end) in zip(parts, pairwise(np.searchsorted(starts, targets).tolist()), strict=True):
+                part += [Piece(file.suffix[1:], file, 0, sizes[file] - 1) for file in files[path][begin:end]]
+        elif kind == "csv":
+            table = tables[path]
+            places = divide(table, length, DIALECT, [max(0, target - table.begin) for target in targets])
+            for part, ((begin, lines), (end, _)) in zip(parts, pairwise(places), strict=True):
+                part += [Piece(kind, path, begin, end, lines, tuple(table.names))] if begin < end else []
+        else:
+            for part, (begin, end) in zip(parts, pairwise(targets), strict=True):
+                part += [Piece(kind, path, begin, end)] if begin < end else []
+        before += length
+    return parts
+
+
+def read_piece(piece: Piece, take: Take, max_line: int) -> None:
+    """Give each document of a piece to `take`. Raises DataError that names file and line, OSError."""
+    if piece.kind in ("txt", "json"):
+        text = read_text(piece.path, UTF_8, max_line)
+        try:
+            take(_of_file(piece.path, text, max_line))
+        except ValueError as error:
+            raise DataError(f"{piece.path}: {error}") from None
+    elif piece.kind == "csv":
+        _read_rows(piece, take, max_line)
+    else:
+        _read_lines(piece, take, max_line)
+
+
+def _of_file(path: Path, text: str, max_line: int) -> AnnifDocument:
+    """The document in a file of its own. Raises ValueError, DataError, OSError."""
+    if path.suffix == ".json":
+        found = of_json(text.encode())
+        return found if found.name else found._replace(name=path.name)
+    subjects = next((beside for ending in SUBJECT_FILES if (beside := path.with_suffix(ending)).exists()), None)
+    return AnnifDocument(text, of_key_file(read_text(subjects, UTF_8, max_line)) if subjects else [], {}, path.name)
+
+
+def _read_rows(piece: Piece, take: Take, max_line: int) -> None:
+    """Rows of CSV; see `read_piece`."""
+    csv.field_size_limit(1 << 40)
+    for lines, block in record_blocks(Segment(piece.path, piece.begin, piece.end, piece.lines), DIALECT, max_line):
+        place = lines + 1
+        try:
+            rows = csv.reader(io.StringIO(decoded(block), newline=""))
+            for values in rows:
+                if values:
+                    take(of_csv(piece.names, values))
+                place = lines + rows.line_num + 1
+        except (ValueError, csv.Error) as error:
+            raise DataError(f"{piece.path}: line {place}: {error}") from None
+
+
+def _read_lines(piece: Piece, take: Take, max_line: int) -> None:
+    """Lines of TSV or JSON; see `read_piece`."""
+    for offset, block in line_blocks(piece.path, piece.begin, piece.end, max_line=max_line):
+        for number, line in enumerate(io.BytesIO(block), 1):
+            if line.isspace():
+                continue
+            try:
+                take(of_json(line) if piece.kind == "jsonl" else of_tsv(decoded(line)))
+            except ValueError as error:
+                raise DataError(f"{piece.path}: line {lines_before(piece.path, offset) + number}: {error}") from None
+
+
+class Documents:
+    """Takes this rank's documents into a corpus; counts those left out for want of subjects, and the subjects not known."""
+
+    def __init__(self, corpus: Corpus, subjects: Subjects | None, unindexed: bool) -> None:
+        self.corpus, self.subjects, self.unindexed = corpus, subjects, unindexed
+        self.seen = Seen(np.zeros(len(corpus.fields), dtype=np.int64), set())
+        self.n_left_out = self.n_unknown = 0
+
+    def add(self, document: AnnifDocument) -> None:
+        """Raises ValueError for what cannot be stored, OSError."""
+        labels = [label for label in map(self._label, document.subjects) if label]
+        self.n_unknown += len(document.subjects) - len(labels)
+        if not labels and not self.unindexed:
+            self.n_left_out += 1
+            return
+        content = {"text": document.text, **document.metadata}
+        if len(self.seen.keys) < SOME_KEYS:
+            self.seen.keys.update(content)
+        values = [values_of(content.get(field.name), field) for field in self.corpus.fields]
+        for place, some in enumerate(values):
+            self.seen.counts[place] += bool(some)
+        self.corpus.add(string_of(document.name, "document_id"), values, labels, "", line=self.corpus.n_rows)
+
+    def _label(self, subject: tuple[str, str]) -> str:
+        """What names the label of a subject (URI, label): its URI, if it has one; "" if the vocabulary does not know it."""
+        uri, label = subject
+        if self.subjects is None:
+            return string_of(uri or label, "a subject")
+        return (uri if uri in self.subjects.titles else "") if uri else self.subjects.uris.get(label, "")
+
+
+@mpi.collective
+def read_annif(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: Like | None, log: Log, scratch: Path) -> Part:
+    """Collective over `comm`. Read this rank's documents. Raises ConfigError, and DataError that names file and line."""
+    if options.language is not None and options.vocabulary is None:
+        raise ConfigError(f"--language {options.language} has no effect without --vocabulary; leave it out")
+    subjects = read_subjects(comm, options.vocabulary, options.language)
+    max_line = line_limit(options.max_line_mb)
+    corpus = new_corpus(comm, options, like, scratch)
+    parts: list[list[Piece]] = []
+    with mpi.agreed(comm, f"reading {inputs[0]}"):
+        if comm.rank == 0:
+            parts = divided(inputs, comm.size, max_line)
+    mine = comm.scatter(parts if comm.rank == 0 else None)
+    documents = Documents(corpus, subjects, options.unindexed)
+    with mpi.agreed(comm, f"reading {inputs[0]}"):
+        for piece in mine:
+            read_piece(piece, documents.add, max_line)
+    (rows_above, *_), (_, left_out, unknown) = mpi.exclusive_sum(comm, [corpus.n_rows, documents.n_left_out, documents.n_unknown])
+    corpus.row_ids.lines_above = int(rows_above)
+    if like is None and corpus.fields != PLAIN:
+        check_fields(comm, inputs[0], corpus, documents.seen)
+    if left_out:
+        log(f"left out: {left_out:,} documents without subjects (--unindexed keeps them)")
+    if unknown:
+        log(f"warning: left out: {unknown:,} entries of subjects that {options.vocabulary} does not have")
+    log(f"{inputs[0]}: read; making rows")
+    part = vectorise(comm, corpus, options, like)
+    if subjects is not None:
+        part.label_titles = [subjects.titles.get(name, "") for name in part.labels.names]
+    return part
+
+
+def decoded(text: bytes) -> str:
+    """Text as UTF-8. Raises ValueError."""
+    try:
+        return text.decode()
+    except UnicodeDecodeError as error:
+        line = text.count(b"\n", 0, error.start)
+        raise ValueError(
+            f"{f'{line} lines below, ' if line else ''}byte {error.start + 1} is not UTF-8; save the file as UTF-8"
+        ) from None

@@ -1,0 +1,66 @@
+"""Texts as rows of features that are known, in memory: what `hpcml convert --like` makes of them, bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from hpcml.conversion.fields import Field
+from hpcml.conversion.text import TOKEN, WORDS, WORDS_AND_BREAKS, Block, count_terms, weighted
+from hpcml.conversion.vocabulary import TextSettings
+from hpcml.data.shard import Shard
+from hpcml.partition import offsets
+
+Values = Sequence[Sequence[str]]  # of a text, the values of each field of `TextSettings.fields`
+
+
+class FewTexts:
+    """Makes rows of texts. It holds the words of the vocabulary, some 100 bytes for each; unknown words leave nothing behind."""
+
+    def __init__(self, settings: TextSettings, n_labels: int) -> None:
+        self.settings, self.n_labels = settings, n_labels
+        words = list(settings.vocabulary.words[:])
+        self.number = {word: n for n, word in enumerate(words)}
+        self.places = np.append(np.arange(len(words)), -1)  # of each word, and of none
+        self.find = (WORDS_AND_BREAKS if settings.pairs else WORDS).findall
+
+    def __call__(self, texts: Sequence[Values]) -> Shard:
+        """The rows of some texts, without labels. Local."""
+        tokens = [self._tokens(values) for values in texts]
+        lengths = np.array([len(of_text) for of_text in tokens], dtype=np.int64)
+        together = np.array([token for of_text in tokens for token in of_text], dtype=TOKEN)
+        counted = count_terms(Block(lengths, together, 0), self.places, self.settings.vocabulary.width, self.settings.pairs)
+        sizes, indices, data = weighted(self.settings, counted)
+        none = np.zeros(len(texts) + 1, dtype=np.int64)
+        return Shard(
+            first_row=0,
+            rows=np.arange(len(texts)),
+            indptr=offsets(sizes),
+            indices=indices.astype(np.int32 if len(self.settings.vocabulary) < 2**31 else np.int64),
+            data=np.ones(indices.size, dtype=np.float32) if data is None else data,
+            y_indptr=none,
+            y_indices=np.empty(0, dtype=np.int32),
+            n_global=len(texts),
+            first_local=0,
+            n_features=len(self.settings.vocabulary),
+            n_labels=self.n_labels,
+        )
+
+    def _tokens(self, values: Values) -> list[int]:
+        """The words of a text by their numbers, −1 for those that are not known, and between values."""
+        out: list[int] = []
+        for field, of_field in zip(self.settings.fields, values, strict=True):
+            end = f" {field.tag}" if field.tag else ""
+            for value in of_field:
+                if out:
+                    out.append(-1)
+                out += (self.number.get(token + end, -1) for token in self._cut(value, field))
+        return out
+
+    def _cut(self, value: str, field: Field) -> Iterable[str]:
+        """The words of a value, or the value as it is."""
+        if field.whole:
+            return [" ".join(value.split())] if value.strip() else []
+        found: list[str] = self.find(value.lower())
+        return found

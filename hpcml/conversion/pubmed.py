@@ -1,0 +1,231 @@
+"""NLM's PubMed files: citations with their MeSH headings. Baseline and update files in the order given make one dataset.
+
+Each rank reads whole files, consecutive ones. Rows are the citations that stay, in the order of the files.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.conversion.fields import Field, parse_fields
+from hpcml.conversion.kept_rows import keep_rows
+from hpcml.conversion.like import Like
+from hpcml.conversion.options import ConvertOptions
+from hpcml.conversion.part import Part
+from hpcml.conversion.pubmed_xml import Book, Deletion, Heading, Record, entries
+from hpcml.conversion.revisions import Revisions, rows_that_stay
+from hpcml.conversion.split import check_sizes, random_test
+from hpcml.conversion.text import Corpus, new_corpus, vectorise
+from hpcml.data.descriptors import Descriptors, share_descriptors
+from hpcml.errors import ConfigError, DataError
+from hpcml.files.lines import line_limit
+from hpcml.log import Log, Progress
+from hpcml.partition import bounds_by_weight, offsets
+
+# What indexers tick off for every article, by NLM's course for them.
+# fmt: off
+CHECK_TAGS = frozenset((
+    "Humans", "Animals", "Male", "Female", "Pregnancy", "Infant, Newborn", "Infant", "Child, Preschool", "Child",
+    "Adolescent", "Young Adult", "Adult", "Middle Aged", "Aged", "Aged, 80 and over", "Cats", "Cattle", "Chick Embryo",
+    "Cricetinae", "Dogs", "Guinea Pigs", "Mice", "Rabbits", "Rats",
+))
+# fmt: on
+FIELDS = ("title", "abstract", "journal", "year")
+ABSTRACT = ("abstract", "text")  # as JSON lines call it
+INDEXING = ("", "Curated", "Automated")  # values of IndexingMethod, by the number that the dataset has for them
+OTHER_METHOD = len(INDEXING)
+AUTOMATED, UNINDEXED = "automated", "unindexed"  # splits
+TEST_SPLITS = {"train": "test", AUTOMATED: f"test-{AUTOMATED}", UNINDEXED: UNINDEXED}
+YEARS = re.compile(r"(\d{4})(?:(-)(\d{4})?)?")
+
+
+def parse_years(given: Collection[str]) -> list[range]:
+    """The years of --test-years: "2019", "2017-2019", or "2019-" for all from then on. Raises ConfigError."""
+    found = []
+    for text in (part.strip() for value in given for part in value.split(",")):
+        match = YEARS.fullmatch(text)
+        first, last = (int(match[1]), int(match[3] or (9999 if match[2] else match[1]))) if match else (1, 0)
+        if first > last:
+            raise ConfigError(f"--test-years {text}: expected a year, a range or a beginning, as in 2019, 2017-2019 or 2019-")
+        found.append(range(first, last + 1))
+    return found
+
+
+def check_pubmed(_: str, options: ConvertOptions) -> None:
+    """Raise ConfigError for options that make no sense."""
+    parse_years(options.test_years)
+    if options.test_years and options.test_share is not None:
+        raise ConfigError(f"--test-share {options.test_share}: --test-years names the test rows already; leave one out")
+    _check_fields(parse_fields(options.fields, options.whole_fields), "")
+
+
+def _check_fields(fields: tuple[Field, ...], like: str) -> None:
+    """Raise ConfigError for fields that PubMed does not have; `like` says where they come from."""
+    for field in fields:
+        if field.name not in (*FIELDS, *ABSTRACT):
+            where = like or f"--fields {field.name}"
+            raise ConfigError(f"{where}: PubMed's records have no field {field.name!r}, but {', '.join(FIELDS)}")
+
+
+class _Reader:
+    """Adds what this rank's files say to a corpus. Local; raises DataError, OSError."""
+
+    def __init__(self, corpus: Corpus, options: ConvertOptions, descriptors: Descriptors | None, scratch: Path) -> None:
+        self.corpus, self.options, self.descriptors = corpus, options, descriptors
+        self.years, self.limit = parse_years(options.test_years), line_limit(options.max_line_mb)
+        self.revisions = Revisions(scratch)
+        self.year, self.indexing = array("h"), array("B")
+        self.titles: dict[str, str] = {}
+        self.counts: Counter[str] = Counter()
+
+    def read(self, path: Path) -> None:
+        """Add a file."""
+        for entry in entries(path, self.limit):
+            if isinstance(entry, Record):
+                try:
+                    self._add(entry)
+                except ValueError as error:
+                    raise DataError(f"{path}: PMID {entry.key.pmid}: {error}") from None
+            elif isinstance(entry, Deletion):
+                self.counts["deletions"] += len(entry.keys)
+                for key in entry.keys:
+                    self.revisions.add(*key, deleted=True)
+            elif isinstance(entry, Book):
+                self.counts["books"] += 1
+
+    def _add(self, record: Record) -> None:
+        """Add a citation. Raises ValueError with the reason."""
+        split = AUTOMATED if record.indexing == "Automated" else "train"
+        split = split if record.headings else UNINDEXED
+        if any(record.year in years for years in self.years):
+            split = TEST_SPLITS[split]
+        values = [_values(record, field.name) for field in self.corpus.fields]
+        self.corpus.add(str(record.key.pmid), values, self._labels(record.headings), split)
+        self.revisions.add(*record.key)
+        self.year.append(record.year)
+        self.indexing.append(INDEXING.index(record.indexing) if record.indexing in INDEXING else OTHER_METHOD)
+        self.counts["records"] += 1
+
+    def _labels(self, headings: list[Heading]) -> list[str]:
+        """The UIs of the headings that are labels. Raises ValueError."""
+        found = []
+        for ui, name, major in headings:
+            if not ui:
+                ui = self.descriptors.identifiers.get(name, "") if self.descriptors else ""
+                if not ui:
+                    hint = "that file has none" if self.descriptors else "name the descriptors of its year: --descriptors desc.xml"
+                    raise ValueError(f"the heading {name[:60]!r} has no UI; {hint}")
+            self.titles[ui] = name
+            if (major or not self.options.major_topics) and not (self.options.no_check_tags and name in CHECK_TAGS):
+                found.append(ui)
+        return found
+
+
+def _values(record: Record, field: str) -> list[str]:
+    """The values of a field; --fields calls the abstract so, and without it there are title and text."""
+    if field in ABSTRACT:
+        return record.abstract
+    value = str(record.year or "") if field == "year" else getattr(record, field)
+    return [value] if value else []
+
+
+@mpi.collective
+def read_pubmed(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: Like | None, log: Log, scratch: Path) -> Part:
+    """Collective over `comm`. Read this rank's files: consecutive ones, with about the same number of bytes on each rank.
+
+    Raises ConfigError for fields that there are not, and splits that would be empty; DataError that names file and record.
+    """
+    corpus = new_corpus(comm, options, like, scratch)
+    _check_fields(corpus.fields, f"--like {options.like}")
+    descriptors = None if options.descriptors is None else share_descriptors(comm, options.descriptors)
+    reader = _Reader(corpus, options, descriptors, scratch)
+    sizes: list[int] = []
+    with mpi.agreed(comm, "looking for the files"):
+        if comm.rank == 0:
+            sizes = [path.stat().st_size for path in inputs]
+    bounds = bounds_by_weight(offsets(comm.bcast(sizes)), comm.size)
+    mine = inputs[int(bounds[comm.rank]) : int(bounds[comm.rank + 1])]
+    progress = Progress(log, "reading files (rank 0)", len(mine))
+    with mpi.agreed(comm, "reading PubMed's files"):
+        for number, path in enumerate(mine):
+            reader.read(path)
+            progress.update(number + 1)
+    progress.close()
+    stays = rows_that_stay(comm, reader.revisions)
+    with mpi.agreed(comm, "leaving out what was replaced"):
+        keep_rows(corpus, stays)
+    _tell(comm, reader, stays, len(inputs), log)
+    options = _split(comm, corpus, options, like)
+    part = vectorise(comm, corpus, options, like)
+    part.row_numbers = {
+        "year": np.frombuffer(reader.year, dtype=np.int16)[stays],
+        "indexing": np.frombuffer(reader.indexing, dtype=np.uint8)[stays],
+    }
+    part.label_titles = _titles(comm, part.labels.names, reader.titles, descriptors, like)
+    return part
+
+
+@mpi.collective
+def _tell(comm: mpi.Comm, reader: _Reader, stays: np.ndarray, n_files: int, log: Log) -> None:
+    """Collective over `comm`. Say what was read and what became of it."""
+    other = reader.indexing.count(OTHER_METHOD)
+    counts = [reader.counts[what] for what in ("records", "deletions", "books")]
+    _, (records, deletions, books, rows, other) = mpi.exclusive_sum(comm, [*counts, int(np.count_nonzero(stays)), other])
+    log(f"{n_files:,} files: {records:,} citations and {deletions:,} deletions; {rows:,} citations stay; making rows")
+    if books:
+        log(f"note: {books:,} articles of books passed over, which have no headings")
+    if other:
+        log(f"note: {other:,} citations with an IndexingMethod other than Curated and Automated; taken as indexed by people")
+
+
+@mpi.collective
+def _split(comm: mpi.Comm, corpus: Corpus, options: ConvertOptions, like: Like | None) -> ConvertOptions:
+    """Collective over `comm`. Draw --test-share, check that there are rows to train and to test, and return the other options.
+
+    Raises ConfigError, and DataError without any row to train.
+    """
+    if options.test_share is not None:
+        (first,), _ = mpi.exclusive_sum(comm, [corpus.n_rows])
+        test = random_test(options.seed, options.test_share, np.arange(first, first + corpus.n_rows))
+        corpus.splits = [TEST_SPLITS[name] if chosen else name for name, chosen in zip(corpus.splits, test, strict=True)]
+    counts = Counter(corpus.splits)
+    _, (n_train, n_test, n_rows) = mpi.exclusive_sum(comm, [counts["train"], counts["test"], corpus.n_rows])
+    if options.test_share is not None:
+        check_sizes(int(n_test), int(n_test + n_train), options.test_share)
+    if options.test_years and not n_test:
+        raise ConfigError(f"--test-years {','.join(options.test_years)}: no citation of these years that people indexed")
+    if like is None and not n_train and n_rows:
+        raise DataError(
+            "no citation to train on: none that people indexed is outside of the test years; --like names a dataset to use"
+        )
+    return replace(options, test_share=None)
+
+
+@mpi.collective
+def _titles(
+    comm: mpi.Comm, names: list[str], found: dict[str, str], descriptors: Descriptors | None, like: Like | None
+) -> list[str]:
+    """Collective over `comm`. The heading of each label: by --descriptors, or else --like, or what its last record calls it.
+
+    Raises ConfigError for descriptors that are not those of the labels.
+    """
+    known = set(names)
+    titles: dict[str, str] = {}
+    for of_rank in comm.allgather({ui: name for ui, name in found.items() if ui in known}):
+        titles |= of_rank
+    if like is not None and like.label_titles is not None:
+        titles |= {name: title for name, title in zip(names, like.label_titles, strict=True) if title}
+    if descriptors is not None:
+        by_file = {name: title for name, title in zip(names, descriptors.titles(names), strict=True) if title}
+        if names and not by_file:
+            raise ConfigError(f"--descriptors {descriptors.path}: it has none of the labels, such as {names[0]!r}; leave it out")
+        titles |= by_file
+    return [titles.get(name, "") for name in names]

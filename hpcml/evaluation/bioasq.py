@@ -1,0 +1,240 @@
+"""The measures of BioASQ's task a, of the labels above their thresholds; the same bits on any number of ranks.
+
+G. Tsatsaronis et al.: An overview of the BioASQ large-scale biomedical semantic indexing and question answering competition, BMC
+Bioinformatics 16 (2015). Each measure is defined in docs/bioasq.md. Labels of the data that the model does not know count as
+missed, labels of the model that the data do not know as wrongly given.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.data.dataset import Dataset
+from hpcml.data.descriptors import share_descriptors
+from hpcml.data.shard import Shard, load_shard
+from hpcml.errors import ConfigError
+from hpcml.evaluation.hierarchy import Hierarchy
+from hpcml.evaluation.scoring import blocks_of, scorer_of
+from hpcml.evaluation.seen import count_seen, seen_note
+from hpcml.files.atomic import write_whole
+from hpcml.files.table import table
+from hpcml.log import Log, Progress, joined
+from hpcml.model.classifier import ClassifierModel
+from hpcml.model.linear import Model
+
+FLAT = ("MiF", "EBP", "EBR", "EBF", "MaP", "MaR", "MaF", "MiP", "MiR", "Acc")  # in the order of BioASQ's tables
+OF_ROWS = ("EBP", "EBR", "EBF", "Acc")
+HIERARCHICAL = ("LCA-P", "LCA-R", "LCA-F")
+
+
+@dataclass
+class BioasqEvaluation:
+    """The measures of a split; an undefined one is NaN."""
+
+    model: str
+    data: str
+    split: str
+    n_rows: int
+    n_judged: int  # rows that have a true or a given label
+    n_seen: int  # rows that the model was trained on
+    n_labels: int  # that a row has or is given
+    n_unknown: int  # labels that rows have and the model does not know
+    thresholds: str
+    descriptors: str | None = None
+    n_without_place: int = 0  # of n_labels, those without a tree number
+    values: dict[str, float] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        lines = [f"{self.model} on {self.data}, split {self.split}: {self.n_rows:,} rows, {self.n_labels:,} labels"]
+        if self.n_seen:
+            lines.append(seen_note(self.n_seen, self.n_rows))
+        lines.append(f"thresholds: {self.thresholds or '0 for all labels'}")
+        for names in (FLAT, HIERARCHICAL):
+            shown = [name for name in names if name in self.values]
+            if shown:
+                cells = ["-" if math.isnan(self.values[name]) else f"{self.values[name]:.4f}" for name in shown]
+                lines += ["", *table([shown, cells])]
+        notes = {
+            "rows without true and without given labels, in no mean": self.n_rows - self.n_judged,
+            "labels of rows are not known to the model, and count as missed": self.n_unknown,
+            "labels have no tree number, and hang below the root": self.n_without_place,
+        }
+        return joined([*lines, *(f"{count:,} {note}" for note, count in notes.items() if count)])
+
+    def write_json(self, path: Path) -> None:
+        """Everything; an undefined measure is null. Local; raises DataError."""
+        content = {name: value for name, value in vars(self).items() if name != "values"}
+        content["measures"] = {name: None if math.isnan(value) else value for name, value in self.values.items()}
+        write_whole(path, (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode(errors="backslashreplace"))
+
+
+@dataclass
+class _Pairs:
+    """This rank's pairs of a row and a label, each as row · width + label, ascending; rows and labels are places."""
+
+    n_rows: int
+    names: list[str]  # of the labels: those of the data, then those of the model alone
+    true: np.ndarray
+    given: np.ndarray
+
+    @property
+    def hits(self) -> np.ndarray:
+        """The pairs that are both."""
+        return np.intersect1d(self.true, self.given, assume_unique=True)
+
+    def by_row(self, pairs: np.ndarray) -> np.ndarray:
+        """How many labels each row has (n_rows)."""
+        return np.bincount(pairs // len(self.names), minlength=self.n_rows)
+
+    def by_label(self, pairs: np.ndarray) -> np.ndarray:
+        """How many rows each label has (n_labels)."""
+        return np.bincount(pairs % len(self.names), minlength=len(self.names))
+
+
+@mpi.collective
+def evaluate_bioasq(
+    comm: mpi.Comm, model: Model | ClassifierModel, dataset: Dataset, split: str, descriptors: Path | None, log: Log
+) -> BioasqEvaluation:
+    """Collective over `comm`. BioASQ's measures of a split; those of the hierarchy with `descriptors`, a file with tree numbers.
+
+    Raises ConfigError or DataError if model, data, split and descriptors do not fit, NonFiniteError if a score is not a number.
+    """
+    with mpi.agreed(comm, f"reading {dataset.path}"):
+        model.check_vocabulary(dataset)
+    hierarchy, places = None, {}
+    if descriptors is not None:
+        found = share_descriptors(comm, descriptors)
+        places = {ui: each.tree_numbers for ui, each in found.of.items()}
+        if not any(places.values()):
+            raise ConfigError(
+                f"--descriptors {descriptors}: it has no tree numbers; give NLM's descriptors (desc2026.xml) or leave it out"
+            )
+        hierarchy = Hierarchy(places)
+    shard = load_shard(comm, dataset, split)
+    pairs = _pairs(comm, model, dataset, shard, log)
+    n_true, n_given, n_hits = (mpi.allreduce_sum(comm, pairs.by_label(each)) for each in (pairs.true, pairs.given, pairs.hits))
+    used, n_data = (n_true + n_given) > 0, dataset.n_labels
+    known = np.isin(pairs.names[:n_data], model.label_names)
+    if hierarchy is not None and not any(places.get(name) for name, some in zip(pairs.names, used, strict=True) if some):
+        raise ConfigError(f"--descriptors {descriptors}: it has a tree number of none of the labels; give the file of these labels")
+    result = BioasqEvaluation(
+        model=str(model.path),
+        data=str(dataset.path),
+        split=split,
+        n_rows=shard.n_global,
+        n_judged=0,
+        n_seen=count_seen(comm, model, dataset, split),
+        n_labels=int(used.sum()),
+        n_unknown=int((n_true[:n_data][~known] > 0).sum()),
+        thresholds=model.threshold_source,
+        descriptors=None if descriptors is None else str(descriptors),
+    )
+    rows = _of_rows(pairs)
+    if hierarchy is not None:
+        result.n_without_place = sum(not places.get(name) for name, some in zip(pairs.names, used, strict=True) if some)
+        with mpi.agreed(comm, "looking for common ancestors"):
+            rows |= _of_hierarchy(pairs, hierarchy, log)
+    _, (result.n_judged,) = mpi.exclusive_sum(comm, [rows["EBF"].size])
+    means = {name: _mean(comm, values, int(result.n_judged)) for name, values in rows.items()}
+    result.n_judged = int(result.n_judged)
+    values = means | _of_labels(n_true, n_given, n_hits)
+    result.values = {name: values[name] for name in (*FLAT, *HIERARCHICAL) if name in values}
+    return result
+
+
+@mpi.collective
+def _pairs(comm: mpi.Comm, model: Model | ClassifierModel, dataset: Dataset, shard: Shard, log: Log) -> _Pairs:
+    """Collective over `comm`. The true pairs, and those above their thresholds: 8 bytes each."""
+    scorer = scorer_of(model, shard, np.arange(model.n_labels))
+    scorer.warm_up(comm)
+    given = []
+    with mpi.agreed(comm, "scoring rows"):
+        names = dataset.label_names()
+        number = {name: place for place, name in enumerate(names)}
+        names += [name for name in dict.fromkeys(model.label_names) if name not in number]
+        number |= {name: place for place, name in enumerate(names)}
+        columns, width = np.array([number[name] for name in model.label_names], dtype=np.int64), len(names)
+        progress = Progress(log, "scoring labels", model.n_labels)
+        try:
+            for begin, end in scorer.blocks:
+                weights, thresholds = scorer.weights(begin, end), model.thresholds[begin:end]
+                for first, rows in blocks_of(scorer.rows, end - begin):
+                    scores = scorer.rows_scores(rows, *weights)
+                    if scores.size:
+                        scorer.check_numbers(scores.max(axis=0), scorer.labels[begin:end])
+                    where, labels = np.nonzero(scores > thresholds)
+                    given.append((first + where) * width + columns[begin + labels])
+                dataset.check_unchanged()
+                progress.update(end)
+        finally:
+            progress.close()
+        lengths = np.diff(shard.y_indptr)[shard.rows]
+        chosen = np.zeros(shard.y_indptr.size - 1, dtype=bool)
+        chosen[shard.rows] = True
+        labels = shard.y_indices[np.repeat(chosen, np.diff(shard.y_indptr))].astype(np.int64)
+        true = np.repeat(np.arange(shard.rows.size), lengths) * width + labels
+        together = np.unique(np.concatenate([*given, np.zeros(0, dtype=np.int64)]))
+    return _Pairs(int(shard.rows.size), names, true, together)
+
+
+def _of_rows(pairs: _Pairs) -> dict[str, np.ndarray]:
+    """The measures of each of this rank's rows that has a true or a given label."""
+    true, given, hits = (pairs.by_row(each) for each in (pairs.true, pairs.given, pairs.hits))
+    judged = (true + given) > 0
+    true, given, hits = true[judged], given[judged], hits[judged].astype(np.float64)
+    values = (hits / np.maximum(given, 1), hits / np.maximum(true, 1), 2 * hits / (true + given), hits / (true + given - hits))
+    return dict(zip(OF_ROWS, values, strict=True))
+
+
+def _of_labels(n_true: np.ndarray, n_given: np.ndarray, n_hits: np.ndarray) -> dict[str, float]:
+    """The measures of the labels one by one, and of all together, from how many rows each has, is given to, and both."""
+    has, is_given, hits = n_true > 0, n_given > 0, n_hits.astype(np.float64)
+
+    def mean(values: np.ndarray) -> float:
+        return math.fsum(values.tolist()) / values.size if values.size else math.nan
+
+    def ratio(a: float, b: float) -> float:
+        return a / b if b else math.nan
+
+    return {
+        "MaP": mean(hits[is_given] / n_given[is_given]),
+        "MaR": mean(hits[has] / n_true[has]),
+        "MaF": mean(2 * hits[has] / (n_true[has] + n_given[has])),
+        "MiP": ratio(hits.sum(), int(n_given.sum())),
+        "MiR": ratio(hits.sum(), int(n_true.sum())),
+        "MiF": ratio(2 * hits.sum(), int(n_given.sum() + n_true.sum())),
+    }
+
+
+def _of_hierarchy(pairs: _Pairs, hierarchy: Hierarchy, log: Log) -> dict[str, np.ndarray]:
+    """LCA-P, LCA-R and LCA-F of each of this rank's rows that has a true or a given label. Local."""
+    width, found = len(pairs.names), []
+    bounds = [np.searchsorted(each, np.arange(pairs.n_rows + 1) * width).tolist() for each in (pairs.true, pairs.given)]
+    progress = Progress(log, "common ancestors, rows (rank 0)", pairs.n_rows)
+    try:
+        for row in range(pairs.n_rows):
+            sets = [
+                [pairs.names[label] for label in (each[bound[row] : bound[row + 1]] % width).tolist()]
+                for each, bound in zip((pairs.true, pairs.given), bounds, strict=True)
+            ]
+            if sets[0] or sets[1]:
+                found.append(hierarchy.measures(*sets))
+            if row % 1000 == 999:
+                progress.update(row + 1)
+    finally:
+        progress.close()
+    columns = np.array(found).reshape(-1, len(HIERARCHICAL)).T
+    return dict(zip(HIERARCHICAL, columns, strict=True))
+
+
+@mpi.collective
+def _mean(comm: mpi.Comm, values: np.ndarray, n_global: int) -> float:
+    """Collective over `comm`. The mean of all ranks' values, which are between 0 and 1."""
+    total = mpi.exact_sum(comm, np.ascontiguousarray(values), float(max(1, n_global)), max(1, n_global))
+    return total / n_global if n_global else math.nan

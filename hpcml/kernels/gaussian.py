@@ -1,0 +1,130 @@
+"""One Gaussian of each feature (d) in each class (K), and the mass P(v | c) of the cell of width δ around a value v.
+
+Values are rounded to multiples of δ. Columns are those of a CSC matrix (`indptr, rows, data`); what it does not store is 0.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from hpcml.kernels import njit
+
+_ROOT_HALF = math.sqrt(0.5)
+
+
+class Gaussians(NamedTuple):
+    """The Gaussians of d features in K classes."""
+
+    precisions: np.ndarray  # (d) δ
+    means: np.ndarray  # (d, K)
+    deviations: np.ndarray  # (d, K)
+    floor: float  # the least P
+
+
+@njit
+def extremes(indptr, data, low, high):
+    """The lowest and highest stored value of each feature (d); 0 of one without any."""
+    for j in range(low.size):
+        if indptr[j] < indptr[j + 1]:
+            low[j] = high[j] = data[indptr[j]]
+        for k in range(indptr[j], indptr[j + 1]):
+            low[j], high[j] = min(low[j], data[k]), max(high[j], data[k])
+
+
+@njit
+def _rounded(value, precision):
+    return np.rint(value / precision) * precision if precision > 0 else value
+
+
+@njit
+def mean_and_spread(indptr, rows, data, labels, weights, totals, precisions, means, deviations):
+    """Mean and standard deviation (d, K) of the rounded values of each class; given as 0; totals (K) are the classes' weights."""
+    n_classes = totals.size
+    for j in range(precisions.size):
+        stored = np.zeros(n_classes)
+        for k in range(indptr[j], indptr[j + 1]):
+            c, weight = labels[rows[k]], weights[rows[k]]
+            means[j, c] += weight * _rounded(data[k], precisions[j])
+            stored[c] += weight
+        for c in range(n_classes):
+            means[j, c] /= totals[c] if totals[c] > 0 else 1.0
+        missing = indptr[j + 1] - indptr[j] < labels.size
+        for k in range(indptr[j], indptr[j + 1]):
+            c = labels[rows[k]]
+            deviations[j, c] += weights[rows[k]] * (_rounded(data[k], precisions[j]) - means[j, c]) ** 2
+        for c in range(n_classes):
+            zeros = max(totals[c] - stored[c], 0.0) if missing else 0.0
+            squares = deviations[j, c] + zeros * means[j, c] ** 2
+            deviations[j, c] = math.sqrt(squares / (totals[c] if totals[c] > 0 else 1.0))
+
+
+@njit
+def _below(x):
+    """Φ(x), of the tail on the side of x where that is small (as Cephes has it)."""
+    scaled = x * _ROOT_HALF
+    if abs(scaled) < _ROOT_HALF:
+        return 0.5 + 0.5 * math.erf(scaled)
+    tail = 0.5 * math.erfc(abs(scaled))
+    return 1.0 - tail if scaled > 0 else tail
+
+
+@njit
+def _mass(gaussians, j, c, rounded):
+    """P(v | c) = max(Φ((v − μ + δ/2)/σ) − Φ((v − μ − δ/2)/σ), floor) of a rounded value v."""
+    away, half = rounded - gaussians.means[j, c], gaussians.precisions[j] / 2
+    deviation = gaussians.deviations[j, c]
+    return max(_below((away + half) / deviation) - _below((away - half) / deviation), gaussians.floor)
+
+
+@njit
+def log_zeros(gaussians, out):
+    """out[j, c] = log P(0 | c)."""
+    for j in range(out.shape[0]):
+        for c in range(out.shape[1]):
+            out[j, c] = math.log(_mass(gaussians, j, c, 0.0))
+
+
+@njit
+def _table(gaussians, j, c, first, table):
+    """table[i] = log P of the value (first + i) δ."""
+    for i in range(table.size):
+        table[i] = math.log(_mass(gaussians, j, c, (first + i) * gaussians.precisions[j]))
+
+
+@njit
+def add_dense(gaussians, X, out):
+    """out[i, c] += Σ_j log P(X[i, j] | c), in the order of j; X (n, d), out (n, K).
+
+    Where the rows have far more values than there are multiples of δ between their extremes, each of these is done once.
+    """
+    n = X.shape[0]
+    steps = np.empty(n)
+    for j in range(X.shape[1]):
+        precision = gaussians.precisions[j]
+        first, last = np.inf, -np.inf
+        for i in range(n):
+            steps[i] = np.rint(np.float64(X[i, j]) / precision) if precision > 0 else np.float64(X[i, j])
+            first, last = min(first, steps[i]), max(last, steps[i])
+        tabulated = precision > 0 and 2.0 * (last - first + 1.0) <= n
+        for c in range(out.shape[1]):
+            if tabulated:
+                table = np.empty(np.intp(last - first) + 1)
+                _table(gaussians, j, c, first, table)
+                for i in range(n):
+                    out[i, c] += table[np.intp(steps[i] - first)]
+            else:
+                for i in range(n):
+                    value = steps[i] * precision if precision > 0 else steps[i]
+                    out[i, c] += math.log(_mass(gaussians, j, c, value))
+
+
+@njit
+def add_sparse(gaussians, zeros, indptr, indices, data, out):
+    """out[i, c] += Σ log P(x_j | c) − zeros[j, c] over the stored x_j of row i; zeros (d, K) as `log_zeros` makes them."""
+    for i in range(out.shape[0]):
+        for k in range(indptr[i], indptr[i + 1]):
+            j = indices[k]
+            value = _rounded(np.float64(data[k]), gaussians.precisions[j])
+            for c in range(out.shape[1]):
+                out[i, c] += math.log(_mass(gaussians, j, c, value)) - zeros[j, c]

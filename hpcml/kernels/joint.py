@@ -1,0 +1,64 @@
+"""From the logarithms of joint probabilities (n, K) of rows and classes to those of the classes given the row."""
+
+import math
+
+import numpy as np
+
+from hpcml.kernels import njit
+
+
+@njit
+def _log_of_sum(row, skipped):
+    """log Σ exp(row[c]) over all classes but `skipped`; −∞ of none."""
+    largest = -np.inf
+    for c in range(row.size):
+        if c != skipped:
+            largest = max(largest, row[c])
+    if not largest > -np.inf:
+        return largest
+    total = 0.0
+    for c in range(row.size):
+        if c != skipped:
+            total += math.exp(row[c] - largest)
+    return largest + math.log(total)
+
+
+@njit
+def log_shares(joint, out):
+    """out[i, c] = log p(c | row i)."""
+    for i in range(joint.shape[0]):
+        whole = _log_of_sum(joint[i], -1)
+        for c in range(joint.shape[1]):
+            out[i, c] = joint[i, c] - whole
+
+
+@njit
+def shares(joint, out):
+    """out[i, c] = p(c | row i)."""
+    for i in range(joint.shape[0]):
+        whole = _log_of_sum(joint[i], -1)
+        for c in range(joint.shape[1]):
+            out[i, c] = math.exp(joint[i, c] - whole)
+
+
+@njit
+def log_odds(joint, out):
+    """out[i, c] = log p(c | row i) − log(1 − p(c | row i)); ∞ of a single class."""
+    for i in range(joint.shape[0]):
+        for c in range(joint.shape[1]):
+            out[i, c] = joint[i, c] - _log_of_sum(joint[i], c)
+
+
+@njit
+def gaps(joint, out):
+    """out[i] = the largest p(c | row i) less the second largest; K ≥ 2."""
+    for i in range(joint.shape[0]):
+        first = second = -np.inf
+        for c in range(joint.shape[1]):
+            value = joint[i, c]
+            if value > first:
+                first, second = value, first
+            elif value > second:
+                second = value
+        whole = _log_of_sum(joint[i], -1)
+        out[i] = math.exp(first - whole) - math.exp(second - whole)

@@ -1,0 +1,85 @@
+"""An earlier run of the same features: which of its models still hold (`hpcml retrain`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.data.dataset import Dataset
+from hpcml.data.digests import digests
+from hpcml.data.labels import fingerprint
+from hpcml.data.shard import load_shard
+from hpcml.errors import HpcmlError
+from hpcml.log import Log
+from hpcml.model.linear import Model
+
+if TYPE_CHECKING:
+    from hpcml.methods.linear.train import LabelProblem
+
+
+class Earlier:
+    """A finished run. After `compare`, `kept` says which labels (places in the new run) keep which model (its label's number)."""
+
+    def __init__(self, model: Model, run: Path, data: Path) -> None:
+        """`data` is the dataset of the run, as far as it is still there. Local."""
+        self.model, self.run, self.data = model, run, data
+        self.kept: dict[int, int] = {}
+
+    @mpi.collective
+    def compare(self, comm: mpi.Comm, problem: LabelProblem, log: Log) -> None:
+        """Collective over `comm`. Find out what still holds, and say so. Raises DataError if the features are others."""
+        with mpi.agreed(comm, f"comparing with {self.run}"):
+            self.model.check_vocabulary(problem.dataset)
+        same, why = self._unchanged(comm, problem)
+        n_positive = problem.rows.n_positive[problem.labels]
+        trainable = (n_positive > 0) & (n_positive < problem.rows.n_global)
+        here = np.flatnonzero(trainable).tolist()
+        if same is not None:
+            self.kept = {k: same[k] for k in here if k in same}
+            gone = self.model.n_labels - len(set(self.kept.values()))
+            log(
+                f"the documents are those of {self.run}: {len(self.kept)} labels have the rows that they had and keep models, "
+                f"{len(here) - len(self.kept)} are trained anew, {gone} models of before are left out"
+            )
+        else:
+            log(f"{why}: all {len(here)} labels are trained anew")
+        decided = [name for name in ("threshold", "sigmoid_slope") if name in self.model.labels]
+        if decided:
+            what = " and ".join({"threshold": "thresholds", "sigmoid_slope": "sigmoids"}[name] for name in decided)
+            how = " and ".join({"threshold": "hpcml threshold", "sigmoid_slope": "hpcml calibrate"}[name] for name in decided)
+            log(f"note: the new model does not take over the {what} of {self.run}; find new ones with {how}")
+
+    @mpi.collective
+    def _unchanged(self, comm: mpi.Comm, problem: LabelProblem) -> tuple[dict[int, int] | None, str]:
+        """Collective. The earlier label with the same positive rows of each label that has one; None, and why, if rows differ."""
+        split, there = str(self.model.attrs["split"]), False
+        if comm.rank == 0:
+            try:
+                with Dataset(self.data) as dataset:
+                    there = split == "all" or split in dataset.split_names()
+            except (HpcmlError, OSError):
+                there = False
+        lost = f"{self.data}, on which {self.run} was trained, is not there any more, so no label is known to be unchanged"
+        if not comm.bcast(there):
+            return None, lost
+        if problem.rows.n_global != int(self.model.attrs["n_rows"]):
+            return None, "documents came or went"
+        new = digests(comm, load_shard(comm, problem.dataset, problem.split))
+        with mpi.agreed(comm, f"opening {self.data}"):
+            dataset = Dataset(self.data)
+        with dataset:
+            shard = load_shard(comm, dataset, split)
+            old = digests(comm, shard)
+            found = fingerprint(comm, shard, f"{problem.rows.scale!r} {problem.objective.lam!r}")
+            names = dataset.label_names()
+        if old[0] != new[0]:
+            return None, "documents came or went"
+        if found != self.model.attrs["fingerprint"]:
+            return None, lost
+        numbers = {name: number for number, name in enumerate(names)}
+        place = {old[1][numbers[name]]: k for k, name in enumerate(self.model.label_names)}
+        labels = problem.labels.tolist()
+        return {k: place[new[1][label]] for k, label in enumerate(labels) if new[1][label] in place}, ""

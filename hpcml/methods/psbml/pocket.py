@@ -1,0 +1,75 @@
+"""The best cycle of a run, and the model file that is made of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from hpcml.methods.psbml.problem import TorusProblem
+from hpcml.model.classifier import write_classifier
+
+
+def loss_of(judge: str, error: float, auc: float) -> float:
+    """What is least for the best cycle: the error, or 1 − AUC; infinite where it is not known."""
+    loss = error if judge == "error" else 1.0 - auc
+    return math.inf if math.isnan(loss) else loss
+
+
+@dataclass
+class Pocket:
+    """The best cycle so far; its rows and classifier only on the rank that has them."""
+
+    cycle: int = -1  # none yet; 0: all training rows
+    error: float = math.inf
+    auc: float = math.nan
+    owner: int = 0
+    entries: np.ndarray | None = None  # of all nodes
+    classifier: object = None
+
+    def rank(self, judge: str) -> tuple[float, float]:
+        """What is least for the best: the loss, then the cycle."""
+        return loss_of(judge, self.error, self.auc), self.cycle if self.cycle >= 0 else math.inf
+
+
+def margin_data(pocket: Pocket) -> tuple[np.ndarray, np.ndarray]:
+    """The places of the pocket's rows, ascending, and their weights, of several nodes' the greatest. On its owner."""
+    assert pocket.entries is not None
+    order = np.lexsort((-pocket.entries["weight"], pocket.entries["place"]))
+    places, first = np.unique(pocket.entries["place"][order], return_index=True)
+    return places, pocket.entries["weight"][order][first]
+
+
+def write_pocket(path: Path, problem: TorusProblem, pocket: Pocket, base: tuple[float, float]) -> None:
+    """Write the model file of a pocket, on its owner. `base` are error and AUC of cycle 0. Local; raises DataError, OSError."""
+    assert pocket.entries is not None
+    places, greatest = margin_data(pocket)
+    counts = np.bincount(pocket.entries["node"], minlength=problem.n_nodes)
+    weights = np.bincount(pocket.entries["node"], pocket.entries["weight"], minlength=problem.n_nodes)
+    write_classifier(
+        path,
+        pocket.classifier,
+        method="psbml",
+        learner=problem.learner,
+        label_names=problem.classes.names,
+        n_features=problem.dataset.n_features,
+        vocabulary=problem.dataset.vocabulary,
+        split=problem.split,
+        dense=problem.dense,
+        margin_rows=problem.classes.rows[places],
+        margin_weights=greatest,
+        cycle=pocket.cycle,
+        about={
+            "validation_error": pocket.error,
+            "validation_auc": pocket.auc,
+            "base_error": base[0],
+            "base_auc": base[1],
+            "grid": problem.options.grid,
+            "neighbourhood": problem.options.neighbourhood,
+            "data_sizes": np.array(problem.dataset.sizes),
+            "node_rows": counts,
+            "node_weights": weights / np.maximum(counts, 1),
+        },
+    )

@@ -1,0 +1,309 @@
+"""`hpcml train psbml --seeds N`: runs of several seeds, divided among the ranks, compare the chosen cycles with cycle 0.
+
+The run of a seed is whole on one rank. A cycle that was chosen by some rows is better on them than it is, so others compare: rows
+of another split, or a second part of the training rows that is set aside. The file of each run that is done is kept, so that a
+continued job does those that are missing.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import time
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.data.classes import read_classes
+from hpcml.data.shard import read_rows
+from hpcml.errors import ConfigError, DataError, HpcmlError, Interrupted
+from hpcml.files.table import read_csv, table, write_table
+from hpcml.log import Progress, joined
+from hpcml.methods.psbml.cycles import cycles_of
+from hpcml.methods.psbml.pocket import Pocket, write_pocket
+from hpcml.methods.psbml.problem import TorusProblem
+from hpcml.methods.psbml.run import write_history
+from hpcml.methods.psbml.selection import TEST, spread
+from hpcml.methods.psbml.snapshot import validate
+from hpcml.methods.psbml.torus import Placement
+from hpcml.run.folder import FINISHED, SEEDS, RunConfig, RunFolder
+from hpcml.run.session import Target
+from hpcml.signals import StopSignals
+
+IDLE_SECONDS = 0.01
+
+
+class SeedLine(NamedTuple):
+    """A line of seeds.csv. What begins with `base` is of cycle 0."""
+
+    seed: int
+    cycle: int  # that the validation rows chose
+    validation_error: float
+    base_validation_error: float
+    error: float  # on the rows that compare, as are the others below
+    base_error: float
+    auc: float  # NaN for more than two classes
+    base_auc: float
+    distinct_rows: int  # left in the chosen cycle
+    seconds: float
+
+    @classmethod
+    def read(cls, line: dict[str, str]) -> SeedLine:
+        """A line of the file. Raises KeyError, ValueError, TypeError."""
+        whole = {"seed", "cycle", "distinct_rows"}
+        return cls._make(int(line[name]) if name in whole else float(line[name]) for name in cls._fields)
+
+
+class Paired(NamedTuple):
+    """A paired two-sided t-test of some runs' values against those of cycle 0."""
+
+    base: float  # means and standard deviations
+    base_deviation: float
+    chosen: float
+    chosen_deviation: float
+    difference: float
+    difference_deviation: float
+    p: float  # NaN if there is no difference in any run
+    p_corrected: float  # after Nadeau & Bengio 2003, for runs that share rows; NaN where it does not fit
+
+
+def paired(base: np.ndarray, chosen: np.ndarray, test_ratio: float) -> Paired:
+    """Compare values (n runs). `test_ratio`: rows that compare per row to train on, if each run draws both anew; else NaN."""
+    from scipy.stats import t, ttest_rel
+
+    of = [value for values in (base, chosen, chosen - base) for value in (float(values.mean()), float(values.std(ddof=1)))]
+    if not np.any(chosen != base) or np.isnan(chosen - base).any():
+        return Paired._make([*of, np.nan, np.nan])
+    with np.errstate(divide="ignore"):
+        statistic = of[4] / (of[5] * np.sqrt(1 / base.size + test_ratio))
+    p, corrected = ttest_rel(chosen, base).pvalue, 2 * t.sf(abs(statistic), base.size - 1)
+    return Paired._make([*of, float(p), float(corrected)])
+
+
+@dataclass(frozen=True)
+class SeedsReport:
+    """What the runs of several seeds gave."""
+
+    model: Path
+    lines: list[SeedLine]
+    n_test: int  # rows that compare, in each run
+    test_ratio: float  # of them per row to train on; NaN if they are the same in all runs
+    seconds: float
+
+    @cached_property
+    def error(self) -> Paired:
+        """The shares of the rows that are misclassified."""
+        return self._paired("base_error", "error")
+
+    @cached_property
+    def auc(self) -> Paired:
+        """The areas under the ROC curve; NaN for more than two classes."""
+        return self._paired("base_auc", "auc")
+
+    def _paired(self, base: str, chosen: str) -> Paired:
+        before, after = (np.array([getattr(line, name) for line in self.lines]) for name in (base, chosen))
+        return paired(before, after, self.test_ratio)
+
+    def __str__(self) -> str:
+        with_area = not np.isnan(self.auc.base)
+        corrected = not np.isnan(self.test_ratio)
+        rows = [["of 100, mean ± deviation", "cycle 0", "chosen cycle", "difference", "p", *["p, corrected"] * corrected]]
+        for name, of in [("wrong rows", self.error), *[("area under the ROC curve", self.auc)] * with_area]:
+            pairs = [f"{100 * mean:.2f} ± {100 * deviation:.2f}" for mean, deviation in zip(of[:4:2], of[1:4:2], strict=True)]
+            pairs.append(f"{100 * of.difference:+.2f} ± {100 * of.difference_deviation:.2f}")
+            rows.append([name, *pairs, *(("-" if np.isnan(p) else f"{p:.2g}") for p in of[6 : 7 + corrected])])
+        kept = sum(line.cycle == 0 for line in self.lines)
+        return joined(
+            [
+                f"trained {len(self.lines)} seeds in {self.seconds:.2f} s; to compare: {self.n_test:,} rows that neither trained "
+                "nor chose",
+                *table(rows),
+                f"no cycle was better than cycle 0 for the validation rows: {kept} of {len(self.lines)} seeds",
+                f"model of seed {self.lines[0].seed}: {self.model}",
+            ]
+        )
+
+
+class Watch:
+    """What the ranks tell each other while each is at its own runs: that all are to stop, or are done."""
+
+    def __init__(self, comm: mpi.Comm, signals: StopSignals, time_limit: float | None, progress: Progress) -> None:
+        self.comm, self.signals, self.time_limit, self.progress = comm, signals, time_limit, progress
+        self.pulse, self.began = mpi.RepeatedSum(comm, mpi.self_comm(), 5), time.monotonic()
+        self.n_done, self.failed, self.idle, self.over, self.reason = 0, False, False, False, ""
+
+    def look(self) -> None:
+        """Raise Interrupted if there is a reason to stop, on any rank. Local."""
+        if self.over:
+            raise Interrupted(self.reason)
+        late = self.time_limit is not None and self.comm.rank == 0 and time.monotonic() - self.began >= self.time_limit
+        seen = self.pulse.poll((self.signals.seen, late, self.failed, self.idle, self.n_done))
+        if seen is None:
+            return
+        self.progress.update(int(seen[4]))
+        self.over = bool(seen[:3].any() or seen[3] == self.comm.size)
+        if seen[:3].any():
+            self.reason = "a signal arrived" if seen[0] else "the time limit is reached" if seen[1] else "a run failed"
+            raise Interrupted(self.reason)
+
+    @mpi.collective
+    def end(self) -> str:
+        """Collective. Wait until all ranks are done (""), or stop: why."""
+        self.idle = True
+        while not self.over:
+            try:
+                self.look()
+            except Interrupted:
+                break
+            time.sleep(IDLE_SECONDS)
+        return self.reason
+
+
+class SeedRuns:
+    """The runs of the seeds, in a run folder. Making one is local."""
+
+    def __init__(self, problem: TorusProblem, folder: RunFolder, rows: np.ndarray, of: np.ndarray) -> None:
+        """`rows` (of the file) and their classes compare; none: each run sets its own aside."""
+        self.problem, self.folder, self.rows, self.of = problem, folder, rows, of
+        first = problem.options.seed
+        self.seeds = range(first, first + (problem.options.seeds or 0))
+        self.origin = hashlib.sha256(problem.origin + rows.tobytes() + of.tobytes()).hexdigest()
+
+    def part(self, seed: int) -> Path:
+        """The file of a run that is done."""
+        return self.folder.checkpoints / f"seed-{seed}.csv"
+
+    def done(self) -> dict[int, SeedLine]:
+        """The runs that are done. Local; raises OSError, or DataError for a file of other data or a damaged one."""
+        found = {}
+        for seed in self.seeds:
+            if (path := self.part(seed)).exists():
+                try:
+                    (line,) = read_csv(path)
+                    found[seed], origin = SeedLine.read(line), line["origin"]
+                except (KeyError, TypeError, ValueError, csv.Error):
+                    raise DataError(f"{path}: damaged; delete it, and resume: the run of seed {seed} is then done again") from None
+                if origin != self.origin:
+                    raise DataError(f"{self.folder.path}: this run was started on other data; resume with the same file")
+        return found
+
+    def run(self, seed: int, watch: Watch) -> None:
+        """The run of one seed, and its file. Local; raises what `watch.look` does, ConfigError, DataError, OSError."""
+        begin, first = time.monotonic(), self.problem
+        options, placement = replace(first.options, seed=seed), Placement(first.placement.torus, 1, 0)
+        start = spread(
+            first.classes.of, first.classes.rows, first.n_nodes, options.validation_share, seed, options.parts_aside
+        )  # fmt: skip
+        problem = replace(first, comm=mpi.self_comm(), start=start, placement=placement, options=options)
+        base = None
+        for assessor in cycles_of(problem, watch.look):
+            base = base or assessor.pocket  # on one rank the first one is of cycle 0 alone
+        assert base is not None
+        pocket, judged = assessor.pocket, self.judge(problem, [assessor.pocket, base])
+        distinct_rows = int(assessor.history[pocket.cycle][3])
+        values = [pocket.error, base.error, *(judged[who][what] for what in (0, 1) for who in (0, 1))]
+        line = SeedLine._make([seed, pocket.cycle, *values, distinct_rows, time.monotonic() - begin])
+        if seed == self.seeds[0]:
+            write_pocket(self.folder.model_part, problem, pocket, assessor.base)
+            write_history(self.folder.history, assessor.history)
+        write_table(self.part(seed), [(*SeedLine._fields, "origin"), (*line, self.origin)])
+
+    def judge(self, problem: TorusProblem, pockets: list[Pocket]) -> list[tuple[float, float]]:
+        """Error and AUC of some classifiers on the rows that compare. Local; raises DataError, OSError."""
+        aside = np.flatnonzero(problem.start == TEST)
+        rows, of = (self.rows, self.of) if self.rows.size else (problem.classes.rows[aside], problem.classes.of[aside])
+        matrix = problem.prepared(read_rows(problem.dataset, rows, problem.kept_dense))
+        return [validate(pocket.classifier, matrix, of, problem.classes.n_classes) for pocket in pockets]
+
+
+@mpi.collective
+def train_seeds(problem: TorusProblem, folder: RunFolder, target: Target, signals: StopSignals) -> SeedsReport:
+    """Collective over the problem's ranks. The runs of all seeds into the folder; `problem` is that of the first one.
+
+    Raises ConfigError or DataError for what the user can mend, Interrupted after a signal or the time limit.
+    """
+    comm, options, log = problem.comm, problem.options, folder.log
+    rows, of = _test_rows(problem)
+    runs = SeedRuns(problem, folder, rows, of)
+    n_test = rows.size or int(np.count_nonzero(problem.start == TEST))
+    ratio = np.nan if rows.size else n_test / int(np.count_nonzero(problem.start >= 0))
+    state = folder.prepare(RunConfig("psbml", problem.dataset.path.resolve(), options), target)
+    if state == FINISHED:
+        log(f"{folder.path} is finished already; nothing to resume")
+        return SeedsReport(folder.model, _read(comm, folder), n_test, ratio, 0.0)
+    done: dict[int, SeedLine] = {}
+    with mpi.agreed(comm, f"reading {folder.checkpoints}"):
+        if comm.rank == 0:
+            done = runs.done()
+    done = comm.bcast(done)
+    missing = [seed for seed in runs.seeds if seed not in done]
+    log(f"training {problem.about}, {n_test:,} to compare; {len(missing)} of {len(runs.seeds)} seeds, ranks: {comm.size}")
+    stopped, failure = "", None
+    with_progress, begin = Progress(log, "seeds", len(missing)), time.monotonic()
+    watch = Watch(comm, signals, options.time_limit, with_progress)
+    try:
+        for seed in missing[comm.rank :: comm.size]:
+            runs.run(seed, watch)
+            watch.n_done += 1
+    except Interrupted:
+        pass
+    except Exception as error:  # noqa: BLE001 - the others learn of it by the watch
+        failure, watch.failed = error, True
+    stopped = watch.end()
+    with_progress.close()
+    try:
+        with mpi.agreed(comm, "running a seed"):
+            if failure is not None:
+                raise failure
+    except HpcmlError:
+        if comm.rank == 0 and not target.resume and not any(runs.part(seed).exists() for seed in runs.seeds):
+            folder.discard()  # it could not even begin
+        raise
+    with mpi.agreed(comm, f"finishing {folder.path}"):
+        if comm.rank == 0:
+            done = runs.done()
+            if not stopped:
+                write_table(folder.path / SEEDS, [SeedLine._fields, *(done[seed] for seed in runs.seeds)])
+                folder.model_part.replace(folder.model)
+                folder.drop_checkpoints()
+    if stopped:
+        n_done = comm.bcast(len(done))
+        raise Interrupted(f"{stopped}: continue with --resume ({n_done} of {len(runs.seeds)} seeds done)")
+    return SeedsReport(folder.model, _read(comm, folder), n_test, ratio, time.monotonic() - begin)
+
+
+@mpi.collective
+def _test_rows(problem: TorusProblem) -> tuple[np.ndarray, np.ndarray]:
+    """Collective. The rows (of the file) of the split that compares, and their classes; none if the training rows give some.
+
+    Raises ConfigError for rows that are trained on.
+    """
+    split = problem.options.test_split
+    if split is None:
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32)
+    classes = read_classes(problem.comm, problem.dataset, split, problem.options.label)
+    n_shared = int(np.isin(classes.rows, problem.classes.rows, assume_unique=True).sum())
+    if n_shared:
+        raise ConfigError(
+            f"--test-split {split}: {n_shared:,} of its {classes.rows.size:,} rows are in the split {problem.split} to train on; "
+            "name one that shares no row with it, or leave it out"
+        )
+    return classes.rows, classes.of
+
+
+@mpi.collective
+def _read(comm: mpi.Comm, folder: RunFolder) -> list[SeedLine]:
+    """Collective over `comm`. The lines of seeds.csv. Raises DataError."""
+    lines: list[SeedLine] = []
+    with mpi.agreed(comm, f"reading {folder.path / SEEDS}"):
+        if comm.rank == 0:
+            try:
+                lines = [SeedLine.read(line) for line in read_csv(folder.path / SEEDS)]
+            except (KeyError, TypeError, ValueError, csv.Error):
+                raise DataError(f"{folder.path / SEEDS}: damaged; train again with --force") from None
+    lines = comm.bcast(lines)
+    return lines

@@ -1,0 +1,162 @@
+"""Naive Bayes that scores rows on a GPU, in the place of `KernelDensities` and `GaussianDensities`.
+
+Training (sums, sorting and tables of densities) is the CPU's and gives the same bits; what a row and a class have in common is
+summed up by the device, within 1e-6 of the CPU's confidences. Files say nothing of it: what they hold is scored on the CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import scipy.sparse as sp
+
+from hpcml import mpi
+from hpcml.errors import ConfigError, DataError
+from hpcml.model.gaussian_densities import GaussianDensities
+from hpcml.model.joint_bayes import FLOOR, JointBayes, canonical
+from hpcml.model.kernel_densities import KernelDensities
+
+_SHARE = 0.25  # of a device's free memory that a block of rows may take: the ranks of a node may share it
+_MOST_ROWS = 1 << 22  # of a block
+_TRAINED: WeakKeyDictionary[Any, tuple[Any, ...]] = WeakKeyDictionary()  # a classifier's arrays on the device
+
+
+@mpi.collective
+def choose_device(comm: mpi.Comm) -> None:
+    """Collective over `comm`. Give each rank a device, in turn among the ranks of a node. Raises ConfigError if there is none."""
+    with mpi.on_node(comm) as node:
+        place = node.rank
+    with mpi.agreed(comm, "looking for a GPU"):
+        try:
+            from hpcml.kernels import device
+        except ImportError as error:
+            raise ConfigError(f"--device gpu: numba has no CUDA ({error}); pip install 'hpcml[gpu]', or leave it out") from None
+        n_devices = device.count()
+        if n_devices == 0:
+            raise ConfigError("--device gpu: there is no CUDA device or driver on a node; leave it out to use the CPU")
+        with _told():
+            device.select(place % n_devices)
+
+
+class _told:
+    """What the device refuses becomes a DataError."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        from hpcml.kernels import device
+
+        if isinstance(error, device.ERRORS):
+            text = " ".join(str(error).split())
+            raise DataError(f"--device gpu: the device refuses: {text}; use fewer ranks for each device, or the CPU") from None
+
+
+class _OnGpu(JointBayes):
+    """What both have in common: rows go to the device in blocks, and what is asked of them comes back."""
+
+    def _sent(self) -> tuple[Any, ...]:
+        """(kernel for dense rows, kernel for CSR rows, arrays, zeros (d, K) log P'(0 | c)); arrays are on the device."""
+        raise AssertionError("a subclass says")
+
+    def _joint_on_device(self, X: Any) -> Iterator[tuple[slice, Any]]:
+        """Blocks of rows, and the logarithms of joint probabilities of each on the device (rows of the block × n_classes)."""
+        from hpcml.kernels import device
+
+        if self not in _TRAINED:
+            _TRAINED[self] = self._sent()
+        dense, sparse, arrays, zeros = _TRAINED[self]
+        n_classes, n_rows = self.classes_.size, X.shape[0]
+        is_sparse = sp.issparse(X)
+        priors = device.sent(self.class_log_prior_ + zeros.sum(axis=0) if is_sparse else self.class_log_prior_)
+        if is_sparse:
+            zeros = device.sent(zeros)
+            row_bytes = X.nnz * (X.data.itemsize + X.indices.itemsize) // max(n_rows, 1) + 8
+        else:
+            row_bytes = X.itemsize * X.shape[1]
+        n_at_once = max(1, int(min(_SHARE * device.free_bytes() / (row_bytes + 8 * (n_classes + 1)), _MOST_ROWS)))
+        for begin in range(0, n_rows, n_at_once):
+            block = slice(begin, min(begin + n_at_once, n_rows))
+            n = block.stop - begin
+            joint = device.empty(n, n_classes)
+            if is_sparse:
+                part = X[block]
+                rows = (device.sent(array) for array in (part.indptr, part.indices, part.data))
+                device.launched(sparse, n * n_classes, arrays, priors, zeros, *rows, joint)
+            else:
+                device.launched(dense, n * n_classes, arrays, priors, device.sent(X[block]), joint)
+            yield block, joint
+
+    def predict_joint_log_proba(self, X: Any) -> np.ndarray:
+        """Logarithms of the joint probabilities of X and the classes, as the CPU's.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            log prior + Σ_j log P'(x_j | c).
+
+        Raises
+        ------
+        DataError
+            If the device refuses, for instance for want of memory.
+        """
+        X = self._taken(X)
+        out = np.empty((X.shape[0], self.classes_.size))
+        with _told():
+            for block, joint in self._joint_on_device(X):
+                joint.copy_to_host(out[block])
+        return out
+
+    def confidence(self, X: Any) -> np.ndarray:
+        """The largest probability of a class less the second largest (n_samples); X and errors as above."""
+        from hpcml.kernels import device
+
+        X = self._taken(X)
+        out = np.empty(X.shape[0])
+        with _told():
+            for block, joint in self._joint_on_device(X):
+                gaps = device.empty(joint.shape[0])
+                device.launched(device.gaps, joint.shape[0], joint, gaps)
+                gaps.copy_to_host(out[block])
+        return out
+
+    def _taken(self, X: Any) -> Any:
+        X = self._rows(X)
+        return canonical(X) if sp.issparse(X) else X
+
+
+class KernelDensitiesOnGpu(_OnGpu, KernelDensities):
+    """`KernelDensities` that scores on a GPU."""
+
+    filed_as = KernelDensities.filed_as
+
+    def _sent(self) -> tuple[Any, ...]:
+        from hpcml.kernels import device
+
+        density = self._density()
+        arrays = (
+            *(density.counts, density.precisions, density.bandwidths, density.lows, density.starts, density.values),
+            *(density.masses, density.logs, density.table_starts, density.tables, self._shifts()),
+        )
+        taken = (*map(device.sent, arrays), density.floor)
+        return device.density_dense, device.density_sparse, taken, self.zero_log_
+
+
+class GaussianDensitiesOnGpu(_OnGpu, GaussianDensities):
+    """`GaussianDensities` that scores on a GPU."""
+
+    filed_as = GaussianDensities.filed_as
+
+    def _sent(self) -> tuple[Any, ...]:
+        from hpcml.kernels import device
+
+        arrays = tuple(map(device.sent, (self.precision_, self.mean_, self.deviation_)))
+        return device.gaussian_dense, device.gaussian_sparse, (*arrays, FLOOR), self._zero_log()

@@ -1,0 +1,190 @@
+"""What naive Bayes classifiers share: from rows by feature to probabilities of classes. No scikit-learn, which takes a second."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from hpcml.kernels import density
+from hpcml.kernels import joint as kernels
+
+FEW = 64  # a feature with so many distinct values, or fewer, may keep them instead of tables
+FLOOR = 1e-75  # the least probability, Weka's
+
+
+class JointBayes:
+    """What has the logarithms of joint probabilities of rows and classes (`predict_joint_log_proba`).
+
+    X is a C-contiguous array or a CSR matrix of float32 or float64. A subclass for users checks more of what it is given.
+    """
+
+    classes_: np.ndarray
+    class_log_prior_: np.ndarray
+    n_features_in_: int
+
+    def _training_rows(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray]:
+        """X, y, and a weight ≥ 0 for each row. Raises ValueError."""
+        self.n_features_in_ = X.shape[1]
+        y = np.asarray(y)
+        return self._rows(X), y, np.ones(y.size) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+
+    def _rows(self, X: Any) -> Any:
+        """X, if it has the right width and finite numbers. Raises ValueError."""
+        if X.shape[1] != self.n_features_in_:
+            raise ValueError(f"X has {X.shape[1]} features, but expected {self.n_features_in_}")
+        if not np.isfinite(X.data if sp.issparse(X) else X).all():
+            raise ValueError("X: a value is no finite number")
+        return X
+
+    def _prepare(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
+        """Rows that have a weight, their classes' numbers, their weights, which sum to their number, and each class's sum.
+
+        Sets `classes_` and `class_log_prior_`.
+        """
+        X, y, weights = self._training_rows(X, y, sample_weight)
+        self.classes_, labels = np.unique(y, return_inverse=True)
+        if not weights.any():
+            raise ValueError("sample_weight: every weight is 0, but at least one must be above")
+        weights = weights / weights.max()
+        counted = weights > 0
+        if not counted.all():
+            X, labels, weights = X[counted], labels[counted], weights[counted]
+        weights = weights * (weights.size / weights.sum())
+        n_classes = self.classes_.size
+        totals = np.bincount(labels, weights, n_classes)
+        self.class_log_prior_ = np.log((totals + 1) / (weights.size + n_classes))
+        return X, labels, weights, totals
+
+    def predict_joint_log_proba(self, X: Any) -> np.ndarray:
+        """Logarithms of the joint probabilities of X and the classes (n_samples × n_classes)."""
+        raise AssertionError("a subclass says")
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Logarithms of `predict_proba`.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Logarithms of the classes' probabilities.
+        """
+        joint = self.predict_joint_log_proba(X)
+        logarithms = np.empty_like(joint)
+        kernels.log_shares(joint, logarithms)
+        return logarithms
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probabilities of the classes.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Probabilities, in the order of `classes_`.
+        """
+        joint = self.predict_joint_log_proba(X)
+        probabilities = np.empty_like(joint)
+        kernels.shares(joint, probabilities)
+        return probabilities
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Log-odds.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Of two classes: the log-odds of `classes_[1]`. Else log p_c − log(1 − p_c) of every class c (∞ of a single one).
+        """
+        joint = self.predict_joint_log_proba(X)
+        odds: np.ndarray
+        if self.classes_.size == 2:
+            odds = joint[:, 1] - joint[:, 0]
+            return odds
+        odds = np.empty_like(joint)
+        kernels.log_odds(joint, odds)
+        return odds
+
+    def confidence(self, X: Any) -> np.ndarray:
+        """The largest probability of a class less the second largest (n_samples); X as in `predict_proba`."""
+        joint = self.predict_joint_log_proba(X)
+        out = np.empty(joint.shape[0])
+        kernels.gaps(joint, out)
+        return out
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable classes.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Labels; of equally probable ones the first of `classes_`.
+        """
+        best = self.predict_joint_log_proba(X).argmax(axis=1)
+        labels: np.ndarray = self.classes_[best]
+        return labels
+
+
+def canonical(X: Any) -> Any:
+    """X with its columns in order and each of them once; a copy if it is not so already."""
+    if not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    return X
+
+
+def by_column(X: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """CSC arrays (indptr, rows, data) of X; of a dense X, zeros are stored like other values."""
+    if sp.issparse(X):
+        X = canonical(X).tocsc()
+        return X.indptr, X.indices, X.data.astype(np.float64, copy=False)
+    n_rows, n_features = X.shape
+    rows = np.tile(np.arange(n_rows, dtype=np.int32 if n_rows < 2**31 else np.int64), n_features)
+    return np.arange(n_features + 1) * n_rows, rows, X.ravel(order="F").astype(np.float64, copy=False)
+
+
+def count_values(indptr: np.ndarray, data: np.ndarray, has_zero: np.ndarray, limit: int = FEW) -> np.ndarray:
+    """The number of distinct values of every feature; a column is only sorted if it has more than `limit`."""
+    counts = np.zeros(has_zero.size, np.int64)
+    density.count_values(indptr, data, has_zero, np.empty(limit + 1), counts)
+    for j in np.flatnonzero(counts > limit):
+        column = data[indptr[j] : indptr[j + 1]]
+        ascending = np.sort(np.append(column, 0.0) if has_zero[j] else column)
+        counts[j] = 1 + np.count_nonzero(np.diff(ascending))
+    return counts
+
+
+def rounded(values: np.ndarray, precision: np.ndarray | float) -> np.ndarray:
+    """The nearest multiples of the precision (of even ones, where two are as near); values themselves where it is 0."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        nearest: np.ndarray = np.where(np.asarray(precision) > 0, np.rint(values / precision) * precision, values)
+    return nearest
+
+
+def check_precisions(precisions: np.ndarray, counts: np.ndarray) -> None:
+    """Raise if a feature's values are too far apart for double-precision numbers."""
+    wrong = np.flatnonzero((counts > 1) & ~(precisions < np.inf))
+    if wrong.size:
+        gap = precisions[wrong[0]]
+        raise ValueError(
+            f"X: feature {wrong[0]}: the mean gap between its values is {gap:g}, but must be a normal number; scale it"
+        )

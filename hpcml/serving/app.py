@@ -1,0 +1,247 @@
+"""The addresses of the server, in Annif's words (its REST API, and its backend `http`), as an ASGI application.
+
+Every request has an answer, in JSON where something is wrong ("problem details", RFC 9457), and a line of JSON in the access log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+import traceback
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+from hpcml import __version__
+from hpcml.errors import HpcmlError
+from hpcml.log import visible
+from hpcml.serving.requests import FORM, JSON, Refused, form_of, question_of_form, questions_of_json
+from hpcml.serving.suggest import Heading, Question, Suggester
+from hpcml.serving.worker import Worker
+
+PROJECT = "hpcml"
+HERE = Path(__file__).parent
+FILES = {"/": ("page.html", "text/html"), "/page.css": ("page.css", "text/css"), "/page.js": ("page.js", "text/javascript")}
+NOTHING = ("default-src", "base-uri", "form-action", "frame-ancestors")
+RULES = "; ".join(
+    [*(f"{each} 'none'" for each in NOTHING), *(f"{each}-src 'self'" for each in ("script", "style", "connect")), "img-src data:"]
+)
+ALWAYS = {"x-content-type-options": "nosniff", "referrer-policy": "no-referrer", "cache-control": "no-store"}
+LONGEST_PATH = 200  # letters of a path in the log
+
+Scope = dict[str, Any]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The bytes of a request's body, the seconds that it may take to come, and those until its answer; the texts that may wait."""
+
+    body_bytes: int = 8 << 20
+    body_seconds: float = 10.0
+    answer_seconds: float = 30.0
+    waiting: int = 256
+
+
+@dataclass
+class Answer:
+    """What is sent, and what the log says of it."""
+
+    status: int
+    content: bytes
+    kind: str
+    headers: dict[str, str]
+    n_texts: int = 0
+    problem: str = ""
+
+
+Handler = Callable[[Scope, Receive], Awaitable[Answer]]
+
+
+class Gone(Exception):
+    """The client has left."""
+
+
+def as_json(value: object, status: int = 200, **headers: str) -> Answer:
+    """An answer in JSON; a number that is none is an error of ours."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return Answer(status, text.encode(errors="backslashreplace"), f"{JSON}; charset=utf-8", headers)
+
+
+def as_problem(status: int, detail: str, **headers: str) -> Answer:
+    """An answer that says what is wrong."""
+    about = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": visible(detail)}
+    answer = as_json(about, status, **headers)
+    answer.kind, answer.problem = "application/problem+json", about["detail"]  # type: ignore[assignment]
+    return answer
+
+
+class App:
+    """Answers requests about one model."""
+
+    def __init__(self, suggester: Suggester, about: dict[str, Any], limits: Limits, log: Callable[[str], None]) -> None:
+        """`about`: what is said of the model; `log` takes the lines of the access log."""
+        self.suggester, self.about, self.limits, self.log = suggester, about, limits, log
+        self.worker = Worker(suggester, limits.waiting)
+        self.files = {path: ((HERE / name).read_bytes(), kind) for path, (name, kind) in FILES.items()}
+        prefix = f"/v1/projects/{PROJECT}"
+        self.routes: dict[str, dict[str, Handler]] = {
+            "/health": {"GET": self.health},
+            "/v1": {"GET": self.info},
+            "/v1/": {"GET": self.info},
+            "/v1/projects": {"GET": self.projects},
+            prefix: {"GET": self.project},
+            f"{prefix}/suggest": {"POST": self.suggest},
+            f"{prefix}/suggest-batch": {"POST": self.suggest_batch},
+            **{path: {"GET": self.file} for path in self.files},
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        begin = time.perf_counter()
+        try:
+            answer = await self._answer(scope, receive)
+        except Gone:
+            self._note(scope, begin, 499, 0, 0, "the client left")
+            return
+        headers = {**ALWAYS, **answer.headers, "content-type": answer.kind, "content-length": str(len(answer.content))}
+        pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
+        self._note(scope, begin, answer.status, answer.n_texts, len(answer.content), answer.problem)
+        await send({"type": "http.response.start", "status": answer.status, "headers": pairs})
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else answer.content})
+
+    def _note(self, scope: Scope, begin: float, status: int, n_texts: int, size: int, problem: str) -> None:
+        """Write a line of the access log; texts are not in it."""
+        client = scope.get("client") or ("", 0)
+        line = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "client": client[0],
+            "method": scope["method"][:20],
+            "path": scope["path"][:LONGEST_PATH],
+            "status": status,
+            "texts": n_texts,
+            "bytes": size,
+            "ms": round(1000 * (time.perf_counter() - begin), 1),
+        }
+        self.log(json.dumps(line | ({"problem": problem} if problem else {})))
+
+    async def _answer(self, scope: Scope, receive: Receive) -> Answer:
+        try:
+            methods = self.routes.get(scope["path"])
+            if methods is None:
+                raise Refused(404, "there is no such address")
+            method = "GET" if scope["method"] == "HEAD" else scope["method"]
+            if method not in methods:
+                raise Refused(405, f"{scope['method'][:20]}: not here", allow=", ".join(methods))
+            return await methods[method](scope, receive)
+        except Refused as refused:
+            return as_problem(refused.status, refused.detail, **refused.headers)
+        except HpcmlError as error:
+            return as_problem(500, str(error))
+        except Gone:
+            raise
+        except Exception as error:  # noqa: BLE001 - the server goes on
+            traceback.print_exc(file=sys.stderr)
+            return as_problem(500, f"failed unexpectedly: {type(error).__name__}")
+
+    async def body(self, scope: Scope, receive: Receive) -> bytes:
+        """The body of a request. Raises Refused for one that is too long or too slow, Gone."""
+        parts, size, most = [], 0, self.limits.body_bytes
+        try:
+            async with asyncio.timeout(self.limits.body_seconds):
+                while True:
+                    message = await receive()
+                    if message["type"] != "http.request":
+                        raise Gone
+                    size += len(message.get("body", b""))
+                    if size <= most:
+                        parts.append(message.get("body", b""))
+                    else:
+                        parts.clear()  # the rest is read and dropped, for else the client would not hear why
+                    if not message.get("more_body", False):
+                        break
+        except TimeoutError:
+            raise Refused(408, f"the request was not here after {self.limits.body_seconds:g} s", connection="close") from None
+        if size > most:
+            raise Refused(413, f"a body of {size:,} bytes, but at most {most:,}", connection="close")
+        return b"".join(parts)
+
+    async def headings(self, questions: list[Question]) -> Sequence[list[Heading]]:
+        """The headings of texts. Raises Refused if that takes too long, or too many wait."""
+        if not questions:
+            return []
+        future = self.worker.submit(questions)
+        if future is None:
+            raise Refused(503, "too many texts wait; come again later", **{"retry-after": "1"})
+        try:
+            async with asyncio.timeout(self.limits.answer_seconds):
+                found: Sequence[list[Heading]] = await asyncio.wrap_future(future)
+                return found
+        except TimeoutError:
+            raise Refused(
+                503, f"no answer after {self.limits.answer_seconds:g} s; come again later", **{"retry-after": "5"}
+            ) from None
+
+    def results(self, headings: list[Heading], with_words: bool) -> list[dict[str, Any]]:
+        """Headings as Annif has them, with what it does not know: given, and words."""
+        names, titles = self.suggester.model.label_names, self.suggester.titles
+        out: list[dict[str, Any]] = []
+        for each in headings:
+            line = {"uri": names[each.label], "label": titles[each.label], "score": each.probability, "given": each.given}
+            out.append(line | ({"words": each.words} if with_words else {}))
+        return out
+
+    async def suggest(self, scope: Scope, receive: Receive) -> Answer:
+        """POST of a form: one text."""
+        check_kind(scope, FORM)
+        body = await self.body(scope, receive)
+        question = question_of_form(form_of(body, "the body"), self.suggester.fields)
+        (found,) = await self.headings([question])
+        answer = as_json({"results": self.results(found, question.n_words > 0)})
+        answer.n_texts = 1
+        return answer
+
+    async def suggest_batch(self, scope: Scope, receive: Receive) -> Answer:
+        """POST of JSON: several texts."""
+        check_kind(scope, JSON)
+        query = form_of(scope["query_string"], "the query")
+        questions, names = questions_of_json(await self.body(scope, receive), query, self.suggester.fields)
+        lines = []
+        for name, question, found in zip(names, questions, await self.headings(questions), strict=True):
+            lines.append({"results": self.results(found, question.n_words > 0)} | ({"document_id": name} if name else {}))
+        answer = as_json(lines)
+        answer.n_texts = len(lines)
+        return answer
+
+    async def health(self, _scope: Scope, _receive: Receive) -> Answer:
+        """Whether it can answer."""
+        return as_json({"status": "ok"}) if self.worker.lives else as_problem(503, "it does not score texts any more")
+
+    async def info(self, _scope: Scope, _receive: Receive) -> Answer:
+        """What this is."""
+        return as_json({"title": "hpcml serve, with Annif's REST API", "version": __version__})
+
+    async def projects(self, _scope: Scope, _receive: Receive) -> Answer:
+        """The one project."""
+        return as_json({"projects": [self.about]})
+
+    async def project(self, _scope: Scope, _receive: Receive) -> Answer:
+        """What is said of the model."""
+        return as_json(self.about)
+
+    async def file(self, scope: Scope, _receive: Receive) -> Answer:
+        """A part of the page."""
+        content, kind = self.files[scope["path"]]
+        return Answer(200, content, f"{kind}; charset=utf-8", {"content-security-policy": RULES})
+
+
+def check_kind(scope: Scope, wanted: str) -> None:
+    """Raise Refused unless the body is of the wanted kind."""
+    kind = next((value for name, value in scope["headers"] if name == b"content-type"), b"").decode("latin-1")
+    if kind.partition(";")[0].strip().lower() != wanted:
+        raise Refused(415, f"content-type {kind[:60]!r}, but expected {wanted}", connection="close")

@@ -1,0 +1,151 @@
+"""The headings of texts by a model: probabilities, as `hpcml predict` writes them, and the words that speak for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.conversion.few_texts import FewTexts, Values
+from hpcml.conversion.fields import Field
+from hpcml.conversion.vocabulary import TextSettings
+from hpcml.data.dataset import Dataset
+from hpcml.errors import ConfigError
+from hpcml.evaluation.contributions import taken_apart
+from hpcml.evaluation.explain import Features
+from hpcml.evaluation.probabilities import probabilities
+from hpcml.evaluation.scoring import ClassifierScorer, Scorer, blocks_of, scorer_of
+from hpcml.evaluation.top import Best, InvertedTop, top_of
+from hpcml.model.classifier import ClassifierModel
+from hpcml.model.linear import Model
+from hpcml.prediction.predict import Prediction
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A label of a text: how probable it is, whether the model gives it (score above its threshold), and words with what they add.
+
+    `words` are features of the text by what they add to the log-odds, the largest first, whichever sign; none if none are wanted.
+    """
+
+    label: int
+    probability: float
+    given: bool
+    words: list[tuple[str, float]]
+
+
+@dataclass(frozen=True)
+class Question:
+    """A text by its fields, how many headings are wanted, from which probability on, and how many words of each."""
+
+    values: Values
+    limit: int = 10
+    least: float = 0.0
+    n_words: int = 0
+
+
+def titles_of(model: Model | ClassifierModel, dataset: Dataset) -> list[str]:
+    """What people call the labels of a model, by the model or else by the data; the name of one that has no title."""
+    titles = model.label_titles
+    if titles is None and (of_data := dataset.label_titles()) is not None:
+        by_name = dict(zip(dataset.label_names(), of_data, strict=True))
+        titles = [by_name.get(name, "") for name in model.label_names]
+    return (
+        list(model.label_names)
+        if titles is None
+        else [title or name for title, name in zip(titles, model.label_names, strict=True)]
+    )
+
+
+class Suggester:
+    """Gives texts headings. It holds the words, and for a sparse model its weights by columns; the model itself is mapped."""
+
+    @mpi.collective
+    def __init__(self, comm: mpi.Comm, model: Model | ClassifierModel, dataset: Dataset) -> None:
+        """Collective over `comm`, of one rank. `dataset` is one with the model's features, made from text.
+
+        Raises ConfigError for a model without probabilities and for data that are not of text; DataError if they do not fit.
+        """
+        self.model, self.sigmoids = model, model.check_probabilities()
+        model.check_vocabulary(dataset)
+        if "text" not in dataset.file:
+            raise ConfigError(f"{dataset.path}: was not made from text, so that nothing says what the words of a text are")
+        self.settings = TextSettings.read(dataset)
+        self.rows_of = FewTexts(self.settings, model.n_labels)
+        self.titles = titles_of(model, dataset)
+        nothing = self.rows_of([])
+        self.labels = np.arange(model.n_labels)
+        scorer = scorer_of(model, nothing, self.labels)
+        scorer.warm_up(comm)
+        self.keeps = Prediction.room_for_weights(model)
+        found = top_of(comm, scorer, 1, self.keeps)
+        self.inverted = found if isinstance(found, InvertedTop) else None
+        self._kept = [scorer.weights(*block) for block in scorer.blocks] if self.keeps and self.inverted is None else None
+        self.features = Features(model) if isinstance(model, Model) and model.combination is None else None
+        self([Question(self.empty(), limit=1, n_words=1)])  # compile what is left
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The fields of texts."""
+        return self.settings.fields
+
+    def empty(self) -> list[list[str]]:
+        """The values of a text that says nothing."""
+        return [[] for _ in self.fields]
+
+    def __call__(self, questions: Sequence[Question]) -> list[list[Heading]]:
+        """The headings of each text, the most probable first; of equal ones those that the model lists first. Local.
+
+        Raises NonFiniteError if a score is not a number.
+        """
+        shard, out = self.rows_of([question.values for question in questions]), []
+        scorer = scorer_of(self.model, shard, self.labels)
+        for begin, rows in blocks_of(shard.rows, self.model.n_labels):
+            scores = self._scores(scorer, rows)
+            shown = probabilities(scores, *self.sigmoids)
+            for place, row in enumerate(rows.tolist()):
+                out.append(self._headings(scorer, row, scores[place], shown[place : place + 1], questions[begin + place]))
+        return out
+
+    def _scores(self, scorer: Scorer | ClassifierScorer, rows: np.ndarray) -> np.ndarray:
+        """The scores (n × L) of rows: by whatever is quickest, the same bits."""
+        if self.inverted is not None:
+            assert isinstance(scorer, Scorer)
+            return self.inverted.scores(scorer, rows)
+        n_labels = self.model.n_labels
+        if self._kept is None:
+            labels = np.tile(self.labels, rows.size)
+            out = scorer.pairs_scores(np.repeat(rows, n_labels), labels).reshape(rows.size, n_labels)
+        else:
+            out = np.empty((rows.size, n_labels))
+            for (begin, end), weights in zip(scorer.blocks, self._kept, strict=True):
+                out[:, begin:end] = scorer.rows_scores(rows, *weights)
+        scorer.check_numbers(out.max(axis=0), self.labels)
+        return out
+
+    def _headings(
+        self, scorer: Scorer | ClassifierScorer, row: int, scores: np.ndarray, shown: np.ndarray, question: Question
+    ) -> list[Heading]:
+        """The headings of one row, of scores (L) and probabilities (1 × L)."""
+        best = Best(1, min(question.limit, self.model.n_labels))
+        best.add(0, shown, 0)
+        found, thresholds = best.sort(), self.model.thresholds
+        out = []
+        for label, probability in zip(found.labels[0].tolist(), found.scores[0].tolist(), strict=True):
+            if probability >= question.least:
+                score = float(scores[label])
+                words = self._words(scorer, row, label, score, question.n_words)
+                out.append(Heading(label, probability, score > float(thresholds[label]), words))
+        return out
+
+    def _words(self, scorer: Scorer | ClassifierScorer, row: int, label: int, score: float, n: int) -> list[tuple[str, float]]:
+        """The `n` features of a row that add most to the log-odds of a label, or take most from it."""
+        if n == 0 or self.features is None or not isinstance(scorer, Scorer):
+            return []
+        why = taken_apart(scorer, self.features, row, row, label, score, set())
+        slope = float(self.sigmoids[0][label])
+        added = (slope * why.contributions[:n]).tolist()
+        names = [self.settings.vocabulary[feature : feature + 1][0] for feature in why.features[:n].tolist()]
+        return list(zip(names, added, strict=True))

@@ -1,0 +1,61 @@
+"""Seconds that `dual` takes for a panel of 16 labels, frequent ones and rare ones, on one core.
+
+usage: python launch/bench/panels.py DATA.h5 [LOSS:FIRST ...]
+
+LOSS:FIRST names a loss and the first of 16 labels in order of frequency, from 0. Without them: the squared hinge from 900, 150 and
+0 on, and the hinge from 900 and 0 on. With an intercept, tolerance 0.1. Prints for each the rows of the labels, seconds of the
+processor, passes of a label (most are over its support vectors only), and the mean and the largest gap. The start that all labels
+share is not timed.
+"""
+
+import sys
+import time
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.data.compact import compact_rows
+from hpcml.data.dataset import Dataset
+from hpcml.data.shard import load_shard
+from hpcml.methods.dual.blocks import dual
+from hpcml.methods.dual.options import DualOptions
+from hpcml.methods.linear.objective import Risk
+from hpcml.run.profile import Profile
+
+WIDTH = 16
+PANELS = ("squared-hinge:900", "squared-hinge:150", "squared-hinge:0", "hinge:900", "hinge:0")
+
+
+def main(path: str, panels: tuple[str, ...] = PANELS) -> None:
+    """Print a table."""
+    with Dataset(path) as data:
+        split = "train" if "train" in data.split_names() else "all"
+        rows, _ = compact_rows(mpi.self_comm(), load_shard(mpi.self_comm(), data, split), True)
+    trained = np.flatnonzero((rows.n_positive > 0) & (rows.n_positive < rows.n_global))
+    by_frequency = trained[np.argsort(-rows.n_positive[trained], kind="stable")]
+    print(f"{path}: {rows.n_global:,} rows, {rows.n_columns:,} columns, {rows.data.size:,} values")
+    print(" ".join(f"{head:>14}" for head in ("loss", "positive rows", "seconds", "passes", "mean gap, %", "largest")))
+    for panel in panels:
+        loss, first = panel.split(":")
+        labels = np.sort(by_frequency[int(first) : int(first) + WIDTH])
+        if not labels.size:
+            sys.exit(f"{panel}: there are only {by_frequency.size} labels")
+        options = DualOptions(loss=loss, bias=True, dual_tol=0.1)
+        block = dual(Risk(rows, options, Profile()), labels, WIDTH, options, options.steps)
+        block.warm_up()
+        while block.start is None:
+            block.turn(0.0)
+        block.waiting.extend(range(labels.size))
+        begin, done = time.thread_time(), []
+        while block.busy:
+            done += block.turn(0.0)
+        seconds, gaps = time.thread_time() - begin, np.array([each.gap for each in done]) * 100
+        counts = f"{rows.n_positive[labels].min()}–{rows.n_positive[labels].max()}"
+        numbers = f"{seconds:>14.2f} {np.mean([each.steps for each in done]):>14.1f} {gaps.mean():>14.3f} {gaps.max():>14.3f}"
+        print(f"{loss:>14} {counts:>14} {numbers}", flush=True)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit("usage: python launch/bench/panels.py DATA.h5 [LOSS:FIRST ...]")
+    main(sys.argv[1], tuple(sys.argv[2:]) or PANELS)

@@ -1,0 +1,123 @@
+"""BioASQ's JSON in and out: the dataset is that of the same documents as JSON lines, however the file is laid out."""
+
+import gzip
+import json
+
+import pytest
+import support.training as training
+
+from hpcml import mpi
+from hpcml.conversion import bioasq
+from hpcml.conversion.convert import convert
+from hpcml.conversion.options import ConvertOptions
+from hpcml.data.dataset import Dataset
+from hpcml.errors import ConfigError, DataError
+from hpcml.log import Log
+from hpcml.model.linear import Model
+from hpcml.prediction.predict import predict
+
+SELF, QUIET = mpi.self_comm(), Log(1)
+WORDS = ["apple", "pear", "plum", "fig", "naïve", "ünder", "cherry"]
+ARTICLES = [
+    {
+        "journal": "J", "year": "2001", "pmid": str(100 + k), "title": f"{WORDS[k % 7]} [in] trees]}}",
+        "abstractText": f"the {WORDS[k % 3]}, {WORDS[k % 5]} {{x}}", "meshMajor": ["Fruit", "Trees, Old"][: k % 3],
+    }
+    for k in range(30)
+]  # fmt: skip
+LINES = '{"articles":[\n' + ",\n".join(map(json.dumps, ARTICLES)) + "]}\n"
+LAYOUTS = {
+    "lines": LINES,
+    "first": LINES.replace("[\n", "[", 1),
+    "apart": LINES.replace("]}\n", "\n]\n}", 1) if LINES.count("]}\n") == 1 else LINES[:-3] + "\n]}",
+    "windows": LINES.replace("\n", "\r\n"),
+}
+WHOLE = {"one": json.dumps({"articles": ARTICLES}), "pretty": json.dumps({"a": 1, "articles": ARTICLES}, indent=2)}
+
+
+def made(folder, content, source="bioasq", name="out.h5", **options):
+    path = folder / f"in.{source}"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    convert(SELF, source, [path], folder / name, ConvertOptions(**options), True, QUIET)
+    return folder / name
+
+
+def parts(path):
+    with Dataset(path) as d:
+        X = [d.map(f"X/{part}").tolist() for part in ("indptr", "indices", "data")]
+        Y = [d.map(f"Y/{part}").tolist() for part in ("indptr", "indices")]
+        return X, Y, d.label_names(), d.label_titles(), d.strings("row_ids"), d.vocabulary
+
+
+@pytest.fixture
+def expected(tmp_path):
+    keys = {"pmid": "id", "abstractText": "text", "meshMajor": "labels"}
+    lines = [json.dumps({keys.get(key, key): value for key, value in each.items()}) for each in ARTICLES]
+    return parts(made(tmp_path, "\n".join(lines), "jsonl", "lines.h5"))
+
+
+@pytest.mark.parametrize("layout", [*LAYOUTS, *WHOLE, "gz"])
+@pytest.mark.parametrize("limit", [0, 1 << 25])
+def test_any_layout(tmp_path, expected, layout, limit, monkeypatch):
+    monkeypatch.setattr(bioasq, "WHOLE_BYTES", limit)
+    content = gzip.compress(LINES.encode()) if layout == "gz" else (LAYOUTS | WHOLE)[layout]
+    if not limit and layout in WHOLE:
+        with pytest.raises(DataError, match="line 1"):
+            made(tmp_path, content)
+    else:
+        assert parts(made(tmp_path, content)) == expected
+
+
+@pytest.mark.parametrize("limit", [0, 1 << 25])
+def test_documents_of_a_test_and_identifiers(tmp_path, limit, monkeypatch):
+    monkeypatch.setattr(bioasq, "WHOLE_BYTES", limit)
+    (tmp_path / "terms").write_text("Fruit=D7\nTrees=D1\n")
+    train = made(tmp_path, LINES, descriptors=tmp_path / "terms")
+    assert parts(train)[2:4] == (["D7", "Trees, Old"], ["Fruit", ""])
+    documents = {"documents": [{"pmid": 5, "title": "apple", "abstract": "plum pear", "year": 2020}]}
+    test = made(tmp_path, json.dumps(documents), name="test.h5", like=train)
+    assert parts(test)[2:5] == (["D7", "Trees, Old"], ["Fruit", ""], ["5"])
+    with Dataset(test) as d:
+        assert d.nnz == 3
+
+
+@pytest.mark.parametrize("limit", [0, 1 << 25])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: t.replace('"articles"', '"papers"'), 'expected {"articles"'),
+        (lambda t: t.replace('"pmid": "103"', '"pmid": null'), "(article 4|line 5): no pmid"),
+        (lambda t: t.replace('"meshMajor": ["Fruit"]', '"meshMajor": 3', 1), "(article 2|line 3): labels is a number"),
+        (lambda t: t.replace('"title": "fig', '"title": 3, "x": "fig', 1), "(article 4|line 5): title is a number"),
+        (lambda t: t.replace('{"journal"', '"journal"', 1), "not JSON"),
+        (lambda t: t[: t.index(',\n{"journal"', 500)] + ",\n7]}", r"(article|line) \d+: a number, but expected an object"),
+        (lambda t: t[:700], "not JSON"),
+        (lambda t: t[: t.index("\n", 900)], "not JSON|ends before its list"),
+        (lambda t: t.encode().replace(b"apple", b"\xff", 1), "not UTF-8"),
+    ],
+)
+def test_what_is_wrong_is_said(tmp_path, limit, change, message, monkeypatch):
+    monkeypatch.setattr(bioasq, "WHOLE_BYTES", limit)
+    with pytest.raises(DataError, match=message):
+        made(tmp_path, change(LINES))
+    assert not (tmp_path / "out.h5").exists()
+
+
+def test_labels_as_bioasq_takes_them(tmp_path):
+    data = made(tmp_path, LINES, test_share=0.3)
+    training.train("probe", None, data, tmp_path / "run", {}, log=QUIET)
+    model, out = Model(tmp_path / "run" / "model.h5"), tmp_path / "out.json"
+    with Dataset(data) as rows:
+        predict(SELF, model, rows, "all", out, "labels", False, QUIET)
+        documents = json.loads(out.read_text())["documents"]
+        predict(SELF, model, rows, "all", tmp_path / "out.csv", "labels", False, QUIET)
+        assert [d["pmid"] for d in documents] == list(range(100, 130))
+        lines = (tmp_path / "out.csv").read_text().splitlines()[1:]
+        assert [";".join(d["labels"]) for d in documents] == [line.split(",", 2)[2].strip('"') for line in lines]
+        predict(SELF, model, rows, "test", out, "scores", True, QUIET, top=1)
+        found = json.loads(out.read_text())["documents"]
+        assert len(found) == rows.split("test").size
+        assert {len(d["labels"]) for d in found} == {1}
+        for what, message in (("scores", "give --labels"), ("probabilities", "without numbers")):
+            with pytest.raises(ConfigError, match=message):
+                predict(SELF, model, rows, "all", out, what, True, QUIET)

@@ -1,0 +1,87 @@
+"""Rows of single texts are, bit for bit, those of `convert --like`."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hpcml import mpi
+from hpcml.conversion.convert import convert
+from hpcml.conversion.few_texts import FewTexts
+from hpcml.conversion.options import ConvertOptions
+from hpcml.conversion.vocabulary import TextSettings
+from hpcml.data.dataset import Dataset
+from hpcml.data.shard import slab_of
+from hpcml.log import Log
+
+FIELDS = {"fields": ("title=T,text=A", "journal=J"), "whole_fields": ("journal",)}
+KINDS = {
+    "plain": {},
+    "pairs": {"pairs": True},
+    "binary": {"binary": True, "pairs": True},
+    "min_df": {"min_df": 2, "pairs": True},
+    "fields": FIELDS,
+    "fields and pairs": FIELDS | {"pairs": True, "min_df": 2},
+    "headings": {"headings_as_features": True},
+}
+WORDS = ["ship", "Ship", "port", "ÄÖ", "ß", "x_y", "1st", "İ", "the", "a", "-", ",", "\n", "\x00", "\u2028", "日本", "new", "york"]
+TEXTS = st.one_of(st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join), st.text(max_size=30))
+DOCUMENTS = st.lists(
+    st.fixed_dictionaries({"title": TEXTS, "text": TEXTS, "journal": TEXTS.filter(lambda t: "\0" not in t)}), max_size=5
+)
+
+
+def make(folder, name, documents, **options):
+    source, output = folder / f"{name}.jsonl", folder / f"{name}.h5"
+    source.write_text("".join(json.dumps(document) + "\n" for document in documents))
+    convert(mpi.self_comm(), "jsonl", [source], output, ConvertOptions(**options), True, Log(1))
+    return output
+
+
+@pytest.fixture(scope="module", params=sorted(KINDS))
+def known(request, tmp_path_factory):
+    """A dataset, its folder, and what makes rows like its own."""
+    folder = tmp_path_factory.mktemp("known")
+    rng = np.random.default_rng(3)
+    documents = [
+        {
+            "title": " ".join(rng.choice(WORDS[:8], 3)),
+            "text": " ".join(rng.choice([word for word in WORDS if word != "\0"], 9)),
+            "journal": str(rng.choice(["New  York", "-"])),
+            "labels": ["a" if number % 2 else "b"],
+        }
+        for number in range(40)
+    ]
+    (folder / "stop").write_text("the\na\n")
+    path = make(folder, "train", documents, stop_words=folder / "stop", **KINDS[request.param])
+    with Dataset(path) as dataset:
+        return path, folder, FewTexts(TextSettings.read(dataset), dataset.n_labels)
+
+
+@settings(max_examples=25)
+@given(documents=DOCUMENTS.filter(len))
+def test_as_convert_like(known, documents):
+    path, folder, rows_of = known
+    like = make(folder, "like", documents, like=path)
+    fields = rows_of.settings.fields
+    found = rows_of([[[document[field.name]] if document[field.name] else [] for field in fields] for document in documents])
+    with Dataset(like) as dataset:
+        expected = slab_of(dataset, np.arange(dataset.n_rows), 0, dataset.n_rows)
+    assert found.indptr.tolist() == expected.indptr.tolist()
+    assert found.indices.tolist() == expected.indices.tolist() and found.indices.dtype == expected.indices.dtype
+    assert np.asarray(found.data, np.float32).tobytes() == np.asarray(expected.data, np.float32).tobytes()
+    one_by_one = [rows_of([values]) for values in [[[d[f.name]] if d[f.name] else [] for f in fields] for d in documents]]
+    assert b"".join(one.data.tobytes() for one in one_by_one) == found.data.tobytes()
+
+
+def test_nothing():
+    """No text, and texts without a word that is known."""
+    from hpcml.conversion.vocabulary import Vocabulary
+
+    settings = TextSettings(Vocabulary(["a"], np.array([0])), False, 1, 3, np.array([1.0]), [])
+    rows_of = FewTexts(settings, 2)
+    assert rows_of([]).n_local == 0
+    assert rows_of([[["b"], []], [[], []]]).indptr.tolist() == [0, 0, 0]
+    assert rows_of([[["a"], ["A"]]]).data.tolist() == [1.0]

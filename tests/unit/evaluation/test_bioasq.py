@@ -1,0 +1,129 @@
+"""BioASQ's measures against their definitions, and what a user gets."""
+
+import json
+import math
+
+import h5py
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import make
+from support.oracles_bioasq import flat, lca
+
+from hpcml import mpi
+from hpcml.data.dataset import Dataset
+from hpcml.errors import ConfigError
+from hpcml.evaluation.bioasq import FLAT, evaluate_bioasq
+from hpcml.evaluation.hierarchy import Hierarchy
+from hpcml.log import Log
+from hpcml.model.linear import Model
+
+SELF, QUIET = mpi.self_comm(), Log(1)
+PLACES = {
+    "D1": ("A01",),
+    "D2": ("A01.100", "B01.200"),
+    "D3": ("A01.100.300",),
+    "D4": ("B01",),
+    "D5": ("B01.200.400", "A01.500"),
+    "D6": (),
+    "D7": ("A01.900.100",),  # nothing is at A01.900
+    "D8": ("C01.100", "C01"),
+}
+LABELS = sorted([*PLACES, "D9"])  # D9 is not in the file
+SETS = st.sets(st.sampled_from(LABELS), max_size=4)
+
+
+@settings(max_examples=150, deadline=None)
+@given(SETS, SETS)
+def test_ancestors(true, given_):
+    found = Hierarchy(PLACES).measures(sorted(true), sorted(given_))
+    assert found == pytest.approx(lca(sorted(true), sorted(given_), PLACES))
+
+
+def test_ancestors_by_hand():
+    tree = Hierarchy(PLACES)
+    assert tree.measures(["D3"], ["D3"]) == (1, 1, 1)
+    # the least way is D3 - D2: what is true is {D3, D2}, what is given {D2}
+    assert tree.measures(["D3"], ["D2"]) == (1, 1 / 2, 2 / 3)
+    # D1 - /A - root - /B - D4: two nodes below the root on each side
+    assert tree.measures(["D1"], ["D4"]) == (1 / 3, 1 / 3, 1 / 3)
+    assert tree.measures(["D6"], ["D9"]) == (1 / 2, 1 / 2, 1 / 2)
+    assert tree.measures([], ["D9"]) == (0, 0, 0)
+
+
+def files(folder, seed, threshold=0.0):
+    """A model of the labels D1 to D6 and X1, data with D1 to D9: what it gives is by W."""
+    rng = np.random.default_rng(seed)
+    X, names = rng.standard_normal((40, 6)), [*LABELS[:6], "X1"]
+    X[7] = 0
+    Y = rng.random((40, 9)) < 0.25
+    Y[7] = False
+    W = rng.standard_normal((7, 6))
+    data = make.dataset(folder / "data.h5", X.astype(np.float32), sp.csr_matrix(Y.astype(float)), label_names=LABELS)
+    model = Model(make.model(folder / "model.h5", W, label_names=names)).with_threshold(threshold)
+    scores = X.astype(np.float32).astype(float) @ W.T
+    predicted = [{names[k] for k in np.flatnonzero(row > threshold)} for row in scores]
+    return model, data, [{LABELS[k] for k in np.flatnonzero(row)} for row in Y], predicted
+
+
+def terms(folder, places=PLACES):
+    path = folder / "terms.tsv"
+    path.write_text("".join(f"{ui}\tname {ui}\t{';'.join(numbers)}\n" for ui, numbers in places.items()))
+    return path
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_measures_are_those_of_sets(tmp_path, seed):
+    model, data, true, predicted = files(tmp_path, seed, threshold=0.5)
+    with Dataset(data) as rows:
+        found = evaluate_bioasq(SELF, model, rows, "all", terms(tmp_path), QUIET)
+        plain = evaluate_bioasq(SELF, model, rows, "all", None, QUIET)
+    expected = flat(true, predicted)
+    expected |= dict(
+        zip(
+            ("LCA-P", "LCA-R", "LCA-F"),
+            np.mean([lca(sorted(t), sorted(g), PLACES) for t, g in zip(true, predicted, strict=True) if t | g], axis=0),
+            strict=True,
+        )
+    )
+    assert found.values == pytest.approx(expected, rel=1e-12)
+    assert list(plain.values) == list(FLAT)
+    assert plain.values == {name: found.values[name] for name in FLAT}
+    assert found.n_judged == sum(bool(t | g) for t, g in zip(true, predicted, strict=True)) < found.n_rows
+    assert found.n_unknown == len(set().union(*true) & {"D7", "D8", "D9"})
+    assert found.n_without_place == len(set().union(*true, *predicted) & {"D6", "D9", "X1"})
+
+
+def test_report(tmp_path):
+    model, data, _, _ = files(tmp_path, 0)
+    with Dataset(data) as rows:
+        found = evaluate_bioasq(SELF, model, rows, "all", terms(tmp_path), QUIET)
+        text = str(found)
+        found.write_json(tmp_path / "out.json")
+        with pytest.raises(ConfigError, match="no tree numbers"):
+            evaluate_bioasq(SELF, model, rows, "all", terms(tmp_path, {"D1": ()}), QUIET)
+        with pytest.raises(ConfigError, match="none of the labels"):
+            evaluate_bioasq(SELF, model, rows, "all", terms(tmp_path, {"Z1": ("A01",)}), QUIET)
+    assert f"{found.values['LCA-F']:.4f}" in text
+    assert "MiF" in text
+    assert "1 rows without true" in text
+    assert json.loads((tmp_path / "out.json").read_text())["measures"] == found.values
+
+
+def test_nothing_given_and_nothing_true(tmp_path):
+    model, data, _, _ = files(tmp_path, 0, threshold=1e9)
+    with Dataset(data) as rows:
+        found = evaluate_bioasq(SELF, model, rows, "all", None, QUIET).values
+    assert (found["EBF"], found["MiF"], found["MaF"]) == (0, 0, 0)
+    assert math.isnan(found["MiP"])
+    with h5py.File(data, "r+") as file:
+        file["Y/indptr"][:] = 0
+        for name in ("indices", "data"):
+            del file[f"Y/{name}"]
+            file.create_dataset(f"Y/{name}", shape=(0,), dtype="<i4" if name == "indices" else "<f4")
+    with Dataset(data) as rows:
+        found = evaluate_bioasq(SELF, model, rows, "all", None, QUIET)
+    assert found.n_judged == 0
+    assert "-" in str(found)

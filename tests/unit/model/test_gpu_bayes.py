@@ -1,0 +1,121 @@
+"""Naive Bayes on a GPU: on numba's simulator the CPU's numbers; without a device one sentence."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hpcml import mpi
+from hpcml.errors import ConfigError
+from hpcml.kernels import device
+from hpcml.methods.psbml.options import PsbmlOptions
+from hpcml.model import gpu_bayes
+from hpcml.model.learner import LEARNERS, ON_GPU, parse_learner
+
+SCRIPT = Path(__file__).parents[2] / "support" / "gpu_on_simulator.py"
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """What the script saw on the simulator, which must be chosen before numba.cuda is imported."""
+    folder = tmp_path_factory.mktemp("gpu")
+    environment = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1"}
+    done = subprocess.run([sys.executable, SCRIPT, folder], env=environment, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stderr
+    return json.loads((folder / "found.json").read_text())
+
+
+def test_rows_are_scored_as_by_the_cpu(found):
+    assert len(found["differences"]) == 16
+    for name, one in found["differences"].items():
+        assert one["spread"] > 0.5, name  # so that there is something to compare
+        assert one["confidence"] < 1e-12, name
+        assert one["logs"] < 1e-12, name
+
+
+def test_models_are_those_of_the_cpu(found):
+    for name, one in found["differences"].items():
+        assert one["same_model"], name
+        assert one["saved"] == name.split()[0], name
+        assert one["same_scores"], name
+
+
+def test_every_kernel_ran(found):
+    kernels = {name for name in ("density", "gaussian") for name in (f"{name}_dense", f"{name}_sparse")}
+    assert set(found["launches"]) == kernels | {"gaps"}
+
+
+def test_a_run_selects_the_same_rows(found):
+    assert sorted(found["runs"]) == ["naive-bayes", "naive-bayes-gaussian"]
+    for run in found["runs"].values():
+        assert run["length"] == 4
+        assert run["cycles"][0] > 0  # so that rows were drawn
+        assert run["same_rows"]
+        assert run["cycles"][0] == run["cycles"][1]
+        assert run["weights"] < 1e-6
+        assert run["history"] < 1e-9
+
+
+def test_no_device_is_one_sentence(monkeypatch):
+    monkeypatch.setattr(device, "count", lambda: 0)
+    with pytest.raises(
+        ConfigError, match=r"^--device gpu: there is no CUDA device or driver on a node; leave it out to use the CPU$"
+    ):
+        gpu_bayes.choose_device(mpi.self_comm())
+
+
+def test_no_package_is_one_sentence(monkeypatch):
+    monkeypatch.delattr("hpcml.kernels.device")
+    monkeypatch.setitem(sys.modules, "hpcml.kernels.device", None)
+    with pytest.raises(ConfigError, match=r"^--device gpu: numba has no CUDA \(.*\); pip install 'hpcml\[gpu\]', or leave it out$"):
+        gpu_bayes.choose_device(mpi.self_comm())
+
+
+@pytest.mark.parametrize(("place", "chosen"), [(0, 0), (1, 1), (2, 0), (3, 1)])
+def test_ranks_share_the_devices_in_turn(monkeypatch, place, chosen):
+    class Node:
+        """Of a rank's place on it."""
+
+        rank = place
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            return None
+
+    numbers = []
+    monkeypatch.setattr(device, "count", lambda: 2)
+    monkeypatch.setattr(device, "select", numbers.append)
+    monkeypatch.setattr(mpi, "on_node", lambda _: Node())
+    gpu_bayes.choose_device(mpi.self_comm())
+    assert numbers == [chosen]
+
+
+def test_what_the_device_refuses_is_one_sentence(monkeypatch):
+    def refuse(number):
+        raise device.ERRORS[1]("out of\nmemory")
+
+    monkeypatch.setattr(device, "count", lambda: 1)
+    monkeypatch.setattr(device, "select", refuse)
+    with pytest.raises(gpu_bayes.DataError, match=r"^--device gpu: the device refuses: out of memory; use fewer ranks"):
+        gpu_bayes.choose_device(mpi.self_comm())
+
+
+@pytest.mark.parametrize("name", sorted(LEARNERS))
+def test_only_naive_bayes_moves(name):
+    learner = parse_learner([name])
+    if LEARNERS[name].path in ON_GPU:
+        assert type(learner.moved_to_gpu().unfitted(0)).__name__.endswith("OnGpu")
+        assert not type(learner.unfitted(0)).__name__.endswith("OnGpu")
+    else:
+        with pytest.raises(ConfigError, match=rf"^--device gpu: {name} has nothing for a GPU, only naive-bayes and naive-bayes-g"):
+            learner.moved_to_gpu()
+
+
+def test_devices_have_names():
+    with pytest.raises(ConfigError, match=r"^--device tpu: expected cpu or gpu$"):
+        PsbmlOptions(device="tpu").validate()

@@ -1,0 +1,248 @@
+"""What the server answers, without a network: Annif's protocol, the numbers of `hpcml predict`, and every kind of bad request."""
+
+import asyncio
+import json
+import threading
+from itertools import pairwise
+
+import h5py
+import numpy as np
+import pytest
+from support.served import BATCH, SELF, SUBJECTS, SUGGEST, app_of, ask, exchange, run_of, texts
+from support.training import train
+
+from hpcml.data.dataset import Dataset
+from hpcml.errors import ConfigError
+from hpcml.log import Log
+from hpcml.model.open import open_model
+from hpcml.prediction.predict import Prediction, predict
+from hpcml.serving.serve import open_suggester
+from hpcml.serving.worker import Worker
+
+KINDS = ["kept", "pairs", "sparse"]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """The dataset, the run and its application."""
+    data, run = run_of(tmp_path_factory.mktemp("served"))
+    return data, run, app_of(run)
+
+
+def predicted(run, data, folder, what):
+    """What `hpcml predict` writes of all rows."""
+    output = folder / f"{what}.h5"
+    with Dataset(data) as dataset:
+        predict(SELF, open_model(run), dataset, "all", output, what, True, Log(1))
+    with h5py.File(output) as file:
+        if what == "labels":
+            indptr, indices = file["Y/indptr"][:], file["Y/indices"][:]
+            return [set(indices[a:b].tolist()) for a, b in pairwise(indptr)]
+        return file[what][:]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_headings_are_those_of_predict_bit_for_bit(kind, tmp_path, monkeypatch):
+    data, run = run_of(tmp_path, **({"drop": 1e-3} if kind == "sparse" else {}))
+    if kind == "pairs":
+        monkeypatch.setattr(Prediction, "room_for_weights", staticmethod(lambda model: False))
+    app = app_of(run)
+    assert (app.suggester.inverted is not None) == (kind == "sparse")
+    assert kind == "sparse" or (app.suggester._kept is None) == (kind == "pairs")
+    expected, given = predicted(run, data, tmp_path, "probabilities"), predicted(run, data, tmp_path, "labels")
+    names = open_model(run).label_names
+    together = ask(app, "POST", f"{BATCH}?limit=9", [text for text, _ in texts(60)]).json
+    assert len(together) == 60
+    for row, (text, _) in enumerate(texts(60)):
+        alone = ask(app, "POST", SUGGEST, {"text": text, "limit": 9}).json["results"]
+        assert alone == together[row]["results"]
+        order = np.argsort(-expected[row], kind="stable")
+        assert [(line["uri"], line["score"]) for line in alone] == [(names[k], expected[row, k]) for k in order.tolist()]
+        assert {names.index(line["uri"]) for line in alone if line["given"]} == given[row]
+
+
+def test_annif_protocol(served):
+    _, _, app = served
+    reply = ask(app, "POST", SUGGEST, {"text": "wheat and corn", "project": "any", "limit": 2, "language": "en"})
+    assert reply.status == 200 and reply.headers["content-type"].startswith("application/json")
+    first, second = reply.json["results"]
+    assert first["uri"] == "http://ex.org/farm" and first["label"] == "Farm" and first["given"] is True
+    assert 1 >= first["score"] >= second["score"] >= 0 and "words" not in first
+    about = ask(app, "GET", SUGGEST.replace("/suggest", "")).json  # what Annif's backend asks for
+    assert about["is_trained"] is True and about["modification_time"].endswith("Z")
+    assert ask(app, "GET", "/v1/projects").json == {"projects": [about]}
+    documents = {"documents": [{"text": "wheat", "document_id": "7"}, {"text": "court", "metadata": {"title": "ship"}}]}
+    both = ask(app, "POST", f"{BATCH}?limit=1", json.dumps(documents).encode(), "application/json; charset=utf-8").json
+    assert both[0]["document_id"] == "7" and "document_id" not in both[1]
+    assert [line["results"][0]["uri"] for line in both] == ["http://ex.org/farm", "http://ex.org/law"]
+    titled = ask(app, "POST", SUGGEST, {"text": "court", "metadata_title": "ship"}).json["results"]
+    assert titled[0] == both[1]["results"][0]
+    labels = {line["uri"]: line["label"] for line in titled}
+    assert labels == {uri: title or "In the law" for uri, (title, _) in SUBJECTS.items()}
+    assert ask(app, "POST", BATCH, []).json == []
+    assert ask(app, "POST", SUGGEST, {"text": "wheat", "limit": 0}).json == {"results": []}
+    likely = ask(app, "POST", SUGGEST, {"text": "wheat", "threshold": 0.5}).json["results"]
+    assert [line["score"] >= 0.5 for line in likely] == [True] * len(likely) and len(likely) < 3
+    assert ask(app, "HEAD", "/health").body == b""
+    assert ask(app, "GET", "/health").json == {"status": "ok"}
+
+
+def test_words_that_speak_for_a_heading_add_up_to_its_log_odds(served):
+    _, run, app = served
+    model = open_model(run)
+    for text in ("wheat corn, the farm and the ship", "nothing that is known"):
+        for line in ask(app, "POST", SUGGEST, {"text": text, "words": 100}).json["results"]:
+            added = [value for _, value in line["words"]]
+            assert added == sorted(added, key=lambda value: -abs(value))
+            odds = sum(added) + float(model.bias[model.label_names.index(line["uri"])])
+            assert line["score"] == pytest.approx(1 / (1 + np.exp(-odds)), rel=1e-9)
+    best = ask(app, "POST", SUGGEST, {"text": "wheat corn, the farm", "words": 2}).json["results"][0]
+    assert {word for word, _ in best["words"]} <= {"wheat", "corn", "farm", "wheat corn"} and len(best["words"]) == 2
+
+
+FORM, JSON = "application/x-www-form-urlencoded", "application/json"
+BAD = {
+    "no address": (404, "GET", "/nothing", b"", None),
+    "no project": (404, "POST", "/v1/projects/other/suggest", b"text=a", FORM),
+    "a way up": (404, "GET", "/../page.html", b"", None),
+    "method": (405, "DELETE", SUGGEST, b"", None),
+    "get": (405, "GET", SUGGEST, b"", None),
+    "no kind": (415, "POST", SUGGEST, b"text=a", None),
+    "form as JSON": (415, "POST", BATCH, b"text=a", FORM),
+    "kind": (415, "POST", SUGGEST, b"text=a", "multipart/form-data; boundary=\xff"),
+    "no text": (400, "POST", SUGGEST, b"limit=3", FORM),
+    "empty": (400, "POST", SUGGEST, b"", FORM),
+    "no form": (400, "POST", SUGGEST, b"text", FORM),
+    "bytes": (400, "POST", SUGGEST, b"text=\xff\xfe", FORM),
+    "not UTF-8": (400, "POST", SUGGEST, b"text=%ff", FORM),
+    "twice": (400, "POST", SUGGEST, b"text=a&text=b", FORM),
+    "many": (400, "POST", SUGGEST, b"&".join(b"a%d=1" % k for k in range(1000)), FORM),
+    "unknown": (400, "POST", SUGGEST, b"text=a&limits=3", FORM),
+    "limit": (400, "POST", SUGGEST, b"text=a&limit=-1", FORM),
+    "limit text": (400, "POST", SUGGEST, b"text=a&limit=%D9%A3", FORM),
+    "limit long": (400, "POST", SUGGEST, b"text=a&limit=" + b"9" * 5000, FORM),
+    "threshold": (400, "POST", SUGGEST, b"text=a&threshold=nan", FORM),
+    "no JSON": (400, "POST", BATCH, b"{", JSON),
+    "deep": (400, "POST", BATCH, b"[" * 60_000, JSON),
+    "digits": (400, "POST", BATCH, b"9" * 5000, JSON),
+    "no list": (400, "POST", BATCH, b'"text"', JSON),
+    "no documents": (400, "POST", BATCH, b"{}", JSON),
+    "number": (400, "POST", BATCH, b"[3]", JSON),
+    "text": (400, "POST", BATCH, b'[{"text": 3}]', JSON),
+    "metadata": (400, "POST", BATCH, b'[{"metadata": []}]', JSON),
+    "query": (400, "POST", BATCH + "?limit=x", b"[]", JSON),
+    "query name": (400, "POST", BATCH + "?text=x", b"[]", JSON),
+    "too many": (413, "POST", BATCH, b"[" + b'"",' * 1000 + b'""]', JSON),
+    "too long": (413, "POST", SUGGEST, b"text=" + b"a" * (1 << 17), FORM),
+}
+
+
+@pytest.mark.parametrize("problem", sorted(BAD))
+def test_bad_requests_are_told_why(served, problem, capfd):
+    status, method, target, body, kind = BAD[problem]
+    lines = []
+    app = app_of(served[1], lines=lines, body_bytes=1 << 16)
+    reply = ask(app, method, target, body, kind, pieces=3)
+    assert reply.status == status == reply.json["status"] and reply.json["detail"]
+    assert reply.headers["content-type"] == "application/problem+json"
+    assert "Traceback" not in "".join(capfd.readouterr())
+    (line,) = map(json.loads, lines)
+    assert line["status"] == status and line["problem"] == reply.json["detail"] and "text" not in line
+
+
+def test_half_of_a_surrogate_pair_is_no_word(served):
+    reply = ask(served[2], "POST", BATCH, b'[{"text": "wheat \\ud800", "document_id": "\\ud800"}]', JSON)
+    assert reply.status == 200 and reply.json[0]["document_id"] == "\ud800"
+
+
+def test_slow_bodies_and_clients_who_leave(served):
+    lines = []
+    app = app_of(served[1], lines=lines, body_seconds=0.05)
+    assert ask(app, "POST", SUGGEST, b"text=a", FORM, slow=True).status == 408
+
+    async def leave():
+        async def receive():
+            return {"type": "http.disconnect"}
+
+        scope = {"method": "POST", "path": SUGGEST, "query_string": b"", "headers": [(b"content-type", FORM.encode())]}
+        await app(scope, receive, None)
+
+    asyncio.run(leave())
+    assert [json.loads(line)["status"] for line in lines] == [408, 499]
+
+
+def test_too_many_and_too_late(served):
+    app = app_of(served[1], answer_seconds=0.2, waiting=2)
+    begun, go = threading.Event(), threading.Event()
+    real = app.worker.work
+
+    def work(questions):
+        begun.set()
+        assert go.wait(30)
+        return real(questions)
+
+    app.worker.work = work
+
+    async def many():
+        first = asyncio.create_task(exchange(app, "POST", SUGGEST, b"text=a", FORM))
+        while not begun.is_set():
+            await asyncio.sleep(0.001)
+        others = [asyncio.create_task(exchange(app, "POST", SUGGEST, b"text=a", FORM)) for _ in range(3)]
+        await asyncio.sleep(0)
+        health = await exchange(app, "GET", "/health")
+        return [await first, *[await other for other in others]], health
+
+    replies, health = asyncio.run(many())
+    go.set()
+    assert health.status == 200
+    assert [reply.status for reply in replies] == [503] * 4 and all("retry-after" in reply.headers for reply in replies)
+    assert sorted("wait" in reply.json["detail"] for reply in replies) == [False, False, False, True]
+    app.limits = app.limits.__class__()
+    assert ask(app, "POST", SUGGEST, {"text": "a"}).status == 200  # it goes on
+    app.worker.end()
+    assert ask(app, "GET", "/health").status == 503 and ask(app, "POST", SUGGEST, {"text": "a"}).status == 503
+
+
+def test_a_failure_is_an_answer(served, capfd):
+    app = app_of(served[1])
+
+    def work(questions):
+        raise ZeroDivisionError("of ours")
+
+    app.worker.work = work
+    reply = ask(app, "POST", SUGGEST, {"text": "a"})
+    assert reply.status == 500 and "ZeroDivisionError" in reply.json["detail"]
+    assert "of ours" in capfd.readouterr().err  # a fault of the program is not hidden
+
+
+def test_the_worker_takes_what_waits_together():
+    sizes, go = [], threading.Event()
+
+    def work(items):
+        assert go.wait(30)
+        sizes.append(len(items))
+        return [item + 1 for item in items]
+
+    worker = Worker(work, 1000)
+    futures = [worker.submit([n, n]) for n in range(40)]
+    big = worker.submit(list(range(50)))
+    go.set()
+    assert [future.result(30) for future in futures] == [[n + 1, n + 1] for n in range(40)]
+    assert big.result(30) == list(range(1, 51))
+    assert sum(sizes) == 130 and max(sizes) == 50 and sizes[1] == 32
+    worker.end()
+
+
+def test_what_cannot_be_served(served, tmp_path):
+    data, _, _ = served
+    train("dual", SELF, data, tmp_path / "hinge")
+    with pytest.raises(ConfigError, match="has no probabilities; a linear model gets them from held-out rows by hpcml calibrate"):
+        open_suggester(SELF, tmp_path / "hinge", None)
+
+
+def test_the_page_may_run_only_its_own_files(served):
+    reply = ask(served[2], "GET", "/")
+    assert b"<script src=" in reply.body and b"onclick" not in reply.body
+    rules = reply.headers["content-security-policy"]
+    assert "default-src 'none'" in rules and "script-src 'self'" in rules and "unsafe" not in rules
+    assert ask(served[2], "GET", "/page.js").headers["content-type"].startswith("text/javascript")

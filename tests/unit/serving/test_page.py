@@ -1,0 +1,122 @@
+"""The page in a real browser, from a real server: at two widths, light and dark; names are text, whatever they hold."""
+
+import json
+import os
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from support import hostile
+from support.served import app_of, run_of
+
+from hpcml.errors import ConfigError
+from hpcml.serving import connection
+from hpcml.serving.server import Server, listen
+
+BROWSER = Path(__file__).parents[3] / "launch" / "browser-here.sh"
+TEXT = "the wheat, corn and grain of a farm by the sea: </textarea><script>document.title = 'broken'</script>"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """A server whose headings have names that somebody chose to break pages with; its log is in `lines`."""
+    _, run = run_of(tmp_path_factory.mktemp("served"))
+    lines = []
+    app = app_of(run, lines=lines, body_bytes=1 << 20)
+    app.suggester.titles = [hostile.NAMES[0], hostile.NAMES[4], hostile.NAMES[5]]
+    app.about["name"] = hostile.NAMES[1]
+    with listen("127.0.0.1", 0) as listening, Server(app, listening) as running:
+        running.lines = lines
+        yield running
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A Chromium, driven by playwright; skipped, with the reason, where there is none, unless HPCML_NEEDS_BROWSER is set."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright (pip install '.[test]')")
+    found = subprocess.run([BROWSER], capture_output=True, text=True, timeout=240)
+    if found.returncode == 3 and "HPCML_NEEDS_BROWSER" not in os.environ:
+        pytest.skip(found.stderr.strip())
+    assert found.returncode == 0, found.stderr
+    with playwright.sync_playwright() as driver:
+        program = driver.chromium.launch(executable_path=found.stdout.strip(), args=["--no-sandbox"])
+        yield program
+        program.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1280])
+def test_a_text_gets_headings_with_words(server, browser, width, scheme):
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    view, trouble = context.new_page(), []
+    view.on("console", lambda message: trouble.append(message.text))
+    view.on("pageerror", lambda error: trouble.append(str(error)))
+    view.on("request", lambda request: None if request.url.startswith((server.url, "data:")) else trouble.append(request.url))
+    view.goto(server.url)
+    view.wait_for_selector("html[data-ready=yes]")
+    view.click("#ask")
+    assert view.text_content("#problem") == "There is no text yet."
+    view.fill("textarea[data-field=text]", TEXT)
+    view.click("#ask")
+    view.wait_for_selector("html[data-answers='1']")
+    lines = view.locator("li.heading")
+    assert lines.count() == 3 and view.locator("li.given").count() >= 1
+    names = view.eval_on_selector_all("li.heading .name", "cells => cells.map(c => c.textContent)")
+    assert hostile.NAMES[0] in names and "\\u{202e}right to left, forced" in names
+    shares = [float(text.removesuffix(" %")) for text in view.eval_on_selector_all(".score", "all => all.map(s => s.textContent)")]
+    assert shares == sorted(shares, reverse=True) and shares[-1] >= 0 and shares[0] <= 100
+    words = view.eval_on_selector_all("li.heading:first-child ul.words bdi", "all => all.map(w => w.textContent)")
+    assert words and {"wheat", "corn", "farm", "grain", "sea"} & set(words)
+    assert view.title() == "Headings for a text" and not view.query_selector_all("main script, main img, header img")
+    wide, page = view.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+    assert wide <= page, "wider than the window"
+    ink, paper = view.evaluate("[getComputedStyle(document.body).color, getComputedStyle(document.body).backgroundColor]")
+    brightness = [sum(int(part) for part in colour.strip("rgb()").split(",")) for colour in (ink, paper)]
+    assert (brightness[0] < brightness[1]) == (scheme == "light") and abs(brightness[0] - brightness[1]) > 400
+    view.fill("textarea[data-field=text]", "a" * (1 << 20))
+    view.click("#ask")
+    view.wait_for_selector("html[data-answers='2']")
+    assert "bytes, but at most" in view.text_content("#problem") and not view.is_visible("#found")
+    assert len(trouble) == 1 and "413" in trouble[0]  # the browser's own note of it
+    context.close()
+
+
+def talk(server, *parts, seconds=10):
+    """What the server says to these bytes."""
+    host, port = server.url.removeprefix("http://").strip("/").split(":")
+    with socket.create_connection((host, int(port)), timeout=seconds) as wire:
+        for part in parts:
+            wire.sendall(part)
+        out = b""
+        while more := wire.recv(1 << 16):
+            out += more
+    return out
+
+
+def test_what_is_no_http_is_told_so_and_logged(server):
+    for wrong in (b"\0\1\2\r\n\r\n", b"GET\r\n\r\n", b"GET / HTTP/1.1\r\nhost: a\r\nx: " + b"a" * 100_000):
+        assert talk(server, wrong).startswith(b"HTTP/1.1 400 ")
+        assert json.loads(server.lines[-1])["status"] == 400
+    assert b" 200 OK" in talk(server, b"GET /health HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
+
+
+def test_nobody_may_be_slow_for_ever(server, monkeypatch):
+    monkeypatch.setattr(connection, "HEAD_SECONDS", 0.1)
+    assert talk(server, b"GET /health HTT").startswith(b"HTTP/1.1 408 ")
+    assert json.loads(server.lines[-1])["status"] == 408
+    assert talk(server) == b""  # who says nothing is told nothing
+    begin = time.monotonic()
+    said = talk(server, b"GET /health HTTP/1.1\r\nhost: a\r\n\r\nGET /hea")
+    assert b" 200 OK" in said and b" 408 " in said and time.monotonic() - begin < 5
+
+
+def test_addresses_that_are_none(server):
+    port = int(server.url.rsplit(":", 1)[1].strip("/"))
+    with pytest.raises(ConfigError, match=f"--host 127.0.0.1 --port {port}: cannot listen: Address already in use; choose another"):
+        listen("127.0.0.1", port)
+    with pytest.raises(ConfigError, match="--port 65536: expected a number from 0"):
+        listen("127.0.0.1", 65536)
+    with pytest.raises(ConfigError, match=r"--host no\.such\.host\.invalid: no address"):
+        listen("no.such.host.invalid", 0)

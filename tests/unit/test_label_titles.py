@@ -1,0 +1,163 @@
+"""Titles of labels: from a file of descriptors into datasets, carried into models by all that writes one, and shown to people."""
+
+import csv
+import json
+
+import h5py
+import numpy as np
+import pytest
+import support.training as training
+from support import make
+from support.training import merge
+
+from hpcml import mpi
+from hpcml.conversion.convert import convert
+from hpcml.conversion.options import ConvertOptions
+from hpcml.data.dataset import Dataset
+from hpcml.data.info import format_info, info
+from hpcml.errors import ConfigError, DataError
+from hpcml.evaluation import evaluate
+from hpcml.evaluation.explain import explain, format_explanation
+from hpcml.evaluation.report import format_evaluation, write_csv, write_json
+from hpcml.evaluation.store_thresholds import write_of_labels
+from hpcml.log import Log
+from hpcml.model.linear import Model
+from hpcml.prediction.predict import predict
+from hpcml.reduce.dataset import reduce_dataset
+from hpcml.reduce.prune import prune
+
+SELF, QUIET = mpi.self_comm(), Log(1)
+TITLES = ["Apples", "", "Pears, Dried", "Plums"]
+
+
+def rows():
+    X, Y = make.random_data(3, 60, 40, 4)
+    return X, Y, list("abcd"), {"train": range(0, 60, 2), "test": range(1, 60, 2)}
+
+
+def dataset(path, titles):
+    X, Y, names, splits = rows()
+    return make.dataset(path, X, Y, label_names=names, splits=splits, label_titles=titles)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return dataset(tmp_path_factory.mktemp("data") / "data.h5", TITLES)
+
+
+@pytest.fixture(scope="module")
+def run(data, tmp_path_factory):
+    return train(data, tmp_path_factory.mktemp("run") / "run")
+
+
+def train(data, run, method="probe", **options):
+    training.train(method, None, data, run, options, log=QUIET)
+    return run
+
+
+def titles(path):
+    return Model(path).label_titles
+
+
+def test_trained_models_have_those_of_their_labels(data, run, tmp_path):
+    assert titles(run / "model.h5") == TITLES
+    assert titles(train(data, tmp_path / "some", label=("c", "a")) / "model.h5") == ["Apples", "Pears, Dried"]
+    assert titles(train(data, tmp_path / "none", label=("b",)) / "model.h5") is None
+    assert titles(train(data, tmp_path / "online", "perceptron") / "model.h5") == TITLES
+    assert titles(train(data, tmp_path / "sparse", "dual", drop=1e-3) / "model.h5") == TITLES
+
+
+def test_parts_together_have_the_bytes_of_the_whole(data, run, tmp_path):
+    parts = [train(data, tmp_path / str(k), label_part=f"{k}/4") for k in (1, 2, 3, 4)]
+    assert titles(parts[1] / "model.h5") is None
+    merge(SELF, parts, tmp_path / "joined", log=QUIET)
+    assert (tmp_path / "joined" / "model.h5").read_bytes() == (run / "model.h5").read_bytes()
+
+
+def test_without_titles_the_files_are_those_of_before(data, tmp_path):
+    files = [dataset(tmp_path / f"{k}.h5", some) for k, some in enumerate((None, [""] * 4))]
+    assert files[0].read_bytes() == files[1].read_bytes()
+    with Dataset(files[0]) as plain:
+        assert plain.label_titles() is None
+        assert "label_titles" not in plain.file
+    with h5py.File(train(files[0], tmp_path / "run") / "model.h5") as model:
+        assert sorted(model) == ["W", "bias", "columns", "factors", "label_names", "labels"]
+
+
+def test_what_rewrites_files_keeps_them(data, run, tmp_path):
+    with Dataset(data) as rows:
+        reduce_dataset(SELF, rows, np.arange(5), tmp_path / "few.h5", force=False)
+        prune(SELF, Model(run / "model.h5"), rows, "test", [0.01], tmp_path / "pruned.h5", False, QUIET)
+        predict(SELF, Model(run / "model.h5"), rows, "test", tmp_path / "scores.h5", "scores", False, QUIET)
+    with Dataset(tmp_path / "few.h5") as few:
+        assert few.label_titles() == TITLES
+        assert few.label_titles(np.array([2, 0])) == ["Pears, Dried", "Apples"]
+    assert titles(tmp_path / "pruned.h5") == TITLES
+    with h5py.File(tmp_path / "scores.h5") as scores:
+        assert scores["label_titles"].asstr()[:].tolist() == TITLES
+    write_of_labels(tmp_path / "pruned.h5", tmp_path / "pruned.h5", {"threshold": np.ones(4)}, {"threshold_measure": "f1"})
+    assert titles(tmp_path / "pruned.h5") == TITLES
+
+
+def test_people_and_programs_see_them(data, run, tmp_path):
+    model = Model(run / "model.h5")
+    with Dataset(data) as rows:
+        found = evaluate(SELF, model, rows, "test", QUIET, [0, 1, 2])
+        shown = format_explanation(explain(SELF, model, rows, ["a", "b"], 3, False))
+    assert "a Apples: " in shown
+    assert "\nb: " in shown
+    text = format_evaluation(found)
+    assert "  c Pears, Dried " in text
+    assert "  b  " in text
+    write_csv(tmp_path / "e.csv", found)
+    write_json(tmp_path / "e.json", found)
+    with (tmp_path / "e.csv").open(newline="") as file:
+        assert [(line["label"], line["title"]) for line in csv.DictReader(file)] == [*zip("abc", TITLES[:3], strict=True)]
+    assert [line["title"] for line in json.loads((tmp_path / "e.json").read_text())["labels"]] == TITLES[:3]
+    assert "d Plums " in format_info(info(SELF, data, []))
+
+
+def test_a_model_without_titles_takes_those_of_the_data(data, tmp_path):
+    plain = dataset(tmp_path / "plain.h5", None)
+    run = train(plain, tmp_path / "run")
+    with Dataset(data) as rows:
+        assert evaluate(SELF, Model(run / "model.h5"), rows, "test", QUIET).label_titles == TITLES
+    with Dataset(plain) as rows:
+        found = evaluate(SELF, Model(run / "model.h5"), rows, "test", QUIET)
+    write_csv(tmp_path / "e.csv", found)
+    assert (tmp_path / "e.csv").read_text().startswith("number,label,n_positive,")
+
+
+def test_convert_takes_them_from_descriptors_or_like(tmp_path):
+    documents = [{"text": "apples and pears", "labels": ["D2", "D1"]}, {"text": "apples", "labels": ["D3"]}]
+    source, terms = tmp_path / "in.jsonl", tmp_path / "terms.txt"
+    source.write_text("".join(json.dumps(each) + "\n" for each in documents))
+    terms.write_text("Pears=D2\nApples=D1\nOthers=D9\n")
+
+    def made(name, **options):
+        convert(SELF, "jsonl", [source], tmp_path / name, ConvertOptions(**options), False, QUIET)
+        with Dataset(tmp_path / name) as found:
+            return found.label_names(), found.label_titles()
+
+    assert made("titled.h5", descriptors=terms) == (["D1", "D2", "D3"], ["Apples", "Pears", ""])
+    assert made("like.h5", like=tmp_path / "titled.h5") == (["D1", "D2", "D3"], ["Apples", "Pears", ""])
+    assert made("plain.h5") == (["D1", "D2", "D3"], None)
+    terms.write_text("Others=D9\n")
+    with pytest.raises(ConfigError, match="it has none of the labels, such as 'D1'"):
+        made("none.h5", descriptors=terms)
+    assert not (tmp_path / "none.h5").exists()
+
+
+@pytest.mark.parametrize(
+    "strings", [["a", "b"], ["a", "b", "c", "d", "e"], [1.0, 2.0, 3.0, 4.0], [["a"], ["b"], ["c"], ["d"]], [b"a\0b"] * 4]
+)
+def test_damaged_files_are_refused(data, run, tmp_path, strings):
+    for source, opened, work in ((data, "data.h5", Dataset), (run / "model.h5", "model.h5", Model)):
+        path = tmp_path / opened
+        path.write_bytes(source.read_bytes())
+        with h5py.File(path, "r+") as file:
+            del file["label_titles"]
+            file["label_titles"] = np.array(strings, dtype="S4") if isinstance(strings[0], bytes) else strings
+        with pytest.raises(DataError, match=r"label_titles|damaged|NUL"):
+            found = work(path)
+            found.label_titles()
