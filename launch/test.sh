@@ -81,6 +81,11 @@ begin_row() {  # begin_row FUNCTION PYTEST-ARGUMENTS...: its parts, in a group o
   set +m
 }
 
+what_failed() {  # the tests that failed and why, in short: what they printed may be far above
+  grep -hE '^(\[rank [0-9]+\] )?(FAILED|ERROR|E  ) |^\[rank [0-9]+\] .* end here:' \
+    "$scratch"/{waiting_parts,parts_of_ranks,spread_tests} 2>/dev/null | cut -c 1-250 | head -n 40 || true
+}
+
 code=0
 part "style: ruff check" ruff check --quiet || code=$?
 part "style: ruff format" ruff format --check --quiet || code=$?
@@ -90,11 +95,12 @@ if ((code == 0)); then
   export MPIR_CVAR_ENABLE_HEAVY_YIELD=${MPIR_CVAR_ENABLE_HEAVY_YIELD:-1}
   begin_row waiting_parts "$@"
   begin_row parts_of_ranks "$@"
-  part "tests on 1 rank, and of whole jobs" spread_tests tests --with-mpi --ignore=tests/slurm "$@" || code=$?
+  part "tests on 1 rank, and of whole jobs" spread_tests tests --with-mpi --ignore=tests/slurm "$@" | tee "$scratch/spread_tests" || code=$?
   echo "waiting for the parts that run beside these"
   for row in "${beside[@]}"; do wait "$row" || code=$?; done
   beside=()
 fi
 printf '\n%s\n%6d s  in all\n' "$(cat "$scratch/summary")" "$SECONDS"
+((code == 0)) || what_failed
 ((code == 0)) && echo "all checks passed" || echo "FAILED: see above"
 exit "$code"

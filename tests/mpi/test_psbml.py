@@ -451,7 +451,6 @@ def test_asynchronous_run_does_its_cycles(comm, mpi_tmp_path, grids, size, kind)
     done = cycles_of_nodes(comm, grid)
     assert len(done) == n_nodes
     assert max(comm.allgather(min((done[node] for node in grid.slots), default=0))) >= 4  # the fastest rank with all its nodes
-    assert min(done.values()) >= 1
     lines = history(mpi_tmp_path / "run")
     assert [int(line["cycle"]) for line in lines] == [0, 1, 2, 3, 4]
     assert report.validation_error == min(float(line["error"]) for line in lines)
@@ -516,8 +515,9 @@ def test_letters_never_name_a_row_that_did_not_arrive(comm, mpi_tmp_path, monkey
     assert bool(opened_letters) == (comm.size > 1)
 
 
+@pytest.mark.usefixtures("in_step")  # else one rank may do all cycles before it hears of the stop
 @pytest.mark.parametrize("size", ["2x2", "2x1"])
-def test_asynchronous_run_is_interrupted_and_finishes(comm, mpi_tmp_path, size):
+def test_asynchronous_run_is_interrupted_and_finishes(comm, mpi_tmp_path, monkeypatch, size):
     write(comm, mpi_tmp_path / "data.h5", 200, 6, 2, density=1.0)
     options = PsbmlOptions(grid=size, neighbourhood="L5", cycles=100, asynchronous=True)
     run = mpi_tmp_path / "run"
@@ -531,6 +531,7 @@ def test_asynchronous_run_is_interrupted_and_finishes(comm, mpi_tmp_path, size):
         with pytest.raises(Interrupted):
             train("psbml", None, mpi_tmp_path / "data.h5", run, changed(options, time_limit=1e-9), resume=True)
     comm.Barrier()
+    monkeypatch.undo()  # to the end each rank goes its own way
     report = train("psbml", comm, mpi_tmp_path / "data.h5", run, options, resume=True)
     lines = history(run)
     assert [int(line["cycle"]) for line in lines] == list(range(101))
