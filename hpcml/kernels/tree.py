@@ -1,8 +1,8 @@
 """Growing a classification tree from columns that are sorted once, and sending rows through it.
 
-A key (uint64) is a value of a feature and the row that has it: the value's code, which orders as values do, above `SHIFT` bits, below
-it the row's number, and lowest the row's class, in `class_bits` bits. The keys of a node are at the same places in every column,
-ascending. When the node is split they are parted in place, in order, so nothing is sorted again.
+A key (uint64) is a value of a feature and the row that has it: from bit `SHIFT` on the value's code, which orders as values do;
+below it the row's number, and lowest the row's class, in `class_bits` bits. The keys of a node are at the same places in every
+column, ascending. When the node is split they are parted in place, in order, so nothing is sorted again.
 
 Splits are compared in whole numbers: `table[n]` is n log₂ n in fixed point. So gains that are equal are equal in bits, in whatever
 order they are summed.
@@ -20,7 +20,7 @@ _SIGN = np.uint32(1 << 31)
 
 @njit
 def make_keys(bits, classes, class_bits, out):
-    """out (n_features × n_rows) = the keys of rows whose values' bits (uint32, n_rows × n_features) are those of float32 numbers."""
+    """out (n_features × n_rows) = the keys of rows; `bits` (uint32, n_rows × n_features) are those of their float32 values."""
     for first in range(0, bits.shape[0], BLOCK):
         for j in range(bits.shape[1]):
             for i in range(first, min(first + BLOCK, bits.shape[0])):
@@ -77,19 +77,17 @@ def _ends(counts, n, depth, min_leaf, max_depth):
     """Whether a node is not split: it is too deep, too small or of one class."""
     if depth >= max_depth or n < 2 * min_leaf:
         return True
-    for c in range(counts.size):
-        if counts[c] == n:
-            return True
-    return False
+    return counts.max() == n
 
 
 @njit
 def grow(keys, class_bits, table, min_leaf, max_depth, features, lows, highs, children, counts):
     """Grow a tree; the number of its nodes.
 
-    `keys` (n_features × n_rows) are sorted, and parted in place. Of the nodes: `features` (LEAF of a leaf), `lows` and `highs` (uint32,
-    the codes of the values around the threshold), `children` (the left one; the right one follows it) and `counts` (× n_classes), of
-    which those of the root are given. Of equally good splits the first feature's is taken, and of these the one of the lowest values.
+    `keys` (n_features × n_rows) are sorted, and parted in place. Of the nodes: `features` (LEAF of a leaf), `lows` and `highs`
+    (uint32, the codes of the values around the threshold), `children` (the left one; the right one follows it) and `counts`
+    (× n_classes), of which those of the root are given. Of equally good splits the first feature's is taken, and of these the one
+    of the lowest values.
     """
     n_features, n_rows = keys.shape
     row_mask, class_mask = (np.uint64(1) << SHIFT) - np.uint64(1), (np.uint64(1) << class_bits) - np.uint64(1)

@@ -18,9 +18,9 @@ class DecisionTree:
 
     A node is split unless it is of one class, has fewer than 2 `min_samples_leaf` rows or is `max_depth` deep, or no split leaves
     `min_samples_leaf` rows on both sides. A threshold is half-way between two neighbouring values, rounded down to single
-    precision. The trees are scikit-learn's but for splits that are equally good, of which that of the first feature and of the lowest
-    values is taken, and for values less than 1e-7 apart, which scikit-learn does not tell apart. They are a function of the rows,
-    whatever their order.
+    precision. The trees are those of scikit-learn's `DecisionTreeClassifier(criterion="entropy")` but for splits that are equally
+    good, of which that of the first feature and of the lowest values is taken, and for values less than 1e-7 apart, which
+    scikit-learn does not tell apart. They are a function of the rows, whatever their order.
 
     Every column is sorted once for the tree (Shafer, Agrawal & Mehta, "SPRINT", VLDB 1996). So training takes time in proportion to
     rows × features × levels and 8 bytes for each value, beside the rows.
@@ -80,17 +80,20 @@ class DecisionTree:
             keys, np.uint64(class_bits), _entropies(n_rows), self.min_samples_leaf, depth, features, *codes, children, counts
         )
         self.feature_, self.child_, self.count_ = features[:n].copy(), children[:n].copy(), counts[:n].copy()
-        self.threshold_ = np.where(self.feature_ != kernels.LEAF, _half_way(*codes[:, :n]), np.float32(0))
+        self.threshold_, splits = np.zeros(n, dtype=np.float32), self.feature_ != kernels.LEAF
+        self.threshold_[splits] = _half_way(*codes[:, :n][:, splits])
         return self
 
     def _rows(self, X: Any) -> np.ndarray:
-        """X in single precision, if it has the right width and finite numbers. Raises ValueError."""
+        """X in single precision, if it is dense and has the right width and finite numbers. Raises ValueError."""
+        if not isinstance(X, np.ndarray):
+            raise ValueError("X: a tree wants dense rows")
         if X.shape[1] != self.n_features_in_:
             raise ValueError(f"X has {X.shape[1]} features, but expected {self.n_features_in_}")
-        X = np.ascontiguousarray(X, dtype=np.float32)
-        if not np.isfinite(X).all():
+        rows: np.ndarray = np.ascontiguousarray(X, dtype=np.float32)
+        if not np.isfinite(rows).all():
             raise ValueError("X: a value is no finite number in single precision")
-        return X
+        return rows
 
     def apply(self, X: Any) -> np.ndarray:
         """The leaf (n_rows, int32) of each row of X (n_rows × n_features). Raises ValueError as `fit`."""

@@ -130,7 +130,7 @@ class Learner:
     @property
     def has_twin(self) -> bool:
         """Whether a class of PLAIN trains in its place; a tree's only on dense rows."""
-        return (self.path in PLAIN and not self.options) or self._has_tree
+        return (PLAIN.get(self.path, self.path) != self.path and not self.options) or self._has_tree
 
     @property
     def _has_tree(self) -> bool:

@@ -26,12 +26,13 @@ from hpcml.methods.psbml.synchronous import Synchronous
 from hpcml.methods.psbml.torus import Torus, parse_grid
 from hpcml.methods.psbml.train import make_problem
 from hpcml.model.classifier import ClassifierModel
+from hpcml.model.decision_tree import DecisionTree
 from hpcml.model.learner import parse_learner
 
 pytestmark = pytest.mark.mpi
 
 LEARNERS = {
-    "tree": (("tree",), lambda seed: DecisionTreeClassifier(criterion="entropy", min_samples_leaf=2, random_state=seed)),
+    "tree": (("tree",), lambda seed: DecisionTree(min_samples_leaf=2)),
     "bayes": (("sklearn.naive_bayes.GaussianNB",), lambda seed: GaussianNB()),
     "svm": (("linear-svm",), lambda seed: LinearSVC(random_state=seed)),
 }
@@ -141,7 +142,7 @@ def test_a_node_that_knows_one_class_has_no_opinion(comm, mpi_tmp_path):
         for cycle in range(1, 4):
 
             def make(seed):
-                return DecisionTreeClassifier(criterion="entropy", random_state=seed)
+                return DecisionTree()
 
             slots, _, low, high = psbml_cycle(X, y.astype(int), slots, make, 4, 1, "L5", 0.5, 2, cycle)
             facts = cycles.step().facts

@@ -39,7 +39,7 @@ MORE = [f"sklearn.ensemble.{base}" for base in MORE] + [
         "sklearn.tree.DecisionTreeClassifier class_weight=balanced max_depth=2",
     ),
 ]
-BASES = [*MORE, *(path for path in damage_classifier.CLASSES if not path.endswith("Constant"))]
+BASES = [*MORE, *(path for path in damage_classifier.CLASSES if not path.endswith(("Constant", "DecisionTree")))]
 
 
 def rows(n_classes, n_features=5):
