@@ -124,7 +124,7 @@ def test_cycles_are_those_of_the_textbook(comm, mpi_tmp_path, grid, kind, learne
                 assert entries["place"].tolist() == sorted(set(slots[node]))
                 for place, weight in zip(entries["place"], entries["weight"], strict=True):
                     least = min(value for row, value in zip(slots[node], fitness[node], strict=True) if row == place)
-                    assert weight == np.float32(1.0 - (least - low) / (high - low))
+                    assert weight == np.float32(1.0 - (least - low) / (high - low) if high > low else 1.0)
 
 
 def test_a_node_that_knows_one_class_has_no_opinion(comm, mpi_tmp_path):

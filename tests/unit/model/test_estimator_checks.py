@@ -149,7 +149,7 @@ def rewritten(dump, change):
 def test_a_part_is_never_put_in_the_place_of_another():
     """skops gives every part with the identity of an earlier one that one: what was looked at is not what is used."""
     X, y = rows(2)
-    dump = dump_classifier(fit(parse_learner(["tree"]), X, y, 0))
+    dump = dump_classifier(fit(parse_learner(["sklearn.tree.DecisionTreeClassifier"]), X, y, 0))
 
     def same(schema):
         state = schema["content"]["content"]
