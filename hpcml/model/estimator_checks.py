@@ -382,8 +382,8 @@ def _check_support(svm: Any, sizes: Sizes, _: int) -> None:
         raise ValueError("the support vectors are damaged")
 
 
-def _check_kernels(bayes: Any, _: Sizes, __: int) -> None:
-    bayes.check_arrays()
+def _check_own(classifier: Any, _: Sizes, __: int) -> None:
+    classifier.check_arrays()
 
 
 SUPPORT = dict.fromkeys(("support_", "support_vectors_", "_n_support", "dual_coef_", "_dual_coef_"), _is_anything)
@@ -406,12 +406,17 @@ GAUSSIANS = ("class_log_prior_", "precision_", "mean_", "deviation_")
 
 # By path: the classes that files may hold. Those that do not classify are parts of others.
 KEPT: dict[str, Kept] = {
+    "hpcml.model.decision_tree.DecisionTree": Kept(
+        {**WIDTH, **CLASSES, **dict.fromkeys(("feature_", "threshold_", "child_", "count_"), _is_anything)},
+        ("max_depth", "min_samples_leaf"),
+        then=_check_own,
+    ),
     "hpcml.model.learner.Constant": Kept(CLASSES),
     "hpcml.model.gaussian_bayes.GaussianNaiveBayes": Kept(
-        {**WIDTH, **CLASSES, **dict.fromkeys(GAUSSIANS, _is_anything)}, then=_check_kernels
+        {**WIDTH, **CLASSES, **dict.fromkeys(GAUSSIANS, _is_anything)}, then=_check_own
     ),
     "hpcml.model.kernel_bayes.KernelNaiveBayes": Kept(
-        {**WIDTH, **CLASSES, **dict.fromkeys(KERNELS, _is_anything)}, then=_check_kernels
+        {**WIDTH, **CLASSES, **dict.fromkeys(KERNELS, _is_anything)}, then=_check_own
     ),
     "sklearn.discriminant_analysis.LinearDiscriminantAnalysis": Kept(
         {**LINEAR, **CLASSES},

@@ -70,6 +70,17 @@ PLAIN = {
     "hpcml.model.kernel_bayes.KernelNaiveBayes": "hpcml.model.kernel_densities.KernelDensities",
     "hpcml.model.gaussian_bayes.GaussianNaiveBayes": "hpcml.model.gaussian_densities.GaussianDensities",
     "hpcml.model.learner.Constant": "hpcml.model.learner.Constant",
+    "hpcml.model.decision_tree.DecisionTree": "hpcml.model.decision_tree.DecisionTree",
+}
+
+
+# Of scikit-learn's learners, by short name: the class of PLAIN that trains in their place on dense rows, if it has the options.
+TREE = "hpcml.model.decision_tree.DecisionTree"
+ON_DENSE_ROWS = {"tree": TREE, "stump": TREE}
+_TREE_OPTIONS: dict[str, Callable[[Any], bool]] = {
+    "criterion": lambda value: bool(value == "entropy"),
+    "max_depth": lambda value: value is None or (type(value) is int and value > 0),
+    "min_samples_leaf": lambda value: type(value) is int and value > 0,
 }
 
 
@@ -118,13 +129,22 @@ class Learner:
 
     @property
     def has_twin(self) -> bool:
-        """Whether a class of PLAIN trains in its place."""
-        return self.path in PLAIN and not self.options
+        """Whether a class of PLAIN trains in its place; a tree's only on dense rows."""
+        return (PLAIN.get(self.path, self.path) != self.path and not self.options) or self._has_tree
 
-    def unfitted(self, seed: int) -> Any:
-        """What is trained: the classifier of `make`, or its twin."""
+    @property
+    def _has_tree(self) -> bool:
+        """Whether our decision tree has all its options. Of others scikit-learn's makes what it can."""
+        known = all(name in _TREE_OPTIONS and _TREE_OPTIONS[name](value) for name, value in self.options)
+        return self.name in ON_DENSE_ROWS and known
+
+    def unfitted(self, seed: int, dense: bool = True) -> Any:
+        """What is trained, on dense rows or on sparse ones: the classifier of `make`, or its twin."""
         if self.on_gpu:
             return _named(ON_GPU[self.path])()
+        if self._has_tree:
+            options = {name: value for name, value in self.options if name != "criterion"}
+            return plain_class(ON_DENSE_ROWS[self.name])(**options) if dense else self.make(seed)
         return plain_class(self.path)() if self.has_twin else self.make(seed)
 
     def moved_to_gpu(self) -> Learner:
@@ -258,7 +278,7 @@ def fit(learner: Learner, X: Any, y: np.ndarray, seed: int) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            classifier = learner.unfitted(seed)
+            classifier = learner.unfitted(seed, isinstance(X, np.ndarray))
             return classifier.fit(_as_taken(classifier, X), y)
         except _REFUSALS as error:
             raise ConfigError(f"--base {learner.name}: it cannot be trained on these rows: {one_line(error)}") from None

@@ -18,7 +18,7 @@ from hpcml.model.learner import PLAIN, plain_class
 from hpcml.model.untrusted_dump import MODULES
 
 _PROTOCOL = 2  # of skops
-_VALUES = (bool, int, float, str)
+_VALUES = (bool, int, float, str, type(None))
 
 
 def is_own(classifier: Any) -> bool:

@@ -26,12 +26,13 @@ from hpcml.methods.psbml.synchronous import Synchronous
 from hpcml.methods.psbml.torus import Torus, parse_grid
 from hpcml.methods.psbml.train import make_problem
 from hpcml.model.classifier import ClassifierModel
+from hpcml.model.decision_tree import DecisionTree
 from hpcml.model.learner import parse_learner
 
 pytestmark = pytest.mark.mpi
 
 LEARNERS = {
-    "tree": (("tree",), lambda seed: DecisionTreeClassifier(criterion="entropy", min_samples_leaf=2, random_state=seed)),
+    "tree": (("tree",), lambda seed: DecisionTree(min_samples_leaf=2)),
     "bayes": (("sklearn.naive_bayes.GaussianNB",), lambda seed: GaussianNB()),
     "svm": (("linear-svm",), lambda seed: LinearSVC(random_state=seed)),
 }
@@ -123,7 +124,7 @@ def test_cycles_are_those_of_the_textbook(comm, mpi_tmp_path, grid, kind, learne
                 assert entries["place"].tolist() == sorted(set(slots[node]))
                 for place, weight in zip(entries["place"], entries["weight"], strict=True):
                     least = min(value for row, value in zip(slots[node], fitness[node], strict=True) if row == place)
-                    assert weight == np.float32(1.0 - (least - low) / (high - low))
+                    assert weight == np.float32(1.0 - (least - low) / (high - low) if high > low else 1.0)
 
 
 def test_a_node_that_knows_one_class_has_no_opinion(comm, mpi_tmp_path):
@@ -141,7 +142,7 @@ def test_a_node_that_knows_one_class_has_no_opinion(comm, mpi_tmp_path):
         for cycle in range(1, 4):
 
             def make(seed):
-                return DecisionTreeClassifier(criterion="entropy", random_state=seed)
+                return DecisionTree()
 
             slots, _, low, high = psbml_cycle(X, y.astype(int), slots, make, 4, 1, "L5", 0.5, 2, cycle)
             facts = cycles.step().facts

@@ -43,6 +43,7 @@ OPTIONS = {  # so that the files are small
     "sklearn.tree.ExtraTreeClassifier": "max_depth=3",
 }
 DENSE = (
+    "DecisionTree",
     "GaussianNB",
     "CategoricalNB",
     "LinearDiscriminantAnalysis",
@@ -61,7 +62,7 @@ class Original:
         X, y, _ = make.class_data(0, 40, 5, n_classes)
         X, y = abs(X), np.zeros_like(y) if path.endswith("Constant") else y
         dense = path.rpartition(".")[2] in DENSE or n_classes == 2
-        base = f"{path} {OPTIONS.get(path, '')}" if not path.endswith("Constant") else "tree"
+        base = f"{path} {OPTIONS.get(path, '')}" if not path.endswith(("Constant", "DecisionTree")) else "tree"
         names = ["class 1"] if n_classes == 2 else list("abc")
         self.model = ClassifierModel(make.classifier(Path(folder, "sound.h5"), base, X, y, names, dense=dense))
         self.rows = X[:9].toarray() if dense else X[:9]

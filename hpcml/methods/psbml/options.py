@@ -19,7 +19,7 @@ class PsbmlOptions:
 
     base: Annotated[tuple[str, ...], Several] = ("tree",)
     """The base learner and its options: tree, stump, linear-svm, naive-bayes, naive-bayes-gaussian, or the dotted path of any
-    scikit-learn classifier, then NAME=VALUE, for instance: --base sklearn.tree.DecisionTreeClassifier criterion=entropy."""
+    scikit-learn classifier, then NAME=VALUE, for instance: --base tree max_depth=5."""
     grid: str = "3x3"
     """Nodes of the torus: WIDTHxHEIGHT. The rows are spread over them; ranks beyond their number
     only assess."""

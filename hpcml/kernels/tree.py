@@ -1,0 +1,170 @@
+"""Growing a classification tree from columns that are sorted once, and sending rows through it.
+
+A key (uint64) is a value of a feature and the row that has it: from bit `SHIFT` on the value's code, which orders as values do;
+below it the row's number, and lowest the row's class, in `class_bits` bits. The keys of a node are at the same places in every
+column, ascending. When the node is split they are parted in place, in order, so nothing is sorted again.
+
+Splits are compared in whole numbers: `table[n]` is n log₂ n in fixed point. So gains that are equal are equal in bits, in whatever
+order they are summed.
+"""
+
+import numpy as np
+
+from hpcml.kernels import njit
+
+SHIFT = np.uint64(32)
+LEAF = -1  # in the place of a feature
+BLOCK = 256  # rows
+_SIGN = np.uint32(1 << 31)
+
+
+@njit
+def make_keys(bits, classes, class_bits, out):
+    """out (n_features × n_rows) = the keys of rows; `bits` (uint32, n_rows × n_features) are those of their float32 values."""
+    for first in range(0, bits.shape[0], BLOCK):
+        for j in range(bits.shape[1]):
+            for i in range(first, min(first + BLOCK, bits.shape[0])):
+                code = bits[i, j]
+                if code == _SIGN:  # −0
+                    code = np.uint32(0)
+                code = ~code if code & _SIGN else code | _SIGN
+                out[j, i] = np.uint64(code) << SHIFT | np.uint64(i) << class_bits | np.uint64(classes[i])
+
+
+@njit
+def _best_split(column, class_mask, table, min_leaf, left, right):
+    """The best split of one column of a node: its score, how many rows go left (0: there is none).
+
+    The score is Σ_sides (Σ_c n_c log n_c − n log n), which is greatest where the entropy is least. `left` (n_classes) is room for
+    the counts of the left side; `right` has those of the node, and then those of the right side of the last row.
+    """
+    n = column.size
+    left[:] = 0
+    total_left, total_right = np.int64(0), np.int64(0)
+    for c in range(right.size):
+        total_right += table[right[c]]
+    best, n_left = np.iinfo(np.int64).min, 0
+    for i in range(n - min_leaf):
+        key = column[i]
+        c = np.intp(key & class_mask)
+        total_left += table[left[c] + 1] - table[left[c]]
+        left[c] += 1
+        total_right += table[right[c] - 1] - table[right[c]]
+        right[c] -= 1
+        if i + 1 >= min_leaf and (key >> SHIFT) != (column[i + 1] >> SHIFT):
+            score = total_left - table[i + 1] + total_right - table[n - i - 1]
+            if score > best:
+                best, n_left = score, i + 1
+    return best, n_left
+
+
+@njit
+def _part(column, on_left, class_bits, row_mask, room):
+    """Put the keys of rows with `on_left` 1 before those with 0, each in their order."""
+    n_left, n_right = 0, 0
+    for i in range(column.size):
+        key = column[i]
+        goes = on_left[np.intp((key & row_mask) >> class_bits)]
+        column[n_left] = key
+        room[n_right] = key
+        n_left += goes
+        n_right += 1 - goes
+    column[n_left:] = room[:n_right]
+
+
+@njit
+def _ends(counts, n, depth, min_leaf, max_depth):
+    """Whether a node is not split: it is too deep, too small or of one class."""
+    if depth >= max_depth or n < 2 * min_leaf:
+        return True
+    return counts.max() == n
+
+
+@njit
+def grow(keys, class_bits, table, min_leaf, max_depth, features, lows, highs, children, counts):
+    """Grow a tree; the number of its nodes.
+
+    `keys` (n_features × n_rows) are sorted, and parted in place. Of the nodes: `features` (LEAF of a leaf), `lows` and `highs`
+    (uint32, the codes of the values around the threshold), `children` (the left one; the right one follows it) and `counts`
+    (× n_classes), of which those of the root are given. Of equally good splits the first feature's is taken, and of these the one
+    of the lowest values.
+    """
+    n_features, n_rows = keys.shape
+    row_mask, class_mask = (np.uint64(1) << SHIFT) - np.uint64(1), (np.uint64(1) << class_bits) - np.uint64(1)
+    on_left, room = np.empty(n_rows, np.uint8), np.empty(n_rows, np.uint64)
+    left, right = np.empty(counts.shape[1], np.int64), np.empty(counts.shape[1], np.int64)
+    varying = np.arange(n_features)  # features, those first that are not constant in a node
+    waiting = np.empty((features.size // 2 + 2, 5), np.int64)
+    waiting[0] = 0, 0, n_rows, 0, n_features
+    n_waiting, n_nodes = 1, 1
+    features[0] = LEAF
+    while n_waiting:
+        n_waiting -= 1
+        node, first, last, depth, n_varying = waiting[n_waiting]
+        if _ends(counts[node], last - first, depth, min_leaf, max_depth):
+            continue
+        best, at, split = np.iinfo(np.int64).min, 0, n_features
+        i = 0
+        while i < n_varying:
+            j = varying[i]
+            column = keys[j, first:last]
+            if column[0] >> SHIFT == column[-1] >> SHIFT:
+                n_varying -= 1
+                varying[i], varying[n_varying] = varying[n_varying], j
+                continue
+            i += 1
+            right[:] = counts[node]
+            score, n_left = _best_split(column, class_mask, table, min_leaf, left, right)
+            if n_left and (score > best or (score == best and j < split)):
+                best, at, split = score, n_left, j
+        if split == n_features:
+            continue
+        middle, child = first + at, n_nodes
+        features[node], children[node] = split, child
+        lows[node], highs[node] = keys[split, middle - 1] >> SHIFT, keys[split, middle] >> SHIFT
+        counts[child] = 0
+        for i in range(first, middle):
+            counts[child, np.intp(keys[split, i] & class_mask)] += 1
+        counts[child + 1] = counts[node] - counts[child]
+        features[child], features[child + 1] = LEAF, LEAF
+        n_nodes += 2
+        ends_left = _ends(counts[child], at, depth + 1, min_leaf, max_depth)
+        ends_right = _ends(counts[child + 1], last - middle, depth + 1, min_leaf, max_depth)
+        if ends_left and ends_right:
+            continue
+        for i in range(first, last):
+            on_left[np.intp((keys[split, i] & row_mask) >> class_bits)] = i < middle
+        for i in range(n_varying):
+            if varying[i] != split:
+                _part(keys[varying[i], first:last], on_left, class_bits, row_mask, room)
+        if not ends_right:
+            waiting[n_waiting] = child + 1, middle, last, depth + 1, n_varying
+            n_waiting += 1
+        if not ends_left:
+            waiting[n_waiting] = child, first, middle, depth + 1, n_varying
+            n_waiting += 1
+    return n_nodes
+
+
+@njit
+def leaves(X, features, thresholds, children, out):
+    """out[i] (int32) = the leaf in which row i of X (n_rows × n_features) ends: left where its value is at most the threshold.
+
+    Rows of a block take a step each in turn, so that none waits for the numbers of another's node.
+    """
+    going = np.empty(BLOCK, np.intp)
+    for first in range(0, X.shape[0], BLOCK):
+        n = min(BLOCK, X.shape[0] - first) if features[0] != LEAF else 0
+        for i in range(n):
+            going[i] = first + i
+        out[first : first + BLOCK] = 0
+        while n:
+            n_going = 0
+            for i in range(n):
+                row = going[i]
+                node = out[row]
+                node = children[node] + (X[row, features[node]] > thresholds[node])
+                out[row] = node
+                going[n_going] = row
+                n_going += features[node] != LEAF
+            n = n_going

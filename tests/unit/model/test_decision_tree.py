@@ -1,0 +1,204 @@
+"""Our decision tree: the textbook's in exact arithmetic, scikit-learn's where no two splits are equally good."""
+
+import subprocess
+import sys
+from fractions import Fraction
+from itertools import pairwise
+from math import prod
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.tree import DecisionTreeClassifier
+
+from hpcml.model.classifier import dump_classifier, load_classifier
+from hpcml.model.decision_tree import DecisionTree
+from hpcml.model.learner import confidence, fit, parse_learner, scores
+
+
+def data(seed, n_rows, n_features, n_classes, decimals=8):
+    rng = np.random.default_rng(seed)
+    X = np.round(rng.normal(size=(n_rows, n_features)), decimals).astype(np.float32)
+    y = np.digitize(X @ rng.normal(size=n_features) + rng.normal(0, 0.5, n_rows), np.linspace(-1, 1, n_classes - 1))
+    return X, y
+
+
+def nested(tree, node=0):
+    """A tree as (counts, feature, threshold, left, right), or (counts,) of a leaf."""
+    counts = tuple(tree.count_[node].tolist())
+    if tree.feature_[node] < 0:
+        return (counts,)
+    left = int(tree.child_[node])
+    return counts, int(tree.feature_[node]), float(tree.threshold_[node]), nested(tree, left), nested(tree, left + 1)
+
+
+def purity(X, y, j, threshold):
+    """What is greatest where a split has the least entropy, exactly: 2 to the power of Σ_sides (Σ_c n_c log₂ n_c − n log₂ n)."""
+    sides = (np.bincount(y[side]).tolist() for side in (X[:, j] <= threshold, X[:, j] > threshold))
+    return prod(Fraction(prod(n**n for n in counts), sum(counts) ** sum(counts)) for counts in sides)
+
+
+def textbook(X, y, classes, min_leaf, max_depth, depth=0):
+    """The tree whose splits have the least entropy, compared exactly; of equal ones that of the first feature and lowest values."""
+    counts = tuple(int((y == c).sum()) for c in classes)
+    best = None
+    if max(counts) < y.size and depth < max_depth:
+        for j in range(X.shape[1]):
+            values = np.unique(X[:, j])
+            for low, high in pairwise(values):
+                if min(np.count_nonzero(X[:, j] <= low), np.count_nonzero(X[:, j] > low)) >= min_leaf:
+                    score = purity(X, y, j, low)
+                    if best is None or score > best[0]:
+                        best = score, j, (float(low) + float(high)) / 2
+    if best is None:
+        return (counts,)
+    _, j, threshold = best
+    left = X[:, j] <= threshold
+    below = [textbook(X[side], y[side], classes, min_leaf, max_depth, depth + 1) for side in (left, ~left)]
+    return counts, j, threshold, *below
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 5])
+@pytest.mark.parametrize(("min_leaf", "max_depth", "decimals"), [(1, None, 0), (2, None, 1), (1, 2, 0), (4, 5, 8)])
+def test_trees_are_the_textbooks(n_classes, min_leaf, max_depth, decimals):
+    for seed in range(4):
+        X, y = data(seed, 40, 4, n_classes, decimals)
+        X[:, 3] = 7  # tells nothing
+        expected = textbook(X, y, np.unique(y), min_leaf, max_depth or 99)
+        assert nested(DecisionTree(max_depth, min_leaf).fit(X, y)) == single(expected)
+
+
+def single(tree):
+    """A tree with thresholds rounded down to single precision."""
+    if len(tree) == 1:
+        return tree
+    counts, j, threshold, left, right = tree
+    below = np.float32(threshold)
+    below = np.nextafter(below, np.float32(-np.inf)) if float(below) > threshold else below
+    return counts, j, float(below), single(left), single(right)
+
+
+def sklearns(tree, node=0):
+    """A tree of scikit-learn as `nested` has ours."""
+    counts = tuple(np.rint(tree.value[node, 0] * tree.n_node_samples[node]).astype(int).tolist())
+    if tree.children_left[node] < 0:
+        return (counts,)
+    sides = (sklearns(tree, int(child[node])) for child in (tree.children_left, tree.children_right))
+    return counts, int(tree.feature[node]), float(tree.threshold[node]), *sides
+
+
+def count_equal_splits(ours, theirs, X, y):
+    """How many splits two trees have in common before one that is equally good as the other's."""
+    if len(ours) == 1 or len(theirs) == 1:
+        assert ours == theirs
+        return 0
+    assert ours[0] == theirs[0]
+    if ours[1:3] != theirs[1:3]:
+        assert purity(X, y, *ours[1:3]) == purity(X, y, *theirs[1:3])
+        return 0
+    left = X[:, ours[1]] <= np.float32(ours[2])
+    below = zip(ours[3:], theirs[3:], (left, ~left), strict=True)
+    return 1 + sum(count_equal_splits(one, other, X[side], y[side]) for one, other, side in below)
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_trees_are_scikit_learns_up_to_ties(n_classes):
+    X, y = data(5, 1500, 6, n_classes)
+    theirs = DecisionTreeClassifier(criterion="entropy", min_samples_leaf=2, random_state=0).fit(X, y)
+    ours = DecisionTree(min_samples_leaf=2).fit(X, y)
+    assert count_equal_splits(nested(ours), single(sklearns(theirs.tree_)), X, y) > 50
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_predictions_are_scikit_learns(n_classes):
+    X, y = data(5, 3000, 6, n_classes)
+    theirs = DecisionTreeClassifier(criterion="entropy", max_depth=3, random_state=0).fit(X, y)
+    ours = DecisionTree(max_depth=3).fit(X, y)
+    assert nested(ours) == single(sklearns(theirs.tree_))
+    other, _ = data(6, 1000, 6, n_classes)
+    assert np.array_equal(ours.predict_proba(other), theirs.predict_proba(other))
+    assert np.array_equal(ours.predict(other), theirs.predict(other))
+    gaps = np.sort(theirs.predict_proba(other), axis=1)
+    assert np.array_equal(confidence(ours, other), gaps[:, -1] - gaps[:, -2])
+    assert np.array_equal(scores(ours, other, n_classes), scores(theirs, other, n_classes))
+
+
+def test_the_order_of_the_rows_and_the_sign_of_zero_do_not_matter():
+    X, y = data(7, 400, 5, 3, decimals=1)
+    order = np.random.default_rng(0).permutation(400)
+    tree, other = DecisionTree().fit(X, y), DecisionTree().fit(np.where(X == 0, -X, X)[order], y[order])
+    for name in ("feature_", "threshold_", "child_", "count_"):
+        assert getattr(tree, name).tobytes() == getattr(other, name).tobytes()
+
+
+def test_neighbouring_numbers_are_told_apart():
+    low = np.float32(1e30)
+    X = np.array([[low], [np.nextafter(low, np.float32(np.inf))]], dtype=np.float32)
+    tree = DecisionTree().fit(X, np.array([1, 4]))
+    assert tree.predict(X).tolist() == [1, 4]
+    extremes = np.array([[-3.4e38], [3.4e38]], dtype=np.float32)
+    assert DecisionTree().fit(extremes, np.array([0, 1])).threshold_[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("base", "ours"),
+    [
+        ("tree", True),
+        ("stump", True),
+        ("tree max_depth=None", True),
+        ("tree criterion=gini", False),
+        ("tree max_features=1", False),
+    ],
+)
+def test_other_options_and_sparse_rows_are_scikit_learns(base, ours):
+    X, y = data(8, 100, 3, 2)
+    learner = parse_learner(base.split())
+    assert isinstance(fit(learner, X, y, 0), DecisionTree if ours else DecisionTreeClassifier)
+    assert isinstance(fit(learner, sp.csr_matrix(X), y, 0), DecisionTreeClassifier)
+
+
+def test_rows_that_are_refused():
+    X, y = data(9, 20, 3, 2)
+    tree = DecisionTree().fit(X, y)
+    with pytest.raises(ValueError, match="X has 2 features, but expected 3"):
+        tree.predict(X[:, :2])
+    with pytest.raises(ValueError, match="no finite number"):
+        DecisionTree().fit(np.where(X > 1, np.inf, X), y)
+    with pytest.raises(ValueError, match="dense rows"):
+        tree.predict(sp.csr_matrix(X))
+
+
+DAMAGE = {
+    "feature_": [("width", np.int32(3)), ("before", np.int32(-2))],
+    "child_": [("outside", np.int32(10**9)), ("circle", np.int32(0)), ("negative", np.int32(-5))],
+    "threshold_": [("infinite", np.float32(np.inf))],
+    "count_": [("negative", np.int32(-1))],
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in DAMAGE.items() for _, value in values])
+def test_a_damaged_tree_is_refused(name, value):
+    X, y = data(10, 60, 3, 2)
+    tree = DecisionTree().fit(X, y)
+    dump = dump_classifier(tree)
+    assert np.array_equal(load_classifier(dump, 3).predict_proba(X), tree.predict_proba(X))
+    getattr(tree, name).flat[0] = value
+    with pytest.raises(ValueError, match="is damaged"):
+        load_classifier(dump_classifier(tree), 3)
+    setattr(tree, name, getattr(tree, name)[:-1])
+    with pytest.raises(ValueError, match="is damaged"):
+        load_classifier(dump_classifier(tree), 3)
+
+
+def test_trees_are_trained_saved_and_read_without_scikit_learn():
+    code = """
+import sys
+import numpy as np
+from hpcml.model.classifier import dump_classifier, load_classifier
+from hpcml.model.learner import fit, parse_learner
+X = np.arange(20, dtype=np.float32).reshape(10, 2)
+tree = load_classifier(dump_classifier(fit(parse_learner(["tree", "max_depth=3"]), X, (np.arange(10) > 6).astype(int), 0)), 2)
+print(tree.predict(X).sum(), tree.max_depth, "sklearn" in sys.modules, "skops" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.split() == ["3", "3", "False", "False"]
