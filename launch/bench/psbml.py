@@ -127,10 +127,10 @@ def paired(ours: list[float], theirs: list[float]) -> tuple[float, float]:
 
 def table4(arguments: argparse.Namespace, folder: Path, published: dict) -> Iterator[str]:
     """PSBML beside cycle 0, its base learner on all training rows: 3 × 3, C9, Pr 0.2, 20 cycles; ROC areas, paired t-tests."""
-    for name in arguments.only or NAMES:
-        data = whole(name, folder, arguments.rows)
-        for base, row in (("naive-bayes", "NB"), ("linear-svm", "Linear SVM"), ("tree", "C4.5")):
-            output = folder / f"table4-{name}-{base}"
+    for base, row in (("naive-bayes", "NB"), ("linear-svm", "Linear SVM"), ("tree", "C4.5")):
+        for name in arguments.only or NAMES:
+            data = whole(name, folder, arguments.rows)
+            output = folder / f"table4-{data.stem}-{base}"
             again = "--resume" if (output / "config.toml").exists() else "--force"
             options = ("--base", base, "--seeds", arguments.seeds, *arguments.option)
             _, said = run("train", "psbml", data, "-o", output, again, *options, ranks=arguments.ranks)
