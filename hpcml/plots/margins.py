@@ -330,6 +330,8 @@ def study_set(name: str, rows: int, seed: int, cycles: int, s: float | None, log
         raise ConfigError(f"--cycles {cycles}: expected at least 2")
     if s is not None and not 0 < s < math.inf:
         raise ConfigError(f"--s {s}: expected a number above 0")
+    if seed > 2**32 - SEEDS:
+        raise ConfigError(f"--seed {seed}: expected at most {2**32 - SEEDS:,}, for {SEEDS} seeds from this one on are used")
     # Threads are of no use for arrays this small, and harm where cores are busy.
     with threadpool_limits(1), problem_of(name, rows, options) as problem:
         experiments = Experiments(name, problem, s)

@@ -228,6 +228,7 @@ def test_very_few_rows_and_a_lost_class_are_no_accident(tmp_path, monkeypatch):
         ({"cycles": 1}, "--cycles 1: expected at least 2"),
         ({"cycles": 0}, "--cycles 0"),
         ({"seed": -1}, "--seed -1"),
+        ({"seed": 2**32 - 9}, "--seed 4294967287: expected at most 4,294,967,286, for 10 seeds"),
         ({"s": 0.0}, "--s 0.0: expected a number above 0"),
         ({"output": "a.jpg"}, "cannot draw a .jpg"),
         ({"output": "old.png"}, "old.csv exists already"),
