@@ -108,7 +108,7 @@ def plot_margins(
     rows:
         Points to make; a tenth of them is kept for validation.
     seed:
-        Another seed gives other points and other draws.
+        Another seed gives other points and other draws. Overlap with support vectors: of ten seeds from this one on.
     cycles:
         Cycles of the grid; the middle one and the last are shown.
     s:

@@ -91,6 +91,16 @@ ON_GPU = {
 }
 
 
+def on_cpu(classifier: Any) -> Any:
+    """The classifier, or, of one that scores on a GPU, what scores like it on the CPU."""
+    own = vars(type(classifier)).get("filed_as")
+    if own not in ON_GPU:
+        return classifier
+    twin = plain_class(own)()
+    vars(twin).update(vars(classifier))
+    return twin
+
+
 def plain_class(path: str) -> type:
     """The class that PLAIN has for a path."""
     return _named(PLAIN[path])

@@ -34,8 +34,9 @@ from hpcml.methods.psbml.synchronous import Synchronous
 from hpcml.methods.psbml.torus import Placement, Torus, parse_grid
 from hpcml.methods.psbml.train import make_problem
 from hpcml.model import learner as learners
-from hpcml.plots.large_margin import SETS, LargeMargin
+from hpcml.plots.large_margin import SETS
 from hpcml.plots.mean_shift import Mixture, Weighting, modes
+from hpcml.plots.overlap import HARD, Overlap, SupportVectors, hardest, overlap, support_vectors
 from hpcml.plots.psbml import check_outputs
 from hpcml.plots.psbml_drawing import plot_margins
 from hpcml.slices import Look
@@ -49,7 +50,9 @@ RUNS = 30  # of mixtures without a grid, as in the paper
 NEAR = 0.1  # what is called near the boundary
 BANDS = (0.0, 0.1, 0.2, 0.4, math.inf)  # of distance from the boundary
 BINS = 30
-HARD = 0.1  # the share of the rows that are called hard
+SEEDS = 10  # of sets and runs that the overlap with support vectors is the mean of
+OVERLAP = "share of the support vectors (highest α) that are hard"
+COVERED = "share of the hardest 10 % that are support vectors"
 
 
 class MarginGrid(Synchronous):
@@ -228,8 +231,8 @@ class Experiments:
             self.count_modes(f"modes without a grid, {what}", found)
         self.study.panels["modes"] = {what: Curve(*np.concatenate([*found[0].values()]).T) for what, found in kinds.items()}
 
-    def weight_curves(self) -> None:
-        """Figure 4 and Table 1: the weights of PSBML's rows by position; its hardest rows and an SVM's support vectors."""
+    def weight_curves(self) -> np.ndarray:
+        """Figure 4: the weights of PSBML's rows by position. The weights of the training rows at the end."""
         grid, curves = MarginGrid(self.problem, self.problem.first_slots), {}
         shown = sorted({1, max(1, self.options.cycles // 5), *self.study.reported[1:]})
         for cycle in range(1, self.options.cycles + 1):
@@ -237,7 +240,7 @@ class Experiments:
             if cycle in shown:
                 curves[f"cycle {cycle}"] = self.mean_weights(entries["place"], entries["weight"])
         self.study.panels["mean weight"] = curves
-        self.overlap(grid.weights(self.train), entries)
+        return grid.weights(self.train)
 
     def mean_weights(self, places: np.ndarray, weights: np.ndarray) -> Curve:
         """The mean weight of rows by position, where there are any."""
@@ -246,67 +249,47 @@ class Experiments:
         full = counts > 0
         return Curve(((self.edges[1:] + self.edges[:-1]) / 2)[full], sums[full] / counts[full])
 
-    def overlap(self, weights: np.ndarray, entries: np.ndarray) -> None:
-        """Table 1. `weights` of the training rows as the grid judges them at the end; `entries` are the rows left on it."""
-        n_hard = max(1, round(HARD * self.train.size))
-        hard = self.train[hardest(weights, n_hard)]
-        vectors, alphas, C, gamma = support_vectors(self.points[self.train], self.problem.classes.of[self.train], self.kind, n_hard)
-        vectors = self.train[vectors]
-        entries = entries[np.argsort(-entries["weight"], kind="stable")]
-        places, first = np.unique(entries["place"], return_index=True)  # of several nodes', the greatest weight
-        left = places[hardest(entries["weight"][first], max(1, round(HARD * places.size)))]
-        self.study.numbers |= {
-            "SVM: C": C,
-            "SVM: gamma (of the RBF kernel)": gamma,
-            "SVM: support vectors": float(vectors.size),
-            "hardest 10 % of the training rows": float(n_hard),
-            "share of the support vectors of highest α among the hardest 10 %": share_within(
-                vectors[highest(alphas, n_hard)], hard
-            ),
-            "share of the hardest 10 % that are support vectors": share_within(hard, vectors),
-            "rows left on the grid at the end": float(places.size),
-            "share of the hardest 10 % of the rows left that are support vectors": share_within(left, vectors),
-        }
-        if self.kind.kernel != "rbf":
-            del self.study.numbers["SVM: gamma (of the RBF kernel)"]
+    def overlaps(self, weights: np.ndarray) -> list[Overlap]:
+        """Table 1 for the SVMs of the least and the greatest C; `weights` are those of the training rows at the end."""
+        vectors = self.support_vectors()
+        hard = hardest(weights, max(1, round(HARD * weights.size)))
         self.study.panels["overlap"] = {
-            "hardest 10 %": Curve(*self.points[hard].T), "support vectors": Curve(*self.points[vectors].T)
-        }  # fmt: skip
+            "hardest 10 %": Curve(*self.points[self.train[hard]].T),
+            "support vectors": Curve(*self.points[self.train[vectors[0].places]].T),
+        }
+        return [overlap(weights, each) for each in vectors]
+
+    def support_vectors(self) -> tuple[SupportVectors, SupportVectors]:
+        """Those among the training rows, of the least and the greatest C."""
+        return support_vectors(self.points[self.train], self.problem.classes.of[self.train], self.kind.kernel, self.options.seed)
+
+    def weights_at_the_end(self) -> np.ndarray:
+        """The weights that PSBML gives the training rows after all cycles."""
+        grid = MarginGrid(self.problem, self.problem.first_slots)
+        for _ in range(self.options.cycles):
+            grid.step()
+        return grid.weights(self.train)
 
 
-def hardest(weights: np.ndarray, n: int) -> np.ndarray:
-    """The places of the n greatest weights, the first of equal ones."""
-    return np.sort(np.argsort(-weights, kind="stable")[:n])
-
-
-def highest(alphas: np.ndarray, n: int) -> np.ndarray:
-    """The places of the n greatest α, and of those equal to the last of them (all at the bound C are equal)."""
-    least = np.sort(alphas)[::-1][min(n, alphas.size) - 1]
-    return np.flatnonzero(alphas >= least * (1 - 1e-9))
-
-
-def share_within(some: np.ndarray, others: np.ndarray) -> float:
-    """The share of some rows that are among others."""
-    return float(np.isin(some, others).mean())
-
-
-def support_vectors(X: np.ndarray, y: np.ndarray, kind: type[LargeMargin], n: int) -> tuple[np.ndarray, np.ndarray, float, float]:
-    """The support vectors (places), their α, C and γ of an SVM that has as nearly n of them as a choice of C can give.
-
-    Table 1 has one number for the overlap of two sets of rows, so these have one size; the overlap itself is not looked at. The
-    larger C the fewer the support vectors, so C is found by bisection.
-    """
-    from sklearn.svm import SVC
-
-    low, high, best = -10.0, 20.0, None
-    for _ in range(16):
-        fitted = SVC(C=2.0 ** ((low + high) / 2), kernel=kind.kernel).fit(X, y)
-        if best is None or abs(fitted.support_.size - n) < abs(best.support_.size - n):
-            best = fitted
-        if fitted.support_.size == n:
-            break
-        low, high = ((low + high) / 2, high) if fitted.support_.size > n else (low, (low + high) / 2)
-    return best.support_, np.abs(best.dual_coef_[0]), float(best.C), float(best._gamma)
+def overlaps_by_seed(name: str, rows: int, options: PsbmlOptions, first: list[Overlap], study: Study) -> None:
+    """Table 1 for SEEDS sets and runs, the first of which is known."""
+    found = [first]
+    for run in range(1, SEEDS):
+        with problem_of(name, rows, replace(options, seed=options.seed + run)) as problem:
+            experiments = Experiments(name, problem, study.s)
+            found.append(experiments.overlaps(experiments.weights_at_the_end()))
+    seeds = options.seed + np.arange(SEEDS, dtype=np.float64)
+    for which, lines in zip(("least C", "greatest C"), zip(*found, strict=True), strict=True):
+        of = {
+            what: np.array(values, dtype=np.float64) for what, values in zip(Overlap._fields, zip(*lines, strict=True), strict=True)
+        }
+        study.panels[f"SVM of the {which}"] = {what: Curve(seeds, values) for what, values in of.items()}
+        study.numbers[f"SVM of the {which}: C, median"] = float(np.median(of["C"]))
+        study.numbers[f"SVM of the {which}: support vectors, mean"] = float(of["n_vectors"].mean())
+        for what, share in ((OVERLAP, "vectors"), (COVERED, "hard")):
+            study.numbers[f"{what}, {which}: mean"] = float(of[share].mean())
+            study.numbers[f"{what}, {which}: deviation"] = float(of[share].std(ddof=1))
+            study.numbers[f"{what}, {which}: by chance"] = float(of[f"{share}_by_chance"].mean())
 
 
 def _extremes(values: np.ndarray) -> tuple[float, float]:
@@ -347,6 +330,8 @@ def study_set(name: str, rows: int, seed: int, cycles: int, s: float | None, log
         raise ConfigError(f"--cycles {cycles}: expected at least 2")
     if s is not None and not 0 < s < math.inf:
         raise ConfigError(f"--s {s}: expected a number above 0")
+    if seed > 2**32 - SEEDS:
+        raise ConfigError(f"--seed {seed}: expected at most {2**32 - SEEDS:,}, for {SEEDS} seeds from this one on are used")
     # Threads are of no use for arrays this small, and harm where cores are busy.
     with threadpool_limits(1), problem_of(name, rows, options) as problem:
         experiments = Experiments(name, problem, s)
@@ -354,8 +339,11 @@ def study_set(name: str, rows: int, seed: int, cycles: int, s: float | None, log
         experiments.grids()
         log(f"{name}: mixtures of the whole set, {RUNS} times")
         experiments.alone()
-        log(f"{name}: PSBML on the torus, its hardest rows and an SVM; training rows: {experiments.train.size:,}")
-        experiments.weight_curves()
+        log(f"{name}: PSBML on the torus, its hardest rows and SVMs; training rows: {experiments.train.size:,}")
+        first = experiments.overlaps(experiments.weight_curves())
+    with threadpool_limits(1):  # one set at a time, for each has the scratch folder
+        log(f"{name}: hardest rows and SVMs of {SEEDS - 1} other seeds")
+        overlaps_by_seed(name, rows, options, first, experiments.study)
     return experiments.study
 
 

@@ -1,6 +1,6 @@
 """The experiments of the PSBML paper on our copies of its data: every run is a command that a user could give.
 
-usage: python launch/bench/psbml.py EXPERIMENT [--ranks 2] [--seeds 10] [--only SET] [--folder FOLDER] [--published FILE]
+usage: python launch/bench/psbml.py EXPERIMENT [--ranks 2] [--seeds 10] [--rows N] [--only SET] [--folder FOLDER] [--published FILE]
 EXPERIMENT: seconds, table4, noise, chess, sizes, asynchronous, checkerboard, scale, kdd. HPCML_DATA names the folder with the data.
 
 One line of JSON for each run, then a table. Figures of the paper stand beside ours where FILE has them.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import lzma
 import os
 import re
 import subprocess
@@ -103,6 +104,21 @@ def say(**line: object) -> None:
     print(json.dumps(line), flush=True)
 
 
+def whole(name: str, folder: Path, rows: int | None = None) -> Path:
+    """A data set without splits, or so many rows of it, drawn at random."""
+    path = folder / (f"{name}.h5" if rows is None else f"{name}-{rows}.h5")
+    if not path.exists():
+        text = source(name)
+        if rows is not None:
+            with lzma.open(text, "rt") as file:
+                lines = file.readlines()
+            text = path.with_suffix(".svm")
+            chosen = np.sort(np.random.default_rng(0).permutation(len(lines))[:rows])
+            text.write_text("".join(lines[k] for k in chosen))
+        run("convert", "svmlight", text, "-o", path)
+    return path
+
+
 def paired(ours: list[float], theirs: list[float]) -> tuple[float, float]:
     """The mean difference and the p-value of a paired t-test."""
     from scipy.stats import ttest_rel
@@ -111,56 +127,29 @@ def paired(ours: list[float], theirs: list[float]) -> tuple[float, float]:
 
 
 def table4(arguments: argparse.Namespace, folder: Path, published: dict) -> Iterator[str]:
-    """PSBML beside its base learner: 3 × 3, C9, Pr 0.2, 20 cycles; ROC areas, paired t-test over seeds (and splits)."""
-    for name in arguments.only or NAMES:
-        for base in ("naive-bayes", "linear-svm"):
-            found: dict[str, list[float]] = {"base": [], "psbml": []}
-            for seed in range(arguments.seeds):
-                data, test = dataset(name, folder, seed)
-                runs = {"base": alone(base, data, test)}
-                runs["psbml"] = train(
-                    "psbml", data, test, folder, arguments.ranks, "--base", base, "--seed", seed, *arguments.option
-                )
-                for who, result in runs.items():
-                    say(experiment="table4", data=name, base=base, who=who, seed=seed, **result)
-                    found[who].append(result["roc"])
-            difference, p = paired(found["psbml"], found["base"])
-            row = {"naive-bayes": "NB", "linear-svm": "Linear SVM"}[base]
+    """PSBML beside cycle 0, its base learner on all training rows: 3 × 3, C9, Pr 0.2, 20 cycles; ROC areas, paired t-tests."""
+    for base, row in (("naive-bayes", "NB"), ("linear-svm", "Linear SVM"), ("tree", "C4.5")):
+        for name in arguments.only or NAMES:
+            data = whole(name, folder, arguments.rows)
+            output = folder / f"table4-{data.stem}-{base}"
+            again = "--resume" if (output / "config.toml").exists() else "--force"
+            options = ("--base", base, "--seeds", arguments.seeds, *arguments.option)
+            _, said = run("train", "psbml", data, "-o", output, again, *options, ranks=arguments.ranks)
             paper = [published.get("table4_roc", {}).get(key, {}).get(NAMES[name], "-") for key in (row, f"PSBML {row}")]
-            means = [float(np.mean(found[who])) for who in ("base", "psbml")]
-            yield f"{name:8} {base:12} {means[0]:.2f} {means[1]:.2f} {difference:+.2f} p = {p:.1e}   paper {paper[0]} {paper[1]}"
+            with (output / "seeds.csv").open() as file:
+                left = np.mean([float(line["distinct_rows"]) for line in csv.DictReader(file)])
+            yield f"{name} {base}; rows left: {left:.0f}; paper {paper[0]} {paper[1]}\n{said}"
 
 
 def noise(arguments: argparse.Namespace, folder: Path, published: dict) -> Iterator[str]:
-    """Labels of 0, 10 and 20 % of the training rows changed; impact = mean over the data of |ROC without noise − ROC with it|."""
-    methods = {
-        "AdaBoostM1/DS": ("adaboost", "--base", "stump"),
-        "AdaBoostM1/NB": ("adaboost", "--base", "naive-bayes"),
-        "PSBML/NB": ("psbml", "--base", "naive-bayes"),
-    }
-    sets = arguments.only or list(NAMES)
-    roc = {(method, share, name): [] for method in methods for share in (0.0, 0.1, 0.2) for name in sets}
-    for name in sets:
-        for seed in range(arguments.seeds):
-            for share in (0.0, 0.1, 0.2):
-                data, test = dataset(name, folder, seed, share)
-                for method, (command, *options) in methods.items():
-                    ranks = arguments.ranks if command == "psbml" else 1
-                    result = train(command, data, test, folder, ranks, *options, "--seed", seed)
-                    say(experiment="noise", data=name, method=method, noise=share, seed=seed, **result)
-                    roc[method, share, name].append(result["roc"])
-                if share:
-                    data.unlink()
-    for method in methods:
-        for share in (0.0, 0.1, 0.2):
-            means = [float(np.mean(roc[method, share, name])) for name in sets]
-            paper = published.get("table8_roc_noise", {}).get(str(round(100 * share)), {}).get(method, {})
-            clean = [float(np.mean(roc[method, 0.0, name])) for name in sets]
-            impact = float(np.mean(np.abs(np.subtract(clean, means))))
-            values = ", ".join(
-                f"{name} {value:.2f} ({paper.get(NAMES[name], '-')})" for name, value in zip(sets, means, strict=True)
-            )
-            yield f"{method:14} {100 * share:3.0f} %: {values}; impact {impact:.2f}"
+    """Classes of 0, 10 and 20 % of the training rows changed; impact = mean over the data of |ROC without noise − ROC with it|."""
+    import psbml_noise  # beside this file
+
+    sets = arguments.only or [*NAMES, "kdd99_10pct_train", "chess", "nursery", "breast_w"]
+    paths = [whole(name, folder) for name in sets]
+    seeds = range(arguments.seeds)
+    found = psbml_noise.run_all(paths, seeds, arguments.rows or 4000, folder, arguments.ranks)
+    yield from psbml_noise.tables(found, sets, seeds, published.get("table8_roc_noise", {}), NAMES)
 
 
 def asynchronous(arguments: argparse.Namespace, folder: Path, published: dict) -> Iterator[str]:
@@ -417,6 +406,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument(
         "--option", action="append", default=[], help="one more of `hpcml train psbml` (table4): --option=--judge=auc"
+    )
+    parser.add_argument(
+        "--rows", type=int, help="use so many rows of a set (table4: of all, default all; noise: to train on, 4,000)"
     )
     parser.add_argument("--only", action="append", help="a data set (may be repeated)")
     parser.add_argument("--folder", type=Path, default=Path("bench-psbml"))

@@ -14,7 +14,9 @@ from support.make import class_data, dataset
 
 from hpcml import ClassifierModel, DualClassifier, PsbmlClassifier, cross_validate, open_model, train
 from hpcml.estimators.distributed import OPTION_OF
+from hpcml.kernels import device
 from hpcml.methods.linear.block import STEP_LIMIT
+from hpcml.methods.psbml.synchronous import Synchronous
 from hpcml.methods.registry import METHODS
 from hpcml.model.classifier import dump_classifier
 
@@ -26,7 +28,7 @@ WORDS = np.array(["ant", "bee", "caterpillar"])
 WRONG = {
     **{"alpha": 0.5, "base": "treee", "beta": 2.0, "block": 0, "comm": "world", "cycles": 0, "epsilon": -1.0, "eta": 0.0},
     **{"chi_square": -1.0, "cut": np.inf, "factor": np.nan, "min_weight": -1.0, "rounds": 0, "smoothing": 0.0, "stages": 1},
-    **{"svm_c": 0.0, "svm_tol": 0.0, "trim": 1.0},
+    **{"svm_c": 0.0, "svm_tol": 0.0, "trim": 1.0, "patience": 0, "device": "tpu"},
     **{"gamma": -1.0, "grid": "3", "judge": "f1", "l1": "m", "lam": "X/q", "loss": "none", "margin": -1.0, "max_gap": -1.0},
     **{"max_iter": 0, "method": "none", "neighbourhood": "C1", "passes": 0, "positive_weight": "none", "precision": "half"},
     **{"random_state": -1, "rate": "none", "replace": 2.0, "solver": "none", "theta": -1.0, "tol": 0.0, "validation_share": 1.0},
@@ -180,6 +182,7 @@ CHECKED = [
         PsbmlClassifier(cycles=3),
         PsbmlClassifier("tree max_depth=3", "2x1", cycles=2),
         PsbmlClassifier("linear-svm", "1x1", cycles=1),
+        PsbmlClassifier("naive-bayes-gaussian", cycles=9, patience=1),
     ),
 ]
 
@@ -241,6 +244,25 @@ def test_psbml_takes_base_learners_as_the_command_does(base, gives, tmp_path):
             found.predict_proba(X)
 
 
+def test_psbml_loses_patience_when_the_command_does(tmp_path, monkeypatch):
+    X, y, Y = rows()
+    options = {"grid": "3x2", "cycles": 60, "patience": 3, "replace": 0.5, "validation_share": 0.3}
+    run = train("psbml", dataset(tmp_path / "data.h5", X, Y), tmp_path / "run", {**options, "seed": 3})
+    n_cycles = len((tmp_path / "run" / "history.csv").read_text().splitlines()) - 2  # the headings and cycle 0
+    steps, step = [], Synchronous.step
+    monkeypatch.setattr(Synchronous, "step", lambda *given, **named: (steps.append(1), step(*given, **named))[1])
+    found = PsbmlClassifier(**options, random_state=3).fit(X, y)
+    assert len(steps) == n_cycles < 60 and found.cycle_ in (0, n_cycles - 3)
+    assert dump_classifier(found.classifier_) == dump_classifier(open_model(run.model).classifier)
+
+
+def test_psbml_says_if_there_is_no_device(monkeypatch):
+    monkeypatch.setattr(device, "count", lambda: 0)
+    X, y, _ = rows()
+    with pytest.raises(ValueError, match=r"^device=gpu: there is no CUDA device or driver on a node; leave it out to use the CPU$"):
+        PsbmlClassifier("naive-bayes", device="gpu").fit(X, y)
+
+
 def test_psbml_refuses_what_it_cannot_train_on():
     X, y, _ = rows()
     for parameters, target, sentence in (
@@ -248,6 +270,15 @@ def test_psbml_refuses_what_it_cannot_train_on():
         ({"grid": "9x9"}, y, "grid=9x9: 81 nodes, but only 72 rows to train on; choose a smaller grid"),
         ({"judge": "auc"}, y, "judge=auc: the data have 3 classes, but expected two"),
         ({"base": "tree max_dept=3"}, y, "base=tree: it has no option 'max_dept'; did you mean 'max_depth'?"),
+        ({"patience": 20}, y, "patience 20 has no effect on 3 cycles; lower it, or raise cycles"),
+        ({"patience": 0}, y, "patience=0: expected"),
+        ({"patience": 1.5}, y, "patience=1.5: expected a whole number or None"),
+        ({"device": "tpu"}, y, "device=tpu: expected cpu or gpu"),
+        (
+            {"device": "gpu"},
+            y,
+            "device=gpu: tree has nothing for a GPU, only naive-bayes and naive-bayes-gaussian have; leave it out",
+        ),
         ({"base": 3}, y, "base=3: expected a string or a tuple of strings"),
     ):
         with pytest.raises(ValueError, match=f"^{re.escape(sentence)}"):

@@ -127,13 +127,27 @@ def test_pubmed_to_mesh(tmp_path):
 
 
 def test_psbml(tmp_path):
+    """Tables 4 and 8 (psbml_noise.py)."""
     rng = np.random.default_rng(0)
     rows = [f"{rng.choice([-1, 1])} " + " ".join(f"{j + 1}:{x:.3f}" for j, x in enumerate(rng.random(4))) for _ in range(150)]
     (tmp_path / "w8a.svm.xz").write_bytes(lzma.compress("\n".join(rows).encode()))
-    options = ("--ranks", 1, "--seeds", 1, "--only", "w8a", "--folder", tmp_path / "out", "--option=--cycles=1")
-    text = run(sys.executable, BENCH / "psbml.py", "table4", *options, env={"HPCML_DATA": str(tmp_path)})
-    assert [line["who"] for line in lines_of(text)] == ["base", "psbml"] * 2
-    assert text.count("\nw8a ") == 4
+    script = (sys.executable, BENCH / "psbml.py")
+    options = ("--ranks", 1, "--seeds", 2, "--only", "w8a", "--folder", tmp_path / "out")
+    bench = {"HPCML_DATA": str(tmp_path)}
+    text = run(*script, "table4", *options, "--rows", 100, "--option=--cycles=1", env=bench)
+    assert text.count("area under the ROC curve") == 2 * 3  # as they come, and all together
+    noise = (*script, "noise", *options, "--rows", 60)
+    text = run(*noise, env=bench)
+    lines = lines_of(text)
+    found = {(line["method"], line["noise"], line["seed"]) for line in lines}
+    assert len(lines) == len(found) == 4 * 3 * 2
+    assert all((line["rows"], line["test_rows"]) == (60, 45) for line in lines)
+    assert text.count("| 20 % | PSBML/NB | ") == 2
+    file = tmp_path / "out" / "noise-60.jsonl"
+    file.write_text("".join(file.read_text().splitlines(keepends=True)[:-1]))
+    again = run(*noise, env=bench)
+    assert len(lines_of(again)) == 1  # what was missing
+    assert again[again.index("| 0 %") :].rsplit("\n", 2)[0] == text[text.index("| 0 %") :].rsplit("\n", 2)[0]
 
 
 def test_elastic_net(tmp_path):

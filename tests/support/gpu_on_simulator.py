@@ -4,13 +4,14 @@ python tests/support/gpu_on_simulator.py FOLDER, with NUMBA_ENABLE_CUDASIM=1
 """
 
 import json
+import pickle
 import sys
 from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
 
-from hpcml import mpi
+from hpcml import PsbmlClassifier, mpi
 from hpcml.cli import app as cli
 from hpcml.kernels import device
 from hpcml.model import gpu_bayes
@@ -104,6 +105,23 @@ def runs(folder):
     return found
 
 
+def estimators(_):
+    """The estimator on the CPU and the device: what it learns scores on the CPU."""
+    rng, found = np.random.default_rng(2), {}
+    y = np.arange(90) % 2
+    X = rng.normal(size=(90, 3)) + y[:, None]
+    for base in ("naive-bayes", "naive-bayes-gaussian"):
+        options = {"base": base, "grid": "2x1", "cycles": 3, "replace": 0.5, "validation_share": 0.4, "judge": "auc"}
+        one, other = (PsbmlClassifier(**options, device=kind).fit(X, y) for kind in ("cpu", "gpu"))
+        other = pickle.loads(pickle.dumps(other))
+        found[base] = {
+            "kinds": [type(each.classifier_).__name__ for each in (one, other)],
+            "same_rows": np.array_equal(one.margin_rows_, other.margin_rows_),
+            "same_scores": np.array_equal(one.predict_proba(X), other.predict_proba(X)),
+        }
+    return found
+
+
 def run(*tokens):
     """A command line, on one rank."""
     cli.run([str(token) for token in tokens], mpi.self_comm)
@@ -115,4 +133,7 @@ if __name__ == "__main__":
     real = device.launched
     device.launched = lambda kernel, n, *given: (launches.append(kernel.fn.__name__), real(kernel, n, *given))
     found = {"differences": differences(folder), "runs": runs(folder), "launches": sorted(set(launches))}
+    del launches[:]
+    found["estimators"] = estimators(folder)
+    found["launches of estimators"] = len(launches)
     (folder / "found.json").write_text(json.dumps(found))

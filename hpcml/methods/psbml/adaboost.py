@@ -37,6 +37,12 @@ class AdaboostReport:
         return visible(f"trained {self.n_rounds} rounds of {self.learner} in {self.seconds:.2f} s; model: {self.model}")
 
 
+def boosted(learner: learners.Learner, n_rounds: int) -> learners.Learner:
+    """The learner that boosts so many classifiers of `learner`."""
+    boosting = (("estimator", learner.make(0)), ("n_estimators", n_rounds))
+    return learners.Learner(learner.name, ADABOOST, boosting, learner.prefers_dense)
+
+
 @mpi.collective
 def train(session: Session, data: Path, target: Target, options: AdaboostOptions) -> AdaboostReport:
     """Collective over the session. Train one classifier of the classes of `data` into the run folder of the target.
@@ -50,17 +56,16 @@ def train(session: Session, data: Path, target: Target, options: AdaboostOptions
     with mpi.agreed(comm, f"opening {data}"):
         dataset = Dataset(data)
     with dataset, RunFolder(comm, target.output, log) as folder:
-        boosting = (("estimator", learner.make(0)), ("n_estimators", options.rounds))
-        boosted = learners.Learner(learner.name, ADABOOST, boosting, learner.prefers_dense)
+        booster = boosted(learner, options.rounds)
         split = options.split or default_split(dataset, "train")
         tell_unused(comm, dataset, split, log)
         classes = read_classes(comm, dataset, split, options.label)
-        dense = boosted.wants_dense(dataset.n_rows, dataset.n_features, dataset.nnz)
+        dense = booster.wants_dense(dataset.n_rows, dataset.n_features, dataset.nnz)
         if dense:
             check_room(comm, learner.name, classes.rows.size, dataset.n_features, copies=4)
         with mpi.agreed(comm, f"preparing the base learner {learner.name}"):
             if comm.rank == 0:
-                check_savable(boosted, classes.n_classes, dense)
+                check_savable(booster, classes.n_classes, dense)
         if folder.prepare(RunConfig("adaboost", dataset.path.resolve(), options), target) == FINISHED:
             log(f"{folder.path} is finished already; nothing to resume")
             return AdaboostReport(folder.model, _rounds_of(comm, folder.model), learner.name, 0.0)
@@ -69,7 +74,7 @@ def train(session: Session, data: Path, target: Target, options: AdaboostOptions
         with folder.discarded_on_error(), mpi.agreed(comm, "training"):
             if comm.rank == 0:
                 seed = int(rng.bits(options.seed, "adaboost", np.array(0))) >> 32
-                classifier = learners.fit(boosted, read_rows(dataset, classes.rows, dense), classes.of, seed)
+                classifier = learners.fit(booster, read_rows(dataset, classes.rows, dense), classes.of, seed)
         n_rounds = comm.bcast(len(classifier.estimators_) if comm.rank == 0 else 0)
         seconds = time.monotonic() - begin
         with mpi.agreed(comm, f"writing {folder.model}"):

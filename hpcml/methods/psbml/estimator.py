@@ -17,7 +17,16 @@ from hpcml import mpi
 from hpcml.data.classes import Classes
 from hpcml.data.shard import Rows
 from hpcml.errors import DataError, HpcmlError
-from hpcml.estimators.distributed import NUMBER, TEXT, WHOLE, DistributedClassifier, Parameter, about_parameters, gather_rows
+from hpcml.estimators.distributed import (
+    NUMBER,
+    TEXT,
+    WHOLE,
+    WHOLE_OR_NONE,
+    DistributedClassifier,
+    Parameter,
+    about_parameters,
+    gather_rows,
+)
 from hpcml.estimators.labels import CLASSES, LabelScores, LabelSets
 from hpcml.methods.psbml.cycles import cycles_of
 from hpcml.methods.psbml.options import PsbmlOptions
@@ -28,6 +37,7 @@ from hpcml.methods.psbml.torus import Placement, Torus, grid_for, parse_grid
 from hpcml.methods.psbml.train import lay_out
 from hpcml.model import learner as learners
 from hpcml.model.classifier import check_savable
+from hpcml.model.learner import on_cpu
 
 
 def _tokens(base: str | tuple[str, ...]) -> tuple[str, ...]:
@@ -112,6 +122,10 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
         Share of the rows, of each class, that judges the cycles.
     judge : {"error", "auc"}
         By what the best cycle is found: error, or the area under the ROC curve (two classes only).
+    patience : int or None
+        Stop after so many cycles that are no better than the best one before them; None: do all `cycles`.
+    device : {"cpu", "gpu"}
+        Where `fit` scores rows; a GPU for naive Bayes only, and not with the same bits. What is learnt scores on the CPU.
     random_state : int, RandomState or None
         Spreads and draws the rows; rank 0's counts.
     comm : mpi4py communicator or None
@@ -152,7 +166,7 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
     _options_kind = PsbmlOptions
     _parameters: ClassVar[Mapping[str, Parameter]] = {
         **{"base": BASE, "grid": GRID, "neighbourhood": TEXT, "replace": NUMBER, "cycles": WHOLE},
-        **{"validation_share": NUMBER, "judge": TEXT},
+        **{"validation_share": NUMBER, "judge": TEXT, "patience": WHOLE_OR_NONE, "device": TEXT},
     }
 
     def __init__(
@@ -164,6 +178,8 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
         cycles: int = 20,
         validation_share: float = 0.1,
         judge: str = "error",
+        patience: int | None = None,
+        device: str = "cpu",
         random_state: int | np.random.RandomState | None = 0,
         comm: mpi.Comm | None = None,
     ) -> None:
@@ -174,6 +190,8 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
         self.cycles = cycles
         self.validation_share = validation_share
         self.judge = judge
+        self.patience = patience
+        self.device = device
         self.random_state = random_state
         self.comm = comm
 
@@ -189,8 +207,12 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
     def _options(self) -> PsbmlOptions:
         """The parameters as options of training. Raises ConfigError for those that make no sense."""
         options = super()._options()
-        self._learner()
+        self._trained_learner(options)
         return options
+
+    def _trained_learner(self, options: PsbmlOptions) -> learners.Learner:
+        """The base learner as it is trained. Raises ConfigError if it has nothing for a GPU that is asked for."""
+        return self._learner().moved_to_gpu() if options.device == "gpu" else self._learner()
 
     @mpi.collective
     def _learn(self, comm: mpi.Comm, X: sp.csr_matrix, labels: LabelSets, options: PsbmlOptions) -> None:
@@ -212,8 +234,12 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
         if self.grid is None:
             n_validation = int(validation_sizes(np.bincount(of), options.validation_share).sum())
             options = replace(options, grid=grid_for(of.size - n_validation, options.grid))
-        learner, torus = self._learner(), Torus(*parse_grid(options.grid), options.neighbourhood)
+        learner, torus = self._trained_learner(options), Torus(*parse_grid(options.grid), options.neighbourhood)
         with mpi.torus(comm, torus.width, torus.height) as nodes:
+            if learner.on_gpu:
+                from hpcml.model.gpu_bayes import choose_device
+
+                choose_device(nodes)
             rows, classes = RowsInMemory(X), Classes(names, np.arange(X.shape[0]), of.astype(np.int32))
             start, dense = lay_out(nodes, rows, classes, torus, learner, options)
             with mpi.agreed(nodes, f"preparing the base learner {learner.name}"), mpi.node_first(nodes):
@@ -222,7 +248,7 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
             problem = ProblemInMemory(nodes, rows, "", classes, start, placement, learner, dense, options)
             *_, last = cycles_of(problem)
             pocket = last.pocket
-            mine = (*margin_data(pocket), pocket.classifier) if nodes.rank == pocket.owner else None
+            mine = (*margin_data(pocket), on_cpu(pocket.classifier)) if nodes.rank == pocket.owner else None
             self.margin_rows_, self.margin_weights_, self.classifier_ = nodes.bcast(mine, root=pocket.owner)
         self.grid_, self._dense = options.grid, dense
         self.cycle_, self.validation_error_ = pocket.cycle, pocket.error

@@ -59,6 +59,15 @@ def test_a_run_selects_the_same_rows(found):
         assert run["history"] < 1e-9
 
 
+def test_the_estimator_learns_on_the_device_what_scores_on_the_cpu(found):
+    assert found["launches of estimators"] > 0
+    assert len(found["estimators"]) == 2
+    for one in found["estimators"].values():
+        assert one["kinds"][0] == one["kinds"][1]
+        assert one["same_rows"]
+        assert one["same_scores"]
+
+
 def test_no_device_is_one_sentence(monkeypatch):
     monkeypatch.setattr(device, "count", lambda: 0)
     with pytest.raises(

@@ -5,6 +5,8 @@ import math
 
 import numpy as np
 import pytest
+from sklearn.model_selection import GridSearchCV, StratifiedKFold
+from sklearn.svm import SVC
 from support.make import class_data, dataset
 from support.training import train
 
@@ -12,7 +14,7 @@ from hpcml import mpi
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
 from hpcml.methods.psbml.options import PsbmlOptions
-from hpcml.plots import large_margin, margins
+from hpcml.plots import large_margin, margins, overlap
 from hpcml.plots import psbml as analysis
 from hpcml.plots.mean_shift import Mixture, Weighting, climb, log_density, modes
 
@@ -109,20 +111,44 @@ def test_large_margin_learners_halve_the_gap():
 
 
 def test_overlap_of_sets():
-    assert margins.hardest(np.array([0.1, 0.9, 0.5, 0.9, 0.2]), 3).tolist() == [1, 2, 3]
-    assert margins.highest(np.array([1.0, 0.2, 1.0, 1.0, 0.5]), 2).tolist() == [0, 2, 3]  # equal ones are in together
-    assert margins.highest(np.array([1.0, 0.2]), 5).tolist() == [0, 1]
-    assert margins.share_within(np.array([1, 2, 3, 4]), np.array([2, 4, 6])) == 0.5
+    assert overlap.hardest(np.array([0.1, 0.9, 0.5, 0.9, 0.2]), 3).tolist() == [1, 2, 3]
+    assert overlap.highest(np.array([1.0, 0.2, 1.0, 1.0, 0.5]), 2).tolist() == [0, 2, 3]  # equal ones are in together
+    assert overlap.highest(np.array([1.0, 0.2]), 5).tolist() == [0, 1]
+    assert overlap.share_within(np.array([1, 2, 3, 4]), np.array([2, 4, 6])) == 0.5
 
 
-@pytest.mark.parametrize("n", [20, 60])
-def test_the_svm_has_as_many_support_vectors_as_asked_for(n):
+@pytest.mark.parametrize(
+    ("places", "alphas", "of_vectors", "of_hard"),
+    [
+        ([18, 19, 3], [9.0, 8.0, 1.0], 1.0, 1.0),  # the third is not among the highest
+        ([18, 3, 4], [9.0, 8.0, 1.0], 0.5, 0.5),
+        ([19], [1.0], 1.0, 0.5),
+        ([3, 18, 19, 4], [5.0, 5.0, 5.0, 5.0], 0.5, 1.0),  # none is higher than another
+    ],
+)
+def test_overlap_of_hard_rows_and_support_vectors(places, alphas, of_vectors, of_hard):
+    found = overlap.overlap(np.arange(20.0), overlap.SupportVectors(np.array(places), np.array(alphas), 2.0))
+    assert found == (of_vectors, 0.1, of_hard, len(places) / 20, len(places), 2.0)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.2])
+def test_the_svm_is_the_most_accurate_one_of_cross_validation(noise, monkeypatch):
+    """scikit-learn's grid search finds the same; of classes with a gap several C are the best."""
     rng = np.random.default_rng(3)
-    X = rng.uniform(-1, 1, (400, 2))
-    vectors, alphas, C, _ = margins.support_vectors(X, (X.sum(axis=1) > 0).astype(int), large_margin.LineLearner, n)
-    assert abs(vectors.size - n) <= 4
-    assert alphas.size == vectors.size
-    assert 0 < alphas.min() <= alphas.max() <= C * (1 + 1e-9)
+    X = rng.uniform(-1, 1, (200, 2))
+    X = X[abs(X.sum(axis=1)) > 0.4]
+    monkeypatch.setattr(overlap, "COSTS", overlap.COSTS[:5])  # large ones take long
+    y = ((X.sum(axis=1) > 0) ^ (rng.random(len(X)) < noise)).astype(int)
+    least, greatest = overlap.support_vectors(X, y, "linear", 5)
+    search = GridSearchCV(SVC(kernel="linear"), {"C": overlap.COSTS}, cv=StratifiedKFold(5, shuffle=True, random_state=5)).fit(X, y)
+    accuracies = search.cv_results_["mean_test_score"]
+    best = [C for C, accuracy in zip(overlap.COSTS, accuracies, strict=True) if np.isclose(accuracy, accuracies.max(), atol=1e-9)]
+    assert (search.best_params_["C"], best[-1]) == (least.C, greatest.C)
+    assert noise > 0 or least.C < greatest.C
+    for found in (least, greatest):
+        twin = SVC(C=found.C, kernel="linear").fit(X, y)
+        assert np.array_equal(found.places, twin.support_)
+        assert np.array_equal(found.alphas, abs(twin.dual_coef_[0]))
 
 
 @pytest.fixture(scope="module", params=sorted(large_margin.SETS))
@@ -130,6 +156,7 @@ def study(request):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(margins, "RUNS", 3)
         patch.setattr(margins, "GRID_RUNS", 2)
+        patch.setattr(margins, "SEEDS", 2)
         return margins.study_set(request.param, 600, 0, 20, None, QUIET)
 
 
@@ -153,12 +180,20 @@ def test_weights_move_the_modes_to_the_margin(study):
         assert off[0] > off[1] > off[2]
 
 
-def test_the_hardest_rows_are_support_vectors(study):
-    """Table 1: 90 % and 94 % with the authors' points."""
+def test_the_hardest_rows_and_the_support_vectors_overlap(study):
+    """Table 1. The smaller of the two sets lies in the larger one, far beyond chance."""
     numbers = study.numbers
-    assert numbers["share of the support vectors of highest α among the hardest 10 %"] >= 0.75
-    assert numbers["share of the hardest 10 % that are support vectors"] >= 0.75
-    assert numbers["SVM: support vectors"] == pytest.approx(numbers["hardest 10 % of the training rows"], abs=6)
+    for which in ("least C", "greatest C"):
+        shares = [numbers[f"{what}, {which}: mean"] for what in (margins.OVERLAP, margins.COVERED)]
+        chances = [numbers[f"{what}, {which}: by chance"] for what in (margins.OVERLAP, margins.COVERED)]
+        n_vectors = numbers[f"SVM of the {which}: support vectors, mean"]
+        assert chances == pytest.approx([0.1, n_vectors / study.n_rows], rel=0.01)
+        assert max(shares) >= 0.9
+        assert all(share > 2 * chance for share, chance in zip(shares, chances, strict=True))
+        by_seed = study.panels[f"SVM of the {which}"]
+        assert np.mean(by_seed["vectors"].y) == pytest.approx(shares[0])
+        assert np.mean(by_seed["hard"].y) == pytest.approx(shares[1])
+        assert by_seed["C"].x.tolist() == [0, 1]
 
 
 def test_a_study_is_drawn_and_written_whole(study, tmp_path):
@@ -177,6 +212,7 @@ def test_a_study_is_drawn_and_written_whole(study, tmp_path):
 def test_very_few_rows_and_a_lost_class_are_no_accident(tmp_path, monkeypatch):
     monkeypatch.setattr(margins, "RUNS", 2)
     monkeypatch.setattr(margins, "GRID_RUNS", 2)
+    monkeypatch.setattr(margins, "SEEDS", 2)
     output = tmp_path / "few.svg"
     output.touch()
     said = margins.plot_set("circle", output, margins.FEWEST_ROWS, 3, 40, 0.05, True, QUIET)
@@ -192,6 +228,7 @@ def test_very_few_rows_and_a_lost_class_are_no_accident(tmp_path, monkeypatch):
         ({"cycles": 1}, "--cycles 1: expected at least 2"),
         ({"cycles": 0}, "--cycles 0"),
         ({"seed": -1}, "--seed -1"),
+        ({"seed": 2**32 - 9}, "--seed 4294967287: expected at most 4,294,967,286, for 10 seeds"),
         ({"s": 0.0}, "--s 0.0: expected a number above 0"),
         ({"output": "a.jpg"}, "cannot draw a .jpg"),
         ({"output": "old.png"}, "old.csv exists already"),
