@@ -17,7 +17,7 @@ from hpcml.planning.machine import default_path, read_machine
 from hpcml.planning.measure import processor_seconds
 from hpcml.planning.sizes import LAWS, VALUES_PER_ROW, samples_of, sizes_from, sizes_of
 
-PILOT_VALUES = 1 << 22  # of the larger of the two samples of a pilot
+PILOT_VALUES = 1 << 23  # of the larger of the two samples of a pilot
 
 
 @dataclass(frozen=True)

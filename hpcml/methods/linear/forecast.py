@@ -14,6 +14,7 @@ from hpcml.methods.linear.options import LinearOptions
 from hpcml.methods.linear.plan import PROGRAM_BYTES, VALUE_BYTES, Sharding, dealt, fewest_shards, lanes_that_fit
 from hpcml.mpi.memory import MEMORY_SHARE
 
+STATE = "weights and state of labels, at most"  # of `own_bytes`
 SLOT = 8  # bytes of a row's place among those of a label
 ROW_BYTES = 40  # of the slab of a file that a rank maps, beside values and labels: where rows begin, which belong to the split
 
@@ -64,7 +65,7 @@ def own_bytes(method: LinearMethod, sizes: Sizes, options: LinearOptions, layout
     values = sizes.n_values + sizes.n_rows * bool(options.bias)
     arguments = (sizes.n_rows, sizes.n_columns, layout.n_lanes, layout.shards, layout.weight_bytes)
     rest = method.needs(0, *arguments)
-    found = {"weights and state of labels, at most": rest}
+    found = {STATE: rest}
     if not layout.mapped:
         found["rows"] = method.needs(values, *arguments) - rest + SLOT * sizes.n_pairs // layout.shards
     return found

@@ -6,6 +6,7 @@ machine. Later passes are shorter, for most rows violate no more, or are dormant
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -46,6 +47,15 @@ class Steps:
     steps: float
     share: float
     source: str
+    each: tuple[int, ...] = ()  # of labels of a pilot, the most frequent first
+
+    def passes(self, n_labels: int, n_lanes: int) -> float:
+        """Passes of a group until its last label is done, if each lane takes the next label when it has done one."""
+        known = np.array(self.each or (self.steps,))
+        lanes = [0.0] * n_lanes
+        for steps in np.interp(np.linspace(0, 1, n_labels), np.linspace(0, 1, known.size) ** 2, known):
+            heapq.heapreplace(lanes, lanes[0] + steps)
+        return max(lanes)
 
 
 DEFAULT = Steps(150.0, 0.6, "124 to 168 steps a label on Reuters-21578, 20 Newsgroups and docstrings, 0.6 of a full pass each")
@@ -91,9 +101,9 @@ class ProbeForecaster:
             spent = timer(lambda: finished.extend(block.turn(0.0)))
             if not before and not finished:  # else some lanes are idle, or a label's last look is in it
                 seconds.append(spent)
-        steps = float(np.mean([each.steps for each in finished]))
+        each = [done.steps for done in sorted(finished, key=lambda done: done.label)]
         share = max(0.0, float(np.mean(seconds)) - rest) / full if seconds else DEFAULT.share
-        return Steps(steps, share, f"a pilot on {rows.n_global:,} rows")
+        return Steps(float(np.mean(each)), share, f"a pilot on {rows.n_global:,} rows", tuple(each))
 
     def forecast(self, sizes: Sizes, cluster: Cluster, options: LinearOptions, machine: Machine, pilot: Steps | None) -> Forecast:
         """Raises NoForecast."""
@@ -106,7 +116,7 @@ class ProbeForecaster:
         busy, d = cluster.ranks_per_node, sizes.n_columns
         values = (sizes.n_values + sizes.n_rows * bool(options.bias)) / layout.shards
         labels = -(-sizes.n_trained // layout.n_groups)
-        steps = labels * work.steps / layout.n_lanes
+        steps = work.passes(labels, layout.n_lanes)
         width = panel_widths(layout.n_lanes, options.precision)[0] / LANES
         one_pass = values * machine("probe.value", sizes.n_columns, busy) * work.share
         found.seconds["train"] = steps * (one_pass + width * d * machine("probe.column", d, busy))
