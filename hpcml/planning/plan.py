@@ -106,10 +106,10 @@ def plan(
     if data is not None:
         if any(numbers) or given.values_per_row is not None:
             raise ConfigError("--rows, --features, --labels and --values-per-row have no effect on DATA; leave them out")
-        sizes, _ = sizes_of(comm, data, options)
+        sizes, names = sizes_of(comm, data, options)
         if pilot:
             log("measuring a few labels on a sample of the rows")
-            samples = samples_of(comm, data, options, PILOT_VALUES, True)
+            samples = samples_of(comm, data, options, PILOT_VALUES, True, names)
             with mpi.resting(comm, "measuring a pilot"):
                 found = forecaster.pilot(samples, options, processor_seconds) if comm.rank == 0 else None
             found = comm.bcast(found)

@@ -102,7 +102,8 @@ class DualForecaster:
     def pilot(self, samples: Sequence[CompactRows], options: DualOptions, timer: Timer) -> Work:
         """Panels of labels of five frequencies on each sample, the smallest first."""
         options = with_defaults(options, {})
-        found = [np.array(list(_panels_of(rows, options, timer))) for rows in samples]
+        samples = linear.with_labels(samples)
+        found = [np.array(list(_panels_of(rows, options, timer))) for rows in samples[-2:]]
         tables, seconds = [each[:, :-1] for each in found], float(found[-1][:, -1].sum())
         last, n_rows = tables[-1], samples[-1].n_global
         powers = np.zeros((last.shape[0], 4))
@@ -246,8 +247,7 @@ class _Clock:
 def _panels_of(rows: CompactRows, options: DualOptions, timer: Timer) -> Iterator[tuple[float, ...]]:
     """Lines of a `TABLE`, of panels of the most frequent labels to the rarest, and the seconds that each has taken."""
     risk, sizes = Risk(rows, options, Profile()), np.diff(rows.indptr)
-    labels = np.argsort(-rows.n_positive, kind="stable")
-    labels = labels[(rows.n_positive[labels] > 0) & (rows.n_positive[labels] < rows.n_global)]
+    labels = linear.trainable(rows)
     block = DualBlock(risk, labels, LANES, options, options.max_steps or options.steps)
     block.warm_up()
     start = DualPanel(block, [Training(NO_POSITIVES, NO_POSITIVES, options.dual_tol)])

@@ -152,6 +152,7 @@ def test_probe_passes_until_the_last_label_is_done():
     assert Steps(10.0, 1.0, "").passes(4, 4) == 10 and Steps(10.0, 1.0, "").passes(5, 4) == 20
     assert Steps(25.0, 1.0, "", (10, 40)).passes(2, 2) == 40  # each label as many as those of its frequency
     assert Steps(25.0, 1.0, "", (40, 10)).passes(2, 1) == 50
+    assert Steps(25.0, 1.0, "", (40, 10), power=0.5, n_rows=100).grown(400).passes(2, 1) == 100
 
 
 def test_the_slowest_group_counts():
