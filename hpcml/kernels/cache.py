@@ -21,6 +21,11 @@ def choose_cache() -> None:
         config.CACHE_DIR = str(cache_folder())
 
 
+def n_kept() -> int:
+    """How many compiled kernels are kept so far."""
+    return sum(1 for _ in Path(config.CACHE_DIR).rglob("*.nbc"))
+
+
 def cache_folder() -> Path:
     """A folder that is ours alone, made if need be.
 

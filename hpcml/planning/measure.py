@@ -23,6 +23,7 @@ from hpcml.data.compact import compact_rows
 from hpcml.data.labels import count_positives, fingerprint
 from hpcml.data.shard import Shard
 from hpcml.files.atomic import sync
+from hpcml.kernels.cache import n_kept
 from hpcml.log import Log
 from hpcml.methods.forecast import Curve, Forecaster, Machine
 from hpcml.methods.linear.objective import aligned
@@ -64,12 +65,17 @@ def forecasters() -> dict[str, Forecaster]:
 @mpi.collective
 def measure_machine(comm: mpi.Comm, folder: Path, quick: bool, log: Log) -> Machine:
     """Collective over `comm`. All constants; `folder` is where a test file is written, and removed."""
-    began, started = time.perf_counter(), since_start()
-    with mpi.node_first(comm):  # compile; a training loads the kernels of one method
+    began, started, kept = time.perf_counter(), since_start(), n_kept()
+    with mpi.node_first(comm):  # a training loads the kernels of one method
         first = next(iter(forecasters().values()))
         measure_loading(generate(*SMALLEST))
         first.measure(generate(*SMALLEST), processor_seconds)
         program = peak_mib() * 2**20
+    if mpi.agreed_any(comm, n_kept() > kept):
+        log("note: kernels were compiled just now: how long it takes to load them is known when this runs again")
+    else:
+        started = since_start()
+    with mpi.node_first(comm):  # compile the rest
         measure_rows(generate(*SMALLEST))
     program = int(mpi.allreduce_max(comm, program))
     with mpi.on_node(comm) as node:
@@ -83,10 +89,12 @@ def measure_machine(comm: mpi.Comm, folder: Path, quick: bool, log: Log) -> Mach
                     continue
                 log(f"measuring with {n_columns:,} columns, {n_busy} of {n_here} ranks of a node busy")
                 mine: dict[str, tuple[float, float]] = {}
-                comm.Barrier()
+                with mpi.agreed(comm, "making rows"):  # all begin to measure at once
+                    made = generate(n_rows, n_columns, node.rank) if node.rank < n_busy else None
                 with mpi.resting(comm, "measuring"):
-                    if node.rank < n_busy:
-                        mine = measure_rows(generate(n_rows, n_columns, node.rank))
+                    if made is not None:
+                        mine = measure_rows(made)
+                del made
                 _add(comm, found, mine)
             curves[str(n_busy)] = found
         for n_busy in dict.fromkeys((1, n_here)):

@@ -17,7 +17,7 @@ from hpcml.planning.machine import default_path, read_machine
 from hpcml.planning.measure import processor_seconds
 from hpcml.planning.sizes import LAWS, VALUES_PER_ROW, samples_of, sizes_from, sizes_of
 
-PILOT_VALUES = 1 << 22  # of the larger of the two samples of a pilot
+PILOT_VALUES = 1 << 23  # of the larger of the two samples of a pilot
 
 
 @dataclass(frozen=True)
@@ -106,10 +106,10 @@ def plan(
     if data is not None:
         if any(numbers) or given.values_per_row is not None:
             raise ConfigError("--rows, --features, --labels and --values-per-row have no effect on DATA; leave them out")
-        sizes, _ = sizes_of(comm, data, options)
+        sizes, names = sizes_of(comm, data, options)
         if pilot:
             log("measuring a few labels on a sample of the rows")
-            samples = samples_of(comm, data, options, PILOT_VALUES, True)
+            samples = samples_of(comm, data, options, PILOT_VALUES, True, names)
             with mpi.resting(comm, "measuring a pilot"):
                 found = forecaster.pilot(samples, options, processor_seconds) if comm.rank == 0 else None
             found = comm.bcast(found)

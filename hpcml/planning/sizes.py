@@ -140,8 +140,11 @@ def _draws(shares: np.ndarray, widths: np.ndarray, wanted: float) -> float:
 
 
 @mpi.collective
-def samples_of(comm: mpi.Comm, path: Path, options: Any, n_values: int, fold: bool) -> list[CompactRows]:
-    """Collective over `comm`. On rank 0 a quarter of some random rows, and all of them, with about so many values; else nothing.
+def samples_of(
+    comm: mpi.Comm, path: Path, options: Any, n_values: int, fold: bool, names: list[str] | None = None
+) -> list[CompactRows]:
+    """Collective over `comm`. On rank 0 a sixteenth of some random rows, a quarter, and all of them, with about so many values;
+    else nothing. Labels that are not among `names`, if these are given, have no rows.
 
     Raises DataError.
     """
@@ -153,8 +156,10 @@ def samples_of(comm: mpi.Comm, path: Path, options: Any, n_values: int, fold: bo
                 per_row = max(1.0, dataset.nnz / max(1, dataset.n_rows))
                 order = np.argsort(rng.bits(0, "rows of a pilot", rows), kind="stable")
                 alone, bias = mpi.self_comm(), bool(getattr(options, "bias", False) is not False)
-                for share in (4, 1):
+                unwanted = np.zeros(0, np.int64) if names is None else np.flatnonzero(~np.isin(dataset.label_names(), names))
+                for share in (16, 4, 1):
                     some = np.sort(rows[order[: max(1, min(rows.size, int(n_values / per_row)) // share)]])
                     found.append(compact_rows(alone, slab_of(dataset, some, 0, some.size), bias, fold=fold)[0])
+                    found[-1].n_positive[unwanted] = 0
                 dataset.check_unchanged()
     return found

@@ -1,15 +1,18 @@
 """Plans beside runs: what `hpcml plan` says, and what training then takes; and how labels are dealt to many ranks.
 
-usage: python launch/bench/plan.py [--machine FILE] [--ranks N] [--data FILE.h5...] [--method METHOD...]
+usage: python launch/bench/plan.py [--machine FILE] [--ranks N...] [--data FILE.h5...] [--method METHOD...]
+       python launch/bench/plan.py [--machine FILE] --checks
        python launch/bench/plan.py [--machine FILE] --simulate FILE.h5...
        python launch/bench/plan.py [--machine FILE] --medline
        python launch/bench/plan.py --table FILE.h5
 
-The first one plans, then trains. --simulate deals labels to 16, 64 and 256 ranks, without training. --medline prints the table of
+The first one plans, then trains. --checks does so with `dual` on three corpora and `probe` on the first one, on 1 and 2 ranks, and
+prints the table of docs/plan.md. --simulate deals labels to 16, 64 and 256 ranks, without training. --medline prints the table of
 docs/memory.md. --table prints the passes of `dual` that hpcml/methods/dual/forecast.py assumes without --pilot.
 
-Prints JSON lines, or the table. Without --machine it measures the machine first (a minute), without --data it makes three corpora
-with `hpcml convert synthetic text`; no constant was measured on them. Nothing else should run beside it.
+Prints JSON lines, or the table. Without --machine it measures the machine first (a minute or two, with the most ranks), without
+--data it makes three corpora with `hpcml convert synthetic text`; no constant was measured on them. Nothing else should run beside
+it. --checks takes some eight minutes.
 
 A line of a comparison has planned and measured seconds: of the whole command by the clock; of the processor on all ranks; and of
 training by the clock; the peak of resident memory of the rank with most (MiB), and the bytes of the model; and planned/measured. On
@@ -33,6 +36,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +65,8 @@ RUNS = {
 COMPUTED = ("start", "load", "train", "keep")
 TRAINED = re.compile(r" in ([0-9.e+]+) s[,:]")
 PILOTED = ("dual", "probe")
+HEAD = "| rows × features, labels | method | ranks | measured s | time | memory of a rank | model |\n|---|---|---|---|---|---|---|"
+CHECKED = {"dual": 3, "probe": 1}  # methods, and the corpora that they are checked on
 ROUNDS = ((16, 1), (16, 4), (64, 1), (64, 16), (256, 1), (256, 16))  # ranks, shards
 MEDLINE = (13_004_182, 66_208_706, 25_000, 66.0)  # rows, features, labels, values a row
 PLANNED = (("dual", 1, 1), ("dual", 16, 1), ("dual", 256, 1), ("probe", 1, 1), ("probe", 16, 16), ("probe", 256, 16))
@@ -111,9 +117,17 @@ def beside(folder: Path, machine: Path, ranks: int, data: Path, method: str, *op
         "model_bytes": (planned["model_bytes"], model),
     }
     line: dict[str, Any] = {"bench": "plan", "method": " ".join((method, *options)), "rows": planned["rows"], "ranks": ranks}
+    line["size"] = f"{planned['rows']:,} × {planned['features']:,}, {planned['labels']:,}"
     for name, (plan, measured) in found.items():
         line[name] = {"planned": round(plan, 2), "measured": round(measured, 2), "ratio": round(plan / measured, 3)}
     return line | {"seconds_of_plan": round(seconds_of_plan, 1)}
+
+
+def markdown(line: dict[str, Any]) -> str:
+    """A comparison as a line of a table: planned/measured."""
+    ratios = (f"{line[name]['ratio']:.2f}" for name in ("seconds", "MiB", "model_bytes"))
+    what = (line["size"], line["method"].split()[0], str(line["ranks"]), f"{line['seconds']['measured']:.1f}", *ratios)
+    return f"| {' | '.join(what)} |"
 
 
 def corpora(folder: Path) -> Iterator[Path]:
@@ -175,7 +189,7 @@ def simulated(sizes: Sizes, machine: Machine, ranks: int, shards: int) -> dict[s
 def table(file: Path) -> None:
     """Print what a pilot of `dual` finds on all rows of a file."""
     options = with_defaults(DualOptions(), {})
-    (_, rows) = samples_of(mpi.self_comm(), file, options, 1 << 60, True)
+    *_, rows = samples_of(mpi.self_comm(), file, options, 1 << 60, True)
     work = method_named("dual").load(method_named("dual").forecast).pilot([rows], options, processor_seconds)
     for line in work.table:
         print(json.dumps({"bench": "plan", "rows": rows.n_global, "table": [float(f"{value:.3g}") for value in line]}))
@@ -194,7 +208,8 @@ def main() -> None:
     """Take the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--machine", type=Path)
-    parser.add_argument("--ranks", type=int, default=1)
+    parser.add_argument("--ranks", type=int, nargs="+", default=[1])
+    parser.add_argument("--checks", action="store_true")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--data", type=Path, nargs="+", default=[])
     parser.add_argument("--method", nargs="+", default=list(RUNS), choices=RUNS)
@@ -202,6 +217,8 @@ def main() -> None:
     parser.add_argument("--medline", action="store_true")
     parser.add_argument("--simulate", type=Path, nargs="+", default=[])
     given = parser.parse_args()
+    if given.checks:
+        given.ranks, given.method = [1, 2], list(CHECKED)
     if given.table is not None:
         table(given.table)
         return
@@ -210,15 +227,20 @@ def main() -> None:
         machine = given.machine or folder / "machine.json"
         if given.machine is None:
             quick = ["--quick"] if given.quick else []
-            run(given.ranks, "bench", "machine", "-o", machine, "--folder", folder, *quick)
+            run(max(given.ranks), "bench", "machine", "-o", machine, "--folder", folder, *quick)
         if given.medline:
             medline(machine)
         elif given.simulate:
             simulate(machine, given.simulate)
         else:
-            for data in given.data or corpora(folder):
-                for method in given.method:
-                    print(json.dumps(beside(folder, machine, given.ranks, data, method, *RUNS[method])), flush=True)
+            if given.checks:
+                print(HEAD)
+            for number, data in enumerate(given.data or corpora(folder)):
+                for method, ranks in product(given.method, given.ranks):
+                    if given.checks and number >= CHECKED[method]:
+                        continue
+                    line = beside(folder, machine, ranks, data, method, *RUNS[method])
+                    print(markdown(line) if given.checks else json.dumps(line), flush=True)
 
 
 if __name__ == "__main__":

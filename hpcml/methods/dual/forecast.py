@@ -9,16 +9,18 @@ on the data: it is measured by a pilot, or assumed to be as in the corpus that `
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
 from hpcml.data.compact import CompactRows
 from hpcml.methods.dual.dual import ORDER_BYTES, DualBlock
 from hpcml.methods.dual.options import DualOptions
-from hpcml.methods.dual.panel import NO_POSITIVES, SUPPORT_PASSES, SWEEPS, DualPanel, State, Training
+from hpcml.methods.dual.panel import FULL_PASSES, NO_POSITIVES, SUPPORT_PASSES, SWEEPS, DualPanel, State, Training
+from hpcml.methods.dual.plan import bytes_between_rounds
 from hpcml.methods.dual.train import METHOD
 from hpcml.methods.forecast import Cluster, Forecast, Generated, Machine, Measured, NoForecast, Sizes, Timer, sent
 from hpcml.methods.linear import forecast as linear
@@ -27,6 +29,8 @@ from hpcml.methods.linear.options import with_defaults
 from hpcml.methods.linear.plan import LANES
 from hpcml.options import flag_of
 from hpcml.run.profile import Profile
+
+Result = TypeVar("Result")
 
 START_PASSES = 5.0  # of the label that no row has, with the default tolerance
 REPEATS = 6
@@ -54,6 +58,9 @@ class Work:
     powers: np.ndarray
     n_rows: int  # of the table
     source: str
+    n_values: int = 0  # of the rows of a pilot
+    n_columns: int = 0
+    seconds: float = math.nan  # that its panels took, those of `table` together; NaN without a pilot
 
     def at(self, shares: np.ndarray, n_rows: int) -> np.ndarray:
         """(panels × 4) what `TABLE` says of panels with these mean shares."""
@@ -95,7 +102,9 @@ class DualForecaster:
     def pilot(self, samples: Sequence[CompactRows], options: DualOptions, timer: Timer) -> Work:
         """Panels of labels of five frequencies on each sample, the smallest first."""
         options = with_defaults(options, {})
-        tables = [np.array(list(_panels_of(rows, options))) for rows in samples]
+        samples = linear.with_labels(samples)
+        found = [np.array(list(_panels_of(rows, options, timer))) for rows in samples[-2:]]
+        tables, seconds = [each[:, :-1] for each in found], float(found[-1][:, -1].sum())
         last, n_rows = tables[-1], samples[-1].n_global
         powers = np.zeros((last.shape[0], 4))
         if len(samples) > 1:
@@ -103,7 +112,8 @@ class DualForecaster:
             ratio = np.log(np.maximum(last[:, 1:], 1e-3) / np.maximum(before, 1e-3))
             powers = np.clip(ratio / math.log(n_rows / samples[-2].n_global), -STEEPEST, STEEPEST)
         order = np.argsort(last[:, 0])
-        return Work(last[order], powers[order], n_rows, f"a pilot on {n_rows:,} rows")
+        sizes = (samples[-1].data.size, samples[-1].n_columns)
+        return Work(last[order], powers[order], n_rows, f"a pilot on {n_rows:,} rows", *sizes, seconds)
 
     def forecast(self, sizes: Sizes, cluster: Cluster, options: DualOptions, machine: Machine, pilot: Work | None) -> Forecast:
         """Raises NoForecast."""
@@ -119,15 +129,26 @@ class DualForecaster:
         if pilot is None and other:
             raise NoForecast(f"no time model for dual with --{other[0]}, unless the data are at hand: add --pilot")
         (found.measured if pilot else found.assumed).append(f"passes of a panel over the rows: as in {work.source}")
-        slowest, passes = 0.0, 0.0
+        slowest, passes, pace = 0.0, 0.0, self._pace(machine, work)
+        if pilot:
+            found.measured.append(f"panels of the pilot took {pace:.2f} of what the machine's constants say: so do all")
+        few = pilot is not None
         for number in range(layout.n_groups):
             shares = np.array([each.mean() for each in linear.panels(sizes, layout, number)]) / sizes.n_rows
             if not shares.size:
                 continue
-            seconds, communicated = self._seconds(shares, sizes, n, layout, cluster, machine, work)
+            counts, busy = work.at(shares, sizes.n_rows), cluster.ranks_per_node
+            rows, values = sizes.n_rows / layout.shards, n / layout.shards
+            start = np.array([[START_PASSES, 0.0, 0.0, 0.0]])
+            seconds = pace * _seconds(np.concatenate([counts, start]), rows, values, sizes.n_rows, sizes.n_columns, machine, busy)
+            few &= bool((counts[:, 3] < 2).all())
             if seconds >= slowest:
-                slowest, passes = seconds, communicated
+                slowest, passes = seconds, float(counts[:, 0].sum())
         found.seconds["train"] = slowest
+        if few:  # waiting labels are trained as soon as they fill a panel
+            arguments = (sizes.n_rows, sizes.n_columns, layout.n_lanes, layout.shards, layout.weight_bytes)
+            found.own_bytes[linear.STATE] -= bytes_between_rounds(*arguments) // 2
+            found.assumed.append("labels that wait for another round are no more than a panel has, for few do in the pilot")
         if layout.shards > 1:
             weights = LANES * sizes.n_columns
             certificate = 8 * weights
@@ -136,23 +157,25 @@ class DualForecaster:
             found.assumed.append("as many passes with --shards as without; CoCoA+ takes more")
         return found
 
-    def _seconds(
-        self, shares: np.ndarray, sizes: Sizes, n: int, layout: linear.Layout, cluster: Cluster, machine: Machine, work: Work
-    ) -> tuple[float, float]:
-        """Of a group with panels of these shares: seconds, and passes."""
-        busy, m, d = cluster.ranks_per_node, sizes.n_rows, sizes.n_columns
+    def _pace(self, machine: Machine, work: Work) -> float:
+        """What a pilot's panels took, beside what the machine's constants say of them; 1 without a pilot."""
+        if math.isnan(work.seconds):
+            return 1.0
+        return work.seconds / _seconds(work.table[:, 1:], work.n_rows, work.n_values, work.n_rows, work.n_columns, machine, 1)
 
-        def cost(name: str, at: float) -> float:
-            return machine(f"dual.{name}", at, busy)
 
-        visited, moved, held, rounds = work.at(shares, m).T
-        rows, values = m / layout.shards, n / layout.shards
-        per_row = visited * cost("row", m) + moved * cost("move", m)
-        per_value = visited * cost("read", sizes.n_columns) + moved * cost("write", sizes.n_columns)
-        certificates = rounds * cost("look", sizes.n_columns) + held * cost("add", sizes.n_columns)
-        fixed = rounds * (d * (cost("column", d) + cost("begin_column", d)) + rows * cost("begin_row", m))
-        start = START_PASSES * (rows * cost("row", m) + values * cost("read", sizes.n_columns))
-        return float((rows * per_row + values * (per_value + certificates) + fixed).sum()) + start, float(visited.sum())
+def _seconds(counts: np.ndarray, rows: float, values: float, m: int, d: int, machine: Machine, busy: int) -> float:
+    """Of panels with these counts (panels × 4, as `TABLE`) on a rank with so many of the `m` rows, and of their values."""
+
+    def cost(name: str, at: float) -> float:
+        return machine(f"dual.{name}", at, busy)
+
+    visited, moved, held, rounds = counts.T
+    per_row = visited * cost("row", m) + moved * cost("move", m)
+    per_value = visited * cost("read", d) + moved * cost("write", d)
+    certificates = rounds * cost("look", d) + held * cost("add", d)
+    fixed = rounds * (d * (cost("column", d) + cost("begin_column", d)) + rows * cost("begin_row", m))
+    return float((rows * per_row + values * (per_value + certificates) + fixed).sum())
 
 
 class _Bench:
@@ -161,7 +184,8 @@ class _Bench:
     def __init__(self, rows: CompactRows, still: bool) -> None:
         # with so large a λ every dual is at its bound after one visit, and stays there
         options = DualOptions(loss="hinge", lam="1e4", bias=False) if still else DualOptions(loss="squared-hinge", bias=False)
-        self.rows, risk = rows, Risk(rows, options, Profile())
+        self.rows = rows = replace(rows, bias=True)  # the last column is the intercept's, which the end of a round moves
+        risk = Risk(rows, options, Profile())
         labels = np.arange(LANES)
         self.block = DualBlock(risk, labels, LANES, options, 1 << 30)
         self.lanes = [Training(k, NO_POSITIVES if still else k, math.inf, exact=True) for k in range(LANES)]
@@ -186,10 +210,16 @@ class _Bench:
         return value, max(0.0, few - value * self.sizes.min()), max(1e-3, float(moved[long].mean()))
 
     def begin(self, timer: Timer) -> float:
-        """Seconds of beginning a panel at the common start."""
+        """Seconds of beginning a panel at the common start, and of seeking its support vectors after each pass over all rows."""
+
+        def begin() -> None:
+            DualPanel(self.block, self.lanes)
+            for _ in range(FULL_PASSES):
+                self.panel.look_at_support()
+
         dtype = self.block.risk.weight_type
         self.block.start = State(np.zeros(self.rows.n_columns, dtype), np.zeros(self.rows.n_global, dtype))
-        return min(timer(lambda: DualPanel(self.block, self.lanes)) for _ in range(REPEATS))
+        return min(timer(begin) for _ in range(REPEATS))
 
     def ends(self, timer: Timer) -> float:
         """Seconds of the end of a round."""
@@ -201,11 +231,23 @@ class _Bench:
         return self.ends(timer)
 
 
-def _panels_of(rows: CompactRows, options: DualOptions) -> Iterator[tuple[float, ...]]:
-    """Lines of a `TABLE`, of panels of the most frequent labels to the rarest."""
+class _Clock:
+    """The seconds of some calls."""
+
+    def __init__(self, timer: Timer) -> None:
+        self.timer, self.seconds = timer, 0.0
+
+    def __call__(self, call: Callable[[], Result]) -> Result:
+        """What the call returns."""
+        found = list[Result]()
+        self.seconds += self.timer(lambda: found.append(call()))
+        return found[0]
+
+
+def _panels_of(rows: CompactRows, options: DualOptions, timer: Timer) -> Iterator[tuple[float, ...]]:
+    """Lines of a `TABLE`, of panels of the most frequent labels to the rarest, and the seconds that each has taken."""
     risk, sizes = Risk(rows, options, Profile()), np.diff(rows.indptr)
-    labels = np.argsort(-rows.n_positive, kind="stable")
-    labels = labels[(rows.n_positive[labels] > 0) & (rows.n_positive[labels] < rows.n_global)]
+    labels = linear.trainable(rows)
     block = DualBlock(risk, labels, LANES, options, options.max_steps or options.steps)
     block.warm_up()
     start = DualPanel(block, [Training(NO_POSITIVES, NO_POSITIVES, options.dual_tol)])
@@ -215,24 +257,26 @@ def _panels_of(rows: CompactRows, options: DualOptions) -> Iterator[tuple[float,
     firsts = sorted({int(place * max(0, labels.size - LANES)) for place in np.linspace(0, 1, 5) ** 2})
     for first in firsts:
         places = range(first, min(first + LANES, labels.size))
-        lanes, number, total = [Training(k, int(labels[k]), options.dual_tol) for k in places], 0, np.zeros(4)
+        lanes, number, total, seconds = [Training(k, int(labels[k]), options.dual_tol) for k in places], 0, np.zeros(4), 0.0
         n_lanes = len(lanes)
         while lanes:
-            share, panel = len(lanes) / n_lanes, DualPanel(block, lanes, number)
+            share, clock = len(lanes) / n_lanes, _Clock(timer)
+            panel = clock(partial(DualPanel, block, lanes, number))
             while True:
                 full = panel.round == 0 and panel.support == SUPPORT_PASSES  # over all rows, whichever are active now
                 looked, before = sizes[full | (panel.active != 0)].sum(), panel.alpha.copy()
-                panel.epoch(0.0)
+                clock(partial(panel.epoch, 0.0))
                 moved = sizes[(panel.alpha != before).reshape(rows.n_global, -1).any(axis=1)].sum()
                 total[:2] += share * np.array([looked, moved])
                 if not panel.goes_on:
                     break
             held = sizes[(panel.alpha != 0).reshape(rows.n_global, -1).any(axis=1)].sum()
-            _, lanes = panel.certify()
+            _, lanes = clock(panel.certify)
+            seconds += share * clock.seconds
             total[2:] += share * np.array([held, 1.0])
             number += 1
         mean = rows.n_positive[labels[list(places)]].mean() / rows.n_global
-        yield (float(mean), *(total[:3] / rows.data.size), float(total[3]))
+        yield (float(mean), *(total[:3] / rows.data.size), float(total[3]), seconds)
 
 
 FORECAST = DualForecaster()

@@ -12,6 +12,12 @@ def bytes_per_rank_dual(n_values: int, n_rows: int, n_columns: int, n_lanes: int
     up to two panels' labels between two rounds; per column weights likewise, those of a label that is being written, up to 8
     float64, and if other ranks share the rows, the panel's weights before a pass.
     """
-    copies = (4 if shards > 1 else 3) * n_lanes + 2
-    row, column = 32 + (3 * n_lanes + 1) * weight_bytes + 10 * n_lanes, 8 * min(n_lanes, HALF) + copies * weight_bytes
-    return (8 * n_values + row * n_rows) // shards + column * n_columns
+    copies = (2 if shards > 1 else 1) * n_lanes + 2
+    row, column = 32 + (n_lanes + 1) * weight_bytes + 8 * n_lanes, 8 * min(n_lanes, HALF) + copies * weight_bytes
+    between = bytes_between_rounds(n_rows, n_columns, n_lanes, shards, weight_bytes)
+    return (8 * n_values + row * n_rows) // shards + column * n_columns + between
+
+
+def bytes_between_rounds(n_rows: int, n_columns: int, n_lanes: int, shards: int, weight_bytes: int) -> int:
+    """What of it two panels' labels take that wait for another round: weights, duals, and which rows they look at."""
+    return 2 * n_lanes * ((weight_bytes + 1) * n_rows // shards + weight_bytes * n_columns)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from hpcml.data.compact import CompactRows
 from hpcml.methods.forecast import Cluster, Forecast, Machine, NoForecast, Sizes
 from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.objective import PRECISIONS
@@ -14,6 +15,7 @@ from hpcml.methods.linear.options import LinearOptions
 from hpcml.methods.linear.plan import PROGRAM_BYTES, VALUE_BYTES, Sharding, dealt, fewest_shards, lanes_that_fit
 from hpcml.mpi.memory import MEMORY_SHARE
 
+STATE = "weights and state of labels, at most"  # of `own_bytes`
 SLOT = 8  # bytes of a row's place among those of a label
 ROW_BYTES = 40  # of the slab of a file that a rank maps, beside values and labels: where rows begin, which belong to the split
 
@@ -64,7 +66,7 @@ def own_bytes(method: LinearMethod, sizes: Sizes, options: LinearOptions, layout
     values = sizes.n_values + sizes.n_rows * bool(options.bias)
     arguments = (sizes.n_rows, sizes.n_columns, layout.n_lanes, layout.shards, layout.weight_bytes)
     rest = method.needs(0, *arguments)
-    found = {"weights and state of labels, at most": rest}
+    found = {STATE: rest}
     if not layout.mapped:
         found["rows"] = method.needs(values, *arguments) - rest + SLOT * sizes.n_pairs // layout.shards
     return found
@@ -73,6 +75,20 @@ def own_bytes(method: LinearMethod, sizes: Sizes, options: LinearOptions, layout
 def shared_bytes(sizes: Sizes, layout: Layout) -> int:
     """Of a node: the rows that its ranks map, and which rows have a label."""
     return (VALUE_BYTES * (sizes.n_values + sizes.n_rows) + SLOT * sizes.n_pairs) if layout.mapped else 0
+
+
+def trainable(rows: CompactRows) -> np.ndarray:
+    """The labels of a sample that have positive and negative rows, the most frequent first."""
+    labels = np.argsort(-rows.n_positive, kind="stable")
+    return labels[(rows.n_positive[labels] > 0) & (rows.n_positive[labels] < rows.n_global)]
+
+
+def with_labels(samples: Sequence[CompactRows]) -> list[CompactRows]:
+    """The samples of a pilot in which some label can be trained. Raises NoForecast if there are none."""
+    found = [rows for rows in samples if trainable(rows).size]
+    if not found:
+        raise NoForecast("--pilot: no label can be trained on a sample of the rows: each has all of them, or none")
+    return found
 
 
 def mapped_bytes(sizes: Sizes, n_parts: int) -> int:

@@ -6,8 +6,10 @@ machine. Later passes are shorter, for most rows violate no more, or are dormant
 
 from __future__ import annotations
 
+import heapq
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,7 @@ from hpcml.options import flag_of
 from hpcml.run.profile import Profile
 
 REPEATS = 3
+STEEPEST = 0.5  # power of the number of rows by which steps grow at most
 LEAST_VALUES = 1 << 19  # of the rows of a pilot: fewer would measure Python
 OF_PATH = (
     "loss",
@@ -46,6 +49,22 @@ class Steps:
     steps: float
     share: float
     source: str
+    each: tuple[float, ...] = ()  # of labels of a pilot, the most frequent first
+    power: float = 0.0  # of the number of rows, by which they grow
+    n_rows: int = 1  # of a pilot
+
+    def grown(self, n_rows: int) -> Steps:
+        """On so many rows."""
+        factor = (n_rows / self.n_rows) ** self.power
+        return replace(self, steps=factor * self.steps, each=tuple(factor * steps for steps in self.each))
+
+    def passes(self, n_labels: int, n_lanes: int) -> float:
+        """Passes of a group until its last label is done, if each lane takes the next label when it has done one."""
+        known = np.array(self.each or (self.steps,))
+        lanes = [0.0] * n_lanes
+        for steps in np.interp(np.linspace(0, 1, n_labels), np.linspace(0, 1, known.size) ** 2, known):
+            heapq.heapreplace(lanes, lanes[0] + steps)
+        return max(lanes)
 
 
 DEFAULT = Steps(150.0, 0.6, "124 to 168 steps a label on Reuters-21578, 20 Newsgroups and docstrings, 0.6 of a full pass each")
@@ -73,11 +92,21 @@ class ProbeForecaster:
         }
 
     def pilot(self, samples: Sequence[CompactRows], options: Any, timer: Timer) -> Steps | None:
-        """Sixteen labels of all frequencies, to their end."""
-        rows = next((each for each in samples if each.data.size >= LEAST_VALUES), samples[-1])
+        """Sixteen labels of all frequencies, to their end, on two samples, which show how steps grow with the rows."""
+        samples = linear.with_labels(samples)
+        number = next((k for k, rows in enumerate(samples) if k > 0 and rows.data.size >= LEAST_VALUES), len(samples) - 1)
+        found = self._steps_of(samples[number], options, timer)
+        if number == 0:
+            return found
+        before = self._steps_of(samples[number - 1], options, timer)
+        ratio = found.n_rows / before.n_rows
+        power = math.log(found.steps / before.steps) / math.log(ratio) if ratio > 1 else 0.0
+        return replace(found, power=float(np.clip(power, 0.0, STEEPEST)))
+
+    def _steps_of(self, rows: CompactRows, options: Any, timer: Timer) -> Steps:
+        """Of sixteen labels of a sample. Local."""
         objective, options = Objective(rows, with_defaults(options, {}), Profile()), with_defaults(options, {})
-        labels = np.argsort(-rows.n_positive, kind="stable")
-        labels = labels[(rows.n_positive[labels] > 0) & (rows.n_positive[labels] < rows.n_global)]
+        labels = linear.trainable(rows)
         chosen = labels[np.unique((np.linspace(0, 1, LANES) ** 2 * (labels.size - 1)).astype(int))]
         block = probe(objective, chosen, LANES, options, options.max_steps or options.steps)
         block.warm_up()
@@ -91,9 +120,9 @@ class ProbeForecaster:
             spent = timer(lambda: finished.extend(block.turn(0.0)))
             if not before and not finished:  # else some lanes are idle, or a label's last look is in it
                 seconds.append(spent)
-        steps = float(np.mean([each.steps for each in finished]))
+        each = [done.steps for done in sorted(finished, key=lambda done: done.label)]
         share = max(0.0, float(np.mean(seconds)) - rest) / full if seconds else DEFAULT.share
-        return Steps(steps, share, f"a pilot on {rows.n_global:,} rows")
+        return Steps(float(np.mean(each)), share, f"a pilot on {rows.n_global:,} rows", tuple(each), n_rows=rows.n_global)
 
     def forecast(self, sizes: Sizes, cluster: Cluster, options: LinearOptions, machine: Machine, pilot: Steps | None) -> Forecast:
         """Raises NoForecast."""
@@ -102,11 +131,11 @@ class ProbeForecaster:
             raise NoForecast(f"no time model for --precision {options.precision}: constants are of single precision")
         layout = linear.layout_of(self.method, sizes, cluster, options)
         found = linear.begin(self.method, sizes, cluster, options, machine, layout)
-        work = self._work(options, pilot, found)
+        work = self._work(sizes, options, pilot, found)
         busy, d = cluster.ranks_per_node, sizes.n_columns
         values = (sizes.n_values + sizes.n_rows * bool(options.bias)) / layout.shards
         labels = -(-sizes.n_trained // layout.n_groups)
-        steps = labels * work.steps / layout.n_lanes
+        steps = work.passes(labels, layout.n_lanes)
         width = panel_widths(layout.n_lanes, options.precision)[0] / LANES
         one_pass = values * machine("probe.value", sizes.n_columns, busy) * work.share
         found.seconds["train"] = steps * (one_pass + width * d * machine("probe.column", d, busy))
@@ -119,9 +148,10 @@ class ProbeForecaster:
         found.checkpoint_bytes = layout.n_groups * layout.n_lanes * (2 * WEIGHT_BYTES * d + sizes.n_rows)
         return found
 
-    def _work(self, options: LinearOptions, pilot: Steps | None, found: Forecast) -> Steps:
+    def _work(self, sizes: Sizes, options: LinearOptions, pilot: Steps | None, found: Forecast) -> Steps:
         """Steps of a label. Raises NoForecast."""
         if pilot is not None:
+            pilot = pilot.grown(sizes.n_rows)
             found.measured.append(f"{pilot.steps:.0f} steps a label, each {pilot.share:.2f} of a full pass: {pilot.source}")
             return pilot
         usual = with_defaults(ProbeOptions(), {})
@@ -138,7 +168,7 @@ class PegasosForecaster(ProbeForecaster):
     def pilot(self, samples: Sequence[CompactRows], options: Any, timer: Timer) -> None:
         """Nothing depends on the data."""
 
-    def _work(self, options: LinearOptions, pilot: Steps | None, found: Forecast) -> Steps:
+    def _work(self, sizes: Sizes, options: LinearOptions, pilot: Steps | None, found: Forecast) -> Steps:
         return Steps(float(options.max_steps or options.steps), 1.0, "")
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,7 +18,9 @@ from hpcml.errors import ConfigError, DataError
 from hpcml.methods.dual.forecast import Work, _Bench
 from hpcml.methods.dual.plan import bytes_per_rank_dual
 from hpcml.methods.forecast import Cluster, Machine, NoForecast, Sizes, sent
+from hpcml.methods.linear.forecast import STATE
 from hpcml.methods.linear.plan import bytes_per_rank, dealt
+from hpcml.methods.probe.forecast import Steps
 from hpcml.methods.registry import METHODS
 from hpcml.planning.command import flags
 from hpcml.planning.generated import LONG, SHORT, generate, words
@@ -125,6 +128,31 @@ def test_seconds_of_dual_by_hand():
     for name in names:
         found = forecast("dual", machine=constants(**zero | {f"dual_{name}": 1.0}), pilot=work)
         assert found.seconds["train"] == pytest.approx(1e-9 * units[name]), name
+
+
+def test_a_pilot_sets_the_pace():
+    """Panels that took three times what the constants say of them: so do all."""
+    work = Work(np.array([[0.01, 3.0, 1.0, 0.5, 2.0]]), np.zeros((1, 4)), 100, "a test", n_values=2100, n_columns=50)
+    units = 100 * (3 + 1 + 2) + 2100 * (3 + 1 + 2 + 0.5) + 50 * 4  # of each row, value and column
+    plain, slow = (forecast("dual", pilot=each).seconds["train"] for each in (work, replace(work, seconds=3e-9 * units)))
+    assert slow == pytest.approx(3 * plain)
+
+
+def test_memory_of_waiting_labels_is_halved_where_a_pilot_finds_few():
+    """Of 16 labels, one panel: weights and duals in 4 bytes, and a flag of each row."""
+    table = np.array([[0.01, 3.0, 1.0, 0.5, 1.0]])
+    few, all_of_them = (Work(table * [1, 1, 1, 1, rounds], np.zeros((1, 4)), 1000, "a test") for rounds in (1.5, 2.0))
+    bound, seen, again = (forecast("dual", pilot=each).own_bytes[STATE] for each in (None, few, all_of_them))
+    assert bound == again == bytes_per_rank_dual(0, 1000, 500, 16, 1, 4)
+    assert bound - seen == 16 * (4 * 500 + 5 * 1000)
+
+
+def test_probe_passes_until_the_last_label_is_done():
+    """Four lanes: the fifth label, of 10 steps, begins when the first lane is free, after 10."""
+    assert Steps(10.0, 1.0, "").passes(4, 4) == 10 and Steps(10.0, 1.0, "").passes(5, 4) == 20
+    assert Steps(25.0, 1.0, "", (10, 40)).passes(2, 2) == 40  # each label as many as those of its frequency
+    assert Steps(25.0, 1.0, "", (40, 10)).passes(2, 1) == 50
+    assert Steps(25.0, 1.0, "", (40, 10), power=0.5, n_rows=100).grown(400).passes(2, 1) == 100
 
 
 def test_the_slowest_group_counts():
