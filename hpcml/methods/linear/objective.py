@@ -93,13 +93,15 @@ class Risk:
         self.watch: Watch | Unwatched = Unwatched()
         self.headings: Headings | None = None  # the columns of the rows' own labels, where these are features, too
         self.chunk_values = 0  # of rows that are streamed; 0: memory holds them
+        self.kept_values = 0  # of rows that are streamed: how many stay in memory between passes
         self.lam = parse_lambda(options.lam, rows.scale, rows.n_global, options.smallest_lambda)
         self.seed, self.weight_type = options.seed, PRECISIONS[options.precision]
 
     def at(self, options: LinearOptions) -> Self:
         """The same rows with other options. Raises ConfigError for a bad λ."""
         other = type(self)(self.rows, options, self.profile)
-        other.watch, other.headings, other.chunk_values = self.watch, self.headings, self.chunk_values
+        other.watch, other.headings = self.watch, self.headings
+        other.chunk_values, other.kept_values = self.chunk_values, self.kept_values
         return other
 
     def row_width(self, n_columns: int) -> int:

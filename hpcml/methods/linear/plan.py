@@ -23,6 +23,7 @@ LABELS_PER_GROUP = 4  # fewer do not pay for passes over all rows
 VALUE_BYTES = 8  # a column and a value
 PROGRAM_BYTES = 1 << 25  # of a rank's share of memory, for the pages of the program itself and the orders of the rows
 SMALLEST_CHUNK = 1 << 16  # values
+READING_BYTES = 1 << 24  # of the system's cache, for rows that are on their way into memory
 
 
 class Sharding(Enum):
@@ -113,11 +114,30 @@ def chunk_values(comm: mpi.Comm, rows: CompactRows, needed: int, largest: int) -
     Rows are visited at random in chunks of `largest` values, of which every rank of a node may be in another. If the chunks have
     no room beside what the ranks have and will need (`needed` bytes each), every visit would wait for the disk.
     """
+    room, whole = _room_for_rows(comm, rows, needed)
+    if min(whole, largest * VALUE_BYTES) <= room:
+        return 0
+    values = max(SMALLEST_CHUNK, int(room) // (2 * VALUE_BYTES))  # the other half is for reading them, and for what is kept
+    return min(1 << (values.bit_length() - 1), largest)
+
+
+@mpi.collective
+def kept_values(comm: mpi.Comm, rows: CompactRows, needed: int, chunk: int) -> int | None:
+    """Collective over `comm`. How many values of rows that are mapped have room in a rank's memory beside a chunk of them.
+
+    None if memory holds all rows. `needed` as in `chunk_values`.
+    """
+    room, whole = _room_for_rows(comm, rows, needed)
+    if whole <= room:
+        return None
+    return max(0, int(room) - VALUE_BYTES * min(chunk, rows.data.size) - READING_BYTES) // VALUE_BYTES
+
+
+@mpi.collective
+def _room_for_rows(comm: mpi.Comm, rows: CompactRows, needed: int) -> tuple[float, float]:
+    """Collective over `comm`. Bytes that a rank has left beside the `needed` ones, and its part of all rows, which ranks share."""
     ranks = mpi.ranks_on_node(comm)
     room = memory_of_node() / ranks - private_bytes() - needed - PROGRAM_BYTES
     room = -mpi.allreduce_max(comm, -room)
     sharing = -mpi.allreduce_max(comm, -ranks)  # on the node where fewest hold the rows in memory; all ranks decide alike
-    if min(rows.data.size / sharing, largest) * VALUE_BYTES <= room:
-        return 0
-    values = max(SMALLEST_CHUNK, int(room) // (2 * VALUE_BYTES))  # the other half is for reading them
-    return min(1 << (values.bit_length() - 1), largest)
+    return room, rows.data.size * VALUE_BYTES / sharing
