@@ -16,7 +16,7 @@ from hpcml.data.dataset import Dataset, default_split
 from hpcml.data.headings import heading_features
 from hpcml.data.labels import choose_labels, count_positives, fingerprint, tell_unused
 from hpcml.data.shard import Shard, load_shard
-from hpcml.data.shared_rows import node_rows
+from hpcml.data.shared_rows import node_rows, own_rows
 from hpcml.errors import DataError, Interrupted
 from hpcml.files.atomic import sync, temporary_path
 from hpcml.files.hdf5 import DAMAGE, open_stamped
@@ -120,6 +120,8 @@ def _train(
             shard = shard if loaded_by.size == comm.size else load_shard(loaded_by, dataset, split)
             if alone:
                 rows, column_map = node_rows(loaded_by, rows_comm, shard, options.bias, look, method.risk.folds)
+            elif method.sharding is Sharding.EXACT:
+                rows, column_map = own_rows(rows_comm, shard, options.bias, look, method.risk.folds)
             else:
                 rows, column_map = compact_rows(rows_comm, shard, options.bias, look=look, fold=method.risk.folds)
             objective = method.risk(rows, options, profile)
