@@ -3,10 +3,10 @@
 usage: python launch/bench/little_memory.py [--rows N ...] [--per-row N] [--features N] [--labels N] [--ranks N]
            [--methods NAME ...] [--limits MB ... | --shares X ...] [-- OPTIONS]
 
-Makes rows at random, trains on them with `mpirun` under every limit, and prints a JSON line for each: seconds, processor seconds, the
-ratio of both to the first run's, the peak of the group's memory, MB read from the disk and page faults that waited for it, what the
-run warned of, and whether the model has the bits of the first one. OPTIONS go to `hpcml train`. The dataset is not in the page cache
-at first.
+Makes rows at random, trains on them with `mpirun` under every limit, and prints a JSON line for each: seconds, processor seconds,
+the ratio of both to the first run's, the peak of the group's memory, MB read from the disk and page faults that waited for it, what
+the run warned of, and whether the model has the bits of the first one. OPTIONS go to `hpcml train`. The dataset is not in the page
+cache at first.
 
 --limits are MB of a group, the first of which the others are compared with (900, then 500). --shares say how much of the rows has
 room: the first run has no limit, and the others that run's peak of anonymous memory without the rows, plus so many times the rows.

@@ -165,6 +165,19 @@ def test_online_pass_stopped_between_rows_that_are_read_together(comm, mpi_tmp_p
 
 
 @pytest.mark.usefixtures("in_step")
+def test_rows_of_probe_without_room_lie_in_a_file(comm, mpi_tmp_path, monkeypatch):
+    data = write(comm, mpi_tmp_path / "data.h5", *random_data(4, 300, 40, 4, density=0.2))
+    monkeypatch.setattr(slices, "SLICE_VALUES", 400)
+    roomy = train("probe", comm, data, mpi_tmp_path / "roomy", {"max_steps": 20})
+    asked = []
+    monkeypatch.setattr("hpcml.methods.linear.objective.ask_for", lambda *arrays: asked.append(arrays))
+    monkeypatch.setattr("hpcml.data.shared_rows.room_per_rank", lambda comm: 0.0)
+    mapped = train("probe", comm, data, mpi_tmp_path / "mapped", {"max_steps": 20})
+    assert mapped.model.read_bytes() == roomy.model.read_bytes()
+    assert asked
+
+
+@pytest.mark.usefixtures("in_step")
 def test_rows_without_room_are_streamed(comm, mpi_tmp_path, monkeypatch, capfd):
     """Where memory is short the visits are to copies of chunks; the chunks of a run are those of its checkpoint."""
     data = write(comm, mpi_tmp_path / "data.h5", *random_data(4, 300, 40, 4, density=0.2))
