@@ -9,7 +9,7 @@ the run warned of, and whether the model has the bits of the first one. OPTIONS 
 cache at first.
 
 --limits are MB of a group, the first of which the others are compared with (900, then 500). --shares say how much of the rows has
-room: the first run has no limit, and the others that run's peak of anonymous memory without the rows, plus so many times the rows.
+room: the first run has no limit, and the others what hpcml plans with for everything else, plus so many times the rows.
 --methods are dual (the default) and probe. Making a control group takes root; where that fails the script says so, and ends with
 code 3.
 """
@@ -26,7 +26,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -36,8 +35,14 @@ import numpy as np
 from hpcml import mpi
 from hpcml.files.hdf5 import describe_matrix, matrix_slabs, stamp, vocabulary_digest
 from hpcml.files.slabs import new_file
+from hpcml.methods.dual import train as dual
+from hpcml.methods.linear.plan import PROGRAM_BYTES
+from hpcml.methods.probe import train as probe
 
 NO_GROUP = 3
+METHODS = {"dual": dual.METHOD, "probe": probe.METHOD}
+PROGRAM = 80 * 10**6  # of memory that is a rank's own before it trains
+PLACE = 24  # bytes: of a row in tables of rows and labels
 V1, V2 = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
 
 
@@ -159,17 +164,20 @@ def train(method: str, data: Path, run: Path, ranks: int, limit: int | None, mor
     return facts | {"model": hashlib.sha256((run / "model.h5").read_bytes()).hexdigest()[:16], "notes": notes}
 
 
-def limits_of(options: argparse.Namespace, n_rows: int, method: str) -> Iterator[tuple[float | None, Callable[[dict], int | None]]]:
-    """For each run a share of the rows, if such were asked for, and the limit (bytes) by what the first run came to."""
+def beside_rows(options: argparse.Namespace, n_rows: int, method: str) -> int:
+    """Bytes that hpcml plans with for all ranks, beside the rows' values."""
+    sharing = 1 if method == "dual" else options.ranks  # ranks among which the rows are divided
+    lanes = min(16, options.labels if sharing > 1 else -(-options.labels // options.ranks))
+    needs = METHODS[method].needs(0, n_rows, options.features, lanes, sharing, 4)
+    return options.ranks * (PROGRAM + PROGRAM_BYTES + needs + PLACE * n_rows // sharing)
+
+
+def limits_of(options: argparse.Namespace, n_rows: int, method: str) -> list[tuple[float | None, int | None]]:
+    """For each run a share of the rows, if such were asked for, and the limit (bytes)."""
     if not options.shares:
-        yield from ((None, lambda first, mb=mb: mb * 10**6) for mb in options.limits)
-        return
-    size = 8 * n_rows * (options.per_row + 1)  # the constant feature is a value, too
-    private = size if method != "dual" or options.ranks == 1 else 0  # of the first run; dual's ranks share a file
-    yield None, lambda first: None
-    yield from (
-        (share, lambda first, share=share: int(first["anonymous_mb"] * 10**6 - private + share * size)) for share in options.shares
-    )
+        return [(None, mb * 10**6) for mb in options.limits]
+    others, size = beside_rows(options, n_rows, method), 8 * n_rows * (options.per_row + 1)  # the constant feature is a value, too
+    return [(None, None), *((share, int(others + share * size)) for share in options.shares)]
 
 
 def main() -> None:
@@ -178,7 +186,7 @@ def main() -> None:
     for name, default in (("per-row", 70), ("features", 1_000_000), ("labels", 16), ("ranks", 2)):
         arguments.add_argument(f"--{name}", type=int, default=default)
     arguments.add_argument("--rows", type=int, nargs="+", default=[200_000])
-    arguments.add_argument("--methods", nargs="+", choices=["dual", "probe"], default=["dual"])
+    arguments.add_argument("--methods", nargs="+", choices=sorted(METHODS), default=["dual"])
     arguments.add_argument("--limits", type=int, nargs="+", default=[900, 500])
     arguments.add_argument("--shares", type=float, nargs="+")
     own, more = (sys.argv[1:], [])
@@ -198,7 +206,7 @@ def measure(options: argparse.Namespace, n_rows: int, method: str, data: Path, m
     first: dict = {}
     for number, (share, limit) in enumerate(limits_of(options, n_rows, method)):
         try:
-            facts = train(method, data, data.parent / f"{method}{number}", options.ranks, limit(first), more)
+            facts = train(method, data, data.parent / f"{method}{number}", options.ranks, limit, more)
         except OSError as error:
             print(f"no control group can be made ({error}): nothing was measured", file=sys.stderr)
             sys.exit(NO_GROUP)

@@ -18,7 +18,7 @@ from hpcml.methods.dual.kernels import pack
 from hpcml.mpi.memory import ask_for
 
 CHUNK_VALUES = 1 << 24  # rows of so many values are taken in random order before the next ones
-PIECE_VALUES = 1 << 19  # are asked for while those before them are copied
+PIECE_VALUES = 1 << 18  # are asked for while those before them are copied
 
 Csr = tuple[np.ndarray, np.ndarray, np.ndarray]
 Wanted = Callable[[slice], np.ndarray]  # which of these rows (bool) a pass visits, or the next ones will

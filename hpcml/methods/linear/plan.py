@@ -23,7 +23,7 @@ LABELS_PER_GROUP = 4  # fewer do not pay for passes over all rows
 VALUE_BYTES = 8  # a column and a value
 PROGRAM_BYTES = 1 << 25  # of a rank's share of memory, for the pages of the program itself and the orders of the rows
 SMALLEST_CHUNK = 1 << 16  # values
-READING_BYTES = 1 << 24  # of the system's cache, for rows that are on their way into memory
+READING_BYTES = 1 << 22  # of the system's cache, for rows that are on their way into memory
 
 
 class Sharding(Enum):
