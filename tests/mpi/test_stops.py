@@ -178,10 +178,11 @@ def test_rows_of_probe_without_room_lie_in_a_file(comm, mpi_tmp_path, monkeypatc
 
 
 @pytest.mark.usefixtures("in_step")
-def test_rows_without_room_are_streamed(comm, mpi_tmp_path, monkeypatch, capfd):
+@pytest.mark.parametrize("loss", ["squared-hinge", "logistic"])
+def test_rows_without_room_are_streamed(comm, mpi_tmp_path, monkeypatch, capfd, loss):
     """Where memory is short the visits are to copies of chunks; the chunks of a run are those of its checkpoint."""
     data = write(comm, mpi_tmp_path / "data.h5", *random_data(4, 300, 40, 4, density=0.2))
-    options = {"block": 2, "shards": 1, "gap": True}
+    options = {"block": 2, "shards": 1, "gap": True, "loss": loss}
     roomy = train("dual", comm, data, mpi_tmp_path / "roomy", options)
     monkeypatch.setattr("hpcml.data.shared_rows.room_per_rank", lambda comm: 0.0)  # rows are mapped on one rank, too
     monkeypatch.setattr(plan, "SMALLEST_CHUNK", 256)
