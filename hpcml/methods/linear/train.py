@@ -26,7 +26,7 @@ from hpcml.methods.linear.earlier import Earlier
 from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.objective import PRECISIONS, Risk
 from hpcml.methods.linear.options import LinearOptions, with_defaults
-from hpcml.methods.linear.plan import VALUE_BYTES, Sharding, choose_shards, chunk_values, kept_values, lanes_per_group
+from hpcml.methods.linear.plan import VALUE_BYTES, Sharding, choose_shards, chunk_values, fewer_lanes, kept_values, lanes_per_group
 from hpcml.methods.linear.report import TrainReport, read_report
 from hpcml.methods.linear.run import LabelRun
 from hpcml.methods.linear.settings import Chooser, Chosen, SettingsBlock, at_setting
@@ -228,8 +228,8 @@ def make_block(problem: LabelProblem, n_lanes: int, options: LinearOptions, chos
 def plan_chunks(comm: mpi.Comm, run: LabelRun, method: LinearMethod, n_lanes: int, log: Log) -> tuple[int, int]:
     """Collective over `comm`. How many labels share a pass, and values in each chunk of rows that are streamed, else 0.
 
-    Fewer labels than `n_lanes` if memory then holds all rows, unless the user said how many. Where a run is continued, chunks are
-    as before.
+    Fewer labels than `n_lanes` if that is better than small chunks (`fewer_lanes`), unless the user said how many. Where a run is
+    continued, chunks are as before.
     """
     rows = run.rows
     if not (method.chunk and mpi.agreed_any(comm, rows.mapped)):  # a node with one rank may have rows of its own
@@ -244,9 +244,8 @@ def plan_chunks(comm: mpi.Comm, run: LabelRun, method: LinearMethod, n_lanes: in
     if run.chunk_values:
         chunk = min(chunk or run.chunk_values, run.chunk_values)
     elif chunk and not run.options.block:
-        for n in (8, 4, 2, 1):
-            if n < most and not chunk_for(n, rows.data.size):
-                return min(n, n_lanes), 0
+        found = fewer_lanes(most, lambda n: chunk_for(n, rows.data.size), lambda n: chunk_for(n, method.chunk))
+        n_lanes, chunk = min(found[0], n_lanes), found[1]
     if chunk:
         log(
             f"warning: memory is short, so the rows ({rows.data.size * VALUE_BYTES / 1e6:,.0f} MB) are read from the disk in every "
