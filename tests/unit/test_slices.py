@@ -49,8 +49,8 @@ def test_chunks_follow_the_memory(monkeypatch):
         (180, (8, 0)),  # beside 8
         (179, (16, 1 << 20)),
         (169, (8, 1 << 20)),  # beside 16 there is room for small chunks only
-        (99, (4, 1 << 20)),
-        (59, (16, 1 << 16)),
+        (79, (4, 1 << 20)),
+        (54, (16, 1 << 16)),
     ],
 )
 def test_labels_are_fewer_where_chunks_would_be_small(room, found):

@@ -126,7 +126,7 @@ def chunk_values(comm: mpi.Comm, rows: CompactRows, needed: int, largest: int) -
 def fewer_lanes(most: int, of_all: Callable[[int], int], of_chunks: Callable[[int], int]) -> tuple[int, int]:
     """Collective as `chunk_values` is. How many labels share a pass over rows that are mapped, and values in a chunk, else 0.
 
-    They are at most `most`. By their number, `of_all` is 0 if memory holds all rows, and `of_chunks` is the values of a chunk, 0 for
+    At most `most`. By their number, `of_all` is 0 if memory holds all rows, and `of_chunks` is the values of a chunk, 0 for
     the usual number. Half as many labels take nearly twice the time. Rows that are streamed take less than that, unless chunks are
     smaller than `GOOD_CHUNK`, which take more passes.
     """
