@@ -41,7 +41,10 @@ from hpcml.methods.probe import train as probe
 
 NO_GROUP = 3
 METHODS = {"dual": dual.METHOD, "probe": probe.METHOD}
-PROGRAM = 80 * 10**6  # of memory that is a rank's own before it trains
+PROGRAM = {
+    "dual": 80 * 10**6,
+    "probe": 110 * 10**6,
+}  # bytes of a rank that the plan does not count
 PLACE = 24  # bytes: of a row in tables of rows and labels
 V1, V2 = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
 
@@ -169,7 +172,7 @@ def beside_rows(options: argparse.Namespace, n_rows: int, method: str) -> int:
     sharing = 1 if method == "dual" else options.ranks  # ranks among which the rows are divided
     lanes = min(16, options.labels if sharing > 1 else -(-options.labels // options.ranks))
     needs = METHODS[method].needs(0, n_rows, options.features, lanes, sharing, 4)
-    return options.ranks * (PROGRAM + PROGRAM_BYTES + needs + PLACE * n_rows // sharing)
+    return options.ranks * (PROGRAM[method] + PROGRAM_BYTES + needs + PLACE * n_rows // sharing)
 
 
 def limits_of(options: argparse.Namespace, n_rows: int, method: str) -> list[tuple[float | None, int | None]]:
