@@ -46,7 +46,7 @@ class CompactRows:
     max_norm: float  # at least max ‖x_i‖, the constant feature included
     scale: float  # X = (mean ‖x_i‖)², the constant feature not included
     n_positive: np.ndarray  # (n_labels) int64, on all ranks
-    mapped: bool = False  # are indices and data in files, which the ranks of a node share?
+    mapped: bool = False  # are indices and data in files?
 
     @property
     def n_local(self) -> int:

@@ -1,7 +1,7 @@
-"""One copy of the rows for all ranks of a node, in the page cache: for methods that need all rows on every rank.
+"""Rows in files without a name (in TMPDIR) that ranks map, so they may be larger than memory if that is on a disk.
 
-The copy lies in files without a name (in TMPDIR) that every rank maps, so it may also be larger than memory if that is on a disk.
-Each rank of the node makes a part of it.
+For methods that need all rows on every rank there is one copy for all ranks of a node, of which each rank makes a part. Other
+methods' ranks put their own rows there where these would take too much memory.
 """
 
 from __future__ import annotations
@@ -92,3 +92,23 @@ def node_rows(
     node.Barrier()
     shared: dict[str, Any] = {"indices": whole[0], "data": whole[1], "label_indptr": label_indptr, "label_rows": label_rows}
     return replace(rows, comm=comm, mapped=True, first=0, indptr=offsets(sizes), **shared), columns
+
+
+@mpi.collective
+def own_rows(
+    comm: mpi.Comm, shard: Shard, bias: bool, look: slices.Look = slices.carry_on, fold: bool = True
+) -> tuple[CompactRows, ColumnMap]:
+    """Collective over `comm`, which divides the rows: `compact_rows`, in files if a rank's rows would take half of its memory.
+
+    Raises DataError, too, if there is nothing to train on or no room on the disk, and what `look` does.
+    """
+    mine = int((shard.indptr[shard.rows + 1] - shard.indptr[shard.rows]).sum())
+    if not mpi.agreed_any(comm, room_per_rank(comm) < _VALUE_BYTES * mine):
+        return compact_rows(comm, shard, bias, look=look, fold=fold)
+
+    def room(n_values: int) -> tuple[np.ndarray, np.ndarray]:
+        with mpi.agreed(comm, "making room for the rows"):
+            return shared_array(mpi.self_comm(), n_values, np.int32), shared_array(mpi.self_comm(), n_values, np.float32)
+
+    rows, columns = compact_rows(comm, shard, bias, room, look, fold)
+    return replace(rows, mapped=True), columns

@@ -1,12 +1,17 @@
-"""`hpcml train dual` where memory is scarce: seconds inside a control group with a small limit, and with a larger one.
+"""Training where memory is scarce: seconds inside control groups with small limits, and with a larger one or none.
 
-usage: python launch/bench/little_memory.py [--rows N] [--per-row N] [--features N] [--labels N] [--ranks N] [--limits MB ...]
-           [-- OPTIONS]
+usage: python launch/bench/little_memory.py [--rows N ...] [--per-row N] [--features N] [--labels N] [--ranks N]
+           [--methods NAME ...] [--limits MB ... | --shares X ...] [-- OPTIONS]
 
-Makes rows at random, trains on them with `mpirun` under every limit (MB; 900, then 500), and prints a JSON line for each:
-seconds, the ratio to the first limit's, the peak of the group's memory, pages brought in from the disk, what the run warned of, and
-whether the model has the bits of the first one. OPTIONS go to `hpcml train dual`. The rows' file is not in the page cache at first.
-Making a control group takes root; where that fails the script says so, and ends with code 3.
+Makes rows at random, trains on them with `mpirun` under every limit, and prints a JSON line for each: seconds, processor seconds,
+the ratio of both to the first run's, the peak of the group's memory, MB read from the disk and page faults that waited for it, what
+the run warned of, and whether the model has the bits of the first one. OPTIONS go to `hpcml train`. The dataset is not in the page
+cache at first.
+
+--limits are MB of a group, the first of which the others are compared with (900, then 500). --shares say how much of the rows has
+room: the first run has no limit, and the others what hpcml plans with for everything else, plus so many times the rows.
+--methods are dual (the default) and probe. Making a control group takes root; where that fails the script says so, and ends with
+code 3.
 """
 
 from __future__ import annotations
@@ -15,6 +20,7 @@ import argparse
 import hashlib
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -29,22 +35,28 @@ import numpy as np
 from hpcml import mpi
 from hpcml.files.hdf5 import describe_matrix, matrix_slabs, stamp, vocabulary_digest
 from hpcml.files.slabs import new_file
+from hpcml.methods.dual import train as dual
+from hpcml.methods.linear.plan import PROGRAM_BYTES
+from hpcml.methods.probe import train as probe
 
 NO_GROUP = 3
+METHODS = {"dual": dual.METHOD, "probe": probe.METHOD}
+PROGRAM = {"dual": 80 * 10**6, "probe": 170 * 10**6}  # bytes of a rank that the plan does not count
+PLACE = 24  # bytes: of a row in tables of rows and labels
 V1, V2 = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
 
 
 class Group:
     """A control group of our own with a limit of memory, v1 or v2. Raises OSError where none can be made."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int | None) -> None:
         first = (V1 / "memory.limit_in_bytes").exists()
         self.folder = (V1 if first else V2) / f"hpcml-{os.getpid()}"
         names = ("memory.limit_in_bytes", "memory.max_usage_in_bytes") if first else ("memory.max", "memory.peak")
         self.folder.mkdir()
         try:
             self.limit, self.peak_file = (self.folder / name for name in names)
-            self.limit.write_text(str(limit), encoding="ascii")
+            self.limit.write_text(str(limit) if limit else "-1" if first else "max", encoding="ascii")
             if not first:
                 (self.folder / "memory.swap.max").write_text("0", encoding="ascii")
         except OSError:
@@ -71,11 +83,11 @@ class Group:
         """The most bytes that the group has held, page cache included."""
         return int(self.peak_file.read_text(encoding="ascii"))
 
-    @property
-    def pages_in(self) -> int:
-        """Page faults that waited for the disk."""
+    def stat(self, *names: str) -> int:
+        """A number of the group's statistics, under the first of these names that there is."""
         lines = (self.folder / "memory.stat").read_text(encoding="ascii").splitlines()
-        return {name: int(value) for name, value in (line.split() for line in lines)}["pgmajfault"]
+        found = {name: int(value) for name, value in (line.split() for line in lines)}
+        return next(found[name] for name in names if name in found)
 
 
 def make_rows(path: Path, n_rows: int, per_row: int, n_features: int, n_labels: int) -> None:
@@ -118,45 +130,94 @@ def forget(path: Path) -> None:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def train(data: Path, run: Path, ranks: int, limit: int, more: list[str]) -> dict[str, object]:
+def used() -> tuple[float, int]:
+    """Processor seconds, and bytes read from the disk, of all processes that have ended here."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime, 512 * usage.ru_inblock
+
+
+def train(method: str, data: Path, run: Path, ranks: int, limit: int | None, more: list[str]) -> dict[str, object]:
     """Train inside a group with this limit (bytes). Raises OSError if no group can be made."""
     forget(data)
-    command = ["mpirun", "-n", str(ranks), sys.executable, "-m", "hpcml", "train", "dual", str(data), "-o", str(run), *more]
-    with Group(limit) as group:
-        begin = time.perf_counter()
-        done = subprocess.run(command, preexec_fn=group.join, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
-        seconds = time.perf_counter() - begin
-        facts = {"mb": limit // 10**6, "seconds": round(seconds, 2), "peak_mb": group.peak // 10**6, "major_faults": group.pages_in}
-    if done.returncode:
-        sys.exit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
-    warnings = [line for line in (done.stdout + done.stderr).splitlines() if "warning" in line.lower()]
-    return facts | {"model": hashlib.sha256((run / "model.h5").read_bytes()).hexdigest()[:16], "warnings": warnings}
+    command = ["mpirun", "-n", str(ranks), sys.executable, "-m", "hpcml", "train", method, str(data), "-o", str(run), *more]
+    with Group(limit) as group, tempfile.TemporaryFile("w+") as said:
+        begin, (cpu, read), anonymous = time.perf_counter(), used(), 0
+        process = subprocess.Popen(command, preexec_fn=group.join, stdout=said, stderr=said, stdin=subprocess.DEVNULL)
+        while process.poll() is None:
+            anonymous = max(anonymous, group.stat("anon", "rss"))
+            time.sleep(0.05)
+        seconds, (cpu_after, read_after) = time.perf_counter() - begin, used()
+        facts = {
+            "mb": limit and limit // 10**6,
+            "seconds": round(seconds, 2),
+            "cpu_seconds": round(cpu_after - cpu, 2),
+            "peak_mb": group.peak // 10**6,
+            "anonymous_mb": anonymous // 10**6,
+            "read_mb": (read_after - read) // 10**6,
+            "major_faults": group.stat("pgmajfault"),
+        }
+        said.seek(0)
+        text = said.read()
+    if process.returncode:
+        return facts | {"exit_code": process.returncode, "said": text.strip().splitlines()[-1:], "model": None}
+    notes = [line for line in text.splitlines() if "warning" in line.lower() or "a rank has room" in line]
+    return facts | {"model": hashlib.sha256((run / "model.h5").read_bytes()).hexdigest()[:16], "notes": notes}
+
+
+def beside_rows(options: argparse.Namespace, n_rows: int, method: str) -> int:
+    """Bytes that hpcml plans with for all ranks, beside the rows' values."""
+    sharing = 1 if method == "dual" else options.ranks  # ranks among which the rows are divided
+    lanes = min(16, options.labels if sharing > 1 else -(-options.labels // options.ranks))
+    needs = METHODS[method].needs(0, n_rows, options.features, lanes, sharing, 4)
+    return options.ranks * (PROGRAM[method] + PROGRAM_BYTES + needs + PLACE * n_rows // sharing)
+
+
+def limits_of(options: argparse.Namespace, n_rows: int, method: str) -> list[tuple[float | None, int | None]]:
+    """For each run a share of the rows, if such were asked for, and the limit (bytes)."""
+    if not options.shares:
+        return [(None, mb * 10**6) for mb in options.limits]
+    others, size = beside_rows(options, n_rows, method), 8 * n_rows * (options.per_row + 1)  # the constant feature is a value, too
+    return [(None, None), *((share, int(others + share * size)) for share in options.shares)]
 
 
 def main() -> None:
     """See the top."""
     arguments = argparse.ArgumentParser(usage=__doc__)
-    for name, default in (("rows", 200_000), ("per-row", 70), ("features", 1_000_000), ("labels", 16), ("ranks", 2)):
+    for name, default in (("per-row", 70), ("features", 1_000_000), ("labels", 16), ("ranks", 2)):
         arguments.add_argument(f"--{name}", type=int, default=default)
+    arguments.add_argument("--rows", type=int, nargs="+", default=[200_000])
+    arguments.add_argument("--methods", nargs="+", choices=sorted(METHODS), default=["dual"])
     arguments.add_argument("--limits", type=int, nargs="+", default=[900, 500])
+    arguments.add_argument("--shares", type=float, nargs="+")
     own, more = (sys.argv[1:], [])
     if "--" in own:
         own, more = own[: own.index("--")], own[own.index("--") + 1 :]
     options = arguments.parse_args(own)
-    with tempfile.TemporaryDirectory(prefix="hpcml-little-memory-") as name:
-        folder = Path(name)
-        data = folder / "data.h5"
-        make_rows(data, options.rows, options.per_row, options.features, options.labels)
-        first = None
-        for limit in options.limits:
-            try:
-                facts = train(data, folder / f"run{limit}", options.ranks, limit * 10**6, more)
-            except OSError as error:
-                print(f"no control group can be made ({error}): nothing was measured", file=sys.stderr)
-                sys.exit(NO_GROUP)
-            first = first or facts
-            facts |= {"ratio": round(facts["seconds"] / first["seconds"], 2), "same_bits": facts["model"] == first["model"]}
-            print(json.dumps({"rows": options.rows, "per_row": options.per_row, "ranks": options.ranks, **facts}), flush=True)
+    for n_rows in options.rows:
+        with tempfile.TemporaryDirectory(prefix="hpcml-little-memory-") as name:
+            data = Path(name) / "data.h5"
+            make_rows(data, n_rows, options.per_row, options.features, options.labels)
+            for method in options.methods:
+                measure(options, n_rows, method, data, more)
+
+
+def measure(options: argparse.Namespace, n_rows: int, method: str, data: Path, more: list[str]) -> None:
+    """The lines of a method on these rows."""
+    first: dict = {}
+    for number, (share, limit) in enumerate(limits_of(options, n_rows, method)):
+        try:
+            facts = train(method, data, data.parent / f"{method}{number}", options.ranks, limit, more)
+        except OSError as error:
+            print(f"no control group can be made ({error}): nothing was measured", file=sys.stderr)
+            sys.exit(NO_GROUP)
+        first = first or facts
+        for name, ratio in (("seconds", "ratio"), ("cpu_seconds", "cpu_ratio")):
+            facts[ratio] = round(facts[name] / first[name], 2)
+        facts["same_bits"] = facts["model"] is not None and facts["model"] == first["model"]
+        line = {"rows": n_rows, "per_row": options.per_row, "ranks": options.ranks, "method": method, "share": share, **facts}
+        print(json.dumps(line), flush=True)
+        if number == 0 and facts["model"] is None:
+            sys.exit(1)
 
 
 if __name__ == "__main__":

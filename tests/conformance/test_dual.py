@@ -222,7 +222,7 @@ def test_order_of_a_pass_is_of_chunks(tmp_path, monkeypatch):
     risk = problem(path, *DATA["random"](), options)
     monkeypatch.setattr(dual, "CHUNK_VALUES", 100)
     block = dual.DualBlock(risk, trainable(risk), 16, options, 1000)
-    bounds = block.bounds.tolist()
+    bounds = block.rows.bounds.tolist()
     assert len(bounds) > 3
     for begin, end in itertools.pairwise(bounds[:-1]):
         assert 50 < risk.rows.indptr[end] - risk.rows.indptr[begin] < 150

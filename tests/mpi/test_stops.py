@@ -165,10 +165,24 @@ def test_online_pass_stopped_between_rows_that_are_read_together(comm, mpi_tmp_p
 
 
 @pytest.mark.usefixtures("in_step")
-def test_rows_without_room_are_streamed(comm, mpi_tmp_path, monkeypatch, capfd):
+def test_rows_of_probe_without_room_lie_in_a_file(comm, mpi_tmp_path, monkeypatch):
+    data = write(comm, mpi_tmp_path / "data.h5", *random_data(4, 300, 40, 4, density=0.2))
+    monkeypatch.setattr(slices, "SLICE_VALUES", 400)
+    roomy = train("probe", comm, data, mpi_tmp_path / "roomy", {"max_steps": 20})
+    asked = []
+    monkeypatch.setattr("hpcml.methods.linear.objective.ask_for", lambda *arrays: asked.append(arrays))
+    monkeypatch.setattr("hpcml.data.shared_rows.room_per_rank", lambda comm: 0.0)
+    mapped = train("probe", comm, data, mpi_tmp_path / "mapped", {"max_steps": 20})
+    assert mapped.model.read_bytes() == roomy.model.read_bytes()
+    assert asked
+
+
+@pytest.mark.usefixtures("in_step")
+@pytest.mark.parametrize("loss", ["squared-hinge", "logistic"])
+def test_rows_without_room_are_streamed(comm, mpi_tmp_path, monkeypatch, capfd, loss):
     """Where memory is short the visits are to copies of chunks; the chunks of a run are those of its checkpoint."""
     data = write(comm, mpi_tmp_path / "data.h5", *random_data(4, 300, 40, 4, density=0.2))
-    options = {"block": 2, "shards": 1, "gap": True}
+    options = {"block": 2, "shards": 1, "gap": True, "loss": loss}
     roomy = train("dual", comm, data, mpi_tmp_path / "roomy", options)
     monkeypatch.setattr("hpcml.data.shared_rows.room_per_rank", lambda comm: 0.0)  # rows are mapped on one rank, too
     monkeypatch.setattr(plan, "SMALLEST_CHUNK", 256)
@@ -180,6 +194,14 @@ def test_rows_without_room_are_streamed(comm, mpi_tmp_path, monkeypatch, capfd):
     assert ("warning: memory is short" in capfd.readouterr().err) == (comm.rank == 0)
     assert short.model.read_bytes() != roomy.model.read_bytes()
     assert short.max_gap < 0.1
+    for kept in (300, 1 << 20):  # values of the working set that have room: some, and all
+        with monkeypatch.context() as little:
+            little.setattr("hpcml.methods.linear.train.kept_values", lambda *_, kept=kept: kept)
+            model = train("dual", comm, data, mpi_tmp_path / f"kept{kept}", options).model
+            assert model.read_bytes() == short.model.read_bytes()
+            little.setattr("hpcml.methods.linear.train.chunk_values", lambda *_: 0)  # a chunk of the usual size has room
+            model = train("dual", comm, data, mpi_tmp_path / f"chunk{kept}", options).model
+            assert model.read_bytes() == roomy.model.read_bytes()
     for stops in range(2):
         with pytest.raises(Interrupted):
             train("dual", comm, data, mpi_tmp_path / "run", changed(options, time_limit=1e-9), resume=stops > 0)

@@ -40,3 +40,25 @@ def test_chunks_follow_the_memory(monkeypatch):
         found[mib] = plan.chunk_values(mpi.self_comm(), rows, 8 << 20, largest)
     # 100 MiB are in use, 8 will be, 32 are the program's: a chunk of 128 MiB and no more makes 268
     assert found == {4096: 0, 268: 0, 267: 1 << 22, 216: 1 << 22, 146: 1 << 18, 136: 1 << 16, 0: 1 << 16}
+
+
+@pytest.mark.parametrize(
+    ("room", "found"),
+    [
+        (260, (16, 0)),  # the rows, of 100, beside 16 labels of 10 each
+        (180, (8, 0)),  # beside 8
+        (179, (16, 1 << 20)),
+        (169, (8, 1 << 20)),  # beside 16 there is room for small chunks only
+        (79, (4, 1 << 20)),
+        (54, (16, 1 << 16)),
+    ],
+)
+def test_labels_are_fewer_where_chunks_would_be_small(room, found):
+    def of_chunks(n):
+        return 1 << 20 if room - 10 * n >= 15 else 1 << 16
+
+    assert plan.fewer_lanes(16, lambda n: 0 if room - 10 * n >= 100 else of_chunks(n), of_chunks) == found
+
+
+def test_few_labels_whose_rows_memory_holds_are_better_than_small_chunks():
+    assert plan.fewer_lanes(16, lambda n: 0 if n <= 2 else 1 << 16, lambda n: 0 if n <= 2 else 1 << 16) == (2, 0)

@@ -28,13 +28,12 @@ from hpcml import mpi, rng, slices
 from hpcml.errors import NonFiniteError
 from hpcml.methods.dual import kernels
 from hpcml.methods.dual import visit_kernels as visits
+from hpcml.methods.dual.chunks import CHUNK_VALUES, AllRows, Chunk, StreamedRows, Wanted
 from hpcml.methods.dual.options import DualOptions
 from hpcml.methods.dual.panel import HALF, LIMITS, MOVES, NO_POSITIVES, Costs, DualPanel, State, Training
 from hpcml.methods.linear.block import Finished
 from hpcml.methods.linear.objective import Risk, aligned, panel_widths
-from hpcml.mpi.memory import ask_for
 
-CHUNK_VALUES = 1 << 24  # rows of so many values are taken in random order before the next ones
 ORDER_BYTES = 1 << 28  # of random orders that are kept for the next panels
 
 
@@ -55,12 +54,11 @@ class DualBlock:
         if not risk.comm.size * rows.max_norm**2 <= LIMITS[options.precision]:
             raise NonFiniteError(f"a row's norm is {rows.max_norm:.3g}, beyond {options.precision} precision; scale the data")
         kernels.norms(rows.indptr, rows.data, self.norms)
-        cuts = np.searchsorted(rows.indptr, np.arange(0, rows.data.size + 1, risk.chunk_values or CHUNK_VALUES)[1:])
-        self.bounds = np.unique(np.concatenate([[0], cuts, [rows.n_local]]))
-        self._rows = np.empty(rows.n_local, np.int32)
+        self.rows = AllRows(rows, CHUNK_VALUES)
+        if risk.chunk_values:
+            self.rows = StreamedRows(rows, risk.chunk_values, risk.kept_values)
+        self._looked_at = np.empty(rows.n_local, np.int32)
         self.order_bytes = 0 if risk.chunk_values else ORDER_BYTES
-        size = int(np.diff(rows.indptr[self.bounds]).max(initial=0)) if risk.chunk_values else 0
-        self._chunk = np.empty(size, rows.indices.dtype), np.empty(size, rows.data.dtype)  # a copy: it stays in memory
         self.orders: dict[tuple[int, int], np.ndarray] = {}
         (width,) = panel_widths(self.n_lanes, options.precision)
         self.exact = aligned(rows.n_columns * min(width, HALF), np.float64)  # room for weights in float64
@@ -95,40 +93,23 @@ class DualBlock:
             rows = self.risk.rows
             key = rng.bits(self.options.seed, "order of rows", np.array([number << 32 | sweep]))[0]
             found = np.empty(rows.n_local, np.int32)
-            kernels.shuffle(found, self.bounds, np.empty(self.bounds.size - 1, np.int64), key)
+            bounds = self.rows.bounds
+            kernels.shuffle(found, bounds, np.empty(bounds.size - 1, np.int64), key)
             if (len(self.orders) + 1) * found.nbytes > self.order_bytes:
                 return found
             self.orders[number, sweep] = found
         return self.orders[number, sweep]
 
-    def visits(self, order: np.ndarray, active: np.ndarray) -> Iterator[tuple[tuple, np.ndarray, slice]]:
-        """The active rows in this order, slice by slice: CSR arrays, rows in them, and which rows the arrays have. Local."""
+    def visits(self, order: np.ndarray, active: np.ndarray, kept: Wanted) -> Iterator[tuple[Chunk, np.ndarray]]:
+        """The active rows in this order, slice by slice: a chunk, and rows of it. `kept`: see `StreamedRows`. Local."""
         rows = self.risk.rows
         step = slices.rows_in_slice(rows.n_local, rows.data.size)
-        for csr, own, some in self._streamed(order) if self.risk.chunk_values else [self._at_once(order)]:
-            n = kernels.looked_at(some, active, self._rows)
-            found = self._rows[:n] - own.start if own.start else self._rows[:n]
+        for chunk, some in self.rows.chunks(order, lambda own: active[own] != 0, kept):
+            n = kernels.looked_at(some, active, self._looked_at)
+            found, first_row = self._looked_at[:n], chunk.own.start
+            found = found - first_row if first_row else found
             for first in range(0, n, step):
-                yield csr, found[first : first + step], own
-
-    def _at_once(self, order: np.ndarray) -> tuple[tuple, slice, np.ndarray]:
-        """All rows: CSR arrays, which rows these are, and their order. Local."""
-        rows = self.risk.rows
-        return (rows.indptr, rows.indices, rows.data), slice(0, rows.n_local), order
-
-    def _streamed(self, order: np.ndarray) -> Iterator[tuple[tuple, slice, np.ndarray]]:
-        """The chunks, in this order, as `_at_once`: copied into memory, since they are visited at random. Local."""
-        rows, place = self.risk.rows, 0
-        while place < order.size:
-            chunk = int(np.searchsorted(self.bounds, order[place], "right")) - 1
-            own = slice(int(self.bounds[chunk]), int(self.bounds[chunk + 1]))
-            indptr = rows.indptr[own.start : own.stop + 1]
-            values = slice(int(indptr[0]), int(indptr[-1]))
-            indices, data = (copy[: values.stop - values.start] for copy in self._chunk)
-            ask_for(rows.indices[values], rows.data[values])
-            indices[:], data[:] = rows.indices[values], rows.data[values]
-            yield (indptr - values.start, indices, data), own, order[place : place + own.stop - own.start]
-            place += own.stop - own.start
+                yield chunk, found[first : first + step]
 
     def warm_up(self) -> None:
         """Compile the kernels for these types. Local."""
@@ -138,6 +119,7 @@ class DualBlock:
         flat, order = np.zeros(2, np.int64), np.zeros(0, np.int32)
         kernels.shuffle(order, flat, np.zeros(1, np.int64), np.uint64(0))
         kernels.looked_at(order, bits, order)
+        kernels.pack(*csr, np.zeros(0, np.bool_), np.zeros(1, np.int64), *csr[1:])
         kernels.epoch(*csr, order, none, none, none, bits, bits, some, some, flat, width, False)
         kernels.combine(*csr, none, bits, 1, 0, 1, doubles)
         kernels.scores(*csr, none, doubles, width, False)

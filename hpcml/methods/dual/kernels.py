@@ -78,6 +78,19 @@ def looked_at(order, active, rows):
 
 
 @njit
+def pack(indptr, indices, data, kept, to_indptr, to_indices, to_data):
+    """Copy the rows that are `kept` (n) bool; the others have no values in the copy. to_indptr (n + 1) is written, too."""
+    place = 0
+    for i in range(kept.size):
+        to_indptr[i] = place
+        if kept[i]:
+            for k in range(indptr[i], indptr[i + 1]):
+                to_indices[place], to_data[place] = indices[k], data[k]
+                place += 1
+    to_indptr[kept.size] = place
+
+
+@njit
 def support(alpha, width, lanes, active):
     """Set the bits of `active` (n) for the lanes < `lanes` of a panel of `width` whose dual of the row is not 0."""
     for i in range(active.size):

@@ -59,6 +59,10 @@ class LogisticPanel(DualPanel):
         """Look at the rows whose duals are not 0: all. Local."""
         self.active[:] = (1 << len(self.lanes)) - 1
 
+    def _support(self, own: slice) -> np.ndarray:
+        """Of which of these rows (bool) any dual is not 0: all. Local."""
+        return np.ones(own.stop - own.start, np.bool_)
+
     @mpi.collective
     def start_from(self, start: State) -> None:
         """Collective. Begin with the solution of the label that no row has, the duals of its positive rows put back to 0."""

@@ -13,6 +13,7 @@ from hpcml import mpi, slices
 from hpcml.errors import NonFiniteError
 from hpcml.methods.dual import kernels
 from hpcml.methods.dual import visit_kernels as visits
+from hpcml.methods.dual.chunks import Wanted
 from hpcml.methods.dual.options import BALANCED, DualOptions, parse_weight
 from hpcml.methods.linear.block import CONVERGED, STEP_LIMIT, Finished
 from hpcml.methods.linear.losses import DUAL_LOSSES
@@ -118,6 +119,7 @@ class DualPanel:
                 self.positive[rows.rows_of(label.number)] |= np.uint16(1 << lane)
         self.rules = aligned(visits.N_RULES * width, dtype)
         self.set_costs([block.costs.of(label.number) for label in lanes])
+        block.rows.begin()
         if number > 0:
             self.restore()
         elif block.start is None:
@@ -181,15 +183,16 @@ class DualPanel:
         rows = self.risk.rows
         self.w.reshape(-1, self.width)[:] = start.w[:, None]
         self.alpha.reshape(-1, self.width)[:] = start.alpha[:, None]
-        before, step = self._before(), self._rows_in_slice()
+        before, wanted = self._before(), lambda own: self._support(own) | (self.positive[own] != 0)
         parts = (
-            (lane, rows.rows_of(label.number)[first : first + step])
+            (chunk, lane, some)
+            for chunk, _ in self.block.rows.chunks(np.arange(rows.n_local, dtype=np.int32), wanted, wanted)
             for lane, label in enumerate(self.lanes)
-            for first in range(0, rows.rows_of(label.number).size, step)
+            for some in self._positive_rows(label.number, chunk.own)
         )
-        for lane, some in self.risk.watch.slices(parts):
-            arrays = (rows.indptr, rows.indices, rows.data, some)
-            kernels.depart(*arrays, start.alpha, self.alpha, self.w, self.width, lane)
+        for (own, csr), lane, some in self.risk.watch.slices(parts):
+            places = slice(own.start * self.width, own.stop * self.width)
+            kernels.depart(*csr, some, start.alpha[own], self.alpha[places], self.w, self.width, lane)
         self._share(before, 1.0)
 
     @property
@@ -197,17 +200,34 @@ class DualPanel:
         """Whether weights are worth being asked for ahead. Local."""
         return self.w.nbytes > CACHE_BYTES
 
-    def _rows_in_slice(self) -> int:
-        """How many rows are taken before this rank looks whether it is to stop. Local."""
-        return slices.rows_in_slice(self.risk.rows.n_local, self.risk.rows.data.size)
+    def _positive_rows(self, label: int, own: slice) -> Iterator[np.ndarray]:
+        """Those of this rank's rows `own` that have a label, counted from the first of them, in slices. Local."""
+        rows = self.risk.rows
+        some, step = rows.rows_of(label), slices.rows_in_slice(rows.n_local, rows.data.size)
+        first, last = np.searchsorted(some, (own.start, own.stop)).tolist()
+        for begin in range(first, last, step):
+            yield some[begin : min(begin + step, last)] - own.start
+
+    def _support(self, own: slice) -> np.ndarray:
+        """Of which of these rows (bool) any dual is not 0. Local."""
+        bits = np.empty(own.stop - own.start, np.uint16)
+        kernels.support(self.alpha[own.start * self.width : own.stop * self.width], self.width, len(self.lanes), bits)
+        return bits != 0
 
     @mpi.collective
-    def _slices(self) -> Iterator[tuple[slice, tuple[np.ndarray, np.ndarray, np.ndarray], slice]]:
-        """Collective. This rank's rows slice by slice: which, their CSR arrays, their places among the duals. Raises Stopped."""
+    def _slices(self, needed: Wanted | None = None) -> Iterator[tuple[slice, tuple[np.ndarray, np.ndarray, np.ndarray], slice]]:
+        """Collective. This rank's rows slice by slice: which, CSR arrays that have at least those that are `needed` (default: all),
+        their places among the duals. Raises Stopped.
+        """
+        for some, csr in self.risk.watch.slices(self.block.rows.slices(needed)):
+            yield some, csr, slice(some.start * self.width, some.stop * self.width)
+
+    @mpi.collective
+    def _row_slices(self) -> Iterator[tuple[slice, slice]]:
+        """Collective. As `_slices`, without the arrays, which nobody need read."""
         rows = self.risk.rows
         for some in self.risk.watch.slices(slices.row_slices(rows.n_local, rows.data.size)):
-            csr = (rows.indptr[some.start : some.stop + 1], rows.indices, rows.data)
-            yield some, csr, slice(some.start * self.width, some.stop * self.width)
+            yield some, slice(some.start * self.width, some.stop * self.width)
 
     def _before(self) -> np.ndarray | None:
         """A copy of the weights, if other ranks change them as well. Local."""
@@ -244,7 +264,7 @@ class DualPanel:
         else:
             self.support += 1
             number = self.support << 8 | self.full  # no other pass of the round has this one
-        violations, active, moved = self.visit(number)
+        violations, active, moved = self.visit(number, full)
         for lane, label in enumerate(self.lanes):
             if label.ready or (label.resting and not full):
                 continue
@@ -262,16 +282,22 @@ class DualPanel:
             self.support = SUPPORT_PASSES
 
     @mpi.collective
-    def visit(self, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Collective. One pass over the active rows, in the order with this number. Of each lane: the range of the projected
-        gradients, float64, and how many rows it had active, and moved.
+    def visit(self, number: int, full: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Collective. One pass over the active rows, in the order with this number; after a `full` one, others will be active. Of
+        each lane: the range of the projected gradients, float64, and how many rows it had active, and moved.
         """
         risk, width = self.risk, self.width
         order = self.block.order(self.round, number)
+        if full:
+            self.block.rows.begin()
+
+        def kept(own: slice) -> np.ndarray:
+            return self._support(own) if full else self._support(own) | (self.active[own] != 0)
+
         self.gradients[:], self.counts[:] = 0.0, 0  # 0 is in every range, whichever rows other lanes look at
         with risk.profile("compute"):
             before = self._before()
-            for csr, some, own in risk.watch.slices(self.block.visits(order, self.active)):
+            for (own, csr), some in risk.watch.slices(self.block.visits(order, self.active, kept)):
                 places = slice(own.start * width, own.stop * width)
                 self.visit_rows(
                     *(*csr, some, self.block.norms[own]),
@@ -302,7 +328,7 @@ class DualPanel:
                 kernels.scores(*csr, self.w, scores[places], width, self._ahead)
             shifts = self._shifts(scores)
             sums, near = np.zeros((kernels.N_SUMS, width)), np.zeros(rows.n_local, np.uint16)
-            for some, _, places in self._slices():
+            for some, places in self._row_slices():
                 arrays = (scores[places], self.alpha[places], self.positive[some], self.rules, shifts, near[some])
                 kernels.certify(*arrays, sums.reshape(-1), width, block.tolerance)
             if risk.comm.size > 1:
@@ -367,7 +393,7 @@ class DualPanel:
             return np.zeros(width)
         own, slopes = self._intercepts(), np.zeros((MOVES.size, width))
         costs, squared = self.costs.reshape(-1), self.block.costs.loss.squared
-        for some, _, places in self._slices():
+        for some, places in self._row_slices():
             kernels.slopes(scores[places], self.positive[some], costs, squared, MOVES, slopes.reshape(-1))
         mpi.allreduce_sum(risk.comm, slopes)
         slopes += MOVES[:, None] + own
@@ -381,7 +407,7 @@ class DualPanel:
         squares, v = np.zeros((2, self.width)), self.block.exact[: rows.n_columns * half]
         for first in range(0, self.width, half):
             v[:] = 0.0
-            for some, csr, places in self._slices():
+            for some, csr, places in self._slices(self._support):
                 self._combine_rows(csr, some, places, first, half, v)
             if risk.comm.size > 1:
                 mpi.allreduce_sum(risk.comm, v)

@@ -11,6 +11,7 @@ columns: the subgradient travels by Reduce_scatter, the new weights by Allgather
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, Self
 
@@ -27,6 +28,7 @@ from hpcml.methods.linear import plane_kernels as planes
 from hpcml.methods.linear.losses import LOSSES
 from hpcml.methods.linear.options import SMALLEST_LAMBDA, LinearOptions
 from hpcml.methods.linear.watch import Unwatched, Watch
+from hpcml.mpi.memory import ask_for
 from hpcml.partition import even_bounds
 from hpcml.run.profile import Profile
 
@@ -93,13 +95,15 @@ class Risk:
         self.watch: Watch | Unwatched = Unwatched()
         self.headings: Headings | None = None  # the columns of the rows' own labels, where these are features, too
         self.chunk_values = 0  # of rows that are streamed; 0: memory holds them
+        self.kept_values = 0  # of rows that are streamed: how many stay in memory between passes
         self.lam = parse_lambda(options.lam, rows.scale, rows.n_global, options.smallest_lambda)
         self.seed, self.weight_type = options.seed, PRECISIONS[options.precision]
 
     def at(self, options: LinearOptions) -> Self:
         """The same rows with other options. Raises ConfigError for a bad λ."""
         other = type(self)(self.rows, options, self.profile)
-        other.watch, other.headings, other.chunk_values = self.watch, self.headings, self.chunk_values
+        other.watch, other.headings = self.watch, self.headings
+        other.chunk_values, other.kept_values = self.chunk_values, self.kept_values
         return other
 
     def row_width(self, n_columns: int) -> int:
@@ -164,7 +168,7 @@ class Objective(Risk):
                     panel.wait_for_weights()
                 with self.profile("compute"):
                     panel.clear()
-                    for some in self.watch.slices(self._slices()):
+                    for some in self.watch.slices(self._read_ahead(self._slices())):
                         panel.run(some.start, some.stop)
                 with self.profile("communicate"):
                     panel.send()
@@ -173,8 +177,10 @@ class Objective(Risk):
             for panel in panels:
                 panel.clear()
             together = max(1, slices.SLICE_VALUES // (ROWS_BYTES // 8))
-            for begin in self.watch.slices(range(0, len(self.row_ranges), together)):
-                for first, last in self.row_ranges[begin : begin + together]:  # in the caches for all panels
+            ranges = [self.row_ranges[begin : begin + together] for begin in range(0, len(self.row_ranges), together)]
+            parts = [slice(some[0][0], some[-1][1]) for some in ranges]
+            for group, _ in self.watch.slices(zip(ranges, self._read_ahead(parts), strict=True)):
+                for first, last in group:  # in the caches for all panels
                     for panel in panels:
                         panel.run(first, last)
 
@@ -182,6 +188,15 @@ class Objective(Risk):
         """This rank's rows in slices; one slice if none is looked for."""
         n_rows = self.rows.n_local
         return list(slices.row_slices(n_rows, self.rows.data.size)) if self.watch.long else [slice(0, n_rows)]
+
+    def _read_ahead(self, parts: list[slice]) -> Iterator[slice]:
+        """These parts of this rank's rows, one after the other; rows that are mapped are asked for one part ahead. Local."""
+        rows = self.rows
+        for some, after in zip(parts, [*parts[1:], slice(0, 0)], strict=True):
+            if rows.mapped:
+                values = slice(rows.indptr[after.start], rows.indptr[after.stop])
+                ask_for(rows.indices[values], rows.data[values])
+            yield some
 
     def _run(self, w, first, last, state, keys, steps, dormant, shifts, g, sums):  # noqa: ANN001 - the kernel's
         """The kernel on rows first .. last − 1 with these arrays. Local."""
@@ -216,7 +231,7 @@ class Objective(Risk):
         state = np.full(rows.n_local, kernels.ACTIVE)
         state[rows.rows_of(label)] |= kernels.POSITIVE
         sums, shifts = np.zeros((4, 1)), self.loss_shifts(w_sq, one)
-        for some in self.watch.slices(self._slices()):
+        for some in self.watch.slices(self._read_ahead(self._slices())):
             indptr = rows.indptr[some.start : some.stop + 1]
             kernels.loss_pass(indptr, rows.indices, rows.data, w, state[some], self.loss.code, shifts, sums)
         mpi.allreduce_sum(self.comm, sums)

@@ -23,6 +23,8 @@ LABELS_PER_GROUP = 4  # fewer do not pay for passes over all rows
 VALUE_BYTES = 8  # a column and a value
 PROGRAM_BYTES = 1 << 25  # of a rank's share of memory, for the pages of the program itself and the orders of the rows
 SMALLEST_CHUNK = 1 << 16  # values
+GOOD_CHUNK = 1 << 20  # values: with these, as many passes were measured as with the largest chunks
+READING_BYTES = 1 << 22  # of the system's cache, for rows that are on their way into memory
 
 
 class Sharding(Enum):
@@ -113,11 +115,48 @@ def chunk_values(comm: mpi.Comm, rows: CompactRows, needed: int, largest: int) -
     Rows are visited at random in chunks of `largest` values, of which every rank of a node may be in another. If the chunks have
     no room beside what the ranks have and will need (`needed` bytes each), every visit would wait for the disk.
     """
+    room, whole = _room_for_rows(comm, rows, needed)
+    if min(whole, largest * VALUE_BYTES) <= room:
+        return 0
+    values = max(SMALLEST_CHUNK, int(room) // (2 * VALUE_BYTES))  # the other half is for reading them, and for what is kept
+    return min(1 << (values.bit_length() - 1), largest)
+
+
+@mpi.collective
+def fewer_lanes(most: int, of_all: Callable[[int], int], of_chunks: Callable[[int], int]) -> tuple[int, int]:
+    """Collective as `chunk_values` is. How many labels share a pass over rows that are mapped, and values in a chunk, else 0.
+
+    At most `most`. By their number, `of_all` is 0 if memory holds all rows, and `of_chunks` is the values of a chunk, 0 for
+    the usual number. Half as many labels take nearly twice the time. Rows that are streamed take less than that, unless chunks are
+    smaller than `GOOD_CHUNK`, which take more passes.
+    """
+    numbers = [most, *(n for n in (8, 4, 2, 1) if n < most)]
+    for n in numbers[:2]:
+        if not of_all(n):
+            return n, 0
+    for n in numbers[:3]:
+        if not 0 < (chunk := of_chunks(n)) < GOOD_CHUNK:
+            return n, chunk
+    return next(((n, 0) for n in numbers if not of_all(n)), (most, of_chunks(most)))
+
+
+@mpi.collective
+def kept_values(comm: mpi.Comm, rows: CompactRows, needed: int, chunk: int) -> int | None:
+    """Collective over `comm`. How many values of rows that are mapped have room in a rank's memory beside a chunk of them.
+
+    None if memory holds all rows. `needed` as in `chunk_values`.
+    """
+    room, whole = _room_for_rows(comm, rows, needed)
+    if whole <= room:
+        return None
+    return max(0, int(room) - VALUE_BYTES * min(chunk, rows.data.size) - READING_BYTES) // VALUE_BYTES
+
+
+@mpi.collective
+def _room_for_rows(comm: mpi.Comm, rows: CompactRows, needed: int) -> tuple[float, float]:
+    """Collective over `comm`. Bytes that a rank has left beside the `needed` ones, and its part of all rows, which ranks share."""
     ranks = mpi.ranks_on_node(comm)
     room = memory_of_node() / ranks - private_bytes() - needed - PROGRAM_BYTES
     room = -mpi.allreduce_max(comm, -room)
     sharing = -mpi.allreduce_max(comm, -ranks)  # on the node where fewest hold the rows in memory; all ranks decide alike
-    if min(rows.data.size / sharing, largest) * VALUE_BYTES <= room:
-        return 0
-    values = max(SMALLEST_CHUNK, int(room) // (2 * VALUE_BYTES))  # the other half is for reading them
-    return min(1 << (values.bit_length() - 1), largest)
+    return room, rows.data.size * VALUE_BYTES / sharing

@@ -16,7 +16,7 @@ from hpcml.data.dataset import Dataset, default_split
 from hpcml.data.headings import heading_features
 from hpcml.data.labels import choose_labels, count_positives, fingerprint, tell_unused
 from hpcml.data.shard import Shard, load_shard
-from hpcml.data.shared_rows import node_rows
+from hpcml.data.shared_rows import node_rows, own_rows
 from hpcml.errors import DataError, Interrupted
 from hpcml.files.atomic import sync, temporary_path
 from hpcml.files.hdf5 import DAMAGE, open_stamped
@@ -26,7 +26,7 @@ from hpcml.methods.linear.earlier import Earlier
 from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.objective import PRECISIONS, Risk
 from hpcml.methods.linear.options import LinearOptions, with_defaults
-from hpcml.methods.linear.plan import VALUE_BYTES, Sharding, choose_shards, chunk_values, lanes_per_group
+from hpcml.methods.linear.plan import VALUE_BYTES, Sharding, choose_shards, chunk_values, fewer_lanes, kept_values, lanes_per_group
 from hpcml.methods.linear.report import TrainReport, read_report
 from hpcml.methods.linear.run import LabelRun
 from hpcml.methods.linear.settings import Chooser, Chosen, SettingsBlock, at_setting
@@ -120,6 +120,8 @@ def _train(
             shard = shard if loaded_by.size == comm.size else load_shard(loaded_by, dataset, split)
             if alone:
                 rows, column_map = node_rows(loaded_by, rows_comm, shard, options.bias, look, method.risk.folds)
+            elif method.sharding is Sharding.EXACT:
+                rows, column_map = own_rows(rows_comm, shard, options.bias, look, method.risk.folds)
             else:
                 rows, column_map = compact_rows(rows_comm, shard, options.bias, look=look, fold=method.risk.folds)
             objective = method.risk(rows, options, profile)
@@ -175,7 +177,7 @@ def _train_problem(
         method, room = problem.method, room_per_rank(comm)
         n_lanes = lanes_per_group(len(waiting), len(continued), rows, options, room, method.needs, rows.mapped, method.lanes)
         n_lanes, run.chunk_values = plan_chunks(comm, run, method, n_lanes, log)
-        objective.chunk_values = run.chunk_values
+        objective.chunk_values, objective.kept_values = plan_streaming(comm, run, method, n_lanes, log)
         with mpi.agreed(comm, "making room for the weights"):
             block = make_block(problem, n_lanes, options, chosen)
         block.waiting.extend(waiting)
@@ -226,25 +228,24 @@ def make_block(problem: LabelProblem, n_lanes: int, options: LinearOptions, chos
 def plan_chunks(comm: mpi.Comm, run: LabelRun, method: LinearMethod, n_lanes: int, log: Log) -> tuple[int, int]:
     """Collective over `comm`. How many labels share a pass, and values in each chunk of rows that are streamed, else 0.
 
-    Fewer labels than `n_lanes` if memory then holds all rows, unless the user said how many. Where a run is continued, chunks are
-    as before.
+    Fewer labels than `n_lanes` if that is better than small chunks (`fewer_lanes`), unless the user said how many. Where a run is
+    continued, chunks are as before.
     """
-    rows, size = run.rows, PRECISIONS[run.options.precision].itemsize
+    rows = run.rows
     if not (method.chunk and mpi.agreed_any(comm, rows.mapped)):  # a node with one rank may have rows of its own
         return n_lanes, 0
     give_back()
 
     def chunk_for(n: int, largest: int) -> int:
-        return chunk_values(comm, rows, method.needs(0, rows.n_global, rows.n_columns, n, 1, size), largest)
+        return chunk_values(comm, rows, needed_beside_rows(run, method, n), largest)
 
     most = int(mpi.allreduce_max(comm, n_lanes))  # ranks with few labels left ask for fewer
     chunk = chunk_for(most, method.chunk)
     if run.chunk_values:
         chunk = min(chunk or run.chunk_values, run.chunk_values)
     elif chunk and not run.options.block:
-        for n in (8, 4, 2, 1):
-            if n < most and not chunk_for(n, rows.data.size):
-                return min(n, n_lanes), 0
+        found = fewer_lanes(most, lambda n: chunk_for(n, rows.data.size), lambda n: chunk_for(n, method.chunk))
+        n_lanes, chunk = min(found[0], n_lanes), found[1]
     if chunk:
         log(
             f"warning: memory is short, so the rows ({rows.data.size * VALUE_BYTES / 1e6:,.0f} MB) are read from the disk in every "
@@ -252,6 +253,35 @@ def plan_chunks(comm: mpi.Comm, run: LabelRun, method: LinearMethod, n_lanes: in
             "job more, or fewer ranks on a node"
         )
     return n_lanes, chunk
+
+
+@mpi.collective
+def plan_streaming(comm: mpi.Comm, run: LabelRun, method: LinearMethod, n_lanes: int, log: Log) -> tuple[int, int]:
+    """Collective over `comm`. Values in each chunk of rows that are streamed, and how many stay in memory between two passes.
+
+    (0, 0) if memory holds all rows. After `plan_chunks`; the model does not depend on it.
+    """
+    rows = run.rows
+    if not (method.chunk and mpi.agreed_any(comm, rows.mapped)):
+        return 0, 0
+    chunk = run.chunk_values or method.chunk
+    most = int(mpi.allreduce_max(comm, n_lanes))
+    kept = kept_values(comm, rows, needed_beside_rows(run, method, most), chunk)
+    if kept is None:
+        return run.chunk_values, 0
+    if not run.chunk_values:
+        mb = VALUE_BYTES / 1e6
+        log(
+            f"a rank has room for {mb * (chunk + kept):,.0f} MB of the rows ({mb * rows.data.size:,.0f} MB): others are read "
+            "from the disk where they are needed; the model is the same"
+        )
+    return chunk, kept
+
+
+def needed_beside_rows(run: LabelRun, method: LinearMethod, n_lanes: int) -> int:
+    """Bytes that a rank needs beside the rows if so many labels share a pass. Local."""
+    size = PRECISIONS[run.options.precision].itemsize
+    return method.needs(0, run.rows.n_global, run.rows.n_columns, n_lanes, 1, size)
 
 
 def sparse_weights(comm: mpi.Comm, folder: RunFolder, problem: LabelProblem, options: LinearOptions) -> SparseWeights | None:

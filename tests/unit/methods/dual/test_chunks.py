@@ -1,0 +1,112 @@
+"""Rows of dual coordinate descent that are streamed: which chunks are read, and what stays in memory."""
+
+from itertools import pairwise
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from hpcml.methods.dual.chunks import StreamedRows
+
+N = 40
+
+
+@pytest.fixture
+def matrix():
+    """Rows of 0 to 9 values."""
+    rng = np.random.default_rng(3)
+    sizes = rng.integers(0, 10, N)
+    indices = np.concatenate([rng.choice(50, size, replace=False) for size in sizes]).astype(np.int32)
+    indptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    return sp.csr_matrix((rng.random(indices.size, np.float32) + 1, indices, indptr), (N, 50))
+
+
+@pytest.fixture
+def streamed(matrix, monkeypatch):
+    """With so many values kept: the streamed rows, and a list of the first rows of chunks that are read."""
+    read, original = [], StreamedRows._read
+
+    def watched(self, own):
+        read.append(own.start)
+        return original(self, own)
+
+    monkeypatch.setattr(StreamedRows, "_read", watched)
+
+    def make(kept):
+        rows = SimpleNamespace(indptr=matrix.indptr.astype(np.int64), indices=matrix.indices, data=matrix.data, n_local=N)
+        return StreamedRows(rows, 30, kept), read
+
+    return make
+
+
+def orders(rows, seed):
+    """The order of a pass: chunks, and rows in each, at random; and the chunks' first rows."""
+    rng, bounds = np.random.default_rng(seed), rows.bounds
+    chunks = rng.permutation(bounds.size - 1)
+    return np.concatenate([rng.permutation(np.arange(bounds[c], bounds[c + 1])) for c in chunks]).astype(np.int32), bounds[chunks]
+
+
+def visit(rows, order, matrix, visited, kept):
+    """Do a pass and look at the rows that it brings; their numbers."""
+    seen = []
+    for (own, csr), some in rows.chunks(order, lambda own: visited[own], lambda own: kept[own]):
+        for row in some[visited[some]].tolist():
+            begin, end = csr[0][row - own.start : row - own.start + 2]
+            expected = matrix[row]
+            np.testing.assert_array_equal(csr[1][begin:end], expected.indices)
+            np.testing.assert_array_equal(csr[2][begin:end], expected.data)
+            seen.append(row)
+    assert seen == [row for row in order.tolist() if visited[row]]
+
+
+def test_second_pass_reads_what_has_no_room(matrix, streamed):
+    every, some = np.ones(N, np.bool_), np.arange(N) % 3 == 0
+    sizes = np.diff(matrix.indptr)
+    for kept, complete in ((sizes[some].sum(), True), (sizes[some].sum() - 1, False), (0, False)):
+        rows, read = streamed(int(kept))
+        assert rows.bounds.size > 4
+        order, chunks = orders(rows, 1)
+        read.clear()
+        visit(rows, order, matrix, every, some)
+        assert read == chunks.tolist()  # all, in the order of the pass
+        read.clear()
+        visit(rows, orders(rows, 2)[0], matrix, some, some)
+        assert (read == []) == complete
+        if kept == 0:
+            holding = [start for start, end in pairwise(rows.bounds.tolist()) if some[start:end].any()]
+            assert sorted(read) == holding
+
+
+def test_rows_that_were_not_kept_are_read(matrix, streamed):
+    rows, read = streamed(10**6)
+    every, some = np.ones(N, np.bool_), np.arange(N) % 3 == 0
+    visit(rows, orders(rows, 1)[0], matrix, every, some)
+    more = some.copy()
+    more[np.flatnonzero(~some & (np.diff(matrix.indptr) > 0))[0]] = True
+    read.clear()
+    visit(rows, orders(rows, 2)[0], matrix, more, more)
+    assert len(read) == 1
+    one_chunk = np.zeros(N, np.bool_)
+    one_chunk[: rows.bounds[1]] = True
+    rows.begin()
+    read.clear()
+    visit(rows, orders(rows, 3)[0], matrix, one_chunk, one_chunk)
+    assert read == [0]
+
+
+@pytest.mark.parametrize("kept", [0, 40, 10**6])
+def test_slices_have_the_rows_that_are_needed(matrix, streamed, kept):
+    rows, _ = streamed(kept)
+    some = np.arange(N) % 4 == 1
+    visit(rows, orders(rows, 1)[0], matrix, np.ones(N, np.bool_), some)
+    for needed, which in ((None, np.ones(N, np.bool_)), (lambda own: some[own], some)):
+        place = 0
+        for part, (indptr, indices, data) in rows.slices(needed):
+            assert part.start == place
+            for row in np.flatnonzero(which[part]).tolist():
+                begin, end = indptr[row : row + 2]
+                np.testing.assert_array_equal(indices[begin:end], matrix[place + row].indices)
+                np.testing.assert_array_equal(data[begin:end], matrix[place + row].data)
+            place = part.stop
+        assert place == N
