@@ -1,16 +1,16 @@
 """PSBML's asynchronous mode beside the synchronous one, on a simulated clock: one process plays all ranks, the first of them slow.
 
-usage: python launch/bench/asynchronous.py [SET …] [--bases naive-bayes naive-bayes-gaussian] [--seeds 10] [--rows 20000]
+usage: python launch/bench/asynchronous.py [SET …] [--bases naive-bayes naive-bayes-gaussian] [--seeds 10] [--rows 10000]
 
-A step of a node, or an assessment, takes a rank the processor's seconds that it took here, times the rank's factor. Letters arrive
-at once. Steps and assessments are those of `hpcml train psbml`, in its order. So a busy machine will do. HPCML_DATA names the folder
-with the data.
+The clock counts rows: what training on one and scoring one takes at best here, times the rank's factor. Letters arrive at once.
+Steps and assessments are those of `hpcml train psbml`, in its order. So a busy machine will do. HPCML_DATA names the folder with
+the data: SET.svm.xz, and SET.t.svm.xz where a set has rows to test on; else three tenths are set aside.
 
 A seed draws the rows of a set (at most so many to train on and as many to test on), spreads them and makes all other draws. Beside
 each asynchronous run stand two synchronous ones, of the same rows; in the second all other draws are other ones, so it shows what
 chance does. A line of JSON for each seed, then a table: differences from the first synchronous run in points, mean ± standard
-deviation over the seeds; the median share of its time for the whole; and for a validation error as low as its lowest one, with how
-many of the runs got there.
+deviation over the seeds; distinct rows left after the last cycle, as a share of its; the median share of its time for the whole,
+and until a cycle is assessed that is no worse than its best one, where runs that never get there count as endless.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ import json
 import lzma
 import os
 import time
-from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -132,7 +131,8 @@ class Course:
             self.distinct.append(n_rows)
             self.clocks[rank].spend(self.costs.train * n_rows + self.costs.score * n_validation)
             self.errors.append(judged.error)
-            if judged.rank("error") < self.pocket.rank("error"):
+            judge = self.assessor.problem.options.judge
+            if judged.rank(judge) < self.pocket.rank(judge):
                 self.pocket = judged
 
     def gather(self) -> None:
@@ -269,20 +269,60 @@ def area(course: Course, problem: ProblemInMemory, X: sp.csr_matrix, y: np.ndarr
 
 
 def compare(name: str, base: str, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
-    """What a seed shows: differences from the synchronous run in points, and shares of its time."""
+    """What the three runs of a seed found."""
     X, y, X_test, y_test = rows_of(name, arguments.rows, seed)
-    options = PsbmlOptions(base=(base,), seed=seed, cycles=arguments.cycles)
+    options = PsbmlOptions(base=(base,), seed=seed, cycles=arguments.cycles, judge=arguments.judge)
     problem = problem_of(X, y, options)
     other = replace(problem, options=replace(options, seed=seed + 2**31))
-    costs = Costs.measured(problem)
-    runs = {"synchronous": (in_step, problem), "another": (in_step, other), "asynchronous": (at_will, problem)}
+    costs, lowest = Costs.measured(problem), None
     line: dict[str, Any] = {"set": name, "base": base, "seed": seed, "rows": y.size}
-    for who, (make, given) in runs.items():
+    for who, make, given in (("synchronous", in_step, problem), ("another", in_step, other), ("asynchronous", at_will, problem)):
         course = make(given, [Clock(arguments.slow_factor), *(Clock(1.0) for _ in range(arguments.ranks - 1))], costs)
-        found = {"area": area(course, problem, X_test, y_test), "error": 100 * min(course.errors), "seconds": course.known[-1]}
-        if who == "synchronous":
-            lowest, first = min(course.errors), found
-        to_lowest = next((at for at, error in zip(course.known, course.errors, strict=True) if error <= lowest), np.nan)
-        found |= {"to_lowest": to_lowest, "errors":course.errors, "cycle":course.pocket.cycle, "distinct":course.distinct}
-        line[who] = found
+        lowest = min(course.errors) if lowest is None else lowest
+        until = next((at for at, error in zip(course.known, course.errors, strict=True) if error <= lowest), np.inf)
+        found = {"area": area(course, problem, X_test, y_test), "error": 100 * min(course.errors), "distinct": course.distinct[-1]}
+        line[who] = found | {"cycle": course.pocket.cycle, "seconds": course.known[-1], "until": until}
     return line
+
+
+def row(name: str, base: str, lines: list[dict[str, Any]], who: str) -> str:
+    """A row of the table."""
+    pairs = [(line["synchronous"], line[who]) for line in lines]
+
+    def spread(what: str) -> str:
+        values = [b[what] - a[what] for a, b in pairs]
+        return f"{np.mean(values):+.2f} ± {np.std(values, ddof=1) if len(values) > 1 else np.nan:.2f}"
+
+    def ratio(what: str) -> float:
+        return float(np.median([b[what] / a[what] for a, b in pairs]))
+
+    reached = f"{sum(np.isfinite(b['until']) for _, b in pairs)} of {len(pairs)}"
+    times = f"{ratio('seconds'):.2f} | {ratio('until'):.2f} ({reached})"
+    return f"| {name} | {base} | {who} | {spread('area')} | {spread('error')} | {ratio('distinct'):.2f} | {times} |"
+
+
+def main() -> None:
+    """Parse the command line, print lines and the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sets", nargs="*", default=["a9a", "w8a", "ijcnn1", "covtype"])
+    parser.add_argument("--bases", nargs="+", default=["naive-bayes", "naive-bayes-gaussian"])
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--rows", type=int, default=10_000)
+    parser.add_argument("--cycles", type=int, default=PsbmlOptions.cycles)
+    parser.add_argument("--judge", default=PsbmlOptions.judge)
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--slow-factor", type=float, default=2.0)
+    arguments = parser.parse_args()
+    table = ["| data | base | run | ROC area | lowest error | distinct rows | time | to the lowest error |", "|---" * 8 + "|"]
+    for name in arguments.sets:
+        for base in arguments.bases:
+            lines = []
+            for seed in range(arguments.seeds):
+                lines.append(compare(name, base, seed, arguments))
+                print(json.dumps(lines[-1]), flush=True)
+            table += [row(name, base, lines, who) for who in ("another", "asynchronous")]
+    print("\n" + "\n".join(table))
+
+
+if __name__ == "__main__":
+    main()

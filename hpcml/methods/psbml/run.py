@@ -171,7 +171,7 @@ class TorusRun:
 
     @mpi.collective
     def _assess_taken(self, grid: Asynchronous, steps: int, worked: float) -> str:
-        """Collective. As `_assess_rest`, while letters are under way; no letter is left behind by an error, which all ranks raise."""
+        """Collective. `_assess_rest` while letters are under way; an error, which all ranks raise, leaves none behind."""
         try:
             return self._assess_rest(self._speeds(steps, worked))
         except Exception:
