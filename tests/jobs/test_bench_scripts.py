@@ -148,6 +148,22 @@ def test_psbml(tmp_path):
     again = run(*noise, env=bench)
     assert len(lines_of(again)) == 1  # what was missing
     assert again[again.index("| 0 %") :].rsplit("\n", 2)[0] == text[text.index("| 0 %") :].rsplit("\n", 2)[0]
+    text = run(*script, "asynchronous", *options[:2], "--seeds", 1, *options[4:], "--option=--cycles=1", env=bench)
+    assert [line["mode"] for line in lines_of(text)] == ["sync", "async"]
+    assert text.count("| w8a |") == 2
+
+
+def test_asynchronous(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 3))
+    lines = [f"{1 if x[0] * x[1] > 0 else -1} 1:{x[0]:.3f} 2:{x[1]:.3f} 3:{x[2]:.3f}" for x in X]
+    (tmp_path / "xor.svm.xz").write_bytes(lzma.compress("\n".join(lines).encode()))
+    script = (sys.executable, BENCH / "asynchronous.py", "xor", "--bases", "naive-bayes-gaussian")
+    text = run(*script, "--seeds", 2, "--cycles", 3, env={"HPCML_DATA": str(tmp_path)})
+    first, _ = lines_of(text)
+    assert first["rows"] == 280 and all(0 < first[who]["distinct"] < 280 for who in ("synchronous", "another", "asynchronous"))
+    assert first["asynchronous"]["seconds"] < first["synchronous"]["seconds"] == pytest.approx(first["another"]["seconds"], rel=0.2)
+    assert text.count("| xor |") == 2
 
 
 def test_elastic_net(tmp_path):

@@ -363,7 +363,7 @@ def test_checkpoints_do_not_put_assessments_off(comm, mpi_tmp_path):
     assert len(history(mpi_tmp_path / "run")) >= 3 * comm.size
 
 
-def test_a_signal_among_the_last_assessments_loses_nothing(comm, mpi_tmp_path, monkeypatch):
+def test_a_signal_among_the_assessments_loses_nothing(comm, mpi_tmp_path, monkeypatch):
     write(comm, mpi_tmp_path / "data.h5", 150, 6, 3)
     options, signals, work = PsbmlOptions(grid="2x2", cycles=6 * comm.size, asynchronous=True), After(10**9), Assessor.work
 
@@ -373,7 +373,7 @@ def test_a_signal_among_the_last_assessments_loses_nothing(comm, mpi_tmp_path, m
 
     with monkeypatch.context() as patch:
         patch.setattr(Assessor, "work", work_and_a_signal)
-        with pytest.raises(Interrupted, match=f"{6 * comm.size} of {6 * comm.size} cycles done"):
+        with pytest.raises(Interrupted, match=f"of {6 * comm.size} cycles done"):
             train("psbml", comm, mpi_tmp_path / "data.h5", mpi_tmp_path / "run", options, signals=signals)
     assert 0 < len(history(mpi_tmp_path / "run")) <= 6 * comm.size
     train("psbml", comm, mpi_tmp_path / "data.h5", mpi_tmp_path / "run", options, resume=True)
@@ -544,3 +544,30 @@ def test_asynchronous_run_with_many_checkpoints(comm, mpi_tmp_path):
     options = PsbmlOptions(grid="3x2", cycles=10, asynchronous=True, checkpoint_every=1e-4)
     train("psbml", comm, mpi_tmp_path / "data.h5", mpi_tmp_path / "run", options)
     assert len(history(mpi_tmp_path / "run")) == 11
+
+
+def test_asynchronous_run_ends_at_a_plateau_and_trains_no_further(comm, mpi_tmp_path, grids):
+    write(comm, mpi_tmp_path / "data.h5", 200, 6, 2, density=1.0)
+    options = PsbmlOptions(grid="3x2", cycles=500, patience=3, asynchronous=True)
+    report = train("psbml", comm, mpi_tmp_path / "data.h5", mpi_tmp_path / "run", options)
+    lines = history(mpi_tmp_path / "run")
+    errors = [float(line["error"]) for line in lines[1:]]
+    assert len(errors) - 1 - errors.index(min(errors)) == 3
+    assert report.validation_error == min(float(line["error"]) for line in lines)
+    assert max(cycles_of_nodes(comm, grids[0]).values()) < 500
+
+
+def test_an_assessment_that_fails_amid_the_letters_ends_all_ranks(comm, mpi_tmp_path, monkeypatch):
+    write(comm, mpi_tmp_path / "data.h5", 200, 6, 2, density=1.0)
+    assess, options = Assessor._assess, PsbmlOptions(grid="3x2", cycles=200, asynchronous=True)
+
+    def failing(self, cycle, entries, look):
+        if cycle >= 1:
+            raise ConfigError(f"cycle {cycle}: too many rows")
+        return assess(self, cycle, entries, look)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Assessor, "_assess", failing)
+        with pytest.raises(ConfigError, match="too many rows"):
+            train("psbml", comm, mpi_tmp_path / "data.h5", mpi_tmp_path / "run", options)
+    train("psbml", comm, mpi_tmp_path / "data.h5", mpi_tmp_path / "again", changed(options, cycles=3))  # nothing is under way

@@ -24,7 +24,7 @@ from hpcml.run.checkpoint import Checkpoints, CheckpointWriter, reading_checkpoi
 from hpcml.run.folder import RunFolder
 from hpcml.signals import StopSignals
 
-SIGNAL, TIME_UP, DUE, FAILED, IDLE = range(5)  # what a pulse carries
+SIGNAL, TIME_UP, DUE, FAILED, IDLE, WAITING = range(6)  # what a pulse carries
 IDLE_SECONDS = 0.002
 
 
@@ -40,6 +40,7 @@ class TorusRun:
         self.fitness = {node: np.full(slots.size, np.inf) for node, slots in self.slots.items()}
         self.cycles = np.zeros(problem.n_nodes)
         self.taken: list[Snapshot] = []  # not assessed yet
+        self.at_once = 2 * problem.comm.size  # how many are assessed together: a faster rank can take more of them
         self.elapsed = 0.0
 
     @property
@@ -115,13 +116,14 @@ class TorusRun:
 
     @mpi.collective
     def _asynchronous(self) -> str:
-        """Collective. Each rank at its own speed until the grid has done its cycles; then all assess."""
+        """Collective. Each rank at its own speed until the grid has done its cycles or is at a plateau; now and then all assess."""
         grid = Asynchronous(self.problem, self.slots, self.fitness, self.cycles)
-        pulse, turn, failure = mpi.RepeatedSum(self.comm, mpi.self_comm(), 5), 0, None
+        pulse, turn, failure, stop = mpi.RepeatedSum(self.comm, mpi.self_comm(), 6), 0, None, ""
         steps, worked = 0, 0.0
         nodes = list(self.slots)
         while True:
-            busy = bool(nodes) and failure is None and grid.cycles_done < self.options.cycles
+            done = grid.cycles_done >= self.options.cycles or self.assessor.at_plateau
+            busy = bool(nodes) and failure is None and not done
             try:
                 if busy:
                     begin = time.monotonic()
@@ -136,15 +138,20 @@ class TorusRun:
                     time.sleep(IDLE_SECONDS)
             except Exception as error:  # noqa: BLE001 - the others learn of it by the pulse
                 failure = failure or error
-            seen = pulse.poll((*self._flags(), failure is not None, not busy))
+            waiting = len(self.taken) >= self.at_once
+            seen = pulse.poll((*self._flags(), failure is not None, not busy, waiting))
             if seen is None:
                 continue
             stop = _reason(seen[SIGNAL], seen[TIME_UP])
             if stop or seen[FAILED] or seen[IDLE] == self.comm.size:
                 break
-            if seen[DUE]:
+            if seen[DUE] or seen[WAITING]:
                 self._keep(grid)
+            if seen[DUE]:
                 self._save()
+            if seen[WAITING] and (stop := self._assess_taken(grid, steps, worked)):
+                grid.close()
+                return stop
         grid.close()
         with mpi.agreed(self.comm, "running a cycle"):
             if failure is not None:
@@ -153,9 +160,23 @@ class TorusRun:
         if stop and seen[IDLE] != self.comm.size:
             self._save()
             return stop
-        while self.n_taken < self.options.cycles:  # a rank without nodes, or one that learnt of the end from a letter
-            self.taken.append(grid.snapshot(self.n_taken + 1))
-        return self._assess_rest(self.comm.allgather(worked / steps if steps else 1e-3))
+        while self.n_taken < self.options.cycles and not self.assessor.at_plateau:
+            self.taken.append(grid.snapshot(self.n_taken + 1))  # a rank without nodes, or one that learnt of the end from a letter
+        return self._assess_rest(self._speeds(steps, worked))
+
+    @mpi.collective
+    def _speeds(self, steps: int, worked: float) -> list[float]:
+        """Collective. Each rank's seconds for a step of a node; little for one that has no nodes."""
+        return self.comm.allgather(worked / steps if steps else 1e-3)
+
+    @mpi.collective
+    def _assess_taken(self, grid: Asynchronous, steps: int, worked: float) -> str:
+        """Collective. `_assess_rest` while letters are under way; an error, which all ranks raise, leaves none behind."""
+        try:
+            return self._assess_rest(self._speeds(steps, worked))
+        except Exception:
+            grid.close()
+            raise
 
     @mpi.collective
     def _keep(self, grid: Asynchronous) -> None:
@@ -167,12 +188,11 @@ class TorusRun:
     @mpi.collective
     def _assess_rest(self, costs: list[float]) -> str:
         """Collective. Assess what has been taken, some at a time, to a plateau: ""; or stop after a checkpoint: why."""
-        some = 2 * self.comm.size
         while self.taken and not self.assessor.at_plateau:
             if stop := self._pause():
                 return stop
-            self.assessor.hand_out(self.taken[:some], costs)
-            del self.taken[:some]
+            self.assessor.hand_out(self.taken[: self.at_once], costs)
+            del self.taken[: self.at_once]
             try:
                 with mpi.agreed(self.comm, "assessing the grid"):
                     self.assessor.work(self._look)
