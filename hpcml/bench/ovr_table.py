@@ -104,8 +104,9 @@ class OvrResult:
         rows = [[*heading, *([] if self.together else ["objective"])]]
         for line in lines:
             ratio, f, gain = against(line, reference)
-            cells = [_number(line.seconds, 3), _number(line.cpu_seconds, 3), _number(line.ms_per_label, 2), _number(ratio, 2), _number(line.f, 6)]
+            cells = [_number(line.seconds, 3), _number(line.cpu_seconds, 3), _number(line.ms_per_label, 2), _number(ratio, 2)]
             cells += [
+                _number(line.f, 6),
                 _number(f, 2, "+"),
                 cell(line.average_precision),
                 _number(gain, 4, "+"),
@@ -121,8 +122,8 @@ class OvrResult:
         reference = f"{REFERENCE}: scikit-learn's LinearSVC, which checks and copies the rows for every label"
         notes = [
             *([seen_note(self.n_seen, self.n_test_rows)] if self.n_seen else []),
-            "seconds: training without loading, ours until the model is written; CPU s: its processor time, of all ranks or threads; "
-            "f: mean of the objective over the labels; "
+            "seconds: training without loading, ours until the model is written; CPU s: its processor time, of all ranks "
+            "or threads; f: mean of the objective over the labels; "
             f"± % and ±: against {REFERENCE}",
             *([reference] if any(line.trainer == REFERENCE for line in self.lines) else []),
             *([] if self.together else ["f: of the objective that is named; values of different objectives cannot be compared"]),

@@ -5,8 +5,8 @@ rows. Ranks count words and labels from the most frequent on; columns are ranks 
 
 - The share of the word of rank r is ∫ (x + q)^-s dx over r..r+1, of the whole (Zipf–Mandelbrot). A row has a number of such words
   that is the sum of two geometric ones of mean m, so that a word of share p is in none of them with probability (1 + p m)⁻².
-- A row mentions labels, a Poisson number of times each. The shares of labels follow such a law, too, but for the labels that would
-  then be rarer than a least share: they all have this one.
+- A row mentions labels, a Poisson number of times each. The shares of labels follow such a law, too. Labels that would be in less
+  than `least_share` of the rows are in so many instead.
 - Of a mention that is true the row has the label, but in some rows that has no words; a feigned mention has words, but no label.
   How often is a matter of the label, some being easier than others. Each of a label's words has its own chance in a mention.
 """
@@ -75,7 +75,10 @@ def _scattered(seed: int, size: int, what: str) -> tuple[int, int, int]:
 
 
 def label_rates(n_labels: int, least_share: float = 0.0) -> tuple[np.ndarray, int]:
-    """True mentions a row of each label, by rank (float64), and how many labels follow Zipf's law (the others have `least_share`)."""
+    """True mentions a row of each label, by rank (float64), and how many labels follow Zipf's law.
+
+    The others are expected in `least_share` of the rows.
+    """
     shares = zipf_shares(np.arange(n_labels), n_labels, LABEL_EXPONENT, LABEL_SHIFT)
     rates = TOP_RATE / shares[0] * shares
     least = -math.log1p(-least_share)
