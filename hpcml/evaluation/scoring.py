@@ -18,15 +18,16 @@ from hpcml.model.linear import Model, SparseRows
 WEIGHT_BYTES = 1 << 28  # the weights of a block of labels (d × B doubles, expanded), unless one label alone needs more
 SCORE_BYTES = 1 << 25  # the scores of a block of rows × labels
 MAX_LANES = 32  # wider blocks of labels are no faster
+MANY_LANES = 128  # where most of the time goes by the columns of a row's values that no label has a weight of
 FEW = 0.05  # of the weights of a sparse model that are not 0: up to here, those alone are looked at
 ROWS_BYTES = 1 << 26  # the rows that a classifier is given at once, unless one row alone needs more
 PRESENT = 1 << 22  # values that are looked at together
 _NONZERO_BYTES = 32  # of a CSR row in memory while it is made
 
 
-def label_blocks(n_labels: int, n_features: int) -> list[tuple[int, int]]:
-    """Ranges (begin, end) of labels whose weights fit WEIGHT_BYTES, at most MAX_LANES wide."""
-    width = max(1, min(MAX_LANES, WEIGHT_BYTES // (8 * max(1, n_features))))
+def label_blocks(n_labels: int, n_features: int, most: int = MAX_LANES) -> list[tuple[int, int]]:
+    """Ranges (begin, end) of labels whose weights fit WEIGHT_BYTES, at most `most` wide."""
+    width = max(1, min(most, WEIGHT_BYTES // (8 * max(1, n_features))))
     return [(begin, min(begin + width, n_labels)) for begin in range(0, n_labels, width)]
 
 
@@ -62,9 +63,9 @@ class Scorer:
         data = presence(shard.data) if model.binary else shard.data
         self.csr, self._first_row = (shard.indptr, shard.indices, data), shard.first_row
         self.tables, self._is_dense = (model.columns, model.factors), not (model.sparse or model.below)
-        self.blocks = label_blocks(labels.size, model.n_features)
         few = isinstance(model.W, SparseRows) and model.n_weights <= FEW * model.n_labels * model.n_columns
         self._by_column = few and not model.below and model.combination is None
+        self.blocks = label_blocks(labels.size, model.n_features, MANY_LANES if self._by_column else MAX_LANES)
 
     def weights(self, begin: int, end: int) -> tuple[Any, np.ndarray]:
         """The weights of labels[begin:end] as `rows_scores` takes them, and their bias (B).
