@@ -89,6 +89,7 @@ class Scorer:
     def _inverted(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The weights of some labels that are not 0, column by column. Local."""
         W = self.model.W
+        assert isinstance(W, SparseRows)
         size = int((W.indptr[labels + 1] - W.indptr[labels]).sum())
         out = np.zeros(self.model.n_columns + 1, np.int64), np.empty(size, np.int32), np.empty(size, W.data.dtype)
         kernels.invert_rows(*W, labels, *out)
