@@ -119,7 +119,7 @@ class Bench:
             self._begin_result(model, report)
         if (tolerance, method) not in self.judged:
             self.judged[tolerance, method] = self._judge(model)
-        return self._line(method, tolerance, repeat, report.seconds, peak)
+        return self._line(method, tolerance, repeat, report.seconds, report.cpu_seconds, peak)
 
     @mpi.collective
     def _judge(self, model: Model) -> Quality:
@@ -172,7 +172,7 @@ class Bench:
             return None
         self.judged[tolerance, name] = quality
         self.result.versions[name] = run.version
-        return self._line(name, tolerance, repeat, run.seconds, run.peak_mib)
+        return self._line(name, tolerance, repeat, run.seconds, run.cpu_seconds, run.peak_mib)
 
     def _run_peer(self, name: str, tolerance: float, quality: Quality | None) -> tuple[PeerRun | str, Quality | None]:
         """Train with another program and judge its model, unless that is known. Local; on rank 0."""
@@ -197,7 +197,7 @@ class Bench:
                 return f"what it gave is of no use: {error}", None
         return run, quality
 
-    def _line(self, trainer: str, tolerance: float, repeat: int, seconds: float, peak: float) -> TrainerLine:
+    def _line(self, trainer: str, tolerance: float, repeat: int, seconds: float, cpu: float, peak: float) -> TrainerLine:
         """Keep the line of a training that is done."""
         quality, n_labels = self.judged[tolerance, trainer], max(1, self.result.n_labels)
         each: tuple[Any, ...] = (
@@ -208,6 +208,7 @@ class Bench:
             peak,
             quality.objective,
             quality.rows_per_second,
+            cpu,
         )
         line = TrainerLine(tolerance, trainer, repeat, seconds, 1000 * seconds / n_labels, *each)
         self.result.lines.append(line)

@@ -45,7 +45,7 @@ class Quality:
     precisions: tuple[float, ...]  # at each of PRECISION_AT
     model_mb: float
     objective: str  # whose value f is
-    rows_per_second: float  # that are given their best labels
+    rows_per_second: float  # that are given their best labels, in a second of processor time
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,7 @@ class PeerRun:
     model_bytes: int
     version: str
     rows_per_second: float | None = None
+    cpu_seconds: float = math.nan
 
 
 def choose_peers(wanted: tuple[str, ...], methods: Sequence[str], losses: Mapping[str, str]) -> list[str]:

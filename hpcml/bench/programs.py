@@ -48,15 +48,17 @@ class ProgramInput(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """What training took: seconds, and the largest resident memory of the process until then, the loaded rows included."""
+    """What training took: seconds, the largest resident memory of the process until then, the loaded rows included, and processor
+    time, of all threads."""
 
     seconds: float
     peak_mib: float
+    cpu_seconds: float
 
 
 class Trained(NamedTuple):
     """What a trainer gives: what training took; weights (labels × features), scores (test rows × labels), or the best labels
-    (test rows × BEST) and how many rows a second were given them."""
+    (test rows × BEST) and how many rows were given them in a second of processor time."""
 
     cost: Cost
     weights: sp.csr_matrix | None = None
@@ -79,11 +81,11 @@ class Peer(NamedTuple):
 
 def timed(work: Callable[[], Any]) -> tuple[Any, Cost]:
     """What `work` returns, and what it took."""
-    begin = time.perf_counter()
+    begin, cpu = time.perf_counter(), time.process_time()
     result = work()
-    seconds = time.perf_counter() - begin
+    seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu
     status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")  # getrusage counts our parent's, too
-    return result, Cost(seconds, int(status.partition("VmHWM:")[2].split()[0]) / 1024)
+    return result, Cost(seconds, int(status.partition("VmHWM:")[2].split()[0]) / 1024, cpu)
 
 
 def napkinxc(problem: ProgramInput) -> Trained:
@@ -209,7 +211,7 @@ def omikuji(problem: ProgramInput) -> Trained:
     best = np.full((len(rows), BEST), -1, np.int32)
     for place, labels in enumerate(found):
         best[place, : len(labels)] = [label for label, _ in labels]
-    return Trained(cost, best=best, rows_per_second=len(rows) / predicting.seconds)
+    return Trained(cost, best=best, rows_per_second=len(rows) / predicting.cpu_seconds)
 
 
 def _rows(matrix: sp.csr_matrix) -> Iterator[tuple[np.ndarray, np.ndarray]]:

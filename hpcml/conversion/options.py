@@ -86,6 +86,8 @@ class ConvertOptions:
     """Make this random share of the rows the split test, the others train."""
     rows: int | None = None
     """synthetic: make so many rows."""
+    least_positives: float | None = None
+    """synthetic text: no label is expected in fewer rows than so many; may be a fraction. Default: the rarest may be in none."""
     label_noise: float | None = None
     """For experiments: give this random share of the training rows (of all rows without splits) another class."""
     seed: int = 0

@@ -60,7 +60,7 @@ SOURCES = {
     "parquet": Source(read_parquet, (1, ANY), None, TABLE),
     "pubmed": Source(read_pubmed, (1, ANY), True, PUBMED, check=check_pubmed, by_file=True),
     "svmlight": Source(read_svmlight, (1, 1), False, ("zero_based", "max_line_mb")),
-    "synthetic": Source(read_synthetic, (1, 1), False, ("features", "labels"), SYNTHETIC, check_synthetic),
+    "synthetic": Source(read_synthetic, (1, 1), False, ("features", "labels", "least_positives"), SYNTHETIC, check_synthetic),
     "tsv": Source(read_tsv, (1, ANY), None, (*TABLE, "no_quotes", "max_line_mb")),
     "xmc": Source(read_xmc, (1, 1), False, (*NAMES, "max_line_mb")),
 }

@@ -19,7 +19,7 @@ from hpcml.conversion.like import Like
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part, label_sets
 from hpcml.conversion.split import row_splits
-from hpcml.conversion.synthetic_text import read_text, text_sizes
+from hpcml.conversion.synthetic_text import least_share, read_text, text_sizes
 from hpcml.data.svmlight import BINARY
 from hpcml.errors import ConfigError
 from hpcml.log import Log
@@ -124,11 +124,13 @@ NAMES = (*GENERATORS, TEXT)
 def check_synthetic(name: str, options: ConvertOptions) -> None:
     """Raise ConfigError for sizes that are missing, make no sense or have no effect."""
     if name == TEXT:
-        text_sizes(options)
+        least_share(options, text_sizes(options)[1])
         return
     for flag, values in (("features", options.features), ("labels", options.labels)):
         if values:
             raise ConfigError(f"--{flag} {','.join(values)} is for synthetic text, but this is {name}; leave it out")
+    if options.least_positives is not None:
+        raise ConfigError(f"--least-positives {options.least_positives:g} is for synthetic text, but this is {name}; leave it out")
 
 
 def make_points(name: str, seed: int, rows: np.ndarray) -> Points:

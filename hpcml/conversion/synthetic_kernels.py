@@ -31,6 +31,15 @@ def _zipf(u, shift, power, span, size):
 
 
 @njit
+def _label(u, law, n_labels):
+    """The rank of the label that holds the place u: the first `head` by Zipf–Mandelbrot's law, the others all alike."""
+    shift, power, span, head, head_share = law
+    if u < head_share:
+        return _zipf(u / head_share, shift, power, span, head)
+    return head + min(np.int64((u - head_share) / (1.0 - head_share) * (n_labels - head)), n_labels - head - 1)
+
+
+@njit
 def _geometric(state, log_share):
     """A geometric number from 0 on; `log_share` is the logarithm of the chance of going on."""
     return np.int64(np.log(1.0 - _uniform(state)) / log_share)
@@ -58,10 +67,10 @@ def _background(state, law, ranks):
 @njit
 def _mentions(state, law, silent, feigned, chances, words, ranks, n, labels):
     """Draw the labels of a row and the words that they bring: (number of words behind the first n, of labels)."""
-    threshold, true_share, shift, power, span = law
+    threshold, true_share, of_label = law
     n_labels = 0
     for _ in range(_poisson(state, threshold)):
-        label = _zipf(_uniform(state), shift, power, span, silent.size)
+        label = _label(_uniform(state), of_label, silent.size)
         if _uniform(state) < true_share:
             labels[n_labels] = label
             n_labels += 1

@@ -5,7 +5,8 @@ rows. Ranks count words and labels from the most frequent on; columns are ranks 
 
 - The share of the word of rank r is ∫ (x + q)^-s dx over r..r+1, of the whole (Zipf–Mandelbrot). A row has a number of such words
   that is the sum of two geometric ones of mean m, so that a word of share p is in none of them with probability (1 + p m)⁻².
-- A row mentions labels, a Poisson number of times each. The shares of labels follow such a law, too.
+- A row mentions labels, a Poisson number of times each. The shares of labels follow such a law, too. Labels that would be in less
+  than `least_share` of the rows are in so many instead.
 - Of a mention that is true the row has the label, but in some rows that has no words; a feigned mention has words, but no label.
   How often is a matter of the label, some being easier than others. Each of a label's words has its own chance in a mention.
 """
@@ -32,6 +33,7 @@ from hpcml.rng import bits, uniform
 MEAN_WORDS = 33.0  # of each of the two geometric numbers of a row's words
 EXPONENT, SHIFT = 1.14, 8.0  # s and q of the words
 LABEL_EXPONENT, LABEL_SHIFT = 1.2, 4.0
+MOST_LABELS = 30.0  # true mentions a row: more than MAX_MENTIONS then have a chance below 1e-19
 TOP_RATE = 0.35  # true mentions a row of the most frequent label, which 1 - exp(-0.35) = 30 % of the rows then have
 FEIGNED = 0.5  # mentions of the hardest label without it, for each with it
 SILENT = 0.25  # of the rows that have the hardest label, those without its words
@@ -72,17 +74,31 @@ def _scattered(seed: int, size: int, what: str) -> tuple[int, int, int]:
     return factor, int(bits(seed, what, np.zeros(1))[0] % np.uint64(size)), size
 
 
-class SyntheticText:
-    """The corpus of a seed and so many features and labels; in memory are 4 bytes a feature and 280 a label. Local."""
+def label_rates(n_labels: int, least_share: float = 0.0) -> tuple[np.ndarray, int]:
+    """True mentions a row of each label, by rank (float64), and how many labels follow Zipf's law.
 
-    def __init__(self, seed: int, n_features: int, n_labels: int) -> None:
+    The others are expected in `least_share` of the rows.
+    """
+    shares = zipf_shares(np.arange(n_labels), n_labels, LABEL_EXPONENT, LABEL_SHIFT)
+    rates = TOP_RATE / shares[0] * shares
+    least = -math.log1p(-least_share)
+    head = max(1, int(np.searchsorted(-rates, -least, side="right")))
+    rates[head:] = least
+    return rates, head
+
+
+class SyntheticText:
+    """The corpus of a seed and so many features and labels; in memory are 4 bytes a feature and 280 a label. Local.
+
+    `least_share` is the least share of the rows that a label is expected in; 0 leaves the tail as long as it is.
+    """
+
+    def __init__(self, seed: int, n_features: int, n_labels: int, least_share: float = 0.0) -> None:
         self.seed, self.n_features, self.n_labels = seed, n_features, n_labels
         self.order = _scattered(seed, n_features, "text order of features")
         self.label_order = _scattered(seed, n_labels, "text order of labels")
-        ranks = np.arange(n_labels)
-        shares = zipf_shares(ranks, n_labels, LABEL_EXPONENT, LABEL_SHIFT)
-        self.rates = TOP_RATE / shares[0] * shares
-        hard = uniform(seed, "text hardness of labels", ranks)
+        self.rates, self.head = label_rates(n_labels, least_share)
+        hard = uniform(seed, "text hardness of labels", np.arange(n_labels))
         self.silent, self.feigned = SILENT * hard, hard
         self.chances = CHANCE * (1 - 0.5 * hard)[:, None] / np.sqrt(1.0 + np.arange(LABEL_WORDS))
         self.words = self._label_words()
@@ -128,9 +144,13 @@ class SyntheticText:
         label_law = (
             math.exp(-self.rates.sum() * (1 + FEIGNED)),
             1 / (1 + FEIGNED),
-            LABEL_SHIFT,
-            1 - LABEL_EXPONENT,
-            zipf_span(self.n_labels, LABEL_EXPONENT, LABEL_SHIFT),
+            (
+                LABEL_SHIFT,
+                1 - LABEL_EXPONENT,
+                zipf_span(self.head, LABEL_EXPONENT, LABEL_SHIFT),
+                self.head,
+                float(self.rates[: self.head].sum() / self.rates.sum()) if self.head < self.n_labels else 1.0,
+            ),
         )
         room = MAX_WORDS + MAX_MENTIONS * LABEL_WORDS
         columns, counts, labels = (np.empty(size, dtype=np.int64) for size in (room, room, MAX_MENTIONS))
@@ -170,13 +190,31 @@ def text_sizes(options: ConvertOptions) -> tuple[int, int]:
     )
 
 
+def least_share(options: ConvertOptions, n_labels: int) -> float:
+    """The least share of the rows that a label is expected in. Raises ConfigError."""
+    least, n_rows = options.least_positives, options.rows
+    if least is None:
+        return 0.0
+    flag = f"--least-positives {least:g}"
+    if not 0 < least < n_rows:
+        raise ConfigError(f"{flag}: expected a number of rows above 0 and below --rows {n_rows}")
+    rates, _ = label_rates(n_labels)
+    rarest = n_rows * -math.expm1(-rates[-1])
+    if least <= rarest:
+        raise ConfigError(f"{flag} has no effect: the rarest label is expected in {rarest:.1f} rows without it")
+    a_row = float(label_rates(n_labels, least / n_rows)[0].sum())
+    if a_row > MOST_LABELS:
+        raise ConfigError(f"{flag}: a row would have {a_row:.1f} labels on average, but may have {MOST_LABELS:g}; use more rows")
+    return least / n_rows
+
+
 @mpi.collective
 def read_text(comm: mpi.Comm, options: ConvertOptions, log: Log, scratch: Path) -> Part:
     """Collective over `comm`. Make this rank's even share of the rows; they wait in files on the file system of `scratch`."""
     n_features, n_labels = text_sizes(options)
     begin, end = even_bounds(options.rows, comm.size)[comm.rank : comm.rank + 2].tolist()
     with mpi.agreed(comm, "making a corpus"):
-        corpus = SyntheticText(options.seed, n_features, n_labels)
+        corpus = SyntheticText(options.seed, n_features, n_labels, least_share(options, n_labels))
         rows = NumberRows(scratch, None)
         for slab in corpus.slabs(begin, end):
             rows.add(slab.rows)

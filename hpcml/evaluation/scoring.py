@@ -13,19 +13,21 @@ from hpcml.errors import DataError, NonFiniteError
 from hpcml.kernels import scores as kernels
 from hpcml.kernels.top import keep_best, sort_best
 from hpcml.model.classifier import ClassifierModel
-from hpcml.model.linear import Model
+from hpcml.model.linear import Model, SparseRows
 
 WEIGHT_BYTES = 1 << 28  # the weights of a block of labels (d × B doubles, expanded), unless one label alone needs more
 SCORE_BYTES = 1 << 25  # the scores of a block of rows × labels
 MAX_LANES = 32  # wider blocks of labels are no faster
+MANY_LANES = 128  # where most of the time goes by the columns of a row's values that no label has a weight of
+FEW = 0.05  # of the weights of a sparse model that are not 0: up to here, those alone are looked at
 ROWS_BYTES = 1 << 26  # the rows that a classifier is given at once, unless one row alone needs more
 PRESENT = 1 << 22  # values that are looked at together
 _NONZERO_BYTES = 32  # of a CSR row in memory while it is made
 
 
-def label_blocks(n_labels: int, n_features: int) -> list[tuple[int, int]]:
-    """Ranges (begin, end) of labels whose weights fit WEIGHT_BYTES, at most MAX_LANES wide."""
-    width = max(1, min(MAX_LANES, WEIGHT_BYTES // (8 * max(1, n_features))))
+def label_blocks(n_labels: int, n_features: int, most: int = MAX_LANES) -> list[tuple[int, int]]:
+    """Ranges (begin, end) of labels whose weights fit WEIGHT_BYTES, at most `most` wide."""
+    width = max(1, min(most, WEIGHT_BYTES // (8 * max(1, n_features))))
     return [(begin, min(begin + width, n_labels)) for begin in range(0, n_labels, width)]
 
 
@@ -61,11 +63,18 @@ class Scorer:
         data = presence(shard.data) if model.binary else shard.data
         self.csr, self._first_row = (shard.indptr, shard.indices, data), shard.first_row
         self.tables, self._is_dense = (model.columns, model.factors), not (model.sparse or model.below)
-        self.blocks = label_blocks(labels.size, model.n_features)
+        few = isinstance(model.W, SparseRows) and model.n_weights <= FEW * model.n_labels * model.n_columns
+        self._by_column = few and not model.below and model.combination is None
+        self.blocks = label_blocks(labels.size, model.n_features, MANY_LANES if self._by_column else MAX_LANES)
 
-    def weights(self, begin: int, end: int) -> tuple[np.ndarray, np.ndarray]:
-        """Wt (d, B), the weights of every feature, and bias (B) of labels[begin:end]."""
+    def weights(self, begin: int, end: int) -> tuple[Any, np.ndarray]:
+        """The weights of labels[begin:end] as `rows_scores` takes them, and their bias (B).
+
+        They are Wt (d, B), those of every feature; or, where few are not 0, what `kernels.invert_rows` makes of these.
+        """
         labels = self.labels[begin:end]
+        if self._by_column:
+            return self._inverted(labels), self.model.bias[labels]
         W, places, bias = self._rows_of(labels)
         Wt = np.empty((self.model.n_features, labels.size))
         kernels.expand_weights(W, places, *self.tables, Wt)
@@ -77,10 +86,22 @@ class Scorer:
             return self.model.W, labels, self.model.bias
         return self.model.rows(labels), np.arange(labels.size), self.model.bias[labels]
 
-    def rows_scores(self, rows: np.ndarray, Wt: np.ndarray, bias: np.ndarray) -> np.ndarray:
+    def _inverted(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The weights of some labels that are not 0, column by column. Local."""
+        W = self.model.W
+        assert isinstance(W, SparseRows)
+        size = int((W.indptr[labels + 1] - W.indptr[labels]).sum())
+        out = np.zeros(self.model.n_columns + 1, np.int64), np.empty(size, np.int32), np.empty(size, W.data.dtype)
+        kernels.invert_rows(*W, labels, *out)
+        return out
+
+    def rows_scores(self, rows: np.ndarray, weights: Any, bias: np.ndarray) -> np.ndarray:
         """The scores (n, B) of `rows` for a block's weights."""
         out = np.empty((rows.size, bias.size))
-        kernels.score_rows(*self.csr, rows, Wt, bias, out)
+        if self._by_column:
+            kernels.score_rows_by_column(*self.csr, rows, weights, *self.tables, bias, out)
+        else:
+            kernels.score_rows(*self.csr, rows, weights, bias, out)
         if self.model.normalised:
             out /= self._sums(rows)[:, None]
         return out

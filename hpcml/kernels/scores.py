@@ -1,9 +1,10 @@
 """Scores of linear models: x · w + bias, summed over a row's non-zeros in order, starting from 0.
 
 A model stores the weight of feature j for label l as W[l, columns[j]] · factors[j]. `score_rows` takes the weights of a block
-of labels as `expand_weights` makes them, `score_pairs` makes each one where it needs it. Both do the same double-precision
-operations in the same order for a (row, label) pair, so they give the same bits, whatever the block of labels or the rows
-around it. No index is checked here: `hpcml.model.linear` has.
+of labels as `expand_weights` makes them, `score_rows_by_column` those that are not 0 as `invert_rows` makes them, and
+`score_pairs` makes each one where it needs it. But for adding 0, all do the same double-precision operations in the same order
+for a (row, label) pair, so they give the same bits, whatever the block of labels or the rows around it. No index is checked
+here: `hpcml.model.linear` has.
 """
 
 import numpy as np
@@ -53,6 +54,48 @@ def score_rows(indptr, indices, data, rows, Wt, bias, out):
     for i in range(rows.size):
         row = np.uint64(rows[i])
         _score_row(indices, data, indptr[row], indptr[row + np.uint64(1)], Wt, bias, out[i])
+
+
+@njit
+def invert_rows(indptr, indices, data, chosen, begins, lanes, weights):
+    """Rows `chosen` (B) of a CSR matrix, column by column.
+
+    Of column c, begins[c] ≤ p < begins[c + 1] of lanes and weights have the places of its rows in `chosen`, ascending, and
+    the values. Of begins (number of columns + 1) all are 0 before.
+    """
+    for lane in range(chosen.size):
+        for k in range(np.uint64(indptr[chosen[lane]]), np.uint64(indptr[chosen[lane] + 1])):
+            begins[np.uint64(indices[k]) + np.uint64(1)] += 1
+    begins[:] = np.cumsum(begins)
+    after = begins[:-1].copy()
+    for lane in range(chosen.size):
+        for k in range(np.uint64(indptr[chosen[lane]]), np.uint64(indptr[chosen[lane] + 1])):
+            column = np.uint64(indices[k])
+            place = np.uint64(after[column])
+            lanes[place], weights[place] = lane, data[k]
+            after[column] += 1
+
+
+@njit
+def add_column(x, factor, lanes, weights, out):
+    """out[lanes[p]] += x (weights[p] factor)."""
+    for p in range(lanes.size):
+        out[np.uint64(lanes[p])] += x * (np.float64(weights[p]) * factor)
+
+
+@njit
+def score_rows_by_column(indptr, indices, data, rows, inverted, columns, factors, bias, out):
+    """As `score_rows`, of the weights (begins, lanes, weights) that `invert_rows` has made."""
+    begins, lanes, weights = inverted
+    for i in range(rows.size):
+        out[i] = 0.0
+        for k in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):
+            j = np.uint64(indices[k])
+            first, last = begins[np.uint64(columns[j])], begins[np.uint64(columns[j]) + np.uint64(1)]
+            if first < last:
+                add_column(np.float64(data[k]), np.float64(factors[j]), lanes[first:last], weights[first:last], out[i])
+        for lane in range(bias.size):
+            out[i, lane] += bias[lane]
 
 
 @njit

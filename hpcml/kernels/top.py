@@ -6,6 +6,7 @@ While scores come in, a row's best are a heap with the worst of them first; plac
 import numpy as np
 
 from hpcml.kernels import njit
+from hpcml.kernels.scores import add_column
 
 NONE = 2**31 - 1
 
@@ -69,13 +70,6 @@ def invert(indptr, indices, data, next_place, labels, weights):
 
 
 @njit
-def _add_column(x, factor, labels, weights, scores):
-    """scores[labels[p]] += x (weights[p] factor)."""
-    for p in range(labels.size):
-        scores[np.uint64(labels[p])] += x * (np.float64(weights[p]) * factor)
-
-
-@njit
 def _score_inverted_row(indices, data, begin, end, inverted, columns, factors, bias, total, scores):
     """The scores of a row with the values begin ≤ k < end, over `total`. The first label whose score is not a number, or −1."""
     begins, labels, weights = inverted
@@ -83,7 +77,7 @@ def _score_inverted_row(indices, data, begin, end, inverted, columns, factors, b
     for k in range(np.uint64(begin), np.uint64(end)):
         j = np.uint64(indices[k])
         first, last = begins[np.uint64(columns[j])], begins[np.uint64(columns[j]) + np.uint64(1)]
-        _add_column(np.float64(data[k]), np.float64(factors[j]), labels[first:last], weights[first:last], scores)
+        add_column(np.float64(data[k]), np.float64(factors[j]), labels[first:last], weights[first:last], scores)
     for label in range(scores.size):
         scores[label] = (scores[label] + bias[label]) / total
         if np.isnan(scores[label]):

@@ -47,14 +47,13 @@ class SparseWeights:
 
     def write(self, label: int, w: np.ndarray) -> None:
         """Take the weights (n_columns) of a label that is done. Local; raises OSError."""
-        columns = np.flatnonzero(w)
-        self.write_some(label, columns, w[columns])
+        self.write_some(label, None, w)
 
-    def write_some(self, label: int, columns: np.ndarray, w: np.ndarray) -> None:
-        """As `write`, of the weights in some columns (ascending); all others are 0. Local; raises OSError."""
-        w = np.asarray(w, dtype=self.weight_type)
-        left = kept(w, self.below)
-        columns, w = columns[left], w[left]
+    def write_some(self, label: int, columns: np.ndarray | None, w: np.ndarray) -> None:
+        """As `write`, of the weights in some columns (ascending), all if None; the others are 0. Local; raises OSError."""
+        w = np.ascontiguousarray(w, dtype=self.weight_type)
+        left = np.flatnonzero(kept(w, self.below))
+        columns, w = left if columns is None else columns[left], w[left]
         if self._file is None:
             self._file = self._part(self.comm.rank).open("ab")
         self.index[label] = self.comm.rank, self._file.tell(), columns.size

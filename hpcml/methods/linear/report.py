@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +31,7 @@ class TrainReport:
     visited: float  # mean share of the rows visited per step
     degenerate: list[str]
     step_limit: list[str]
-    seconds: float
+    seconds: float  # without loading, until the model is written
     lam: float
     max_gap: float | None = None  # the largest of the certified ones
     gap_limit: float = GAP  # that they should have
@@ -40,6 +40,7 @@ class TrainReport:
     advice: str = ""  # what to do about those
     kept: float | None = None  # the share of the weights that the model holds; None if it holds all
     profile: list[dict[str, float]] = field(default_factory=list)  # seconds per phase, rank by rank; empty if not asked for
+    cpu_seconds: float = 0.0  # processor time of all ranks since training began, or went on
 
     def __str__(self) -> str:
         lines = [
@@ -78,13 +79,20 @@ class TrainReport:
 
 @mpi.collective
 def read_report(
-    comm: mpi.Comm, folder: RunFolder, rows: CompactRows, objective: Risk, seconds: float, options: LinearOptions
+    comm: mpi.Comm,
+    folder: RunFolder,
+    rows: CompactRows,
+    objective: Risk,
+    seconds: float,
+    options: LinearOptions,
+    cpu_seconds: float = 0.0,
 ) -> TrainReport:
     """Collective over `comm`. What the finished model says of its labels; one rank reads it."""
     report, profiles = None, comm.allgather(objective.profile.seconds) if options.profile else []
     with mpi.agreed(comm, f"reading {folder.model}"):
         if comm.rank == 0:
             report = _report(Model(folder.model), rows, objective, seconds, profiles, options)
+            report = replace(report, cpu_seconds=cpu_seconds)
     return comm.bcast(report)
 
 

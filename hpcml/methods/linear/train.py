@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -192,6 +193,7 @@ def _train_problem(
         with mpi.groups_agreed(comm):
             for place in continued:
                 run.restore(place, checkpoint, block.packing)
+        before, began, began_cpu = run.elapsed, time.monotonic(), time.process_time()
         stopped = run.train(block, progress)
     finally:
         progress.close()
@@ -205,7 +207,8 @@ def _train_problem(
     if weights is not None:
         complete_model(comm, folder.model_part, weights)
     finish(comm, folder)
-    return read_report(comm, folder, rows, objective, run.elapsed, options)
+    cpu_seconds = comm.allreduce(time.process_time() - began_cpu)
+    return read_report(comm, folder, rows, objective, before + time.monotonic() - began, options, cpu_seconds)
 
 
 def make_block(problem: LabelProblem, n_lanes: int, options: LinearOptions, chosen: Chosen | None) -> Any:

@@ -22,6 +22,7 @@ from hpcml.rng import bits
 
 MASK = 2**64 - 1
 N = 20_000
+SIZES = {"features": ("500",), "labels": ("100",)}
 
 
 class Stream:
@@ -41,13 +42,8 @@ class Stream:
 def slow_row(corpus, row):
     """The row {column: value} and its labels: with tables of shares, and by adding up."""
     draw = Stream(bits(corpus.seed, "text row", np.array([row]))[0])
-    words, labels = (
-        list(accumulate(zipf_shares(np.arange(size), size, s, q).tolist()))
-        for size, s, q in (
-            (corpus.n_features, module.EXPONENT, module.SHIFT),
-            (corpus.n_labels, module.LABEL_EXPONENT, module.LABEL_SHIFT),
-        )
-    )
+    words = list(accumulate(zipf_shares(np.arange(corpus.n_features), corpus.n_features, module.EXPONENT, module.SHIFT).tolist()))
+    labels = list(accumulate((corpus.rates / corpus.rates.sum()).tolist()))
     mean = module.MEAN_WORDS
     n_words = sum(int(math.log(1 - draw()) / math.log(mean / (1 + mean))) for _ in range(2))
     found = [bisect(words, draw()) for _ in range(n_words)]
@@ -86,9 +82,9 @@ def gathered(corpus, begin, end, **options):
     return X, Y.toarray()
 
 
-@pytest.fixture(scope="module")
-def corpus():
-    return SyntheticText(7, 3000, 40)
+@pytest.fixture(scope="module", params=[0.0, 0.02], ids=["long tail", "least share"])
+def corpus(request):
+    return SyntheticText(7, 3000, 40, request.param)
 
 
 @pytest.fixture(scope="module")
@@ -128,6 +124,15 @@ def test_words_and_labels_are_as_frequent_as_is_said(corpus, rows):
         assert (np.abs(found - N * share) < 5.5 * np.sqrt(N * share * (1 - share)) + 2).all()
 
 
+def test_no_label_is_rarer_than_is_said(corpus):
+    """The rates are those of the law, or the least one where that is more."""
+    law = module.TOP_RATE * ((0.5 + module.LABEL_SHIFT) / (np.arange(40) + 0.5 + module.LABEL_SHIFT)) ** module.LABEL_EXPONENT
+    least = -math.log(1 - 0.02) * (corpus.head < 40)
+    assert corpus.rates == pytest.approx(np.maximum(law, least), rel=0.01)  # shares are integrals over the law
+    assert corpus.rates.min() >= least
+    assert (corpus.rates[corpus.head :] == pytest.approx(least)) and (corpus.head == 40 or 10 < corpus.head < 30)
+
+
 def test_labels_bring_their_words(corpus, rows):
     """A label's words are in more of its rows than of the others, and most of all where it is easy."""
     X, Y = rows
@@ -163,6 +168,18 @@ def test_the_first_rows_of_a_larger_file(tmp_path):
         assert (small == large[: small.size]).all()
 
 
+def test_labels_have_as_many_rows_as_is_asked_for(tmp_path):
+    """The whole command: of 600 labels, none of which would have many rows, all have some 20; on few rows more often."""
+    path, options = tmp_path / "x.h5", ConvertOptions(rows=2000, features=("3000",), labels=("600",), least_positives=20.0)
+    convert(mpi.self_comm(), "synthetic", [Path("text")], path, options, False, Log(0))
+    with h5py.File(path) as file:
+        counts = np.bincount(file["Y/indices"][:], minlength=600)
+    law = np.sort(SyntheticText(0, 3000, 600).rates)
+    rare = np.sort(counts)[: np.count_nonzero(2000 * law < 20)]
+    assert rare.size > 400 and rare.min() >= 4
+    assert rare.mean() == pytest.approx(20, abs=1)
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
@@ -171,6 +188,11 @@ def test_the_first_rows_of_a_larger_file(tmp_path):
         ({"features": ("99",), "labels": ("2",)}, "--features 99: expected one whole number from 100 to 2147483647"),
         ({"features": ("500", "6"), "labels": ("2",)}, "--features 500,6: expected one"),
         ({"features": ("500",), "labels": ("a",)}, "--labels a: expected one whole number from 1 to"),
+        (SIZES | {"least_positives": 0.0}, "--least-positives 0: expected a number of rows above 0 and below --rows 9"),
+        (SIZES | {"least_positives": math.nan}, "--least-positives nan: expected a number of rows"),
+        (SIZES | {"least_positives": 9.0}, "--least-positives 9: expected a number of rows above 0 and below --rows 9"),
+        (SIZES | {"least_positives": 0.01}, "--least-positives 0.01 has no effect: the rarest label is expected in 0.1 rows"),
+        (SIZES | {"least_positives": 3.0}, "--least-positives 3: a row would have 40.5 labels on average, but may have 30"),
     ],
 )
 def test_sizes_that_make_no_sense(tmp_path, options, reason):
@@ -180,4 +202,7 @@ def test_sizes_that_make_no_sense(tmp_path, options, reason):
         convert(
             mpi.self_comm(), "synthetic", [Path("circle")], tmp_path / "x.h5", ConvertOptions(rows=9, labels=("2",)), False, Log(0)
         )
+    with pytest.raises(ConfigError, match="--least-positives 2 is for synthetic text, but this is circle"):
+        options = ConvertOptions(rows=9, least_positives=2.0)
+        convert(mpi.self_comm(), "synthetic", [Path("circle")], tmp_path / "x.h5", options, False, Log(0))
     assert not list(tmp_path.iterdir())

@@ -5,9 +5,13 @@ import pytest
 import scipy.sparse as sp
 from support import make
 
+from hpcml import mpi
+from hpcml.data.dataset import Dataset
+from hpcml.data.shard import load_shard
 from hpcml.evaluation import scoring
 from hpcml.evaluation.scoring import MAX_LANES, WEIGHT_BYTES, blocks_of, label_blocks
-from hpcml.kernels.scores import count_sorted, expand_weights, score_pairs, score_rows
+from hpcml.kernels.scores import count_sorted, expand_weights, invert_rows, score_pairs, score_rows, score_rows_by_column
+from hpcml.model.linear import Model
 
 
 def csr(seed, n_rows, n_features, index, ones):
@@ -72,6 +76,43 @@ def test_bits_do_not_depend_on_the_block(width):
         part = np.empty((25, labels.size))
         score_rows(*arrays, rows, expanded(*tables, labels), bias[labels], part)
         assert part.tobytes() == np.ascontiguousarray(whole[:, labels]).tobytes()
+
+
+@pytest.mark.parametrize("precision", ["<f4", "<f8"])
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize("labels", [[0, 1, 2], [2], [0, 3, 5], []])
+def test_weights_by_column_give_the_bits_of_all_weights(labels, index, precision):
+    arrays = csr(5, 25, 50, index, False)
+    W, columns, factors = stored(6, 6, 50, 20, precision)
+    W = np.where(np.random.default_rng(7).random(W.shape) < 0.8, 0, W)
+    W[5], W[:, 3] = 0, 0
+    stored_rows, labels, bias = sp.csr_matrix(W), np.array(labels, dtype=np.int64), np.random.default_rng(8).standard_normal(6)
+    size = int(np.diff(stored_rows.indptr)[labels].sum())
+    inverted = np.zeros(21, np.int64), np.empty(size, np.int32), np.empty(size, precision)
+    invert_rows(stored_rows.indptr, stored_rows.indices, stored_rows.data, labels, *inverted)
+    by_column = sp.csr_matrix((inverted[2], inverted[1], inverted[0]), (20, labels.size)).toarray()
+    assert np.array_equal(by_column.T, W[labels])
+    rows = np.array([3, 0, 24, 3])
+    found, expected = np.empty((4, labels.size)), np.empty((4, labels.size))
+    score_rows_by_column(*arrays, rows, inverted, columns, factors, bias[labels], found)
+    score_rows(*arrays, rows, expanded(W, columns, factors, labels), bias[labels], expected)
+    assert found.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("labels", [[0, 1, 2, 3], [1, 3]])
+def test_a_model_of_few_weights_gives_the_scores_of_a_dense_one(tmp_path, labels, monkeypatch):
+    W = np.random.default_rng(0).standard_normal((4, 30)) * (np.random.default_rng(1).random((4, 30)) < 0.1)
+    X = sp.random(20, 30, 0.5, "csr", rng=np.random.default_rng(2)).toarray()
+    data, found = Dataset(make.dataset(tmp_path / "data.h5", X, np.eye(20, 4))), {}
+    monkeypatch.setattr(scoring, "FEW", 0.2)
+    for sparse in (False, True):
+        model = Model(make.model(tmp_path / f"{sparse}.h5", W, np.arange(4.0), sparse=sparse))
+        scorer = scoring.scorer_of(model, load_shard(mpi.self_comm(), data, "all"), np.array(labels))
+        weights = scorer.weights(1, len(labels))
+        assert isinstance(weights[0], tuple) == sparse
+        found[sparse] = scorer.rows_scores(np.arange(20), *weights)
+    assert found[True].tobytes() == found[False].tobytes()
+    assert found[True].any()
 
 
 def test_no_rows_and_empty_rows():
