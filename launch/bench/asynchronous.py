@@ -214,7 +214,10 @@ def at_will(problem: ProblemInMemory, clocks: list[Clock], costs: Costs) -> Cour
             break
         _, rank = min(busy)
         grid, node = grids[rank], nodes[rank][turns[rank]]
-        scored = distinct(grid.around[other].places for other in problem.placement.torus.neighbours(node)).size
+        neighbours, cycle = problem.placement.torus.neighbours(node), grid.table[node, asynchronous.CYCLES] + 1
+        ahead = [other for other in neighbours if grid.table[other, asynchronous.CYCLES] >= cycle]
+        rows = [*(grid.around[other] for other in neighbours), *(grid.before[other] for other in ahead)]
+        scored = distinct(part.places for part in rows).size
         before = clocks[rank].until
         clocks[rank].spend(costs.train * grid.slots[node].size + costs.score * scored)
         grid.step(node)

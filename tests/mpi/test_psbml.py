@@ -497,7 +497,8 @@ def test_letters_never_name_a_row_that_did_not_arrive(comm, mpi_tmp_path, monkey
     def checked(self, rank, arrays):
         read_letter(self, rank, arrays)
         for node in arrays[1].tolist():
-            self.store.take(self.around[node].places)  # KeyError: never seen
+            for state in (self.around, self.before):
+                self.store.take(state[node].places)  # KeyError: never seen
         opened_letters.append(rank)
 
     received, open_letter = {}, RowStore.open_letter

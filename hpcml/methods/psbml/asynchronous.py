@@ -5,6 +5,9 @@ its own rows met with here, and a table of all nodes: how many cycles each has d
 The tables spread from neighbour to neighbour; by them rows are normalised over the grid and every rank sees when the grid has done
 its cycles: those of the fastest rank. A node on a slow rank does fewer, and replaces more rows in each: 1 − (1 − p)^d of them, if
 p is the probability in a cycle and the fastest node has done d cycles since the node's last one. So all rows evolve alike.
+
+In step, all nodes draw from the rows that stood there before any was replaced. Here a node keeps these until its next cycle, and
+neighbours that come to the same cycle after it draw from them; else rows that only it had would be gone too soon.
 """
 
 from __future__ import annotations
@@ -43,6 +46,7 @@ class Asynchronous:
             places = distinct([np.empty(0, problem.place_type), *slots.values()])
             self.store = RowStore(problem.dataset.n_features, places, problem.read(places))
         self.around = {node: selection.population(slots[node], fitness[node]) for node in slots}
+        self.before = dict(self.around)  # what stood there before the last replacement
         # confidences[node][judge]: ascending places and how the judge saw them last
         self.confidences: dict[int, dict[int, tuple[np.ndarray, np.ndarray]]] = {node: {} for node in slots}
         self._new_states = {rank: set(nodes) for rank, nodes in problem.placement.given.items()}
@@ -73,7 +77,9 @@ class Asynchronous:
             purpose_number = cycle * problem.n_nodes + node
             classifier = problem.train(self.store.take(slots), slots, "train", purpose_number)
         with problem.computing("test"):
-            pool = distinct(self.around[other].places for other in neighbours)
+            ahead = {other for other in neighbours if self.table[other, CYCLES] >= cycle}
+            rows = [*(self.around[other] for other in neighbours), *(self.before[other] for other in ahead)]
+            pool = distinct(part.places for part in rows)
             confidence = learners.confidence(classifier, problem.prepared(self.store.take(pool)))
         self._tell(node, neighbours, pool, confidence)
         self.ages += [cycle - 1 - int(self.table[other, CYCLES]) for other in neighbours if other not in self.slots]
@@ -81,11 +87,12 @@ class Asynchronous:
         self.around[node] = own
         self.table[node] = (cycle, *selection.finite_range(own.fitness))
         low, high = self._range()
-        parts = [own if other == node else self._seen_here(other, pool, confidence) for other in neighbours]
+        drawn_from = {other: self.before[other] if other in ahead else self._with_fitness(other) for other in neighbours}
+        parts = [own if other == node else _seen(drawn_from[other], pool, confidence) for other in neighbours]
         passed, self._paced[node] = self._newest - self._paced[node], self._newest
         known = (own.fitness_of(slots), parts, 1 - (1 - options.replace) ** passed, low, high)
         self.slots[node], self.fitness[node] = selection.replace(options.seed, cycle, node, slots, *known)
-        self.around[node] = selection.population(self.slots[node], self.fitness[node])
+        self.before[node], self.around[node] = own, selection.population(self.slots[node], self.fitness[node])
         for rank, nodes in problem.placement.given.items():
             if node in nodes:
                 self._new_states[rank].add(node)
@@ -107,27 +114,25 @@ class Asynchronous:
                 self._new_confidences[int(self.problem.placement.owners[node])][node, judge] = seen
 
     def _with_fitness(self, node: int) -> Population:
-        """The population of a node here, each row's fitness the least of the latest confidences."""
+        """The population of a node; if it is here, each row's fitness is the least of the latest confidences."""
         rows = self.around[node]
+        if node not in self.slots:
+            return rows
         least = np.full(rows.places.size, np.inf)
         for places, confidence in self.confidences[node].values():
             _, mine, theirs = np.intersect1d(rows.places, places, assume_unique=True, return_indices=True)
             least[mine] = np.minimum(least[mine], confidence[theirs])
         return rows._replace(fitness=least)
 
-    def _seen_here(self, node: int, pool: np.ndarray, confidence: np.ndarray) -> Population:
-        """A neighbour's population; the confidence of the judge here counts even if the neighbour does not know it yet."""
-        rows = self.around[node]
-        return rows._replace(fitness=np.minimum(rows.fitness, confidence[np.searchsorted(pool, rows.places)]))
-
     def _letter(self, rank: int) -> mpi.Arrays:
         """What is new for a rank since the letter before."""
         nodes, told = sorted(self._new_states[rank]), self._new_confidences[rank]
-        places = distinct([np.empty(0, self.problem.place_type), *(self.around[node].places for node in nodes)])
+        parts = [state[node] for node in nodes for state in (self.around, self.before)]
+        places = distinct([np.empty(0, self.problem.place_type), *(part.places for part in parts)])
         letter = self.store.letter(rank, places)
         arrays = [self.table.reshape(-1), np.array(nodes, dtype=np.int64), np.array(sorted(told), dtype=np.int64).reshape(-1)]
-        for node in nodes:
-            arrays += list(self.around[node])
+        for part in parts:
+            arrays += list(part)
         for key in sorted(told):
             arrays += list(told[key])
         arrays += letter
@@ -143,11 +148,12 @@ class Asynchronous:
         newer = table[:, CYCLES] > self.table[:, CYCLES]
         self.table[newer] = table[newer]
         rest = iter(arrays[3:])
-        states = {node: Population(next(rest), next(rest), next(rest)) for node in nodes}
+        parts = [Population(next(rest), next(rest), next(rest)) for _ in range(2 * len(nodes))]
         for node, judge in told:
             self.confidences[node][judge] = (next(rest), next(rest))
         self.store.open_letter(rank, list(rest))
-        self.around |= states
+        self.around |= zip(nodes, parts[::2], strict=True)
+        self.before |= zip(nodes, parts[1::2], strict=True)
 
     def deliver(self) -> None:
         """Take in all letters that have arrived. Local."""
@@ -173,3 +179,8 @@ class Asynchronous:
         self.ages: list[int] = []
         self.sent = self.without_ids = 0
         self.began = time.monotonic()
+
+
+def _seen(rows: Population, pool: np.ndarray, confidence: np.ndarray) -> Population:
+    """Rows of a neighbour: the confidence of the judge here counts even if the neighbour does not know it yet."""
+    return rows._replace(fitness=np.minimum(rows.fitness, confidence[np.searchsorted(pool, rows.places)]))
