@@ -120,8 +120,12 @@ class Asynchronous:
             return rows
         least = np.full(rows.places.size, np.inf)
         for places, confidence in self.confidences[node].values():
-            _, mine, theirs = np.intersect1d(rows.places, places, assume_unique=True, return_indices=True)
-            least[mine] = np.minimum(least[mine], confidence[theirs])
+            if np.array_equal(rows.places, places):  # most have judged the rows that stand there now
+                np.minimum(least, confidence, out=least)
+                continue
+            mine = np.minimum(np.searchsorted(rows.places, places), rows.places.size - 1)
+            same = rows.places[mine] == places
+            least[mine[same]] = np.minimum(least[mine[same]], confidence[same])
         return rows._replace(fitness=least)
 
     def _letter(self, rank: int) -> mpi.Arrays:
