@@ -207,9 +207,8 @@ def exchange(comm: MPI.Comm, parts: list[np.ndarray]) -> list[np.ndarray]:
     requests = []
     for shift in range(1, comm.size):
         source, target = (comm.rank - shift) % comm.size, (comm.rank + shift) % comm.size
-        requests += [
-            comm.Irecv(c, source=source, tag=0) for c in _chunks(received[source].view(np.uint8))
-        ]  # no letter of a mailbox
+        # of tag 0: letters of an open mailbox have another
+        requests += [comm.Irecv(c, source=source, tag=0) for c in _chunks(received[source].view(np.uint8))]
         requests += [comm.Isend(c, dest=target) for c in _chunks(np.ascontiguousarray(parts[target]).view(np.uint8))]
     MPI.Request.Waitall(requests)
     return received

@@ -16,6 +16,7 @@ from support.training import changed, train
 
 from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError, Interrupted
+from hpcml.methods.psbml import selection
 from hpcml.methods.psbml.asynchronous import Asynchronous
 from hpcml.methods.psbml.options import PsbmlOptions
 from hpcml.methods.psbml.problem import TorusProblem
@@ -477,6 +478,24 @@ def test_asynchronous_run_of_one_rank_is_repeatable(comm, mpi_tmp_path):
 
     one, other = by_one_rank(comm, twice)
     assert one.read_bytes() == other.read_bytes()
+
+
+def test_neighbours_of_one_rank_draw_from_the_rows_of_the_same_cycle(comm, mpi_tmp_path, monkeypatch):
+    """A node's rows that others draw from are those that stood there before it replaced any in the cycle, as in step."""
+    write(comm, mpi_tmp_path / "data.h5", 200, 6, 2)
+    options, pools, replace_rows = PsbmlOptions(grid="3x2", cycles=4, asynchronous=True), {}, selection.replace
+
+    def noted(seed, cycle, node, slots, fitness, pool, *rest):
+        for other, part in zip(Torus(3, 2, options.neighbourhood).neighbours(node), pool, strict=True):
+            pools.setdefault((cycle, other), []).append(part.places)
+        return replace_rows(seed, cycle, node, slots, fitness, pool, *rest)
+
+    monkeypatch.setattr(selection, "replace", noted)
+    by_one_rank(comm, lambda: train("psbml", None, mpi_tmp_path / "data.h5", mpi_tmp_path / "run", options))
+    assert comm.rank > 0 or len(pools) == 4 * 6
+    for first, *others in pools.values():
+        for places in others:
+            np.testing.assert_array_equal(places, first)
 
 
 def test_a_slow_rank_holds_up_nobody(comm, mpi_tmp_path, grids):
