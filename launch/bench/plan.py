@@ -16,9 +16,11 @@ it. --checks takes some eight minutes.
 
 A line of a comparison has planned and measured seconds: of the whole command by the clock; of the processor on all ranks; and of
 training by the clock; the peak of resident memory of the rank with most (MiB), and the bytes of the model; and planned/measured. On
-a machine that is shared only those of the processor tell anything. A line of a simulation has, for ranks in groups × shards, the
-labels of the largest and the smallest hand and how many rows these have, and the seconds of the slowest group beside the mean
-(1: balance).
+a machine that is shared only those of the processor tell anything. `refused` is the share of large pages that the system did not
+give while training ran: a visit of a value then takes up to half as long again where there are many columns.
+
+A line of a simulation has, for ranks in groups × shards, the labels of the largest and the smallest hand and how many rows these
+have, and the seconds of the slowest group beside the mean (1: balance).
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -65,7 +68,10 @@ RUNS = {
 COMPUTED = ("start", "load", "train", "keep")
 TRAINED = re.compile(r" in ([0-9.e+]+) s[,:]")
 PILOTED = ("dual", "probe")
-HEAD = "| rows × features, labels | method | ranks | measured s | time | memory of a rank | model |\n|---|---|---|---|---|---|---|"
+HEAD = (
+    "| rows × features, labels | method | ranks | measured, s | planned/measured time | of the processor | planned/measured memory "
+    "| large pages refused |\n|---|---|---|---|---|---|---|---|"
+)
 CHECKED = {"dual": 3, "probe": 1}  # methods, and the corpora that they are checked on
 ROUNDS = ((16, 1), (16, 4), (64, 1), (64, 16), (256, 1), (256, 16))  # ranks, shards
 MEDLINE = (13_004_182, 66_208_706, 25_000, 66.0)  # rows, features, labels, values a row
@@ -105,7 +111,9 @@ def beside(folder: Path, machine: Path, ranks: int, data: Path, method: str, *op
     _, _, seconds_of_plan = run(1, "plan", method, data, *options, *where, *pilot)
     planned = json.loads((folder / "plan.json").read_text())
     shutil.rmtree(folder / "run", ignore_errors=True)
+    pages = large_pages()
     said, seconds, computed = run(ranks, "train", method, data, "-o", folder / "run", *options)
+    given, refused = large_pages() - pages
     trained = TRAINED.search(said) or sys.exit(f"no time of training in: {said}")
     last = json.loads((folder / "run" / "environment.jsonl").read_text().splitlines()[-1])
     model = (folder / "run" / "model.h5").stat().st_size
@@ -120,14 +128,22 @@ def beside(folder: Path, machine: Path, ranks: int, data: Path, method: str, *op
     line["size"] = f"{planned['rows']:,} × {planned['features']:,}, {planned['labels']:,}"
     for name, (plan, measured) in found.items():
         line[name] = {"planned": round(plan, 2), "measured": round(measured, 2), "ratio": round(plan / measured, 3)}
-    return line | {"seconds_of_plan": round(seconds_of_plan, 1)}
+    return line | {"refused": round(refused / max(1, given + refused), 3), "seconds_of_plan": round(seconds_of_plan, 1)}
 
 
 def markdown(line: dict[str, Any]) -> str:
-    """A comparison as a line of a table: planned/measured."""
-    ratios = (f"{line[name]['ratio']:.2f}" for name in ("seconds", "MiB", "model_bytes"))
-    what = (line["size"], line["method"].split()[0], str(line["ranks"]), f"{line['seconds']['measured']:.1f}", *ratios)
-    return f"| {' | '.join(what)} |"
+    """A comparison as a line of the table in docs/plan.md: planned/measured."""
+    ratios = (f"{line[name]['ratio']:.2f}" for name in ("seconds", "processor", "MiB"))
+    what = (line["size"], f"`{line['method'].split()[0]}`", str(line["ranks"]), f"{line['seconds']['measured']:.1f}", *ratios)
+    return f"| {' | '.join(what)} | {line['refused']:.0%} |"
+
+
+def large_pages() -> np.ndarray:
+    """How many large pages the system has given since it started, and refused (2); zeros where it does not tell."""
+    with suppress(OSError):
+        lines = dict(line.split() for line in Path("/proc/vmstat").read_text(encoding="ascii").splitlines())
+        return np.array([int(lines.get(name, 0)) for name in ("thp_fault_alloc", "thp_fault_fallback")])
+    return np.zeros(2, int)
 
 
 def corpora(folder: Path) -> Iterator[Path]:

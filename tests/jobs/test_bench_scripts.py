@@ -64,6 +64,7 @@ def test_plan(tmp_path):
     (line,) = lines_of(run(*script, "--data", data, "--method", "dual"))
     assert line["rows"] == 300 and line["model_bytes"]["planned"] > 0 and line["MiB"]["measured"] > 50
     assert 0.5 < line["MiB"]["ratio"] < 2  # nearly all of it is the program
+    assert 0 <= line["refused"] <= 1
     simulated = lines_of(run(*script, "--simulate", data))
     assert [(each["ranks"], each["shards"]) for each in simulated][:2] == [(16, 1), (16, 4)]
     assert all(each["slowest_to_mean"] >= 1 for each in simulated)

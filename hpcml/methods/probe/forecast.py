@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -31,40 +32,58 @@ from hpcml.run.profile import Profile
 REPEATS = 3
 STEEPEST = 0.5  # power of the number of rows by which steps grow at most
 LEAST_VALUES = 1 << 19  # of the rows of a pilot: fewer would measure Python
-OF_PATH = (
-    "loss",
-    "lam",
-    "bias",
-    "epsilon",
-    "dormant",
-    "max_steps",
-)  # options that change the steps
+PILOT_LABELS = 2 * LANES  # lanes are taken by others, as in training
+DRAWN_LABELS, FEWEST_DRAWS = 10_000, 3  # in all draws of labels' steps
+OF_PATH = ("loss", "lam", "bias", "epsilon", "dormant", "max_steps")  # options that change the steps
 WEIGHT_BYTES, SUM_BYTES = 4, 8  # that travel: of a weight, and of a number of a subgradient
 
 
 @dataclass(frozen=True)
 class Steps:
-    """Steps of a label, and how long the mean one is beside a pass in which all rows violate."""
+    """How many steps labels take, and how long a step of all labels in lanes takes."""
 
-    steps: float
-    share: float
+    steps: float  # of the mean label
+    share: float  # of a pass in which all rows violate
     source: str
-    each: tuple[float, ...] = ()  # of labels of a pilot, the most frequent first
+    spread: tuple[float, ...] = (1.0,)  # steps of labels of a pilot, beside the mean
     power: float = 0.0  # of the number of rows, by which they grow
+    turns: tuple[float, ...] = ()  # seconds of a step of a pilot, by the lanes that hold a label: 1, 2, …
     n_rows: int = 1  # of a pilot
+    n_values: int = 0
+    n_columns: int = 0
 
     def grown(self, n_rows: int) -> Steps:
         """On so many rows."""
-        factor = (n_rows / self.n_rows) ** self.power
-        return replace(self, steps=factor * self.steps, each=tuple(factor * steps for steps in self.each))
+        return replace(self, steps=(n_rows / self.n_rows) ** self.power * self.steps)
 
-    def passes(self, n_labels: int, n_lanes: int) -> float:
-        """Passes of a group until its last label is done, if each lane takes the next label when it has done one."""
-        known = np.array(self.each or (self.steps,))
-        lanes = [0.0] * n_lanes
-        for steps in np.interp(np.linspace(0, 1, n_labels), np.linspace(0, 1, known.size) ** 2, known):
-            heapq.heapreplace(lanes, lanes[0] + steps)
-        return max(lanes)
+    def shares(self, n_lanes: int, machine: Machine) -> np.ndarray:
+        """(n_lanes) `share` with 1, 2, … labels in lanes: what a pilot's steps took, less what columns take by the constants."""
+        if not self.turns:
+            return np.full(n_lanes, self.share)
+        full = self.n_values * machine("probe.value", self.n_columns, 1)
+        found = np.maximum(0.0, np.array(self.turns) - self.n_columns * machine("probe.column", self.n_columns, 1)) / full
+        return np.interp(np.arange(n_lanes), np.arange(found.size), found)
+
+    def slowest(self, n_labels: int, n_groups: int, turns: np.ndarray) -> tuple[float, float]:
+        """Passes and seconds of the group that is done last, if a step takes `turns` with 1, 2, … labels in its lanes.
+
+        The mean of draws: a label takes the steps of any one of a pilot.
+        """
+        random, found = np.random.default_rng(0), list[np.ndarray]()
+        for _ in range(max(FEWEST_DRAWS, DRAWN_LABELS // max(1, n_labels))):
+            steps = self.steps * random.choice(self.spread, n_labels)
+            found.append(np.max([_passes(steps[group::n_groups], turns) for group in range(n_groups)], axis=0))
+        passes, seconds = np.mean(found, axis=0)
+        return float(passes), float(seconds)
+
+
+def _passes(steps: np.ndarray, turns: np.ndarray) -> tuple[float, float]:
+    """Passes and seconds until labels of so many steps are done, if each lane takes the next label when it has done one."""
+    lanes = [0.0] * turns.size
+    for each in steps.tolist():
+        heapq.heapreplace(lanes, lanes[0] + each)
+    ends = np.sort(lanes)
+    return float(ends[-1]), float(np.diff(ends, prepend=0.0) @ turns[::-1])
 
 
 DEFAULT = Steps(150.0, 0.6, "124 to 168 steps a label on Reuters-21578, 20 Newsgroups and docstrings, 0.6 of a full pass each")
@@ -92,7 +111,7 @@ class ProbeForecaster:
         }
 
     def pilot(self, samples: Sequence[CompactRows], options: Any, timer: Timer) -> Steps | None:
-        """Sixteen labels of all frequencies, to their end, on two samples, which show how steps grow with the rows."""
+        """Labels of all frequencies, to their end, on two samples, which show how steps grow with the rows."""
         samples = linear.with_labels(samples)
         number = next((k for k, rows in enumerate(samples) if k > 0 and rows.data.size >= LEAST_VALUES), len(samples) - 1)
         found = self._steps_of(samples[number], options, timer)
@@ -101,28 +120,35 @@ class ProbeForecaster:
         before = self._steps_of(samples[number - 1], options, timer)
         ratio = found.n_rows / before.n_rows
         power = math.log(found.steps / before.steps) / math.log(ratio) if ratio > 1 else 0.0
-        return replace(found, power=float(np.clip(power, 0.0, STEEPEST)))
+        return replace(found, power=float(np.clip(power, 0.0, STEEPEST)), spread=found.spread + before.spread)
 
     def _steps_of(self, rows: CompactRows, options: Any, timer: Timer) -> Steps:
-        """Of sixteen labels of a sample. Local."""
+        """Of some labels of a sample. Local."""
         objective, options = Objective(rows, with_defaults(options, {}), Profile()), with_defaults(options, {})
         labels = linear.trainable(rows)
-        chosen = labels[np.unique((np.linspace(0, 1, LANES) ** 2 * (labels.size - 1)).astype(int))]
+        chosen = labels[np.linspace(0, labels.size - 1, min(PILOT_LABELS, labels.size)).astype(int)]
         block = probe(objective, chosen, LANES, options, options.max_steps or options.steps)
         block.warm_up()
-        whole = _Step(rows, options)
-        full = whole.passes(timer)
         block.waiting.extend(range(chosen.size))
-        rest, seconds = whole.steps(timer), list[float]()
-        finished: list[Finished] = []
+        finished, seconds = list[Finished](), defaultdict[int, list[float]](list)
         while block.busy:
             before = len(finished)
             spent = timer(lambda: finished.extend(block.turn(0.0)))
-            if not before and not finished:  # else some lanes are idle, or a label's last look is in it
-                seconds.append(spent)
-        each = [done.steps for done in sorted(finished, key=lambda done: done.label)]
-        share = max(0.0, float(np.mean(seconds)) - rest) / full if seconds else DEFAULT.share
-        return Steps(float(np.mean(each)), share, f"a pilot on {rows.n_global:,} rows", tuple(each), n_rows=rows.n_global)
+            if len(finished) == before:  # else a label's last look is in it
+                seconds[len(block.training)].append(spent)
+        steps = np.array([done.steps for done in finished])
+        lanes = sorted(seconds)
+        means = [float(np.mean(seconds[n])) for n in lanes]
+        return Steps(
+            steps=float(steps.mean()),
+            share=DEFAULT.share,
+            source=f"a pilot of {chosen.size} labels on {rows.n_global:,} rows",
+            spread=tuple(steps / steps.mean()),
+            turns=tuple(np.interp(np.arange(1, LANES + 1), lanes, means)) if lanes else (),
+            n_rows=rows.n_global,
+            n_values=rows.data.size,
+            n_columns=rows.n_columns,
+        )
 
     def forecast(self, sizes: Sizes, cluster: Cluster, options: LinearOptions, machine: Machine, pilot: Steps | None) -> Forecast:
         """Raises NoForecast."""
@@ -134,12 +160,12 @@ class ProbeForecaster:
         work = self._work(sizes, options, pilot, found)
         busy, d = cluster.ranks_per_node, sizes.n_columns
         values = (sizes.n_values + sizes.n_rows * bool(options.bias)) / layout.shards
-        labels = -(-sizes.n_trained // layout.n_groups)
-        steps = work.passes(labels, layout.n_lanes)
         width = panel_widths(layout.n_lanes, options.precision)[0] / LANES
-        one_pass = values * machine("probe.value", sizes.n_columns, busy) * work.share
-        found.seconds["train"] = steps * (one_pass + width * d * machine("probe.column", d, busy))
-        found.seconds["train"] += labels * values * machine("probe.last", sizes.n_columns, busy)
+        shares = work.shares(layout.n_lanes, machine)
+        turns = values * machine("probe.value", d, busy) * shares + width * d * machine("probe.column", d, busy)
+        steps, found.seconds["train"] = work.slowest(sizes.n_trained, layout.n_groups, turns)
+        labels = -(-sizes.n_trained // layout.n_groups)
+        found.seconds["train"] += labels * values * machine("probe.last", d, busy)
         if layout.shards > 1:
             travels = layout.n_lanes * d * (SUM_BYTES + WEIGHT_BYTES) / 2  # a sum is a Reduce_scatter and an Allgather
             found.sent_bytes = steps * sent(layout.shards, travels)
@@ -152,7 +178,10 @@ class ProbeForecaster:
         """Steps of a label. Raises NoForecast."""
         if pilot is not None:
             pilot = pilot.grown(sizes.n_rows)
-            found.measured.append(f"{pilot.steps:.0f} steps a label, each {pilot.share:.2f} of a full pass: {pilot.source}")
+            found.measured.append(
+                f"{pilot.steps:.0f} steps a label, {min(pilot.spread) * pilot.steps:.0f} to {max(pilot.spread) * pilot.steps:.0f}: "
+                f"{pilot.source}"
+            )
             return pilot
         usual = with_defaults(ProbeOptions(), {})
         other = [flag_of(name) for name in OF_PATH if getattr(options, name) != getattr(usual, name)]
@@ -175,9 +204,8 @@ class PegasosForecaster(ProbeForecaster):
 class _Step:
     """A step of 16 labels at w = 0, where every row violates."""
 
-    def __init__(self, rows: CompactRows, options: ProbeOptions | None = None) -> None:
-        options = options or ProbeOptions(loss="hinge", bias=False, dormant=False)
-        self.objective = Objective(rows, options, Profile())
+    def __init__(self, rows: CompactRows) -> None:
+        self.objective = Objective(rows, ProbeOptions(loss="hinge", bias=False, dormant=False), Profile())
         self.panel = Panel(self.objective, LANES)
         label = int(rows.n_positive.argmax())
         for lane in range(LANES):

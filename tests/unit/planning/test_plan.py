@@ -147,12 +147,27 @@ def test_memory_of_waiting_labels_is_halved_where_a_pilot_finds_few():
     assert bound - seen == 16 * (4 * 500 + 5 * 1000)
 
 
-def test_probe_passes_until_the_last_label_is_done():
-    """Four lanes: the fifth label, of 10 steps, begins when the first lane is free, after 10."""
-    assert Steps(10.0, 1.0, "").passes(4, 4) == 10 and Steps(10.0, 1.0, "").passes(5, 4) == 20
-    assert Steps(25.0, 1.0, "", (10, 40)).passes(2, 2) == 40  # each label as many as those of its frequency
-    assert Steps(25.0, 1.0, "", (40, 10)).passes(2, 1) == 50
-    assert Steps(25.0, 1.0, "", (40, 10), power=0.5, n_rows=100).grown(400).passes(2, 1) == 100
+def test_probe_runs_until_the_last_label_is_done():
+    """A step takes 1 s with one label in lanes, 3 s with two. The third label begins when the first lane is free."""
+    turns = np.array([1.0, 3.0])
+    assert Steps(10.0, 1.0, "").slowest(2, 1, turns) == pytest.approx((10, 30))
+    assert Steps(10.0, 1.0, "").slowest(3, 1, turns) == pytest.approx((20, 40))
+    assert Steps(10.0, 1.0, "").slowest(3, 2, turns) == pytest.approx((10, 30))  # the first group has two labels
+    assert Steps(10.0, 1.0, "", power=0.5, n_rows=100).grown(400).slowest(2, 1, turns) == pytest.approx((20, 60))
+
+
+def test_labels_of_probe_take_the_steps_of_any_label_of_the_pilot():
+    """Of two labels both take 5 steps, both 15, or, half of the time, one of each: then the last 10 passes are of one label."""
+    passes, seconds = Steps(10.0, 1.0, "", spread=(0.5, 1.5)).slowest(2, 1, np.array([1.0, 3.0]))
+    assert passes == pytest.approx((5 + 15 + 2 * 15) / 4, rel=0.02)
+    assert seconds == pytest.approx((15 + 45 + 2 * (15 + 10)) / 4, rel=0.02)
+
+
+def test_steps_of_a_pilot_of_probe_are_per_value_but_for_the_columns():
+    """Of a pilot's step of 3 s, 1 s is of its 10 columns, and a full pass over its 40 values takes 4 s."""
+    work, machine = Steps(1.0, 1.0, "", turns=(3.0, 3.0), n_values=40, n_columns=10), constants(probe_value=1e8, probe_column=1e8)
+    assert work.shares(3, machine) == pytest.approx([0.5, 0.5, 0.5])
+    assert Steps(1.0, 0.6, "").shares(2, machine) == pytest.approx([0.6, 0.6])
 
 
 def test_the_slowest_group_counts():
@@ -305,7 +320,7 @@ def test_command_line_plans_and_says_what_it_cannot(data, tmp_path, capsys):
     assert found["trained_labels"] == 100 and found["node_hours"] == pytest.approx(2 * found["total_seconds"] / 3600)
     assert found["rank_bytes"] == sum(found["own_bytes"].values()) + found["shared_bytes"]
     run("plan", "probe", data, "--machine", machine, "--pilot", "--lambda", "X/100")
-    assert "hpcml train probe" in (told := capsys.readouterr().out) and "--lambda X/100" in told and "a pilot on 240 rows" in told
+    assert "hpcml train probe" in (told := capsys.readouterr().out) and "--lambda X/100" in told and "labels on 240 rows" in told
     for tokens, match in [
         (("naive-bayes", *numbers), "no time model for naive-bayes; there are some for"),
         (("dual", "--machine", machine), "plan what"),
