@@ -90,15 +90,39 @@ def pack(indptr, indices, data, kept, to_indptr, to_indices, to_data):
     to_indptr[kept.size] = place
 
 
+@intrinsic(prefer_literal=True)
+def _not_zero(typing, values, at, lanes):
+    """A bit for each of values[at] .. values[at + lanes − 1] that is not 0."""
+    if not isinstance(lanes, types.IntegerLiteral):
+        return None
+    count = lanes.literal_value
+
+    def emit(context, builder, signature, args):
+        pointer, _ = _array(context, builder, signature, args, 0)
+        vector = ir.VectorType(pointer.type.pointee, count)
+        some = _load(builder, _vector_at(builder, pointer, args[1], vector), vector.element)
+        some = builder.fcmp_unordered("!=", some, ir.Constant(vector, [0.0] * count))
+        return builder.zext(builder.bitcast(some, ir.IntType(count)), I64)
+
+    return types.int64(values, types.int64, lanes), emit
+
+
 @njit
 def support(alpha, width, lanes, active):
     """Set the bits of `active` (n) for the lanes < `lanes` of a panel of `width` whose dual of the row is not 0."""
+    all_lanes = (1 << lanes) - 1
     for i in range(active.size):
-        bits = 0
-        for lane in range(lanes):
-            if alpha[i * width + lane] != 0.0:
-                bits |= 1 << lane
-        active[i] = bits
+        if width == 16:
+            bits = _not_zero(alpha, i * 16, 16)
+        elif width == 8:
+            bits = _not_zero(alpha, i * 8, 8)
+        elif width == 4:
+            bits = _not_zero(alpha, i * 4, 4)
+        elif width == 2:
+            bits = _not_zero(alpha, i * 2, 2)
+        else:
+            bits = _not_zero(alpha, i, 1)
+        active[i] = bits & all_lanes
 
 
 @njit
