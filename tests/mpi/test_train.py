@@ -102,6 +102,7 @@ def test_a_model_larger_than_the_disk_is_refused_before_training(comm, mpi_tmp_p
     for method in ("dual", "probe"):
         with pytest.raises(DataError, match=r"but the disk has 0\.0 GB left; --drop 0\.1"):
             train(method, comm, data, mpi_tmp_path / "run")
+        comm.Barrier()
         assert not (mpi_tmp_path / "run").exists()
     train("dual", comm, data, mpi_tmp_path / "run", {"drop": 0.1})
 
