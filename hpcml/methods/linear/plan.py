@@ -27,7 +27,7 @@ VALUE_BYTES = 8  # a column and a value
 PROGRAM_BYTES = 1 << 25  # of a rank's share of memory, for the pages of the program itself and the orders of the rows
 SMALLEST_CHUNK = 1 << 16  # values
 GOOD_CHUNK = 1 << 20  # values: with these, as many passes were measured as with the largest chunks
-FEATURE_BYTES, ROW_BYTES, ENTRY_BYTES = 40, 60, 48  # of tables while rows are loaded: of a feature, a row, a label of a row
+FEATURE_BYTES, COLUMN_BYTES, ROW_BYTES, ENTRY_BYTES = 12, 36, 60, 48  # of tables while rows are loaded; an entry: a row's label
 LARGE_MODEL = 2 * 10**9  # bytes: above it, training says how large the model will be
 READING_BYTES = 1 << 22  # of the system's cache, for rows that are on their way into memory
 
@@ -48,7 +48,7 @@ def bytes_per_rank(n_values: int, n_rows: int, n_columns: int, n_lanes: int, sha
 
 
 @mpi.collective
-def check_room(comm: mpi.Comm, shard: Shard, shards: int, options: LinearOptions, needs: Needs) -> int:
+def check_room(comm: mpi.Comm, shard: Shard, shards: int, n_labels: int, options: LinearOptions, needs: Needs) -> int:
     """Collective over `comm`. Bytes of a rank to load rows that ranks divide, and to train one label, beside the rows' values.
 
     Raises ConfigError if there is no room for them: the system would kill the ranks. Loading has tables of the features, of the
@@ -57,9 +57,11 @@ def check_room(comm: mpi.Comm, shard: Shard, shards: int, options: LinearOptions
     own = shard.y_indptr[shard.rows + 1] - shard.y_indptr[shard.rows]
     mine = int((shard.indptr[shard.rows + 1] - shard.indptr[shard.rows]).sum())
     _, (values, entries) = mpi.exclusive_sum(comm, [mine, int(own.sum())])
-    n_columns, size = min(shard.n_features, int(values)) + 1, PRECISIONS[options.precision].itemsize
-    loading = FEATURE_BYTES * shard.n_features + (ROW_BYTES * shard.n_global + ENTRY_BYTES * int(entries)) // shards
-    needed = max(loading, needs(0, shard.n_global, n_columns, options.block or 1, shards, size))
+    shared = min(shard.n_features, int(values) // 2)  # features that two rows have, at most
+    n_columns, size = min(shard.n_features, shared + shard.n_global) + 1, PRECISIONS[options.precision].itemsize
+    loading = FEATURE_BYTES * shard.n_features + COLUMN_BYTES * shared + (ROW_BYTES * shard.n_global + ENTRY_BYTES * int(entries)) // shards
+    lanes = max(1, min(options.block or 1, n_labels))
+    needed = max(loading, needs(0, shard.n_global, n_columns, lanes, shards, size))
     left = left_per_rank(comm)
     if needed > left:
         raise ConfigError(
