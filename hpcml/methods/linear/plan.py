@@ -59,7 +59,11 @@ def check_room(comm: mpi.Comm, shard: Shard, shards: int, n_labels: int, options
     _, (values, entries) = mpi.exclusive_sum(comm, [mine, int(own.sum())])
     shared = min(shard.n_features, int(values) // 2)  # features that two rows have, at most
     n_columns, size = min(shard.n_features, shared + shard.n_global) + 1, PRECISIONS[options.precision].itemsize
-    loading = FEATURE_BYTES * shard.n_features + COLUMN_BYTES * shared + (ROW_BYTES * shard.n_global + ENTRY_BYTES * int(entries)) // shards
+    loading = (
+        FEATURE_BYTES * shard.n_features
+        + COLUMN_BYTES * shared
+        + (ROW_BYTES * shard.n_global + ENTRY_BYTES * int(entries)) // shards
+    )
     lanes = max(1, min(options.block or 1, n_labels))
     needed = max(loading, needs(0, shard.n_global, n_columns, lanes, shards, size))
     left = left_per_rank(comm)
