@@ -18,7 +18,7 @@ from hpcml import mpi, slices
 from hpcml.data.compact import ColumnMap, CompactRows, compact_rows
 from hpcml.data.shard import Shard
 from hpcml.errors import file_error
-from hpcml.mpi.memory import room_per_rank
+from hpcml.mpi.memory import left_per_rank, room_per_rank
 from hpcml.partition import offsets
 
 _VALUE_BYTES = 8  # a column and a value
@@ -96,14 +96,15 @@ def node_rows(
 
 @mpi.collective
 def own_rows(
-    comm: mpi.Comm, shard: Shard, bias: bool, look: slices.Look = slices.carry_on, fold: bool = True
+    comm: mpi.Comm, shard: Shard, bias: bool, needed: int, look: slices.Look = slices.carry_on, fold: bool = True
 ) -> tuple[CompactRows, ColumnMap]:
     """Collective over `comm`, which divides the rows: `compact_rows`, in files if a rank's rows would take half of its memory.
 
-    Raises DataError, too, if there is nothing to train on or no room on the disk, and what `look` does.
+    Or have no room beside the `needed` bytes. Raises DataError, too, if there is nothing to train on or no room on the disk, and
+    what `look` does.
     """
-    mine = int((shard.indptr[shard.rows + 1] - shard.indptr[shard.rows]).sum())
-    if not mpi.agreed_any(comm, room_per_rank(comm) < _VALUE_BYTES * mine):
+    mine = int((shard.indptr[shard.rows + 1] - shard.indptr[shard.rows]).sum()) + bias * shard.n_local
+    if not mpi.agreed_any(comm, min(room_per_rank(comm), left_per_rank(comm) - needed) < _VALUE_BYTES * mine):
         return compact_rows(comm, shard, bias, look=look, fold=fold)
 
     def room(n_values: int) -> tuple[np.ndarray, np.ndarray]:

@@ -27,6 +27,11 @@ class Limit(int):
         limit.source, limit.shared = source, shared
         return limit
 
+    @property
+    def is_left(self) -> bool:
+        """Whether it is what the process may take on top of what it has."""
+        return self.shared.startswith("process")
+
 
 def limits(root: Path = Path("/")) -> list[Limit]:
     """All that is found; `root` is where /proc and the mounted control groups are looked for."""

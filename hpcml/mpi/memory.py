@@ -17,6 +17,7 @@ from hpcml.errors import ConfigError
 from hpcml.mpi.limits import Limit, limits
 
 MEMORY_SHARE = 0.5  # of a rank's share of its node that rows and weights may take
+OWN_BYTES = 120 * 10**6  # of a rank: Python, libraries and compiled kernels
 
 
 def memory_of_node() -> Limit:
@@ -25,18 +26,27 @@ def memory_of_node() -> Limit:
 
 
 @mpi.collective
-def memory_per_rank(comm: mpi.Comm) -> float:
-    """Collective over `comm`. Bytes of memory for every rank, if those that share a limit get equal parts of it."""
+def memory_per_rank(comm: mpi.Comm, taken: int = 0) -> float:
+    """Collective over `comm`. Bytes of memory for every rank, if those that share a limit get equal parts of it.
+
+    Without what a rank has `taken` already. `ulimit` tells what is left.
+    """
     mine = limits()
     with mpi.on_node(comm) as node:
         sharing = Counter(shared for there in node.allgather({limit.shared for limit in mine}) for shared in there)
-    return -mpi.allreduce_max(comm, -min(limit / sharing[limit.shared] for limit in mine))
+    return -mpi.allreduce_max(comm, -min(limit / sharing[limit.shared] - (0 if limit.is_left else taken) for limit in mine))
+
+
+@mpi.collective
+def left_per_rank(comm: mpi.Comm) -> float:
+    """Collective over `comm`. Bytes that the program leaves every rank."""
+    return max(0.0, memory_per_rank(comm, OWN_BYTES))
 
 
 @mpi.collective
 def room_per_rank(comm: mpi.Comm) -> float:
     """Collective over `comm`. Bytes that the rows and weights of every rank may take."""
-    return MEMORY_SHARE * memory_per_rank(comm)
+    return min(MEMORY_SHARE * memory_per_rank(comm), left_per_rank(comm))
 
 
 @mpi.collective

@@ -1,5 +1,8 @@
 """Training on any number of ranks: the bits of one rank, also with more ranks than rows and after an interruption."""
 
+import shutil
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from support.make import by_one_rank, dataset, random_data
@@ -8,8 +11,10 @@ from support.training import changed, train
 from hpcml import mpi
 from hpcml.data.dataset import Dataset
 from hpcml.data.shard import load_shard
-from hpcml.errors import ConfigError, Interrupted
+from hpcml.errors import ConfigError, DataError, Interrupted
+from hpcml.methods.linear import plan
 from hpcml.methods.linear.losses import LOSSES
+from hpcml.mpi import memory
 
 pytestmark = pytest.mark.mpi
 
@@ -89,3 +94,32 @@ def test_exact_sum_of_a_dataset_does_not_know_the_ranks(comm):
     mine = np.array_split(values, comm.size)[comm.rank]
     total = mpi.exact_sum(comm, mine, float(values.sum()), 1000)
     assert total == mpi.exact_sum(mpi.self_comm(), values, float(values.sum()), 1000)
+
+
+def test_a_model_larger_than_the_disk_is_refused_before_training(comm, mpi_tmp_path, monkeypatch):
+    data = write(comm, mpi_tmp_path / "data.h5", *random_data(4, 60, 15, 4, density=0.4))
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=100))
+    for method in ("dual", "probe"):
+        with pytest.raises(DataError, match=r"but the disk has 0\.0 GB left; --drop 0\.1"):
+            train(method, comm, data, mpi_tmp_path / "run")
+        comm.Barrier()
+        assert not (mpi_tmp_path / "run").exists()
+    train("dual", comm, data, mpi_tmp_path / "run", {"drop": 0.1})
+
+
+def test_a_large_model_is_told_of(comm, mpi_tmp_path, monkeypatch, capfd):
+    data = write(comm, mpi_tmp_path / "data.h5", *random_data(4, 60, 15, 4, density=0.4))
+    train("dual", comm, data, mpi_tmp_path / "small")
+    assert "warning: the model" not in capfd.readouterr().err
+    monkeypatch.setattr(plan, "LARGE_MODEL", 100)
+    train("dual", comm, data, mpi_tmp_path / "large")
+    assert ("--drop 0.1" in capfd.readouterr().err) == (comm.rank == 0)
+
+
+def test_memory_too_short_to_load_the_rows_is_told_before(comm, mpi_tmp_path, monkeypatch):
+    data = write(comm, mpi_tmp_path / "data.h5", *random_data(4, 60, 15, 4, density=0.4))
+    monkeypatch.setattr(memory, "OWN_BYTES", 1 << 60)
+    monkeypatch.setattr("hpcml.methods.linear.train.own_rows", None)  # nothing is loaded
+    with pytest.raises(ConfigError, match="memory is too short"):
+        train("probe", comm, data, mpi_tmp_path / "run")
+    assert not (mpi_tmp_path / "run").exists()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from enum import Enum
+from pathlib import Path
 
 import numpy as np
 
@@ -12,10 +14,11 @@ from hpcml.data.compact import CompactRows
 from hpcml.data.dataset import Dataset
 from hpcml.data.shard import Shard
 from hpcml.data.shared_rows import private_bytes
-from hpcml.errors import ConfigError
+from hpcml.errors import ConfigError, DataError
+from hpcml.log import Log
 from hpcml.methods.linear.objective import PRECISIONS
 from hpcml.methods.linear.options import LinearOptions
-from hpcml.mpi.memory import memory_of_node, room_per_rank
+from hpcml.mpi.memory import OWN_BYTES, left_per_rank, memory_of_node, room_per_rank
 
 Needs = Callable[[int, int, int, int, int, int], int]  # bytes: see `bytes_per_rank`
 LANES = 16  # labels that share a pass: one cache line of float32 weights
@@ -24,6 +27,8 @@ VALUE_BYTES = 8  # a column and a value
 PROGRAM_BYTES = 1 << 25  # of a rank's share of memory, for the pages of the program itself and the orders of the rows
 SMALLEST_CHUNK = 1 << 16  # values
 GOOD_CHUNK = 1 << 20  # values: with these, as many passes were measured as with the largest chunks
+FEATURE_BYTES, COLUMN_BYTES, ROW_BYTES, ENTRY_BYTES = 12, 36, 60, 48  # of tables while rows are loaded; an entry: a row's label
+LARGE_MODEL = 2 * 10**9  # bytes: above it, training says how large the model will be
 READING_BYTES = 1 << 22  # of the system's cache, for rows that are on their way into memory
 
 
@@ -40,6 +45,34 @@ def bytes_per_rank(n_values: int, n_rows: int, n_columns: int, n_lanes: int, sha
     rows = (8 * n_values + (8 + 2 * n_lanes) * n_rows) // shards
     own = (8 if shards > 1 else 0) + weight_bytes  # the part of the columns that the rank steps
     return rows + n_lanes * n_columns * (weight_bytes + 8) + n_lanes * n_columns * own // shards
+
+
+@mpi.collective
+def check_room(comm: mpi.Comm, shard: Shard, shards: int, n_labels: int, options: LinearOptions, needs: Needs) -> int:
+    """Collective over `comm`. Bytes of a rank to load rows that ranks divide, and to train one label, beside the rows' values.
+
+    Raises ConfigError if there is no room for them: the system would kill the ranks. Loading has tables of the features, of the
+    rank's rows, and of their labels.
+    """
+    own = shard.y_indptr[shard.rows + 1] - shard.y_indptr[shard.rows]
+    mine = int((shard.indptr[shard.rows + 1] - shard.indptr[shard.rows]).sum())
+    _, (values, entries) = mpi.exclusive_sum(comm, [mine, int(own.sum())])
+    shared = min(shard.n_features, int(values) // 2)  # features that two rows have, at most
+    n_columns, size = min(shard.n_features, shared + shard.n_global) + 1, PRECISIONS[options.precision].itemsize
+    loading = (
+        FEATURE_BYTES * shard.n_features
+        + COLUMN_BYTES * shared
+        + (ROW_BYTES * shard.n_global + ENTRY_BYTES * int(entries)) // shards
+    )
+    lanes = max(1, min(options.block or 1, n_labels))
+    needed = max(loading, needs(0, shard.n_global, n_columns, lanes, shards, size))
+    left = left_per_rank(comm)
+    if needed > left:
+        raise ConfigError(
+            f"memory is too short: beside {OWN_BYTES / 1e6:.0f} MB of the program a rank needs {needed / 1e6:,.0f} MB, even with "
+            f"its rows on the disk, but there are {left / 1e6:,.0f} MB; give the job more memory, or fewer ranks on a node"
+        )
+    return needed
 
 
 @mpi.collective
@@ -160,3 +193,21 @@ def _room_for_rows(comm: mpi.Comm, rows: CompactRows, needed: int) -> tuple[floa
     room = -mpi.allreduce_max(comm, -room)
     sharing = -mpi.allreduce_max(comm, -ranks)  # on the node where fewest hold the rows in memory; all ranks decide alike
     return room, rows.data.size * VALUE_BYTES / sharing
+
+
+@mpi.collective
+def check_disk(comm: mpi.Comm, path: Path, n_labels: int, n_columns: int, weight_bytes: int, log: Log) -> None:
+    """Collective over `comm`. Say how large a model that is not sparse will be, if it is large. `path`: the unfinished model.
+
+    Raises DataError if the disk has no room for it.
+    """
+    size = n_labels * n_columns * weight_bytes
+    what = f"the model will have {size / 1e9:,.1f} GB ({n_labels:,} labels × {n_columns:,} columns × {weight_bytes} bytes)"
+    advice = "--drop 0.1 leaves out small weights, most of them"
+    if size > LARGE_MODEL:
+        log(f"warning: {what}; {advice}")
+    with mpi.agreed(comm, f"looking for room in {path.parent}"):
+        if comm.rank == 0:
+            written = 512 * path.stat().st_blocks if path.exists() else 0  # of a run that is continued
+            if (free := shutil.disk_usage(path.parent).free) < size - written:
+                raise DataError(f"{path.parent}: {what}, but the disk has {free / 1e9:,.1f} GB left; {advice}")

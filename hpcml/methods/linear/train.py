@@ -27,7 +27,17 @@ from hpcml.methods.linear.earlier import Earlier
 from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.objective import PRECISIONS, Risk
 from hpcml.methods.linear.options import LinearOptions, with_defaults
-from hpcml.methods.linear.plan import VALUE_BYTES, Sharding, choose_shards, chunk_values, fewer_lanes, kept_values, lanes_per_group
+from hpcml.methods.linear.plan import (
+    VALUE_BYTES,
+    Sharding,
+    check_disk,
+    check_room,
+    choose_shards,
+    chunk_values,
+    fewer_lanes,
+    kept_values,
+    lanes_per_group,
+)
 from hpcml.methods.linear.report import TrainReport, read_report
 from hpcml.methods.linear.run import LabelRun
 from hpcml.methods.linear.settings import Chooser, Chosen, SettingsBlock, at_setting
@@ -114,15 +124,17 @@ def _train(
         labels, names = choose_labels(comm, dataset, options, count_positives(comm, shard))
         headings = heading_features(comm, dataset, options.exclude)
         shards = choose_shards(comm, dataset, shard, labels.size, options, method.sharding)
+        exact = method.sharding is Sharding.EXACT
+        needed = check_room(comm, shard, shards, labels.size, options, method.needs) if exact else 0
         rows_comm = stack.enter_context(mpi.divided(comm, shards))
-        alone = shards == 1 and method.sharding is not Sharding.EXACT
+        alone = shards == 1 and not exact
         loaded_by = stack.enter_context(mpi.on_node(comm)) if alone else rows_comm
         with mpi.groups_agreed(comm):
             shard = shard if loaded_by.size == comm.size else load_shard(loaded_by, dataset, split)
             if alone:
                 rows, column_map = node_rows(loaded_by, rows_comm, shard, options.bias, look, method.risk.folds)
-            elif method.sharding is Sharding.EXACT:
-                rows, column_map = own_rows(rows_comm, shard, options.bias, look, method.risk.folds)
+            elif exact:
+                rows, column_map = own_rows(rows_comm, shard, options.bias, needed, look, method.risk.folds)
             else:
                 rows, column_map = compact_rows(rows_comm, shard, options.bias, look=look, fold=method.risk.folds)
             objective = method.risk(rows, options, profile)
@@ -160,6 +172,10 @@ def _train_problem(
     if state == FINISHED:
         log(f"{folder.path} is finished already; nothing to resume")
         return read_report(comm, folder, problem.rows, objective, 0.0, options)
+    if options.drop is None:
+        sizes = (len(problem.names), rows.n_columns - rows.bias, objective.weight_type.itemsize)
+        with folder.discarded_on_error():
+            check_disk(comm, folder.model_part, *sizes, log)
     look = stop_at(signals, "writing what the model says of the features")
     chosen = None if chooser is None else chooser.choose(comm, problem, folder, options, target.resume, signals)
     model = open_model(comm, folder, problem, options, origin, state == UNFINISHED, look, chosen)
