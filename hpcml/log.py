@@ -38,6 +38,11 @@ def entitled(name: str, titles: Sequence[str] | None, place: int) -> str:
     return f"{name} {titles[place]}" if titles and titles[place] else name
 
 
+def plural(count: int, noun: str, several: str = "") -> str:
+    """A count and what is counted: "1 row", "2,000 rows"; `several` if an "s" does not make the plural."""
+    return f"{count:,} {noun if count == 1 else several or f'{noun}s'}"
+
+
 def is_unicode(text: str) -> bool:
     """Whether a text can be written as UTF-8: none of its letters is half of a surrogate pair."""
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -20,12 +21,13 @@ from hpcml.evaluation.report import cell
 from hpcml.evaluation.seen import seen_note, split_to_judge
 from hpcml.files.atomic import check_output
 from hpcml.files.table import read_csv, table, write_table
-from hpcml.log import joined
+from hpcml.log import joined, plural
 from hpcml.methods.linear.report import TrainReport
 from hpcml.methods.registry import METHODS, train
 from hpcml.model.linear import STATUS, Model
 from hpcml.mpi.memory import forget_peak, peak_mib
 from hpcml.run.folder import RunFolder, config_before
+from hpcml.run.lock import FolderLock
 from hpcml.run.session import Session, Target
 
 TABLE = "compare.csv"
@@ -79,7 +81,8 @@ class Comparison:
         together = len({line.objective for line in self.lines}) == 1
         what = self.lines[0].objective if together else "each method's own objective"
         lines = [
-            f"{self.data}: {report.n_labels} labels, trained on {report.n_rows:,} rows ({trained_on}), judged on {judged.n_rows:,} "
+            f"{self.data}: {plural(report.n_labels, 'label')}, "
+            f"trained on {plural(report.n_rows, 'row')} ({trained_on}), judged on {judged.n_rows:,} "
             f"({judged.split}); {what}, {intercept(self.options)}",
             f"means over the labels{some}; seconds of training, without loading; MiB: a rank's largest resident memory{since}",
             "",
@@ -127,7 +130,7 @@ def compare(
 
     `shared` are options of all methods (`shared_options`). Run folders are treated as training treats them: when a comparison is
     continued, a finished one is judged again but not trained again. Raises what training and `evaluate` raise; what was finished
-    before stays.
+    before stays. InUseError is raised, too, if another job compares in OUTPUT.
     """
     shared.validate()
     comm, log, output = session.comm, session.log, target.output
@@ -135,13 +138,16 @@ def compare(
     chosen = choose_methods(methods, shared)
     with mpi.agreed(comm, f"opening {data}"):
         dataset = Dataset(data)
-    with dataset:
+    with dataset, ExitStack() as stack:
         with mpi.agreed(comm, f"opening {output}"):
             test_split = split_to_judge(dataset, test_split, log)
             dataset.split(test_split)  # an error now, not after hours
             folders = {method: RunFolder(comm, output / method, log) for method in chosen}
             if comm.rank == 0:
                 _check(output, folders, target)
+                lock = FolderLock(output, log)
+                lock.acquire()
+                stack.callback(lock.release)
         known = _known(comm, output, folders) if target.resume else {}
         lines: list[MethodLine] = []
         fresh = True

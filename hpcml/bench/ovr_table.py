@@ -12,7 +12,7 @@ from hpcml.evaluation.report import cell
 from hpcml.evaluation.seen import seen_note
 from hpcml.evaluation.top import PRECISION_AT
 from hpcml.files import table as tables
-from hpcml.log import joined
+from hpcml.log import joined, plural
 
 REFERENCE = "liblinear"  # what the others are compared with
 
@@ -86,7 +86,8 @@ class OvrResult:
     def __str__(self) -> str:
         C = f", C = {1 / (self.lam * self.n_rows):.4g}" if self.together and not math.isnan(self.lam) else ""
         text = [
-            f"{self.data}: {self.n_labels:,} labels, {self.n_features:,} features, trained on {self.n_rows:,} rows ({self.split}), "
+            f"{self.data}: {plural(self.n_labels, 'label')}, {plural(self.n_features, 'feature')}, "
+            f"trained on {plural(self.n_rows, 'row')} ({self.split}), "
             f"judged on {self.n_test_rows:,} ({self.test_split}); {self.protocol}{C}; "
             f"{self.ranks} rank(s), the others with as many threads; "
             f"least of {self.repeats}"

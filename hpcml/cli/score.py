@@ -129,7 +129,7 @@ def evaluate(
     json:
         Write everything to this file.
     best:
-        How many of the best and worst labels to show.
+        How many of the best and worst labels to show; of many, none with fewer than 3 positive rows.
     measures:
         bioasq: only the measures of BioASQ's task a (micro, macro and example-based F, accuracy), of the labels above thresholds.
     descriptors:

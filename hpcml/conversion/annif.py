@@ -28,7 +28,7 @@ from hpcml.conversion.text import Corpus, new_corpus, vectorise
 from hpcml.errors import ConfigError, DataError
 from hpcml.files.lines import line_blocks, line_limit, lines_before, plain_size
 from hpcml.files.records import Dialect, Segment, divide, read_header, record_blocks
-from hpcml.log import Log, is_unicode, named
+from hpcml.log import Log, is_unicode, named, plural
 from hpcml.partition import even_bounds
 
 DIALECT = Dialect()
@@ -205,9 +205,9 @@ def read_annif(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like
     if like is None and corpus.fields != PLAIN:
         check_fields(comm, inputs[0], corpus, documents.seen)
     if left_out:
-        log(f"left out: {left_out:,} documents without subjects (--unindexed keeps them)")
+        log(f"left out: {plural(left_out, 'document')} without subjects (--unindexed keeps them)")
     if unknown:
-        log(f"warning: left out: {unknown:,} entries of subjects that {options.vocabulary} does not have")
+        log(f"warning: left out: {plural(unknown, 'entry', 'entries')} of subjects that {options.vocabulary} does not have")
     log(f"{inputs[0]}: read; making rows")
     part = vectorise(comm, corpus, options, like)
     if subjects is not None:

@@ -37,7 +37,7 @@ from hpcml.files.lines import line_limit
 from hpcml.files.slabs import Slab, SlabFile, editing, new_file
 from hpcml.files.spool import slices
 from hpcml.files.unpacking import unpacked_once
-from hpcml.log import Log, joined, named
+from hpcml.log import Log, joined, named, plural
 from hpcml.options import flag_of
 
 MAX_ROWS = 2**40  # so that sizes in bytes fit int64
@@ -60,14 +60,16 @@ class ConvertReport:
 
     def __str__(self) -> str:
         lines = [
-            f"{self.output}: {self.rows:,} rows × {self.features:,} features × {self.labels:,} labels, "
-            f"{self.nnz:,} values, in {self.seconds:.1f} s"
+            f"{self.output}: {plural(self.rows, 'row')} × {plural(self.features, 'feature')} × {plural(self.labels, 'label')}, "
+            f"{plural(self.nnz, 'value')}, in {self.seconds:.1f} s"
         ]
-        lines += [f"  split {name}: {size:,} rows" for name, size in self.splits.items()]
+        lines += [f"  split {name}: {plural(size, 'row')}" for name, size in self.splits.items()]
         if self.dropped_values:
-            lines.append(f"  left out: {self.dropped_values:,} values (of text: words) that the --like file does not have")
+            lines.append(f"  left out: {plural(self.dropped_values, 'value')} (of text: words) that the --like file does not have")
         if self.dropped_labels:
-            lines.append(f"  left out: {self.dropped_labels:,} entries of labels that the --like file does not have")
+            lines.append(
+                f"  left out: {plural(self.dropped_labels, 'entry', 'entries')} of labels that the --like file does not have"
+            )
         if self.changed is not None:
             lines.append(f"  label noise: {self.changed:,} {'training ' if self.splits else ''}rows have another class")
         return joined(lines)
@@ -282,7 +284,8 @@ def write_dataset(
             raise DataError(f"{where}: no rows; expected at least one")
         if sizes.y_nnz == 0 and like is None:
             raise DataError(f"{where}: no label in any row; expected at least one (or {hint or '--like a dataset that has some'})")
-        log(f"{output}: writing {sizes.n_rows:,} rows × {part.n_features:,} features × {len(part.labels.names):,} labels")
+        size = f"{plural(sizes.n_rows, 'row')} × {plural(part.n_features, 'feature')} × {plural(len(part.labels.names), 'label')}"
+        log(f"{output}: writing {size}")
         _write(comm, out, part, sizes, source, output)
         _, dropped = mpi.exclusive_sum(comm, [part.dropped, part.labels.dropped])
     return ConvertReport(

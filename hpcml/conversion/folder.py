@@ -16,7 +16,7 @@ from hpcml.conversion.text import new_corpus, vectorise
 from hpcml.errors import ConfigError, DataError
 from hpcml.files.lines import line_limit
 from hpcml.files.opening import read_beginning
-from hpcml.log import Log, is_unicode, named
+from hpcml.log import Log, is_unicode, named, plural
 from hpcml.partition import bounds_by_weight, offsets
 
 DEFAULT_ENCODING = "utf-8"
@@ -102,7 +102,7 @@ def read_folder(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, lik
             text = read_text(folder / file.name, encoding, limit)
             values = [[text] if field.name == "text" else [] for field in corpus.fields]
             corpus.add(file.name, values, labels, split, line=number)
-    log(f"{folder}: {len(files):,} files read; making rows")
+    log(f"{folder}: {plural(len(files), 'file')} read; making rows")
     return vectorise(comm, corpus, options, like)
 
 

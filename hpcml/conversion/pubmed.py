@@ -27,7 +27,7 @@ from hpcml.conversion.text import Corpus, new_corpus, vectorise
 from hpcml.data.descriptors import Descriptors, share_descriptors
 from hpcml.errors import ConfigError, DataError
 from hpcml.files.lines import line_limit
-from hpcml.log import Log, Progress
+from hpcml.log import Log, Progress, plural
 from hpcml.partition import bounds_by_weight, offsets
 
 # What indexers tick off for every article, by NLM's course for them.
@@ -179,7 +179,8 @@ def _tell(comm: mpi.Comm, reader: _Reader, stays: np.ndarray, n_files: int, log:
     other = reader.indexing.count(OTHER_METHOD)
     counts = [reader.counts[what] for what in ("records", "deletions", "books")]
     _, (records, deletions, books, rows, other) = mpi.exclusive_sum(comm, [*counts, int(np.count_nonzero(stays)), other])
-    log(f"{n_files:,} files: {records:,} citations and {deletions:,} deletions; {rows:,} citations stay; making rows")
+    read = f"{plural(records, 'citation')} and {plural(deletions, 'deletion')}"
+    log(f"{plural(n_files, 'file')}: {read}; making {plural(rows, 'row')}")
     if books:
         log(f"note: {books:,} articles of books passed over, which have no headings")
     if other:

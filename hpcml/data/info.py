@@ -16,7 +16,7 @@ from hpcml.data.shard import slab_of, split_bounds
 from hpcml.errors import ConfigError
 from hpcml.files.hdf5 import readable
 from hpcml.files.untrusted import attributes, text_of
-from hpcml.log import entitled, joined, named
+from hpcml.log import entitled, joined, named, plural
 
 SHOWN_LABELS = 40
 
@@ -141,7 +141,8 @@ def _size(nbytes: float) -> str:
 def format_info(found: DatasetInfo) -> str:
     """The report as a text of several lines."""
     lines = [
-        f"{found.path}: {found.n_rows:,} rows × {found.n_features:,} features × {found.n_labels:,} labels, {_size(found.nbytes)}",
+        f"{found.path}: {plural(found.n_rows, 'row')} × {plural(found.n_features, 'feature')} × {plural(found.n_labels, 'label')}, "
+        f"{_size(found.nbytes)}",
         f"  values    {found.nnz:,} ({found.density:.3%} of X; {found.nnz / max(1, found.n_rows):.1f} a row), "
         f"{found.y_nnz / max(1, found.n_rows):.2f} labels a row",
     ]

@@ -12,7 +12,7 @@ from hpcml.data.dataset import Dataset
 from hpcml.data.shard import Shard
 from hpcml.errors import ConfigError, DataError, nearest
 from hpcml.kernels import rows as kernels
-from hpcml.log import Log
+from hpcml.log import Log, plural
 from hpcml.options import parse_part
 
 
@@ -50,7 +50,7 @@ def tell_unused(comm: mpi.Comm, dataset: Dataset, split: str, log: Log) -> None:
     """Collective over `comm`. Say how many rows are in no split, if that is not what the user asked for by --split all."""
     if n_unused := count_unused(comm, dataset):
         taken = "taken here, too (--split all)" if split == "all" else "left out (--split all takes them, too)"
-        log(f"note: {n_unused:,} of {dataset.n_rows:,} rows of {dataset.path} are in no split: {taken}")
+        log(f"note: {n_unused:,} of {plural(dataset.n_rows, 'row')} of {dataset.path} are in no split: {taken}")
 
 
 @mpi.collective
@@ -93,7 +93,7 @@ def _choose_labels(dataset: Dataset, wanted: Wanted, n_positive: np.ndarray) -> 
         part, parts = parse_part(wanted_part)
         n_all, chosen = len(chosen), chosen[(part - 1) * len(chosen) // parts : part * len(chosen) // parts]
         if not chosen:
-            raise ConfigError(f"--label-part {wanted_part}: there are only {n_all} labels to train; make fewer parts")
+            raise ConfigError(f"--label-part {wanted_part}: there are only {plural(n_all, 'label')} to train; make fewer parts")
     return np.array(chosen, dtype=np.int64), [names[k] for k in chosen]
 
 

@@ -24,7 +24,7 @@ from hpcml.evaluation.scoring import blocks_of, scorer_of
 from hpcml.evaluation.seen import count_seen, seen_note
 from hpcml.files.atomic import write_whole
 from hpcml.files.table import table
-from hpcml.log import Log, Progress, joined
+from hpcml.log import Log, Progress, joined, plural
 from hpcml.model.classifier import ClassifierModel
 from hpcml.model.linear import Model
 
@@ -51,7 +51,7 @@ class BioasqEvaluation:
     values: dict[str, float] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        lines = [f"{self.model} on {self.data}, split {self.split}: {self.n_rows:,} rows, {self.n_labels:,} labels"]
+        lines = [f"{self.model} on {self.data}, split {self.split}: {plural(self.n_rows, 'row')}, {plural(self.n_labels, 'label')}"]
         if self.n_seen:
             lines.append(seen_note(self.n_seen, self.n_rows))
         lines.append(f"thresholds: {self.thresholds or '0 for all labels'}")
@@ -61,11 +61,11 @@ class BioasqEvaluation:
                 cells = ["-" if math.isnan(self.values[name]) else f"{self.values[name]:.4f}" for name in shown]
                 lines += ["", *table([shown, cells])]
         notes = {
-            "rows without true and without given labels, in no mean": self.n_rows - self.n_judged,
-            "labels of rows are not known to the model, and count as missed": self.n_unknown,
-            "labels have no tree number, and hang below the root": self.n_without_place,
+            "without true and without given labels, in no mean": (self.n_rows - self.n_judged, "row"),
+            "of rows, not known to the model, counted as missed": (self.n_unknown, "label"),
+            "without a tree number, put below the root": (self.n_without_place, "label"),
         }
-        return joined([*lines, *(f"{count:,} {note}" for note, count in notes.items() if count)])
+        return joined([*lines, *(f"{plural(*counted)} {note}" for note, counted in notes.items() if counted[0])])
 
     def write_json(self, path: Path) -> None:
         """Everything; an undefined measure is null. Local; raises DataError."""

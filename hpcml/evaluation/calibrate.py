@@ -17,7 +17,7 @@ from hpcml.evaluation.seen import count_seen
 from hpcml.evaluation.store_thresholds import held_out_split, training_rows_warning, write_of_labels
 from hpcml.evaluation.summaries import summaries_of
 from hpcml.files.atomic import temporary_path
-from hpcml.log import Log, joined
+from hpcml.log import Log, joined, plural
 from hpcml.model.classifier import ClassifierModel
 from hpcml.model.linear import CALIBRATION, SIGMOID, Model
 
@@ -36,7 +36,7 @@ class CalibrationReport:
 
     def __str__(self) -> str:
         lines = [
-            f"{self.model}: probabilities of {len(self.sigmoids):,} labels, from {self.data}, split {self.split}",
+            f"{self.model}: probabilities of {plural(len(self.sigmoids), 'label')}, from {self.data}, split {self.split}",
             *training_rows_warning(self.n_seen, self.n_rows, "probabilities"),
         ]
         for name, values in zip(("slope", "offset"), self.sigmoids.T, strict=True):
@@ -72,7 +72,8 @@ def calibrate(
         n_seen = count_seen(comm, model, dataset, split)
         held_out, judged = hold_out(comm, model, dataset, split)
         if log is not None:
-            log(f"fitting the sigmoids of {held_out.n_labels:,} labels to {held_out.n_rows:,} rows of split {split}")
+            rows = f"{plural(held_out.n_rows, 'row')} of split {split}"
+            log(f"fitting the sigmoids of {plural(held_out.n_labels, 'label')} to {rows}")
         decision = decide(summaries_of(held_out))
         sigmoids = np.tile(decision.rarest[1:], (model.n_labels, 1))
         sigmoids[judged] = decision.sigmoids

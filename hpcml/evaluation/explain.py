@@ -22,7 +22,7 @@ from hpcml.errors import ConfigError, NonFiniteError, nearest
 from hpcml.files.atomic import write_whole
 from hpcml.files.hdf5 import readable
 from hpcml.files.table import table
-from hpcml.log import entitled, joined, named
+from hpcml.log import entitled, joined, named, plural
 from hpcml.model.classifier import ClassifierModel
 from hpcml.model.linear import Model
 from hpcml.partition import even_bounds, offsets
@@ -177,7 +177,7 @@ def format_explanation(found: Explanation) -> str:
     """A table for each label that is shown."""
     model, by_label = found.model, {each.label: each for each in found.labels}
     lines = [
-        f"{model.path}: {len(found.shown):,} of {model.n_labels:,} labels, {model.n_features:,} features",
+        f"{model.path}: {len(found.shown):,} of {plural(model.n_labels, 'label')}, {plural(model.n_features, 'feature')}",
         "weight: what a value of 1 adds to the score; squared: its square; share: that square in % of all squares of the label",
     ]
     if found.fields:
@@ -186,7 +186,7 @@ def format_explanation(found: Explanation) -> str:
     for label in found.shown.tolist():
         each, rows = by_label[label], int(model.labels["n_positive"][label])
         name = named(entitled(model.label_names[label], model.label_titles, label))
-        head = f"{name}: {rows:,} training rows, {each.n_weights:,} features, "
+        head = f"{name}: {plural(rows, 'training row')}, {plural(each.n_weights, 'feature')}, "
         lines += ["", f"{head}intercept {model.bias[label]:.4g}"]
         if not each.n_weights:
             lines.append("  no weights: every row has the same score")
@@ -195,7 +195,7 @@ def format_explanation(found: Explanation) -> str:
         cells = [["  feature", "weight", "squared", "share"]]
         for feature, weight in zip(each.features.tolist(), each.weights.tolist(), strict=True):
             cells.append([f"  {found.name(feature)}", f"{weight:.4g}", f"{weight**2:.4g}", _share(weight**2, each.mass)])
-        others = "1 feature" if rest == 1 else f"{rest:,} features"
+        others = plural(rest, "feature")
         cells.append([f"  (remaining mass: {others})", "", f"{each.remaining:.4g}", _share(each.remaining, each.mass)])
         lines += table(cells)
     return joined(lines)

@@ -7,7 +7,7 @@ paper's last step, which looks for the fewest ancestors that join all labels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 ROOT = ""  # above all trees
 
@@ -25,7 +25,6 @@ class Hierarchy:
                 self._at.setdefault(place, []).append(name)
         self._parents: dict[str, list[str]] = {ROOT: []}
         self._distances: dict[str, dict[str, int]] = {}
-        self._nearest: dict[tuple[str, str], tuple[int, int, str]] = {}
 
     def parents(self, node: str) -> list[str]:
         """The nodes right above a node, ascending."""
@@ -56,12 +55,21 @@ class Hierarchy:
             self._distances[node] = found
         return self._distances[node]
 
-    def nearest(self, a: str, b: str) -> tuple[int, int, str]:
-        """The lowest common ancestor of two nodes: (edges from both to it, edges from a, which it is), the least of all."""
-        if (a, b) not in self._nearest:
-            of_a, of_b = self.distances(a), self.distances(b)
-            self._nearest[a, b] = min((of_a[node] + of_b[node], of_a[node], node) for node in of_a.keys() & of_b.keys())
-        return self._nearest[a, b]
+    def nearest(self, own: Sequence[str], others: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+        """Each of `own` that is not among `others`, its nearest one of them, and the lowest common ancestor of both.
+
+        That is the least of all (edges from both to the ancestor, edges from the first, ancestor, other).
+        """
+        below: dict[str, tuple[int, str]] = {}  # for each node above others: (edges from the nearest one, which that is)
+        for b in sorted(others):
+            for node, edges in self.distances(b).items():
+                if node not in below or edges < below[node][0]:
+                    below[node] = edges, b
+        for a in sorted(set(own).difference(others)):
+            of_a = self.distances(a)
+            above = ((below[node][0] + of_a[node], of_a[node], node, below[node][1]) for node in of_a.keys() & below.keys())
+            _, _, ancestor, b = min(above)
+            yield a, b, ancestor
 
     def way(self, node: str, above: str) -> set[str]:
         """The nodes on a shortest way up, both ends among them; of several ways that of the parents that come first."""
@@ -78,8 +86,7 @@ class Hierarchy:
             return 0.0, 0.0, 0.0
         of_true, of_given = set(true), set(given)
         for own, others, mine, theirs in ((true, given, of_true, of_given), (given, true, of_given, of_true)):
-            for a in own:
-                (_, _, ancestor), b = min((self.nearest(a, b), b) for b in others)
+            for a, b, ancestor in self.nearest(own, others):
                 mine |= self.way(a, ancestor)
                 theirs |= self.way(b, ancestor)
         common = len(of_true & of_given)

@@ -15,9 +15,10 @@ from hpcml.evaluation.ranking import COUNTS
 from hpcml.evaluation.seen import seen_note
 from hpcml.files.atomic import write_whole
 from hpcml.files.table import table, write_table
-from hpcml.log import entitled, joined
+from hpcml.log import entitled, joined, plural
 
 HEADINGS = {"average_precision": "avg prec", "break_even": "break-even", "auc": "AUC", "f1": "F1", "brier": "Brier", "ece": "ECE"}
+ENOUGH = 3  # positives from which on a label can be among the best and worst: with 1 or 2, chance says which these are
 SMALL = frozenset({"brier", "ece"})  # measures that are small where labels are rare
 
 
@@ -37,19 +38,15 @@ def _heading(measure: str) -> str:
     return HEADINGS.get(measure, measure.replace("_", " "))
 
 
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
 def format_evaluation(evaluation: Evaluation, best: int = 5) -> str:
     """Macro and micro rows, what was left out, and the `best` and worst labels by average precision."""
     e = evaluation
     measures = list(e.values)
-    lines = [f"{e.model} on {e.data}, split {e.split}: {_plural(e.n_rows, 'row')}, {_plural(len(e.label_names), 'label')}"]
+    lines = [f"{e.model} on {e.data}, split {e.split}: {plural(e.n_rows, 'row')}, {plural(len(e.label_names), 'label')}"]
     if e.n_seen:
         lines.append(seen_note(e.n_seen, e.n_rows))
     if e.n_unused:
-        lines.append(f"note: {_plural(e.n_unused, 'row')} of the data in no split" + (", judged, too" if e.split == "all" else ""))
+        lines.append(f"note: {plural(e.n_unused, 'row')} of the data in no split" + (", judged, too" if e.split == "all" else ""))
     if e.steps.any():
         lines.append(f"iterations: {e.steps[e.steps > 0].mean():.1f} a label, {e.steps.max()} at most")
     if e.thresholds:
@@ -77,17 +74,26 @@ def format_evaluation(evaluation: Evaluation, best: int = 5) -> str:
         "of the model not in the data, not evaluated": len(e.not_in_data),
         "of the data not in the model, ignored": e.n_not_in_model,
     }
-    lines += [f"{_plural(count, 'label')} {note}" for note, count in notes.items() if count]
-    ranked = np.flatnonzero(e.in_macro("average_precision"))
-    ranked = ranked[np.argsort(-e.values["average_precision"][ranked], kind="stable")]
-    if ranked.size <= 2 * best:
-        sections = {"labels by average precision": ranked}
-    else:
-        sections = {"best labels by average precision": ranked[:best], "worst labels": ranked[ranked.size - best :]}
-    for title, chosen in sections.items():
+    lines += [f"{plural(count, 'label')} {note}" for note, count in notes.items() if count]
+    for title, chosen in _best_and_worst(e, best).items():
         if chosen.size:
             lines += ["", *_label_table(e, title, chosen, measures)]
     return joined(lines)
+
+
+def _best_and_worst(e: Evaluation, best: int) -> dict[str, np.ndarray]:
+    """The labels to show by average precision, under a title; of many labels not those of fewer than ENOUGH positives."""
+    ranked = np.flatnonzero(e.in_macro("average_precision"))
+    ranked = ranked[np.argsort(-e.values["average_precision"][ranked], kind="stable")]
+    if ranked.size <= 2 * best:
+        return {"labels by average precision": ranked}
+    frequent = ranked[e.n_positive[ranked] >= ENOUGH]
+    if not 0 < frequent.size < ranked.size:
+        return {"best labels by average precision": ranked[:best], "worst labels": ranked[ranked.size - best :]}
+    of = f"of {ENOUGH} or more positives"
+    if frequent.size <= 2 * best:
+        return {f"labels {of} by average precision": frequent}
+    return {f"best labels {of} by average precision": frequent[:best], f"worst labels {of}": frequent[frequent.size - best :]}
 
 
 def _frequency_table(e: Evaluation) -> list[str]:

@@ -13,7 +13,7 @@ from hpcml.data.svmlight_stream import is_text
 from hpcml.errors import DataError
 from hpcml.files.hdf5 import readable
 from hpcml.files.opening import read_small
-from hpcml.log import Log
+from hpcml.log import Log, plural
 from hpcml.model.classifier import ClassifierModel
 from hpcml.model.linear import Model
 from hpcml.run.folder import CONFIG
@@ -53,7 +53,7 @@ def split_to_judge(dataset: Dataset, wanted: str | None, log: Log) -> str:
     """The split to judge on if the user has named `wanted`, or none: then test, or all rows, which is said. Local."""
     split = wanted or default_split(dataset, "test")
     if wanted is None and split == "all":
-        log(f"note: {dataset.path} has no split test: judging on all its {dataset.n_rows:,} rows")
+        log(f"note: {dataset.path} has no split test: judging on all its {plural(dataset.n_rows, 'row')}")
     return split
 
 

@@ -16,7 +16,7 @@ from hpcml.evaluation.seen import count_seen
 from hpcml.evaluation.thresholds import CHANCE, MIN_POSITIVES, Found, check_fit, find_thresholds, method_of
 from hpcml.files.atomic import temporary_path
 from hpcml.files.slabs import editing
-from hpcml.log import Log, joined
+from hpcml.log import Log, joined, plural
 from hpcml.model.classifier import ClassifierModel
 from hpcml.model.linear import THRESHOLDS, Model
 
@@ -61,7 +61,9 @@ class ThresholdReport:
         """What there is to say of thresholds that were drawn to those of labels as frequent."""
         found, values = self.found, self.found.thresholds
         spread = f"{values.min():.4g} to {values.max():.4g}, median {np.median(values):.4g}"
-        lines = [f"a threshold for each of {values.size:,} labels ({spread}), the rarer the closer to that of labels as frequent"]
+        lines = [
+            f"a threshold for each of {plural(values.size, 'label')} ({spread}), the rarer the closer to that of labels as frequent"
+        ]
         reasons = [f"{count:,} {reason}" for reason, count in found.borrowed.items() if count]
         return lines + ([f"labels that have the threshold of the rarest: {'; '.join(reasons)}"] if reasons else [])
 

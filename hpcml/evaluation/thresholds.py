@@ -27,7 +27,7 @@ from hpcml.evaluation.held_out import HeldOut, hold_out
 from hpcml.evaluation.instance_search import InstanceSearch
 from hpcml.evaluation.ranking import Ranking
 from hpcml.evaluation.summaries import summaries_of
-from hpcml.log import Log
+from hpcml.log import Log, plural
 from hpcml.model.classifier import ClassifierModel
 from hpcml.model.linear import LOG_ODDS, Model
 
@@ -112,7 +112,7 @@ def find_thresholds(
     check_fit(model, measure, method, min_positives, chance)
     held_out, judged = hold_out(comm, model, dataset, split)
     if log is not None:
-        log(f"searching thresholds for {held_out.n_labels:,} labels on {held_out.n_rows:,} rows of split {split}")
+        log(f"searching thresholds for {plural(held_out.n_labels, 'label')} on {plural(held_out.n_rows, 'row')} of split {split}")
     if method == "shrink":
         return _shrunk(held_out, judged, model.n_labels)
     pool, own = _count(held_out, measure == "label")

@@ -16,7 +16,7 @@ from hpcml.data.shard import Shard, load_shard, rows_of
 from hpcml.evaluation.evaluate import Evaluation, evaluate
 from hpcml.files.hdf5 import readable
 from hpcml.files.table import table
-from hpcml.log import Log, joined, named
+from hpcml.log import Log, joined, named, plural
 from hpcml.model.classifier import ClassifierModel
 from hpcml.model.linear import Model
 
@@ -91,7 +91,7 @@ class Learnability:
         return self.names.get(feature, f"feature {feature}")
 
     def __str__(self) -> str:
-        share = f"{len(self.unlearnt):,} of {self.n_judged:,} labels"
+        share = f"{len(self.unlearnt):,} of {plural(self.n_judged, 'label')}"
         lines = [
             f"{self.model} on {self.data}, split {self.split}: {share} have an average precision no better than chance",
             f"chance: what {100 * LEVEL:g} % of random orders of the rows exceed; what rows share: in split {self.trained_on}",

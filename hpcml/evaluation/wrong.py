@@ -20,7 +20,7 @@ from hpcml.evaluation.ranking import Ranking
 from hpcml.evaluation.titles import titles_of
 from hpcml.files.hdf5 import readable
 from hpcml.files.table import table
-from hpcml.log import Log, joined, named
+from hpcml.log import Log, joined, named, plural
 from hpcml.model.classifier import ClassifierModel
 from hpcml.model.linear import Model
 
@@ -142,7 +142,7 @@ class MostWrong:
 
     def __str__(self) -> str:
         lines = [
-            f"{self.model} on {self.data}, split {self.split}: {self.n_rows:,} rows",
+            f"{self.model} on {self.data}, split {self.split}: {plural(self.n_rows, 'row')}",
             "beyond: how far the score is beyond the label's threshold, on the wrong side",
         ]
         for label, by_kind in self.found:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hpcml.log import joined
+from hpcml.log import joined, plural
 from hpcml.model.classifier import ClassifierModel
 from hpcml.model.linear import CHOSEN, Model
 
@@ -12,7 +12,10 @@ from hpcml.model.linear import CHOSEN, Model
 def format_model(model: Model | ClassifierModel) -> str:
     """The report as a text of several lines. Local."""
     attrs = model.attrs
-    lines = [f"{model.path}: a model of {attrs.get('method', '?')}, {model.n_labels:,} labels × {model.n_features:,} features"]
+    lines = [
+        f"{model.path}: a model of {attrs.get('method', '?')}, "
+        f"{plural(model.n_labels, 'label')} × {plural(model.n_features, 'feature')}"
+    ]
     if isinstance(model, Model):
         parts = (
             "" if model.combination is None else f", {model.combination.n_parts} weight vectors a label ({model.combination.kind})"

@@ -145,6 +145,12 @@ def kept(w: np.ndarray, below: float) -> np.ndarray:
     return kept
 
 
+def emptied_warning(n_emptied: int, n_labels: int, option: str) -> str:
+    """A sentence about labels of which `option` has left no weight."""
+    count = f"{n_emptied:,} of {n_labels:,}"
+    return f"warning: labels that keep no weight, and give every row the same score: {count}; choose a smaller {option}"
+
+
 class SparseRows(NamedTuple):
     """A sparse W, memory-mapped: row l has data[indptr[l] : indptr[l + 1]] in the columns indices[indptr[l] : indptr[l + 1]]."""
 

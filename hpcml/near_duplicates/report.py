@@ -13,7 +13,7 @@ import numpy as np
 from hpcml.errors import ConfigError
 from hpcml.files.atomic import check_output, write_whole
 from hpcml.files.table import table, write_table
-from hpcml.log import joined
+from hpcml.log import joined, plural
 from hpcml.near_duplicates.banding import Bands
 from hpcml.near_duplicates.consistency import Consistency
 
@@ -67,9 +67,9 @@ def _percent(value: float) -> str:
 def format_duplicates(found: Duplicates, top: int = 10) -> str:
     """How many pairs there are, and the consistency of the `top` most frequent labels."""
     d = found
-    lines = [f"{d.data}, split {d.split}: {d.n_rows:,} rows, in {d.seconds:.1f} s"]
+    lines = [f"{d.data}, split {d.split}: {plural(d.n_rows, 'row')}, in {d.seconds:.1f} s"]
     if d.n_empty:
-        lines.append(f"left out: {d.n_empty:,} rows without features")
+        lines.append(f"left out: {plural(d.n_empty, 'row')} without features")
     lines.append(f"pairs of a similarity of at least {d.similarity:g}: {d.n_pairs:,}{_steps(d)}")
     lines.append(f"rows with the features of an earlier row: {d.n_equal:,}, each paired with the last of these")
     if d.bands.number:

@@ -13,7 +13,7 @@ from hpcml.data.dataset import Dataset
 from hpcml.data.names import names_of
 from hpcml.data.shard import load_shard
 from hpcml.files.table import write_table
-from hpcml.log import Log
+from hpcml.log import Log, plural
 from hpcml.near_duplicates.banding import choose_bands
 from hpcml.near_duplicates.consistency import PairLabels, consistency_of
 from hpcml.near_duplicates.pairs import COMPARED, WINDOW, Pairs, find_pairs
@@ -32,7 +32,7 @@ def find_duplicates(comm: mpi.Comm, dataset: Dataset, split: str, similarity: fl
     begin = time.monotonic()
     bands = choose_bands(similarity)
     shard = load_shard(comm, dataset, split)
-    log(f"{dataset.path}: comparing {shard.n_global:,} rows by {bands.number} bands of {bands.size} hashes")
+    log(f"{dataset.path}: comparing {plural(shard.n_global, 'row')} by {bands.number} bands of {bands.size} hashes")
     pairs = find_pairs(comm, dataset, shard, similarity, bands, log)
     labels, of_pairs = consistency_of(comm, shard, pairs)
     steps = np.concatenate([[similarity], STEPS[similarity < STEPS]])

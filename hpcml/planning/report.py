@@ -9,7 +9,7 @@ from typing import Any
 
 from hpcml import mpi
 from hpcml.files.atomic import check_output, write_whole
-from hpcml.log import joined
+from hpcml.log import joined, plural
 from hpcml.methods.forecast import Machine
 from hpcml.planning.plan import Plan
 
@@ -40,7 +40,7 @@ def format_plan(plan: Plan) -> str:
     rows = [
         ["memory of a rank", size(plan.rank_bytes), _parts(plan)],
         ["memory of a node", size(plan.node_bytes), f"of {size(cluster.node_bytes)}"],
-        ["model", size(forecast.model_bytes), f"{sizes.n_positive.size:,} labels × {sizes.n_columns:,} columns"],
+        ["model", size(forecast.model_bytes), f"{plural(sizes.n_positive.size, 'label')} × {plural(sizes.n_columns, 'column')}"],
     ]
     if forecast.scratch_bytes:
         rows.append(["disk in TMPDIR of each node", size(forecast.scratch_bytes), "the rows, while it runs"])
@@ -50,8 +50,9 @@ def format_plan(plan: Plan) -> str:
     rows.append(["time", duration(plan.seconds), _phases(plan)])
     rows.append(["node-hours", "unknown" if math.isnan(hours) else f"{hours:.3g}", ""])
     lines = [
-        f"{plan.method}: {sizes.n_rows:,} rows × {sizes.n_features:,} features ({sizes.n_columns:,} columns), {sizes.n_values:,} "
-        f"values, {sizes.n_positive.size:,} labels; {nodes}: {forecast.layout}",
+        f"{plan.method}: {plural(sizes.n_rows, 'row')} × {plural(sizes.n_features, 'feature')} "
+        f"({plural(sizes.n_columns, 'column')}), {plural(sizes.n_values, 'value')}, "
+        f"{plural(sizes.n_positive.size, 'label')}; {nodes}: {forecast.layout}",
         *_aligned(rows),
         "",
         *(f"measured  {line}" for line in forecast.measured),

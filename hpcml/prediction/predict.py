@@ -23,7 +23,7 @@ from hpcml.files.atomic import temporary_path
 from hpcml.files.hdf5 import NAME_CHUNK, describe_matrix, matrix_slabs, stamp, write_label_titles, write_strings
 from hpcml.files.slabs import Slab, SlabFile, new_file, write_at
 from hpcml.files.table import csv_text, escaped_name
-from hpcml.log import Log, Progress
+from hpcml.log import Log, Progress, plural
 from hpcml.model.classifier import ClassifierModel
 from hpcml.model.linear import Model
 from hpcml.prediction import bioasq
@@ -266,7 +266,8 @@ def predict(
         with temporary_path(comm, output, force, inputs) as temporary:
             prediction = DatasetPrediction(comm, model, dataset, split, what, log, top)
             _write_text(prediction, lines_of(ending, top), temporary, output, bioasq.END if ending == bioasq.ENDING else "")
-    log(f"{output}: {what_is_written(what, top, model)} of {dataset.split(split).size} rows for {model.n_labels} labels")
+    rows, labels = plural(dataset.split(split).size, "row"), plural(model.n_labels, "label")
+    log(f"{output}: {what_is_written(what, top, model)} of {rows} for {labels}")
 
 
 def _describe(prediction: DatasetPrediction, file: h5py.File) -> None:

@@ -16,7 +16,7 @@ from hpcml.data.svmlight_stream import BLOCK_BYTES, STANDARD_INPUT, SvmlightStre
 from hpcml.errors import ConfigError, DataError
 from hpcml.files.atomic import temporary_path
 from hpcml.files.lines import LINE_MIB
-from hpcml.log import Log
+from hpcml.log import Log, plural
 from hpcml.model.classifier import ClassifierModel
 from hpcml.model.linear import Model
 from hpcml.partition import offsets
@@ -65,8 +65,9 @@ def predict_stream(
         with SvmlightStream(comm, source, zero_based, max_line, block_bytes) as stream:
             log(f"{stream.name}: scoring rows as they come")
             dropped = _score(prediction, stream, lines, file, output)
-    left_out = f"; left out: {dropped:,} values of features that the model does not have" if dropped else ""
-    log(f"{_name_of(output)}: {what_is_written(what, top, model)} of {stream.n_rows} rows for {model.n_labels} labels{left_out}")
+    left_out = f"; left out: {plural(dropped, 'value')} of features that the model does not have" if dropped else ""
+    rows, labels = plural(stream.n_rows, "row"), plural(model.n_labels, "label")
+    log(f"{_name_of(output)}: {what_is_written(what, top, model)} of {rows} for {labels}{left_out}")
 
 
 def _format(output: Path, text_format: str | None) -> str:

@@ -18,9 +18,9 @@ from hpcml.evaluation.report import cell
 from hpcml.evaluation.seen import seen_note
 from hpcml.files.slabs import Slab, new_file
 from hpcml.files.table import table
-from hpcml.log import Log, joined
+from hpcml.log import Log, joined, plural
 from hpcml.model.classifier import ClassifierModel
-from hpcml.model.linear import Model, about_of, describe_model, kept
+from hpcml.model.linear import Model, about_of, describe_model, emptied_warning, kept
 from hpcml.options import check_magnitude
 from hpcml.partition import even_bounds, offsets
 
@@ -32,6 +32,7 @@ class Line:
     below: float
     n_weights: int  # kept, of
     n_all: int  # as many as there are labels × columns
+    n_emptied: int  # labels that have weights and keep none
     n_bytes: int  # of the file's numbers
     macro_map: float
     precision_at: dict[int, float]
@@ -45,6 +46,7 @@ class Pruning:
     data: Path
     split: str
     lines: list[Line]
+    n_labels: int
     n_rows: int
     n_seen: int  # of these rows, how many the model was trained on
 
@@ -57,7 +59,12 @@ class Pruning:
             values = [f"{change:+.4f}" if number and not math.isnan(change) else "-", *map(cell, line.precision_at.values())]
             rows.append([f"{line.below:g}" if number else "as it is", f"{line.n_weights:,}", *shares, *values])
         seen = [seen_note(self.n_seen, self.n_rows)] if self.n_seen else []
-        return joined([f"{self.model} on {self.data}, split {self.split}:", *seen, "", *table(rows)])
+        emptied = [
+            f"below {line.below:g}: {emptied_warning(line.n_emptied, self.n_labels, '--below')}"
+            for line in self.lines
+            if line.n_emptied
+        ]
+        return joined([f"{self.model} on {self.data}, split {self.split}:", *seen, "", *table(rows), *emptied])
 
 
 @mpi.collective
@@ -106,24 +113,28 @@ def prune(
                 columns, w = few.row(label)
                 out.write("W/indices", int(indptr[label]), columns)
                 out.write("W/data", int(indptr[label]), w)
-    log(f"{output}: {found.lines[-1].n_weights:,} weights of {model.n_labels:,} labels")
+    log(f"{output}: {plural(found.lines[-1].n_weights, 'weight')} of {plural(model.n_labels, 'label')}")
     return found
 
 
 @mpi.collective
 def _judge(comm: mpi.Comm, model: Model, dataset: Dataset, split: str, below: Sequence[float], log: Log) -> Pruning:
     """Collective. A line for the model as it is and for each magnitude."""
-    lines = []
+    lines: list[Line] = []
+    had = None  # a weight, each label
     for number, value in enumerate((0.0, *below)):
         few = model.pruned(value)
-        n_weights = int(_counts(comm, few).sum()) if number else model.n_weights
+        counts = _counts(comm, few)
+        had = counts > 0 if had is None else had
+        n_weights = int(counts.sum()) if number else model.n_weights
         stored = n_weights if number or model.sparse else None
         n_bytes = sum(math.prod(slab.shape) * np.dtype(slab.dtype).itemsize for slab in _slabs(model, stored).values())
-        log(f"judging the model with {n_weights:,} weights")
+        log(f"judging the model with {plural(n_weights, 'weight')}")
         judged = evaluate(comm, few if number else model, dataset, split, log)
         n_all = model.n_labels * model.n_columns
-        lines.append(Line(value, n_weights, n_all, n_bytes, judged.macro("average_precision"), judged.precision_at))
-    return Pruning(model.path, dataset.path, split, lines, judged.n_rows, judged.n_seen)
+        n_emptied = int(np.count_nonzero(had & (counts == 0)))
+        lines.append(Line(value, n_weights, n_all, n_emptied, n_bytes, judged.macro("average_precision"), judged.precision_at))
+    return Pruning(model.path, dataset.path, split, lines, model.n_labels, judged.n_rows, judged.n_seen)
 
 
 def _slabs(model: Model, n_weights: int | None) -> dict[str, Slab]:

@@ -21,7 +21,7 @@ from hpcml.files.hdf5 import DAMAGE
 from hpcml.files.opening import check_regular
 from hpcml.files.table import read_csv, write_table
 from hpcml.files.untrusted import check_parts
-from hpcml.log import Log, joined, named, visible
+from hpcml.log import Log, joined, named, plural, visible
 from hpcml.methods.online.extremal import best, extremal, n_from_the_top
 from hpcml.methods.online.options import OnlineOptions
 from hpcml.reduce.dataset import reduce_dataset, remakes_text
@@ -52,7 +52,7 @@ class Selected:
         return np.lexsort((self.features, -self.scores, bottom))
 
     def __str__(self) -> str:
-        lines = [f"{self.output}: {self.features.size:,} of {self.n_available:,} features, by {self.by}"]
+        lines = [f"{self.output}: {self.features.size:,} of {plural(self.n_available, 'feature')}, by {self.by}"]
         if self.top is not None:
             lines[0] += f" ({np.count_nonzero(self.top):,} from the top, {np.count_nonzero(~self.top):,} from the bottom)"
         if self.names is not None:
@@ -202,7 +202,7 @@ def _select_alike(comm: mpi.Comm, path: Path, output: Path, like: Path, force: b
         features = mpi.bcast_array(comm, features)
         reduce_dataset(comm, dataset, features, output, force)
         _note_text(dataset, output, log)
-    return visible(f"{output}: {features.size:,} of {dataset.n_features:,} features, those of {like}")
+    return visible(f"{output}: {features.size:,} of {plural(dataset.n_features, 'feature')}, those of {like}")
 
 
 def _features_like(dataset: Dataset, like: Path) -> np.ndarray:

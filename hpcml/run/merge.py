@@ -15,7 +15,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.errors import ConfigError, DataError
 from hpcml.files.slabs import SlabFile, new_file
-from hpcml.log import visible
+from hpcml.log import plural, visible
 from hpcml.model.linear import (
     ABOUT,
     CALIBRATION,
@@ -48,7 +48,7 @@ class MergeReport:
     n_parts: int
 
     def __str__(self) -> str:
-        return visible(f"{self.model}: {self.n_labels:,} labels of {self.n_parts} runs")
+        return visible(f"{self.model}: {plural(self.n_labels, 'label')} of {plural(self.n_parts, 'run')}")
 
 
 @dataclass(frozen=True)

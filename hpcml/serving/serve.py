@@ -10,7 +10,7 @@ from typing import Any
 from hpcml import mpi
 from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError
-from hpcml.log import Log
+from hpcml.log import Log, plural
 from hpcml.model.classifier import ClassifierModel
 from hpcml.model.linear import Model
 from hpcml.model.open import share_model
@@ -76,7 +76,7 @@ def serve(
         begin = time.monotonic()
         suggester, about = open_suggester(comm, run, data)
         app = App(suggester, about, limits, write_line)
-        log(f"{run}: {suggester.model.n_labels:,} labels, probabilities {suggester.model.probability_source}")
+        log(f"{run}: {plural(suggester.model.n_labels, 'label')}, probabilities {suggester.model.probability_source}")
         with Server(app, listening) as server:
             log(f"ready after {time.monotonic() - begin:.1f} s: {server.url} (Annif: {server.url}v1/projects/{PROJECT}/suggest)")
             while server.lives and not signals.seen:

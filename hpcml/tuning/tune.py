@@ -18,7 +18,7 @@ from hpcml import mpi
 from hpcml.errors import ConfigError, Interrupted
 from hpcml.evaluation.decision import Decision, Summary, decide, decide_together
 from hpcml.files.table import write_table
-from hpcml.log import Progress
+from hpcml.log import Progress, plural
 from hpcml.methods import registry
 from hpcml.methods.linear.plan import LANES
 from hpcml.methods.linear.settings import Chosen, Setting
@@ -147,15 +147,15 @@ class Tuner:
         trainable = (n_positive > 0) & (n_positive < problem.rows.n_global)
         if (waiting := np.flatnonzero(trainable & ~known)).size:
             if known.any():
-                folder.log(f"resuming the choice: {int(known.sum())} of {int(trainable.sum())} labels are known")
+                folder.log(f"resuming the choice: {int(known.sum())} of {plural(int(trainable.sum()), 'label')} known")
             run = CrossRun(comm, problem.rows, records, known | ~trainable, self.options, signals, time.monotonic() - began)
             with folder.discarded_on_error():
                 work = self._work(comm, problem, options, settings, run)
             waiting = waiting[np.argsort(-n_positive[waiting], kind="stable")]
             work.waiting.extend(waiting[comm.rank :: comm.size].tolist())
             folder.log(
-                f"choosing among {len(settings)} settings for {int(trainable.sum())} labels in {self.options.folds} folds of "
-                f"{problem.rows.n_global:,} rows"
+                f"choosing among {plural(len(settings), 'setting')} for {plural(int(trainable.sum()), 'label')} "
+                f"in {self.options.folds} folds of {plural(problem.rows.n_global, 'row')}"
             )
             if number == 1 and "text" in problem.dataset.file:
                 folder.log(IDF)
@@ -168,7 +168,7 @@ class Tuner:
                 progress.close()
             if stopped:
                 n_done = int(mpi.allreduce_sum(comm, run.done.sum(dtype=np.int64).reshape(1))[0])
-                done = f"{n_done} of {len(problem.names)} labels done"
+                done = f"{n_done} of {plural(len(problem.names), 'label')} done"
                 raise Interrupted(f"{stopped}: the choice so far is kept; continue with --resume ({done})")
         scores = None
         with mpi.agreed(comm, f"reading {records.path}"):

@@ -27,7 +27,7 @@ from sklearn.naive_bayes import BernoulliNB
 from hpcml.data.dataset import Dataset, default_split
 from hpcml.data.shard import read_rows, rows_of, slab_of
 
-REPORT = re.compile(r"trained ([\d,]+) labels in ([\d.]+) s")
+REPORT = re.compile(r"trained ([\d,]+) labels? in ([\d.]+) s")
 
 
 def trained(method: str, data: Path, folder: Path, args: argparse.Namespace) -> tuple[int, float, float]:

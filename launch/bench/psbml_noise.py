@@ -8,8 +8,10 @@ run trains those that are missing.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import signal
 import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -26,6 +28,7 @@ from hpcml.methods.psbml.seeds import Paired, paired
 from hpcml.model import learner as learners
 
 SHARES = (0.0, 0.1, 0.2)
+PR_SET_PDEATHSIG = 1  # of Linux's prctl
 ROUNDS = 10  # of AdaBoostM1, as Weka's default
 METHODS = {"NB": "naive-bayes", "AdaBoostM1/DS": "stump", "AdaBoostM1/NB": "naive-bayes", "PSBML/NB": "naive-bayes"}
 PAIRS = (("PSBML/NB", "NB"), ("PSBML/NB", "AdaBoostM1/NB"), ("PSBML/NB", "AdaBoostM1/DS"))
@@ -67,6 +70,18 @@ def score_of(method: str, X: np.ndarray, y: np.ndarray, X_test: np.ndarray, seed
     return learners.scores(learners.fit(learner, X, y, seed), X_test, 2)[:, 0]
 
 
+def workers(n_processes: int) -> ProcessPoolExecutor:
+    """Processes that train, and end when this one does, however it ends."""
+    return ProcessPoolExecutor(n_processes, initializer=end_with_parent, initargs=(os.getpid(),))
+
+
+def end_with_parent(parent: int) -> None:
+    """Let the kernel end this process as soon as its parent has ended."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before
+        os._exit(1)
+
+
 def run_all(paths: list[Path], seeds: range, n_rows: int, folder: Path, n_processes: int) -> dict[Key, dict]:
     """All lines; those that the folder does not have yet are added to it."""
     results = folder / f"noise-{n_rows}.jsonl"
@@ -77,7 +92,7 @@ def run_all(paths: list[Path], seeds: range, n_rows: int, folder: Path, n_proces
         for seed in seeds
         for path in paths
     }
-    with ProcessPoolExecutor(n_processes) as pool, results.open("a") as file:
+    with workers(n_processes) as pool, results.open("a") as file:
         waiting = [pool.submit(train_all, path, seed, n_rows, todo) for (path, seed), todo in wanted.items() if todo]
         for done in waiting:
             for line in done.result():

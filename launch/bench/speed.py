@@ -104,7 +104,7 @@ def time_probe(corpus: Corpus, data: Path, n_ranks: int, options: list[str]) -> 
             check=False,
             stdin=subprocess.DEVNULL,
         )
-        found = re.search(r"trained \d+ labels in ([\d.]+) s", run.stderr)
+        found = re.search(r"trained [\d,]+ labels? in ([\d.]+) s", run.stderr)
         if run.returncode or not found:
             sys.exit(run.stderr)
         model = Model(f"{folder}/run/model.h5")

@@ -13,6 +13,7 @@ import pytest
 
 RANK_NAMES = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
 LAUNCHERS = ("PMI_", "PMIX_", "OMPI_", "MPI_LOCAL", "HYDRA_", "HYDI_")
+STANDING = Path(__file__).with_name("standing.py")
 MARK = "HPCML_TEST_JOB"
 YIELD = {"MPIR_CVAR_ENABLE_HEAVY_YIELD": "1"}  # MPICH's ranks that wait let others compute: there may be more than cores
 
@@ -137,8 +138,7 @@ class Standing:
         if self.job is None or self.job.process.poll() is not None:
             self.commands, self.number = self.folder / uuid.uuid4().hex, 0
             self.commands.mkdir()
-            program = [sys.executable, str(Path(__file__).with_name("standing.py")), str(self.commands)]
-            self.job = Job(self.n, program, None, self.folder)
+            self.job = Job(self.n, [sys.executable, str(STANDING), str(self.commands), str(os.getpid())], None, self.folder)
         number, self.number = self.number, self.number + 1
         self.send(number, list(map(str, args)))
         codes = self.commands / f"{number}.codes"

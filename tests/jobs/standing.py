@@ -1,9 +1,9 @@
 """Ranks that stand by and run one command of `hpcml` after another, for starting them takes seconds.
 
-usage: mpirun -n N python tests/jobs/standing.py FOLDER
+usage: mpirun -n N python tests/jobs/standing.py FOLDER PROCESS
 
-The arguments of command K are put into FOLDER/K.json (null: end). What its ranks print is then in FOLDER/K.RANK.out and .err, and
-their exit codes in FOLDER/K.codes.
+They end when the process of that number, which sends the commands, has ended. The arguments of command K are put into FOLDER/K.json
+(null: end). What its ranks print is then in FOLDER/K.RANK.out and .err, and their exit codes in FOLDER/K.codes.
 """
 
 import json
@@ -31,12 +31,14 @@ def run(tokens):
         return 1
 
 
-def stand(folder, comm):
-    """Run the commands that come, in order."""
+def stand(folder, sender, comm):
+    """Run the commands that come, in order, as long as there is somebody to send them."""
     number = 0
     while True:
         command, pause = folder / f"{number}.json", 0.002
         while not command.exists():
+            if not sender.exists():
+                return
             time.sleep(pause)
             pause = min(0.1, 1.1 * pause)  # ranks that have waited for long leave the cores to others
         if (tokens := json.loads(command.read_text())) is None:
@@ -57,4 +59,4 @@ def stand(folder, comm):
 
 
 if __name__ == "__main__":
-    stand(Path(sys.argv[1]), MPI.COMM_WORLD.Dup())
+    stand(Path(sys.argv[1]), Path("/proc", sys.argv[2]), MPI.COMM_WORLD.Dup())

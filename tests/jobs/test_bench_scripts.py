@@ -5,6 +5,7 @@ import lzma
 import os
 import runpy
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -152,6 +153,20 @@ def test_psbml(tmp_path):
     text = run(*script, "asynchronous", *options[:2], "--seeds", 1, *options[4:], "--option=--cycles=1", env=bench)
     assert [line["mode"] for line in lines_of(text)] == ["sync", "async"]
     assert text.count("| w8a |") == 2
+
+
+def test_workers_end_with_the_script():
+    """Whoever reads what they print comes to its end when all have ended."""
+    begin = "import os, time, psbml_noise; print(psbml_noise.workers(1).submit(os.getpid).result(), flush=True); time.sleep(300)"
+    path = {"PYTHONPATH": os.pathsep.join([str(BENCH), os.environ.get("PYTHONPATH", "")])}
+    with subprocess.Popen([sys.executable, "-c", begin], env=os.environ | path, stdout=subprocess.PIPE, text=True) as script:
+        worker = int(script.stdout.readline())
+        script.terminate()
+        try:
+            assert script.communicate(timeout=60) == ("", None)
+        except subprocess.TimeoutExpired:
+            os.kill(worker, signal.SIGKILL)
+            raise
 
 
 def test_asynchronous(tmp_path):

@@ -105,7 +105,7 @@ def test_nothing_is_certified_by_a_gap_of_all(tmp_path):
     )
     assert "of some label nothing is certified" in said
     assert not said.startswith("certified") and "\ncertified" not in said
-    assert "the gap of 1 of 1 labels is above 1 %: lower --dual-tol" in said
+    assert "the gap of 1 of 1 label is above 1 %: lower --dual-tol" in said
 
 
 def test_what_changes_the_result_stays_and_is_refused_at_once(standing, data, tmp_path):

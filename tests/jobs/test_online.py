@@ -69,7 +69,7 @@ def test_standard_input_without_mpirun(files, tmp_path):
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     assert result_of(tmp_path / "run") == result_of(files / "class")
-    assert "learnt 1 labels from 300 rows" in done.stderr + done.stdout
+    assert "learnt 1 label from 300 rows" in done.stderr + done.stdout
 
 
 def test_named_pipe_on_two_ranks(mpirun, files, tmp_path):

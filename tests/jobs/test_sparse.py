@@ -112,7 +112,7 @@ def test_best_labels_of_a_dataset_and_of_a_pipe(standing, data, undisturbed, tmp
     model = undisturbed / "model.h5"
     result = standing(2, "predict", model, data, "-o", tmp_path / "top.csv", "--top", "2")
     assert result.returncode == 0, result.stderr
-    assert "best labels (--top 2) of 4000 rows for 60 labels" in result.stderr
+    assert "best labels (--top 2) of 4,000 rows for 60 labels" in result.stderr
     with h5py.File(data) as file:
         indptr, indices, values = (file[f"X/{name}"][:] for name in ("indptr", "indices", "data"))
     text = ""

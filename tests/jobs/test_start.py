@@ -226,3 +226,11 @@ def test_exit_code_is_left_for_the_job_script(mpirun, tmp_path):
     data = dataset(tmp_path / "data.h5", np.ones((3, 2)), np.ones((3, 1)))
     assert mpirun(2, "info", data, env={"HPCML_EXIT_FILE": str(file)}).returncode == 0
     assert file.read_text() == "0\n"
+
+
+def test_standing_ranks_end_with_the_tests_that_started_them(mpirun, tmp_path):
+    with subprocess.Popen(["sleep", "300"]) as tests:
+        job = mpirun.start(2, tmp_path, tests.pid, program=(Path(__file__).with_name("standing.py"),))
+        job.rank_pids()
+        tests.kill()
+    assert job.wait(60).returncode == 0

@@ -46,7 +46,7 @@ def run_of(folder, **options):
     source, names = corpus(folder)
     data, run = Path(folder, "docs.h5"), Path(folder, "run")
     convert(SELF, "annif", [source], data, ConvertOptions(vocabulary=names, pairs=True), True, Log(1))
-    train("dual", SELF, data, run, loss="logistic", **options)
+    train("dual", SELF, data, run, **{"loss": "logistic"} | options)
     return data, run
 
 

@@ -119,7 +119,7 @@ def begin(
     ranks = f"{layout.shards} ranks that divide the rows" if layout.shards > 1 else "a rank with all rows"
     groups = f"{layout.n_groups} group{plural} of {ranks}"
     found = Forecast(
-        layout=f"{groups}, {layout.n_lanes} labels share a pass",
+        layout=f"{groups}, labels that share a pass: {layout.n_lanes}",
         own_bytes={**own_bytes(method, sizes, options, layout), "pages of the data file": mapped_bytes(sizes, n_parts)},
         shared_bytes=shared_bytes(sizes, layout),
         scratch_bytes=shared_bytes(sizes, layout),

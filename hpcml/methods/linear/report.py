@@ -10,10 +10,10 @@ import numpy as np
 from hpcml import mpi
 from hpcml.data.compact import CompactRows
 from hpcml.files.table import table
-from hpcml.log import joined, named
+from hpcml.log import joined, named, plural
 from hpcml.methods.linear.objective import Risk
 from hpcml.methods.linear.options import LinearOptions
-from hpcml.model.linear import STATUS, Model
+from hpcml.model.linear import STATUS, Model, SparseRows, emptied_warning
 from hpcml.run.folder import RunFolder
 
 GAP = 0.01  # from here on a certified gap is no success, if the user does not say --max-gap
@@ -39,22 +39,26 @@ class TrainReport:
     gaps: list[tuple[str, float, float]] = field(default_factory=list)  # label, objective, certified gap; empty if not asked for
     advice: str = ""  # what to do about those
     kept: float | None = None  # the share of the weights that the model holds; None if it holds all
+    n_emptied: int = 0  # labels of which --drop left no weight
     profile: list[dict[str, float]] = field(default_factory=list)  # seconds per phase, rank by rank; empty if not asked for
     cpu_seconds: float = 0.0  # processor time of all ranks since training began, or went on
 
     def __str__(self) -> str:
         lines = [
-            f"trained {self.n_labels} labels in {self.seconds:.2f} s, {self.mean_steps:.1f} iterations a label, "
+            f"trained {plural(self.n_labels, 'label')} in {self.seconds:.2f} s, {self.mean_steps:.1f} iterations a label, "
             f"{100 * self.visited:.0f} % of the rows visited; model: {self.model}"
         ]
         if self.kept is not None:
             lines.append(f"{100 * self.kept:.3g} % of the weights kept, {self.model.stat().st_size / 1e6:.3g} MB")
+        if self.n_emptied:
+            lines.append(emptied_warning(self.n_emptied, self.n_labels, "--drop"))
         for what, names in (
             ("no positive or no negative row, got a constant model", self.degenerate),
             ("hit --max-steps, or the precision of the weights", self.step_limit),
         ):
             if names:
-                lines.append(f"{len(names)} labels {what}: {', '.join(map(named, names[:5]))}{' …' if len(names) > 5 else ''}")
+                some = ", ".join(map(named, names[:5]))
+                lines.append(f"{plural(len(names), 'label')} {what}: {some}{' …' if len(names) > 5 else ''}")
         if self.gaps:
             lines += table([["label", "f", "gap"], *([name, f"{f:.8g}", f"{gap:.3g}"] for name, f, gap in self.gaps)])
         if self.max_gap is not None:
@@ -73,7 +77,7 @@ class TrainReport:
             certain = "of some label nothing is certified: its bound on the objective is not above 0 (--gap shows all)"
         if not self.n_above:
             return f"certified: {certain}"
-        share, goal = f"{self.n_above:,} of {self.n_labels:,} labels", 100 * self.gap_limit
+        share, goal = f"{self.n_above:,} of {plural(self.n_labels, 'label')}", 100 * self.gap_limit
         return f"warning: {certain}; the gap of {share} is above {goal:.3g} %: {self.advice}"
 
 
@@ -121,5 +125,11 @@ def _report(
         advice=options.advice,
         gaps=list(zip(model.label_names, model.labels["f_min"].tolist(), gaps.tolist(), strict=True)) if options.gap else [],
         kept=model.n_weights / max(1, model.n_labels * model.n_columns) if model.sparse and model.combination is None else None,
+        n_emptied=_emptied(model, trained) if options.drop else 0,
         profile=profiles,
     )
+
+
+def _emptied(model: Model, trained: np.ndarray) -> int:
+    """How many of the labels that were trained have no weight in a sparse model. Local."""
+    return int(np.count_nonzero(trained & (np.diff(model.W.indptr) == 0))) if isinstance(model.W, SparseRows) else 0

@@ -10,6 +10,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.data.compact import CompactRows
 from hpcml.files.slabs import Slab, SlabFile
+from hpcml.log import plural
 from hpcml.methods.linear.block import DEGENERATE, HISTORY, Finished, History, Packed, Packing, SparseWeightsOf
 from hpcml.methods.linear.earlier import Earlier
 from hpcml.methods.linear.options import LinearOptions
@@ -87,7 +88,7 @@ class LabelRun(PolledRun):
                 if done.shape != (self.labels.size,) or index.shape != (self.labels.size, 2) or (continued >= done.size).any():
                     raise ValueError("it is of another number of labels")
             self.history.resume(index)
-            self.folder.log(f"resuming from {path.name}: {int(done.sum())} of {self.labels.size} labels done")
+            self.folder.log(f"resuming from {path.name}: {int(done.sum())} of {plural(self.labels.size, 'label')} done")
         else:
             self.history.start()
         if self.weights is not None:

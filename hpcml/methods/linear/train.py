@@ -22,7 +22,7 @@ from hpcml.errors import DataError, Interrupted
 from hpcml.files.atomic import sync, temporary_path
 from hpcml.files.hdf5 import DAMAGE, open_stamped
 from hpcml.files.slabs import Slab, SlabFile
-from hpcml.log import Log, Progress
+from hpcml.log import Log, Progress, plural
 from hpcml.methods.linear.earlier import Earlier
 from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.objective import PRECISIONS, Risk
@@ -200,9 +200,9 @@ def _train_problem(
         block.waiting.extend(waiting)
         objective_is = f", λ = {objective.lam:.4g}" if options.losses and chosen is None else ""
         log(
-            f"training {len(problem.names)} labels on {rows.n_global:,} rows × {rows.n_features:,} features ({rows.n_columns:,} "
-            f"columns); ranks: {comm.size}, {problem.loaded_by.size} to a copy of the rows, labels that share a pass: {n_lanes}"
-            f"{objective_is}"
+            f"training {plural(len(problem.names), 'label')} on {plural(rows.n_global, 'row')} "
+            f"× {plural(rows.n_features, 'feature')} ({plural(rows.n_columns, 'column')}); "
+            f"ranks: {comm.size}, {problem.loaded_by.size} to a copy of the rows, labels that share a pass: {n_lanes}{objective_is}"
         )
         with mpi.node_first(comm):
             block.warm_up()
@@ -218,7 +218,7 @@ def _train_problem(
             weights.close()
     if stopped:
         raise Interrupted(
-            f"{stopped}: checkpoint written; continue with --resume ({run.n_done} of {len(problem.names)} labels done)"
+            f"{stopped}: checkpoint written; continue with --resume ({run.n_done} of {plural(len(problem.names), 'label')} done)"
         )
     if weights is not None:
         complete_model(comm, folder.model_part, weights)

@@ -12,7 +12,7 @@ from hpcml import mpi
 from hpcml.data.shard import Shard
 from hpcml.errors import DataError
 from hpcml.files.table import write_table
-from hpcml.log import Progress
+from hpcml.log import Progress, plural
 from hpcml.methods.online.kernels import FALSE_NEGATIVES, FALSE_POSITIVES, UPDATES
 from hpcml.methods.online.options import OnlineOptions
 from hpcml.methods.online.order import RowOrder
@@ -89,10 +89,10 @@ class Pass:
 
     def _announce(self) -> None:
         """Say what is about to be learnt."""
-        rows = "rows as they come" if self.source.n_rows is None else f"{self.source.n_rows:,} rows"
+        rows = "rows as they come" if self.source.n_rows is None else plural(self.source.n_rows, "row")
         live = f", at most {self.options.live_features:,} at a time" if self.options.live_features else ""
-        width = f" × {self.source.n_features:,} features" if self.source.n_features else ""
-        self.folder.log(f"learning {len(self.source.names)} labels from {rows}{width}{live}; ranks: {self.comm.size}")
+        width = f" × {plural(self.source.n_features, 'feature')}" if self.source.n_features else ""
+        self.folder.log(f"learning {plural(len(self.source.names), 'label')} from {rows}{width}{live}; ranks: {self.comm.size}")
 
     def _next(self, pieces: Iterator[Piece]) -> Piece | None:
         """The next piece; None at the end."""

@@ -13,6 +13,7 @@ from hpcml import mpi
 from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.files.hdf5 import open_stamped, readable
 from hpcml.files.slabs import Slab, new_file
+from hpcml.log import plural
 from hpcml.methods.online.kernels import POSITIVES, UPDATES
 from hpcml.methods.online.learners import LEARNERS
 from hpcml.methods.online.options import OnlineOptions, with_bias
@@ -99,7 +100,7 @@ class Snapshots:
             if ORDER in file and self.mine.size:  # checkpoints of version 0.6 have none: the order is that of the rows to come
                 self.order.restore(file[ORDER][self.mine[0] : self.mine[-1] + 1])
         self.written = True
-        self.log(f"resuming from {path.name}: {n_rows:,} rows done")
+        self.log(f"resuming from {path.name}: {plural(n_rows, 'row')} done")
         return history.reshape(-1, HISTORY_POINTS, 5).astype(np.int64), n_points, elapsed
 
 

@@ -16,7 +16,7 @@ from hpcml.data.svmlight import BINARY
 from hpcml.data.svmlight_stream import SvmlightStream, is_text
 from hpcml.errors import ConfigError, HpcmlError, Interrupted
 from hpcml.files.lines import line_limit
-from hpcml.log import joined
+from hpcml.log import joined, plural
 from hpcml.methods.online.learners import LEARNERS
 from hpcml.methods.online.options import OnlineOptions, with_bias
 from hpcml.methods.online.run import Pass
@@ -46,8 +46,9 @@ class OnlineReport:
 
     def __str__(self) -> str:
         lines = [
-            f"learnt {self.n_labels} labels from {self.n_rows:,} rows in {self.seconds:.3g} s: progressive error "
-            f"{100 * self.error:.3f} %, {100 * self.updates:.1f} % of the rows changed a model; {self.n_features:,} features; "
+            f"learnt {plural(self.n_labels, 'label')} from {plural(self.n_rows, 'row')} in {self.seconds:.3g} s: progressive error "
+            f"{100 * self.error:.3f} %, {100 * self.updates:.1f} % of the rows changed a model; "
+            f"{plural(self.n_features, 'feature')}; "
             f"model: {self.model}"
         ]
         if self.warning:
@@ -147,7 +148,7 @@ def _train(run: Pass, method: str, target: Target, signals: StopSignals) -> Onli
             folder.discard()
         raise
     if stopped:
-        raise Interrupted(f"{stopped}: checkpoint written; continue with --resume ({run.state.n_rows:,} rows done)")
+        raise Interrupted(f"{stopped}: checkpoint written; continue with --resume ({plural(run.state.n_rows, 'row')} done)")
     return replace(_report(run), warning=run.order.note(comm, source.names, is_stream=source.n_rows is None))
 
 

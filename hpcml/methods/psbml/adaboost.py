@@ -13,7 +13,7 @@ from hpcml.data.classes import read_classes
 from hpcml.data.dataset import Dataset, default_split
 from hpcml.data.labels import tell_unused
 from hpcml.data.shard import read_rows
-from hpcml.log import visible
+from hpcml.log import plural, visible
 from hpcml.methods.psbml.options import AdaboostOptions
 from hpcml.model import learner as learners
 from hpcml.model.classifier import ClassifierModel, check_savable, write_classifier
@@ -69,7 +69,10 @@ def train(session: Session, data: Path, target: Target, options: AdaboostOptions
         if folder.prepare(RunConfig("adaboost", dataset.path.resolve(), options), target) == FINISHED:
             log(f"{folder.path} is finished already; nothing to resume")
             return AdaboostReport(folder.model, _rounds_of(comm, folder.model), learner.name, 0.0)
-        log(f"training {options.rounds} rounds of {learner} on {classes.rows.size:,} rows × {dataset.n_features:,} features")
+        log(
+            f"training {plural(options.rounds, 'round')} of {learner} "
+            f"on {plural(classes.rows.size, 'row')} × {plural(dataset.n_features, 'feature')}"
+        )
         begin = time.monotonic()
         with folder.discarded_on_error(), mpi.agreed(comm, "training"):
             if comm.rank == 0:

@@ -15,6 +15,7 @@ import numpy as np
 from hpcml import mpi, rng
 from hpcml.data.classes import Classes
 from hpcml.data.shard import Rows, read_rows
+from hpcml.log import plural
 from hpcml.methods.psbml.options import PsbmlOptions
 from hpcml.methods.psbml.selection import TEST, VALIDATION
 from hpcml.methods.psbml.torus import Placement
@@ -62,9 +63,9 @@ class TorusProblem:
         """What is trained on what, for people."""
         n_validation, n_test = (int(np.count_nonzero(self.start == part)) for part in (VALIDATION, TEST))
         return (
-            f"{self.learner} on {self.start.size - n_validation - n_test:,} rows × {self.dataset.n_features:,} features "
-            f"({'dense' if self.dense else 'sparse'}), {n_validation:,} rows to validate; torus {self.options.grid}, "
-            f"{self.options.neighbourhood}"
+            f"{self.learner} on {plural(self.start.size - n_validation - n_test, 'row')} "
+            f"× {plural(self.dataset.n_features, 'feature')} ({'dense' if self.dense else 'sparse'}), "
+            f"{plural(n_validation, 'row')} to validate; torus {self.options.grid}, {self.options.neighbourhood}"
         )
 
     @cached_property

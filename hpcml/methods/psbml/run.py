@@ -14,7 +14,7 @@ from hpcml import mpi
 from hpcml.errors import DataError, Interrupted
 from hpcml.files.slabs import Slab
 from hpcml.files.table import write_table
-from hpcml.log import Progress
+from hpcml.log import Progress, plural
 from hpcml.methods.psbml.asynchronous import Asynchronous
 from hpcml.methods.psbml.pocket import Pocket
 from hpcml.methods.psbml.problem import TorusProblem
@@ -303,7 +303,7 @@ class TorusRun:
                 cycle, error, auc = file["judged"][0].tolist()
                 entries = _read_entries(file, "pocket", 0, list(range(n_nodes))) if self.comm.rank == 0 else None
                 self.assessor.pocket = Pocket(int(cycle), error, auc, 0, entries)
-        self.log(f"resuming from {path.name}: {self.n_taken} of {self.options.cycles} cycles done")
+        self.log(f"resuming from {path.name}: {self.n_taken} of {plural(self.options.cycles, 'cycle')} done")
         return True
 
 

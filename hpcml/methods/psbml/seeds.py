@@ -22,7 +22,7 @@ from hpcml.data.classes import read_classes
 from hpcml.data.shard import read_rows
 from hpcml.errors import ConfigError, DataError, HpcmlError, Interrupted
 from hpcml.files.table import read_csv, table, write_table
-from hpcml.log import Progress, joined
+from hpcml.log import Progress, joined, plural
 from hpcml.methods.psbml.cycles import cycles_of
 from hpcml.methods.psbml.pocket import Pocket, write_pocket
 from hpcml.methods.psbml.problem import TorusProblem
@@ -119,10 +119,11 @@ class SeedsReport:
         kept = sum(line.cycle == 0 for line in self.lines)
         return joined(
             [
-                f"trained {len(self.lines)} seeds in {self.seconds:.2f} s; to compare: {self.n_test:,} rows that neither trained "
+                f"trained {plural(len(self.lines), 'seed')} in {self.seconds:.2f} s; "
+                f"to compare: {plural(self.n_test, 'row')} that neither trained "
                 "nor chose",
                 *table(rows),
-                f"no cycle was better than cycle 0 for the validation rows: {kept} of {len(self.lines)} seeds",
+                f"no cycle was better than cycle 0 for the validation rows: {kept} of {plural(len(self.lines), 'seed')}",
                 f"model of seed {self.lines[0].seed}: {self.model}",
             ]
         )
@@ -241,7 +242,7 @@ def train_seeds(problem: TorusProblem, folder: RunFolder, target: Target, signal
             done = runs.done()
     done = comm.bcast(done)
     missing = [seed for seed in runs.seeds if seed not in done]
-    log(f"training {problem.about}, {n_test:,} to compare; {len(missing)} of {len(runs.seeds)} seeds, ranks: {comm.size}")
+    log(f"training {problem.about}, {n_test:,} to compare; {len(missing)} of {plural(len(runs.seeds), 'seed')}, ranks: {comm.size}")
     stopped, failure = "", None
     with_progress, begin = Progress(log, "seeds", len(missing)), time.monotonic()
     watch = Watch(comm, signals, options.time_limit, with_progress)
@@ -272,7 +273,7 @@ def train_seeds(problem: TorusProblem, folder: RunFolder, target: Target, signal
                 folder.drop_checkpoints()
     if stopped:
         n_done = comm.bcast(len(done))
-        raise Interrupted(f"{stopped}: continue with --resume ({n_done} of {len(runs.seeds)} seeds done)")
+        raise Interrupted(f"{stopped}: continue with --resume ({n_done} of {plural(len(runs.seeds), 'seed')} done)")
     return SeedsReport(folder.model, _read(comm, folder), n_test, ratio, time.monotonic() - begin)
 
 

@@ -14,7 +14,7 @@ from hpcml.data.classes import Classes, read_classes
 from hpcml.data.dataset import Dataset, default_split
 from hpcml.data.labels import tell_unused
 from hpcml.errors import ConfigError, HpcmlError, Interrupted
-from hpcml.log import joined
+from hpcml.log import joined, plural
 from hpcml.methods.psbml.options import PsbmlOptions
 from hpcml.methods.psbml.pocket import write_pocket
 from hpcml.methods.psbml.problem import TorusProblem
@@ -61,7 +61,7 @@ class PsbmlReport:
     def __str__(self) -> str:
         lines = [
             f"trained in {self.seconds:.2f} s; best: cycle {self.cycle}, validation error {100 * self.validation_error:.2f} %"
-            f"{self._beside_base()}, margin data: {self.n_margin_rows:,} rows; model: {self.model}"
+            f"{self._beside_base()}, margin data: {plural(self.n_margin_rows, 'row')}; model: {self.model}"
         ]
         if self.cycle == 0:
             lines.append("no cycle is better than the base learner on all rows: the model is that one")
@@ -162,7 +162,9 @@ def _train(problem: TorusProblem, folder: RunFolder, target: Target, signals: St
             folder.discard()
         raise
     if stopped:
-        raise Interrupted(f"{stopped}: checkpoint written; continue with --resume ({run.n_taken} of {options.cycles} cycles done)")
+        raise Interrupted(
+            f"{stopped}: checkpoint written; continue with --resume ({run.n_taken} of {plural(options.cycles, 'cycle')} done)"
+        )
     _write_model(problem, folder, run)
     profiles = comm.allgather(problem.profile.seconds) if options.profile else []
     return _report(comm, folder, run.elapsed, profiles)

@@ -13,11 +13,12 @@ from hpcml.bench import compare as module
 from hpcml.bench.compare import MethodLine, read_lines, write_csv
 from hpcml.bench.shared_options import choose_methods, minimisers
 from hpcml.data.dataset import Dataset
-from hpcml.errors import ConfigError, DataError
+from hpcml.errors import ConfigError, DataError, InUseError
 from hpcml.evaluation import evaluate
 from hpcml.log import Log
 from hpcml.model.linear import Model
 from hpcml.mpi.memory import forget_peak, peak_mib
+from hpcml.run.lock import FolderLock
 
 TWO = ("probe", "pegasos")
 OPTIONS = {"max_steps": 30, "bias": False}
@@ -55,6 +56,17 @@ def test_every_line_says_what_training_and_evaluating_gave(data, tmp_path):
     with (tmp_path / "out" / "compare.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [float(row["average_precision"]) for row in rows] == [line.average_precision for line in result.lines]
+
+
+def test_a_folder_has_one_comparison_at_a_time(data, tmp_path):
+    lock = FolderLock(tmp_path / "out", Log(1))
+    lock.acquire()
+    with pytest.raises(InUseError, match="out is in use by process"):
+        run(data, tmp_path / "out")
+    assert not (tmp_path / "out" / "probe").exists()
+    lock.release()
+    run(data, tmp_path / "out")
+    assert not lock.path.exists()
 
 
 def test_degenerate_labels_count_in_no_mean(tmp_path):

@@ -76,7 +76,7 @@ def test_ids_labels_and_splits(tmp_path):
         assert {name: rows[:].tolist() for name, rows in file["splits"].items()} == {"dev": [1], "train": [0, 2]}
         assert file["text"].attrs["n_documents"] == 2
     assert report.splits == {"dev": 1, "train": 2}
-    assert "split dev: 1 rows" in str(report)
+    assert "split dev: 1 row" in str(report)
 
 
 def test_test_share_beside_own_splits(tmp_path):

@@ -108,7 +108,7 @@ def test_report(tmp_path):
             evaluate_bioasq(SELF, model, rows, "all", terms(tmp_path, {"Z1": ("A01",)}), QUIET)
     assert f"{found.values['LCA-F']:.4f}" in text
     assert "MiF" in text
-    assert "1 rows without true" in text
+    assert "1 row without true" in text
     assert json.loads((tmp_path / "out.json").read_text())["measures"] == found.values
 
 

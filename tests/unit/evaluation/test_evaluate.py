@@ -130,6 +130,21 @@ def test_misclassified_rows_are_counted(tmp_path):
     assert [shown[f"label{label}"][-1] for label in range(4)] == [str(count) for count in wrong]
 
 
+def test_labels_of_a_positive_or_two_are_not_among_the_best_and_worst(tmp_path):
+    """Of 12 labels every fourth has 2 positives, the others 3; with room for all 12 all are shown."""
+    Y = np.array([[row % 12 == label and (row < 24 or label % 4 > 0) for label in range(12)] for row in range(36)], dtype=float)
+    result = run(tmp_path, np.eye(36), Y, np.random.default_rng(0).standard_normal((12, 36)))
+
+    def shown(best):
+        names = [line.split()[0] for line in format_evaluation(result, best).splitlines() if line.startswith("  label")]
+        return sorted(int(name.removeprefix("label")) for name in names if name != "labels")
+
+    assert set(shown(2)) < {1, 2, 3, 5, 6, 7, 9, 10, 11} and len(shown(2)) == 4
+    assert shown(5) == [1, 2, 3, 5, 6, 7, 9, 10, 11]
+    assert shown(6) == list(range(12))
+    assert "worst labels of 3 or more positives" in format_evaluation(result, 2)
+
+
 def test_reports_hold_every_value(tmp_path):
     X, Y = make.random_data(6, 50, 8, 12)
     Y = sp.csr_matrix(Y.toarray() * (np.arange(12) != 3))

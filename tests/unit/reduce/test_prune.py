@@ -49,8 +49,16 @@ def test_the_table_is_that_of_models_thinned_by_hand(files, tmp_path):
     header, first, *others = str(found).splitlines()[2:]
     assert header.split() == ["below", "weights", "%", "MB", "MAP", "change", "P@1", "P@3", "P@5"]
     assert first.split()[:5] == ["as", "it", "is", "100", "100.00"]
+    *others, emptied = others
     assert [line.split()[0] for line in others] == ["0", "0.4", "0.9", "100"]
     assert others[-1].split()[1:3] == ["0", "0.00"]
+    assert emptied.startswith("below 100: warning: ")
+
+
+def test_labels_that_keep_no_weight_are_told(files):
+    text = str(run(files, [0.4, 100]))
+    assert "below 0.4: warning" not in text  # the label without weights has had none before
+    assert "below 100: warning: labels that keep no weight, and give every row the same score: 4 of 5" in text
 
 
 @pytest.mark.parametrize("sparse", [False, True])

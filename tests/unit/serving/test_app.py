@@ -13,13 +13,14 @@ from support.training import train
 
 from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError
+from hpcml.evaluation.calibrate import calibrate
 from hpcml.log import Log
 from hpcml.model.open import open_model
 from hpcml.prediction.predict import Prediction, predict
 from hpcml.serving.serve import open_suggester
 from hpcml.serving.worker import Worker
 
-KINDS = ["kept", "pairs", "sparse"]
+KINDS = {"kept": {}, "pairs": {}, "sparse": {"drop": 1e-3}, "calibrated": {"loss": "hinge"}}
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +44,10 @@ def predicted(run, data, folder, what):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_headings_are_those_of_predict_bit_for_bit(kind, tmp_path, monkeypatch):
-    data, run = run_of(tmp_path, **({"drop": 1e-3} if kind == "sparse" else {}))
+    data, run = run_of(tmp_path, **KINDS[kind])
+    if kind == "calibrated":
+        with Dataset(data) as dataset:
+            calibrate(SELF, open_model(run), dataset, "all")
     if kind == "pairs":
         monkeypatch.setattr(Prediction, "room_for_weights", staticmethod(lambda model: False))
     app = app_of(run)
