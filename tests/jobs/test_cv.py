@@ -23,7 +23,7 @@ def without_seconds(path):
 
 def test_the_same_on_any_number_of_ranks(standing, data):
     found = []
-    for n in (1, 2, 3):
+    for n in (1, 3):
         out = data / f"on{n}.csv"
         names = ("mbw", "v-pw", "svm", "nb", data / "two.h5", data / "three.h5", f"{data / 'three.h5'}:label1")
         result = standing(n, "cv", *names, "--folds", "4", "--baseline", "svm", "-o", out)
@@ -31,7 +31,7 @@ def test_the_same_on_any_number_of_ranks(standing, data):
         assert result.stdout.count("average rank") == 1
         assert "differs from svm" in result.stdout
         found.append((result.stdout, without_seconds(out)))
-    assert found[0] == found[1] == found[2]
+    assert found[0] == found[1]
     assert len(found[0][1]) == 12
 
 
@@ -46,14 +46,14 @@ def test_options_count(standing, data):
 
 def test_splits_give_the_same_files_on_any_number_of_ranks(standing, data):
     found = []
-    for n in (1, 2, 3):
+    for n in (1, 3):
         out, picture = data / f"top{n}.csv", data / f"top{n}.svg"
         options = ("--protocol", "top", "--top", "10", "--splits", "3", "-o", out, "--picture", picture)
         result = standing(n, "cv", "mbw", "dual", "nb", data / "three.h5", *options)
         assert result.returncode == 0, result.stderr
         assert "differs from the method to its left" in result.stdout and "training took" in result.stderr
         found.append((out.read_bytes(), picture.read_bytes()))
-    assert found[0] == found[1] == found[2]
+    assert found[0] == found[1]
     assert found[0][0].count(b"\n") == 1 + 3 * 3
 
 

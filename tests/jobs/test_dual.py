@@ -19,7 +19,7 @@ def data(tmp_path):
 
 def test_gaps_are_shown_once_and_are_those_of_the_model(standing, data, tmp_path):
     models = []
-    for n in (1, 2, 3):
+    for n in (1, 3):
         out = tmp_path / str(n)
         flags = ("--gap", "--max-gap", "0.001", "--loss", "squared-hinge", "--positive-weight", "balanced", "--bias")
         result = standing(n, "train", "dual", data, "-o", out, *flags)
@@ -34,7 +34,7 @@ def test_gaps_are_shown_once_and_are_those_of_the_model(standing, data, tmp_path
         assert (model.labels["gap"] <= 0.001).all()
         assert len(re.findall(r"^certified: no objective is more than \S+ % above its minimum$", result.stderr, re.MULTILINE)) == 1
         models.append((out / "model.h5").read_bytes())
-    assert models[0] == models[1] == models[2]
+    assert models[0] == models[1]
     again = standing(2, "train", "--config", tmp_path / "1" / "config.toml", "-o", tmp_path / "again")
     assert again.returncode == 0, again.stderr
     assert (tmp_path / "again" / "model.h5").read_bytes() == models[0]

@@ -23,13 +23,13 @@ def table(path):
 @pytest.mark.parametrize("by", ["ig", "chi2", "efs"])
 def test_the_same_files_on_any_number_of_ranks(standing, data, tmp_path, by):
     found = []
-    for n in (1, 2, 3):
+    for n in (1, 3):
         output = tmp_path / f"on{n}.h5"
         result = standing(n, "select", data, "-o", output, "--by", by, "--features", 20)
         assert result.returncode == 0, result.stderr
         assert result.stdout.count("20 of 60 features") == 1
         found.append((output.read_bytes(), output.with_name(f"on{n}.features.csv").read_bytes()))
-    assert found[0] == found[1] == found[2]
+    assert found[0] == found[1]
 
 
 def test_what_is_selected_can_be_trained_on_and_evaluated(standing, data, tmp_path):
@@ -82,13 +82,13 @@ def test_a_reduced_model_goes_on_learning(standing, data, tmp_path):
 def test_pictures_are_the_same_on_any_number_of_ranks(standing, data, tmp_path):
     pytest.importorskip("matplotlib")
     found = []
-    for n in (1, 2, 3):
+    for n in (1, 3):
         picture = tmp_path / f"on{n}.svg"
         result = standing(n, "plot", "selection", data, "-o", picture, "--features", 5, 20, "--shuffle")
         assert result.returncode == 0, result.stderr
         assert result.stdout.count("mean of 5 labels") == 1
         found.append((picture.read_bytes(), picture.with_suffix(".csv").read_bytes()))
-    assert found[0] == found[1] == found[2]
+    assert found[0] == found[1]
 
 
 def test_refusals_are_one_sentence(standing, data, tmp_path):

@@ -1,8 +1,12 @@
 """Where compiled kernels are kept."""
 
+import fcntl
 import os
+import subprocess
+import sys
 from pathlib import Path
 
+import numba
 import pytest
 
 from hpcml.kernels.cache import cache_folder
@@ -80,3 +84,37 @@ def test_another_users_folder_is_not_used(places, monkeypatch):
     (disk / NAME).mkdir(mode=0o700)
     os.chown(disk / NAME, 12345, 12345)
     assert cache_folder() != disk / NAME
+
+
+KERNEL = """
+import time
+from hpcml.kernels import njit
+def add(a, b):
+    return a + b
+kernel = njit(add)
+def run():
+    sleep = time.sleep
+    time.sleep = lambda seconds: (print("waiting", flush=True), sleep(seconds))
+    kernel(1, 2)
+    print(sum(kernel.stats.cache_hits.values()), "taken")
+"""
+
+
+def test_a_process_takes_what_another_compiles_meanwhile(tmp_path, monkeypatch):
+    (tmp_path / "summing.py").write_text(KERNEL)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "cache"))
+    import summing
+
+    other = numba.njit(summing.add, cache=True, error_model="numpy", nogil=True)  # keeps its forms in the same file
+    summing.kernel(1.5, 2.5)
+    (path,) = tmp_path.rglob("*.lock")
+    with path.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        env = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+        process = subprocess.Popen(
+            [sys.executable, "-c", "import summing; summing.run()"], cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout.readline() == "waiting\n"
+        other(1, 2)
+    assert process.communicate(timeout=120)[0].splitlines()[-1] == "1 taken"
