@@ -66,6 +66,25 @@ def fold_factors(indptr, indices, data, rows, column_of, fold_column, fold_norm,
 
 
 @njit
+def count_features(indptr, indices, data, rows, out):
+    """out[j] += the number of `rows` in which feature j is not 0."""
+    for i in range(rows.size):
+        for k in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):
+            if data[k] != 0:
+                out[np.uint64(indices[k])] += 1
+
+
+@njit
+def rows_by_label(y_indptr, y_indices, rows, place, out):
+    """Put each of `rows` into `out` for every label that it has: for label l at place[l], which is moved on."""
+    for i in range(rows.size):
+        for k in range(np.uint64(y_indptr[rows[i]]), np.uint64(y_indptr[rows[i] + 1])):
+            label = np.uint64(y_indices[k])
+            out[place[label]] = rows[i]
+            place[label] += 1
+
+
+@njit
 def count_labels(y_indptr, y_indices, rows, out):
     """out[l] += the number of `rows` that have label l."""
     for i in range(rows.size):

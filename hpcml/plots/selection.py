@@ -29,7 +29,7 @@ from hpcml.partition import offsets
 from hpcml.plots.figure import check_picture
 from hpcml.plots.selection_drawing import plot_curves
 from hpcml.reduce.options import EFS, CurveOptions
-from hpcml.reduce.scores import SCORES, count_both, count_present
+from hpcml.reduce.scores import SCORES, RowsByLabel, count_present
 
 COLUMNS = ("label", "by", "share", "features", "error")
 ALL, MAJORITY = "all features", "always the more frequent answer"
@@ -153,7 +153,7 @@ class _Task:
         X, d = self.train.X, self.train.X.shape[1]
         shard = _shard(X, y)
         present = count_present(shard)
-        both, positive = count_both(shard, np.zeros(1, dtype=np.int64))
+        both, positive = RowsByLabel(shard).count_both(np.zeros(1, dtype=np.int64))
         scores = SCORES[by](both, present, positive, y.size)[0]
         left, wrong = np.arange(d), []
         for keep in reversed(self.sizes):  # each choice lies in the one before

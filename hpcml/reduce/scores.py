@@ -6,19 +6,18 @@ the counts alone, so its bits do not depend on the number of ranks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
-import scipy.sparse as sp
 from scipy.special import xlogy
 
-from hpcml import mpi
+from hpcml import mpi, slices
 from hpcml.data.shard import Shard
+from hpcml.kernels.rows import count_features, count_labels, rows_by_label
 from hpcml.partition import even_bounds, offsets
 
 Score = Callable[[np.ndarray, np.ndarray, np.ndarray, int], np.ndarray]
 BLOCK_BYTES = 1 << 26  # the counts of a block of labels, unless one label alone needs more
-ROWS_NNZ = 1 << 22  # the values that are looked at together
 
 
 def information_gain(both: np.ndarray, present: np.ndarray, positive: np.ndarray, n_rows: int) -> np.ndarray:
@@ -54,66 +53,48 @@ def chi_square(both: np.ndarray, present: np.ndarray, positive: np.ndarray, n_ro
 SCORES: dict[str, Score] = {"ig": information_gain, "chi2": chi_square}
 
 
-def _row_blocks(shard: Shard) -> Iterator[np.ndarray]:
-    """The shard's rows in pieces of about ROWS_NNZ values."""
-    ends = np.cumsum(shard.indptr[shard.rows + 1] - shard.indptr[shard.rows])
-    begin = 0
-    while begin < shard.n_local:
-        before = ends[begin - 1] if begin else 0
-        end = max(begin + 1, int(np.searchsorted(ends, before + ROWS_NNZ, "right")))
-        yield shard.rows[begin:end]
-        begin = end
-
-
-def _places(indptr: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The places of some rows' entries in CSR arrays, and indptr of those rows alone."""
-    sizes = indptr[rows + 1] - indptr[rows]
-    ends = offsets(sizes)
-    return np.arange(ends[-1]) + np.repeat(indptr[rows] - ends[:-1], sizes), ends
-
-
-def _indicators(shard: Shard, rows: np.ndarray) -> sp.csr_matrix:
-    """Which features are present in some rows (n × d, int64 ones)."""
-    places, ends = _places(shard.indptr, rows)
-    kept = shard.data[places] != 0
-    ends = offsets(kept)[ends]
-    return sp.csr_matrix((np.ones(int(ends[-1]), np.int64), shard.indices[places[kept]], ends), (rows.size, shard.n_features))
+def _count_features(shard: Shard, rows: np.ndarray, out: np.ndarray) -> None:
+    """Add to `out` (d, int64) in how many of some rows of a shard each feature is present."""
+    step = slices.rows_in_slice(shard.indptr.size - 1, shard.data.size)
+    for first in range(0, rows.size, step):
+        count_features(shard.indptr, shard.indices, shard.data, rows[first : first + step], out)
 
 
 def count_present(shard: Shard) -> np.ndarray:
     """In how many of the shard's rows each feature is present (d, int64). Local."""
     out = np.zeros(shard.n_features, dtype=np.int64)
-    for rows in _row_blocks(shard):
-        places, _ = _places(shard.indptr, rows)
-        out += np.bincount(shard.indices[places[shard.data[places] != 0]], minlength=out.size)
+    _count_features(shard, shard.rows, out)
     return out
 
 
-def count_both(shard: Shard, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """How many of the shard's rows have each of `labels` (B) and each feature (B × d), and each label (B); int64. Local."""
-    number = np.full(shard.n_labels, -1)
-    number[labels] = np.arange(labels.size)
-    both, positive = np.zeros((labels.size, shard.n_features), np.int64), np.zeros(labels.size, np.int64)
-    for rows in _row_blocks(shard):
-        places, ends = _places(shard.y_indptr, rows)
-        columns = number[shard.y_indices[places]]
-        wanted = columns >= 0
-        ends = offsets(wanted)[ends]
-        Y = sp.csr_matrix((np.ones(int(ends[-1]), np.int64), columns[wanted], ends), (rows.size, labels.size))
-        positive += np.bincount(columns[wanted], minlength=labels.size)
-        some = np.flatnonzero(np.diff(ends))  # rows without a label count for nothing
-        product = (Y[some].T @ _indicators(shard, rows[some])).tocoo()
-        both[product.row, product.col] += product.data
-    return both, positive
+class RowsByLabel:
+    """Which of a shard's rows have which label: 4 bytes for each label of a row."""
+
+    def __init__(self, shard: Shard) -> None:
+        self.shard, counts = shard, np.zeros(shard.n_labels, np.int64)
+        count_labels(shard.y_indptr, shard.y_indices, shard.rows, counts)
+        self.ends = offsets(counts)
+        self.rows = np.empty(int(self.ends[-1]), np.int32 if shard.y_indptr.size < 1 << 31 else np.int64)
+        rows_by_label(shard.y_indptr, shard.y_indices, shard.rows, self.ends[:-1].copy(), self.rows)
+
+    def count_both(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """How many rows have each of `labels` (B) and each feature (B × d), and each label (B); int64. Local."""
+        both = np.zeros((labels.size, self.shard.n_features), np.int64)
+        for label, counts in zip(labels, both, strict=True):
+            _count_features(self.shard, self.rows[self.ends[label] : self.ends[label + 1]], counts)
+        return both, np.diff(self.ends)[labels]
 
 
-def _scores_of(score: Score, both: np.ndarray, present: np.ndarray, positive: np.ndarray, n_rows: int) -> np.ndarray:
-    """The scores (B × d) of counts. Most features and labels never meet; then only the two frequencies matter."""
-    frequencies, place = np.unique(present, return_inverse=True)
-    column = positive[:, None]
-    out = score(np.zeros((positive.size, frequencies.size), np.int64), frequencies, column, n_rows)[:, place]
+def _scores_of(
+    score: Score, both: np.ndarray, frequencies: np.ndarray, place: np.ndarray, positive: np.ndarray, n_rows: int
+) -> np.ndarray:
+    """The scores (B × d) of counts; feature j is in frequencies[place[j]] rows.
+
+    Most features and labels never meet; then only the two frequencies matter.
+    """
+    out = score(np.zeros((positive.size, frequencies.size), np.int64), frequencies, positive[:, None], n_rows)[:, place]
     labels, features = np.nonzero(both)
-    out[labels, features] = score(both[labels, features], present[features], positive[labels], n_rows)
+    out[labels, features] = score(both[labels, features], frequencies[place[features]], positive[labels], n_rows)
     return out
 
 
@@ -125,17 +106,18 @@ def feature_scores(comm: mpi.Comm, shard: Shard, labels: np.ndarray, score: Scor
     have the label. Each rank computes the scores of a range of the features, one block of labels after another.
     """
     with mpi.agreed(comm, "counting features"):
-        present = count_present(shard)
+        present, by_label = count_present(shard), RowsByLabel(shard)
     mpi.allreduce_sum(comm, present)
     begin, end = (int(bound) for bound in even_bounds(shard.n_features, comm.size)[comm.rank : comm.rank + 2])
     own, weight = np.zeros(end - begin), 0
+    frequencies, place = np.unique(present[begin:end], return_inverse=True)
     width = max(1, BLOCK_BYTES // (8 * max(1, shard.n_features)))
     for first in range(0, labels.size, width):
         with mpi.agreed(comm, "counting features with labels"):
-            both, positive = count_both(shard, labels[first : first + width])
+            both, positive = by_label.count_both(labels[first : first + width])
         mpi.allreduce_sum(comm, both)
         mpi.allreduce_sum(comm, positive)
-        scores = _scores_of(score, both[:, begin:end], present[begin:end], positive, shard.n_global)
+        scores = _scores_of(score, both[:, begin:end], frequencies, place, positive, shard.n_global)
         for number, row in enumerate(scores):  # one after another, so that blocks do not change a bit
             own = np.maximum(own, row) if over == "max" else own + positive[number] * row
         weight += int(positive.sum())
