@@ -370,6 +370,7 @@ def logged(names):
 
 
 # Every text of a command for people that has names in it.
+PRUNED = PruneLine(0.1, 1, 2, 0, 3, 0.5, {1: 0.5})
 TEXTS = {
     "duplicates": lambda names: duplicates_report.format_duplicates(duplicates(names)),
     "explain": lambda names: explanations.format_explanation(explanation(names)),
@@ -387,7 +388,7 @@ TEXTS = {
     "plot selection": lambda names: str(curves(names)),
     "plot convergence": lambda names: str(analysis.Convergence(names[0], 1, 9, [], 0.5, 0.5, Path(names[0]), Path(names[-1]))),
     "plot psbml": lambda names: str(portrait(names)),
-    "prune": lambda names: str(Pruning(Path(names[0]), Path(names[-1]), names[0], [PruneLine(0.1, 1, 2, 3, 0.5, {1: 0.5})], 9, 9)),
+    "prune": lambda names: str(Pruning(Path(names[0]), Path(names[-1]), names[0], [PRUNED], 9, 9, 9)),
     "threshold": lambda names: str(thresholded(names)),
     "info, model": lambda names: format_model(described(names)),
     "info": lambda names: info.format_info(dataset_info(names)),

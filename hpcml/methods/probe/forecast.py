@@ -47,22 +47,17 @@ class Steps:
     source: str
     spread: tuple[float, ...] = (1.0,)  # steps of labels of a pilot, beside the mean
     power: float = 0.0  # of the number of rows, by which they grow
-    turns: tuple[float, ...] = ()  # seconds of a step of a pilot, by the lanes that hold a label: 1, 2, …
+    by_lanes: tuple[float, ...] = ()  # `share` with 1, 2, … labels in lanes, by a pilot
     n_rows: int = 1  # of a pilot
-    n_values: int = 0
-    n_columns: int = 0
 
     def grown(self, n_rows: int) -> Steps:
         """On so many rows."""
         return replace(self, steps=(n_rows / self.n_rows) ** self.power * self.steps)
 
-    def shares(self, n_lanes: int, machine: Machine) -> np.ndarray:
-        """(n_lanes) `share` with 1, 2, … labels in lanes: what a pilot's steps took, less what columns take by the constants."""
-        if not self.turns:
-            return np.full(n_lanes, self.share)
-        full = self.n_values * machine("probe.value", self.n_columns, 1)
-        found = np.maximum(0.0, np.array(self.turns) - self.n_columns * machine("probe.column", self.n_columns, 1)) / full
-        return np.interp(np.arange(n_lanes), np.arange(found.size), found)
+    def shares(self, n_lanes: int) -> np.ndarray:
+        """(n_lanes) `share` with 1, 2, … labels in lanes."""
+        found = self.by_lanes or (self.share,)
+        return np.interp(np.arange(n_lanes), np.arange(len(found)), found)
 
     def slowest(self, n_labels: int, n_groups: int, turns: np.ndarray) -> tuple[float, float]:
         """Passes and seconds of the group that is done last, if a step takes `turns` with 1, 2, … labels in its lanes.
@@ -129,6 +124,8 @@ class ProbeForecaster:
         chosen = labels[np.linspace(0, labels.size - 1, min(PILOT_LABELS, labels.size)).astype(int)]
         block = probe(objective, chosen, LANES, options, options.max_steps or options.steps)
         block.warm_up()
+        whole = _Step(rows, options)
+        full, rest = whole.passes(timer), whole.steps(timer)
         block.waiting.extend(range(chosen.size))
         finished, seconds = list[Finished](), defaultdict[int, list[float]](list)
         while block.busy:
@@ -138,16 +135,14 @@ class ProbeForecaster:
                 seconds[len(block.training)].append(spent)
         steps = np.array([done.steps for done in finished])
         lanes = sorted(seconds)
-        means = [float(np.mean(seconds[n])) for n in lanes]
+        shares = [max(0.0, float(np.mean(seconds[n])) - rest) / full for n in lanes]
         return Steps(
             steps=float(steps.mean()),
             share=DEFAULT.share,
             source=f"a pilot of {chosen.size} labels on {rows.n_global:,} rows",
             spread=tuple(steps / steps.mean()),
-            turns=tuple(np.interp(np.arange(1, LANES + 1), lanes, means)) if lanes else (),
+            by_lanes=tuple(np.interp(np.arange(1, LANES + 1), lanes, shares)) if lanes else (),
             n_rows=rows.n_global,
-            n_values=rows.data.size,
-            n_columns=rows.n_columns,
         )
 
     def forecast(self, sizes: Sizes, cluster: Cluster, options: LinearOptions, machine: Machine, pilot: Steps | None) -> Forecast:
@@ -161,8 +156,9 @@ class ProbeForecaster:
         busy, d = cluster.ranks_per_node, sizes.n_columns
         values = (sizes.n_values + sizes.n_rows * bool(options.bias)) / layout.shards
         width = panel_widths(layout.n_lanes, options.precision)[0] / LANES
-        shares = work.shares(layout.n_lanes, machine)
-        turns = values * machine("probe.value", d, busy) * shares + width * d * machine("probe.column", d, busy)
+        turns = values * machine("probe.value", d, busy) * work.shares(layout.n_lanes) + width * d * machine(
+            "probe.column", d, busy
+        )
         steps, found.seconds["train"] = work.slowest(sizes.n_trained, layout.n_groups, turns)
         labels = -(-sizes.n_trained // layout.n_groups)
         found.seconds["train"] += labels * values * machine("probe.last", d, busy)
@@ -204,8 +200,9 @@ class PegasosForecaster(ProbeForecaster):
 class _Step:
     """A step of 16 labels at w = 0, where every row violates."""
 
-    def __init__(self, rows: CompactRows) -> None:
-        self.objective = Objective(rows, ProbeOptions(loss="hinge", bias=False, dormant=False), Profile())
+    def __init__(self, rows: CompactRows, options: ProbeOptions | None = None) -> None:
+        options = options or ProbeOptions(loss="hinge", bias=False, dormant=False)
+        self.objective = Objective(rows, options, Profile())
         self.panel = Panel(self.objective, LANES)
         label = int(rows.n_positive.argmax())
         for lane in range(LANES):

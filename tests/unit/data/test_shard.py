@@ -10,7 +10,7 @@ from support.make import dataset, random_data
 from hpcml import mpi
 from hpcml.data.dataset import Dataset
 from hpcml.data.shard import load_shard
-from hpcml.errors import DataError
+from hpcml.errors import ConfigError, DataError
 
 
 def change(name, index, value):
@@ -72,15 +72,22 @@ def test_a_file_that_is_cut_short_while_it_is_read(tmp_path):
             data.map("X/indptr", 0, size)
 
 
-def test_more_features_than_memory_is_one_sentence(tmp_path):
+@pytest.mark.parametrize(
+    ("method", "error", "said"),
+    [
+        ("dual", DataError, "rank 0 ran out of memory while making room for the features"),
+        ("probe", ConfigError, "memory is too short: beside .* even with its rows on the disk"),
+    ],
+)
+def test_more_features_than_memory_is_one_sentence(tmp_path, method, error, said):
     from support.training import train
 
     X, Y = random_data(7, 60, 20, 4)
     path = dataset(tmp_path / "data.h5", X, Y)
     with h5py.File(path, "r+") as file:
         file["X"].attrs["shape"] = [60, 2**45]
-    with pytest.raises(DataError, match="rank 0 ran out of memory while making room for the features"):
-        train("probe", None, path, tmp_path / "run", {})
+    with pytest.raises(error, match=said):
+        train(method, None, path, tmp_path / "run", {})
 
 
 @pytest.mark.parametrize(

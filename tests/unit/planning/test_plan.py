@@ -163,11 +163,9 @@ def test_labels_of_probe_take_the_steps_of_any_label_of_the_pilot():
     assert seconds == pytest.approx((15 + 45 + 2 * (15 + 10)) / 4, rel=0.02)
 
 
-def test_steps_of_a_pilot_of_probe_are_per_value_but_for_the_columns():
-    """Of a pilot's step of 3 s, 1 s is of its 10 columns, and a full pass over its 40 values takes 4 s."""
-    work, machine = Steps(1.0, 1.0, "", turns=(3.0, 3.0), n_values=40, n_columns=10), constants(probe_value=1e8, probe_column=1e8)
-    assert work.shares(3, machine) == pytest.approx([0.5, 0.5, 0.5])
-    assert Steps(1.0, 0.6, "").shares(2, machine) == pytest.approx([0.6, 0.6])
+def test_a_pass_of_few_labels_is_a_share_of_a_full_one():
+    assert Steps(1.0, 1.0, "", by_lanes=(0.2, 0.5)).shares(3) == pytest.approx([0.2, 0.5, 0.5])
+    assert Steps(1.0, 0.6, "").shares(2) == pytest.approx([0.6, 0.6])
 
 
 def test_the_slowest_group_counts():
