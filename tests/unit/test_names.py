@@ -369,8 +369,8 @@ def logged(names):
     return out.getvalue().removesuffix("\n")
 
 
-# Every text of a command for people that has names in it.
 PRUNED = PruneLine(0.1, 1, 2, 0, 3, 0.5, {1: 0.5})
+# Every text of a command for people that has names in it.
 TEXTS = {
     "duplicates": lambda names: duplicates_report.format_duplicates(duplicates(names)),
     "explain": lambda names: explanations.format_explanation(explanation(names)),

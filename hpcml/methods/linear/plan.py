@@ -48,7 +48,7 @@ def bytes_per_rank(n_values: int, n_rows: int, n_columns: int, n_lanes: int, sha
 
 
 @mpi.collective
-def check_room(comm: mpi.Comm, shard: Shard, shards: int, n_labels: int, options: LinearOptions, needs: Needs) -> int:
+def check_loading(comm: mpi.Comm, shard: Shard, shards: int, n_labels: int, options: LinearOptions, needs: Needs) -> int:
     """Collective over `comm`. Bytes of a rank to load rows that ranks divide, and to train one label, beside the rows' values.
 
     Raises ConfigError if there is no room for them: the system would kill the ranks. Loading has tables of the features, of the

@@ -31,7 +31,7 @@ from hpcml.methods.linear.plan import (
     VALUE_BYTES,
     Sharding,
     check_disk,
-    check_room,
+    check_loading,
     choose_shards,
     chunk_values,
     fewer_lanes,
@@ -125,7 +125,7 @@ def _train(
         headings = heading_features(comm, dataset, options.exclude)
         shards = choose_shards(comm, dataset, shard, labels.size, options, method.sharding)
         exact = method.sharding is Sharding.EXACT
-        needed = check_room(comm, shard, shards, labels.size, options, method.needs) if exact else 0
+        needed = check_loading(comm, shard, shards, labels.size, options, method.needs) if exact else 0
         rows_comm = stack.enter_context(mpi.divided(comm, shards))
         alone = shards == 1 and not exact
         loaded_by = stack.enter_context(mpi.on_node(comm)) if alone else rows_comm
