@@ -156,9 +156,8 @@ class ProbeForecaster:
         busy, d = cluster.ranks_per_node, sizes.n_columns
         values = (sizes.n_values + sizes.n_rows * bool(options.bias)) / layout.shards
         width = panel_widths(layout.n_lanes, options.precision)[0] / LANES
-        turns = values * machine("probe.value", d, busy) * work.shares(layout.n_lanes) + width * d * machine(
-            "probe.column", d, busy
-        )
+        turns = values * machine("probe.value", d, busy) * work.shares(layout.n_lanes)
+        turns += width * d * machine("probe.column", d, busy)
         steps, found.seconds["train"] = work.slowest(sizes.n_trained, layout.n_groups, turns)
         labels = -(-sizes.n_trained // layout.n_groups)
         found.seconds["train"] += labels * values * machine("probe.last", d, busy)
