@@ -1,4 +1,4 @@
-"""Commands that meet: from documents to the last figure by commands alone, beside the figures that follow from the documents themselves."""
+"""Commands that meet: from documents to the last figure by commands alone, beside what follows from the documents themselves."""
 
 import csv
 import json
@@ -53,7 +53,8 @@ def judge(run, model, data, split, docs, folder, ranks=2):
     found = json.loads(file.read_text())
     assert found["precision_at"] == pytest.approx({str(k): value for k, value in twin.precision_at().items()}, **CLOSE)
     assert found["ndcg_at"] == pytest.approx({str(k): value for k, value in twin.ndcg_at().items()}, **CLOSE)
-    assert found["micro"]["average_precision"] == pytest.approx(twin.micro_average_precision(), rel=2e-3)  # ties are averaged over there
+    # there, ties are averaged over
+    assert found["micro"]["average_precision"] == pytest.approx(twin.micro_average_precision(), rel=2e-3)
     assert found["macro"]["average_precision"]["value"] == pytest.approx(twin.macro_average_precision(), rel=2e-3)
     assert {name: found["micro"][name] for name in ("precision", "recall", "f1")} == pytest.approx(twin.micro(), **CLOSE)
     assert found["macro"]["f1"]["value"] == pytest.approx(twin.macro_f1(), **CLOSE)
@@ -78,7 +79,8 @@ def predictions(run, model, data, split, twin, folder):
     shown = [[pair.rpartition(":")[0] for pair in cells(row["labels"])] for row in rows_of(file)]
     assert shown == [[twin.names[label].replace(";", "\\;") for label in row] for row in twin.best(3)]
     run("predict", model, data, "-o", file, "--split", split, "--labels", "--force")
-    assert [set(cells(row["labels"])) for row in rows_of(file)] == [{name.replace(";", "\\;") for name in row} for row in twin.given]
+    given = [{name.replace(";", "\\;") for name in row} for row in twin.given]
+    assert [set(cells(row["labels"])) for row in rows_of(file)] == given
     run("predict", model, data, "-o", answers, "--split", split, "--top", 2, "--force")
     given = {each["pmid"]: each["labels"] for each in json.loads(answers.read_text())["documents"]}
     assert given == {name: [twin.names[label] for label in row] for name, row in zip(twin.ids, twin.best(2), strict=True)}
@@ -143,6 +145,11 @@ def test_tune_judge_serve(run, first, tmp_path):
     served(tmp_path / "tuned", twin, docs)
     reported(run, tmp_path / "tuned", found, tmp_path)
     judge(run, tmp_path / "tuned", folder / "later.h5", "all", later, tmp_path)
+    run("threshold", tmp_path / "tuned", folder / "docs.h5", "--measure", "micro", "-o", tmp_path / "micro.h5")
+    twin, _ = judge(run, tmp_path / "micro.h5", folder / "docs.h5", "valid", docs, tmp_path)
+    assert twin.micro()["f1"] == pytest.approx(twin.best_micro_f1(), **CLOSE)
+    run("prune", tmp_path / "tuned", folder / "docs.h5", "--below", 0.02, "-o", tmp_path / "pruned.h5")
+    judge(run, tmp_path / "pruned.h5", folder / "docs.h5", "test", docs, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["dual", "logistic"])
@@ -185,7 +192,7 @@ def test_label_thresholds_judge(run, first, trained, tmp_path):
 def test_prune_calibrate_judge(run, first, trained, tmp_path):
     folder, docs, _ = first
     table = run("prune", folder / "dual", folder / "docs.h5", "--below", 0.05, "-o", tmp_path / "pruned.h5")
-    twin, found = judge(run, tmp_path / "pruned.h5", folder / "docs.h5", "test", docs, tmp_path)
+    _, found = judge(run, tmp_path / "pruned.h5", folder / "docs.h5", "test", docs, tmp_path)
     assert f"{found['macro']['average_precision']['value']:.4f}" in table
     run("calibrate", tmp_path / "pruned.h5", folder / "docs.h5")
     judge(run, tmp_path / "pruned.h5", folder / "docs.h5", "test", docs, tmp_path)
@@ -199,7 +206,9 @@ def test_parts_merge_judge(run, first, trained, tmp_path):
     assert (tmp_path / "whole" / "model.h5").read_bytes() == (folder / "dual" / "model.h5").read_bytes()
     judge(run, tmp_path / "whole", folder / "docs.h5", "test", docs, tmp_path)
     run("calibrate", tmp_path / "whole", folder / "docs.h5")
-    judge(run, tmp_path / "whole", folder / "docs.h5", "test", docs, tmp_path)
+    twin, found = judge(run, tmp_path / "whole", folder / "docs.h5", "test", docs, tmp_path)
+    served(tmp_path / "whole", twin, docs)
+    reported(run, tmp_path / "whole", found, tmp_path)
 
 
 def test_select_like_train_judge(run, first, tmp_path):
@@ -233,9 +242,14 @@ def test_new_labels_retrain_judge(run, first, trained, tmp_path):
         if "ofshi" in doc["text"]:
             doc["labels"].append("Vessels")
     file = meetings.write(tmp_path / "new.jsonl", new)
-    run("convert", "jsonl", file, "-o", tmp_path / "new.h5", "--like", folder / "docs.h5", "--new-labels", "--renamed", "Sea=Oceans")
+    like = ("--like", folder / "docs.h5", "--new-labels", "--renamed", "Sea=Oceans")
+    run("convert", "jsonl", file, "-o", tmp_path / "new.h5", *like)
     run("retrain", folder / "dual", tmp_path / "new.h5", "-o", tmp_path / "retrained")
     run("train", "dual", tmp_path / "new.h5", "-o", tmp_path / "anew")
     assert (tmp_path / "retrained" / "model.h5").read_bytes() == (tmp_path / "anew" / "model.h5").read_bytes()
     twin, _ = judge(run, tmp_path / "retrained", tmp_path / "new.h5", "test", new, tmp_path)
     assert {"Oceans", "Vessels"} <= set(twin.names) and "Sea" not in twin.names
+    run("calibrate", tmp_path / "retrained", tmp_path / "new.h5")
+    twin, found = judge(run, tmp_path / "retrained", tmp_path / "new.h5", "test", new, tmp_path)
+    served(tmp_path / "retrained", twin, new)
+    reported(run, tmp_path / "retrained", found, tmp_path)

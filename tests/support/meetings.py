@@ -1,4 +1,4 @@
-"""The figures of a model on documents, by the definitions: from the raw documents and the numbers in the files, with no code of hpcml's."""
+"""The figures of a model on documents, by the definitions: from the documents and the numbers in the files, without hpcml's code."""
 
 import json
 import math
@@ -18,7 +18,8 @@ def documents(seed, n, more=None, splits=("train", "train", "train", "valid", "t
     found = []
     for number in range(n):
         labels = [name for name, share in shares.items() if rng.random() < share]
-        words = [f"w{word}" for word in rng.integers(0, 60, 14)] + [f"of{name[:3].lower()}" for name in labels if rng.random() < 0.75]
+        words = [f"w{word}" for word in rng.integers(0, 60, 14)]
+        words += [f"of{name[:3].lower()}" for name in labels if rng.random() < 0.75]
         one = {"id": f"{seed}-{number}", "title": "On water", "text": " ".join(words), "labels": labels}
         found.append(one | ({"split": splits[number % len(splits)]} if splits else {}))
     return found
@@ -44,8 +45,9 @@ def strings(file, name):
 class Twin:
     """What a model says of the documents of a split of a dataset.
 
-    `names` (L) are the model's labels; `scores` and `odds` (n × L) what it thinks of each, the latter as far as labels can be compared with
-    each other: log-odds where the model has probabilities, else the scores; `true` (n) are the documents' own label sets, `given` (n) those above the thresholds.
+    `names` (L) are the model's labels, `scores` (n × L) what it thinks of each, `odds` (n × L) the same so that labels can be
+    compared with each other: log-odds where the model has probabilities, else the scores. `true` (n) are the documents' own label
+    sets, `given` (n) those above the thresholds.
     """
 
     def __init__(self, model, data, docs, split):
@@ -100,7 +102,7 @@ class Twin:
         return found
 
     def micro(self, given=None):
-        """Precision, recall and F1 of all pairs of a row and a label that are given; a label that the model does not know is missed."""
+        """Precision, recall and F1 of all given pairs of a row and a label; a label that the model does not know is missed."""
         given = self.given if given is None else given
         hits = sum(len(a & b) for a, b in zip(self.true, given, strict=True))
         n_given, n_true = sum(map(len, given)), sum(map(len, self.true))
