@@ -1,4 +1,4 @@
-"""The figures of a model on documents, by the definitions: from the documents and the numbers in the files, without hpcml's code."""
+"""The figures of a model on documents, by the definitions: from the documents and the numbers in the files alone."""
 
 import json
 import math
