@@ -50,16 +50,17 @@ def waiting_label_sets(
     columns: LabelColumns, indptr: Spool, entries: Spool, columns_of: Callable[[np.ndarray], np.ndarray], scratch: Path
 ) -> Labels:
     """The label sets of rows whose entries wait in a spool; `columns_of` says the column of each (-1: none). Raises OSError."""
-    waiting = [(_Waiting(scratch), names) for names in (columns.names, columns.unknown) if names or names is columns.names]
+    kinds = [columns.names, *([columns.unknown] if columns.unknown else [])]
+    waiting = [_Waiting(scratch) for _ in kinds]
     begin, last = 0, indptr.size - 1
     while begin < last:
         ends = indptr[begin : begin + 1 + SLICE]
         ends = ends[: max(2, int(np.searchsorted(ends, ends[0] + SLICE, side="right")))]
         some = label_sets(columns.names, np.diff(ends), columns_of(entries[ends[0] : ends[-1]]), columns.unknown)
-        for (sets, _), found in zip(waiting, some.sets.values(), strict=True):
+        for sets, found in zip(waiting, some.sets.values(), strict=True):
             sets.add(found)
         begin += ends.size - 1
-    labels, *unknown = (Labels(names, sets.indptr, sets.indices) for sets, names in waiting)
+    labels, *unknown = (Labels(names, sets.indptr, sets.indices) for names, sets in zip(kinds, waiting, strict=True))
     labels.unknown = unknown[0] if unknown else None
     return labels
 

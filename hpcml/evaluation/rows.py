@@ -78,15 +78,18 @@ class RowCounts:
         self.predicted[row : row + scores.shape[0]] += counted.astype(np.int32)
 
     @mpi.collective
-    def instance_f1(self, comm: mpi.Comm, rows: np.ndarray, labels: np.ndarray, hits: np.ndarray, n_global: int) -> list[float]:
+    def instance_f1(
+        self, comm: mpi.Comm, rows: np.ndarray, labels: np.ndarray, hits: np.ndarray, missed: np.ndarray, n_global: int
+    ) -> list[float]:
         """Collective over `comm`. F1 per row for each of PERCENT, mean over the rows where it is defined; NaN if there are none.
 
-        (rows[p], labels[p]) are this rank's true pairs, `hits` those that are predicted, `n_global` the rows of all ranks.
+        (rows[p], labels[p]) are this rank's true pairs, `hits` those that are predicted, `n_global` the rows of all ranks. `missed`
+        counts the rows' labels that the model does not know, which are among all labels and not among the most frequent ones.
         """
         values, n_rows = [], self.predicted.shape[0]
         for column, size in enumerate(self.sizes):
             inside = self.places[labels] < size
-            true = np.bincount(rows[inside], minlength=n_rows)
+            true = np.bincount(rows[inside], minlength=n_rows) + (missed if size == self.places.size else 0)
             found = np.bincount(rows[inside & hits], minlength=n_rows)
             together = true + self.predicted[:, column]
             defined = together > 0
@@ -102,20 +105,24 @@ def row_measures(
     best: Best,
     counts: RowCounts,
     pairs: tuple[np.ndarray, np.ndarray, np.ndarray],
+    missed: np.ndarray,
     weights: np.ndarray | None,
     n_global: int,
 ) -> RowMeasures:
     """Collective over `comm`. The measures of the rows' best labels, and of the labels that they are given.
 
-    `pairs` are this rank's true rows and labels, and whether each is predicted; `weights` (n_labels) are the inverse propensities.
+    `pairs` are this rank's true rows and labels, and whether each is predicted; `missed` counts its rows' labels that the model does
+    not know; `weights` (n_labels + 1) are the inverse propensities, the last one of these.
     """
     rows, labels, hits = pairs
     true = are_true(best, rows, labels, counts.places.size)
-    n_true = np.bincount(rows, minlength=true.shape[0])
+    every_row = np.concatenate([rows, np.repeat(np.arange(missed.size), missed)])
+    every_label = np.concatenate([labels, np.full(every_row.size - rows.size, counts.places.size)])
+    n_true = np.bincount(every_row, minlength=true.shape[0])
     return RowMeasures(
         ndcg_at(comm, true, n_true, n_global),
-        {} if weights is None else propensity_scored_at(comm, best, true, rows, labels, weights, n_global),
-        counts.instance_f1(comm, rows, labels, hits, n_global),
+        {} if weights is None else propensity_scored_at(comm, best, true, every_row, every_label, weights, n_global),
+        counts.instance_f1(comm, rows, labels, hits, missed, n_global),
     )
 
 
