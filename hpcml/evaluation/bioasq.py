@@ -62,12 +62,10 @@ class BioasqEvaluation:
             if shown:
                 cells = ["-" if math.isnan(self.values[name]) else f"{self.values[name]:.4f}" for name in shown]
                 lines += ["", *table([shown, cells])]
+        missed = plural(self.n_missed, "entry", "entries")
         notes = {
             "without true and without given labels, in no mean": (self.n_rows - self.n_judged, "row"),
-            f"of rows, not known to the model: {plural(self.n_missed, 'entry', 'entries')} counted as missed": (
-                self.n_unknown,
-                "label",
-            ),
+            f"of these rows not in the model: their {missed} count as missed": (self.n_unknown, "label"),
             "without a tree number, put below the root": (self.n_without_place, "label"),
         }
         return joined([*lines, *(f"{plural(*counted)} {note}" for note, counted in notes.items() if counted[0])])

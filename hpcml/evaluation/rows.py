@@ -111,8 +111,8 @@ def row_measures(
 ) -> RowMeasures:
     """Collective over `comm`. The measures of the rows' best labels, and of the labels that they are given.
 
-    `pairs` are this rank's true rows and labels, and whether each is predicted; `missed` counts its rows' labels that the model does
-    not know; `weights` (n_labels + 1) are the inverse propensities, the last one of these.
+    `pairs` are this rank's true rows and labels, and whether each is predicted; `missed` counts its rows' labels that the model
+    does not know; `weights` (n_labels + 1) are the inverse propensities, the last one of these.
     """
     rows, labels, hits = pairs
     true = are_true(best, rows, labels, counts.places.size)

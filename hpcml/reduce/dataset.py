@@ -60,8 +60,9 @@ class _Columns:
 def reduce_dataset(comm: mpi.Comm, dataset: Dataset, features: np.ndarray, output: Path, force: bool) -> None:
     """Collective over `comm`. Write `output`: the dataset with these features (k, int64) as its columns, in this order.
 
-    Names, unknown labels, row ids, splits, other numbers of rows and settings of text (but see `remakes_text`) stay, and rows that
-    have none of the features. Raises ConfigError for an output that exists (without `force`), DataError if a file cannot be read or written.
+    Names, unknown labels, row ids, splits, other numbers of rows and settings of text (but see `remakes_text`) stay, and so do rows
+    that have none of the features. Raises ConfigError for an output that exists (without `force`), DataError if a file cannot be
+    read or written.
     """
     shard = load_shard(comm, dataset, "all")
     columns = _Columns.of_features(features, dataset.n_features)
