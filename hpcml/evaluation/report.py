@@ -76,7 +76,7 @@ def format_evaluation(evaluation: Evaluation, best: int = 5) -> str:
     lines += [f"{plural(count, 'label')} {note}" for note, count in notes.items() if count]
     if e.n_missed:
         missed = plural(e.n_missed, "entry", "entries")
-        where = "in micro, nDCG and F1 per row; macro is of the model's labels"
+        where = "in micro, nDCG, F1 per row; macro is of the model's labels"
         lines.append(
             f"{plural(e.n_not_in_model, 'label')} of these rows not in the model: their {missed} count as missed ({where})"
         )

@@ -132,13 +132,12 @@ def ndcg_at(comm: mpi.Comm, true: np.ndarray, n_true: np.ndarray, n_global: int)
 
     `true` (n × k) says which of a row's best labels are true. DCG@k = Σ true / log₂(place + 1); the ideal has the true ones first.
     """
-    discounts = 1.0 / np.log2(np.arange(2, true.shape[1] + 2))
-    gained, ideal = np.cumsum(true * discounts, axis=1), np.cumsum(discounts)
+    discounts = 1.0 / np.log2(np.arange(2, max(PRECISION_AT) + 2))
+    gained, ideal = np.cumsum(true * discounts[: true.shape[1]], axis=1), np.cumsum(discounts)
     some, found = n_true > 0, {}
     _, (n_rows,) = mpi.exclusive_sum(comm, [int(some.sum())])
     for k in PRECISION_AT:
-        size = min(k, discounts.size)
-        ratios = gained[some, size - 1] / ideal[np.minimum(n_true[some], size) - 1]
+        ratios = gained[some, min(k, true.shape[1]) - 1] / ideal[np.minimum(n_true[some], k) - 1]
         total = mpi.exact_sum(comm, ratios, float(n_global), n_global)
         found[k] = total / int(n_rows) if n_rows else math.nan
     return found
@@ -153,17 +152,17 @@ def propensity_scored_at(
     That is the precision@k of Jain, Prabhu & Varma (2016) divided by the largest that any ranking has, as the Extreme
     Classification Repository reports it; `weights` (n_labels) are inverse propensities, (rows[p], labels[p]) the true pairs.
     """
-    width = true.shape[1]
+    width = max(PRECISION_AT)
     gained = np.cumsum(np.where(true, weights[np.minimum(best.labels, weights.size - 1)], 0.0), axis=1)
     order = np.lexsort((-weights[labels], rows))
     counts = np.bincount(rows, minlength=true.shape[0])
     places = np.arange(rows.size) - np.repeat(offsets(counts)[:-1], counts)
-    ideal, first = np.zeros(true.shape), places < width
+    ideal, first = np.zeros((true.shape[0], width)), places < width
     ideal[rows[order][first], places[first]] = weights[labels[order[first]]]
     ideal, found = np.cumsum(ideal, axis=1), {}
     for k in PRECISION_AT:
-        size = min(k, width)
-        bound = max(1, n_global) * size * float(weights.max(initial=1.0))
-        reached, possible = (mpi.exact_sum(comm, sums[:, size - 1], bound, max(1, n_global)) for sums in (gained, ideal))
+        bound = max(1, n_global) * k * float(weights.max(initial=1.0))
+        of_k = (gained[:, min(k, true.shape[1]) - 1], ideal[:, k - 1])
+        reached, possible = (mpi.exact_sum(comm, sums, bound, max(1, n_global)) for sums in of_k)
         found[k] = reached / possible if possible else math.nan
     return found
