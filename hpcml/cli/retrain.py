@@ -19,7 +19,7 @@ def retrain(run: Path, data: Path, *, output: Output, force: Flag = False, resum
     run:
         The run folder of a finished `hpcml train dual`.
     data:
-        A dataset with the features of the run's, made with `hpcml convert --like`.
+        A dataset with the features of the run's, made with `hpcml convert --like` (and --new-labels).
     output:
         The new run folder; must not exist without --resume or --force.
     force:

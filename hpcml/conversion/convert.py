@@ -14,13 +14,15 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.conversion.fields import PLAIN, parse_fields
-from hpcml.conversion.like import Like, read_like
+from hpcml.conversion.like import Like, padded, read_like
 from hpcml.conversion.noise import add_label_noise, check_noise
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
+from hpcml.conversion.renames import rename_files
 from hpcml.conversion.row_ids import RowIds
 from hpcml.conversion.sources import SOURCES, Source
 from hpcml.conversion.split import check_share
+from hpcml.data.dataset import NAMES_OF, UNKNOWN
 from hpcml.data.descriptors import share_descriptors
 from hpcml.errors import ConfigError, DataError, nearest
 from hpcml.files.hdf5 import (
@@ -45,7 +47,8 @@ MAX_ROWS = 2**40  # so that sizes in bytes fit int64
 
 @dataclass(frozen=True)
 class ConvertReport:
-    """What a conversion made; `dropped_*` count what --like does not know, `changed` the rows with --label-noise (None without)."""
+    """What a conversion made; `dropped_values` and `unknown_*` count what --like lacks, `changed` the rows with --label-noise (None
+    without)."""
 
     output: Path
     rows: int
@@ -54,7 +57,8 @@ class ConvertReport:
     nnz: int
     splits: dict[str, int]
     dropped_values: int
-    dropped_labels: int
+    unknown_labels: int
+    unknown_entries: int  # pairs of a row and an unknown label
     changed: int | None
     seconds: float
 
@@ -66,9 +70,10 @@ class ConvertReport:
         lines += [f"  split {name}: {plural(size, 'row')}" for name, size in self.splits.items()]
         if self.dropped_values:
             lines.append(f"  left out: {plural(self.dropped_values, 'value')} (of text: words) that the --like file does not have")
-        if self.dropped_labels:
+        if self.unknown_labels:
             lines.append(
-                f"  left out: {plural(self.dropped_labels, 'entry', 'entries')} of labels that the --like file does not have"
+                f"  unknown: {plural(self.unknown_entries, 'entry', 'entries')} of {plural(self.unknown_labels, 'label')} that the "
+                "--like file does not have; `hpcml evaluate` counts them as missed, --new-labels makes labels of them"
             )
         if self.changed is not None:
             lines.append(f"  label noise: {self.changed:,} {'training ' if self.splits else ''}rows have another class")
@@ -81,11 +86,11 @@ class _Sizes:
 
     n_rows: int
     nnz: int
-    y_nnz: int
+    entries: dict[str, int]  # of each matrix of label sets
     splits: dict[str, int]
     first_row: int
     first_value: int
-    first_label: int
+    first_entry: dict[str, int]
     first_in_split: list[int]
     ones: bool
 
@@ -158,6 +163,9 @@ def check_common(source: str, is_text: bool | None, options: ConvertOptions) -> 
         raise ConfigError(f"--test-share {options.test_share}: --split-column names splits already; leave one out")
     if options.label_noise is not None:
         check_noise(options.label_noise)
+    for flag, given in {"--new-labels": options.new_labels, "--renamed": bool(options.renamed)}.items():
+        if given and options.like is None:
+            raise ConfigError(f"{flag} has no effect without --like; leave it out, or name the dataset whose words are used again")
     fields = _fields(options)
     uses = {
         "--fields": bool(options.fields),
@@ -272,9 +280,10 @@ def write_dataset(
             options.feature_names,
             options.label_names,
             options.descriptors,
+            *rename_files(options.renamed),
         ],
     ) as out:
-        like = read_like(comm, options.like, source, is_text)
+        like = read_like(comm, options, source, is_text)
         part = read(like, out.path.parent)
         if part.label_titles is None:
             part.label_titles = _label_titles(comm, part.labels.names, like, options)
@@ -282,12 +291,12 @@ def write_dataset(
         sizes = _sizes(comm, part)
         if sizes.n_rows == 0:
             raise DataError(f"{where}: no rows; expected at least one")
-        if sizes.y_nnz == 0 and like is None:
+        if sizes.entries["Y"] == 0 and like is None:
             raise DataError(f"{where}: no label in any row; expected at least one (or {hint or '--like a dataset that has some'})")
         size = f"{plural(sizes.n_rows, 'row')} × {plural(part.n_features, 'feature')} × {plural(len(part.labels.names), 'label')}"
         log(f"{output}: writing {size}")
         _write(comm, out, part, sizes, source, output)
-        _, dropped = mpi.exclusive_sum(comm, [part.dropped, part.labels.dropped])
+        _, (dropped,) = mpi.exclusive_sum(comm, [part.dropped])
     return ConvertReport(
         output=Path(output),
         rows=sizes.n_rows,
@@ -295,8 +304,9 @@ def write_dataset(
         labels=len(part.labels.names),
         nnz=sizes.nnz,
         splits=sizes.splits,
-        dropped_values=int(dropped[0]),
-        dropped_labels=int(dropped[1]),
+        dropped_values=int(dropped),
+        unknown_labels=0 if part.labels.unknown is None else len(part.labels.unknown.names),
+        unknown_entries=sizes.entries.get(UNKNOWN, 0),
         changed=changed,
         seconds=time.monotonic() - begin,
     )
@@ -307,7 +317,7 @@ def _label_titles(comm: mpi.Comm, names: list[str], like: Like | None, options: 
     """Collective over `comm`. What people call the labels: those of --descriptors, else those of the --like file. Raises
     ConfigError if the file does not know a label, DataError if it is not one of descriptors."""
     if options.descriptors is None:
-        return None if like is None else like.label_titles
+        return None if like is None or like.label_titles is None else padded(like.label_titles, len(names))
     titles = share_descriptors(comm, options.descriptors).titles(names)
     if names and not any(titles):
         raise ConfigError(
@@ -321,7 +331,10 @@ def _label_titles(comm: mpi.Comm, names: list[str], like: Like | None, options: 
 def _sizes(comm: mpi.Comm, part: Part) -> _Sizes:
     """Collective over `comm`. Add up the parts."""
     in_split = np.bincount(part.split[part.split >= 0], minlength=len(part.split_names))
-    first, total = mpi.exclusive_sum(comm, [part.n_rows, part.indices.size, part.labels.indices.size, *in_split])
+    sets = part.labels.sets
+    entries = [labels.indices.size for labels in sets.values()]
+    first, total = mpi.exclusive_sum(comm, [part.n_rows, part.indices.size, *entries, *in_split])
+    of_splits = 2 + len(entries)
     data, ones = part.data, True
     with mpi.agreed(comm, "adding up the parts"):
         ones = data is None or all((data[some] == 1).all() for some in slices(data.size))
@@ -329,12 +342,12 @@ def _sizes(comm: mpi.Comm, part: Part) -> _Sizes:
     return _Sizes(
         n_rows=int(total[0]),
         nnz=int(total[1]),
-        y_nnz=int(total[2]),
-        splits={name: int(size) for name, size in zip(part.split_names, total[3:], strict=True)},
+        entries={name: int(size) for name, size in zip(sets, total[2:of_splits], strict=True)},
+        splits={name: int(size) for name, size in zip(part.split_names, total[of_splits:], strict=True)},
         first_row=int(first[0]),
         first_value=int(first[1]),
-        first_label=int(first[2]),
-        first_in_split=[int(n) for n in first[3:]],
+        first_entry={name: int(n) for name, n in zip(sets, first[2:of_splits], strict=True)},
+        first_in_split=[int(n) for n in first[of_splits:]],
         ones=ones,
     )
 
@@ -345,8 +358,9 @@ def _describe(file: h5py.File, part: Part, sizes: _Sizes, source: str) -> None:
     file.attrs["source"] = source
     file.attrs["vocabulary"] = vocabulary_digest(part.feature_names, part.n_features)
     describe_matrix(file, "X", sizes.n_rows, part.n_features, sizes.nnz, sizes.ones)
-    describe_matrix(file, "Y", sizes.n_rows, len(part.labels.names), sizes.y_nnz, ones=True)
-    write_strings(file, "label_names", part.labels.names)
+    for name, labels in part.labels.sets.items():
+        describe_matrix(file, name, sizes.n_rows, len(labels.names), sizes.entries[name], ones=True)
+        write_strings(file, NAMES_OF[name], labels.names)
     write_label_titles(file, part.label_titles)
     if part.feature_names is not None:
         write_strings(file, "feature_names", part.feature_names)
@@ -358,17 +372,16 @@ def _describe(file: h5py.File, part: Part, sizes: _Sizes, source: str) -> None:
 def _write(comm: mpi.Comm, out: SlabFile, part: Part, sizes: _Sizes, source: str, output: Path) -> None:
     """Collective over `comm`. Lay the file out and write this rank's slabs."""
     slabs = matrix_slabs("X", sizes.n_rows, sizes.nnz, part.n_features, None if sizes.ones else "<f4")
-    slabs |= matrix_slabs("Y", sizes.n_rows, sizes.y_nnz, len(part.labels.names), None)
+    for name, labels in part.labels.sets.items():
+        slabs |= matrix_slabs(name, sizes.n_rows, sizes.entries[name], len(labels.names), None)
     slabs |= {f"splits/{name}": Slab((size,), "<i8") for name, size in sizes.splits.items()}
     slabs |= {f"rows/{name}": Slab((sizes.n_rows,), numbers.dtype.str) for name, numbers in part.row_numbers.items()}
     out.layout(slabs, lambda file: _describe(file, part, sizes, source))
     if part.row_ids is not None:
         _write_row_ids(comm, out.path, output, part.row_ids, sizes.n_rows)
     with mpi.agreed(comm, f"writing {output}"):
-        for name, indptr, indices, first in (
-            ("X", part.indptr, part.indices, sizes.first_value),
-            ("Y", part.labels.indptr, part.labels.indices, sizes.first_label),
-        ):
+        of_labels = [(name, each.indptr, each.indices, sizes.first_entry[name]) for name, each in part.labels.sets.items()]
+        for name, indptr, indices, first in (("X", part.indptr, part.indices, sizes.first_value), *of_labels):
             begin = 0 if comm.rank == 0 else 1  # entry 0 of the whole is rank 0's
             for some in slices(indptr.size):
                 ends = indptr[max(begin, some.start) : some.stop]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from hpcml import mpi
+from hpcml.conversion.options import ConvertOptions
+from hpcml.conversion.renames import read_renames
 from hpcml.conversion.vocabulary import TextSettings
 from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError
@@ -24,22 +26,27 @@ class Like:
     text: TextSettings | None
     feature_names: list[str] | None = None
     label_titles: list[str] | None = None
+    new_labels: bool = False  # labels that it lacks become labels, too
+    renamed: dict[str, str] = field(default_factory=dict)  # the old names of labels -> those that they have in `label_names`
 
 
 @mpi.collective
-def read_like(comm: mpi.Comm, path: Path | None, source: str, is_text: bool | None) -> Like | None:
+def read_like(comm: mpi.Comm, options: ConvertOptions, source: str, is_text: bool | None) -> Like | None:
     """Collective over `comm`. Read the --like file for a conversion from `source`, or None without a file.
 
     `is_text` None: the source may be text or numbers, whichever the file was made from.
 
-    Raises ConfigError if it was made from the other kind of source, DataError if it cannot be read.
+    Raises ConfigError if it was made from the other kind of source, or for renames that it does not fit, DataError if a file cannot
+    be read.
     """
-    like = None
+    like, path = None, options.like
     if path is None:
         return None
     with mpi.agreed(comm, f"reading {path}"):
         if comm.rank == 0:
             like = _read(path, source, is_text)
+            like.new_labels, like.renamed = options.new_labels, read_renames(options.renamed, like.label_names, path)
+            like.label_names = [like.renamed.get(name, name) for name in like.label_names]
     return comm.bcast(like)
 
 
@@ -55,3 +62,8 @@ def _read(path: Path, source: str, is_text: bool | None) -> Like:
         settings = TextSettings.read(dataset) if of_text else None
         names = None if of_text else dataset.strings("feature_names")
         return Like(path, dataset.n_features, dataset.label_names(), settings, names, dataset.label_titles())
+
+
+def padded(titles: list[str], size: int) -> list[str]:
+    """The titles of so many labels, of which the first have these."""
+    return titles + [""] * (size - len(titles))

@@ -59,6 +59,6 @@ def add_label_noise(comm: mpi.Comm, part: Part, options: ConvertOptions) -> int:
         indptr, indices = offsets(has), np.zeros(np.count_nonzero(has), dtype=np.int64)
     else:
         indices = np.where(noisy, other_label(options.seed, len(labels.names), indices, rows), indices)
-    part.labels = Labels(labels.names, indptr, indices, labels.dropped)
+    part.labels = Labels(labels.names, indptr, indices, labels.unknown)
     _, (changed,) = mpi.exclusive_sum(comm, [int(np.count_nonzero(noisy))])
     return int(changed)

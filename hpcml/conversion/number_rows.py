@@ -11,15 +11,15 @@ from typing import NamedTuple
 import numpy as np
 
 from hpcml import mpi
+from hpcml.conversion.label_sets import LabelColumns, label_columns, waiting_label_sets
 from hpcml.conversion.like import Like
 from hpcml.conversion.options import ConvertOptions
-from hpcml.conversion.part import Part, waiting_label_sets
+from hpcml.conversion.part import Part
 from hpcml.conversion.row_ids import RowIds
 from hpcml.conversion.split import row_splits
-from hpcml.conversion.vocabulary import merge_terms
 from hpcml.errors import ConfigError, DataError
 from hpcml.files.hdf5 import Strings
-from hpcml.files.spool import Spool
+from hpcml.files.spool import Spool, slices
 
 LARGEST = float(np.finfo(np.float32).max)
 
@@ -151,6 +151,16 @@ def columns_like(
 
 
 @mpi.collective
+def _in_use(comm: mpi.Comm, rows: NumberRows, names: list[str]) -> list[str]:
+    """Collective over `comm`. Those of the labels that some row has."""
+    used = np.zeros(len(names), dtype=np.int64)
+    with mpi.agreed(comm, "dividing the rows by labels"):
+        for some in slices(rows.labels.size):
+            used[rows.labels[some]] = 1
+    return [names[number] for number in np.flatnonzero(mpi.allreduce_sum(comm, used)).tolist()]
+
+
+@mpi.collective
 def finish(
     comm: mpi.Comm,
     rows: NumberRows,
@@ -166,13 +176,12 @@ def finish(
     order. Raises ConfigError for --test-share beside splits of the rows.
     """
     found = list(rows.label_numbers) if label_names is None else list(label_names)
-    names = found if like is None else like.label_names
-    if like is None and label_names is None:
-        names = merge_terms(comm, found, np.ones(len(found), dtype=np.int64), 1)
-    number = {name: column for column, name in enumerate(names)}
-    columns = np.array([number.get(name, -1) for name in found], dtype=np.int64)
+    if label_names is None:
+        columns = label_columns(comm, found, like)
+    else:
+        columns = LabelColumns(found if like is None else _in_use(comm, rows, found), like)
     with mpi.agreed(comm, "dividing the rows by labels"):
-        labels = waiting_label_sets(names, rows.label_indptr, rows.labels, columns.__getitem__, rows.scratch)
+        labels = waiting_label_sets(columns, rows.label_indptr, rows.labels, columns.of(found).__getitem__, rows.scratch)
     split_names, split = row_splits(comm, rows.n_rows, rows.splits, options)
     (first,), _ = mpi.exclusive_sum(comm, [rows.n_rows])
     if rows.row_ids is not None:

@@ -81,7 +81,11 @@ class ConvertOptions:
     stop_words: Path | None = None
     """Text: a file of words to leave out, one a line."""
     like: Path | None = None
-    """Use the features, weights and labels of this dataset (the training file)."""
+    """Use the features, weights and labels of this dataset (the training file). Labels that it lacks are kept aside as unknown."""
+    new_labels: Flag = False
+    """With --like: labels that the file lacks become labels, too, behind those of the file."""
+    renamed: Annotated[tuple[str, ...], Several] = ()
+    """With --like: labels with another name than in the file, as in OLD=NEW, or files with OLD<tab>NEW on each line."""
     test_share: float | None = None
     """Make this random share of the rows the split test, the others train."""
     rows: int | None = None

@@ -17,7 +17,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.conversion.fields import Field, parse_fields
 from hpcml.conversion.kept_rows import keep_rows
-from hpcml.conversion.like import Like
+from hpcml.conversion.like import Like, padded
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
 from hpcml.conversion.pubmed_xml import Book, Deletion, Heading, Record, entries
@@ -223,7 +223,7 @@ def _titles(
     for of_rank in comm.allgather({ui: name for ui, name in found.items() if ui in known}):
         titles |= of_rank
     if like is not None and like.label_titles is not None:
-        titles |= {name: title for name, title in zip(names, like.label_titles, strict=True) if title}
+        titles |= {name: title for name, title in zip(names, padded(like.label_titles, len(names)), strict=True) if title}
     if descriptors is not None:
         by_file = {name: title for name, title in zip(names, descriptors.titles(names), strict=True) if title}
         if names and not by_file:

@@ -8,14 +8,15 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi
+from hpcml.conversion.label_sets import LabelColumns, waiting_label_sets
 from hpcml.conversion.like import Like
 from hpcml.conversion.options import ConvertOptions
-from hpcml.conversion.part import Labels, Part, waiting_label_sets
+from hpcml.conversion.part import Labels, Part
 from hpcml.conversion.split import row_splits
 from hpcml.data.svmlight import BINARY, Rows, as_text, check_lines, label_name, parse_text
 from hpcml.errors import DataError
 from hpcml.files.lines import byte_range, line_blocks, line_limit, lines_before
-from hpcml.files.spool import Spool, slices
+from hpcml.files.spool import Spool
 from hpcml.log import Log
 
 
@@ -121,18 +122,12 @@ def _labels(comm: mpi.Comm, rows: _Columns, like: Like | None, scratch: Path) ->
     """Collective over `comm`. The label sets: one column "1" if every row is -1 or +1, or 0 or 1, else a column for each number."""
     single = not mpi.agreed_any(comm, not rows.single)
     everything = np.unique(np.concatenate(mpi.allgather_arrays(comm, rows.values)))
-    if like is not None:
-        names = like.label_names
-    elif single and everything.tolist() in ([-1.0, 1.0], [0.0, 1.0]):
-        names = BINARY
-    else:
-        names = [label_name(label) for label in everything.tolist()]
-    number = {name: n for n, name in enumerate(names)}
-    columns = np.array([number.get(label_name(label), -1) for label in rows.values.tolist()], dtype=np.int64)
+    binary = single and everything.tolist() in ([-1.0, 1.0], [0.0, 1.0])
+    if binary if like is None else like.label_names == BINARY:
+        everything = everything[~np.isin(everything, (-1, 0))]  # these say that a row is not in the class
+    columns = LabelColumns([label_name(label) for label in everything.tolist()], like)
+    places = columns.of(label_name(label) for label in rows.values.tolist())
     with mpi.agreed(comm, "dividing the rows by labels"):
-        labels = waiting_label_sets(
-            names, rows.label_indptr, rows.labels, lambda values: columns[np.searchsorted(rows.values, values)], scratch
+        return waiting_label_sets(
+            columns, rows.label_indptr, rows.labels, lambda values: places[np.searchsorted(rows.values, values)], scratch
         )
-        if names == BINARY:  # -1, or 0, says that the row is not in the class
-            labels.dropped -= sum(int(np.count_nonzero(np.isin(rows.labels[some], (-1, 0)))) for some in slices(rows.labels.size))
-    return labels

@@ -15,9 +15,10 @@ import numpy as np
 from scipy.special import ndtri
 
 from hpcml import mpi
+from hpcml.conversion.label_sets import label_sets
 from hpcml.conversion.like import Like
 from hpcml.conversion.options import ConvertOptions
-from hpcml.conversion.part import Part, label_sets
+from hpcml.conversion.part import Part
 from hpcml.conversion.split import row_splits
 from hpcml.conversion.synthetic_text import least_share, read_text, text_sizes
 from hpcml.data.svmlight import BINARY

@@ -15,12 +15,13 @@ import numpy as np
 from hpcml import mpi
 from hpcml.conversion.fields import PLAIN, Field, parse_fields
 from hpcml.conversion.key_runs import KeyRuns, merge_keys
+from hpcml.conversion.label_sets import label_columns, waiting_label_sets
 from hpcml.conversion.like import Like
 from hpcml.conversion.options import ConvertOptions
-from hpcml.conversion.part import Labels, Part, waiting_label_sets
+from hpcml.conversion.part import Labels, Part
 from hpcml.conversion.row_ids import RowIds
 from hpcml.conversion.split import row_splits
-from hpcml.conversion.vocabulary import TextSettings, Vocabulary, merge_terms
+from hpcml.conversion.vocabulary import TextSettings, Vocabulary
 from hpcml.conversion.words import RUN_WORDS, Runs, merge_runs
 from hpcml.data.headings import TAG
 from hpcml.errors import DataError
@@ -269,16 +270,11 @@ def vectorise(comm: mpi.Comm, corpus: Corpus, options: ConvertOptions, like: Lik
 
 @mpi.collective
 def _labels(comm: mpi.Comm, corpus: Corpus, like: Like | None) -> Labels:
-    """Collective over `comm`. The label sets; all labels in code-point order, or those of `like` in its order."""
+    """Collective over `comm`. The label sets; labels in code-point order, behind those of `like` in its order."""
     found = list(corpus.label_numbers)
-    if like is None:
-        names = merge_terms(comm, found, np.ones(len(found), dtype=np.int64), 1)
-    else:
-        names = like.label_names
-    number = {name: n for n, name in enumerate(names)}
-    columns = np.array([number.get(name, -1) for name in found], dtype=np.int64)
+    columns = label_columns(comm, found, like)
     with mpi.agreed(comm, "dividing the rows by labels"):
-        return waiting_label_sets(names, corpus.label_indptr, corpus.labels, columns.__getitem__, corpus.scratch)
+        return waiting_label_sets(columns, corpus.label_indptr, corpus.labels, columns.of(found).__getitem__, corpus.scratch)
 
 
 def _placed(corpus: Corpus) -> Iterator[tuple[Block, np.ndarray]]:

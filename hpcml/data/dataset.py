@@ -12,7 +12,9 @@ from hpcml.errors import ConfigError, DataError
 from hpcml.files.hdf5 import TYPES, changed_in_use, map_dataset, open_stamped, readable
 from hpcml.files.untrusted import read_strings, text_of
 
-NAMES = ("feature_names", "label_names", "label_titles", "row_ids")  # lists of strings that a dataset may have
+UNKNOWN = "unknown_labels"  # the label sets of labels that a dataset made --like another has and that one lacks
+NAMES_OF = {"Y": "label_names", UNKNOWN: "unknown_label_names"}  # the names of the columns of label sets
+NAMES = ("feature_names", "label_names", "label_titles", "row_ids", "unknown_label_names")  # lists of strings that may be there
 
 
 class Dataset:
@@ -27,6 +29,9 @@ class Dataset:
             with readable(path, "hpcml convert", "dataset"):
                 self.n_rows, self.n_features = (int(n) for n in self.file["X"].attrs["shape"])
                 self.n_labels = int(self.file["Y"].attrs["shape"][1])
+                self.matrices = {"X": self.n_features, "Y": self.n_labels}  # name -> columns
+                if UNKNOWN in self.file or NAMES_OF[UNKNOWN] in self.file:
+                    self.matrices[UNKNOWN] = int(self.file[UNKNOWN].attrs["shape"][1])
                 self._check_shapes()
                 self._check_types()
                 self.nnz = int(self.file["X/indices"].shape[0])
@@ -39,22 +44,24 @@ class Dataset:
         """The sizes of all parts agree with each other. Raises DataError, or what h5py raises if a part is missing."""
         sizes = {"feature_names": self.n_features, "row_ids": self.n_rows}
         sizes |= {"label_names": self.n_labels, "label_titles": self.n_labels}
-        sizes |= {f"{name}/indptr": self.n_rows + 1 for name in "XY"}
-        for name in "XY":
+        sizes |= {NAMES_OF[UNKNOWN]: self.n_unknown} if UNKNOWN in self.matrices else {}
+        sizes |= {f"{name}/indptr": self.n_rows + 1 for name in self.matrices}
+        for name in self.matrices:
             if f"{name}/indices" in self.file:
                 sizes |= {f"{name}/indices": self.file[f"{name}/indices"].size}  # so it has one dimension
                 sizes |= {f"{name}/data": self.file[f"{name}/indices"].size}
         sizes |= {f"rows/{name}": self.n_rows for name in self.row_numbers()}
         sizes |= {f"splits/{name}": self.file["splits"][name].size for name in self.split_names()}
         for name, size in sizes.items():
-            if "/" in name and name not in self.file:
+            if ("/" in name or name == NAMES_OF[UNKNOWN]) and name not in self.file:
                 raise DataError(f"{self.path}: {name} is missing; make the file again with `hpcml convert`")
             if name in self.file and self.file[name].shape != (size,):
                 shape, what = self.file[name].shape, "entries" if "/" in name else "names"
                 found = shape[0] if len(shape) == 1 else " × ".join(map(str, shape)) or "single"
                 raise DataError(f"{self.path}: {name} has {found} {what}, but expected {size}; make it again with `hpcml convert`")
-        if int(self.file["Y"].attrs["shape"][0]) != self.n_rows or min(self.n_rows, self.n_features, self.n_labels) < 0:
-            raise DataError(f"{self.path}: the shapes of X and Y do not fit; make it again with `hpcml convert`")
+        for name in self.matrices:
+            if int(self.file[name].attrs["shape"][0]) != self.n_rows or min(self.n_rows, *self.matrices.values()) < 0:
+                raise DataError(f"{self.path}: the shapes of {name} and X do not fit; make it again with `hpcml convert`")
         if "label_names" not in self.file and self.n_labels > self.path.stat().st_size:
             raise DataError(
                 f"{self.path}: {self.n_labels} labels, far more than the file has entries; make it again with `hpcml convert`"
@@ -62,7 +69,7 @@ class Dataset:
 
     def _check_types(self) -> None:
         """The kernels are given the mapped bytes of these parts. Raises DataError."""
-        types = {f"{name}/{part}": known for name in "XY" for part, known in TYPES.items()}
+        types = {f"{name}/{part}": known for name in self.matrices for part, known in TYPES.items()}
         types |= {f"splits/{name}": ("<i8",) for name in self.split_names()}
         for name, known in types.items():
             found = self.file[name].dtype.str
@@ -115,6 +122,18 @@ class Dataset:
     def label_names(self) -> list[str]:
         """The names of the labels; their numbers where the file has no names."""
         return self.strings("label_names") or [str(label) for label in range(self.n_labels)]
+
+    @property
+    def n_unknown(self) -> int:
+        """The number of unknown labels: those of rows that the dataset which this one was made like does not have."""
+        return self.matrices.get(UNKNOWN, 0)
+
+    def unknown_names(self) -> list[str]:
+        """The names of the unknown labels. Raises DataError where one is a label of the dataset, too, or stands there twice."""
+        names = self.strings(NAMES_OF[UNKNOWN]) or []
+        if names and (len(set(names)) < len(names) or not set(names).isdisjoint(self.label_names())):
+            raise DataError(f"{self.path}: an unknown label has the name of another label; make it again with `hpcml convert`")
+        return names
 
     def label_titles(self, labels: np.ndarray | None = None) -> list[str] | None:
         """The titles of the labels of these numbers, or of all: what people call them ("" where one has none).

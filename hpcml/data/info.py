@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.dataset import Dataset, default_split
+from hpcml.data.dataset import UNKNOWN, Dataset, default_split
 from hpcml.data.headings import has_headings
 from hpcml.data.row_checks import BLOCK, check_contents, share
 from hpcml.data.shard import slab_of, split_bounds
@@ -51,6 +51,8 @@ class DatasetInfo:
     shards: list[ShardWeight]
     checked: bool
     label_titles: list[str] | None = None
+    n_unknown: int = 0  # labels that the dataset which this one was made like does not have
+    n_unknown_entries: int = 0  # pairs of a row and an unknown label
 
     @property
     def density(self) -> float:
@@ -93,6 +95,8 @@ def info(comm: mpi.Comm, path: Path, ranks: list[int], check: bool = True) -> Da
                 counts=counts,
                 shards=[_weigh(dataset, number) for number in ranks],
                 checked=check,
+                n_unknown=dataset.n_unknown,
+                n_unknown_entries=int(dataset.file[f"{UNKNOWN}/indices"].shape[0]) if dataset.n_unknown else 0,
             )
     return found
 
@@ -146,6 +150,9 @@ def format_info(found: DatasetInfo) -> str:
         f"  values    {found.nnz:,} ({found.density:.3%} of X; {found.nnz / max(1, found.n_rows):.1f} a row), "
         f"{found.y_nnz / max(1, found.n_rows):.2f} labels a row",
     ]
+    if found.n_unknown:
+        entries = plural(found.n_unknown_entries, "entry", "entries")
+        lines.append(f"  unknown   {plural(found.n_unknown, 'label')} that the --like file did not have: {entries}")
     if found.source:
         settings = ", ".join(f"{key} {value}" for key, value in sorted(found.text.items()))
         lines.append(f"  source    {found.source}" + (f" ({settings})" if settings else ""))

@@ -26,8 +26,8 @@ def _bad(dataset: Dataset, what: str) -> DataError:
 
 @mpi.collective
 def check_contents(comm: mpi.Comm, dataset: Dataset) -> None:
-    """Collective over `comm`. Check X, Y, the names and the splits; each rank its share. Raises DataError."""
-    for name, n_columns in (("X", dataset.n_features), ("Y", dataset.n_labels)):
+    """Collective over `comm`. Check the matrices, the names and the splits; each rank its share. Raises DataError."""
+    for name, n_columns in dataset.matrices.items():
         with mpi.agreed(comm, f"checking {name} of {dataset.path}"):
             _check_indptr(dataset, name, *share(comm, dataset.n_rows))
         with mpi.agreed(comm, f"checking {name} of {dataset.path}"):
@@ -45,6 +45,8 @@ def check_contents(comm: mpi.Comm, dataset: Dataset) -> None:
                 begin, end = share(comm, dataset.file[name].size)
                 for first in range(begin, end, NAME_CHUNK):
                     dataset.strings(name, first, min(first + NAME_CHUNK, end))
+    with mpi.agreed(comm, f"checking the unknown labels of {dataset.path}"):
+        dataset.unknown_names()
     for name in dataset.split_names():
         with mpi.agreed(comm, f"checking split {name} of {dataset.path}"):
             _check_split(dataset, name, *share(comm, dataset.split(name).size))

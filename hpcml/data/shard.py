@@ -76,26 +76,27 @@ def _checked_bounds(dataset: Dataset, bounds: np.ndarray) -> np.ndarray:
     return bounds
 
 
+def matrix_slab(dataset: Dataset, name: str, first: int, last: int) -> tuple[np.ndarray, np.ndarray, int, int]:
+    """Rows first..last of a matrix: indptr from 0, indices, the range of values; the kernels rely on what is checked here."""
+    indptr = np.array(dataset.map(f"{name}/indptr", first, last + 1))
+    lo, hi = int(indptr[0]), int(indptr[-1])
+    if (indptr[1:] < indptr[:-1]).any():  # not their differences, which may be beyond int64
+        raise DataError(f"{dataset.path}: damaged dataset: {name}/indptr decreases; `hpcml info` says where")
+    indices = dataset.map(f"{name}/indices", lo, hi)
+    if indices.size and int(indices.view(f"u{indices.itemsize}").max()) >= dataset.matrices[name]:  # negative ones are huge now
+        raise DataError(f"{dataset.path}: damaged dataset: {name}/indices out of range; `hpcml info` says where")
+    indptr -= lo
+    return indptr, indices, lo, hi
+
+
 def slab_of(dataset: Dataset, split_rows: np.ndarray, begin: int, end: int) -> Shard:
     """The shard of entries begin..end of `split_rows`. Raises DataError if it would lead out of the arrays."""
     rows = np.array(split_rows[begin:end], dtype=np.int64)
     _check_ascending(dataset, rows)
     first, last = (int(rows[0]), int(rows[-1]) + 1) if rows.size else (0, 0)
 
-    def matrix(name: str, n_columns: int) -> tuple[np.ndarray, np.ndarray, int, int]:
-        """indptr from 0, indices, and the range of values; the kernels rely on what is checked here."""
-        indptr = np.array(dataset.map(f"{name}/indptr", first, last + 1))
-        lo, hi = int(indptr[0]), int(indptr[-1])
-        if (indptr[1:] < indptr[:-1]).any():  # not their differences, which may be beyond int64
-            raise DataError(f"{dataset.path}: damaged dataset: {name}/indptr decreases; `hpcml info` says where")
-        indices = dataset.map(f"{name}/indices", lo, hi)
-        if indices.size and int(indices.view(f"u{indices.itemsize}").max()) >= n_columns:  # negative ones are huge now
-            raise DataError(f"{dataset.path}: damaged dataset: {name}/indices out of range; `hpcml info` says where")
-        indptr -= lo
-        return indptr, indices, lo, hi
-
-    indptr, indices, lo, hi = matrix("X", dataset.n_features)
-    y_indptr, y_indices, _, _ = matrix("Y", dataset.n_labels)
+    indptr, indices, lo, hi = matrix_slab(dataset, "X", first, last)
+    y_indptr, y_indices, _, _ = matrix_slab(dataset, "Y", first, last)
     return Shard(
         first_row=first,
         rows=rows - first,

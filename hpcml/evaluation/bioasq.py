@@ -1,8 +1,8 @@
 """The measures of BioASQ's task a, of the labels above their thresholds; the same bits on any number of ranks.
 
 G. Tsatsaronis et al.: An overview of the BioASQ large-scale biomedical semantic indexing and question answering competition, BMC
-Bioinformatics 16 (2015). Each measure is defined in docs/bioasq.md. Labels of the data that the model does not know count as
-missed, labels of the model that the data do not know as wrongly given.
+Bioinformatics 16 (2015). Each measure is defined in docs/bioasq.md. Labels of rows that the model does not know count as missed
+(`missed`), labels of the model that the data do not know as wrongly given.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import numpy as np
 from hpcml import mpi
 from hpcml.data.dataset import Dataset
 from hpcml.data.descriptors import share_descriptors
-from hpcml.data.shard import Shard, load_shard
+from hpcml.data.shard import Shard
+from hpcml.data.unknown_labels import all_label_names, load_with_unknown
 from hpcml.errors import ConfigError
 from hpcml.evaluation.hierarchy import Hierarchy
 from hpcml.evaluation.scoring import blocks_of, scorer_of
@@ -45,6 +46,7 @@ class BioasqEvaluation:
     n_seen: int  # rows that the model was trained on
     n_labels: int  # that a row has or is given
     n_unknown: int  # labels that rows have and the model does not know
+    n_missed: int  # pairs of a row and such a label
     thresholds: str
     descriptors: str | None = None
     n_without_place: int = 0  # of n_labels, those without a tree number
@@ -60,9 +62,10 @@ class BioasqEvaluation:
             if shown:
                 cells = ["-" if math.isnan(self.values[name]) else f"{self.values[name]:.4f}" for name in shown]
                 lines += ["", *table([shown, cells])]
+        missed = plural(self.n_missed, "entry", "entries")
         notes = {
             "without true and without given labels, in no mean": (self.n_rows - self.n_judged, "row"),
-            "of rows, not known to the model, counted as missed": (self.n_unknown, "label"),
+            f"of these rows not in the model: their {missed} count as missed": (self.n_unknown, "label"),
             "without a tree number, put below the root": (self.n_without_place, "label"),
         }
         return joined([*lines, *(f"{plural(*counted)} {note}" for note, counted in notes.items() if counted[0])])
@@ -116,11 +119,10 @@ def evaluate_bioasq(
                 f"--descriptors {descriptors}: it has no tree numbers; give NLM's descriptors (desc2026.xml) or leave it out"
             )
         hierarchy = Hierarchy(places)
-    shard = load_shard(comm, dataset, split)
+    shard = load_with_unknown(comm, dataset, split)
     pairs = _pairs(comm, model, dataset, shard, log)
     n_true, n_given, n_hits = (mpi.allreduce_sum(comm, pairs.by_label(each)) for each in (pairs.true, pairs.given, pairs.hits))
-    used, n_data = (n_true + n_given) > 0, dataset.n_labels
-    known = np.isin(pairs.names[:n_data], model.label_names)
+    used, not_known = (n_true + n_given) > 0, ~np.isin(pairs.names, model.label_names)
     if hierarchy is not None and not any(places.get(name) for name, some in zip(pairs.names, used, strict=True) if some):
         raise ConfigError(f"--descriptors {descriptors}: it has a tree number of none of the labels; give the file of these labels")
     result = BioasqEvaluation(
@@ -131,7 +133,8 @@ def evaluate_bioasq(
         n_judged=0,
         n_seen=count_seen(comm, model, dataset, split),
         n_labels=int(used.sum()),
-        n_unknown=int((n_true[:n_data][~known] > 0).sum()),
+        n_unknown=int(np.count_nonzero(n_true[not_known])),
+        n_missed=int(n_true[not_known].sum()),
         thresholds=model.threshold_source,
         descriptors=None if descriptors is None else str(descriptors),
     )
@@ -155,7 +158,7 @@ def _pairs(comm: mpi.Comm, model: Model | ClassifierModel, dataset: Dataset, sha
     scorer.warm_up(comm)
     given = []
     with mpi.agreed(comm, "scoring rows"):
-        names = dataset.label_names()
+        names = all_label_names(dataset)
         number = {name: place for place, name in enumerate(names)}
         names += [name for name in dict.fromkeys(model.label_names) if name not in number]
         number |= {name: place for place, name in enumerate(names)}

@@ -195,9 +195,9 @@ def decide(summaries: Sequence[Summary], tau: float = TAU, kappa: float = KAPPA)
     return Decision(thresholds, sigmoids, (frame.rarest, *prior))
 
 
-def decide_together(summaries: Sequence[Summary], decision: Decision) -> tuple[float, Decision]:
+def decide_together(summaries: Sequence[Summary], decision: Decision, n_missed: int = 0) -> tuple[float, Decision]:
     """(p, the same with other thresholds): those above which a label's probability is more than p, the one for all labels at
-    which the F1 of all pairs of a row and a label (micro) is largest.
+    which the F1 of all pairs of a row and a label (micro) is largest. `n_missed` pairs more are true and never given.
 
     The rows of a place of a summary count at their mean score. Where the probability is the same for all scores, all rows or none
     are above the threshold. Local.
@@ -211,7 +211,7 @@ def decide_together(summaries: Sequence[Summary], decision: Decision) -> tuple[f
     of_kinds = zip(places.reshape(2, -1), np.concatenate(counts, axis=1), strict=True)
     negative, positive = (np.bincount(there, count, values.size)[::-1] for there, count in of_kinds)
     hits = np.cumsum(positive)
-    best = int(np.argmax(2.0 * hits / (hits + np.cumsum(negative) + hits[-1])))
+    best = int(np.argmax(2.0 * hits / (hits + np.cumsum(negative) + hits[-1] + n_missed)))
     descending = np.append(values[::-1], 0.0)
     shared = float(descending[best] / 2.0 + descending[best + 1] / 2.0)
     logit = math.log(shared) - math.log1p(-shared)

@@ -16,9 +16,10 @@ import numpy as np
 from hpcml import mpi
 from hpcml.data.dataset import Dataset
 from hpcml.data.labels import count_unused
-from hpcml.data.shard import load_shard
+from hpcml.data.unknown_labels import all_label_names, load_with_unknown
 from hpcml.errors import ConfigError, DataError
 from hpcml.evaluation.counts import Counts, block_counts, positive_pairs, sum_tallies
+from hpcml.evaluation.missed import NOT_JUDGED, NOT_KNOWN, Missed, count_missed
 from hpcml.evaluation.probabilities import CalibrationLine, ProbabilityCounts
 from hpcml.evaluation.ranking import MEASURES, Ranking
 from hpcml.evaluation.rows import PERCENT, FrequentLabels, RowCounts, by_frequency, propensities, row_measures
@@ -43,7 +44,8 @@ class Evaluation:
     n_positive: np.ndarray  # per evaluated label, rows of the split that have it
     steps: np.ndarray  # per evaluated label, iterations of its training (0: not trained)
     not_in_data: list[str]  # labels that were asked for but that the data does not know
-    n_not_in_model: int  # labels of the data that the model does not know: ignored
+    n_not_in_model: int = 0  # labels of these rows that the model does not know
+    n_missed: int = 0  # pairs of a row and such a label, which count as missed (`missed`)
     n_seen: int = 0  # rows that the model was trained on (`count_seen`)
     n_unused: int = 0  # rows of the data that are in no split
     values: dict[str, np.ndarray] = field(default_factory=dict)  # measure -> one value per evaluated label
@@ -109,7 +111,7 @@ class TruePairs:
 
 
 def match_labels(model: Model | ClassifierModel, dataset: Dataset, labels: list[int] | None) -> tuple[Evaluation, np.ndarray]:
-    """An evaluation without values, and for each label of the data its place among the evaluated ones (−1: none).
+    """An evaluation without values, and for each of `all_label_names` its place among the evaluated ones, or what `missed` says.
 
     Labels are matched by name. Raises ConfigError for a label number the model lacks, DataError if no label is left.
     """
@@ -117,12 +119,14 @@ def match_labels(model: Model | ClassifierModel, dataset: Dataset, labels: list[
     for label in wanted:
         if not 0 <= label < model.n_labels:
             raise ConfigError(f"label number {label}: {model.path} has labels 0 to {model.n_labels - 1}")
-    data_names = dataset.label_names()
+    data_names = all_label_names(dataset)
     in_data = {name: number for number, name in enumerate(data_names)}
     known = [label for label in wanted if model.label_names[label] in in_data]
     if not known:
         raise DataError(f"{dataset.path}: none of the labels to evaluate in {model.path} is in this data; convert it with `--like`")
-    place = np.full(dataset.n_labels, -1, dtype=np.int64)
+    in_model = set(model.label_names)
+    others = [NOT_JUDGED if labels is not None or name in in_model else NOT_KNOWN for name in data_names]
+    place = np.array(others, dtype=np.int64)
     names = [model.label_names[label] for label in known]
     place[[in_data[name] for name in names]] = np.arange(len(known))
     evaluation = Evaluation(
@@ -135,7 +139,6 @@ def match_labels(model: Model | ClassifierModel, dataset: Dataset, labels: list[
         n_positive=np.zeros(len(known), dtype=np.int64),
         steps=model.labels["steps"][known],
         not_in_data=[model.label_names[label] for label in wanted if model.label_names[label] not in in_data],
-        n_not_in_model=len(set(data_names) - set(model.label_names)),
         thresholds=model.threshold_source,
         probabilities=model.probability_source,
         label_titles=_titles(model, dataset, known, [in_data[name] for name in names]),
@@ -146,7 +149,7 @@ def match_labels(model: Model | ClassifierModel, dataset: Dataset, labels: list[
 def _titles(model: Model | ClassifierModel, dataset: Dataset, known: list[int], in_data: list[int]) -> list[str] | None:
     """The titles of labels by their numbers in the model, else by those in the data; None where neither has any."""
     titles, numbers = (model.label_titles, known) if model.label_titles else (dataset.label_titles(), in_data)
-    return None if titles is None else [titles[number] for number in numbers]
+    return None if titles is None else [titles[number] if number < len(titles) else "" for number in numbers]
 
 
 @mpi.collective
@@ -166,8 +169,9 @@ def evaluate(
     with mpi.agreed(comm, f"reading {dataset.path}"):
         model.check_vocabulary(dataset)
         result, place = match_labels(model, dataset, labels)
-    shard = load_shard(comm, dataset, split)
-    result.split, result.n_rows = split, shard.n_global
+    shard = load_with_unknown(comm, dataset, split)
+    missed = count_missed(comm, shard, place)
+    result.split, result.n_rows, result.n_not_in_model, result.n_missed = split, shard.n_global, missed.n_labels, missed.n_pairs
     result.n_seen, result.n_unused = count_seen(comm, model, dataset, split), count_unused(comm, dataset)
     scorer = scorer_of(model, shard, result.labels)
     scorer.warm_up(comm)
@@ -206,7 +210,7 @@ def evaluate(
     sum_tallies(comm, [pool])
     ranking = pool.ranking(shard.n_global * len(result.label_names))
     in_all = n_predicted.sum(axis=1).tolist()  # each label has a threshold of its own
-    ranking = replace(ranking, n_predicted=in_all[0], n_hits=in_all[1])
+    ranking = replace(ranking, n_predicted=in_all[0], n_hits=in_all[1], n_missed=missed.n_pairs)
     if watch is not None:
         watch.end(pool, ranking)
     result.micro = {name: measure(ranking) for name, measure in MEASURES.items()}
@@ -217,7 +221,7 @@ def evaluate(
         result.calibration = found.by_positives(frequencies)
     if several:
         pairs = (np.searchsorted(shard.rows, rows), places, positives > thresholds[places])
-        _measure_rows(comm, model, result, best.sort(), counted, pairs, n_predicted)
+        _measure_rows(comm, model, result, best.sort(), counted, pairs, missed, n_predicted)
     return result
 
 
@@ -240,6 +244,7 @@ def _measure_rows(
     best: Best,
     counted: RowCounts,
     pairs: tuple[np.ndarray, np.ndarray, np.ndarray],
+    missed: Missed,
     n_predicted: np.ndarray,
 ) -> None:
     """Collective over `comm`. Fill in the measures that are means over rows, and F1 of the most frequent labels.
@@ -250,13 +255,14 @@ def _measure_rows(
     hits = n_true(best, *pairs[:2], n_labels)
     result.precision_at = precision_at(mpi.allreduce_sum(comm, hits), n_rows)
     trained_on, n_trained = model.labels.get("n_positive", np.zeros(0)), int(model.attrs.get("n_rows", 0))
-    weights = 1.0 / propensities(trained_on[result.labels], n_trained) if trained_on.any() and n_trained else None
-    found = row_measures(comm, best, counted, pairs, weights, n_rows)
+    counts = np.append(trained_on[result.labels], 0) if trained_on.any() and n_trained else None  # the last of unknown labels
+    weights = None if counts is None else 1.0 / propensities(counts, n_trained)
+    found = row_measures(comm, best, counted, pairs, missed.by_row, weights, n_rows)
     result.ndcg_at, result.propensity_scored_at = found.ndcg_at, found.propensity_scored_at
     for percent, size, instance in zip(PERCENT, counted.sizes, found.instance_f1, strict=True):
         some = counted.places < size
         n_given, n_hits = n_predicted[:, some].sum(axis=1).tolist()
-        together = n_given + int(result.n_positive[some].sum())
+        together = n_given + int(result.n_positive[some].sum()) + (missed.n_pairs if some.all() else 0)
         judged = result.values["f1"][some & result.in_macro("f1")]
         micro, macro = 2 * n_hits / together if together else np.nan, float(judged.mean()) if judged.size else np.nan
         result.by_frequency.append(FrequentLabels(percent, size, instance, micro, macro))

@@ -9,10 +9,12 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.data.dataset import Dataset
-from hpcml.data.shard import Shard, load_shard
+from hpcml.data.shard import Shard
+from hpcml.data.unknown_labels import load_with_unknown
 from hpcml.errors import DataError
 from hpcml.evaluation.counts import positive_pairs
 from hpcml.evaluation.evaluate import match_labels
+from hpcml.evaluation.missed import Missed, count_missed
 from hpcml.evaluation.scoring import ClassifierScorer, Scorer, blocks_of, scorer_of
 from hpcml.model.classifier import ClassifierModel
 from hpcml.model.linear import Model
@@ -30,6 +32,7 @@ class HeldOut:
     labels: np.ndarray  # its label, by its place among those judged, ascending
     positives: np.ndarray  # its score
     n_labels: int
+    missed: Missed  # the pairs of labels that the model does not know
 
     @property
     def n_rows(self) -> int:
@@ -65,7 +68,8 @@ def hold_out(comm: mpi.Comm, model: Model | ClassifierModel, dataset: Dataset, s
     with mpi.agreed(comm, f"reading {dataset.path}"):
         model.check_vocabulary(dataset)
         matched, place = match_labels(model, dataset, None)
-    shard = load_shard(comm, dataset, split)
+    shard = load_with_unknown(comm, dataset, split)
+    missed = count_missed(comm, shard, place)
     scorer = scorer_of(model, shard, matched.labels)
     scorer.warm_up(comm)
     with mpi.agreed(comm, "scoring the positive rows"):
@@ -75,4 +79,4 @@ def hold_out(comm: mpi.Comm, model: Model | ClassifierModel, dataset: Dataset, s
     if not mpi.agreed_any(comm, rows.size > 0):
         raise DataError(f"{dataset.path}: no row of split {split} has a label of {model.path}; choose rows that have some")
     places = np.searchsorted(shard.rows, rows)
-    return HeldOut(comm, dataset, scorer, shard, places, labels, positives, matched.labels.size), matched.labels
+    return HeldOut(comm, dataset, scorer, shard, places, labels, positives, matched.labels.size, missed), matched.labels

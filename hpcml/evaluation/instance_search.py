@@ -62,7 +62,7 @@ class InstanceSearch:
         self.held_out, self.comm = held_out, held_out.comm
         self.cuts = np.unique(np.concatenate(mpi.allgather_arrays(self.comm, held_out.positives)))[::-1]  # best first
         self.n_rows = held_out.shard.n_local
-        self.n_true = np.bincount(held_out.rows, minlength=self.n_rows)
+        self.n_true = np.bincount(held_out.rows, minlength=self.n_rows) + held_out.missed.by_row
         self.bits = min(52, 62 - int(held_out.n_rows).bit_length())
         self._best, self._place = Mean(0, 1), 0
 

@@ -30,11 +30,12 @@ class Ranking:
     n_items: int
     n_predicted: int  # items with a score above the threshold, by default 0
     n_hits: int  # positives among them
+    n_missed: int = 0  # positives without a score, which are never retrieved (`missed`); none of the items
 
     @property
     def n_positive(self) -> int:
-        """The number of positive items."""
-        return int(self.relevant.sum())
+        """The number of positives, with those that are not among the items."""
+        return int(self.relevant.sum()) + self.n_missed
 
     @property
     def relevant_before(self) -> np.ndarray:
@@ -89,7 +90,7 @@ def break_even(ranking: Ranking) -> float:
 
 def auc(ranking: Ranking) -> float:
     """Area under the ROC curve (ROC area): the share of (positive, negative) pairs in the right order, ties counting half."""
-    n_negative = ranking.n_items - ranking.n_positive
+    n_negative = ranking.n_items - int(ranking.relevant.sum())
     if not n_negative:
         return math.nan
     above = ranking.greater - ranking.relevant_before  # negatives that score more

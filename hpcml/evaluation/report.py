@@ -72,9 +72,14 @@ def format_evaluation(evaluation: Evaluation, best: int = 5) -> str:
     notes = {
         "without a row of this split that has them, left out of macro": e.n_without_positives,
         "of the model not in the data, not evaluated": len(e.not_in_data),
-        "of the data not in the model, ignored": e.n_not_in_model,
     }
     lines += [f"{plural(count, 'label')} {note}" for note, count in notes.items() if count]
+    if e.n_missed:
+        missed = plural(e.n_missed, "entry", "entries")
+        where = "in micro, nDCG, F1 per row; macro is of the model's labels"
+        lines.append(
+            f"{plural(e.n_not_in_model, 'label')} of these rows not in the model: their {missed} count as missed ({where})"
+        )
     for title, chosen in _best_and_worst(e, best).items():
         if chosen.size:
             lines += ["", *_label_table(e, title, chosen, measures)]
@@ -153,6 +158,7 @@ def write_json(path: Path | str, evaluation: Evaluation) -> None:
         "n_without_positives": e.n_without_positives,
         "not_in_data": e.not_in_data,
         "n_not_in_model": e.n_not_in_model,
+        "n_missed": e.n_missed,
         "thresholds": e.thresholds or "0 for all labels",
         "macro": {m: {"value": _or_none(e.macro(m)), "n_labels": int(e.in_macro(m).sum())} for m in e.values},
         "micro": {m: _or_none(value) for m, value in e.micro.items()},

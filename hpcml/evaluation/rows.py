@@ -78,15 +78,18 @@ class RowCounts:
         self.predicted[row : row + scores.shape[0]] += counted.astype(np.int32)
 
     @mpi.collective
-    def instance_f1(self, comm: mpi.Comm, rows: np.ndarray, labels: np.ndarray, hits: np.ndarray, n_global: int) -> list[float]:
+    def instance_f1(
+        self, comm: mpi.Comm, rows: np.ndarray, labels: np.ndarray, hits: np.ndarray, missed: np.ndarray, n_global: int
+    ) -> list[float]:
         """Collective over `comm`. F1 per row for each of PERCENT, mean over the rows where it is defined; NaN if there are none.
 
-        (rows[p], labels[p]) are this rank's true pairs, `hits` those that are predicted, `n_global` the rows of all ranks.
+        (rows[p], labels[p]) are this rank's true pairs, `hits` those that are predicted, `n_global` the rows of all ranks. `missed`
+        counts the rows' labels that the model does not know, which are among all labels and not among the most frequent ones.
         """
         values, n_rows = [], self.predicted.shape[0]
         for column, size in enumerate(self.sizes):
             inside = self.places[labels] < size
-            true = np.bincount(rows[inside], minlength=n_rows)
+            true = np.bincount(rows[inside], minlength=n_rows) + (missed if size == self.places.size else 0)
             found = np.bincount(rows[inside & hits], minlength=n_rows)
             together = true + self.predicted[:, column]
             defined = together > 0
@@ -102,20 +105,24 @@ def row_measures(
     best: Best,
     counts: RowCounts,
     pairs: tuple[np.ndarray, np.ndarray, np.ndarray],
+    missed: np.ndarray,
     weights: np.ndarray | None,
     n_global: int,
 ) -> RowMeasures:
     """Collective over `comm`. The measures of the rows' best labels, and of the labels that they are given.
 
-    `pairs` are this rank's true rows and labels, and whether each is predicted; `weights` (n_labels) are the inverse propensities.
+    `pairs` are this rank's true rows and labels, and whether each is predicted; `missed` counts its rows' labels that the model
+    does not know; `weights` (n_labels + 1) are the inverse propensities, the last one of these.
     """
     rows, labels, hits = pairs
     true = are_true(best, rows, labels, counts.places.size)
-    n_true = np.bincount(rows, minlength=true.shape[0])
+    every_row = np.concatenate([rows, np.repeat(np.arange(missed.size), missed)])
+    every_label = np.concatenate([labels, np.full(every_row.size - rows.size, counts.places.size)])
+    n_true = np.bincount(every_row, minlength=true.shape[0])
     return RowMeasures(
         ndcg_at(comm, true, n_true, n_global),
-        {} if weights is None else propensity_scored_at(comm, best, true, rows, labels, weights, n_global),
-        counts.instance_f1(comm, rows, labels, hits, n_global),
+        {} if weights is None else propensity_scored_at(comm, best, true, every_row, every_label, weights, n_global),
+        counts.instance_f1(comm, rows, labels, hits, missed, n_global),
     )
 
 
@@ -125,13 +132,12 @@ def ndcg_at(comm: mpi.Comm, true: np.ndarray, n_true: np.ndarray, n_global: int)
 
     `true` (n × k) says which of a row's best labels are true. DCG@k = Σ true / log₂(place + 1); the ideal has the true ones first.
     """
-    discounts = 1.0 / np.log2(np.arange(2, true.shape[1] + 2))
-    gained, ideal = np.cumsum(true * discounts, axis=1), np.cumsum(discounts)
+    discounts = 1.0 / np.log2(np.arange(2, max(PRECISION_AT) + 2))
+    gained, ideal = np.cumsum(true * discounts[: true.shape[1]], axis=1), np.cumsum(discounts)
     some, found = n_true > 0, {}
     _, (n_rows,) = mpi.exclusive_sum(comm, [int(some.sum())])
     for k in PRECISION_AT:
-        size = min(k, discounts.size)
-        ratios = gained[some, size - 1] / ideal[np.minimum(n_true[some], size) - 1]
+        ratios = gained[some, min(k, true.shape[1]) - 1] / ideal[np.minimum(n_true[some], k) - 1]
         total = mpi.exact_sum(comm, ratios, float(n_global), n_global)
         found[k] = total / int(n_rows) if n_rows else math.nan
     return found
@@ -146,17 +152,17 @@ def propensity_scored_at(
     That is the precision@k of Jain, Prabhu & Varma (2016) divided by the largest that any ranking has, as the Extreme
     Classification Repository reports it; `weights` (n_labels) are inverse propensities, (rows[p], labels[p]) the true pairs.
     """
-    width = true.shape[1]
+    width = max(PRECISION_AT)
     gained = np.cumsum(np.where(true, weights[np.minimum(best.labels, weights.size - 1)], 0.0), axis=1)
     order = np.lexsort((-weights[labels], rows))
     counts = np.bincount(rows, minlength=true.shape[0])
     places = np.arange(rows.size) - np.repeat(offsets(counts)[:-1], counts)
-    ideal, first = np.zeros(true.shape), places < width
+    ideal, first = np.zeros((true.shape[0], width)), places < width
     ideal[rows[order][first], places[first]] = weights[labels[order[first]]]
     ideal, found = np.cumsum(ideal, axis=1), {}
     for k in PRECISION_AT:
-        size = min(k, width)
-        bound = max(1, n_global) * size * float(weights.max(initial=1.0))
-        reached, possible = (mpi.exact_sum(comm, sums[:, size - 1], bound, max(1, n_global)) for sums in (gained, ideal))
+        bound = max(1, n_global) * k * float(weights.max(initial=1.0))
+        of_k = (gained[:, min(k, true.shape[1]) - 1], ideal[:, k - 1])
+        reached, possible = (mpi.exact_sum(comm, sums, bound, max(1, n_global)) for sums in of_k)
         found[k] = reached / possible if possible else math.nan
     return found

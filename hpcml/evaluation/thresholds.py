@@ -14,7 +14,7 @@ of micro F1. "shrink" draws the threshold of each label to that of labels as fre
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -117,7 +117,8 @@ def find_thresholds(
         return _shrunk(held_out, judged, model.n_labels)
     pool, own = _count(held_out, measure == "label")
     search = InstanceSearch(held_out) if measure == "instance" else None
-    best = best_cut(pool.values[::-1], pool.ranking(held_out.n_rows * held_out.n_labels)) if search is None else search.best()
+    ranking = replace(pool.ranking(held_out.n_rows * held_out.n_labels), n_missed=held_out.missed.n_pairs)
+    best = best_cut(pool.values[::-1], ranking) if search is None else search.best()
     common = _half(best[1]) if method == "half" else best[0]
     cuts, mine, borrowed = np.full(held_out.n_labels, common), np.zeros(held_out.n_labels, dtype=bool), {}
     if own is not None:
@@ -160,7 +161,7 @@ def _f1(held_out: HeldOut, measure: str, cuts: np.ndarray, n_predicted: np.ndarr
     """Collective. Micro F1, or the mean over the labels that some row has, where scores of at least the cuts are predicted."""
     hits, n_positive = held_out.sum_by_label(held_out.positives >= cuts[held_out.labels]), held_out.n_positive()
     if measure == "micro":
-        return float(2 * hits.sum() / (n_predicted.sum() + n_positive.sum()))
+        return float(2 * hits.sum() / (n_predicted.sum() + n_positive.sum() + held_out.missed.n_pairs))
     some = n_positive > 0
     return float(np.mean(2.0 * hits[some] / (n_predicted + n_positive)[some]))
 

@@ -11,9 +11,10 @@ import h5py
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import NAMES_OF, UNKNOWN, Dataset
 from hpcml.data.names import names_of
 from hpcml.data.shard import Shard, load_shard
+from hpcml.data.unknown_labels import label_sets_of
 from hpcml.files.hdf5 import NAME_CHUNK, create_strings, describe_matrix, matrix_slabs, readable, vocabulary_digest
 from hpcml.files.hdf5 import write_strings as write_names
 from hpcml.files.slabs import Slab, SlabFile, new_file
@@ -59,8 +60,9 @@ class _Columns:
 def reduce_dataset(comm: mpi.Comm, dataset: Dataset, features: np.ndarray, output: Path, force: bool) -> None:
     """Collective over `comm`. Write `output`: the dataset with these features (k, int64) as its columns, in this order.
 
-    Names, row ids, splits, other numbers of rows and settings of text (but see `remakes_text`) stay, and rows that have none of
-    the features. Raises ConfigError for an output that exists (without `force`), DataError if a file cannot be read or written.
+    Names, unknown labels, row ids, splits, other numbers of rows and settings of text (but see `remakes_text`) stay, and so do rows
+    that have none of the features. Raises ConfigError for an output that exists (without `force`), DataError if a file cannot be
+    read or written.
     """
     shard = load_shard(comm, dataset, "all")
     columns = _Columns.of_features(features, dataset.n_features)
@@ -71,16 +73,21 @@ def reduce_dataset(comm: mpi.Comm, dataset: Dataset, features: np.ndarray, outpu
             all_ones = all_ones and bool((data == 1).all())
         dataset.check_unchanged()
     ones = not mpi.agreed_any(comm, not all_ones)
-    (first_value, first_label), (nnz, y_nnz) = mpi.exclusive_sum(comm, [sizes.sum(), shard.y_indices.size])
+    sets = label_sets_of(comm, dataset, shard)
+    entries = [indices.size for _, indices in sets.values()]
+    (first_value, *first_entries), (nnz, *n_entries) = mpi.exclusive_sum(comm, [sizes.sum(), *entries])
     with new_file(comm, output, force, [dataset.path]) as out:
         slabs = matrix_slabs("X", dataset.n_rows, int(nnz), features.size, None if ones else "<f4")
-        slabs |= matrix_slabs("Y", dataset.n_rows, int(y_nnz), dataset.n_labels, None)
+        n_of = {name: int(n) for name, n in zip(sets, n_entries, strict=True)}
+        for name, n in n_of.items():
+            slabs |= matrix_slabs(name, dataset.n_rows, n, dataset.matrices[name], None)
         slabs |= {f"splits/{name}": Slab(dataset.file[f"splits/{name}"].shape, "<i8") for name in dataset.split_names()}
         numbers = [f"rows/{name}" for name in dataset.row_numbers()]
         slabs |= {name: Slab((dataset.n_rows,), dataset.file[name].dtype.str) for name in numbers}
-        out.layout(slabs, lambda file: _describe(file, dataset, features, int(nnz), int(y_nnz), ones))
+        out.layout(slabs, lambda file: _describe(file, dataset, features, int(nnz), n_of, ones))
         with mpi.agreed(comm, f"writing {output}"):
-            _write_labels(comm, out, shard, int(first_label))
+            for (name, matrix), first in zip(sets.items(), first_entries, strict=True):
+                _write_labels(comm, out, name, shard.first_row, matrix, int(first))
             _write_values(comm, out, shard, columns, sizes, int(first_value), ones)
             if comm.rank == 0:
                 for name in dataset.split_names():
@@ -90,11 +97,14 @@ def reduce_dataset(comm: mpi.Comm, dataset: Dataset, features: np.ndarray, outpu
             dataset.check_unchanged()
 
 
-def _write_labels(comm: mpi.Comm, out: SlabFile, shard: Shard, first: int) -> None:
-    """This rank's rows of Y. Local; raises OSError."""
+def _write_labels(
+    comm: mpi.Comm, out: SlabFile, name: str, first_row: int, matrix: tuple[np.ndarray, np.ndarray], first: int
+) -> None:
+    """This rank's rows of a matrix of label sets (indptr, indices). Local; raises OSError."""
     begin = min(comm.rank, 1)  # entry 0 of indptr is rank 0's
-    out.write("Y/indptr", shard.first_row + begin, first + shard.y_indptr[begin:])
-    out.write("Y/indices", first, shard.y_indices)
+    indptr, indices = matrix
+    out.write(f"{name}/indptr", first_row + begin, first + indptr[begin:])
+    out.write(f"{name}/indices", first, indices)
 
 
 def _write_values(
@@ -111,17 +121,19 @@ def _write_values(
         first += indices.size
 
 
-def _describe(file: h5py.File, dataset: Dataset, features: np.ndarray, nnz: int, y_nnz: int, ones: bool) -> None:
-    """Everything in the file that is not a slab."""
+def _describe(file: h5py.File, dataset: Dataset, features: np.ndarray, nnz: int, n_of: dict[str, int], ones: bool) -> None:
+    """Everything in the file that is not a slab; `n_of` are the entries of each matrix of label sets."""
     names = names_of(dataset, features)
     for name, value in attributes(dataset.file).items():
         file.attrs[name] = value
     file.attrs["vocabulary"] = _digest(dataset, features) if names is None else vocabulary_digest(names, features.size)
     describe_matrix(file, "X", dataset.n_rows, features.size, nnz, ones)
-    describe_matrix(file, "Y", dataset.n_rows, dataset.n_labels, y_nnz, ones=True)
+    for name, n in n_of.items():
+        describe_matrix(file, name, dataset.n_rows, dataset.matrices[name], n, ones=True)
     if names is not None:
         write_names(file, "feature_names", names)
-    for name, size in (("label_names", dataset.n_labels), ("label_titles", dataset.n_labels), ("row_ids", dataset.n_rows)):
+    of_labels = dict.fromkeys(("label_names", "label_titles"), dataset.n_labels) | {NAMES_OF[UNKNOWN]: dataset.n_unknown}
+    for name, size in (of_labels | {"row_ids": dataset.n_rows}).items():
         if name in dataset.file:
             target = create_strings(file, name, size)
             for begin in range(0, size, NAME_CHUNK):

@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 
 from hpcml import mpi
+from hpcml.data.unknown_labels import load_with_unknown
 from hpcml.errors import ConfigError, Interrupted
 from hpcml.evaluation.decision import Decision, Summary, decide, decide_together
+from hpcml.evaluation.missed import NOT_JUDGED, NOT_KNOWN, count_missed
 from hpcml.files.table import write_table
 from hpcml.log import Progress, plural
 from hpcml.methods import registry
@@ -119,7 +121,7 @@ class Tuner:
                 if new:
                     folder.log(f"the best setting so far ({text_of(settings[best])}) lies at the end of the grid, which grows")
             which = choose(scores, n_positive, self.options.one, default_of(settings))
-            decision = self._decide(comm, rounds, which)
+            decision = self._decide(comm, problem, rounds, which)
         finally:
             for each in rounds:
                 each.records.close()
@@ -197,11 +199,17 @@ class Tuner:
         return CrossFits(problem.rows, sizes, paths, problem.labels, len(settings), self.options.by, SHARE * room_per_rank(comm))
 
     @mpi.collective
-    def _decide(self, comm: mpi.Comm, rounds: Sequence[Round], which: np.ndarray) -> tuple[np.ndarray, Decision, float | None]:
+    def _decide(
+        self, comm: mpi.Comm, problem: LabelProblem, rounds: Sequence[Round], which: np.ndarray
+    ) -> tuple[np.ndarray, Decision, float | None]:
         """Collective over `comm`. The labels that are trained, their thresholds and sigmoids at the chosen settings, and the
         probability that is the threshold of all, if one is.
         """
         judged, decision, shared = np.flatnonzero(rounds[0].known), None, None
+        rows = load_with_unknown(comm, problem.dataset, problem.split)
+        place = np.full(rows.n_labels, NOT_KNOWN, dtype=np.int64)
+        place[problem.labels] = NOT_JUDGED
+        missed = count_missed(comm, rows, place)
         with mpi.agreed(comm, "deciding"):
             if comm.rank == 0:
                 first, summaries = 0, dict[int, Summary]()
@@ -213,7 +221,7 @@ class Tuner:
                 ordered = [summaries[label] for label in judged.tolist()]
                 decision = decide(ordered)
                 if self.options.thresholds == "micro":
-                    shared, decision = decide_together(ordered, decision)
+                    shared, decision = decide_together(ordered, decision, missed.n_pairs)
         return judged, *comm.bcast((decision, shared))
 
     @mpi.collective

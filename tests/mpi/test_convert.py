@@ -112,7 +112,7 @@ def both(comm, source, inputs, folder, **options):
     report = run(comm, source, inputs, together, **options)
     if comm.rank == 0:
         expected = run(self_comm(), source, inputs, alone, **options)
-        for name in ("rows", "features", "labels", "nnz", "splits", "dropped_values", "dropped_labels", "changed"):
+        for name in ("rows", "features", "labels", "nnz", "splits", "dropped_values", "unknown_entries", "changed"):
             assert getattr(report, name) == getattr(expected, name)
         assert_same(together, alone)
         assert together.read_bytes() == alone.read_bytes()

@@ -13,7 +13,7 @@ from hpcml.data.digests import digests
 from hpcml.data.labels import fingerprint
 from hpcml.data.shard import load_shard
 from hpcml.errors import HpcmlError
-from hpcml.log import Log
+from hpcml.log import Log, plural
 from hpcml.model.linear import Model
 
 if TYPE_CHECKING:
@@ -40,9 +40,11 @@ class Earlier:
         if same is not None:
             self.kept = {k: same[k] for k in here if k in same}
             gone = self.model.n_labels - len(set(self.kept.values()))
+            named = sum(self.model.label_names[number] != problem.names[k] for k, number in self.kept.items())
             log(
-                f"the documents are those of {self.run}: {len(self.kept)} labels have the rows that they had and keep models, "
-                f"{len(here) - len(self.kept)} are trained anew, {gone} models of before are left out"
+                f"the documents are those of {self.run}: {plural(len(self.kept), 'label')} with the rows of before keep models"
+                f"{f' ({named:,} under another name)' if named else ''}, {len(here) - len(self.kept):,} are trained anew, "
+                f"{plural(gone, 'model')} of before left out"
             )
         else:
             log(f"{why}: all {len(here)} labels are trained anew")
@@ -80,6 +82,12 @@ class Earlier:
         if found != self.model.attrs["fingerprint"]:
             return None, lost
         numbers = {name: number for number, name in enumerate(names)}
-        place = {old[1][numbers[name]]: k for k, name in enumerate(self.model.label_names)}
-        labels = problem.labels.tolist()
-        return {k: place[new[1][label]] for k, label in enumerate(labels) if new[1][label] in place}, ""
+        before = {name: old[1][numbers[name]] for name in self.model.label_names}
+        place = {digest: k for k, digest in enumerate(before.values())}
+        by_name = {name: k for k, name in enumerate(before)}
+        kept = {}
+        for k, (label, name) in enumerate(zip(problem.labels.tolist(), problem.names, strict=True)):
+            digest = new[1][label]
+            if digest in place:  # of several labels with these rows, the one of the same name
+                kept[k] = by_name[name] if before.get(name) == digest else place[digest]
+        return kept, ""

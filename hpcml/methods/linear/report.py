@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -41,13 +42,11 @@ class TrainReport:
     kept: float | None = None  # the share of the weights that the model holds; None if it holds all
     n_emptied: int = 0  # labels of which --drop left no weight
     profile: list[dict[str, float]] = field(default_factory=list)  # seconds per phase, rank by rank; empty if not asked for
+    n_kept: int = 0  # labels whose models are those of an earlier run
     cpu_seconds: float = 0.0  # processor time of all ranks since training began, or went on
 
     def __str__(self) -> str:
-        lines = [
-            f"trained {plural(self.n_labels, 'label')} in {self.seconds:.2f} s, {self.mean_steps:.1f} iterations a label, "
-            f"{100 * self.visited:.0f} % of the rows visited; model: {self.model}"
-        ]
+        lines = [f"{self._what_was_trained()}; model: {self.model}"]
         if self.kept is not None:
             lines.append(f"{100 * self.kept:.3g} % of the weights kept, {self.model.stat().st_size / 1e6:.3g} MB")
         if self.n_emptied:
@@ -66,6 +65,15 @@ class TrainReport:
         for rank, seconds in enumerate(self.profile):
             lines.append(f"rank {rank}: " + ", ".join(f"{phase} {value:.2f} s" for phase, value in seconds.items()))
         return joined(lines)
+
+    def _what_was_trained(self) -> str:
+        """How many labels, how long it took, and how many were taken over."""
+        n_new = self.n_labels - self.n_kept
+        if not n_new:
+            return f"{plural(self.n_labels, 'label')} taken over from the earlier run, none trained"
+        done = f"trained {plural(n_new, 'label')} in {self.seconds:.2f} s, {self.mean_steps:.1f} iterations a label, "
+        done += f"{100 * self.visited:.0f} % of the rows visited"
+        return done + (f"; {plural(self.n_kept, 'label')} taken over from the earlier run" if self.n_kept else "")
 
     def _certificate(self) -> str:
         """What the gaps say, and what to do where that is too little."""
@@ -89,24 +97,32 @@ def read_report(
     objective: Risk,
     seconds: float,
     options: LinearOptions,
+    kept: Collection[int] = (),
     cpu_seconds: float = 0.0,
 ) -> TrainReport:
-    """Collective over `comm`. What the finished model says of its labels; one rank reads it."""
+    """Collective over `comm`. What the finished model says of its labels, of which `kept` are an earlier run's; one reads it."""
     report, profiles = None, comm.allgather(objective.profile.seconds) if options.profile else []
     with mpi.agreed(comm, f"reading {folder.model}"):
         if comm.rank == 0:
-            report = _report(Model(folder.model), rows, objective, seconds, profiles, options)
+            report = _report(Model(folder.model), rows, objective, seconds, profiles, options, kept)
             report = replace(report, cpu_seconds=cpu_seconds)
     return comm.bcast(report)
 
 
 def _report(
-    model: Model, rows: CompactRows, objective: Risk, seconds: float, profiles: list[dict[str, float]], options: LinearOptions
+    model: Model,
+    rows: CompactRows,
+    objective: Risk,
+    seconds: float,
+    profiles: list[dict[str, float]],
+    options: LinearOptions,
+    kept: Collection[int],
 ) -> TrainReport:
     """See `read_report`. Local."""
     status, steps = model.labels["status"], model.labels["steps"]
     named = {text: [model.label_names[k] for k in np.flatnonzero(status == code)] for code, text in enumerate(STATUS)}
-    trained = status != STATUS.index("degenerate")
+    learnt = status != STATUS.index("degenerate")
+    trained = learnt & ~np.isin(np.arange(model.n_labels), list(kept))
     gaps, limit = model.labels.get("gap"), GAP if options.max_gap is None else options.max_gap
     return TrainReport(
         model=model.path,
@@ -125,11 +141,12 @@ def _report(
         advice=options.advice,
         gaps=list(zip(model.label_names, model.labels["f_min"].tolist(), gaps.tolist(), strict=True)) if options.gap else [],
         kept=model.n_weights / max(1, model.n_labels * model.n_columns) if model.sparse and model.combination is None else None,
-        n_emptied=_emptied(model, trained) if options.drop else 0,
+        n_emptied=_emptied(model, learnt) if options.drop else 0,
         profile=profiles,
+        n_kept=len(kept),
     )
 
 
-def _emptied(model: Model, trained: np.ndarray) -> int:
-    """How many of the labels that were trained have no weight in a sparse model. Local."""
-    return int(np.count_nonzero(trained & (np.diff(model.W.indptr) == 0))) if isinstance(model.W, SparseRows) else 0
+def _emptied(model: Model, learnt: np.ndarray) -> int:
+    """How many of the labels that are no constant have no weight in a sparse model. Local."""
+    return int(np.count_nonzero(learnt & (np.diff(model.W.indptr) == 0))) if isinstance(model.W, SparseRows) else 0

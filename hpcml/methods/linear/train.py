@@ -168,10 +168,11 @@ def _train_problem(
     source = None if earlier is None else str(earlier.run.resolve())
     if earlier is not None:
         earlier.compare(comm, problem, log)
+    kept = frozenset() if earlier is None else frozenset(earlier.kept)
     state = folder.prepare(RunConfig(problem.method.name, problem.dataset.path.resolve(), asked, source), target)
     if state == FINISHED:
         log(f"{folder.path} is finished already; nothing to resume")
-        return read_report(comm, folder, problem.rows, objective, 0.0, options)
+        return read_report(comm, folder, problem.rows, objective, 0.0, options, kept)
     if options.drop is None:
         sizes = (len(problem.names), rows.n_columns - rows.bias, objective.weight_type.itemsize)
         with folder.discarded_on_error():
@@ -190,7 +191,7 @@ def _train_problem(
         waiting, continued, checkpoint = run.begin(restore=state == UNFINISHED)
         if earlier is not None:
             run.keep(earlier)
-            waiting = [place for place in waiting if place not in earlier.kept]
+            waiting = [place for place in waiting if place not in kept]
         method, room = problem.method, room_per_rank(comm)
         n_lanes = lanes_per_group(len(waiting), len(continued), rows, options, room, method.needs, rows.mapped, method.lanes)
         n_lanes, run.chunk_values = plan_chunks(comm, run, method, n_lanes, log)
@@ -199,8 +200,9 @@ def _train_problem(
             block = make_block(problem, n_lanes, options, chosen)
         block.waiting.extend(waiting)
         objective_is = f", λ = {objective.lam:.4g}" if options.losses and chosen is None else ""
+        n_new = len(problem.names) - len(kept)
         log(
-            f"training {plural(len(problem.names), 'label')} on {plural(rows.n_global, 'row')} "
+            f"training {plural(n_new, 'label') if n_new else 'no label'} on {plural(rows.n_global, 'row')} "
             f"× {plural(rows.n_features, 'feature')} ({plural(rows.n_columns, 'column')}); "
             f"ranks: {comm.size}, {problem.loaded_by.size} to a copy of the rows, labels that share a pass: {n_lanes}{objective_is}"
         )
@@ -224,7 +226,7 @@ def _train_problem(
         complete_model(comm, folder.model_part, weights)
     finish(comm, folder)
     cpu_seconds = comm.allreduce(time.process_time() - began_cpu)
-    return read_report(comm, folder, rows, objective, before + time.monotonic() - began, options, cpu_seconds)
+    return read_report(comm, folder, rows, objective, before + time.monotonic() - began, options, kept, cpu_seconds)
 
 
 def make_block(problem: LabelProblem, n_lanes: int, options: LinearOptions, chosen: Chosen | None) -> Any:

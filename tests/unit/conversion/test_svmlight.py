@@ -112,7 +112,7 @@ def test_zeros_and_ones_are_one_column(tmp_path):
         assert list(file["label_names"].asstr()) == ["1"]
         assert read_elem(file["Y"]).toarray().ravel().tolist() == [1, 0, 1]
     report, _ = make(tmp_path, "0 1:1\n0 2:1\n", "test", like=path)
-    assert (report.labels, report.dropped_labels) == (1, 0)
+    assert (report.labels, report.unknown_entries) == (1, 0)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_matrix_of_ones_is_not_written(tmp_path):
 def test_like_keeps_width_and_labels(tmp_path):
     _, train = make(tmp_path, "1,3 1:1 3:2\n2 2:1\n", "train")
     report, path = make(tmp_path, "3,4 1:1 4:7 5:1\n5 3:0.5\n2:1\n", "test", like=train)
-    assert (report.features, report.labels, report.dropped_values, report.dropped_labels) == (3, 3, 2, 2)
+    assert (report.features, report.labels, report.dropped_values, report.unknown_entries) == (3, 3, 2, 2)
     with h5py.File(path) as file:
         assert read_elem(file["X"]).toarray().tolist() == [[1, 0, 0], [0, 0, 0.5], [0, 1, 0]]
         assert read_elem(file["Y"]).toarray().tolist() == [[0, 0, 1], [0, 0, 0], [0, 0, 0]]
@@ -165,7 +165,7 @@ def test_like_keeps_width_and_labels(tmp_path):
 def test_like_a_binary_file_drops_no_minus_one(tmp_path):
     _, train = make(tmp_path, "1 1:1\n-1 2:1\n", "train")
     report, path = make(tmp_path, "-1 1:1\n-1 2:1\n", "test", like=train)
-    assert (report.labels, report.dropped_labels) == (1, 0)
+    assert (report.labels, report.unknown_entries) == (1, 0)
     with h5py.File(path) as file:
         assert file["Y/indices"].shape == (0,)
 

@@ -166,7 +166,7 @@ def test_like_repeats_the_same_rows(tmp_path):
         assert dict(again["text"].attrs) == dict(whole["text"].attrs)
         assert again.attrs["vocabulary"] == whole.attrs["vocabulary"]
     assert report.dropped_values == 2  # "unknown" and "of"
-    assert report.dropped_labels == 2
+    assert report.unknown_entries == 2
 
 
 def test_like_allows_rows_without_labels(tmp_path):

@@ -63,7 +63,49 @@ def test_labels_are_matched_by_name(tmp_path):
     for name in MEASURES:
         assert swapped.values[name].tobytes() == straight.values[name][[1, 3]].tobytes()
     assert "2 labels of the model not in the data" in format_evaluation(swapped)
-    assert "1 label of the data not in the model" in format_evaluation(swapped)
+    n = int((Y[:, 0] != 0).sum())
+    assert swapped.n_missed == n
+    assert f"1 label of these rows not in the model: their {n} entries count as missed" in format_evaluation(swapped)
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_labels_that_the_model_does_not_know_are_missed(tmp_path, ties):
+    """As in a ranking where they come behind everything and are never retrieved; a subset that was asked for has none."""
+    X, Y = make.random_data(6, 60, 10, 7)
+    rng = np.random.default_rng(7)
+    W, bias = rng.standard_normal((5, 10)), rng.standard_normal(5)
+    if ties:
+        X, W, bias = X.astype(bool).astype(np.float32), rng.integers(-1, 2, (5, 10)).astype(float), np.zeros(5)
+    rows, names = np.arange(0, 60, 2), list("abcdefg")
+    result = run(tmp_path, X, Y, W, bias, "odd", model_labels=list("gbadc"), label_names=names, splits={"odd": rows}, ones=ties)
+    scores, truth = scores_of(X, W, bias)[rows][:, [2, 1, 4, 3, 0]], Y.toarray()[rows] > 0
+    known, missed = truth[:, [0, 1, 2, 3, 6]], truth[:, [4, 5]]
+    assert (result.n_not_in_model, result.n_missed) == (2, missed.sum())
+    ranking, share = oracles.ranking(scores.ravel(), known.ravel()), known.sum() / truth.sum()
+    hits, n_given = (known & (scores > 0)).sum(axis=1), (scores > 0).sum(axis=1)
+    expected = {
+        "average_precision": share * MEASURES["average_precision"](ranking),
+        "auc": share * MEASURES["auc"](ranking),
+        "recall": hits.sum() / truth.sum(),
+        "precision": hits.sum() / n_given.sum(),
+        "f1": 2 * hits.sum() / (n_given.sum() + truth.sum()),
+        "misclassified": n_given.sum() + truth.sum() - 2 * hits.sum(),
+    }
+    for name, value in expected.items():
+        assert result.micro[name] == pytest.approx(value, rel=1e-12), name
+    if not ties:
+        first = np.argsort(-scores.ravel())[: truth.sum()]
+        assert result.micro["break_even"] == pytest.approx(known.ravel()[first].sum() / truth.sum(), rel=1e-12)
+        places = np.argsort(-scores, axis=1)[:, :3]
+        gained = (np.take_along_axis(known, places, axis=1) / np.log2([2, 3, 4])).sum(axis=1)
+        ideal = np.array([sum(1 / np.log2(k + 2) for k in range(min(3, n))) for n in truth.sum(axis=1)])
+        assert result.ndcg_at[3] == pytest.approx((gained[ideal > 0] / ideal[ideal > 0]).mean(), rel=1e-12)
+    together = n_given + truth.sum(axis=1)
+    assert result.instance_f1 == pytest.approx((2 * hits[together > 0] / together[together > 0]).mean(), rel=1e-12)
+    assert result.by_frequency[0].micro_f1 == result.micro["f1"]
+    (tmp_path / "some").mkdir()
+    some = run(tmp_path / "some", X, Y, W, bias, "odd", [1, 2], list("gbadc"), label_names=names, splits={"odd": rows}, ones=ties)
+    assert (some.n_not_in_model, some.n_missed) == (0, 0)
 
 
 def test_chosen_labels(tmp_path):

@@ -1,0 +1,44 @@
+"""Labels that rows have but the --like file of their dataset did not: kept beside Y, and counted where a model is judged."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.data.dataset import UNKNOWN, Dataset
+from hpcml.data.shard import Shard, load_shard, matrix_slab
+
+
+def all_label_names(dataset: Dataset) -> list[str]:
+    """The names of the labels, and behind them those of the unknown ones. Raises DataError."""
+    return dataset.label_names() + dataset.unknown_names()
+
+
+@mpi.collective
+def label_sets_of(comm: mpi.Comm, dataset: Dataset, shard: Shard) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Collective over `comm`. The label sets (indptr from 0, indices) of the rows of a slab by the name of their matrix."""
+    found = {"Y": (shard.y_indptr, shard.y_indices)}
+    with mpi.agreed(comm, f"reading {dataset.path}"):
+        if dataset.n_unknown:
+            n_slab = shard.y_indptr.size - 1
+            found[UNKNOWN] = matrix_slab(dataset, UNKNOWN, shard.first_row, shard.first_row + n_slab)[:2]
+    return found
+
+
+@mpi.collective
+def load_with_unknown(comm: mpi.Comm, dataset: Dataset, split: str) -> Shard:
+    """Collective over `comm`. This rank's shard of a split, whose rows have all labels of `all_label_names`.
+
+    Raises as `load_shard`. Unknown labels take 8 bytes for each label of a row.
+    """
+    shard = load_shard(comm, dataset, split)
+    sets = label_sets_of(comm, dataset, shard)
+    if UNKNOWN not in sets:
+        return shard
+    (indptr, indices), (more_indptr, more) = sets.values()
+    joined = np.empty(indices.size + more.size, dtype=np.int64)
+    joined[np.arange(indices.size) + np.repeat(more_indptr[:-1], np.diff(indptr))] = indices
+    joined[np.arange(more.size) + np.repeat(indptr[1:], np.diff(more_indptr))] = shard.n_labels + more
+    return replace(shard, y_indptr=indptr + more_indptr, y_indices=joined, n_labels=shard.n_labels + dataset.n_unknown)
