@@ -1,7 +1,7 @@
 """hpcml: very many linear and boosted classifiers on very large sparse data, with MPI; the same bits on any number of ranks."""
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
 
 __version__ = "0.11.0"
 
@@ -11,7 +11,6 @@ _API = {
     **dict.fromkeys(("calibrate", "open_model", "predict", "report", "retrain", "threshold", "train", "tune"), "hpcml.api"),
     "BoostedBayesClassifier": "hpcml.methods.bayes.estimator",
     "ClassifierModel": "hpcml.model.classifier",
-    "ConvertOptions": "hpcml.conversion.options",
     **dict.fromkeys(("CrossValidation", "TopPrecision"), "hpcml.crossval"),
     "Dataset": "hpcml.api_dataset",
     "DualClassifier": "hpcml.methods.dual.estimator",
@@ -27,8 +26,43 @@ _API = {
 }
 __all__ = ["__version__", *sorted(_API)]
 
+if TYPE_CHECKING:  # the same, for programs that check types
+    from hpcml.api import calibrate as calibrate
+    from hpcml.api import convert as convert
+    from hpcml.api import cross_validate as cross_validate
+    from hpcml.api import cross_validate_top as cross_validate_top
+    from hpcml.api import duplicates as duplicates
+    from hpcml.api import evaluate as evaluate
+    from hpcml.api import explain as explain
+    from hpcml.api import open_model as open_model
+    from hpcml.api import predict as predict
+    from hpcml.api import report as report
+    from hpcml.api import retrain as retrain
+    from hpcml.api import threshold as threshold
+    from hpcml.api import train as train
+    from hpcml.api import tune as tune
+    from hpcml.api_dataset import Dataset as Dataset
+    from hpcml.crossval import CrossValidation as CrossValidation
+    from hpcml.crossval import TopPrecision as TopPrecision
+    from hpcml.methods.bayes.estimator import BoostedBayesClassifier as BoostedBayesClassifier
+    from hpcml.methods.bayes.estimator import NaiveBayesClassifier as NaiveBayesClassifier
+    from hpcml.methods.bayes.estimator import StagedBayesClassifier as StagedBayesClassifier
+    from hpcml.methods.bayes.estimator import StagedSvmClassifier as StagedSvmClassifier
+    from hpcml.methods.dual.estimator import DualClassifier as DualClassifier
+    from hpcml.methods.extreme.estimator import ElasticNetClassifier as ElasticNetClassifier
+    from hpcml.methods.online.estimator import OnlineClassifier as OnlineClassifier
+    from hpcml.methods.probe.estimator import ProbeClassifier as ProbeClassifier
+    from hpcml.methods.psbml.estimator import PsbmlClassifier as PsbmlClassifier
+    from hpcml.model.classifier import ClassifierModel as ClassifierModel
+    from hpcml.model.kernel_bayes import KernelNaiveBayes as KernelNaiveBayes
+    from hpcml.model.linear import Model as Model
+else:  # a checker that saw this would believe in any name
 
-def __getattr__(name: str) -> Any:
-    if name in _API:
-        return getattr(import_module(_API[name]), name)
-    raise AttributeError(f"module 'hpcml' has no attribute {name!r}")
+    def __getattr__(name: str) -> object:
+        if name in _API:
+            return getattr(import_module(_API[name]), name)
+        raise AttributeError(f"module 'hpcml' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_API})

@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
 from hpcml.errors import ConfigError, HpcmlError, in_python, nearest
 
 if TYPE_CHECKING:
     from hpcml.conversion.convert import ConvertReport
     from hpcml.crossval import CrossValidation, TopPrecision
+    from hpcml.data.dataset import Dataset
     from hpcml.evaluation.calibrate import CalibrationReport
     from hpcml.evaluation.contributions import WhyRows
     from hpcml.evaluation.evaluate import Evaluation
@@ -21,11 +22,15 @@ if TYPE_CHECKING:
     from hpcml.evaluation.unlearnt import Learnability
     from hpcml.evaluation.wrong import MostWrong
     from hpcml.log import Log
+    from hpcml.methods.linear.report import TrainReport
+    from hpcml.methods.registry import Report
     from hpcml.model.classifier import ClassifierModel
     from hpcml.model.linear import Model
     from hpcml.mpi import Comm
     from hpcml.near_duplicates.search import Duplicates
+    from hpcml.options import Value
     from hpcml.signals import StopSignals
+    from hpcml.tuning.report import TuneReport
 
 
 @contextmanager
@@ -37,33 +42,42 @@ def _errors_in_python() -> Iterator[None]:
         raise
 
 
-def _options(kind: type[Any], given: Any, what: str, listed_by: str) -> Any:
-    """The options of that kind from an object of it, a mapping, or nothing. Raises ConfigError."""
-    if given is None:
-        return kind()
-    if isinstance(given, kind):
-        return given
-    if not isinstance(given, Mapping):
-        raise ConfigError(f"options: expected {kind.__name__} or a mapping for {what}, not {type(given).__name__}")
-    known = [option.name for option in fields(kind)]
-    for name in given:
+def _options(kind: type[Any], given: Mapping[str, Value], what: str, listed_by: str) -> Any:
+    """The options of that kind by their names; what may be several may be given as one. Raises ConfigError."""
+    from hpcml.options import default_of
+
+    known = {option.name: option for option in fields(kind)}
+    found: dict[str, Any] = {}
+    for name, value in given.items():
         if name not in known:
             raise ConfigError(f"{what} has no option {name!r}; {nearest(str(name), known, listed_by)}")
-    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
+        if isinstance(default_of(known[name]), tuple) and isinstance(value, (str, int, float)):
+            found[name] = (value,)
+        else:
+            found[name] = tuple(value) if isinstance(value, list) else value
+    return kind(**found)
+
+
+def _refuse_mapping(mapping: tuple[object, ...], options: Mapping[str, object]) -> None:
+    """Raise ConfigError for options that are not given as keywords."""
+    for given in (*mapping, *(options[name] for name in options if name == "options")):
+        pairs = given.items() if isinstance(given, Mapping) else (("seed", 1),)
+        shown = ", ".join(f"{name}={value!r}" for name, value in pairs)
+        raise ConfigError(f"options are given as keywords: {shown or 'seed=1'} (of a mapping: **options)")
 
 
 def train(
     method: str,
     data: Path | str,
     output: Path | str,
-    options: Any = None,
-    *,
+    *mapping: Never,
     comm: Comm | None = None,
     force: bool = False,
     resume: bool = False,
     log: Log | None = None,
     signals: StopSignals | None = None,
-) -> Any:
+    **options: Value,
+) -> Report:
     """Collective over `comm`. Train with a method of `hpcml train` into the run folder `output`.
 
     Parameters
@@ -74,18 +88,19 @@ def train(
         A dataset; for the single-pass methods also svmlight text.
     output : path
         The run folder, which must not exist without `force` or `resume`.
-    options : mapping, options of the method, or None
-        By the names of the flags, with `_` for `-` and `lam` for λ: `{"dual_tol": 0.01, "label": ["sea"]}`.
     comm : mpi4py communicator or None
         The ranks that take part; None: this process alone.
     force, resume : bool
         Begin anew in an existing run folder, or continue an interrupted run.
     log, signals
         Who hears the messages (by default the logger `hpcml`) and what stops the run (by default signals to this process).
+    **options
+        Of the method, by the names of the flags, with `_` for `-` and `lam` for λ: `dual_tol=0.01, label=["sea"]`.
 
     Returns
     -------
-    A report: a text, with the path of the model as `model`.
+    Report
+        A text, with the path of the model as `model`.
 
     Raises
     ------
@@ -98,6 +113,7 @@ def train(
     from hpcml.run.session import Target, session_of
 
     with _errors_in_python():
+        _refuse_mapping(mapping, options)
         found = _options(registry.method_named(method).options, options, method, f"hpcml train {method} --help")
         with session_of(comm, log, signals) as session:
             return registry.train(method, session, Path(data), Target(Path(output), force, resume), found)
@@ -112,8 +128,8 @@ def tune(
     resume: bool = False,
     log: Log | None = None,
     signals: StopSignals | None = None,
-    **options: Any,
-) -> Any:
+    **options: Value,
+) -> TuneReport:
     """Collective over `comm`. Choose λ and the weight of positive rows for each label by cross-validation, train, and decide.
 
     The options are those of `hpcml tune`, by the names of the flags, with `_` for `-` and `lam` for λ: `method="probe", folds=3`.
@@ -139,7 +155,7 @@ def retrain(
     resume: bool = False,
     log: Log | None = None,
     signals: StopSignals | None = None,
-) -> Any:
+) -> TrainReport:
     """Collective over `comm`. As `hpcml retrain RUN DATA --output OUTPUT`: from a finished run of `train dual` to new data.
 
     Returns a report: a text, with the path of the model as `model`. Raises what `train` does.
@@ -414,16 +430,17 @@ def convert(
     source: str,
     input: Path | str | Sequence[Path | str] | None,
     output: Path | str,
-    options: Any = None,
-    *,
+    *mapping: Never,
     comm: Comm | None = None,
     force: bool = False,
     log: Log | None = None,
+    **options: Value,
 ) -> ConvertReport:
     """Collective over `comm`. Make a dataset: `source` is one of `hpcml convert`, such as "jsonl", "csv" or "npz".
 
-    `input` is the file to read, or a list of files; None for docstrings, the name of a formula for synthetic. `options` are
-    those of the command. `hpcml.Dataset.from_sparse` and `from_frame` take rows that are in memory.
+    `input` is the file to read, or a list of files; None for docstrings, the name of a formula for synthetic. The options are
+    those of the command, with `_` for `-`: `labels=["topic"], test_share=0.2`. `hpcml.Dataset.from_sparse` and `from_frame`
+    take rows that are in memory.
     Raises ConfigError or DataError.
     """
     from hpcml.conversion.convert import convert as work
@@ -431,15 +448,27 @@ def convert(
     from hpcml.run.session import session_of
 
     with _errors_in_python(), session_of(comm, log) as session:
+        _refuse_mapping(mapping, options)
         inputs = [Path(each) for each in ([] if input is None else [input] if isinstance(input, (str, Path)) else input)]
         found = _options(ConvertOptions, options, "convert", "hpcml convert --help")
         return work(session.comm, source, inputs, Path(output), found, force, session.log)
 
 
 def cross_validate(
-    methods: Sequence[str], data: Sequence[Path | str], *, comm: Comm | None = None, log: Log | None = None, **options: Any
+    methods: Sequence[str],
+    data: Sequence[Path | str],
+    *,
+    folds: int = 5,
+    label: Sequence[str] = (),
+    split: str = "all",
+    seed: int = 0,
+    baseline: str | None = None,
+    in_order: bool = False,
+    bias: bool = True,
+    comm: Comm | None = None,
+    log: Log | None = None,
 ) -> CrossValidation:
-    """Collective over `comm`. F1 of every method on every file, in folds; `options` as in `hpcml.crossval.cross_validate`.
+    """Collective over `comm`. F1 of every method on every file, in folds (see `hpcml.crossval.cross_validate`).
 
     Raises ConfigError or DataError.
     """
@@ -447,21 +476,33 @@ def cross_validate(
     from hpcml.run.session import session_of
 
     with _errors_in_python(), session_of(comm, log) as session:
-        return work(session.comm, methods, data, log=session.log, **options)
+        return work(session.comm, methods, data, folds, label, split, seed, baseline, in_order, bias, session.log)
 
 
 def cross_validate_top(
-    methods: Sequence[str], data: Sequence[Path | str], *, comm: Comm | None = None, log: Log | None = None, **options: Any
+    methods: Sequence[str],
+    data: Sequence[Path | str],
+    *,
+    top: int = 100,
+    splits: int = 100,
+    label: Sequence[str] = (),
+    split: str = "all",
+    seed: int = 0,
+    in_order: bool = False,
+    bias: bool = True,
+    most_labels: int | None = None,
+    comm: Comm | None = None,
+    log: Log | None = None,
 ) -> TopPrecision:
     """Collective over `comm`. Precision of every method in the first ranks of random splits of every label.
 
-    `options` as in `hpcml.crossval.cross_validate_top`. Raises ConfigError or DataError.
+    See `hpcml.crossval.cross_validate_top`. Raises ConfigError or DataError.
     """
     from hpcml.crossval import cross_validate_top as work
     from hpcml.run.session import session_of
 
     with _errors_in_python(), session_of(comm, log) as session:
-        return work(session.comm, methods, data, log=session.log, **options)
+        return work(session.comm, methods, data, top, splits, label, split, seed, in_order, bias, most_labels, session.log)
 
 
 def _opened(comm: Comm, model: Path | str | Model | ClassifierModel) -> Model | ClassifierModel:
@@ -471,7 +512,7 @@ def _opened(comm: Comm, model: Path | str | Model | ClassifierModel) -> Model | 
     return share_model(comm, model) if isinstance(model, (str, Path)) else model
 
 
-def _dataset(data: Path | str) -> Any:
+def _dataset(data: Path | str) -> Dataset:
     from hpcml.data.dataset import Dataset
 
     return Dataset(data)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from hpcml.log import Log
     from hpcml.mpi import Comm
+    from hpcml.options import Value
 
 
 class Dataset(dataset.Dataset):
@@ -33,7 +34,7 @@ class Dataset(dataset.Dataset):
         comm: Comm | None = None,
         force: bool = False,
         log: Log | None = None,
-        **options: Any,
+        **options: Value,
     ) -> Dataset:
         """Collective over `comm`. Make a dataset of matrices, and open it; each rank gives its own rows, in rank order.
 
@@ -76,7 +77,14 @@ class Dataset(dataset.Dataset):
 
     @classmethod
     def from_frame(
-        cls, frame: Any, path: Path | str, *, comm: Comm | None = None, force: bool = False, log: Log | None = None, **options: Any
+        cls,
+        frame: Any,
+        path: Path | str,
+        *,
+        comm: Comm | None = None,
+        force: bool = False,
+        log: Log | None = None,
+        **options: Value,
     ) -> Dataset:
         """Collective over `comm`. Make a dataset of a pandas frame, and open it; each rank gives its own rows, in rank order.
 
@@ -102,10 +110,6 @@ class Dataset(dataset.Dataset):
         from hpcml.run.session import session_of
 
         with _errors_in_python(), session_of(comm, log) as session:
-            named = {name: (value,) if name in LISTS and isinstance(value, str) else value for name, value in options.items()}
-            found = _options(ConvertOptions, named, "from_frame", "hpcml convert --help")
+            found = _options(ConvertOptions, options, "from_frame", "hpcml convert --help")
             work(session.comm, frame, Path(path), found, force, session.log)
             return cls(path)
-
-
-LISTS = ("text", "labels", "indicators", "features", "fields", "whole_fields")

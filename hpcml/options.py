@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, fields
 from itertools import pairwise
+from pathlib import Path
 from typing import Annotated, Any, Protocol
 
 from cyclopts import Parameter
@@ -17,6 +18,7 @@ from hpcml.errors import ConfigError
 
 Several = Parameter(consume_multiple=True, negative="")  # an option with several values: --name A B, or --name A --name B
 Flag = Annotated[bool, Parameter(negative="")]
+Value = str | float | Path | Sequence[str] | Sequence[float] | None  # of an option, as a function for Python is given it
 
 # Options that may differ between a run and its continuation, because they never change the result.
 FREE = frozenset({"checkpoint_every", "time_limit", "profile"})

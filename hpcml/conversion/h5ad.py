@@ -20,8 +20,8 @@ from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
 from hpcml.conversion.roles import Roles
 from hpcml.conversion.table_rows import Batch, add_labels, unfit
-from hpcml.errors import ConfigError, DataError, file_error, is_of_the_system, is_out_of_memory
-from hpcml.files.hdf5 import DAMAGE
+from hpcml.errors import ConfigError, DataError, file_error, is_in_use, is_of_the_system, is_out_of_memory
+from hpcml.files.hdf5 import DAMAGE, open_hdf5
 from hpcml.files.opening import open_regular
 from hpcml.files.untrusted import read_strings
 from hpcml.log import Log
@@ -51,13 +51,15 @@ def _opened(path: Path) -> Iterator[h5py.File]:
     try:
         if not h5py.is_hdf5(path):
             raise DataError(f"{path}: not an HDF5 file (or truncated or damaged); expected an AnnData file (.h5ad)")
-        with h5py.File(path, "r", locking=False) as file:
+        with open_hdf5(path) as file:
             yield file
     except DAMAGE as error:
         if is_out_of_memory(error):
             raise
         if is_of_the_system(error):
             raise file_error(path, "read", error) from None
+        if isinstance(error, OSError) and is_in_use(error):
+            raise DataError(f"{path}: another program has it open to write; wait until it closes the file") from None
         reason = " ".join(str(error).split())[:200]
         raise DataError(f"{path}: truncated or damaged AnnData file: {reason or type(error).__name__}") from None
 

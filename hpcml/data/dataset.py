@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Self
 
 import h5py
 import numpy as np
@@ -89,7 +90,7 @@ class Dataset:
         """Rows, values of X, entries of Y: what two files that are not the same hardly have in common."""
         return self.n_rows, self.nnz, int(self.file["Y/indices"].shape[0])
 
-    def __enter__(self) -> Dataset:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

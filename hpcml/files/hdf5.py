@@ -106,6 +106,27 @@ def vocabulary_digest(names: Strings | None, n_features: int) -> str:
     return "names:" + digest.hexdigest()
 
 
+def open_hdf5(path: Path | str) -> h5py.File:
+    """Open an HDF5 file read-only, without a lock, which many file systems do not have. Raises OSError.
+
+    HDF5 opens a file twice in a process only with the same rules of locking: those of whoever has it open here, such as a
+    notebook, whose changes are then seen, too. And to ask for a lock tells of a program that is writing the file.
+    """
+    try:
+        file = h5py.File(path, "r", locking=False)
+    except OSError as error:
+        if is_of_the_system(error):
+            raise
+        try:
+            file = h5py.File(path, "r", locking="best-effort")
+        except OSError as other:
+            if "locking" not in str(other):
+                raise
+            file = h5py.File(path, "r", locking=True)
+    file.flush()  # what this process has written, but HDF5 has not
+    return file
+
+
 def open_stamped(path: Path | str, kind: str, made_by: str) -> h5py.File:
     """Open an HDF5 file of ours read-only.
 
@@ -118,7 +139,7 @@ def open_stamped(path: Path | str, kind: str, made_by: str) -> h5py.File:
                 raise DataError(f"{path}: the file is empty; make it with `{made_by}`")
         if not h5py.is_hdf5(path):
             raise DataError(f"{path}: not an HDF5 file (or damaged); expected one made with `{made_by}`")
-        file = h5py.File(path, "r", locking=False)
+        file = open_hdf5(path)
     except OSError as error:
         if is_of_the_system(error):
             raise file_error(path, "read", error) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from hpcml.errors import ConfigError, nearest
 from hpcml.methods.bayes.options import BoostedBayesOptions, NaiveBayesOptions, StagedBayesOptions, StagedSvmOptions
@@ -29,6 +29,14 @@ STREAM = (
     "A dataset made with `hpcml convert`; or svmlight text: a file NAME.svm (plain, .gz, .bz2, .xz), or - for standard input. "
     "A stream that is continued must be given from its beginning again."
 )
+
+
+class Report(Protocol):
+    """What a finished training did: a text, with the path of the model."""
+
+    @property
+    def model(self) -> Path:
+        """The model."""
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -33,7 +33,7 @@ class KernelDensities(JointBayes):
     filed_as = "hpcml.model.kernel_bayes.KernelNaiveBayes"
     floor_ = 0.0  # of files that do not say
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> KernelDensities:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Estimate the densities.
 
         Parameters
@@ -47,7 +47,7 @@ class KernelDensities(JointBayes):
 
         Returns
         -------
-        KernelDensities
+        Self
             Itself.
 
         Raises

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import h5py
-
 from hpcml import mpi
 from hpcml.errors import FEW, DataError
-from hpcml.files.hdf5 import DAMAGE
+from hpcml.files.hdf5 import DAMAGE, open_hdf5
 from hpcml.files.opening import check_regular
 from hpcml.files.untrusted import check_parts
 from hpcml.model.classifier import ClassifierModel
@@ -44,7 +42,7 @@ def kind_of(path: Path | str) -> str:
     path = model_file(path)
     check_regular(path)
     try:
-        with h5py.File(path, "r", locking=False) as file:
+        with open_hdf5(path) as file:
             check_parts(file)
             kind = file.attrs.get("hpcml-format")
     except DAMAGE:

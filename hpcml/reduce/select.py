@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import h5py
 import numpy as np
 
 from hpcml import mpi
@@ -17,7 +16,7 @@ from hpcml.data.names import names_of, numbers_of
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError, nearest
 from hpcml.files.atomic import check_output
-from hpcml.files.hdf5 import DAMAGE
+from hpcml.files.hdf5 import DAMAGE, open_hdf5
 from hpcml.files.opening import check_regular
 from hpcml.files.table import read_csv, write_table
 from hpcml.files.untrusted import check_parts
@@ -94,7 +93,7 @@ def _is_model(path: Path) -> bool:
     """Whether a file is one of ours that says it is a model; what else is wrong with it is said by who reads it. Local."""
     check_regular(path)
     try:
-        with h5py.File(path, "r", locking=False) as file:
+        with open_hdf5(path) as file:
             check_parts(file)
             return file.attrs.get("hpcml-format") in ("model", "classifier")
     except DAMAGE:

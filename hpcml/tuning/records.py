@@ -13,7 +13,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.errors import DataError
 from hpcml.evaluation.decision import EVEN_PLACES, OWN_PLACES, PLACE, Summary
-from hpcml.files.hdf5 import DAMAGE, open_stamped, stamp
+from hpcml.files.hdf5 import DAMAGE, open_hdf5, open_stamped, stamp
 from hpcml.files.slabs import Slab, SlabFile
 from hpcml.methods.linear.settings import Setting
 
@@ -97,7 +97,7 @@ class Records:
     def scores(self, known: np.ndarray) -> np.ndarray:
         """The scores (n_labels × n_settings), NaN for labels that have none. Local; raises OSError."""
         out = np.full((self.n_labels, self.n_settings), np.nan)
-        with h5py.File(self.path) as file:
+        with open_hdf5(self.path) as file:
             for label in np.flatnonzero(known):
                 out[label] = file["records"][label].view(RECORD)["score"]
         return out
@@ -105,7 +105,7 @@ class Records:
     def summaries(self, labels: np.ndarray, settings: np.ndarray) -> list[Summary]:
         """The summaries of some labels, each at one setting. Local; raises OSError."""
         found = []
-        with h5py.File(self.path) as file:
+        with open_hdf5(self.path) as file:
             for label, setting in zip(labels.tolist(), settings.tolist(), strict=True):
                 record = file["records"][label].view(RECORD)[setting]
                 found.append(Summary(record["places"][: record["n"]].copy()))

@@ -30,8 +30,9 @@ from compare_liblinear import matrix
 from sklearn.metrics import average_precision_score
 from sklearn.svm import LinearSVC
 
-from hpcml import ConvertOptions, Dataset, Model, mpi, train
+from hpcml import Dataset, Model, mpi, train
 from hpcml.conversion.convert import convert
+from hpcml.conversion.options import ConvertOptions
 from hpcml.errors import HpcmlError
 from hpcml.evaluation.evaluate import evaluate
 from hpcml.log import Log
@@ -83,7 +84,7 @@ def made(comm: mpi.Comm, name: str, folder: Path, most_rows: int) -> tuple[Path,
 
 def trained(comm: mpi.Comm, files: tuple[Path, Path], method: str, options: dict[str, object], run: Path) -> tuple[Model, dict]:
     """Collective over `comm`. The model of a training, and its figures."""
-    report = train(method, files[0], run, options, comm=comm, force=True, log=QUIET)
+    report = train(method, files[0], run, **options, comm=comm, force=True, log=QUIET)
     with mpi.agreed(comm, f"reading {report.model}"):
         model, dataset = Model(report.model), Dataset(files[1])
     with dataset:

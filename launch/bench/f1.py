@@ -60,7 +60,7 @@ def with_three_splits(data: Path, path: Path, seed: int) -> None:
 def judged(data: Path, work: Path, method: str, min_positives: int) -> Iterator[dict[str, Any]]:
     """A line for each kind of thresholds of a method."""
     name, options = METHODS[method]
-    model = hpcml.train(name, data, work / method, {**options, "min_positives": min_positives}, force=True).model
+    model = hpcml.train(name, data, work / method, **options, min_positives=min_positives, force=True).model
     W = hpcml.open_model(model).weights()
     about = {"method": method, "labels": W.shape[0], "features_per_label": round(float((W != 0).sum(axis=1).mean()), 1)}
     yield about | {"thresholds": "0"} | f1_of(hpcml.evaluate(model, data, split="test"))

@@ -37,10 +37,10 @@ def measure(given: argparse.Namespace, folder: Path) -> dict[str, object]:
     """The figures of one dataset."""
     data = changed(given, folder / "changed.h5")
     options = {"min_positives": given.min_positives, "loss": given.loss}
-    hpcml.train("dual", given.data, folder / "old", options)  # compiles, too
+    hpcml.train("dual", given.data, folder / "old", **options)  # compiles, too
     clocks: dict[str, list[float]] = {"anew": [], "retrained": []}
     for number in range(given.rounds):
-        clocks["anew"].append(timed(lambda to: hpcml.train("dual", data, to, options), folder / f"anew{number}"))
+        clocks["anew"].append(timed(lambda to: hpcml.train("dual", data, to, **options), folder / f"anew{number}"))
         clocks["retrained"].append(timed(lambda to: hpcml.retrain(folder / "old", data, to), folder / f"retrained{number}"))
     anew, again = (folder / f"{name}0" / "model.h5" for name in clocks)
     n_labels = hpcml.open_model(anew).n_labels

@@ -78,7 +78,7 @@ def worth(comm: mpi.Comm, data: Path, given: argparse.Namespace, folder: Path) -
     common = {"min_positives": given.min_positives, "seed": given.seed}
 
     def train(**options: Any) -> Any:
-        return hpcml.train("dual", data, folder / "run", {**common, **options}, comm=comm, force=True)
+        return hpcml.train("dual", data, folder / "run", **{**common, **options}, comm=comm, force=True)
 
     def tune(**options: Any) -> Any:
         return hpcml.tune(data, folder / "run", comm=comm, force=True, **{**common, **options})
@@ -229,7 +229,7 @@ def leak(data: Path, given: argparse.Namespace, folder: Path) -> dict[str, Any]:
         with path.open("w", encoding="utf-8") as out:
             for document, out_of_it in zip(documents, held_out.tolist(), strict=True):
                 print(json.dumps(document | {"split": "test" if out_of_it else "train"}), file=out)
-        hpcml.convert("jsonl", path, folder / "rows.h5", options, force=True)
+        hpcml.convert("jsonl", path, folder / "rows.h5", **options, force=True)
         found = loaded(folder / "rows.h5", "all")
         assert np.array_equal(found.label_rows, rows.label_rows), "the labels of the text are not those of the data"
         return found

@@ -62,7 +62,7 @@ def learnt(classifier):
 def test_the_model_is_that_of_the_command(name, n_classes, tmp_path):
     X, y, Y = rows(n_classes)
     options = {"base": tuple(SHORT[name]["base"].split()), "grid": "2x1", "cycles": 3} if name in SHORT else {}
-    model = open_model(train(name, dataset(tmp_path / "data.h5", X, Y), tmp_path / "run", options).model)
+    model = open_model(train(name, dataset(tmp_path / "data.h5", X, Y), tmp_path / "run", **options).model)
     found = make(name).fit(X, y)
     if isinstance(model, ClassifierModel):
         assert dump_classifier(found.classifier_) == dump_classifier(model.classifier)
@@ -209,7 +209,9 @@ def test_scikit_learn_checks(estimator, check):
 def test_dual_has_the_gap_of_the_command(parameters, options, tmp_path):
     X, _, Y = rows()
     Y = sp.hstack([Y, np.ones((80, 1)), sp.csr_matrix((80, 1))]).tocsr()
-    model = open_model(train("dual", dataset(tmp_path / "data.h5", X, Y), tmp_path / "run", {"min_positives": 0, **options}).model)
+    model = open_model(
+        train("dual", dataset(tmp_path / "data.h5", X, Y), tmp_path / "run", **{"min_positives": 0, **options}).model
+    )
     found = DualClassifier(**parameters).fit(X, Y.astype(int))
     assert found.coef_[:3].tobytes() == model.weights(np.arange(3)).tobytes() and not found.coef_[3:].any()
     assert found.intercept_.tobytes() == np.asarray(model.bias).tobytes() and found.intercept_[3:].tolist() == [1, -1]
@@ -234,7 +236,7 @@ def test_psbml_takes_base_learners_as_the_command_does(base, gives, tmp_path):
     X, y, Y = rows()
     tokens = tuple(base.split()) if isinstance(base, str) else base
     options = {"base": tokens, "grid": "3x2", "neighbourhood": "L5", "cycles": 4, "replace": 0.5, "validation_share": 0.3}
-    run = train("psbml", dataset(tmp_path / "data.h5", X, Y), tmp_path / "run", {**options, "seed": 3})
+    run = train("psbml", dataset(tmp_path / "data.h5", X, Y), tmp_path / "run", **options, seed=3)
     model = open_model(run.model)
     found = PsbmlClassifier(**{**options, "base": base}, random_state=3)
     assert hasattr(found, "predict_proba") == gives
@@ -247,7 +249,7 @@ def test_psbml_takes_base_learners_as_the_command_does(base, gives, tmp_path):
 def test_psbml_loses_patience_when_the_command_does(tmp_path, monkeypatch):
     X, y, Y = rows()
     options = {"grid": "3x2", "cycles": 60, "patience": 3, "replace": 0.5, "validation_share": 0.3}
-    run = train("psbml", dataset(tmp_path / "data.h5", X, Y), tmp_path / "run", {**options, "seed": 3})
+    run = train("psbml", dataset(tmp_path / "data.h5", X, Y), tmp_path / "run", **options, seed=3)
     n_cycles = len((tmp_path / "run" / "history.csv").read_text().splitlines()) - 2  # the headings and cycle 0
     steps, step = [], Synchronous.step
     monkeypatch.setattr(Synchronous, "step", lambda *given, **named: (steps.append(1), step(*given, **named))[1])

@@ -301,7 +301,7 @@ def test_tune(tmp_path, documents, monkeypatch, capsys):
     texts = documents.read_text().splitlines()
     splits = ("test" if number % 3 == 0 else "train" for number in range(len(texts)))
     documents.write_text("\n".join(json.dumps(json.loads(text) | {"split": next(splits)}) for text in texts))
-    convert("jsonl", documents, tmp_path / "words.h5", {"min_df": 2})
+    convert("jsonl", documents, tmp_path / "words.h5", min_df=2)
     (line,) = found(tmp_path / "words.h5", "--text", documents, "--min-df", 2)
     assert line["labels"] == 2 and line["features"] == 40 and 0.5 < line["test AP"] <= 1
     assert len(line["mean AP: idf of all"]) == len(line["mean AP: idf of the others"]) == 10

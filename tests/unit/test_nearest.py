@@ -33,6 +33,6 @@ def test_where_nothing_is_near_the_sentence_is_short_and_says_where_to_look(tmp_
     with pytest.raises(ConfigError, match=r"unknown key 'zzz'; `hpcml train dual --help` lists what there is$"):
         config_files([*train, "--config", str(tmp_path / "a.toml")])
     with pytest.raises(ConfigError, match=r"^dual has no option 'zzz'; `hpcml train dual --help` lists what there is$"):
-        hpcml.train("dual", "x.h5", "y", {"zzz": 1})
+        hpcml.train("dual", "x.h5", "y", zzz=1)
     with pytest.raises(ConfigError, match=r"^'zzz' is neither a file nor a method; `hpcml cv --help` lists what there is$"):
         divide_names(["zzz"])

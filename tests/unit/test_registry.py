@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from support.make import dataset, random_data
-from support.toy import TOY, ToyOptions
+from support.toy import TOY
 from support.training import compare, shared
 
 import hpcml
@@ -61,10 +61,10 @@ def test_command_trains_with_flags_and_a_file(data, tmp_path):
 
 def test_what_may_change_when_a_run_is_continued(data, tmp_path):
     with pytest.raises(hpcml.errors.Interrupted):
-        hpcml.train("toy", data, tmp_path / "run", {"time_limit": 1e-9})
+        hpcml.train("toy", data, tmp_path / "run", time_limit=1e-9)
     with pytest.raises(ConfigError, match=r"this run had zeal = 1\.0, not 2\.0; resume with the same options"):
-        hpcml.train("toy", data, tmp_path / "run", {"zeal": 2.0}, resume=True)
-    assert hpcml.train("toy", data, tmp_path / "run", {"block": 1}, resume=True).model.exists()
+        hpcml.train("toy", data, tmp_path / "run", zeal=2.0, resume=True)
+    assert hpcml.train("toy", data, tmp_path / "run", block=1, resume=True).model.exists()
     assert TOY.free_keys >= {"data", "block", "time-limit"} and "zeal" not in TOY.free_keys
 
 
@@ -84,12 +84,25 @@ def test_cross_validation_takes_its_estimator(data):
 
 
 def test_python_takes_its_options(data, tmp_path):
-    first = hpcml.train("toy", data, tmp_path / "a", {"zeal": 2.0, "label": ["label1"]})
-    second = hpcml.train("toy", data, tmp_path / "b", ToyOptions(zeal=2.0, label=("label1",)))
+    first = hpcml.train("toy", data, tmp_path / "a", zeal=2.0, label=["label1"])
+    second = hpcml.train("toy", data, tmp_path / "b", zeal=2.0, label="label1")
     assert first.model.read_bytes() == second.model.read_bytes()
     with pytest.raises(ConfigError, match=r"^zeal=0\.0: expected a number above 0"):
-        hpcml.train("toy", data, tmp_path / "c", {"zeal": 0.0})
+        hpcml.train("toy", data, tmp_path / "c", zeal=0.0)
     with pytest.raises(ConfigError, match="toy has no option 'zeel'; did you mean 'zeal'"):
-        hpcml.train("toy", data, tmp_path / "c", {"zeel": 0.0})
+        hpcml.train("toy", data, tmp_path / "c", zeel=0.0)
     with pytest.raises(ConfigError, match="no method 'toi'; did you mean 'toy'"):
         hpcml.train("toi", data, tmp_path / "c")
+
+
+def test_options_are_keywords(data, tmp_path):
+    options = {"zeal": 2.0, "label": ["label1"]}
+    sentence = r"^options are given as keywords: zeal=2\.0, label=\['label1'\] \(of a mapping: \*\*options\)$"
+    for call in (
+        lambda: hpcml.train("toy", data, tmp_path / "run", options),
+        lambda: hpcml.train("toy", data, tmp_path / "run", options=options),
+        lambda: hpcml.convert("npz", data, tmp_path / "run", options),
+    ):
+        with pytest.raises(ConfigError, match=sentence):
+            call()
+    assert not (tmp_path / "run").exists()

@@ -50,7 +50,7 @@ def test_model_is_what_training_with_the_choice_gives(tmp_path, method):
         options = {"label": [line["label"]], "l1" if method == "elastic-net" else "lam": strength}
         if method == "dual":
             options["positive_weight"] = repr(float(model.labels["positive_weight"][number]))
-        alone = hpcml.open_model(hpcml.train(method, data, tmp_path / f"alone-{number}", options).model)
+        alone = hpcml.open_model(hpcml.train(method, data, tmp_path / f"alone-{number}", **options).model)
         assert np.array_equal(alone.weights(0), model.weights(number)) and alone.bias[0] == model.bias[number]
         assert float(line["threshold"]) == pytest.approx(model.thresholds[number], rel=1e-5)
     assert model.labels["threshold"][5] == 0.0 and model.thresholds.shape == (6,)
@@ -171,7 +171,7 @@ def test_parts_that_were_tuned_are_joined(tmp_path):
 def test_labels_that_are_features_are_refused(tmp_path):
     lines = [{"id": str(k), "text": f"sea ship word{k % 7}", "labels": ["a" if k % 2 else "b"]} for k in range(40)]
     (tmp_path / "docs.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    hpcml.convert("jsonl", tmp_path / "docs.jsonl", tmp_path / "docs.h5", {"headings_as_features": True})
+    hpcml.convert("jsonl", tmp_path / "docs.jsonl", tmp_path / "docs.h5", headings_as_features=True)
     with pytest.raises(ConfigError, match="dual"):
         hpcml.tune(tmp_path / "docs.h5", tmp_path / "run")
 

@@ -64,7 +64,7 @@ def test_the_bits_and_scores_of_training_from_a_file(tmp_path, method, voted, bi
     asked = {"alpha": 1.25, "beta": 0.75, "theta": 0.5, "margin": 0.5, "epsilon": 0.5, "gamma": 0.5}
     parameters = {name: value for name, value in asked.items() if name in METHODS[method].option_names}
     options = {"voted": voted, **parameters} | ({} if winnow else {"bias": bias})
-    model = Model(train(method, data, tmp_path / "run", options).model)
+    model = Model(train(method, data, tmp_path / "run", **options).model)
     opened = Dataset(data)
     shard = slab_of(opened, opened.split("test"), 0, 50)
     scorer = Scorer(model, shard, np.arange(3))

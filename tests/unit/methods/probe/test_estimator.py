@@ -55,7 +55,7 @@ def test_multilabel_model_has_the_bits_of_training_from_a_file(tmp_path, loss, b
     Y = (Y != 0).astype(int).tolil()
     Y[:, 1], Y[:, 2] = 0, 1
     options = {"min_positives": 0, "loss": loss, "bias": bias, "precision": precision, "seed": 5, "lam": "X/50"}
-    model = Model(train("probe", dataset(tmp_path / "data.h5", X, Y), tmp_path / "run", options).model)
+    model = Model(train("probe", dataset(tmp_path / "data.h5", X, Y), tmp_path / "run", **options).model)
     assert (model.factors == 0).any() and (~np.isin(model.factors, (0, 1))).any()
     parameters = {"loss": loss, "fit_intercept": bias, "precision": precision, "random_state": 5, "lam": "X/50"}
     for target in (Y.toarray(), Y.tocsr()):

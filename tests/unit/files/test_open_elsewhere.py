@@ -1,0 +1,111 @@
+"""Files that somebody has open already: in this process, as a notebook has them, or in another."""
+
+import os
+import subprocess
+import sys
+
+import anndata
+import h5py
+import numpy as np
+import pandas as pd
+import pytest
+from support.make import class_data, dataset, random_data
+
+import hpcml
+from hpcml.errors import DataError
+
+# Every way to open a file twice, in a process in which nothing has told HDF5 of locks yet.
+OPEN_TWICE = """
+import sys, h5py, hpcml
+from hpcml.model.open import kind_of
+from hpcml.reduce.select import _is_model
+data, model = sys.argv[1:]
+alone = str(hpcml.evaluate(model, data))
+for mode in ("r", "r+", "a"):
+    for more in ({}, {"locking": False}, {"locking": True}, {"locking": "best-effort"}):
+        with h5py.File(data, mode, **more) as file, h5py.File(model, mode, **more):
+            assert str(hpcml.evaluate(model, data)) == alone
+            assert kind_of(model) == "model" and _is_model(model)
+            assert file["X/indptr"].shape == (41,)  # it is as it was
+"""
+HOLDER = """
+import sys, h5py
+file = h5py.File(sys.argv[1], sys.argv[2], locking=eval(sys.argv[3]))
+if sys.argv[2] == "w":
+    file["X"] = range(1000)  # of which nothing may be on disk yet
+print("open", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def files(tmp_path):
+    X, Y = random_data(1, 40, 12, 2, 0.4)
+    data = dataset(tmp_path / "docs.h5", X, Y)
+    return data, hpcml.train("dual", data, tmp_path / "run").model
+
+
+def locks(setting):
+    """The environment with what it may say of locks."""
+    others = {name: value for name, value in os.environ.items() if name != "HDF5_USE_FILE_LOCKING"}
+    return others | ({} if setting is None else {"HDF5_USE_FILE_LOCKING": setting})
+
+
+@pytest.mark.parametrize("setting", [None, "FALSE", "TRUE", "BEST_EFFORT"])
+def test_what_this_process_has_open_is_read(files, setting):
+    subprocess.run([sys.executable, "-c", OPEN_TWICE, *map(str, files)], check=True, env=locks(setting), timeout=120)
+
+
+def test_what_this_process_has_written_is_seen(files):
+    data, _ = files
+    with h5py.File(data, "r+") as file:
+        file["X/data"][:5] = [5, 4, 3, 2, 1]
+        with hpcml.Dataset(data) as seen:
+            assert seen.map("X/data", 0, 5).tolist() == [5, 4, 3, 2, 1]
+
+
+BACKED = """
+import sys, anndata, hpcml
+cells, out = sys.argv[1:]
+for mode in ("r", "r+"):
+    table = anndata.read_h5ad(cells, backed=mode)
+    hpcml.convert("h5ad", cells, out, labels=["class"], force=True)
+    assert table.n_obs == 60
+    table.file.close()
+"""
+
+
+def test_what_anndata_has_open_is_converted(tmp_path):
+    X, y, _ = class_data(5, 60, 8, 2)
+    table = anndata.AnnData(X, pd.DataFrame({"class": np.array(["a", "b"])[y]}, [str(row) for row in range(60)]))
+    table.write_h5ad(tmp_path / "cells.h5ad")
+    given = [str(tmp_path / name) for name in ("cells.h5ad", "cells.h5")]
+    subprocess.run([sys.executable, "-c", BACKED, *given], check=True, env=locks(None), timeout=120)
+
+
+def holder(path, mode, locking):
+    """A process that has the file open."""
+    command = [sys.executable, "-c", HOLDER, str(path), mode, repr(locking)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=locks(None))
+    assert process.stdout.readline() == "open\n"
+    return process
+
+
+@pytest.mark.parametrize("locking", [None, False])
+def test_what_another_process_has_open(files, locking):
+    data, model = files
+    alone = str(hpcml.evaluate(model, data))
+    with holder(data, "r", locking):
+        assert str(hpcml.evaluate(model, data)) == alone
+    with holder(data, "r+", locking), pytest.raises(DataError, match=r"docs\.h5: another program has it open to write; wait"):
+        hpcml.evaluate(model, data)
+
+
+def test_a_file_that_is_being_written_is_not_called_damaged(tmp_path):
+    new, work = tmp_path / "new.h5", "import sys, hpcml; hpcml.Dataset(sys.argv[1])"
+    with holder(new, "w", None):
+        told = subprocess.run([sys.executable, "-c", work, str(new)], env=locks(None), capture_output=True, text=True, timeout=60)
+    assert "DataError" in told.stderr and "new.h5: another program has it open to write; wait" in told.stderr
+    (tmp_path / "cut.h5").write_bytes(new.read_bytes()[:1000])
+    with pytest.raises(DataError, match=r"cut\.h5: truncated or damaged HDF5 file; make it again"):
+        hpcml.Dataset(tmp_path / "cut.h5")

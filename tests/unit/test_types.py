@@ -1,0 +1,107 @@
+"""What programs that check types see of the package: real signatures, and errors where a call is wrong."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hpcml
+
+RIGHT = """
+from pathlib import Path
+from typing import assert_type
+
+import hpcml
+from hpcml.tuning.report import TuneReport
+
+made = hpcml.convert("jsonl", [Path("docs.jsonl")], "docs.h5", min_df=2, fields=["title=T", "text=A"])
+trained = hpcml.train("dual", "docs.h5", Path("run"), label=["sea"], dual_tol=0.01, gap=True, force=True)
+assert_type(trained.model, Path)
+assert_type(hpcml.tune("docs.h5", "tuned", folds=3, lambdas=[0.5, 1.0], method="probe"), TuneReport)
+assert_type(hpcml.retrain("run", "docs.h5", "again").model, Path)
+assert_type(hpcml.evaluate(trained.model, "docs.h5", split="test").macro("average_precision"), float)
+assert_type(hpcml.predict(hpcml.open_model("run"), "docs.h5", "out.csv", top=3), Path)
+assert_type(hpcml.report(["run"], "page.html"), Path)
+print(hpcml.threshold("run", "docs.h5", "f1"), hpcml.calibrate("run", "docs.h5"), hpcml.explain("run", label=["sea"]))
+print(hpcml.duplicates("docs.h5", similarity=0.9), hpcml.cross_validate(["dual"], ["docs.h5"], folds=3, seed=1))
+with hpcml.Dataset.from_sparse([[1.0]], [["sea"]], "rows.h5", label_names=["sea"], test_share=0.2) as data:
+    assert_type(data, hpcml.Dataset)
+rows, classes = [[0.0], [1.0]], ["no", "yes"]
+assert_type(hpcml.BoostedBayesClassifier(rounds=3).fit(rows, classes), hpcml.BoostedBayesClassifier)
+assert_type(hpcml.DualClassifier(loss="hinge", lam=0.1).fit(rows, classes), hpcml.DualClassifier)
+assert_type(hpcml.ElasticNetClassifier(l1="0.1/m").fit(rows, classes), hpcml.ElasticNetClassifier)
+assert_type(hpcml.KernelNaiveBayes().fit(rows, classes, [1.0, 2.0]), hpcml.KernelNaiveBayes)
+assert_type(hpcml.NaiveBayesClassifier().fit(rows, classes), hpcml.NaiveBayesClassifier)
+assert_type(hpcml.OnlineClassifier("mbw").partial_fit(rows, classes, classes=classes), hpcml.OnlineClassifier)
+assert_type(hpcml.ProbeClassifier(epsilon=0.1).fit(rows, classes), hpcml.ProbeClassifier)
+assert_type(hpcml.PsbmlClassifier("tree", grid="2x1").fit(rows, classes), hpcml.PsbmlClassifier)
+assert_type(hpcml.StagedBayesClassifier().fit(rows, classes), hpcml.StagedBayesClassifier)
+assert_type(hpcml.StagedSvmClassifier(svm_c=2.0).fit(rows, classes), hpcml.StagedSvmClassifier)
+"""
+
+# Every line but the first is wrong.
+WRONG = """import hpcml
+from hpcml import Dual
+hpcml.trian
+hpcml.train(1, 2, 3)
+hpcml.train("dual", "docs.h5", "run", {"label": ["sea"]})
+hpcml.train("dual", "docs.h5", "run", label=object())
+hpcml.train("dual", "docs.h5", "run").modl
+hpcml.tune("docs.h5")
+hpcml.evaluate("run", "docs.h5", splt="test")
+hpcml.evaluate("run", "docs.h5").macr("f1")
+hpcml.predict("run", "docs.h5", "out.csv", top="3")
+hpcml.convert("csv", "docs.csv", "docs.h5", {"labels": ["topic"]})
+hpcml.convert("csv", 3, "docs.h5")
+hpcml.cross_validate(["dual"], ["docs.h5"], fold=3)
+hpcml.Dataset("docs.h5", "r")
+hpcml.Dataset.from_sparse([[1.0]], [1])
+hpcml.BoostedBayesClassifier(rounds="many")
+hpcml.DualClassifier(lamb=1.0)
+hpcml.ElasticNetClassifier(max_gap="small")
+hpcml.KernelNaiveBayes().fit([[1.0]])
+hpcml.NaiveBayesClassifier(nonsense=1)
+hpcml.OnlineClassifier(method=1)
+hpcml.ProbeClassifier(epsilon="x")
+hpcml.PsbmlClassifier(cycles="3")
+hpcml.StagedBayesClassifier(stages="two")
+hpcml.StagedSvmClassifier(svm_c=[1])
+"""
+
+FUNCTIONS = [name for name in dir(hpcml) if name in hpcml.__all__ and name.islower() and not name.startswith("_")]
+REVEALED = "import hpcml\n" + "".join(f"reveal_type(hpcml.{name})\n" for name in FUNCTIONS)
+CHECKERS = {"mypy": ("--strict", "--cache-dir=cache"), "pyright": ()}
+
+
+@pytest.fixture
+def client(tmp_path):
+    """A folder with the programs, and one with the package as if it were installed."""
+    for name, text in (("right", RIGHT), ("wrong", WRONG), ("revealed", REVEALED)):
+        (tmp_path / f"{name}.py").write_text(text)
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "hpcml").symlink_to(Path(hpcml.__file__).parent)
+    return tmp_path
+
+
+@pytest.mark.parametrize("checker", CHECKERS)
+def test_a_program_that_uses_the_package_is_checked(checker, client):
+    pytest.importorskip(checker, reason=f"{checker} is missing (pip install 'hpcml[test]')")
+    command = [sys.executable, "-m", checker, *CHECKERS[checker], "right.py", "wrong.py", "revealed.py"]
+    found = subprocess.run(
+        command, cwd=client, env={**os.environ, "PYTHONPATH": "site"}, capture_output=True, text=True, timeout=240
+    ).stdout
+    errors = re.findall(r"(\w+)\.py:(\d+):.*?error: ", found)
+    assert {int(line) for name, line in errors if name == "wrong"} == set(range(2, WRONG.count("\n") + 1)), found
+    assert {name for name, _ in errors} == {"wrong"}, found
+    signatures = [line for line in found.splitlines() if re.search(r"revealed\.py:\d", line)]
+    assert len(signatures) == len(FUNCTIONS) == 14 and not any(re.search(r"\b(Any|Unknown)\b", line) for line in signatures), found
+
+
+def test_names_are_listed():
+    assert {"train", "DualClassifier", "__version__"} <= set(dir(hpcml)) >= set(hpcml.__all__)
+    assert all(getattr(hpcml, name) is not None for name in hpcml.__all__)
+    with pytest.raises(AttributeError, match="module 'hpcml' has no attribute 'trian'"):
+        hpcml.trian  # noqa: B018
