@@ -1,5 +1,7 @@
 """Kernel density estimates of one feature in one class: the mass P(v | c) of the cell of width δ around a value v.
 
+Where `rounds` says so, v is first rounded to a multiple of δ, and P is divided by δ.
+
 A feature with few distinct values keeps them with their weights, and P is their sum. For the others P is tabulated: the axis is
 cut into cells of width h/3 from the class's lowest value on, the training values of a cell are replaced by their moments about
 its centre, and each cell has a polynomial in the place t ∈ [−½, ½] within the cell, the double Taylor series of the Gaussian (a
@@ -39,6 +41,7 @@ class Density(NamedTuple):
     table_starts: np.ndarray  # (d K + 1) the cells of feature j and class c begin at table_starts[j K + c]
     tables: np.ndarray  # (cells, ORDER)
     floor: float  # the least P; 0 for (n P + 1/m) / (n + 1) in its place
+    rounds: bool  # whether v is rounded, and P divided by δ
     far: float  # bandwidths at which tables take the Gaussian for 0
 
 
@@ -123,9 +126,22 @@ def _cell_mass(distance, precision, bandwidth):
 
 
 @njit
+def _judged(density, j, v):
+    """The value that is judged in the place of v."""
+    return np.rint(v / density.precisions[j]) * density.precisions[j] if density.rounds else v
+
+
+@njit
+def _width(density, j):
+    """What P is divided by."""
+    return density.precisions[j] if density.rounds else 1.0
+
+
+@njit
 def _sum_values(density, j, c, v):
     """P(v | c) of a feature with few values."""
     total, precision = 0.0, density.precisions[j]
+    v = _judged(density, j, v)
     for i in range(density.starts[j], density.starts[j + 1]):
         if density.masses[i, c] > 0:
             value = density.values[i]
@@ -139,7 +155,7 @@ def _sum_values(density, j, c, v):
 def _smoothed_log(density, j, c, mass):
     """log P' = log max(P, floor); without a floor log((n P + 1/m) / (n + 1))."""
     if density.floor > 0:
-        return math.log(max(mass, density.floor))
+        return math.log(max(mass / _width(density, j), density.floor))
     return math.log((density.sizes[c] * mass + 1.0 / density.counts[j]) / (density.sizes[c] + 1.0))
 
 
@@ -256,7 +272,7 @@ def _look_up(density, j, c, v):
     """P(v | c) of a feature with tables."""
     k = j * density.sizes.size + c
     bandwidth = density.bandwidths[j, c]
-    place = (v - density.lows[j, c]) * (PER_BANDWIDTH / bandwidth) + reach(density.precisions[j] / bandwidth, density.far)
+    place = (_judged(density, j, v) - density.lows[j, c]) * (PER_BANDWIDTH / bandwidth) + reach(density.precisions[j] / bandwidth, density.far)
     begin, end = density.table_starts[k], density.table_starts[k + 1]
     if not 0 <= place < end - begin:
         return 0.0
@@ -302,7 +318,7 @@ def _multiply_by_tables(density, j, c, values, product):
     begin, end = density.table_starts[k], density.table_starts[k + 1]
     low, scale = density.lows[j, c], PER_BANDWIDTH / density.bandwidths[j, c]
     shift, n_cells = np.float64(reach(density.precisions[j] / density.bandwidths[j, c], density.far)), np.float64(end - begin)
-    floor, size, spread = density.floor, density.sizes[c], 1.0 / density.counts[j]
+    floor, size, spread, width = density.floor, density.sizes[c], 1.0 / density.counts[j], _width(density, j)
     if begin == end:  # only of a damaged file
         product[:] *= floor if floor > 0 else spread / (size + 1.0)
         return
@@ -316,7 +332,7 @@ def _multiply_by_tables(density, j, c, values, product):
         for q in range(ORDER - 2, -1, -1):
             total = total * t + row[q]
         mass = max(total, 0.0) if inside else 0.0
-        product[i] *= max(mass, floor) if floor > 0 else (size * mass + spread) / (size + 1.0)
+        product[i] *= max(mass / width, floor) if floor > 0 else (size * mass + spread) / (size + 1.0)
 
 
 @njit
@@ -338,7 +354,7 @@ def add_dense(density, X, out):
                     _add_logs(density, j, np.float64(X[i, j]), out[i])
                 continue
             for i in range(n):
-                values[i] = X[begin + i, j]
+                values[i] = _judged(density, j, np.float64(X[begin + i, j]))
             for c in range(n_classes):
                 _multiply_by_tables(density, j, c, values[:n], products[c])
             waiting += 1

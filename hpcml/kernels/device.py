@@ -105,12 +105,15 @@ def _look_up(tables, begin, end, low, bandwidth, shift, v):
 
 @cuda.jit(device=True)
 def _feature_mass(density, j, c, v):
-    """max(P(v | c), floor) of feature j, which has no values of its own, or not v."""
+    """max(P(v | c) / δ, floor) of feature j, which has no values of its own, or not v."""
     _counts, precisions, bandwidths, lows, starts, values, masses, _logs, table_starts, tables, shifts, floor = density
+    precision, bandwidth = precisions[j], bandwidths[j, c]
+    v = _rint(v / precision) * precision
     if starts[j] < starts[j + 1]:
-        return max(_sum_values(starts, values, masses, precisions[j], bandwidths[j, c], j, c, v), floor)
+        return max(_sum_values(starts, values, masses, precision, bandwidth, j, c, v) / precision, floor)
     k = j * bandwidths.shape[1] + c
-    return max(_look_up(tables, table_starts[k], table_starts[k + 1], lows[j, c], bandwidths[j, c], shifts[j, c], v), floor)
+    mass = _look_up(tables, table_starts[k], table_starts[k + 1], lows[j, c], bandwidth, shifts[j, c], v)
+    return max(mass / precision, floor)
 
 
 @cuda.jit(device=True)

@@ -23,7 +23,7 @@ import warnings
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
@@ -38,7 +38,7 @@ from hpcml.files.untrusted import attributes, read_strings, text_of
 from hpcml.model import own_dump
 from hpcml.model.estimator_checks import KEPT, check_classifier, kept_classifiers, path_of
 from hpcml.model.learner import LEARNERS, Constant, Learner, confidence, fit, one_line, scores
-from hpcml.model.linear import Trained, check_thresholds
+from hpcml.model.linear import THRESHOLDS, Trained, check_thresholds
 from hpcml.model.untrusted_dump import MODULES, SMALL, check_dump
 
 LOG_ODDS = "log-odds"  # attribute `scores`: what they are of a learner that has them; absent, as before version 0.9: probabilities
@@ -185,6 +185,15 @@ def check_savable(learner: Learner, n_classes: int = 2, dense: bool = True, save
         raise ConfigError(f"--base {learner.name}: its classifiers are not the same when saved and read; choose another")
 
 
+class FoundThreshold(NamedTuple):
+    """The score above which a row is of the last of two classes, and how it was found."""
+
+    value: float
+    measure: str
+    method: str
+    split: str
+
+
 def write_classifier(
     path: Path | str,
     classifier: Any,
@@ -199,12 +208,13 @@ def write_classifier(
     margin_rows: np.ndarray,
     margin_weights: np.ndarray,
     cycle: int,
+    threshold: FoundThreshold | None = None,
     about: Mapping[str, Any] | None = None,
 ) -> None:
     """Write the file, whole or not at all, in place of an older one. Local (call it on one rank, in an agreed region).
 
     `margin_rows` (n, ascending row numbers of the training file) and `margin_weights` (n) are the margin data of cycle `cycle`;
-    `about` are more attributes (validation_error, ...). Raises DataError if the file cannot be written.
+    without a `threshold` it is 0; `about` are more attributes (validation_error, ...). Raises DataError if the file cannot be written.
     """
     path = Path(path)
     base = {"name": learner.name, "path": _path_in_files(learner.path), "options": dict(learner.options)}
@@ -217,6 +227,7 @@ def write_classifier(
         "n_features": int(n_features),
         "dense": bool(dense),
         "scores": LOG_ODDS,
+        **({} if threshold is None else dict(zip(THRESHOLDS, threshold[1:], strict=True))),
     }
     dump = dump_classifier(classifier)
     try:
@@ -229,6 +240,8 @@ def write_classifier(
             margin["rows"] = np.asarray(margin_rows, dtype="<i8")
             margin["weights"] = np.asarray(margin_weights, dtype="<f4")
             margin.attrs["cycle"] = int(cycle)
+            if threshold is not None:
+                file.create_group("labels")["threshold"] = np.array([threshold.value])
     except OSError as error:
         raise file_error(path, "write", error) from None
 

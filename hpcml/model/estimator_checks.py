@@ -400,7 +400,7 @@ RIDGE = Kept(
 )
 KERNELS = (
     *("class_log_prior_", "class_size_", "value_count_", "precision_", "bandwidth_", "low_", "value_start_", "value_"),
-    *("value_mass_", "value_log_", "table_start_", "table_", "zero_log_", "floor_"),
+    *("value_mass_", "value_log_", "table_start_", "table_", "zero_log_", "floor_", "rounds_"),
 )
 GAUSSIANS = ("class_log_prior_", "precision_", "mean_", "deviation_")
 

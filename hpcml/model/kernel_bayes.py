@@ -33,17 +33,17 @@ class JointNaiveBayes(ClassifierMixin, BaseEstimator, JointBayes):
 
 
 class KernelNaiveBayes(JointNaiveBayes, KernelDensities):
-    """Naive Bayes with a Gaussian kernel density estimate per feature and class, as Weka's `NaiveBayes -K` has it.
+    """Naive Bayes with a Gaussian kernel density estimate per feature and class, as `NaiveBayes -K` of Weka 3.9 has it.
 
     Features are numeric; what a sparse row does not store is the value 0. Weights are scaled so that they sum to the number of
     rows. For feature j with m_j distinct values and range R_j in the training rows,
 
     - δ_j = max(R_j / (m_j − 1), 1e-6) is its precision, the mean gap between values; a feature with one value is ignored;
-    - values x_i of the training rows are rounded to multiples of δ_j;
+    - values, those of the training rows (x_i) and the one that is judged (v), are rounded to multiples of δ_j;
     - h_jc = max(range_jc / √n_c, δ_j / 6) is the bandwidth, n_c the sum of the weights of class c, range_jc that of its values;
     - P(v | c) = Σ w_i [Φ((v + δ/2 − x_i) / h) − Φ((v − δ/2 − x_i) / h)] / n_c over the rows i of class c: the mass in the cell
       of width δ around v, almost the frequency of v where values are few, the density times δ where they are many;
-    - P'(v | c) = max(P(v | c), 1e-75);
+    - P'(v | c) = max(P(v | c) / δ, 1e-75), a density;
     - the prior is (n_c + 1) / (n + K) with K classes.
 
     Weka stops adding when what is missing is below 1 % of a sum; here all is added. Far below all values of a class, by 8.3 h or
@@ -56,7 +56,8 @@ class KernelNaiveBayes(JointNaiveBayes, KernelDensities):
     their number. The prediction for a row has the same bits whatever the other rows given; that for a sparse matrix and for the
     same one dense may differ by rounding.
 
-    Classifiers of files from before version 0.9 have floor_ = 0: raw values, n_c = (Σ w)² / Σ w² and
+    Classifiers of files from before version 0.12 have no rounds_: v is not rounded and P' = max(P, 1e-75), as in Weka before
+    December 2019 (3.6). Those from before version 0.9 have floor_ = 0: raw values, n_c = (Σ w)² / Σ w² and
     P' = (n_c P + 1/m_j) / (n_c + 1).
 
     Attributes
@@ -83,9 +84,11 @@ class KernelNaiveBayes(JointNaiveBayes, KernelDensities):
         log P'(0 | c).
     floor_ : float
         1e-75.
+    rounds_ : bool
+        True.
 
     References
     ----------
     John and Langley, "Estimating continuous distributions in Bayesian classifiers", UAI 1995.
-    Weka 3.6, `weka.classifiers.bayes.NaiveBayes` and `weka.estimators.KernelEstimator`.
+    Weka 3.9, `weka.classifiers.bayes.NaiveBayes` and `weka.estimators.KernelEstimator`.
     """

@@ -12,8 +12,9 @@ from hpcml.kernels import density as kernels
 from hpcml.model.joint_bayes import FEW, FLOOR, JointBayes, by_column, canonical, check_precisions, count_values, rounded
 from hpcml.partition import offsets
 
-_FAR = 18.6  # bandwidths at which a Gaussian is below FLOOR
-_FAR_BEFORE = 9.0  # of files that have no floor
+_FAR = 19.3  # bandwidths at which a Gaussian is below FLOOR · LEAST_PRECISION
+_FAR_BEFORE = 18.6  # of files that do not round
+_FAR_FIRST = 9.0  # of files that have no floor
 LEAST_PRECISION = 1e-6  # of a feature, Weka's
 
 
@@ -31,7 +32,7 @@ class KernelDensities(JointBayes):
     """What `hpcml.model.kernel_bayes.KernelNaiveBayes` estimates, for rows that are known to be sound."""
 
     filed_as = "hpcml.model.kernel_bayes.KernelNaiveBayes"
-    floor_ = 0.0  # of files that do not say
+    floor_, rounds_ = 0.0, False  # of files that do not say
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Estimate the densities.
@@ -56,7 +57,7 @@ class KernelDensities(JointBayes):
             If the arguments are not as described, or a feature's range or its values' mean gap is not a normal number.
         """
         X, labels, weights, totals = self._prepare(X, y, sample_weight)
-        self.class_size_, self.floor_ = totals, FLOOR
+        self.class_size_, self.floor_, self.rounds_ = totals, FLOOR, True
         shares = weights / totals[labels]  # of each row in its class
         self._fit_densities(_Columns(*by_column(X), labels, shares))
         return self
@@ -149,7 +150,8 @@ class KernelDensities(JointBayes):
             table_starts=self.table_start_,
             tables=self.table_,
             floor=self.floor_,
-            far=_FAR if self.floor_ > 0 else _FAR_BEFORE,
+            rounds=self.rounds_,
+            far=_FAR if self.rounds_ else _FAR_BEFORE if self.floor_ > 0 else _FAR_FIRST,
         )
 
     def _shifts(self) -> np.ndarray:
@@ -173,6 +175,8 @@ class KernelDensities(JointBayes):
                 raise ValueError(f"{name} is damaged")
         if type(self.floor_) is not float or self.floor_ not in (0.0, FLOOR):
             raise ValueError("floor_ is damaged")
+        if type(self.rounds_) is not bool or self.rounds_ > (self.floor_ > 0):
+            raise ValueError("rounds_ is damaged")
         for starts, end in ((self.value_start_, n_values), (self.table_start_, len(self.table_))):
             if starts[0] != 0 or starts[-1] != end or (starts[1:] < starts[:-1]).any():
                 raise ValueError("starts are damaged")

@@ -66,7 +66,7 @@ def test_from_points_to_predictions(standing, tmp_path):
     assert re.search(r"rank 1: .*train [\d.]+ s", result.stderr)
     assert len((run / "history.csv").read_text().splitlines()) == 7
     written = tomllib.loads((run / "config.toml").read_text())
-    assert (written["method"], written["cycles"], written["base"], written["grid"]) == ("psbml", 5, ["tree"], "3x3")
+    assert (written["method"], written["cycles"], written["base"], written["grid"]) == ("psbml", 5, ["naive-bayes"], "3x3")
     model = ClassifierModel(run / "model.h5")
     assert model.margin_rows.size > 0
     assert float(model.attrs["validation_error"]) < 0.35
@@ -146,7 +146,8 @@ def test_damaged_checkpoints_and_other_runs(standing, data, undisturbed, tmp_pat
     again = standing(2, *command, "--resume")
     assert again.returncode == 0, again.stderr
     assert f"checkpoint {newest.name} is damaged" in again.stderr
-    assert f"resuming from {older.name}: 5 of 40 cycles done" in again.stderr
+    assert f"resuming from {older.name}: 5 of 40 cycles done; done again, for they were not saved: up to cycle 9" in again.stderr
+    assert [int(n) for n in re.findall(r"^cycle (\d+)[:,]", again.stderr, re.MULTILINE)] == list(range(10, 41))  # only new ones
     assert result_of(run) == undisturbed
     finished = standing(2, *command, "--resume")
     assert finished.returncode == 0

@@ -219,8 +219,8 @@ def test_cycle_0_is_the_base_learner_on_all_training_rows(comm, mpi_tmp_path):
 
 
 def test_the_area_under_the_curve_may_judge(comm, mpi_tmp_path):
-    write(comm, mpi_tmp_path / "data.h5", 200, 6, 2)
-    options = PsbmlOptions(grid="2x2", cycles=8, seed=2, judge="auc", validation_share=0.3)
+    X, y = write(comm, mpi_tmp_path / "data.h5", 200, 6, 2)
+    options = PsbmlOptions(grid="2x2", cycles=8, seed=8, judge="auc", validation_share=0.3)
     report = train("psbml", comm, mpi_tmp_path / "data.h5", mpi_tmp_path / "run", options)
     alone = by_one_rank(comm, lambda: train("psbml", None, mpi_tmp_path / "data.h5", mpi_tmp_path / "alone", options))
     assert report.model.read_bytes() == alone.model.read_bytes()
@@ -228,6 +228,16 @@ def test_the_area_under_the_curve_may_judge(comm, mpi_tmp_path):
     assert report.cycle == areas.index(max(areas))
     errors = [float(line["error"]) for line in history(mpi_tmp_path / "run")]
     assert report.cycle != errors.index(min(errors))  # else this test says nothing
+    with Dataset(mpi_tmp_path / "data.h5") as opened:
+        held_out = problem_of(comm, opened, options).start < 0
+    model = ClassifierModel(report.model)
+    score, positive = model.scores(X[held_out].toarray())[:, 0], y[held_out] == 1
+    cuts = np.concatenate([[-np.inf], np.sort(score)])  # all thresholds that differ
+    wrong = [np.mean((score > cut) != positive) for cut in cuts]
+    assert np.mean((score > model.thresholds[0]) != positive) == min(wrong) == report.validation_error == errors[report.cycle]
+    assert min(wrong) < np.mean((score > 0) != positive)  # that of 0 is worse here
+    assert model.threshold_source == "those of the model (measure error, method validation, found on split all)"
+    assert f"best: cycle {report.cycle}, validation area {100 * max(areas):.2f} %, error {100 * min(wrong):.2f} %" in str(report)
     write(comm, mpi_tmp_path / "three.h5", 200, 6, 3)
     with pytest.raises(ConfigError, match="--judge auc: the data have 3 classes"):
         train("psbml", comm, mpi_tmp_path / "three.h5", mpi_tmp_path / "three", options)

@@ -105,9 +105,9 @@ def kernel_log_densities(x, labels, weights, queries):
         mine = (labels == c) & (weights > 0)
         own, w = np.rint(x[mine] / gap) * gap, weights[mine]
         h = max((own.max() - own.min()) / np.sqrt(w.sum()), gap / 6)
-        distances = np.abs(np.asarray(queries)[:, None] - own)  # the lower tails keep their digits
+        distances = np.abs(np.rint(np.asarray(queries) / gap)[:, None] * gap - own)  # the lower tails keep their digits
         mass = (ndtr((gap / 2 - distances) / h) - ndtr((-gap / 2 - distances) / h)) @ w / w.sum()
-        out[:, c] = np.log(np.maximum(mass, 1e-75))
+        out[:, c] = np.log(np.maximum(mass / gap, 1e-75))
     return out
 
 

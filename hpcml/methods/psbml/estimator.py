@@ -107,8 +107,8 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
     Parameters
     ----------
     base : str or tuple of str
-        The base learner and its options, as on the command line: "tree", "tree max_depth=5", ("tree", "max_depth=5"); tree, stump,
-        linear-svm, naive-bayes, naive-bayes-gaussian, or the dotted path of a scikit-learn classifier.
+        The base learner and its options, as on the command line: "tree", "tree max_depth=5", ("tree", "max_depth=5");
+        naive-bayes, naive-bayes-gaussian, tree, stump, linear-svm, or the dotted path of a scikit-learn classifier.
     grid : str or None
         The torus, "WIDTHxHEIGHT"; there must be a row to train on for each node. None: "3x3", or "2x2" or "1x1" for fewer than 9 or
         4 such rows.
@@ -121,7 +121,8 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
     validation_share : float
         Share of the rows, of each class, that judges the cycles.
     judge : {"error", "auc"}
-        By what the best cycle is found: error, or the area under the ROC curve (two classes only).
+        By what the best cycle is found: error, or the area under the ROC curve (two classes only; then the rows set aside choose
+        the threshold of `predict`, too).
     patience : int or None
         Stop after so many cycles that are no better than the best one before them; None: do all `cycles`.
     device : {"cpu", "gpu"}
@@ -148,6 +149,8 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
         The cycle that it is of; 0: the base learner on all rows but those set aside, which no cycle beat.
     validation_error_ : float
         The share of the rows set aside that it gets wrong.
+    threshold_ : float
+        The score above which `predict` takes the last of two classes: 0, or with judge "auc" that with the least error.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray (n_features,)
@@ -171,7 +174,7 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
 
     def __init__(
         self,
-        base: str | tuple[str, ...] = "tree",
+        base: str | tuple[str, ...] = "naive-bayes",
         grid: str | None = None,
         neighbourhood: str = "C9",
         replace: float = 0.2,
@@ -251,7 +254,7 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
             mine = (*margin_data(pocket), on_cpu(pocket.classifier)) if nodes.rank == pocket.owner else None
             self.margin_rows_, self.margin_weights_, self.classifier_ = nodes.bcast(mine, root=pocket.owner)
         self.grid_, self._dense = options.grid, dense
-        self.cycle_, self.validation_error_ = pocket.cycle, pocket.error
+        self.cycle_, self.validation_error_, self.threshold_ = pocket.cycle, pocket.error, pocket.threshold
 
     def _rows(self, X: Any) -> Rows:
         """Rows as the base learner takes them. Raises ValueError, TypeError."""
@@ -268,6 +271,13 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
             return learners.scores(self.classifier_, rows, len(self.classes_))
         except HpcmlError as error:
             raise ValueError(about_parameters(str(error))) from None
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The class of each row (n,): the highest score; of two classes the last one where the score is above `threshold_`."""
+        scores = self._scores(X)
+        best = scores.argmax(axis=1) if len(self.classes_) > 2 else (scores[:, 0] > self.threshold_).astype(np.intp)
+        found: np.ndarray = self.classes_[best]
+        return found
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> np.ndarray:

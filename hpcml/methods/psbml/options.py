@@ -17,8 +17,8 @@ class PsbmlOptions:
 
     free: ClassVar[frozenset[str]] = FREE | {"slow_rank", "slow_factor"}  # what may differ between a run and its continuation
 
-    base: Annotated[tuple[str, ...], Several] = ("tree",)
-    """The base learner and its options: tree, stump, linear-svm, naive-bayes, naive-bayes-gaussian, or the dotted path of any
+    base: Annotated[tuple[str, ...], Several] = ("naive-bayes",)
+    """The base learner and its options: naive-bayes, naive-bayes-gaussian, tree, stump, linear-svm, or the dotted path of any
     scikit-learn classifier, then NAME=VALUE, for instance: --base tree max_depth=5."""
     grid: str = "3x3"
     """Nodes of the torus: WIDTHxHEIGHT. The rows are spread over them; ranks beyond their number
@@ -32,7 +32,8 @@ class PsbmlOptions:
     validation_share: float = 0.1
     """Share of the training rows, of each class, that judges the cycles."""
     judge: str = "error"
-    """By what the validation set finds the best cycle: error, or auc (area under the ROC curve; two classes only)."""
+    """By what the validation set finds the best cycle: error, or auc (area under the ROC curve; two classes only). With
+    auc the same rows then choose the threshold, too."""
     patience: int | None = None
     """Stop after so many cycles that are no better than the best one before them. Default: do all --cycles."""
     seeds: int | None = None

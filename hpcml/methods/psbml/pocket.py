@@ -9,13 +9,19 @@ from pathlib import Path
 import numpy as np
 
 from hpcml.methods.psbml.problem import TorusProblem
-from hpcml.model.classifier import write_classifier
+from hpcml.model.classifier import FoundThreshold, write_classifier
 
 
 def loss_of(judge: str, error: float, auc: float) -> float:
     """What is least for the best cycle: the error, or 1 − AUC; infinite where it is not known."""
     loss = error if judge == "error" else 1.0 - auc
     return math.inf if math.isnan(loss) else loss
+
+
+def quality(judge: str, error: float, auc: float) -> str:
+    """What judges a cycle, for people; of the area also the error that is left with the threshold that was chosen."""
+    wrong = f"error {100 * error:.2f} %"
+    return wrong if judge == "error" else f"area {100 * auc:.2f} %, {wrong}"
 
 
 @dataclass
@@ -25,6 +31,7 @@ class Pocket:
     cycle: int = -1  # none yet; 0: all training rows
     error: float = math.inf
     auc: float = math.nan
+    threshold: float = 0.0  # the score above which a row is of the last of two classes
     owner: int = 0
     entries: np.ndarray | None = None  # of all nodes
     classifier: object = None
@@ -61,6 +68,7 @@ def write_pocket(path: Path, problem: TorusProblem, pocket: Pocket, base: tuple[
         margin_rows=problem.classes.rows[places],
         margin_weights=greatest,
         cycle=pocket.cycle,
+        threshold=FoundThreshold(pocket.threshold, "error", "validation", problem.split) if problem.options.judge == "auc" else None,
         about={
             "validation_error": pocket.error,
             "validation_auc": pocket.auc,

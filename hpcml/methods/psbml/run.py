@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,10 +14,10 @@ import numpy as np
 from hpcml import mpi
 from hpcml.errors import DataError, Interrupted
 from hpcml.files.slabs import Slab
-from hpcml.files.table import write_table
+from hpcml.files.table import read_csv, write_table
 from hpcml.log import Progress, plural
 from hpcml.methods.psbml.asynchronous import Asynchronous
-from hpcml.methods.psbml.pocket import Pocket
+from hpcml.methods.psbml.pocket import Pocket, quality
 from hpcml.methods.psbml.problem import TorusProblem
 from hpcml.methods.psbml.snapshot import ENTRY, HISTORY, Assessor, Facts, Snapshot, all_rows
 from hpcml.methods.psbml.synchronous import Synchronous
@@ -42,6 +43,12 @@ class TorusRun:
         self.taken: list[Snapshot] = []  # not assessed yet
         self.at_once = 2 * problem.comm.size  # how many are assessed together: a faster rank can take more of them
         self.elapsed = 0.0
+        self.told = -1  # the last cycle that the run told of before it was resumed
+
+    def _note(self) -> str:
+        """The best cycle so far."""
+        pocket = self.assessor.pocket
+        return f"validation {quality(self.options.judge, pocket.error, pocket.auc)}" if pocket.cycle >= 0 else ""
 
     @property
     def n_taken(self) -> int:
@@ -112,7 +119,7 @@ class TorusRun:
                 return self._stop()
             if self.assessor.handed:
                 self._gather()
-            self.progress.update(grid.cycle)
+            self.progress.update(grid.cycle, self._note())
 
     @mpi.collective
     def _asynchronous(self) -> str:
@@ -132,7 +139,7 @@ class TorusRun:
                     turn = (turn + 1) % len(nodes)
                     while self.n_taken < min(self.options.cycles, grid.cycles_done):
                         self.taken.append(grid.snapshot(self.n_taken + 1))
-                    self.progress.update(self.n_taken)
+                    self.progress.update(self.n_taken, self._note())
                 else:
                     grid.deliver()
                     time.sleep(IDLE_SECONDS)
@@ -208,11 +215,14 @@ class TorusRun:
         self.assessor.gather()
         for line in self.assessor.history[first:]:
             said = dict(zip(HISTORY, line, strict=True))
+            judged = quality(self.options.judge, said["error"], said["auc"])
+            if said["cycle"] <= self.told:
+                continue
             if said["cycle"] == 0:
-                self.log(f"cycle 0, all {said['distinct_rows']:,.0f} rows: validation error {100 * said['error']:.2f} %")
+                self.log(f"cycle 0, all {said['distinct_rows']:,.0f} rows: validation {judged}")
                 continue
             self.log(
-                f"cycle {said['cycle']:.0f}: validation error {100 * said['error']:.2f} %, {said['distinct_rows']:,.0f} distinct "
+                f"cycle {said['cycle']:.0f}: validation {judged}, {said['distinct_rows']:,.0f} distinct "
                 f"rows, {said['seconds']:.2f} s, {said['bytes_sent']:,.0f} bytes to neighbours "
                 f"({said['bytes_without_ids']:,.0f} if rows always travelled)"
             )
@@ -243,7 +253,7 @@ class TorusRun:
             arrays["taken_cycles"] = Slab((len(facts), 1), "<f8")
             arrays["facts"] = Slab((len(facts), len(facts[0])), "<f8")
         if pocket.cycle >= 0:
-            arrays["judged"] = Slab((1, 3), "<f8")
+            arrays["judged"] = Slab((1, 4), "<f8")
 
         def fill(out: CheckpointWriter) -> None:
             for node, slots in self.slots.items():
@@ -264,7 +274,7 @@ class TorusRun:
                     for row, line in enumerate(lines):
                         out.write_row(name, row, np.array(line))
                 if pocket.cycle >= 0:
-                    out.write_row("judged", 0, np.array([pocket.cycle, pocket.error, pocket.auc]))
+                    out.write_row("judged", 0, np.array([pocket.cycle, pocket.error, pocket.auc, pocket.threshold]))
 
         self.checkpoints.save(arrays, fill)
         self.saved = time.monotonic()
@@ -300,11 +310,22 @@ class TorusRun:
                 facts = Facts(*line) if self.comm.rank == 0 else Facts()
                 self.taken.append(Snapshot(int(file["taken_cycles"][number, 0]), entries, facts))
             if "judged" in file:
-                cycle, error, auc = file["judged"][0].tolist()
+                cycle, *judged = file["judged"][0].tolist()  # no threshold in those of version 0.11
                 entries = _read_entries(file, "pocket", 0, list(range(n_nodes))) if self.comm.rank == 0 else None
-                self.assessor.pocket = Pocket(int(cycle), error, auc, 0, entries)
-        self.log(f"resuming from {path.name}: {self.n_taken} of {plural(self.options.cycles, 'cycle')} done")
+                self.assessor.pocket = Pocket(int(cycle), *judged, entries=entries)
+            if self.comm.rank == 0 and not self.options.asynchronous:  # whose cycles are others when they are done again
+                self.told = _last_cycle(self.folder.history)
+        again = f"; done again, for they were not saved: up to cycle {self.told}" if self.told > self.n_taken else ""
+        self.log(f"resuming from {path.name}: {self.n_taken} of {plural(self.options.cycles, 'cycle')} done{again}")
         return True
+
+
+def _last_cycle(history: Path) -> int:
+    """The last cycle of history.csv; −1 if it says nothing. Local."""
+    try:
+        return max((int(line["cycle"]) for line in read_csv(history)), default=-1)
+    except (OSError, DataError, KeyError, TypeError, ValueError, csv.Error):
+        return -1
 
 
 def _has_cycle_0(file: h5py.File) -> bool:

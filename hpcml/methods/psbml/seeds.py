@@ -218,7 +218,7 @@ class SeedRuns:
         aside = np.flatnonzero(problem.start == TEST)
         rows, of = (self.rows, self.of) if self.rows.size else (problem.classes.rows[aside], problem.classes.of[aside])
         matrix = problem.prepared(read_rows(problem.dataset, rows, problem.kept_dense))
-        return [validate(pocket.classifier, matrix, of, problem.classes.n_classes) for pocket in pockets]
+        return [validate(pocket.classifier, matrix, of, problem.classes.n_classes, pocket.threshold)[:2] for pocket in pockets]
 
 
 @mpi.collective

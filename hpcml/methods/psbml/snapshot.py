@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -148,8 +148,9 @@ class Assessor:
             held_out = np.flatnonzero(self.problem.start == VALIDATION)
             self._validation = (self.problem.prepared(self.problem.read(held_out)), self.problem.classes.of[held_out])
         matrix, classes = self._validation
-        error, auc = validate(classifier, matrix, classes, self.problem.classes.n_classes)
-        return Pocket(cycle, error, auc, self.problem.comm.rank, entries, classifier)
+        threshold = None if self.problem.options.judge == "auc" else 0.0
+        error, auc, threshold = validate(classifier, matrix, classes, self.problem.classes.n_classes, threshold)
+        return Pocket(cycle, error, auc, threshold, self.problem.comm.rank, entries, classifier)
 
     def train(self, cycle: int, entries: np.ndarray) -> object:
         """The classifier of the unique rows of a cycle. Local."""
@@ -164,7 +165,7 @@ class Assessor:
         """
         comm, judge = self.problem.comm, self.problem.options.judge
         mine = {judged.cycle: judged for judged, _ in self._judged}
-        told = [(Pocket(one.cycle, one.error, one.auc, comm.rank), n_rows) for one, n_rows in self._judged]  # without what is large
+        told = [(replace(one, entries=None, classifier=None), n_rows) for one, n_rows in self._judged]  # without what is large
         snapshots, self.handed, self._judged = self.handed, [], []
         gathered = comm.allgather((told, [snapshot.facts for snapshot in snapshots]))
         results = {judged.cycle: (judged, n_rows) for one, _ in gathered for judged, n_rows in one}
@@ -180,13 +181,35 @@ class Assessor:
                 self.pocket = mine.get(judged.cycle, judged)
 
 
-def validate(classifier: object, matrix: Rows, classes: np.ndarray, n_classes: int) -> tuple[float, float]:
-    """The share of rows that are misclassified, and the area under the ROC curve (NaN for more than two classes)."""
+def validate(
+    classifier: object, matrix: Rows, classes: np.ndarray, n_classes: int, threshold: float | None = 0.0
+) -> tuple[float, float, float]:
+    """The share of rows that are misclassified, the area under the ROC curve (NaN for more than two classes), and the threshold.
+
+    A row is of the last of two classes if its score is above the threshold; None: that with the fewest misclassified rows.
+    """
     scores = learners.scores(classifier, matrix, n_classes)
     if n_classes > 2:
-        return float(np.mean(scores.argmax(axis=1) != classes)), math.nan
-    positive = classes == 1
-    return float(np.mean((scores[:, 0] > 0) != positive)), area_under_roc(scores[positive, 0], scores[~positive, 0])
+        return float(np.mean(scores.argmax(axis=1) != classes)), math.nan, 0.0
+    score, positive = scores[:, 0], classes == 1
+    if threshold is None:
+        threshold = best_threshold(score, positive)
+    return float(np.mean((score > threshold) != positive)), area_under_roc(score[positive], score[~positive]), threshold
+
+
+def best_threshold(scores: np.ndarray, positive: np.ndarray) -> float:
+    """The threshold above which rows (n) count as positive that leaves the fewest wrong; of equally good ones that nearest to 0.
+
+    Candidates are 0, what is halfway between neighbouring scores, and the least and the greatest score.
+    """
+    values = np.unique(scores)
+    halves = values[:-1] / 2 + values[1:] / 2
+    candidates = np.concatenate([[0.0], np.where(halves < values[1:], halves, values[:-1]), values[[-1]], [np.nextafter(values[0], -np.inf)]])
+    missed = np.searchsorted(np.sort(scores[positive]), candidates, side="right")
+    false = np.count_nonzero(~positive) - np.searchsorted(np.sort(scores[~positive]), candidates, side="right")
+    wrong = missed + false
+    best = candidates[wrong == wrong.min()]
+    return float(best[np.abs(best).argmin()])
 
 
 def area_under_roc(positives: np.ndarray, negatives: np.ndarray) -> float:

@@ -16,7 +16,7 @@ from hpcml.data.labels import tell_unused
 from hpcml.errors import ConfigError, HpcmlError, Interrupted
 from hpcml.log import joined, plural
 from hpcml.methods.psbml.options import PsbmlOptions
-from hpcml.methods.psbml.pocket import write_pocket
+from hpcml.methods.psbml.pocket import quality, write_pocket
 from hpcml.methods.psbml.problem import TorusProblem
 from hpcml.methods.psbml.run import TorusRun
 from hpcml.methods.psbml.seeds import SeedsReport, train_seeds
@@ -53,15 +53,18 @@ class PsbmlReport:
     model: Path
     cycle: int  # the one that the classifier is of; 0: the base learner on all rows
     validation_error: float
+    validation_auc: float  # NaN for more than two classes
     base_error: float  # of cycle 0, by the same validation rows; NaN where a file of version 0.8 does not say
+    base_auc: float
+    judge: str  # the option
     n_margin_rows: int
     seconds: float
     profile: list[dict[str, float]] = field(default_factory=list)  # seconds per phase, rank by rank; empty if not asked for
 
     def __str__(self) -> str:
         lines = [
-            f"trained in {self.seconds:.2f} s; best: cycle {self.cycle}, validation error {100 * self.validation_error:.2f} %"
-            f"{self._beside_base()}, margin data: {plural(self.n_margin_rows, 'row')}; model: {self.model}"
+            f"trained in {self.seconds:.2f} s; best: cycle {self.cycle}, "
+            f"validation {quality(self.judge, self.validation_error, self.validation_auc)}{self._beside_base()}, margin data: {plural(self.n_margin_rows, 'row')}; model: {self.model}"
         ]
         if self.cycle == 0:
             lines.append("no cycle is better than the base learner on all rows: the model is that one")
@@ -71,7 +74,8 @@ class PsbmlReport:
 
     def _beside_base(self) -> str:
         known = self.cycle > 0 and not math.isnan(self.base_error)
-        return f" (all rows: {100 * self.base_error:.2f} %)" if known else ""
+        base = f"{100 * self.base_error:.2f} %" if self.judge == "error" else quality(self.judge, self.base_error, self.base_auc)
+        return f" (all rows: {base})" if known else ""
 
 
 @mpi.collective
@@ -152,7 +156,7 @@ def _train(problem: TorusProblem, folder: RunFolder, target: Target, signals: St
     state = folder.prepare(RunConfig("psbml", problem.dataset.path.resolve(), options), target)
     if state == FINISHED:
         log(f"{folder.path} is finished already; nothing to resume")
-        return _report(comm, folder, 0.0, [])
+        return _report(comm, folder, options.judge, 0.0, [])
     log(f"training {problem.about}, {'asynchronous' if options.asynchronous else 'synchronous'}, ranks: {comm.size}")
     run = TorusRun(problem, folder, signals)
     try:
@@ -167,7 +171,7 @@ def _train(problem: TorusProblem, folder: RunFolder, target: Target, signals: St
         )
     _write_model(problem, folder, run)
     profiles = comm.allgather(problem.profile.seconds) if options.profile else []
-    return _report(comm, folder, run.elapsed, profiles)
+    return _report(comm, folder, options.judge, run.elapsed, profiles)
 
 
 @mpi.collective
@@ -186,13 +190,12 @@ def _write_model(problem: TorusProblem, folder: RunFolder, run: TorusRun) -> Non
 
 
 @mpi.collective
-def _report(comm: mpi.Comm, folder: RunFolder, seconds: float, profile: list[dict[str, float]]) -> PsbmlReport:
+def _report(comm: mpi.Comm, folder: RunFolder, judge: str, seconds: float, profile: list[dict[str, float]]) -> PsbmlReport:
     """Collective over `comm`. Read what the finished model says."""
     told = None
     with mpi.agreed(comm, f"reading {folder.model}"):
         if comm.rank == 0:
             model = ClassifierModel(folder.model)
-            errors = float(model.attrs["validation_error"]), float(model.attrs.get("base_error", math.nan))
-            told = model.cycle, *errors, model.margin_rows.size
-    cycle, error, base_error, n_rows = comm.bcast(told)
-    return PsbmlReport(folder.model, cycle, error, base_error, n_rows, seconds, profile)
+            names = ("validation_error", "validation_auc", "base_error", "base_auc")
+            told = model.cycle, *(float(model.attrs.get(name, math.nan)) for name in names), judge, model.margin_rows.size
+    return PsbmlReport(folder.model, *comm.bcast(told), seconds, profile)
