@@ -1,6 +1,6 @@
 """How far `probe` ends above the minimum, for every loss and several ε. Prints JSON lines.
 
-usage: python launch/bench/probe_epsilon.py SET ... [--labels 24] [--epsilon 0.2 0.05 0.02 0.005] [--min-positives 10]
+usage: python launch/bench/probe_epsilon.py SET ... [--labels 16] [--epsilon 0.2 0.05 0.005] [--min-positives 10]
 
 SET is a name of `defaults.py`, whose training rows are taken, and so many labels of it, evenly over the order by frequency. λ = X/m,
 with an intercept. `mean` and `largest` are of f / min f − 1 in per cent, over the labels; `steps` is the mean number of steps. The
@@ -88,8 +88,8 @@ def main() -> None:
     """Print the lines of every set."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sets", nargs="+", metavar="SET")
-    parser.add_argument("--labels", type=int, default=24)
-    parser.add_argument("--epsilon", type=float, nargs="+", default=[0.2, 0.05, 0.02, 0.005])
+    parser.add_argument("--labels", type=int, default=16)
+    parser.add_argument("--epsilon", type=float, nargs="+", default=[0.2, 0.05, 0.005])
     parser.add_argument("--min-positives", type=int, default=10)
     parser.add_argument("--most-rows", type=int, default=30_000)
     given, comm = parser.parse_args(), mpi.start()
