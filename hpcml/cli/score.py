@@ -211,8 +211,8 @@ def threshold(
         label; instance, of each row's labels, mean over the rows.
     method:
         shrink: of each label the best threshold, drawn to that of labels as frequent. search: the best of all thresholds. half:
-        half of the best F1, as a probability; for models of --loss maxent. Default: shrink for labels; search else, and with the
-        two options below.
+        half of the best F1, as a probability; for models of --loss maxent or logistic. Default: shrink for labels; search else,
+        and with the two options below.
     split:
         Rows that neither trained the model nor will judge it: a split of the file, or all. Default: valid.
     min_positives:

@@ -37,7 +37,7 @@ class ElasticNetClassifier(LinearClassifier):
     solver : {"newton", "fobos", "sgd"}
         newton is exact; the others are stochastic gradient descent with delayed regularisation.
     max_gap : float or None
-        Of newton: the certified duality gap, divided by the objective, at which a label is done; None: 1e-6.
+        Of newton: the certified duality gap, divided by the objective, at which a label is done; None: 1e-5.
     rate : {"decaying", "constant", "adagrad"}
         Of fobos and sgd: the learning rate.
     eta : float or None

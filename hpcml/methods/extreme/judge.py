@@ -32,6 +32,7 @@ from hpcml.run.profile import Profile
 
 HISTORY = ("step", "f", "bound", "rows", "found", "weights", "seconds")  # features found beyond Λ₁; weights that are not 0
 MAX_GAP = 1e-5  # of labels that are done
+FREQUENT = 0.05  # of the rows, that a feature is in on average: where no more than a few features reach every row
 ETAS = {("decaying", False): 12.0, ("decaying", True): 1.5, ("constant", False): 2.0, ("constant", True): 0.25}  # by squared
 
 
@@ -74,6 +75,16 @@ class ElasticRisk(Risk):
     def prepare(self, node: mpi.Comm) -> None:
         """Collective over `node`, whose ranks have the same rows."""
         self.columns = column_index(node, self.rows)
+
+    def warning(self) -> str:
+        """That nearly every label touches all rows, where features are frequent: by their mean share of the rows. Local."""
+        share = self.rows.data.size / max(1, self.rows.n_global * self.rows.n_columns)
+        if share < FREQUENT or self.initial_path is not None:
+            return ""
+        return (
+            f"a feature is in {100 * share:.0f} % of the rows, on average, so that a label touches nearly all of them: elastic-net is "
+            "slow on such rows, and its models are hardly smaller; dual is faster"
+        )
 
     @mpi.collective
     def start_from(self, comm: mpi.Comm, names: list[str], origin: dict[str, object]) -> None:

@@ -121,6 +121,10 @@ class Risk:
         `origin` is what it must have in common with the run's rows. Raises ConfigError or DataError.
         """
 
+    def warning(self) -> str:
+        """What to say before training begins; nothing if "". Local; the same on all ranks of `rows.comm`."""
+        return ""
+
     def check_finite(self, values: np.ndarray, what: str, labels: np.ndarray) -> None:
         """Raise NonFiniteError naming the first lane's label whose value is not finite. The same on all ranks."""
         bad = np.flatnonzero(~np.isfinite(values))

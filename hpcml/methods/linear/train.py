@@ -206,6 +206,8 @@ def _train_problem(
             f"× {plural(rows.n_features, 'feature')} ({plural(rows.n_columns, 'column')}); "
             f"ranks: {comm.size}, {problem.loaded_by.size} to a copy of the rows, labels that share a pass: {n_lanes}{objective_is}"
         )
+        if warning := objective.warning():
+            log(f"warning: {warning}")
         with mpi.node_first(comm):
             block.warm_up()
         with mpi.groups_agreed(comm):

@@ -44,7 +44,8 @@ class ProbeClassifier(LinearClassifier):
     fit_intercept : bool
         The rows have a constant feature 1, regularised like the others (False: `hpcml train --no-bias`).
     epsilon : float
-        A label is done when the bound φ falls below this.
+        A label is done when φ, the share of the objective that is still aimed for, falls below this. It is no bound on the
+        distance from the minimum, which can be several times as large.
     dormant : bool
         Skip rows that have not violated for 10 steps, for 5 to 15 steps at a time.
     random_state : int, RandomState or None

@@ -21,7 +21,8 @@ class ProbeOptions(InterceptOptions):
     loss: str | None = None
     """Convex loss ℓ: hinge (default), huber (modified Huber) or maxent (logistic)."""
     epsilon: float = 0.05
-    """A label is done when its bound φ falls below this."""
+    """A label is done when φ, the share of the objective that is still aimed for, falls below this. It is no bound on the distance
+    from the minimum, which can be several times as large."""
     dormant: Annotated[bool, Parameter(negative="--no-dormant")] = True
     """Rows that have not violated the margin for 10 steps are skipped for 5 to 15 steps at a time. --no-dormant visits all."""
     seed: int = 0

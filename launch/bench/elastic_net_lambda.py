@@ -1,0 +1,192 @@
+"""The default λ₁ and λ₂ of `elastic-net`: chosen by cross-validation on training rows, then judged on test rows. Prints JSON lines.
+
+usage: python launch/bench/elastic_net_lambda.py choose SET ... [--labels 30] [--folds 3] [--l1 0.01 0.1 ...] [--lam 0.001 0.01 ...]
+       python launch/bench/elastic_net_lambda.py judge SET ... --at L1,LAMBDA ...
+
+SET is a name of `defaults.py`, whose training rows are taken. Both take labels with at least `--min-positives` training rows.
+
+`choose` takes `--labels` of them, evenly over the order by frequency. Each is trained on the rows outside of every fold at every pair
+of the values that `--l1` and `--lam` name, in parts of 1/m. `map` is the mean over labels and folds of the average precision of the
+held-out rows, `features` the mean number of weights that are not 0, `seconds` user CPU seconds of one core for all folds. `by_size`
+has the same mean for labels of 10 to 29, 30 to 99, 100 to 999, and 1,000 and more positive rows. `dual`, by default, is beside them.
+
+`judge` trains all labels, `dual` by default and `elastic-net` at each pair of `--at`, and judges the test rows. `touched` is the mean
+share of the rows that a round of a label visits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from defaults import made
+from sklearn.metrics import average_precision_score
+
+import hpcml
+from hpcml import mpi
+from hpcml.data.compact import CompactRows, compact_rows
+from hpcml.data.dataset import Dataset, default_split
+from hpcml.data.shard import load_shard
+from hpcml.methods.extreme.judge import ElasticRisk
+from hpcml.methods.extreme.newton import NewtonBlock
+from hpcml.methods.extreme.options import ElasticNetOptions
+from hpcml.run.profile import Profile
+from hpcml.tuning.folds import Fold, deal, fold_rows
+
+SIZES = (10, 30, 100, 1000)
+
+
+def user_seconds() -> float:
+    """Processor time of this process so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_utime
+
+
+def sample(n_positive: np.ndarray, least: int, size: int) -> np.ndarray:
+    """Labels that so many rows have, and as many do not, evenly over the order by frequency."""
+    labels = np.flatnonzero(n_positive >= least)
+    order = labels[np.argsort(n_positive[labels], kind="stable")]
+    return np.sort(order[np.unique(np.linspace(0, order.size - 1, min(size, order.size)).astype(int))])
+
+
+def matrix(rows: CompactRows, arrays: tuple[np.ndarray, np.ndarray, np.ndarray]) -> sp.csr_matrix:
+    """CSR arrays of some rows as a matrix."""
+    indptr, indices, data = arrays
+    return sp.csr_matrix((data, indices.copy(), indptr), (indptr.size - 1, rows.n_columns))
+
+
+def precision_of(truth: np.ndarray, scores: np.ndarray) -> float:
+    """Average precision of the rows of a fold."""
+    return float(average_precision_score(truth, scores)) if truth.any() else np.nan
+
+
+class Trial:
+    """The training rows of a set in folds, and the labels that are tried."""
+
+    def __init__(self, path: Path, given: argparse.Namespace) -> None:
+        comm = mpi.self_comm()
+        with Dataset(path) as dataset:
+            shard = load_shard(comm, dataset, default_split(dataset, "train"))
+        self.rows = compact_rows(comm, shard, False, fold=False)[0]
+        self.labels = sample(self.rows.n_positive, given.min_positives, given.labels)
+        fold = deal(self.rows, self.labels, given.folds, 0)
+        self.folds = fold_rows(comm, self.rows, fold, given.folds)
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """The positive rows of each label that is tried."""
+        return np.asarray(self.rows.n_positive[self.labels])
+
+    def truth(self, fold: Fold, label: int) -> np.ndarray:
+        """Which held-out rows have the label."""
+        has = np.zeros(self.rows.n_local, bool)
+        has[self.rows.rows_of(label)] = True
+        return has[fold.numbers]
+
+    def blocks(self) -> list[NewtonBlock]:
+        """What trains on the rows outside of each fold."""
+        found = []
+        for fold in self.folds:
+            options = ElasticNetOptions(loss="logistic")
+            risk = ElasticRisk(fold.training, options, Profile())
+            risk.prepare(mpi.self_comm())
+            found.append(NewtonBlock(risk, np.arange(self.rows.n_labels), options, options.steps))
+        return found
+
+    def elastic_net(self, blocks: list[NewtonBlock], l1: float, lam: float) -> tuple[np.ndarray, np.ndarray]:
+        """Average precision and number of features of each label (folds × labels)."""
+        options = ElasticNetOptions(loss="logistic", l1=f"{l1}/m", lam=f"{lam}/m")
+        found = np.empty((2, len(blocks), self.labels.size))
+        for number, (fold, block) in enumerate(zip(self.folds, blocks, strict=True)):
+            trained, X = NewtonBlock(block.risk.at(options), block.labels, options, block.max_steps), matrix(self.rows, fold.held_out)
+            for place, label in enumerate(self.labels.tolist()):
+                trained.waiting.append(label)
+                (done,) = trained.turn(0.0)
+                w = np.zeros(self.rows.n_columns)
+                w[done.w.columns] = done.w.values
+                found[:, number, place] = precision_of(self.truth(fold, label), X @ w), np.count_nonzero(w)
+        return found[0], found[1]
+
+    def dual(self) -> np.ndarray:
+        """Average precision of `dual` by default (folds × labels)."""
+        found = np.empty((len(self.folds), self.labels.size))
+        for number, fold in enumerate(self.folds):
+            rows = fold.training
+            X, Y = matrix(rows, (rows.indptr, rows.indices, rows.data)), np.zeros((rows.n_local, self.labels.size), np.int8)
+            for place, label in enumerate(self.labels.tolist()):
+                Y[rows.rows_of(label), place] = 1
+            fitted = hpcml.DualClassifier().fit(X, Y if self.labels.size > 1 else Y.ravel())
+            scores = matrix(rows, fold.held_out) @ np.asarray(fitted.coef_).T
+            found[number] = [precision_of(self.truth(fold, label), z) for label, z in zip(self.labels, scores.T, strict=True)]
+        return found
+
+    def means(self, precision: np.ndarray) -> dict[str, Any]:
+        """The mean over labels and folds, and that of the labels of each size."""
+        size = np.searchsorted(SIZES, self.sizes, "right")
+        by_size = [round(float(np.nanmean(precision[:, size == each])), 4) for each in np.unique(size)]
+        return {"map": round(float(np.nanmean(precision)), 4), "by_size": by_size}
+
+
+def choose(name: str, path: Path, given: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """A line for each pair of values."""
+    trial = Trial(path, given)
+    blocks, common = trial.blocks(), {"set": name, "labels": trial.labels.size, "rows": trial.rows.n_global}
+    common["scale"] = round(trial.rows.scale, 2)
+    yield {**common, "method": "dual", **trial.means(trial.dual())}
+    trial.elastic_net(blocks, 10.0, 1.0)  # compiles
+    for l1 in given.l1:
+        for lam in given.lam:
+            begin = user_seconds()
+            precision, features = trial.elastic_net(blocks, l1, lam)
+            line = {**common, "l1": l1, "lambda": lam, **trial.means(precision), "features": round(float(features.mean()), 1)}
+            yield line | {"seconds": round(user_seconds() - begin, 2)}
+
+
+def judge(name: str, files: tuple[Path, Path], given: argparse.Namespace, run: Path) -> Iterator[dict[str, Any]]:
+    """A line for `dual`, and one for each pair of `--at`."""
+    ways: list[tuple[str, dict[str, Any]]] = [("dual", {})]
+    for pair in given.at:
+        l1, lam = pair.split(",")
+        ways.append(("elastic-net", {"l1": l1, "lam": lam}))
+    for method, options in ways:
+        hpcml.train(method, files[0], run, {**options, "min_positives": 10, "max_steps": 1}, force=True)  # compiles and loads
+        begin = user_seconds()
+        report = hpcml.train(method, files[0], run, {**options, "min_positives": given.min_positives}, force=True)
+        seconds = user_seconds() - begin
+        model = hpcml.Model(report.model)
+        judged = hpcml.evaluate(report.model, files[1], split="test" if files[0] == files[1] else "all")
+        line = {"set": name, "labels": report.n_labels, "rows": report.n_rows, "method": method, **options}
+        line |= {"map": round(judged.macro("average_precision"), 4), "micro_f1": round(judged.micro["f1"], 4)}
+        line |= {"seconds": round(seconds, 2), "features": round(model.n_weights / model.n_labels, 1)}
+        yield line | {"touched": round(float(np.mean(model.labels["visited"])), 3)}
+
+
+def main() -> None:
+    """Run the part that is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", choices=("choose", "judge"))
+    parser.add_argument("sets", nargs="+", metavar="SET")
+    parser.add_argument("--labels", type=int, default=30)
+    parser.add_argument("--folds", type=int, default=3)
+    parser.add_argument("--l1", type=float, nargs="+", default=[0.003, 0.01, 0.03, 0.1, 0.3, 1.0])
+    parser.add_argument("--lam", type=float, nargs="+", default=[0.0, 0.001, 0.01, 0.1, 1.0])
+    parser.add_argument("--at", nargs="+", default=[], metavar="L1,LAMBDA")
+    parser.add_argument("--min-positives", type=int, default=10)
+    parser.add_argument("--most-rows", type=int, default=30_000)
+    given, comm = parser.parse_args(), mpi.start()
+    for name in given.sets:
+        with tempfile.TemporaryDirectory() as own:
+            files = made(comm, name, Path(own), given.most_rows)
+            lines = choose(name, files[0], given) if given.part == "choose" else judge(name, files, given, Path(own) / "run")
+            for line in lines:
+                print(json.dumps(line), flush=True)
+
+
+if __name__ == "__main__":
+    main()
