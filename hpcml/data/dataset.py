@@ -8,7 +8,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from hpcml.errors import ConfigError, DataError
+from hpcml.errors import ConfigError, DataError, repeated
 from hpcml.files.hdf5 import TYPES, changed_in_use, map_dataset, open_stamped, readable
 from hpcml.files.untrusted import read_strings, text_of
 
@@ -27,6 +27,7 @@ class Dataset:
             with readable(path, "hpcml convert", "dataset"):
                 self.n_rows, self.n_features = (int(n) for n in self.file["X"].attrs["shape"])
                 self.n_labels = int(self.file["Y"].attrs["shape"][1])
+                self._check_layout()
                 self._check_shapes()
                 self._check_types()
                 self.nnz = int(self.file["X/indices"].shape[0])
@@ -34,6 +35,14 @@ class Dataset:
         except DataError:
             self.file.close()
             raise
+
+    def _check_layout(self) -> None:
+        """X and Y are stored by rows. Raises DataError."""
+        for name in "XY":
+            if (found := self.file[name].attrs.get("encoding-type", "csr_matrix")) != "csr_matrix":
+                raise DataError(
+                    f"{self.path}: {name} is stored as {found}, but expected csr_matrix; make it again with `hpcml convert`"
+                )
 
     def _check_shapes(self) -> None:
         """The sizes of all parts agree with each other. Raises DataError, or what h5py raises if a part is missing."""
@@ -113,8 +122,11 @@ class Dataset:
             return read_strings(self.file[name], begin, end)
 
     def label_names(self) -> list[str]:
-        """The names of the labels; their numbers where the file has no names."""
-        return self.strings("label_names") or [str(label) for label in range(self.n_labels)]
+        """The names of the labels; their numbers where the file has no names. Raises DataError if two are the same."""
+        names = self.strings("label_names") or [str(label) for label in range(self.n_labels)]
+        if (name := repeated(names)) is not None:
+            raise DataError(f"{self.path}: two labels have the name {name!r}; make the file again with names that differ")
+        return names
 
     def label_titles(self, labels: np.ndarray | None = None) -> list[str] | None:
         """The titles of the labels of these numbers, or of all: what people call them ("" where one has none).

@@ -168,7 +168,7 @@ def evaluate(
         result, place = match_labels(model, dataset, labels)
     shard = load_shard(comm, dataset, split)
     result.split, result.n_rows = split, shard.n_global
-    result.n_seen, result.n_unused = count_seen(comm, model, dataset, split), count_unused(comm, dataset)
+    result.n_seen, result.n_unused = count_seen(comm, model, dataset, split), count_unused(comm, dataset)[0]
     scorer = scorer_of(model, shard, result.labels)
     scorer.warm_up(comm)
     with mpi.agreed(comm, "scoring the positive rows"):
