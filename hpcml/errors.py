@@ -93,6 +93,12 @@ def out_of_memory(rank: int, when: str, error: BaseException) -> str:
     return f"rank {rank} ran out of memory {when}{reason}; use fewer ranks on a node, or more nodes"
 
 
+def repeated(names: Iterable[str]) -> str | None:
+    """The first name that has stood there before; None if each stands there once."""
+    seen: set[str] = set()
+    return next((name for name in names if name in seen or seen.add(name)), None)  # type: ignore[func-returns-value]
+
+
 def nearest(word: str, known: Iterable[str], listed_by: str = "") -> str:
     """ "did you mean …?" for a misspelt word; if nothing is near, the known words if they are few, else who lists them."""
     known = sorted(known)

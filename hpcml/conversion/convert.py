@@ -24,7 +24,7 @@ from hpcml.conversion.sources import SOURCES, Source
 from hpcml.conversion.split import check_share
 from hpcml.data.dataset import NAMES_OF, UNKNOWN
 from hpcml.data.descriptors import share_descriptors
-from hpcml.errors import ConfigError, DataError, nearest
+from hpcml.errors import ConfigError, DataError, nearest, repeated
 from hpcml.files.hdf5 import (
     NAME_CHUNK,
     create_strings,
@@ -285,6 +285,8 @@ def write_dataset(
     ) as out:
         like = read_like(comm, options, source, is_text)
         part = read(like, out.path.parent)
+        with mpi.agreed(comm, f"reading {where}"):
+            _check_names(where, part)
         if part.label_titles is None:
             part.label_titles = _label_titles(comm, part.labels.names, like, options)
         changed = None if options.label_noise is None else add_label_noise(comm, part, options)
@@ -310,6 +312,13 @@ def write_dataset(
         changed=changed,
         seconds=time.monotonic() - begin,
     )
+
+
+def _check_names(where: object, part: Part) -> None:
+    """Raise DataError if two labels or two features have one name. A vocabulary's words are unique as they are made."""
+    for what, names in (("labels", part.labels.names), ("features", part.feature_names)):
+        if isinstance(names, Sequence) and (name := repeated(names)) is not None:
+            raise DataError(f"{where}: two {what} have the name {named(name)!r}; give each a name of its own")
 
 
 @mpi.collective

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from hpcml.data.headings import TAG
-from hpcml.errors import nearest
+from hpcml.errors import nearest, repeated
 
 OTHER_KEYS = ("id", "labels", "split")  # of a document, that are no fields
 LONGEST = 1 << 14  # letters of all fields together, which an attribute of the dataset holds
@@ -67,9 +67,8 @@ def _check(names: list[str], tags: list[str]) -> None:
         if tag == TAG:
             raise ValueError(f"--fields {name}={tag}: headings have that tag; choose another")
     for what, found in (("field", names), ("tag", tags)):
-        for one in found:
-            if found.count(one) > 1:
-                raise ValueError(f"--fields: the {what} {one!r} stands there twice; give each field a name and a tag of its own")
+        if (one := repeated(found)) is not None:
+            raise ValueError(f"--fields: the {what} {one!r} stands there twice; give each field a name and a tag of its own")
 
 
 def as_texts(fields: Sequence[Field]) -> tuple[str, str]:

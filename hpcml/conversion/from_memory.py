@@ -21,7 +21,7 @@ from hpcml.conversion.roles import Roles
 from hpcml.conversion.sources import TABLE
 from hpcml.conversion.table import read_table, wanted
 from hpcml.conversion.table_rows import Batch, described
-from hpcml.errors import ConfigError, DataError
+from hpcml.errors import ConfigError, DataError, repeated
 from hpcml.log import Log
 
 ROWS = 4096  # of a frame that are looked at together
@@ -165,9 +165,8 @@ def from_frame(comm: mpi.Comm, frame: Any, output: Path, options: ConvertOptions
     def read(like: Like | None, scratch: Path) -> Part:
         with mpi.agreed(comm, "reading the frame"):
             names = [str(name) for name in frame.columns]
-            for name in names:
-                if names.count(name) > 1:
-                    raise ConfigError(f"the frame: two columns have the name {name!r}; give each a name of its own")
+            if (name := repeated(names)) is not None:
+                raise ConfigError(f"the frame: two columns have the name {name!r}; give each a name of its own")
         shared = comm.allgather(names)
         if any(each != shared[0] for each in shared):
             raise ConfigError("the frame: its columns are not the same on all ranks")
@@ -179,11 +178,12 @@ def from_frame(comm: mpi.Comm, frame: Any, output: Path, options: ConvertOptions
 def _batches(frame: Any, names: list[str], roles: Roles, features: list[str]) -> Iterator[Batch]:
     """The rows of a frame. Raises DataError."""
     numbers, others = wanted(roles, features)
+    place = {name: column for column, name in enumerate(names)}
     for begin in range(0, len(frame), ROWS):
         some = frame.iloc[begin : begin + ROWS]
         columns: dict[str, Any] = {}
         for name in numbers:
-            column = some.iloc[:, names.index(name)]
+            column = some.iloc[:, place[name]]
             try:
                 if getattr(column.dtype, "kind", "O") not in "biuf":
                     raise ValueError(f"it holds {column.dtype}")
@@ -193,7 +193,7 @@ def _batches(frame: Any, names: list[str], roles: Roles, features: list[str]) ->
                     f"the frame: column {name!r}: expected numbers ({error}); name columns with features, or text"
                 ) from None
         for name in others:
-            values = some.iloc[:, names.index(name)].astype(object)
+            values = some.iloc[:, place[name]].astype(object)
             missing = values.isna().tolist()
             columns[name] = [None if gone else value for value, gone in zip(values.tolist(), missing, strict=True)]
         yield Batch(len(some), columns, _row_of(begin))

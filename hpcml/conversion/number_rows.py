@@ -17,7 +17,8 @@ from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
 from hpcml.conversion.row_ids import RowIds
 from hpcml.conversion.split import row_splits
-from hpcml.errors import ConfigError, DataError
+from hpcml.conversion.vocabulary import merge_terms
+from hpcml.errors import ConfigError, DataError, repeated
 from hpcml.files.hdf5 import Strings
 from hpcml.files.spool import Spool, slices
 
@@ -142,8 +143,7 @@ def columns_like(
     if list(names) == known:
         return None, width, known
     for found, where in ((names, what), (known, str(like.path))):
-        if len(set(found)) < len(found):
-            twice = next(name for name in found if list(found).count(name) > 1)
+        if (twice := repeated(found)) is not None:
             raise DataError(f"{where}: two features have the name {twice!r}, so --like cannot tell them apart; rename one")
     number = {name: column for column, name in enumerate(known)}
     columns = np.array([number.get(name, -1) for name in names], dtype=np.int64)

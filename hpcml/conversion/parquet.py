@@ -16,7 +16,7 @@ from hpcml.conversion.part import Part
 from hpcml.conversion.roles import Roles
 from hpcml.conversion.table import import_pyarrow, read_table, wanted
 from hpcml.conversion.table_rows import Batch
-from hpcml.errors import DataError
+from hpcml.errors import DataError, repeated
 from hpcml.files.opening import open_regular
 from hpcml.log import Log
 from hpcml.partition import even_bounds
@@ -64,9 +64,8 @@ def _described(path: Path) -> _File:
     """What a file holds. Raises DataError, OSError."""
     with _opened(path) as file:
         names = list(file.schema_arrow.names)
-        for name in names:
-            if names.count(name) > 1:
-                raise DataError(f"{path}: two columns have the name {name!r}; give each a name of its own")
+        if (name := repeated(names)) is not None:
+            raise DataError(f"{path}: two columns have the name {name!r}; give each a name of its own")
         return _File(path, names, [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)])
 
 

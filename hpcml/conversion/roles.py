@@ -71,8 +71,9 @@ class Roles:
     def check(self, where: str, names: Collection[str], listed_by: str = "") -> None:
         """Raise ConfigError unless a table with columns of these names has those that are wanted, each for one thing."""
         seen: dict[str, str] = {}
+        known = set(names)
         for option, name in self.named():
-            if name not in names:
+            if name not in known:
                 hint = nearest(name, names) or f"it has {len(names)} columns"
                 raise ConfigError(f"{where}: {option} {name}: no such column; {hint}")
             if name in seen and {option, seen[name]} != {"--id", "--features"}:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hpcml.files.records import Dialect, Segment
 
 CSV_BLOCK = 1 << 22  # bytes that are looked at together
+COLUMN_BYTES = 256  # and at least so many for each column: what a block costs grows with the columns
 EXTRA = "pip install 'hpcml[tables]'"
 
 
@@ -82,8 +83,8 @@ def read_table(
 
 def wanted(roles: Roles, features: Sequence[str]) -> tuple[list[str], list[str]]:
     """The columns that are read: those of numbers, and the others."""
-    numbers = list(dict.fromkeys([*features, *roles.indicators]))
-    return numbers, list(dict.fromkeys(name for _, name in roles.named() if name not in numbers))
+    numbers = dict.fromkeys([*features, *roles.indicators])
+    return list(numbers), list(dict.fromkeys(name for _, name in roles.named() if name not in numbers))
 
 
 @mpi.collective
@@ -158,7 +159,7 @@ def _csv_batches(
     types = dict.fromkeys(numbers, pyarrow.float64()) | dict.fromkeys(others, pyarrow.string())
     convert = csv.ConvertOptions(column_types=types, include_columns=list(types), null_values=[""], strings_can_be_null=False)
     parse = csv.ParseOptions(delimiter=dialect.delimiter, quote_char=dialect.quote or False, newlines_in_values=True)
-    for lines, block in record_blocks(segment, dialect, max_line, CSV_BLOCK):
+    for lines, block in record_blocks(segment, dialect, max_line, max(CSV_BLOCK, COLUMN_BYTES * len(names))):
         if block.isspace():
             continue
         read = csv.ReadOptions(use_threads=False, column_names=names, block_size=len(block) + 1)
@@ -202,11 +203,12 @@ def _csv_problem(
     where = f"{segment.path}: line {lines + before + 1}"
     if len(values) != len(names):
         return f"{where}: {len(values)} values, but the header names {len(names)} columns"
+    of_numbers, of_others = set(numbers), set(others)
     for name, value in zip(names, values, strict=True):
         shown = value[:100].decode("utf-8", "backslashreplace")
-        if name in numbers and not _is_number(value):
+        if name in of_numbers and not _is_number(value):
             return f"{where}: column {name!r}: {shown!r}, but expected a number; name columns with --features, --labels or --text"
-        if name in others and not _is_utf8(value):
+        if name in of_others and not _is_utf8(value):
             return f"{where}: column {name!r}: {shown!r} is not UTF-8; save the file as UTF-8"
     return f"{where}: {found[2]}"
 

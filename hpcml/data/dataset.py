@@ -9,7 +9,7 @@ from typing import Self
 import h5py
 import numpy as np
 
-from hpcml.errors import ConfigError, DataError
+from hpcml.errors import ConfigError, DataError, repeated
 from hpcml.files.hdf5 import TYPES, changed_in_use, map_dataset, open_stamped, readable
 from hpcml.files.untrusted import read_strings, text_of
 
@@ -33,6 +33,7 @@ class Dataset:
                 self.matrices = {"X": self.n_features, "Y": self.n_labels}  # name -> columns
                 if UNKNOWN in self.file or NAMES_OF[UNKNOWN] in self.file:
                     self.matrices[UNKNOWN] = int(self.file[UNKNOWN].attrs["shape"][1])
+                self._check_layout()
                 self._check_shapes()
                 self._check_types()
                 self.nnz = int(self.file["X/indices"].shape[0])
@@ -40,6 +41,14 @@ class Dataset:
         except DataError:
             self.file.close()
             raise
+
+    def _check_layout(self) -> None:
+        """All matrices are stored by rows. Raises DataError."""
+        for name in self.matrices:
+            if (found := self.file[name].attrs.get("encoding-type", "csr_matrix")) != "csr_matrix":
+                raise DataError(
+                    f"{self.path}: {name} is stored as {found}, but expected csr_matrix; make it again with `hpcml convert`"
+                )
 
     def _check_shapes(self) -> None:
         """The sizes of all parts agree with each other. Raises DataError, or what h5py raises if a part is missing."""
@@ -121,8 +130,11 @@ class Dataset:
             return read_strings(self.file[name], begin, end)
 
     def label_names(self) -> list[str]:
-        """The names of the labels; their numbers where the file has no names."""
-        return self.strings("label_names") or [str(label) for label in range(self.n_labels)]
+        """The names of the labels; their numbers where the file has no names. Raises DataError if two are the same."""
+        names = self.strings("label_names") or [str(label) for label in range(self.n_labels)]
+        if (name := repeated(names)) is not None:
+            raise DataError(f"{self.path}: two labels have the name {name!r}; make the file again with names that differ")
+        return names
 
     @property
     def n_unknown(self) -> int:

@@ -29,9 +29,9 @@ class Wanted(Protocol):
 
 
 @mpi.collective
-def count_unused(comm: mpi.Comm, dataset: Dataset) -> int:
-    """Collective over `comm`. How many rows of a file that has splits are in none of them."""
-    n_unused = 0
+def count_unused(comm: mpi.Comm, dataset: Dataset) -> tuple[int, int]:
+    """Collective over `comm`. How many rows of a file that has splits are in none of them, and in more than one."""
+    n_unused = n_shared = 0
     with mpi.agreed(comm, f"reading the splits of {dataset.path}"):
         if comm.rank == 0 and dataset.split_names():
             used = np.zeros(dataset.n_rows, dtype=np.bool_)
@@ -39,16 +39,24 @@ def count_unused(comm: mpi.Comm, dataset: Dataset) -> int:
                 rows = dataset.split(name)
                 if rows.size and not 0 <= rows.min() <= rows.max() < dataset.n_rows:
                     raise DataError(f"{dataset.path}: damaged dataset: the split {name} has rows beyond the file's")
+                n_shared += int(np.count_nonzero(used[rows]))
                 used[rows] = True
             n_unused = int(used.size - np.count_nonzero(used))
-    shared: int = comm.bcast(n_unused)
+    shared: tuple[int, int] = comm.bcast((n_unused, n_shared))
     return shared
 
 
 @mpi.collective
 def tell_unused(comm: mpi.Comm, dataset: Dataset, split: str, log: Log) -> None:
-    """Collective over `comm`. Say how many rows are in no split, if that is not what the user asked for by --split all."""
-    if n_unused := count_unused(comm, dataset):
+    """Collective over `comm`. Say how many rows are in no split, and warn of those that are in more than one."""
+    n_unused, n_shared = count_unused(comm, dataset)
+    if n_shared:
+        names = ", ".join(dataset.split_names())
+        log(
+            f"warning: {dataset.path}: {plural(n_shared, 'row')} {'is' if n_shared == 1 else 'are'} in more than one of the splits "
+            f"{names}; measures of rows that were trained on are too good"
+        )
+    if n_unused:
         taken = "taken here, too (--split all)" if split == "all" else "left out (--split all takes them, too)"
         log(f"note: {n_unused:,} of {plural(dataset.n_rows, 'row')} of {dataset.path} are in no split: {taken}")
 

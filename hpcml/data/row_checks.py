@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 
 from hpcml import mpi
+from hpcml.data.csr import row_of, unordered
 from hpcml.data.dataset import NAMES, Dataset
 from hpcml.errors import DataError
 from hpcml.files.hdf5 import NAME_CHUNK
@@ -45,11 +48,29 @@ def check_contents(comm: mpi.Comm, dataset: Dataset) -> None:
                 begin, end = share(comm, dataset.file[name].size)
                 for first in range(begin, end, NAME_CHUNK):
                     dataset.strings(name, first, min(first + NAME_CHUNK, end))
-    with mpi.agreed(comm, f"checking the unknown labels of {dataset.path}"):
-        dataset.unknown_names()
+    with mpi.agreed(comm, f"checking the names of {dataset.path}"):
+        if comm.rank == 0:
+            dataset.label_names()
+            dataset.unknown_names()
+            _check_feature_names(dataset)
     for name in dataset.split_names():
         with mpi.agreed(comm, f"checking split {name} of {dataset.path}"):
             _check_split(dataset, name, *share(comm, dataset.split(name).size))
+
+
+def _check_feature_names(dataset: Dataset) -> None:
+    """No two features have one name. Digests of 8 bytes are compared, for there may be very many. Raises DataError."""
+    digests = np.empty(dataset.n_features if "feature_names" in dataset.file else 0, dtype=np.uint64)
+    for first in range(0, digests.size, NAME_CHUNK):
+        names = dataset.strings("feature_names", first, first + NAME_CHUNK) or []
+        codes = b"".join(hashlib.blake2b(name.encode(), digest_size=8).digest() for name in names)
+        digests[first : first + len(names)] = np.frombuffer(codes, dtype=np.uint64)
+    order = np.argsort(digests, kind="stable")
+    same = np.flatnonzero(digests[order[1:]] == digests[order[:-1]])
+    for number, other in zip(order[same].tolist(), order[same + 1].tolist(), strict=True):
+        (name,), (another,) = (dataset.strings("feature_names", place, place + 1) or [""] for place in (number, other))
+        if name == another:
+            raise _bad(dataset, f"feature_names: features {number} and {other} have the name {name!r}")
 
 
 def _check_indptr(dataset: Dataset, name: str, begin: int, end: int) -> None:
@@ -72,20 +93,21 @@ def _check_rows(dataset: Dataset, name: str, n_columns: int, begin: int, end: in
     indptr = np.array(dataset.map(f"{name}/indptr", begin, end + 1))
     first, last = int(indptr[0]), int(indptr[-1])
     indices, data = (dataset.map(f"{name}/{part}", first, last) for part in ("indices", "data"))
-    starts = np.zeros(indices.size + 1, dtype=bool)
-    starts[indptr - first] = True
+    outside, endless = (indices < 0) | (indices >= n_columns), ~np.isfinite(data)
     tests = (
-        ((indices < 0) | (indices >= n_columns), "indices", f"is not one of the columns 0 to {n_columns - 1}"),
-        (np.concatenate([[False], (np.diff(indices) <= 0) & ~starts[1:-1]]), "indices", "is not above the one before it"),
-        (~np.isfinite(data), "data", "is not a finite number"),
+        (lambda: _first(outside), "indices", f"is not one of the columns 0 to {n_columns - 1}"),
+        (lambda: unordered(indptr - first, indices), "indices", "is not above the one before it"),
+        (lambda: _first(endless), "data", "is not a finite number"),
     )
-    for bad, part, what in tests:
-        places = np.flatnonzero(bad[: indices.size])
-        if places.size:
-            place = int(places[0])
-            row = begin + int(np.searchsorted(indptr, first + place, side="right")) - 1
+    for find, part, what in tests:
+        if (place := find()) >= 0:
             value = (indices if part == "indices" else data)[place]
-            raise _bad(dataset, f"{name}/{part}: row {row}: {value} {what}")
+            raise _bad(dataset, f"{name}/{part}: row {begin + row_of(indptr, first + place)}: {value} {what}")
+
+
+def _first(flags: np.ndarray) -> int:
+    """The place of the first flag; -1 if there is none."""
+    return int(np.argmax(flags)) if flags.any() else -1
 
 
 def _check_split(dataset: Dataset, name: str, begin: int, end: int) -> None:

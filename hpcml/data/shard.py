@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hpcml import mpi
+from hpcml.data.csr import row_of, unordered
 from hpcml.data.dataset import Dataset
 from hpcml.errors import DataError
 from hpcml.partition import bounds_by_weight, offsets
@@ -86,6 +87,12 @@ def matrix_slab(dataset: Dataset, name: str, first: int, last: int) -> tuple[np.
     if indices.size and int(indices.view(f"u{indices.itemsize}").max()) >= dataset.matrices[name]:  # negative ones are huge now
         raise DataError(f"{dataset.path}: damaged dataset: {name}/indices out of range; `hpcml info` says where")
     indptr -= lo
+    if (place := unordered(indptr, indices)) >= 0:
+        what = "a feature" if name == "X" else "a label"
+        raise DataError(
+            f"{dataset.path}: damaged dataset: row {first + row_of(indptr, place)} has {what} twice, or out of order "
+            f"({name}/indices, number {indices[place]}); make the file again with `hpcml convert`"
+        )
     return indptr, indices, lo, hi
 
 

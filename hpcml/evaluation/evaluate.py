@@ -172,7 +172,7 @@ def evaluate(
     shard = load_with_unknown(comm, dataset, split)
     missed = count_missed(comm, shard, place)
     result.split, result.n_rows, result.n_not_in_model, result.n_missed = split, shard.n_global, missed.n_labels, missed.n_pairs
-    result.n_seen, result.n_unused = count_seen(comm, model, dataset, split), count_unused(comm, dataset)
+    result.n_seen, result.n_unused = count_seen(comm, model, dataset, split), count_unused(comm, dataset)[0]
     scorer = scorer_of(model, shard, result.labels)
     scorer.warm_up(comm)
     with mpi.agreed(comm, "scoring the positive rows"):

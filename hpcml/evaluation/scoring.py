@@ -71,6 +71,7 @@ class Scorer:
         """The weights of labels[begin:end] as `rows_scores` takes them, and their bias (B).
 
         They are Wt (d, B), those of every feature; or, where few are not 0, what `kernels.invert_rows` makes of these.
+        Raises NonFiniteError if one is not a finite number.
         """
         labels = self.labels[begin:end]
         if self._by_column:
@@ -78,6 +79,8 @@ class Scorer:
         W, places, bias = self._rows_of(labels)
         Wt = np.empty((self.model.n_features, labels.size))
         kernels.expand_weights(W, places, *self.tables, Wt)
+        if not (fit := np.isfinite(Wt).all(axis=0)).all():
+            self._refuse(labels[int(np.argmin(fit))])
         return Wt, bias[places]
 
     def _rows_of(self, labels: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
@@ -138,11 +141,13 @@ class Scorer:
         return out / self._sums(rows) if self.model.normalised else out
 
     def check_numbers(self, scores: np.ndarray, labels: np.ndarray) -> None:
-        """Raise NonFiniteError if scores[i], of label labels[i], is not a number."""
-        bad = np.flatnonzero(np.isnan(scores))
-        if bad.size:
-            name = self.model.label_names[int(labels[bad[0]])]
-            raise NonFiniteError(f"{self.model.path}: a score of label {name!r} is not a number: its weights are; train it again")
+        """Raise NonFiniteError if scores[i], of label labels[i], is not a finite number."""
+        if not (fit := np.isfinite(scores)).all():
+            self._refuse(labels[int(np.argmin(fit))])
+
+    def _refuse(self, label: int) -> None:
+        name = self.model.label_names[int(label)]
+        raise NonFiniteError(f"{self.model.path}: a weight of label {name!r} is not a finite number; train it again")
 
     @mpi.collective
     def warm_up(self, comm: mpi.Comm) -> None:

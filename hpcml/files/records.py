@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hpcml.errors import DataError
+from hpcml.errors import DataError, repeated
 from hpcml.files.lines import BLOCK_BYTES, BYTE_ORDER_MARK, LINE_MIB, open_plain
 from hpcml.kernels import csv as kernels
 from hpcml.partition import even_bounds
@@ -74,9 +74,8 @@ def read_header(path: Path, dialect: Dialect, max_line: int = LINE_MIB << 20) ->
         names = []
     if not any(names):
         raise DataError(f"{path}: line 1: no names of columns; expected a line with them")
-    for name in names:
-        if names.count(name) > 1:
-            raise DataError(f"{path}: line 1: two columns have the name {name!r}; give each a name of its own")
+    if (name := repeated(names)) is not None:
+        raise DataError(f"{path}: line 1: two columns have the name {name!r}; give each a name of its own")
     return Table(path, names, end, lines)
 
 

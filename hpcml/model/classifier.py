@@ -261,7 +261,7 @@ class ClassifierModel(Trained):
                 self._read(file)
             except DAMAGE:
                 raise DataError(f"{path}: damaged classifier: a part is missing or of another size; train it again") from None
-            dump = self._bytes(file)
+            dump = map_dataset(self.path, file["classifier"])
         self.classifier = self._load(dump)
 
     def _read(self, file: h5py.File) -> None:
@@ -292,9 +292,6 @@ class ClassifierModel(Trained):
         if self.n_labels in (0, 2) or self.n_features < 0 or not isinstance(self.base, dict):
             raise ValueError("wrong sizes")
 
-    def _bytes(self, file: h5py.File) -> bytes:
-        return map_dataset(self.path, file["classifier"]).tobytes()
-
     def scores(self, X: Any) -> np.ndarray:
         """The scores (n_rows × n_labels float64) of X, dense or CSR as `dense` says. Raises NonFiniteError, DataError."""
         return self._scores(self.classifier, X)
@@ -302,12 +299,14 @@ class ClassifierModel(Trained):
     def _scores(self, classifier: Any, X: Any) -> np.ndarray:
         return scores(classifier, X, self.n_classes, self.log_odds)
 
-    def _load(self, dump: bytes) -> Any:
+    def _load(self, dump: bytes | np.ndarray) -> Any:
         """The classifier, once it is certain that it may be read and that it fits the rest. Raises DataError."""
         try:
             if self.dense and 4 * self.n_features > max(SMALL, len(dump)):
                 raise ValueError(f"dense rows of {self.n_features} features")
-            classifier = load_classifier(dump, self.n_features)
+            if len(dump) > SMALL:  # a large one is looked at where it lies; the copy is checked again, for it is what is read
+                check_dump(dump, self.n_features)
+            classifier = load_classifier(bytes(dump), self.n_features)
             classes = np.asarray(classifier.classes_)
             sound = classes.ndim == 1 and classes.size > 0 and classes.dtype.kind == "i" and (classes[1:] > classes[:-1]).all()
             fits = sound and 0 <= classes[0] <= classes[-1] < self.n_classes

@@ -36,6 +36,7 @@ from typing import Any, NamedTuple, Self
 import h5py
 import numpy as np
 
+from hpcml.data.csr import row_of, unordered
 from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError, DataError, file_error, is_of_the_system
 from hpcml.files.hdf5 import (
@@ -323,11 +324,14 @@ class Model(Trained):
             raise DataError(
                 f"{self.path}: damaged model: columns {found_range}, but W has columns 0 to {self.width - 1}; train it again"
             )
+        if not (np.isfinite(self.factors).all() and np.isfinite(self.bias).all()):
+            raise DataError(f"{self.path}: damaged model: a factor or a bias is not a finite number; train it again")
         if isinstance(self.W, SparseRows):
             self._check_rows(self.W)
 
     def _check_rows(self, W: SparseRows) -> None:
-        """Raise DataError unless the rows of a sparse W lie in it one after another, with ascending columns that there are."""
+        """Raise DataError unless the rows of a sparse W lie in it one after another, with ascending columns that there are and
+        finite weights; those of a dense one are looked at when they are used."""
 
         def refuse(what: str) -> None:
             raise DataError(f"{self.path}: damaged model: {what}; train it again")
@@ -338,11 +342,10 @@ class Model(Trained):
             some = W.indices[begin : begin + CHECKED + 1]
             if not 0 <= int(some.min()) <= int(some.max()) < self.n_columns:
                 refuse(f"W/indices {some.min()} to {some.max()}, but W has columns 0 to {self.n_columns - 1}")
-            starts = np.flatnonzero(np.diff(some) <= 0) + begin + 1  # only a new row may begin there
-            places = np.searchsorted(W.indptr, starts)
-            if (W.indptr[places] != starts).any():
-                label = int(places[np.flatnonzero(W.indptr[places] != starts)[0]]) - 1
-                refuse(f"W/indices do not ascend in the row of label {label}")
+            if (place := unordered(W.indptr, some, begin)) >= 0:
+                refuse(f"W/indices do not ascend in the row of label {row_of(W.indptr, place)}")
+            if not (fit := np.isfinite(W.data[begin : begin + CHECKED])).all():
+                refuse(f"a weight of label {row_of(W.indptr, begin + int(np.argmin(fit)))} is not a finite number")
 
     def pruned(self, below: float) -> Model:
         """The same model as if its weights of smaller magnitude than `below` were 0. It has no W to look at but by `rows`."""

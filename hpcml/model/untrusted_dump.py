@@ -10,12 +10,15 @@ import io
 import json
 import zipfile
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
 from hpcml.errors import DataError
 from hpcml.model.estimator_checks import KEPT, class_path
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer, WriteableBuffer
 
 MAX_SHARED = 20  # equal arrays are stored once; so many times the size of a dump may its arrays take when read
 SMALL = 1 << 26  # bytes that any file may make us take
@@ -33,26 +36,54 @@ DESCRIBING = frozenset(
 MODULES = {"hpcml.learners": "hpcml.model.learner", "hpcml.psbml.naive_bayes": "hpcml.model.kernel_bayes"}
 
 
-def check_dump(dump: bytes, n_features: int) -> None:
-    """Refuse a dump that is not sound, for rows of so many features, before skops reads it.
+class _Bytes(io.RawIOBase):
+    """A file of bytes that lie elsewhere, in a mapped file for example: only what is read is copied."""
+
+    def __init__(self, content: memoryview) -> None:
+        self._content, self._at = content, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = max(0, offset + (0, self._at, len(self._content))[whence])
+        return self._at
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        some = self._content[self._at : self._at + len(memoryview(buffer))]
+        memoryview(buffer)[: len(some)] = some
+        self._at += len(some)
+        return len(some)
+
+
+def check_dump(dump: ReadableBuffer, n_features: int) -> None:
+    """Refuse a dump that is not sound, for rows of so many features, before skops reads it. Of arrays, the headers are read.
 
     Raises DataError for a part of a kind that is not kept; for damage ValueError, or what zipfile, json and numpy raise.
     """
-    with zipfile.ZipFile(io.BytesIO(dump)) as archive:
-        sizes = _sizes(archive, len(dump))
+    content = memoryview(dump)
+    with zipfile.ZipFile(_Bytes(content)) as archive:
+        sizes = _sizes(archive, len(content))
         nodes = list(_checked_nodes(json.loads(archive.read("schema.json"))))
-        total = sum(sizes[node["file"]] for node in nodes if node["__loader__"] == "NdArrayNode" and "file" in node)
-        if total > max(SMALL, MAX_SHARED * len(dump)):
+        files = [node["file"] for node in nodes if node["__loader__"] == "NdArrayNode" and "file" in node]
+        total = sum(sizes[name] for name in files)
+        if total > max(SMALL, MAX_SHARED * len(content)):
             raise ValueError(f"its arrays take {total} bytes, far more than the archive")
         for name in sizes.keys() - {"schema.json"}:
-            _check_array(archive.read(name))
+            if name not in files:
+                raise ValueError(f"{name} is no part of it")
+            with archive.open(name) as file:
+                _check_array(file, sizes[name])
         for node in nodes:
             if node["__loader__"] == "TreeNode":
                 _check_tree(archive, node, n_features)
 
 
 def _sizes(archive: zipfile.ZipFile, limit: int) -> dict[str, int]:
-    """The members' sizes. Raises ValueError if one is packed, there twice, or larger than the archive."""
+    """The members' sizes. Raises ValueError if one is packed, there twice, or larger than the archive, or the description is."""
     sizes: dict[str, int] = {}
     for member in archive.infolist():
         if member.compress_type != zipfile.ZIP_STORED or member.file_size > limit:
@@ -60,24 +91,24 @@ def _sizes(archive: zipfile.ZipFile, limit: int) -> dict[str, int]:
         if member.filename in sizes:
             raise ValueError(f"{member.filename} is there twice")
         sizes[member.filename] = member.file_size
+    if sizes.get("schema.json", 0) > SMALL:
+        raise ValueError(f"its description takes {sizes['schema.json']} bytes")
     return sizes
 
 
-def _check_array(content: bytes) -> None:
-    """Raise ValueError unless a member is a saved array that claims no more than there is of it."""
-    file = io.BytesIO(content)
+def _check_array(file: IO[bytes], size: int) -> None:
+    """Raise ValueError unless a member of `size` bytes is a saved array that claims no more. Only its header is read."""
     version = np.lib.format.read_magic(file)
-    if version > (2, 0):
+    if version != (1, 0):  # others are for headers of more than 64 KiB
         raise ValueError(f"an array of the version {version}")
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, _, dtype = read(file)
+    shape, _, dtype = np.lib.format.read_array_header_1_0(file)
     if dtype.hasobject or min(shape, default=0) < 0:
         raise ValueError("an array of objects")
     claimed = dtype.itemsize
     for n in shape:
         claimed *= n
-    if claimed > len(content) or dtype.itemsize > max(len(content), 1 << 16):
-        raise ValueError(f"an array claims {claimed} bytes, but there are {len(content)}")
+    if claimed > size or dtype.itemsize > max(size, 1 << 16):
+        raise ValueError(f"an array claims {claimed} bytes, but there are {size}")
 
 
 # The description -----------------------------------------------------------------------------------------------------
