@@ -28,8 +28,8 @@ class Timed(Protocol):
     """Options of training that can be interrupted."""
 
     @property
-    def checkpoint_every(self) -> float:
-        """Seconds."""
+    def checkpoint_every(self) -> float | None:
+        """Seconds, or None for as often as is worth it."""
 
     @property
     def time_limit(self) -> float | None:
@@ -87,7 +87,7 @@ def check_magnitude(flag: str, value: float) -> None:
 
 def check_times(options: Timed) -> None:
     """Raise ConfigError unless the times are above 0."""
-    if not options.checkpoint_every > 0:
+    if options.checkpoint_every is not None and not options.checkpoint_every > 0:
         raise ConfigError(f"--checkpoint-every {options.checkpoint_every}: expected seconds above 0")
     if options.time_limit is not None and not options.time_limit > 0:
         raise ConfigError(f"--time-limit {options.time_limit}: expected seconds above 0")

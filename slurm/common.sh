@@ -1,9 +1,11 @@
 # shellcheck shell=bash
 # Sourced by the job scripts of this folder, after their settings: the environment, the launcher, and what to do when a job ends.
-# Settings: MODULES, ENVIRONMENT, LAUNCH, STAGE (see train.sbatch), and those that follow. Nothing here waits without a limit.
+# Settings: MODULES, ENVIRONMENT, LAUNCH, STAGE (see run.sbatch), and those that follow. Nothing here waits without a limit.
 
 MAX_RESTARTS=500  # of a job that is interrupted again and again
-MAX_FAILURES=${MAX_FAILURES:-3}  # fresh starts of a job whose processes died (killed, node lost, network); interruptions do not count
+MAX_FAILURES=${MAX_FAILURES:-3}  # fresh starts of a job whose processes died (killed, node lost, network), or of a command that was
+# interrupted and begins anew: where its time was up, it would be again. Interruptions of training do not count
+RESUMABLE="train tune retrain compare"  # commands with --resume
 # A run folder that is in use: first tries in place, seconds apart, for an earlier start of this job may still be ending; then from the
 # queue, seconds apart, without keeping the nodes, for another job may need hours.
 IN_USE_TRIES=${IN_USE_TRIES:-5} IN_USE_PAUSE=${IN_USE_PAUSE:-60}
@@ -79,12 +81,14 @@ stage() {  # the environment on the local disk of every node, so that thousands 
   PYTHON=$STAGED/bin/python
 }
 
-task_arguments() {  # task_arguments ARGUMENTS...: sets ARGUMENTS to those of this task of a job array
+set_command() {  # set_command COMMAND ARGUMENTS...: sets ARGUMENTS, of a job array to those of this task; HOW it goes on
   local argument words
-  [[ -n ${SLURM_ARRAY_TASK_ID:-} ]] || die "this is a job array: give sbatch --array=1-N"
-  ARGUMENTS=()
+  (($# > 0)) || die "run what? sbatch slurm/run.sbatch COMMAND ARGUMENTS..., as in: train probe docs.h5 -o runs/big"
+  ARGUMENTS=() HOW="to begin anew"
   for argument in "$@"; do
-    if [[ $argument == @* ]]; then
+    if [[ -z ${SLURM_ARRAY_TASK_ID:-} ]]; then
+      ARGUMENTS+=("$argument")
+    elif [[ $argument == @* ]]; then
       [[ -f ${argument#@} ]] || die "${argument#@}: there is no such file of options"
       read -ra words <<<"$(sed -n "${SLURM_ARRAY_TASK_ID}p" "${argument#@}")"
       ((${#words[@]} > 0)) || die "${argument#@} has no line $SLURM_ARRAY_TASK_ID, or it is empty; it has $(wc -l <"${argument#@}") lines"
@@ -93,10 +97,18 @@ task_arguments() {  # task_arguments ARGUMENTS...: sets ARGUMENTS to those of th
       ARGUMENTS+=("${argument//%t/$SLURM_ARRAY_TASK_ID}")
     fi
   done
+  if [[ " $RESUMABLE " == *" ${ARGUMENTS[0]} "* ]]; then
+    HOW="to resume"
+    [[ " ${ARGUMENTS[*]} " == *" --resume "* ]] || ARGUMENTS+=(--resume)
+  fi
+  # what an earlier start of this job found free, and maybe wrote, this one may replace
+  export HPCML_OUTPUTS=$PWD/.hpcml-outputs-$SLURM_JOB_ID
+  [[ ${SLURM_RESTART_COUNT:-0} != 0 ]] || rm -f "$HPCML_OUTPUTS"
 }
 
-judge() {  # judges the model of ARGUMENTS on the split test of its data; the measures lie beside the model
+judge() {  # judges the model of ARGUMENTS, if they train one, on the split test of its data; the measures lie beside the model
   local output="" data="" previous="" argument code=0
+  [[ ${ARGUMENTS[0]} == @(train|tune|retrain) ]] || return 0
   for argument in "${ARGUMENTS[@]}"; do
     case $previous:$argument in
       -o:* | --output:*) output=$argument ;;
@@ -142,11 +154,11 @@ run() {  # run HPCML-ARGUMENTS...: on all ranks of the job. Signals to this scri
   return "$code"
 }
 
-train() {  # train HPCML-ARGUMENTS...: `run train`, again for a while if another job is at work in the run folder
+run_until_free() {  # runs ARGUMENTS, again for a while if another job is at work in the run folder
   local try code
   for ((try = 1; ; try++)); do
     code=0
-    run train "$@" || code=$?
+    run "${ARGUMENTS[@]}" || code=$?
     ((code == IN_USE && try < IN_USE_TRIES)) || return "$code"
     note "the run folder is in use; try $((try + 1)) of $IN_USE_TRIES in $IN_USE_PAUSE s"
     pause "$IN_USE_PAUSE"
@@ -204,17 +216,19 @@ give_up() {  # give_up PID WHY: ends a launcher, and the ranks that nobody else 
 
 again() {  # again WHY [SECONDS]: queue this job again, for so much later; Slurm then ends this script. Not if Slurm is ending it: it was
   # cancelled, or will be queued
-  local answer
-  if [[ $(state_of_job JobState) != RUNNING ]]; then
-    note "$1; Slurm ends the job, and queues it again unless it was cancelled (then submit the same again to resume)"
+  local answer state
+  state=$(state_of_job JobState)
+  if [[ $state != RUNNING ]]; then
+    note "$1; Slurm ends the job, and queues it again unless it was cancelled (then submit the same again $HOW)"
+    [[ $state == CANCELLED ]] || QUEUED=yes
     return
   fi
-  note "$1; queued again, to resume"
+  note "$1; queued again, $HOW"
   if answer=$(limited 60 scontrol requeue "$TASK" 2>&1); then
     [[ -z ${2:-} ]] || limited 60 scontrol update "JobId=$TASK" "StartTime=now+$2"
     sleep 60
   else
-    note "this cluster does not queue it again ($answer); submit the same again to resume"
+    note "this cluster does not queue it again ($answer); submit the same again $HOW"
   fi
 }
 
@@ -234,7 +248,8 @@ end() {  # end CODE: the job ends with it; but one that was interrupted, or lost
   [[ $code == [02] || -z ${SIGNALLED:-} ]] || code=75  # it came before the ranks could take it
   if lost_its_slurmstepd; then  # and could not be started again on this node, where Slurm finds its old files
     note "exit code $code, but Slurm cannot hear it, for the slurmstepd of this script was killed: the job is cancelled;" \
-      "$( ((code == 0)) && echo "its work is done" || echo "submit the same again to resume")"
+      "$( ((code == 0)) && echo "its work is done" || echo "submit the same again $HOW")"
+    rm -f "$HPCML_OUTPUTS"
     limited 60 scancel "$TASK"
     exit "$code"
   fi
@@ -242,8 +257,10 @@ end() {  # end CODE: the job ends with it; but one that was interrupted, or lost
     0) note "done" ;;
     2) note "not queued again: the options or the data must be mended first (see above)" ;;
     75)
-      if ((${SLURM_RESTART_COUNT:-0} >= MAX_RESTARTS)); then
-        note "interrupted, after $SLURM_RESTART_COUNT restarts: given up; submit the same again to resume"
+      if [[ $HOW != "to resume" && $(state_of_job JobState) == RUNNING ]]; then  # not preempted
+        fail interrupted "if its time was up, give it more (sbatch --time)"
+      elif ((${SLURM_RESTART_COUNT:-0} >= MAX_RESTARTS)); then
+        note "interrupted, after $SLURM_RESTART_COUNT restarts: given up; submit the same again $HOW"
       else
         again interrupted
       fi
@@ -256,14 +273,18 @@ end() {  # end CODE: the job ends with it; but one that was interrupted, or lost
         again "the run folder is in use, time $times of at most $MAX_IN_USE" "$IN_USE_DELAY"
       fi
       ;;
-    *)
-      times=$(count failures)
-      if ((times > MAX_FAILURES)); then
-        note "exit code $code, for the ${times}th time: given up; submit the same again to resume"
-      else
-        again "exit code $code, failure $times of at most $MAX_FAILURES"
-      fi
-      ;;
+    *) fail "exit code $code" "submit the same again $HOW" ;;
   esac
+  [[ -n ${QUEUED:-} ]] || rm -f "$HPCML_OUTPUTS"
   exit "$code"
+}
+
+fail() {  # fail WHAT ADVICE: queue the job again, unless it has failed too often
+  local times
+  times=$(count failures)
+  if ((times > MAX_FAILURES)); then
+    note "$1, for the ${times}th time: given up; $2"
+  else
+    again "$1, failure $times of at most $MAX_FAILURES"
+  fi
 }

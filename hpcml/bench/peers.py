@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import shutil
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
+from hpcml import mpi
 from hpcml.bench import programs
 from hpcml.bench.programs import BEST, PEERS
 from hpcml.bench.shared_options import minimisers
@@ -33,7 +33,6 @@ from hpcml.undo import undone
 SCORE_BYTES = 1 << 26  # of a block of scores, and of a block of weights
 NO_PEERS = "none"
 POLL_SECONDS = 0.05
-LAUNCHERS = ("PMI_", "PMIX_", "OMPI_", "MPI_", "HYDRA_", "HYDI_")
 
 
 @dataclass(frozen=True)
@@ -215,8 +214,9 @@ def run_peer(
         (folder / left).unlink(missing_ok=True)
     shutil.rmtree(folder / name, ignore_errors=True)
     (folder / "problem.json").write_text(json.dumps({"C": problem.C, **about}), encoding="utf-8")
-    variables = {key: value for key, value in os.environ.items() if not key.startswith(LAUNCHERS)}  # it is no rank of this job
-    variables |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(about["threads"]))
+    variables = mpi.environment_alone() | dict.fromkeys(
+        ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(about["threads"])
+    )
     variables["PYTHONSAFEPATH"] = "1"
     command = [
         str(Path(python or sys.executable).absolute()),

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from hpcml import mpi
 from hpcml.errors import ConfigError, DataError, file_error
+from hpcml.files.earlier_start import made_earlier, note_free
 from hpcml.files.temporary import claimed, remove, temporary_name
 from hpcml.undo import undone
 
@@ -19,12 +20,13 @@ def check_output(path: Path, overwrite: bool, inputs: Iterable[Path | None] = ()
     if path.is_dir():
         raise ConfigError(f"{path} is a folder; name a file")
     if not path.exists():
+        note_free(path)
         return
     if any(given is not None and given.exists() and path.samefile(given) for given in inputs):
         raise ConfigError(f"{path} is also an input; choose another name for the output")
     if not path.is_file():
         raise ConfigError(f"{path} is not a plain file; choose another name")
-    if not overwrite:
+    if not (overwrite or made_earlier(path)):
         raise ConfigError(f"{path} exists already; choose another name or use --force")
 
 

@@ -40,4 +40,4 @@ def commands(method: str, data: Path | None, options: Any, nodes: int, ranks: in
     if not math.isnan(seconds):
         minutes = max(LEAST_MINUTES, math.ceil(SPARE * seconds / 60))
         asked.append(f"--time={minutes // 60:02}:{minutes % 60:02}:00")
-    return [shlex.join(["sbatch", *asked, "slurm/train.sbatch", *words])]
+    return [shlex.join(["sbatch", *asked, "slurm/run.sbatch", "train", *words])]

@@ -1,8 +1,8 @@
 """`hpcml bench machine`: constants of this machine, measured with the real kernels on generated rows, in about a minute.
 
-Computing is measured in seconds of the processor, which other programs disturb little; the disk, messages and the start of the
-program by the clock. Every constant of computing is measured on one rank of the node alone, and on all ranks at once, which then
-share caches and memory.
+Computing, and the start of the program, are measured in seconds of the processor, which other programs disturb little; the disk and
+messages by the clock. Of all the least of several is taken. What the clock says of computing tells whether the machine was busy.
+Every constant of computing is measured on one rank of the node alone, and on all ranks at once, which then share caches and memory.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import platform
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from hpcml.data.shard import Shard
 from hpcml.files.atomic import sync
 from hpcml.kernels.cache import n_kept
 from hpcml.log import Log
-from hpcml.methods.forecast import Curve, Forecaster, Machine
+from hpcml.methods.forecast import Curve, Forecaster, Machine, Timer
 from hpcml.methods.linear.objective import aligned
 from hpcml.methods.linear.plan import LANES
 from hpcml.methods.registry import METHODS
@@ -33,14 +33,34 @@ from hpcml.mpi.memory import peak_mib, room_per_rank
 from hpcml.mpi.runtime import node_name
 from hpcml.partition import offsets
 from hpcml.planning.generated import GeneratedRows, generate
+from hpcml.planning.start import start_seconds
 
-GRID = ((20_000, 10_000), (60_000, 100_000), (120_000, 1_000_000), (160_000, 4_000_000))  # rows × columns
+# Rows × columns. Constants at 4,000,000 columns are within a tenth of those at 2,000,000 (elastic.index: a half more), and took as
+# long as all the rest.
+GRID = ((20_000, 10_000), (60_000, 100_000), (120_000, 1_000_000), (140_000, 2_000_000))
 QUICK = ((2_000, 1_000), (4_000, 10_000))
 SMALLEST = (400, 100)
-DISK_BYTES, QUICK_BYTES = 1 << 28, 1 << 22  # of a rank's test file, all ranks together
+LIMIT = 60.0  # seconds by the clock, beyond which no larger number of columns is measured
+GROWTH = 0.6  # power of the columns by which the time grows that the next number of them takes
+BUSY = 1.25  # seconds by the clock for a second of the processor, from which on a machine is called busy
+DISK_REPEATS, STARTS = 3, 3
+DISK_BYTES, QUICK_BYTES = 1 << 27, 1 << 22  # of a rank's test file, all ranks together
 MESSAGE = 1 << 23
 COLUMN_BYTES = 500  # of a column at most while constants are measured
 PAIRS = 5  # labels of a row
+
+
+class Stopwatch:
+    """Measures calls in seconds of the processor, and remembers how long they took by the clock."""
+
+    def __init__(self) -> None:
+        self.processor = self.clock = 0.0
+
+    def __call__(self, call: Callable[[], object]) -> float:
+        """Seconds of the processor that a call takes."""
+        begin, seconds = time.perf_counter(), processor_seconds(call)
+        self.processor, self.clock = self.processor + seconds, self.clock + time.perf_counter() - begin
+        return seconds
 
 
 def processor_seconds(call: Callable[[], object]) -> float:
@@ -57,53 +77,42 @@ def clock_seconds(call: Callable[[], object]) -> float:
     return time.perf_counter() - begin
 
 
-def forecasters() -> dict[str, Forecaster]:
-    """Those of all methods that have one, each once."""
-    return {method.forecast: method.load(method.forecast) for method in METHODS.values() if method.forecast}
+def forecasters() -> list[Forecaster]:
+    """Those of all methods that have one; of those that measure the same, the first."""
+    found: dict[object, Forecaster] = {}
+    for method in METHODS.values():
+        if method.forecast:
+            forecaster = method.load(method.forecast)
+            found.setdefault(type(forecaster).measure, forecaster)
+    return list(found.values())
 
 
 @mpi.collective
 def measure_machine(comm: mpi.Comm, folder: Path, quick: bool, log: Log) -> Machine:
     """Collective over `comm`. All constants; `folder` is where a test file is written, and removed."""
-    began, started, kept = time.perf_counter(), since_start(), n_kept()
+    began, kept = time.perf_counter(), n_kept()
     with mpi.node_first(comm):  # a training loads the kernels of one method
-        first = next(iter(forecasters().values()))
-        measure_loading(generate(*SMALLEST))
-        first.measure(generate(*SMALLEST), processor_seconds)
+        measure_loading(generate(*SMALLEST), processor_seconds)
+        forecasters()[0].measure(generate(*SMALLEST), processor_seconds)
         program = peak_mib() * 2**20
     if mpi.agreed_any(comm, n_kept() > kept):
-        log("note: kernels were compiled just now: how long it takes to load them is known when this runs again")
-    else:
-        started = since_start()
+        log("note: kernels were compiled just now: how much memory the program needs is known better when this runs again")
     with mpi.node_first(comm):  # compile the rest
-        measure_rows(generate(*SMALLEST))
-    program = int(mpi.allreduce_max(comm, program))
+        measure_rows(generate(*SMALLEST), processor_seconds)
+    program, watch, curves = int(mpi.allreduce_max(comm, program)), Stopwatch(), {}
     with mpi.on_node(comm) as node:
-        n_here = int(mpi.allreduce_max(comm, node.size))
-        room, curves = room_per_rank(comm), {}
-        for n_busy in dict.fromkeys((1, n_here)):
-            found: dict[str, Curve] = {}
-            for n_rows, n_columns in QUICK if quick else GRID:
-                if COLUMN_BYTES * n_columns > room:
-                    log(f"note: no constants for {n_columns:,} columns: a rank has too little memory for them")
-                    continue
-                log(f"measuring with {n_columns:,} columns, {n_busy} of {n_here} ranks of a node busy")
-                mine: dict[str, tuple[float, float]] = {}
-                with mpi.agreed(comm, "making rows"):  # all begin to measure at once
-                    made = generate(n_rows, n_columns, node.rank) if node.rank < n_busy else None
-                with mpi.resting(comm, "measuring"):
-                    if made is not None:
-                        mine = measure_rows(made)
-                del made
-                _add(comm, found, mine)
-            curves[str(n_busy)] = found
-        for n_busy in dict.fromkeys((1, n_here)):
-            for name, seconds in measure_disk(comm, node, folder, n_busy, QUICK_BYTES if quick else DISK_BYTES).items():
-                curves[str(n_busy)][name] = [[1.0, seconds]]
-        for each in curves.values():
-            each["start"] = [[1.0, mpi.allreduce_max(comm, started)]]
+        counts = list(dict.fromkeys((1, int(mpi.allreduce_max(comm, node.size)))))
+        for number, n_busy in enumerate(counts, 1):
+            until = began + LIMIT * number / len(counts)
+            curves[str(n_busy)] = measure_curves(comm, node, n_busy, QUICK if quick else GRID, until, watch, log)
+            disk = measure_disk(comm, node, folder, n_busy, QUICK_BYTES if quick else DISK_BYTES)
+            curves[str(n_busy)] |= {name: [[1.0, seconds]] for name, seconds in disk.items()}
         latency, bandwidth = measure_messages(comm)
         n_nodes = comm.allreduce(int(node.rank == 0))
+    started = measure_start(comm, folder, 1 if quick else STARTS)
+    for each in curves.values():
+        each["start"] = [[1.0, started]]
+    processor, clock = comm.allreduce(watch.processor), comm.allreduce(watch.clock)
     about = {
         "hpcml": __version__,
         "processor": _processor(),
@@ -117,8 +126,65 @@ def measure_machine(comm: mpi.Comm, folder: Path, quick: bool, log: Log) -> Mach
         "latency": latency,
         "bandwidth": bandwidth,
         "seconds": round(time.perf_counter() - began, 1),
+        "clock_per_processor": round(clock / max(processor, 1e-9), 2),  # of computing
     }
-    return Machine(about, curves)
+    machine = Machine(about, curves)
+    if warning := busy_warning(machine):
+        log(f"warning: {warning}; measure again while nothing else runs, with no more ranks than cores")
+    return machine
+
+
+def busy_warning(machine: Machine) -> str:
+    """That the machine was busy when it was measured; "" if it was not, or the file is of a version that did not look."""
+    ratio = machine.about.get("clock_per_processor", 1.0)
+    if ratio < BUSY:
+        return ""
+    return f"the machine was busy: computing took {ratio:.1f} times as long by the clock as of the processor, and may seem dearer"
+
+
+@mpi.collective
+def measure_curves(
+    comm: mpi.Comm,
+    node: mpi.Comm,
+    n_busy: int,
+    grid: Sequence[tuple[int, int]],
+    until: float,
+    timer: Timer,
+    log: Log,
+) -> dict[str, Curve]:
+    """Collective over `comm`. The constants of computing with so many ranks of a node busy, of what can be done `until` then."""
+    found: dict[str, Curve] = {}
+    room, began, expected = room_per_rank(comm), time.perf_counter(), 0.0  # seconds of the next, for each column to this power
+    for n_rows, n_columns in grid:
+        if COLUMN_BYTES * n_columns > room:
+            log(f"note: no constants for {n_columns:,} columns: a rank has too little memory for them")
+            continue
+        if mpi.agreed_any(comm, expected > 0 and began + expected * n_columns**GROWTH > until):
+            log(f"note: no constants for {n_columns:,} columns: they would take too long now")
+            break
+        log(f"measuring with {n_columns:,} columns, {n_busy} of {node.size} ranks of a node busy")
+        mine: dict[str, tuple[float, float]] = {}
+        with mpi.agreed(comm, "making rows"):  # all begin to measure at once
+            made = generate(n_rows, n_columns, node.rank) if node.rank < n_busy else None
+        with mpi.resting(comm, "measuring"):
+            if made is not None:
+                mine = measure_rows(made, timer)
+        del made
+        _add(comm, found, mine)
+        seconds, began = time.perf_counter() - began, time.perf_counter()
+        expected = seconds / n_columns**GROWTH
+    return found
+
+
+@mpi.collective
+def measure_start(comm: mpi.Comm, folder: Path, repeats: int) -> float:
+    """Collective over `comm`. Seconds of the processor that the program needs to start; measured by rank 0."""
+    started = None
+    with mpi.resting(comm, f"starting a training in {folder}"):
+        if comm.rank == 0:
+            started = start_seconds(folder, repeats)
+    found: float = comm.bcast(time.process_time() if started is None else started)
+    return found
 
 
 @mpi.collective
@@ -130,19 +196,19 @@ def _add(comm: mpi.Comm, found: dict[str, Curve], mine: dict[str, tuple[float, f
         found.setdefault(name, []).append([at, value])
 
 
-def measure_rows(made: GeneratedRows) -> dict[str, tuple[float, float]]:
+def measure_rows(made: GeneratedRows, timer: Timer) -> dict[str, tuple[float, float]]:
     """The constants of loading, and those of all methods, on some rows. Local."""
-    found = measure_loading(made)
+    found = measure_loading(made, timer)
     weights = aligned(LANES * made.rows.n_columns, np.float32).reshape(-1, LANES)
-    seconds = min(processor_seconds(partial(np.ascontiguousarray, weights[:, lane])) for lane in range(3))
+    seconds = min(timer(partial(np.ascontiguousarray, weights[:, lane])) for lane in range(3))
     found["keep.column"] = (made.rows.n_columns, seconds / made.rows.n_columns)
     del weights
-    for forecaster in forecasters().values():
-        found.update(forecaster.measure(made, processor_seconds))
+    for forecaster in forecasters():
+        found.update(forecaster.measure(made, timer))
     return found
 
 
-def measure_loading(made: GeneratedRows) -> dict[str, tuple[float, float]]:
+def measure_loading(made: GeneratedRows, timer: Timer) -> dict[str, tuple[float, float]]:
     """Seconds of a value, and of a row's label, to make the rows that are trained on from those of a file. Local."""
     rows, alone = made.rows, mpi.self_comm()
     n = rows.n_global
@@ -161,7 +227,7 @@ def measure_loading(made: GeneratedRows) -> dict[str, tuple[float, float]]:
 
     bare, labelled = shard(0), shard(PAIRS * n)
     load(labelled)  # compile
-    without, with_labels = (min(processor_seconds(partial(load, some)) for _ in range(2)) for some in (bare, labelled))
+    without, with_labels = (min(timer(partial(load, some)) for _ in range(2)) for some in (bare, labelled))
     pairs = PAIRS * n
     return {
         "load.value": (rows.n_columns, without / rows.data.size),
@@ -173,20 +239,20 @@ def measure_loading(made: GeneratedRows) -> dict[str, tuple[float, float]]:
 def measure_disk(comm: mpi.Comm, node: mpi.Comm, folder: Path, n_busy: int, nbytes: int) -> dict[str, float]:
     """Collective. Seconds of a byte that the ranks of a node write together, to the disk, and read again, not from memory."""
     nbytes //= n_busy
-    block, written, read = np.random.default_rng(comm.rank).bytes(min(nbytes, 1 << 22)), 0.0, 0.0
-    comm.Barrier()
-    with mpi.agreed(comm, f"writing a test file in {folder}"):
-        if node.rank < n_busy:
-            with tempfile.NamedTemporaryFile(dir=folder, prefix="hpcml-disk-") as file:
-                path = Path(file.name)
-                written = clock_seconds(partial(_write, path, block, nbytes))
-                with suppress(OSError, AttributeError):
-                    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-                read = clock_seconds(partial(_read, path))
-    return {
-        "disk.write": mpi.allreduce_max(comm, written) / (n_busy * nbytes),
-        "disk.read": mpi.allreduce_max(comm, read) / (n_busy * nbytes),
-    }
+    block, written, read = np.random.default_rng(comm.rank).bytes(min(nbytes, 1 << 22)), [], []
+    for _ in range(DISK_REPEATS):
+        with mpi.agreed(comm, f"writing a test file in {folder}"):
+            mine = (0.0, 0.0)
+            if node.rank < n_busy:
+                with tempfile.NamedTemporaryFile(dir=folder, prefix="hpcml-disk-") as file:
+                    path = Path(file.name)
+                    seconds = clock_seconds(partial(_write, path, block, nbytes))
+                    with suppress(OSError, AttributeError):
+                        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+                    mine = (seconds, clock_seconds(partial(_read, path)))
+        written.append(mpi.allreduce_max(comm, mine[0]))
+        read.append(mpi.allreduce_max(comm, mine[1]))
+    return {"disk.write": min(written) / (n_busy * nbytes), "disk.read": min(read) / (n_busy * nbytes)}
 
 
 def _write(path: Path, block: bytes, nbytes: int) -> None:
@@ -221,16 +287,6 @@ def latency_and_bandwidth(n_ranks: int, small: float, large: float, nbytes: int)
     """α and β of the model of `Cluster.exchange`, from the seconds of a sum of a few bytes and of one of `nbytes`."""
     rounds, share = 2 * int(np.ceil(np.log2(n_ranks))), 2 * (n_ranks - 1) / n_ranks
     return small / rounds, share * nbytes / max(large - small, 1e-9)
-
-
-def since_start() -> float:
-    """Seconds since this process began: of launching ranks and loading the program. Local."""
-    try:
-        began = int(Path("/proc/self/stat").read_text(encoding="ascii").rpartition(")")[2].split()[19])
-        uptime = float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])
-        return uptime - began / os.sysconf("SC_CLK_TCK")
-    except (OSError, ValueError, IndexError):
-        return time.process_time()
 
 
 def _processor() -> str:

@@ -14,7 +14,7 @@ from hpcml.methods.forecast import Cluster, Forecast, Machine, Sizes
 from hpcml.methods.registry import Method
 from hpcml.mpi.memory import memory_of_node
 from hpcml.planning.machine import default_path, read_machine
-from hpcml.planning.measure import processor_seconds
+from hpcml.planning.measure import busy_warning, processor_seconds
 from hpcml.planning.sizes import LAWS, VALUES_PER_ROW, samples_of, sizes_from, sizes_of
 
 PILOT_VALUES = 1 << 23  # of the larger of the two samples of a pilot
@@ -147,6 +147,8 @@ def _say_sources(forecast: Forecast, data: Path | None, given: Given, machine: M
     forecast.measured.insert(0, f"what a value, a row and a column cost: on {where}")
     if about.get("quick"):
         forecast.assumed.append("the machine's constants were measured with --quick: they may be wrong by a factor")
+    if warning := busy_warning(machine):
+        forecast.assumed.append(warning)
     if data is not None:
         forecast.measured.insert(0, f"rows, columns and labels: of {data}")
     else:

@@ -6,6 +6,7 @@ A checkpoint is an HDF5 file in which every array row has a CRC-32, so that a da
 from __future__ import annotations
 
 import re
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +22,8 @@ from hpcml.files.slabs import Slab, SlabFile, new_file
 from hpcml.log import Log
 
 KEPT = 2
+WORTH = 50.0
+LEAST, MOST = 5.0, 600.0
 _NAME = re.compile(r"state-(\d{6})\.h5")
 
 
@@ -42,6 +45,28 @@ class CheckpointWriter:
         values = np.ascontiguousarray(values, dtype=self.file.offsets[name][1].dtype).reshape(1, -1)
         self.file.write(name, row, values)
         self.file.write(f"crc/{name}", row, np.array([zlib.crc32(values.data)]))
+
+
+class Pace:
+    """How often checkpoints are written: every so many seconds, or, where nobody says, as often as is worth it."""
+
+    def __init__(self, every: float | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self.every, self.clock = every, clock
+        self.cost, self.saved = 0.0, clock()
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time for the next one."""
+        worth = min(max(LEAST, WORTH * self.cost), MOST)
+        return self.clock() - self.saved >= (worth if self.every is None else self.every)
+
+    @contextmanager
+    def saving(self) -> Iterator[None]:
+        """In the body a checkpoint is written."""
+        begin = self.clock()
+        yield
+        self.saved = self.clock()
+        self.cost = self.saved - begin
 
 
 class Checkpoints:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Protocol, TypeVar, cast
 from hpcml import __version__, mpi
 from hpcml.errors import ConfigError, DataError, HpcmlError
 from hpcml.files.atomic import sync, write_whole
+from hpcml.files.earlier_start import made_earlier, note_free
 from hpcml.files.opening import read_small
 from hpcml.files.temporary import claimed, remove, temporary_name
 from hpcml.log import Log, is_unicode
@@ -202,7 +203,9 @@ class RunFolder:
             raise ConfigError("--force starts anew and --resume continues; give only one of them")
         if self.path.exists() and not self.path.is_dir():
             raise ConfigError(f"{self.path} is a file; --output must name a folder")
-        if present and not (force or resume):
+        if not present:
+            note_free(self.path)
+        elif not (force or resume or made_earlier(self.path)):
             raise ConfigError(f"{self.path} exists already; choose another --output, or use --resume or --force")
         if present and not (self.path / CONFIG).exists():
             raise ConfigError(f"{self.path} holds other files and no run of ours (no {CONFIG}); choose another --output")

@@ -62,8 +62,8 @@ class TuneOptions:
     found with all weights."""
     seed: int = 0
     """Another seed deals the rows otherwise to the folds, and takes them in another order."""
-    checkpoint_every: float = 600.0
-    """Seconds between checkpoints."""
+    checkpoint_every: float | None = None
+    """Seconds between checkpoints. Default: so many that they take a fiftieth of the time, from 5 to 600."""
     time_limit: float | None = None
     """Seconds after which to write a checkpoint and stop with exit code 75 (loading not counted)."""
 

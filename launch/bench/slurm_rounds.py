@@ -1,4 +1,4 @@
-"""One job of slurm/train.sbatch that is disturbed again and again on a private Slurm: preempted by another job, signalled, its
+"""One training by slurm/run.sbatch that is disturbed again and again on a private Slurm: preempted by another job, signalled, its
 node set DOWN, a rank or its slurmstepd killed, or both. Does it end with the bits of an undisturbed run? Prints one JSON line.
 
 usage: python launch/bench/slurm_rounds.py [--rounds 100] [--seed 0]
@@ -42,8 +42,8 @@ def main(rounds: int, seed: int) -> None:
         options = ("--no-dormant", "--checkpoint-every", "0.3")
         hpcml("train", "probe", data, "-o", folder / "undisturbed", *options, limit=3600)
         begin, kinds = time.monotonic(), Counter()
-        script = slurm.script("train.sbatch", LINGER=10, CHECK_STEP=2, MAX_FAILURES=rounds)
-        command = (script, "probe", data, "-o", folder / "run", *options)
+        script = slurm.script("run.sbatch", LINGER=10, CHECK_STEP=2, MAX_FAILURES=rounds)
+        command = (script, "train", "probe", data, "-o", folder / "run", *options)
         job = slurm.submit(*command, options=("--nodes=2", "--exclusive"))
         starts, checkpoints = folder / "run" / "environment.jsonl", folder / "run" / "checkpoint"
 

@@ -13,8 +13,6 @@ from support.private_slurm import (
     kill_both,
     kill_rank,
     kill_slurmstepd,
-    node_down,
-    preempt,
     signal,
     signal_script,
 )
@@ -56,10 +54,8 @@ def test_cluster_is_found_sound(slurm):
 @pytest.mark.parametrize(
     ("disturb", "launch", "said"),
     [
-        (preempt, "auto", "resuming from"),
         (signal, "auto", "interrupted; queued again, to resume"),
         (signal_script, "mpirun", "interrupted; queued again, to resume"),
-        (node_down, "auto", "resuming from"),
         (kill_rank, "auto", "failure 1 of at most 3; queued again, to resume"),
         (kill_slurmstepd, "auto", "; it is ended now"),
         (kill_both, "auto", " a slurmstepd was killed, or a node is lost; it is ended now"),
@@ -67,8 +63,10 @@ def test_cluster_is_found_sound(slurm):
 )
 def test_disturbed_job_is_queued_again_and_resumes(slurm, data, undisturbed, tmp_path, disturb, launch, said):
     run = tmp_path / "run"
-    script = slurm.script("train.sbatch", LAUNCH=launch, LINGER=10, CHECK_STEP=2)
-    job = slurm.submit(script, "probe", data, "-o", run, *OPTIONS, options=("--nodes=2", "--ntasks-per-node=1", "--exclusive"))
+    script = slurm.script("run.sbatch", LAUNCH=launch, LINGER=10, CHECK_STEP=2)
+    job = slurm.submit(
+        script, "train", "probe", data, "-o", run, *OPTIONS, options=("--nodes=2", "--ntasks-per-node=1", "--exclusive")
+    )
     slurm.until(job, lambda: list(run.glob("checkpoint/state-*.h5")), "checkpoint")
     disturb(slurm, job)
     assert slurm.end_of(job) == [0], slurm.printed(job)
@@ -86,7 +84,7 @@ def test_disturbed_job_is_queued_again_and_resumes(slurm, data, undisturbed, tmp
 
 def test_cancelled_job_stays_cancelled_and_can_be_resumed(slurm, data, undisturbed, tmp_path):
     run = tmp_path / "run"
-    command = ("slurm/train.sbatch", "probe", data, "-o", run, *OPTIONS)
+    command = ("slurm/run.sbatch", "train", "probe", data, "-o", run, *OPTIONS)
     job = slurm.submit(*command, options=("--nodes=2", "--ntasks-per-node=1"))
     slurm.until(job, lambda: list(run.glob("checkpoint/state-*.h5")), "checkpoint")
     cancel(slurm, job)
@@ -99,7 +97,7 @@ def test_cancelled_job_stays_cancelled_and_can_be_resumed(slurm, data, undisturb
 
 
 def test_task_of_an_array_that_is_queued_again_leaves_the_others_alone(slurm, data, tmp_path):
-    command = ("slurm/array.sbatch", "probe", data, "-o", tmp_path / "run-%t", *OPTIONS)
+    command = ("slurm/run.sbatch", "train", "probe", data, "-o", tmp_path / "run-%t", *OPTIONS)
     job = slurm.submit(*command, options=("--array=1-2",))
     slurm.until(job, lambda: len({path.parts[-3] for path in tmp_path.glob("run-*/checkpoint/state-*.h5")}) == 2, "checkpoints")
     last = next(
@@ -112,9 +110,9 @@ def test_task_of_an_array_that_is_queued_again_leaves_the_others_alone(slurm, da
 
 
 def test_wrong_launcher_and_wrong_options_are_not_tried_again(slurm, data, tmp_path):
-    script = slurm.script("train.sbatch", LAUNCH="srun --mpi=none")
-    job = slurm.submit(script, "probe", data, "-o", tmp_path / "run")
-    wrong = slurm.submit("slurm/train.sbatch", "probe", data, "-o", tmp_path / "run", "--loss", "hing")
+    script = slurm.script("run.sbatch", LAUNCH="srun --mpi=none")
+    job = slurm.submit(script, "train", "probe", data, "-o", tmp_path / "run")
+    wrong = slurm.submit("slurm/run.sbatch", "train", "probe", data, "-o", tmp_path / "run", "--loss", "hing")
     assert slurm.end_of(job) == [2]
     assert "the launcher started 4 ranks (SLURM_NTASKS=4) but MPI sees only one" in slurm.printed(job)
     assert "not queued again" in slurm.printed(job)
@@ -127,12 +125,12 @@ def test_folder_in_use_is_tried_again_within_limits(slurm, tmp_path):
     run = tmp_path / "run"
     run.mkdir()
     limits = {"IN_USE_TRIES": 2, "IN_USE_PAUSE": 1, "IN_USE_DELAY": 1}
-    command = ("probe", dataset(tmp_path / "data.h5", *random_data(1, 50, 10, 2)), "-o", run)
+    command = ("train", "probe", dataset(tmp_path / "data.h5", *random_data(1, 50, 10, 2)), "-o", run)
     one = ("--nodes=1", "--ntasks-per-node=1")
     with (run / LOCK).open("wb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        patient = slurm.submit(slurm.script("train.sbatch", **limits, MAX_IN_USE=9), *command, options=one)
-        other = slurm.submit(slurm.script("train.sbatch", **limits, MAX_IN_USE=0), *command, options=one)
+        patient = slurm.submit(slurm.script("run.sbatch", **limits, MAX_IN_USE=9), *command, options=one)
+        other = slurm.submit(slurm.script("run.sbatch", **limits, MAX_IN_USE=0), *command, options=one)
         assert slurm.end_of(other) == [73], slurm.printed(other)
         slurm.until(patient, lambda: "time 1 of at most 9; queued again" in slurm.printed(patient), "second start")
     assert slurm.printed(other).count("is in use by another process; wait for it") == 2
@@ -144,7 +142,7 @@ def test_folder_in_use_is_tried_again_within_limits(slurm, tmp_path):
 
 def test_array_of_label_parts_makes_the_model_of_one_run(slurm, data, undisturbed, tmp_path):
     job = slurm.submit(
-        *("slurm/array.sbatch", "probe", data, "-o", tmp_path / "part-%t", "--label-part", "%t/3", *OPTIONS),
+        *("slurm/run.sbatch", "train", "probe", data, "-o", tmp_path / "part-%t", "--label-part", "%t/3", *OPTIONS),
         options=("--array=1-3", "--ntasks-per-node=1"),
     )
     assert slurm.end_of(job) == [0, 0, 0], slurm.printed(job)
@@ -154,7 +152,7 @@ def test_array_of_label_parts_makes_the_model_of_one_run(slurm, data, undisturbe
 
 def test_array_of_options_makes_a_table(slurm, data, tmp_path):
     (tmp_path / "sweep.txt").write_text("--lambda X/10\n--lambda X/100 --loss huber\n")
-    command = ("slurm/array.sbatch", "probe", data, "-o", tmp_path / "sweep-%t", f"@{tmp_path / 'sweep.txt'}")
+    command = ("slurm/run.sbatch", "train", "probe", data, "-o", tmp_path / "sweep-%t", f"@{tmp_path / 'sweep.txt'}")
     job = slurm.submit(*command, options=("--array=1-3", "--ntasks-per-node=1"))
     assert sorted(slurm.end_of(job)) == [0, 0, 2], slurm.printed(job)
     assert "sweep.txt has no line 3, or it is empty; it has 2 lines" in slurm.printed(job)

@@ -1,5 +1,6 @@
 """Small valid dataset and model files for tests."""
 
+import json
 from pathlib import Path
 
 import h5py
@@ -24,6 +25,20 @@ def random_data(seed, n_rows, n_features, n_labels, density=0.2):
     X = sp.random(n_rows, n_features, density, "csr", rng=rng, data_rvs=lambda n: rng.standard_normal(n)).astype(np.float32)
     Y = sp.random(n_rows, n_labels, density, "csr", rng=rng)
     return X, Y
+
+
+def document_lines(seed, n_documents, n_words, n_labels):
+    """JSON lines of documents: a label's words are likelier in its documents, which have one to three labels."""
+    rng = np.random.default_rng(seed)
+    own = rng.integers(n_words, size=(n_labels, 8))
+    lines = []
+    for number in range(n_documents):
+        labels = rng.choice(n_labels, size=rng.integers(1, 4), replace=False)
+        words = np.concatenate([rng.integers(n_words, size=20), *(rng.choice(own[label], 5) for label in labels)])
+        text = " ".join(f"word{word:04}" for word in words)
+        document = {"id": f"d{number}", "title": f"Report {number}", "text": text, "labels": [f"label{each}" for each in labels]}
+        lines.append(json.dumps(document) + "\n")
+    return "".join(lines)
 
 
 def duplicates():

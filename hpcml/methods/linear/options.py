@@ -54,8 +54,8 @@ class LinearOptions:
     """Labels that share a pass over the rows, in each group of ranks. Default: 16. Does not change the result."""
     max_steps: int | None = None
     """Give a label up after so many steps and say so."""
-    checkpoint_every: float = 600.0
-    """Seconds between checkpoints."""
+    checkpoint_every: float | None = None
+    """Seconds between checkpoints. Default: so many that they take a fiftieth of the time, from 5 to 600."""
     time_limit: float | None = None
     """Seconds of training (loading not counted) after which to write a checkpoint and stop with exit code 75."""
     profile: Flag = False

@@ -12,6 +12,7 @@ from hpcml.data.compact import CompactRows
 from hpcml.errors import HpcmlError
 from hpcml.log import Progress
 from hpcml.methods.linear.watch import DONE, DUE, FAILED, FINISHED, SIGNAL, TIME_UP, Stopped, Watch
+from hpcml.run.checkpoint import Pace
 from hpcml.signals import StopSignals
 
 IDLE_SECONDS = 0.002
@@ -39,8 +40,8 @@ class Limits(Protocol):
         """Seconds."""
 
     @property
-    def checkpoint_every(self) -> float:
-        """Seconds."""
+    def checkpoint_every(self) -> float | None:
+        """Seconds, or None for as often as is worth it."""
 
 
 class PolledRun:
@@ -66,7 +67,8 @@ class PolledRun:
         self.done = np.zeros(n_labels, dtype=np.uint8)  # the labels that this group's leader has finished
         self.n_done = 0  # on all ranks, as far as known
         self.elapsed = 0.0
-        self.began = self.saved = time.monotonic()
+        self.began = time.monotonic()
+        self.pace = Pace(limits.checkpoint_every)
         self._error: HpcmlError | None = None
         self._busy = True
         n_values = int(rows.counts.sum(dtype=np.int64))  # on all ranks of the group
@@ -80,14 +82,15 @@ class PolledRun:
     def _flags(self) -> tuple[float, ...]:
         """What this rank has to say in a pulse."""
         late = self._wants() and not self.signals.seen
-        due = self.comm.rank == 0 and time.monotonic() - self.saved >= self.limits.checkpoint_every  # one clock decides for all
+        due = self.comm.rank == 0 and self.pace.due  # one clock decides for all
         return (self.signals.seen, due, late, self._error is not None, not self._busy, self.leads * self.done.sum())
 
     @mpi.collective
     def train(self, work: Any, progress: Progress) -> str:
         """Collective. Work until all labels are done: ""; or until a signal or the time limit, after a checkpoint: why."""
         before, turns, stopped = self.elapsed, 0, False
-        self.began = self.saved = time.monotonic()
+        self.began = time.monotonic()
+        self.pace = Pace(self.limits.checkpoint_every)
         while True:
             self.elapsed = before + time.monotonic() - self.began
             if work.busy and self._error is None and not stopped:
@@ -112,8 +115,8 @@ class PolledRun:
             stop = "a signal arrived" if seen[SIGNAL] else "the time limit is reached" if seen[TIME_UP] else ""
             if stop or seen[DUE]:
                 work.settle()
-                self.save(work)
-                self.saved = time.monotonic()
+                with self.pace.saving():
+                    self.save(work)
             if stop:
                 return stop
         with mpi.agreed(self.comm, "training"):

@@ -48,8 +48,8 @@ class OnlineOptions:
     """Stream: indices start at 0, not at 1."""
     max_line_mb: int | None = None
     """Stream: the longest line that is read, in MiB. Default: 16."""
-    checkpoint_every: float = 600.0
-    """Seconds between checkpoints."""
+    checkpoint_every: float | None = None
+    """Seconds between checkpoints. Default: so many that they take a fiftieth of the time, from 5 to 600."""
     time_limit: float | None = None
     """Seconds of training after which to write a checkpoint and stop with exit code 75."""
     profile: Flag = False

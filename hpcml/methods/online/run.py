@@ -19,6 +19,7 @@ from hpcml.methods.online.order import RowOrder
 from hpcml.methods.online.saved import HISTORY_POINTS, Snapshots
 from hpcml.methods.online.source import Piece, Source
 from hpcml.methods.online.state import State
+from hpcml.run.checkpoint import Pace
 from hpcml.run.folder import RunFolder
 from hpcml.run.profile import Profile
 from hpcml.signals import StopSignals
@@ -52,7 +53,7 @@ class Pass:
         """
         first = self._restore() if resume else 0
         started, before = time.monotonic(), self.elapsed
-        saved, n_pieces = started, 0
+        pace, n_pieces = Pace(self.options.checkpoint_every), 0
         total = None if self.source.n_rows is None else self.source.n_rows + self.start
         progress, pieces = Progress(self.folder.log, "rows", total), self.source.pieces(first)
         self._announce()
@@ -74,12 +75,11 @@ class Pass:
                 self.elapsed = before + now - started
                 progress.update(self.state.n_rows, self._note())
                 clock, limit = self.comm.rank == 0, self.options.time_limit  # one clock decides for all
-                due = clock and now - saved >= self.options.checkpoint_every
                 late = clock and limit is not None and now - started >= limit
-                found = mpi.allreduce_maxima(self.comm, np.array([signals.seen, late, due], dtype=np.int64))
+                found = mpi.allreduce_maxima(self.comm, np.array([signals.seen, late, clock and pace.due], dtype=np.int64))
                 if found.any():
-                    self.snapshots.save(self.history, self.n_points, self.elapsed)
-                    saved = now
+                    with pace.saving():
+                        self.snapshots.save(self.history, self.n_points, self.elapsed)
                 if found[:2].any():
                     return "interrupted" if found[0] else "time limit"
         finally:

@@ -21,7 +21,7 @@ from hpcml.methods.psbml.pocket import Pocket, quality
 from hpcml.methods.psbml.problem import TorusProblem
 from hpcml.methods.psbml.snapshot import ENTRY, HISTORY, Assessor, Facts, Snapshot, all_rows
 from hpcml.methods.psbml.synchronous import Synchronous
-from hpcml.run.checkpoint import Checkpoints, CheckpointWriter, reading_checkpoint
+from hpcml.run.checkpoint import Checkpoints, CheckpointWriter, Pace, reading_checkpoint
 from hpcml.run.folder import RunFolder
 from hpcml.signals import StopSignals
 
@@ -61,7 +61,7 @@ class TorusRun:
         """Collective. Do the cycles: ""; or stop after a checkpoint at a signal or the time limit: why."""
         if not (restore and self._restore()):
             self.taken.append(all_rows(self.slots))
-        self.began = self.saved = time.monotonic()
+        self.began, self.pace = time.monotonic(), Pace(self.options.checkpoint_every)
         self.before = self.elapsed
         self.progress = Progress(self.log, "cycles", self.options.cycles)
         try:
@@ -83,8 +83,7 @@ class TorusRun:
     def _flags(self) -> tuple[float, float, float]:
         """Whether this rank has a reason to stop or to save: (a signal, the time limit, a checkpoint is due). One clock decides."""
         now, clock, limit = time.monotonic(), self.comm.rank == 0, self.options.time_limit
-        due = now - self.saved >= self.options.checkpoint_every
-        return self.signals.seen, clock and limit is not None and now - self.began >= limit, clock and due
+        return self.signals.seen, clock and limit is not None and now - self.began >= limit, clock and self.pace.due
 
     def _look(self) -> None:
         """Raise Interrupted if this rank has a reason to stop. Local."""
@@ -276,8 +275,8 @@ class TorusRun:
                 if pocket.cycle >= 0:
                     out.write_row("judged", 0, np.array([pocket.cycle, pocket.error, pocket.auc, pocket.threshold]))
 
-        self.checkpoints.save(arrays, fill)
-        self.saved = time.monotonic()
+        with self.pace.saving():
+            self.checkpoints.save(arrays, fill)
 
     def _own(self, values: np.ndarray) -> np.ndarray:
         """Values of the nodes here, 0 elsewhere."""

@@ -1,0 +1,118 @@
+"""From texts to answers over HTTP by `sbatch` alone, while the cluster takes nodes away."""
+
+import json
+import re
+import urllib.parse
+import urllib.request
+from functools import partial
+
+import h5py
+import pytest
+from support.make import document_lines
+from support.private_slurm import hpcml, node_down, preempt, signal_script
+
+ONE = ("--nodes=1", "--ntasks-per-node=1")
+CONVERT = ("jsonl", "docs.jsonl", "-o", "docs.h5", "--test-share", "0.3", "--seed", "1")
+TUNE = ("docs.h5", "-o", "run", "--folds", "3", "--lambdas", "0.3", "1", "3", "--weights", "1", "4", "--checkpoint-every", "0.1")
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    path = tmp_path_factory.mktemp("texts") / "docs.jsonl"
+    path.write_text(document_lines(3, 5000, 400, 200))
+    return path
+
+
+def here(folder, arguments):
+    """The arguments, with files in that folder."""
+    names = {"docs.jsonl", "docs.h5", "run", "run/model.h5", "measures.json", "labels.csv", "report.html"}
+    return [folder / each if each in names else each for each in arguments]
+
+
+@pytest.fixture(scope="module")
+def local(texts, tmp_path_factory):
+    """The folder of a run of all commands without Slurm, on one rank."""
+    folder = tmp_path_factory.mktemp("local")
+    (folder / "docs.jsonl").write_bytes(texts.read_bytes())
+    hpcml("convert", *here(folder, CONVERT))
+    hpcml("tune", *here(folder, TUNE))
+    hpcml("evaluate", *here(folder, ("run/model.h5", "docs.h5", "--json", "measures.json")))
+    hpcml("predict", *here(folder, ("run/model.h5", "docs.h5", "-o", "labels.csv", "--top", "3", "--split", "test")))
+    return folder
+
+
+def n_known(run):
+    """Labels that the choice of a run in work knows all about."""
+    path = run / "checkpoint" / "tuning-1.part.h5"
+    if not path.exists():
+        return 0
+    try:
+        with h5py.File(path, locking=False) as file:
+            return int((file["crc"][:] != -1).sum())
+    except (OSError, KeyError):  # it is being made
+        return 0
+
+
+def measured(folder):
+    """What an evaluation found, without the names of its files."""
+    return {
+        name: value for name, value in json.loads((folder / "measures.json").read_text()).items() if name not in ("model", "data")
+    }
+
+
+def test_from_texts_to_answers(slurm, texts, local, tmp_path):
+    (tmp_path / "docs.jsonl").write_bytes(texts.read_bytes())
+
+    def submit(command, *arguments, options=ONE):
+        return slurm.submit("slurm/run.sbatch", command, *here(tmp_path, arguments), options=options)
+
+    job = submit("convert", *CONVERT, options=())
+    slurm.until(job, lambda: "hpcml convert" in slurm.printed(job), "ranks")
+    signal_script(slurm, job)
+    assert slurm.end_of(job) == [0], slurm.printed(job)
+    assert "interrupted, failure 1 of at most 3; queued again, to begin anew" in slurm.printed(job)
+    assert (tmp_path / "docs.h5").read_bytes() == (local / "docs.h5").read_bytes()
+
+    job, run = submit("tune", *TUNE, options=("--nodes=2", "--ntasks-per-node=1", "--exclusive")), tmp_path / "run"
+    for disturb in (preempt, node_down):
+        before = n_known(run)
+        slurm.until(job, lambda before=before: n_known(run) > before, "label")
+        disturb(slurm, job)
+        slurm.until(job, lambda: slurm.states(job) != ["RUNNING"], "end of a start")
+    assert slurm.end_of(job) == [0], slurm.printed(job)
+    known = [int(number) for number in re.findall(r"resuming the choice: (\d+) of 200 labels known", slurm.printed(job))]
+    assert len(known) == 2 and 0 < known[0] < known[1]
+    for name in ("run/model.h5", "run/choice.csv"):
+        assert (tmp_path / name).read_bytes() == (local / name).read_bytes()
+
+    jobs = [
+        submit("evaluate", "run/model.h5", "docs.h5", "--json", "measures.json"),
+        submit("predict", "run/model.h5", "docs.h5", "-o", "labels.csv", "--top", "3", "--split", "test"),
+        submit("report", "run", "-o", "report.html"),
+    ]
+    serving = submit("serve", "run", "--port", "0")
+    for each in jobs:
+        assert slurm.end_of(each) == [0], slurm.printed(each)
+    assert measured(tmp_path) == measured(local)
+    assert (tmp_path / "labels.csv").read_bytes() == (local / "labels.csv").read_bytes()
+    assert "</html>" in (tmp_path / "report.html").read_text()
+
+    address = slurm.until(serving, partial(_address, slurm, serving), "address")
+    document = json.loads(texts.read_text().splitlines()[0])
+    form = urllib.parse.urlencode({"text": f"{document['title']} {document['text']}", "limit": 3}).encode()
+    with urllib.request.urlopen(f"{address}v1/projects/hpcml/suggest", form, timeout=60) as answer:
+        assert len(json.load(answer)["results"]) == 3
+    signal_script(slurm, serving)
+    assert slurm.end_of(serving) == [0], slurm.printed(serving)
+
+
+def _address(slurm, job):
+    """Where the server says that it listens; None before."""
+    found = re.search(r"ready after .*?: (http://\S+/) \(Annif", slurm.printed(job))
+    return found and found[1]
+
+
+def test_no_command_is_said(slurm):
+    job = slurm.submit("slurm/run.sbatch", options=ONE)
+    assert slurm.end_of(job) == [2]
+    assert "run what? sbatch slurm/run.sbatch COMMAND ARGUMENTS..." in slurm.printed(job)
