@@ -7,8 +7,8 @@ a choice: by the sets of labels and their identifiers alone, so that no order of
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from itertools import combinations, count
+from collections.abc import Collection, Mapping, Sequence, Set
+from itertools import count
 
 ROOT = ""  # above all trees
 _Below = dict[str, tuple[int, list[str]]]  # what `nearest_below` returns
@@ -121,14 +121,27 @@ class Hierarchy:
 
 def fewest(choices: Collection[set[str]]) -> set[str]:
     """The smallest set that has an element of each choice; of several, the one whose elements come first."""
-    found = {element for choice in choices if len(choice) == 1 for element in choice}
-    left = [choice for choice in choices if not choice & found]
-    while left:  # those that share elements, by way of others too, apart from the rest
-        group, elements = left[:0], set(left[0])
-        while near := [choice for choice in left if choice & elements]:
-            group += near
-            left = [choice for choice in left if not choice & elements]
-            elements.update(*near)
-        sets = (set(each) for size in count(1) for each in combinations(sorted(elements), size))
-        found |= next(each for each in sets if all(choice & each for choice in group))
+    left, found = list(choices), set()
+    size = next(size for size in count() if coverable(left, size))
+    for element in sorted({element for choice in left for element in choice}):
+        rest = [choice for choice in left if element not in choice]
+        if size and coverable(rest, size - 1):
+            found.add(element)
+            left, size = rest, size - 1
+        else:
+            left = [choice - {element} for choice in left]
     return found
+
+
+def coverable(choices: Sequence[Set[str]], size: int) -> bool:
+    """Whether `size` elements are enough to have one of each choice."""
+    apart: set[str] = set()
+    n_apart = 0  # choices without a common element: each needs one of its own
+    for choice in sorted(choices, key=len):
+        if not choice & apart:
+            apart |= choice
+            n_apart += 1
+    if n_apart > size or not choices:
+        return n_apart <= size
+    elements = min(choices, key=len)
+    return any(coverable([choice for choice in choices if element not in choice], size - 1) for element in elements)
