@@ -111,7 +111,7 @@ def duration(seconds: float) -> str:
 
 
 class Progress:
-    """A live bar on a terminal; a plain line every `every` seconds elsewhere. Only rank 0 shows anything."""
+    """A live bar on a terminal that can redraw a line; a plain line every `every` seconds elsewhere. Only rank 0 shows anything."""
 
     def __init__(self, log: Log, what: str, total: int | None, every: float = 10.0) -> None:
         """`total` None: the end is not known."""
@@ -124,9 +124,12 @@ class Progress:
             from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
             from rich.progress import Progress as Bar
 
+            console = Console(stderr=True)
+            if console.is_dumb_terminal:  # an editor's shell: the bar would show nothing there
+                return
             texts = [TextColumn(f"{{task.{text}}}", markup=False) for text in ("description", "fields[note]")]
             columns = (texts[0], BarColumn(), MofNCompleteColumn(), texts[1], TimeElapsedColumn())
-            self.bar = Bar(*columns, console=Console(stderr=True), transient=True)
+            self.bar = Bar(*columns, console=console, transient=True)
             self.bar.start()
             self.task = self.bar.add_task(visible(what), total=total, note="")
 

@@ -1,15 +1,17 @@
 """How far predicted labels are from the true ones in a thesaurus: lowest common ancestors, after Kosmopoulos et al. (2015).
 
 A. Kosmopoulos, I. Partalas, E. Gaussier, G. Paliouras, I. Androutsopoulos: Evaluation measures for hierarchical classification,
-Data Mining and Knowledge Discovery 29 (2015). What is computed is defined in docs/bioasq.md. It is the measure without the
-paper's last step, which looks for the fewest ancestors that join all labels.
+Data Mining and Knowledge Discovery 29 (2015). docs/bioasq.md defines what is computed, and how it chooses where the paper leaves
+a choice: by the sets of labels and their identifiers alone, so that no order of labels matters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
+from itertools import count
 
 ROOT = ""  # above all trees
+_Below = dict[str, tuple[int, list[str]]]  # what `nearest_below` returns
 
 
 class Hierarchy:
@@ -25,6 +27,7 @@ class Hierarchy:
                 self._at.setdefault(place, []).append(name)
         self._parents: dict[str, list[str]] = {ROOT: []}
         self._distances: dict[str, dict[str, int]] = {}
+        self._ways: dict[tuple[str, str], frozenset[str]] = {}
 
     def parents(self, node: str) -> list[str]:
         """The nodes right above a node, ascending."""
@@ -55,39 +58,90 @@ class Hierarchy:
             self._distances[node] = found
         return self._distances[node]
 
-    def nearest(self, own: Sequence[str], others: Sequence[str]) -> Iterator[tuple[str, str, str]]:
-        """Each of `own` that is not among `others`, its nearest one of them, and the lowest common ancestor of both.
-
-        That is the least of all (edges from both to the ancestor, edges from the first, ancestor, other).
-        """
-        below: dict[str, tuple[int, str]] = {}  # for each node above others: (edges from the nearest one, which that is)
-        for b in sorted(others):
-            for node, edges in self.distances(b).items():
-                if node not in below or edges < below[node][0]:
-                    below[node] = edges, b
-        for a in sorted(set(own).difference(others)):
-            of_a = self.distances(a)
-            above = ((below[node][0] + of_a[node], of_a[node], node, below[node][1]) for node in of_a.keys() & below.keys())
-            _, _, ancestor, b = min(above)
-            yield a, b, ancestor
-
-    def way(self, node: str, above: str) -> set[str]:
+    def way(self, node: str, above: str) -> frozenset[str]:
         """The nodes on a shortest way up, both ends among them; of several ways that of the parents that come first."""
-        found = {node}
-        while node != above:
+        if (node, above) not in self._ways:
             steps = self.distances(node)[above]
-            node = next(each for each in self.parents(node) if self.distances(each).get(above) == steps - 1)
-            found.add(node)
+            nearer = (each for each in self.parents(node) if self.distances(each).get(above) == steps - 1)
+            self._ways[node, above] = frozenset({node}) | (self.way(next(nearer), above) if steps else frozenset())
+        return self._ways[node, above]
+
+    def lowest(self, labels: Collection[str]) -> set[str]:
+        """The labels that are not above others of them; those above each other stay."""
+        above = {label: self.distances(label).keys() for label in labels}
+        return {a for a in above if not any(a in above[b] and b not in above[a] for b in above)}
+
+    def nearest_below(self, labels: Collection[str]) -> _Below:
+        """For each node above labels: the fewest edges from it to one of them, and those that have so few, ascending."""
+        found: _Below = {}
+        for label in sorted(labels):
+            for node, edges in self.distances(label).items():
+                if node not in found or edges < found[node][0]:
+                    found[node] = edges, [label]
+                elif edges == found[node][0]:
+                    found[node][1].append(label)
         return found
 
-    def measures(self, true: Sequence[str], given: Sequence[str]) -> tuple[float, float, float]:
+    def measures(self, true: Collection[str], given: Collection[str]) -> tuple[float, float, float]:
         """LCA-P, LCA-R and LCA-F of a row's labels; 0 if it has no true or no given labels."""
         if not true or not given:
             return 0.0, 0.0, 0.0
-        of_true, of_given = set(true), set(given)
-        for own, others, mine, theirs in ((true, given, of_true, of_given), (given, true, of_given, of_true)):
-            for a, b, ancestor in self.nearest(own, others):
-                mine |= self.way(a, ancestor)
-                theirs |= self.way(b, ancestor)
-        common = len(of_true & of_given)
-        return common / len(of_given), common / len(of_true), 2 * common / (len(of_given) + len(of_true))
+        sides = self.lowest(true), self.lowest(given)
+        below = self.nearest_below(sides[0]), self.nearest_below(sides[1])
+        joined = self._joined(sides, below)
+        chosen = fewest(joined.values())
+        nodes: tuple[set[str], set[str]] = set(), set()
+        reached: tuple[set[str], set[str]] = set(), set()
+        for (side, label), ancestors in joined.items():
+            ancestor = min(ancestors & chosen)
+            nodes[side].update(self.way(label, ancestor))
+            reached[side].add(ancestor)
+        for side in 0, 1:
+            for ancestor in chosen - reached[side]:
+                nodes[side].update(self.way(below[side][ancestor][1][0], ancestor))
+        common = len(nodes[0] & nodes[1])
+        return common / len(nodes[1]), common / len(nodes[0]), 2 * common / (len(nodes[0]) + len(nodes[1]))
+
+    def _joined(self, sides: tuple[set[str], set[str]], below: tuple[_Below, _Below]) -> dict[tuple[int, str], set[str]]:
+        """For each label (side, label): the lowest common ancestors that join it and a label of the other side, one of which is
+        the other's nearest by way of it. A label of both sides is joined with itself alone."""
+        joined: dict[tuple[int, str], set[str]] = {(side, label): set() for side in (0, 1) for label in sides[side]}
+        both = sides[0] & sides[1]
+        for side in 0, 1:
+            others = below[1 - side]
+            for label in sides[side] - both:
+                edges = self.distances(label)
+                ways = {node: edges[node] + others[node][0] for node in edges.keys() & others.keys()}
+                fewest_edges = min(ways.values())
+                for ancestor in (node for node, length in ways.items() if length == fewest_edges):
+                    for one in ((side, label), *((1 - side, other) for other in others[ancestor][1])):
+                        joined[one].add(ancestor)
+        return joined | {(side, label): {label} for side in (0, 1) for label in both}
+
+
+def fewest(choices: Collection[set[str]]) -> set[str]:
+    """The smallest set that has an element of each choice; of several, the one whose elements come first."""
+    left, found = list(choices), set()
+    size = next(size for size in count() if coverable(left, size))
+    for element in sorted({element for choice in left for element in choice}):
+        rest = [choice for choice in left if element not in choice]
+        if size and coverable(rest, size - 1):
+            found.add(element)
+            left, size = rest, size - 1
+        else:
+            left = [choice - {element} for choice in left]
+    return found
+
+
+def coverable(choices: Sequence[Set[str]], size: int) -> bool:
+    """Whether `size` elements are enough to have one of each choice."""
+    apart: set[str] = set()
+    n_apart = 0  # choices without a common element: each needs one of its own
+    for choice in sorted(choices, key=len):
+        if not choice & apart:
+            apart |= choice
+            n_apart += 1
+    if n_apart > size or not choices:
+        return n_apart <= size
+    elements = min(choices, key=len)
+    return any(coverable([choice for choice in choices if element not in choice], size - 1) for element in elements)

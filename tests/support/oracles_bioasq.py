@@ -52,21 +52,48 @@ def ways_up(node, places):
     return [(node, *way) for each in sorted(above or {""}) for way in ways_up(each, places)]
 
 
+def lowest(labels, places):
+    """Labels that lie on no way from another of them to the root."""
+    return sorted(a for a in labels if not any(a in way[1:] for b in labels for way in ways_up(b, places)))
+
+
+def joins(own, others, places):
+    """What joins each of `own` with its nearest of `others`: (label, ancestor, other), from all pairs of ways to the root."""
+    for a in own:
+        found = {}
+        for b in [a] if a in others else others:
+            for x, y in itertools.product(ways_up(a, places), ways_up(b, places)):
+                for node in set(x) & set(y):
+                    found.setdefault(x.index(node) + y.index(node), set()).add((a, node, b))
+        yield from found[min(found)]
+
+
 def lca(true, given, places):
-    """LCA-P, LCA-R and LCA-F of one row, by looking at every pair of ways to the root."""
+    """LCA-P, LCA-R and LCA-F of one row: all pairs of ways to the root, and all sets of ancestors from small to large."""
     if not true or not given:
         return 0.0, 0.0, 0.0
-    of_true, of_given = set(true), set(given)
-    for own, others, mine, theirs in ((true, given, of_true, of_given), (given, true, of_given, of_true)):
-        for a in own:
-            found = []
-            for b in others:
-                for x, y in itertools.product(ways_up(a, places), ways_up(b, places)):
-                    for node in set(x) & set(y):
-                        up, over = x[: x.index(node) + 1], y[: y.index(node) + 1]
-                        found.append((len(up) + len(over), len(up), node, b, up, over))
-            best = min(found)
-            mine |= set(best[4])
-            theirs |= set(best[5])
-    common = len(of_true & of_given)
-    return common / len(of_given), common / len(of_true), 2 * common / (len(of_given) + len(of_true))
+    sides = [lowest(set(true), places), lowest(set(given), places)]
+    both = set(sides[0]) & set(sides[1])
+    pairs = {(0, a, node) for a, node, _ in joins(sides[0], sides[1], places)}
+    pairs |= {(1, b, node) for _, node, b in joins(sides[0], sides[1], places)}
+    pairs |= {(1, b, node) for b, node, _ in joins(sides[1], sides[0], places)}
+    pairs |= {(0, a, node) for _, node, a in joins(sides[1], sides[0], places)}
+    pairs = {pair for pair in pairs if pair[1] not in both or pair[1] == pair[2]}
+    labels = {pair[:2] for pair in pairs}
+    nodes = sorted({node for _, _, node in pairs})
+    every = (each for size in range(len(nodes) + 1) for each in itertools.combinations(nodes, size))
+    chosen = next(each for each in every if all(any((*label, node) in pairs for node in each) for label in labels))
+    graphs, reached = [set(), set()], [set(), set()]
+
+    def go(side, label, node):
+        ways = [way[: way.index(node) + 1] for way in ways_up(label, places) if node in way]
+        graphs[side] |= set(min(ways, key=lambda way: (len(way), way)))
+        reached[side].add(node)
+
+    for side, label in labels:
+        go(side, label, next(node for node in chosen if (side, label, node) in pairs))
+    for side, node in [(side, node) for side in (0, 1) for node in chosen if node not in reached[side]]:
+        below = [(way.index(node), label) for label in sides[side] for way in ways_up(label, places) if node in way]
+        go(side, min(below)[1], node)
+    common = len(graphs[0] & graphs[1])
+    return common / len(graphs[1]), common / len(graphs[0]), 2 * common / (len(graphs[0]) + len(graphs[1]))

@@ -446,6 +446,7 @@ def test_a_progress_bar_takes_any_name(name, monkeypatch):
     from rich import console
 
     out = io.StringIO()
+    monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(logs.sys.stderr, "isatty", lambda: True, raising=False)
     make = console.Console
     monkeypatch.setattr(console, "Console", lambda stderr: make(file=out, force_terminal=True, width=200, color_system=None))

@@ -30,6 +30,18 @@ def test_time_left_without_a_terminal(clock):
     ]
 
 
+@pytest.mark.parametrize("term", ["dumb", "unknown"])
+def test_a_terminal_that_cannot_redraw_gets_lines(clock, monkeypatch, term):
+    now, said = clock
+    monkeypatch.setenv("TERM", term)
+    monkeypatch.setattr(logs.sys.stderr, "isatty", lambda: True, raising=False)
+    progress = Progress(Log(0), "labels", 90, every=10)
+    now[0] += 20
+    progress.update(9)
+    progress.close()
+    assert said == ["labels: 9 of 90"]
+
+
 def test_time_left_of_work_that_was_taken_up_again(clock):
     now, said = clock
     progress = Progress(Log(0), "rows", 100, every=10)

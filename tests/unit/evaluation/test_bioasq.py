@@ -1,5 +1,6 @@
 """BioASQ's measures against their definitions, and what a user gets."""
 
+import itertools
 import json
 import math
 
@@ -16,7 +17,7 @@ from hpcml import mpi
 from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError
 from hpcml.evaluation.bioasq import FLAT, evaluate_bioasq
-from hpcml.evaluation.hierarchy import Hierarchy
+from hpcml.evaluation.hierarchy import Hierarchy, fewest
 from hpcml.log import Log
 from hpcml.model.linear import Model
 
@@ -42,6 +43,48 @@ def test_ancestors(true, given_):
     assert found == pytest.approx(lca(sorted(true), sorted(given_), PLACES))
 
 
+@st.composite
+def thesauri(draw):
+    """Places of up to 12 descriptors, each new one below one to three others or at a top, and two sets of their names."""
+    places = {"T1": ("A01",), "T2": ("B01",)}
+    for number in range(draw(st.integers(1, 10))):
+        parents = draw(st.lists(st.sampled_from([place for all_of in places.values() for place in all_of]), min_size=1, max_size=3))
+        places[f"D{number}"] = tuple(sorted({f"{parent}.{number:03d}" for parent in parents}))
+    sets = st.sets(st.sampled_from(sorted(places)), max_size=5)
+    return places, draw(sets), draw(sets)
+
+
+@settings(max_examples=150, deadline=None)
+@given(thesauri(), st.randoms(use_true_random=False))
+def test_ancestors_of_any_thesaurus(found, random):
+    places, true, given_ = found
+    true, given_ = sorted(true), sorted(given_)
+    expected = lca(true, given_, places)
+    assert Hierarchy(places).measures(true, given_) == pytest.approx(expected)
+    for names in (true, given_, mixed := list(places.items())):
+        random.shuffle(names)
+    assert Hierarchy(dict(mixed)).measures(true, given_) == pytest.approx(expected), "an order matters"
+
+
+@pytest.mark.parametrize(("true", "given_"), [(["D5"], ["D2"]), (["D1", "D3", "D6"], ["D2", "D4"]), (LABELS, ["D5", "D7"])])
+def test_precision_and_recall_change_places_with_the_sets(true, given_):
+    precision, recall, f1 = Hierarchy(PLACES).measures(true, given_)
+    assert Hierarchy(PLACES).measures(given_, true) == (recall, precision, f1)
+
+
+def test_labels_above_each_other_stay():
+    circle = Hierarchy({"D1": ("A01", "B01.100"), "D2": ("B01", "A01.100")})
+    assert circle.lowest(["D1", "D2"]) == {"D1", "D2"}
+    assert circle.measures(["D1", "D2"], ["D1", "D2"]) == (1, 1, 1)
+
+
+@settings(max_examples=200)
+@given(st.lists(st.sets(st.sampled_from("abcdefg"), min_size=1), max_size=6))
+def test_the_fewest_that_every_choice_has(choices):
+    every = (set(each) for size in range(8) for each in itertools.combinations("abcdefg", size))
+    assert fewest(choices) == next(each for each in every if all(each & choice for choice in choices))
+
+
 def test_ancestors_by_hand():
     tree = Hierarchy(PLACES)
     assert tree.measures(["D3"], ["D3"]) == (1, 1, 1)
@@ -51,6 +94,10 @@ def test_ancestors_by_hand():
     assert tree.measures(["D1"], ["D4"]) == (1 / 3, 1 / 3, 1 / 3)
     assert tree.measures(["D6"], ["D9"]) == (1 / 2, 1 / 2, 1 / 2)
     assert tree.measures([], ["D9"]) == (0, 0, 0)
+    # D2 is above D3 and is left out: {D3} on both sides
+    assert tree.measures(["D3", "D2"], ["D3"]) == (1, 1, 1)
+    # D1 is right above D5, D4 above D2 above D5, and both must be joined: {D5, D1, D2, D4} and {D1, D4}
+    assert tree.measures(["D5"], ["D1", "D4"]) == (1, 2 / 4, 4 / 6)
 
 
 def files(folder, seed, threshold=0.0):
