@@ -16,8 +16,8 @@ from support.oracles_logistic import Twin, objective
 from hpcml import mpi
 from hpcml.data.compact import compact_rows
 from hpcml.estimators.labels import LabelSets, shard_of
-from hpcml.methods.dual import entropy_kernels as entropies
-from hpcml.methods.dual import path
+from hpcml.kernels.lanes import certify, combine, duals
+from hpcml.methods.dual import kernels, path
 from hpcml.methods.dual.blocks import dual
 from hpcml.methods.dual.estimator import DualClassifier
 from hpcml.methods.dual.options import BALANCED, DualOptions
@@ -157,16 +157,21 @@ def test_sums_of_a_certificate_are_numpy_s(lanes, precision):
     positive, costs = rng.integers(0, 1 << lanes, n).astype(np.uint16), 10.0 ** rng.uniform(-2, 2, (2, lanes))
     is_positive = (positive[:, None] >> np.arange(lanes)) & 1 == 1
     C, sign = np.where(is_positive, costs[0], costs[1]), np.where(is_positive, 1.0, -1.0)
-    sums = np.zeros((entropies.N_SUMS, lanes))
-    entropies.certify(*csr, w.ravel(), u.ravel(), positive, costs.ravel(), sums.reshape(-1), lanes)
+    sums, z, near = np.zeros((certify.N_SUMS, lanes)), np.empty(u.size), np.zeros_like(positive)
+    kernels.scores(*csr, w.ravel(), z, lanes, False)
+    nothing = np.zeros(lanes)
+    certify.logistic_certify(
+        z, u.ravel(), positive, nothing.astype(w.dtype), costs.ravel(), nothing, near, sums.reshape(-1), lanes, 0.0
+    )
+    assert (near == (1 << lanes) - 1).all()
     margin, wide = sign * (X.astype(float) @ w.astype(float)), u.astype(float)
-    np.testing.assert_allclose(sums[entropies.LOSSES], (C * np.logaddexp(0, -margin)).sum(axis=0), rtol=1e-12)
-    np.testing.assert_allclose(sums[entropies.ENTROPY], (C * (entr(expit(wide)) + entr(expit(-wide)))).sum(axis=0), rtol=1e-12)
-    np.testing.assert_allclose(sums[entropies.WORST], np.abs(margin + wide).max(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(sums[certify.LOSSES], (C * np.logaddexp(0, -margin)).sum(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(sums[certify.ENTROPY], (C * (entr(expit(wide)) + entr(expit(-wide)))).sum(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(sums[certify.WORST], np.abs(margin + wide).max(axis=0), rtol=1e-12)
     for first in range(0, lanes, 8):
         some = slice(first, first + min(lanes, 8))
         v = np.zeros((30, some.stop - first))
-        entropies.combine(*csr, u.ravel(), positive, costs.ravel(), lanes, first, v.shape[1], v.reshape(-1))
+        combine.logistic_combine(*csr, u.ravel(), positive, costs.ravel(), lanes, first, v.shape[1], v.reshape(-1))
         expected = X.T.astype(float) @ (sign * C * expit(wide))[:, some]
         np.testing.assert_allclose(v, expected, rtol=1e-12, atol=1e-13 * np.abs(expected).max())
 
@@ -175,13 +180,13 @@ def test_sums_of_a_certificate_are_numpy_s(lanes, precision):
 def test_duals_are_exact_and_stay_when_the_cost_rises(u, cost, ratio):
     wide = np.array(u)
     alpha = np.empty_like(wide)
-    entropies.duals(wide, cost, alpha)
+    duals.duals(wide, cost, alpha)
     np.testing.assert_allclose(alpha, cost * expit(wide), rtol=1e-14)
     narrow = wide.astype(np.float32)
-    entropies.duals(narrow, cost, single := np.empty_like(narrow))
+    duals.duals(narrow, cost, single := np.empty_like(narrow))
     np.testing.assert_allclose(single, cost * expit(narrow.astype(float)), rtol=1e-7)
     moved = wide.copy()
-    entropies.divide(moved, ratio)
+    duals.divide(moved, ratio)
     np.testing.assert_allclose(cost * ratio * expit(moved), cost * expit(wide), rtol=1e-11)
     np.testing.assert_allclose(moved, logit(expit(wide) / ratio), rtol=0, atol=1e-10)
 

@@ -144,6 +144,11 @@ def test_one_room_only(package, room):
     assert {room_of(module) for module in users} == {room}
 
 
+def test_instructions_are_written_in_one_room():
+    users = {module for module in FILES for one in IMPORTS[module] if one.name.split(".")[0] == "llvmlite"}
+    assert users and all(module.startswith("kernels.lanes.") for module in users), users
+
+
 def method_room(module):
     """The room of a method that a module is in; None for others."""
     parts = module.split(".")

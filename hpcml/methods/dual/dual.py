@@ -26,8 +26,8 @@ import numpy as np
 
 from hpcml import mpi, rng, slices
 from hpcml.errors import NonFiniteError
+from hpcml.kernels.lanes import certify, combine, epoch
 from hpcml.methods.dual import kernels
-from hpcml.methods.dual import visit_kernels as visits
 from hpcml.methods.dual.chunks import CHUNK_VALUES, AllRows, Chunk, StreamedRows, Wanted
 from hpcml.methods.dual.options import DualOptions
 from hpcml.methods.dual.panel import HALF, LIMITS, MOVES, NO_POSITIVES, Costs, DualPanel, State, Training
@@ -115,17 +115,17 @@ class DualBlock:
         """Compile the kernels for these types. Local."""
         rows, dtype, width = self.risk.rows, self.risk.weight_type, 1
         csr, none = (rows.indptr[:1], rows.indices[:0], rows.data[:0]), np.zeros(0, dtype)
-        some, bits, doubles = aligned(visits.N_RULES, dtype), np.zeros(0, np.uint16), np.zeros(0)
+        some, bits, doubles = aligned(epoch.N_RULES, dtype), np.zeros(0, np.uint16), np.zeros(0)
         flat, order = np.zeros(2, np.int64), np.zeros(0, np.int32)
         kernels.shuffle(order, flat, np.zeros(1, np.int64), np.uint64(0))
         kernels.looked_at(order, bits, order)
         kernels.pack(*csr, np.zeros(0, np.bool_), np.zeros(1, np.int64), *csr[1:])
-        kernels.epoch(*csr, order, none, none, none, bits, bits, some, some, flat, width, False)
-        kernels.combine(*csr, none, bits, 1, 0, 1, doubles)
+        epoch.hinge_epoch(*csr, order, none, none, none, bits, bits, some, some, flat, width, False)
+        combine.hinge_combine(*csr, none, bits, np.zeros(2), 1, 0, 1, doubles)
         kernels.scores(*csr, none, doubles, width, False)
         kernels.slopes(doubles, bits, np.zeros(2), False, MOVES, np.zeros(MOVES.size))
-        kernels.certify(doubles, none, bits, some, np.zeros(1), bits, np.zeros(kernels.N_SUMS), 1, 0.0)
-        kernels.keep(doubles, 1, none, 1, 0, np.zeros(2))
+        certify.hinge_certify(doubles, none, bits, some, np.zeros(2), np.zeros(1), bits, np.zeros(certify.N_SUMS), 1, 0.0)
+        combine.keep(doubles, 1, none, 1, 0, np.zeros(2))
         kernels.depart(*csr, flat[:0], none, none, none, 1, 0)
 
     @mpi.collective

@@ -13,9 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hpcml import mpi
-from hpcml.methods.dual import entropy_kernels as entropies
-from hpcml.methods.dual import logistic_kernels as visits
-from hpcml.methods.dual import visit_kernels as common
+from hpcml.kernels.lanes import certify, combine, duals, epoch
 from hpcml.methods.dual.dual import DualBlock
 from hpcml.methods.dual.panel import INNER, SWEEPS, DualPanel, State, Training
 from hpcml.methods.linear.objective import aligned
@@ -29,7 +27,9 @@ VIOLATION = 5  # of a step's numbers in the history
 class LogisticPanel(DualPanel):
     """Labels that go through a round together. `alpha` holds u = log(α / (C − α))."""
 
-    visit_rows: ClassVar[Any] = staticmethod(visits.epoch)
+    visit_rows: ClassVar[Any] = staticmethod(epoch.logistic_epoch)
+    combine_rows: ClassVar[Any] = staticmethod(combine.logistic_combine)
+    certify_rows: ClassVar[Any] = staticmethod(certify.logistic_certify)
 
     @mpi.collective
     def __init__(self, block: DualBlock, lanes: list[Training], number: int = 0) -> None:
@@ -44,15 +44,15 @@ class LogisticPanel(DualPanel):
         """Minimise with these C of positive and negative rows (2), lane by lane. Local."""
         self.costs = np.ones((2, self.width))
         self.costs[:, : len(costs)] = np.transpose(costs)
-        rules = self.rules.reshape(common.N_RULES, self.width)
-        rules[visits.COST_POSITIVE : visits.COST_NEGATIVE + 1] = self.costs
-        rules[visits.QUIET] = QUIET * np.finfo(self.rules.dtype).eps
-        rules[common.SIGMA] = self.risk.comm.size
+        rules = self.rules.reshape(epoch.N_RULES, self.width)
+        rules[epoch.COST_POSITIVE : epoch.COST_NEGATIVE + 1] = self.costs
+        rules[epoch.QUIET] = QUIET * np.finfo(self.rules.dtype).eps
+        rules[epoch.SIGMA] = self.risk.comm.size
 
     def raise_costs(self, costs: list[np.ndarray], ratio: float) -> None:
         """Go on with the same α and w at C that are `ratio` ≥ 1 times as high in every lane. Local."""
         if ratio > 1.0:
-            entropies.divide(self.alpha, ratio)
+            duals.divide(self.alpha, ratio)
         self.set_costs(costs)
 
     def look_at_support(self) -> None:
@@ -68,7 +68,7 @@ class LogisticPanel(DualPanel):
         """Collective. Begin with the solution of the label that no row has, the duals of its positive rows put back to 0."""
         u, rows = start.alpha, self.risk.rows
         alpha = np.empty_like(u)
-        entropies.duals(u, self.block.costs.base, alpha)
+        duals.duals(u, self.block.costs.base, alpha)
         super().start_from(State(start.w, alpha))
         lanes = self.alpha.reshape(-1, self.width)
         lanes[:] = u[:, None]
@@ -106,25 +106,15 @@ class LogisticPanel(DualPanel):
     @mpi.collective
     def _judge(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Collective. As in `dual`; the violations are the largest |gradients|, and every row is near."""
-        rows, risk, width = self.risk.rows, self.risk, self.width
+        risk = self.risk
         with risk.profile("finish"):
             dual_squares, squares = self._combine()
-            sums, costs = np.zeros((entropies.N_SUMS, width)), self.costs.reshape(-1)
-            for some, csr, places in self._slices():
-                arrays = (self.w, self.alpha[places], self.positive[some], costs, sums.reshape(-1))
-                entropies.certify(*csr, *arrays, width)
-            worst = sums[entropies.WORST].copy()
+            sums, near = self._certify_rows(self._scores(), still := np.zeros(self.width), 0.0)
+            worst = sums[certify.WORST].copy()
             if risk.comm.size > 1:
                 worst = mpi.allreduce_maxima(risk.comm, worst)
                 mpi.allreduce_sum(risk.comm, sums)
-        primal = 0.5 * squares + sums[entropies.LOSSES]
-        bound, near = sums[entropies.ENTROPY] - 0.5 * dual_squares, np.full(rows.n_local, 0xFFFF, np.uint16)
-        return primal, bound, worst, near, np.zeros(width)
-
-    def _combine_rows(self, csr: tuple, some: slice, places: slice, first: int, half: int, v: np.ndarray) -> None:
-        """Add Σ α y x of some rows to v, for the lanes from `first` on. Local."""
-        costs = self.costs.reshape(-1)
-        entropies.combine(*csr, self.alpha[places], self.positive[some], costs, self.width, first, half, v)
+        return 0.5 * squares + sums[certify.LOSSES], sums[certify.ENTROPY] - 0.5 * dual_squares, worst, near, still
 
 
 class LogisticBlock(DualBlock):
@@ -139,13 +129,13 @@ class LogisticBlock(DualBlock):
         """Compile the kernels for these types. Local."""
         super().warm_up()
         rows, dtype = self.risk.rows, self.risk.weight_type
-        csr, none = (rows.indptr[:1], rows.indices[:0], rows.data[:0]), np.zeros(0, dtype)
-        some, bits, costs = aligned(common.N_RULES, dtype), np.zeros(0, np.uint16), np.zeros(2)
-        visits.epoch(*csr, np.zeros(0, np.int32), none, none, none, bits, bits, some, some, np.zeros(2, np.int64), 1, False)
-        entropies.combine(*csr, none, bits, costs, 1, 0, 1, np.zeros(0))
-        entropies.certify(*csr, none, none, bits, costs, np.zeros(entropies.N_SUMS), 1)
-        entropies.duals(none, 1.0, none)
-        entropies.divide(none, 2.0)
+        none, bits, doubles = np.zeros(0, dtype), np.zeros(0, np.uint16), np.zeros(0)
+        csr, some, costs = (rows.indptr[:1], rows.indices[:0], rows.data[:0]), aligned(epoch.N_RULES, dtype), np.zeros(2)
+        epoch.logistic_epoch(*csr, np.zeros(0, np.int32), none, none, none, bits, bits, some, some, np.zeros(2, np.int64), 1, False)
+        combine.logistic_combine(*csr, none, bits, costs, 1, 0, 1, doubles)
+        certify.logistic_certify(doubles, none, bits, some, costs, costs, bits, np.zeros(certify.N_SUMS), 1, 0.0)
+        duals.duals(none, 1.0, none)
+        duals.divide(none, 2.0)
 
 
 def _expected(history: list[tuple[float, ...]]) -> float:

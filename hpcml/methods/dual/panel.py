@@ -11,8 +11,9 @@ import numpy as np
 
 from hpcml import mpi, slices
 from hpcml.errors import NonFiniteError
+from hpcml.kernels.lanes import certify, combine, epoch
+from hpcml.kernels.lanes.duals import support
 from hpcml.methods.dual import kernels
-from hpcml.methods.dual import visit_kernels as visits
 from hpcml.methods.dual.chunks import Wanted
 from hpcml.methods.dual.options import BALANCED, DualOptions, parse_weight
 from hpcml.methods.linear.block import CONVERGED, STEP_LIMIT, Finished
@@ -100,7 +101,9 @@ class Costs:
 class DualPanel:
     """Labels that go through a round together, one in each lane. Collective over `risk.comm` where it says so."""
 
-    visit_rows: ClassVar[Any] = staticmethod(kernels.epoch)
+    visit_rows: ClassVar[Any] = staticmethod(epoch.hinge_epoch)
+    combine_rows: ClassVar[Any] = staticmethod(combine.hinge_combine)
+    certify_rows: ClassVar[Any] = staticmethod(certify.hinge_certify)
 
     @mpi.collective
     def __init__(self, block: DualBlock, lanes: list[Training], number: int = 0) -> None:
@@ -117,7 +120,7 @@ class DualPanel:
         for lane, label in enumerate(lanes):
             if label.number != NO_POSITIVES:
                 self.positive[rows.rows_of(label.number)] |= np.uint16(1 << lane)
-        self.rules = aligned(visits.N_RULES * width, dtype)
+        self.rules = aligned(epoch.N_RULES * width, dtype)
         self.set_costs([block.costs.of(label.number) for label in lanes])
         block.rows.begin()
         if number > 0:
@@ -127,31 +130,31 @@ class DualPanel:
             self.support = SUPPORT_PASSES
         else:
             self.start_from(block.start)
-            kernels.support(self.alpha, width, len(lanes), self.active)
+            support(self.alpha, width, len(lanes), self.active)
             self.active |= self.positive
 
     def set_costs(self, costs: list[np.ndarray]) -> None:
         """Minimise with these C of positive and negative rows (2), lane by lane. Local."""
         self.costs = np.ones((2, self.width))
         self.costs[:, : len(costs)] = np.transpose(costs)
-        loss, rules = self.block.costs.loss, self.rules.reshape(visits.N_RULES, self.width)
-        rules[visits.TOP_POSITIVE : visits.TOP_NEGATIVE + 1] = loss.top(self.costs, self.rules.dtype)
-        rules[visits.DIAGONAL_POSITIVE : visits.DIAGONAL_NEGATIVE + 1] = loss.diagonal(self.costs)
-        rules[visits.SIGMA] = self.risk.comm.size
+        loss, rules = self.block.costs.loss, self.rules.reshape(epoch.N_RULES, self.width)
+        rules[epoch.TOP_POSITIVE : epoch.TOP_NEGATIVE + 1] = loss.top(self.costs, self.rules.dtype)
+        rules[epoch.DIAGONAL_POSITIVE : epoch.DIAGONAL_NEGATIVE + 1] = loss.diagonal(self.costs)
+        rules[epoch.SIGMA] = self.risk.comm.size
         share = IGNORED_SQUARED if loss.squared else IGNORED
-        rules[visits.IGNORED, : len(self.lanes)] = [0.0 if label.exact else share * label.tolerance for label in self.lanes]
+        rules[epoch.IGNORED, : len(self.lanes)] = [0.0 if label.exact else share * label.tolerance for label in self.lanes]
         self.look_at_all()
 
     def look_at_all(self) -> None:
         """Let no gradient be so far from a bound that its row is set aside. Local."""
-        rules = self.rules.reshape(visits.N_RULES, self.width)
-        rules[visits.HIGHEST], rules[visits.LOWEST] = math.inf, -math.inf
+        rules = self.rules.reshape(epoch.N_RULES, self.width)
+        rules[epoch.HIGHEST], rules[epoch.LOWEST] = math.inf, -math.inf
 
     def set_aside(self) -> None:
         """From now on, set rows aside whose gradients lie beyond those of the last pass. Local."""
         most, least = self.gradients.reshape(2, self.width)
-        rules = self.rules.reshape(visits.N_RULES, self.width)
-        rules[visits.HIGHEST], rules[visits.LOWEST] = np.where(most > 0, most, math.inf), np.where(least < 0, least, -math.inf)
+        rules = self.rules.reshape(epoch.N_RULES, self.width)
+        rules[epoch.HIGHEST], rules[epoch.LOWEST] = np.where(most > 0, most, math.inf), np.where(least < 0, least, -math.inf)
 
     def raise_costs(self, costs: list[np.ndarray], ratio: float) -> None:
         """Go on with the same duals and weights at C that are `ratio` ≥ 1 times as high in every lane. Local."""
@@ -159,7 +162,7 @@ class DualPanel:
 
     def look_at_support(self) -> None:
         """Look at the rows whose duals are not 0. Local."""
-        kernels.support(self.alpha, self.width, len(self.lanes), self.active)
+        support(self.alpha, self.width, len(self.lanes), self.active)
 
     def at_rest(self, label: Training, violation: float, gap: float) -> bool:
         """Whether what is left, at the end of a round, is beyond the precision of the numbers. Local."""
@@ -211,7 +214,7 @@ class DualPanel:
     def _support(self, own: slice) -> np.ndarray:
         """Of which of these rows (bool) any dual is not 0. Local."""
         bits = np.empty(own.stop - own.start, np.uint16)
-        kernels.support(self.alpha[own.start * self.width : own.stop * self.width], self.width, len(self.lanes), bits)
+        support(self.alpha[own.start * self.width : own.stop * self.width], self.width, len(self.lanes), bits)
         return bits != 0
 
     @mpi.collective
@@ -273,7 +276,7 @@ class DualPanel:
             label.ready |= (full or self.round > 0) and violation <= INNER * label.tolerance
             label.resting = not full and violation <= REST * label.tolerance
         if full:
-            kernels.support(self.alpha, self.width, len(self.lanes), self.active)
+            support(self.alpha, self.width, len(self.lanes), self.active)
         else:
             self.set_aside()
         goes_on = sum(1 << lane for lane, label in enumerate(self.lanes) if not (label.ready or label.resting))
@@ -320,28 +323,41 @@ class DualPanel:
         """Collective. Look at all rows, in float64: the primal objective and a bound below its minimum (width each), divided by λ;
         the violations (width); `near` (n) has a bit for every lane that a row may still move; by how much to move the intercepts.
         """
-        rows, risk, block, width = self.risk.rows, self.risk, self.block, self.width
+        risk, block = self.risk, self.block
         with risk.profile("finish"):
             dual_squares, squares = self._combine()
-            scores = block.scores[: rows.n_local * width]
-            for _, csr, places in self._slices():
-                kernels.scores(*csr, self.w, scores[places], width, self._ahead)
+            scores = self._scores()
             shifts = self._shifts(scores)
-            sums, near = np.zeros((kernels.N_SUMS, width)), np.zeros(rows.n_local, np.uint16)
-            for some, places in self._row_slices():
-                arrays = (scores[places], self.alpha[places], self.positive[some], self.rules, shifts, near[some])
-                kernels.certify(*arrays, sums.reshape(-1), width, block.tolerance)
+            sums, near = self._certify_rows(scores, shifts, block.tolerance)
             if risk.comm.size > 1:
-                extremes = mpi.allreduce_maxima(risk.comm, sums[[kernels.MOST, kernels.LEAST]] * [[1.0], [-1.0]])
+                extremes = mpi.allreduce_maxima(risk.comm, sums[[certify.MOST, certify.LEAST]] * [[1.0], [-1.0]])
                 mpi.allreduce_sum(risk.comm, sums)
-                sums[kernels.MOST], sums[kernels.LEAST] = extremes[0], -extremes[1]
-        loss, violations = block.costs.loss, sums[kernels.MOST] - sums[kernels.LEAST]
-        primal = 0.5 * squares + self._losses(sums, kernels.SHORT)
-        moved = 0.5 * (squares + shifts * (shifts + 2 * self._intercepts())) + self._losses(sums, kernels.MOVED_SHORT)
+                sums[certify.MOST], sums[certify.LEAST] = extremes[0], -extremes[1]
+        loss, violations = block.costs.loss, sums[certify.MOST] - sums[certify.LEAST]
+        primal = 0.5 * squares + self._losses(sums, certify.SHORT)
+        moved = 0.5 * (squares + shifts * (shifts + 2 * self._intercepts())) + self._losses(sums, certify.MOVED_SHORT)
         shifts = np.where(moved < primal, shifts, 0.0)
-        primal, alpha_squared = np.minimum(moved, primal), sums[kernels.ALPHA_SQUARED : kernels.ALPHA_SQUARED + 2]
-        bound = sums[kernels.ALPHA] - 0.5 * dual_squares - loss.penalty(self.costs, alpha_squared)
+        primal, alpha_squared = np.minimum(moved, primal), sums[certify.ALPHA_SQUARED : certify.ALPHA_SQUARED + 2]
+        bound = sums[certify.ALPHA] - 0.5 * dual_squares - loss.penalty(self.costs, alpha_squared)
         return primal, bound, violations, near, shifts
+
+    @mpi.collective
+    def _scores(self) -> np.ndarray:
+        """Collective. The scores (n_local width, flat) of this rank's rows, in float64. Raises Stopped."""
+        scores = self.block.scores[: self.risk.rows.n_local * self.width]
+        for _, csr, places in self._slices():
+            kernels.scores(*csr, self.w, scores[places], self.width, self._ahead)
+        return scores
+
+    @mpi.collective
+    def _certify_rows(self, scores: np.ndarray, shifts: np.ndarray, within: float) -> tuple[np.ndarray, np.ndarray]:
+        """Collective. This rank's `sums` (N_SUMS, width) and `near` (n_local), as `certify` has them. Raises Stopped."""
+        sums, near = np.zeros((certify.N_SUMS, self.width)), np.zeros(self.risk.rows.n_local, np.uint16)
+        costs = self.costs.reshape(-1)
+        for some, places in self._row_slices():
+            arrays = (scores[places], self.alpha[places], self.positive[some], self.rules, costs, shifts, near[some])
+            self.certify_rows(*arrays, sums.reshape(-1), self.width, within)
+        return sums, near
 
     @mpi.collective
     def certify(self) -> tuple[list[Finished], list[Training]]:
@@ -375,7 +391,7 @@ class DualPanel:
 
     def _losses(self, sums: np.ndarray, row: int) -> np.ndarray:
         """Σ C ℓ of the lanes (float64), from a certificate's sums: with the intercepts as they are, or moved. Local."""
-        short, squared = sums[row : row + 2], sums[row + kernels.SHORT_SQUARED :][:2]
+        short, squared = sums[row : row + 2], sums[row + certify.SHORT_SQUARED :][:2]
         return self.block.costs.loss.losses(self.costs, short, squared)
 
     def _intercepts(self) -> np.ndarray:
@@ -405,17 +421,14 @@ class DualPanel:
         """Collective. w = Σ alpha y x of all lanes, made anew; ‖w‖² in float64, and rounded as it is saved."""
         rows, risk, half = self.risk.rows, self.risk, min(self.width, HALF)
         squares, v = np.zeros((2, self.width)), self.block.exact[: rows.n_columns * half]
+        costs = self.costs.reshape(-1)
         for first in range(0, self.width, half):
             v[:] = 0.0
             for some, csr, places in self._slices(self._support):
-                self._combine_rows(csr, some, places, first, half, v)
+                self.combine_rows(*csr, self.alpha[places], self.positive[some], costs, self.width, first, half, v)
             if risk.comm.size > 1:
                 mpi.allreduce_sum(risk.comm, v)
             sums = np.zeros(2 * half)
-            kernels.keep(v, half, self.w, self.width, first, sums)
+            combine.keep(v, half, self.w, self.width, first, sums)
             squares[:, first : first + half] = sums.reshape(2, half)
         return squares[0], squares[1]
-
-    def _combine_rows(self, csr: tuple, some: slice, places: slice, first: int, half: int, v: np.ndarray) -> None:
-        """Add Σ alpha y x of some rows to v, for `half` lanes from `first` on. Local."""
-        kernels.combine(*csr, self.alpha[places], self.positive[some], self.width, first, half, v)

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from hpcml.methods.dual import kernels
+from hpcml.kernels.lanes.duals import support
 from hpcml.methods.dual.blocks import block_of
 from hpcml.methods.dual.options import DualOptions
 from hpcml.methods.dual.panel import NO_POSITIVES, DualPanel, State, Training
@@ -46,7 +46,7 @@ class DualPath:
     def warm_up(self) -> None:
         """Compile the kernels. Local."""
         self.block.warm_up()
-        kernels.support(np.zeros(0, self.risk.weight_type), 1, 1, np.zeros(0, np.uint16))
+        support(np.zeros(0, self.risk.weight_type), 1, 1, np.zeros(0, np.uint16))
 
     def _costs(self, lam: float, lanes: Sequence[tuple[int, float]]) -> list[np.ndarray]:
         """C of the positive and the negative rows of some lanes (label, weight)."""

@@ -16,7 +16,7 @@ import math
 import numpy as np
 
 from hpcml.kernels import njit
-from hpcml.kernels.vector import add_row, ask, dot_row, shrink_line
+from hpcml.kernels.lanes.rows import add_row, ask, dot_row, shrink_line
 
 LANES = 16  # as many as `hpcml.kernels.vector` has in a line
 INTERCEPT = 0.1  # its rate, in parts of the weights' rate: all rows move it

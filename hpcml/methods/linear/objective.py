@@ -21,7 +21,7 @@ from hpcml import mpi, rng, slices
 from hpcml.data.compact import CompactRows
 from hpcml.data.headings import Headings
 from hpcml.errors import ConfigError, NonFiniteError
-from hpcml.kernels.vector import WIDTHS
+from hpcml.kernels.lanes import WIDTHS
 from hpcml.methods.linear import block_kernels as blocks
 from hpcml.methods.linear import panel_kernels as kernels
 from hpcml.methods.linear import plane_kernels as planes

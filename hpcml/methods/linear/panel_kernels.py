@@ -15,7 +15,8 @@ import math
 import numpy as np
 
 from hpcml.kernels import njit
-from hpcml.kernels.vector import LINE, add_lines, dot_rows
+from hpcml.kernels.lanes import LINE
+from hpcml.kernels.lanes.rows import add_lines, dot_rows
 
 TILE, CHUNK = 32, 1024
 HINGE, HUBER, MAXENT = range(3)

@@ -11,7 +11,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.data.compact import CompactRows
-from hpcml.kernels.vector import WIDTHS
+from hpcml.kernels.lanes import WIDTHS
 from hpcml.methods.linear.block import Finished, SparseWeightsOf
 from hpcml.methods.linear.objective import Risk, parse_lambda
 from hpcml.methods.linear.options import LinearOptions

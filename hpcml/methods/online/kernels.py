@@ -17,7 +17,8 @@ import math
 import numpy as np
 
 from hpcml.kernels import njit
-from hpcml.kernels.vector import LINE, add_four, prefetch
+from hpcml.kernels.lanes import LINE
+from hpcml.kernels.lanes.rows import add_four, prefetch
 
 PW, BW, MBW, PERCEPTRON, PA, ROMMA = range(6)
 POSITIVES, FALSE_POSITIVES, FALSE_NEGATIVES, UPDATES = range(4)

@@ -6,7 +6,7 @@ from support.make import random_data
 from support.oracles import DormantRows, pass_over_rows
 
 from hpcml import mpi
-from hpcml.kernels.vector import WIDTHS
+from hpcml.kernels.lanes import WIDTHS
 from hpcml.methods.linear import block_kernels as blocks
 from hpcml.methods.linear import panel_kernels as kernels
 from hpcml.methods.linear.losses import LOSSES

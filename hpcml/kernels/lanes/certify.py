@@ -1,0 +1,95 @@
+"""What the certificate of a panel needs of its scores and duals, in float64: losses, what the dual objective has, gradients."""
+
+from __future__ import annotations
+
+from numba import types
+
+from hpcml.kernels import njit
+from hpcml.kernels.lanes.elementary import sigmoid, softplus
+from hpcml.kernels.lanes.epoch import DIAGONAL_POSITIVE, HINGE, LOGISTIC, TOP_POSITIVE, project
+from hpcml.kernels.lanes.write import I64, by_width
+
+# Rows of `sums` for hinges: of positive rows, and of negative ones in the next row; the rest of all rows.
+SHORT, SHORT_SQUARED, MOVED_SHORT, MOVED_SHORT_SQUARED, ALPHA_SQUARED = range(0, 10, 2)
+ALPHA, MOST, LEAST, N_SUMS = range(10, 14)
+LOSSES, ENTROPY, WORST = range(3)  # rows of `sums` for the logistic loss
+
+
+@by_width(types.int64)
+def _judge_hinge(lanes, z, alpha, at, positive, rules, costs, shifts, sums, within):
+    """Add a row, of scores z[at + l] and duals alpha[at + l], to `sums`; returns its bits of `near`."""
+    builder, zero, count = lanes.builder, lanes.constant(0.0), lanes.count
+    is_positive, within = lanes.flags(positive), lanes.splat(within)
+
+    def gather(row, value, pick=builder.fadd):
+        sums.put(I64(row * count), pick(sums.lanes(I64(row * count)), value))
+
+    def sides(row, value):
+        gather(row, builder.select(is_positive, value, zero))
+        gather(row + 1, builder.select(is_positive, zero, value))
+
+    def rule(row):
+        both = (lanes.widened(rules.lanes(I64(each * count))) for each in (row, row + 1))
+        return builder.select(is_positive, *both)
+
+    a, top, diagonal = lanes.widened(alpha.lanes(at)), rule(TOP_POSITIVE), rule(DIAGONAL_POSITIVE)
+    past = builder.fsub(lanes.signed(is_positive, z.lanes(at)), lanes.constant(1.0))  # margin − 1
+    moved = builder.fadd(past, lanes.signed(is_positive, shifts.lanes(I64(0))))
+    for row, missing in ((SHORT, past), (MOVED_SHORT, moved)):
+        short = lanes.larger(zero, builder.fneg(missing))
+        sides(row, short)
+        sides(row + SHORT_SQUARED, builder.fmul(short, short))
+    sides(ALPHA_SQUARED, builder.fmul(a, a))
+    gather(ALPHA, a)
+    gradient = builder.fadd(past, builder.fmul(diagonal, a))
+    at_zero, at_top = builder.fcmp_ordered("==", a, zero), builder.fcmp_ordered("==", a, top)
+    projected = project(lanes, gradient, at_zero, at_top)
+    gather(MOST, projected, lanes.larger)
+    gather(LEAST, projected, lanes.smaller)
+    far = builder.or_(
+        builder.and_(at_zero, builder.fcmp_ordered(">", gradient, within)),
+        builder.and_(at_top, builder.fcmp_ordered("<", gradient, builder.fneg(within))),
+    )
+    return lanes.number(builder.not_(far))
+
+
+@by_width(types.int64)
+def _judge_logistic(lanes, z, u, at, positive, rules, costs, shifts, sums, within):
+    """The same of the duals u = log(α / (C − α)): every row is near."""
+    builder, count, is_positive = lanes.builder, lanes.count, lanes.flags(positive)
+    cost = builder.select(is_positive, costs.lanes(I64(0)), costs.lanes(I64(count)))
+    u, margin = lanes.widened(u.lanes(at)), lanes.signed(is_positive, z.lanes(at))
+
+    def gather(row, value, pick=builder.fadd):
+        sums.put(I64(row * count), pick(sums.lanes(I64(row * count)), value))
+
+    gather(LOSSES, builder.fmul(cost, softplus(lanes, builder.fneg(margin))))
+    entropy = builder.fsub(softplus(lanes, u), builder.fmul(sigmoid(lanes, u)[0], u))
+    gather(ENTROPY, builder.fmul(cost, entropy))
+    gather(WORST, lanes.call("fabs", builder.fadd(margin, u)), lanes.larger)
+    return I64((1 << count) - 1)
+
+
+def _certify_of(loss):
+    """The sums of a loss (HINGE, LOGISTIC)."""
+
+    @njit
+    def certify(z, duals, positive, rules, costs, shifts, near, sums, lanes, within):
+        """Add to `sums` (N_SUMS lanes, flat) what the certificate of a panel needs from its scores z (n lanes, flat), in float64.
+
+        Hinges: of positive and of negative rows Σ (1 − margin)₊ and Σ (1 − margin)₊², the same with `shifts` (lanes) added to the
+        scores, and Σ α²; Σ α; and the extremes of the projected gradient over all rows. Logistic, at `costs` (2 lanes, C of
+        positive and of negative rows): Σ C log(1 + exp(−margin)), Σ C H(α / C), and the largest |margin + u|. `near` (n) gets a bit
+        for every lane that a row may still move: its dual is not at a bound, or the gradient is less than `within` from driving it
+        away.
+        """
+        for i in range(positive.size):
+            if loss == LOGISTIC:
+                near[i] = _judge_logistic(z, duals, i * lanes, positive[i], rules, costs, shifts, sums, within, lanes)
+            else:
+                near[i] = _judge_hinge(z, duals, i * lanes, positive[i], rules, costs, shifts, sums, within, lanes)
+
+    return certify
+
+
+hinge_certify, logistic_certify = _certify_of(HINGE), _certify_of(LOGISTIC)

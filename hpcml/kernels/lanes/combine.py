@@ -1,0 +1,81 @@
+"""The weights of a panel made anew from its duals, in float64, and put where they are kept."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import types
+
+from hpcml.kernels import njit
+from hpcml.kernels.lanes.elementary import sigmoid
+from hpcml.kernels.lanes.epoch import HINGE, LOGISTIC
+from hpcml.kernels.lanes.rows import add_lines
+from hpcml.kernels.lanes.write import I64, by_width
+
+TILE = 64  # rows
+
+
+@by_width(types.int64, widths=(1, 2, 4, 8))
+def _signed(lanes, alpha, at, positive, slopes, place):
+    """slopes[place + l] = y alpha[at + l], with y by the bits of `positive`. Returns the lanes in which it is not 0, as bits."""
+    a = lanes.widened(alpha.lanes(at))
+    slopes.put(place, lanes.signed(lanes.flags(positive), a))
+    return lanes.number(lanes.builder.fcmp_ordered("!=", a, lanes.constant(0.0)))
+
+
+@by_width(types.int64, widths=(1, 2, 4, 8))
+def _signed_logistic(lanes, u, at, positive, costs, first, width, slopes, place):
+    """The same of the dual α = C σ(u[at + l]), C from costs[first + l], or costs[first + width + l] for negative rows."""
+    builder, is_positive = lanes.builder, lanes.flags(positive)
+    cost = builder.select(is_positive, costs.lanes(first), costs.lanes(builder.add(first, width)))
+    alpha = builder.fmul(cost, sigmoid(lanes, lanes.widened(u.lanes(at)))[0])
+    slopes.put(place, lanes.signed(is_positive, alpha))
+    return I64(1)
+
+
+def _combine_of(loss):
+    """The sum over rows for a loss (HINGE, LOGISTIC)."""
+
+    @njit
+    def combine(indptr, indices, data, duals, positive, costs, width, first, lanes, v):
+        """v[j lanes + l] += Σ_i α y x_ij, in float64, of the lanes first .. first + lanes − 1 of a panel of `width`; lanes ≤ 8.
+
+        `costs` (2 width) are C of positive rows, then of negative ones.
+        """
+        slopes, starts = np.empty(TILE * lanes), np.empty(TILE, np.int64)
+        none, shifts = np.zeros(1, np.uint8), np.zeros(1)
+        for tile in range(0, positive.size, TILE):
+            n = 0
+            for i in range(tile, min(tile + TILE, positive.size)):
+                at, flags, place = i * width + first, np.int64(positive[i]) >> first, (i - tile) * lanes
+                if loss == LOGISTIC:
+                    some = _signed_logistic(duals, at, flags, costs, first, width, slopes, place, lanes)
+                else:
+                    some = _signed(duals, at, flags, slopes, place, lanes)
+                if some:
+                    starts[n] = place
+                    n += 1
+            add_lines(indptr, indices, data, tile, starts[:n], slopes, none, shifts, v, lanes, False)
+
+    return combine
+
+
+hinge_combine, logistic_combine = _combine_of(HINGE), _combine_of(LOGISTIC)
+
+
+@by_width(widths=(1, 2, 4, 8))
+def _keep_line(lanes, v, at, w, to, sums):
+    """w[to + l] = v[at + l], rounded to w's type; sums[l] += v[at + l]², sums[lanes + l] += w[to + l]², for l < lanes."""
+    builder, exact = lanes.builder, v.lanes(at)
+    narrow = lanes.of(w.element).widened(exact)
+    w.put(to, narrow)
+    for row, value in enumerate((exact, lanes.widened(narrow))):
+        place = I64(row * lanes.count)
+        sums.put(place, builder.fadd(sums.lanes(place), builder.fmul(value, value)))
+
+
+@njit
+def keep(v, lanes, w, width, first, sums):
+    """Put v (d lanes, float64) into the lanes from `first` on of w (d width); sums (2 lanes): Σ v², and Σ w² as rounded."""
+    sums[:] = 0.0
+    for j in range(v.size // lanes):
+        _keep_line(v, j * lanes, w, j * width + first, sums, lanes)

@@ -1,0 +1,231 @@
+"""Dual coordinate descent for the labels of a panel at once: the visit of a row, and a pass over rows.
+
+A row's margins with all lanes take one sweep over its non-zeros, the lanes' steps a few vector instructions, and a second sweep
+adds them to the weights if any lane moved. Which rows a lane still looks at is a bit of its own.
+
+Hinge and squared hinge (Hsieh et al. 2008, Algorithm 1): a dual α has bounds, and the gradient of its coordinate is
+margin − 1 + diagonal · α. Logistic (Yu, Huang & Lin 2011): the dual of ½‖w‖² + Σ C log(1 + exp(−margin)) is
+−½‖Σ y α x‖² + Σ C H(α / C), with the entropy H in nats and 0 < α < C. What is kept of a dual is u = log(α / (C − α)), which has
+both ends in full precision. Its gradient is margin + u.
+
+A step of the logistic loss minimises the dual along α. With a = σ(u) and κ = C ‖x‖² it finds the u where
+margin + κ (σ(u) − a) + u = 0. This function rises at least as fast as u, and bends at u = 0 only. So Newton's method, kept on the
+side of 0 where the root lies, goes no further than the gradient, and comes nearer with every iteration but the first.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+
+from hpcml.kernels import njit
+from hpcml.kernels.lanes.elementary import sigmoid
+from hpcml.kernels.lanes.rows import ask, score
+from hpcml.kernels.lanes.write import I64, Array, Lanes, by_width
+
+HINGE, LOGISTIC = range(2)  # both hinges have the same instructions: their rules differ
+# Rows of `rules`: the bound of a dual and what the loss adds to the diagonal, for positive and negative rows; the projected
+# gradients beyond which a dual at its bound is set aside; what the step of a row does to the weights of this rank (CoCoA+'s σ′);
+# the size that a projected gradient must be beyond for a step.
+TOP_POSITIVE, TOP_NEGATIVE, DIAGONAL_POSITIVE, DIAGONAL_NEGATIVE, HIGHEST, LOWEST, SIGMA, IGNORED, N_RULES = range(9)
+# The same of the logistic loss, besides SIGMA: C of positive and negative rows; a gradient of at most so much times 1 + |u| moves
+# nothing.
+COST_POSITIVE, COST_NEGATIVE, QUIET = range(3)
+MAXIMUM, MINIMUM = range(2)  # rows of `gradients`
+ACTIVE, MOVED = range(2)  # rows of `counts`
+SUMS = 4  # independent sums of a margin
+NEWTON = 50  # iterations at most; one or two are the rule
+REMAINDER = 0.1  # of the gradient that a step may leave
+
+
+class Row:
+    """Writes what the visit of a row has in common for all losses; the arguments are those of `visit`."""
+
+    def __init__(
+        self,
+        lanes: Lanes,
+        csr: tuple[Array, Array],
+        span: tuple[ir.Value, ir.Value],
+        state: tuple[Array, Array, ir.Value, ir.Value],
+        bits: tuple[ir.Value, ir.Value],
+        tables: tuple[Array, Array, Array],
+    ) -> None:
+        self.lanes, self.builder, (self.indices, self.data), self.span = lanes, lanes.builder, csr, span
+        self.w, self.duals, self.at, self.norm = state
+        self.rules, self.gradients, self.counts = tables
+        self.is_positive, self.is_active = (lanes.flags(number) for number in bits)
+        self.zero, self.one, self.minus_one = (lanes.constant(value) for value in (0.0, 1.0, -1.0))
+        self.sign = self.builder.select(self.is_positive, self.one, self.minus_one)
+        parts = score(lanes, *csr, *span, self.w, SUMS)
+        self.score = self.builder.fadd(self.builder.fadd(*parts[:2]), self.builder.fadd(*parts[2:]))
+
+    def rule(self, row: int) -> ir.Value:
+        """A row of `rules`."""
+        return self.rules.lanes(I64(row * self.lanes.count))
+
+    def by_sign(self, positive: int, negative: int) -> ir.Value:
+        """A row of `rules` for lanes that the row is positive for, another one for others."""
+        return self.builder.select(self.is_positive, self.rule(positive), self.rule(negative))
+
+    def extreme(self, row: int, values: ir.Value) -> None:
+        """Bring the largest, or the least, of the gradients up to date."""
+        place = I64(row * self.lanes.count)
+        pick = self.lanes.larger if row == MAXIMUM else self.lanes.smaller
+        self.gradients.put(place, pick(self.gradients.lanes(place), values))
+
+    def tally(self, row: int, flags: ir.Value) -> None:
+        """Count lanes."""
+        place, builder = I64(row * self.lanes.count), self.builder
+        counted = builder.zext(flags, ir.VectorType(I64, self.lanes.count))
+        self.counts.put(place, builder.add(self.counts.lanes(place), counted))
+
+    def add(self, step: ir.Value) -> None:
+        """Add the lanes' multiples of the row to the weights."""
+        with self.lanes.rows(*self.span) as (k, _):
+            place = self.builder.mul(self.indices.index(k), I64(self.lanes.count))
+            self.w.put(place, self.lanes.fma(self.lanes.splat(self.data.one(k)), step, self.w.lanes(place)))
+
+
+def _hinge_step(row: Row) -> ir.Value:
+    """The step of both hinges; the lanes that look at the row any more."""
+    lanes, builder = row.lanes, row.builder
+    top, diagonal = row.by_sign(TOP_POSITIVE, TOP_NEGATIVE), row.by_sign(DIAGONAL_POSITIVE, DIAGONAL_NEGATIVE)
+    a = row.duals.lanes(row.at)
+    gradient = lanes.fma(diagonal, a, lanes.fma(row.sign, row.score, row.minus_one))
+    at_zero, at_top = builder.fcmp_ordered("==", a, row.zero), builder.fcmp_ordered("==", a, top)
+    aside = builder.or_(
+        builder.and_(at_zero, builder.fcmp_ordered(">", gradient, row.rule(HIGHEST))),
+        builder.and_(at_top, builder.fcmp_ordered("<", gradient, row.rule(LOWEST))),
+    )
+    live = builder.and_(row.is_active, builder.not_(aside))
+    projected = builder.select(live, project(lanes, gradient, at_zero, at_top), row.zero)
+    row.extreme(MAXIMUM, projected)
+    row.extreme(MINIMUM, projected)
+    sigma = row.rule(SIGMA)
+    moved = builder.fsub(a, builder.fdiv(gradient, lanes.fma(sigma, lanes.splat(row.norm), diagonal)))
+    moved = lanes.smaller(top, lanes.larger(row.zero, moved))
+    size = lanes.call("fabs", projected)
+    moved = builder.select(builder.fcmp_ordered(">", size, row.rule(IGNORED)), moved, a)
+    moves = builder.fcmp_ordered("!=", moved, a)
+    row.tally(ACTIVE, row.is_active)
+    with builder.if_then(lanes.any(moves)):
+        row.tally(MOVED, moves)
+        row.duals.put(row.at, moved)
+        row.add(builder.fmul(sigma, builder.fmul(row.sign, builder.fsub(moved, a))))
+    return lanes.number(live)
+
+
+def project(lanes: Lanes, gradient: ir.Value, at_zero: ir.Value, at_top: ir.Value) -> ir.Value:
+    """The gradient where the dual can follow it, else 0: a dual at 0 can only grow, one at its bound only fall."""
+    zero = lanes.constant(0.0)
+    projected = lanes.builder.select(at_top, lanes.larger(zero, gradient), gradient)
+    return lanes.builder.select(at_zero, lanes.smaller(zero, gradient), projected)
+
+
+def _logistic_step(row: Row) -> ir.Value:
+    """The step of the logistic loss; the lanes that look at the row any more, which are as before."""
+    lanes, builder = row.lanes, row.builder
+    u, margin = row.duals.lanes(row.at), builder.fmul(row.sign, row.score)
+    gradient = builder.fadd(margin, u)
+    size, quiet = lanes.call("fabs", gradient), row.rule(QUIET)
+    row.extreme(MAXIMUM, builder.select(row.is_active, size, row.zero))
+    enough = lanes.fma(quiet, lanes.call("fabs", u), quiet)
+    moves = builder.and_(row.is_active, builder.fcmp_unordered(">", size, enough))  # what is not a number goes on, to be found
+    row.tally(ACTIVE, row.is_active)
+    with builder.if_then(lanes.any(moves)):
+        row.tally(MOVED, moves)
+        weight = builder.fmul(row.rule(SIGMA), row.by_sign(COST_POSITIVE, COST_NEGATIVE))
+        moved, change = _minimise(lanes, u, margin, gradient, builder.fmul(weight, lanes.splat(row.norm)), moves)
+        row.duals.put(row.at, moved)
+        row.add(builder.fmul(builder.fmul(row.sign, weight), change))
+    return lanes.number(row.is_active)
+
+
+def _minimise(
+    lanes: Lanes, u: ir.Value, margin: ir.Value, gradient: ir.Value, curvature: ir.Value, moves: ir.Value
+) -> tuple[ir.Value, ir.Value]:
+    """The root of margin + curvature (σ(v) − σ(u)) + v in the lanes that move, u in others; and σ there less σ(u)."""
+    builder, zero, one = lanes.builder, lanes.constant(0.0), lanes.constant(1.0)
+    a, slope = sigmoid(lanes, u)
+    at_zero = lanes.fma(curvature, builder.fsub(lanes.constant(0.5), a), margin)
+    is_below = builder.fcmp_ordered(">", at_zero, zero)
+    enough = builder.fmul(lanes.call("fabs", gradient), lanes.constant(REMAINDER))
+    states = [lanes.variable(value) for value in (u, zero, slope, gradient, moves)]
+    with cgutils.for_range(builder, I64(NEWTON)) as loop:
+        v, _, slope, rest, here = (builder.load(state) for state in states)
+        with builder.if_then(builder.not_(lanes.any(here)), likely=False):
+            loop.do_break()
+        new = builder.fsub(v, builder.fdiv(rest, lanes.fma(curvature, slope, one)))
+        new = builder.select(is_below, lanes.smaller(zero, new), lanes.larger(zero, new))
+        new = builder.select(here, new, v)
+        b, slope = sigmoid(lanes, new)
+        change = builder.select(moves, builder.fsub(b, a), zero)
+        rest = builder.fadd(lanes.fma(curvature, change, margin), new)
+        here = builder.and_(here, builder.fcmp_ordered(">", lanes.call("fabs", rest), enough))
+        for state, value in zip(states, (new, change, slope, rest, here), strict=True):
+            builder.store(value, state)
+    return builder.load(states[0]), builder.load(states[1])
+
+
+def _visit_of(step):
+    """What takes a row (its non-zeros begin .. end − 1, its duals from duals[at]) through the step of every active lane.
+
+    It returns the lanes that look at the row any more, as bits, and brings the gradients' extremes and the counts of active and
+    moved lanes up to date.
+    """
+
+    @by_width(types.int64, of=4)
+    def visit(lanes, indices, data, begin, end, w, duals, at, norm, positive, active, rules, gradients, counts):
+        """The visit of a row."""
+        state, bits, tables = (w, duals, at, norm), (positive, active), (rules, gradients, counts)
+        return step(Row(lanes, (indices, data), (begin, end), state, bits, tables))
+
+    return visit
+
+
+_visit_hinge, _visit_logistic = _visit_of(_hinge_step), _visit_of(_logistic_step)
+
+
+def _epoch_of(loss):
+    """The pass of a loss (HINGE, LOGISTIC)."""
+
+    @njit
+    def epoch(indptr, indices, data, rows, norms, w, duals, positive, active, rules, gradients, counts, lanes, ahead):
+        """Visit `rows`, in this order; `norms` (of all rows) are ‖x_i‖².
+
+        Weights `w` (d lanes) and `duals` (n lanes) are flat, float32 or float64, as are rules (N_RULES, lanes), gradients (2,
+        lanes) and counts (2, lanes); `positive` and `active` (n) uint16 have a bit per lane. What a row needs is asked for while
+        rows before it are at work; with `ahead` its weights are, too: worth while if they do not fit the second-level cache.
+        """
+        n = rows.size
+        for r in range(n):
+            i = rows[r]
+            begin, end = indptr[i], indptr[i + 1]
+            if r + 6 < n:
+                ask(indptr, rows[r + 6], 1)
+            if r + 3 < n:
+                far = rows[r + 3]
+                for k in range(indptr[far], indptr[far + 1], 16):
+                    ask(indices, k, 1)
+                    ask(data, k, 1)
+                ask(duals, np.int64(far) * lanes, 1)
+                ask(norms, far, 1)
+                ask(positive, far, 1)
+                ask(active, far, 1)
+            if ahead and r + 1 < n:
+                near = rows[r + 1]
+                for k in range(indptr[near], indptr[near + 1]):
+                    ask(w, np.int64(indices[k]) * lanes, 2)
+            at, p, a = i * lanes, positive[i], active[i]
+            if loss == LOGISTIC:
+                live = _visit_logistic(indices, data, begin, end, w, duals, at, norms[i], p, a, rules, gradients, counts, lanes)
+            else:
+                live = _visit_hinge(indices, data, begin, end, w, duals, at, norms[i], p, a, rules, gradients, counts, lanes)
+            active[i] = live
+
+    return epoch
+
+
+hinge_epoch, logistic_epoch = _epoch_of(HINGE), _epoch_of(LOGISTIC)

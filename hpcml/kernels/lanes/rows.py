@@ -1,0 +1,170 @@
+"""Rows of a CSR matrix and arrays with one line of lanes for each column: products, sums, and what brings them into the cache."""
+
+from __future__ import annotations
+
+import numpy as np
+from llvmlite import ir
+
+from hpcml.kernels import njit
+from hpcml.kernels.lanes import LINE
+from hpcml.kernels.lanes.write import I64, Array, Lanes, by_width
+
+
+def score(
+    lanes: Lanes, indices: Array, data: Array, begin: ir.Value, end: ir.Value, w: Array, n_sums: int
+) -> list[ir.Value]:  # written by kernels
+    """`n_sums` sums that together are Σ data[k] w[indices[k], :] over begin ≤ k < end: no multiply-add waits for the one before."""
+    builder, count = lanes.builder, I64(lanes.count)
+    sums = [lanes.variable(lanes.constant(0.0)) for _ in range(n_sums)]
+
+    def add(k: ir.Value, total: ir.Value) -> None:
+        weights = lanes.widened(w.lanes(builder.mul(indices.index(k), count)))
+        builder.store(lanes.fma(lanes.splat(data.one(k)), weights, builder.load(total)), total)
+
+    odd = builder.add(begin, builder.and_(builder.sub(end, begin), I64(n_sums - 1)))
+    with lanes.rows(begin, odd) as (k, _):
+        add(k, sums[0])
+    with lanes.rows(odd, end, n_sums) as (k, _):
+        for n, total in enumerate(sums):
+            add(builder.add(k, I64(n)), total)
+    return [builder.load(total) for total in sums]
+
+
+@by_width(of=5)
+def _dot(lanes, indices, data, begin, end, w, out, at):
+    """out[at + l] = Σ data[k] w[indices[k], l] over begin ≤ k < end, in the type of `out`, which is that of w or wider."""
+    out.put(at, lanes.builder.fadd(*score(lanes, indices, data, begin, end, w, 2)))
+
+
+def _add(lanes, indices, data, begin, end, slopes, at, g, first, width, rounded):
+    """g[indices[k] width + first + l] += slopes[at + l] data[k] over begin ≤ k < end, l < lanes."""
+    builder = lanes.builder
+    slope = lanes.widened(slopes.lanes(at))
+    with lanes.rows(begin, end) as (k, _):
+        index = indices.index(k)
+        addend = rounded(index, builder.fmul(slope, lanes.splat(data.one(k))))
+        place = builder.add(builder.mul(index, width), first)
+        g.put(place, builder.fadd(g.lanes(place), addend))
+
+
+@by_width(of=6)
+def _add_line(lanes, indices, data, begin, end, slopes, at, g, first, width):
+    """`_add` as it is."""
+    _add(lanes, indices, data, begin, end, slopes, at, g, first, width, lambda index, addend: addend)
+
+
+@by_width(of=8, widths=(1, 2, 4, 8))
+def _add_rounded(lanes, indices, data, begin, end, slopes, at, levels, shift_of_level, g, first, width):
+    """`_add` with every addend rounded to the grid shift_of_level[levels[indices[k]]]."""
+    builder = lanes.builder
+
+    def rounded(index, addend):
+        shift = lanes.splat(shift_of_level.one(builder.zext(levels.one(index), I64)))
+        return builder.fsub(builder.fadd(addend, shift), shift)
+
+    _add(lanes, indices, data, begin, end, slopes, at, g, first, width, rounded)
+
+
+@by_width(of=0)
+def _shrink(lanes, w, at, factor, by):
+    """w[at + l] = sgn(w[at + l]) [factor |w[at + l]| − by]₊ for l < lanes, with factor and by rounded to the type of w."""
+    builder, zero, old = lanes.builder, lanes.constant(0.0), w.lanes(at)
+    size = builder.fsub(builder.fmul(lanes.call("fabs", old), lanes.splat(factor)), lanes.splat(by))
+    kept = builder.select(builder.fcmp_unordered(">", size, zero), size, zero)  # not a number stays so
+    w.put(at, lanes.call("copysign", kept, old))
+
+
+@by_width()
+def _add_scaled(lanes, out, matrix, row, column, x):
+    """out[column + l] += x · matrix[row, column + l] for l < lanes."""
+    builder = lanes.builder
+    product = builder.fmul(lanes.splat(x), matrix.line(row).lanes(column))
+    out.put(column, builder.fadd(out.lanes(column), product))
+
+
+@by_width()
+def _ask_first(lanes, array, index):
+    """Ask for the cache line of array[index], into the first-level cache."""
+    array.ask(index, 3)
+
+
+@by_width()
+def _ask_second(lanes, array, index):
+    """The same, into the second-level cache."""
+    array.ask(index, 2)
+
+
+@by_width()
+def _ask_line(lanes, matrix, row, column):
+    """Ask for the cache line of matrix[row, column], into the first-level cache."""
+    matrix.line(row).ask(column, 3)
+
+
+@njit
+def ask(array, index, level):
+    """Ask for the cache line of array[index] (1-d, contiguous), without waiting, into the cache `level` (1, 2); unchecked."""
+    if level == 1:
+        _ask_first(array, index, 1)
+    else:
+        _ask_second(array, index, 1)
+
+
+@njit
+def prefetch(matrix, row, column):
+    """Ask for the cache line of matrix[row, column] (2-d, C order), without waiting; the indices are not checked."""
+    _ask_line(matrix, row, column, 1)
+
+
+@njit
+def add_four(out, matrix, row, column, x):
+    """out[column + i] += x · matrix[row, column + i] for i < 4: float64, contiguous; the indices are not checked."""
+    _add_scaled(out, matrix, row, column, x, 4)
+
+
+@njit
+def shrink_line(w, j, factor, by):
+    """w[16 j + l] = sgn(w[16 j + l]) [factor |w[16 j + l]| − by]₊ for l < 16."""
+    _shrink(w, j * 16, factor, by, 16)
+
+
+@njit
+def dot_row(indices, data, begin, end, w, z):
+    """z[l] = Σ data[k] w[16 indices[k] + l] over begin ≤ k < end, for l < 16."""
+    _dot(indices, data, begin, end, w, z, 0, 16)
+
+
+@njit
+def add_row(indices, data, begin, end, slopes, w):
+    """w[16 indices[k] + l] += slopes[l] data[k] over begin ≤ k < end, for l < 16."""
+    _add_line(indices, data, begin, end, slopes, 0, w, 0, 16, 16)
+
+
+@njit
+def dot_rows(indptr, indices, data, first, rows, w, z, lanes, ahead=False):
+    """z[i lanes + l] = Σ_k data[k] w[indices[k] lanes + l] over the non-zeros of row first + i, for i in `rows`, l < lanes.
+
+    With `ahead` the weights of the row behind each one are asked for before.
+    """
+    for i in rows:
+        begin, end = indptr[first + i], indptr[first + i + 1]
+        if ahead and first + i + 2 < indptr.size:
+            for k in range(end, indptr[first + i + 2]):
+                ask(w, np.int64(indices[k]) * lanes, 2)
+        _dot(indices, data, begin, end, w, z, i * lanes, lanes)
+
+
+@njit
+def add_lines(indptr, indices, data, first, starts, slopes, levels, shift_of_level, g, lanes, rounded):
+    """g[indices[k] lanes + l] += slopes[i lanes + l] data[k] over the non-zeros of row first + i, for some rows i and lanes l.
+
+    `starts` are the places i lanes + l in `slopes` of the lines, of min(lanes, 8) lanes, to add. With `rounded` every addend
+    is rounded to the grid shift_of_level[levels[indices[k]]] of its feature.
+    """
+    line = min(lanes, LINE)
+    for at in starts:
+        row, lane = first + at // lanes, at % lanes
+        begin, end = indptr[row], indptr[row + 1]
+        if rounded:
+            _add_rounded(indices, data, begin, end, slopes, at, levels, shift_of_level, g, lane, lanes, line)
+        else:
+            _add_line(indices, data, begin, end, slopes, at, g, lane, lanes, line)
