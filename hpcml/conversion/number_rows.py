@@ -17,7 +17,6 @@ from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
 from hpcml.conversion.row_ids import RowIds
 from hpcml.conversion.split import row_splits
-from hpcml.conversion.vocabulary import merge_terms
 from hpcml.errors import ConfigError, DataError, repeated
 from hpcml.files.hdf5 import Strings
 from hpcml.files.spool import Spool, slices
