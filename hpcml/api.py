@@ -213,8 +213,9 @@ def evaluate(
 ) -> Evaluation:
     """Collective over `comm`. Judge a model on a split of a dataset (by default test, if it has one).
 
-    `labels` are numbers in the model; None is all. `threshold` is for all labels; None is the model's thresholds. The same on all
-    ranks. Raises ConfigError, DataError or NonFiniteError.
+    `labels` are numbers in the model; None is all. Labels of the rows that the model does not know count as missed, unless `labels`
+    says which ones are judged. `threshold` is for all labels; None is the model's thresholds. The same on all ranks. Raises
+    ConfigError, DataError or NonFiniteError.
     """
     from hpcml import mpi
     from hpcml.evaluation.evaluate import evaluate as work

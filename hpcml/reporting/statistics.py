@@ -73,10 +73,14 @@ def _ratio(measure: str, sums: np.ndarray) -> np.ndarray:
     return ratio
 
 
-def micro_intervals(counts: np.ndarray) -> dict[str, Interval]:
-    """The micro measures that are ratios of sums over labels, with labels drawn anew; `counts` as of `counts_of`."""
-    sums = np.concatenate([counts[:, drawn].sum(axis=2) for drawn in _draws(counts.shape[1])], axis=1)
-    total = counts.sum(axis=1, keepdims=True)
+def micro_intervals(counts: np.ndarray, n_missed: int) -> dict[str, Interval]:
+    """The micro measures that are ratios of sums over labels, with labels drawn anew; `counts` as of `counts_of`.
+
+    The missed pairs of labels that the model does not know are true ones in each draw.
+    """
+    more = np.array([[0], [0], [n_missed]])
+    sums = more + np.concatenate([counts[:, drawn].sum(axis=2) for drawn in _draws(counts.shape[1])], axis=1)
+    total = more + counts.sum(axis=1, keepdims=True)
     return {measure: _interval(float(_ratio(measure, total)[0]), _ratio(measure, sums)) for measure in MICRO}
 
 
@@ -110,7 +114,7 @@ LESS = {"brier", "ece"}  # measures of which less is better
 def measures_of(evaluation: Evaluation) -> list[Measure]:
     """Macro and micro measures with their intervals over labels; then those that are means over rows."""
     e, found = evaluation, []
-    micro = micro_intervals(counts_of(e)) if e.label_names else {}
+    micro = micro_intervals(counts_of(e), e.n_missed) if e.label_names else {}
     for measure, name in NAMES.items():
         if measure not in e.values:
             continue

@@ -75,6 +75,25 @@ def test_no_threshold_is_better(tmp_path_factory, measure, seed, ties, edges, pa
     assert result.before == pytest.approx(oracles.f1(scores > 0, truth, measure), rel=1e-13)
 
 
+@pytest.mark.parametrize("measure", ["micro", "instance"])
+def test_labels_that_the_model_does_not_know_are_missed(tmp_path, measure):
+    for seed in range(5):
+        (folder := tmp_path / str(seed)).mkdir()
+        data, model, scores, truth = files(folder, seed, ties=False, n_labels=4)
+        unknown = np.random.default_rng(seed).random((60, 3)) < np.linspace(0.0, 1.0, 60)[:, None]
+        with Dataset(data) as dataset:
+            names = dataset.label_names()
+        X, _ = make.random_data(seed, 60, 12, 4)
+        data = make.dataset(folder / "more.h5", X, np.hstack([truth, unknown]), label_names=[*names, "x", "y", "z"])
+        result = found((data, model), measure)
+        together, behind = np.hstack([truth, unknown]), np.hstack([scores, np.full((60, 3), -np.inf)])
+        cuts = np.unique(scores)
+        best = max(oracles.f1(behind >= cut, together, measure) for cut in cuts)
+        assert result.after == pytest.approx(best, rel=1e-13)
+        assert oracles.f1(behind > result.shared, together, measure) == pytest.approx(best, rel=1e-13)
+        assert result.before == pytest.approx(oracles.f1(behind > 0, together, measure), rel=1e-13)
+
+
 @given(st.floats(allow_nan=False), st.floats(allow_nan=False))
 def test_a_threshold_divides_two_scores(a, b):
     below, cut = min(a, b), max(a, b)

@@ -42,6 +42,12 @@ def test_micro_measures_follow_from_counts():
         assert found.macro.value == pytest.approx(e.macro(key), rel=1e-12)
     assert np.isnan(by_name["average precision"].micro.low)
     assert by_name["average precision"].n_labels == len(NAMES) - 1
+    e.n_missed = 1000  # of labels that the model does not know
+    found = {each.name: each.micro for each in measures_of(e)}
+    assert found["recall"].value == pytest.approx(hits.sum() / (true.sum() + 1000), rel=1e-12)
+    assert found["F1"].value == pytest.approx(2 * hits.sum() / (given.sum() + true.sum() + 1000), rel=1e-12)
+    assert found["F1"].low < found["F1"].value < found["F1"].high
+    assert found["precision"] == by_name["precision"].micro
 
 
 def test_differences_are_paired():

@@ -1,0 +1,166 @@
+"""Labels that the --like file lacks: kept by name whatever the source is, beside the labels and never among them."""
+
+import json
+from itertools import pairwise
+
+import h5py
+import numpy as np
+import pandas
+import pytest
+import scipy.sparse as sp
+
+import hpcml
+from hpcml import mpi
+from hpcml.conversion.convert import convert
+from hpcml.conversion.options import ConvertOptions
+from hpcml.data.dataset import Dataset
+from hpcml.data.info import info
+from hpcml.data.unknown_labels import all_label_names, load_with_unknown
+from hpcml.errors import DataError
+from hpcml.log import Log
+
+SELF = mpi.self_comm()
+SETS = [["b", "x"], ["a"], ["y", "b", "x"], [], ["y"]]
+KNOWN = [["a"], ["b"], ["a", "b"], ["b"], []]
+
+
+def named_sets(path, name, names):
+    """The label sets of a matrix of a dataset, by name."""
+    with h5py.File(path) as file:
+        if name not in file:
+            return None
+        labels, indptr, indices = [*file[names].asstr()], file[name]["indptr"][:], file[name]["indices"][:]
+        assert file[name].attrs["encoding-type"] == "csr_matrix"
+    return [[labels[k] for k in indices[a:b]] for a, b in pairwise(indptr)]
+
+
+def rows_of(path):
+    return named_sets(path, "Y", "label_names"), named_sets(path, "unknown_labels", "unknown_label_names")
+
+
+def command(source, write, **options):
+    """What makes a dataset of label sets by `hpcml convert`; `write` gives the content of the input."""
+
+    def make(folder, stem, sets, **more):
+        inputs = write(folder, stem, sets)
+        convert(SELF, source, inputs, folder / f"{stem}.h5", ConvertOptions(**options, **more), False, Log(0))
+        return folder / f"{stem}.h5"
+
+    return make
+
+
+def jsonl(folder, stem, sets):
+    path = folder / f"{stem}.jsonl"
+    path.write_text("".join(json.dumps({"text": "one word", "labels": labels}) + "\n" for labels in sets))
+    return [path]
+
+
+def bioasq(folder, stem, sets):
+    path = folder / f"{stem}.json"
+    articles = [{"pmid": str(k), "title": "one word", "meshMajor": labels} for k, labels in enumerate(sets)]
+    path.write_text(json.dumps({"articles": articles}))
+    return [path]
+
+
+def table(folder, stem, sets):
+    path = folder / f"{stem}.csv"
+    path.write_text("number,topics\n" + "".join(f"{k + 1},{';'.join(labels)}\n" for k, labels in enumerate(sets)))
+    return [path]
+
+
+def matrix(folder, stem, sets):
+    """A matrix whose names have one more that no row has."""
+    names = sorted({label for labels in sets for label in labels} | {"nobody"})
+    Y = np.array([[name in labels for name in names] for labels in sets], dtype=np.float32)
+    np.savez(folder / f"{stem}.npz", X=np.ones((len(sets), 2)), Y=Y, label_names=np.array(names))
+    return [folder / f"{stem}.npz"]
+
+
+def from_sparse(folder, stem, sets, **more):
+    hpcml.Dataset.from_sparse(sp.csr_matrix(np.ones((len(sets), 2))), sets, folder / f"{stem}.h5", **more).file.close()
+    return folder / f"{stem}.h5"
+
+
+def from_frame(folder, stem, sets, **more):
+    frame = pandas.DataFrame({"number": range(1, len(sets) + 1), "topics": sets})
+    hpcml.Dataset.from_frame(frame, folder / f"{stem}.h5", labels=["topics"], **more).file.close()
+    return folder / f"{stem}.h5"
+
+
+SOURCES = {
+    "jsonl": command("jsonl", jsonl),
+    "bioasq": command("bioasq", bioasq),
+    "csv": command("csv", table, labels=("topics",), label_separator=";"),
+    "npz": command("npz", matrix),
+    "from_sparse": from_sparse,
+    "from_frame": from_frame,
+}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_every_source_keeps_them(tmp_path, source):
+    make = SOURCES[source]
+    like = make(tmp_path, "like", KNOWN)
+    assert rows_of(like) == (KNOWN, None)  # such a file has the bytes that it had
+    found, unknown = rows_of(make(tmp_path, "kept", SETS, like=like))
+    assert found == [["b"], ["a"], ["b"], [], []]
+    assert unknown == [["x"], [], ["x", "y"], [], ["y"]]
+    found, unknown = rows_of(make(tmp_path, "new", SETS, like=like, new_labels=True, renamed=("a=z",)))
+    with Dataset(tmp_path / "new.h5") as dataset:
+        names = [name for name in dataset.label_names() if name != "nobody"]
+    assert names == ["z", "b", "x", "y"]
+    assert (found, unknown) == ([["b", "x"], ["z"], ["b", "x", "y"], [], ["y"]], None)
+
+
+def test_label_noise_leaves_them(tmp_path):
+    make = command("csv", table, labels=("topics",), label_separator=";")
+    like = make(tmp_path, "like", [["a"], ["b"]] * 10)
+    noisy = make(tmp_path, "noisy", [["a", "x"], ["b"]] * 10, like=like, label_noise=0.5)
+    found, unknown = rows_of(noisy)
+    assert unknown == [["x"], []] * 10
+    assert found != [["a"], ["b"]] * 10
+
+
+def test_rows_have_both_kinds_in_order(tmp_path):
+    rng = np.random.default_rng(0)
+    sets = [[name for name in "abcdefgh" if rng.random() < 0.4] for _ in range(50)]
+    like = from_sparse(tmp_path, "like", [list("aceg")] * 2)
+    with Dataset(from_sparse(tmp_path, "rows", sets, like=like, splits={"odd": range(1, 50, 2)})) as dataset:
+        names, shard = all_label_names(dataset), load_with_unknown(SELF, dataset, "odd")
+        assert names == list("acegbdfh")
+        for row, labels in zip(shard.rows, sets[1::2], strict=True):
+            some = shard.y_indices[shard.y_indptr[row] : shard.y_indptr[row + 1]]
+            assert (np.diff(some) > 0).all()
+            assert sorted(names[label] for label in some) == labels
+
+
+def change(path, edit):
+    with h5py.File(path, "r+") as file:
+        edit(file)
+
+
+DAMAGE = {
+    "unknown_label_names has 1 names, but expected 2": lambda file: (
+        file.__delitem__("unknown_label_names"),
+        file.create_dataset("unknown_label_names", data=["x"], dtype=h5py.string_dtype()),
+    ),
+    "unknown_label_names is missing": lambda file: file.__delitem__("unknown_label_names"),
+    "damaged dataset": lambda file: file.__delitem__("unknown_labels"),
+    "unknown_labels/indptr has 3 entries, but expected 6": lambda file: (
+        file.__delitem__("unknown_labels/indptr"),
+        file.create_dataset("unknown_labels/indptr", data=np.zeros(3, dtype=np.int64)),
+    ),
+    "row 0: 7 is not one of the columns 0 to 1": lambda file: file["unknown_labels/indices"].__setitem__(0, 7),
+    "indptr: row 1: falls from": lambda file: file["unknown_labels/indptr"].__setitem__(2, 0),
+    "has the name of another label": lambda file: file["unknown_label_names"].__setitem__(0, "a"),
+    "shapes of unknown_labels and X do not fit": lambda file: file["unknown_labels"].attrs.__setitem__("shape", np.array([9, 2])),
+}
+
+
+@pytest.mark.parametrize("words", DAMAGE)
+def test_damage_is_found(tmp_path, words):
+    path = from_sparse(tmp_path, "rows", SETS, like=from_sparse(tmp_path, "like", KNOWN))
+    assert info(SELF, path, [1]).n_unknown == 2
+    change(path, DAMAGE[words])
+    with pytest.raises(DataError, match=words):
+        info(SELF, path, [1])
