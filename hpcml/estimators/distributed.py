@@ -75,8 +75,8 @@ class DistributedClassifier(BaseEstimator):
     def fit(self: Self, X: Any, y: Any) -> Self:
         """Collective over `comm`. Train on this rank's rows X (n, n_features), dense or sparse, and their labels y.
 
-        y (n,) holds classes; where label sets can be learnt, (n, n_labels), dense or sparse, zeros and ones. Raises ValueError or
-        TypeError for what does not fit.
+        y (n,) holds classes; where label sets can be learnt, lists (or sets) of names of labels, or (n, n_labels), dense or sparse,
+        zeros and ones. Raises ValueError or TypeError for what does not fit.
         """
         if not (self.comm is None or isinstance(self.comm, mpi.Comm)):
             raise TypeError(f"comm={self.comm!r}: expected an mpi4py communicator or None")

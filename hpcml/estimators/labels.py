@@ -17,7 +17,7 @@ from hpcml import mpi
 from hpcml.data.shard import Shard
 from hpcml.errors import DataError
 
-CLASSES, INDICATOR, SPARSE_INDICATOR = range(1, 4)  # what y is; 0 on a rank without rows, which cannot know
+CLASSES, INDICATOR, SPARSE_INDICATOR, NAMES = range(1, 5)  # what y is; 0 on a rank without rows, which cannot know
 
 
 class LabelSets(NamedTuple):
@@ -42,14 +42,25 @@ class LabelScores(ClassifierMixin):
         scores = self._scores(X)
         return scores.ravel() if self._kind == CLASSES and scores.shape[1] == 1 else scores
 
-    def predict(self, X: Any) -> np.ndarray | sp.csr_matrix:
-        """The class of each row (n,), or its labels (n, n_labels), sparse if y was: the highest, or all positive, scores."""
+    def predict(self, X: Any) -> np.ndarray | sp.csr_matrix | list[list[Any]]:
+        """The class of each row (n,), or its labels (n, n_labels), sparse if y was, a list of names if y was: the highest, or all
+        positive, scores.
+        """
         scores = self._scores(X)
         if self._kind == CLASSES:
             last = len(self.classes_) - 1
             return self.classes_[scores.argmax(axis=1) if last > 1 else np.where(scores[:, 0] > 0, last, 0)]
+        if self._kind == NAMES:
+            return [self.classes_[row > 0].tolist() for row in scores]
         labels = (scores > 0).astype(np.int64)
         return labels if self._kind == INDICATOR else sp.csr_matrix(labels)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The share of the rows whose class, or whose labels, are found exactly."""
+        if self._kind != NAMES:
+            return float(super().score(X, y, sample_weight))
+        right = [set(found) == set(names) for found, names in zip(self.predict(X), y, strict=True)]
+        return float(np.average(right, weights=sample_weight))
 
 
 @contextmanager
@@ -62,8 +73,14 @@ def complaints_agreed(rank: int, wrong: list[Exception]) -> Iterator[None]:
         raise DataError(f"rank {rank}: {error}") from None
 
 
-def check_target(y: Any) -> tuple[int, np.ndarray | sp.csr_matrix]:
-    """What y (at least one row) is, and y: classes (n,), or CSR label sets (n, n_labels). Raises ValueError, TypeError."""
+def check_target(y: Any) -> tuple[int, np.ndarray | sp.csr_matrix | list[list[Any]]]:
+    """What y (at least one row) is, and y: classes (n,), CSR label sets (n, n_labels), or lists of names.
+
+    Raises ValueError, TypeError.
+    """
+    names = _lists_of_names(y)
+    if names is not None:
+        return NAMES, names
     y = check_array(y, accept_sparse="csr", ensure_2d=False, dtype=None, input_name="y")
     if not sp.issparse(y) and (y.ndim == 1 or (y.ndim == 2 and y.shape[1] == 1)):
         y = column_or_1d(y, warn=True)
@@ -77,6 +94,23 @@ def check_target(y: Any) -> tuple[int, np.ndarray | sp.csr_matrix]:
     y.sum_duplicates()
     y.eliminate_zeros()
     return kind, y
+
+
+def _lists_of_names(y: Any) -> list[list[Any]] | None:
+    """The names of the labels of each row, once each; None if y is something else. Raises TypeError for names of several kinds.
+
+    Lists of equal length are names if they hold strings, otherwise a matrix; sets always are names.
+    """
+    rows = y.tolist() if isinstance(getattr(y, "dtype", None), np.dtype) and y.dtype == object and y.ndim == 1 else y
+    if not isinstance(rows, (list, tuple)) or not all(isinstance(row, (list, tuple, set, frozenset)) for row in rows):
+        return None
+    named = any(isinstance(row, (set, frozenset)) or any(isinstance(name, str) for name in row) for row in rows)
+    if not rows or not (named or len({len(row) for row in rows}) > 1):
+        return None
+    try:
+        return [sorted(set(row)) for row in rows]
+    except TypeError:
+        raise TypeError("y: the labels of a row are names of different kinds; give texts, or whole numbers") from None
 
 
 @mpi.collective
@@ -93,12 +127,12 @@ def check_features(comm: mpi.Comm, estimator: BaseEstimator) -> None:
 
 
 @mpi.collective
-def agree_labels(comm: mpi.Comm, kind: int, y: np.ndarray | sp.csr_matrix | None, n_local: int) -> LabelSets:
+def agree_labels(comm: mpi.Comm, kind: int, y: Any, n_local: int) -> LabelSets:
     """Collective over `comm`. The classes of all ranks and the labels of this rank's rows; `kind` and y from `check_target`.
 
     Raises DataError if no rank has rows or their y do not go together.
     """
-    about = None if kind == 0 else (kind, np.unique(y)) if kind == CLASSES else (kind, y.shape[1])
+    about = None if kind == 0 else (kind, y.shape[1]) if kind in (INDICATOR, SPARSE_INDICATOR) else (kind, _distinct(kind, y))
     found = [(rank, *its) for rank, its in enumerate(comm.allgather(about)) if its is not None]
     if not found:
         raise DataError("no rank has rows to train on")
@@ -106,6 +140,13 @@ def agree_labels(comm: mpi.Comm, kind: int, y: np.ndarray | sp.csr_matrix | None
     for rank, its_kind, _ in found:
         if (its_kind == CLASSES) != (first_kind == CLASSES):
             raise DataError(f"y has one column on some ranks and more on others (rank {rank} differs from rank {first})")
+        if (its_kind == NAMES) != (first_kind == NAMES):
+            raise DataError(f"y has names of labels on some ranks only (rank {rank} differs from rank {first})")
+    if first_kind == NAMES:
+        classes = _union([its for _, _, its in found if its.size] or [np.zeros(0, np.int64)])
+        if not classes.size:
+            raise DataError("y: no row has a label")
+        return named_sets(y if kind else [], classes)
     if first_kind == CLASSES:
         classes = _union([its for _, _, its in found])
         n_labels = 1 if len(classes) <= 2 else len(classes)
@@ -119,6 +160,22 @@ def agree_labels(comm: mpi.Comm, kind: int, y: np.ndarray | sp.csr_matrix | None
         raise DataError(f"y has {min(widths)} columns on some ranks, but {max(widths)} on others")
     matrix: Any = y if kind else sp.csr_matrix((0, widths[0]))
     return LabelSets(max(its for _, its, _ in found), np.arange(widths[0]), widths[0], matrix.indptr, matrix.indices)
+
+
+def named_sets(names: list[list[Any]], classes: np.ndarray) -> LabelSets:
+    """The label sets of rows with these names (each once), all of which are among the `classes`."""
+    indptr = np.concatenate([[0], np.cumsum([len(row) for row in names], dtype=np.int64)])
+    indices = np.searchsorted(classes, _flat(names)) if indptr[-1] else np.zeros(0, np.int64)
+    return LabelSets(NAMES, classes, len(classes), indptr, indices)
+
+
+def _flat(names: list[list[Any]]) -> np.ndarray:
+    return np.array([name for row in names for name in row])
+
+
+def _distinct(kind: int, y: Any) -> np.ndarray:
+    """The classes, or the names of labels, of this rank's rows."""
+    return np.unique(y if kind == CLASSES else _flat(y))
 
 
 def _union(parts: list[np.ndarray]) -> np.ndarray:

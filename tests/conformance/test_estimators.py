@@ -103,6 +103,56 @@ def test_label_sets_where_they_can_be_learnt(name):
             make(name).fit(X, Y.toarray())
 
 
+@each
+def test_lists_of_names_of_labels(name):
+    X, _, Y = rows()
+    Y = Y.toarray().astype(int)
+    Y[::7], Y[1::9] = 1, 0
+    names = [WORDS[row > 0].tolist() for row in Y]
+    kind = make(name)
+    if not get_tags(kind).classifier_tags.multi_label:
+        with pytest.raises(ValueError, match="y has 3 columns, but one classifier of all classes needs one column"):
+            kind.fit(X, names)
+        return
+    matrix, found = make(name).fit(X, Y), kind.fit(X, names)
+    assert learnt(found) == learnt(matrix) and found.classes_.tolist() == WORDS.tolist()
+    assert found.predict(X) == [WORDS[row > 0].tolist() for row in matrix.predict(X)]
+    assert found.score(X, names) == matrix.score(X, Y)
+    for other in ([set(row) for row in names], [tuple(reversed(row)) for row in names], np.array([*names, None], object)[:-1]):
+        assert learnt(make(name).fit(X, other)) == learnt(matrix)
+    numbers = make(name).fit(X, [np.flatnonzero(row).tolist() for row in Y])
+    assert learnt(numbers) == learnt(matrix) and numbers.classes_.tolist() == [0, 1, 2]
+    assert learnt(make(name).fit(X, Y.tolist())) == learnt(matrix)  # of equal length: a matrix of zeros and ones
+    if hasattr(kind, "partial_fit"):
+        pieces = make(name).partial_fit(X[:30], names[:30], classes=WORDS).partial_fit(X[30:], names[30:])
+        assert learnt(pieces) == learnt(matrix) and pieces.predict(X) == found.predict(X)
+        with pytest.raises(ValueError, match="y has the class 'dog', which is not among"):
+            pieces.partial_fit(X[:1], [["dog"]])
+        with pytest.raises(ValueError, match="classes must be passed on the first call"):
+            make(name).partial_fit(X, names)
+    with pytest.raises((ValueError, TypeError), match="names of different kinds"):
+        make(name).fit(X, [["ant", 1], *names[1:]])
+    with pytest.raises(ValueError, match="no row has a label"):
+        make(name).fit(X, [set()] * 80)
+
+
+@each
+def test_log_odds_are_probabilities(name):
+    X, y, _ = rows(2)
+    losses = [loss for loss in METHODS[name].losses if loss in ("logistic", "maxent")]
+    assert all(not hasattr(make(name, loss=loss), "predict_proba") for loss in METHODS[name].losses if loss not in losses)
+    for loss in losses:
+        found = make(name, loss=loss).fit(X, y)
+        assert np.allclose(found.predict_proba(X)[:, 1], 1 / (1 + np.exp(-found.decision_function(X))))
+        three = make(name, loss=loss).fit(X, rows()[1]).predict_proba(X)
+        assert three.shape == (80, 3) and np.allclose(three.sum(axis=1), 1)
+
+
+@pytest.mark.parametrize("classifier", [DualClassifier(), DualClassifier(loss="logistic", positive_weight=4)])
+def test_other_scores_are_no_probabilities(classifier):
+    assert not hasattr(classifier, "predict_proba")
+
+
 def in_two_widths(matrix):
     """The matrix with 32-bit indices and 64-bit row pointers, as anndata reads it from a dataset; scipy cannot convert all such."""
     wide = matrix.copy()
@@ -178,6 +228,7 @@ def test_parameters_and_attributes_are_described(name):
 
 CHECKED = [
     *(DualClassifier(), DualClassifier(loss="hinge", fit_intercept=False, positive_weight="balanced")),
+    DualClassifier(loss="logistic"),
     *(
         PsbmlClassifier(cycles=3),
         PsbmlClassifier("tree max_depth=3", "2x1", cycles=2),

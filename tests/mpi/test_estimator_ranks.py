@@ -61,6 +61,15 @@ def test_label_sets(comm, mine, X):
         assert sp.issparse(model.predict(X)) == sp.issparse(target)
 
 
+def test_lists_of_names_of_labels(comm, mine, X):
+    Y = (random_data(5, 60, 3, 7, density=0.3)[0] != 0).toarray()
+    Y[:, 2] = np.arange(60) > 40  # a name that the first ranks do not know
+    names = [[word for word, has in zip(("ant", "bee", "cow"), row, strict=True) if has] for row in Y]
+    for kind in (ProbeClassifier, DualClassifier):
+        model, alone = kind(comm=comm).fit(X[mine], names[mine]), kind().fit(X, names)
+        assert same(model, alone) and model.predict(X) == alone.predict(X)
+
+
 def test_what_the_y_of_an_empty_shard_looks_like_does_not_matter(comm, X):
     mine = bounds(comm, 60, 0)
     Y = np.arange(120).reshape(60, 2) % 3 % 2
@@ -99,6 +108,7 @@ def mistakes(comm, X, y):
         yield {}, X[:0], y[:0], "no rank has rows to train on"
         yield {}, X[:, :-1] if odd else X, y, f"X has 29 features on rank {comm.size - 1}, but 30 on rank 0"
         yield {}, X, y.astype(str) if odd else y, "numbers on some ranks but not on others"
+        yield {}, X, [["a", "b"]] * 60 if odd else np.stack([y, y], 1), "y has names of labels on some ranks only"
         yield {}, X, np.stack([y, y], 1) if odd else y, f"rank {comm.size - 1} differs from rank 0"
         yield {}, X, np.stack([y] * (3 if odd else 2), 1), "y has 2 columns on some ranks, but 3 on others"
         yield {"loss": "huber" if odd else "hinge"}, X, y, "different parameters"

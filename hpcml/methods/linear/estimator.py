@@ -8,28 +8,43 @@ from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.special import expit, log_expit, softmax
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hpcml import mpi
 from hpcml.data.compact import ColumnMap, CompactRows, compact_rows, warm_up
 from hpcml.estimators.distributed import DistributedClassifier, gather_rows
-from hpcml.estimators.labels import LabelScores, LabelSets, shard_of
+from hpcml.estimators.labels import CLASSES, LabelScores, LabelSets, shard_of
 from hpcml.methods.linear.block import STEP_LIMIT, Finished, SparseWeightsOf
 from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.objective import Risk
 from hpcml.methods.linear.options import LinearOptions
 from hpcml.methods.linear.plan import Sharding, lanes_per_group
+from hpcml.model.linear import LOG_ODDS
 from hpcml.mpi.memory import room_per_rank
 from hpcml.run.profile import Profile
+
+
+def _has_log_odds(estimator: LinearClassifier) -> bool:
+    """Whether the scores are log-odds. Raises AttributeError, with the reason, if not."""
+    loss, able = getattr(estimator, "loss", None), [loss for loss in estimator._options_kind.losses if loss in LOG_ODDS]
+    if loss not in able:
+        advice = f"; they need loss={able[0]!r}" if able else ""
+        raise AttributeError(f"predict_proba: the scores are no log-odds{advice} (or wrap it in CalibratedClassifierCV)")
+    if str(getattr(estimator, "positive_weight", "1")) not in ("1", "1.0"):
+        raise AttributeError("predict_proba: with a positive_weight the scores are no log-odds of the rows as they are")
+    return True
 
 
 class LinearClassifier(LabelScores, DistributedClassifier):
     """What PROBE and dual coordinate descent have in common; a subclass says the method, its options and its parameters."""
 
     _method: ClassVar[LinearMethod]
+    _options_kind: ClassVar[type[LinearOptions]]
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -129,3 +144,18 @@ class LinearClassifier(LabelScores, DistributedClassifier):
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         return safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
+
+    @available_if(_has_log_odds)
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """The probability of each class, or of each label, (n, len(classes_)), from scores that are log-odds: of logistic losses.
+
+        With more than two classes those of each class against the others, divided by their sum.
+        """
+        scores = self._scores(X)
+        if self._kind != CLASSES:
+            return np.where(self.n_iter_ > 0, expit(scores), scores > 0)
+        if len(self.classes_) == 1:
+            return np.ones_like(scores)
+        if len(self.classes_) == 2:
+            return np.hstack([expit(-scores), expit(scores)])
+        return softmax(log_expit(scores), axis=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import fields
 from numbers import Real
 from typing import Any
@@ -15,10 +16,11 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 
 from hpcml import mpi
 from hpcml.errors import HpcmlError, in_python
-from hpcml.estimators.labels import CLASSES, LabelScores, LabelSets, agree_labels, check_target, shard_of
+from hpcml.estimators.labels import CLASSES, NAMES, LabelScores, LabelSets, agree_labels, check_target, named_sets, shard_of
 from hpcml.methods.online.kernels import UPDATES
 from hpcml.methods.online.learners import LEARNERS
 from hpcml.methods.online.options import AdditiveOptions, BalancedOptions, MbwOptions, OnlineOptions, PaOptions, WinnowOptions
+from hpcml.methods.online.order import RowOrder
 from hpcml.methods.online.state import State
 
 _OPTIONS = {
@@ -115,13 +117,14 @@ class OnlineClassifier(LabelScores, BaseEstimator):
     def fit(self, X: Any, y: Any) -> OnlineClassifier:
         """Learn anew from the rows X (n, n_features), dense or sparse, and their labels y.
 
-        y (n,) holds classes, (n, n_labels), dense or sparse, zeros and ones. Raises ValueError or TypeError for what does not fit.
+        y (n,) holds classes, or lists (or sets) of names of labels; (n, n_labels), dense or sparse, zeros and ones. Raises
+        ValueError or TypeError for what does not fit.
         """
         options = self._options()
         X = self._rows(X, reset=True)
         labels = self._labels(X, y, None)
         self._kind, self.classes_ = labels.kind, labels.classes
-        self._state = State(options, self.method, labels.n_labels, X.shape[1])
+        self._begin(options, labels, X.shape[1])
         order = check_random_state(self.random_state).permutation(X.shape[0]) if self.shuffle else np.arange(X.shape[0])
         return self._learn(X, labels, order)
 
@@ -138,11 +141,14 @@ class OnlineClassifier(LabelScores, BaseEstimator):
             raise ValueError(f"classes={classes!r} are not those of the first call to partial_fit: {self.classes_!r}")
         labels = self._labels(X, y, np.unique(classes) if first and classes is not None else getattr(self, "classes_", None))
         if first:
-            if labels.kind == CLASSES and classes is None:
+            if labels.kind in (CLASSES, NAMES) and classes is None:
                 raise ValueError("classes must be passed on the first call to partial_fit.")
             self._kind, self.classes_ = labels.kind, labels.classes
-            self._state = State(options, self.method, labels.n_labels, X.shape[1])
-        elif (labels.kind == CLASSES) != (self._kind == CLASSES) or labels.n_labels != self._state.n_lanes:
+            self._begin(options, labels, X.shape[1])
+        elif (
+            any((labels.kind == kind) != (self._kind == kind) for kind in (CLASSES, NAMES))
+            or labels.n_labels != self._state.n_lanes
+        ):
             raise ValueError("y has another number of columns than in the first call to partial_fit")
         return self._learn(X, labels, np.arange(X.shape[0]))
 
@@ -182,18 +188,31 @@ class OnlineClassifier(LabelScores, BaseEstimator):
             raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None.")
         kind, y = check_target(y)
         check_consistent_length(X, y)
-        if kind == CLASSES and classes is not None:
-            unknown = np.setdiff1d(y, classes)
+        if kind in (CLASSES, NAMES) and classes is not None:
+            unknown = np.setdiff1d(y if kind == CLASSES else [name for row in y for name in row], classes)
             if unknown.size:
-                raise ValueError(f"y has the class {unknown[0]!r}, which is not among classes={classes!r}")
+                raise ValueError(f"y has the class {unknown.tolist()[0]!r}, which is not among classes={classes!r}")
+            if kind == NAMES:
+                return named_sets(y, classes)
             labels = agree_labels(mpi.self_comm(), kind, np.concatenate([classes, y]), classes.size + X.shape[0])
             indptr = labels.indptr[classes.size :]
             return labels._replace(indptr=indptr - indptr[0], indices=labels.indices[indptr[0] :])
         return agree_labels(mpi.self_comm(), kind, y, X.shape[0])
 
+    def _begin(self, options: OnlineOptions, labels: LabelSets, n_features: int) -> None:
+        """Know nothing yet."""
+        self._state = State(options, self.method, labels.n_labels, n_features)
+        self._order, self._warned = RowOrder(self._state.lane_of, labels.n_labels), False
+
     def _learn(self, X: sp.csr_matrix, labels: LabelSets, order: np.ndarray) -> OnlineClassifier:
-        """Learn from the rows in this order."""
-        self._state.learn(shard_of(X, labels, 0, X.shape[0]), order)
+        """Learn from the rows in this order; warn if it is one of blocks."""
+        shard = shard_of(X, labels, 0, X.shape[0])
+        self._state.learn(shard, order)
+        self._order.add(shard, order)
+        found = self._order.blocks(mpi.self_comm(), [str(name) for name in self.classes_[-labels.n_labels :]])
+        if found and not self._warned:
+            self._warned = True
+            warnings.warn(f"{found}; shuffle the rows, or use fit with shuffle=True", UserWarning, stacklevel=3)
         self.coef_, self.intercept_ = self._state.linear()
         self.n_updates_, self.n_rows_ = self._state.counters[UPDATES].copy(), self._state.n_rows
         return self

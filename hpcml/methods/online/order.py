@@ -48,7 +48,14 @@ class RowOrder:
 
     @mpi.collective
     def note(self, comm: mpi.Comm, names: list[str], is_stream: bool) -> str:
-        """Collective over `comm`. A sentence about the labels (`names`: of all ranks) whose rows come in blocks, or ""."""
+        """Collective over `comm`. A warning of the labels (`names`: of all ranks) whose rows come in blocks, or ""."""
+        found = self.blocks(comm, names)
+        advice = "shuffle the lines first, for instance with shuf" if is_stream else "use --shuffle"
+        return found and f"warning: {found}, and this progressive error tells nothing of other rows; {advice}"
+
+    @mpi.collective
+    def blocks(self, comm: mpi.Comm, names: list[str]) -> str:
+        """Collective over `comm`. What is to be said of the labels (`names`: of all ranks) whose rows come in blocks, or ""."""
         mine = np.stack([self.runs, self.positives, self.expected()], axis=1)
         found = np.concatenate(mpi.allgather_arrays(comm, mine.reshape(-1))).reshape(-1, 3)
         runs, positives, expected = found.T
@@ -56,10 +63,8 @@ class RowOrder:
         if not blocks.size:
             return ""
         worst = int(blocks[np.argmin(runs[blocks] / expected[blocks])])
-        advice = "shuffle the lines first, for instance with shuf" if is_stream else "use --shuffle"
         return (
-            f"warning: the rows come sorted by label, or in blocks ({blocks.size:,} of {len(names):,} labels; the "
+            f"the rows come sorted by label, or in blocks ({blocks.size:,} of {len(names):,} labels; the "
             f"{int(positives[worst]):,} rows with {names[worst]!r} in {int(runs[worst]):,} runs, where random order has about "
-            f"{expected[worst]:,.0f}): what these learners learn depends on the order, and this progressive error tells nothing of "
-            f"other rows; {advice}"
+            f"{expected[worst]:,.0f}): what these learners learn depends on the order"
         )

@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from scipy.special import expit, log_expit, softmax
-from sklearn.utils.metaestimators import available_if
 
 from hpcml import mpi
 from hpcml.estimators.distributed import NUMBER, SWITCH, TEXT, TEXT_OR_NUMBER, WHOLE, Parameter
-from hpcml.estimators.labels import CLASSES
 from hpcml.methods.linear.estimator import LinearClassifier
 from hpcml.methods.probe.options import ProbeOptions
 from hpcml.methods.probe.train import METHOD
-
-
-def _has_probabilities(estimator: ProbeClassifier) -> bool:
-    """Whether the scores are log-odds. Raises AttributeError, with the reason, if not."""
-    if estimator.loss != "maxent":
-        raise AttributeError(f"probabilities need loss='maxent', not {estimator.loss!r}")
-    return True
 
 
 class ProbeClassifier(LinearClassifier):
@@ -112,18 +102,3 @@ class ProbeClassifier(LinearClassifier):
         self.max_iter = max_iter
         self.block = block
         self.comm = comm
-
-    @available_if(_has_probabilities)
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """The probability of each class, or of each label, (n, len(classes_)), from the log-odds. Only for loss="maxent".
-
-        With more than two classes those of each class against the others, divided by their sum.
-        """
-        scores = self._scores(X)
-        if self._kind != CLASSES:
-            return np.where(self.n_iter_ > 0, expit(scores), scores > 0)
-        if len(self.classes_) == 1:
-            return np.ones_like(scores)
-        if len(self.classes_) == 2:
-            return np.hstack([expit(-scores), expit(scores)])
-        return softmax(log_expit(scores), axis=1)

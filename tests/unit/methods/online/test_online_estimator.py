@@ -1,6 +1,7 @@
 """The single-pass learners as a scikit-learn classifier: its checks, the bits of `hpcml train`, passes in pieces."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -268,3 +269,22 @@ def test_unseen_features_do_not_count():
         if LEARNERS[method].winnow:
             with pytest.raises(ValueError, match="Negative values"):
                 model.predict(-changed)
+
+
+def test_rows_sorted_by_class_are_warned_of():
+    X, y = np.random.default_rng(0).random((400, 5)), np.repeat(["no", "yes"], 200)
+    said = r"the rows come sorted by label, or in blocks \(1 of 1 labels; the 200 rows with 'yes' in 1 runs, where random order has"
+    with pytest.warns(UserWarning, match=said + r" about 100\).*; shuffle the rows, or use fit with shuffle=True$") as told:
+        OnlineClassifier().fit(X, y)
+    assert [each.filename for each in told] == [__file__]
+    with pytest.warns(UserWarning, match="sorted by label") as told:
+        learner = OnlineClassifier()
+        for some in np.split(np.arange(400), 8):
+            learner.partial_fit(X[some], y[some], classes=["no", "yes"])
+    assert len(told) == 1  # for a pass
+    with pytest.warns(UserWarning, match="3 of 3 labels; the 100 rows with 'a' in 1 runs"):
+        OnlineClassifier("pa").fit(X[:300], np.repeat(["a", "b", "c"], 100))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        OnlineClassifier(shuffle=True).fit(X, y)
+        OnlineClassifier().fit(X, np.tile(["no", "yes"], 200))
