@@ -2,10 +2,11 @@
 
 usage: python launch/bench/weka.py WEKA.JAR FILE.svm[.xz]...
 
-Needs `java` and Weka (https://www.cs.waikato.ac.nz/ml/weka/; Debian's package has /usr/share/java/weka.jar). A file NAME.svm with
+Needs `java` and Weka (https://www.cs.waikato.ac.nz/ml/weka/). Debian's package `weka` has /usr/share/java/weka.jar, of version 3.6.14,
+and the Python package `python-weka-wrapper3` has python/weka/lib/weka.jar, of 3.9.7. A file NAME.svm with
 NAME.t.svm beside it is trained on the one and tested on the other; else 70 % of its rows are trained on. At most ROWS rows of
-either. Prints a JSON line for each file and learner: percent wrong, and AUC in percent (each class against the rest, weighted by
-its rows), ours and Weka's, and how many predictions differ.
+either. Prints a JSON line for each file and learner: Weka's version, percent wrong, and AUC in percent (each class against the
+rest, weighted by its rows), ours and Weka's, and how many predictions differ.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import lzma
 import subprocess
 import sys
 import tempfile
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +60,12 @@ def write_arff(path: Path, X: np.ndarray, y: np.ndarray, n_classes: int) -> None
         file.writelines(f"@attribute f{j} numeric\n" for j in range(X.shape[1]))
         file.write(f"@attribute class {{{','.join(map(str, range(n_classes)))}}}\n@data\n")
         file.writelines(",".join(map(repr, row.tolist())) + f",{label}\n" for row, label in zip(X, y, strict=True))
+
+
+def version(jar: str) -> str:
+    """Weka's version."""
+    with zipfile.ZipFile(jar) as file:
+        return file.read("weka/core/version.txt").decode().strip().replace("-", ".")
 
 
 def weka(jar: str, options: list[str], folder: Path, n_classes: int) -> np.ndarray:
@@ -112,7 +120,8 @@ def compare(jar: str, path: Path) -> None:
         for name, (kind, options) in LEARNERS.items():
             ours = kind().fit(X, y).predict_proba(X_test)
             theirs = weka(jar, options, folder, n_classes)
-            line = {"bench": "weka", "data": path.name.split(".")[0], "learner": name, "rows": len(X), "test_rows": len(X_test)}
+            line = {"bench": "weka", "weka": version(jar), "data": path.name.split(".")[0], "learner": name}
+            line |= {"rows": len(X), "test_rows": len(X_test)}
             for whose, p in (("hpcml", ours), ("weka", theirs)):
                 line[f"{whose}_error"] = round(100 * float(np.mean(p.argmax(axis=1) != y_test)), 2)
                 line[f"{whose}_auc"] = round(100 * auc(y_test, p), 2)
