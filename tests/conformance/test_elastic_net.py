@@ -114,7 +114,8 @@ def test_rare_label_visits_few_rows(tmp_path):
     X[np.arange(20000), rng.integers(0, 300, 20000)] = 1
     X[rng.choice(20000, 40, False), 300] = 1
     Y[X[:, 300].toarray().ravel() != 0] = 1
-    report = train("elastic-net", None, dataset(tmp_path / "data.h5", X.tocsr(), sp.csr_matrix(Y)), tmp_path / "run", {"gap": True})
+    options = {"gap": True, "max_gap": 1e-6}
+    report = train("elastic-net", None, dataset(tmp_path / "data.h5", X.tocsr(), sp.csr_matrix(Y)), tmp_path / "run", options)
     assert report.gaps[0][2] <= 1e-6 and report.visited < 0.01
 
 
@@ -262,7 +263,7 @@ def test_degenerate_labels(tmp_path):
     [
         ({"path": ("1/m",), "l1": "1/m"}, "--l1 has no effect beside --path; leave one of them out"),
         ({"path": ("1/m", "1/m")}, "--path: a value is there twice"),
-        ({"path": ("1/m", "x")}, "--path x: expected NUMBER/m or NUMBER, at least 0"),
+        ({"path": ("1/m", "x")}, "--path x: expected N/m, 0.1N/m, NUMBER/m or NUMBER, at least 0"),
         ({"path": ("1/m",), "solver": "sgd"}, "--path has no effect on --solver sgd; leave it out"),
         ({"l1": "-1"}, "--l1 -1: expected N/m, 0.1N/m, NUMBER/m or NUMBER, at least 0"),
         ({"l1": "X/m"}, "--l1 X/m: expected N/m, 0.1N/m, NUMBER/m or NUMBER, at least 0"),
