@@ -53,6 +53,7 @@ def shared_options() -> type:
             found.setdefault(option.name, (option.name, hint, _copied(option) if one else field(default=None)))
     space = {
         "losses": tuple(loss for penalty in _penalties() for loss in losses_of(penalty)),
+        "earlier": {name: value for method in methods.values() for name, value in method.options.earlier.items()},
         "validate": _validate,
         "__doc__": "Options of methods that are compared.",
         "__module__": __name__,

@@ -76,8 +76,8 @@ def generated(n_rows: int, n_features: int, n_labels: int, seed: int = 0) -> Sha
 class Bench:
     """The rows of a shard, and objectives of their labels."""
 
-    def __init__(self, shard: Shard, **options) -> None:
-        self.options = ElasticNetOptions(**options)
+    def __init__(self, shard: Shard, l1: str = "0.1/m", **options) -> None:
+        self.options = ElasticNetOptions(l1=l1, lam="0.01/m", **options)
         comm = mpi.self_comm()
         self.rows: CompactRows = compact_rows(comm, shard, False, fold=False)[0]
         self.risk = ElasticRisk(self.rows, self.options, Profile())

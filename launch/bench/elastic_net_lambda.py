@@ -1,17 +1,17 @@
 """The default λ₁ and λ₂ of `elastic-net`: chosen by cross-validation on training rows, then judged on test rows. Prints JSON lines.
 
-usage: python launch/bench/elastic_net_lambda.py choose SET ... [--labels 30] [--folds 3] [--l1 0.01 0.1 ...] [--lam 0.001 0.01 ...]
-       python launch/bench/elastic_net_lambda.py judge SET ... --at L1,LAMBDA ...
+usage: python launch/bench/elastic_net_lambda.py choose SET ... [--at L1,LAMBDA ...] [--labels 16] [--folds 3]
+       python launch/bench/elastic_net_lambda.py judge SET ... [--at L1,LAMBDA ...]
 
 SET is a name of `defaults.py`, whose training rows are taken. Both take labels with at least `--min-positives` training rows.
 
-`choose` takes `--labels` of them, evenly over the order by frequency. Each is trained on the rows outside of every fold at every pair
-of the values that `--l1` and `--lam` name, in parts of 1/m. `map` is the mean over labels and folds of the average precision of the
-held-out rows, `features` the mean number of weights that are not 0, `seconds` user CPU seconds of one core for all folds. `by_size`
-has the same mean for labels of 10 to 29, 30 to 99, 100 to 999, and 1,000 and more positive rows. `dual`, by default, is beside them.
+`choose` takes `--labels` of them, evenly over the order by frequency. Each is trained on the rows outside of every fold at every
+pair of λ₁ and λ₂ that `--at` names. `map` is the mean over labels and folds of the average precision of the held-out rows,
+`by_size` that of labels of 10 to 29, 30 to 99, 100 to 999, and 1,000 and more positive rows, `features` the mean number of weights
+that are not 0, `seconds` user CPU seconds for all folds. `dual`, by default, is beside them.
 
-`judge` trains all labels, `dual` by default and `elastic-net` at each pair of `--at`, and judges the test rows. `touched` is the mean
-share of the rows that a round of a label visits.
+`judge` trains all labels, `dual` by default and `elastic-net` at each pair of `--at`, and judges the test rows. `seconds` have
+loading in them. `touched` is the mean share of the rows that a round of a label visits.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ import numpy as np
 import scipy.sparse as sp
 from defaults import made
 from sklearn.metrics import average_precision_score
+from tune import sample
 
 import hpcml
 from hpcml import mpi
@@ -41,18 +42,14 @@ from hpcml.run.profile import Profile
 from hpcml.tuning.folds import Fold, deal, fold_rows
 
 SIZES = (10, 30, 100, 1000)
+PAIRS = [("0.1/m", "0.01/m")]  # the default until 0.11
+SHARES = ((0.003, 0.01), (0.01, 0.001), (0.01, 0.01), (0.01, 0.1), (0.03, 0.01), (0.1, 0.01))
+PAIRS += [(f"{l1}N/m", f"{lam}X/m") for l1, lam in SHARES]
 
 
 def user_seconds() -> float:
     """Processor time of this process so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_utime
-
-
-def sample(n_positive: np.ndarray, least: int, size: int) -> np.ndarray:
-    """Labels that so many rows have, and as many do not, evenly over the order by frequency."""
-    labels = np.flatnonzero(n_positive >= least)
-    order = labels[np.argsort(n_positive[labels], kind="stable")]
-    return np.sort(order[np.unique(np.linspace(0, order.size - 1, min(size, order.size)).astype(int))])
 
 
 def matrix(rows: CompactRows, arrays: tuple[np.ndarray, np.ndarray, np.ndarray]) -> sp.csr_matrix:
@@ -74,7 +71,7 @@ class Trial:
         with Dataset(path) as dataset:
             shard = load_shard(comm, dataset, default_split(dataset, "train"))
         self.rows = compact_rows(comm, shard, False, fold=False)[0]
-        self.labels = sample(self.rows.n_positive, given.min_positives, given.labels)
+        self.labels = sample(self.rows.n_positive, given.min_positives, given.labels)[1]
         fold = deal(self.rows, self.labels, given.folds, 0)
         self.folds = fold_rows(comm, self.rows, fold, given.folds)
 
@@ -99,12 +96,13 @@ class Trial:
             found.append(NewtonBlock(risk, np.arange(self.rows.n_labels), options, options.steps))
         return found
 
-    def elastic_net(self, blocks: list[NewtonBlock], l1: float, lam: float) -> tuple[np.ndarray, np.ndarray]:
+    def elastic_net(self, blocks: list[NewtonBlock], l1: str, lam: str) -> tuple[np.ndarray, np.ndarray]:
         """Average precision and number of features of each label (folds × labels)."""
-        options = ElasticNetOptions(loss="logistic", l1=f"{l1}/m", lam=f"{lam}/m")
+        options = ElasticNetOptions(loss="logistic", l1=l1, lam=lam)
         found = np.empty((2, len(blocks), self.labels.size))
         for number, (fold, block) in enumerate(zip(self.folds, blocks, strict=True)):
-            trained, X = NewtonBlock(block.risk.at(options), block.labels, options, block.max_steps), matrix(self.rows, fold.held_out)
+            trained = NewtonBlock(block.risk.at(options), block.labels, options, block.max_steps)
+            X = matrix(self.rows, fold.held_out)
             for place, label in enumerate(self.labels.tolist()):
                 trained.waiting.append(label)
                 (done,) = trained.turn(0.0)
@@ -139,25 +137,22 @@ def choose(name: str, path: Path, given: argparse.Namespace) -> Iterator[dict[st
     blocks, common = trial.blocks(), {"set": name, "labels": trial.labels.size, "rows": trial.rows.n_global}
     common["scale"] = round(trial.rows.scale, 2)
     yield {**common, "method": "dual", **trial.means(trial.dual())}
-    trial.elastic_net(blocks, 10.0, 1.0)  # compiles
-    for l1 in given.l1:
-        for lam in given.lam:
-            begin = user_seconds()
-            precision, features = trial.elastic_net(blocks, l1, lam)
-            line = {**common, "l1": l1, "lambda": lam, **trial.means(precision), "features": round(float(features.mean()), 1)}
-            yield line | {"seconds": round(user_seconds() - begin, 2)}
+    trial.elastic_net(blocks, "10/m", "1/m")  # compiles
+    for l1, lam in given.at:
+        begin = user_seconds()
+        precision, features = trial.elastic_net(blocks, l1, lam)
+        line = {**common, "l1": l1, "lambda": lam, **trial.means(precision), "features": round(float(features.mean()), 1)}
+        yield line | {"seconds": round(user_seconds() - begin, 2)}
 
 
 def judge(name: str, files: tuple[Path, Path], given: argparse.Namespace, run: Path) -> Iterator[dict[str, Any]]:
     """A line for `dual`, and one for each pair of `--at`."""
-    ways: list[tuple[str, dict[str, Any]]] = [("dual", {})]
-    for pair in given.at:
-        l1, lam = pair.split(",")
-        ways.append(("elastic-net", {"l1": l1, "lam": lam}))
+    ways: list[tuple[str, dict[str, Any]]] = [("dual", {}), *(("elastic-net", {"l1": l1, "lam": lam}) for l1, lam in given.at)]
     for method, options in ways:
-        hpcml.train(method, files[0], run, {**options, "min_positives": 10, "max_steps": 1}, force=True)  # compiles and loads
+        options = {**options, "min_positives": given.min_positives}
+        hpcml.train(method, files[0], run, {**options, "max_steps": 1}, force=True)  # compiles
         begin = user_seconds()
-        report = hpcml.train(method, files[0], run, {**options, "min_positives": given.min_positives}, force=True)
+        report = hpcml.train(method, files[0], run, options, force=True)
         seconds = user_seconds() - begin
         model = hpcml.Model(report.model)
         judged = hpcml.evaluate(report.model, files[1], split="test" if files[0] == files[1] else "all")
@@ -167,16 +162,20 @@ def judge(name: str, files: tuple[Path, Path], given: argparse.Namespace, run: P
         yield line | {"touched": round(float(np.mean(model.labels["visited"])), 3)}
 
 
+def pair(text: str) -> tuple[str, str]:
+    """λ₁ and λ₂. Raises ValueError."""
+    l1, lam = text.split(",")
+    return l1, lam
+
+
 def main() -> None:
     """Run the part that is asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", choices=("choose", "judge"))
     parser.add_argument("sets", nargs="+", metavar="SET")
-    parser.add_argument("--labels", type=int, default=30)
+    parser.add_argument("--labels", type=int, default=16)
     parser.add_argument("--folds", type=int, default=3)
-    parser.add_argument("--l1", type=float, nargs="+", default=[0.003, 0.01, 0.03, 0.1, 0.3, 1.0])
-    parser.add_argument("--lam", type=float, nargs="+", default=[0.0, 0.001, 0.01, 0.1, 1.0])
-    parser.add_argument("--at", nargs="+", default=[], metavar="L1,LAMBDA")
+    parser.add_argument("--at", type=pair, nargs="+", default=PAIRS, metavar="L1,LAMBDA")
     parser.add_argument("--min-positives", type=int, default=10)
     parser.add_argument("--most-rows", type=int, default=30_000)
     given, comm = parser.parse_args(), mpi.start()

@@ -1,4 +1,5 @@
-"""F1 with and without thresholds of elastic-net, dual and probe --loss maxent. Prints JSON lines, and two tables for people.
+"""F1 with and without thresholds of elastic-net (λ₁ = 0.1/m, λ₂ = 0.01/m), dual and probe --loss maxent. Prints JSON lines, and
+two tables for people.
 
 usage: python launch/bench/f1.py DATA.h5 [--min-positives 3] [--seed 0] [--work FOLDER]
 
@@ -28,7 +29,7 @@ from hpcml.files.table import table
 from hpcml.rng import uniform
 
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
-    "elastic-net": ("elastic-net", {}),
+    "elastic-net": ("elastic-net", {"l1": "0.1/m", "lam": "0.01/m"}),
     "dual": ("dual", {}),
     "maxent": ("probe", {"loss": "maxent"}),
 }

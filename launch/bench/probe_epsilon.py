@@ -2,10 +2,10 @@
 
 usage: python launch/bench/probe_epsilon.py SET ... [--labels 16] [--epsilon 0.2 0.05 0.005] [--min-positives 10]
 
-SET is a name of `defaults.py`, whose training rows are taken, and so many labels of it, evenly over the order by frequency. λ = X/m,
-with an intercept. `mean` and `largest` are of f / min f − 1 in per cent, over the labels; `steps` is the mean number of steps. The
-minimum of the hinge is that of `dual` with a certified gap of at most 10⁻⁶, those of the smooth losses are scipy's L-BFGS: as f is
-λ-strongly convex, f − min f ≤ ‖∇f‖²/(2λ), which is at most 10⁻⁶ of f, too. `certified` is the largest of these.
+SET is a name of `defaults.py`, whose training rows are taken, and so many labels of it, evenly over the order by frequency.
+λ = X/m, with an intercept. `mean` and `largest` are of f / min f − 1 in per cent, over the labels; `steps` is the mean number of
+steps. The minimum of the hinge is that of `dual` with a certified gap of at most 10⁻⁶, those of the smooth losses are scipy's
+L-BFGS: as f is λ-strongly convex, f − min f ≤ ‖∇f‖²/(2λ), which is at most 10⁻⁶ of f, too. `certified` is the largest of these.
 """
 
 from __future__ import annotations

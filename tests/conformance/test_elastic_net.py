@@ -114,7 +114,8 @@ def test_rare_label_visits_few_rows(tmp_path):
     X[np.arange(20000), rng.integers(0, 300, 20000)] = 1
     X[rng.choice(20000, 40, False), 300] = 1
     Y[X[:, 300].toarray().ravel() != 0] = 1
-    report = train("elastic-net", None, dataset(tmp_path / "data.h5", X.tocsr(), sp.csr_matrix(Y)), tmp_path / "run", {"gap": True})
+    options = {"gap": True, "max_gap": 1e-6}
+    report = train("elastic-net", None, dataset(tmp_path / "data.h5", X.tocsr(), sp.csr_matrix(Y)), tmp_path / "run", options)
     assert report.gaps[0][2] <= 1e-6 and report.visited < 0.01
 
 
@@ -139,7 +140,7 @@ def test_descent_comes_near(problem, tmp_path, solver, rate, loss):
 
 
 @pytest.mark.parametrize(("loss", "solver"), [("logistic", "fobos"), ("squared", "sgd")])
-def test_descent_comes_within_2_percent_by_default(tmp_path, loss, solver):
+def test_descent_comes_within_2_percent_and_by_default_within_3(tmp_path, loss, solver):
     """Documents of words that are as frequent as in a language; labels of 2 to 30 % of them."""
     rng, n, d = np.random.default_rng(0), 800, 300
     words = np.minimum(np.exp(rng.uniform(0, np.log(d), 25 * n)).astype(int), d) - 1
@@ -148,9 +149,11 @@ def test_descent_comes_within_2_percent_by_default(tmp_path, loss, solver):
     scores = X @ (rng.normal(size=(d, 4)) * (rng.random((d, 4)) < 0.1)) + 0.04 * rng.normal(size=(n, 4))
     Y = scores > np.diagonal(np.quantile(scores, [0.7, 0.9, 0.95, 0.98], axis=0))
     data = dataset(tmp_path / "data.h5", X.tocsr(), sp.csr_matrix(Y.astype(float)))
-    exact = Model(train("elastic-net", None, data, tmp_path / "exact", {"loss": loss}).model)
-    model = Model(train("elastic-net", None, data, tmp_path / "run", {"loss": loss, "solver": solver}).model)
-    assert (model.labels["f_min"] <= 1.02 * exact.labels["f_min"]).all()
+    for strengths, most in (({"l1": "0.1/m", "lam": "0.01/m"}, 1.02), ({}, 1.03)):
+        options = {"loss": loss, **strengths}
+        exact = Model(train("elastic-net", None, data, tmp_path / f"exact-{most}", options).model)
+        model = Model(train("elastic-net", None, data, tmp_path / f"run-{most}", options | {"solver": solver}).model)
+        assert (model.labels["f_min"] <= most * exact.labels["f_min"]).all()
 
 
 @pytest.mark.parametrize("solver", ["newton", "fobos"])
@@ -260,11 +263,11 @@ def test_degenerate_labels(tmp_path):
     [
         ({"path": ("1/m",), "l1": "1/m"}, "--l1 has no effect beside --path; leave one of them out"),
         ({"path": ("1/m", "1/m")}, "--path: a value is there twice"),
-        ({"path": ("1/m", "x")}, "--path x: expected NUMBER/m or NUMBER, at least 0"),
+        ({"path": ("1/m", "x")}, "--path x: expected N/m, 0.1N/m, NUMBER/m or NUMBER, at least 0"),
         ({"path": ("1/m",), "solver": "sgd"}, "--path has no effect on --solver sgd; leave it out"),
-        ({"l1": "-1"}, "--l1 -1: expected NUMBER/m or NUMBER, at least 0"),
-        ({"l1": "X/m"}, "--l1 X/m: expected NUMBER/m or NUMBER, at least 0"),
-        ({"lam": "-1"}, "--lambda -1: expected X/m, X/NUMBER, NUMBER/m or a number of at least 0"),
+        ({"l1": "-1"}, "--l1 -1: expected N/m, 0.1N/m, NUMBER/m or NUMBER, at least 0"),
+        ({"l1": "X/m"}, "--l1 X/m: expected N/m, 0.1N/m, NUMBER/m or NUMBER, at least 0"),
+        ({"lam": "-1"}, "--lambda -1: expected X/m, 0.1X/m, X/NUMBER, NUMBER/m or a number of at least 0"),
         ({"lam": "0", "l1": "0"}, "--l1 0 --lambda 0: one of them must be above 0, else there may be no minimum"),
         ({"solver": "sag"}, "--solver sag: expected newton, fobos, sgd"),
         ({"rate": "fast", "solver": "sgd"}, "--rate fast: expected decaying, constant, adagrad"),

@@ -207,6 +207,39 @@ def test_elastic_net(tmp_path, run_here):
     assert {"exponent_in_positives", "exponent_in_rows"} <= set().union(*found[8:])
 
 
+@pytest.fixture
+def tiny(tmp_path, monkeypatch):
+    """The name of a set in HPCML_DATA."""
+    X, Y = make.random_data(3, 120, 15, 2, density=0.3)
+    rows, sets = np.abs(np.asarray(X.todense())), np.asarray(Y.todense()) != 0
+    lines = [
+        ",".join(map(str, np.flatnonzero(own))) + " " + " ".join(f"{j + 1}:{row[j]:.4g}" for j in np.flatnonzero(row))
+        for row, own in zip(rows, sets, strict=True)
+    ]
+    (tmp_path / "tiny.svm.xz").write_bytes(lzma.compress("\n".join(lines).encode()))
+    monkeypatch.setenv("HPCML_DATA", str(tmp_path))
+    monkeypatch.syspath_prepend(BENCH)
+    return "tiny"
+
+
+def test_elastic_net_lambda(tiny, run_here):
+    pairs = ("--min-positives", 3, "--at", "0.1/m,0.01/m", "20/m,0.01X/m")
+    dual, little, much = lines_of(run_here("elastic_net_lambda.py", "choose", tiny, "--folds", 2, *pairs))
+    assert 0 < dual["map"] <= 1 and 0 < little["map"] <= 1
+    assert little["features"] > much["features"] == 0 and much["seconds"] >= 0
+    dual, little, much = lines_of(run_here("elastic_net_lambda.py", "judge", tiny, *pairs))
+    assert dual["labels"] == 2 and dual["features"] >= little["features"] > much["features"] == 0
+    assert dual["rows"] < 120 and 0 < little["touched"] <= 1
+
+
+def test_probe_epsilon(tiny, run_here):
+    lines = lines_of(run_here("probe_epsilon.py", tiny, "--min-positives", 3, "--epsilon", 0.3, 0.001))
+    assert [line["loss"] for line in lines] == [loss for loss in ("hinge", "huber", "maxent") for _ in range(2)]
+    for loose, close in zip(lines[::2], lines[1::2], strict=True):
+        assert -0.01 < close["mean"] <= close["largest"] < 1 and loose["mean"] >= close["mean"]
+        assert close["certified"] < 1e-5 and loose["steps"] < close["steps"]
+
+
 def test_neighbours(tmp_path, run_here):
     rows = [(["a"], "red ship"), ([], "red ship sails"), ([], "green corn"), (["a"], "red sea"), ([], "ship"), (["b"], "corn ship")]
     lines = [json.dumps({"id": str(k), "labels": labels, "text": text, "split": "train"}) for k, (labels, text) in enumerate(rows)]

@@ -32,8 +32,8 @@ class DualClassifier(LinearClassifier):
     loss : {"squared-hinge", "hinge", "logistic"}
         The loss ℓ: [1 − z]₊², [1 − z]₊, or log(1 + exp(−z)), whose scores are log-odds.
     lam : str or float
-        λ: "X/m", "X/NUMBER" or a number above 0; X = (mean norm of the training rows)², m is their number. LIBLINEAR's C is
-        1 / (λ m).
+        λ: "X/m", "0.1X/m", "X/NUMBER" or a number above 0; X = (mean norm of the training rows)², m is their number. LIBLINEAR's
+        C is 1 / (λ m).
     fit_intercept : bool
         The rows have a constant feature 1, regularised like the others (False: `hpcml train --no-bias`).
     tol : float

@@ -31,9 +31,9 @@ class ElasticNetClassifier(LinearClassifier):
     loss : {"logistic", "squared"}
         The loss ℓ(z, y) for y = ±1: log(1 + exp(−y z)) or ½ (z − y)².
     lam : str or float
-        λ₂: "NUMBER/m", "X/m", "X/NUMBER" or a number of at least 0; X = (mean norm of the training rows)², m is their number.
+        λ₂: "X/m", "0.1X/m", "X/NUMBER", "NUMBER/m" or a number of at least 0; X = N², m is the number of training rows.
     l1 : str or float
-        λ₁: "NUMBER/m" or a number of at least 0.
+        λ₁: "N/m", "0.1N/m", "NUMBER/m" or a number of at least 0; N is the mean norm of the training rows.
     solver : {"newton", "fobos", "sgd"}
         newton is exact; the others are stochastic gradient descent with delayed regularisation.
     max_gap : float or None
@@ -88,8 +88,8 @@ class ElasticNetClassifier(LinearClassifier):
     def __init__(
         self,
         loss: str = "logistic",
-        lam: str | float = "0.01/m",
-        l1: str | float = "0.1/m",
+        lam: str | float = "0.01X/m",
+        l1: str | float = "0.01N/m",
         solver: str = "newton",
         max_gap: float | None = None,
         rate: str = "decaying",

@@ -56,7 +56,7 @@ class ElasticRisk(Risk):
 
     def __init__(self, rows: CompactRows, options: ElasticNetOptions, profile: Profile) -> None:
         super().__init__(rows, options, profile)
-        self.l1 = parse_l1(options.l1, rows.n_global)
+        self.l1 = parse_l1(options.l1, math.sqrt(rows.scale), rows.n_global)
         if self.l1 == self.lam == 0:
             raise ConfigError("--l1 0 --lambda 0: one of them must be above 0, else there may be no minimum")
         self.eta = step_size(rows, options)
@@ -82,8 +82,8 @@ class ElasticRisk(Risk):
         if share < FREQUENT or self.initial_path is not None:
             return ""
         return (
-            f"a feature is in {100 * share:.0f} % of the rows, on average, so that a label touches nearly all of them: elastic-net is "
-            "slow on such rows, and its models are hardly smaller; dual is faster"
+            f"a feature is in {100 * share:.0f} % of the rows, on average, so that a label touches nearly all of them: elastic-net "
+            "is slow on such rows, and its models are hardly smaller; dual is faster"
         )
 
     @mpi.collective

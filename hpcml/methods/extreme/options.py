@@ -1,9 +1,10 @@
 """The options of `hpcml train elastic-net`."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from cyclopts import Parameter
 
@@ -24,14 +25,16 @@ class ElasticNetOptions(LinearOptions):
     smallest_lambda: ClassVar[float] = 0.0
     bias: ClassVar[bool | None] = False  # the intercept is no column of the rows: it is not regularised
     block: ClassVar[int | None] = None  # labels are trained one by one
+    earlier: ClassVar[Mapping[str, Any]] = {"l1": "0.1/m", "lam": "0.01/m"}  # of 0.11 and older
     free: ClassVar[frozenset[str]] = LinearOptions.free - {"shards", "block"} | {"gap"}
 
     loss: str | None = None
     """Convex loss ℓ of the score z, for y = ±1: logistic, log(1 + exp(−y z)) (default), or squared, ½ (z − y)²."""
-    lam: Annotated[str, Parameter(name="--lambda")] = "0.01/m"
-    """λ₂, the strength of ‖w‖²/2: NUMBER/m, X/m, X/NUMBER or NUMBER, where X = (mean norm of the training rows)²."""
-    l1: str = "0.1/m"
-    """λ₁, the strength of ‖w‖₁: NUMBER/m or NUMBER, where m is the number of training rows. More gives sparser models."""
+    lam: Annotated[str, Parameter(name="--lambda")] = "0.01X/m"
+    """λ₂, the strength of ‖w‖²/2: X/m, 0.1X/m, X/NUMBER, NUMBER/m or NUMBER, where X = N² and m is the number of training rows."""
+    l1: str = "0.01N/m"
+    """λ₁, the strength of ‖w‖₁: N/m, 0.1N/m, NUMBER/m or NUMBER, where N is the mean norm of the training rows and m their number.
+    More gives sparser models."""
     path: Annotated[tuple[str, ...], Several] = ()
     """Of newton: one run after the other for several values of λ₁, in this order, instead of --l1; each begins with the weights
     of the one before. They become run folders in the output, path-1 and so on, and path.csv says how sparse each is."""
@@ -71,9 +74,9 @@ class ElasticNetOptions(LinearOptions):
         check_above_0(self, "max_gap")
         check_above_0(self, "eta")
         check_range(self, "passes", 1, 2**31 - 1)
-        parse_l1(self.l1, 1)
+        parse_l1(self.l1, 1.0, 1)
         for l1 in self.path:
-            parse_l1(l1, 1, "path")
+            parse_l1(l1, 1.0, 1, "path")
         if self.path and self.l1 != ElasticNetOptions.l1:
             raise ConfigError("--l1 has no effect beside --path; leave one of them out")
         if len(set(self.path)) < len(self.path):
@@ -87,13 +90,16 @@ class ElasticNetOptions(LinearOptions):
                 raise ConfigError(f"--{flag_of(option.name)} has no effect on --solver {self.solver}; leave it out")
 
 
-def parse_l1(text: str, n_rows: int, flag: str = "l1") -> float:
-    """λ₁ from `NUMBER/m` or `NUMBER`; m is the number of training rows. Raises ConfigError."""
+def parse_l1(text: str, norm: float, n_rows: int, flag: str = "l1") -> float:
+    """λ₁ from `N/m`, `0.1N/m`, `NUMBER/m` or `NUMBER`: N = mean ‖x_i‖ over the training rows (`norm`), m their number.
+
+    Raises ConfigError.
+    """
     number, slash, rows = text.partition("/")
     try:
-        value = float(number)
+        value = norm * float(number[:-1] or 1) if slash and number.endswith("N") else float(number)
     except ValueError:
         value = math.nan
     if not 0 <= value < math.inf or (slash and rows != "m"):
-        raise ConfigError(f"--{flag} {text}: expected NUMBER/m or NUMBER, at least 0")
+        raise ConfigError(f"--{flag} {text}: expected N/m, 0.1N/m, NUMBER/m or NUMBER, at least 0")
     return value / n_rows if slash else value

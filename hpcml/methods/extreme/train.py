@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,7 +37,7 @@ def build(
     return DelayedBlock(risk, labels, n_lanes, options)
 
 
-L1 = Axis("l1", TENFOLD, TENFOLD_STEP, lambda rows, options: parse_l1(options.l1, rows.n_global))
+L1 = Axis("l1", TENFOLD, TENFOLD_STEP, lambda rows, options: parse_l1(options.l1, math.sqrt(rows.scale), rows.n_global))
 METHOD = LinearMethod(
     *("elastic-net", build, Sharding.NONE, bytes_per_rank_elastic, ElasticRisk),
     certified=True,

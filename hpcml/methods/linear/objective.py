@@ -38,20 +38,21 @@ ROWS_BYTES = 1 << 21  # rows that pass through all panels before the next ones a
 
 
 def parse_lambda(text: str, scale: float, n_rows: int, smallest: float = SMALLEST_LAMBDA) -> float:
-    """λ from `X/m`, `X/NUMBER`, `NUMBER/m` or `NUMBER`; X = (mean ‖x_i‖)² over the training rows (`scale`), m their number.
+    """λ from `X/m`, `0.1X/m`, `X/NUMBER`, `NUMBER/m` or `NUMBER`: X = (mean ‖x_i‖)² over the training rows (`scale`), m their
+    number.
 
     Raises ConfigError.
     """
     try:
         number, slash, rows = text.partition("/")
-        value = scale if slash and number == "X" else float(number)
+        value = scale * float(number[:-1] or 1) if slash and number.endswith("X") else float(number)
         if slash:
             value /= n_rows if rows == "m" else float(rows)
     except (ValueError, ZeroDivisionError):
         value = math.nan
     if not (math.isfinite(value) and value >= smallest):
         raise ConfigError(
-            f"--lambda {text}: expected X/m, X/NUMBER, NUMBER/m or a number {'above' if smallest else 'of at least'} 0"
+            f"--lambda {text}: expected X/m, 0.1X/m, X/NUMBER, NUMBER/m or a number {'above' if smallest else 'of at least'} 0"
         )
     return value
 

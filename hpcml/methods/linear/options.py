@@ -1,5 +1,6 @@
 """The options that the methods with a weight vector for each label share; each method adds its own in its room."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, TypeVar
 
@@ -32,11 +33,13 @@ class LinearOptions:
     gap: ClassVar[bool] = False
     shards: ClassVar[int | None] = None
     exclude: ClassVar[tuple[str, ...]] = ()
+    earlier: ClassVar[Mapping[str, Any]] = {}  # defaults of earlier versions, which runs that were begun with them keep
 
     loss: str | None = None
     """Convex loss ℓ. Default: hinge."""
     lam: Annotated[str, Parameter(name="--lambda")] = "X/m"
-    """Regularisation λ: X/m, X/NUMBER, NUMBER/m or NUMBER, where X = (mean norm of the training rows)² and m is their number."""
+    """Regularisation λ: X/m, 0.1X/m, X/NUMBER, NUMBER/m or NUMBER, where X = (mean norm of the training rows)² and m is their
+    number."""
     split: str | None = None
     """Rows to train on: a split of the file, or all. Default: train if the file has it."""
     label: Annotated[tuple[str, ...], Several] = field(default=())
@@ -98,11 +101,12 @@ Options = TypeVar("Options", bound=LinearOptions)
 
 def with_defaults(options: Options, before: dict[str, Any]) -> Options:
     """The options with a loss and a bias. What nobody gave is as in the run that is continued, whose config.toml says `before`;
-    else the first loss of the method, and an intercept."""
+    else the first loss of the method, and an intercept. Defaults of earlier versions stay those of their runs."""
     if options.loss is None and options.losses:
         loss = str(before["loss"]) if before.get("loss") in options.losses else options.losses[0]
         options = replace(options, loss=loss)
     if options.bias is None:
         given: dict[str, Any] = {"bias": before.get("bias") is not False}
         options = replace(options, **given)
-    return options
+    kept = {name: value for name, value in options.earlier.items() if before.get(flag_of(name)) == value}
+    return replace(options, **{name: kept[name] for name in kept if getattr(options, name) == getattr(type(options), name)})

@@ -30,7 +30,7 @@ class ProbeClassifier(LinearClassifier):
     loss : {"hinge", "huber", "maxent"}
         The loss ℓ: of support vector machines, modified Huber, or logistic.
     lam : str or float
-        λ: "X/m", "X/NUMBER" or a number above 0; X = (mean norm of the training rows)², m is their number.
+        λ: "X/m", "0.1X/m", "X/NUMBER" or a number above 0; X = (mean norm of the training rows)², m is their number.
     fit_intercept : bool
         The rows have a constant feature 1, regularised like the others (False: `hpcml train --no-bias`).
     epsilon : float

@@ -18,12 +18,15 @@ from hpcml.methods.probe.options import ProbeOptions
 from hpcml.run.profile import Profile
 
 
-@pytest.mark.parametrize(("text", "value"), [("X/m", 0.02), ("X/1e8", 2e-8), ("X/4", 0.5), ("0.125", 0.125), ("1e-3", 1e-3)])
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("X/m", 0.02), ("X/1e8", 2e-8), ("X/4", 0.5), ("0.1X/m", 0.002), ("3/m", 0.03), ("0.125", 0.125), ("1e-3", 1e-3)],
+)
 def test_lambda(text, value):
     assert parse_lambda(text, 2.0, 100) == pytest.approx(value)
 
 
-@pytest.mark.parametrize("text", ["X", "X/0", "X/", "-1", "0", "nan", "inf", "m/X", "X/m2"])
+@pytest.mark.parametrize("text", ["X", "X/0", "X/", "-1", "0", "nan", "inf", "m/X", "X/m2", "0.1X", "xX/m", "-1X/m", "nanX/m"])
 def test_bad_lambda_is_named(text):
     with pytest.raises(ConfigError, match="--lambda " + text):
         parse_lambda(text, 2.0, 100)

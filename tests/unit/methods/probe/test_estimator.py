@@ -195,8 +195,8 @@ def test_names_of_features():
     [
         ({"loss": "hing"}, "loss=hing: expected hinge or huber or maxent"),
         ({"loss": None}, "loss=None: expected a string"),
-        ({"lam": "X/q"}, "lam=X/q: expected X/m, X/NUMBER, NUMBER/m or a number above 0"),
-        ({"lam": -1}, "lam=-1.0: expected X/m, X/NUMBER, NUMBER/m or a number above 0"),
+        ({"lam": "X/q"}, "lam=X/q: expected X/m, 0.1X/m, X/NUMBER, NUMBER/m or a number above 0"),
+        ({"lam": -1}, "lam=-1.0: expected X/m, 0.1X/m, X/NUMBER, NUMBER/m or a number above 0"),
         ({"lam": None}, "lam=None: expected a string or a number"),
         ({"epsilon": 1}, "epsilon=1.0: expected a number between 0 and 2/3"),
         ({"epsilon": "small"}, "epsilon='small': expected a number"),

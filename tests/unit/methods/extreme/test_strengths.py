@@ -1,0 +1,63 @@
+"""λ₁ and λ₂ of `elastic-net`: how they are written, their defaults, and the warning where rows are dense."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from support.make import dataset, random_data
+from support.training import train
+
+from hpcml import ElasticNetClassifier
+from hpcml.errors import ConfigError, Interrupted
+from hpcml.methods.extreme.options import ElasticNetOptions, parse_l1
+from hpcml.model.linear import Model
+from hpcml.options import flag_of
+from hpcml.run.folder import CONFIG, read_config
+
+
+@pytest.mark.parametrize(("text", "value"), [("N/m", 0.03), ("0.1N/m", 0.003), ("2/m", 0.02), ("0.5", 0.5), ("0", 0.0)])
+def test_l1(text, value):
+    assert parse_l1(text, 3.0, 100) == pytest.approx(value)
+
+
+@pytest.mark.parametrize("text", ["N", "X/m", "N/2", "xN/m", "-1N/m", "nan", "1/", "/m"])
+def test_bad_l1_is_named(text):
+    with pytest.raises(ConfigError, match=f"--l1 {text}: expected N/m, 0.1N/m, NUMBER/m or NUMBER, at least 0"):
+        parse_l1(text, 3.0, 100)
+
+
+def test_default_strengths_do_not_depend_on_the_scale_of_the_rows():
+    X, Y = random_data(5, 300, 40, 3, density=0.2)
+    X, y = abs(sp.csr_matrix(X)), (Y.toarray() != 0).astype(int)
+    once, large = (ElasticNetClassifier(max_gap=1e-10, precision="double").fit(factor * X, y) for factor in (1, 64))
+    assert np.count_nonzero(once.coef_)
+    np.testing.assert_allclose(64 * large.coef_, once.coef_, atol=1e-5)
+    np.testing.assert_allclose(large.intercept_, once.intercept_, atol=1e-5)
+
+
+def test_a_run_of_an_earlier_version_goes_on_with_its_strengths(tmp_path):
+    X, Y = random_data(6, 200, 40, 6, density=0.1)
+    data, run = dataset(tmp_path / "data.h5", abs(sp.csr_matrix(X)), Y), tmp_path / "run"
+    earlier = dict(ElasticNetOptions.earlier)
+    whole = train("elastic-net", None, data, tmp_path / "whole", earlier).model
+    with pytest.raises(Interrupted):
+        train("elastic-net", None, data, run, earlier | {"time_limit": 1e-9})
+    assert train("elastic-net", None, data, run, {}, resume=True).model.read_bytes() == whole.read_bytes()
+    assert {name: read_config(run / CONFIG)[flag_of(name)] for name in earlier} == earlier
+    new = Model(train("elastic-net", None, data, tmp_path / "new", {}).model)
+    assert new.attrs["l1"] != Model(whole).attrs["l1"] and new.attrs["lambda"] != Model(whole).attrs["lambda"]
+    with pytest.raises(ConfigError, match="l1"):
+        train("elastic-net", None, data, run, {"l1": "0.5/m"}, resume=True)
+
+
+@pytest.mark.parametrize(("density", "warns"), [(0.5, True), (0.02, False)])
+def test_frequent_features_are_warned_of_at_the_start(tmp_path, density, warns):
+    X, Y = random_data(7, 400, 60, 2, density=density)
+    data, run = dataset(tmp_path / "data.h5", abs(sp.csr_matrix(X)), Y), tmp_path / "run"
+    train("elastic-net", None, data, run, {})
+    lines, warning = (run / "log.txt").read_text().splitlines(), "so that a label touches nearly all of them: elastic-net is slow"
+    told = [number for number, line in enumerate(lines) if warning in line]
+    assert len(told) == warns
+    if warns:
+        (share,) = (float(word) for word in lines[told[0]].split(" % of the rows")[0].split()[-1:])
+        assert share == pytest.approx(100 * np.count_nonzero(sp.csr_matrix(X).toarray()) / (400 * 60), abs=1)
+        assert "training 2 labels" in lines[told[0] - 1]
