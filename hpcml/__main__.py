@@ -7,6 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from hpcml import loading
 from hpcml.deferred import defer
 from hpcml.signals import StopSignals
 
@@ -31,6 +32,7 @@ def main() -> None:
     gc.set_threshold(20_000)  # what a start makes stays: to look for garbage after every 700 objects takes a tenth of it
     signals = StopSignals().__enter__()  # before anything is imported that takes its time
     defer()
+    loading.in_program = True
     from hpcml.cli.guard import Guard
 
     guard = Guard(signals).start()
@@ -53,7 +55,10 @@ def run(tokens: list[str], guard: Guard) -> int:
 
     def connect():
         nonlocal connected
-        from hpcml import mpi
+        if lack := loading.lacking(loading.START_BYTES):
+            raise MemoryError(lack)
+        with loading.in_time():
+            from hpcml import mpi
 
         comm = mpi.start()
         guard.rank, connected = comm.rank, True

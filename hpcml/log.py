@@ -99,6 +99,14 @@ def say(text: str, stream: TextIO) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
+def size(nbytes: float) -> str:
+    """A number of bytes for people: "87.5 MB", "1.25 GB"."""
+    for unit, factor in (("PB", 1e15), ("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if nbytes >= factor:
+            return f"{nbytes / factor:.3g} {unit}"
+    return f"{nbytes:.0f} bytes" if nbytes else "0"
+
+
 def duration(seconds: float) -> str:
     """A time for people: "40 s", "12 min", "3 h 20 min", "2 d 5 h"."""
     if seconds < 90:

@@ -19,7 +19,7 @@ from hpcml import mpi
 from hpcml.conversion.options import ConvertOptions
 from hpcml.errors import ConfigError, HpcmlError, Interrupted
 from hpcml.files.atomic import sync
-from hpcml.log import Log, joined
+from hpcml.log import Log, joined, size
 from hpcml.methods.registry import method_named, train
 from hpcml.mpi.memory import memory_of_node, room_per_rank
 from hpcml.mpi.runtime import node_name
@@ -138,8 +138,8 @@ def check_threads(comm: mpi.Comm, found: Findings) -> None:
 def check_memory(comm: mpi.Comm, found: Findings) -> None:
     """Collective over `comm`. The tightest limit on memory that any rank finds, and what it leaves to a rank."""
     limit, room = memory_of_node(), room_per_rank(comm)
-    size, source, node = min(comm.allgather((int(limit), limit.source, node_name())))
-    found.ok(f"memory: {size / 1e9:.1f} GB on {node} ({source}); rows and weights may take {room / 1e9:.1f} GB of it on each rank")
+    least, source, node = min(comm.allgather((int(limit), limit.source, node_name())))
+    found.ok(f"memory: {size(least)} on {node} ({source}); rows and weights may take {size(room)} of it on each rank")
 
 
 @mpi.collective
@@ -193,7 +193,7 @@ def check_files(comm: mpi.Comm, folder: Path, found: Findings) -> bool:
         return False
     free = shutil.disk_usage(folder).free
     speed = comm.size * _BYTES / seconds / 1e6
-    found.ok(f"files: all ranks see {folder}; {free / 1e9:.0f} GB free, written with {speed:.0f} MB/s by all ranks together")
+    found.ok(f"files: all ranks see {folder}; {size(free)} free, written with {speed:.0f} MB/s by all ranks together")
     return True
 
 

@@ -16,7 +16,7 @@ from hpcml.crossval.table import CrossValidation
 from hpcml.crossval.tasks import Work
 from hpcml.crossval.top_table import TopPrecision
 from hpcml.errors import ConfigError, DataError
-from hpcml.log import Log
+from hpcml.log import Log, size
 from hpcml.mpi.memory import room_per_rank
 
 SPARSE_BYTES = 48  # of memory for each value: the file's rows, those to train on, a learner's copy in double precision
@@ -188,6 +188,6 @@ def _check_room(comm: mpi.Comm, problem: CvProblem, methods: Sequence[CvMethod])
     if needed > room:
         why = f" ({', '.join(dense)} need dense rows)" if dense else ""
         raise ConfigError(
-            f"{problem.path}: every rank needs all its rows, about {needed / 2**30:.1f} GiB{why}, but a rank has "
-            f"{room / 2**30:.1f} GiB; use fewer ranks on a node, or fewer rows (--split)"
+            f"{problem.path}: every rank needs all its rows, about {size(needed)}{why}, but a rank has "
+            f"{size(room)}; use fewer ranks on a node, or fewer rows (--split)"
         )

@@ -16,7 +16,7 @@ from hpcml.data.shard import slab_of, split_bounds
 from hpcml.errors import ConfigError
 from hpcml.files.hdf5 import readable
 from hpcml.files.untrusted import attributes, text_of
-from hpcml.log import entitled, joined, named, plural
+from hpcml.log import entitled, joined, named, plural, size
 
 SHOWN_LABELS = 40
 
@@ -134,19 +134,11 @@ def _label_counts(comm: mpi.Comm, dataset: Dataset) -> dict[str, np.ndarray]:
     return counts
 
 
-def _size(nbytes: float) -> str:
-    """A number of bytes for people."""
-    if nbytes < 1024:
-        return f"{nbytes:,} bytes"
-    power = min(4, (int(nbytes).bit_length() - 1) // 10)
-    return f"{nbytes / 1024**power:,.1f} {' KMGT'[power]}iB"
-
-
 def format_info(found: DatasetInfo) -> str:
     """The report as a text of several lines."""
     lines = [
         f"{found.path}: {plural(found.n_rows, 'row')} × {plural(found.n_features, 'feature')} × {plural(found.n_labels, 'label')}, "
-        f"{_size(found.nbytes)}",
+        f"{size(found.nbytes)}",
         f"  values    {found.nnz:,} ({found.density:.3%} of X; {found.nnz / max(1, found.n_rows):.1f} a row), "
         f"{found.y_nnz / max(1, found.n_rows):.2f} labels a row",
     ]
@@ -157,11 +149,11 @@ def format_info(found: DatasetInfo) -> str:
         settings = ", ".join(f"{key} {value}" for key, value in sorted(found.text.items()))
         lines.append(f"  source    {found.source}" + (f" ({settings})" if settings else ""))
     if found.splits:
-        lines.append("  splits    " + ", ".join(f"{name} {size:,}" for name, size in found.splits.items()))
+        lines.append("  splits    " + ", ".join(f"{name} {rows:,}" for name, rows in found.splits.items()))
     lines.append("  check     " + ("every row is sound" if found.checked else "not done"))
     for weight in found.shards:
         on = "on 1 rank: the shard" if weight.n_ranks == 1 else f"on {weight.n_ranks} ranks: a shard"
-        nbytes = " to ".join(dict.fromkeys(map(_size, weight.nbytes)))
+        nbytes = " to ".join(dict.fromkeys(map(size, weight.nbytes)))
         lines.append(f"  {on} of {weight.split} has {_span(weight.rows)} rows, {_span(weight.nnz)} values, {nbytes}")
     return joined([*lines, *_label_table(found)])
 

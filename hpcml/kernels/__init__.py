@@ -7,7 +7,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import numba
+from hpcml.errors import ConfigError
+from hpcml.loading import KERNEL_BYTES, in_time, lacking
+
+if lack := lacking(KERNEL_BYTES):
+    raise ConfigError(lack)
+with in_time():
+    import numba
+    import scipy.linalg.cython_blas  # noqa: F401 - which numba loads with the first kernel
 
 from hpcml.kernels.cache import CompiledOnce, choose_cache
 

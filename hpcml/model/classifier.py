@@ -261,7 +261,7 @@ class ClassifierModel(Trained):
                 self._read(file)
             except DAMAGE:
                 raise DataError(f"{path}: damaged classifier: a part is missing or of another size; train it again") from None
-            dump = map_dataset(self.path, file["classifier"])
+            dump = map_dataset(self.path, file["classifier"]).data
         self.classifier = self._load(dump)
 
     def _read(self, file: h5py.File) -> None:
@@ -299,7 +299,7 @@ class ClassifierModel(Trained):
     def _scores(self, classifier: Any, X: Any) -> np.ndarray:
         return scores(classifier, X, self.n_classes, self.log_odds)
 
-    def _load(self, dump: bytes | np.ndarray) -> Any:
+    def _load(self, dump: bytes | memoryview) -> Any:
         """The classifier, once it is certain that it may be read and that it fits the rest. Raises DataError."""
         try:
             if self.dense and 4 * self.n_features > max(SMALL, len(dump)):

@@ -14,6 +14,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.errors import ConfigError
+from hpcml.log import size
 from hpcml.mpi.limits import Limit, limits
 
 MEMORY_SHARE = 0.5  # of a rank's share of its node that rows and weights may take
@@ -54,9 +55,9 @@ def check_room(comm: mpi.Comm, learner: str, n_rows: int, n_features: int, copie
     """Collective over `comm`. Raise ConfigError if so many copies of dense float32 rows would not fit a rank's memory."""
     needed, room = copies * 4.0 * n_rows * n_features, room_per_rank(comm)
     if needed > room:
-        sizes = f"{n_rows:,} × {n_features:,} values, up to {needed / 2**30:.1f} GiB on each rank"
+        sizes = f"{n_rows:,} × {n_features:,} values, up to {size(needed)} on each rank"
         raise ConfigError(
-            f"--base {learner}: it needs dense rows, {sizes}, but a rank has {room / 2**30:.1f} GiB; choose a learner that takes "
+            f"--base {learner}: it needs dense rows, {sizes}, but a rank has {size(room)}; choose a learner that takes "
             "sparse rows, fewer ranks on a node, or fewer features"
         )
 

@@ -9,17 +9,9 @@ from typing import Any
 
 from hpcml import mpi
 from hpcml.files.atomic import check_output, write_whole
-from hpcml.log import joined, plural
+from hpcml.log import joined, plural, size
 from hpcml.methods.forecast import Machine
 from hpcml.planning.plan import Plan
-
-
-def size(nbytes: float) -> str:
-    """A number of bytes for people."""
-    for unit, factor in (("PB", 1e15), ("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
-        if nbytes >= factor:
-            return f"{nbytes / factor:.3g} {unit}"
-    return f"{nbytes / 1e3:.3g} kB" if nbytes else "0"
 
 
 def duration(seconds: float) -> str:

@@ -177,6 +177,30 @@ def test_ranks_that_find_a_file_shortened_together_say_it_once(mpirun, tmp_path,
     assert f"{path} became shorter while it was in use" in done.stderr
 
 
+@pytest.mark.parametrize(("limit", "sentence"), [(300_000, "while starting (the libraries"), (550_000, "the libraries")])
+def test_a_limit_under_which_libraries_would_load_for_ever_is_refused(tmp_path, limit, sentence):
+    data = dataset(tmp_path / "data.h5", *random_data(0, 20, 5, 2))
+    command = f"ulimit -v {limit}; exec timeout -s KILL 60 {sys.executable} -m hpcml train dual {data} -o {tmp_path / 'run'}"
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+    done = subprocess.run(["bash", "-c", command], env=os.environ | threads, capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    assert sentence in done.stderr
+    assert "MB of address space, more than there is; raise the limit (ulimit -v)" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_libraries_that_are_not_loaded_in_time_end_the_program_though_it_has_pythons_lock():
+    code = """
+import ctypes
+from hpcml import loading
+loading.in_program, loading.SECONDS = True, 1
+with loading.in_time():
+    ctypes.PyDLL(None).sleep(60)  # which keeps the lock, unlike those of CDLL
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=50)
+    assert done.returncode == -signal.SIGALRM
+
+
 def test_code_that_never_comes_back_ends_all_ranks_with_a_sentence(mpirun):
     code = (
         "import ctypes\nfrom hpcml import mpi\ncomm = mpi.start()\n"

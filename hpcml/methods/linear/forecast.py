@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpcml.data.compact import CompactRows
+from hpcml.log import size
 from hpcml.methods.forecast import Cluster, Forecast, Machine, NoForecast, Sizes
 from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.objective import PRECISIONS
@@ -51,11 +52,9 @@ def layout_of(method: LinearMethod, sizes: Sizes, cluster: Cluster, options: Lin
     layout = Layout(shards, n_ranks // shards, lanes, mapped, PRECISIONS[options.precision].itemsize)
     own = sum(own_bytes(method, sizes, options, layout).values())
     if cluster.ranks_per_node * (own + PROGRAM_BYTES) + shared_bytes(sizes, layout) > cluster.node_bytes:
-        needed, shared, node = (
-            each / 1e9 for each in (cluster.ranks_per_node * own, shared_bytes(sizes, layout), cluster.node_bytes)
-        )
+        needed, shared, node = map(size, (cluster.ranks_per_node * own, shared_bytes(sizes, layout), cluster.node_bytes))
         raise NoForecast(
-            f"{cluster.ranks_per_node} ranks need {needed:.3g} GB beside {shared:.3g} GB of rows, but a node has {node:.3g} GB: "
+            f"{cluster.ranks_per_node} ranks need {needed} beside {shared} of rows, but a node has {node}: "
             "there is no model of too little memory; plan with more nodes, fewer ranks on each, or a smaller --block"
         )
     return layout

@@ -15,7 +15,7 @@ from hpcml.data.dataset import Dataset
 from hpcml.data.shard import Shard
 from hpcml.data.shared_rows import private_bytes
 from hpcml.errors import ConfigError, DataError
-from hpcml.log import Log
+from hpcml.log import Log, size
 from hpcml.methods.linear.objective import PRECISIONS
 from hpcml.methods.linear.options import LinearOptions
 from hpcml.mpi.memory import OWN_BYTES, left_per_rank, memory_of_node, room_per_rank
@@ -201,13 +201,13 @@ def check_disk(comm: mpi.Comm, path: Path, n_labels: int, n_columns: int, weight
 
     Raises DataError if the disk has no room for it.
     """
-    size = n_labels * n_columns * weight_bytes
-    what = f"the model will have {size / 1e9:,.1f} GB ({n_labels:,} labels × {n_columns:,} columns × {weight_bytes} bytes)"
+    nbytes = n_labels * n_columns * weight_bytes
+    what = f"the model will have {size(nbytes)} ({n_labels:,} labels × {n_columns:,} columns × {weight_bytes} bytes)"
     advice = "--drop 0.1 leaves out small weights, most of them"
-    if size > LARGE_MODEL:
+    if nbytes > LARGE_MODEL:
         log(f"warning: {what}; {advice}")
     with mpi.agreed(comm, f"looking for room in {path.parent}"):
         if comm.rank == 0:
             written = 512 * path.stat().st_blocks if path.exists() else 0  # of a run that is continued
-            if (free := shutil.disk_usage(path.parent).free) < size - written:
-                raise DataError(f"{path.parent}: {what}, but the disk has {free / 1e9:,.1f} GB left; {advice}")
+            if (free := shutil.disk_usage(path.parent).free) < nbytes - written:
+                raise DataError(f"{path.parent}: {what}, but the disk has {size(free)} left; {advice}")

@@ -1,0 +1,58 @@
+"""Room for compiled libraries, before they are loaded, and an end to a loading that does not end.
+
+OpenBLAS, which NumPy and SciPy bring along, takes memory for each thread while it is loaded. Where there is none left it tries
+again, some versions for ever, and the loader has Python's lock meanwhile: no handler of a signal runs, and no other thread.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+# Address space, in bytes, that loading takes with one thread; on Linux, x86-64, a training under `ulimit -v` works from there on.
+START_BYTES = 225 * 10**6  # MPI, NumPy, h5py
+KERNEL_BYTES = 286 * 10**6  # numba, LLVM, SciPy, and the kernels
+THREAD_BYTES = 42 * 10**6  # a further thread of OpenBLAS: a stack and a buffer
+SECONDS = 600  # more than the slowest disk takes for them
+in_program = False  # whether the process is ours to end
+
+
+def _threads() -> int:
+    """The threads that OpenBLAS will start."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    for name in ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS"):
+        with suppress(ValueError):
+            if (wanted := int(os.environ.get(name, ""))) > 0:
+                return min(wanted, cores)
+    return cores
+
+
+def lacking(size: int) -> str:
+    """What to say if the system would not give so many bytes, and those of the threads; "" if it would. Local."""
+    threads = _threads()
+    size += (threads - 1) * THREAD_BYTES
+    try:
+        mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
+    except OSError:
+        fewer = ", or set OPENBLAS_NUM_THREADS=1" if threads > 1 else ""
+        return f"the libraries take {size // 10**6} MB of address space, more than there is; raise the limit (ulimit -v){fewer}"
+    return ""
+
+
+@contextmanager
+def in_time() -> Iterator[None]:
+    """Load libraries in the body. A program of ours is ended if they are not there after SECONDS.
+
+    By the system's alarm, which needs no lock of Python's.
+    """
+    if not in_program:
+        yield
+        return
+    signal.alarm(SECONDS)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
