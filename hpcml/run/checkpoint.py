@@ -25,12 +25,12 @@ KEPT = 2
 READ_BYTES = 1 << 20
 
 # A checkpoint is due when the work since the last one has taken WORTH times what that cost: checkpoints then take 2 % of the time,
-# and a killed run loses no more than that work. Measured by `train dual` and `train probe` on 50,000 rows, 200,000 features and 1,000
-# labels (convert synthetic text), on a machine with several times as much to do as it has cores: 0.13 s (0.011 s of the processor)
-# and 32 kB for dual, which begins labels in training anew; 0.2 to 0.6 s (0.04 to 0.1 s) and 19 MB for probe.
+# and a killed run loses no more than that work. Measured by `train dual` and `train probe` on 50,000 rows, 200,000 features and
+# 1,000 labels (convert synthetic text), on a machine with several times as much to do as it has cores: 0.13 s (0.011 s of the
+# processor) and 32 kB for dual, which begins labels in training anew; 0.2 to 0.6 s (0.04 to 0.1 s) and 19 MB for probe.
 WORTH = 50.0
-# Seconds. Below LEAST little is lost, and file systems that many share should not be asked for files all the time; MOST is how often
-# checkpoints were written before their cost was looked at.
+# Seconds. Below LEAST little is lost, and file systems that many share should not be asked for files all the time; MOST is how
+# often checkpoints were written before their cost was looked at.
 LEAST, MOST = 5.0, 600.0
 _NAME = re.compile(r"state-(\d{6})\.h5")
 

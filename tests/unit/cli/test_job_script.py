@@ -13,7 +13,8 @@ def resumes(app):
     """Whether a command, or all of its commands, take --resume."""
     if app.default_command is not None:
         return "resume" in inspect.signature(app.default_command).parameters
-    return all(resumes(app[name]) for name in app if not name.startswith("-"))
+    names = [name for name in app if not name.startswith("-")]
+    return bool(names) and all(resumes(app[name]) for name in names)
 
 
 def test_commands_that_resume_are_those_with_the_option():
