@@ -100,10 +100,11 @@ set_command() {  # set_command COMMAND ARGUMENTS...: sets ARGUMENTS, of a job ar
   if [[ " $RESUMABLE " == *" ${ARGUMENTS[0]} "* ]]; then
     HOW="to resume"
     [[ " ${ARGUMENTS[*]} " == *" --resume "* ]] || ARGUMENTS+=(--resume)
+  else
+    # what an earlier start of this job found free, and maybe wrote, this one may replace
+    export HPCML_OUTPUTS=$PWD/.hpcml-outputs-$SLURM_JOB_ID
+    [[ ${SLURM_RESTART_COUNT:-0} != 0 ]] || rm -f "$HPCML_OUTPUTS"
   fi
-  # what an earlier start of this job found free, and maybe wrote, this one may replace
-  export HPCML_OUTPUTS=$PWD/.hpcml-outputs-$SLURM_JOB_ID
-  [[ ${SLURM_RESTART_COUNT:-0} != 0 ]] || rm -f "$HPCML_OUTPUTS"
 }
 
 judge() {  # judges the model of ARGUMENTS, if they train one, on the split test of its data; the measures lie beside the model
@@ -216,11 +217,10 @@ give_up() {  # give_up PID WHY: ends a launcher, and the ranks that nobody else 
 
 again() {  # again WHY [SECONDS]: queue this job again, for so much later; Slurm then ends this script. Not if Slurm is ending it: it was
   # cancelled, or will be queued
-  local answer state
-  state=$(state_of_job JobState)
-  if [[ $state != RUNNING ]]; then
+  local answer
+  if [[ $(state_of_job JobState) != RUNNING ]]; then
     note "$1; Slurm ends the job, and queues it again unless it was cancelled (then submit the same again $HOW)"
-    [[ $state == CANCELLED ]] || QUEUED=yes
+    QUEUED=yes
     return
   fi
   note "$1; queued again, $HOW"
@@ -249,7 +249,7 @@ end() {  # end CODE: the job ends with it; but one that was interrupted, or lost
   if lost_its_slurmstepd; then  # and could not be started again on this node, where Slurm finds its old files
     note "exit code $code, but Slurm cannot hear it, for the slurmstepd of this script was killed: the job is cancelled;" \
       "$( ((code == 0)) && echo "its work is done" || echo "submit the same again $HOW")"
-    rm -f "$HPCML_OUTPUTS"
+    rm -f "${HPCML_OUTPUTS:-}"
     limited 60 scancel "$TASK"
     exit "$code"
   fi
@@ -275,7 +275,7 @@ end() {  # end CODE: the job ends with it; but one that was interrupted, or lost
       ;;
     *) fail "exit code $code" "submit the same again $HOW" ;;
   esac
-  [[ -n ${QUEUED:-} ]] || rm -f "$HPCML_OUTPUTS"
+  [[ -n ${QUEUED:-} ]] || rm -f "${HPCML_OUTPUTS:-}"
   exit "$code"
 }
 

@@ -1,5 +1,6 @@
 """Training as processes: options of files, readers that go away, many checkpoints. (Signals and killed ranks: test_faults.py.)"""
 
+import re
 import subprocess
 import sys
 
@@ -57,3 +58,32 @@ def test_history_that_lost_its_end_is_refused(mpirun, standing, data, tmp_path):
     result = standing(1, "train", "probe", data, "-o", run, "--resume")
     assert result.returncode == 2
     assert "shorter than the checkpoint says" in result.stderr
+
+
+# Checkpoints are worth it all the time, and the process dies as soon as 20 labels are done.
+DIES_LATE = """
+import os, signal
+from hpcml.methods.linear.run import LabelRun
+from hpcml.run import checkpoint
+checkpoint.LEAST, checkpoint.WORTH = 0.0, 0.0
+keep = LabelRun._keep
+def dies(run, finished):
+    keep(run, finished)
+    if run.done.sum() >= 20:
+        os.kill(os.getpid(), signal.SIGKILL)
+LabelRun._keep = dies
+from hpcml.__main__ import main
+main()
+"""
+
+
+def test_killed_run_goes_on_where_it_was_though_nobody_asked_for_checkpoints(mpirun, standing, data, tmp_path):
+    command = ("train", "dual", data, "--block", "4")
+    killed = mpirun(0, *command, "-o", tmp_path / "run", program=("-c", DIES_LATE))
+    assert killed.returncode == -9, killed.stderr
+    resumed = standing(1, *command, "-o", tmp_path / "run", "--resume")
+    assert resumed.returncode == 0, resumed.stderr
+    known = re.search(r"resuming from state-\d+\.h5: (\d+) of 40 labels done", resumed.stderr)
+    assert known and int(known[1]) >= 12, resumed.stderr
+    assert standing(1, *command, "-o", tmp_path / "undisturbed").returncode == 0
+    assert (tmp_path / "run" / "model.h5").read_bytes() == (tmp_path / "undisturbed" / "model.h5").read_bytes()

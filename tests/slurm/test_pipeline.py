@@ -9,7 +9,7 @@ from functools import partial
 import h5py
 import pytest
 from support.make import document_lines
-from support.private_slurm import hpcml, node_down, preempt, signal_script
+from support.private_slurm import ROOT, hpcml, node_down, preempt, signal_script
 
 ONE = ("--nodes=1", "--ntasks-per-node=1")
 CONVERT = ("jsonl", "docs.jsonl", "-o", "docs.h5", "--test-share", "0.3", "--seed", "1")
@@ -104,6 +104,7 @@ def test_from_texts_to_answers(slurm, texts, local, tmp_path):
         assert len(json.load(answer)["results"]) == 3
     signal_script(slurm, serving)
     assert slurm.end_of(serving) == [0], slurm.printed(serving)
+    assert not list(ROOT.glob(".hpcml-*"))
 
 
 def _address(slurm, job):

@@ -216,8 +216,7 @@ class LabelRun(PolledRun):
                 out.write_row("elapsed", 0, np.array([self.elapsed]))
                 if self.chunk_values:
                     out.write_row("chunk", 0, np.array([self.chunk_values]))
-                for number, place in enumerate(self.history.index):
-                    out.write_row("history", number, place)
+                out.write_rows("history", 0, self.history.index)
                 if written is not None:
                     out.write_row("weights", 0, written)
 

@@ -27,7 +27,9 @@ def test_computing_is_measured_by_the_processor_and_the_clock_tells_of_others(mo
     assert (watch.processor, watch.clock) == (1.5, 18.0)
 
 
-@pytest.mark.parametrize(("ratio", "said"), [(None, ""), (1.1, ""), (3.4, "the machine was busy: computing took 3.4 times as long")])
+@pytest.mark.parametrize(
+    ("ratio", "said"), [(None, ""), (1.1, ""), (3.4, "the machine was busy: computing took 3.4 times as long")]
+)
 def test_busy_machine_is_told_and_older_files_are_read(ratio, said):
     machine = Machine({} if ratio is None else {"clock_per_processor": ratio}, {})
     warning = measure.busy_warning(machine)
