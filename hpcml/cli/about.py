@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from hpcml import __version__
@@ -33,6 +34,12 @@ def versions() -> str:
     return f"{__version__}\nPython {platform.python_version()}\n{mpi}\nfile formats: {formats}"
 
 
+def _startup_files() -> dict[Path, bytes]:
+    """What is in the files that a shell reads when it starts, and that an installation may change."""
+    files = (Path.home() / name for name in (".bashrc", ".zshrc"))
+    return {file: file.read_bytes() if file.is_file() else b"" for file in files}
+
+
 def add_completion(app: App) -> None:
     """Add the command `--install-completion`."""
 
@@ -48,6 +55,7 @@ def add_completion(app: App) -> None:
         """
         from cyclopts.completion.detect import ShellDetectionError
 
+        before = _startup_files()
         try:
             path = app.install_completion(shell=shell, output=output, add_to_startup=output is None)
         except ShellDetectionError:
@@ -55,7 +63,8 @@ def add_completion(app: App) -> None:
         except OSError as error:
             reason, hint = reason_and_hint(error)
             raise ConfigError(f"{INSTALL}: cannot write {error.filename or output}: {reason}{hint}") from None
-        say(f"{path}: written; it takes effect in the next shell that you start", sys.stdout)
+        changed = [f"{file}: a line added that loads it" for file, text in _startup_files().items() if text != before[file]]
+        say("; ".join([f"{path}: written", *changed, "it takes effect in the next shell that you start"]), sys.stdout)
 
     install.local = True  # type: ignore[attr-defined]  # it needs no MPI
     app.command(install, name=INSTALL, show=True)

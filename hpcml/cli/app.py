@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import cyclopts
@@ -31,7 +31,7 @@ HELP = f"""Train very many linear and boosted classifiers, on large sparse data,
 With {QUIET} a command says nothing but its result, warnings and errors."""
 
 
-def build(tokens: Collection[str] = study.WITH_OPTIONS_OF_METHODS) -> tuple[App, App]:
+def build(tokens: Sequence[str] = study.WITH_OPTIONS_OF_METHODS) -> tuple[App, App]:
     """The program, and its `train`. Only commands that are in `tokens` get what takes long to gather."""
     app, train = App(name="hpcml", version=about.versions, version_format="plaintext", help=HELP), train_app()
     command: Any
@@ -47,6 +47,10 @@ def build(tokens: Collection[str] = study.WITH_OPTIONS_OF_METHODS) -> tuple[App,
     app.command(serve)
     study.add_commands(app, tokens)
     app.command(plot_app)
+    if tokens[:1] == ["convert"] and {"--help", "-h"} & {*tokens}:
+        from hpcml.cli.source_help import SourceHelp
+
+        app["convert"].help_formatter = SourceHelp(tokens)
     about.add_completion(app)
     return app, train
 

@@ -73,11 +73,12 @@ def split(
     *,
     output: Output | None = None,
     test_share: float = 0.3,
+    valid_share: float | None = None,
     stratified: Flag = False,
     seed: int = 0,
     force: Flag = False,
 ) -> None:
-    """Divide the rows of a dataset into train and test.
+    """Divide the rows of a dataset into train and test, and if wanted valid, in which `hpcml threshold` and `calibrate` look.
 
     Parameters
     ----------
@@ -87,6 +88,8 @@ def split(
         Where to write the dataset with the splits. Default: replace the file.
     test_share:
         The share of the rows that become test rows.
+    valid_share:
+        The share of the rows that become rows of the split valid. Default: there is none. The test rows are the same with it.
     stratified:
         Keep the share within every label (by each row's rarest label).
     seed:
@@ -96,4 +99,4 @@ def split(
     """
     from hpcml.conversion.split import split as work
 
-    work(Command.session.comm, file, output, test_share, stratified, seed, force, Command.session.log)
+    work(Command.session.comm, file, output, test_share, stratified, seed, force, Command.session.log, valid_share)

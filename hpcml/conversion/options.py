@@ -64,7 +64,8 @@ class ConvertOptions:
     """npz, xmc: a text file with the names of the labels, one a line."""
     descriptors: Path | None = None
     """Text, tables, npz, xmc: what people call the labels, by the labels' names: NLM's file of MeSH descriptors (desc2026.xml, or
-    .gz), or lines "name=UI" or "UI<tab>name<tab>tree numbers". The titles stand beside the names wherever people look."""
+    .gz), or lines "name=UI" or UI, name and tree numbers with tabs between. The titles stand beside the names wherever people
+    look."""
     fields: Annotated[tuple[str, ...], Several] = ()
     """Text: tell apart the words of these fields, as in title=T,text=A: "crop T" is a word of titles. Without =T the name is the
     tag. JSON lines and tables may have any fields, strings or lists. Default: the words of title and text, not told apart."""

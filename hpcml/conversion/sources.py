@@ -64,3 +64,12 @@ SOURCES = {
     "tsv": Source(read_tsv, (1, ANY), None, (*TABLE, "no_quotes", "max_line_mb")),
     "xmc": Source(read_xmc, (1, 1), False, (*NAMES, "max_line_mb")),
 }
+
+OF_TEXT = ("fields", "whole_fields", "headings_as_features", "binary", "pairs", "min_df", "stop_words")
+
+
+def foreign_options(name: str) -> set[str]:
+    """The options that a source does not take: those of other sources, of texts if it has numbers, of rows that are made."""
+    source = SOURCES[name]
+    foreign = {option for each in SOURCES.values() for option in each.options} - {*source.options}
+    return foreign | {*(OF_TEXT if source.is_text is False else ()), *(() if source.names else ("rows",))}

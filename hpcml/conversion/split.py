@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from itertools import repeat
 from pathlib import Path
 
@@ -27,10 +28,10 @@ def random_test(seed: int, share: float, rows: np.ndarray) -> np.ndarray:
     return uniform(seed, "split", rows) < share
 
 
-def check_share(share: float) -> None:
+def check_share(share: float, option: str = "--test-share") -> None:
     """Raise ConfigError unless 0 < share < 1."""
     if not 0 < share < 1:
-        raise ConfigError(f"--test-share {share}: expected a number between 0 and 1")
+        raise ConfigError(f"{option} {share}: expected a number between 0 and 1")
 
 
 def check_split_name(name: str) -> str:
@@ -104,37 +105,62 @@ def _test_flags(dataset: Dataset, share: float, stratified: bool, seed: int) -> 
 
 @mpi.collective
 def split(
-    comm: mpi.Comm, path: Path, output: Path | None, test_share: float, stratified: bool, seed: int, force: bool, log: Log
+    comm: mpi.Comm,
+    path: Path,
+    output: Path | None,
+    test_share: float,
+    stratified: bool,
+    seed: int,
+    force: bool,
+    log: Log,
+    valid_share: float | None = None,
 ) -> None:
-    """Collective over `comm`. Write `path` with splits train and test to `output`, or in its own place.
+    """Collective over `comm`. Write `path` with splits train, test and, with `valid_share`, valid to `output`, or in place.
 
-    The file is copied beside its destination, the copy is edited and renamed. Raises ConfigError for a share outside (0, 1)
-    or one that leaves a split empty, and for splits or an output that exist (without `force`); DataError for unusable files.
+    The file is copied beside its destination, the copy is edited and renamed. Raises ConfigError for shares outside (0, 1)
+    or that leave a split empty, and for splits or an output that exist (without `force`); DataError for unusable files.
     """
     check_share(test_share)
-    n_test = n_rows = 0
+    if valid_share is not None:
+        check_share(valid_share, "--valid-share")
+        check_together(test_share, valid_share)
+    counts: dict[str, int] = {}
     learned = False
     with temporary_path(comm, output or path, force or output is None) as temporary, mpi.agreed(comm, f"splitting {path}"):
         if comm.rank == 0:
             with Dataset(path) as dataset:
                 if dataset.split_names() and not force:
                     raise ConfigError(f"{path} has splits ({', '.join(dataset.split_names())}); use --force to replace them")
-                flags = _test_flags(dataset, test_share, stratified, seed)
+                test = _test_flags(dataset, test_share, stratified, seed)
+                held = test if valid_share is None else _test_flags(dataset, test_share + valid_share, stratified, seed)
                 learned = "text/idf" in dataset.file
-            n_test, n_rows = int(np.count_nonzero(flags)), flags.size
-            check_sizes(n_test, n_rows, test_share)
+            check_sizes(int(np.count_nonzero(test)), test.size, test_share)
+            parts = {"test": test, "train": ~held} | ({} if valid_share is None else {"valid": held & ~test})
+            counts = {name: int(np.count_nonzero(flags)) for name, flags in parts.items()}
+            if empty := [name for name, n in counts.items() if n == 0]:
+                raise ConfigError(
+                    f"--valid-share {valid_share}: the split {empty[0]} of {test.size} rows would be empty; choose another"
+                )
             shutil.copyfile(path, temporary)
-            _write_splits(temporary, flags)
-    log(f"{output or path}: {n_rows - n_test} training rows, {n_test} test rows")
+            _write_splits(temporary, parts)
+    if comm.rank == 0:
+        valid = f", {counts['valid']} rows of the split valid" if "valid" in counts else ""
+        log(f"{output or path}: {counts['train']} training rows, {counts['test']} test rows{valid}")
     if learned:
         log("note: the words' weights were made before this split; `hpcml convert --test-share` makes them from training rows only")
 
 
-def _write_splits(path: Path, test: np.ndarray) -> None:
-    """Replace the splits of a dataset file in place."""
+def check_together(test_share: float, valid_share: float) -> None:
+    """Raise ConfigError if both shares leave no training rows."""
+    if test_share + valid_share >= 1:
+        raise ConfigError(f"--test-share {test_share} and --valid-share {valid_share} leave no training rows; choose smaller ones")
+
+
+def _write_splits(path: Path, parts: Mapping[str, np.ndarray]) -> None:
+    """Replace the splits of a dataset file in place; `parts`: flags of all rows by name."""
     with editing(path) as file:
         if "splits" in file:
             del file["splits"]
         group = file.create_group("splits")  # an implicit one would hold the time
-        group["test"] = np.flatnonzero(test).astype(np.int64)
-        group["train"] = np.flatnonzero(~test).astype(np.int64)
+        for name, flags in parts.items():
+            group[name] = np.flatnonzero(flags).astype(np.int64)

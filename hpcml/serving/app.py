@@ -12,6 +12,7 @@ import time
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from hpcml.serving.requests import FORM, JSON, Refused, form_of, question_of_for
 from hpcml.serving.suggest import Heading, Question, Suggester
 from hpcml.serving.worker import Worker
 
-PROJECT = "hpcml"
+PROJECT, GIVEN = "hpcml", "hpcml-given"  # all headings, and those that the model gives: Annif does not ask which they are
 HERE = Path(__file__).parent
 FILES = {"/": ("page.html", "text/html"), "/page.css": ("page.css", "text/css"), "/page.js": ("page.js", "text/javascript")}
 NOTHING = ("default-src", "base-uri", "form-action", "frame-ancestors")
@@ -89,16 +90,23 @@ class App:
         self.suggester, self.about, self.limits, self.log = suggester, about, limits, log
         self.worker = Worker(suggester, limits.waiting)
         self.files = {path: ((HERE / name).read_bytes(), kind) for path, (name, kind) in FILES.items()}
-        prefix = f"/v1/projects/{PROJECT}"
         self.routes: dict[str, dict[str, Handler]] = {
             "/health": {"GET": self.health},
             "/v1": {"GET": self.info},
             "/v1/": {"GET": self.info},
             "/v1/projects": {"GET": self.projects},
-            prefix: {"GET": self.project},
-            f"{prefix}/suggest": {"POST": self.suggest},
-            f"{prefix}/suggest-batch": {"POST": self.suggest_batch},
+            **self._of_project(PROJECT, only_given=False),
+            **self._of_project(GIVEN, only_given=True),
             **{path: {"GET": self.file} for path in self.files},
+        }
+
+    def _of_project(self, name: str, only_given: bool) -> dict[str, dict[str, Handler]]:
+        """The addresses of a project; with `only_given` it answers with the labels above their thresholds."""
+        prefix = f"/v1/projects/{name}"
+        return {
+            prefix: {"GET": partial(self.project, name)},
+            f"{prefix}/suggest": {"POST": partial(self.suggest, only_given)},
+            f"{prefix}/suggest-batch": {"POST": partial(self.suggest_batch, only_given)},
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -196,21 +204,21 @@ class App:
             out.append(line | ({"words": each.words} if with_words else {}))
         return out
 
-    async def suggest(self, scope: Scope, receive: Receive) -> Answer:
+    async def suggest(self, only_given: bool, scope: Scope, receive: Receive) -> Answer:
         """POST of a form: one text."""
         check_kind(scope, FORM)
         body = await self.body(scope, receive)
-        question = question_of_form(form_of(body, "the body"), self.suggester.fields)
+        question = question_of_form(form_of(body, "the body"), self.suggester.fields, only_given)
         (found,) = await self.headings([question])
         answer = as_json({"results": self.results(found, question.n_words > 0)})
         answer.n_texts = 1
         return answer
 
-    async def suggest_batch(self, scope: Scope, receive: Receive) -> Answer:
+    async def suggest_batch(self, only_given: bool, scope: Scope, receive: Receive) -> Answer:
         """POST of JSON: several texts."""
         check_kind(scope, JSON)
         query = form_of(scope["query_string"], "the query")
-        questions, names = questions_of_json(await self.body(scope, receive), query, self.suggester.fields)
+        questions, names = questions_of_json(await self.body(scope, receive), query, self.suggester.fields, only_given)
         lines = []
         for name, question, found in zip(names, questions, await self.headings(questions), strict=True):
             lines.append({"results": self.results(found, question.n_words > 0)} | ({"document_id": name} if name else {}))
@@ -227,12 +235,12 @@ class App:
         return as_json({"title": "hpcml serve, with Annif's REST API", "version": __version__})
 
     async def projects(self, _scope: Scope, _receive: Receive) -> Answer:
-        """The one project."""
-        return as_json({"projects": [self.about]})
+        """All projects."""
+        return as_json({"projects": [self.about | {"project_id": name} for name in (PROJECT, GIVEN)]})
 
-    async def project(self, _scope: Scope, _receive: Receive) -> Answer:
+    async def project(self, name: str, _scope: Scope, _receive: Receive) -> Answer:
         """What is said of the model."""
-        return as_json(self.about)
+        return as_json(self.about | {"project_id": name})
 
     async def file(self, scope: Scope, _receive: Receive) -> Answer:
         """A part of the page."""

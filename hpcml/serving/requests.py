@@ -80,8 +80,8 @@ def values_of(fields: Sequence[Field], text: str, metadata: Mapping[str, str]) -
     return [[content[field.name]] if content.get(field.name) else [] for field in fields]
 
 
-def question_of_form(parameters: Mapping[str, str], fields: Sequence[Field]) -> Question:
-    """What a form asks: text, metadata_NAME, limit, threshold, words. Raises Refused."""
+def question_of_form(parameters: Mapping[str, str], fields: Sequence[Field], only_given: bool) -> Question:
+    """What a form asks: text, metadata_NAME, limit, threshold, words; its address says `only_given`. Raises Refused."""
     if "text" not in parameters:
         raise Refused(400, "no parameter text; expected the text to find headings for")
     known = ("text", "limit", "threshold", "words", *PASSED_OVER)
@@ -89,7 +89,7 @@ def question_of_form(parameters: Mapping[str, str], fields: Sequence[Field]) -> 
         if name not in known and not name.startswith(METADATA):
             raise Refused(400, f"{name[:60]}: no such parameter; known: {', '.join(known)}, {METADATA}NAME")
     metadata = {name.removeprefix(METADATA): value for name, value in parameters.items() if name.startswith(METADATA)}
-    return Question(values_of(fields, parameters["text"], metadata), *_wishes(parameters))
+    return Question(values_of(fields, parameters["text"], metadata), *_wishes(parameters), only_given)
 
 
 def _wishes(parameters: Mapping[str, str]) -> tuple[int, float, int]:
@@ -98,10 +98,12 @@ def _wishes(parameters: Mapping[str, str]) -> tuple[int, float, int]:
     return limit, share(parameters, "threshold"), whole(parameters, "words", 0, MOST_WORDS)
 
 
-def questions_of_json(body: bytes, query: Mapping[str, str], fields: Sequence[Field]) -> tuple[list[Question], list[str]]:
+def questions_of_json(
+    body: bytes, query: Mapping[str, str], fields: Sequence[Field], only_given: bool
+) -> tuple[list[Question], list[str]]:
     """What a batch asks, and the ids of its documents ("" for none): {"documents": [...]}, or a list of texts and documents.
 
-    Limit, threshold and words are in the query. Raises Refused.
+    Limit, threshold and words are in the query; the address says `only_given`. Raises Refused.
     """
     known = ("limit", "threshold", "words", *PASSED_OVER)
     for name in query:
@@ -121,6 +123,6 @@ def questions_of_json(body: bytes, query: Mapping[str, str], fields: Sequence[Fi
             said = document({"text": each} if isinstance(each, str) else each)
         except ValueError as error:
             raise Refused(400, f"document {number} (from 0): {error}") from None
-        questions.append(Question(values_of(fields, said.text, said.metadata), *wishes))
+        questions.append(Question(values_of(fields, said.text, said.metadata), *wishes, only_given))
         names.append(said.name)
     return questions, names

@@ -38,12 +38,14 @@ class Heading:
 
 @dataclass(frozen=True)
 class Question:
-    """A text by its fields, how many headings are wanted, from which probability on, and how many words of each."""
+    """A text by its fields, how many headings are wanted, from which probability on, how many words of each, and whether only
+    headings that the model gives are wanted."""
 
     values: Values
     limit: int = 10
     least: float = 0.0
     n_words: int = 0
+    only_given: bool = False
 
 
 def titles_of(model: Model | ClassifierModel, dataset: Dataset) -> list[str]:
@@ -129,15 +131,15 @@ class Suggester:
         self, scorer: Scorer | ClassifierScorer, row: int, scores: np.ndarray, shown: np.ndarray, question: Question
     ) -> list[Heading]:
         """The headings of one row, of scores (L) and probabilities (1 × L)."""
-        best = Best(1, min(question.limit, self.model.n_labels))
+        best = Best(1, self.model.n_labels if question.only_given else min(question.limit, self.model.n_labels))
         best.add(0, shown, 0)
         found, thresholds = best.sort(), self.model.thresholds
-        out = []
+        out: list[Heading] = []
         for label, probability in zip(found.labels[0].tolist(), found.scores[0].tolist(), strict=True):
-            if probability >= question.least:
-                score = float(scores[label])
-                words = self._words(scorer, row, label, score, question.n_words)
-                out.append(Heading(label, probability, score > float(thresholds[label]), words))
+            score = float(scores[label])
+            given = score > float(thresholds[label])
+            if probability >= question.least and (given or not question.only_given) and len(out) < question.limit:
+                out.append(Heading(label, probability, given, self._words(scorer, row, label, score, question.n_words)))
         return out
 
     def _words(self, scorer: Scorer | ClassifierScorer, row: int, label: int, score: float, n: int) -> list[tuple[str, float]]:

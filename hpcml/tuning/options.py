@@ -26,7 +26,7 @@ class TuneOptions:
     method: str = "dual"
     """What to train: dual, probe or elastic-net."""
     folds: int = 5
-    """Parts of the training rows; each is scored by models of the others."""
+    """Parts of the training rows, at least 3; each is scored by models of the others."""
     by: str = "map"
     """What the choice is made by: map (average precision), f1 (F1 at its best threshold) or auc, of the scores of all folds."""
     thresholds: str = "label"

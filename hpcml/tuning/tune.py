@@ -41,7 +41,7 @@ from hpcml.tuning.report import TuneReport, tables
 
 IDF = (
     "note: words and idf come from all training rows, also from those that a fold holds out: on three collections that raised the "
-    "mean average precision in the folds by 0.000 to 0.004 (docs/tuning.md)"
+    "mean average precision in the folds by 0.000 to 0.004"
 )
 SHARE = 0.25  # of a rank's room, for scores
 

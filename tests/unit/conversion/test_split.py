@@ -19,8 +19,8 @@ from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
 
 
-def run(path, output=None, test_share=0.3, stratified=False, seed=0, force=False):
-    split(mpi.self_comm(), path, output, test_share, stratified, seed, force, Log(0))
+def run(path, output=None, test_share=0.3, stratified=False, seed=0, force=False, valid_share=None):
+    split(mpi.self_comm(), path, output, test_share, stratified, seed, force, Log(0), valid_share)
 
 
 @pytest.fixture
@@ -39,6 +39,27 @@ def test_random_split_of_a_file_in_place(path):
         assert all((data.file[name][:] == values).all() for name, values in before.items())
     assert 30 < expected.sum() < 90
     assert [entry.name for entry in path.parent.iterdir()] == ["data.h5"]
+
+
+@pytest.mark.parametrize("stratified", [False, True])
+def test_rows_to_choose_thresholds_by(path, tmp_path, stratified):
+    run(path, tmp_path / "two.h5", stratified=stratified)
+    run(path, tmp_path / "three.h5", stratified=stratified, valid_share=0.25)
+    with Dataset(tmp_path / "two.h5") as two, Dataset(tmp_path / "three.h5") as three:
+        parts = {name: three.split(name).tolist() for name in ("train", "valid", "test")}
+        assert parts["test"] == two.split("test").tolist()
+        assert sorted(row for rows in parts.values() for row in rows) == list(range(200))
+        assert 30 < len(parts["valid"]) < 70
+
+
+@pytest.mark.parametrize(
+    ("share", "message"), [(0.7, "leave no training rows"), (1.5, "--valid-share 1.5"), (1e-9, "valid of 200")]
+)
+def test_shares_that_leave_a_split_empty(path, share, message):
+    before = path.read_bytes()
+    with pytest.raises(ConfigError, match=message):
+        run(path, valid_share=share)
+    assert path.read_bytes() == before
 
 
 def test_a_draw_belongs_to_the_row_not_to_the_call():

@@ -18,6 +18,7 @@ from hpcml.log import Log
 from hpcml.model.open import open_model
 from hpcml.prediction.predict import Prediction, predict
 from hpcml.serving.serve import open_suggester
+from hpcml.serving.suggest import Question
 from hpcml.serving.worker import Worker
 
 KINDS = {"kept": {}, "pairs": {}, "sparse": {"drop": 1e-3}, "calibrated": {"loss": "hinge"}}
@@ -74,7 +75,9 @@ def test_annif_protocol(served):
     assert 1 >= first["score"] >= second["score"] >= 0 and "words" not in first
     about = ask(app, "GET", SUGGEST.replace("/suggest", "")).json  # what Annif's backend asks for
     assert about["is_trained"] is True and about["modification_time"].endswith("Z")
-    assert ask(app, "GET", "/v1/projects").json == {"projects": [about]}
+    given = about | {"project_id": "hpcml-given"}
+    assert ask(app, "GET", "/v1/projects/hpcml-given").json == given
+    assert ask(app, "GET", "/v1/projects").json == {"projects": [about, given]}
     documents = {"documents": [{"text": "wheat", "document_id": "7"}, {"text": "court", "metadata": {"title": "ship"}}]}
     both = ask(app, "POST", f"{BATCH}?limit=1", json.dumps(documents).encode(), "application/json; charset=utf-8").json
     assert both[0]["document_id"] == "7" and "document_id" not in both[1]
@@ -89,6 +92,32 @@ def test_annif_protocol(served):
     assert [line["score"] >= 0.5 for line in likely] == [True] * len(likely) and len(likely) < 3
     assert ask(app, "HEAD", "/health").body == b""
     assert ask(app, "GET", "/health").json == {"status": "ok"}
+
+
+def test_the_second_project_answers_with_what_the_model_gives(served):
+    _, _, app = served
+    address = SUGGEST.replace("hpcml", "hpcml-given")
+    texts_of = ["wheat and corn", "court", "the ship and the court", "nothing that is known"]
+    counts = set()
+    for text in texts_of:
+        every = ask(app, "POST", SUGGEST, {"text": text, "limit": 100}).json["results"]
+        given = [line for line in every if line["given"]]
+        assert ask(app, "POST", address, {"text": text, "limit": 100}).json["results"] == given
+        assert ask(app, "POST", address, {"text": text, "limit": 1}).json["results"] == given[:1]
+        counts.add((len(given), len(every)))
+    assert {n < total for n, total in counts} != {False} and max(counts)[0] > 0
+    (batch,) = ask(app, "POST", f"{address}-batch", ["wheat and corn"]).json
+    assert batch["results"] == ask(app, "POST", address, {"text": "wheat and corn"}).json["results"]
+
+
+def test_a_label_below_the_limit_that_the_model_gives_is_there(served, monkeypatch):
+    suggester = served[2].suggester
+    values = [["wheat and corn"] if field.name == "text" else [] for field in suggester.fields]
+    first, second, *_ = suggester([Question(values, limit=9)])[0]
+    thresholds = np.full(suggester.model.n_labels, np.inf)
+    thresholds[second.label] = -np.inf
+    monkeypatch.setattr(type(suggester.model), "thresholds", thresholds)
+    assert [each.label for each in suggester([Question(values, limit=1, only_given=True)])[0]] == [second.label] != [first.label]
 
 
 def test_words_that_speak_for_a_heading_add_up_to_its_log_odds(served):

@@ -1,0 +1,58 @@
+"""What `--help` and `--install-completion` say."""
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from hpcml.cli import app as cli
+from hpcml.conversion.options import ConvertOptions
+from hpcml.conversion.sources import SOURCES
+from hpcml.options import flag_of
+
+
+@pytest.fixture(autouse=True)
+def terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+
+
+def printed(capsys, *tokens):
+    try:
+        cli.run(list(tokens), None)
+    except SystemExit as end:
+        assert not end.code
+    return capsys.readouterr().out
+
+
+def flags(text):
+    return set(re.findall(r"^\W{1,6}(--[a-z-]+)", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_help_of_a_source_has_its_own_options_only(source, capsys):
+    """Its own are those that `convert` does not refuse as another source's."""
+    shown, every = flags(printed(capsys, "convert", source, "--help")), flags(printed(capsys, "convert", "--help"))
+    assert {"--output", "--force", "--like", "--test-share", "--seed"} <= shown <= every
+    assert every >= {f"--{flag_of(each.name)}" for each in fields(ConvertOptions)}
+    own = {f"--{flag_of(name)}" for name in SOURCES[source].options}
+    of_others = {f"--{flag_of(name)}" for other in SOURCES.values() for name in other.options} - own
+    assert own <= shown and not of_others & shown
+    assert ("--stop-words" in shown) is (SOURCES[source].is_text is not False)
+    assert ("--rows" in shown) is (source == "synthetic")
+
+
+def test_help_of_tune_says_how_many_folds_there_must_be(capsys):
+    assert re.search(r"--folds.*?at least 3", printed(capsys, "tune", "--help"), re.DOTALL)
+
+
+@pytest.mark.parametrize(("shell", "startup"), [("bash", ".bashrc"), ("zsh", ".zshrc"), ("fish", None)])
+def test_completion_says_which_files_it_changes(shell, startup, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("ZSH", "ZSH_CUSTOM"):
+        monkeypatch.delenv(name, raising=False)
+    said = [printed(capsys, "--install-completion", "--shell", shell) for _ in range(2)]
+    files = {str(path) for path in tmp_path.rglob("*") if path.is_file()}
+    named = [{word.removesuffix(":") for word in text.split() if word.startswith(str(tmp_path))} for text in said]
+    assert named[0] == files and len(files) == (2 if startup else 1)
+    assert startup is None or str(Path(tmp_path, startup)) in files - named[1], "the second time it is left alone"
