@@ -25,7 +25,7 @@ ScoresOf: TypeAlias = Callable[[int, np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Curve:
-    """What is given, and rightly given, at thresholds just below each of the `scores` (n, falling) of true pairs."""
+    """What is given, and rightly given, at thresholds just below each of the `scores` (n, falling; `comparable`) of true pairs."""
 
     name: str
     n_labels: int
@@ -102,14 +102,15 @@ class Curves:
     @mpi.collective
     def begin(self, comm: mpi.Comm, pairs: TruePairs) -> None:
         """Collective over `comm`. The scores of true pairs are what the curves ask about."""
-        self.comm, self._labels = comm, pairs.evaluated
+        self.comm, self._labels, self._comparable = comm, pairs.evaluated, pairs.comparable
         if self._n_positive is None:
             n_positive = mpi.allreduce_sum(comm, np.bincount(pairs.labels, minlength=self._labels.size))
         else:
             n_positive = self._n_positive[self._labels]
         self.groups, self.names = group_names(n_positive)
         lanes = self.groups[pairs.labels]
-        self._counts = block_counts(comm, pairs.scores, lanes, np.zeros(len(self.names)))
+        of_pairs = self._comparable.of_pairs(pairs.scores, pairs.labels)
+        self._counts = block_counts(comm, of_pairs, lanes, np.zeros(len(self.names)))
         if self._scores_of is not None:
             bounds = np.searchsorted(pairs.labels, np.arange(self._labels.size + 1)).tolist()
             for label, (begin, end) in enumerate(pairwise(bounds)):
@@ -121,7 +122,7 @@ class Curves:
 
     def add_sorted(self, label: int, ascending: np.ndarray) -> None:
         """Count the scores of some rows. Local."""
-        self._counts[self.groups[label]].add(ascending)
+        self._counts[self.groups[label]].add(self._comparable.of_label(ascending, label))
         if self._scores_of is not None:
             self._probable[0] += self._binned(label, ascending)
 

@@ -18,6 +18,7 @@ from hpcml.data.dataset import Dataset
 from hpcml.data.labels import count_unused
 from hpcml.data.unknown_labels import all_label_names, load_with_unknown
 from hpcml.errors import ConfigError, DataError
+from hpcml.evaluation.comparable import BY_SCORE, Comparable
 from hpcml.evaluation.counts import Counts, block_counts, positive_pairs, sum_tallies
 from hpcml.evaluation.missed import NOT_JUDGED, NOT_KNOWN, Missed, count_missed
 from hpcml.evaluation.probabilities import CalibrationLine, ProbabilityCounts
@@ -58,6 +59,7 @@ class Evaluation:
     frequency_from: str = ""  # the rows that say how frequent a label is
     thresholds: str = ""  # above which scores a row has a label; "" for 0
     label_titles: list[str] | None = None  # of the evaluated labels, if the model or the data says what people call them
+    compared_by: str = BY_SCORE  # what the labels of a row, and all pairs together, are ordered by
     probabilities: str = ""  # where they come from; "" for a model without
     calibration: list[CalibrationLine] = field(default_factory=list)  # of the probabilities, by the positives of labels
 
@@ -96,7 +98,7 @@ class Watch(Protocol):
 
     @mpi.collective
     def end(self, pool: Counts, ranking: Ranking) -> None:
-        """Collective. All pairs of a row and a label in one ranking, and the scores of its ties (`pool.values`, ascending)."""
+        """Collective. All pairs of a row and a label in one ranking, and the values (`comparable`) of its ties, ascending."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,7 @@ class TruePairs:
     rows: np.ndarray  # of each pair: the place of its row among these
     labels: np.ndarray  # the place of its label among those evaluated
     scores: np.ndarray
+    comparable: Comparable  # of the evaluated labels
 
 
 def match_labels(model: Model | ClassifierModel, dataset: Dataset, labels: list[int] | None) -> tuple[Evaluation, np.ndarray]:
@@ -179,25 +182,26 @@ def evaluate(
         rows, places = positive_pairs(shard, place)
         positives = scorer.pairs_scores(rows, result.labels[places])
         scorer.check_numbers(positives, result.labels[places])
-    pool = Counts(np.concatenate(mpi.allgather_arrays(comm, positives)))
+    comparable = Comparable(model, result.labels)
+    result.compared_by = comparable.by
+    pool = Counts(np.concatenate(mpi.allgather_arrays(comm, comparable.of_pairs(positives, places))))
     result.values = {name: np.full(len(result.label_names), np.nan) for name in MEASURES}
     several = len(result.label_names) > 1
-    best = Best(shard.n_local, min(max(PRECISION_AT), len(result.label_names)) if several else 0)
+    best = Best(shard.n_local, min(max(PRECISION_AT), len(result.label_names)) if several else 0, comparable)
     thresholds, n_predicted = model.thresholds[result.labels], np.zeros((2, result.labels.size), dtype=np.int64)
     frequencies = _frequencies(comm, model, result, places)
     counted = RowCounts(shard.n_local, by_frequency(frequencies))
     calibrated = None if model.sigmoids is None else ProbabilityCounts(model.sigmoids, result.labels, shard.n_global)
     if watch is not None:
-        watch.begin(
-            comm, TruePairs(result.labels, shard.first_row + shard.rows, np.searchsorted(shard.rows, rows), places, positives)
-        )
+        numbers, of_pairs = shard.first_row + shard.rows, (np.searchsorted(shard.rows, rows), places, positives)
+        watch.begin(comm, TruePairs(result.labels, numbers, *of_pairs, comparable))
     progress = Progress(log, "evaluating labels", len(result.label_names))
     try:
         for begin, end in scorer.blocks:
             first, last = np.searchsorted(places, [begin, end])
             counts = block_counts(comm, positives[first:last], places[first:last] - begin, thresholds[begin:end])
             with mpi.agreed(comm, "scoring rows"):
-                _count_block(scorer, begin, end, counts, pool, best, counted if several else None, calibrated, watch)
+                _count_block(scorer, begin, end, counts, (pool, comparable), best, counted if several else None, calibrated, watch)
                 dataset.check_unchanged()
             sum_tallies(comm, counts)
             for label, count in enumerate(counts, begin):
@@ -273,14 +277,14 @@ def _count_block(
     begin: int,
     end: int,
     counts: list[Counts],
-    pool: Counts,
+    pooled: tuple[Counts, Comparable],
     best: Best,
     by_row: RowCounts | None,
     calibrated: ProbabilityCounts | None,
     watch: Watch | None,
 ) -> None:
     """Count all of this rank's scores of labels begin..end, for each label, row and the pool; take the rows' best ones. Local."""
-    thresholds = np.array([count.threshold for count in counts])
+    thresholds, (pool, comparable) = np.array([count.threshold for count in counts]), pooled
     weights = scorer.weights(begin, end)
     for first, rows in blocks_of(scorer.rows, end - begin):
         scores = scorer.rows_scores(rows, *weights)
@@ -296,7 +300,7 @@ def _count_block(
         scorer.check_numbers(scores[:, -1], scorer.labels[begin:end])  # what is not a number is sorted to the end
         for lane, ascending in enumerate(scores):
             counts[lane].add(ascending)
-            pool.add(ascending)
+            pool.add(comparable.of_label(ascending, begin + lane))
             if watch is not None:
                 watch.add_sorted(begin + lane, ascending)
 

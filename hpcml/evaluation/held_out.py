@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from hpcml.data.dataset import Dataset
 from hpcml.data.shard import Shard
 from hpcml.data.unknown_labels import load_with_unknown
 from hpcml.errors import DataError
+from hpcml.evaluation.comparable import Comparable
 from hpcml.evaluation.counts import positive_pairs
 from hpcml.evaluation.evaluate import match_labels
 from hpcml.evaluation.missed import Missed, count_missed
@@ -33,6 +34,12 @@ class HeldOut:
     positives: np.ndarray  # its score
     n_labels: int
     missed: Missed  # the pairs of labels that the model does not know
+    comparable: Comparable  # of the judged labels
+    compared: bool = False  # are the scores those of `comparable`?
+
+    def to_compare(self) -> HeldOut:
+        """The same, with values in place of the scores that can be compared between labels. Local."""
+        return replace(self, positives=self.comparable.of_pairs(self.positives, self.labels), compared=True)
 
     @property
     def n_rows(self) -> int:
@@ -45,7 +52,7 @@ class HeldOut:
         for first, rows in blocks_of(self.scorer.rows, end - begin):
             scores = self.scorer.rows_scores(rows, *weights)
             self.scorer.check_numbers(scores.max(axis=0), self.scorer.labels[begin:end])
-            yield first, scores
+            yield first, self.comparable.of_block(scores, begin) if self.compared else scores
         self.dataset.check_unchanged()
 
     @mpi.collective
@@ -79,4 +86,5 @@ def hold_out(comm: mpi.Comm, model: Model | ClassifierModel, dataset: Dataset, s
     if not mpi.agreed_any(comm, rows.size > 0):
         raise DataError(f"{dataset.path}: no row of split {split} has a label of {model.path}; choose rows that have some")
     places = np.searchsorted(shard.rows, rows)
-    return HeldOut(comm, dataset, scorer, shard, places, labels, positives, matched.labels.size, missed), matched.labels
+    comparable, n_labels = Comparable(model, matched.labels), matched.labels.size
+    return HeldOut(comm, dataset, scorer, shard, places, labels, positives, n_labels, missed, comparable), matched.labels

@@ -53,6 +53,8 @@ def format_evaluation(evaluation: Evaluation, best: int = 5) -> str:
         lines.append(f"thresholds: {e.thresholds}")
     if e.probabilities:
         lines.append(f"probabilities: {e.probabilities}")
+    if len(e.label_names) > 1:
+        lines.append(f"labels of a row, and all pairs in micro, ordered by {e.compared_by}")
     lines.append("")
     n_macro = {m: int(e.in_macro(m).sum()) for m in measures}
     lines += table(
@@ -160,6 +162,7 @@ def write_json(path: Path | str, evaluation: Evaluation) -> None:
         "n_not_in_model": e.n_not_in_model,
         "n_missed": e.n_missed,
         "thresholds": e.thresholds or "0 for all labels",
+        "ordered_by": e.compared_by,
         "macro": {m: {"value": _or_none(e.macro(m)), "n_labels": int(e.in_macro(m).sum())} for m in e.values},
         "micro": {m: _or_none(value) for m, value in e.micro.items()},
         **_of_rows(e),

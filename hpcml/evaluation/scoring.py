@@ -47,10 +47,10 @@ def presence(data: np.ndarray) -> np.ndarray:
 
 def warm_up_counts() -> None:
     """Compile the kernels that look at scores. Local."""
-    none, nothing = np.empty(0, dtype=np.int64), np.empty((0, 1))
+    none, nothing, sigmoids = np.empty(0, dtype=np.int64), np.empty((0, 1)), (np.empty(0), np.empty(0))
     kernels.count_sorted(np.empty(0), np.empty(0), np.zeros(1, dtype=np.int64), none)
-    keep_best(nothing, 0, nothing, np.empty((0, 1), dtype=np.int32))
-    sort_best(nothing, np.empty((0, 1), dtype=np.int32))
+    keep_best(nothing, 0, *sigmoids, nothing, np.empty((0, 1), dtype=np.int32))
+    sort_best(*sigmoids, nothing, np.empty((0, 1), dtype=np.int32))
 
 
 class Scorer:

@@ -11,6 +11,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError
+from hpcml.evaluation.comparable import BY_SCORE, probability
 from hpcml.evaluation.report import cell
 from hpcml.evaluation.seen import count_seen
 from hpcml.evaluation.thresholds import CHANCE, MIN_POSITIVES, Found, check_fit, find_thresholds, method_of
@@ -36,15 +37,17 @@ class ThresholdReport:
     found: Found
 
     def __str__(self) -> str:
-        found, thresholds = self.found, self.found.thresholds
+        found, thresholds, by_score = self.found, self.found.thresholds, self.found.by == BY_SCORE
+        shared = f"{found.shared:.6g}" if by_score else f"probability {probability(found.shared):.6g}"
         lines = [f"{self.model}: thresholds for {OF[found.measure]} (method {found.method}), from {self.data}, split {self.split}"]
         lines += training_rows_warning(self.n_seen, self.n_rows, "thresholds")
-        worth = f"{cell(found.before)} at threshold 0, {cell(found.after)} with these thresholds"
+        zero = "threshold 0" if by_score or found.measure == "label" else "probability 0.5"
+        worth = f"{cell(found.before)} at {zero}, {cell(found.after)} with these thresholds"
         lines.append(f"{OF[found.measure]} of these {self.n_rows:,} rows: {worth} (other rows will have less)")
         if found.everything:
             lines.append("warning: the best threshold gives every row every label: these scores tell nothing of the labels")
         if found.measure != "label":
-            return joined([*lines, f"threshold of all {thresholds.size:,} labels: {found.shared:.6g}"])
+            return joined([*lines, f"threshold of all {thresholds.size:,} labels: {shared}"])
         if found.method == "shrink":
             return joined([*lines, *self._of_shrunk()])
         n_shared = sum(found.borrowed.values())
@@ -54,7 +57,7 @@ class ThresholdReport:
             lines.append(f"labels with a threshold of their own: {own.size:,} of {thresholds.size:,} ({spread})")
         reasons = [f"{count:,} {reason}" for reason, count in found.borrowed.items() if count]
         if reasons:
-            lines.append(f"labels that share the threshold of micro F1, {found.shared:.6g}: {n_shared:,} ({'; '.join(reasons)})")
+            lines.append(f"labels that share the threshold of micro F1, {shared}: {n_shared:,} ({'; '.join(reasons)})")
         return joined(lines)
 
     def _of_shrunk(self) -> list[str]:

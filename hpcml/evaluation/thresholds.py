@@ -2,8 +2,9 @@
 
 Predicting more rows raises F1 only where one more is a hit, so the best threshold lies just below the score of a positive. For
 labels and micro F1 the counts of `counts` have all that it takes: how many scores lie above and at each positive's. F1 per row is
-searched by `instance_search`. A last pass finds the next score below, over all ranks: the threshold is in the middle of the two.
-Everything that decides is a whole number, so the result is the same on any number of ranks.
+searched by `instance_search`. One threshold for all labels is one probability, where the model has them (`comparable`). A last pass
+finds the next score below, over all ranks: the threshold is in the middle of the two. Everything that decides is a whole number, so
+the result is the same on any number of ranks.
 
 Lipton, Elkan & Narayanaswamy, "Optimal Thresholding of Classifiers to Maximize F1 Measure", 2014: where scores are calibrated
 probabilities, the best threshold is half of the best F1 (method "half"). A label whose scores say nothing has its best F1 where
@@ -21,6 +22,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError
+from hpcml.evaluation.comparable import BY_SCORE, Comparable
 from hpcml.evaluation.counts import Counts, block_counts, sum_tallies
 from hpcml.evaluation.decision import decide
 from hpcml.evaluation.held_out import HeldOut, hold_out
@@ -46,11 +48,12 @@ class Found:
     method: str
     thresholds: np.ndarray  # n_labels of the model
     own: np.ndarray  # the numbers of the labels that have one of their own
-    shared: float  # the one of all labels, or of those that have none of their own (shrink: NaN)
+    shared: float  # the one of all labels, or of those that have none of their own (shrink: NaN), in terms of `by`
     before: float  # the measure at threshold 0, on these rows
     after: float
     borrowed: dict[str, int] = field(default_factory=dict)  # why labels share a threshold -> how many
     everything: bool = False  # is the best to give every row every label?
+    by: str = BY_SCORE  # of what `shared` is: of scores, or of log-odds
 
 
 def method_of(measure: str, method: str | None, min_positives: int | None, chance: float | None) -> str:
@@ -117,30 +120,31 @@ def find_thresholds(
         log(f"searching thresholds for {plural(held_out.n_labels, 'label')} on {plural(held_out.n_rows, 'row')} of split {split}")
     if method == "shrink":
         return _shrunk(held_out, judged, model.n_labels)
+    comparable, of_model = held_out.comparable, Comparable(model, np.arange(model.n_labels))
     pool, own = _count(held_out, measure == "label")
-    search = InstanceSearch(held_out) if measure == "instance" else None
+    search = InstanceSearch(held_out.to_compare()) if measure == "instance" else None
     ranking = replace(pool.ranking(held_out.n_rows * held_out.n_labels), n_missed=held_out.missed.n_pairs)
     best = best_cut(pool.values[::-1], ranking) if search is None else search.best()
     common = _half(best[1]) if method == "half" else best[0]
-    cuts, mine, borrowed = np.full(held_out.n_labels, common), np.zeros(held_out.n_labels, dtype=bool), {}
+    cuts, mine, borrowed = comparable.least(common), np.zeros(held_out.n_labels, dtype=bool), {}
     if own is not None:
         mine, reasons = _guard(own, held_out.n_positive(), held_out.n_rows, min_positives, chance)
-        cuts = np.where(mine, [_half(f1) for f1 in own.f1.tolist()] if method == "half" else own.cuts, common)
+        cuts = np.where(mine, [_half(f1) for f1 in own.f1.tolist()] if method == "half" else own.cuts, cuts)
         borrowed = {**reasons, "not in the data": model.n_labels - judged.size}
     below, below_common, n_predicted = _below(held_out, cuts, common)
     shared, of_judged = between(below_common, common), list(map(between, below.tolist(), cuts.tolist()))
     if method == "half":  # exactly the threshold of the paper, not the middle of what lies around it
         shared, of_judged = float(np.nextafter(common, -np.inf)), np.nextafter(cuts, -np.inf).tolist()
-    thresholds = np.full(model.n_labels, shared)
+    thresholds = of_model.thresholds(shared)
     thresholds[judged[mine]] = np.array(of_judged)[mine]
     if search is not None:
         before, after = search.f1_at(ABOVE_0), search.f1_at(common)
     else:
-        at_zero = np.full(held_out.n_labels, ABOVE_0)
+        at_zero = np.full(held_out.n_labels, ABOVE_0) if measure == "label" else comparable.least(ABOVE_0)
         before = _f1(held_out, measure, at_zero, _below(held_out, at_zero, ABOVE_0)[2])
         after = _f1(held_out, measure, cuts, n_predicted)
     everything = measure != "label" and not math.isfinite(below_common)
-    return Found(measure, method, thresholds, judged[mine], shared, before, after, borrowed, everything)
+    return Found(measure, method, thresholds, judged[mine], shared, before, after, borrowed, everything, comparable.by)
 
 
 @mpi.collective
@@ -208,7 +212,7 @@ class Own:
 def _count(held_out: HeldOut, by_label: bool) -> tuple[Counts, Own | None]:
     """Collective. The counts of all pairs in one ranking; on demand also each label's best cut."""
     comm, scorer, n = held_out.comm, held_out.scorer, held_out.n_labels
-    pool = Counts(np.concatenate(mpi.allgather_arrays(comm, held_out.positives)))
+    comparable, pool = held_out.comparable, Counts(np.concatenate(mpi.allgather_arrays(comm, held_out.to_compare().positives)))
     own = Own(np.full(n, np.nan), np.zeros(n), np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)) if by_label else None
     for begin, end in scorer.blocks:
         counts = []
@@ -219,7 +223,7 @@ def _count(held_out: HeldOut, by_label: bool) -> tuple[Counts, Own | None]:
         with mpi.agreed(comm, "scoring rows"):
             for _, scores in held_out.scores(begin, end):
                 for lane, ascending in enumerate(np.sort(np.ascontiguousarray(scores.T), axis=1)):
-                    pool.add(ascending)
+                    pool.add(comparable.of_label(ascending, begin + lane))
                     if counts:
                         counts[lane].add(ascending)
         if own is not None:
@@ -251,7 +255,9 @@ def _guard(own: Own, n_positive: np.ndarray, n_rows: int, min_positives: int, li
 
 @mpi.collective
 def _below(held_out: HeldOut, cuts: np.ndarray, common: float) -> tuple[np.ndarray, float, np.ndarray]:
-    """Collective. Per label the largest score below its cut, of all labels that below `common`; the rows at or above each cut."""
+    """Collective. Per label the largest score below its cut, of all labels the largest value (`comparable`) below `common`; the
+    rows at or above each cut.
+    """
     comm, n = held_out.comm, held_out.n_labels
     below, n_predicted = np.full(n + 1, -np.inf), np.zeros(n, dtype=np.int64)
     for begin, end in held_out.scorer.blocks:
@@ -261,6 +267,7 @@ def _below(held_out: HeldOut, cuts: np.ndarray, common: float) -> tuple[np.ndarr
                 inside = scores >= cuts[some]
                 n_predicted[some] += inside.sum(axis=0)
                 below[some] = np.maximum(below[some], np.where(inside, -np.inf, scores).max(axis=0))
-                below[n] = max(below[n], np.where(scores < common, scores, -np.inf).max())
+                values = held_out.comparable.of_block(scores, begin)
+                below[n] = max(below[n], np.where(values < common, values, -np.inf).max())
     mpi.allreduce_maxima(comm, below)
     return below[:n], float(below[n]), mpi.allreduce_sum(comm, n_predicted)

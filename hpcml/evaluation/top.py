@@ -1,10 +1,11 @@
-"""The best labels of rows, without the scores of all: the k largest scores of each row; of equal ones the lower label numbers."""
+"""The best labels of rows, without the scores of all: the k largest values (`comparable`), of equal ones lower numbers."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from hpcml import mpi
+from hpcml.evaluation.comparable import Comparable
 from hpcml.evaluation.scoring import ClassifierScorer, CombinedScorer, Scorer
 from hpcml.kernels import top as kernels
 from hpcml.model.linear import Model, SparseRows
@@ -16,8 +17,9 @@ COUNTED = 1 << 22  # weights that are counted at a time
 class Best:
     """The best of the labels whose scores have been added so far, for n rows."""
 
-    def __init__(self, n_rows: int, size: int) -> None:
-        """`size` (k) is at most the number of labels that will be added."""
+    def __init__(self, n_rows: int, size: int, comparable: Comparable | None = None) -> None:
+        """`size` (k) is at most the number of labels that will be added; without `comparable`, labels are compared by scores."""
+        self.sigmoids = (np.zeros(0), np.zeros(0)) if comparable is None else comparable.sigmoids
         self.scores = np.full((n_rows, size), -np.inf)
         self.labels = np.full((n_rows, size), kernels.NONE, dtype=np.int32)
 
@@ -25,11 +27,11 @@ class Best:
         """Take scores (n, B) of rows row, row + 1, ... for labels first, first + 1, ..., whichever come first."""
         if self.scores.shape[1]:
             some = slice(row, row + scores.shape[0])
-            kernels.keep_best(scores, first, self.scores[some], self.labels[some])
+            kernels.keep_best(scores, first, *self.sigmoids, self.scores[some], self.labels[some])
 
     def sort(self) -> Best:
         """Put every row's labels in order, best first, once all are added."""
-        kernels.sort_best(self.scores, self.labels)
+        kernels.sort_best(*self.sigmoids, self.scores, self.labels)
         return self
 
 
@@ -44,7 +46,7 @@ class BlockwiseTop:
         """Local. Raises NonFiniteError if a score is not a number."""
         if self._kept is None and self.keeps:
             self._kept = [scorer.weights(*block) for block in scorer.blocks]
-        out = Best(rows.size, self.size)
+        out = Best(rows.size, self.size, Comparable(scorer.model, scorer.labels))
         for number, (begin, end) in enumerate(scorer.blocks):
             scores = scorer.rows_scores(rows, *(self._kept[number] if self._kept else scorer.weights(begin, end)))
             scorer.check_numbers(scores.max(axis=0), scorer.labels[begin:end])
@@ -57,7 +59,7 @@ class InvertedTop:
 
     def __init__(self, model: Model, size: int, W: SparseRows, n_columns: int) -> None:
         """`W` is the model's, with so many columns."""
-        self.model, self.size = model, size
+        self.model, self.size, self.comparable = model, size, Comparable(model, np.arange(model.n_labels))
         counts = np.zeros(n_columns + 1, dtype=np.int64)
         for begin in range(0, W.indices.size, COUNTED):
             columns, n = np.unique(W.indices[begin : begin + COUNTED], return_counts=True)
@@ -69,9 +71,9 @@ class InvertedTop:
 
     def best(self, scorer: Scorer, rows: np.ndarray) -> Best:
         """Local. Raises NonFiniteError if a score is not a number."""
-        out, model = Best(rows.size, self.size), self.model
-        sums = scorer.divisors(rows)
-        bad = kernels.score_inverted(*scorer.csr, rows, self._inverted, *scorer.tables, model.bias, sums, out.scores, out.labels)
+        out, sums = Best(rows.size, self.size, self.comparable), scorer.divisors(rows)
+        best = (*out.sigmoids, out.scores, out.labels)
+        bad = kernels.score_inverted(*scorer.csr, rows, self._inverted, *scorer.tables, self.model.bias, sums, *best)
         if bad >= 0:
             scorer.check_numbers(np.array([np.nan]), np.array([bad]))
         return out.sort()

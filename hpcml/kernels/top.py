@@ -1,6 +1,7 @@
-"""The best labels of rows: the k largest scores; of equal scores, those of the lower label numbers.
+"""The best labels of rows: those of the k largest values; of equal values, those of the lower label numbers.
 
-While scores come in, a row's best are a heap with the worst of them first; places not yet taken hold −∞ of the label NONE.
+The value of a score is slope · score + offset with the label's numbers, or the score itself where `slope` is empty. While scores
+come in, a row's best are a heap with the worst of them first; places not yet taken hold −∞ of the label NONE.
 """
 
 import numpy as np
@@ -12,20 +13,29 @@ NONE = 2**31 - 1
 
 
 @njit
-def _is_worse(score, label, than_score, than_label):
-    """Whether an entry comes after another one."""
-    return score < than_score or (score == than_score and label > than_label)
+def _value(score, label, slope, offset):
+    """What a score is compared by."""
+    if slope.size == 0 or label == NONE:
+        return score
+    return slope[label] * score + offset[label] if slope[label] > 0.0 else offset[label]
 
 
 @njit
-def _sink(scores, labels, score, label, size):
+def _is_worse(score, label, than_score, than_label, slope, offset):
+    """Whether an entry comes after another one."""
+    value, than_value = _value(score, label, slope, offset), _value(than_score, than_label, slope, offset)
+    return value < than_value or (value == than_value and label > than_label)
+
+
+@njit
+def _sink(scores, labels, score, label, size, slope, offset):
     """Put an entry in the place of the first one of a heap of `size` entries."""
     place = 0
     while 2 * place + 1 < size:
         child = 2 * place + 1
-        if child + 1 < size and _is_worse(scores[child + 1], labels[child + 1], scores[child], labels[child]):
+        if child + 1 < size and _is_worse(scores[child + 1], labels[child + 1], scores[child], labels[child], slope, offset):
             child += 1
-        if not _is_worse(scores[child], labels[child], score, label):
+        if not _is_worse(scores[child], labels[child], score, label, slope, offset):
             break
         scores[place], labels[place] = scores[child], labels[child]
         place = child
@@ -33,29 +43,32 @@ def _sink(scores, labels, score, label, size):
 
 
 @njit
-def _keep_row(scores, first, best_scores, best_labels):
+def _keep_row(scores, first, slope, offset, best_scores, best_labels):
     """Take one row's scores of labels first, first + 1, ... into its heap. What is not a number is never taken."""
+    worst = _value(best_scores[0], best_labels[0], slope, offset)
     for lane in range(scores.size):
-        if scores[lane] >= best_scores[0] and _is_worse(best_scores[0], best_labels[0], scores[lane], first + lane):
-            _sink(best_scores, best_labels, scores[lane], first + lane, best_scores.size)
+        label, score = first + lane, scores[lane]
+        if _value(score, label, slope, offset) >= worst and _is_worse(best_scores[0], best_labels[0], score, label, slope, offset):
+            _sink(best_scores, best_labels, score, label, best_scores.size, slope, offset)
+            worst = _value(best_scores[0], best_labels[0], slope, offset)
 
 
 @njit
-def keep_best(scores, first, best_scores, best_labels):
+def keep_best(scores, first, slope, offset, best_scores, best_labels):
     """Take scores (n, B) of labels first ... first + B − 1 into the rows' heaps (n, k)."""
     for i in range(scores.shape[0]):
-        _keep_row(scores[i], first, best_scores[i], best_labels[i])
+        _keep_row(scores[i], first, slope, offset, best_scores[i], best_labels[i])
 
 
 @njit
-def sort_best(best_scores, best_labels):
+def sort_best(slope, offset, best_scores, best_labels):
     """Make lists, best first, of the rows' heaps (n, k)."""
     for i in range(best_scores.shape[0]):
         scores, labels = best_scores[i], best_labels[i]
         for last in range(scores.size - 1, 0, -1):
             score, label = scores[last], labels[last]
             scores[last], labels[last] = scores[0], labels[0]
-            _sink(scores, labels, score, label, last)
+            _sink(scores, labels, score, label, last, slope, offset)
 
 
 @njit
@@ -97,7 +110,7 @@ def scores_inverted(indptr, indices, data, rows, inverted, columns, factors, bia
 
 
 @njit
-def score_inverted(indptr, indices, data, rows, inverted, columns, factors, bias, sums, best_scores, best_labels):
+def score_inverted(indptr, indices, data, rows, inverted, columns, factors, bias, sums, slope, offset, best_scores, best_labels):
     """The best labels of `rows` into their heaps (n, k): the scores of `score_rows`, over sums (n).
 
     `inverted` holds the first place of every column (c + 1), and labels and weights there. Returns the first label with a score
@@ -109,5 +122,5 @@ def score_inverted(indptr, indices, data, rows, inverted, columns, factors, bias
         bad = _score_inverted_row(indices, data, begin, end, inverted, columns, factors, bias, sums[i], scores)
         if bad >= 0:
             return bad
-        _keep_row(scores, 0, best_scores[i], best_labels[i])
+        _keep_row(scores, 0, slope, offset, best_scores[i], best_labels[i])
     return -1

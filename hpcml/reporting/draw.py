@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hpcml.evaluation.comparable import BY_SCORE
 from hpcml.evaluation.curves import Bin, Curve
 from hpcml.plots.figure import SETTINGS
 from hpcml.reporting.statistics import LearningPoint
@@ -98,8 +99,9 @@ def _line(number: int, width: float) -> dict[str, Any]:
     }
 
 
-def by_threshold(curve: Curve, present: float | None) -> Callable[[Axes], None]:
+def by_threshold(curve: Curve, present: float | None, compared_by: str) -> Callable[[Axes], None]:
     """Micro precision, recall and F1 by one threshold for all labels; `present`: that of the model, if all labels have the same."""
+    threshold = "threshold of all labels" if compared_by == BY_SCORE else "threshold of all labels, log-odds"
 
     def draw(axes: Axes) -> None:
         some = curve.thinned(POINTS)
@@ -113,7 +115,7 @@ def by_threshold(curve: Curve, present: float | None) -> Callable[[Axes], None]:
         low, high = np.percentile(some.scores, [1, 99]).tolist()
         low, high = (min(low, present), max(high, present)) if present is not None else (low, high)
         margin = 0.03 * (high - low) or 1.0
-        axes.set(xlim=(low - margin, high + margin), ylim=(0, 1.02), xlabel="threshold of all labels", ylabel="micro measure")
+        axes.set(xlim=(low - margin, high + margin), ylim=(0, 1.02), xlabel=threshold, ylabel="micro measure")
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2)
 
     return draw

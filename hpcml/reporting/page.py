@@ -20,6 +20,7 @@ import numpy as np
 
 from hpcml import __version__
 from hpcml.errors import ConfigError
+from hpcml.evaluation.comparable import BY_SCORE
 from hpcml.log import entitled, named
 from hpcml.reporting import draw
 from hpcml.reporting.gather import RunReport
@@ -147,7 +148,8 @@ def figures(report: RunReport, place: int) -> list[dict[str, Any]]:
         text = (
             "Micro measures, were one threshold for all labels. The dot is the best F1 on these very rows: others will have less."
         )
-        add("threshold", "Threshold and F1", text, draw.by_threshold(report.micro, report.one_threshold))
+        present = report.one_threshold if e.compared_by == BY_SCORE else None
+        add("threshold", "Threshold and F1", text, draw.by_threshold(report.micro, present, e.compared_by))
     lines, spread = [], []
     for measure, name in (("average_precision", "average precision"), ("f1", "F1")):
         chosen = e.in_macro(measure) & (report.frequency > 0)

@@ -13,6 +13,7 @@ from hpcml.conversion.fields import Field
 from hpcml.conversion.vocabulary import TextSettings
 from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError
+from hpcml.evaluation.comparable import Comparable
 from hpcml.evaluation.contributions import taken_apart
 from hpcml.evaluation.explain import Features
 from hpcml.evaluation.probabilities import probabilities
@@ -79,6 +80,7 @@ class Suggester:
         self.titles = titles_of(model, dataset)
         nothing = self.rows_of([])
         self.labels = np.arange(model.n_labels)
+        self.comparable = Comparable(model, self.labels)
         scorer = scorer_of(model, nothing, self.labels)
         scorer.warm_up(comm)
         self.keeps = Prediction.room_for_weights(model)
@@ -108,7 +110,7 @@ class Suggester:
             scores = self._scores(scorer, rows)
             shown = probabilities(scores, *self.sigmoids)
             for place, row in enumerate(rows.tolist()):
-                out.append(self._headings(scorer, row, scores[place], shown[place : place + 1], questions[begin + place]))
+                out.append(self._headings(scorer, row, scores[place], shown[place], questions[begin + place]))
         return out
 
     def _scores(self, scorer: Scorer | ClassifierScorer, rows: np.ndarray) -> np.ndarray:
@@ -130,14 +132,14 @@ class Suggester:
     def _headings(
         self, scorer: Scorer | ClassifierScorer, row: int, scores: np.ndarray, shown: np.ndarray, question: Question
     ) -> list[Heading]:
-        """The headings of one row, of scores (L) and probabilities (1 × L)."""
-        best = Best(1, self.model.n_labels if question.only_given else min(question.limit, self.model.n_labels))
-        best.add(0, shown, 0)
+        """The headings of one row, of scores (L) and probabilities (L)."""
+        size = self.model.n_labels if question.only_given else min(question.limit, self.model.n_labels)
+        best = Best(1, size, self.comparable)
+        best.add(0, scores[None], 0)
         found, thresholds = best.sort(), self.model.thresholds
         out: list[Heading] = []
-        for label, probability in zip(found.labels[0].tolist(), found.scores[0].tolist(), strict=True):
-            score = float(scores[label])
-            given = score > float(thresholds[label])
+        for label, score in zip(found.labels[0].tolist(), found.scores[0].tolist(), strict=True):
+            probability, given = float(shown[label]), score > float(thresholds[label])
             if probability >= question.least and (given or not question.only_given) and len(out) < question.limit:
                 out.append(Heading(label, probability, given, self._words(scorer, row, label, score, question.n_words)))
         return out

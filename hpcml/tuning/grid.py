@@ -12,7 +12,7 @@ from hpcml.data.compact import CompactRows
 from hpcml.methods.linear.settings import Axis, Setting
 
 ROUNDS = 4  # in which a grid may grow
-GAIN = 0.001  # of a score, that makes another setting than the default, or a further value, worth it
+GAIN = 0.001  # of a score, that makes a further value worth it
 
 
 class Grid:
@@ -63,12 +63,6 @@ def text_of(setting: Setting) -> str:
 def column_of(option: str) -> str:
     """The name of an option in the model."""
     return "lambda" if option == "lam" else option
-
-
-def best_of(scores: np.ndarray, default: int | None = None) -> int:
-    """The setting with the largest score; the `default` one unless that gains GAIN over it; of equal ones the first."""
-    best = int(np.argmax(scores))
-    return default if default is not None and scores[best] < scores[default] + GAIN else best
 
 
 def default_of(settings: Sequence[Setting]) -> int | None:

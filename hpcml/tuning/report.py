@@ -11,7 +11,8 @@ import numpy as np
 from hpcml.log import joined
 from hpcml.methods.linear.report import TrainReport
 from hpcml.methods.linear.settings import Setting
-from hpcml.tuning.grid import best_of, column_of, default_of, text_of
+from hpcml.tuning.choose import MARGIN, best_of
+from hpcml.tuning.grid import column_of, default_of, text_of
 from hpcml.tuning.options import TuneOptions
 
 NAMES = {"map": "mean average precision", "f1": "mean F1 at the best thresholds", "auc": "mean AUC"}
@@ -63,6 +64,8 @@ def tables(
     lines.append(f"best for all labels together: {text_of(settings[best])}: {means[best]:.4f}")
     own = float(np.mean(scores[judged, which[judged]]))
     n_other = int((which[judged] != best).sum())
-    if not options.one:
+    if default is not None and len(settings) > 1 and (which[judged] == default).all():
+        lines.append(f"no other setting is better by {MARGIN:g}: all labels keep the default")
+    elif not options.one:
         lines.append(f"labels with a setting of their own: {n_other:,} of {int(judged.sum()):,}; with these: {own:.4f}")
     return lines, summary, of_labels

@@ -1,8 +1,10 @@
 """Many labels at many λ and weights of positive rows, on the same rows: weights to choose by, not solutions.
 
-A panel of labels goes from the largest λ to the smallest and keeps its duals, which stay feasible as C grows. The first λ begins
-with the common start (`dual`) and sweeps over all rows until they have nearly converged. Each further one sweeps twice over its
-support vectors, then once over all rows; and again, where there are few rows, for a sweep over few rows does little.
+A panel of labels goes from the default λ to the smallest and keeps its duals, which stay feasible as C grows; before that it goes
+likewise from the largest λ to the last above the default. So the default is solved alike, to the last bit, whatever it is compared
+with. The first λ begins with the common start (`dual`) and sweeps over all rows. Then each λ sweeps over its support vectors and
+once over all rows, again and again, until the projected gradients are within the tolerance of training: settings that are less
+solved than others would be marked down. Where that takes long (dense rows, a small λ), it ends after ROUNDS all the same.
 docs/tuning.md says how far the average precision of such weights is from that of solutions.
 """
 
@@ -17,14 +19,14 @@ from hpcml.kernels.lanes.duals import support
 from hpcml.methods.dual.blocks import block_of
 from hpcml.methods.dual.options import DualOptions
 from hpcml.methods.dual.panel import NO_POSITIVES, DualPanel, State, Training
-from hpcml.methods.linear.objective import Risk
+from hpcml.methods.linear.objective import Risk, parse_lambda
 from hpcml.methods.linear.settings import Fitted, Setting
 
-FIRST_SWEEPS = 10  # of the largest λ at most, over all rows
-FIRST_TOLERANCE = 0.5  # of the projected gradients, that ends them
-SWEEPS = 3  # of each further λ, the last over all rows
-TOLERANCE = 0.1  # that ends these, where they are repeated
-VISITS = 3000  # of rows that they come to, at least
+FIRST_SWEEPS = 10  # of the largest λ, over all rows
+TOLERANCE = 0.1  # of the projected gradients, that ends a λ: the tolerance of training
+ROUNDS = 20  # of a λ, at most, each with one sweep over all rows
+VISITS = 3000  # of rows that these come to, at least
+SWEEPS, LONGER, MOST_SWEEPS = 2, 3, 8  # over the support vectors in a round: at first; rounds until twice as many; at most
 START_SWEEPS = 10  # of the label that no row has
 
 
@@ -34,14 +36,19 @@ class DualPath:
     def __init__(self, method: object, risk: Risk, settings: Sequence[Setting], options: DualOptions, n_lanes: int) -> None:
         """`settings` have "lam" and "positive_weight" as numbers. Raises MemoryError, NonFiniteError."""
         self.risk, self.settings = risk, list(settings)
-        self.lambdas = sorted({each["lam"] for each in settings}, reverse=True)
+        lambdas, default = (
+            sorted({each["lam"] for each in settings}, reverse=True),
+            parse_lambda(options.lam, risk.rows.scale, risk.rows.n_global),
+        )
+        parts = [[lam for lam in lambdas if lam > default], [lam for lam in lambdas if lam <= default]]
+        self.chains = [part for part in parts if part]
         self.weights = sorted({each["positive_weight"] for each in settings})
         self.place = {(each["lam"], each["positive_weight"]): number for number, each in enumerate(settings)}
         self.block = block_of(options)(risk, np.zeros(0, np.int64), n_lanes, replace(options, positive_weight="1"), 2**31 - 1)
         self.block.tolerance = 0.0  # as many sweeps as were said
-        for lam in self.lambdas:
+        for lam in lambdas:
             self._costs(lam, [(NO_POSITIVES, weight) for weight in self.weights])  # an error now, not after hours
-        self.start: State | None = None
+        self.starts: list[State] = []  # of the chains
 
     def warm_up(self) -> None:
         """Compile the kernels. Local."""
@@ -54,9 +61,9 @@ class DualPath:
         base = self.block.costs.of(NO_POSITIVES)
         return [self.block.costs.checked(base * [weight, 1.0]) for _, weight in lanes]
 
-    def _common_start(self) -> State:
-        """The solution of the label that no row has, at the largest λ."""
-        self._costs(self.lambdas[0], [])
+    def _common_start(self, lam: float) -> State:
+        """The solution of the label that no row has."""
+        self._costs(lam, [])
         panel = self.block.new_panel([Training(NO_POSITIVES, NO_POSITIVES, 0.0)])
         panel.active[:] = 1
         for sweep in range(START_SWEEPS):
@@ -66,46 +73,47 @@ class DualPath:
 
     def panels(self, labels: np.ndarray) -> Iterator[Fitted]:
         """The weights of the labels (their numbers in the data) at all settings. Raises Stopped."""
-        if self.start is None:
-            self.start = self._common_start()
-        self.block.start = self.start
+        if not self.starts:
+            self.starts = [self._common_start(chain[0]) for chain in self.chains]
         lanes = [(place, weight) for place in range(labels.size) for weight in self.weights]
         for first in range(0, len(lanes), self.block.n_lanes):
-            yield from self._panel(labels, lanes[first : first + self.block.n_lanes])
+            for start, chain in zip(self.starts, self.chains, strict=True):
+                self.block.start = start
+                yield from self._panel(labels, lanes[first : first + self.block.n_lanes], chain)
 
-    def _panel(self, labels: np.ndarray, lanes: list[tuple[int, float]]) -> Iterator[Fitted]:
-        """The lanes (place among the labels, weight) of one panel at all λ."""
-        self._costs(self.lambdas[0], [])
+    def _panel(self, labels: np.ndarray, lanes: list[tuple[int, float]], lambdas: list[float]) -> Iterator[Fitted]:
+        """The lanes (place among the labels, weight) of one panel at falling λ."""
+        self._costs(lambdas[0], [])
         panel = self.block.new_panel([Training(place, int(labels[place]), 0.0) for place, _ in lanes])
-        places, rounds = np.array([place for place, _ in lanes]), -(-VISITS // max(1, self.risk.rows.n_local))
-        for number, lam in enumerate(self.lambdas):
+        places, rounds = np.array([place for place, _ in lanes]), max(ROUNDS, -(-VISITS // max(1, self.risk.rows.n_local)))
+        for number, lam in enumerate(lambdas):
             costs, going = self._costs(lam, lanes), np.uint16((1 << len(lanes)) - 1)
-            panel.raise_costs(costs, self.lambdas[max(0, number - 1)] / lam)
+            panel.raise_costs(costs, lambdas[max(0, number - 1)] / lam)
             if number == 0:
-                self._sweep(panel, going, FIRST_SWEEPS * rounds, FIRST_TOLERANCE if rounds == 1 else TOLERANCE)
-            for _ in range(rounds if number else 0):
+                going = self._sweep(panel, going, FIRST_SWEEPS)
+            for round_ in range(rounds):
+                if not going:
+                    break
                 panel.look_at_support()
                 panel.active &= going
-                for sweep in range(SWEEPS - 1):
+                for sweep in range(min(SWEEPS << round_ // LONGER, MOST_SWEEPS)):
                     panel.visit(sweep)  # the same orders for all λ
                     panel.set_aside()
                 panel.look_at_all()
-                going = self._sweep(panel, going, 1, TOLERANCE)
-                if not going:
-                    break
+                going = self._sweep(panel, going, 1)
             settings = np.array([self.place.get((lam, weight), -1) for _, weight in lanes])
             yield Fitted(places, settings, panel.w, panel.width, np.zeros(len(lanes)))
 
-    def _sweep(self, panel: DualPanel, going: np.uint16, n: int, tolerance: float) -> np.uint16:
-        """At most n sweeps over all rows for the lanes `going` (bits); those whose projected gradients are beyond the tolerance.
+    def _sweep(self, panel: DualPanel, going: np.uint16, n: int) -> np.uint16:
+        """At most n sweeps over all rows for the lanes `going` (bits); those whose projected gradients are beyond TOLERANCE.
 
         Each lane ends by itself, whatever is beside it.
         """
         for sweep in range(n):
             panel.active[:] = going
-            violations, _, _ = panel.visit(SWEEPS - 1 + sweep % FIRST_SWEEPS)
+            violations, _, _ = panel.visit(MOST_SWEEPS + sweep)
             panel.set_aside()
-            for lane in np.flatnonzero(violations[: len(panel.lanes)] <= tolerance).tolist():
+            for lane in np.flatnonzero(violations[: len(panel.lanes)] <= TOLERANCE).tolist():
                 going &= np.uint16(~(1 << lane) & 0xFFFF)
             if not going:
                 break

@@ -99,6 +99,19 @@ def test_scores_of_folds_are_those_of_liblinear(tmp_path, monkeypatch):
     assert min(abs(found - liblinear(*others)) for others in ((C / 2, 3.0), (2 * C, 3.0), (C, 1.0))) > 2e-3
 
 
+def test_the_default_is_the_same_whatever_it_is_compared_with(tmp_path):
+    """Its mean in the folds is the one that it has alone."""
+    data, *_ = learnable(tmp_path / "data.h5")
+    found = []
+    for name, lambdas, weights in (("alone", (1.0,), (1.0,)), ("grid", (0.1, 1.0, 3.0, 10.0), (1.0, 4.0))):
+        hpcml.tune(data, tmp_path / name, folds=3, lambdas=lambdas, weights=weights)
+        lines = read(tmp_path / name / "tuning.csv")
+        found.append(
+            next(line["map"] for line in lines if float(line["lambda_factor"]) == float(line["positive_weight_factor"]) == 1)
+        )
+    assert found[0] == found[1]
+
+
 def test_scores_of_few_rows_that_are_not_scaled_are_those_of_solutions(tmp_path):
     rng = np.random.default_rng(0)
     X = rng.random((90, 4)) * [9.0, 1.0, 5.0, 0.2] + 3.0

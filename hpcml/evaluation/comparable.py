@@ -1,0 +1,83 @@
+"""What labels are compared with each other by: log-odds, where the model has probabilities, else scores.
+
+Scores of different labels have one scale only if the labels were trained alike. Probabilities always do. Their log-odds, slope ·
+score + offset, have the same order, and do not become equal where probabilities round to 0 or 1. Within a label the order stays
+that of the scores. All that ranks the labels of a row, or pairs of rows and labels together, takes its values from here.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hpcml.model.linear import Trained
+
+BY_SCORE, BY_PROBABILITY = "score", "probability"
+_LARGEST = float(np.finfo(np.float64).max)
+
+
+class Comparable:
+    """Makes values that can be compared out of the scores of some labels. Local."""
+
+    def __init__(self, model: Trained, labels: np.ndarray) -> None:
+        """`labels` (n) are label numbers of the model; below, a label is its place among these."""
+        sigmoids, self.n_labels = model.sigmoids, labels.size
+        self.by = BY_SCORE if sigmoids is None else BY_PROBABILITY
+        none = np.zeros(0)
+        self.sigmoids = (
+            (none, none) if sigmoids is None else (sigmoids[0][labels], sigmoids[1][labels])
+        )  # empty: scores as they are
+
+    def of_block(self, scores: np.ndarray, begin: int) -> np.ndarray:
+        """The values (n, B) of scores for the labels begin, begin + 1, ..."""
+        return self._of(scores, slice(begin, begin + scores.shape[1]))
+
+    def of_pairs(self, scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        """The values (n) of scores for labels[i]."""
+        return self._of(scores, labels)
+
+    def of_label(self, scores: np.ndarray, label: int) -> np.ndarray:
+        """The values (n) of scores for one label; ascending if the scores are."""
+        return self._of(scores, label)
+
+    def _of(self, scores: np.ndarray, labels: slice | np.ndarray | int) -> np.ndarray:
+        if self.by == BY_SCORE:
+            return scores
+        slope, offset = (values[labels] for values in self.sigmoids)
+        with np.errstate(over="ignore", invalid="ignore"):
+            odds: np.ndarray = np.where(slope > 0, slope * scores + offset, offset)  # no 0 · ∞
+        return odds
+
+    def thresholds(self, value: float) -> np.ndarray:
+        """The score (n_labels) above which, and only above which, each label's values are above `value`."""
+        if self.by == BY_SCORE:
+            return np.full(self.n_labels, value)
+        low, high = (np.full(self.n_labels, _rank(end)) for end in (-_LARGEST, _LARGEST))
+        for _ in range(65):
+            middle = (low >> 1) + (high >> 1) + (low & high & 1)
+            above = self._of(_number(middle), slice(None)) > value
+            low, high = np.where(above, low, middle), np.where(above, middle, high)
+        ends = self._of(np.full(self.n_labels, _LARGEST), slice(None)) <= value
+        return np.where(ends, _LARGEST, _number(low))
+
+    def least(self, value: float) -> np.ndarray:
+        """The least score (n_labels) of each label whose value is not below `value`."""
+        below = np.nextafter(value, -np.inf)
+        return np.nextafter(self.thresholds(float(below)), np.inf)
+
+
+def probability(log_odds: float) -> float:
+    """1 / (1 + exp(−log-odds))."""
+    e = float(np.exp(-abs(log_odds)))
+    return (1.0 if log_odds >= 0 else e) / (1.0 + e)
+
+
+def _rank(number: float) -> int:
+    """The place of a float64 among all, from that of 0, which has 0."""
+    bits = int(np.abs(np.float64(number)).view(np.int64))
+    return bits if number >= 0 else -bits
+
+
+def _number(rank: np.ndarray) -> np.ndarray:
+    """The float64 (n) in these places."""
+    found: np.ndarray = np.copysign(np.abs(rank).view(np.float64), np.where(rank < 0, -1.0, 1.0))
+    return found

@@ -1,0 +1,181 @@
+"""Labels that are compared with each other go by probabilities, wherever that is: against numpy, from the files alone."""
+
+import csv
+import json
+
+import h5py
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.metrics import average_precision_score, ndcg_score
+from support import make
+
+import hpcml
+from hpcml import mpi
+from hpcml.data.dataset import Dataset
+from hpcml.evaluation.comparable import Comparable
+from hpcml.evaluation.curves import Curves
+from hpcml.evaluation.evaluate import evaluate
+from hpcml.evaluation.report import format_evaluation, write_json
+from hpcml.log import Log
+from hpcml.model.open import open_model
+from hpcml.reporting.gather import probability_of
+
+SELF, QUIET = mpi.self_comm(), Log(1)
+SLOPE, OFFSET = np.array([90.0, 0.3, 1.0, 0.0, 40.0, 2.0]), np.array([-1.0, 2.0, 0.0, 0.5, 3.0, -3.0])
+
+
+@pytest.fixture(params=["dense", "sparse"])
+def files(request, tmp_path):
+    """A model whose labels have sigmoids of very different slopes, one flat and one with probabilities that round to 1."""
+    X, Y = make.random_data(0, 80, 12, 6)
+    W, bias = np.random.default_rng(1).standard_normal((6, 12)), np.random.default_rng(2).standard_normal(6)
+    data = make.dataset(tmp_path / "data.h5", X, Y, splits={"valid": np.arange(80)})
+    model = make.model(tmp_path / "model.h5", W, bias, sparse=request.param == "sparse")
+    with h5py.File(model, "r+") as file:
+        file["labels/sigmoid_slope"], file["labels/sigmoid_offset"] = SLOPE, OFFSET
+    hpcml.predict(model, data, tmp_path / "scores.h5", split="all")
+    with h5py.File(tmp_path / "scores.h5") as file:
+        return data, model, file["scores"][:], Y.toarray() > 0
+
+
+def log_odds(scores):
+    return np.where(SLOPE > 0, SLOPE * scores + OFFSET, OFFSET)
+
+
+def best_of(values, k):
+    return np.argsort(-values, axis=1, kind="stable")[:, :k]
+
+
+def test_measures_of_rows_and_pool(files, tmp_path):
+    data, model, scores, Y = files
+    odds = log_odds(scores)
+    with Dataset(data) as dataset:
+        found = evaluate(SELF, open_model(model), dataset, "all", QUIET)
+    true = np.take_along_axis(Y, best_of(odds, 5), axis=1)
+    assert found.precision_at == pytest.approx({k: true[:, :k].mean() for k in (1, 3, 5)})
+    some = Y.any(axis=1)
+    places = -np.argsort(np.argsort(-odds, axis=1, kind="stable"), axis=1)  # scikit-learn takes the mean over ties
+    assert found.ndcg_at[5] == pytest.approx(ndcg_score(Y[some], places[some], k=5))
+    assert found.micro["average_precision"] == pytest.approx(tied_precision(Y.ravel(), odds.ravel()), rel=1e-12)
+    assert abs(found.micro["average_precision"] - tied_precision(Y.ravel(), scores.ravel())) > 0.001  # it does matter
+    of_labels = [tied_precision(y, s) for y, s in zip(Y.T, scores.T, strict=True)]  # of one label that of its scores
+    assert found.values["average_precision"] == pytest.approx(of_labels, rel=1e-12)
+    assert "ordered by probability" in format_evaluation(found)
+    write_json(tmp_path / "found.json", found)
+    assert json.loads((tmp_path / "found.json").read_text())["ordered_by"] == "probability"
+
+
+def tied_precision(true, values):
+    """Average precision, as the mean over positives of the expected precision at their place in a random order of ties."""
+    total, hits, above = 0.0, 0, 0
+    for value in np.unique(values)[::-1]:
+        n, r = int((values == value).sum()), int(true[values == value].sum())
+        for i in range(1, n + 1):
+            total += r / n * (hits + 1 + (i - 1) * (r - 1) / max(1, n - 1)) / (above + i)
+        hits, above = hits + r, above + n
+    return total / hits
+
+
+def test_best_labels_of_rows(files, tmp_path):
+    data, model, scores, _ = files
+    names, best = hpcml.open_model(model).label_names, best_of(log_odds(scores), 4)
+    assert best.tolist() != best_of(scores, 4).tolist()
+    assert best.tolist() != best_of(1 / (1 + np.exp(-log_odds(scores))), 4).tolist()  # probabilities round to 1 and are equal
+    for what in ("scores", "probabilities"):
+        hpcml.predict(model, data, tmp_path / f"{what}.csv", split="all", top=4, probabilities=what == "probabilities")
+        shown = scores if what == "scores" else 1 / (1 + np.exp(-log_odds(scores)))
+        with (tmp_path / f"{what}.csv").open(newline="") as lines:
+            for line, labels, row in zip(csv.DictReader(lines), best.tolist(), shown, strict=True):
+                pairs = [pair.rsplit(":", 1) for pair in line["labels"].split(";")]
+                assert [name for name, _ in pairs] == [names[label] for label in labels]
+                assert [float(value) for _, value in pairs] == pytest.approx(row[labels].tolist())
+
+
+def test_one_threshold_is_one_probability(files, tmp_path):
+    data, model, scores, Y = files
+    odds = log_odds(scores)
+    for measure in ("micro", "instance"):
+        hpcml.threshold(model, data, split="valid", measure=measure, output=tmp_path / f"{measure}.h5")
+        given = scores > hpcml.open_model(tmp_path / f"{measure}.h5").thresholds
+        best = max(np.unique(odds[Y]), key=lambda cut: f1_of(measure, odds >= cut, Y))
+        assert f1_of(measure, given, Y) == pytest.approx(f1_of(measure, odds >= best, Y))
+        assert odds[given].min() > odds[~given].max()
+
+
+def f1_of(measure, given, Y):
+    hits, together = (given & Y), given.sum(axis=1) + Y.sum(axis=1)
+    if measure == "micro":
+        return 2 * hits.sum() / together.sum()
+    return np.mean(2 * hits.sum(axis=1)[together > 0] / together[together > 0])
+
+
+def test_thresholds_of_a_value_are_exact():
+    class Some:
+        sigmoids = (np.append(SLOPE, [1e-300, 1e300, 5e-324]), np.append(OFFSET, [1e16, -1e16, 0.0]))
+
+    compared = Comparable(Some(), np.arange(9))
+    for value in (-3.0, 0.0, 0.5, 1.0, 1e16):
+        found = compared.thresholds(value)
+        with np.errstate(over="ignore"):
+            above = np.nextafter(found, np.inf)
+        assert np.isfinite(found).all()
+        flat = np.abs(found) == np.finfo(float).max
+        assert flat[3] and (found[3] > 0) == (OFFSET[3] <= value)
+        with np.errstate(over="ignore"):
+            of_found, of_above = compared.of_pairs(found, np.arange(9)), compared.of_pairs(above, np.arange(9))
+        assert (of_found <= value)[~flat].all() and (of_above > value)[~flat].all()
+    assert compared.of_pairs(np.array([-np.inf]), np.array([3])).tolist() == [0.5]
+
+
+def test_curves_of_a_report(files):
+    data, model, scores, Y = files
+    curves = Curves(None, probability_of(open_model(model)))
+    with Dataset(data) as dataset:
+        evaluate(SELF, open_model(model), dataset, "all", QUIET, watch=curves)
+    odds = log_odds(scores)
+    best = max(f1_of("micro", odds >= cut, Y) for cut in np.unique(odds[Y]))
+    assert curves.micro.f1.max() == pytest.approx(best)
+
+
+def test_from_tune_to_every_command(tmp_path):
+    """tune → evaluate and predict --top, from texts; serve's headings are the same."""
+    rng = np.random.default_rng(5)
+    words = [f"w{k}" for k in range(40)]
+    lines = []
+    for row in range(160):
+        labels = [f"l{k}" for k in range(5) if rng.random() < (0.5, 0.3, 0.2, 0.1, 0.1)[k]]
+        of_labels = [f"w{7 * int(name[1]) + int(rng.integers(7))}" for name in labels for _ in range(2)]
+        text = " ".join([*of_labels, *rng.choice(words, 8)])
+        lines.append({"id": str(row), "text": text, "labels": labels, "split": "test" if row % 3 == 0 else "train"})
+    (tmp_path / "docs.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    data = tmp_path / "docs.h5"
+    hpcml.convert("jsonl", tmp_path / "docs.jsonl", data)
+    model = hpcml.tune(data, tmp_path / "run", folds=3, lambdas=(0.1, 1.0, 10.0)).model
+    with h5py.File(model) as file, h5py.File(data) as rows:
+        W, columns, factors, bias = file["W"][:], file["columns"][:], file["factors"][:], file["bias"][:]
+        slope, offset = file["labels/sigmoid_slope"][:], file["labels/sigmoid_offset"][:]
+        names = [name.decode() for name in file["label_names"][:]]
+        shape = rows["X"].attrs["shape"]
+        X = sp.csr_matrix((rows["X/data"][:], rows["X/indices"][:], rows["X/indptr"][:]), shape=shape).astype(np.float64)
+        data_names, Y = [name.decode() for name in rows["label_names"][:]], np.zeros((160, 5), bool)
+        for row, labels in enumerate(np.split(rows["Y/indices"][:], rows["Y/indptr"][1:-1])):
+            Y[row, [names.index(data_names[label]) for label in labels]] = True
+        test = rows["splits/test"][:]
+    odds = slope * (X @ (W[:, columns] * factors).T + bias)[test] + offset
+    best = best_of(odds, 3)
+    found = hpcml.evaluate(model, data, split="test")
+    assert found.precision_at[3] == pytest.approx(np.take_along_axis(Y[test], best, axis=1).mean())
+    assert found.micro["average_precision"] == pytest.approx(average_precision_score(Y[test].ravel(), odds.ravel()), abs=1e-9)
+    hpcml.predict(model, data, tmp_path / "top.csv", split="test", top=3, probabilities=True)
+    with (tmp_path / "top.csv").open(newline="") as file:
+        top = [[pair.rsplit(":", 1)[0] for pair in line["labels"].split(";")] for line in csv.DictReader(file)]
+    assert top == [[names[label] for label in row] for row in best]
+    from hpcml.serving.suggest import Question, Suggester
+
+    with Dataset(data) as dataset:
+        suggester = Suggester(SELF, open_model(model), dataset)
+        fields = [field.name for field in suggester.fields]
+        asked = [Question([[lines[row]["text"]] if name == "text" else [] for name in fields], limit=3) for row in test.tolist()]
+        served = [[names[heading.label] for heading in row] for row in suggester(asked)]
+    assert served == top
