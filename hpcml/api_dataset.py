@@ -59,7 +59,7 @@ class Dataset(dataset.Dataset):
         log
             Who hears the messages; by default the logger `hpcml`.
         **options
-            Of `hpcml convert`: `test_share`, `seed`, `like`, `label_noise`, `missing_as_zero`.
+            Of `hpcml convert`: `test_share`, `seed`, `like`, `new_labels`, `renamed`, `label_noise`, `missing_as_zero`.
 
         Raises
         ------
