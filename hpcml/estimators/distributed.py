@@ -13,12 +13,12 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_consistent_length, check_random_state
+from sklearn.utils import check_array, check_consistent_length, check_random_state
 from sklearn.utils.validation import validate_data
 
 from hpcml import mpi
 from hpcml.errors import ConfigError, DataError, NonFiniteError, in_python
-from hpcml.estimators.labels import LabelSets, agree_labels, check_features, check_target, complaints_agreed
+from hpcml.estimators.labels import NAMES, LabelSets, agree_labels, check_features, check_target, complaints_agreed
 from hpcml.options import flag_of
 
 Self = TypeVar("Self", bound="DistributedClassifier")
@@ -78,12 +78,17 @@ class DistributedClassifier(BaseEstimator):
         y (n,) holds classes; where label sets can be learnt, lists (or sets) of names of labels, or (n, n_labels), dense or sparse,
         zeros and ones. Raises ValueError or TypeError for what does not fit.
         """
+        return self._fit_weighted(X, y, None)
+
+    @mpi.collective
+    def _fit_weighted(self: Self, X: Any, y: Any, sample_weight: Any) -> Self:
+        """Collective over `comm`. As `fit`; a row of weight 2 is taken twice."""
         if not (self.comm is None or isinstance(self.comm, mpi.Comm)):
             raise TypeError(f"comm={self.comm!r}: expected an mpi4py communicator or None")
         wrong: list[Exception] = []
         try:
             with mpi.duplicated(self.comm) as comm:
-                self._fit(comm, X, y, wrong)
+                self._fit(comm, X, y, sample_weight, wrong)
         except (ConfigError, DataError, NonFiniteError) as error:
             text = str(error) if isinstance(error, DataError) else about_parameters(str(error))
             alone = self.comm is None or self.comm.size == 1
@@ -91,11 +96,13 @@ class DistributedClassifier(BaseEstimator):
         return self
 
     @mpi.collective
-    def _fit(self, comm: mpi.Comm, X: Any, y: Any, wrong: list[Exception]) -> None:
+    def _fit(self, comm: mpi.Comm, X: Any, y: Any, sample_weight: Any, wrong: list[Exception]) -> None:
         """Collective over `comm`. Check, agree, train. Raises ConfigError, DataError, NonFiniteError."""
         with mpi.agreed(comm, "checking X and y"), complaints_agreed(comm.rank, wrong):
             options = self._options()
             X, kind, y = self._check(X, y, comm.size)
+            if sample_weight is not None:
+                X, kind, y = repeated(X, kind, y, sample_weight)
         options = self._agreed_options(comm, options)
         check_features(comm, self)
         labels = agree_labels(comm, kind, y, X.shape[0])
@@ -154,6 +161,23 @@ class DistributedClassifier(BaseEstimator):
         kind, y = check_target(y)
         check_consistent_length(X, y)
         return X, kind, y
+
+
+def repeated(X: sp.csr_matrix, kind: int, y: Any, sample_weight: Any) -> tuple[sp.csr_matrix, int, Any]:
+    """The rows, each as many times as its weight says, with what y is, and y. Raises ValueError."""
+    weights = check_array(sample_weight, ensure_2d=False, ensure_min_samples=0, dtype=np.float64, input_name="sample_weight")
+    if weights.shape != X.shape[:1]:
+        raise ValueError(f"sample_weight has the shape {weights.shape}, but expected {X.shape[:1]}: a weight for each row")
+    broken = np.flatnonzero((weights != np.floor(weights)) | (weights < 0))
+    if broken.size:
+        raise ValueError(
+            f"sample_weight[{broken[0]}]={weights[broken[0]]:g}: expected whole numbers of at least 0, for a row of weight 2 is "
+            "taken twice (positive_weight weighs the rows with a label by any number)"
+        )
+    rows = np.repeat(np.arange(weights.size), weights.astype(np.int64))
+    if not rows.size:
+        return X[:0], 0, None
+    return X[rows], kind, [y[row] for row in rows] if kind == NAMES else y[rows]
 
 
 @mpi.collective

@@ -135,7 +135,7 @@ def agree_labels(comm: mpi.Comm, kind: int, y: Any, n_local: int) -> LabelSets:
     about = None if kind == 0 else (kind, y.shape[1]) if kind in (INDICATOR, SPARSE_INDICATOR) else (kind, _distinct(kind, y))
     found = [(rank, *its) for rank, its in enumerate(comm.allgather(about)) if its is not None]
     if not found:
-        raise DataError("no rank has rows to train on")
+        raise DataError("no rank has rows to train on (those of weight zero do not count)")
     first, first_kind, _ = found[0]
     for rank, its_kind, _ in found:
         if (its_kind == CLASSES) != (first_kind == CLASSES):

@@ -7,8 +7,9 @@ from hpcml.model.kernel_bayes import JointNaiveBayes
 class GaussianNaiveBayes(JointNaiveBayes, GaussianDensities):
     """Naive Bayes with a Gaussian per feature and class, as Weka's `NaiveBayes` has it.
 
-    Features are numeric; what a sparse row does not store is the value 0. Weights are scaled so that they sum to the number of
-    rows. For feature j with m_j distinct values and range R_j in the training rows,
+    Features are numeric; what a sparse row does not store is the value 0. A row of weight 2 is as good as two rows;
+    weights that sum to less than the number of rows, as those of boosting, are scaled to sum to it. For feature j with m_j distinct
+    values and range R_j in the training rows,
 
     - δ_j = R_j / (m_j − 1) is its precision, the mean gap between values; 0.01 if it has one value;
     - values, of training rows and of others, are rounded to multiples of δ_j;
@@ -18,7 +19,7 @@ class GaussianNaiveBayes(JointNaiveBayes, GaussianDensities):
       8.3 σ above the mean on, but only from 18 σ below;
     - the prior is (n_c + 1) / (n + K) with K classes.
 
-    Rows of weight 0 are as if absent, and a common factor of all weights changes nothing but roundings.
+    Rows of weight 0 are as if absent.
 
     Attributes
     ----------

@@ -39,22 +39,26 @@ class JointBayes:
         return X
 
     def _prepare(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
-        """Rows that have a weight, their classes' numbers, their weights, which sum to their number, and each class's sum.
+        """Rows that have a weight, their classes' numbers, their weights, and each class's sum.
 
+        Weights stand for repeated rows; those that sum to less than the number of rows, as in boosting, are scaled to it.
         Sets `classes_` and `class_log_prior_`.
         """
         X, y, weights = self._training_rows(X, y, sample_weight)
         self.classes_, labels = np.unique(y, return_inverse=True)
         if not weights.any():
             raise ValueError("sample_weight: every weight is 0, but at least one must be above")
-        weights = weights / weights.max()
         counted = weights > 0
         if not counted.all():
             X, labels, weights = X[counted], labels[counted], weights[counted]
-        weights = weights * (weights.size / weights.sum())
+        with np.errstate(over="ignore"):
+            total = weights.sum()
+        if not weights.size <= total < np.inf:
+            weights = weights / weights.max()
+            weights, total = weights * (weights.size / weights.sum()), weights.size
         n_classes = self.classes_.size
         totals = np.bincount(labels, weights, n_classes)
-        self.class_log_prior_ = np.log((totals + 1) / (weights.size + n_classes))
+        self.class_log_prior_ = np.log((totals + 1) / (total + n_classes))
         return X, labels, weights, totals
 
     def predict_joint_log_proba(self, X: Any) -> np.ndarray:

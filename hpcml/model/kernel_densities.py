@@ -73,7 +73,7 @@ class KernelDensities(JointBayes):
         lows, highs = np.where(has_zeros, np.minimum(lows, 0), lows), np.where(has_zeros, np.maximum(highs, 0), highs)
         zero_masses = np.where(has_zeros, np.maximum(1 - masses, 0), 0)
         some_zeros = np.asarray(has_zeros.any(axis=1))
-        limit = min(FEW, math.isqrt(columns.labels.size))
+        limit = min(FEW, math.isqrt(round(self.class_size_.sum())))
         self.value_count_ = count_values(columns.indptr, columns.data, some_zeros, limit)
         with np.errstate(over="ignore"):
             self.precision_ = (highs.max(axis=1) - lows.min(axis=1)) / np.maximum(self.value_count_ - 1, 1)

@@ -139,6 +139,14 @@ def test_dual_has_the_same_bits_on_any_number_of_ranks(comm, mine, X):
         assert sp.issparse(model.predict(X)) == sp.issparse(target)
 
 
+def test_dual_takes_rows_as_often_as_they_weigh_on_any_rank(comm, mine, X):
+    y, weights = np.arange(60) % 3, np.arange(60) % 4 * (np.arange(60) > 12)  # the first ranks have rows of weight 0 only
+    model, alone = DualClassifier(comm=comm).fit(X[mine], y[mine], weights[mine]), DualClassifier().fit(X, y, weights)
+    assert same(model, alone)
+    with pytest.raises(ValueError, match="expected whole numbers"):
+        DualClassifier(comm=comm).fit(X, y, weights + 0.5 * (comm.rank == comm.size - 1))
+
+
 def test_psbml_keeps_the_same_classifier_on_any_number_of_ranks(comm, mine, X):
     words = np.array(["ant", "bee", "caterpillar"])[np.sort(np.arange(60) % 3)]
     for target, base, grid in ((words, "tree", "2x1"), (words == "ant", "linear-svm", "3x2"), (words, "stump", "1x1")):

@@ -100,7 +100,7 @@ def kernel_log_densities(x, labels, weights, queries):
     if len(values) == 1:
         return out
     gap = max((values[-1] - values[0]) / (len(values) - 1), 1e-6)
-    weights = weights * ((weights > 0).sum() / weights.sum())
+    weights = weights * max(1, (weights > 0).sum() / weights.sum())
     for c in range(out.shape[1]):
         mine = (labels == c) & (weights > 0)
         own, w = np.rint(x[mine] / gap) * gap, weights[mine]
@@ -113,11 +113,11 @@ def kernel_log_densities(x, labels, weights, queries):
 
 def gaussian_naive_bayes(X, labels, weights, queries):
     """Joint log-probabilities (queries, classes) as Weka's NormalEstimator has them, value by value."""
-    weights = weights * (np.count_nonzero(weights) / weights.sum())
+    weights = weights * max(1, np.count_nonzero(weights) / weights.sum())
     out = []
     for query in queries:
         for c in range(labels.max() + 1):
-            total = np.log((weights[labels == c].sum() + 1) / (np.count_nonzero(weights) + labels.max() + 1))
+            total = np.log((weights[labels == c].sum() + 1) / (weights.sum() + labels.max() + 1))
             for j, x in enumerate(X.T):
                 values = np.unique(x[weights > 0])
                 gap = (values[-1] - values[0]) / (len(values) - 1) if len(values) > 1 else 0.01
@@ -132,7 +132,7 @@ def gaussian_naive_bayes(X, labels, weights, queries):
 
 def kernel_naive_bayes(X, labels, weights, queries):
     """Joint log-probabilities (queries, classes) of the model of `KernelNaiveBayes`; X and queries dense."""
-    scaled = weights * ((weights > 0).sum() / weights.sum())
+    scaled = weights * max(1, (weights > 0).sum() / weights.sum())
     prior = np.bincount(labels, scaled) + 1
     columns = zip(X.T, queries.T, strict=True)
     return np.log(prior / prior.sum()) + sum(kernel_log_densities(x, labels, weights, v) for x, v in columns)

@@ -25,7 +25,7 @@ assert_type(hpcml.retrain("run", "docs.h5", "again").model, Path)
 assert_type(hpcml.evaluate(trained.model, "docs.h5", split="test").macro("average_precision"), float)
 assert_type(hpcml.predict(hpcml.open_model("run"), "docs.h5", "out.csv", top=3), Path)
 assert_type(hpcml.report(["run"], "page.html"), Path)
-print(hpcml.threshold("run", "docs.h5", "f1"), hpcml.calibrate("run", "docs.h5"), hpcml.explain("run", label=["sea"]))
+print(hpcml.threshold("run", "docs.h5", "label"), hpcml.calibrate("run", "docs.h5"), hpcml.explain("run", label=["sea"]))
 print(hpcml.duplicates("docs.h5", similarity=0.9), hpcml.cross_validate(["dual"], ["docs.h5"], folds=3, seed=1))
 with hpcml.Dataset.from_sparse([[1.0]], [["sea"]], "rows.h5", label_names=["sea"], test_share=0.2) as data:
     assert_type(data, hpcml.Dataset)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -116,3 +116,13 @@ class DualClassifier(LinearClassifier):
         self.max_iter = max_iter
         self.block = block
         self.comm = comm
+
+    @mpi.collective
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Collective over `comm`. Train on this rank's rows X (n, n_features), dense or sparse, and their labels y.
+
+        y (n,) holds classes, or lists (or sets) of names of labels; (n, n_labels), dense or sparse, zeros and ones. A row is taken
+        as many times as its `sample_weight` (n,) says, which are whole numbers; None is once. Raises ValueError or TypeError for
+        what does not fit.
+        """
+        return self._fit_weighted(X, y, sample_weight)

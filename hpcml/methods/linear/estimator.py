@@ -58,7 +58,7 @@ class LinearClassifier(LabelScores, DistributedClassifier):
         rows, columns = self._spread(comm, X, labels, options.bias)
         self._train(comm, rows, columns, options)
         for text in self._shortfalls(options) if comm.rank == 0 else ():
-            warnings.warn(text, ConvergenceWarning, stacklevel=7)  # where `fit` was called
+            warnings.warn(text, ConvergenceWarning, stacklevel=9)  # where `fit` was called
 
     @mpi.collective
     def _spread(self, comm: mpi.Comm, X: sp.csr_matrix, labels: LabelSets, bias: bool) -> tuple[CompactRows, ColumnMap]:

@@ -197,7 +197,10 @@ class OnlineClassifier(LabelScores, BaseEstimator):
             labels = agree_labels(mpi.self_comm(), kind, np.concatenate([classes, y]), classes.size + X.shape[0])
             indptr = labels.indptr[classes.size :]
             return labels._replace(indptr=indptr - indptr[0], indices=labels.indices[indptr[0] :])
-        return agree_labels(mpi.self_comm(), kind, y, X.shape[0])
+        try:
+            return agree_labels(mpi.self_comm(), kind, y, X.shape[0])
+        except HpcmlError as error:
+            raise ValueError(str(error)) from None
 
     def _begin(self, options: OnlineOptions, labels: LabelSets, n_features: int) -> None:
         """Know nothing yet."""
