@@ -272,7 +272,9 @@ def _look_up(density, j, c, v):
     """P(v | c) of a feature with tables."""
     k = j * density.sizes.size + c
     bandwidth = density.bandwidths[j, c]
-    place = (_judged(density, j, v) - density.lows[j, c]) * (PER_BANDWIDTH / bandwidth) + reach(density.precisions[j] / bandwidth, density.far)
+    place = (_judged(density, j, v) - density.lows[j, c]) * (PER_BANDWIDTH / bandwidth) + reach(
+        density.precisions[j] / bandwidth, density.far
+    )
     begin, end = density.table_starts[k], density.table_starts[k + 1]
     if not 0 <= place < end - begin:
         return 0.0

@@ -214,7 +214,8 @@ def write_classifier(
     """Write the file, whole or not at all, in place of an older one. Local (call it on one rank, in an agreed region).
 
     `margin_rows` (n, ascending row numbers of the training file) and `margin_weights` (n) are the margin data of cycle `cycle`;
-    without a `threshold` it is 0; `about` are more attributes (validation_error, ...). Raises DataError if the file cannot be written.
+    without a `threshold` it is 0; `about` are more attributes (validation_error, ...). Raises DataError if the file cannot be
+    written.
     """
     path = Path(path)
     base = {"name": learner.name, "path": _path_in_files(learner.path), "options": dict(learner.options)}

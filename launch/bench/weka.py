@@ -2,11 +2,11 @@
 
 usage: python launch/bench/weka.py WEKA.JAR FILE.svm[.xz]...
 
-Needs `java` and Weka (https://www.cs.waikato.ac.nz/ml/weka/). Debian's package `weka` has /usr/share/java/weka.jar, of version 3.6.14,
-and the Python package `python-weka-wrapper3` has python/weka/lib/weka.jar, of 3.9.7. A file NAME.svm with
-NAME.t.svm beside it is trained on the one and tested on the other; else 70 % of its rows are trained on. At most ROWS rows of
-either. Prints a JSON line for each file and learner: Weka's version, percent wrong, and AUC in percent (each class against the
-rest, weighted by its rows), ours and Weka's, and how many predictions differ.
+Needs `java` and Weka (https://www.cs.waikato.ac.nz/ml/weka/). Debian's package `weka` has /usr/share/java/weka.jar (3.6.14), and
+the Python package `python-weka-wrapper3` has python/weka/lib/weka.jar (3.9.7). A file NAME.svm with NAME.t.svm beside it is trained
+on the one and tested on the other; else 70 % of its rows are trained on. At most ROWS rows of either. Prints a JSON line for each
+file and learner: Weka's version, percent wrong, and AUC in percent (each class against the rest, weighted by its rows), ours and
+Weka's, and how many predictions differ.
 """
 
 from __future__ import annotations
@@ -120,8 +120,8 @@ def compare(jar: str, path: Path) -> None:
         for name, (kind, options) in LEARNERS.items():
             ours = kind().fit(X, y).predict_proba(X_test)
             theirs = weka(jar, options, folder, n_classes)
-            line = {"bench": "weka", "weka": version(jar), "data": path.name.split(".")[0], "learner": name}
-            line |= {"rows": len(X), "test_rows": len(X_test)}
+            of = {"weka": version(jar), "data": path.name.split(".")[0], "learner": name}
+            line = {"bench": "weka", **of, "rows": len(X), "test_rows": len(X_test)}
             for whose, p in (("hpcml", ours), ("weka", theirs)):
                 line[f"{whose}_error"] = round(100 * float(np.mean(p.argmax(axis=1) != y_test)), 2)
                 line[f"{whose}_auc"] = round(100 * auc(y_test, p), 2)

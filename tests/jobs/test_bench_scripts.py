@@ -420,6 +420,13 @@ def test_slurm_rounds_starts():
     assert "--rounds" in run(sys.executable, BENCH / "slurm_rounds.py", "--help")
 
 
+def test_label_noise():
+    found = lines_of(run(sys.executable, BENCH / "label_noise.py", "--random", 2000, "--rows", 2000, "--test", 300))
+    assert len(found) == 80 and {line["learner"] for line in found} >= {"mbw", "v-mbw", "pa"}
+    wrong = {(line["learner"], line["wrong_labels"]): line["wrong"] for line in found if "wrong_labels" in line}
+    assert wrong["v-mbw", 0.1] < wrong["mbw", 0.1]
+
+
 def test_weka_says_what_it_needs(tmp_path):
     done = start(sys.executable, BENCH / "weka.py")
     assert done.returncode != 0 and "WEKA.JAR" in done.stderr  # the comparison itself needs Java and Weka

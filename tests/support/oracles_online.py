@@ -3,7 +3,7 @@
 import math
 
 BIAS = -1
-LIMIT = 2.0**200  # of a Winnow's weights, and 1 / LIMIT
+LEAST, MOST = 2.0**-10, 2.0**200  # a Winnow's weights stay between these
 
 
 class Learner:
@@ -85,7 +85,7 @@ class Learner:
             elif square + self.gamma > 0:
                 v[0] += y * (self.epsilon - y * score) / (square + self.gamma) * value
             if self.winnow:
-                v[:] = [min(max(weight, 1 / LIMIT), LIMIT) for weight in v]
+                v[:] = [min(max(weight, LEAST), MOST) for weight in v]
 
     def weights(self):
         """feature -> list of final, or averaged, weights; of every feature seen."""

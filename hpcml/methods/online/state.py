@@ -115,6 +115,12 @@ class State:
             np.maximum(out, np.abs(self.weights[1:, lane] - self.weights[1:, n + lane]), out=out)
         return out
 
+    def at_bound(self) -> np.ndarray:
+        """How many weights of each label (B) a Winnow has at their lower bound; none of additive learners."""
+        parts = len(self.method.weights) if self.method.winnow else 0
+        columns = ([part * self.n_lanes + lane for part in range(parts)] for lane in range(self.n_lanes))
+        return np.array([sum(int((self.weights[:, c] <= kernels.LEAST).sum()) for c in of) for of in columns], dtype=np.int64)
+
     def kept(self) -> tuple[np.ndarray, np.ndarray]:
         """The features that the model has, ascending, and their rows in `weights`; the bias is not among them."""
         slots = np.flatnonzero(self.seen)

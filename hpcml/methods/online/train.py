@@ -17,6 +17,7 @@ from hpcml.data.svmlight_stream import SvmlightStream, is_text
 from hpcml.errors import ConfigError, HpcmlError, Interrupted
 from hpcml.files.lines import line_limit
 from hpcml.log import joined, plural
+from hpcml.methods.online import bound
 from hpcml.methods.online.learners import LEARNERS
 from hpcml.methods.online.options import OnlineOptions, with_bias
 from hpcml.methods.online.run import Pass
@@ -43,6 +44,7 @@ class OnlineReport:
     seconds: float
     profile: dict[str, float] = field(default_factory=dict)
     warning: str = ""  # that the rows come in blocks of one label
+    bound_warning: str = ""  # that many weights are at their bound
 
     def __str__(self) -> str:
         lines = [
@@ -51,8 +53,7 @@ class OnlineReport:
             f"{plural(self.n_features, 'feature')}; "
             f"model: {self.model}"
         ]
-        if self.warning:
-            lines.append(self.warning)
+        lines += [warning for warning in (self.warning, self.bound_warning) if warning]
         if self.profile:
             lines.append("rank 0: " + ", ".join(f"{phase} {value:.2f} s" for phase, value in self.profile.items()))
         return joined(lines)
@@ -149,7 +150,8 @@ def _train(run: Pass, method: str, target: Target, signals: StopSignals) -> Onli
         raise
     if stopped:
         raise Interrupted(f"{stopped}: checkpoint written; continue with --resume ({plural(run.state.n_rows, 'row')} done)")
-    return replace(_report(run), warning=run.order.note(comm, source.names, is_stream=source.n_rows is None))
+    warning = run.order.note(comm, source.names, is_stream=source.n_rows is None)
+    return replace(_report(run), warning=warning, bound_warning=bound.note(comm, source.names, run.state))
 
 
 @mpi.collective

@@ -68,7 +68,9 @@ def write_pocket(path: Path, problem: TorusProblem, pocket: Pocket, base: tuple[
         margin_rows=problem.classes.rows[places],
         margin_weights=greatest,
         cycle=pocket.cycle,
-        threshold=FoundThreshold(pocket.threshold, "error", "validation", problem.split) if problem.options.judge == "auc" else None,
+        threshold=FoundThreshold(pocket.threshold, "error", "validation", problem.split)
+        if problem.options.judge == "auc"
+        else None,
         about={
             "validation_error": pocket.error,
             "validation_auc": pocket.auc,

@@ -309,9 +309,9 @@ class TorusRun:
                 facts = Facts(*line) if self.comm.rank == 0 else Facts()
                 self.taken.append(Snapshot(int(file["taken_cycles"][number, 0]), entries, facts))
             if "judged" in file:
-                cycle, *judged = file["judged"][0].tolist()  # no threshold in those of version 0.11
+                cycle, error, auc, *threshold = file["judged"][0].tolist()  # no threshold in those of version 0.11
                 entries = _read_entries(file, "pocket", 0, list(range(n_nodes))) if self.comm.rank == 0 else None
-                self.assessor.pocket = Pocket(int(cycle), *judged, entries=entries)
+                self.assessor.pocket = Pocket(int(cycle), error, auc, (threshold or [0.0])[0], entries=entries)
             if self.comm.rank == 0 and not self.options.asynchronous:  # whose cycles are others when they are done again
                 self.told = _last_cycle(self.folder.history)
         again = f"; done again, for they were not saved: up to cycle {self.told}" if self.told > self.n_taken else ""

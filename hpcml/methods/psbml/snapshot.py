@@ -204,7 +204,9 @@ def best_threshold(scores: np.ndarray, positive: np.ndarray) -> float:
     """
     values = np.unique(scores)
     halves = values[:-1] / 2 + values[1:] / 2
-    candidates = np.concatenate([[0.0], np.where(halves < values[1:], halves, values[:-1]), values[[-1]], [np.nextafter(values[0], -np.inf)]])
+    candidates = np.concatenate(
+        [[0.0], np.where(halves < values[1:], halves, values[:-1]), values[[-1]], [np.nextafter(values[0], -np.inf)]]
+    )
     missed = np.searchsorted(np.sort(scores[positive]), candidates, side="right")
     false = np.count_nonzero(~positive) - np.searchsorted(np.sort(scores[~positive]), candidates, side="right")
     wrong = missed + false

@@ -62,9 +62,10 @@ class PsbmlReport:
     profile: list[dict[str, float]] = field(default_factory=list)  # seconds per phase, rank by rank; empty if not asked for
 
     def __str__(self) -> str:
+        judged = quality(self.judge, self.validation_error, self.validation_auc)
         lines = [
-            f"trained in {self.seconds:.2f} s; best: cycle {self.cycle}, "
-            f"validation {quality(self.judge, self.validation_error, self.validation_auc)}{self._beside_base()}, margin data: {plural(self.n_margin_rows, 'row')}; model: {self.model}"
+            f"trained in {self.seconds:.2f} s; best: cycle {self.cycle}, validation {judged}{self._beside_base()}, "
+            f"margin data: {plural(self.n_margin_rows, 'row')}; model: {self.model}"
         ]
         if self.cycle == 0:
             lines.append("no cycle is better than the base learner on all rows: the model is that one")
@@ -197,5 +198,6 @@ def _report(comm: mpi.Comm, folder: RunFolder, judge: str, seconds: float, profi
         if comm.rank == 0:
             model = ClassifierModel(folder.model)
             names = ("validation_error", "validation_auc", "base_error", "base_auc")
-            told = model.cycle, *(float(model.attrs.get(name, math.nan)) for name in names), judge, model.margin_rows.size
-    return PsbmlReport(folder.model, *comm.bcast(told), seconds, profile)
+            told = model.cycle, [float(model.attrs.get(name, math.nan)) for name in names], model.margin_rows.size
+    cycle, (error, auc, base_error, base_auc), n_rows = comm.bcast(told)
+    return PsbmlReport(folder.model, cycle, error, auc, base_error, base_auc, judge, n_rows, seconds, profile)
