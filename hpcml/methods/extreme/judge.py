@@ -32,7 +32,7 @@ from hpcml.run.profile import Profile
 
 HISTORY = ("step", "f", "bound", "rows", "found", "weights", "seconds")  # features found beyond Λ₁; weights that are not 0
 MAX_GAP = 1e-5  # of labels that are done
-FREQUENT = 0.05  # of the rows, that a feature is in on average: where no more than a few features reach every row
+FREQUENT = 0.01  # of the rows, that a feature is in on average: measured 0.1 to 0.4 % of texts, 2 to 59 % where models are dense
 ETAS = {("decaying", False): 12.0, ("decaying", True): 1.5, ("constant", False): 2.0, ("constant", True): 0.25}  # by squared
 
 

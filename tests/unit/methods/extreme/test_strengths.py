@@ -49,7 +49,7 @@ def test_a_run_of_an_earlier_version_goes_on_with_its_strengths(tmp_path):
         train("elastic-net", None, data, run, {"l1": "0.5/m"}, resume=True)
 
 
-@pytest.mark.parametrize(("density", "warns"), [(0.5, True), (0.02, False)])
+@pytest.mark.parametrize(("density", "warns"), [(0.5, True), (0.005, False)])
 def test_frequent_features_are_warned_of_at_the_start(tmp_path, density, warns):
     X, Y = random_data(7, 400, 60, 2, density=density)
     data, run = dataset(tmp_path / "data.h5", abs(sp.csr_matrix(X)), Y), tmp_path / "run"
