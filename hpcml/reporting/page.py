@@ -92,8 +92,12 @@ def shown(name: str) -> str:
 
 
 def number(value: float) -> str:
-    """A measure, small ones with two digits; – if undefined."""
-    return "–" if math.isnan(value) else f"{value:.3f}" if value >= 0.01 or value == 0 else f"{value:.2g}"
+    """A measure, small ones with two digits; – if undefined. Only 1 itself is 1.000."""
+    if math.isnan(value):
+        return "–"
+    if 0.9995 <= value < 1:
+        return "> 0.999"
+    return f"{value:.3f}" if value >= 0.01 or value == 0 else f"{value:.2g}"
 
 
 def count(value: float) -> str:

@@ -200,9 +200,12 @@ def _train_problem(
         block.waiting.extend(waiting)
         objective_is = f", λ = {objective.lam:.4g}" if options.losses and chosen is None else ""
         log(
-            f"training {plural(len(problem.names), 'label')} on {plural(rows.n_global, 'row')} "
-            f"× {plural(rows.n_features, 'feature')} ({plural(rows.n_columns, 'column')}); "
-            f"ranks: {comm.size}, {problem.loaded_by.size} to a copy of the rows, labels that share a pass: {n_lanes}{objective_is}"
+            f"training {plural(len(problem.names), 'label')} on {plural(rows.n_global, 'row')} × "
+            f"{plural(rows.n_features, 'feature')} with {method.name}{objective_is}"
+        )
+        log(
+            f"in memory: {plural(rows.n_columns, 'column')}, {plural(problem.loaded_by.size, 'rank')} of {comm.size} to a copy of the "
+            f"rows, labels that share a pass: {n_lanes}"
         )
         with mpi.node_first(comm):
             block.warm_up()
