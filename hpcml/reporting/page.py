@@ -158,7 +158,7 @@ def figures(report: RunReport, place: int) -> list[dict[str, Any]]:
         lines.append((name, learning_curve(report.frequency[chosen], e.values[measure][chosen])))
         spread.append((name, e.values[measure][e.in_macro(measure)]))
     if len(lines[0][1]) > 1:
-        text = "Means of labels with about as many positive rows; in the shade lies the middle half of the labels."
+        text = "Means of labels with about as many positive rows; in the shade lies the middle half. The numbers count labels."
         add("learning", "How many rows a label needs", text, draw.learning([line for line in lines if line[1]]))
     if len(e.label_names) > 1 and spread[0][1].size:
         text = "Which share of the labels reaches a measure, or more."
