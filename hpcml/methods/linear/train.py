@@ -204,8 +204,8 @@ def _train_problem(
             f"{plural(rows.n_features, 'feature')} with {method.name}{objective_is}"
         )
         log(
-            f"in memory: {plural(rows.n_columns, 'column')}, {problem.loaded_by.size} of {plural(comm.size, 'rank')} to a copy of the rows, "
-            f"labels that share a pass: {n_lanes}"
+            f"in memory: {plural(rows.n_columns, 'column')}, {problem.loaded_by.size} of {plural(comm.size, 'rank')} "
+            f"to a copy of the rows, labels that share a pass: {n_lanes}"
         )
         with mpi.node_first(comm):
             block.warm_up()
