@@ -294,8 +294,13 @@ def write_dataset(
         if sizes.n_rows == 0:
             raise DataError(f"{where}: no rows; expected at least one")
         if sizes.entries["Y"] == 0 and like is None:
+            if source in SOURCES and "labels" in SOURCES[source].options and not options.labels:
+                hint = hint or "name the columns of labels with --labels"
             raise DataError(f"{where}: no label in any row; expected at least one (or {hint or '--like a dataset that has some'})")
+        if sizes.nnz == 0:
+            log(f"warning: {where}: no row has a feature, so that nothing can be learnt from the rows, nor said of them")
         size = f"{plural(sizes.n_rows, 'row')} × {plural(part.n_features, 'feature')} × {plural(len(part.labels.names), 'label')}"
+        warn_of_separator(part.labels.names, options, log)
         log(f"{output}: writing {size}")
         _write(comm, out, part, sizes, source, output)
         _, (dropped,) = mpi.exclusive_sum(comm, [part.dropped])
@@ -312,6 +317,20 @@ def write_dataset(
         changed=changed,
         seconds=time.monotonic() - begin,
     )
+
+
+def warn_of_separator(names: Sequence[str], options: ConvertOptions, log: Log) -> None:
+    """Warn if labels look like several labels in one value."""
+    if options.label_separator is not None or not options.labels:
+        return
+    for separator in ";|":
+        if found := [name for name in names if separator in name]:
+            example = named(found[0])
+            log(
+                f"warning: {plural(len(found), 'label')} such as {example!r} may be several, with {separator!r} between them; "
+                f"if so, give --label-separator '{separator}'"
+            )
+            return
 
 
 def _check_names(where: object, part: Part) -> None:

@@ -77,6 +77,8 @@ def document_of(value: Any, fields: Sequence[Field] = PLAIN, keys: set[str] | No
     row_id = value.get("id")
     if isinstance(row_id, int) and not isinstance(row_id, bool):
         row_id = str(row_id)
+    if "label" in value and "labels" not in value and "label" not in (field.name for field in fields):
+        raise ValueError('it has a key label, but labels stand under labels: "labels": ["Sea", "Trade"]; rename it')
     labels = [] if value.get("labels") is None else value["labels"]
     if not isinstance(labels, list):
         raise ValueError(f"labels is {_kind(labels)}, but expected a list of strings")

@@ -72,6 +72,8 @@ def read_table(
     with mpi.agreed(comm, f"reading {what}"):
         roles.check(what, names)
         features = roles.numbers(names)
+        if "split" in names and "split" not in (name for _, name in roles.named()) and options.test_share is None:
+            log(f"warning: {what}: the column split is not taken for the splits of the rows; --split-column split takes it")
         if corpus is None and not features:
             raise ConfigError(f"{what}: no column is left for features; name columns of texts (--text) or of numbers (--features)")
         rows = TableRows(roles, names, options, like, corpus, scratch, what)
@@ -125,6 +127,7 @@ def _read_separated(
                     raise DataError(
                         f"{table.path}: line 1: the columns are not those of {what} ({strange!r} is in one of them only)"
                     )
+            check_delimiter(what, names, delimiter, options)
             Roles.of(options, PLAIN).check(what, names)
             parts = segments(tables, [plain_size(table.path) for table in tables], dialect, comm.size)
             of_file = {table.path: table.names for table in tables}
@@ -136,6 +139,17 @@ def _read_separated(
             yield from _csv_batches(segment, of_file[segment.path], dialect, columns, max_line)
 
     return read_table(comm, what, names, batches, options, like, log, scratch)
+
+
+def check_delimiter(what: str, names: Sequence[str], delimiter: str, options: ConvertOptions) -> None:
+    """Raise ConfigError for a header that is one name with other delimiters in it."""
+    if len(names) > 1:
+        return
+    for other, way in ((";", "--delimiter ';'"), ("\t", "convert tsv"), ("|", "--delimiter '|'"), (",", "convert csv")):
+        if other in names[0] and other != delimiter:
+            raise ConfigError(
+                f"{what}: line 1: one column, {names[0][:60]!r}; what stands between columns seems to be {other!r}: use {way}"
+            )
 
 
 def _compile() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.data.shard import Shard, rows_of
-from hpcml.errors import DataError, NonFiniteError
+from hpcml.errors import DataError
 from hpcml.kernels import scores as kernels
 from hpcml.kernels.top import keep_best, sort_best
 from hpcml.model.classifier import ClassifierModel
@@ -80,7 +80,7 @@ class Scorer:
         Wt = np.empty((self.model.n_features, labels.size))
         kernels.expand_weights(W, places, *self.tables, Wt)
         if not (fit := np.isfinite(Wt).all(axis=0)).all():
-            self._refuse(labels[int(np.argmin(fit))])
+            raise self.model.not_finite(labels[int(np.argmin(fit))])
         return Wt, bias[places]
 
     def _rows_of(self, labels: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
@@ -143,11 +143,7 @@ class Scorer:
     def check_numbers(self, scores: np.ndarray, labels: np.ndarray) -> None:
         """Raise NonFiniteError if scores[i], of label labels[i], is not a finite number."""
         if not (fit := np.isfinite(scores)).all():
-            self._refuse(labels[int(np.argmin(fit))])
-
-    def _refuse(self, label: int) -> None:
-        name = self.model.label_names[int(label)]
-        raise NonFiniteError(f"{self.model.path}: a weight of label {name!r} is not a finite number; train it again")
+            raise self.model.not_finite(labels[int(np.argmin(fit))])
 
     @mpi.collective
     def warm_up(self, comm: mpi.Comm) -> None:

@@ -55,6 +55,8 @@ def read_header(path: Path, dialect: Dialect, max_line: int = LINE_MIB << 20) ->
         text = file.read(min(1 << 16, max_line))
         if not text:
             raise DataError(f"{path}: the file is empty; expected a line with the names of the columns")
+        if text.startswith(b"PK\3\4"):
+            raise DataError(f"{path}: an Excel workbook, or another ZIP archive; save the sheet as CSV in UTF-8")
         if text.startswith(UTF_16):
             raise DataError(f"{path}: UTF-16, but expected UTF-8; save the file as UTF-8")
         first = len(BYTE_ORDER_MARK) if text.startswith(BYTE_ORDER_MARK) else 0

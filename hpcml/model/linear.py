@@ -38,7 +38,7 @@ import numpy as np
 
 from hpcml.data.csr import row_of, unordered
 from hpcml.data.dataset import Dataset
-from hpcml.errors import ConfigError, DataError, file_error, is_of_the_system
+from hpcml.errors import ConfigError, DataError, NonFiniteError, file_error, is_of_the_system
 from hpcml.files.hdf5 import (
     DAMAGE,
     describe_matrix,
@@ -329,9 +329,16 @@ class Model(Trained):
         if isinstance(self.W, SparseRows):
             self._check_rows(self.W)
 
+    def not_finite(self, label: int) -> NonFiniteError:
+        """The error for a label whose weights cannot score."""
+        name = self.label_names[int(label)]
+        return NonFiniteError(f"{self.path}: a weight of label {name!r} is not a finite number; train it again")
+
     def _check_rows(self, W: SparseRows) -> None:
-        """Raise DataError unless the rows of a sparse W lie in it one after another, with ascending columns that there are and
-        finite weights; those of a dense one are looked at when they are used."""
+        """Raise DataError unless the rows of a sparse W lie in it one after another, with ascending columns that there are.
+
+        And NonFiniteError unless its weights are finite; those of a dense one are looked at when they are used.
+        """
 
         def refuse(what: str) -> None:
             raise DataError(f"{self.path}: damaged model: {what}; train it again")
@@ -345,7 +352,7 @@ class Model(Trained):
             if (place := unordered(W.indptr, some, begin)) >= 0:
                 refuse(f"W/indices do not ascend in the row of label {row_of(W.indptr, place)}")
             if not (fit := np.isfinite(W.data[begin : begin + CHECKED])).all():
-                refuse(f"a weight of label {row_of(W.indptr, begin + int(np.argmin(fit)))} is not a finite number")
+                raise self.not_finite(row_of(W.indptr, begin + int(np.argmin(fit))))
 
     def pruned(self, below: float) -> Model:
         """The same model as if its weights of smaller magnitude than `below` were 0. It has no W to look at but by `rows`."""

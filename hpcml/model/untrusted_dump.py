@@ -73,8 +73,8 @@ def check_dump(dump: ReadableBuffer, n_features: int) -> None:
         if total > max(SMALL, MAX_SHARED * len(content)):
             raise ValueError(f"its arrays take {total} bytes, far more than the archive")
         for name in sizes.keys() - {"schema.json"}:
-            if name not in files:
-                raise ValueError(f"{name} is no part of it")
+            if name not in files and sizes[name] > SMALL:
+                raise ValueError(f"{name} has {sizes[name]} bytes, but is no part of it")
             with archive.open(name) as file:
                 _check_array(file, sizes[name])
         for node in nodes:

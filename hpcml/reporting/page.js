@@ -1,7 +1,7 @@
 // The tables of all labels: the rows are JSON in the page, and every cell is text, never HTML.
 const number = (digits) => (value, kind) => {
   if (kind !== "display") return value === null ? (kind === "filter" ? "" : -Infinity) : value;
-  return value === null ? "–" : digits === null ? value.toLocaleString("en") : value.toFixed(digits);
+  return value === null ? "–" : digits === null ? value.toLocaleString("en") : value < 1 && value >= 1 - 0.5 * 10 ** -digits ? `> ${(1 - 10 ** -digits).toFixed(digits)}` : value.toFixed(digits);
 };
 const text = library.render.text();
 const KINDS = {

@@ -93,8 +93,12 @@ def shown(name: str) -> str:
 
 
 def number(value: float) -> str:
-    """A measure, small ones with two digits; – if undefined."""
-    return "–" if math.isnan(value) else f"{value:.3f}" if value >= 0.01 or value == 0 else f"{value:.2g}"
+    """A measure, small ones with two digits; – if undefined. Only 1 itself is 1.000."""
+    if math.isnan(value):
+        return "–"
+    if 0.9995 <= value < 1:
+        return "> 0.999"
+    return f"{value:.3f}" if value >= 0.01 or value == 0 else f"{value:.2g}"
 
 
 def count(value: float) -> str:
@@ -156,7 +160,7 @@ def figures(report: RunReport, place: int) -> list[dict[str, Any]]:
         lines.append((name, learning_curve(report.frequency[chosen], e.values[measure][chosen])))
         spread.append((name, e.values[measure][e.in_macro(measure)]))
     if len(lines[0][1]) > 1:
-        text = "Means of labels with about as many positive rows; in the shade lies the middle half of the labels."
+        text = "Means of labels with about as many positive rows; in the shade lies the middle half. The numbers count labels."
         add("learning", "How many rows a label needs", text, draw.learning([line for line in lines if line[1]]))
     if len(e.label_names) > 1 and spread[0][1].size:
         text = "Which share of the labels reaches a measure, or more."

@@ -32,6 +32,7 @@ RULES = "; ".join(
     [*(f"{each} 'none'" for each in NOTHING), *(f"{each}-src 'self'" for each in ("script", "style", "connect")), "img-src data:"]
 )
 ALWAYS = {"x-content-type-options": "nosniff", "referrer-policy": "no-referrer", "cache-control": "no-store"}
+NO_WORDS = "no known words: the model has none of the words of this text"
 LONGEST_PATH = 200  # letters of a path in the log
 
 Scope = dict[str, Any]
@@ -179,7 +180,7 @@ class App:
             raise Refused(413, f"a body of {size:,} bytes, but at most {most:,}", connection="close")
         return b"".join(parts)
 
-    async def headings(self, questions: list[Question]) -> Sequence[list[Heading]]:
+    async def headings(self, questions: list[Question]) -> Sequence[list[Heading] | None]:
         """The headings of texts. Raises Refused if that takes too long, or too many wait."""
         if not questions:
             return []
@@ -188,21 +189,23 @@ class App:
             raise Refused(503, "too many texts wait; come again later", **{"retry-after": "1"})
         try:
             async with asyncio.timeout(self.limits.answer_seconds):
-                found: Sequence[list[Heading]] = await asyncio.wrap_future(future)
+                found: Sequence[list[Heading] | None] = await asyncio.wrap_future(future)
                 return found
         except TimeoutError:
             raise Refused(
                 503, f"no answer after {self.limits.answer_seconds:g} s; come again later", **{"retry-after": "5"}
             ) from None
 
-    def results(self, headings: list[Heading], with_words: bool) -> list[dict[str, Any]]:
-        """Headings as Annif has them, with what it does not know: given, and words."""
+    def results(self, headings: list[Heading] | None, with_words: bool) -> dict[str, Any]:
+        """Headings as Annif has them, with what it does not know: given, words, and a warning for a text without known words."""
+        if headings is None:
+            return {"results": [], "warning": NO_WORDS}
         names, titles = self.suggester.model.label_names, self.suggester.titles
         out: list[dict[str, Any]] = []
         for each in headings:
             line = {"uri": names[each.label], "label": titles[each.label], "score": each.probability, "given": each.given}
             out.append(line | ({"words": each.words} if with_words else {}))
-        return out
+        return {"results": out}
 
     async def suggest(self, only_given: bool, scope: Scope, receive: Receive) -> Answer:
         """POST of a form: one text."""
@@ -210,7 +213,7 @@ class App:
         body = await self.body(scope, receive)
         question = question_of_form(form_of(body, "the body"), self.suggester.fields, only_given)
         (found,) = await self.headings([question])
-        answer = as_json({"results": self.results(found, question.n_words > 0)})
+        answer = as_json(self.results(found, question.n_words > 0))
         answer.n_texts = 1
         return answer
 
@@ -221,7 +224,7 @@ class App:
         questions, names = questions_of_json(await self.body(scope, receive), query, self.suggester.fields, only_given)
         lines = []
         for name, question, found in zip(names, questions, await self.headings(questions), strict=True):
-            lines.append({"results": self.results(found, question.n_words > 0)} | ({"document_id": name} if name else {}))
+            lines.append(self.results(found, question.n_words > 0) | ({"document_id": name} if name else {}))
         answer = as_json(lines)
         answer.n_texts = len(lines)
         return answer

@@ -46,8 +46,12 @@ function make_fields() {
   }
 }
 
+// Only 1 is 100 %, and only 0 is 0 %.
 function percent(probability) {
-  return `${(100 * probability).toFixed(probability >= 0.0995 ? 0 : probability >= 0.00995 ? 1 : 2)} %`;
+  const share = 100 * probability;
+  if (share > 99.5 && share < 100) return share < 99.995 ? `${Math.floor(100 * share) / 100} %` : "> 99.99 %";
+  if (share > 0 && share < 0.005) return "< 0.01 %";
+  return `${share.toFixed(share >= 9.95 ? 0 : share >= 0.995 ? 1 : 2)} %`;
 }
 
 function line_of(heading) {
@@ -75,11 +79,11 @@ function line_of(heading) {
   return line;
 }
 
-function show(headings) {
+function show(headings, warning) {
   at("headings").replaceChildren(...headings.map(line_of));
   at("legend").textContent = headings.length
     ? "✓: given by the model's threshold. Words: what each adds to the log-odds, or takes from them."
-    : "No headings.";
+    : `${warning || "no headings"}.`.replace(/^n/, "N");
   at("found").hidden = false;
 }
 
@@ -99,7 +103,7 @@ async function ask(event) {
   const begin = performance.now();
   try {
     const found = await answer_of(await fetch(`${PROJECT}/suggest`, { method: "POST", body: form }));
-    show(found.results);
+    show(found.results, found.warning);
     at("state").textContent = `${Math.max(1, Math.round(performance.now() - begin))} ms`;
   } catch (error) {
     at("state").textContent = "";

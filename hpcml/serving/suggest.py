@@ -12,6 +12,7 @@ from hpcml.conversion.few_texts import FewTexts, Values
 from hpcml.conversion.fields import Field
 from hpcml.conversion.vocabulary import TextSettings
 from hpcml.data.dataset import Dataset
+from hpcml.data.shard import Shard
 from hpcml.errors import ConfigError
 from hpcml.evaluation.comparable import Comparable
 from hpcml.evaluation.contributions import taken_apart
@@ -88,7 +89,7 @@ class Suggester:
         self.inverted = found if isinstance(found, InvertedTop) else None
         self._kept = [scorer.weights(*block) for block in scorer.blocks] if self.keeps and self.inverted is None else None
         self.features = Features(model) if isinstance(model, Model) and model.combination is None else None
-        self([Question(self.empty(), limit=1, n_words=1)])  # compile what is left
+        self._scored(self.rows_of([self.empty()]), [Question(self.empty(), limit=1, n_words=1)])  # compile what is left
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -99,12 +100,19 @@ class Suggester:
         """The values of a text that says nothing."""
         return [[] for _ in self.fields]
 
-    def __call__(self, questions: Sequence[Question]) -> list[list[Heading]]:
+    def __call__(self, questions: Sequence[Question]) -> list[list[Heading] | None]:
         """The headings of each text, the most probable first; of equal ones those that the model lists first. Local.
 
-        Raises NonFiniteError if a score is not a number.
+        None for a text without any known word: its probabilities would be how frequent the labels are. Raises NonFiniteError if a
+        score is not a number.
         """
-        shard, out = self.rows_of([question.values for question in questions]), []
+        shard = self.rows_of([question.values for question in questions])
+        sizes = np.diff(shard.indptr).tolist()
+        return [found if size else None for found, size in zip(self._scored(shard, questions), sizes, strict=True)]
+
+    def _scored(self, shard: Shard, questions: Sequence[Question]) -> list[list[Heading]]:
+        """The headings of each row of a shard."""
+        out = []
         scorer = scorer_of(self.model, shard, self.labels)
         for begin, rows in blocks_of(shard.rows, self.model.n_labels):
             scores = self._scores(scorer, rows)

@@ -6,7 +6,7 @@ import hpcml
 from hpcml.cli import app as cli
 from hpcml.cli.config_files import config_files
 from hpcml.crossval.methods import divide_names
-from hpcml.errors import ConfigError, in_python, nearest
+from hpcml.errors import ConfigError, in_python, nearest, repeated
 
 MANY = [f"name-{letter}" for letter in "abcdefgh"]
 
@@ -16,6 +16,24 @@ def test_a_near_word_or_few_or_who_lists_them():
     assert nearest("zzz", MANY[:3]) == "known: name-a, name-b, name-c"
     assert nearest("zzz", MANY) == ""
     assert nearest("zzz", MANY, "hpcml cv --help") == in_python("`hpcml cv --help` lists what there is")
+
+
+class Counted(str):
+    """A name that counts with how many it is compared."""
+
+    comparisons = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other):
+        Counted.comparisons += 1
+        return str.__eq__(self, other)
+
+
+def test_a_repeated_name_is_found_without_comparing_all_with_all():
+    names = [Counted(number) for number in range(10_000)]
+    assert repeated(names) is None
+    assert repeated([*names, Counted("17")]) == "17"
+    assert Counted.comparisons < 100 * len(names)
 
 
 def refused(*tokens):

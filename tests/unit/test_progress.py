@@ -3,7 +3,7 @@
 import pytest
 
 from hpcml import log as logs
-from hpcml.log import Log, Progress, duration
+from hpcml.log import Log, Progress, duration, size
 
 
 @pytest.fixture
@@ -56,3 +56,8 @@ def test_time_left_of_work_that_was_taken_up_again(clock):
 )
 def test_durations(seconds, text):
     assert duration(seconds) == text
+
+
+def test_sizes_for_people():
+    sizes = (0, 999, 1000, 87_500_000, 1_250_000_000, 3.2e12, 5e15)
+    assert [size(n) for n in sizes] == ["0", "999 bytes", "1 kB", "87.5 MB", "1.25 GB", "3.2 TB", "5 PB"]

@@ -232,6 +232,21 @@ def test_an_archive_takes_no_more_than_it_has(classifier):
     assert "far more than the archive" in message
 
 
+def test_a_large_member_is_refused_before_it_is_read(classifier):
+    original = classifier.read_bytes()
+    large = bytes(1 << 27)
+    for name, message in (
+        ("more.npy", "more.npy has 134217728 bytes, but is no part of it"),
+        (None, "damaged classifier"),
+        ("schema.json", "description"),
+    ):
+        repack(classifier, lambda members, name=name: members.update({name or first_array(members): large}))
+        most, said = peak(lambda: open_model(classifier))
+        assert most < 1 << 25, said
+        assert message in said
+        classifier.write_bytes(original)
+
+
 def test_a_classifier_claims_no_width(classifier):
     with h5py.File(classifier, "r+") as file:
         file.attrs["n_features"], file.attrs["dense"] = 1 << 40, True

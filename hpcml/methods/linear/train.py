@@ -202,9 +202,12 @@ def _train_problem(
         objective_is = f", λ = {objective.lam:.4g}" if options.losses and chosen is None else ""
         n_new = len(problem.names) - len(kept)
         log(
-            f"training {plural(n_new, 'label') if n_new else 'no label'} on {plural(rows.n_global, 'row')} "
-            f"× {plural(rows.n_features, 'feature')} ({plural(rows.n_columns, 'column')}); "
-            f"ranks: {comm.size}, {problem.loaded_by.size} to a copy of the rows, labels that share a pass: {n_lanes}{objective_is}"
+            f"training {plural(n_new, 'label') if n_new else 'no label'} on {plural(rows.n_global, 'row')} × "
+            f"{plural(rows.n_features, 'feature')} with {method.name}{objective_is}"
+        )
+        log(
+            f"in memory: {plural(rows.n_columns, 'column')}, {problem.loaded_by.size} of {plural(comm.size, 'rank')} "
+            f"to a copy of the rows, labels that share a pass: {n_lanes}"
         )
         if warning := objective.warning():
             log(f"warning: {warning}")

@@ -128,6 +128,18 @@ def test_numbers_in_tables(tmp_path, kind):
     assert strings(found, "row_ids") == data.id.tolist()
 
 
+def test_a_table_of_many_columns(tmp_path):
+    """Of 20,000 columns, each of which a block of rows costs something."""
+    values = np.random.default_rng(3).integers(0, 3, (40, 20_000)) / 4
+    names = [f"gene {number}" for number in range(values.shape[1])]
+    table_of = pd.DataFrame(values, columns=names)
+    table_of["class"] = np.where(np.arange(40) % 2, "a", "b")
+    table_of.to_csv(tmp_path / "wide.csv", index=False)
+    found = make(tmp_path, "csv", tmp_path / "wide.csv", labels=("class",))
+    assert np.array_equal(matrix(found), values)
+    assert strings(found, "feature_names") == names
+
+
 def test_lists_categories_and_whole_numbers_of_parquet_are_labels(tmp_path):
     data = pd.DataFrame({"x": [1.0, 2, 3], "l": [["b", "a"], [], ["a"]], "n": pd.array([3, None, 1], "Int64")})
     data["c"] = pd.Categorical(["u", None, "v"])

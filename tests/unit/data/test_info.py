@@ -17,7 +17,8 @@ N_ROWS = 60
 def path(tmp_path):
     X, Y = random_data(2, N_ROWS, 9, 5)
     splits = {"train": range(0, N_ROWS, 2), "test": range(1, N_ROWS, 4)}
-    return dataset(tmp_path / "data.h5", X, Y, label_names=list("abcde"), row_ids=[str(i) for i in range(N_ROWS)], splits=splits)
+    names = {"feature_names": [f"f{i}" for i in range(9)], "label_names": list("abcde"), "row_ids": [str(i) for i in range(N_ROWS)]}
+    return dataset(tmp_path / "data.h5", X, Y, splits=splits, **names)
 
 
 def test_numbers(path):
@@ -91,6 +92,13 @@ def set_value(name, entry, value, message):
     return damage
 
 
+def set_attribute(name, attribute, value):
+    def damage(file):
+        file[name].attrs[attribute] = value
+
+    return damage
+
+
 def shorten(name):
     def damage(file):
         values = file[name][:-1]
@@ -125,6 +133,9 @@ DAMAGE = {
     "data": (shorten("X/data"), "X/data has .* entries, but expected"),
     "indptr": (shorten("Y/indptr"), "Y/indptr has 60 entries, but expected 61"),
     "no data": (remove("Y/data"), "Y/data is missing"),
+    "by columns": (set_attribute("X", "encoding-type", "csc_matrix"), "X is stored as csc_matrix, but expected csr_matrix"),
+    "equal labels": (set_entry("label_names", 3, "b"), "two labels have the name 'b'"),
+    "equal features": (set_entry("feature_names", 6, "f2"), "feature_names: features 2 and 6 have the name 'f2'"),
 }
 
 

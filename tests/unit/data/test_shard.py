@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 from support.make import dataset, random_data
 
+import hpcml
 from hpcml import mpi
 from hpcml.data.dataset import Dataset
+from hpcml.data.labels import tell_unused
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError
+from hpcml.log import Log
 
 
 def change(name, index, value):
@@ -25,6 +28,20 @@ def reshape(name, shape):
         file[name].attrs["shape"] = shape
 
     return apply
+
+
+def repeat(name):
+    """Let a row have the second of its columns twice."""
+
+    def apply(file):
+        begin = file[f"{name}/indptr"][np.flatnonzero(np.diff(file[f"{name}/indptr"][:]) >= 2)[0]]
+        file[f"{name}/indices"][begin] = file[f"{name}/indices"][begin + 1]
+
+    return apply
+
+
+def by_columns(file):
+    file["X"].attrs["encoding-type"] = "csc_matrix"
 
 
 def borrow(file):
@@ -48,6 +65,9 @@ DAMAGE = {
     "no shape": reshape("X", 5),
     "negative": reshape("Y", [60, -3]),
     "many labels": reshape("Y", [60, 10**14]),
+    "a feature twice": repeat("X"),
+    "a label twice": repeat("Y"),
+    "by columns": by_columns,
     "other file": borrow,
 }
 
@@ -60,6 +80,22 @@ def test_damaged_dataset_is_refused(tmp_path, what):
         DAMAGE[what](file)
     with pytest.raises(DataError, match=r"data\.h5"), Dataset(path) as data:
         load_shard(mpi.self_comm(), data, "train")
+
+
+def test_a_dataset_with_two_labels_of_one_name_is_not_trained_on(tmp_path):
+    X, Y = random_data(7, 60, 20, 4)
+    path = dataset(tmp_path / "data.h5", X, Y, label_names=["sea", "farms", "sea", "rain"])
+    with pytest.raises(DataError, match=r"data\.h5: two labels have the name 'sea'"):
+        hpcml.train("dual", path, tmp_path / "run")
+
+
+def test_splits_that_overlap_are_told(tmp_path, capsys):
+    X, Y = random_data(7, 60, 20, 4)
+    path = dataset(tmp_path / "data.h5", X, Y, splits={"train": np.arange(40), "test": np.arange(37, 60)})
+    with Dataset(path) as data:
+        tell_unused(mpi.self_comm(), data, "train", Log(0))
+    said = capsys.readouterr().err
+    assert "warning: " in said and "data.h5: 3 rows are in more than one of the splits test, train" in said
 
 
 def test_a_file_that_is_cut_short_while_it_is_read(tmp_path):

@@ -153,7 +153,7 @@ def test_what_does_not_fit_is_refused(tmp_path):
     with pytest.raises(DataError, match="none of the labels"):
         run(tmp_path / "b", np.eye(3), np.eye(3), np.ones((3, 3)), model_labels=list("xyz"))
     (tmp_path / "c").mkdir()
-    with pytest.raises(NonFiniteError, match="label 'label1' is not a number"):
+    with pytest.raises(NonFiniteError, match="label 'label1' is not a finite number"):
         run(tmp_path / "c", np.eye(3), np.eye(3), np.array([[1.0, 0, 0], [np.nan, 0, 0], [0, 0, 0]]))
 
 

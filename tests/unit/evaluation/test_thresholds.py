@@ -275,7 +275,7 @@ def test_what_does_not_fit_is_refused(tmp_path):
         stored((empty, case[1]), split=None)
     (tmp_path / "nan").mkdir()
     poisoned = make.model(tmp_path / "nan" / "model.h5", np.full((7, 12), np.nan))
-    with pytest.raises(NonFiniteError, match="is not a number"):
+    with pytest.raises(NonFiniteError, match="is not a finite number"):
         stored((case[0], poisoned))
     for value in (np.nan, np.inf):
         stored(case, force=True)

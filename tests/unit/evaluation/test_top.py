@@ -165,7 +165,7 @@ def test_scores_that_are_no_numbers(tmp_path, sparse):
     W = np.ones((3, 4))
     W[1, 2] = np.nan
     files = make.dataset(tmp_path / "data.h5", np.eye(4), np.eye(4, 3)), make.model(tmp_path / "model.h5", W, sparse=sparse)
-    with pytest.raises(NonFiniteError, match="label 'label1' is not a number"):
+    with pytest.raises(NonFiniteError, match="label 'label1' is not a finite number"):
         run(files, tmp_path / "out.csv", 2, split="all")
     assert not (tmp_path / "out.csv").exists()
 

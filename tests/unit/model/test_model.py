@@ -9,7 +9,7 @@ from support.edits import entry, replace
 from hpcml import mpi
 from hpcml.data.dataset import Dataset
 from hpcml.data.shard import load_shard
-from hpcml.errors import DataError
+from hpcml.errors import DataError, NonFiniteError
 from hpcml.evaluation import MEASURES, evaluate
 from hpcml.evaluation.scoring import Scorer
 from hpcml.log import Log
@@ -137,6 +137,21 @@ def test_damage_is_refused(tmp_path, tables, kind):
     with h5py.File(path, "r+") as file:
         damage(file)
     with pytest.raises(DataError, match=rf"model\.h5: damaged .*{message}"):
+        Model(path)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+def test_weights_without_an_end_are_refused(tmp_path, value, sparse):
+    data = make.dataset(tmp_path / "data.h5", *make.random_data(1, 20, 5, 2))
+    W = np.ones((2, 5))
+    W[1, 3] = value
+    path = make.model(tmp_path / "model.h5", W, sparse=sparse)
+    wanted = r"model\.h5: a weight of label 'label1' is not a finite number; train it again"
+    with Dataset(data) as dataset, pytest.raises(NonFiniteError, match=wanted):
+        evaluate(mpi.self_comm(), Model(path), dataset, "all", Log(1))
+    path = make.model(tmp_path / "bias.h5", np.ones((2, 5)), bias=np.array([0, value]))
+    with pytest.raises(DataError, match=r"bias\.h5: damaged model: a factor or a bias is not a finite number"):
         Model(path)
 
 

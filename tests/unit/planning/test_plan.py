@@ -254,7 +254,7 @@ def test_what_has_no_model_is_said():
     ]:
         with pytest.raises(NoForecast, match=match):
             forecast(method, **options)
-    with pytest.raises(NoForecast, match=r"a node has 0\.001 GB"):
+    with pytest.raises(NoForecast, match=r"a node has 1 MB"):
         forecast("dual", where=cluster(memory=10**6))
     with pytest.raises(NoForecast, match="--shards 3: expected a divisor"):
         forecast("dual", where=cluster(1, 4), shards=3)

@@ -146,7 +146,7 @@ def test_what_is_wrong_is_said(files, tmp_path):
 @pytest.mark.parametrize("ending", FORMATS)
 def test_a_failure_leaves_nothing_behind(files, tmp_path, ending, what):
     broken = files[0], make.model(tmp_path / "broken.h5", np.full((3, 9), np.nan), label_names=NAMES)
-    with pytest.raises(NonFiniteError, match="label 'plain' is not a number"):
+    with pytest.raises(NonFiniteError, match="label 'plain' is not a finite number"):
         run(broken, tmp_path / f"out{ending}", what)
     assert {path.name for path in tmp_path.iterdir()} == {"data.h5", "model.h5", "broken.h5"}
 

@@ -147,7 +147,7 @@ def test_an_error_leaves_nothing(files, tmp_path, monkeypatch):
         run(tmp_path / "bad.svm", files[2], tmp_path / "out.csv")
     weights = np.full((1, N_FEATURES), np.nan)
     model = make.model(tmp_path / "nan.h5", weights)
-    with pytest.raises(NonFiniteError, match="a score of label 'label0' is not a number"):
+    with pytest.raises(NonFiniteError, match="a weight of label 'label0' is not a finite number"):
         run(files[0], model, tmp_path / "out.csv")
     model.unlink()
     assert sorted(tmp_path.iterdir()) == before

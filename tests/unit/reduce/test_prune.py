@@ -112,6 +112,6 @@ def test_what_is_wrong_is_said(files, tmp_path):
     W = files[2].copy()
     W[1, 5] = np.nan
     broken = files[0], make.model(tmp_path / "broken.h5", W)
-    with pytest.raises(NonFiniteError, match="label 'label1' is not a number"):
+    with pytest.raises(NonFiniteError, match="label 'label1' is not a finite number"):
         run(broken, [0.1], tmp_path / "out.h5")
     assert {path.name for path in tmp_path.iterdir()} == before | {"broken.h5"}

@@ -14,7 +14,7 @@ from support.pages import run_report
 from hpcml.errors import ConfigError
 from hpcml.log import named
 from hpcml.reporting import page as page_module
-from hpcml.reporting.page import page
+from hpcml.reporting.page import number, page
 
 LABELS = [*hostile.NAMES, *(f"label {k}" for k in range(60))]
 
@@ -113,3 +113,8 @@ def test_what_is_missing_is_named(monkeypatch):
     monkeypatch.setattr(page_module, "NEEDS", ("jinja2", "no_such_package"))
     with pytest.raises(ConfigError, match=r"a report needs no_such_package; install .*hpcml\[report\]"):
         page([run_report(LABELS)], "one")
+
+
+def test_only_one_is_printed_as_one():
+    shown = {1.0: "1.000", 0.9998: "> 0.999", 0.9994: "0.999", 0.5: "0.500", 0.0012: "0.0012", 0.0: "0.000"}
+    assert {value: number(value) for value in shown} == shown

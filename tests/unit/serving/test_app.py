@@ -120,6 +120,15 @@ def test_a_label_below_the_limit_that_the_model_gives_is_there(served, monkeypat
     assert [each.label for each in suggester([Question(values, limit=1, only_given=True)])[0]] == [second.label] != [first.label]
 
 
+@pytest.mark.parametrize("text", ["", "nothing that is known", "…"])
+def test_a_text_without_known_words_gets_no_headings(served, text):
+    _, _, app = served
+    expected = {"results": [], "warning": "no known words: the model has none of the words of this text"}
+    assert ask(app, "POST", SUGGEST, {"text": text}).json == expected
+    both = ask(app, "POST", BATCH, [text, "wheat"]).json
+    assert both[0] == expected and both[1]["results"] and "warning" not in both[1]
+
+
 def test_words_that_speak_for_a_heading_add_up_to_its_log_odds(served):
     _, run, app = served
     model = open_model(run)
