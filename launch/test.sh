@@ -22,11 +22,20 @@ export NUMBA_CACHE_DIR
 beside=()
 trap 'for row in "${beside[@]}"; do kill -INT -- "-$row" 2>/dev/null && wait "$row" || true; done; rm -rf "$scratch" "$in_memory"' EXIT
 
+processor_seconds() {  # into $used: of all that this shell has started and seen end
+  local file=$scratch/times.$BASHPID
+  times >"$file"
+  used=$(awk -F'[ms ]+' 'NR == 2 {printf "%d", 60 * ($1 + $3) + $2 + $4}' "$file")
+}
+
 part() {  # part TITLE COMMAND...: run one part of the checks
-  local begin=$SECONDS code=0
+  local begin=$SECONDS code=0 used before
   printf '\n== %s\n' "$1"
+  processor_seconds
+  before=$used
   "${@:2}" || code=$?
-  printf '%6d s  %s  %s\n' $((SECONDS - begin)) "$( ((code == 0)) && echo ok || echo "FAILED (exit code $code)")" "$1" >>"$scratch/summary"
+  processor_seconds
+  printf '%6d s %6d CPU s  %s  %s\n' $((SECONDS - begin)) $((used - before)) "$( ((code == 0)) && echo ok || echo "FAILED (exit code $code)")" "$1" >>"$scratch/summary"
   return "$code"
 }
 
@@ -88,6 +97,7 @@ what_failed() {  # the tests that failed and why, in short: what they printed ma
 }
 
 code=0
+(($# > 0)) || python tests/support/how_long.py
 part "style: ruff check" ruff check --quiet || code=$?
 part "style: ruff format" ruff format --check --quiet || code=$?
 if ((code == 0)); then
@@ -100,7 +110,8 @@ if ((code == 0)); then
   for row in "${beside[@]}"; do wait "$row" || code=$?; done
   beside=()
 fi
-printf '\n%s\n%6d s  in all\n' "$(cat "$scratch/summary")" "$SECONDS"
+processor_seconds
+printf '\n%s\n%6d s %6d CPU s  in all\n' "$(cat "$scratch/summary")" "$SECONDS" "$used"
 ((code == 0)) || what_failed
 ((code == 0)) && echo "all checks passed" || echo "FAILED: see above"
 exit "$code"

@@ -37,7 +37,12 @@ def versions() -> str:
 def _startup_files() -> dict[Path, bytes]:
     """What is in the files that a shell reads when it starts, and that an installation may change."""
     files = (Path.home() / name for name in (".bashrc", ".zshrc"))
-    return {file: file.read_bytes() if file.is_file() else b"" for file in files}
+    return {file: contents(file) for file in files}
+
+
+def contents(file: Path) -> bytes:
+    """The bytes of a file; none if there is none."""
+    return file.read_bytes() if file.is_file() else b""
 
 
 def add_completion(app: App) -> None:
@@ -55,15 +60,17 @@ def add_completion(app: App) -> None:
         """
         from cyclopts.completion.detect import ShellDetectionError
 
-        before = _startup_files()
         try:
+            before = _startup_files() if output is None else {}
             path = app.install_completion(shell=shell, output=output, add_to_startup=output is None)
         except ShellDetectionError:
             raise ConfigError(f"{INSTALL}: cannot tell which shell this is; name it: --shell bash, fish or zsh") from None
+        except RuntimeError:
+            raise ConfigError(f"{INSTALL}: no home folder is known; set HOME, or name a file with --output") from None
         except OSError as error:
             reason, hint = reason_and_hint(error)
             raise ConfigError(f"{INSTALL}: cannot write {error.filename or output}: {reason}{hint}") from None
-        changed = [f"{file}: a line added that loads it" for file, text in _startup_files().items() if text != before[file]]
+        changed = [f"{file}: a line added that loads it" for file, text in before.items() if contents(file) != text]
         say("; ".join([f"{path}: written", *changed, "it takes effect in the next shell that you start"]), sys.stdout)
 
     install.local = True  # type: ignore[attr-defined]  # it needs no MPI

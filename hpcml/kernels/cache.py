@@ -90,7 +90,10 @@ def cache_folder() -> Path:
     new one, which goes with this process.
     """
     local = Path(os.environ.get("SLURM_TMPDIR") or tempfile.gettempdir(), f"hpcml-numba-{os.getuid()}")
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser(), "hpcml", "numba")
+    try:
+        home = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser(), "hpcml", "numba")
+    except RuntimeError:  # no HOME, and a user whom the system does not know, as in a container
+        home = local
     for folder in (local,) if "SLURM_JOB_ID" in os.environ else (home, local):
         if folder.is_absolute() and _is_ours(folder):
             return folder

@@ -20,8 +20,13 @@ LARGEST = 1 << 20  # bytes of such a file
 
 
 def default_path() -> Path:
-    """In XDG_CACHE_HOME or ~/.cache."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser(), "hpcml", "machine.json")
+    """In XDG_CACHE_HOME or ~/.cache. Raises ConfigError for a user without a home."""
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser(), "hpcml", "machine.json")
+    except RuntimeError:
+        raise ConfigError(
+            "no home folder is known for the file with this machine's constants: set HOME, or name the file"
+        ) from None
 
 
 @mpi.collective

@@ -430,8 +430,8 @@ PROBE, PSBML, CONVEX, ALL = ("probe",), ("psbml",), ("probe", "dual"), ("probe",
 STOPPED = r"hpcml: a signal arrived: checkpoint written; continue with --resume"
 FULL = r"hpcml: .*No space left on device.*; free some space or choose another folder"
 NO_MEMORY = r"hpcml: rank 1 ran out of memory .*; use fewer ranks on a node, or more nodes"
-CHANGED = r"hpcml: \S+data\.h5: the file was changed while it was in use; restore it"
-SHORTER = r"hpcml: rank \d: \S+data\.h5 became shorter while it was in use"
+CHANGED = r"hpcml: .+data\.h5: the file was changed while it was in use; restore it"
+SHORTER = r"hpcml: rank \d: .+data\.h5 became shorter while it was in use"
 FAULTS = [
     Fault("kill -9 of rank 0", kill(0), KILLED, resumes=True),
     Fault("kill -9 of rank 1", kill(1), KILLED, "", ALL, resumes=True, ranks=3),

@@ -9,7 +9,9 @@ import pytest
 from hpcml.cli import app as cli
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.sources import SOURCES
+from hpcml.errors import ConfigError
 from hpcml.options import flag_of
+from hpcml.planning.machine import default_path
 
 
 @pytest.fixture(autouse=True)
@@ -44,6 +46,22 @@ def test_help_of_a_source_has_its_own_options_only(source, capsys):
 
 def test_help_of_tune_says_how_many_folds_there_must_be(capsys):
     assert re.search(r"--folds.*?at least 3", printed(capsys, "tune", "--help"), re.DOTALL)
+
+
+def test_without_a_home_folder(tmp_path, monkeypatch, capsys):
+    def unknown(uid):
+        raise KeyError(uid)
+
+    for name in ("HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    with pytest.raises(ConfigError, match="no home folder is known; set HOME"):
+        printed(capsys, "--install-completion", "--shell", "bash")
+    assert f"{tmp_path}/hpcml: written" in printed(
+        capsys, "--install-completion", "--shell", "bash", "--output", f"{tmp_path}/hpcml"
+    )
+    with pytest.raises(ConfigError, match="set HOME, or name the file"):
+        default_path()
 
 
 @pytest.mark.parametrize(("shell", "startup"), [("bash", ".bashrc"), ("zsh", ".zshrc"), ("fish", None)])

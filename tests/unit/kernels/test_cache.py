@@ -50,6 +50,22 @@ def test_a_home_that_cannot_be_used_is_passed_over(places, monkeypatch):
     assert not Path("not").exists()
 
 
+@pytest.fixture
+def nobody(monkeypatch):
+    """A user without a home, and whom the system does not know."""
+
+    def unknown(uid):
+        raise KeyError(uid)
+
+    for name in ("HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+
+
+def test_a_user_without_a_home(places, nobody):
+    assert cache_folder() == places[1] / NAME
+
+
 def plant_link(place, elsewhere):
     elsewhere.mkdir()
     place.symlink_to(elsewhere)
