@@ -15,24 +15,31 @@ MARGIN = 0.003  # of a score, by which another setting must be better than the d
 TAU = 100.0  # positives whose own score weighs as much as the mean of all labels
 
 
-def choose(scores: np.ndarray, n_positive: np.ndarray, one: bool, default: int | None = None, tau: float = TAU) -> np.ndarray:
+def choose(
+    scores: np.ndarray,
+    n_positive: np.ndarray,
+    one: bool,
+    default: int | None = None,
+    tau: float = TAU,
+    margin: float = MARGIN,
+) -> np.ndarray:
     """The setting of each label (n_labels) from `scores` (n_labels × n_settings, NaN for labels without) and their positives.
 
-    `one`: the same for all. Of equal ones the first; the `default` where no other has a score that is larger by MARGIN.
+    `one`: the same for all. Of equal ones the first; the `default` where no other has a score that is larger by the margin.
     """
     mean = np.nanmean(scores, axis=0)
-    best = best_of(mean, default)
+    best = best_of(mean, default, margin)
     if one:
         return np.full(len(scores), best)
     n = n_positive[:, None].astype(np.float64)
     drawn = (n * scores + tau * mean) / (n + tau)
     found = np.full(len(scores), best)
     judged = ~np.isnan(scores).any(axis=1)
-    found[judged] = [best_of(row, default) for row in drawn[judged]]
+    found[judged] = [best_of(row, default, margin) for row in drawn[judged]]
     return found
 
 
-def best_of(scores: np.ndarray, default: int | None = None) -> int:
-    """The setting with the largest score; the `default` one unless that gains MARGIN over it; of equal ones the first."""
+def best_of(scores: np.ndarray, default: int | None = None, margin: float = MARGIN) -> int:
+    """The setting with the largest score; the `default` one unless that gains the margin over it; of equal ones the first."""
     best = int(np.argmax(scores))
-    return default if default is not None and scores[best] < scores[default] + MARGIN else best
+    return default if default is not None and scores[best] < scores[default] + margin else best

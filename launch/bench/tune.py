@@ -2,6 +2,7 @@
 
 usage: [mpirun -n 2] python launch/bench/tune.py DATA.h5 … [--min-positives 10] [--seed 0]
        python launch/bench/tune.py DATA.h5 … --check 20 [--min-positives 10] [--seed 0]
+       python launch/bench/tune.py DATA.h5 … --margins 80 [--min-positives 10] [--seed 0]
        python launch/bench/tune.py DATA.h5 --text TEXT.jsonl.xz --min-df 5 [--sample 200] [--min-positives 10] [--seed 0]
 
 The first judges, on the split test, `hpcml train dual` with its defaults, and models of `hpcml tune`: with one setting (the
@@ -14,6 +15,9 @@ three times: as tune does (few sweeps), by DualClassifier to the tolerance 0.1, 
 folds. tune and `solutions` take the average precision of the scores of all folds together, the search the mean over the folds.
 tune makes it from a summary of the scores, which has ties; `exact` is without. `lost` is the score of the best setting less that of
 the setting that tune would take for the label alone: by the solutions' scores, and by those of the search.
+
+`--margins N` says by how much another setting must be better than the default to be taken: half of the training rows choose for N
+labels, by scores of the folds, and the others judge: the change of AP and of F1 at its best threshold, and the share of others.
 
 `--text` gives the JSON lines that DATA was made of. The words and idf of each fold are made from the other folds alone, which
 is compared with words and idf of all training rows. `test AP` is that of test rows, with each label at the setting that was chosen
@@ -44,14 +48,15 @@ import hpcml
 from hpcml import mpi
 from hpcml.data.compact import CompactRows, compact_rows
 from hpcml.data.shard import load_shard
+from hpcml.evaluation.decision import Summary, summarise
 from hpcml.methods.dual.options import DualOptions
 from hpcml.methods.dual.train import METHOD
 from hpcml.methods.linear.settings import Setting
 from hpcml.run.profile import Profile
 from hpcml.tuning.choose import best_of, choose
-from hpcml.tuning.cross import Crossed, CrossFits
+from hpcml.tuning.cross import MEASURE, Crossed, CrossFits
 from hpcml.tuning.folds import Fold, deal, fold_rows
-from hpcml.tuning.grid import Grid, concrete
+from hpcml.tuning.grid import Grid, concrete, default_of
 
 FOLDS = 5
 ALONE = "tune, one setting"
@@ -113,6 +118,15 @@ def worse(line: dict[str, Any], defaults: dict[str, Any]) -> list[str]:
 def rounded(line: dict[str, Any]) -> dict[str, Any]:
     """The numbers of a line, with five digits."""
     return {name: float(f"{value:.5g}") if isinstance(value, float) else value for name, value in line.items()}
+
+
+def of_half(measure: Callable[[Summary], float], own: bool) -> Callable[[np.ndarray, np.ndarray, np.ndarray], float]:
+    """The measure of scores and true rows in a half of the rows, or in the rest."""
+    return lambda scores, y, half: measure(summarise(scores[half == own], np.flatnonzero(y[half == own])))
+
+
+MARGINS, DIVISIONS = (0.0, 0.001, 0.002, 0.003, 0.005, 0.01), 6
+HALVES = (of_half(MEASURE["map"], True), of_half(MEASURE["map"], False), of_half(MEASURE["f1"], False))
 
 
 class Kept(CrossFits):
@@ -224,6 +238,32 @@ def check(data: Path, given: argparse.Namespace) -> dict[str, Any]:
     return rounded(line | {"ratio_user": few_s[0] / peer_s[0], "ratio_wall": few_s[1] / peer_s[1]})
 
 
+def margins(data: Path, given: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """What the choice of one half of the rows is worth on the other, beside the default, by how much better it must be."""
+    rows = loaded(data, "train")
+    labels, some = sample(rows.n_positive, given.min_positives, given.margins)
+    folds = fold_rows(mpi.self_comm(), rows, deal(rows, labels, FOLDS, given.seed), FOLDS)
+    settings = Grid(METHOD.axes, [(), ()]).settings()
+    default, order = default_of(settings), np.concatenate([fold.numbers for fold in folds])
+    scored = crossed(rows, folds, some, settings, given.seed).of_rows
+    truth = [np.isin(order, rows.rows_of(int(label))) for label in some]
+    found: dict[float, list[tuple[float, ...]]] = {margin: [] for margin in MARGINS}
+    for division in range(DIVISIONS):
+        half = np.random.default_rng(division).random(order.size) < 0.5
+        both = [place for place, y in enumerate(truth) if min(y[half].sum(), y[~half].sum()) > 1]
+        ap, judged, f1 = (
+            np.array([[of(scored[p][k], truth[p], half) for k in range(len(settings))] for p in both]) for of in HALVES
+        )
+        for margin in MARGINS:
+            which, places = choose(ap, rows.n_positive[some[both]] / 2, False, default, margin=margin), np.arange(len(both))
+            changes = [(table[places, which] - table[:, default]).mean() for table in (judged, f1)]
+            found[margin].append((*changes, float((which != default).mean())))
+    for margin, values in found.items():
+        yield {"data": data.stem, "margin": margin} | dict(
+            zip(("ap", "f1", "others"), map(float, np.mean(values, axis=0)), strict=True)
+        )
+
+
 def leak(data: Path, given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """What it changes that idf and words are those of all training rows, the held-out ones included."""
     comm, rows = mpi.self_comm(), loaded(data, "train")
@@ -287,19 +327,22 @@ def main() -> None:
     parser.add_argument("--min-positives", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--check", type=int, metavar="N", help="compare with solutions and a grid search, on so many labels")
+    parser.add_argument("--margins", type=int, metavar="N", help="by how much a setting must be better, on so many labels")
     parser.add_argument("--svc-tol", type=float, default=1e-4, help="the tolerance of LinearSVC. Default: its own")
     parser.add_argument("--text", type=Path, help="measure the leak of idf; the JSON lines that the data were made of")
     parser.add_argument("--min-df", type=int, default=1, help="what they were converted with")
     parser.add_argument("--sample", type=int, help="measure it on so many labels. Default: all")
     given = parser.parse_args()
     comm = mpi.start()
-    if (given.check or given.text) and comm.size > 1:
-        parser.error("--check and --text run on one rank")
+    if (given.check or given.margins or given.text) and comm.size > 1:
+        parser.error("--check, --margins and --text run on one rank")
     with tempfile.TemporaryDirectory() as own:
         folder = Path(comm.bcast(own))
         for data in given.data:
             if given.check:
                 lines = iter([check(data, given)])
+            elif given.margins:
+                lines = margins(data, given)
             else:
                 lines = iter([leak(data, given, folder)]) if given.text else worth(comm, data, given, folder)
             for line in lines:

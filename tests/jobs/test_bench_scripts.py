@@ -330,6 +330,8 @@ def test_tune(tmp_path, documents, monkeypatch, capsys):
     assert len(ways) == 4 and ways["tune"]["macro_f1"] > 0.6 and ways["train dual"]["ratio_user"] == 1
     assert {line["ordered_by"] for way, line in ways.items() if way.startswith("tune")} == {"probability"}
     assert all(0.3 < line["p1"] <= 1 and 0 < line["micro_ap"] <= 1 and line["lost"] == [] for line in (ways["train dual"],))
+    some = found(data, "--margins", 3)
+    assert [line["margin"] for line in some] == [0, 0.001, 0.002, 0.003, 0.005, 0.01] and some[0]["others"] >= some[-1]["others"]
     (line,) = found(data, "--check", 3)
     assert line["labels"] == 3 and np.allclose(line["mean AP: tune, exact"], line["mean AP: tune"], atol=1e-4)  # few positives
     assert np.allclose(line["mean AP: search"], line["mean AP: solutions"], atol=0.1)
