@@ -186,6 +186,13 @@ def test_one_probability_for_all_labels_has_nearly_the_largest_micro_f1():
     assert best - 0.01 < micro(p > shared) <= best and micro(p > shared) > micro(above(decision.thresholds))
     assert np.array_equal(together.sigmoids, decision.sigmoids)
 
+    def with_missed(given):
+        return 2 * (given & truth).sum() / (given.sum() + truth.sum() + 3000)
+
+    lower, _ = decide_together(sums(cases), decision, 3000)  # pairs of labels that the model does not know
+    assert max(with_missed(p > each) for each in np.unique(p)) - 0.01 < with_missed(p > lower)
+    assert with_missed(p > lower) > with_missed(p > shared) and lower < shared
+
 
 def test_labels_without_positives_and_constant_scores():
     cases = [drawn(1, 100, 3), (np.full(100, -1, np.float32), drawn(2, 100, 2)[1]), (drawn(3)[0][:100], np.zeros(100, dtype=bool))]
