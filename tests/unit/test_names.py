@@ -379,7 +379,7 @@ TEXTS = {
     "merge, parts": lambda names: str(merge.MergeReport(Path(names[0]), 1, 2)),
     "train": lambda names: str(train_report(names)),
     "train, single pass": lambda names: str(OnlineReport(Path(names[0]), 1, 1, 1, 0.5, 0.5, 1.0, dict.fromkeys(names, 1.0))),
-    "train psbml": lambda names: str(PsbmlReport(Path(names[0]), 1, 0.5, 0.6, 1, 1.0)),
+    "train psbml": lambda names: str(PsbmlReport(Path(names[0]), 1, 0.5, 0.7, 0.6, 0.6, "auc", 1, 1.0)),
     "compare": lambda names: str(comparison(names)),
     "cv": lambda names: str(cross_validation(names)),
     "cv, top": lambda names: str(precision_at_the_top(names)),
