@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from shlex import quote
 
 import h5py
 import numpy as np
@@ -65,7 +66,8 @@ def result_of(run):
 
 
 def test_standard_input_without_mpirun(files, tmp_path):
-    command = f"gzip -dc {files / 'class.svm.gz'} | {sys.executable} -m hpcml train mbw - --voted -o {tmp_path / 'run'}"
+    source, run = quote(str(files / "class.svm.gz")), quote(str(tmp_path / "run"))
+    command = f"gzip -dc {source} | {quote(sys.executable)} -m hpcml train mbw - --voted -o {run}"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     assert result_of(tmp_path / "run") == result_of(files / "class")
@@ -150,8 +152,8 @@ def test_a_pass_goes_on_where_it_was(mpirun, standing, files, tmp_path, name, si
 
 def test_a_stream_is_given_again_from_its_beginning(files, tmp_path):
     """And refused if it is shorter than what has been learnt from it."""
-    run, text = tmp_path / "run", files / "class.svm"
-    hpcml = f"{sys.executable} -m hpcml train mbw - --voted -o {run}"
+    run, text = tmp_path / "run", quote(str(files / "class.svm"))
+    hpcml = f"{quote(sys.executable)} -m hpcml train mbw - --voted -o {quote(str(run))}"
 
     def piped(command):
         return subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120, check=False)

@@ -5,6 +5,7 @@ import pty
 import subprocess
 import sys
 import threading
+from shlex import quote
 
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ def files(tmp_path):
 
 def pipeline(command, timeout=100):
     """A line of bash with `hpcml` in it."""
-    hpcml = f"{sys.executable} -m hpcml"
+    hpcml = f"{quote(sys.executable)} -m hpcml"
     script = f'set -o pipefail; hpcml() {{ {hpcml} "$@"; }}; {command.replace("mpirun -n 2 hpcml", "mpirun -n 2 " + hpcml)}'
     return subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=timeout, check=False)
 
@@ -45,15 +46,15 @@ def test_pipes(mpirun, files, tmp_path):
     assert found[:, 0].tolist() == list(range(400))
     np.testing.assert_allclose(found[:, 1:], scores, rtol=1e-12)
     for command in (
-        f"hpcml predict {model} - -o - < {source}",
-        f"gzip -c {source} | hpcml predict {model} - -o - | cat",
-        f"mpirun -n 2 hpcml predict {model} <(xz -c {source}) -o - < /dev/null",
+        f"hpcml predict {quote(str(model))} - -o - < {quote(str(source))}",
+        f"gzip -c {quote(str(source))} | hpcml predict {quote(str(model))} - -o - | cat",
+        f"mpirun -n 2 hpcml predict {quote(str(model))} <(xz -c {quote(str(source))}) -o - < /dev/null",
     ):
         result = pipeline(command)
         assert result.returncode == 0, result.stderr
         assert result.stdout == text
         assert "scores of 400 rows for 2 labels" in result.stderr
-    result = pipeline(f"hpcml predict {model} - -o - --format svm --labels < {source}")
+    result = pipeline(f"hpcml predict {quote(str(model))} - -o - --format svm --labels < {quote(str(source))}")
     assert result.stdout.splitlines()[0] == ",".join(str(label + 1) for label in np.flatnonzero(scores[0] > 0)) + " 1:1"
 
 
@@ -75,7 +76,7 @@ def test_named_pipe_of_a_slow_writer(mpirun, files, tmp_path):
 
 
 def test_a_reader_that_goes_away(files):
-    source, model, _ = files
+    source, model = (quote(str(file)) for file in files[:2])
     result = pipeline(f"for i in {{1..40}}; do cat {source}; done | hpcml predict {model} - -o - | true; echo ${{PIPESTATUS[1]}}")
     assert result.stdout.splitlines()[-1:] == ["2"]
     assert result.stderr.splitlines()[-1] == "hpcml: standard output: cannot write: Broken pipe"
@@ -95,7 +96,9 @@ def test_what_is_refused(standing, files, tmp_path):
         assert result.returncode == 2, result.stderr
         assert sentence in result.stderr
         assert "Traceback" not in result.stderr
-    result = pipeline(f"(cat {source}; echo 1 0:1) | hpcml predict {model} - -o {tmp_path}/out.csv")
+    result = pipeline(
+        f"(cat {quote(str(source))}; echo 1 0:1) | hpcml predict {quote(str(model))} - -o {quote(str(tmp_path))}/out.csv"
+    )
     assert result.returncode == 2
     assert "hpcml: standard input: line 401: index 0, but indices start at 1 (use --zero-based)" in result.stderr
     assert sorted(tmp_path.iterdir()) == before

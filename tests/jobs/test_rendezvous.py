@@ -1,6 +1,7 @@
 """The suite's own promise: whatever a rank does in a test, `mpirun … pytest --with-mpi` ends by itself and says why."""
 
 from pathlib import Path
+from shlex import quote
 
 import pytest
 
@@ -11,7 +12,7 @@ HEAD = "import pytest\nfrom mpi4py import MPI\n\nCOMM = MPI.COMM_WORLD\nLAST = C
 def suite(mpirun, tmp_path):
     """Run a generated test file under pytest-mpi and this suite's plugin."""
     (tmp_path / "conftest.py").write_text('pytest_plugins = ["support.rendezvous"]\n')
-    (tmp_path / "pytest.ini").write_text(f"[pytest]\npythonpath = {Path(__file__).parents[1]}\n")
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\npythonpath = {quote(str(Path(__file__).parents[1]))}\n")
 
     def run(n, body, deadline=60, timeout=45):
         (tmp_path / "test_generated.py").write_text(HEAD + body)

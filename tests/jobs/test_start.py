@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from shlex import quote
 
 import numpy as np
 import pytest
@@ -74,8 +75,9 @@ def test_bare_command_shows_the_help_once(mpirun):
 @pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])
 def test_closed_streams_lead_nowhere(tmp_path, closed):
     data = dataset(tmp_path / "data.h5", *random_data(7, 60, 20, 3))
-    hpcml = f"{sys.executable} -m hpcml"
-    command = f"{hpcml} info {data} {closed} && {hpcml} train probe {data} -o {tmp_path / 'run'} --max-steps 3 {closed}"
+    hpcml = f"{quote(sys.executable)} -m hpcml"
+    source, run = quote(str(data)), quote(str(tmp_path / "run"))
+    command = f"{hpcml} info {source} {closed} && {hpcml} train probe {source} -o {run} --max-steps 3 {closed}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, "Traceback" in done.stdout) == (0, False)
     assert (tmp_path / "run" / "model.h5").exists()

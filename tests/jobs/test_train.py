@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from shlex import quote
 
 import pytest
 from support.make import dataset, random_data
@@ -36,7 +37,8 @@ def test_config_file_gives_the_options_and_flags_win(mpirun, standing, data, tmp
 
 
 def test_reader_that_goes_away_does_not_stop_the_run(mpirun, data, tmp_path):
-    command = f"{sys.executable} -m hpcml train probe {data} -o {tmp_path / 'run'} 2>&1 | true; exit ${{PIPESTATUS[0]}}"
+    hpcml, run = f"{quote(sys.executable)} -m hpcml", quote(str(tmp_path / "run"))
+    command = f"{hpcml} train probe {quote(str(data))} -o {run} 2>&1 | true; exit ${{PIPESTATUS[0]}}"
     result = subprocess.run(["bash", "-c", command], timeout=120, check=False)
     assert result.returncode == 0
     assert (tmp_path / "run" / "model.h5").exists()
