@@ -39,7 +39,7 @@ class Report(Protocol):
         """The model."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Method:
     """A method, by the name that the user calls it. Paths are "module:name", imported when they are first used.
 
@@ -83,87 +83,127 @@ class Method:
         return getattr(import_module(module), name)
 
 
-_ONLINE, _CLASSIFIER = "hpcml.methods.online.train", "hpcml.methods.online.estimator:OnlineClassifier"
+def _single_pass(name: str, about: str, options: type[Any]) -> Method:
+    """One of the single-pass learners, which differ by their rule alone."""
+    return Method(
+        name=name,
+        about=f"{about}, in a single pass",
+        options=options,
+        train=f"hpcml.methods.online.train:train_{name}",
+        estimator="hpcml.methods.online.estimator:OnlineClassifier",
+        parameters={"method": name},
+        variants={"v-": {"voted": True}},
+        takes=STREAM,
+        forecast=f"hpcml.methods.online.forecast:{name.upper()}",
+        cost=1.0,
+    )
 
 
-def _online(name: str, about: str, options: type[Any]) -> Method:
-    more: dict[str, Any] = {"parameters": {"method": name}, "variants": {"v-": {"voted": True}}, "takes": STREAM, "cost": 1.0}
-    more["forecast"] = f"hpcml.methods.online.forecast:{name.upper()}"
-    return Method(name, f"{about}, in a single pass", options, f"{_ONLINE}:train_{name}", _CLASSIFIER, **more)
-
-
-_BAYES, _DUAL = "hpcml.methods.bayes", "hpcml.methods.dual"
-_PROBE, _PSBML = "hpcml.methods.probe", "hpcml.methods.psbml"
 METHODS: dict[str, Method] = {
     method.name: method
     for method in (
         Method(
-            *("probe", "PROBE: subgradient steps from an estimated lower bound", ProbeOptions),
-            *(f"{_PROBE}.train:train", f"{_PROBE}.estimator:ProbeClassifier"),
-            tuned=f"{_PROBE}.train:METHOD",
-            forecast=f"{_PROBE}.forecast:FORECAST",
+            name="probe",
+            about="PROBE: subgradient steps from an estimated lower bound",
+            options=ProbeOptions,
+            train="hpcml.methods.probe.train:train",
+            estimator="hpcml.methods.probe.estimator:ProbeClassifier",
+            tuned="hpcml.methods.probe.train:METHOD",
+            forecast="hpcml.methods.probe.forecast:FORECAST",
         ),
         Method(
-            *("dual", "dual coordinate descent for a block of labels, with a certified duality gap", DualOptions),
-            *(f"{_DUAL}.train:train", f"{_DUAL}.estimator:DualClassifier"),
-            tuned=f"{_DUAL}.train:METHOD",
-            forecast=f"{_DUAL}.forecast:FORECAST",
+            name="dual",
+            about="dual coordinate descent for a block of labels, with a certified duality gap",
+            options=DualOptions,
+            train="hpcml.methods.dual.train:train",
+            estimator="hpcml.methods.dual.estimator:DualClassifier",
+            tuned="hpcml.methods.dual.train:METHOD",
+            forecast="hpcml.methods.dual.forecast:FORECAST",
         ),
         Method(
-            *("pegasos", "Pegasos: full subgradient, step 1/(λt), projection, bias", PegasosOptions),
-            f"{_PROBE}.train_pegasos:train",
-            forecast=f"{_PROBE}.forecast:PEGASOS",
+            name="pegasos",
+            about="Pegasos: full subgradient, step 1/(λt), projection, bias",
+            options=PegasosOptions,
+            train="hpcml.methods.probe.train_pegasos:train",
+            forecast="hpcml.methods.probe.forecast:PEGASOS",
         ),
         Method(
-            *("svmperf", "SVMperf: the 1-slack cutting-plane method, certified gap", SvmperfOptions),
-            "hpcml.methods.svmperf.train:train",
+            name="svmperf",
+            about="SVMperf: the 1-slack cutting-plane method, certified gap",
+            options=SvmperfOptions,
+            train="hpcml.methods.svmperf.train:train",
         ),
-        Method("liblinear", "LIBLINEAR: dual coordinate descent", LiblinearOptions, "hpcml.methods.liblinear.train:train"),
         Method(
-            *("elastic-net", "the elastic net: sparse models, exact, in time that follows a label's positives", ElasticNetOptions),
-            *("hpcml.methods.extreme.train:train", "hpcml.methods.extreme.estimator:ElasticNetClassifier"),
+            name="liblinear",
+            about="LIBLINEAR: dual coordinate descent",
+            options=LiblinearOptions,
+            train="hpcml.methods.liblinear.train:train",
+        ),
+        Method(
+            name="elastic-net",
+            about="the elastic net: sparse models, exact, in time that follows a label's positives",
+            options=ElasticNetOptions,
+            train="hpcml.methods.extreme.train:train",
+            estimator="hpcml.methods.extreme.estimator:ElasticNetClassifier",
             penalty="elastic net",
             tuned="hpcml.methods.extreme.train:METHOD",
             forecast="hpcml.methods.extreme.forecast:FORECAST",
         ),
         Method(
-            *("naive-bayes", "naive Bayes of features present or not: all labels from counts", NaiveBayesOptions),
-            *(f"{_BAYES}.train:train_naive", f"{_BAYES}.estimator:NaiveBayesClassifier"),
+            name="naive-bayes",
+            about="naive Bayes of features present or not: all labels from counts",
+            options=NaiveBayesOptions,
+            train="hpcml.methods.bayes.train:train_naive",
+            estimator="hpcml.methods.bayes.estimator:NaiveBayesClassifier",
             variants={"all-": {"min_weight": 0.0}},
             headings=True,
             cost=2.0,
         ),
         Method(
-            *("boosted-bayes", "AdaBoost with naive Bayes", BoostedBayesOptions),
-            *(f"{_BAYES}.train:train_boosted", f"{_BAYES}.estimator:BoostedBayesClassifier"),
+            name="boosted-bayes",
+            about="AdaBoost with naive Bayes",
+            options=BoostedBayesOptions,
+            train="hpcml.methods.bayes.train:train_boosted",
+            estimator="hpcml.methods.bayes.estimator:BoostedBayesClassifier",
             headings=True,
             cost=20.0,
         ),
         Method(
-            *("staged-bayes", "naive Bayes, then once more on the rows that it takes for positive", StagedBayesOptions),
-            *(f"{_BAYES}.train:train_staged", f"{_BAYES}.estimator:StagedBayesClassifier"),
+            name="staged-bayes",
+            about="naive Bayes, then once more on the rows that it takes for positive",
+            options=StagedBayesOptions,
+            train="hpcml.methods.bayes.train:train_staged",
+            estimator="hpcml.methods.bayes.estimator:StagedBayesClassifier",
             headings=True,
             cost=4.0,
         ),
         Method(
-            *("staged-svm", "naive Bayes, then a linear SVM on the rows that it takes for positive", StagedSvmOptions),
-            *(f"{_BAYES}.train:train_staged_svm", f"{_BAYES}.estimator:StagedSvmClassifier"),
+            name="staged-svm",
+            about="naive Bayes, then a linear SVM on the rows that it takes for positive",
+            options=StagedSvmOptions,
+            train="hpcml.methods.bayes.train:train_staged_svm",
+            estimator="hpcml.methods.bayes.estimator:StagedSvmClassifier",
             headings=True,
         ),
-        _online("pw", "Positive Winnow", WinnowOptions),
-        _online("bw", "Balanced Winnow", BalancedOptions),
-        _online("mbw", "Modified Balanced Winnow", MbwOptions),
-        _online("perceptron", "the perceptron", AdditiveOptions),
-        _online("pa", "Passive-Aggressive", PaOptions),
-        _online("romma", "the Relaxed Online Maximum Margin Algorithm (ROMMA)", AdditiveOptions),
+        _single_pass("pw", "Positive Winnow", WinnowOptions),
+        _single_pass("bw", "Balanced Winnow", BalancedOptions),
+        _single_pass("mbw", "Modified Balanced Winnow", MbwOptions),
+        _single_pass("perceptron", "the perceptron", AdditiveOptions),
+        _single_pass("pa", "Passive-Aggressive", PaOptions),
+        _single_pass("romma", "the Relaxed Online Maximum Margin Algorithm (ROMMA)", AdditiveOptions),
         Method(
-            *("psbml", "PSBML: one classifier of all classes, by selection of the hard rows on a torus of ranks", PsbmlOptions),
-            *(f"{_PSBML}.train:train", f"{_PSBML}.estimator:PsbmlClassifier"),
+            name="psbml",
+            about="PSBML: one classifier of all classes, by selection of the hard rows on a torus of ranks",
+            options=PsbmlOptions,
+            train="hpcml.methods.psbml.train:train",
+            estimator="hpcml.methods.psbml.estimator:PsbmlClassifier",
             takes=CLASSES,
         ),
         Method(
-            *("adaboost", "AdaBoostM1 (scikit-learn's), on one rank, to compare psbml with", AdaboostOptions),
-            f"{_PSBML}.adaboost:train",
+            name="adaboost",
+            about="AdaBoostM1 (scikit-learn's), on one rank, to compare psbml with",
+            options=AdaboostOptions,
+            train="hpcml.methods.psbml.adaboost:train",
             takes=CLASSES,
         ),
     )

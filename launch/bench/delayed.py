@@ -27,7 +27,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import scipy.sparse as sp
-from hpcml.kernels.vector import add_row, dot_row, shrink_line
 from sklearn.linear_model import SGDClassifier
 
 from hpcml import mpi
@@ -35,6 +34,7 @@ from hpcml.data.compact import CompactRows, compact_rows
 from hpcml.data.dataset import Dataset, default_split
 from hpcml.data.shard import Shard, load_shard
 from hpcml.kernels import njit
+from hpcml.kernels.lanes.rows import add_row, dot_row, shrink_line
 from hpcml.methods.extreme import delayed_kernels as kernels
 from hpcml.methods.extreme.delayed import DelayedBlock, Panel
 from hpcml.methods.extreme.delayed_kernels import INTERCEPT, LANES

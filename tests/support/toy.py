@@ -31,4 +31,10 @@ class ToyOptions(LinearOptions):
 
 
 train = partial(linear.train, replace(METHOD, name="toy"))
-TOY = Method("toy", "a method to play with", ToyOptions, "support.toy:train", "hpcml.methods.probe.estimator:ProbeClassifier")
+TOY = Method(
+    name="toy",
+    about="a method to play with",
+    options=ToyOptions,
+    train="support.toy:train",
+    estimator="hpcml.methods.probe.estimator:ProbeClassifier",
+)

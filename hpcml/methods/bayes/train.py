@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -29,8 +28,14 @@ def build(risk: BayesRisk, labels: np.ndarray, n_lanes: int, options: NaiveBayes
 
 
 def _method(name: str, risk: type[BayesRisk]) -> LinearMethod:
-    common: dict[str, Any] = {"needs": bytes_per_rank_bayes, "history": History(HISTORY, history_line)}
-    return LinearMethod(name, build, Sharding.NONE, risk=risk, **common)
+    return LinearMethod(
+        name=name,
+        build=build,
+        sharding=Sharding.NONE,
+        needs=bytes_per_rank_bayes,
+        risk=risk,
+        history=History(HISTORY, history_line),
+    )
 
 
 NAIVE_BAYES, BOOSTED_BAYES = _method("naive-bayes", BayesRisk), _method("boosted-bayes", BoostedRisk)

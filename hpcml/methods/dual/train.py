@@ -16,7 +16,11 @@ from hpcml.methods.linear.settings import LAMBDA, Axis
 
 WEIGHT = Axis("positive_weight", (1.0, 4.0), 4.0, least=1.0)
 METHOD = LinearMethod(
-    *("dual", dual, Sharding.INEXACT, bytes_per_rank_dual, Risk),
+    name="dual",
+    build=dual,
+    sharding=Sharding.INEXACT,
+    needs=bytes_per_rank_dual,
+    risk=Risk,
     certified=True,
     axes=(LAMBDA, WEIGHT),
     path=DualPath,

@@ -18,7 +18,7 @@ import numpy as np
 from hpcml.kernels import njit
 from hpcml.kernels.lanes.rows import add_row, ask, dot_row, shrink_line
 
-LANES = 16  # as many as `hpcml.kernels.vector` has in a line
+LANES = 16  # as many as the lines of `hpcml.kernels.lanes.rows` have
 INTERCEPT = 0.1  # its rate, in parts of the weights' rate: all rows move it
 SMALL_RATE, SMALL_SHRINK = 1e-3, 1e-2  # below these a few terms of the series are exact in float64
 

@@ -39,7 +39,11 @@ def build(
 
 L1 = Axis("l1", TENFOLD, TENFOLD_STEP, lambda rows, options: parse_l1(options.l1, math.sqrt(rows.scale), rows.n_global))
 METHOD = LinearMethod(
-    *("elastic-net", build, Sharding.NONE, bytes_per_rank_elastic, ElasticRisk),
+    name="elastic-net",
+    build=build,
+    sharding=Sharding.NONE,
+    needs=bytes_per_rank_elastic,
+    risk=ElasticRisk,
     certified=True,
     history=History(HISTORY, history_line),
     axes=(L1,),

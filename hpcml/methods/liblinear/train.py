@@ -9,5 +9,5 @@ from hpcml.methods.linear import train as linear
 from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.plan import Sharding
 
-METHOD = LinearMethod("liblinear", liblinear, Sharding.NONE)
+METHOD = LinearMethod(name="liblinear", build=liblinear, sharding=Sharding.NONE)
 train = partial(linear.train, METHOD)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 class Loss:
     """A convex loss ℓ(z) of the margin z = y (w · x), ℓ ≥ 0 (SPEC 1).
 
-    `code` selects it inside the kernels (`kernels.panel.value_and_slope`). For exact sums the objective needs bounds:
+    `code` selects it inside the kernels (`panel_kernels.value_and_slope`). For exact sums the objective needs bounds:
     |ℓ′(z)| ≤ `slope_bound` everywhere, hence ℓ(z) ≤ `value_at_zero` + `slope_bound` |z|.
     """
 

@@ -11,7 +11,7 @@ from hpcml.methods.linear.plan import LANES, Needs, Sharding, bytes_per_rank
 from hpcml.methods.linear.settings import Axis, OneByOne, Path
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LinearMethod:
     """`build(risk, labels, n_lanes, options, max_steps)` makes the block of a group of ranks (`linear.run.Block`)."""
 

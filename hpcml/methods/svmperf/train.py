@@ -8,5 +8,5 @@ from hpcml.methods.linear import train as linear
 from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.svmperf.svmperf import svmperf
 
-METHOD = LinearMethod("svmperf", svmperf)
+METHOD = LinearMethod(name="svmperf", build=svmperf)
 train = partial(linear.train, METHOD)
