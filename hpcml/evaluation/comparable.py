@@ -47,6 +47,15 @@ class Comparable:
             odds: np.ndarray = np.where(slope > 0, slope * scores + offset, offset)  # no 0 · ∞
         return odds
 
+    def distances(self, apart: np.ndarray, labels: np.ndarray | int) -> np.ndarray:
+        """How far apart the values (n) are of scores for labels[i] that are so far apart."""
+        if self.by == BY_SCORE:
+            return apart
+        slope = self.sigmoids[0][labels]
+        with np.errstate(over="ignore", invalid="ignore"):
+            distances: np.ndarray = np.where(slope > 0, slope * apart, 0.0)  # no 0 · ∞
+        return distances
+
     def thresholds(self, value: float) -> np.ndarray:
         """The score (n_labels) above which, and only above which, each label's values are above `value`."""
         if self.by == BY_SCORE:

@@ -1,4 +1,7 @@
-"""The rows that a model is most wrong about: of each label those missed, and those wrongly given, farthest beyond its threshold."""
+"""The rows that a model is most wrong about: of each label those missed, and those wrongly given, farthest beyond its threshold.
+
+How far is a difference of scores, or of log-odds where the model has probabilities, so that labels can be compared (`comparable`).
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from hpcml import mpi
 from hpcml.data.dataset import Dataset
 from hpcml.data.names import names_of
 from hpcml.errors import ConfigError, DataError
+from hpcml.evaluation.comparable import BY_PROBABILITY, BY_SCORE
 from hpcml.evaluation.counts import Counts
 from hpcml.evaluation.evaluate import TruePairs, evaluate
 from hpcml.evaluation.explain import labels_to_show
@@ -26,6 +30,10 @@ from hpcml.model.linear import Model
 
 NOBODY = -1  # the number of no row
 KINDS = ("missed", "given")  # true labels at or below their threshold, false ones above
+UNITS = {
+    BY_SCORE: "how far the score is beyond the label's threshold",
+    BY_PROBABILITY: "how far the log-odds of the probability are beyond those at the label's threshold",
+}
 TITLES = {"missed": "true labels that are not given", "given": "labels that are given and not true"}
 
 
@@ -35,12 +43,12 @@ class WrongRow:
 
     row: int
     label: int
-    beyond: float  # how far the score is beyond the threshold, on the wrong side
+    beyond: float  # how far the score, or its log-odds, are beyond the threshold, on the wrong side
     score: float
 
 
 class _Table:
-    """Of each label the `size` rows that are farthest beyond the threshold; of equal ones those of lower numbers."""
+    """Of each label the `size` rows whose scores are farthest beyond the threshold; of equal ones those of lower numbers."""
 
     def __init__(self, n_labels: int, size: int) -> None:
         self.rows = np.full((n_labels, size), NOBODY, dtype=np.int64)
@@ -111,20 +119,24 @@ class WrongRows:
 
     def of_label(self, kind: str, label: int) -> list[WrongRow]:
         """The most wrong rows of a label, the worst first; `kind` is one of KINDS."""
-        table = self._tables[kind]
-        columns = (table.rows[label].tolist(), table.beyond[label].tolist(), table.scores[label].tolist())
-        return [WrongRow(row, label, beyond, score) for row, beyond, score in zip(*columns, strict=True) if row != NOBODY]
+        places = np.flatnonzero(self._tables[kind].rows[label] != NOBODY)
+        return self._listed(kind, np.full(places.size, label), places)
 
     def worst(self, kind: str, n: int) -> list[WrongRow]:
         """The n most wrong pairs of all labels; of equal ones those of lower rows, then labels."""
         table = self._tables[kind]
         labels, places = np.nonzero(table.rows != NOBODY)
-        order = np.lexsort((labels, table.rows[labels, places], -table.beyond[labels, places]))[:n]
-        found = []
-        for label, place in zip(labels[order].tolist(), places[order].tolist(), strict=True):
-            values = (float(table.beyond[label, place]), float(table.scores[label, place]))
-            found.append(WrongRow(int(table.rows[label, place]), label, *values))
-        return found
+        beyond = self._pairs.comparable.distances(table.beyond[labels, places], labels)
+        order = np.lexsort((labels, table.rows[labels, places], -beyond))[:n]
+        return self._listed(kind, labels[order], places[order])
+
+    def _listed(self, kind: str, labels: np.ndarray, places: np.ndarray) -> list[WrongRow]:
+        """The rows in these places (n) of the labels (n)."""
+        table = self._tables[kind]
+        rows, scores = table.rows[labels, places], table.scores[labels, places]
+        beyond = self._pairs.comparable.distances(table.beyond[labels, places], labels)
+        columns = (rows.tolist(), labels.tolist(), beyond.tolist(), scores.tolist())
+        return [WrongRow(*values) for values in zip(*columns, strict=True)]
 
 
 @dataclass
@@ -138,12 +150,13 @@ class MostWrong:
     label_names: list[str]  # of the evaluated labels
     found: list[tuple[str, dict[str, list[WrongRow]]]]  # of each label named, or once for all (""): by KINDS
     row_ids: dict[int, str]
+    compared_by: str  # `beyond` is a difference of scores, or of log-odds
     titles: dict[str, str] = field(default_factory=dict)  # by id
 
     def __str__(self) -> str:
         lines = [
             f"{self.model} on {self.data}, split {self.split}: {plural(self.n_rows, 'row')}",
-            "beyond: how far the score is beyond the label's threshold, on the wrong side",
+            f"beyond: {UNITS[self.compared_by]}, on the wrong side",
         ]
         for label, by_kind in self.found:
             for kind, rows in by_kind.items():
@@ -172,6 +185,7 @@ class MostWrong:
             return {**names, "beyond": each.beyond, "score": each.score}
 
         about = {"model": self.model, "data": self.data, "split": self.split, "n_rows": self.n_rows}
+        about |= {"ordered_by": self.compared_by}
         found = [{"label": label or None, **{kind: [of(e) for e in rows] for kind, rows in by.items()}} for label, by in self.found]
         return {**about, "wrong": found}
 
@@ -211,4 +225,4 @@ def most_wrong(
         ids = names_of(dataset, rows, "row_ids")
     about = (str(model.path), str(dataset.path), split, evaluation.n_rows, evaluation.label_names)
     row_ids = {} if ids is None else dict(zip(rows.tolist(), ids, strict=True))
-    return MostWrong(*about, found, row_ids, titles_of(comm, titles, row_ids.values()))
+    return MostWrong(*about, found, row_ids, evaluation.compared_by, titles_of(comm, titles, row_ids.values()))

@@ -21,6 +21,7 @@ import numpy as np
 from hpcml import __version__
 from hpcml.errors import ConfigError
 from hpcml.evaluation.comparable import BY_SCORE
+from hpcml.evaluation.wrong import UNITS
 from hpcml.log import entitled, named
 from hpcml.reporting import draw
 from hpcml.reporting.gather import RunReport
@@ -129,6 +130,7 @@ def run_context(report: RunReport, place: int) -> dict[str, Any]:
         "row_measures": row_measures_of(e),
         "figures": figures(report, place),
         "wrong": {kind: [wrong_line(report, each) for each in some] for kind, some in report.wrong.items()},
+        "beyond": UNITS[report.evaluation.compared_by],
         "columns": columns_of(report),
         "lines": first_lines(report),
         "table": in_script(table_data(report)),

@@ -31,7 +31,7 @@ class TuneReport:
         return self.trained.model
 
     def __str__(self) -> str:
-        return joined([*self.chosen, str(self.trained)])
+        return joined([*self.chosen, *str(self.trained).splitlines()])
 
 
 def tables(

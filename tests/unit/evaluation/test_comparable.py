@@ -17,6 +17,7 @@ from hpcml.evaluation.comparable import Comparable
 from hpcml.evaluation.curves import Curves
 from hpcml.evaluation.evaluate import evaluate
 from hpcml.evaluation.report import format_evaluation, write_json
+from hpcml.evaluation.wrong import most_wrong
 from hpcml.log import Log
 from hpcml.model.open import open_model
 from hpcml.reporting.gather import probability_of
@@ -64,6 +65,30 @@ def test_measures_of_rows_and_pool(files, tmp_path):
     assert "ordered by probability" in format_evaluation(found)
     write_json(tmp_path / "found.json", found)
     assert json.loads((tmp_path / "found.json").read_text())["ordered_by"] == "probability"
+
+
+def test_most_wrong_pairs_of_all_labels_are_by_log_odds(files, tmp_path):
+    data, model, scores, Y = files
+    thresholds = np.array([0.5, -0.5, 0.0, 0.2, -1.0, 1.0])
+    with h5py.File(model, "r+") as file:
+        file["labels/threshold"] = thresholds
+    beyond = np.abs(scores - thresholds)
+    wrong = {"missed": Y & (scores <= thresholds), "given": ~Y & (scores > thresholds)}
+    with Dataset(data) as dataset:
+        for labels in ([], ["label0"], ["label3"]):
+            found = most_wrong(SELF, open_model(model), dataset, "all", labels, 12, QUIET)
+            for kind, pairs in wrong.items():
+                expected = sorted(
+                    (-SLOPE[label] * beyond[row, label], -beyond[row, label] if labels else 0, row, label)
+                    for row, label in np.argwhere(pairs).tolist()
+                    if not labels or labels == [f"label{label}"]
+                )[:12]
+                got = found.found[0][1][kind]
+                pairs = [(row, f"label{label}") for *_, row, label in expected]
+                assert [(each.row, found.label_names[each.label]) for each in got] == pairs
+                assert [each.beyond for each in got] == pytest.approx([-value for value, *_ in expected], rel=1e-12)
+        assert "how far the log-odds of the probability are beyond those at the label's threshold" in str(found)
+        assert found.as_dict()["ordered_by"] == "probability"
 
 
 def tied_precision(true, values):

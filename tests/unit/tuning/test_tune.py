@@ -37,6 +37,13 @@ def read(path):
         return list(csv.DictReader(lines))
 
 
+def test_report_has_a_line_for_each_thing_it_says(tmp_path):
+    report = hpcml.tune(learnable(tmp_path / "data.h5")[0], tmp_path / "run", folds=3, lambdas=(1.0,), weights=(1.0,))
+    lines = str(report).splitlines()
+    assert lines == [*report.chosen, *str(report.trained).splitlines()] and len(lines) > len(report.chosen) + 1
+    assert "\\n" not in str(report)
+
+
 @pytest.mark.parametrize("method", ["dual", "probe", "elastic-net"])
 def test_model_is_what_training_with_the_choice_gives(tmp_path, method):
     data, *_ = learnable(tmp_path / "data.h5")
