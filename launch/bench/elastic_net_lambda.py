@@ -150,9 +150,9 @@ def judge(name: str, files: tuple[Path, Path], given: argparse.Namespace, run: P
     ways: list[tuple[str, dict[str, Any]]] = [("dual", {}), *(("elastic-net", {"l1": l1, "lam": lam}) for l1, lam in given.at)]
     for method, options in ways:
         options = {**options, "min_positives": given.min_positives}
-        hpcml.train(method, files[0], run, {**options, "max_steps": 1}, force=True)  # compiles
+        hpcml.train(method, files[0], run, **{**options, "max_steps": 1}, force=True)  # compiles
         begin = user_seconds()
-        report = hpcml.train(method, files[0], run, options, force=True)
+        report = hpcml.train(method, files[0], run, force=True, **options)
         seconds = user_seconds() - begin
         model = hpcml.Model(report.model)
         judged = hpcml.evaluate(report.model, files[1], split="test" if files[0] == files[1] else "all")

@@ -242,8 +242,7 @@ def test_classifier_is_scikit_learn_s():
 
 def test_path_comes_near_the_solutions_at_every_setting(monkeypatch):
     """What `tune` scores, if its tolerances are those of a solution; also with weights of positive rows."""
-    monkeypatch.setattr(path, "FIRST_TOLERANCE", 1e-4)
-    monkeypatch.setattr(path, "TOLERANCE", 1e-3)
+    monkeypatch.setattr(path, "TOLERANCE", 1e-4)
     monkeypatch.setattr(path, "FIRST_SWEEPS", 60)
     X, Y = random_data(0, 60, 20, 3, density=0.3)
     options = asked(bias=True)

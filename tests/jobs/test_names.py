@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse as sp
 from support.make import dataset
 
-LABELS = ["two\nlines", "back\rreturn", "\x1b[31m[red]x", "[/] {task.id}", 'a;b\\,"c" $x', "", "twin", "twin", "\u202eevil\ttab"]
+LABELS = ["two\nlines", "back\rreturn", "\x1b[31m[red]x", "[/] {task.id}", 'a;b\\,"c" $x', "", "one", "twin", "\u202eevil\ttab"]
 FEATURES = ["f\nlines", "f\rreturn", '"', ",", "\x1b]0;x\x07", "=cmd", " f ", "f" * 300, "😀", "f;", "\u2028", "f", ""]
 SENT = ("\x1b", "\x07", "\r", "\t", "\u202e", "\u2028")
 

@@ -81,7 +81,7 @@ def test_tightest_limit_of_all_ranks_is_told(comm, monkeypatch):
     monkeypatch.setattr("hpcml.mpi.memory.limits", lambda: [Limit(size, f"source {comm.rank}", f"process {comm.rank}")])
     found = check.Findings()
     check.check_memory(comm, found)
-    assert f"memory: 5.0 GB on {node_name()} (source {comm.size - 1}); " in found.lines[0]
+    assert f"memory: 5 GB on {node_name()} (source {comm.size - 1}); " in found.lines[0]
     assert found.lines[0].endswith("may take 2.5 GB of it on each rank")
 
 

@@ -100,7 +100,7 @@ def test_a_model_larger_than_the_disk_is_refused_before_training(comm, mpi_tmp_p
     data = write(comm, mpi_tmp_path / "data.h5", *random_data(4, 60, 15, 4, density=0.4))
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=100))
     for method in ("dual", "probe"):
-        with pytest.raises(DataError, match=r"but the disk has 0\.0 GB left; --drop 0\.1"):
+        with pytest.raises(DataError, match=r"but the disk has 100 bytes left; --drop 0\.1"):
             train(method, comm, data, mpi_tmp_path / "run")
         comm.Barrier()
         assert not (mpi_tmp_path / "run").exists()

@@ -60,4 +60,4 @@ def test_frequent_features_are_warned_of_at_the_start(tmp_path, density, warns):
     if warns:
         (share,) = (float(word) for word in lines[told[0]].split(" % of the rows")[0].split()[-1:])
         assert share == pytest.approx(100 * np.count_nonzero(sp.csr_matrix(X).toarray()) / (400 * 60), abs=1)
-        assert "training 2 labels" in lines[told[0] - 1]
+        assert "training 2 labels" in lines[told[0] - 2]
