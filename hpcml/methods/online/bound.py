@@ -15,23 +15,32 @@ from hpcml.methods.online.kernels import LEAST
 from hpcml.methods.online.state import State
 
 SHARE, AT_LEAST = 0.1, 16  # of a label's weights, and how many, tell of labels that contradict one another
+AVERAGE = "the average still holds what was learnt before"
+AVERAGES = "averages the models on the way, and gets fewer rows wrong then"
+
+
+@mpi.collective
+def driven(comm: mpi.Comm, names: Sequence[str], state: State) -> str:
+    """Collective over `comm`. What is to be said of the labels (`names`: of all ranks) with many weights at the bound, or ""."""
+    n_weights = len(state.method.weights) * (state.kept()[0].size + 1)
+    found = np.concatenate(mpi.allgather_arrays(comm, state.at_bound()))
+    many = np.flatnonzero((found >= SHARE * n_weights) & (found >= AT_LEAST))
+    if not many.size:
+        return ""
+    worst = int(many[np.argmax(found[many])])
+    return (
+        f"{int(found[worst]):,} of {n_weights:,} weights of {names[worst]!r} are at their bound of "
+        f"2^{int(np.log2(LEAST))} (many are for {many.size:,} of {len(names):,} labels): rows contradict one another, "
+        "as they do where labels are wrong"
+    )
 
 
 @mpi.collective
 def note(comm: mpi.Comm, names: Sequence[str], state: State) -> str:
-    """Collective over `comm`. A sentence about the labels (`names`: of all ranks) with many weights at the bound, or ""."""
-    n_weights = len(state.method.weights) * (state.kept()[0].size + 1)
-    found = np.concatenate(mpi.allgather_arrays(comm, state.at_bound()))
-    driven = np.flatnonzero((found >= SHARE * n_weights) & (found >= AT_LEAST))
-    if not driven.size:
+    """Collective over `comm`. A warning of the labels with many weights at the bound, and what to do about it, or ""."""
+    found = driven(comm, names, state)
+    if not found:
         return ""
-    worst = int(driven[np.argmax(found[driven])])
     if state.options.voted:
-        advice = "the average still holds what was learnt before; rows with better labels need a new run, without --initial-model"
-    else:
-        advice = "--voted averages the models on the way, and gets fewer rows wrong then"
-    return (
-        f"warning: {int(found[worst]):,} of {n_weights:,} weights of {names[worst]!r} are at their bound of "
-        f"2^{int(np.log2(LEAST))} (many are for {driven.size:,} of {len(names):,} labels): rows contradict one another, "
-        f"as they do where labels are wrong; {advice}"
-    )
+        return f"warning: {found}; {AVERAGE}; rows with better labels need a new run, without --initial-model"
+    return f"warning: {found}; --voted {AVERAGES}"

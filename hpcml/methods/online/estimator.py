@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 from hpcml import mpi
 from hpcml.errors import HpcmlError, in_python
 from hpcml.estimators.labels import CLASSES, NAMES, LabelScores, LabelSets, agree_labels, check_target, named_sets, shard_of
+from hpcml.methods.online import bound
 from hpcml.methods.online.kernels import UPDATES
 from hpcml.methods.online.learners import LEARNERS
 from hpcml.methods.online.options import AdditiveOptions, BalancedOptions, MbwOptions, OnlineOptions, PaOptions, WinnowOptions
@@ -205,17 +206,22 @@ class OnlineClassifier(LabelScores, BaseEstimator):
     def _begin(self, options: OnlineOptions, labels: LabelSets, n_features: int) -> None:
         """Know nothing yet."""
         self._state = State(options, self.method, labels.n_labels, n_features)
-        self._order, self._warned = RowOrder(self._state.lane_of, labels.n_labels), False
+        self._order, self._warned = RowOrder(self._state.lane_of, labels.n_labels), set[str]()
 
     def _learn(self, X: sp.csr_matrix, labels: LabelSets, order: np.ndarray) -> OnlineClassifier:
-        """Learn from the rows in this order; warn if it is one of blocks."""
+        """Learn from the rows in this order; warn once in a pass if it is one of blocks, and if many weights are at their bound."""
         shard = shard_of(X, labels, 0, X.shape[0])
         self._state.learn(shard, order)
         self._order.add(shard, order)
-        found = self._order.blocks(mpi.self_comm(), [str(name) for name in self.classes_[-labels.n_labels :]])
-        if found and not self._warned:
-            self._warned = True
-            warnings.warn(f"{found}; shuffle the rows, or use fit with shuffle=True", UserWarning, stacklevel=3)
+        comm, names = mpi.self_comm(), [str(name) for name in self.classes_[-labels.n_labels :]]
+        voted, again = self._state.options.voted, f"{bound.AVERAGE}; rows with better labels need a new fit"
+        for advice, found in (
+            ("shuffle the rows, or use fit with shuffle=True", self._order.blocks(comm, names)),
+            (again if voted else f"voted=True {bound.AVERAGES}", bound.driven(comm, names, self._state)),
+        ):
+            if found and advice not in self._warned:
+                self._warned.add(advice)
+                warnings.warn(f"{found}; {advice}", UserWarning, stacklevel=3)
         self.coef_, self.intercept_ = self._state.linear()
         self.n_updates_, self.n_rows_ = self._state.counters[UPDATES].copy(), self._state.n_rows
         return self

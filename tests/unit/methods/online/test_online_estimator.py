@@ -1,6 +1,7 @@
 """The single-pass learners as a scikit-learn classifier: its checks, the bits of `hpcml train`, passes in pieces."""
 
 import pickle
+import re
 import warnings
 
 import numpy as np
@@ -288,3 +289,29 @@ def test_rows_sorted_by_class_are_warned_of():
         warnings.simplefilter("error")
         OnlineClassifier(shuffle=True).fit(X, y)
         OnlineClassifier().fit(X, np.tile(["no", "yes"], 200))
+
+
+@pytest.mark.parametrize("voted", [False, True])
+def test_weights_at_the_bound_are_warned_of_as_by_the_command(tmp_path, voted):
+    rng = np.random.default_rng(1)
+    X, coins = (rng.random((3000, 60)) < 0.2).astype(np.float32), rng.random(3000) < 0.5
+    names = np.where(coins, "label0", "absent")
+    advice = (
+        "; the average still holds what was learnt before; rows with better labels need a new fit"
+        if voted
+        else "; voted=True averages"
+    )
+    said = str(train("mbw", dataset(tmp_path / "data.h5", X, coins[:, None].astype(float)), tmp_path / "run", voted=voted))
+    (sentence,) = re.findall(r"warning: (.* are at their bound of 2\^-10 .* where labels are wrong); ", said)
+    with pytest.warns(UserWarning) as told:
+        OnlineClassifier(voted=voted).fit(X, names)
+    assert [(each.filename, str(each.message).startswith(sentence + advice)) for each in told] == [(__file__, True)]
+    with pytest.warns(UserWarning, match="at their bound") as told:
+        learner = OnlineClassifier(voted=voted)
+        for some in np.split(np.arange(3000), 3):
+            learner.partial_fit(X[some], names[some], classes=["absent", "label0"])
+    assert len(told) == 1  # for a pass
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        OnlineClassifier(voted=voted).fit(X, X[:, 0])
+        OnlineClassifier("pa", voted).fit(X, names)
