@@ -15,9 +15,9 @@ _API = {
     "Dataset": "hpcml.api_dataset",
     "DualClassifier": "hpcml.methods.dual.estimator",
     "ElasticNetClassifier": "hpcml.methods.extreme.estimator",
-    "KernelNaiveBayes": "hpcml.model.kernel_bayes",
+    "KernelNB": "hpcml.model.kernel_bayes",
     "Model": "hpcml.model.linear",
-    "NaiveBayesClassifier": "hpcml.methods.bayes.estimator",
+    "BernoulliNBClassifier": "hpcml.methods.bayes.estimator",
     "OnlineClassifier": "hpcml.methods.online.estimator",
     "ProbeClassifier": "hpcml.methods.probe.estimator",
     "PsbmlClassifier": "hpcml.methods.psbml.estimator",
@@ -44,8 +44,8 @@ if TYPE_CHECKING:  # the same, for programs that check types
     from hpcml.api_dataset import Dataset as Dataset
     from hpcml.crossval import CrossValidation as CrossValidation
     from hpcml.crossval import TopPrecision as TopPrecision
+    from hpcml.methods.bayes.estimator import BernoulliNBClassifier as BernoulliNBClassifier
     from hpcml.methods.bayes.estimator import BoostedBayesClassifier as BoostedBayesClassifier
-    from hpcml.methods.bayes.estimator import NaiveBayesClassifier as NaiveBayesClassifier
     from hpcml.methods.bayes.estimator import StagedBayesClassifier as StagedBayesClassifier
     from hpcml.methods.bayes.estimator import StagedSvmClassifier as StagedSvmClassifier
     from hpcml.methods.dual.estimator import DualClassifier as DualClassifier
@@ -54,7 +54,7 @@ if TYPE_CHECKING:  # the same, for programs that check types
     from hpcml.methods.probe.estimator import ProbeClassifier as ProbeClassifier
     from hpcml.methods.psbml.estimator import PsbmlClassifier as PsbmlClassifier
     from hpcml.model.classifier import ClassifierModel as ClassifierModel
-    from hpcml.model.kernel_bayes import KernelNaiveBayes as KernelNaiveBayes
+    from hpcml.model.kernel_bayes import KernelNB as KernelNB
     from hpcml.model.linear import Model as Model
 else:  # a checker that saw this would believe in any name
 

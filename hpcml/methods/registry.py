@@ -7,8 +7,10 @@ from dataclasses import dataclass, field, fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
+from hpcml.earlier_names import METHODS as EARLIER
+from hpcml.earlier_names import refuse_earlier
 from hpcml.errors import ConfigError, nearest
-from hpcml.methods.bayes.options import BoostedBayesOptions, NaiveBayesOptions, StagedBayesOptions, StagedSvmOptions
+from hpcml.methods.bayes.options import BernoulliNBOptions, BoostedBayesOptions, StagedBayesOptions, StagedSvmOptions
 from hpcml.methods.dual.options import DualOptions
 from hpcml.methods.extreme.options import ElasticNetOptions
 from hpcml.methods.liblinear.options import LiblinearOptions
@@ -150,11 +152,11 @@ METHODS: dict[str, Method] = {
             forecast="hpcml.methods.extreme.forecast:FORECAST",
         ),
         Method(
-            name="naive-bayes",
+            name="bernoulli-nb",
             about="naive Bayes of features present or not: all labels from counts",
-            options=NaiveBayesOptions,
-            train="hpcml.methods.bayes.train:train_naive",
-            estimator="hpcml.methods.bayes.estimator:NaiveBayesClassifier",
+            options=BernoulliNBOptions,
+            train="hpcml.methods.bayes.train:train_bernoulli",
+            estimator="hpcml.methods.bayes.estimator:BernoulliNBClassifier",
             variants={"all-": {"min_weight": 0.0}},
             headings=True,
             cost=2.0,
@@ -212,6 +214,7 @@ METHODS: dict[str, Method] = {
 
 def method_named(name: str) -> Method:
     """The method of that name. Raises ConfigError."""
+    refuse_earlier(name, EARLIER, "the method ")
     if name not in METHODS:
         raise ConfigError(f"no method {name!r}; {nearest(name, METHODS, 'hpcml train --help')}")
     return METHODS[name]

@@ -68,7 +68,7 @@ def tune(session: Session, data: Path, target: Target, options: TuneOptions) -> 
 
 def _alone(kind: type) -> dict[str, Any]:
     """What makes each rank hold all rows, of the options of that kind."""
-    return {"shards": 1} if any(field.name == "shards" for field in fields(kind)) else {}
+    return {"ranks_per_group": 1} if any(field.name == "ranks_per_group" for field in fields(kind)) else {}
 
 
 @dataclass

@@ -161,7 +161,7 @@ def medline(machine: Path) -> None:
     sizes = sizes_from(*MEDLINE)
     for name, nodes, shards in PLANNED:
         method, constants = method_named(name), read_machine(machine)
-        options = method.options(shards=shards if shards > 1 else None)
+        options = method.options(ranks_per_group=shards if shards > 1 else None)
         cluster = Cluster(nodes, 1, 64 * 10**9, *NETWORK)
         plan = Plan(
             name, None, sizes, cluster, constants, method.load(method.forecast).forecast(sizes, cluster, options, constants, None)
@@ -177,7 +177,7 @@ def simulated(sizes: Sizes, machine: Machine, ranks: int, shards: int) -> dict[s
     """How the labels are dealt, and how long the groups take: those of the real dealing and the forecast of `dual`."""
     forecaster = method_named("dual").load(method_named("dual").forecast)
     cluster = Cluster(ranks, 1, PLENTY, 2e-6, 10e9)
-    options = DualOptions(shards=shards if shards > 1 else None)
+    options = DualOptions(ranks_per_group=shards if shards > 1 else None)
     trained = np.flatnonzero((sizes.n_positive > 0) & (sizes.n_positive < sizes.n_rows))
     hands = [dealt(trained, sizes.n_positive, group, ranks // shards) for group in range(ranks // shards)]
     alone = Cluster(shards, 1, PLENTY, 2e-6, 10e9)

@@ -28,7 +28,7 @@ WORDS = np.array(["ant", "bee", "caterpillar"])
 
 # For every parameter but truth values something that it cannot be.
 WRONG = {
-    **{"alpha": 0.5, "base": "treee", "beta": 2.0, "block": 0, "comm": "world", "cycles": 0, "epsilon": -1.0, "eta": 0.0},
+    **{"alpha": 0.5, "base": "treee", "beta": 2.0, "labels_per_pass": 0, "comm": "world", "cycles": 0, "epsilon": -1.0, "eta": 0.0},
     **{"chi_square": -1.0, "cut": np.inf, "factor": np.nan, "min_weight": -1.0, "rounds": 0, "smoothing": 0.0, "stages": 1},
     **{"svm_c": 0.0, "svm_tol": 0.0, "trim": 1.0, "patience": 0, "device": "tpu"},
     **{"gamma": -1.0, "grid": "3", "judge": "f1", "l1": "m", "lam": "X/q", "loss": "none", "margin": -1.0, "max_gap": -1.0},
@@ -141,7 +141,7 @@ def test_lists_of_names_of_labels(name):
 @each
 def test_log_odds_are_probabilities(name):
     X, y, _ = rows(2)
-    losses = [loss for loss in METHODS[name].losses if loss in ("logistic", "maxent")]
+    losses = [loss for loss in METHODS[name].losses if loss == "logistic"]
     assert all(not hasattr(make(name, loss=loss), "predict_proba") for loss in METHODS[name].losses if loss not in losses)
     for loss in losses:
         found = make(name, loss=loss).fit(X, y)
@@ -235,7 +235,7 @@ CHECKED = [
         PsbmlClassifier(cycles=3),
         PsbmlClassifier("tree max_depth=3", "2x1", cycles=2),
         PsbmlClassifier("linear-svm", "1x1", cycles=1),
-        PsbmlClassifier("naive-bayes-gaussian", cycles=9, patience=1),
+        PsbmlClassifier("gaussian-nb", cycles=9, patience=1),
     ),
 ]
 
@@ -258,8 +258,8 @@ def test_scikit_learn_checks(estimator, check):
         ({"loss": "hinge", "positive_weight": 2}, {"loss": "hinge", "positive_weight": "2.0"}),
         ({"fit_intercept": False, "tol": 0.01, "random_state": 7}, {"bias": False, "dual_tol": 0.01, "seed": 7}),
         (
-            {"positive_weight": "balanced", "max_gap": 1e-3, "precision": "double", "lam": 0.01, "block": 2},
-            {"positive_weight": "balanced", "max_gap": 1e-3, "precision": "double", "lam": "0.01", "block": 2},
+            {"positive_weight": "balanced", "max_gap": 1e-3, "precision": "double", "lam": 0.01, "labels_per_pass": 2},
+            {"positive_weight": "balanced", "max_gap": 1e-3, "precision": "double", "lam": "0.01", "labels_per_pass": 2},
         ),
     ],
 )
@@ -342,7 +342,7 @@ def test_psbml_says_if_there_is_no_device(monkeypatch):
     monkeypatch.setattr(device, "count", lambda: 0)
     X, y, _ = rows()
     with pytest.raises(ValueError, match=r"^device=gpu: there is no CUDA device or driver on a node; leave it out to use the CPU$"):
-        PsbmlClassifier("naive-bayes", device="gpu").fit(X, y)
+        PsbmlClassifier("kernel-nb", device="gpu").fit(X, y)
 
 
 def test_psbml_refuses_what_it_cannot_train_on():
@@ -359,7 +359,7 @@ def test_psbml_refuses_what_it_cannot_train_on():
         (
             {"device": "gpu"},
             y,
-            "device=gpu: tree has nothing for a GPU, only naive-bayes and naive-bayes-gaussian have; leave it out",
+            "device=gpu: tree has nothing for a GPU, only kernel-nb and gaussian-nb have; leave it out",
         ),
         ({"base": 3}, y, "base=3: expected a string or a tuple of strings"),
     ):

@@ -75,7 +75,7 @@ def test_chosen_labels_only(train, data, tmp_path):
 
 
 def test_block_does_not_change_the_model(train, data, tmp_path):
-    models = [train(None, data, tmp_path / str(b), {"block": b}).model.read_bytes() for b in (1, 2, 5, 40)]
+    models = [train(None, data, tmp_path / str(b), {"labels_per_pass": b}).model.read_bytes() for b in (1, 2, 5, 40)]
     assert len(set(models)) == 1
 
 
@@ -132,17 +132,17 @@ def test_a_log_that_cannot_be_written_does_not_stop_the_run(train, data, tmp_pat
 
 
 def test_interrupted_run_resumes_to_the_same_bits_and_history(train, data, tmp_path):
-    whole = train(None, data, tmp_path / "whole", {"block": 2})
+    whole = train(None, data, tmp_path / "whole", {"labels_per_pass": 2})
     rounds = 0
     while True:
         try:
-            options = {"block": 2, "time_limit": 1e-9}
+            options = {"labels_per_pass": 2, "time_limit": 1e-9}
             pieces = train(None, data, tmp_path / "pieces", options, resume=rounds > 0)
             break
         except Interrupted:
             rounds += 1
             if rounds == 40:
-                pieces = train(None, data, tmp_path / "pieces", {"block": 2}, resume=True)
+                pieces = train(None, data, tmp_path / "pieces", {"labels_per_pass": 2}, resume=True)
                 break
     assert rounds >= 1
     assert pieces.model.read_bytes() == whole.model.read_bytes()

@@ -12,7 +12,7 @@ from hpcml.methods.bayes import block
 from hpcml.methods.registry import METHODS
 
 pytestmark = pytest.mark.mpi
-ROOM = ("naive-bayes", "boosted-bayes", "staged-bayes", "staged-svm")
+ROOM = ("bernoulli-nb", "boosted-bayes", "staged-bayes", "staged-svm")
 
 
 @pytest.mark.usefixtures("in_step")

@@ -55,7 +55,7 @@ def test_run_stopped_in_passes_ends_with_the_same_bits(comm, mpi_tmp_path, monke
     if shared and comm.size == 1:
         pytest.skip("one rank has all rows")
     data = write(comm, mpi_tmp_path / "data.h5", *random_data(4, 160, 40, 4, density=0.2))
-    options = {"block": 2, "shards": comm.size if shared else 1, "max_steps": 25}
+    options = {"labels_per_pass": 2, "ranks_per_group": comm.size if shared else 1, "max_steps": 25}
     whole = train(method, comm, data, mpi_tmp_path / "whole", options).model.read_bytes()
     monkeypatch.setattr(slices, "SLICE_VALUES", 400)
     monkeypatch.setattr(objective, "ROWS_BYTES", 8 * 200)
@@ -182,7 +182,7 @@ def test_rows_of_probe_without_room_lie_in_a_file(comm, mpi_tmp_path, monkeypatc
 def test_rows_without_room_are_streamed(comm, mpi_tmp_path, monkeypatch, capfd, loss):
     """Where memory is short the visits are to copies of chunks; the chunks of a run are those of its checkpoint."""
     data = write(comm, mpi_tmp_path / "data.h5", *random_data(4, 300, 40, 4, density=0.2))
-    options = {"block": 2, "shards": 1, "gap": True, "loss": loss}
+    options = {"labels_per_pass": 2, "ranks_per_group": 1, "show_gaps": True, "loss": loss}
     roomy = train("dual", comm, data, mpi_tmp_path / "roomy", options)
     monkeypatch.setattr("hpcml.data.shared_rows.room_per_rank", lambda comm: 0.0)  # rows are mapped on one rank, too
     monkeypatch.setattr(plan, "SMALLEST_CHUNK", 256)

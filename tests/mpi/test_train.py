@@ -33,10 +33,16 @@ def write(comm, path, *args, **kwargs):
 def test_model_has_the_bits_of_one_rank(comm, mpi_tmp_path, n_rows, loss, shards):
     X, Y = random_data(n_rows, n_rows, 15, 7, density=0.4)
     data = write(comm, mpi_tmp_path / "data.h5", X, Y)
-    options = {"min_positives": 0, "bias": True, "block": 3, "loss": loss, "shards": comm.size if shards == "all" else 1}
+    options = {
+        "min_positives": 0,
+        "bias": True,
+        "labels_per_pass": 3,
+        "loss": loss,
+        "ranks_per_group": comm.size if shards == "all" else 1,
+    }
     model = train("probe", comm, data, mpi_tmp_path / "ranks", options).model
     alone = by_one_rank(
-        comm, lambda: train("probe", None, data, mpi_tmp_path / "alone", changed(options, shards=None, block=7))
+        comm, lambda: train("probe", None, data, mpi_tmp_path / "alone", changed(options, ranks_per_group=None, labels_per_pass=7))
     ).model
     assert model.read_bytes() == alone.read_bytes()
 
@@ -46,7 +52,7 @@ def test_model_has_the_bits_of_one_rank(comm, mpi_tmp_path, n_rows, loss, shards
 def test_interrupted_run_ends_with_the_same_bits_on_other_ranks(comm, mpi_tmp_path, shards):
     X, Y = random_data(4, 300, 60, 20, density=0.2)
     data = write(comm, mpi_tmp_path / "data.h5", X, Y)
-    options = {"block": 4, "max_steps": 20, "shards": comm.size if shards == "all" else 1}
+    options = {"labels_per_pass": 4, "max_steps": 20, "ranks_per_group": comm.size if shards == "all" else 1}
     alone = by_one_rank(comm, lambda: train("probe", None, data, mpi_tmp_path / "alone", {"max_steps": 20})).model
     once = changed(options, time_limit=1e-9)  # a step or a few, a checkpoint, the end
     for turn in range(9):
@@ -55,7 +61,7 @@ def test_interrupted_run_ends_with_the_same_bits_on_other_ranks(comm, mpi_tmp_pa
                 train("probe", comm, data, mpi_tmp_path / "run", once, resume=turn > 0)
         elif comm.rank == 0:
             with pytest.raises(Interrupted):
-                train("probe", None, data, mpi_tmp_path / "run", changed(once, shards=1), resume=True)
+                train("probe", None, data, mpi_tmp_path / "run", changed(once, ranks_per_group=1), resume=True)
         comm.Barrier()
     model = train("probe", comm, data, mpi_tmp_path / "run", options, resume=True).model
     assert model.read_bytes() == alone.read_bytes()

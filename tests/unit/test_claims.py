@@ -77,7 +77,7 @@ def test_log_odds_are_of_every_loss_that_has_them():
         flat = " ".join(path.read_text().split())
         for end in re.finditer(r"log-odds \(", flat):
             assert flat[end.end() - 1 :].startswith(("(n", *every)), path  # or a shape
-    assert "models of --loss maxent or logistic" in " ".join((TOP / "hpcml" / "cli" / "score.py").read_text().split())
+    assert "models of --loss logistic" in " ".join((TOP / "hpcml" / "cli" / "score.py").read_text().split())
 
 
 def test_elastic_net_says_its_own_defaults():

@@ -90,7 +90,7 @@ class BayesBlock:
         raise AssertionError("a subclass says")
 
 
-class NaiveBayesBlock(BayesBlock):
+class BernoulliNBBlock(BayesBlock):
     """Naive Bayes: of each label one count of the rows that have it."""
 
     def trained(self, number: int, positives: np.ndarray, seconds: float) -> tuple[SparseWeightsOf, float, list[Line]]:

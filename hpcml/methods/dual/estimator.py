@@ -49,7 +49,7 @@ class DualClassifier(LinearClassifier):
         Of weights and duals in training. The end of training is judged in float64 with both.
     max_iter : int
         Give a label up after so many passes over the rows, with a ConvergenceWarning.
-    block : int
+    labels_per_pass : int
         Labels that share a pass over the rows. Does not change the result.
     comm : mpi4py communicator or None
         The ranks that give the rows; None: this process alone.
@@ -88,7 +88,7 @@ class DualClassifier(LinearClassifier):
     _method, _options_kind = METHOD, DualOptions
     _parameters: ClassVar[Mapping[str, Parameter]] = {
         **{"loss": TEXT, "lam": TEXT_OR_NUMBER, "fit_intercept": SWITCH, "tol": NUMBER, "max_gap": NUMBER_OR_NONE},
-        **{"positive_weight": TEXT_OR_NUMBER, "precision": TEXT, "max_iter": WHOLE, "block": WHOLE},
+        **{"positive_weight": TEXT_OR_NUMBER, "precision": TEXT, "max_iter": WHOLE, "labels_per_pass": WHOLE},
     }
 
     def __init__(
@@ -102,7 +102,7 @@ class DualClassifier(LinearClassifier):
         random_state: int | np.random.RandomState | None = 0,
         precision: str = "single",
         max_iter: int = 1000,
-        block: int = 16,
+        labels_per_pass: int = 16,
         comm: mpi.Comm | None = None,
     ) -> None:
         self.loss = loss
@@ -114,7 +114,7 @@ class DualClassifier(LinearClassifier):
         self.random_state = random_state
         self.precision = precision
         self.max_iter = max_iter
-        self.block = block
+        self.labels_per_pass = labels_per_pass
         self.comm = comm
 
     @mpi.collective

@@ -154,7 +154,7 @@ class DualForecaster:
             certificate = 8 * weights
             found.sent_bytes = sent(layout.shards, passes * 4 * weights + certificate)
             found.seconds["messages"] = passes * cluster.exchange(layout.shards, 4 * weights)
-            found.assumed.append("as many passes with --shards as without; CoCoA+ takes more")
+            found.assumed.append("as many passes with --ranks-per-group as without; CoCoA+ takes more")
         return found
 
     def _pace(self, machine: Machine, work: Work) -> float:

@@ -92,5 +92,5 @@ class LiblinearBlock:
 
 
 def liblinear(objective: Objective, labels: np.ndarray, n_lanes: int, options: LiblinearOptions, max_steps: int) -> LiblinearBlock:
-    """LIBLINEAR; `--block` means nothing to it. Raises MemoryError and ConfigError."""
+    """LIBLINEAR; `--labels-per-pass` means nothing to it. Raises MemoryError and ConfigError."""
     return LiblinearBlock(objective, labels, options.liblinear_tol, options.seed, max_steps)

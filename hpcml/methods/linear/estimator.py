@@ -31,7 +31,7 @@ from hpcml.run.profile import Profile
 
 def _has_log_odds(estimator: LinearClassifier) -> bool:
     """Whether the scores are log-odds. Raises AttributeError, with the reason, if not."""
-    loss, able = getattr(estimator, "loss", None), [loss for loss in estimator._options_kind.losses if loss in LOG_ODDS]
+    loss, able = getattr(estimator, "loss", None), [loss for loss in estimator._options_kind.losses if loss == LOG_ODDS]
     if loss not in able:
         advice = f"; they need loss={able[0]!r}" if able else ""
         raise AttributeError(f"predict_proba: the scores are no log-odds{advice} (or wrap it in CalibratedClassifierCV)")

@@ -36,11 +36,11 @@ def layout_of(method: LinearMethod, sizes: Sizes, cluster: Cluster, options: Lin
     """As training lays it out on such nodes. Raises NoForecast if rows would be read from the disk in every pass."""
     n_ranks, room = cluster.n_ranks, MEMORY_SHARE * cluster.node_bytes / cluster.ranks_per_node
     exact = method.sharding is Sharding.EXACT
-    if options.shards is not None and n_ranks % options.shards:
-        raise NoForecast(f"--shards {options.shards}: expected a divisor of the number of ranks, {n_ranks}")
+    if options.ranks_per_group is not None and n_ranks % options.ranks_per_group:
+        raise NoForecast(f"--ranks-per-group {options.ranks_per_group}: expected a divisor of the number of ranks, {n_ranks}")
     values = sizes.n_values + sizes.n_rows * bool(options.bias)
     features = min(sizes.n_features, values)
-    shards = options.shards or (
+    shards = options.ranks_per_group or (
         fewest_shards(n_ranks, (values, sizes.n_rows, features), sizes.n_trained, options, room) if exact else 1
     )
     alone = shards == 1 and not exact
@@ -55,7 +55,7 @@ def layout_of(method: LinearMethod, sizes: Sizes, cluster: Cluster, options: Lin
         needed, shared, node = map(size, (cluster.ranks_per_node * own, shared_bytes(sizes, layout), cluster.node_bytes))
         raise NoForecast(
             f"{cluster.ranks_per_node} ranks need {needed} beside {shared} of rows, but a node has {node}: "
-            "there is no model of too little memory; plan with more nodes, fewer ranks on each, or a smaller --block"
+            "there is no model of too little memory; plan with more nodes, fewer ranks on each, or a smaller --labels-per-pass"
         )
     return layout
 

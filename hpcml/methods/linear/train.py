@@ -269,7 +269,7 @@ def plan_chunks(comm: mpi.Comm, run: LabelRun, method: LinearMethod, n_lanes: in
     chunk = chunk_for(most, method.chunk)
     if run.chunk_values:
         chunk = min(chunk or run.chunk_values, run.chunk_values)
-    elif chunk and not run.options.block:
+    elif chunk and not run.options.labels_per_pass:
         found = fewer_lanes(most, lambda n: chunk_for(n, rows.data.size), lambda n: chunk_for(n, method.chunk))
         n_lanes, chunk = min(found[0], n_lanes), found[1]
     if chunk:

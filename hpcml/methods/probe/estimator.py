@@ -27,7 +27,7 @@ class ProbeClassifier(LinearClassifier):
 
     Parameters
     ----------
-    loss : {"hinge", "huber", "maxent"}
+    loss : {"hinge", "huber", "logistic"}
         The loss ℓ: of support vector machines, modified Huber, or logistic.
     lam : str or float
         λ: "X/m", "0.1X/m", "X/NUMBER" or a number above 0; X = (mean norm of the training rows)², m is their number.
@@ -44,7 +44,7 @@ class ProbeClassifier(LinearClassifier):
         Of weights and margins in training. Sums are exact in both.
     max_iter : int
         Give a label up after so many steps, with a ConvergenceWarning.
-    block : int
+    labels_per_pass : int
         Labels that share a pass over the rows. Does not change the result.
     comm : mpi4py communicator or None
         The ranks that share the rows; None: this process alone.
@@ -76,7 +76,7 @@ class ProbeClassifier(LinearClassifier):
     _method, _options_kind = METHOD, ProbeOptions
     _parameters: ClassVar[Mapping[str, Parameter]] = {
         **{"loss": TEXT, "lam": TEXT_OR_NUMBER, "fit_intercept": SWITCH, "epsilon": NUMBER, "dormant": SWITCH},
-        **{"precision": TEXT, "max_iter": WHOLE, "block": WHOLE},
+        **{"precision": TEXT, "max_iter": WHOLE, "labels_per_pass": WHOLE},
     }
 
     def __init__(
@@ -89,7 +89,7 @@ class ProbeClassifier(LinearClassifier):
         random_state: int | np.random.RandomState | None = 0,
         precision: str = "single",
         max_iter: int = 5000,
-        block: int = 16,
+        labels_per_pass: int = 16,
         comm: mpi.Comm | None = None,
     ) -> None:
         self.loss = loss
@@ -100,5 +100,5 @@ class ProbeClassifier(LinearClassifier):
         self.random_state = random_state
         self.precision = precision
         self.max_iter = max_iter
-        self.block = block
+        self.labels_per_pass = labels_per_pass
         self.comm = comm

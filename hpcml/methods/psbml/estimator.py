@@ -108,7 +108,7 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
     ----------
     base : str or tuple of str
         The base learner and its options, as on the command line: "tree", "tree max_depth=5", ("tree", "max_depth=5");
-        naive-bayes, naive-bayes-gaussian, tree, stump, linear-svm, or the dotted path of a scikit-learn classifier.
+        kernel-nb, gaussian-nb, tree, stump, linear-svm, or the dotted path of a scikit-learn classifier.
     grid : str or None
         The torus, "WIDTHxHEIGHT"; there must be a row to train on for each node. None: "3x3", or "2x2" or "1x1" for fewer than 9 or
         4 such rows.
@@ -174,7 +174,7 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
 
     def __init__(
         self,
-        base: str | tuple[str, ...] = "naive-bayes",
+        base: str | tuple[str, ...] = "kernel-nb",
         grid: str | None = None,
         neighbourhood: str = "C9",
         replace: float = 0.2,

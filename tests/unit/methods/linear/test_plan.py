@@ -65,5 +65,5 @@ def test_fewer_labels_share_a_pass_where_memory_is_short(loaded):
             assert plan.lanes_per_group(40, 0, rows, ProbeOptions(), needs(0, *sizes[1:], lanes, 1, 4), needs, mapped=True) == lanes
     assert plan.lanes_per_group(40, 0, rows, ProbeOptions(), 1) == 1
     assert plan.lanes_per_group(40, 3, rows, ProbeOptions(), 1) == 3
-    assert plan.lanes_per_group(40, 0, rows, ProbeOptions(block=33), 1) == 33
-    assert plan.lanes_per_group(2, 0, rows, ProbeOptions(block=33), 1) == 2
+    assert plan.lanes_per_group(40, 0, rows, ProbeOptions(labels_per_pass=33), 1) == 33
+    assert plan.lanes_per_group(2, 0, rows, ProbeOptions(labels_per_pass=33), 1) == 2
