@@ -33,7 +33,7 @@ def name_of_now(name: Any, renamed: Mapping[str, str]) -> Any:
     return renamed.get(name, name) if isinstance(name, str) else name
 
 
-def refuse_earlier(name: str | None, renamed: Mapping[str, str], before: str = "", where: str = "") -> None:
-    """Raise ConfigError with the new name if `name` is one of earlier versions. `before`: what stands before both names."""
+def refuse_earlier(name: str | None, renamed: Mapping[str, str], what: str = "") -> None:
+    """Raise ConfigError with the new name if `name` is one of earlier versions; `what` stands before it in the sentence."""
     if name in renamed:
-        raise ConfigError(f"{where}{before}{name} is now {before}{renamed[name]}")
+        raise ConfigError(f"{what}{name} is now {renamed[name]}")

@@ -47,7 +47,7 @@ def config_files(tokens: list[str]) -> tuple[list[str], list[cyclopts.config.Dic
         keys.pop("method", None)
         if method is not None and named != method and not _share_options(method, named or method):
             raise ConfigError(f"{path}: it is for the method {shortened(named or '')!r}, not {method!r}")
-        refuse_earlier(named, EARLIER, "the method ", f"{path}: ")
+        refuse_earlier(named, EARLIER, f"{path}: the method ")
         if named is not None and named not in METHODS:
             raise ConfigError(f"{path}: no method {shortened(named)!r}; {nearest(shortened(named), METHODS, 'hpcml train --help')}")
         method = given or named
@@ -70,7 +70,7 @@ def _check_keys(path: Path, keys: dict[str, object], method: Method) -> None:
     old = any(flag not in known and flag != "bias" and _written_before(flag, value) for flag, value in _flags(keys))
     for key, value in list(keys.items()):
         flag = key.replace("_", "-")
-        refuse_earlier(flag, OPTIONS, where=f"{path}: ")
+        refuse_earlier(flag, OPTIONS, f"{path}: ")
         if flag in known:
             _check_value(path, key, value, known[flag])
         elif flag == "bias" and hasattr(method.options, "bias"):  # it always has an intercept
