@@ -14,7 +14,7 @@ _API = {
     **dict.fromkeys(("CrossValidation", "TopPrecision"), "hpcml.crossval"),
     "Dataset": "hpcml.api_dataset",
     "DualClassifier": "hpcml.methods.dual.estimator",
-    "ElasticNetClassifier": "hpcml.methods.extreme.estimator",
+    "ElasticNetClassifier": "hpcml.methods.elastic_net.estimator",
     "KernelNB": "hpcml.model.kernel_bayes",
     "Model": "hpcml.model.linear",
     "BernoulliNBClassifier": "hpcml.methods.bayes.estimator",
@@ -49,7 +49,7 @@ if TYPE_CHECKING:  # the same, for programs that check types
     from hpcml.methods.bayes.estimator import StagedBayesClassifier as StagedBayesClassifier
     from hpcml.methods.bayes.estimator import StagedSvmClassifier as StagedSvmClassifier
     from hpcml.methods.dual.estimator import DualClassifier as DualClassifier
-    from hpcml.methods.extreme.estimator import ElasticNetClassifier as ElasticNetClassifier
+    from hpcml.methods.elastic_net.estimator import ElasticNetClassifier as ElasticNetClassifier
     from hpcml.methods.online.estimator import OnlineClassifier as OnlineClassifier
     from hpcml.methods.probe.estimator import ProbeClassifier as ProbeClassifier
     from hpcml.methods.psbml.estimator import PsbmlClassifier as PsbmlClassifier

@@ -12,7 +12,7 @@ from hpcml.earlier_names import refuse_earlier
 from hpcml.errors import ConfigError, nearest
 from hpcml.methods.bayes.options import BernoulliNBOptions, BoostedBayesOptions, StagedBayesOptions, StagedSvmOptions
 from hpcml.methods.dual.options import DualOptions
-from hpcml.methods.extreme.options import ElasticNetOptions
+from hpcml.methods.elastic_net.options import ElasticNetOptions
 from hpcml.methods.liblinear.options import LiblinearOptions
 from hpcml.methods.online.options import AdditiveOptions, BalancedOptions, MbwOptions, PaOptions, WinnowOptions
 from hpcml.methods.probe.options import PegasosOptions, ProbeOptions
@@ -145,11 +145,11 @@ METHODS: dict[str, Method] = {
             name="elastic-net",
             about="the elastic net: sparse models, exact, in time that follows a label's positives",
             options=ElasticNetOptions,
-            train="hpcml.methods.extreme.train:train",
-            estimator="hpcml.methods.extreme.estimator:ElasticNetClassifier",
+            train="hpcml.methods.elastic_net.train:train",
+            estimator="hpcml.methods.elastic_net.estimator:ElasticNetClassifier",
             penalty="elastic net",
-            tuned="hpcml.methods.extreme.train:METHOD",
-            forecast="hpcml.methods.extreme.forecast:FORECAST",
+            tuned="hpcml.methods.elastic_net.train:METHOD",
+            forecast="hpcml.methods.elastic_net.forecast:FORECAST",
         ),
         Method(
             name="bernoulli-nb",

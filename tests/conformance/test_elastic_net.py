@@ -9,8 +9,8 @@ from support.make import dataset, random_data
 from support.training import merge, train
 
 from hpcml.errors import ConfigError, Interrupted
-from hpcml.methods.extreme import delayed_kernels, newton, newton_kernels
-from hpcml.methods.extreme.delayed import DelayedBlock
+from hpcml.methods.elastic_net import delayed_kernels, newton, newton_kernels
+from hpcml.methods.elastic_net.delayed import DelayedBlock
 from hpcml.model.linear import STATUS, Model
 
 M, D, L = 300, 80, 7

@@ -8,9 +8,9 @@ import pytest
 
 from hpcml import ElasticNetClassifier
 from hpcml.methods.dual.train import METHOD as DUAL
-from hpcml.methods.extreme.judge import MAX_GAP
-from hpcml.methods.extreme.options import ElasticNetOptions
-from hpcml.methods.extreme.train import METHOD as ELASTIC_NET
+from hpcml.methods.elastic_net.judge import MAX_GAP
+from hpcml.methods.elastic_net.options import ElasticNetOptions
+from hpcml.methods.elastic_net.train import METHOD as ELASTIC_NET
 from hpcml.methods.probe.train import METHOD as PROBE
 from hpcml.model.linear import LOG_ODDS
 

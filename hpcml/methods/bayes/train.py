@@ -14,8 +14,8 @@ from hpcml.methods.bayes.risk import BayesRisk, BoostedRisk, StagedRisk
 from hpcml.methods.bayes.staged import StagedBlock, StagedSvmBlock
 from hpcml.methods.linear import train as linear
 from hpcml.methods.linear.block import History
+from hpcml.methods.linear.layout import Sharding
 from hpcml.methods.linear.method import LinearMethod
-from hpcml.methods.linear.plan import Sharding
 
 
 def build(risk: BayesRisk, labels: np.ndarray, n_lanes: int, options: BernoulliNBOptions, max_steps: int) -> BayesBlock:

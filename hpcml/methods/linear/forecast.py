@@ -10,10 +10,10 @@ import numpy as np
 from hpcml.data.compact import CompactRows
 from hpcml.log import size
 from hpcml.methods.forecast import Cluster, Forecast, Machine, NoForecast, Sizes
+from hpcml.methods.linear.layout import PROGRAM_BYTES, VALUE_BYTES, Sharding, fewest_shards, labels_of_group, lanes_that_fit
 from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.objective import PRECISIONS
 from hpcml.methods.linear.options import LinearOptions
-from hpcml.methods.linear.plan import PROGRAM_BYTES, VALUE_BYTES, Sharding, dealt, fewest_shards, lanes_that_fit
 from hpcml.mpi.memory import MEMORY_SHARE
 
 STATE = "weights and state of labels, at most"  # of `own_bytes`
@@ -98,7 +98,7 @@ def mapped_bytes(sizes: Sizes, n_parts: int) -> int:
 def panels(sizes: Sizes, layout: Layout, number: int) -> Iterator[np.ndarray]:
     """Rows of each label, panel by panel, of the labels that group `number` trains."""
     trained = np.flatnonzero((sizes.n_positive > 0) & (sizes.n_positive < sizes.n_rows))
-    mine = sizes.n_positive[dealt(trained, sizes.n_positive, number, layout.n_groups)]
+    mine = sizes.n_positive[labels_of_group(trained, sizes.n_positive, number, layout.n_groups)]
     for first in range(0, mine.size, layout.n_lanes):
         yield mine[first : first + layout.n_lanes]
 

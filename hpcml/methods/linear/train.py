@@ -24,10 +24,7 @@ from hpcml.files.hdf5 import DAMAGE, open_stamped
 from hpcml.files.slabs import Slab, SlabFile
 from hpcml.log import Log, Progress, plural
 from hpcml.methods.linear.earlier import Earlier
-from hpcml.methods.linear.method import LinearMethod
-from hpcml.methods.linear.objective import PRECISIONS, Risk
-from hpcml.methods.linear.options import LinearOptions, with_defaults
-from hpcml.methods.linear.plan import (
+from hpcml.methods.linear.layout import (
     VALUE_BYTES,
     Sharding,
     check_disk,
@@ -38,6 +35,9 @@ from hpcml.methods.linear.plan import (
     kept_values,
     lanes_per_group,
 )
+from hpcml.methods.linear.method import LinearMethod
+from hpcml.methods.linear.objective import PRECISIONS, Risk
+from hpcml.methods.linear.options import LinearOptions, with_defaults
 from hpcml.methods.linear.report import TrainReport, read_report
 from hpcml.methods.linear.run import LabelRun
 from hpcml.methods.linear.settings import Chooser, Chosen, SettingsBlock, at_setting

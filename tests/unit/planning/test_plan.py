@@ -19,7 +19,7 @@ from hpcml.methods.dual.forecast import Work, _Bench
 from hpcml.methods.dual.plan import bytes_per_rank_dual
 from hpcml.methods.forecast import Cluster, Machine, NoForecast, Sizes, sent
 from hpcml.methods.linear.forecast import STATE
-from hpcml.methods.linear.plan import bytes_per_rank, dealt
+from hpcml.methods.linear.layout import bytes_per_rank, labels_of_group
 from hpcml.methods.probe.forecast import Steps
 from hpcml.methods.registry import METHODS
 from hpcml.planning.command import flags
@@ -200,7 +200,7 @@ def test_latency_and_bandwidth_are_found_again():
 def test_labels_are_dealt_in_turn():
     n_positive = np.array([5, 1, 9, 9, 2, 7, 3])
     waiting = np.array([0, 2, 3, 4, 5, 6])
-    hands = [dealt(waiting, n_positive, number, 4) for number in range(4)]
+    hands = [labels_of_group(waiting, n_positive, number, 4) for number in range(4)]
     assert [hand.tolist() for hand in hands] == [[2, 6], [3, 4], [5], [0]]
 
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.estimators.distributed import NUMBER_OR_NONE, TEXT, TEXT_OR_NUMBER, WHOLE, WHOLE_OR_NONE, Parameter
-from hpcml.methods.extreme.options import ElasticNetOptions
-from hpcml.methods.extreme.train import METHOD
+from hpcml.methods.elastic_net.options import ElasticNetOptions
+from hpcml.methods.elastic_net.train import METHOD
 from hpcml.methods.linear.estimator import LinearClassifier
 
 

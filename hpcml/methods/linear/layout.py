@@ -108,8 +108,8 @@ def fewest_shards(n_ranks: int, sizes: tuple[int, int, int], n_labels: int, opti
     return n_ranks
 
 
-def dealt(waiting: np.ndarray, n_positive: np.ndarray, number: int, n_groups: int) -> np.ndarray:
-    """Those of the waiting labels that group `number` trains: the costly ones first, dealt out in turn."""
+def labels_of_group(waiting: np.ndarray, n_positive: np.ndarray, number: int, n_groups: int) -> np.ndarray:
+    """Those of the waiting labels that group `number` trains: the costly ones first, labels_of_group out in turn."""
     return waiting[np.argsort(-n_positive[waiting], kind="stable")][number::n_groups]
 
 
