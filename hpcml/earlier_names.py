@@ -10,12 +10,7 @@ from hpcml.errors import ConfigError
 OPTIONS = {"block": "labels-per-pass", "shards": "ranks-per-group", "gap": "show-gaps"}  # flags, and keys of config.toml
 METHODS = {"naive-bayes": "bernoulli-nb"}
 LOSSES = {"maxent": "logistic"}
-BASES = {  # of psbml and adaboost
-    "naive-bayes": "kernel-nb",
-    "naive-bayes-gaussian": "gaussian-nb",
-    "hpcml.model.kernel_bayes.KernelNaiveBayes": "hpcml.model.kernel_bayes.KernelNB",
-    "hpcml.model.gaussian_bayes.GaussianNaiveBayes": "hpcml.model.gaussian_bayes.GaussianNB",
-}
+BASES = {"naive-bayes": "kernel-nb", "naive-bayes-gaussian": "gaussian-nb"}  # of psbml and adaboost
 COMPARED = BASES | METHODS | {"all-naive-bayes": "all-bernoulli-nb", "nb": "multinomial-nb"}  # by `hpcml cv`
 VALUES = {"method": METHODS, "loss": LOSSES}  # of attributes of models and of keys of config.toml
 

@@ -56,7 +56,7 @@ class Cost(NamedTuple):
     cpu_seconds: float
 
 
-class Trained(NamedTuple):
+class PeerModel(NamedTuple):
     """What a trainer gives: what training took; weights (labels × features), scores (test rows × labels), or the best labels
     (test rows × BEST) and how many rows were given them in a second of processor time."""
 
@@ -72,7 +72,7 @@ class Peer(NamedTuple):
 
     package: str
     module: str
-    train: Callable[[ProgramInput], Trained]
+    train: Callable[[ProgramInput], PeerModel]
     about: str
     timed: str
     loss: str = "hinge"  # "" of one that minimises something of its own, whatever the methods beside it do
@@ -88,7 +88,7 @@ def timed(work: Callable[[], Any]) -> tuple[Any, Cost]:
     return result, Cost(seconds, int(status.partition("VmHWM:")[2].split()[0]) / 1024, cpu)
 
 
-def napkinxc(problem: ProgramInput) -> Trained:
+def napkinxc(problem: ProgramInput) -> PeerModel:
     """napkinXC's binary relevance: DiSMEC's scheme, LIBLINEAR's solver for one label after another in each thread."""
     from napkinxc.models import BR
 
@@ -107,7 +107,7 @@ def napkinxc(problem: ProgramInput) -> Trained:
     labels = [row.tolist() for row in np.split(problem.Y.indices, problem.Y.indptr[1:-1])]
     _, cost = timed(lambda: model.fit(problem.X, labels))
     weights = read_napkinxc((problem.folder / "model" / "weights.bin").read_bytes(), problem.X.shape[1])
-    return Trained(cost, weights)
+    return PeerModel(cost, weights)
 
 
 def read_napkinxc(content: bytes, n_features: int) -> sp.csr_matrix:
@@ -130,7 +130,7 @@ def read_napkinxc(content: bytes, n_features: int) -> sp.csr_matrix:
     return sp.vstack(rows, format="csr")
 
 
-def pecos(problem: ProgramInput) -> Trained:
+def pecos(problem: ProgramInput) -> PeerModel:
     """PECOS: a tree of one level, whose only cluster has all labels, so that every row is a negative of every other label."""
     from pecos.xmc.base import MLModel, MLProblem
 
@@ -148,10 +148,10 @@ def pecos(problem: ProgramInput) -> Trained:
     )
     model, cost = timed(lambda: MLModel.train(matrices, options))
     model.save(str(problem.folder / "model"))
-    return Trained(cost, sp.csr_matrix(model.W.T))
+    return PeerModel(cost, sp.csr_matrix(model.W.T))
 
 
-def vowpal(problem: ProgramInput) -> Trained:
+def vowpal(problem: ProgramInput) -> PeerModel:
     """Vowpal Wabbit: one pass of its online rule (hinge, its defaults), one thread; C and the tolerance mean nothing to it."""
     from vowpalwabbit import Workspace
 
@@ -180,7 +180,7 @@ def vowpal(problem: ProgramInput) -> Trained:
             for pair in line.split():
                 label, _, value = pair.partition(":")
                 row[int(label)] = float(value)
-    return Trained(cost, scores=scores)
+    return PeerModel(cost, scores=scores)
 
 
 def _vowpal_lines(X: sp.csr_matrix) -> list[str]:
@@ -190,7 +190,7 @@ def _vowpal_lines(X: sp.csr_matrix) -> list[str]:
     return ["| " + " ".join(f"{j}:{x:.9g}" for j, x in zip(*row, strict=True)) for row in rows]
 
 
-def omikuji(problem: ProgramInput) -> Trained:
+def omikuji(problem: ProgramInput) -> PeerModel:
     """Omikuji's label trees (Parabel) with its defaults: not every label is trained on all rows, nor scored for a row."""
     from omikuji import Model
 
@@ -211,7 +211,7 @@ def omikuji(problem: ProgramInput) -> Trained:
     best = np.full((len(rows), BEST), -1, np.int32)
     for place, labels in enumerate(found):
         best[place, : len(labels)] = [label for label, _ in labels]
-    return Trained(cost, best=best, rows_per_second=len(rows) / predicting.cpu_seconds)
+    return PeerModel(cost, best=best, rows_per_second=len(rows) / predicting.cpu_seconds)
 
 
 def _rows(matrix: sp.csr_matrix) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -220,17 +220,17 @@ def _rows(matrix: sp.csr_matrix) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         yield matrix.indices[begin:end], matrix.data[begin:end]
 
 
-def l1(problem: ProgramInput) -> Trained:
+def l1(problem: ProgramInput) -> PeerModel:
     """LIBLINEAR's ‖w‖₁ + C Σ logistic, one label after another in one thread; the last feature of the rows is the constant one."""
     return _logistic(problem, problem.X[:, :-1], penalty="l1", intercept_scaling=INTERCEPT_SCALING)
 
 
-def logistic(problem: ProgramInput) -> Trained:
+def logistic(problem: ProgramInput) -> PeerModel:
     """LIBLINEAR's ½‖w‖² + C Σ logistic by dual coordinate descent (-s 7), one label after another in one thread."""
     return _logistic(problem, problem.X, dual=True, fit_intercept=False)
 
 
-def _logistic(problem: ProgramInput, X: sp.csr_matrix, **given: Any) -> Trained:
+def _logistic(problem: ProgramInput, X: sp.csr_matrix, **given: Any) -> PeerModel:
     """scikit-learn's LogisticRegression, whose solver is LIBLINEAR, with these options; with an intercept as the last weight."""
     from sklearn.linear_model import LogisticRegression
 
@@ -253,7 +253,7 @@ def _logistic(problem: ProgramInput, X: sp.csr_matrix, **given: Any) -> Trained:
     model = problem.folder / "model"
     model.mkdir()
     sp.save_npz(model / "weights.npz", weights, compressed=False)
-    return Trained(cost, weights)
+    return PeerModel(cost, weights)
 
 
 PEERS = {

@@ -40,7 +40,7 @@ def serve(
     max_seconds:
         How long a request waits for its answer, in seconds; then it is refused (503).
     """
-    from hpcml.serving.app import Limits
+    from hpcml.serving.app import RequestLimits
     from hpcml.serving.serve import serve as work
 
     if not 1 <= max_body_mb <= MOST_MB:
@@ -48,7 +48,7 @@ def serve(
     if not 0 < max_seconds <= MOST_SECONDS:
         raise ConfigError(f"--max-seconds {max_seconds:g}: expected a number above 0 and at most {MOST_SECONDS}")
     session = Command.session
-    limits = Limits(body_bytes=max_body_mb << 20, answer_seconds=max_seconds)
+    limits = RequestLimits(body_bytes=max_body_mb << 20, answer_seconds=max_seconds)
     work(session.comm, run, data, host, port, limits, session.signals, session.log)
 
 

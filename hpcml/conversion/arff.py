@@ -16,7 +16,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.conversion.fields import PLAIN
 from hpcml.conversion.like import Like
-from hpcml.conversion.number_rows import Block, NumberRows, columns_like, find_unfit, finish
+from hpcml.conversion.number_rows import NumberRows, NumberSlice, columns_like, find_unfit, finish
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
 from hpcml.conversion.roles import Roles
@@ -48,7 +48,7 @@ class _BadValueError(Exception):
     """A value that its attribute does not have; liac-arff passes over a ValueError of a conversion."""
 
 
-class Header(NamedTuple):
+class ArffHeader(NamedTuple):
     """What stands before the rows, and the byte at which they begin."""
 
     attributes: list[Attribute]
@@ -63,7 +63,7 @@ def _import() -> Any:
     return arff
 
 
-def read_header(path: Path, max_line: int) -> Header:
+def read_header(path: Path, max_line: int) -> ArffHeader:
     """The header of a file. Raises DataError, ConfigError, and as `open_plain`."""
     arff = _import()
     lines: list[str] = []
@@ -100,7 +100,7 @@ def read_header(path: Path, max_line: int) -> Header:
         Attribute(name, "NOMINAL" if isinstance(kind, list) else kind, list(kind) if isinstance(kind, list) else None)
         for name, kind in attributes
     ]
-    return Header(described, begin)
+    return ArffHeader(described, begin)
 
 
 @mpi.collective
@@ -108,7 +108,7 @@ def read_arff(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like:
     """Collective over `comm`. Read this rank's lines. Raises DataError that names file and line."""
     (path,) = inputs
     max_line = line_limit(options.max_line_mb)
-    header, size = Header([], 0), 0
+    header, size = ArffHeader([], 0), 0
     with mpi.agreed(comm, f"reading {path}"):
         _import()
         if comm.rank == 0:
@@ -287,4 +287,4 @@ class _Expansion:
         if (wrong := find_unfit(array)) >= 0:
             row = int(np.searchsorted(offsets(lengths), wrong, side="right")) - 1
             raise DataError(f"{place(row)}: feature {self.names[indices[wrong]]!r}: {unfit(float(array[wrong]), options)}")
-        rows.add(Block.of_csr(offsets(lengths), np.array(indices, dtype=np.int64), array))
+        rows.add(NumberSlice.of_csr(offsets(lengths), np.array(indices, dtype=np.int64), array))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from hpcml.conversion.number_rows import Block, find_unfit
+from hpcml.conversion.number_rows import NumberSlice, find_unfit
 from hpcml.errors import DataError
 
 VALUES = 1 << 20  # that are looked at together
@@ -22,7 +22,7 @@ def row_pieces(indptr: np.ndarray, values: int = VALUES) -> Iterator[tuple[int, 
         begin = min(end, last)
 
 
-def csr_blocks(take: Take, indptr: np.ndarray, first_row: int, n_columns: int, what: str, zero: bool) -> Iterator[Block]:
+def csr_blocks(take: Take, indptr: np.ndarray, first_row: int, n_columns: int, what: str, zero: bool) -> Iterator[NumberSlice]:
     """The rows of a matrix whose `indptr` is that of this rank's rows, of which the first is `first_row`.
 
     `zero`: what is not a number is 0. Raises DataError, which begins with `what` and names the row.
@@ -48,4 +48,4 @@ def csr_blocks(take: Take, indptr: np.ndarray, first_row: int, n_columns: int, w
             data[np.isnan(data)] = 0
         if (place := find_unfit(data)) >= 0:
             raise DataError(f"{row_of(place)}: value {data[place]:g}, but expected a finite number that float32 can hold")
-        yield Block.of_csr(ends, indices, data)
+        yield NumberSlice.of_csr(ends, indices, data)

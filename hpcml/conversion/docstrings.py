@@ -35,7 +35,7 @@ _Named = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 Documented = ast.Module | _Named
 
 
-class Source(NamedTuple):
+class ModuleFile(NamedTuple):
     """A module's dotted name, its file and the file's size in bytes."""
 
     module: str
@@ -51,7 +51,7 @@ class Docstring(NamedTuple):
     text: str
 
 
-def modules_below(folder: Path, prefix: str) -> Iterator[Source]:
+def modules_below(folder: Path, prefix: str) -> Iterator[ModuleFile]:
     """The modules of a package's folder and of the folders in it; tests are left out. Raises OSError."""
     for path in folder.iterdir():
         name = path.stem if path.suffix == ".py" else path.name
@@ -59,12 +59,12 @@ def modules_below(folder: Path, prefix: str) -> Iterator[Source]:
         if not name.isidentifier() or name in SKIPPED:
             continue
         if path.suffix == ".py" and path.is_file():
-            yield Source(prefix if name == "__init__" else dotted, path, path.stat().st_size)
+            yield ModuleFile(prefix if name == "__init__" else dotted, path, path.stat().st_size)
         elif path.is_dir():
             yield from modules_below(path, dotted)
 
 
-def find_modules() -> list[Source]:
+def find_modules() -> list[ModuleFile]:
     """The modules of the standard library and of those of PACKAGES that are installed, sorted by name, each once."""
     found = {source.module: source for source in modules_below(Path(sysconfig.get_path("stdlib")), "")}
     for package in PACKAGES:
@@ -127,7 +127,7 @@ def read_docstrings(
     Raises DataError if a file cannot be read.
     """
     del inputs
-    sources: list[Source] = []
+    sources: list[ModuleFile] = []
     with mpi.agreed(comm, "looking for Python modules"):
         if comm.rank == 0:
             sources = find_modules()

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from hpcml.conversion.fields import Field
-from hpcml.conversion.text import TOKEN, WORDS, WORDS_AND_BREAKS, Block, count_terms, weighted
+from hpcml.conversion.text import TOKEN, WORDS, WORDS_AND_BREAKS, TokenSlice, count_terms, weighted
 from hpcml.conversion.vocabulary import TextSettings
 from hpcml.data.shard import Shard
 from hpcml.partition import offsets
@@ -30,7 +30,7 @@ class FewTexts:
         tokens = [self._tokens(values) for values in texts]
         lengths = np.array([len(of_text) for of_text in tokens], dtype=np.int64)
         together = np.array([token for of_text in tokens for token in of_text], dtype=TOKEN)
-        counted = count_terms(Block(lengths, together, 0), self.places, self.settings.vocabulary.width, self.settings.pairs)
+        counted = count_terms(TokenSlice(lengths, together, 0), self.places, self.settings.vocabulary.width, self.settings.pairs)
         sizes, indices, data = weighted(self.settings, counted)
         none = np.zeros(len(texts) + 1, dtype=np.int64)
         return Shard(

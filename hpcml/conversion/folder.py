@@ -22,16 +22,16 @@ from hpcml.partition import bounds_by_weight, offsets
 DEFAULT_ENCODING = "utf-8"
 
 
-class _File(NamedTuple):
+class _FolderFile(NamedTuple):
     """A file by its name below the folder, with / between the parts, and its bytes."""
 
     name: str
     size: int
 
 
-def find_files(folder: Path) -> list[_File]:
+def find_files(folder: Path) -> list[_FolderFile]:
     """The files below a folder, sorted by name; what begins with a dot is passed over. Raises DataError, OSError."""
-    found: list[_File] = []
+    found: list[_FolderFile] = []
 
     def refuse(error: OSError) -> None:
         raise error
@@ -41,7 +41,7 @@ def find_files(folder: Path) -> list[_File]:
         for name in files:
             if not name.startswith("."):
                 path = Path(place) / name
-                found.append(_File(path.relative_to(folder).as_posix(), path.stat().st_size))
+                found.append(_FolderFile(path.relative_to(folder).as_posix(), path.stat().st_size))
                 if not is_unicode(found[-1].name):
                     raise DataError(f"{folder}: a file has the name {named(found[-1].name)!r}, which is not UTF-8; rename it")
     return sorted(found)
@@ -82,7 +82,7 @@ def read_folder(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, lik
     """
     (folder,) = inputs
     encoding, limit = options.encoding or DEFAULT_ENCODING, line_limit(options.max_line_mb)
-    files: list[_File] = []
+    files: list[_FolderFile] = []
     with mpi.agreed(comm, f"reading {folder}"):
         if comm.rank == 0:
             _check_encoding(encoding)

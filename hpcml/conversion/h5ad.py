@@ -15,7 +15,7 @@ from hpcml import mpi
 from hpcml.conversion.csr_source import csr_blocks
 from hpcml.conversion.fields import PLAIN
 from hpcml.conversion.like import Like
-from hpcml.conversion.number_rows import Block, NumberRows, columns_like, find_unfit, finish
+from hpcml.conversion.number_rows import NumberRows, NumberSlice, columns_like, find_unfit, finish
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
 from hpcml.conversion.roles import Roles
@@ -191,7 +191,7 @@ def _add_obs(
     add_labels(rows, batch, replace(roles, id=index), options, first)
 
 
-def _blocks(path: Path, X: Any, found: _Described, begin: int, end: int, options: ConvertOptions) -> Iterator[Block]:
+def _blocks(path: Path, X: Any, found: _Described, begin: int, end: int, options: ConvertOptions) -> Iterator[NumberSlice]:
     """Rows begin..end of X. Raises DataError and what h5py raises."""
     if isinstance(X, h5py.Group):
         ends = X["indptr"][begin : end + 1].astype(np.int64)
@@ -213,4 +213,4 @@ def _blocks(path: Path, X: Any, found: _Described, begin: int, end: int, options
             raise DataError(
                 f"{path}: row {low + row + 1}: feature {found.names[column]!r}: {unfit(float(values[row, column]), options)}"
             )
-        yield Block.of_dense(values)
+        yield NumberSlice.of_dense(values)

@@ -7,7 +7,7 @@ from itertools import compress
 import numpy as np
 
 from hpcml.conversion.row_ids import RowIds
-from hpcml.conversion.text import Block, Corpus
+from hpcml.conversion.text import Corpus, TokenSlice
 from hpcml.files.spool import ArraySpool, Spool, slices
 
 
@@ -23,7 +23,7 @@ def keep_rows(corpus: Corpus, keep: np.ndarray) -> None:
     first, in_use = 0, np.zeros(len(corpus.label_numbers), dtype=bool)
     for block in corpus.blocks():
         some = keep[first : (end := first + block.lengths.size)]
-        closed.append(Block(block.lengths[some], block.tokens[np.repeat(some, block.lengths)], block.run))
+        closed.append(TokenSlice(block.lengths[some], block.tokens[np.repeat(some, block.lengths)], block.run))
         row_ids.extend(list(compress(corpus.row_ids.ids[first:end], some)), corpus.row_ids.lines[first:end][some])
         ends = corpus.label_indptr[first : end + 1]
         found = corpus.labels[ends[0] : ends[-1]][np.repeat(some, np.diff(ends))]

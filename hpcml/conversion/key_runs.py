@@ -48,7 +48,7 @@ class KeyRuns:
             self.bounds.append(self.keys.size)
 
 
-class _Cursor:
+class _KeyCursor:
     """A run that is read from its first key to its last. Local; raises OSError."""
 
     def __init__(self, runs: KeyRuns, begin: int, end: int) -> None:
@@ -88,7 +88,7 @@ def merge_keys(comm: mpi.Comm, runs: KeyRuns, least: int) -> tuple[np.ndarray, n
     nothing = np.zeros(0, dtype=np.int64)
     kept, sums = [nothing], [nothing]
     ends = _range_ends(comm, runs)
-    cursors = [_Cursor(runs, *bounds) for bounds in zip(runs.bounds[:-1], runs.bounds[1:], strict=True)]
+    cursors = [_KeyCursor(runs, *bounds) for bounds in zip(runs.bounds[:-1], runs.bounds[1:], strict=True)]
     for first in range(0, len(ends), comm.size):
         with mpi.agreed(comm, "merging terms"):
             parts = [

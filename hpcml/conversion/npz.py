@@ -18,7 +18,7 @@ from hpcml import mpi
 from hpcml.conversion.csr_source import csr_blocks
 from hpcml.conversion.like import Like
 from hpcml.conversion.name_files import check_distinct, read_names
-from hpcml.conversion.number_rows import Block, NumberRows, columns_like, find_unfit, finish
+from hpcml.conversion.number_rows import NumberRows, NumberSlice, columns_like, find_unfit, finish
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
 from hpcml.conversion.split import check_split_name
@@ -34,7 +34,7 @@ CSR = ("data", "indices", "indptr", "shape")
 DENSE = 1 << 20  # numbers of a dense matrix that are looked at together
 
 
-class Layout(NamedTuple):
+class MatrixParts(NamedTuple):
     """Where a matrix lies in a file: the name of each part of a CSR matrix (`dense` is then None), or of a dense array."""
 
     parts: dict[str, str]
@@ -42,7 +42,7 @@ class Layout(NamedTuple):
     shape: tuple[int, int]
 
 
-def find_matrix(arrays: Arrays, name: str) -> Layout | None:
+def find_matrix(arrays: Arrays, name: str) -> MatrixParts | None:
     """The matrix `name` ("X", "Y") of a file, None if there is none. Raises DataError for one in another form than CSR."""
     names = arrays.names
     for prefix in (f"{name}_", ""):
@@ -52,7 +52,7 @@ def find_matrix(arrays: Arrays, name: str) -> Layout | None:
                 raise DataError(f"{arrays.path}: a matrix in {form} format, but expected CSR; save it as .tocsr()")
             if parts["shape"] not in names:
                 raise DataError(f"{arrays.path}: array {parts['shape']} is missing; expected the numbers of rows and columns")
-            return Layout(parts, None, _shape(arrays, parts["shape"]))
+            return MatrixParts(parts, None, _shape(arrays, parts["shape"]))
     if "format" in names and name == "X":
         raise DataError(f"{arrays.path}: a matrix in {_text(arrays.whole('format'))} format, but expected CSR; save it as .tocsr()")
     dense = "" if names == [""] else name
@@ -61,7 +61,7 @@ def find_matrix(arrays: Arrays, name: str) -> Layout | None:
     with arrays.open(dense) as stream:
         if len(stream.shape) != 2:
             return None
-        return Layout({}, dense, (stream.shape[0], stream.shape[1]))
+        return MatrixParts({}, dense, (stream.shape[0], stream.shape[1]))
 
 
 def _shape(arrays: Arrays, name: str) -> tuple[int, int]:
@@ -76,7 +76,7 @@ def _text(value: np.ndarray) -> str:
     return found.decode("ascii", "backslashreplace") if isinstance(found, bytes) else str(found)
 
 
-def matrix_blocks(arrays: Arrays, layout: Layout, begin: int, end: int, zero: bool) -> Iterator[Block]:
+def matrix_blocks(arrays: Arrays, layout: MatrixParts, begin: int, end: int, zero: bool) -> Iterator[NumberSlice]:
     """Rows begin..end of a matrix. Raises DataError that names the row."""
 
     if layout.dense is not None:
@@ -90,7 +90,9 @@ def matrix_blocks(arrays: Arrays, layout: Layout, begin: int, end: int, zero: bo
         yield from _csr_blocks(arrays.path, streams, layout, begin, end, zero)
 
 
-def _csr_blocks(path: Path, streams: dict[str, ArrayStream], layout: Layout, begin: int, end: int, zero: bool) -> Iterator[Block]:
+def _csr_blocks(
+    path: Path, streams: dict[str, ArrayStream], layout: MatrixParts, begin: int, end: int, zero: bool
+) -> Iterator[NumberSlice]:
     indptr = streams["indptr"]
     if indptr.shape != (layout.shape[0] + 1,) or indptr.dtype.kind not in "iu":
         raise DataError(f"{path}: {indptr.name} has {indptr.n_rows} entries, but expected {layout.shape[0] + 1} whole numbers")
@@ -104,7 +106,7 @@ def _csr_blocks(path: Path, streams: dict[str, ArrayStream], layout: Layout, beg
     yield from csr_blocks(take, ends, begin, layout.shape[1], str(path), zero)
 
 
-def _dense_blocks(path: Path, stream: ArrayStream, begin: int, end: int, zero: bool) -> Iterator[Block]:
+def _dense_blocks(path: Path, stream: ArrayStream, begin: int, end: int, zero: bool) -> Iterator[NumberSlice]:
     step = max(1, DENSE // max(1, stream.shape[1]))
     for low in range(begin, end, step):
         if stream.dtype.kind not in "biuf":
@@ -116,14 +118,14 @@ def _dense_blocks(path: Path, stream: ArrayStream, begin: int, end: int, zero: b
             row, column = divmod(place, stream.shape[1])
             where, value = f"{path}: row {low + row + 1}: column {column + 1}", values[row, column]
             raise DataError(f"{where}: value {value:g}, but expected a finite number that float32 can hold")
-        yield Block.of_dense(values)
+        yield NumberSlice.of_dense(values)
 
 
 @mpi.collective
 def read_npz(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: Like | None, log: Log, scratch: Path) -> Part:
     """Collective over `comm`. Read this rank's even share of the rows. Raises DataError that names file and row."""
     path, labels_path = inputs[0], inputs[-1] if len(inputs) > 1 else None
-    layout, labels = Layout({}, None, (0, 0)), _Labels("", None)
+    layout, labels = MatrixParts({}, None, (0, 0)), _Labels("", None)
     own: dict[str, list[str] | None] = {}
     with mpi.agreed(comm, f"reading {path}"):
         if comm.rank == 0:
@@ -152,7 +154,7 @@ def read_npz(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: 
             rows.add(block)
         _add_names(arrays, rows, begin, end, n_rows)
         for some in _label_blocks(labels_path or path, labels, begin, end, n_rows, options):
-            if isinstance(some, Block):
+            if isinstance(some, NumberSlice):
                 rows.add_labels(some.lengths, some.indices)
             else:
                 rows.add_named(some)
@@ -165,7 +167,7 @@ class _Labels(NamedTuple):
     """Where labels are: in a matrix (`layout`), in a list of the name `listed`, or in a text file (neither)."""
 
     kind: str
-    layout: Layout | None
+    layout: MatrixParts | None
     listed: str = ""
 
 
@@ -248,7 +250,7 @@ def _add_names(arrays: Arrays, rows: NumberRows, begin: int, end: int, n_rows: i
 
 def _label_blocks(
     path: Path, labels: _Labels, begin: int, end: int, n_rows: int, options: ConvertOptions
-) -> Iterator[Block | list[list[str]]]:
+) -> Iterator[NumberSlice | list[list[str]]]:
     """The labels of rows begin..end: columns of the matrix, or names. Raises DataError, OSError."""
     if labels.kind == "text":
         yield from _text_labels(path, begin, end, n_rows, options)

@@ -24,7 +24,7 @@ from hpcml.files.spool import Spool, slices
 LARGEST = float(np.finfo(np.float32).max)
 
 
-class Block(NamedTuple):
+class NumberSlice(NamedTuple):
     """Some rows of X: values per row, their features from 0, ascending, and the values (float32, none is 0)."""
 
     lengths: np.ndarray
@@ -32,7 +32,7 @@ class Block(NamedTuple):
     data: np.ndarray
 
     @classmethod
-    def of_dense(cls, values: np.ndarray) -> Block:
+    def of_dense(cls, values: np.ndarray) -> NumberSlice:
         """The rows of an array (rows × features)."""
         with np.errstate(over="ignore"):
             values = values.astype(np.float32)
@@ -40,7 +40,7 @@ class Block(NamedTuple):
         return cls(np.bincount(rows, minlength=len(values)), columns, values[rows, columns])
 
     @classmethod
-    def of_csr(cls, indptr: np.ndarray, indices: np.ndarray, data: np.ndarray) -> Block:
+    def of_csr(cls, indptr: np.ndarray, indices: np.ndarray, data: np.ndarray) -> NumberSlice:
         """The rows of a CSR matrix: its features sorted in each row, values of one feature added up, zeros left out."""
         lengths = np.diff(indptr)
         rows = np.repeat(np.arange(lengths.size), lengths)
@@ -85,7 +85,7 @@ class NumberRows:
         for ends in (self.indptr, self.label_indptr):
             ends.append(np.zeros(1, dtype=np.int64))
 
-    def add(self, block: Block) -> None:
+    def add(self, block: NumberSlice) -> None:
         """Append rows. Raises OSError."""
         lengths, indices, data = block
         self.width = max(self.width, int(indices.max(initial=-1)) + 1)

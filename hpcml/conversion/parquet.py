@@ -25,7 +25,7 @@ ROWS = 2048  # that are looked at together
 BUFFER = 1 << 20  # bytes of a column that are read at once
 
 
-class _File(NamedTuple):
+class _ParquetFile(NamedTuple):
     """A Parquet file: its columns, and the rows of its row groups."""
 
     path: Path
@@ -60,13 +60,13 @@ def _opened(path: Path) -> Iterator[Any]:
         yield file
 
 
-def _described(path: Path) -> _File:
+def _described(path: Path) -> _ParquetFile:
     """What a file holds. Raises DataError, OSError."""
     with _opened(path) as file:
         names = list(file.schema_arrow.names)
         if (name := repeated(names)) is not None:
             raise DataError(f"{path}: two columns have the name {name!r}; give each a name of its own")
-        return _File(path, names, [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)])
+        return _ParquetFile(path, names, [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)])
 
 
 @mpi.collective
@@ -76,7 +76,7 @@ def read_parquet(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, li
 
     Raises DataError that names file and row.
     """
-    files: list[_File] = []
+    files: list[_ParquetFile] = []
     what = str(inputs[0])
     with mpi.agreed(comm, f"reading {what}"):
         import_pyarrow("parquet")
@@ -99,7 +99,7 @@ def read_parquet(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, li
     return read_table(comm, what, files[0].names, batches, options, like, log, scratch)
 
 
-def _batches(file: _File, begin: int, end: int, columns: tuple[list[str], list[str]]) -> Iterator[Batch]:
+def _batches(file: _ParquetFile, begin: int, end: int, columns: tuple[list[str], list[str]]) -> Iterator[Batch]:
     """Rows begin..end of a file. Raises DataError, OSError."""
     ends = np.cumsum(file.groups)
     groups = [group for group, last in enumerate(ends.tolist()) if begin < last and last - file.groups[group] < end]

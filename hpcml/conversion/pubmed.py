@@ -20,7 +20,7 @@ from hpcml.conversion.kept_rows import keep_rows
 from hpcml.conversion.like import Like, padded
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
-from hpcml.conversion.pubmed_xml import Book, Deletion, Heading, Record, entries
+from hpcml.conversion.pubmed_xml import Book, Deletion, MeshHeading, Record, entries
 from hpcml.conversion.revisions import Revisions, rows_that_stay
 from hpcml.conversion.split import check_sizes, random_test
 from hpcml.conversion.text import Corpus, new_corpus, vectorise
@@ -114,7 +114,7 @@ class _Reader:
         self.indexing.append(INDEXING.index(record.indexing) if record.indexing in INDEXING else OTHER_METHOD)
         self.counts["records"] += 1
 
-    def _labels(self, headings: list[Heading]) -> list[str]:
+    def _labels(self, headings: list[MeshHeading]) -> list[str]:
         """The UIs of the headings that are labels. Raises ValueError."""
         found = []
         for ui, name, major in headings:

@@ -32,7 +32,7 @@ class Key(NamedTuple):
     version: int
 
 
-class Heading(NamedTuple):
+class MeshHeading(NamedTuple):
     """A descriptor of a record: its UI ("" if the file does not say it), its name, and whether it is a major topic."""
 
     ui: str
@@ -48,7 +48,7 @@ class Record(NamedTuple):
     abstract: list[str]
     journal: str
     year: int
-    headings: list[Heading]
+    headings: list[MeshHeading]
     indexing: str
 
 
@@ -209,7 +209,7 @@ def _year(article: Element, journal: Element | None) -> int:
     return 0
 
 
-def _heading(element: Element) -> Heading:
+def _heading(element: Element) -> MeshHeading:
     """A heading of a record: a major topic if it, or one of its qualifiers, is marked as one. Raises ValueError."""
     descriptor = element.find("DescriptorName")
     if descriptor is None:
@@ -217,4 +217,4 @@ def _heading(element: Element) -> Heading:
     ui, name = descriptor.get("UI", "").strip(), " ".join(_text(descriptor).split())
     if not ui and not name:
         raise ValueError("a heading has neither a UI nor a name")
-    return Heading(ui, name, any(each.get("MajorTopicYN") == "Y" for each in element))
+    return MeshHeading(ui, name, any(each.get("MajorTopicYN") == "Y" for each in element))

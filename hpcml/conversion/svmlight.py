@@ -20,7 +20,7 @@ from hpcml.files.spool import Spool
 from hpcml.log import Log
 
 
-class _Columns:
+class _ReadRows:
     """This rank's rows, which grow by blocks and wait outside of memory: X and the labels of each row as CSR. Local."""
 
     def __init__(self, scratch: Path, n_features: int | None) -> None:
@@ -65,7 +65,7 @@ def read_svmlight(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, l
     max_line = line_limit(options.max_line_mb)
     begin, end = byte_range(comm, path)
     with mpi.agreed(comm, f"reading {path}"):
-        columns = _Columns(scratch, None if like is None else like.n_features)
+        columns = _ReadRows(scratch, None if like is None else like.n_features)
         for rows in _read(path, begin, end, options.zero_based, max_line):
             columns.add(rows)
     n_features = int(mpi.allreduce_max(comm, columns.width)) if like is None else like.n_features
@@ -118,7 +118,7 @@ def _fraction(block: bytes) -> tuple[int, str]:
 
 
 @mpi.collective
-def _labels(comm: mpi.Comm, rows: _Columns, like: Like | None, scratch: Path) -> Labels:
+def _labels(comm: mpi.Comm, rows: _ReadRows, like: Like | None, scratch: Path) -> Labels:
     """Collective over `comm`. The label sets: one column "1" if every row is -1 or +1, or 0 or 1, else a column for each number."""
     single = not mpi.agreed_any(comm, not rows.single)
     everything = np.unique(np.concatenate(mpi.allgather_arrays(comm, rows.values)))

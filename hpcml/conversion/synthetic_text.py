@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hpcml import mpi
-from hpcml.conversion.number_rows import Block, NumberRows, finish
+from hpcml.conversion.number_rows import NumberRows, NumberSlice, finish
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
 from hpcml.conversion.synthetic_kernels import MAX_MENTIONS, MAX_WORDS, make_rows
@@ -46,10 +46,10 @@ CHUNK = 1 << 18  # features that are looked at together
 MIN_FEATURES, MAX_FEATURES, MAX_LABELS = 100, 2**31 - 1, 10**6
 
 
-class Slab(NamedTuple):
+class LabelledSlice(NamedTuple):
     """Some consecutive rows: X, and the labels of each row (columns, ascending)."""
 
-    rows: Block
+    rows: NumberSlice
     label_lengths: np.ndarray
     labels: np.ndarray
 
@@ -132,7 +132,7 @@ class SyntheticText:
         idf[self.columns(ranks)] = -np.log(self.row_shares(ranks, brought))
         return idf
 
-    def slabs(self, begin: int, end: int, n_values: int = SLAB_VALUES) -> Iterator[Slab]:
+    def slabs(self, begin: int, end: int, n_values: int = SLAB_VALUES) -> Iterator[LabelledSlice]:
         """Rows begin..end, with up to about `n_values` values at a time."""
         word_law = (
             math.log(MEAN_WORDS / (1 + MEAN_WORDS)),
@@ -165,7 +165,9 @@ class SyntheticText:
                 states, word_law, label_law, AGAIN, self.silent, self.feigned, self.chances, self.words, self.idf, self.order,
                 self.label_order, columns, counts, labels, lengths, indices, data, label_lengths, label_indices,
             )  # fmt: skip
-            yield Slab(Block(lengths[:rows], indices[:size], data[:size]), label_lengths[:rows], label_indices[:entries])
+            yield LabelledSlice(
+                NumberSlice(lengths[:rows], indices[:size], data[:size]), label_lengths[:rows], label_indices[:entries]
+            )
             begin += rows
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.conversion.like import Like
-from hpcml.conversion.number_rows import Block, NumberRows, columns_like, find_unfit, finish
+from hpcml.conversion.number_rows import NumberRows, NumberSlice, columns_like, find_unfit, finish
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
 from hpcml.conversion.roles import Roles
@@ -94,7 +94,7 @@ class TableRows:
                     f"{batch.place(begin + row)}: column {self.features[column]!r}: "
                     f"{unfit(float(values[row, column]), self.options)}"
                 )
-            self.numbers.add(Block.of_dense(values))
+            self.numbers.add(NumberSlice.of_dense(values))
 
 
 def described(batch: Batch, roles: Roles, options: ConvertOptions) -> tuple[list[list[str]], list[str], list[str]]:

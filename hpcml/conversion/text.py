@@ -70,7 +70,7 @@ class _Words(dict):
         return -1
 
 
-class Block(NamedTuple):
+class TokenSlice(NamedTuple):
     """Some consecutive rows: the number of tokens of each, each token's word by its number in the run (-1: a break), the run."""
 
     lengths: np.ndarray
@@ -78,7 +78,7 @@ class Block(NamedTuple):
     run: int
 
     @classmethod
-    def of(cls, arrays: Iterable[np.ndarray]) -> Block:
+    def of(cls, arrays: Iterable[np.ndarray]) -> TokenSlice:
         """What was put away as arrays."""
         lengths, tokens, run = arrays
         return cls(lengths, tokens, int(run))
@@ -181,7 +181,7 @@ class Corpus:
         """Put away the documents since the last block. Raises OSError."""
         if self.lengths:
             tokens = np.frombuffer(bytes(self.tokens), dtype=TOKEN)
-            self.closed.append(Block(np.array(self.lengths, dtype=np.int64), tokens, len(self.runs)))
+            self.closed.append(TokenSlice(np.array(self.lengths, dtype=np.int64), tokens, len(self.runs)))
             self.in_run = True
             self.labels.append(np.array(self.new_labels, dtype=np.int32))
             self.label_indptr.append(np.array(self.label_ends, dtype=np.int64))
@@ -206,9 +206,9 @@ class Corpus:
         if self.in_run:
             self._end_run()
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[TokenSlice]:
         """The documents of closed blocks. Raises OSError."""
-        return map(Block.of, self.closed)
+        return map(TokenSlice.of, self.closed)
 
 
 def stop_words(path: Path) -> list[str]:
@@ -277,7 +277,7 @@ def _labels(comm: mpi.Comm, corpus: Corpus, like: Like | None) -> Labels:
         return waiting_label_sets(columns, corpus.label_indptr, corpus.labels, columns.of(found).__getitem__, corpus.scratch)
 
 
-def _placed(corpus: Corpus) -> Iterator[tuple[Block, np.ndarray]]:
+def _placed(corpus: Corpus) -> Iterator[tuple[TokenSlice, np.ndarray]]:
     """(block, the place in the vocabulary of each number of its run). Raises OSError."""
     run, places = -1, np.zeros(0, dtype=np.int64)
     for block in corpus.blocks():
@@ -354,7 +354,7 @@ def _count_all(corpus: Corpus, settings: TextSettings) -> ArraySpool:
     return counted
 
 
-def count_terms(block: Block, places_of: np.ndarray, width: int, pairs: bool) -> Counted:
+def count_terms(block: TokenSlice, places_of: np.ndarray, width: int, pairs: bool) -> Counted:
     """The distinct terms of a block's rows."""
     n_rows = block.lengths.size
     rows = np.repeat(np.arange(n_rows), block.lengths)

@@ -70,7 +70,7 @@ class Runs:
         return places
 
 
-class _Cursor:
+class _WordCursor:
     """A run that is read from its first word to its last. Local; raises OSError."""
 
     def __init__(self, words: StringSpool, begin: int, end: int) -> None:
@@ -111,7 +111,7 @@ def merge_runs(comm: mpi.Comm, runs: Runs, least: int, scratch: Path) -> tuple[S
     """
     vocabulary, sums = StringSpool(scratch), [np.zeros(0, dtype=np.int64)]
     ends = _range_ends(comm, runs)
-    cursors = [_Cursor(runs.words, *bounds) for bounds in zip(runs.bounds[:-1], runs.bounds[1:], strict=True)]
+    cursors = [_WordCursor(runs.words, *bounds) for bounds in zip(runs.bounds[:-1], runs.bounds[1:], strict=True)]
     for first in range(0, len(ends), comm.size):
         with mpi.agreed(comm, "merging words"):
             taken = [[cursor.take(end) for cursor in cursors] for end in ends[first : first + comm.size]]

@@ -11,7 +11,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.conversion.like import Like
 from hpcml.conversion.name_files import read_names
-from hpcml.conversion.number_rows import Block, NumberRows, columns_like, finish
+from hpcml.conversion.number_rows import NumberRows, NumberSlice, columns_like, finish
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.part import Part
 from hpcml.data.svmlight import MAX_INDEX, Rows, as_text, check_lines, parse_text
@@ -23,7 +23,7 @@ HEADER_BYTES = 1 << 10
 EXPECTED = "expected three numbers: rows, features, labels, as in `1000 500 30`"
 
 
-class Header(NamedTuple):
+class XmcHeader(NamedTuple):
     """The first line."""
 
     n_rows: int
@@ -31,7 +31,7 @@ class Header(NamedTuple):
     n_labels: int
 
 
-def read_header(path: Path) -> Header:
+def read_header(path: Path) -> XmcHeader:
     """The first line of a file. Raises DataError, and as `open_plain`."""
     with open_plain(path) as file:
         line = file.readline(HEADER_BYTES).removeprefix(b"\xef\xbb\xbf")
@@ -39,7 +39,7 @@ def read_header(path: Path) -> Header:
     if len(parts) != 3 or not all(part.isdigit() and len(part) < 20 for part in parts):
         shown = line[:60].decode("ascii", "backslashreplace").strip()
         raise DataError(f"{path}: line 1: {shown!r}, but {EXPECTED}")
-    header = Header(*map(int, parts))
+    header = XmcHeader(*map(int, parts))
     if header.n_features > MAX_INDEX + 1 or header.n_labels > MAX_INDEX + 1:
         raise DataError(f"{path}: line 1: more than {MAX_INDEX + 1} features or labels")
     return header
@@ -51,11 +51,11 @@ def read_xmc(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: 
     (path,) = inputs
     max_line = line_limit(options.max_line_mb)
     begin, end = byte_range(comm, path)
-    header = Header(0, 0, 0)
+    header = XmcHeader(0, 0, 0)
     with mpi.agreed(comm, f"reading {path}"):
         if comm.rank == 0:
             header = read_header(path)
-    header = Header(*comm.bcast(tuple(header)))
+    header = XmcHeader(*comm.bcast(tuple(header)))
     feature_names = read_names(comm, options.feature_names, header.n_features, "features")
     label_names = read_names(comm, options.label_names, header.n_labels, "labels")
     with mpi.agreed(comm, f"reading {path}"):
@@ -64,7 +64,7 @@ def read_xmc(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: 
         column_of, n_features, names = columns_like(like, feature_names, header.n_features, str(path))
         rows = NumberRows(scratch, column_of)
         for found in _read(path, begin, end, header, max_line):
-            rows.add(Block(found.lengths, found.indices, found.data))
+            rows.add(NumberSlice(found.lengths, found.indices, found.data))
             rows.add_labels(found.label_lengths, found.labels.astype(np.int64))
     _, (n_rows,) = mpi.exclusive_sum(comm, [rows.n_rows])
     if n_rows != header.n_rows:
@@ -75,7 +75,7 @@ def read_xmc(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: 
     return finish(comm, rows, options, like, n_features, names, label_names or [str(label) for label in range(header.n_labels)])
 
 
-def _read(path: Path, begin: int, end: int, header: Header, max_line: int) -> Iterator[Rows]:
+def _read(path: Path, begin: int, end: int, header: XmcHeader, max_line: int) -> Iterator[Rows]:
     """The rows of the lines that start in bytes begin..end, but the first of the file. Raises DataError, OSError."""
     for offset, block in line_blocks(path, begin, end, max_line=max_line):
         if offset == 0:
@@ -95,7 +95,7 @@ def _are_labels(labels: np.ndarray, n_labels: int) -> bool:
     return bool(((labels >= 0) & (labels < n_labels) & (labels == np.floor(labels))).all())
 
 
-def _first_unfit(block: bytes, header: Header) -> tuple[int, str]:
+def _first_unfit(block: bytes, header: XmcHeader) -> tuple[int, str]:
     """(line in the block, what is wrong) of the first line with a label or a feature that line 1 does not count."""
     for number, line in enumerate(block.split(b"\n")):
         if not line.split():

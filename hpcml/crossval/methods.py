@@ -110,7 +110,7 @@ def divide_names(names: Sequence[str]) -> tuple[list[str], list[str]]:
             chosen.append(name)
         elif divide_path(name) is not None:
             data.append(name)
-        elif name not in COMPARED and _is_dotted(name):
+        elif _is_dotted(name):
             chosen.append(name)
         elif "/" in name or ".h5" in name:
             raise DataError(f"{name}: there is no such file")

@@ -126,7 +126,7 @@ class _Rejoined(io.RawIOBase):
         super().close()
 
 
-class _Lines:
+class _LineReader:
     """Whole lines of a stream, a block at a time. Local to the rank that reads; every method raises DataError and OSError."""
 
     def __init__(self, source: str | Path, block_bytes: int, max_line: int) -> None:
@@ -234,10 +234,10 @@ class SvmlightStream:
             )
         self.n_rows = 0  # read so far, on all ranks together
         self._begin = 0  # rows before this one are dropped
-        self._lines: _Lines | None = None
+        self._lines: _LineReader | None = None
         with mpi.agreed(comm, f"reading {self.name}"):
             if comm.rank == 0:
-                self._lines = _Lines(source, block_bytes, max_line)
+                self._lines = _LineReader(source, block_bytes, max_line)
         with mpi.node_first(comm):  # compile
             parse_text(as_text(b"1 1:1\n"), zero_based)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.evaluation.counts import Counts, block_counts, sum_tallies
-from hpcml.evaluation.evaluate import TruePairs, Watch
+from hpcml.evaluation.evaluate import ScoreWatcher, TruePairs
 from hpcml.evaluation.ranking import Ranking, average_precision
 
 EDGES = (0, 10, 30, 100, 300, 1000, 3000, 10_000, 100_000, 1_000_000)  # the least positives of the labels of each group
@@ -87,7 +87,7 @@ def group_names(n_positive: np.ndarray) -> tuple[np.ndarray, list[str]]:
 
 
 class Curves:
-    """A `Watch` that makes curves: about 40 bytes for each distinct score of a true pair."""
+    """A `ScoreWatcher` that makes curves: about 40 bytes for each distinct score of a true pair."""
 
     def __init__(self, n_positive: np.ndarray | None, scores_of: ScoresOf | None) -> None:
         """`n_positive` (of all labels of the model), by which labels are grouped; None: their rows among those judged."""
@@ -159,7 +159,7 @@ class Curves:
 class Watches:
     """Several that see the same scores."""
 
-    def __init__(self, *watches: Watch) -> None:
+    def __init__(self, *watches: ScoreWatcher) -> None:
         self.watches = watches
 
     @mpi.collective

@@ -83,7 +83,7 @@ class Evaluation:
         return float(chosen.mean()) if chosen.size else float("nan")
 
 
-class Watch(Protocol):
+class ScoreWatcher(Protocol):
     """Who sees every score of an evaluation as it passes, and changes no measure."""
 
     @mpi.collective
@@ -163,7 +163,7 @@ def evaluate(
     split: str,
     log: Log,
     labels: list[int] | None = None,
-    watch: Watch | None = None,
+    watch: ScoreWatcher | None = None,
 ) -> Evaluation:
     """Collective over `comm`. The measures of `labels` (numbers in the model; None is all) on a split; `watch` sees the scores.
 
@@ -281,7 +281,7 @@ def _count_block(
     best: Best,
     by_row: RowCounts | None,
     calibrated: ProbabilityCounts | None,
-    watch: Watch | None,
+    watch: ScoreWatcher | None,
 ) -> None:
     """Count all of this rank's scores of labels begin..end, for each label, row and the pool; take the rows' best ones. Local."""
     thresholds, (pool, comparable) = np.array([count.threshold for count in counts]), pooled

@@ -37,7 +37,7 @@ class Mean(NamedTuple):
 
 
 @dataclass
-class State:
+class GivenLabels:
     """What one threshold gives each row of the rank: labels, and true ones among them (n_rows each, whole numbers)."""
 
     given: np.ndarray
@@ -95,7 +95,7 @@ class InstanceSearch:
         ends = [end for end in (gap.above, gap.below) if 0 <= end < self.cuts.size]
         counted = np.unique([*ends, *inside.tolist()])
         states = dict(zip(counted.tolist(), self._count(self.cuts[counted]), strict=True))
-        states[-1] = State(np.zeros(self.n_rows, dtype=np.int64), np.zeros(self.n_rows, dtype=np.int64))
+        states[-1] = GivenLabels(np.zeros(self.n_rows, dtype=np.int64), np.zeros(self.n_rows, dtype=np.int64))
         numbers = [gap.above, *inside.tolist(), *([gap.below] if gap.below < self.cuts.size else [])]
         columns = [self._f1(states[number]) for number in numbers]
         columns += [self._bound(states[a], states[b]) for a, b in pairwise(numbers)]
@@ -116,7 +116,7 @@ class InstanceSearch:
         return sorted(left, key=lambda part: part.bound.total / max(1, part.bound.n))
 
     @mpi.collective
-    def _count(self, cuts: np.ndarray) -> list[State]:
+    def _count(self, cuts: np.ndarray) -> list[GivenLabels]:
         """Collective. What each of these least scores (falling) gives the rows."""
         held_out, rising, width = self.held_out, cuts[::-1], cuts.size + 1
         given = np.zeros((self.n_rows, width), dtype=np.int32)
@@ -129,19 +129,19 @@ class InstanceSearch:
         own = held_out.rows * width + np.searchsorted(rising, held_out.positives, "right")
         hits = np.bincount(own, minlength=self.n_rows * width).reshape(-1, width)
         above = [np.cumsum(table[:, ::-1], axis=1, dtype=np.int32) for table in (given, hits)]
-        return [State(*(table[:, k] for table in above)) for k in range(cuts.size)]
+        return [GivenLabels(*(table[:, k] for table in above)) for k in range(cuts.size)]
 
     def _rounded(self, hits: np.ndarray, others: np.ndarray) -> np.ndarray:
         """2 hits / others in units of 2^−k (int64); 0 where it is 0/0."""
         values: np.ndarray = np.rint(np.ldexp(2.0 * hits / np.maximum(others, 1), self.bits)).astype(np.int64)
         return values
 
-    def _f1(self, state: State) -> tuple[int, int]:
+    def _f1(self, state: GivenLabels) -> tuple[int, int]:
         """This rank's sum of F1, and the rows where it is defined."""
         together = state.given + self.n_true
         return int(self._rounded(state.hits, together).sum()), int(np.count_nonzero(together))
 
-    def _bound(self, above: State, below: State) -> tuple[int, int]:
+    def _bound(self, above: GivenLabels, below: GivenLabels) -> tuple[int, int]:
         """This rank's sum of the largest F1 that thresholds between two can have."""
         together = above.given + (below.hits - above.hits) + self.n_true
         return int(self._rounded(below.hits, together).sum()), 0
@@ -155,7 +155,7 @@ class InstanceSearch:
         return Mean(int(total), int(n))
 
     @mpi.collective
-    def _sweep(self, gaps: list[Gap], states: dict[int, State]) -> None:
+    def _sweep(self, gaps: list[Gap], states: dict[int, GivenLabels]) -> None:
         """Collective. Judge every candidate in the gaps, from the scores in them."""
         events = self._scores_in(gaps)
         for gap, (rows, scores) in zip(gaps, events, strict=True):
@@ -189,7 +189,7 @@ class InstanceSearch:
     def _add_changes(
         self,
         changes: np.ndarray,
-        start: State,
+        start: GivenLabels,
         cuts: np.ndarray,
         given: tuple[np.ndarray, np.ndarray],
         true: tuple[np.ndarray, np.ndarray],

@@ -172,7 +172,7 @@ def find_unlearnt(comm: mpi.Comm, model: Model | ClassifierModel, dataset: Datas
     trained_on = str(model.attrs.get("split", "all"))
     trained_on = trained_on if trained_on in dataset.split_names() else "all"
     shard = load_shard(comm, dataset, trained_on)
-    known = _Rows(comm, shard, dataset, evaluation)
+    known = _TrainingRows(comm, shard, dataset, evaluation)
     values = evaluation.values["average_precision"]
     chance = np.full(values.size, np.nan)
     if judged.size:
@@ -196,7 +196,7 @@ def find_unlearnt(comm: mpi.Comm, model: Model | ClassifierModel, dataset: Datas
     return Learnability(*about, found, twins, {} if names is None else dict(zip(wanted.tolist(), names, strict=True)))
 
 
-class _Rows:
+class _TrainingRows:
     """This rank's training rows: which labels (n_evaluated) and features they have."""
 
     @mpi.collective
@@ -226,7 +226,7 @@ class _Rows:
 
 
 @mpi.collective
-def _twins(rows: _Rows, evaluation: Evaluation) -> list[Twins]:
+def _twins(rows: _TrainingRows, evaluation: Evaluation) -> list[Twins]:
     """Collective. The pairs of labels whose sets of rows have a Jaccard index of at least ALIKE, the most alike first."""
     n, values, found = rows.n_positive, evaluation.values["average_precision"], []
     for label, both in rows.counts(np.flatnonzero(n > 1), rows.by_label.T.tocsr()):
@@ -240,7 +240,7 @@ def _twins(rows: _Rows, evaluation: Evaluation) -> list[Twins]:
 
 
 @mpi.collective
-def _own_features(rows: _Rows, labels: np.ndarray) -> Iterator[list[int]]:
+def _own_features(rows: _TrainingRows, labels: np.ndarray) -> Iterator[list[int]]:
     """Collective. Of each label the features that its rows have more often than others, beyond chance, the surest first.
 
     A feature of c of the label's R rows and of m of all n rows: p is the hypergeometric probability of at least c. It is beyond

@@ -30,7 +30,7 @@ def table(rows: list[list[str]]) -> list[str]:
     return ["  ".join(c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))) for row in cells]
 
 
-class _Lines(io.StringIO):
+class _CsvLines(io.StringIO):
     r"""What csv writes its lines to. It quotes the letters of its end of line, so that is "\r\n"; "\n" of it is kept."""
 
     def write(self, line: str) -> int:
@@ -39,7 +39,7 @@ class _Lines(io.StringIO):
 
 def csv_text(rows: Iterable[Sequence[object]]) -> str:
     """The lines of a CSV file; a cell that is None is empty."""
-    lines = _Lines()
+    lines = _CsvLines()
     csv.writer(lines, lineterminator="\r\n").writerows(rows)
     text = lines.getvalue()
     if text.isascii() and "\0" not in text:

@@ -47,7 +47,7 @@ class Stages:
         return scores
 
 
-class Round(NamedTuple):
+class Voter(NamedTuple):
     """A voter: h(s) is the value of the first bound that is not below s, or the last value."""
 
     vote: float
@@ -64,7 +64,7 @@ class Round(NamedTuple):
 class Votes:
     """Σ vote · h / Σ vote, less one half: positive from 1/2 on."""
 
-    rounds: tuple[Round, ...]
+    rounds: tuple[Voter, ...]
 
     def __call__(self, parts: np.ndarray) -> np.ndarray:
         """The scores (n) of rows by their scores in each round; there may be fewer rounds than parts."""
@@ -83,7 +83,7 @@ class Votes:
             end = at + 2 + 2 * n
             if n == 0 or end > numbers.size:
                 raise ValueError("numbers of no vote")
-            rounds.append(Round(float(numbers[at + 1]), numbers[at + 2 : at + 2 + n], numbers[at + 2 + n : end]))
+            rounds.append(Voter(float(numbers[at + 1]), numbers[at + 2 : at + 2 + n], numbers[at + 2 + n : end]))
             at = end
         sound = all((each.bounds[1:] > each.bounds[:-1]).all() and each.vote > 0 for each in rounds)
         if not (1 <= len(rounds) <= n_parts and sound and np.isfinite(numbers).all()):
@@ -91,7 +91,7 @@ class Votes:
         return cls(tuple(rounds))
 
 
-def as_numbers(rounds: Iterable[Round]) -> np.ndarray:
+def as_numbers(rounds: Iterable[Voter]) -> np.ndarray:
     """The rounds of a vote as one array: of each how many bounds it has, its vote, the bounds and the values. None ends with 0."""
     return np.concatenate([part for each in rounds for part in ([each.bounds.size, each.vote], each.bounds, each.values)])
 

@@ -18,7 +18,7 @@ MAX_DEPTH = 5  # of estimators in estimators
 MAX_TREE_WIDTH = 1 << 25  # features of sparse rows: a tree takes 12 bytes for each
 
 
-class Sizes(NamedTuple):
+class ArraySizes(NamedTuple):
     """What the shapes of an estimator's arrays are made of."""
 
     k: int  # classes
@@ -26,7 +26,7 @@ class Sizes(NamedTuple):
     p: int  # functions that decide: 1 for two classes, else one for each
 
 
-Check = Callable[[Any, Sizes], bool]
+Check = Callable[[Any, ArraySizes], bool]
 
 
 class Kept(NamedTuple):
@@ -38,7 +38,7 @@ class Kept(NamedTuple):
 
     reads: Mapping[str, Check]
     carries: tuple[str, ...] = ()
-    then: Callable[[Any, Sizes, int], None] | None = None
+    then: Callable[[Any, ArraySizes, int], None] | None = None
     classifies: bool = True
 
 
@@ -87,7 +87,7 @@ def _check(part: Any, width: int, depth: int) -> None:
         delattr(part, name)
     _check_options(part, options)
     n_classes = _n_classes(part)
-    sizes = Sizes(n_classes, width, 1 if n_classes == 2 else n_classes)
+    sizes = ArraySizes(n_classes, width, 1 if n_classes == 2 else n_classes)
     for name, check in kept.reads.items():
         if not check(getattr(part, name), sizes):
             raise ValueError(f"{name} of {type(part).__name__} is damaged")
@@ -166,14 +166,14 @@ def _is_reals(value: Any, shape: tuple[int, ...]) -> bool:
 
 
 def reals(*letters: str) -> Check:
-    """An array of real numbers; its shape by letters of `Sizes`."""
+    """An array of real numbers; its shape by letters of `ArraySizes`."""
     return lambda value, sizes: _is_reals(value, tuple(getattr(sizes, letter) for letter in letters))
 
 
 def equal(letter: str) -> Check:
-    """The very number of `Sizes`, alone."""
+    """The very number of `ArraySizes`, alone."""
 
-    def check(value: Any, sizes: Sizes) -> bool:
+    def check(value: Any, sizes: ArraySizes) -> bool:
         return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value == getattr(sizes, letter)
 
     return check
@@ -184,12 +184,12 @@ def exactly(expected: int | bool) -> Check:
     return lambda value, _: isinstance(value, (int, np.integer)) and value == expected
 
 
-def _functions(value: Any, sizes: Sizes) -> bool:
+def _functions(value: Any, sizes: ArraySizes) -> bool:
     """The weights of each function that decides; of a single one some classes keep a vector."""
     return _is_reals(value, (sizes.p, sizes.d)) or (sizes.p == 1 and _is_reals(value, (sizes.d,)))
 
 
-def _intercepts(value: Any, sizes: Sizes) -> bool:
+def _intercepts(value: Any, sizes: ArraySizes) -> bool:
     """One number for each function, or one for all (0 where no intercept was wanted)."""
     return _is_reals(value, (sizes.p,)) or (isinstance(value, (float, np.floating)) and bool(np.isfinite(value)))
 
@@ -197,7 +197,7 @@ def _intercepts(value: Any, sizes: Sizes) -> bool:
 def _arrays_of_classes(*letters: str) -> Check:
     """A list of an array of real numbers for each class; "r" is the rank of a class."""
 
-    def check(value: Any, sizes: Sizes) -> bool:
+    def check(value: Any, sizes: ArraySizes) -> bool:
         return (
             isinstance(value, list)
             and len(value) == sizes.k
@@ -208,7 +208,7 @@ def _arrays_of_classes(*letters: str) -> Check:
     return check
 
 
-def _is_anything(_: Any, __: Sizes) -> bool:
+def _is_anything(_: Any, __: ArraySizes) -> bool:
     """For what `then` checks."""
     return True
 
@@ -219,7 +219,7 @@ WIDTH = {"n_features_in_": equal("d")}
 CLASSES = {"classes_": _is_anything}  # by `_n_classes`
 
 
-def _is_tree(value: Any, sizes: Sizes) -> bool:
+def _is_tree(value: Any, sizes: ArraySizes) -> bool:
     """A tree of one output whose nodes were checked before it was made (`dumps`)."""
     from sklearn.tree._tree import Tree
 
@@ -240,14 +240,14 @@ def _check_members(part: Any, members: Any, widths: list[int], depth: int, kinds
         _check(member, width, depth)
 
 
-def _check_forest(forest: Any, sizes: Sizes, depth: int) -> None:
+def _check_forest(forest: Any, sizes: ArraySizes, depth: int) -> None:
     trees = forest.estimators_
     _check_members(forest, trees, [sizes.d] * len(trees), depth, ("DecisionTreeClassifier", "ExtraTreeClassifier"))
     if len(trees) != forest.n_estimators or any(tree.classes_.size != sizes.k for tree in trees):
         raise ValueError("the trees of a forest do not fit it")
 
 
-def _check_boosting(boosting: Any, sizes: Sizes, depth: int) -> None:
+def _check_boosting(boosting: Any, sizes: ArraySizes, depth: int) -> None:
     members, weights = boosting.estimators_, boosting.estimator_weights_
     _check_members(boosting, members, [sizes.d] * len(members), depth)
     sound = isinstance(weights, np.ndarray) and weights.dtype == np.float64 and weights.ndim == 1 and weights.size >= len(members)
@@ -255,7 +255,7 @@ def _check_boosting(boosting: Any, sizes: Sizes, depth: int) -> None:
         raise ValueError("the estimators of a boosting do not fit it")
 
 
-def _check_bagging(bagging: Any, sizes: Sizes, depth: int) -> None:
+def _check_bagging(bagging: Any, sizes: ArraySizes, depth: int) -> None:
     chosen, members = bagging.estimators_features_, bagging.estimators_
     for features in chosen:
         whole = isinstance(features, np.ndarray) and features.ndim == 1 and features.dtype.kind == "i"
@@ -270,7 +270,7 @@ def _check_bagging(bagging: Any, sizes: Sizes, depth: int) -> None:
         raise ValueError("the estimators of a bagging do not fit it")
 
 
-def _check_gradient_boosting(boosting: Any, sizes: Sizes, depth: int) -> None:
+def _check_gradient_boosting(boosting: Any, sizes: ArraySizes, depth: int) -> None:
     """The compiled code adds the values of `estimators_` (stages × functions) to scores (rows × functions)."""
     trees = boosting.estimators_
     sound = isinstance(trees, np.ndarray) and trees.dtype == object and trees.ndim == 2 and trees.shape[0] >= 1
@@ -321,24 +321,24 @@ FIT_OF_COUNTS = ("class_count_", "feature_count_", "feature_all_")
 COUNTS = {**WIDTH, **CLASSES, "feature_log_prob_": reals("k", "d"), "class_log_prior_": reals("k")}
 
 
-def _check_ridge(ridge: Any, sizes: Sizes, depth: int) -> None:
+def _check_ridge(ridge: Any, sizes: ArraySizes, depth: int) -> None:
     _check(ridge._label_binarizer, sizes.d, depth)
     if not np.array_equal(ridge._label_binarizer.classes_, ridge.classes_):
         raise ValueError(f"the classes of {type(ridge).__name__} are damaged")
 
 
-def _check_linear(linear: Any, sizes: Sizes, _: int) -> None:
+def _check_linear(linear: Any, sizes: ArraySizes, _: int) -> None:
     if sizes.k < 2:
         raise ValueError(f"the classes of {type(linear).__name__} are damaged")
 
 
-def _check_quadratic(quadratic: Any, _: Sizes, __: int) -> None:
+def _check_quadratic(quadratic: Any, _: ArraySizes, __: int) -> None:
     for rotation, scaling in zip(quadratic.rotations_, quadratic.scalings_, strict=True):
         if rotation.shape[1:] != scaling.shape:
             raise ValueError("the rotations of QuadraticDiscriminantAnalysis are damaged")
 
 
-def _check_dummy(dummy: Any, _: Sizes, __: int) -> None:
+def _check_dummy(dummy: Any, _: ArraySizes, __: int) -> None:
     shares = dummy.class_prior_
     if not ((shares >= 0) & (shares <= 1)).all() or isinstance(dummy.random_state, np.random.RandomState):
         raise ValueError("class_prior_ of DummyClassifier is damaged")
@@ -346,7 +346,7 @@ def _check_dummy(dummy: Any, _: Sizes, __: int) -> None:
         raise ValueError("the strategy of DummyClassifier is damaged")
 
 
-def _check_categories(bayes: Any, sizes: Sizes, _: int) -> None:
+def _check_categories(bayes: Any, sizes: ArraySizes, _: int) -> None:
     tables = bayes.feature_log_prob_
     sound = isinstance(tables, list) and len(tables) == sizes.d
     if not sound or not all(isinstance(t, np.ndarray) and t.ndim == 2 and _is_reals(t, (sizes.k, t.shape[1])) for t in tables):
@@ -355,7 +355,7 @@ def _check_categories(bayes: Any, sizes: Sizes, _: int) -> None:
         raise ValueError("n_categories_ of CategoricalNB is damaged")
 
 
-def _check_support(svm: Any, sizes: Sizes, _: int) -> None:
+def _check_support(svm: Any, sizes: ArraySizes, _: int) -> None:
     """LIBSVM is told only some of the sizes of its arrays."""
     counts, k = svm._n_support, sizes.k
     if not (
@@ -382,7 +382,7 @@ def _check_support(svm: Any, sizes: Sizes, _: int) -> None:
         raise ValueError("the support vectors are damaged")
 
 
-def _check_own(classifier: Any, _: Sizes, __: int) -> None:
+def _check_own(classifier: Any, _: ArraySizes, __: int) -> None:
     classifier.check_arrays()
 
 

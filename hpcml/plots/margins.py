@@ -83,7 +83,7 @@ class MixtureGrid(Synchronous):
         return {node: 1.0 - self.weights[rows.places] for node, rows in around.items()}
 
 
-class Curve(NamedTuple):
+class DrawnCurve(NamedTuple):
     """Points of a picture."""
 
     x: np.ndarray
@@ -103,7 +103,7 @@ class Study:
     line: np.ndarray  # the boundary, k × 2
     s: float
     n_runs: int  # of each grid
-    panels: dict[str, dict[str, Curve]] = field(default_factory=dict)
+    panels: dict[str, dict[str, DrawnCurve]] = field(default_factory=dict)
     numbers: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -170,7 +170,7 @@ class Experiments:
         for cycle in study.reported:
             shares = {name: [self.histogram(run[cycle]) for run in runs] for name, runs in (("PSBML", ours), ("mixtures", theirs))}
             first = {} if cycle == 0 else {"cycle 0": study.panels["cycle 0"]["PSBML"]}
-            study.panels[f"cycle {cycle}"] = first | {name: Curve(middle, np.mean(of, axis=0)) for name, of in shares.items()}
+            study.panels[f"cycle {cycle}"] = first | {name: DrawnCurve(middle, np.mean(of, axis=0)) for name, of in shares.items()}
             for name, runs in (("PSBML", ours), ("mixtures", theirs)):
                 near = np.mean([np.mean(self.distance[run[cycle]] < NEAR) for run in runs])
                 study.numbers[f"slots nearer than {NEAR} to the boundary, cycle {cycle}, {name}"] = float(near)
@@ -191,7 +191,7 @@ class Experiments:
         cycles = np.arange(len(slots), dtype=np.float64)
         shares = np.array([np.histogram(self.distance[places], BANDS)[0] / places.size for places in slots])
         names = [f"{low:g} to {high:g}" for low, high in pairwise(BANDS[:-1])] + [f"{BANDS[-2]:g} and more"]
-        self.study.panels["bands"] = {name: Curve(cycles, shares[:, band]) for band, name in enumerate(names)}
+        self.study.panels["bands"] = {name: DrawnCurve(cycles, shares[:, band]) for band, name in enumerate(names)}
 
     def modes(self, places: np.ndarray, run: int, weighting: Weighting | None) -> dict[str, np.ndarray]:
         """The modes (k × 2) of a mixture of the rows of each class among some slots."""
@@ -229,7 +229,7 @@ class Experiments:
         }
         for what, found in kinds.items():
             self.count_modes(f"modes without a grid, {what}", found)
-        self.study.panels["modes"] = {what: Curve(*np.concatenate([*found[0].values()]).T) for what, found in kinds.items()}
+        self.study.panels["modes"] = {what: DrawnCurve(*np.concatenate([*found[0].values()]).T) for what, found in kinds.items()}
 
     def weight_curves(self) -> np.ndarray:
         """Figure 4: the weights of PSBML's rows by position. The weights of the training rows at the end."""
@@ -242,20 +242,20 @@ class Experiments:
         self.study.panels["mean weight"] = curves
         return grid.weights(self.train)
 
-    def mean_weights(self, places: np.ndarray, weights: np.ndarray) -> Curve:
+    def mean_weights(self, places: np.ndarray, weights: np.ndarray) -> DrawnCurve:
         """The mean weight of rows by position, where there are any."""
         where = np.clip(np.searchsorted(self.edges, self.position[places], side="right") - 1, 0, BINS - 1)
         counts, sums = (np.bincount(where, of, BINS) for of in (None, weights))
         full = counts > 0
-        return Curve(((self.edges[1:] + self.edges[:-1]) / 2)[full], sums[full] / counts[full])
+        return DrawnCurve(((self.edges[1:] + self.edges[:-1]) / 2)[full], sums[full] / counts[full])
 
     def overlaps(self, weights: np.ndarray) -> list[Overlap]:
         """Table 1 for the SVMs of the least and the greatest C; `weights` are those of the training rows at the end."""
         vectors = self.support_vectors()
         hard = hardest(weights, max(1, round(HARD * weights.size)))
         self.study.panels["overlap"] = {
-            "hardest 10 %": Curve(*self.points[self.train[hard]].T),
-            "support vectors": Curve(*self.points[self.train[vectors[0].places]].T),
+            "hardest 10 %": DrawnCurve(*self.points[self.train[hard]].T),
+            "support vectors": DrawnCurve(*self.points[self.train[vectors[0].places]].T),
         }
         return [overlap(weights, each) for each in vectors]
 
@@ -283,7 +283,7 @@ def overlaps_by_seed(name: str, rows: int, options: PsbmlOptions, first: list[Ov
         of = {
             what: np.array(values, dtype=np.float64) for what, values in zip(Overlap._fields, zip(*lines, strict=True), strict=True)
         }
-        study.panels[f"SVM of the {which}"] = {what: Curve(seeds, values) for what, values in of.items()}
+        study.panels[f"SVM of the {which}"] = {what: DrawnCurve(seeds, values) for what, values in of.items()}
         study.numbers[f"SVM of the {which}: C, median"] = float(np.median(of["C"]))
         study.numbers[f"SVM of the {which}: support vectors, mean"] = float(of["n_vectors"].mean())
         for what, share in ((OVERLAP, "vectors"), (COVERED, "hard")):

@@ -24,7 +24,7 @@ from hpcml.log import Log, Progress, joined
 from hpcml.methods.online.extremal import best, extremal
 from hpcml.methods.online.options import MbwOptions, OnlineOptions
 from hpcml.methods.online.source import DatasetSource
-from hpcml.methods.online.state import State
+from hpcml.methods.online.state import LearnerState
 from hpcml.partition import offsets
 from hpcml.plots.figure import check_picture
 from hpcml.plots.selection_drawing import plot_curves
@@ -37,7 +37,7 @@ METHOD = "mbw"
 
 
 @dataclass(frozen=True)
-class Curves:
+class ErrorCurves:
     """Test errors: `error` (n_labels × n_series × n_sizes), with all features and without any (n_labels each)."""
 
     data: str
@@ -65,14 +65,14 @@ class Curves:
 
 
 @dataclass
-class _Rows:
+class _PassRows:
     """Rows in the order of the pass, and which of them have each label (n × n_labels, CSC)."""
 
     X: sp.csr_matrix
     Y: sp.csc_matrix
 
     @classmethod
-    def read(cls, dataset: Dataset, numbers: np.ndarray, order: np.ndarray | None) -> _Rows:
+    def read(cls, dataset: Dataset, numbers: np.ndarray, order: np.ndarray | None) -> _PassRows:
         """Local. Raises DataError, also for a negative value."""
         slab = slab_of(dataset, numbers, 0, numbers.size)
         rows = slab.rows if order is None else slab.rows[order]
@@ -107,9 +107,9 @@ def _shard(X: sp.csr_matrix, y: np.ndarray) -> Shard:
     return Shard(0, np.arange(n), X.indptr.astype(np.int64), X.indices, X.data, y_indptr, y_indices, n, 0, X.shape[1], 1)
 
 
-def _trained(X: sp.csr_matrix, y: np.ndarray) -> State:
+def _trained(X: sp.csr_matrix, y: np.ndarray) -> LearnerState:
     """The learner after its pass."""
-    state, shard = State(OnlineOptions(), METHOD, 1, X.shape[1]), _shard(X, y)
+    state, shard = LearnerState(OnlineOptions(), METHOD, 1, X.shape[1]), _shard(X, y)
     state.learn(shard, shard.rows)
     return state
 
@@ -126,8 +126,8 @@ def _reduced(X: sp.csr_matrix, keep: np.ndarray) -> sp.csr_matrix:
 class _Task:
     """One label: counts of misclassified test rows."""
 
-    train: _Rows
-    test: _Rows  # its X in double precision
+    train: _PassRows
+    test: _PassRows  # its X in double precision
     label: int
     options: CurveOptions
     sizes: list[int]
@@ -177,7 +177,7 @@ def _only(weights: np.ndarray, features: np.ndarray) -> np.ndarray:
 
 
 @mpi.collective
-def curves(comm: mpi.Comm, dataset: Dataset, options: CurveOptions, log: Log) -> Curves:
+def curves(comm: mpi.Comm, dataset: Dataset, options: CurveOptions, log: Log) -> ErrorCurves:
     """Collective over `comm`. Train on the split train, test on the split test; the labels are divided among the ranks.
 
     Raises ConfigError for options that do not fit the file, DataError for a file that cannot be read.
@@ -189,8 +189,8 @@ def curves(comm: mpi.Comm, dataset: Dataset, options: CurveOptions, log: Log) ->
     online = MbwOptions(split="train", label=options.label, min_positives=least, shuffle=options.shuffle, seed=options.seed)
     source = DatasetSource(comm, dataset, online)
     with mpi.agreed(comm, f"reading {dataset.path}"):
-        train = _Rows.read(dataset, source.rows, source.order)
-        test = _Rows.read(dataset, dataset.split("test"), None)
+        train = _PassRows.read(dataset, source.rows, source.order)
+        test = _PassRows.read(dataset, dataset.split("test"), None)
         test.X = test.X.astype(np.float64)
         n_features = int(np.unique(train.X.indices[train.X.data != 0]).size)
         sizes = _sizes(options, n_features, log)
@@ -207,7 +207,7 @@ def curves(comm: mpi.Comm, dataset: Dataset, options: CurveOptions, log: Log) ->
     progress.close()
     n_test = test.X.shape[0]
     error, ends = (mpi.allreduce_sum(comm, counts) / n_test for counts in (wrong, ends))
-    return Curves(dataset.path.name, source.names, series, sizes, n_features, n_test, error, *ends.T)
+    return ErrorCurves(dataset.path.name, source.names, series, sizes, n_features, n_test, error, *ends.T)
 
 
 def _sizes(options: CurveOptions, n_features: int, log: Log) -> list[int]:
@@ -251,7 +251,7 @@ def plot_selection(comm: mpi.Comm, data: Path, output: Path, options: CurveOptio
     return f"{found}\n" + joined([f"picture: {output}", f"numbers: {numbers}"])
 
 
-def _lines(found: Curves) -> Iterator[Sequence[object]]:
+def _lines(found: ErrorCurves) -> Iterator[Sequence[object]]:
     """The lines of the CSV file: the means over the labels (label empty) if there are several, then each label."""
     groups = [(name, slice(place, place + 1)) for place, name in enumerate(found.names)]
     for name, which in [("", slice(None))] * (len(groups) > 1) + groups:
@@ -262,6 +262,6 @@ def _lines(found: Curves) -> Iterator[Sequence[object]]:
         yield name, MAJORITY, "", 0, float(found.majority[which].mean())
 
 
-def write_curves(found: Curves, path: Path) -> None:
+def write_curves(found: ErrorCurves, path: Path) -> None:
     """One line for each label, line of the picture and number of features. Local; raises DataError."""
     write_table(path, [COLUMNS, *_lines(found)])

@@ -13,7 +13,7 @@ from hpcml.plots.figure import drawn
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from hpcml.plots.selection import Curves
+    from hpcml.plots.selection import ErrorCurves
 
 # The shares from little to much: pale to dark; the paper's best in a colour of its own. Okabe & Ito's colours for the others.
 SHARES = ["#C6DBEF", "#9ECAE1", "#6BAED6", "#3182BD", "#08519C"]
@@ -23,7 +23,7 @@ COMPARED = 2  # shares that are drawn beside the other scores: the largest
 ROOM = 1.06
 
 
-def plot_curves(found: Curves, path: Path) -> None:
+def plot_curves(found: ErrorCurves, path: Path) -> None:
     """Draw a panel of the shares of EFS, and one that compares EFS with the others. Local; raises ConfigError or DataError."""
     efs = [place for place, (_, share) in enumerate(found.series) if share is not None]
     others = [place for place in range(len(found.series)) if place not in efs]
@@ -42,7 +42,7 @@ def plot_curves(found: Curves, path: Path) -> None:
         figure.suptitle(title, fontsize=14, fontweight="bold", parse_math=False)
 
 
-def _draw(axes: Axes, found: Curves, places: list[int], efs: list[int]) -> None:
+def _draw(axes: Axes, found: ErrorCurves, places: list[int], efs: list[int]) -> None:
     """Some of the lines, and where they end."""
     error = 100 * found.error.mean(axis=0)
     for place in places:
@@ -59,7 +59,7 @@ def _draw(axes: Axes, found: Curves, places: list[int], efs: list[int]) -> None:
     axes.legend(loc="best", fontsize=10)
 
 
-def _style(found: Curves, place: int, efs: list[int]) -> dict[str, object]:
+def _style(found: ErrorCurves, place: int, efs: list[int]) -> dict[str, object]:
     """How a line looks, the same in both panels."""
     by, share = found.series[place]
     label = found.title_of(by, share)

@@ -36,7 +36,7 @@ COPY_BYTES = 1 << 24
 
 
 @dataclass
-class Chunk:
+class ScoredRows:
     """Consecutive rows of the split: `values` (n × L) are scores, or flags where only labels are wanted."""
 
     first: int  # the place of the first row in the split
@@ -49,11 +49,11 @@ class Chunk:
         bounds = np.searchsorted(rows, np.arange(self.rows.size + 1))
         return [labels[a:b].tolist() for a, b in pairwise(bounds)]
 
-    def pieces(self) -> Iterator[Chunk]:
+    def pieces(self) -> Iterator[ScoredRows]:
         """The chunk in pieces of about TEXT_VALUES values, small enough to be formatted in memory."""
         step = max(1, TEXT_VALUES // max(1, self.values.shape[1]))
         for a in range(0, self.rows.size, step):
-            yield Chunk(self.first + a, self.rows[a : a + step], self.values[a : a + step])
+            yield ScoredRows(self.first + a, self.rows[a : a + step], self.values[a : a + step])
 
 
 class Prediction:
@@ -109,7 +109,7 @@ class Prediction:
         return scores if self._sigmoids is None else probabilities(scores, *self._sigmoids, labels)
 
     def scored(self, shard: Shard) -> Iterator[Any]:
-        """Score the rows of a shard: a `Chunk` at a time, or `TopChunk` with `top`. Local. Raises NonFiniteError."""
+        """Score the rows of a shard: a `ScoredRows` at a time, or `TopChunk` with `top`. Local. Raises NonFiniteError."""
         return self._scores(shard) if self._top is None else self._best(shard)
 
     def _best(self, shard: Shard) -> Iterator[TopChunk]:
@@ -121,7 +121,7 @@ class Prediction:
             best = self._top.best(scorer, some)
             yield TopChunk(shard.first_local + begin, shard.first_row + some, best.labels, best.scores)
 
-    def _scores(self, shard: Shard) -> Iterator[Chunk]:
+    def _scores(self, shard: Shard) -> Iterator[ScoredRows]:
         """Score the rows of a shard for all labels. Local."""
         model, rows, scorer = self.model, shard.rows, scorer_of(self.model, shard, self.scorer.labels)
         if self._kept is None and self.keeps_weights:
@@ -136,7 +136,7 @@ class Prediction:
                 scores = scorer.rows_scores(some, *(self._kept[number] if self._kept else scorer.weights(*block)))
                 scorer.check_numbers(scores.max(axis=0), scorer.labels[slice(*block)])
                 values[:, slice(*block)] = scores > thresholds[slice(*block)] if self.what == "labels" else scores
-            yield Chunk(shard.first_local + begin, shard.first_row + some, values)
+            yield ScoredRows(shard.first_local + begin, shard.first_row + some, values)
 
 
 class DatasetPrediction(Prediction):
@@ -181,7 +181,7 @@ class DatasetPrediction(Prediction):
             progress.close()
 
 
-def csv_lines(prediction: Prediction, chunk: Chunk | None) -> str:
+def csv_lines(prediction: Prediction, chunk: ScoredRows | None) -> str:
     """Lines `row,id?,score...` or `row,id?,labels` (`joined_names`); the header for None."""
     if chunk is None:
         wanted = ["labels"] if prediction.what == "labels" else prediction.model.label_names
@@ -194,7 +194,7 @@ def csv_lines(prediction: Prediction, chunk: Chunk | None) -> str:
     return csv_text([row, *name, labels] for row, name, labels in zip(chunk.rows, ids, cells, strict=True))
 
 
-def svmlight_lines(prediction: Prediction, chunk: Chunk | None) -> str:
+def svmlight_lines(prediction: Prediction, chunk: ScoredRows | None) -> str:
     """Lines `LABEL,LABEL l:score l:score ...`, or `LABEL,LABEL 1:1`; labels count from 1. No header."""
     if chunk is None:
         return ""
@@ -209,7 +209,7 @@ def svmlight_lines(prediction: Prediction, chunk: Chunk | None) -> str:
     return "".join(lines)
 
 
-Lines = Callable[[Prediction, Any], str]  # of a Chunk, or of a TopChunk where only the best labels are written
+Lines = Callable[[Prediction, Any], str]  # of a ScoredRows, or of a TopChunk where only the best labels are written
 TEXT_FORMATS: dict[str, Lines] = {
     ".csv": csv_lines,
     ".svm": svmlight_lines,

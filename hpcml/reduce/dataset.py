@@ -25,7 +25,7 @@ PIECE = 1 << 22  # values that are looked at together
 
 
 @dataclass
-class _Columns:
+class _KeptColumns:
     """Which columns are kept: `of` (d) is the new number of each feature, −1 for those that are dropped."""
 
     of: np.ndarray
@@ -33,7 +33,7 @@ class _Columns:
     ascending: bool  # so that a row's new numbers are in order as they come
 
     @classmethod
-    def of_features(cls, features: np.ndarray, n_features: int) -> _Columns:
+    def of_features(cls, features: np.ndarray, n_features: int) -> _KeptColumns:
         """`features` (k): the number that each new column had."""
         of = np.full(n_features, -1, dtype=np.int64)
         of[features] = np.arange(features.size)
@@ -65,7 +65,7 @@ def reduce_dataset(comm: mpi.Comm, dataset: Dataset, features: np.ndarray, outpu
     read or written.
     """
     shard = load_shard(comm, dataset, "all")
-    columns = _Columns.of_features(features, dataset.n_features)
+    columns = _KeptColumns.of_features(features, dataset.n_features)
     with mpi.agreed(comm, f"reading {dataset.path}"):
         sizes, all_ones = np.zeros(shard.indptr.size - 1, np.int64), True
         for first, some, _, data in columns.rows(shard):
@@ -108,7 +108,7 @@ def _write_labels(
 
 
 def _write_values(
-    comm: mpi.Comm, out: SlabFile, shard: Shard, columns: _Columns, sizes: np.ndarray, first: int, ones: bool
+    comm: mpi.Comm, out: SlabFile, shard: Shard, columns: _KeptColumns, sizes: np.ndarray, first: int, ones: bool
 ) -> None:
     """This rank's rows of X, in the new columns. Local; raises OSError."""
     if comm.rank == 0:

@@ -24,7 +24,7 @@ COPIED = 1 << 24  # numbers that are copied at a time
 
 
 @dataclass
-class Weights:
+class SeenFeatures:
     """What selection asks of a model file: the features that it has seen (k, ascending) and its shape."""
 
     model: Model
@@ -33,7 +33,7 @@ class Weights:
     negative: np.ndarray  # v
 
     @classmethod
-    def read(cls, path: Path) -> Weights:
+    def read(cls, path: Path) -> SeenFeatures:
         """Local. Raises ConfigError for a model without such weights, DataError for a damaged one."""
         path = model_file(path)
         model = Model(path)
@@ -82,7 +82,7 @@ def _parts(file: h5py.File) -> Iterator[h5py.Group | h5py.Dataset]:
 class _Reduction:
     """How each dataset of a model changes. Local."""
 
-    def __init__(self, weights: Weights, features: np.ndarray) -> None:
+    def __init__(self, weights: SeenFeatures, features: np.ndarray) -> None:
         model, n_features = weights.model, weights.model.n_features
         places = np.searchsorted(weights.features, features)  # of the features among those that were seen
         self.width = weights.features.size + 1
@@ -108,7 +108,7 @@ class _Reduction:
 
 
 @mpi.collective
-def reduce_model(comm: mpi.Comm, weights: Weights, features: np.ndarray, output: Path, force: bool) -> None:
+def reduce_model(comm: mpi.Comm, weights: SeenFeatures, features: np.ndarray, output: Path, force: bool) -> None:
     """Collective over `comm`. Write `output`: the model with these features (ascending numbers that it has seen) only.
 
     It is for the same data as before: features that it does not have any more count as unseen. Raises ConfigError for an output

@@ -24,7 +24,7 @@ from hpcml.log import Log, joined, named, plural, visible
 from hpcml.methods.online.extremal import best, extremal, n_from_the_top
 from hpcml.methods.online.options import OnlineOptions
 from hpcml.reduce.dataset import reduce_dataset, remakes_text
-from hpcml.reduce.model import Weights, reduce_model
+from hpcml.reduce.model import SeenFeatures, reduce_model
 from hpcml.reduce.options import EFS, NAMES, P, SelectOptions
 from hpcml.reduce.scores import SCORES, feature_scores
 
@@ -127,7 +127,7 @@ def _select_of_model(comm: mpi.Comm, path: Path, output: Path, options: SelectOp
         options.refuse(name, f"is for a dataset, but {path} is a model")
     weights = selected = None
     with mpi.agreed(comm, f"reading {path}"):
-        weights = Weights.read(path)
+        weights = SeenFeatures.read(path)
         labels = _labels_of_model(weights, options.label)
         importance, seen = weights.importance(labels, options.over or "max")
         selected = choose(EFS, importance, seen, options, f"{path} has seen")
@@ -139,7 +139,7 @@ def _select_of_model(comm: mpi.Comm, path: Path, output: Path, options: SelectOp
     return selected
 
 
-def _labels_of_model(weights: Weights, wanted: tuple[str, ...]) -> np.ndarray:
+def _labels_of_model(weights: SeenFeatures, wanted: tuple[str, ...]) -> np.ndarray:
     """The numbers of the labels. Raises ConfigError for a name that the model does not have."""
     names = weights.model.label_names
     for name in wanted:

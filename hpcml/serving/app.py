@@ -21,7 +21,7 @@ from hpcml import __version__
 from hpcml.errors import HpcmlError
 from hpcml.log import visible
 from hpcml.serving.requests import FORM, JSON, Refused, form_of, question_of_form, questions_of_json
-from hpcml.serving.suggest import Heading, Question, Suggester
+from hpcml.serving.suggest import Question, Suggester, Suggestion
 from hpcml.serving.worker import Worker
 
 PROJECT, GIVEN = "hpcml", "hpcml-given"  # all headings, and those that the model gives: Annif does not ask which they are
@@ -41,7 +41,7 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 
 @dataclass(frozen=True)
-class Limits:
+class RequestLimits:
     """The bytes of a request's body, the seconds that it may take to come, and those until its answer; the texts that may wait."""
 
     body_bytes: int = 8 << 20
@@ -86,7 +86,7 @@ def as_problem(status: int, detail: str, **headers: str) -> Answer:
 class App:
     """Answers requests about one model."""
 
-    def __init__(self, suggester: Suggester, about: dict[str, Any], limits: Limits, log: Callable[[str], None]) -> None:
+    def __init__(self, suggester: Suggester, about: dict[str, Any], limits: RequestLimits, log: Callable[[str], None]) -> None:
         """`about`: what is said of the model; `log` takes the lines of the access log."""
         self.suggester, self.about, self.limits, self.log = suggester, about, limits, log
         self.worker = Worker(suggester, limits.waiting)
@@ -180,7 +180,7 @@ class App:
             raise Refused(413, f"a body of {size:,} bytes, but at most {most:,}", connection="close")
         return b"".join(parts)
 
-    async def headings(self, questions: list[Question]) -> Sequence[list[Heading] | None]:
+    async def headings(self, questions: list[Question]) -> Sequence[list[Suggestion] | None]:
         """The headings of texts. Raises Refused if that takes too long, or too many wait."""
         if not questions:
             return []
@@ -189,14 +189,14 @@ class App:
             raise Refused(503, "too many texts wait; come again later", **{"retry-after": "1"})
         try:
             async with asyncio.timeout(self.limits.answer_seconds):
-                found: Sequence[list[Heading] | None] = await asyncio.wrap_future(future)
+                found: Sequence[list[Suggestion] | None] = await asyncio.wrap_future(future)
                 return found
         except TimeoutError:
             raise Refused(
                 503, f"no answer after {self.limits.answer_seconds:g} s; come again later", **{"retry-after": "5"}
             ) from None
 
-    def results(self, headings: list[Heading] | None, with_words: bool) -> dict[str, Any]:
+    def results(self, headings: list[Suggestion] | None, with_words: bool) -> dict[str, Any]:
         """Headings as Annif has them, with what it does not know: given, words, and a warning for a text without known words."""
         if headings is None:
             return {"results": [], "warning": NO_WORDS}

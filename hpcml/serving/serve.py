@@ -15,7 +15,7 @@ from hpcml.model.classifier import ClassifierModel
 from hpcml.model.linear import Model
 from hpcml.model.open import share_model
 from hpcml.reporting.facts import data_of, model_of
-from hpcml.serving.app import PROJECT, App, Limits
+from hpcml.serving.app import PROJECT, App, RequestLimits
 from hpcml.serving.server import Server, check_package, listen, write_line
 from hpcml.serving.suggest import Suggester
 from hpcml.signals import StopSignals
@@ -61,7 +61,7 @@ def serve(
     data: Path | None,
     host: str,
     port: int,
-    limits: Limits,
+    limits: RequestLimits,
     signals: StopSignals,
     log: Log,
 ) -> None:

@@ -26,7 +26,7 @@ from hpcml.prediction.predict import Prediction
 
 
 @dataclass(frozen=True)
-class Heading:
+class Suggestion:
     """A label of a text: how probable it is, whether the model gives it (score above its threshold), and words with what they add.
 
     `words` are features of the text by what they add to the log-odds, the largest first, whichever sign; none if none are wanted.
@@ -100,7 +100,7 @@ class Suggester:
         """The values of a text that says nothing."""
         return [[] for _ in self.fields]
 
-    def __call__(self, questions: Sequence[Question]) -> list[list[Heading] | None]:
+    def __call__(self, questions: Sequence[Question]) -> list[list[Suggestion] | None]:
         """The headings of each text, the most probable first; of equal ones those that the model lists first. Local.
 
         None for a text without any known word: its probabilities would be how frequent the labels are. Raises NonFiniteError if a
@@ -110,7 +110,7 @@ class Suggester:
         sizes = np.diff(shard.indptr).tolist()
         return [found if size else None for found, size in zip(self._scored(shard, questions), sizes, strict=True)]
 
-    def _scored(self, shard: Shard, questions: Sequence[Question]) -> list[list[Heading]]:
+    def _scored(self, shard: Shard, questions: Sequence[Question]) -> list[list[Suggestion]]:
         """The headings of each row of a shard."""
         out = []
         scorer = scorer_of(self.model, shard, self.labels)
@@ -139,17 +139,17 @@ class Suggester:
 
     def _headings(
         self, scorer: Scorer | ClassifierScorer, row: int, scores: np.ndarray, shown: np.ndarray, question: Question
-    ) -> list[Heading]:
+    ) -> list[Suggestion]:
         """The headings of one row, of scores (L) and probabilities (L)."""
         size = self.model.n_labels if question.only_given else min(question.limit, self.model.n_labels)
         best = Best(1, size, self.comparable)
         best.add(0, scores[None], 0)
         found, thresholds = best.sort(), self.model.thresholds
-        out: list[Heading] = []
+        out: list[Suggestion] = []
         for label, score in zip(found.labels[0].tolist(), found.scores[0].tolist(), strict=True):
             probability, given = float(shown[label]), score > float(thresholds[label])
             if probability >= question.least and (given or not question.only_given) and len(out) < question.limit:
-                out.append(Heading(label, probability, given, self._words(scorer, row, label, score, question.n_words)))
+                out.append(Suggestion(label, probability, given, self._words(scorer, row, label, score, question.n_words)))
         return out
 
     def _words(self, scorer: Scorer | ClassifierScorer, row: int, label: int, score: float, n: int) -> list[tuple[str, float]]:

@@ -72,7 +72,7 @@ def _alone(kind: type) -> dict[str, Any]:
 
 
 @dataclass
-class Round:
+class TriedSettings:
     """Settings that were tried together, as multiples, and what is known of the labels there."""
 
     settings: list[Setting]
@@ -101,7 +101,7 @@ class Tuner:
         """Collective over `comm`. The choice. Raises Interrupted, and what training raises."""
         began, axes = time.monotonic(), problem.method.axes
         given = [self.options.weights if axis.option == "positive_weight" else self.options.lambdas for axis in axes]
-        grid, rounds = Grid(axes, given), list[Round]()
+        grid, rounds = Grid(axes, given), list[TriedSettings]()
         n_positive = problem.rows.n_positive[problem.labels]
         with folder.discarded_on_error():
             if not ((n_positive > 0) & (n_positive < problem.rows.n_global)).any():
@@ -140,7 +140,7 @@ class Tuner:
         settings: list[Setting],
         number: int,
         began: float,
-    ) -> Round:
+    ) -> TriedSettings:
         """Collective over `comm`. Score all labels at some settings, or go on with it. Raises Interrupted."""
         origin = problem.origin() | {"folds": self.options.folds, "seed": self.options.seed, "by": self.options.by}
         records = Records(comm, folder.checkpoints / f"tuning-{number}.part.h5", len(problem.names), settings, origin)
@@ -176,7 +176,7 @@ class Tuner:
         with mpi.agreed(comm, f"reading {records.path}"):
             if comm.rank == 0:
                 scores = records.scores(trainable)
-        return Round(settings, records, trainable, comm.bcast(scores))
+        return TriedSettings(settings, records, trainable, comm.bcast(scores))
 
     @mpi.collective
     def _work(self, comm: mpi.Comm, problem: LabelProblem, options: Any, settings: list[Setting], run: CrossRun) -> CrossFits:
@@ -200,7 +200,7 @@ class Tuner:
 
     @mpi.collective
     def _decide(
-        self, comm: mpi.Comm, problem: LabelProblem, rounds: Sequence[Round], which: np.ndarray
+        self, comm: mpi.Comm, problem: LabelProblem, rounds: Sequence[TriedSettings], which: np.ndarray
     ) -> tuple[np.ndarray, Decision, float | None]:
         """Collective over `comm`. The labels that are trained, their thresholds and sigmoids at the chosen settings, and the
         probability that is the threshold of all, if one is.

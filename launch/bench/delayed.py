@@ -36,7 +36,7 @@ from hpcml.data.shard import Shard, load_shard
 from hpcml.kernels import njit
 from hpcml.kernels.lanes.rows import add_row, dot_row, shrink_line
 from hpcml.methods.elastic_net import delayed_kernels as kernels
-from hpcml.methods.elastic_net.delayed import DelayedBlock, Panel
+from hpcml.methods.elastic_net.delayed import DelayedBlock, DelayedPanel
 from hpcml.methods.elastic_net.delayed_kernels import INTERCEPT, LANES
 from hpcml.methods.elastic_net.judge import ElasticRisk
 from hpcml.methods.elastic_net.newton import NewtonBlock
@@ -90,10 +90,10 @@ class Bench:
         """The positive rows of each label."""
         return np.asarray(self.rows.n_positive)
 
-    def panels(self) -> list[Panel]:
+    def panels(self) -> list[DelayedPanel]:
         """All labels."""
         some = [np.arange(first, min(first + LANES, self.rows.n_labels)) for first in range(0, self.rows.n_labels, LANES)]
-        return [Panel(self.risk, numbers.tolist(), numbers, self.options) for numbers in some]
+        return [DelayedPanel(self.risk, numbers.tolist(), numbers, self.options) for numbers in some]
 
     def descend(self, labels: np.ndarray) -> tuple[np.ndarray, float]:
         """Objectives after the default passes, and seconds."""

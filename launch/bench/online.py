@@ -33,7 +33,7 @@ from hpcml.data.shard import slab_of
 from hpcml.data.svmlight_stream import SvmlightStream
 from hpcml.methods.online.learners import LEARNERS
 from hpcml.methods.online.source import DatasetSource, TextSource
-from hpcml.methods.online.state import State
+from hpcml.methods.online.state import LearnerState
 from hpcml.methods.registry import METHODS
 
 RIVER_ROWS = 5000
@@ -71,7 +71,7 @@ def learn(data: Path, method: str, voted: bool) -> float:
             source = DatasetSource(comm, stack.enter_context(Dataset(data)), options)
         else:
             source = TextSource(comm, stack.enter_context(SvmlightStream(comm, data)), str(data), options)
-        state = State(options, method, source.n_labels, source.n_features)
+        state = LearnerState(options, method, source.n_labels, source.n_features)
         for shard, rows in source.pieces(0):
             state.learn(shard, rows)
     return time.perf_counter() - begin

@@ -26,7 +26,7 @@ from hpcml.log import Log
 from hpcml.methods.online import kernels
 from hpcml.methods.online.kernels import NORM2, POSITIVES, UPDATES
 from hpcml.methods.online.learners import LEARNERS
-from hpcml.methods.online.state import State
+from hpcml.methods.online.state import LearnerState
 from hpcml.model.linear import Model
 from hpcml.prediction.predict import predict
 
@@ -69,7 +69,7 @@ def rows_of(X):
 def learnt(method, X, Y, options, labels=None):
     """A state that has learnt from all rows."""
     shard = shard_of(X, Y)
-    state = State(options, method, shard.n_labels, shard.n_features, labels)
+    state = LearnerState(options, method, shard.n_labels, shard.n_features, labels)
     state.learn(shard, shard.rows)
     return state
 
@@ -178,7 +178,7 @@ def test_lazy_average_is_the_average_of_all_hypotheses(method, voted, bias):
         return
     X, Y = text_like()
     options, shard = asked(method, bias=bias), shard_of(X, Y)
-    plain = State(options, method, shard.n_labels, shard.n_features)
+    plain = LearnerState(options, method, shard.n_labels, shard.n_features)
     sums, right = np.zeros((shard.n_labels, shard.n_features + 1)), np.zeros(shard.n_labels)
     for row in range(shard.n_global):
         before, updates = full(plain), plain.counters[UPDATES].copy()
@@ -293,7 +293,7 @@ def test_input_is_not_touched(method, voted, bias):
     shard = shard_of(X, Y)
     arrays = [shard.indptr, shard.indices, shard.data, shard.y_indptr, shard.y_indices, shard.rows]
     before = [array.tobytes() for array in arrays]
-    State(asked(method, voted=voted, bias=bias), method, 3, 70).learn(shard, shard.rows)
+    LearnerState(asked(method, voted=voted, bias=bias), method, 3, 70).learn(shard, shard.rows)
     assert [array.tobytes() for array in arrays] == before and all(array.flags.writeable for array in arrays)
 
 
@@ -301,7 +301,7 @@ def test_input_is_not_touched(method, voted, bias):
 def test_order_is_followed_and_matters(method, voted, bias):
     X, Y = text_like()
     options, shard = asked(method, voted=voted, bias=bias), shard_of(X, Y)
-    state = State(options, method, 3, 70)
+    state = LearnerState(options, method, 3, 70)
     state.learn(shard, shard.rows[::-1].copy())
     forward = learnt(method, X, Y, options)
     assert same(state, learnt(method, X[::-1], Y[::-1], options)) and not same(state, forward)
@@ -331,7 +331,7 @@ def test_any_cut_of_the_rows_has_the_bits_of_one_piece(method, voted, bias):
     rng = np.random.default_rng(0)
     for n in (1, 4, 219):
         cuts = np.sort(rng.choice(221, n))
-        state, grown = State(options, method, 3, 70), State(options, method, 3, 0)
+        state, grown = LearnerState(options, method, 3, 70), LearnerState(options, method, 3, 0)
         for begin, end in zip([0, *cuts.tolist()], [*cuts.tolist(), 220], strict=True):
             part = X[begin:end]
             width = int(part.indices.max(initial=-1)) + 1  # of a stream, which does not know more of it
@@ -386,7 +386,7 @@ def test_model_scores_as_the_learner_does(files, tmp_path, method, voted, bias):
     options = asked(method, voted=voted, bias=bias, min_positives=0)
     model = Model(train(method, None, files, tmp_path / "run", options).model)
     shard, test = of_split(files, "train"), of_split(files, "test")
-    state = State(options, method, 4, 70)
+    state = LearnerState(options, method, 4, 70)
     state.learn(shard, shard.rows)
     W, intercept = state.linear()
     found = model.weights()
@@ -543,11 +543,11 @@ def test_negative_values_are_refused_with_their_row_by_winnows_alone(tmp_path, m
 def test_a_row_that_is_refused_leaves_no_trace(method):
     X, Y = text_like()
     shard = shard_of(X.copy(), Y)
-    fine = State(asked(method, voted=True), method, 3, 70)
+    fine = LearnerState(asked(method, voted=True), method, 3, 70)
     fine.learn(shard, np.arange(100))
     shard.data[shard.indptr[100]] = -1  # row 100, which has a value then
     row = int(np.searchsorted(shard.indptr, shard.indptr[100], "right")) - 1
-    state = State(asked(method, voted=True), method, 3, 70)
+    state = LearnerState(asked(method, voted=True), method, 3, 70)
     with pytest.raises(DataError, match=f"row {row} "):
         state.learn(shard, shard.rows)
     fine.learn(shard, np.arange(100, row))
@@ -702,7 +702,7 @@ def test_row_without_features_leaves_the_bias_alive(method, label):
 def test_pass_of_weights_that_had_died_goes_on():
     X, Y = clean(6000)
     shard = shard_of(X, Y)
-    state = State(asked("mbw"), "mbw", 1, shard.n_features)
+    state = LearnerState(asked("mbw"), "mbw", 1, shard.n_features)
     rows = state.restore_features(np.arange(shard.n_features))
     dead = {name: np.zeros(shard.n_features + 1) for name in ("u", "v")}
     state.restore(0, np.append(0, rows), state.arrays_of(0, np.append(0, rows)) | dead)

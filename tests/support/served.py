@@ -9,7 +9,7 @@ from hpcml import mpi
 from hpcml.conversion.convert import convert
 from hpcml.conversion.options import ConvertOptions
 from hpcml.log import Log
-from hpcml.serving.app import PROJECT, App, Limits
+from hpcml.serving.app import PROJECT, App, RequestLimits
 from hpcml.serving.serve import open_suggester
 from support.training import train
 
@@ -53,7 +53,7 @@ def run_of(folder, **options):
 def app_of(run, data=None, lines=None, **limits):
     """The application, and where the lines of its log go."""
     suggester, about = open_suggester(SELF, run, data)
-    return App(suggester, about, Limits(**limits), (lambda line: None) if lines is None else lines.append)
+    return App(suggester, about, RequestLimits(**limits), (lambda line: None) if lines is None else lines.append)
 
 
 class Reply:

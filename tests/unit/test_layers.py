@@ -11,7 +11,7 @@ import hpcml
 
 TOP = Path(hpcml.__file__).parent
 ORDER = [
-    {"errors", "log", "rng", "partition", "slices", "undo", "signals", "deferred", "loading"},
+    {"errors", "earlier_names", "log", "rng", "partition", "slices", "undo", "signals", "deferred", "loading"},
     *({name} for name in ("mpi", "kernels", "options", "files", "data", "conversion", "model", "run", "evaluation", "prediction")),
     *(
         {name}
@@ -176,3 +176,16 @@ def test_only_the_registry_names_methods():
         if module == "":  # what the package gives to users
             named = {name for name in named if not name.endswith("estimator")}
         assert not named, f"{FILES[module]} names {sorted(named)}"
+
+
+# What solvers and their drivers still call alike; no other name may be added.
+TAKEN_TWICE = {"Dataset", "Training", "Watch", "Work"}
+
+
+def test_a_class_name_is_taken_once():
+    homes = {}
+    for path in FILES.values():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name, []).append(f"{path.relative_to(TOP)}:{node.lineno}")
+    assert {name for name, places in homes.items() if len(places) > 1} == TAKEN_TWICE

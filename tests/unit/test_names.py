@@ -51,10 +51,10 @@ from hpcml.plots import convergence as analysis
 from hpcml.plots import psbml
 from hpcml.plots.differences import plot_differences
 from hpcml.plots.figure import plot_convergence, write_traces_csv
-from hpcml.plots.margins import Curve, Study, write_study
-from hpcml.plots.selection import Curves, write_curves
+from hpcml.plots.margins import DrawnCurve, Study, write_study
+from hpcml.plots.selection import ErrorCurves, write_curves
 from hpcml.plots.selection_drawing import plot_curves
-from hpcml.prediction.predict import Chunk, Prediction, csv_lines
+from hpcml.prediction.predict import Prediction, ScoredRows, csv_lines
 from hpcml.prediction.top import TopChunk, top_csv_lines
 from hpcml.reduce import select
 from hpcml.reduce.prune import Line as PruneLine
@@ -155,13 +155,13 @@ def selected(names, path=Path("x")):
 
 def curves(names):
     n = len(names)
-    return Curves(
+    return ErrorCurves(
         names[0], names, [("ig", None), ("efs", 0.5)], [1, 2], 3, 9, np.full((n, 2, 2), 0.1), np.full(n, 0.1), np.full(n, 0.5)
     )
 
 
 def study(names):
-    panels = {name: {name: Curve(np.ones(1), np.ones(1))} for name in names}
+    panels = {name: {name: DrawnCurve(np.ones(1), np.ones(1))} for name in names}
     return Study("circle", "x", 0.0, (0, 1, 2), 9, np.ones((2, 2)), np.ones((2, 2)), 0.3, 1, panels, dict.fromkeys(names, 0.5))
 
 
@@ -175,7 +175,7 @@ def prediction(names, what):
 
 def predicted(path, names, what):
     some = prediction(names, what)
-    chunk = Chunk(0, np.arange(len(names)), np.tri(len(names)))
+    chunk = ScoredRows(0, np.arange(len(names)), np.tri(len(names)))
     path.write_bytes((csv_lines(some, None) + csv_lines(some, chunk)).encode())
 
 

@@ -16,7 +16,7 @@ from hpcml.methods.bayes.block import BayesBlock, Line, side_by_side
 from hpcml.methods.bayes.options import BoostedBayesOptions
 from hpcml.methods.bayes.risk import BayesRisk, Weights
 from hpcml.methods.linear.block import SparseWeightsOf
-from hpcml.model.combination import Round, as_numbers
+from hpcml.model.combination import Voter, as_numbers
 
 LEAST_ERROR = 1e-12  # a round with less is without errors
 LEAST_WEIGHT = 1e-290  # of a row, so that it never is 0
@@ -51,7 +51,7 @@ class BoostedBlock(BayesBlock):
         has[positives] = True
         p, kept = np.full(n, 1.0 / n), np.ones(n, np.bool_)
         parts: list[Weights] = []
-        rounds: list[Round] = []
+        rounds: list[Voter] = []
         history: list[Line] = []
         while len(rounds) < self.options.rounds:
             used = every[kept]
@@ -60,7 +60,7 @@ class BoostedBlock(BayesBlock):
                 break
             part = self._weights(number, used, has, None if not rounds else p)
             scores = self.counter.scores(part, every)
-            voter = Round(0.0, *probabilities(scores, has, p))
+            voter = Voter(0.0, *probabilities(scores, has, p))
             errors = np.abs(voter.share(scores) - has)
             error = float((p * errors).sum())  # ε
             if error >= 0.5 and rounds:

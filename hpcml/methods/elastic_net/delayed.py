@@ -40,7 +40,7 @@ def table_bounds(etas: np.ndarray, l2: float, truncated: bool) -> list[tuple[int
     return bounds
 
 
-class Panel:
+class DelayedPanel:
     """Labels that are trained together; `labels` are their places among those of the run."""
 
     def __init__(self, risk: ElasticRisk, labels: list[int], numbers: np.ndarray, options: ElasticNetOptions) -> None:
@@ -119,7 +119,7 @@ class DelayedBlock:
         self.risk, self.labels, self.options = risk, labels, options
         self.n_lanes, self.judge = min(n_lanes, LANES), Judge(risk, options)
         self.waiting: deque[int] = deque()
-        self.panel: Panel | None = None
+        self.panel: DelayedPanel | None = None
 
     @property
     def busy(self) -> bool:
@@ -157,7 +157,7 @@ class DelayedBlock:
         """
         if self.panel is None:
             places = [self.waiting.popleft() for _ in range(min(self.n_lanes, len(self.waiting)))]
-            self.panel = Panel(self.risk, places, self.labels[places], self.options)
+            self.panel = DelayedPanel(self.risk, places, self.labels[places], self.options)
         panel = self.panel
         with self.risk.profile("compute"):
             panel.go(seconds)
@@ -168,7 +168,7 @@ class DelayedBlock:
         self.panel = None
         return finished
 
-    def _judged(self, panel: Panel, lane: int) -> Finished:
+    def _judged(self, panel: DelayedPanel, lane: int) -> Finished:
         """The label of a lane at its weights and the best intercept with them. Raises Stopped."""
         place, number, judge = panel.labels[lane], int(panel.numbers[lane]), self.judge
         w = panel.w[lane::LANES]

@@ -46,7 +46,7 @@ class Step(NamedTuple):
     done: bool
 
 
-class Progress(Protocol):
+class LabelProgress(Protocol):
     """A label's progress between two evaluations: all a method needs besides w and the best w."""
 
     step: int
@@ -64,8 +64,8 @@ class Progress(Protocol):
 class Rule(NamedTuple):
     """A first-order method: how a label begins and continues, and where its weights must stay."""
 
-    begin: Callable[[], Progress]
-    unpack: Callable[[np.ndarray], Progress]
+    begin: Callable[[], LabelProgress]
+    unpack: Callable[[np.ndarray], LabelProgress]
     radius: float  # the weights are projected on this ball
 
 
@@ -74,7 +74,7 @@ class Training:
     """A label in a lane. `label` is its place among the labels of the run."""
 
     label: int
-    progress: Progress
+    progress: LabelProgress
     visited: float = 0.0  # rows, over all steps
     history: list[tuple[float, ...]] = field(default_factory=list)
 
@@ -82,7 +82,7 @@ class Training:
 class Advance(NamedTuple):
     """What the values of f and ‖g‖² at w_t lead to: the progress after it, the step, and whether the label leaves."""
 
-    progress: Progress
+    progress: LabelProgress
     f: float
     grad_sq: float
     step: Step

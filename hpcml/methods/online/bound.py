@@ -12,7 +12,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.methods.online.kernels import LEAST
-from hpcml.methods.online.state import State
+from hpcml.methods.online.state import LearnerState
 
 SHARE, AT_LEAST = 0.1, 16  # of a label's weights, and how many, tell of labels that contradict one another
 AVERAGE = "the average still holds what was learnt before"
@@ -20,7 +20,7 @@ AVERAGES = "averages the models on the way, and gets fewer rows wrong then"
 
 
 @mpi.collective
-def driven(comm: mpi.Comm, names: Sequence[str], state: State) -> str:
+def driven(comm: mpi.Comm, names: Sequence[str], state: LearnerState) -> str:
     """Collective over `comm`. What is to be said of the labels (`names`: of all ranks) with many weights at the bound, or ""."""
     n_weights = len(state.method.weights) * (state.kept()[0].size + 1)
     found = np.concatenate(mpi.allgather_arrays(comm, state.at_bound()))
@@ -36,7 +36,7 @@ def driven(comm: mpi.Comm, names: Sequence[str], state: State) -> str:
 
 
 @mpi.collective
-def note(comm: mpi.Comm, names: Sequence[str], state: State) -> str:
+def note(comm: mpi.Comm, names: Sequence[str], state: LearnerState) -> str:
     """Collective over `comm`. A warning of the labels with many weights at the bound, and what to do about it, or ""."""
     found = driven(comm, names, state)
     if not found:

@@ -22,7 +22,7 @@ from hpcml.methods.online.kernels import UPDATES
 from hpcml.methods.online.learners import LEARNERS
 from hpcml.methods.online.options import AdditiveOptions, BalancedOptions, MbwOptions, OnlineOptions, PaOptions, WinnowOptions
 from hpcml.methods.online.order import RowOrder
-from hpcml.methods.online.state import State
+from hpcml.methods.online.state import LearnerState
 
 _OPTIONS = {
     **{"pw": WinnowOptions, "bw": BalancedOptions, "mbw": MbwOptions},
@@ -205,7 +205,7 @@ class OnlineClassifier(LabelScores, BaseEstimator):
 
     def _begin(self, options: OnlineOptions, labels: LabelSets, n_features: int) -> None:
         """Know nothing yet."""
-        self._state = State(options, self.method, labels.n_labels, n_features)
+        self._state = LearnerState(options, self.method, labels.n_labels, n_features)
         self._order, self._warned = RowOrder(self._state.lane_of, labels.n_labels), set[str]()
 
     def _learn(self, X: sp.csr_matrix, labels: LabelSets, order: np.ndarray) -> OnlineClassifier:

@@ -9,7 +9,7 @@ from hpcml.data.compact import CompactRows
 from hpcml.methods.forecast import Cluster, Forecast, Generated, Machine, Measured, NoForecast, Sizes, Timer
 from hpcml.methods.online.options import OnlineOptions
 from hpcml.methods.online.source import labels_of
-from hpcml.methods.online.state import State
+from hpcml.methods.online.state import LearnerState
 
 
 class OnlineForecaster:
@@ -31,7 +31,7 @@ class OnlineForecaster:
             raise NoForecast(f"no plan of {self.name} with --live-features: its memory is fixed by that option alone")
         busy, n_labels = cluster.ranks_per_node, sizes.n_positive.size
         mine = labels_of(sizes.n_positive, 0, cluster.n_ranks).size
-        state = State(options, self.name, max(1, mine), 0)  # without room for features: how wide is a line of weights?
+        state = LearnerState(options, self.name, max(1, mine), 0)  # without room for features: how wide is a line of weights?
         weights = state.weights.shape[1] * state.weights.itemsize * (sizes.n_features + 1)
         n_vectors = len(state.array_names())
         kept = 1 if options.final else 1 + n_vectors

@@ -8,7 +8,7 @@ from hpcml import mpi
 from hpcml.data.dataset import Dataset
 from hpcml.methods.online.options import MbwOptions
 from hpcml.methods.online.source import DatasetSource, labels_of
-from hpcml.methods.online.state import State
+from hpcml.methods.online.state import LearnerState
 
 
 @mpi.collective
@@ -23,7 +23,7 @@ def importance_of(
     source = DatasetSource(comm, dataset, options)
     mine = labels[labels_of(labels, comm.rank, comm.size)]
     with mpi.agreed(comm, "making room for the weights"):
-        state = State(options, "mbw", source.n_labels, source.n_features, mine)
+        state = LearnerState(options, "mbw", source.n_labels, source.n_features, mine)
     for number, (shard, rows) in enumerate(source.pieces(0)):
         if number == 0:
             with mpi.node_first(comm):

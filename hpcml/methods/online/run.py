@@ -17,8 +17,8 @@ from hpcml.methods.online.kernels import FALSE_NEGATIVES, FALSE_POSITIVES, UPDAT
 from hpcml.methods.online.options import OnlineOptions
 from hpcml.methods.online.order import RowOrder
 from hpcml.methods.online.saved import HISTORY_POINTS, Snapshots
-from hpcml.methods.online.source import Piece, Source
-from hpcml.methods.online.state import State
+from hpcml.methods.online.source import Piece, RowStream
+from hpcml.methods.online.state import LearnerState
 from hpcml.run.checkpoint import Pace
 from hpcml.run.folder import RunFolder
 from hpcml.run.profile import Profile
@@ -33,7 +33,7 @@ class Pass:
     """The pass of this rank's labels. Making one is local."""
 
     def __init__(
-        self, comm: mpi.Comm, source: Source, folder: RunFolder, state: State, mine: np.ndarray, options: OnlineOptions
+        self, comm: mpi.Comm, source: RowStream, folder: RunFolder, state: LearnerState, mine: np.ndarray, options: OnlineOptions
     ) -> None:
         """`mine` are the places in `source.names` of the labels of `state`."""
         self.comm, self.source, self.folder, self.state, self.mine, self.options = comm, source, folder, state, mine, options

@@ -18,8 +18,8 @@ from hpcml.methods.online.kernels import POSITIVES, UPDATES
 from hpcml.methods.online.learners import LEARNERS
 from hpcml.methods.online.options import OnlineOptions, with_bias
 from hpcml.methods.online.order import N_NUMBERS, ORDER, RowOrder
-from hpcml.methods.online.source import Source
-from hpcml.methods.online.state import COUNTERS, LANES, N_LANE_NUMBERS, State
+from hpcml.methods.online.source import RowStream
+from hpcml.methods.online.state import COUNTERS, LANES, N_LANE_NUMBERS, LearnerState
 from hpcml.model.linear import STATUS, Model, describe_model, model_slabs
 from hpcml.model.open import model_file
 from hpcml.options import flag_of
@@ -38,8 +38,8 @@ def learning(options: OnlineOptions) -> dict[str, object]:
     return {name: 0 if value is None else value for name, value in values.items()}
 
 
-def state_slabs(state: State, n_labels: int, n_kept: int) -> dict[str, Slab]:
-    """The arrays of `State.arrays_of` for all labels, one in each row."""
+def state_slabs(state: LearnerState, n_labels: int, n_kept: int) -> dict[str, Slab]:
+    """The arrays of `LearnerState.arrays_of` for all labels, one in each row."""
     slabs = {name: Slab((n_labels, n_kept + 1), "<f8") for name in state.array_names()}
     return slabs | {LANES: Slab((n_labels, N_LANE_NUMBERS), "<f8"), COUNTERS: Slab((n_labels, 4), "<i8")}
 
@@ -47,7 +47,9 @@ def state_slabs(state: State, n_labels: int, n_kept: int) -> dict[str, Slab]:
 class Snapshots:
     """The checkpoints of one pass."""
 
-    def __init__(self, comm: mpi.Comm, folder: RunFolder, source: Source, state: State, mine: np.ndarray, order: RowOrder) -> None:
+    def __init__(
+        self, comm: mpi.Comm, folder: RunFolder, source: RowStream, state: LearnerState, mine: np.ndarray, order: RowOrder
+    ) -> None:
         self.comm, self.source, self.state, self.mine, self.order = comm, source, state, mine, order
         self.log, self.written = folder.log, False
         self.checkpoints = Checkpoints(comm, folder.checkpoints, folder.log)
@@ -114,7 +116,7 @@ def check_features(numbers: np.ndarray, n_features: int, options: OnlineOptions)
 
 
 def restore_state(
-    state: State,
+    state: LearnerState,
     places: np.ndarray,
     n_rows: int,
     n_features: int,
@@ -131,7 +133,7 @@ def restore_state(
 
 @mpi.collective
 def write_model(
-    comm: mpi.Comm, folder: RunFolder, method: str, source: Source, state: State, mine: np.ndarray, more: dict[str, float]
+    comm: mpi.Comm, folder: RunFolder, method: str, source: RowStream, state: LearnerState, mine: np.ndarray, more: dict[str, float]
 ) -> None:
     """Collective over `comm`. Write the model, with `more` attributes, and drop the checkpoints.
 
@@ -214,7 +216,7 @@ class Initial:
             check_features(self.numbers, self.model.n_features, options)
         self.names = self.model.label_names
 
-    def restore(self, source: Source, state: State, mine: np.ndarray) -> None:
+    def restore(self, source: RowStream, state: LearnerState, mine: np.ndarray) -> None:
         """Put it into a state whose labels are `mine` of the source's. Raises DataError, ConfigError."""
         if source.vocabulary is not None and source.vocabulary != self.model.vocabulary:
             raise DataError(

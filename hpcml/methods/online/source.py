@@ -26,7 +26,7 @@ LANES = 16  # labels of a rank that take no longer than a slice is meant to
 Piece = tuple[Shard, np.ndarray]  # rows of the shard, in the order in which to learn from them
 
 
-class Source(Protocol):
+class RowStream(Protocol):
     """Rows in order, the same on every rank; every rank sees all of them."""
 
     name: str

@@ -18,7 +18,7 @@ GROWTH = 1.5  # of the room for features, when a stream brings more
 LANES, COUNTERS, N_LANE_NUMBERS = "lanes", "counters", 5  # the arrays of a label beside those of its weights
 
 
-class State:
+class LearnerState:
     """Learners of B labels. Local; knows no MPI.
 
     `weights` (room + 1, a multiple of B) has those of the bias and of each feature (or slot, see LiveFeatures) and for voted

@@ -22,8 +22,8 @@ from hpcml.methods.online.learners import LEARNERS
 from hpcml.methods.online.options import OnlineOptions, with_bias
 from hpcml.methods.online.run import Pass
 from hpcml.methods.online.saved import Initial, write_model
-from hpcml.methods.online.source import DatasetSource, Source, TextSource, labels_of
-from hpcml.methods.online.state import State
+from hpcml.methods.online.source import DatasetSource, RowStream, TextSource, labels_of
+from hpcml.methods.online.state import LearnerState
 from hpcml.model.linear import Model
 from hpcml.model.open import model_file
 from hpcml.run.folder import FINISHED, RunConfig, RunFolder, config_before
@@ -96,14 +96,14 @@ def train(method: str, session: Session, data: Path | str, target: Target, optio
         folder = stack.enter_context(RunFolder(comm, output, log))
         mine = labels_of(source.names, comm.rank, comm.size)
         with mpi.agreed(comm, "making room for the weights"):
-            state = State(options, method, source.n_labels, source.n_features, source.labels[mine])
+            state = LearnerState(options, method, source.n_labels, source.n_features, source.labels[mine])
             if initial is not None:
                 initial.restore(source, state, mine)
         return _train(Pass(comm, source, folder, state, mine, options), method, target, session.signals)
 
 
 @mpi.collective
-def _open(comm: mpi.Comm, data: Path, options: OnlineOptions, initial: Initial | None, stack: ExitStack) -> Source:
+def _open(comm: mpi.Comm, data: Path, options: OnlineOptions, initial: Initial | None, stack: ExitStack) -> RowStream:
     """Collective over `comm`. The rows to learn from; `stack` closes the file. Raises ConfigError, DataError."""
     if initial is not None:
         if options.label and sorted(set(options.label)) != sorted(initial.names):

@@ -22,7 +22,7 @@ from hpcml.methods.psbml import selection
 from hpcml.methods.psbml.problem import TorusProblem
 from hpcml.methods.psbml.rows import RowStore, distinct
 from hpcml.methods.psbml.selection import Population
-from hpcml.methods.psbml.snapshot import Facts, Snapshot, entries_of
+from hpcml.methods.psbml.snapshot import CycleFacts, Snapshot, entries_of
 from hpcml.model import learner as learners
 
 CYCLES, LOW, HIGH = range(3)  # columns of the table
@@ -174,7 +174,7 @@ class Asynchronous:
         """The state of the nodes here; facts gather from one snapshot to the next. Local."""
         low, high = self._range()
         ages = (len(self.ages), sum(self.ages), max(self.ages, default=0))
-        facts = Facts(low, high, self.sent, self.without_ids, *ages, time.monotonic() - self.began)
+        facts = CycleFacts(low, high, self.sent, self.without_ids, *ages, time.monotonic() - self.began)
         self._forget()
         return Snapshot(number, entries_of({node: self.around[node] for node in self.slots}, low, high), facts)
 

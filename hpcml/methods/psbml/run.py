@@ -19,7 +19,7 @@ from hpcml.log import Progress, plural
 from hpcml.methods.psbml.asynchronous import Asynchronous
 from hpcml.methods.psbml.pocket import Pocket, quality
 from hpcml.methods.psbml.problem import TorusProblem
-from hpcml.methods.psbml.snapshot import ENTRY, HISTORY, Assessor, Facts, Snapshot, all_rows
+from hpcml.methods.psbml.snapshot import ENTRY, HISTORY, Assessor, CycleFacts, Snapshot, all_rows
 from hpcml.methods.psbml.synchronous import Synchronous
 from hpcml.run.checkpoint import Checkpoints, CheckpointWriter, Pace, reading_checkpoint
 from hpcml.run.folder import RunFolder
@@ -238,7 +238,7 @@ class TorusRun:
         assessor, pocket = self.assessor, self.assessor.pocket
         self.elapsed = self.before + time.monotonic() - self.began
         cycles = mpi.allreduce_maxima(self.comm, self._own(self.cycles))
-        facts = Facts.merged(self.comm.allgather([snapshot.facts for snapshot in self.taken]))
+        facts = CycleFacts.merged(self.comm.allgather([snapshot.facts for snapshot in self.taken]))
         arrays = {"origin": Slab((1, 32), "|u1"), "elapsed": Slab((1, 1), "<f8"), "cycles": Slab((1, n_nodes), "<f8")}
         arrays |= {"places": Slab((n_nodes, width), "<i8"), "fitness": Slab((n_nodes, width), "<f8")}
         sets: dict[str, Sequence[Any]] = {"pocket": [pocket]} if pocket.cycle >= 0 else {}
@@ -306,7 +306,7 @@ class TorusRun:
                 self.assessor.history = [tuple(line) for line in file["history"][:].tolist()]
             for number, line in enumerate(file["facts"][:].tolist() if "facts" in file else ()):
                 entries = _read_entries(file, "taken", number * n_nodes, list(self.slots))
-                facts = Facts(*line) if self.comm.rank == 0 else Facts()
+                facts = CycleFacts(*line) if self.comm.rank == 0 else CycleFacts()
                 self.taken.append(Snapshot(int(file["taken_cycles"][number, 0]), entries, facts))
             if "judged" in file:
                 cycle, error, auc, *threshold = file["judged"][0].tolist()  # no threshold in those of version 0.11

@@ -29,7 +29,7 @@ HISTORY = (
 )  # fmt: skip
 
 
-class Facts(NamedTuple):
+class CycleFacts(NamedTuple):
     """What a rank knows of a cycle besides the rows."""
 
     low: float = math.inf  # the range of fitness
@@ -42,7 +42,7 @@ class Facts(NamedTuple):
     seconds: float = 0.0
 
     @classmethod
-    def merged(cls, of_ranks: list[list[Facts]]) -> list[Facts]:
+    def merged(cls, of_ranks: list[list[CycleFacts]]) -> list[CycleFacts]:
         """The facts of all ranks' snapshots together, one for each cycle."""
         merge: tuple[Callable[[Any], float], ...] = (min, max, sum, sum, sum, sum, max, max)
         cycles = zip(*of_ranks, strict=True)
@@ -55,7 +55,7 @@ class Snapshot:
 
     cycle: int
     entries: np.ndarray
-    facts: Facts
+    facts: CycleFacts
 
 
 def entries_of(populations: dict[int, Population], low: float, high: float) -> np.ndarray:
@@ -71,7 +71,7 @@ def entries_of(populations: dict[int, Population], low: float, high: float) -> n
 def all_rows(slots: dict[int, np.ndarray]) -> Snapshot:
     """Cycle 0: the rows with which the nodes here begin, all training rows together; the base learner without PSBML."""
     populations = {node: population(rows) for node, rows in slots.items()}
-    return Snapshot(0, entries_of(populations, math.nan, math.nan), Facts(math.nan, math.nan))
+    return Snapshot(0, entries_of(populations, math.nan, math.nan), CycleFacts(math.nan, math.nan))
 
 
 def assign(n_tasks: int, costs: list[float]) -> list[int]:
@@ -169,7 +169,7 @@ class Assessor:
         snapshots, self.handed, self._judged = self.handed, [], []
         gathered = comm.allgather((told, [snapshot.facts for snapshot in snapshots]))
         results = {judged.cycle: (judged, n_rows) for one, _ in gathered for judged, n_rows in one}
-        for snapshot, facts in zip(snapshots, Facts.merged([facts for _, facts in gathered]), strict=True):
+        for snapshot, facts in zip(snapshots, CycleFacts.merged([facts for _, facts in gathered]), strict=True):
             if self.at_plateau:
                 return
             low, high, sent, without_ids, n_ages, ages, oldest, seconds = facts

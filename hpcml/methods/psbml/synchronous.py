@@ -18,7 +18,7 @@ from hpcml.methods.psbml import selection
 from hpcml.methods.psbml.problem import TorusProblem
 from hpcml.methods.psbml.rows import RowStore, distinct
 from hpcml.methods.psbml.selection import Population
-from hpcml.methods.psbml.snapshot import Facts, Snapshot, entries_of
+from hpcml.methods.psbml.snapshot import CycleFacts, Snapshot, entries_of
 from hpcml.model import learner as learners
 from hpcml.slices import Look, carry_on
 
@@ -74,7 +74,7 @@ class Synchronous:
         with mpi.agreed(comm, "drawing rows"):
             new = self._draw(around, low, high)
             entries = entries_of(new, low, high)
-        return Snapshot(self.cycle, entries, Facts(low, high, self.sent, self.without_ids, seconds=time.monotonic() - begin))
+        return Snapshot(self.cycle, entries, CycleFacts(low, high, self.sent, self.without_ids, seconds=time.monotonic() - begin))
 
     def _train(self, node: int) -> object:
         slots = self.slots[node]

@@ -30,7 +30,7 @@ from hpcml.run.session import Session, Target
 from hpcml.signals import StopSignals
 
 
-class Sizes(Protocol):
+class MatrixSizes(Protocol):
     """Of a dataset, or of rows in memory."""
 
     @property
@@ -122,7 +122,7 @@ def make_problem(comm: mpi.Comm, dataset: Dataset, torus: Torus, learner: learne
 
 @mpi.collective
 def lay_out(
-    comm: mpi.Comm, sizes: Sizes, classes: Classes, torus: Torus, learner: learners.Learner, options: PsbmlOptions
+    comm: mpi.Comm, sizes: MatrixSizes, classes: Classes, torus: Torus, learner: learners.Learner, options: PsbmlOptions
 ) -> tuple[np.ndarray, bool]:
     """Collective over `comm`. Where each row begins (n; see `spread`), and whether the learner gets dense rows.
 

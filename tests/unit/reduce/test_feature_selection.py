@@ -23,7 +23,7 @@ from hpcml.data.shard import load_shard, read_rows, slab_of
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
 from hpcml.methods.online.extremal import best, extremal, n_from_the_top
-from hpcml.methods.online.state import State
+from hpcml.methods.online.state import LearnerState
 from hpcml.model.linear import Model
 from hpcml.plots.selection import curves, plot_selection
 from hpcml.reduce import dataset as reduction
@@ -253,7 +253,7 @@ def winnow_model(path, X, Y, method="mbw", voted=False):
     data = dataset(path.with_suffix(".data.h5"), X, Y)
     with Dataset(data) as file:
         shard = slab_of(file, np.arange(X.shape[0]), 0, X.shape[0])
-        state = State(asked(method, voted=voted), method, Y.shape[1], X.shape[1])
+        state = LearnerState(asked(method, voted=voted), method, Y.shape[1], X.shape[1])
         state.learn(shard, shard.rows)
     (numbers, rows), (W, bias) = state.kept(), state.linear()
     columns, factors = np.zeros(X.shape[1], np.int32), np.zeros(X.shape[1])
@@ -417,7 +417,7 @@ def test_curves_are_those_of_models_made_one_by_one(tmp_path):
     with Dataset(path) as data:
         found = curves(mpi.self_comm(), data, CURVES, Log(1))
         shard = slab_of(data, np.arange(200), 0, 200)
-        state = State(asked("mbw"), "mbw", 6, 30)
+        state = LearnerState(asked("mbw"), "mbw", 6, 30)
         state.learn(shard, order)
     assert found.sizes == [3, 8, 20]
     assert found.series == [("efs", 0.5), ("efs", 1.0), ("ig", None), ("chi2", None)]
@@ -439,7 +439,7 @@ def test_curves_are_those_of_models_made_one_by_one(tmp_path):
                     reduce_dataset(mpi.self_comm(), data, kept, tmp_path / "few.h5", True)
                 with Dataset(tmp_path / "few.h5") as few:
                     shard = slab_of(few, np.arange(200), 0, 200)
-                    state_of_few = State(asked("mbw"), "mbw", 6, keep, np.array([label]))
+                    state_of_few = LearnerState(asked("mbw"), "mbw", 6, keep, np.array([label]))
                     state_of_few.learn(shard, order)
                     (w,), (b,) = state_of_few.linear()
                     wrong = (read_rows(few, np.arange(200, 300), True).astype(float) @ w + b > 0) != truth[:, label]

@@ -18,7 +18,7 @@ from hpcml.methods.online.options import MbwOptions
 from hpcml.methods.online.saved import Initial
 from hpcml.model.linear import Model, kept
 from hpcml.prediction.predict import predict
-from hpcml.reduce.model import Weights
+from hpcml.reduce.model import SeenFeatures
 
 SELF, QUIET = mpi.self_comm(), Log(1)
 N_LABELS, N_FEATURES, N_COLUMNS = 6, 30, 12
@@ -205,6 +205,6 @@ def test_a_model_without_any_weight(tmp_path, tables):
 def test_what_needs_a_dense_model_says_so(tmp_path, tables):
     path = write(tmp_path / "model.h5", tables, sparse=True)
     with pytest.raises(DataError, match="a sparse model cannot be reduced"):
-        Weights.read(path)
+        SeenFeatures.read(path)
     with pytest.raises(DataError, match="a sparse model cannot be continued"):
         Initial(path, "mbw", MbwOptions())

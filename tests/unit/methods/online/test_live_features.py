@@ -14,7 +14,7 @@ from hpcml.data.shard import Shard
 from hpcml.errors import ConfigError, DataError, Interrupted
 from hpcml.methods.online.live import STAY
 from hpcml.methods.online.live_kernels import FREE
-from hpcml.methods.online.state import State
+from hpcml.methods.online.state import LearnerState
 from hpcml.model.linear import Model
 
 
@@ -72,7 +72,7 @@ def test_the_documented_rule(method, voted, size, share):
     """Also for rows that have more features than there may be."""
     X, Y = data_of()
     options = asked(method, voted=voted, live_features=size, share=share)
-    state, twin = State(options, method, 2, 60), Twin(method, options, 2)
+    state, twin = LearnerState(options, method, 2, 60), Twin(method, options, 2)
     shard = shard_of(X, Y)
     for row in range(X.shape[0]):
         twin.learn(dict(zip(X[[row]].indices.tolist(), X[[row]].data.tolist(), strict=True)), Y[row])
@@ -80,7 +80,7 @@ def test_the_documented_rule(method, voted, size, share):
         numbers, _ = state.kept()
         assert numbers.tolist() == sorted(twin.live)
         assert numbers.size <= size
-    whole = State(options, method, 2, 60)
+    whole = LearnerState(options, method, 2, 60)
     whole.learn(shard, shard.rows)
     assert same(whole, state)
     W, bias = state.linear()
@@ -106,10 +106,10 @@ def same(a, b):
 def test_room_for_all_features_is_no_limit(method, voted):
     X, Y = data_of()
     shard = shard_of(X, Y)
-    unbounded = State(asked(method, voted=voted), method, 2, 60)
+    unbounded = LearnerState(asked(method, voted=voted), method, 2, 60)
     unbounded.learn(shard, shard.rows)
     for size in (60, 61, 1000):
-        state = State(asked(method, voted=voted, live_features=size), method, 2, 60)
+        state = LearnerState(asked(method, voted=voted, live_features=size), method, 2, 60)
         state.learn(shard, shard.rows)
         assert same(state, unbounded)
         assert [a.tobytes() for a in state.linear()] == [a.tobytes() for a in unbounded.linear()]
@@ -118,11 +118,11 @@ def test_room_for_all_features_is_no_limit(method, voted):
 def test_cuts_of_the_rows_do_not_matter():
     X, Y = data_of(m=200)
     shard, options = shard_of(X, Y), asked("mbw", live_features=15, voted=True)
-    whole = State(options, "mbw", 2, 60)
+    whole = LearnerState(options, "mbw", 2, 60)
     whole.learn(shard, shard.rows)
     rng = np.random.default_rng(0)
     for n in (1, 5, 100):
-        state = State(options, "mbw", 2, 60)
+        state = LearnerState(options, "mbw", 2, 60)
         for some in np.split(shard.rows, np.sort(rng.choice(201, n))):
             state.learn(shard, some)
         assert same(state, whole)
@@ -130,7 +130,7 @@ def test_cuts_of_the_rows_do_not_matter():
 
 def test_memory_does_not_grow_with_the_features_of_a_stream():
     """Each row has features that no other has, their numbers far apart; the arrays keep their sizes."""
-    state = State(asked("mbw", live_features=50, voted=True), "mbw", 1, 0)
+    state = LearnerState(asked("mbw", live_features=50, voted=True), "mbw", 1, 0)
 
     def sizes():
         arrays = [value for owner in (state, state.live) for value in vars(owner).values() if isinstance(value, np.ndarray)]
