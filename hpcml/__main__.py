@@ -47,7 +47,7 @@ def main() -> None:
 def run(tokens: list[str], guard: Guard) -> int:
     """Run one command line: its exit code, after its sentence."""
     from hpcml.cli import app as cli
-    from hpcml.cli.guard import leave_word
+    from hpcml.cli.guard import write_exit_code
     from hpcml.errors import EXIT_USER, HpcmlError, is_out_of_memory, out_of_memory
     from hpcml.log import say
 
@@ -72,7 +72,7 @@ def run(tokens: list[str], guard: Guard) -> int:
         guard.end_begins(error.exit_code)
         if guard.rank == 0:
             say(f"hpcml: {error}", sys.stderr)
-            leave_word(error.exit_code)
+            write_exit_code(error.exit_code)
         if connected:
             from hpcml import mpi
 
@@ -86,7 +86,7 @@ def run(tokens: list[str], guard: Guard) -> int:
         return EXIT_USER
     guard.end_begins(0)
     if guard.rank == 0:
-        leave_word(0)
+        write_exit_code(0)
     if connected:
         from hpcml import mpi
 

@@ -16,8 +16,8 @@ ROW_VALUES = 64  # what a row costs beside its values
 Look = Callable[[], None]  # raises what ends the work
 
 
-def carry_on() -> None:
-    """Look at nothing."""
+def never_stop() -> None:
+    """Never stop."""
 
 
 def stop_at(signals: StopSignals, doing: str) -> Look:

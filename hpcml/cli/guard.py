@@ -36,7 +36,7 @@ def launched_rank() -> int | None:
     return next((int(rank) for rank in ranks if rank.isdigit()), None)
 
 
-def leave_word(code: int) -> None:
+def write_exit_code(code: int) -> None:
     """Write the exit code to the file that HPCML_EXIT_FILE names: what a launcher makes of the codes of many ranks differs."""
     if path := os.environ.get("HPCML_EXIT_FILE"):
         with suppress(OSError):
@@ -148,7 +148,7 @@ class Guard:
             why += f" and without a new checkpoint after {PATIENCE:g} s; continue with --resume, {_resumed_from(begun)}"
         _say(f"hpcml: {why}\n")
         if not begun:  # else a rank may have died, which made the launcher send the signal: its own code tells
-            leave_word(code)
+            write_exit_code(code)
         if launched_rank() is not None:
             time.sleep(RELAY_SECONDS)
         for action in reversed(tuple(undo.ACTIONS)):

@@ -68,7 +68,7 @@ class ColumnMap:
     fold_norm: np.ndarray  # (n_local) float32
 
     @mpi.collective
-    def tables(self, comm: mpi.Comm, look: slices.Look = slices.carry_on) -> tuple[np.ndarray, np.ndarray]:
+    def tables(self, comm: mpi.Comm, look: slices.Look = slices.never_stop) -> tuple[np.ndarray, np.ndarray]:
         """Collective over `comm`. columns (int32) and factors (float32) of all features, as the model file holds them.
 
         Raises what `look` does, on all ranks.
@@ -87,7 +87,7 @@ class ColumnMap:
 
 @mpi.collective
 def compact_rows(
-    comm: mpi.Comm, shard: Shard, bias: bool, room: Room | None = None, look: slices.Look = slices.carry_on, fold: bool = True
+    comm: mpi.Comm, shard: Shard, bias: bool, room: Room | None = None, look: slices.Look = slices.never_stop, fold: bool = True
 ) -> tuple[CompactRows, ColumnMap]:
     """Collective over `comm`. Copy a shard's rows, four passes over them, to where `room` (collective) says, or into memory.
 

@@ -62,7 +62,7 @@ def private_bytes() -> int:
 
 @mpi.collective
 def node_rows(
-    node: mpi.Comm, comm: mpi.Comm, shard: Shard, bias: bool, look: slices.Look = slices.carry_on, fold: bool = True
+    node: mpi.Comm, comm: mpi.Comm, shard: Shard, bias: bool, look: slices.Look = slices.never_stop, fold: bool = True
 ) -> tuple[CompactRows, ColumnMap]:
     """Collective over `node`, the ranks of a node. All rows for each of them, who each need no other's help: `comm` is its own.
 
@@ -96,7 +96,7 @@ def node_rows(
 
 @mpi.collective
 def own_rows(
-    comm: mpi.Comm, shard: Shard, bias: bool, needed: int, look: slices.Look = slices.carry_on, fold: bool = True
+    comm: mpi.Comm, shard: Shard, bias: bool, needed: int, look: slices.Look = slices.never_stop, fold: bool = True
 ) -> tuple[CompactRows, ColumnMap]:
     """Collective over `comm`, which divides the rows: `compact_rows`, in files if a rank's rows would take half of its memory.
 

@@ -62,7 +62,7 @@ def check_room(comm: mpi.Comm, learner: str, n_rows: int, n_features: int, copie
         )
 
 
-def give_back() -> None:
+def return_freed_memory() -> None:
     """Return to the system what the process has freed, which its allocator may keep; nothing where that cannot be done. Local."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)

@@ -116,7 +116,7 @@ class Bench:
         """Of given weights, with the best intercept."""
         judge, columns = self.block.judge, np.flatnonzero(w)
         label = judge.begin(number)
-        judge.settle(label, judge.gather(label, columns), columns, w[columns], b)
+        judge.take_weights(label, judge.gather(label, columns), columns, w[columns], b)
         return judge.look(label).f / self.rows.n_global
 
 

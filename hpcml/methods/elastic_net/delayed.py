@@ -173,6 +173,6 @@ class DelayedBlock:
         place, number, judge = panel.labels[lane], int(panel.numbers[lane]), self.judge
         w = panel.w[lane::LANES]
         columns, label = np.flatnonzero(w), judge.begin(number)
-        judge.settle(label, judge.gather(label, columns), columns, w[columns], float(panel.b[lane]))
+        judge.take_weights(label, judge.gather(label, columns), columns, w[columns], float(panel.b[lane]))
         view, n = judge.look(label), panel.n_passes
         return judge.finished(place, number, label, view, n, n * judge.n_rows, panel.history[lane])

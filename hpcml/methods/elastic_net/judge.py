@@ -187,7 +187,7 @@ class Judge:
             row = int(self.risk.places[place])
             indices, w = cast("SparseRows", initial.W).row(row)
             columns = indices.astype(np.int64)
-            self.settle(label, self.gather(label, columns), columns, w.astype(np.float64), float(initial.bias[row]))
+            self.take_weights(label, self.gather(label, columns), columns, w.astype(np.float64), float(initial.bias[row]))
         return label
 
     def gather(self, label: Label, chosen: np.ndarray) -> Local:
@@ -203,7 +203,7 @@ class Judge:
         self.slot_of[touched] = -1
         return Local(matrix, touched)
 
-    def settle(self, label: Label, local: Local, chosen: np.ndarray, w: np.ndarray, b: float) -> None:
+    def take_weights(self, label: Label, local: Local, chosen: np.ndarray, w: np.ndarray, b: float) -> None:
         """Give the label these weights of the chosen columns, as they will be saved, and the intercept that is best with them."""
         w = w.astype(self.risk.weight_type).astype(np.float64)
         z, n = np.empty(local.touched.size), label.n_positive

@@ -187,4 +187,4 @@ class NewtonBlock:
                 pass
         if dense and not known:  # no step was taken, so there is no matrix
             curvature.forget()
-        judge.settle(label, local, chosen, w, b)
+        judge.take_weights(label, local, chosen, w, b)

@@ -42,7 +42,7 @@ from hpcml.methods.linear.report import TrainReport, read_report
 from hpcml.methods.linear.run import LabelRun
 from hpcml.methods.linear.settings import Chooser, Chosen, SettingsBlock, at_setting
 from hpcml.model.linear import OBJECTIVE, describe_model, model_slabs
-from hpcml.mpi.memory import give_back, room_per_rank
+from hpcml.mpi.memory import return_freed_memory, room_per_rank
 from hpcml.run.folder import FINISHED, UNFINISHED, RunConfig, RunFolder, config_before
 from hpcml.run.profile import Profile
 from hpcml.run.session import Session, Target
@@ -260,7 +260,7 @@ def plan_chunks(comm: mpi.Comm, run: LabelRun, method: LinearMethod, n_lanes: in
     rows = run.rows
     if not (method.chunk and mpi.agreed_any(comm, rows.mapped)):  # a node with one rank may have rows of its own
         return n_lanes, 0
-    give_back()
+    return_freed_memory()
 
     def chunk_for(n: int, largest: int) -> int:
         return chunk_values(comm, rows, needed_beside_rows(run, method, n), largest)

@@ -8,11 +8,11 @@ from hpcml import mpi
 from hpcml.methods.psbml.problem import TorusProblem
 from hpcml.methods.psbml.snapshot import Assessor, all_rows
 from hpcml.methods.psbml.synchronous import Synchronous
-from hpcml.slices import Look, carry_on
+from hpcml.slices import Look, never_stop
 
 
 @mpi.collective
-def cycles_of(problem: TorusProblem, look: Look = carry_on) -> Iterator[Assessor]:
+def cycles_of(problem: TorusProblem, look: Look = never_stop) -> Iterator[Assessor]:
     """Collective over the problem's ranks. Do the cycles; the assessor each time it has judged some, cycle 0 among the first.
 
     What `look` raises between two nodes or assessments, on any rank, all ranks raise.

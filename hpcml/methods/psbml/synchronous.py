@@ -20,7 +20,7 @@ from hpcml.methods.psbml.rows import RowStore, distinct
 from hpcml.methods.psbml.selection import Population
 from hpcml.methods.psbml.snapshot import CycleFacts, Snapshot, entries_of
 from hpcml.model import learner as learners
-from hpcml.slices import Look, carry_on
+from hpcml.slices import Look, never_stop
 
 
 class Synchronous:
@@ -33,7 +33,7 @@ class Synchronous:
         self.store = RowStore(problem.dataset.n_features, places, problem.read(places))
 
     @mpi.collective
-    def step(self, first: Callable[[], None] = lambda: None, look: Look = carry_on) -> Snapshot:
+    def step(self, first: Callable[[], None] = lambda: None, look: Look = never_stop) -> Snapshot:
         """Collective. One cycle. `first` is local work that may be done any time before a rank meets its neighbours.
 
         What `look` raises before a node is trained or tests, on any rank, all ranks raise; the cycle is then still to be done.
