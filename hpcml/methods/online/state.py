@@ -109,7 +109,7 @@ class State:
         self.seen = seen
 
     def importance(self) -> np.ndarray:
-        """|u − v| of every feature (or slot), the largest over the labels (SPEC: 2, extremal feature selection). Balanced only."""
+        """|u − v| of every feature (or slot), the largest over the labels: for extremal feature selection. Balanced only."""
         out, n = np.zeros(self.weights.shape[0] - 1), self.n_lanes
         for lane in range(n):
             np.maximum(out, np.abs(self.weights[1:, lane] - self.weights[1:, n + lane]), out=out)
