@@ -160,7 +160,7 @@ class State:
         return [*self.method.weights, *(averages if self.options.voted else [])]
 
     def arrays_of(self, lane: int, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """What a label's pass needs to be continued: its arrays at these rows of `weights`, its lane and its counters."""
+        """The state from which a label's pass is continued: its arrays at these rows of `weights`, its lane and its counters."""
         found = {name: part[rows] for name, part in self._parts(lane).items()}
         return found | {LANES: self.lanes[:, lane], COUNTERS: self.counters[:, lane]}
 
