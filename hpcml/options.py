@@ -37,7 +37,7 @@ class Timed(Protocol):
 
 
 def help_of(kind: type) -> dict[str, str]:
-    """What is said of each option of a dataclass, in one line: the text behind the field."""
+    """The help of each option of a dataclass, in one line: the text behind the field."""
     found = {}
     for each in reversed(kind.__mro__):
         if "__dataclass_fields__" in vars(each):

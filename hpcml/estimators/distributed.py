@@ -25,7 +25,7 @@ Self = TypeVar("Self", bound="DistributedClassifier")
 
 
 class Parameter(NamedTuple):
-    """What a parameter may be, and the option of training that it becomes."""
+    """The types that a parameter may have, and the option of training that it becomes."""
 
     types: tuple[type, ...]
     expected: str
@@ -52,7 +52,7 @@ def about_parameters(text: str) -> str:
 
 
 class DistributedClassifier(BaseEstimator):
-    """What classifiers have in common that are trained on the rows of the ranks of `comm`.
+    """The base of classifiers that are trained on the rows of the ranks of `comm`.
 
     A subclass has the parameters `comm` and, if anything is drawn, `random_state` besides those of `_parameters`, which become the
     options of training (`_options_kind`), and trains in `_learn`.

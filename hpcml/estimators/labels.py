@@ -75,7 +75,7 @@ def complaints_agreed(rank: int, wrong: list[Exception]) -> Iterator[None]:
 
 
 def check_target(y: Any) -> tuple[int, np.ndarray | sp.csr_matrix | list[list[Any]]]:
-    """What y (at least one row) is, and y: classes (n,), CSR label sets (n, n_labels), or lists of names.
+    """The kind of y (at least one row), and y: classes (n,), CSR label sets (n, n_labels), or lists of names.
 
     Raises ValueError, TypeError.
     """

@@ -32,7 +32,7 @@ STREAM = (
 
 
 class Report(Protocol):
-    """What a finished training did: a text, with the path of the model."""
+    """The report of a finished training: a text, with the path of the model."""
 
     @property
     def model(self) -> Path:
@@ -64,7 +64,7 @@ class Method:
 
     @property
     def losses(self) -> tuple[str, ...]:
-        """What it minimises, the first by default; nothing if it trains otherwise."""
+        """The losses that it minimises, the first by default; none if it trains otherwise."""
         return getattr(self.options, "losses", ())
 
     @property
@@ -78,7 +78,7 @@ class Method:
         return {"data", *map(flag_of, self.options.free)}
 
     def load(self, path: str) -> Any:
-        """What is at one of its paths."""
+        """The object at one of its paths."""
         module, _, name = path.partition(":")
         return getattr(import_module(module), name)
 

@@ -67,7 +67,7 @@ def tune(session: Session, data: Path, target: Target, options: TuneOptions) -> 
 
 
 def _alone(kind: type) -> dict[str, Any]:
-    """What makes each rank hold all rows, of the options of that kind."""
+    """The options of that kind that make each rank hold all rows."""
     return {"shards": 1} if any(field.name == "shards" for field in fields(kind)) else {}
 
 

@@ -32,7 +32,7 @@ _COMMON: Mapping[str, Parameter] = {"smoothing": NUMBER, "min_weight": NUMBER}
 
 
 class BayesClassifier(LinearClassifier):
-    """What naive Bayes and its relatives have in common; a feature is present in a row if its value is not 0."""
+    """The base of naive Bayes and its relatives; a feature is present in a row if its value is not 0."""
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

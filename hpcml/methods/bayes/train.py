@@ -19,7 +19,7 @@ from hpcml.methods.linear.plan import Sharding
 
 
 def build(risk: BayesRisk, labels: np.ndarray, n_lanes: int, options: NaiveBayesOptions, max_steps: int) -> BayesBlock:
-    """What trains the labels of a rank. Raises MemoryError."""
+    """The block that trains the labels of a rank. Raises MemoryError."""
     if isinstance(options, BoostedBayesOptions):
         return BoostedBlock(risk, labels, options)
     if isinstance(options, StagedSvmOptions):

@@ -31,7 +31,7 @@ PATH = ("run", "l1", "features", "share", "f", "gap", "seconds")  # features: we
 def build(
     risk: ElasticRisk, labels: np.ndarray, n_lanes: int, options: ElasticNetOptions, max_steps: int
 ) -> NewtonBlock | DelayedBlock:
-    """What trains the labels of a rank by the chosen solver. Raises ConfigError, MemoryError."""
+    """The block that trains the labels of a rank by the chosen solver. Raises ConfigError, MemoryError."""
     if options.solver == "newton":
         return NewtonBlock(risk, labels, options, max_steps)
     return DelayedBlock(risk, labels, n_lanes, options)
@@ -76,7 +76,7 @@ def train(session: Session, data: Path, target: Target, options: ElasticNetOptio
 
 
 def path_line(name: str, l1: str, report: TrainReport) -> tuple[str, ...]:
-    """What `PATH` says of a run. Local; raises DataError."""
+    """The columns of `PATH` for a run. Local; raises DataError."""
     model = Model(report.model)
     features, f = model.n_weights / model.n_labels, float(np.mean(model.labels["f_min"]))
     return name, l1, f"{features:.4g}", f"{report.kept:.3g}", f"{f:.9g}", f"{report.max_gap:.3g}", f"{report.seconds:.2f}"

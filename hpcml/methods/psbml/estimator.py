@@ -72,7 +72,7 @@ class RowsInMemory:
 
 
 class ProblemInMemory(TorusProblem):
-    """What is to be trained on, with all rows on every rank."""
+    """The problem to be trained on, with all rows on every rank."""
 
     dataset: RowsInMemory
 
