@@ -30,6 +30,7 @@ from hpcml.methods.linear.block import CONVERGED, STEP_LIMIT
 from hpcml.methods.linear.objective import Risk
 from hpcml.model.linear import STATUS, Model
 from hpcml.run.profile import Profile
+from hpcml.run.stop import NEVER
 
 LOSSES = ("hinge", "squared-hinge")
 
@@ -58,12 +59,8 @@ def trainable(risk):
 def finish(risk, options, labels=None, widest=16):
     """The finished labels, by their numbers in the data, of a run of those labels in panels of at most so many."""
     labels = trainable(risk) if labels is None else np.array(labels)
-    block = block_of(options)(risk, labels, widest, options, options.max_steps or options.steps)
-    block.waiting.extend(range(labels.size))
-    finished = []
-    while block.busy:
-        finished += block.turn(0.0)
-    return {int(labels[one.label]): one for one in finished}
+    turns = block_of(options)(risk, labels, widest, options).solve(range(labels.size), NEVER)
+    return {int(labels[one.label]): one for finished in turns for one in finished}
 
 
 def dense(risk, dtype=np.float64):
@@ -221,7 +218,7 @@ def test_order_of_a_pass_is_of_chunks(tmp_path, monkeypatch):
     path = tmp_path / "data.h5"
     risk = problem(path, *DATA["random"](), options)
     monkeypatch.setattr(dual, "CHUNK_VALUES", 100)
-    block = dual.DualBlock(risk, trainable(risk), 16, options, 1000)
+    block = dual.DualBlock(risk, trainable(risk), 16, options)
     bounds = block.rows.bounds.tolist()
     assert len(bounds) > 3
     for begin, end in itertools.pairwise(bounds[:-1]):
@@ -230,7 +227,7 @@ def test_order_of_a_pass_is_of_chunks(tmp_path, monkeypatch):
     assert found == {key: order(60, 9, *key, bounds) for key in found}
     assert len(set(map(tuple, found.values()))) == 9
     monkeypatch.setattr(dual, "ORDER_BYTES", 1)
-    forgetful = dual.DualBlock(risk, trainable(risk), 16, options, 1000)
+    forgetful = dual.DualBlock(risk, trainable(risk), 16, options)
     assert {key: forgetful.order(*key).tolist() for key in found} == found
     assert not forgetful.orders
 
@@ -456,18 +453,18 @@ def test_interrupted_run_ends_with_the_same_bytes_and_history(data, tmp_path):
     run = tmp_path / "run"
     with pytest.raises(Interrupted):
         train("dual", None, data, run, replace(options, time_limit=1e-9))
-    real, turns = dual.DualBlock.turn, 0
+    real, turns = dual.DualBlock._turn, 0
 
-    def turn(self, seconds):
+    def turn(self):
         nonlocal turns
         turns += 1
         if turns in (12, 20):
             os.kill(os.getpid(), signal.SIGTERM)
-        return real(self, seconds)
+        return real(self)
 
     stopped = 0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dual.DualBlock, "turn", turn)
+        patch.setattr(dual.DualBlock, "_turn", turn)
         for _ in range(3):
             try:
                 model = train("dual", None, data, run, options, resume=True).model

@@ -16,6 +16,6 @@ def block_of(options: DualOptions) -> type[DualBlock]:
     return LogisticBlock if DUAL_LOSSES[options.loss].entropic else DualBlock
 
 
-def dual(risk: Risk, labels: np.ndarray, n_lanes: int, options: DualOptions, max_steps: int) -> DualBlock:
+def dual(risk: Risk, labels: np.ndarray, n_lanes: int, options: DualOptions) -> DualBlock:
     """Dual coordinate descent. Raises MemoryError."""
-    return block_of(options)(risk, labels, n_lanes, options, max_steps)
+    return block_of(options)(risk, labels, n_lanes, options)

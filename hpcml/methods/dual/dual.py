@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -31,20 +31,20 @@ from hpcml.methods.dual import kernels
 from hpcml.methods.dual.chunks import CHUNK_VALUES, AllRows, Chunk, StreamedRows, Wanted
 from hpcml.methods.dual.options import DualOptions
 from hpcml.methods.dual.panel import HALF, LIMITS, MOVES, NO_POSITIVES, Costs, DualPanel, State, Training
-from hpcml.methods.linear.block import Finished
+from hpcml.methods.linear.block import Finished, Solver, Turns
 from hpcml.methods.linear.objective import Risk, aligned, panel_widths
+from hpcml.run.stop import NEVER, Stop
 
 ORDER_BYTES = 1 << 28  # of random orders that are kept for the next panels
 
 
-class DualBlock:
-    """The labels of a group of ranks (`hpcml.methods.linear.run.Block`)."""
+class DualBlock(Solver):
+    """The labels of a group of ranks; a panel that is not done begins anew when a run is resumed."""
 
-    packing = None  # a panel that is not done begins anew
-
-    def __init__(self, risk: Risk, labels: np.ndarray, n_lanes: int, options: DualOptions, max_steps: int) -> None:
+    def __init__(self, risk: Risk, labels: np.ndarray, n_lanes: int, options: DualOptions) -> None:
         """`labels` are the numbers in the data of all labels of the run. Raises MemoryError."""
-        self.risk, self.labels, self.options, self.max_steps = risk, labels, options, max_steps
+        self.risk, self.labels, self.options, self.max_steps = risk, labels, options, options.step_limit
+        self.stop: Stop = NEVER  # of the labels that are being trained
         self.tolerance = options.dual_tol
         self.max_gap = math.inf if options.max_gap is None else options.max_gap
         self.n_lanes = min(n_lanes, panel_widths(16, options.precision)[0])
@@ -70,22 +70,10 @@ class DualBlock:
         self.between: dict[int, list[Training]] = {}  # labels that need another round, by its number
         self.start: State | None = None
 
-    @property
-    def busy(self) -> bool:
-        """Whether there is anything left to train."""
-        return self.panel is not None or bool(self.waiting or self.between)
-
     @mpi.collective
     def new_panel(self, lanes: list[Training], number: int = 0) -> DualPanel:
         """Collective for labels that begin. Labels that go through round `number` together. Raises MemoryError."""
         return DualPanel(self, lanes, number)
-
-    def fill(self) -> None:
-        """Nothing: labels begin together when those before have left."""
-
-    @mpi.collective
-    def settle(self) -> None:
-        """Collective. Nothing is ever on its way."""
 
     def order(self, number: int, sweep: int) -> np.ndarray:
         """The order of the rows of a pass, a function of the seed, the round and the pass. Local."""
@@ -129,15 +117,20 @@ class DualBlock:
         kernels.depart(*csr, flat[:0], none, none, none, 1, 0)
 
     @mpi.collective
-    def turn(self, seconds: float) -> list[Finished]:
-        """Collective over the group. One pass over the active rows of a panel; the labels that are done.
+    def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
+        """Collective over the group. A turn is one pass over the active rows of a panel."""
+        self.stop = stop
+        self.waiting.extend(labels)
+        while self.panel is not None or self.waiting or self.between:
+            yield self._turn()
 
-        Raises Stopped: the labels of the panel are to begin anew.
-        """
+    @mpi.collective
+    def _turn(self) -> list[Finished]:
+        """Collective over the group. One pass over the active rows of a panel; the labels that are done. Raises Stopped."""
         if self.panel is None:
             with self.risk.profile("compute"):
                 self.panel = self._next_panel()
-        self.panel.epoch(seconds)
+        self.panel.epoch(self.stop.seconds)
         if self.start is None:
             if not self.panel.goes_on:
                 self.start, self.panel = State(self.panel.w, self.panel.alpha), None

@@ -187,7 +187,7 @@ class _Bench:
         self.rows = rows = replace(rows, bias=True)  # the last column is the intercept's, which the end of a round moves
         risk = Risk(rows, options, Profile())
         labels = np.arange(LANES)
-        self.block = DualBlock(risk, labels, LANES, options, 1 << 30)
+        self.block = DualBlock(risk, labels, LANES, replace(options, max_steps=1 << 30))
         self.lanes = [Training(k, NO_POSITIVES if still else k, math.inf, exact=True) for k in range(LANES)]
         self.panel = DualPanel(self.block, self.lanes)
         self.sizes = np.diff(rows.indptr)
@@ -248,7 +248,7 @@ def _panels_of(rows: CompactRows, options: DualOptions, timer: Timer) -> Iterato
     """Lines of a `TABLE`, of panels of the most frequent labels to the rarest, and the seconds that each has taken."""
     risk, sizes = Risk(rows, options, Profile()), np.diff(rows.indptr)
     labels = linear.trainable(rows)
-    block = DualBlock(risk, labels, LANES, options, options.max_steps or options.steps)
+    block = DualBlock(risk, labels, LANES, options)
     block.warm_up()
     start = DualPanel(block, [Training(NO_POSITIVES, NO_POSITIVES, options.dual_tol)])
     while start.goes_on:

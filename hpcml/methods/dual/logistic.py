@@ -118,7 +118,7 @@ class LogisticPanel(DualPanel):
 
 
 class LogisticBlock(DualBlock):
-    """The labels of a group of ranks (`hpcml.methods.linear.run.Block`)."""
+    """The labels of a group of ranks."""
 
     @mpi.collective
     def new_panel(self, lanes: list[Training], number: int = 0) -> DualPanel:

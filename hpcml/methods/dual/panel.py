@@ -193,7 +193,7 @@ class DualPanel:
             for lane, label in enumerate(self.lanes)
             for some in self._positive_rows(label.number, chunk.own)
         )
-        for (own, csr), lane, some in self.risk.watch.slices(parts):
+        for (own, csr), lane, some in self.block.stop.slices(parts):
             places = slice(own.start * self.width, own.stop * self.width)
             kernels.depart(*csr, some, start.alpha[own], self.alpha[places], self.w, self.width, lane)
         self._share(before, 1.0)
@@ -222,14 +222,14 @@ class DualPanel:
         """Collective. This rank's rows slice by slice: which, CSR arrays that have at least those that are `needed` (default: all),
         their places among the duals. Raises Stopped.
         """
-        for some, csr in self.risk.watch.slices(self.block.rows.slices(needed)):
+        for some, csr in self.block.stop.slices(self.block.rows.slices(needed)):
             yield some, csr, slice(some.start * self.width, some.stop * self.width)
 
     @mpi.collective
     def _row_slices(self) -> Iterator[tuple[slice, slice]]:
         """Collective. As `_slices`, without the arrays, which nobody need read."""
         rows = self.risk.rows
-        for some in self.risk.watch.slices(slices.row_slices(rows.n_local, rows.data.size)):
+        for some in self.block.stop.slices(slices.row_slices(rows.n_local, rows.data.size)):
             yield some, slice(some.start * self.width, some.stop * self.width)
 
     def _before(self) -> np.ndarray | None:
@@ -300,7 +300,7 @@ class DualPanel:
         self.gradients[:], self.counts[:] = 0.0, 0  # 0 is in every range, whichever rows other lanes look at
         with risk.profile("compute"):
             before = self._before()
-            for (own, csr), some in risk.watch.slices(self.block.visits(order, self.active, kept)):
+            for (own, csr), some in self.block.stop.slices(self.block.visits(order, self.active, kept)):
                 places = slice(own.start * width, own.stop * width)
                 self.visit_rows(
                     *(*csr, some, self.block.norms[own]),

@@ -21,6 +21,7 @@ from hpcml.methods.dual.options import DualOptions
 from hpcml.methods.dual.panel import NO_POSITIVES, DualPanel, State, Training
 from hpcml.methods.linear.objective import Risk, parse_lambda
 from hpcml.methods.linear.settings import Fitted, Setting
+from hpcml.run.stop import Stop
 
 FIRST_SWEEPS = 10  # of the largest λ, over all rows
 TOLERANCE = 0.1  # of the projected gradients, that ends a λ: the tolerance of training
@@ -31,7 +32,7 @@ START_SWEEPS = 10  # of the label that no row has
 
 
 class DualPath:
-    """The settings of one set of rows. `panels` may be called for any labels, one call after the other. Local."""
+    """The settings of one set of rows. `fit` may be called for any labels, one call after the other. Local."""
 
     def __init__(self, method: object, risk: Risk, settings: Sequence[Setting], options: DualOptions, n_lanes: int) -> None:
         """`settings` have "lam" and "positive_weight" as numbers. Raises MemoryError, NonFiniteError."""
@@ -44,7 +45,8 @@ class DualPath:
         self.chains = [part for part in parts if part]
         self.weights = sorted({each["positive_weight"] for each in settings})
         self.place = {(each["lam"], each["positive_weight"]): number for number, each in enumerate(settings)}
-        self.block = block_of(options)(risk, np.zeros(0, np.int64), n_lanes, replace(options, positive_weight="1"), 2**31 - 1)
+        unbounded = replace(options, positive_weight="1", max_steps=2**31 - 1)
+        self.block = block_of(options)(risk, np.zeros(0, np.int64), n_lanes, unbounded)
         self.block.tolerance = 0.0  # as many sweeps as were said
         for lam in lambdas:
             self._costs(lam, [(NO_POSITIVES, weight) for weight in self.weights])  # an error now, not after hours
@@ -71,8 +73,9 @@ class DualPath:
             panel.set_aside()
         return State(panel.w, panel.alpha)
 
-    def panels(self, labels: np.ndarray) -> Iterator[Fitted]:
+    def fit(self, labels: np.ndarray, stop: Stop) -> Iterator[Fitted]:
         """The weights of the labels (their numbers in the data) at all settings. Raises Stopped."""
+        self.block.stop = stop
         if not self.starts:
             self.starts = [self._common_start(chain[0]) for chain in self.chains]
         lanes = [(place, weight) for place in range(labels.size) for weight in self.weights]

@@ -17,7 +17,7 @@ from hpcml.methods.linear.settings import LAMBDA, Axis
 WEIGHT = Axis("positive_weight", (1.0, 4.0), 4.0, least=1.0)
 METHOD = LinearMethod(
     name="dual",
-    build=dual,
+    solver=dual,
     sharding=Sharding.INEXACT,
     needs=bytes_per_rank_dual,
     risk=Risk,
