@@ -172,7 +172,7 @@ class PanelSolver(Solver):
 
     @mpi.collective
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
-        """See `Solver`. A turn is one pass over the rows and one step of every label in training."""
+        """Collective over the group; see `Solver`. A turn is one pass over the rows and one step of every label in training."""
         waiting = deque(labels)
         try:
             while self.training or waiting:

@@ -138,7 +138,7 @@ class SettingsSolver(Solver):
 
     @mpi.collective
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
-        """See `Solver`. Collective over the group."""
+        """Collective over the group; see `Solver`."""
         which = self.chosen.which
         for setting in sorted({int(which[place]) for place in labels}):
             yield from self._at(setting).solve([place for place in labels if which[place] == setting], stop)
