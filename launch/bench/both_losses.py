@@ -18,7 +18,7 @@ from hpcml import mpi
 from hpcml.data.compact import CompactRows, compact_rows
 from hpcml.data.dataset import Dataset
 from hpcml.data.shard import load_shard
-from hpcml.methods.dual.blocks import dual
+from hpcml.methods.dual.by_loss import dual
 from hpcml.methods.dual.options import DualOptions
 from hpcml.methods.linear.objective import Risk
 from hpcml.run.profile import Profile

@@ -18,7 +18,7 @@ from hpcml.data.compact import compact_rows
 from hpcml.estimators.labels import LabelSets, shard_of
 from hpcml.kernels.lanes import certify, combine, duals
 from hpcml.methods.dual import kernels, path
-from hpcml.methods.dual.blocks import dual
+from hpcml.methods.dual.by_loss import dual
 from hpcml.methods.dual.estimator import DualClassifier
 from hpcml.methods.dual.options import BALANCED, DualOptions
 from hpcml.methods.linear.block import CONVERGED, STEP_LIMIT

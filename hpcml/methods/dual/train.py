@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from hpcml.methods.dual.blocks import dual
+from hpcml.methods.dual.by_loss import dual
 from hpcml.methods.dual.chunks import CHUNK_VALUES
 from hpcml.methods.dual.path import DualPath
 from hpcml.methods.dual.plan import bytes_per_rank_dual
