@@ -24,7 +24,6 @@ from hpcml.methods.psbml.asynchronous import Asynchronous
 from hpcml.methods.psbml.options import PsbmlOptions
 from hpcml.methods.psbml.problem import TorusProblem
 from hpcml.methods.psbml.rows import RowStore
-from hpcml.methods.psbml.run import TorusRun
 from hpcml.methods.psbml.snapshot import HISTORY, Assessor
 from hpcml.methods.psbml.synchronous import Synchronous
 from hpcml.methods.psbml.torus import Torus, parse_grid
@@ -32,6 +31,7 @@ from hpcml.methods.psbml.train import make_problem
 from hpcml.model.classifier import ClassifierModel
 from hpcml.model.decision_tree import DecisionTree
 from hpcml.model.learner import parse_learner
+from hpcml.run.driver import Driver
 
 pytestmark = pytest.mark.mpi
 
@@ -305,7 +305,7 @@ class After:
 @pytest.fixture
 def between_cycles(monkeypatch):
     """No looks inside cycles and assessments."""
-    monkeypatch.setattr(TorusRun, "_look", lambda self: None)
+    monkeypatch.setattr(Driver, "look", lambda self: None)
 
 
 def test_stopped_between_two_nodes_and_resumed(comm, mpi_tmp_path):

@@ -7,9 +7,9 @@ from support.make import by_one_rank, dataset, random_data
 from support.training import changed, train
 
 from hpcml import mpi, slices
-from hpcml.errors import Interrupted
+from hpcml.errors import Interrupted, Stopped
 from hpcml.methods.linear import objective, plan
-from hpcml.methods.linear.watch import SIGNAL, Stopped, Watch
+from hpcml.run.stop import N_FLAGS, SIGNAL, GroupStop
 
 pytestmark = pytest.mark.mpi
 
@@ -108,10 +108,10 @@ def test_no_slice_begins_after_a_signal(comm, short_slices):
             def wants(leaver=leaver, leave=leave, started=started):
                 return comm.rank == leaver and len(started) >= leave
 
-            watch = Watch(comm, comm, NEVER, lambda: (0, 0, 0, 0, 0, 0), wants)
+            stop = GroupStop(comm, comm, NEVER, lambda: (0,) * N_FLAGS, wants)
             stopped = False
             try:
-                for part in watch.slices(range(30 * comm.rank)):
+                for part in stop.slices(range(30 * comm.rank)):
                     started.append(part)
             except Stopped:
                 stopped = True
@@ -119,7 +119,7 @@ def test_no_slice_begins_after_a_signal(comm, short_slices):
             assert stopped == (leave <= 30 * leaver)
             if comm.rank == leaver:
                 assert len(started) == min(leave, 30 * leaver)
-            while watch.poll() is None:  # what is on its way must arrive
+            while stop.poll() is None:  # what is on its way must arrive
                 pass
 
 
@@ -130,13 +130,13 @@ def test_groups_hear_of_a_signal_inside_a_pass(comm):
     def wants():
         return comm.rank == 0 and len(started) > 3
 
-    watch = Watch(comm, mpi.self_comm(), NEVER, lambda: (wants(), 0, 0, 0, 0, 0), wants)
+    stop = GroupStop(comm, mpi.self_comm(), NEVER, lambda: (wants(), *(0,) * (N_FLAGS - 1)), wants)
     with pytest.raises(Stopped):
-        for part in watch.slices(itertools.count()):
+        for part in stop.slices(itertools.count()):
             started.append(part)
     seen = None
     while seen is None or not seen[SIGNAL]:
-        seen = watch.poll()
+        seen = stop.poll()
     assert len(started) == 4 or comm.rank > 0
 
 

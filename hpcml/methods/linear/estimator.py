@@ -27,6 +27,7 @@ from hpcml.methods.linear.plan import Sharding, lanes_per_group
 from hpcml.model.linear import LOG_ODDS
 from hpcml.mpi.memory import room_per_rank
 from hpcml.run.profile import Profile
+from hpcml.run.stop import NEVER
 
 
 def _has_log_odds(estimator: LinearClassifier) -> bool:
@@ -123,17 +124,16 @@ class LinearClassifier(LabelScores, DistributedClassifier):
         waiting = waiting[np.argsort(-rows.n_positive[waiting], kind="stable")][number::n_groups].tolist()
         n_lanes = lanes_per_group(len(waiting), 0, rows, options, room_per_rank(comm), method.needs, most=method.lanes)
         with mpi.agreed(comm, "making room for the weights"):
-            block = method.build(risk, np.arange(rows.n_labels), n_lanes, options, options.max_steps or options.steps)
+            solver = method.solver(risk, np.arange(rows.n_labels), n_lanes, options)
         with mpi.node_first(comm):
-            block.warm_up()
-        block.waiting.extend(waiting)
+            solver.warm_up()
         with mpi.groups_agreed(comm):
-            while block.busy:
-                yield from block.turn(0.0)
+            for finished in solver.solve(waiting, NEVER):
+                yield from finished
 
     def _shortfalls(self, options: LinearOptions) -> list[str]:
         """What is to be said of labels that are not as exact as was asked for."""
-        most = options.max_steps or options.steps
+        most = options.step_limit
         short, late = self._status == STEP_LIMIT, self.n_iter_ >= most
         texts = (
             (short & late, f"were given up after max_iter={most} steps; raise max_iter, or scale the features"),
