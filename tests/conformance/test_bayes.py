@@ -324,7 +324,7 @@ def test_what_headings_refuse(documents, tmp_path):
     data = converted(documents, tmp_path / "data.h5", headings_as_features=True)
     plain = converted(documents, tmp_path / "plain.h5")
     for method in ("dual", "mbw", "elastic-net", "adaboost"):
-        assert not METHODS[method].headings
+        assert not METHODS[method].can.headings
         with pytest.raises(ConfigError, match=f"so {method} would be told the answer; train naive-bayes, boosted-bayes"):
             train(method, None, data, tmp_path / "no")
     with pytest.raises(ConfigError, match=r"--exclude Rodent: no such heading .*; did you mean 'Rodents'"):

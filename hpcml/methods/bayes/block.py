@@ -12,7 +12,6 @@ from hpcml import mpi, slices
 from hpcml.methods.bayes.risk import BayesRisk, Counter, Weights
 from hpcml.methods.linear.block import CONVERGED, Finished, SparseWeightsOf
 
-TURN = slices.SLICE_VALUES  # values that are looked at in a turn, unless one label alone needs more
 HISTORY = ("round", "rows", "positives", "error", "weights", "seconds")  # rows that it was trained on; weights that are not 0
 Line = tuple[float, ...]
 
@@ -66,7 +65,7 @@ class BayesBlock:
         finished: list[Finished] = []
         cost = 0.0
         with self.risk.profile("compute"):
-            while len(finished) < len(self.waiting) and cost < TURN:
+            while len(finished) < len(self.waiting) and cost < slices.SLICE_VALUES:  # unless one label alone needs more
                 place = self.waiting[len(finished)]
                 label = int(self.labels[place])
                 positives = self.risk.rows.rows_of(label)
