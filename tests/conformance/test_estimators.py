@@ -13,6 +13,7 @@ from sklearn.svm import LinearSVC
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from support.make import class_data, dataset
+from support.methods import ESTIMATORS, SHORT, learnt, make
 
 from hpcml import ClassifierModel, DualClassifier, PsbmlClassifier, cross_validate, open_model, train
 from hpcml.estimators.distributed import OPTION_OF
@@ -22,8 +23,6 @@ from hpcml.methods.psbml.synchronous import Synchronous
 from hpcml.methods.registry import METHODS
 from hpcml.model.classifier import dump_classifier
 
-ESTIMATORS = sorted(name for name, method in METHODS.items() if method.estimator)
-SHORT = {"psbml": {"base": "tree max_depth=4", "grid": "2x1", "cycles": 3}}  # parameters, beside the defaults
 WORDS = np.array(["ant", "bee", "caterpillar"])
 
 # For every parameter but truth values something that it cannot be.
@@ -40,23 +39,10 @@ TRUTH_VALUES = {"dormant", "fit_intercept", "shuffle", "voted"}
 each = pytest.mark.parametrize("name", ESTIMATORS)
 
 
-def make(name, **more):
-    """The classifier of a method."""
-    method = METHODS[name]
-    return method.load(method.estimator)(**{**method.parameters, **SHORT.get(name, {}), **more})
-
-
 def rows(n_classes=3):
     """Rows of values that are not negative, their classes, their labels."""
     X, y, Y = class_data(5, 80, 12, n_classes)
     return abs(X), y, Y
-
-
-def learnt(classifier):
-    """All that a classifier has learnt, as bytes."""
-    if hasattr(classifier, "coef_"):
-        return classifier.coef_.tobytes() + classifier.intercept_.tobytes()
-    return dump_classifier(classifier.classifier_) + classifier.margin_rows_.tobytes() + bytes([classifier.cycle_])
 
 
 @each

@@ -1,5 +1,6 @@
 """What every training method must do, walked over the registry; what one cannot do is refused."""
 
+import contextlib
 import csv
 import hashlib
 
@@ -116,10 +117,8 @@ def test_any_label_name_can_be_resumed(tmp_path, method):
     names, several = ['a\r"b\\\x7f\n', "ünï"], METHODS[method].can.label_sets
     data, options = dataset(tmp_path / "data.h5", abs(X), Y, label_names=names), {"label": tuple(names) if several else names[0]}
     for looks in (1, 4, 99):
-        try:
+        with contextlib.suppress(Interrupted):
             train(method, None, data, tmp_path / "run", options, resume=looks > 1, signals=AtLook(looks))
-        except Interrupted:
-            pass
     report = train(method, None, data, tmp_path / "run", options, resume=True)
     assert open_model(report.model).label_names == (names if several else names[:1])
 
@@ -243,7 +242,14 @@ def test_streams(tmp_path, method):
 
 @able("streams", False)
 def test_streams_are_refused(tmp_path, method):
-    refused("rows.svm: not an HDF5 file (or damaged); expected one made with `hpcml convert`", "train", method, stream(tmp_path), "-o", tmp_path / "run")
+    refused(
+        "rows.svm: not an HDF5 file (or damaged); expected one made with `hpcml convert`",
+        "train",
+        method,
+        stream(tmp_path),
+        "-o",
+        tmp_path / "run",
+    )
     assert not (tmp_path / "run").exists()
 
 
@@ -341,7 +347,7 @@ def test_data_replaced_between_checkpoint_and_resume_is_refused(data, tmp_path, 
     checkpoint_of(method, data, tmp_path / "run")
     with h5py.File(data, "r+") as file:  # as many rows, of the same features, but others
         file["splits/train"][:] = file["splits/test"][:]
-    with pytest.raises(DataError, match="other data.*resume with the same file"):
+    with pytest.raises(DataError, match=r"other data.*resume with the same file"):
         train(method, None, data, tmp_path / "run", options_of(method), resume=True)
 
 

@@ -4,11 +4,12 @@ import csv
 
 import numpy as np
 import pytest
-from support.make import dataset, random_data
-from support.training import train
 
 from hpcml.errors import Interrupted
 from hpcml.methods.registry import METHODS
+from hpcml.model.classifier import dump_classifier
+from support.make import dataset, random_data
+from support.training import train
 
 # Options beside the defaults that take another way through a method.
 WAYS = {
@@ -19,9 +20,12 @@ WAYS = {
     "pa": ({"voted": True, "bias": False},),
     "psbml": ({"base": ("tree",), "grid": "2x1", "cycles": 5, "judge": "auc", "validation_share": 0.3},),
 }
+FEW = {"pegasos": {"max_steps": 40}, "probe": {"max_steps": 60}}  # steps; each may be stopped
 DIFFER = {"seconds", "bytes_sent", "bytes_without_ids", "age_mean", "age_max"}  # columns of history.csv that time and ranks change
 
 EVERY = sorted(METHODS)
+ESTIMATORS = [name for name in EVERY if METHODS[name].estimator]
+SHORT = {"psbml": {"base": "tree max_depth=4", "grid": "2x1", "cycles": 3}}  # parameters of estimators, beside the defaults
 LINEAR = [name for name in EVERY if METHODS[name].linear]
 every = pytest.mark.parametrize("method", EVERY)
 every_way = pytest.mark.parametrize(
@@ -42,7 +46,7 @@ def having(option, yes=True):
 def options_of(method, way=0, **more):
     """Options for the data of `small_data`: methods of classes learn one label."""
     label = {} if METHODS[method].can.label_sets else {"label": "label3"}
-    return label | ({}, *WAYS.get(method, ()))[way] | more
+    return label | FEW.get(method, {}) | ({}, *WAYS.get(method, ()))[way] | more
 
 
 def small_data(path, n=90, **given):
@@ -59,6 +63,20 @@ def history(run):
         return []
     with (run / "history.csv").open(newline="", encoding="utf-8") as lines:
         return [{name: value for name, value in line.items() if name not in DIFFER} for line in csv.DictReader(lines)]
+
+
+def make(name, **more):
+    """The classifier of a method."""
+    method = METHODS[name]
+    return method.load(method.estimator)(**{**method.parameters, **SHORT.get(name, {}), **more})
+
+
+def learnt(classifier):
+    """All that a classifier has learnt, as bytes."""
+    if hasattr(classifier, "coef_"):
+        coef = getattr(classifier, "part_coef_", classifier.coef_)
+        return coef.tobytes() + classifier.intercept_.tobytes()
+    return dump_classifier(classifier.classifier_) + classifier.margin_rows_.tobytes() + bytes([classifier.cycle_])
 
 
 class AtLook:
@@ -82,6 +100,6 @@ class AtLook:
 def checkpoint_of(method, data, run, at_least=1):
     """Begin a run and stop it as soon as it has written so many checkpoints; the newest."""
     for number in range(at_least):
-        with pytest.raises(Interrupted, match="time limit.*checkpoint written"):
+        with pytest.raises(Interrupted, match=r"time limit.*checkpoint written"):
             train(method, None, data, run, options_of(method), time_limit=1e-9, resume=number > 0)
     return max((run / "checkpoint").glob("state-*.h5"))

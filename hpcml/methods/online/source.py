@@ -100,7 +100,7 @@ class DatasetSource:
         return counts
 
     def _digest(self, rows: np.ndarray) -> tuple[int, ...]:
-        """CRC-32 of the rows' numbers, of all rows' sizes, and of the first indices and values, of as many as a piece has. Local."""
+        """CRC-32 of the rows' numbers, of all rows' sizes, and of the first piece's indices and values. Local."""
         parts = [self.dataset.map(name, 0, min(PIECE_NNZ, self.dataset.nnz)) for name in ("X/indices", "X/data")]
         return tuple(zlib.crc32(np.ascontiguousarray(part).data) for part in (rows, self.dataset.map("X/indptr"), *parts))
 
