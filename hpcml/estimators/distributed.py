@@ -82,7 +82,7 @@ class DistributedClassifier(BaseEstimator):
 
     @mpi.collective
     def _fit_weighted(self: Self, X: Any, y: Any, sample_weight: Any) -> Self:
-        """Collective over `comm`. As `fit`; a row of weight 2 is taken twice."""
+        """Collective over `comm`. As `fit`, with rows that weigh (n,), or 1 each for None."""
         if not (self.comm is None or isinstance(self.comm, mpi.Comm)):
             raise TypeError(f"comm={self.comm!r}: expected an mpi4py communicator or None")
         wrong: list[Exception] = []
@@ -101,11 +101,14 @@ class DistributedClassifier(BaseEstimator):
         with mpi.agreed(comm, "checking X and y"), complaints_agreed(comm.rank, wrong):
             options = self._options()
             X, kind, y = self._check(X, y, comm.size)
+            weights = np.ones(X.shape[0])
             if sample_weight is not None:
-                X, kind, y = repeated(X, kind, y, sample_weight)
+                X, kind, y, weights = weighted(X, kind, y, sample_weight)
         options = self._agreed_options(comm, options)
         check_features(comm, self)
         labels = agree_labels(comm, kind, y, X.shape[0])
+        if mpi.agreed_any(comm, sample_weight is not None):
+            labels = labels._replace(weights=weights)
         self._learn(comm, X, labels, options)
         self._kind, self.classes_ = labels.kind, labels.classes
 
@@ -163,21 +166,18 @@ class DistributedClassifier(BaseEstimator):
         return X, kind, y
 
 
-def repeated(X: sp.csr_matrix, kind: int, y: Any, sample_weight: Any) -> tuple[sp.csr_matrix, int, Any]:
-    """The rows, each as many times as its weight says, with what y is, and y. Raises ValueError."""
+def weighted(X: sp.csr_matrix, kind: int, y: Any, sample_weight: Any) -> tuple[sp.csr_matrix, int, Any, np.ndarray]:
+    """The rows whose weights are above 0, what y is, their y, and their weights. Raises ValueError."""
     weights = check_array(sample_weight, ensure_2d=False, ensure_min_samples=0, dtype=np.float64, input_name="sample_weight")
     if weights.shape != X.shape[:1]:
         raise ValueError(f"sample_weight has the shape {weights.shape}, but expected {X.shape[:1]}: a weight for each row")
-    broken = np.flatnonzero((weights != np.floor(weights)) | (weights < 0))
-    if broken.size:
-        raise ValueError(
-            f"sample_weight[{broken[0]}]={weights[broken[0]]:g}: expected whole numbers of at least 0, for a row of weight 2 is "
-            "taken twice (positive_weight weighs the rows with a label by any number)"
-        )
-    rows = np.repeat(np.arange(weights.size), weights.astype(np.int64))
+    if (weights < 0).any():
+        place = int(np.argmax(weights < 0))
+        raise ValueError(f"sample_weight[{place}]={weights[place]:g}: expected a number of at least 0")
+    rows = np.flatnonzero(weights)
     if not rows.size:
-        return X[:0], 0, None
-    return X[rows], kind, [y[row] for row in rows] if kind == NAMES else y[rows]
+        return X[:0], 0, None, weights[:0]
+    return X[rows], kind, [y[row] for row in rows] if kind == NAMES else y[rows], weights[rows]
 
 
 @mpi.collective
@@ -198,4 +198,6 @@ def gather_rows(comm: mpi.Comm, X: sp.csr_matrix, labels: LabelSets) -> tuple[sp
 
     arrays = (whole(X.data, np.float32), whole(X.indices, index), indptr(X.indptr))
     found = labels._replace(indptr=indptr(labels.indptr), indices=whole(labels.indices, np.int64))
+    if labels.weights is not None:
+        found = found._replace(weights=whole(labels.weights, np.float64))
     return sp.csr_matrix(arrays, (arrays[2].size - 1, X.shape[1])), found

@@ -11,7 +11,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hpcml import mpi
-from hpcml.data.compact import ColumnMap, CompactRows
+from hpcml.data.compact import ColumnMap
 from hpcml.estimators.distributed import NUMBER, WHOLE, Parameter
 from hpcml.methods.bayes.options import (
     LOG_19,
@@ -24,9 +24,9 @@ from hpcml.methods.bayes.risk import BayesRisk
 from hpcml.methods.bayes.train import BOOSTED_BAYES, NAIVE_BAYES, STAGED_BAYES, STAGED_SVM
 from hpcml.methods.linear.block import SparseWeightsOf
 from hpcml.methods.linear.estimator import LinearClassifier
+from hpcml.methods.linear.objective import Risk
 from hpcml.methods.linear.options import LinearOptions
 from hpcml.model.combination import Combination, Rule
-from hpcml.run.profile import Profile
 
 _COMMON: Mapping[str, Parameter] = {"smoothing": NUMBER, "min_weight": NUMBER}
 
@@ -40,9 +40,9 @@ class BayesClassifier(LinearClassifier):
         return tags
 
     @mpi.collective
-    def _train(self, comm: mpi.Comm, rows: CompactRows, columns: ColumnMap, options: LinearOptions) -> None:
+    def _train(self, comm: mpi.Comm, risk: Risk, columns: ColumnMap, options: LinearOptions) -> None:
         """Collective over `comm`. Train every label and set what was learnt. Raises ConfigError."""
-        n, risk = rows.n_labels, self._method.risk(rows, options, Profile())
+        rows, n = risk.rows, risk.rows.n_labels
         assert isinstance(risk, BayesRisk)
         table, factors = columns.tables(rows.comm)
         steps, mine = np.zeros(n, np.int64), {}

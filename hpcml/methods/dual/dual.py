@@ -50,10 +50,11 @@ class DualBlock:
         self.n_lanes = min(n_lanes, panel_widths(16, options.precision)[0])
         self.costs = Costs(risk, options)
         rows = risk.rows
-        self.norms = np.empty(rows.n_local, risk.weight_type)
-        if not risk.comm.size * rows.max_norm**2 <= LIMITS[options.precision]:
-            raise NonFiniteError(f"a row's norm is {rows.max_norm:.3g}, beyond {options.precision} precision; scale the data")
-        kernels.norms(rows.indptr, rows.data, self.norms)
+        self.norms = np.empty((rows.n_local, 2), risk.weight_type)
+        if not risk.comm.size * rows.largest_step <= LIMITS[options.precision]:
+            norm = math.sqrt(rows.largest_step)
+            raise NonFiniteError(f"a row's norm is {norm:.3g}, beyond {options.precision} precision; scale the data")
+        kernels.norms(rows.indptr, rows.data, rows.weights if rows.weights is not None else np.zeros(0), self.norms)
         self.rows = AllRows(rows, CHUNK_VALUES)
         if risk.chunk_values:
             self.rows = StreamedRows(rows, risk.chunk_values, risk.kept_values)
@@ -116,17 +117,17 @@ class DualBlock:
         rows, dtype, width = self.risk.rows, self.risk.weight_type, 1
         csr, none = (rows.indptr[:1], rows.indices[:0], rows.data[:0]), np.zeros(0, dtype)
         some, bits, doubles = aligned(epoch.N_RULES, dtype), np.zeros(0, np.uint16), np.zeros(0)
-        flat, order = np.zeros(2, np.int64), np.zeros(0, np.int32)
+        flat, order, norms = np.zeros(2, np.int64), np.zeros(0, np.int32), self.norms[:0]
         kernels.shuffle(order, flat, np.zeros(1, np.int64), np.uint64(0))
         kernels.looked_at(order, bits, order)
         kernels.pack(*csr, np.zeros(0, np.bool_), np.zeros(1, np.int64), *csr[1:])
-        epoch.hinge_epoch(*csr, order, none, none, none, bits, bits, some, some, flat, width, False)
-        combine.hinge_combine(*csr, none, bits, np.zeros(2), 1, 0, 1, doubles)
+        epoch.hinge_epoch(*csr, order, norms, none, none, bits, bits, some, some, flat, width, False)
+        combine.hinge_combine(*csr, norms, none, bits, np.zeros(2), 1, 0, 1, doubles)
         kernels.scores(*csr, none, doubles, width, False)
-        kernels.slopes(doubles, bits, np.zeros(2), False, MOVES, np.zeros(MOVES.size))
-        certify.hinge_certify(doubles, none, bits, some, np.zeros(2), np.zeros(1), bits, np.zeros(certify.N_SUMS), 1, 0.0)
+        kernels.slopes(doubles, bits, norms, np.zeros(2), False, MOVES, np.zeros(MOVES.size))
+        certify.hinge_certify(doubles, none, bits, norms, some, np.zeros(2), np.zeros(1), bits, np.zeros(certify.N_SUMS), 1, 0.0)
         combine.keep(doubles, 1, none, 1, 0, np.zeros(2))
-        kernels.depart(*csr, flat[:0], none, none, none, 1, 0)
+        kernels.depart(*csr, flat[:0], norms, none, none, none, 1, 0)
 
     @mpi.collective
     def turn(self, seconds: float) -> list[Finished]:

@@ -131,9 +131,10 @@ class LogisticBlock(DualBlock):
         rows, dtype = self.risk.rows, self.risk.weight_type
         none, bits, doubles = np.zeros(0, dtype), np.zeros(0, np.uint16), np.zeros(0)
         csr, some, costs = (rows.indptr[:1], rows.indices[:0], rows.data[:0]), aligned(epoch.N_RULES, dtype), np.zeros(2)
-        epoch.logistic_epoch(*csr, np.zeros(0, np.int32), none, none, none, bits, bits, some, some, np.zeros(2, np.int64), 1, False)
-        combine.logistic_combine(*csr, none, bits, costs, 1, 0, 1, doubles)
-        certify.logistic_certify(doubles, none, bits, some, costs, costs, bits, np.zeros(certify.N_SUMS), 1, 0.0)
+        norms, flat = self.norms[:0], np.zeros(2, np.int64)
+        epoch.logistic_epoch(*csr, np.zeros(0, np.int32), norms, none, none, bits, bits, some, some, flat, 1, False)
+        combine.logistic_combine(*csr, norms, none, bits, costs, 1, 0, 1, doubles)
+        certify.logistic_certify(doubles, none, bits, norms, some, costs, costs, bits, np.zeros(certify.N_SUMS), 1, 0.0)
         duals.duals(none, 1.0, none)
         duals.divide(none, 2.0)
 

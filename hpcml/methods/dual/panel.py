@@ -73,19 +73,22 @@ class Training:
 
 
 class Costs:
-    """C and the diagonal of the dual (2 rows: positive, negative), per label, in float64."""
+    """C and the diagonal of the dual (2 rows: positive, negative), per label, in float64, for rows of weight 1."""
 
     def __init__(self, risk: Risk, options: DualOptions) -> None:
-        self.base = 1.0 / (risk.lam * risk.rows.n_global)
+        self.base = risk.negative_weight / (risk.lam * risk.rows.total_weight)
         self.precision, self.limit = options.precision, LIMITS[options.precision]
         self.loss, self.weight, self.rows = DUAL_LOSSES[options.loss], options.positive_weight, risk.rows
-        self.largest = max(1.0, risk.comm.size * risk.rows.max_norm**2) if self.loss.entropic else 1.0
+        self.positive_weights = risk.positive_weights
+        self.largest = max(1.0, risk.comm.size * risk.rows.largest_step) if self.loss.entropic else 1.0
 
     def of(self, label: int) -> np.ndarray:
         """C of positive and negative rows (2) of a label's number in the data. Raises NonFiniteError if they are beyond LIMITS."""
-        weight, n_positive = 1.0, int(self.rows.n_positive[label])
+        weight = 1.0
         if label != NO_POSITIVES:
-            weight = (self.rows.n_global - n_positive) / n_positive if self.weight == BALANCED else parse_weight(self.weight)
+            positive = self.rows.weight_of(label)
+            weight = (self.rows.total_weight - positive) / positive if self.weight == BALANCED else parse_weight(self.weight)
+            weight *= 1.0 if self.positive_weights is None else float(self.positive_weights[label])
         return self.checked(np.array([self.base * weight, self.base]))
 
     def checked(self, costs: np.ndarray) -> np.ndarray:
@@ -195,7 +198,7 @@ class DualPanel:
         )
         for (own, csr), lane, some in self.risk.watch.slices(parts):
             places = slice(own.start * self.width, own.stop * self.width)
-            kernels.depart(*csr, some, start.alpha[own], self.alpha[places], self.w, self.width, lane)
+            kernels.depart(*csr, some, self.block.norms[own], start.alpha[own], self.alpha[places], self.w, self.width, lane)
         self._share(before, 1.0)
 
     @property
@@ -355,8 +358,8 @@ class DualPanel:
         sums, near = np.zeros((certify.N_SUMS, self.width)), np.zeros(self.risk.rows.n_local, np.uint16)
         costs = self.costs.reshape(-1)
         for some, places in self._row_slices():
-            arrays = (scores[places], self.alpha[places], self.positive[some], self.rules, costs, shifts, near[some])
-            self.certify_rows(*arrays, sums.reshape(-1), self.width, within)
+            arrays = (scores[places], self.alpha[places], self.positive[some], self.block.norms[some])
+            self.certify_rows(*arrays, self.rules, costs, shifts, near[some], sums.reshape(-1), self.width, within)
         return sums, near
 
     @mpi.collective
@@ -410,7 +413,7 @@ class DualPanel:
         own, slopes = self._intercepts(), np.zeros((MOVES.size, width))
         costs, squared = self.costs.reshape(-1), self.block.costs.loss.squared
         for some, places in self._row_slices():
-            kernels.slopes(scores[places], self.positive[some], costs, squared, MOVES, slopes.reshape(-1))
+            kernels.slopes(scores[places], self.positive[some], self.block.norms[some], costs, squared, MOVES, slopes.reshape(-1))
         mpi.allreduce_sum(risk.comm, slopes)
         slopes += MOVES[:, None] + own
         shifts = np.array([np.interp(0.0, slope, MOVES) for slope in slopes.T])  # slopes do not fall; beyond them, the last move
@@ -425,7 +428,8 @@ class DualPanel:
         for first in range(0, self.width, half):
             v[:] = 0.0
             for some, csr, places in self._slices(self._support):
-                self.combine_rows(*csr, self.alpha[places], self.positive[some], costs, self.width, first, half, v)
+                arrays = (self.block.norms[some], self.alpha[places], self.positive[some])
+                self.combine_rows(*csr, *arrays, costs, self.width, first, half, v)
             if risk.comm.size > 1:
                 mpi.allreduce_sum(risk.comm, v)
             sums = np.zeros(2 * half)

@@ -37,7 +37,7 @@ PRECISIONS: dict[str, np.dtype[Any]] = {"single": np.dtype(np.float32), "double"
 ROWS_BYTES = 1 << 21  # rows that pass through all panels before the next ones are fetched
 
 
-def parse_lambda(text: str, scale: float, n_rows: int, smallest: float = SMALLEST_LAMBDA) -> float:
+def parse_lambda(text: str, scale: float, n_rows: float, smallest: float = SMALLEST_LAMBDA) -> float:
     """λ from `X/m`, `0.1X/m`, `X/NUMBER`, `NUMBER/m` or `NUMBER`: X = (mean ‖x_i‖)² over the training rows (`scale`), m their
     number.
 
@@ -97,7 +97,9 @@ class Risk:
         self.headings: Headings | None = None  # the columns of the rows' own labels, where these are features, too
         self.chunk_values = 0  # of rows that are streamed; 0: memory holds them
         self.kept_values = 0  # of rows that are streamed: how many stay in memory between passes
-        self.lam = parse_lambda(options.lam, rows.scale, rows.n_global, options.smallest_lambda)
+        self.positive_weights: np.ndarray | None = None  # (n_labels) of rows with the label, times the option's
+        self.negative_weight = 1.0  # of rows without
+        self.lam = parse_lambda(options.lam, rows.scale, rows.total_weight, options.smallest_lambda)
         self.seed, self.weight_type = options.seed, PRECISIONS[options.precision]
 
     def at(self, options: LinearOptions) -> Self:
