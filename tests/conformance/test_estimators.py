@@ -16,7 +16,7 @@ from support.make import class_data, dataset
 from support.methods import ESTIMATORS, SHORT, learnt, make
 
 from hpcml import ClassifierModel, DualClassifier, PsbmlClassifier, cross_validate, open_model, train
-from hpcml.estimators.distributed import OPTION_OF
+from hpcml.estimators.parameters import OPTION_OF
 from hpcml.kernels import device
 from hpcml.methods.linear.block import STEP_LIMIT
 from hpcml.methods.psbml.synchronous import Synchronous
@@ -216,7 +216,7 @@ def test_parameters_and_attributes_are_described(name):
     text = type(found).__doc__
     for word in ("Parameters\n", "Attributes\n", "References\n"):
         assert word in text
-    described = {each.strip() for line in re.findall(r"\n    (\w[\w, ]*) : ", text) for each in line.split(",")}
+    described = {each.strip() for line in re.findall(r"\n(\w[\w, ]*) : ", text) for each in line.split(",")}
     assert {*found.get_params(), *attributes} <= described
 
 
