@@ -19,7 +19,7 @@ from __future__ import annotations
 import inspect
 import re
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from numbers import Integral, Real
 from types import NoneType
@@ -80,9 +80,12 @@ def classifier_of(*kinds: type) -> Callable[[Kind], Kind]:
             if vars(cls)[name] is OPTION:
                 setattr(cls, name, _default(name, kind, hint))
         made: Any = cls
+        documented = cls.__doc__ is not None  # as it is not with python -OO
         made._options_kind, made._parameters = kinds[0], found
         dataclass(eq=False, repr=False, match_args=False)(cls)
-        cls.__doc__ = _documented(cls, kinds)
+        if documented:
+            made.described = list(_described(cls, kinds))
+            cls.__doc__ = _documented(cls)
         return cls
 
     return complete
@@ -113,18 +116,21 @@ def _default(name: str, kind: Any, hint: Any) -> Any:
     return value
 
 
-def _documented(cls: type, kinds: tuple[type, ...]) -> str | None:
-    """The documentation of a classifier, with a section of its parameters."""
-    if cls.__doc__ is None:  # python -OO
-        return None
-    own, lines = texts_behind(cls), ["Parameters", "----------"]
+def _described(cls: type, kinds: tuple[type, ...]) -> Iterator[tuple[str, str, str]]:
+    """Name, type with default, and text of each parameter of a classifier."""
+    own = texts_behind(cls)
     for name, parameter in inspect.signature(cls).parameters.items():
-        kind = _kind_with(name, kinds)
-        text = own[name] if name in own else about_parameters(help_of(kind)[OPTION_OF.get(name, name)])
-        if name == "random_state":
-            text += " Rank 0's counts." if hasattr(cls, "comm") else ""
-        hint = re.sub(r"Annotated\[(.*), \w+\]$", r"\1", str(parameter.annotation))
+        text = own[name] if name in own else about_parameters(help_of(_kind_with(name, kinds))[OPTION_OF.get(name, name)])
+        if name == "random_state" and hasattr(cls, "comm"):
+            text += " Rank 0's counts."
+        hint = parameter.annotation if isinstance(parameter.annotation, str) else inspect.formatannotation(parameter.annotation)
+        hint = re.sub(r"Annotated\[(.*), \w+\]$", r"\1", hint)
         hint = hint.replace(" | ", " or ").replace("Seed", "int, RandomState or None")
-        lines += [f"{name} : {hint}, default {parameter.default!r}", textwrap.indent(textwrap.fill(text, 116), "    ")]
+        yield name, f"{hint}, default {parameter.default!r}", text
+
+
+def _documented(cls: Any) -> str:
+    """The documentation of a classifier, with a section of its parameters."""
+    lines = [f"{name} : {kind}\n{textwrap.indent(textwrap.fill(text, 116), '    ')}" for name, kind, text in cls.described]
     head, attributes, tail = inspect.cleandoc(cls.__doc__).partition("Attributes\n")
-    return "\n".join([head + lines[0], *lines[1:], "", attributes + tail])
+    return head + "\n".join(["Parameters", "----------", *lines, "", attributes + tail])

@@ -43,13 +43,20 @@ class Report(Protocol):
 class Can:
     """What a method can do. What it cannot is refused with one sentence and exit code 2; the conformance tests try both."""
 
-    label_sets: bool = True  # rows with several labels: a model for each label; else one classifier of classes
+    label_sets: bool = True
+    """rows with several labels"""
     negative_values: bool = True
-    headings: bool = False  # leave a label's own heading out, where the rows' labels are features, too
-    streams: bool = False  # svmlight text, as it comes
-    pause: bool = True  # stop at a signal or the time limit, and go on from a checkpoint
+    """values below 0"""
+    pause: bool = True
+    """checkpoints"""
+    headings: bool = False
+    """headings as features"""
+    streams: bool = False
+    """streams"""
     tune: bool = False
-    retrain: bool = False  # keep the models of labels whose rows are the same
+    """`hpcml tune`"""
+    retrain: bool = False
+    """`hpcml retrain`"""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,7 @@ from hpcml.model.classifier import dump_classifier
 
 WORDS = np.array(["ant", "bee", "caterpillar"])
 
-# For every parameter but truth values something that it cannot be.
+# Of parameters something that they cannot be; of others, but truth values, any object will do.
 WRONG = {
     **{"alpha": 0.5, "base": "treee", "beta": 2.0, "block": 0, "comm": "world", "cycles": 0, "epsilon": -1.0, "eta": 0.0},
     **{
@@ -199,12 +199,11 @@ def test_nan_is_refused(name):
 def test_mistakes_are_told_in_the_words_of_the_parameters(name):
     X, y, _ = rows(2)
     parameters = set(make(name).get_params()) - TRUTH_VALUES
-    assert parameters <= set(WRONG)
     known = {"comm", "method", *METHODS[name].option_names} - ({"seed"} if "shuffle" in make(name).get_params() else set())
     for parameter in sorted(parameters):
         if OPTION_OF.get(parameter, parameter) in known:
             with pytest.raises((ValueError, TypeError)) as error:
-                make(name, **{parameter: WRONG[parameter]}).fit(X, y)
+                make(name, **{parameter: WRONG.get(parameter, object())}).fit(X, y)
             assert re.match(rf"{parameter}=.*: ", str(error.value)) and "--" not in str(error.value)
 
 
