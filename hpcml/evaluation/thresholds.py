@@ -83,9 +83,9 @@ def check_fit(model: Model | ClassifierModel, measure: str, method: str, min_pos
         )
     if method == "half":
         loss, weight = model.attrs.get("loss"), str(model.attrs.get("positive_weight", "1"))
-        if isinstance(model, ClassifierModel) or loss not in LOG_ODDS:
+        if isinstance(model, ClassifierModel) or loss != LOG_ODDS:
             raise ConfigError(
-                f"{model.path}: --method half needs scores that are log-odds (--loss {' or '.join(LOG_ODDS)}); take --method search"
+                f"{model.path}: --method half needs scores that are log-odds (--loss {LOG_ODDS}); take --method search"
             )
         if weight != "1":
             raise ConfigError(

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from hpcml import mpi
-from hpcml.methods.extreme import newton_kernels as kernels
-from hpcml.methods.extreme.judge import MAX_GAP, ElasticRisk, Judge, Label, View
-from hpcml.methods.extreme.options import ElasticNetOptions
+from hpcml.methods.elastic_net import newton_kernels as kernels
+from hpcml.methods.elastic_net.judge import MAX_GAP, ElasticRisk, Judge, Label, View
+from hpcml.methods.elastic_net.options import ElasticNetOptions
 from hpcml.methods.linear.block import Finished, Solver, Turns
 from hpcml.run.stop import Stop
 
