@@ -22,7 +22,7 @@ from hpcml.methods.linear.options import with_defaults
 from hpcml.methods.linear.plan import LANES
 from hpcml.run.profile import Profile
 
-REPEATS = 2
+REPEATS = 2  # of a measurement, whose least counts: what another process does only adds to it
 
 
 class ElasticForecaster:
