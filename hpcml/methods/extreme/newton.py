@@ -22,7 +22,7 @@ from hpcml.methods.extreme.judge import MAX_GAP, ElasticRisk, Judge, Label, View
 from hpcml.methods.extreme.options import ElasticNetOptions
 from hpcml.methods.linear.block import Finished
 
-# Seconds of the processor of 5 labels of Reuters and 13 of MeSH, frequent and rare, at the default strengths: 2.2 and 4.2 with these
+# Seconds of the processor of 5 labels of Reuters and 13 of MeSH, frequent and rare, at the default strengths: 2.2, 4.2 with these
 # values, give or take a tenth. All end with certified gaps below the 1e-5 that was asked.
 #     FIRST   20: 2.6, 5.0    1000: 3.1, 5.0        GOAL  0.02: 3.3, 5.9   0.5: 1.6, 3.4 (tried last; models keep their bits)
 #     VALUES   1: 2.4, 4.5       8: 2.7, 4.8        SLOW   0.1: 2.5, 4.3   0.7: 1.9, 4.0
