@@ -35,6 +35,11 @@ def rows_in_slice(n_rows: int, n_values: int) -> int:
     return max(1, SLICE_VALUES * n_rows // max(1, n_values + ROW_VALUES * n_rows))
 
 
+def is_long(n_values: int, n_ranks: int) -> bool:
+    """Whether a pass of so many ranks over so many values is long enough to be left in the middle."""
+    return n_values > SLICE_VALUES * n_ranks
+
+
 def row_slices(n_rows: int, n_values: int) -> Iterator[slice]:
     """Consecutive slices of 0 .. n_rows − 1, of about SLICE_VALUES each, for rows that have `n_values` values."""
     step = rows_in_slice(n_rows, n_values)

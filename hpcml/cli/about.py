@@ -73,5 +73,4 @@ def add_completion(app: App) -> None:
         changed = [f"{file}: a line added that loads it" for file, text in before.items() if contents(file) != text]
         say("; ".join([f"{path}: written", *changed, "it takes effect in the next shell that you start"]), sys.stdout)
 
-    install.local = True  # type: ignore[attr-defined]  # it needs no MPI
     app.command(install, name=INSTALL, show=True)

@@ -10,9 +10,9 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.files.table import write_table
-from hpcml.methods.extreme.delayed import DelayedBlock
+from hpcml.methods.extreme.delayed import DelayedSolver
 from hpcml.methods.extreme.judge import HISTORY, ElasticRisk, history_line
-from hpcml.methods.extreme.newton import NewtonBlock
+from hpcml.methods.extreme.newton import NewtonSolver
 from hpcml.methods.extreme.options import ElasticNetOptions, parse_l1
 from hpcml.methods.extreme.plan import bytes_per_rank_elastic
 from hpcml.methods.linear import train as linear
@@ -28,19 +28,15 @@ from hpcml.run.session import Session, Target
 PATH = ("run", "l1", "features", "share", "f", "gap", "seconds")  # features: weights that are not 0, a label; f: its mean
 
 
-def build(
-    risk: ElasticRisk, labels: np.ndarray, n_lanes: int, options: ElasticNetOptions, max_steps: int
-) -> NewtonBlock | DelayedBlock:
-    """The block that trains the labels of a rank by the chosen solver. Raises ConfigError, MemoryError."""
-    if options.solver == "newton":
-        return NewtonBlock(risk, labels, options, max_steps)
-    return DelayedBlock(risk, labels, n_lanes, options)
+def solver(risk: ElasticRisk, labels: np.ndarray, n_lanes: int, options: ElasticNetOptions) -> NewtonSolver | DelayedSolver:
+    """The solver of the labels of a rank, as chosen. Raises ConfigError, MemoryError."""
+    return (NewtonSolver if options.solver == "newton" else DelayedSolver)(risk, labels, n_lanes, options)
 
 
 L1 = Axis("l1", TENFOLD, TENFOLD_STEP, lambda rows, options: parse_l1(options.l1, math.sqrt(rows.scale), rows.n_global))
 METHOD = LinearMethod(
     name="elastic-net",
-    build=build,
+    solver=solver,
     sharding=Sharding.NONE,
     needs=bytes_per_rank_elastic,
     risk=ElasticRisk,
