@@ -43,7 +43,7 @@ class Report(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Can:
-    """What a method can do. What it cannot is refused with one sentence and exit code 2; the conformance tests try both."""
+    """The abilities of a method. What it cannot do is refused with one sentence and exit code 2; the conformance tests try both."""
 
     label_sets: bool = True
     """rows with several labels"""

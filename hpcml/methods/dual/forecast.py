@@ -34,8 +34,8 @@ from hpcml.run.stop import NEVER
 
 Result = TypeVar("Result")
 
-START_PASSES = 5.0  # of the label that no row has, with the default tolerance
-REPEATS = 6
+START_PASSES = 5.0  # of the label that no row has, with the default tolerance; a pilot counts them for others
+REPEATS = 6  # of a measurement, whose least counts: what another process does only adds to it
 OF_PATH = ("loss", "lam", "bias", "dual_tol", "max_gap", "positive_weight", "max_steps")  # options that change the number of passes
 STEEPEST = 0.5  # power of the number of rows by which a pilot's figures are carried over to all rows at most
 ASSUMED = "convert synthetic text, 100,000 rows, 2,000 labels"

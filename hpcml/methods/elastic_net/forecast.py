@@ -23,7 +23,7 @@ from hpcml.methods.linear.options import with_defaults
 from hpcml.run.profile import Profile
 from hpcml.run.stop import NEVER
 
-REPEATS = 2
+REPEATS = 2  # of a measurement, whose least counts: what another process does only adds to it
 
 
 class ElasticForecaster:

@@ -30,7 +30,7 @@ from hpcml.options import flag_of
 from hpcml.run.profile import Profile
 from hpcml.run.stop import NEVER
 
-REPEATS = 3
+REPEATS = 3  # of a measurement, whose least counts: what another process does only adds to it
 STEEPEST = 0.5  # power of the number of rows by which steps grow at most
 LEAST_VALUES = 1 << 19  # of the rows of a pilot: fewer would measure Python
 PILOT_LABELS = 2 * LANES  # lanes are taken by others, as in training
