@@ -58,6 +58,10 @@ class Interrupted(HpcmlError):
     exit_code = EXIT_RESUMABLE
 
 
+class Stopped(Interrupted):
+    """Work was left where it stands, for a reason to stop; whoever drives it saves what there is."""
+
+
 def reason_and_hint(error: OSError) -> tuple[str, str]:
     """Why the operating system refused, and what to do about it ("" or a clause that starts with a semicolon)."""
     reason = error.strerror or str(error)
@@ -124,7 +128,8 @@ def file_error(path: object, doing: str, error: OSError) -> DataError:
     return DataError(f"{path}: cannot {doing}: {reason}{hint}")
 
 
-BY_NAME = {c.__name__: c for c in (HpcmlError, ConfigError, InUseError, DataError, NonFiniteError, CollectiveError, Interrupted)}
+_RAISED = (HpcmlError, ConfigError, InUseError, DataError, NonFiniteError, CollectiveError, Interrupted, Stopped)
+BY_NAME = {c.__name__: c for c in _RAISED}
 
 
 def in_python(text: str) -> str:

@@ -19,6 +19,7 @@ from hpcml.methods.linear.objective import Objective, Panel, panel_widths
 from hpcml.methods.probe.first_order import probe
 from hpcml.methods.probe.options import ProbeOptions
 from hpcml.run.profile import Profile
+from hpcml.run.stop import NEVER
 
 LABELS = (1, 4, 8, 16, 32, 64)
 LATER = 20  # steps of PROBE, when most rows no longer violate
@@ -48,11 +49,11 @@ def _at_zero(objective: Objective, n_labels: int) -> Callable[[], None]:
 def _later(objective: Objective, n_labels: int) -> Callable[[], None]:
     """One pass after 20 steps of PROBE for the most frequent labels."""
     order = np.argsort(-objective.rows.n_positive, kind="stable")[:n_labels]
-    block = probe(objective, np.resize(order, n_labels), n_labels, ProbeOptions(), LATER + 1)
-    block.waiting.extend(range(n_labels))
+    solver = probe(objective, np.resize(order, n_labels), n_labels, ProbeOptions(max_steps=LATER + 1))
+    turns = solver.solve(range(n_labels), NEVER)
     for _ in range(LATER):
-        block.turn(0.0)
-    return lambda: objective.evaluate(block.panels)
+        next(turns)
+    return lambda: objective.evaluate(solver.panels)
 
 
 def bench_pass(path: Path, labels_per_pass: tuple[int, ...] = LABELS, repeats: int = 7) -> list[dict[str, float]]:

@@ -13,7 +13,7 @@ from hpcml.crossval.methods import methods as known_methods
 from hpcml.crossval.problems import CvProblem, read_problem
 from hpcml.crossval.protocols import Folds, Protocol, TopRanks
 from hpcml.crossval.table import CrossValidation
-from hpcml.crossval.tasks import Work
+from hpcml.crossval.tasks import CvTasks
 from hpcml.crossval.top_table import TopPrecision
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log, size
@@ -151,7 +151,7 @@ def _judged(
             left_out = f"; {problem.n_left_out} with too few rows of a class are left out" if problem.n_left_out else ""
             sizes = f"{problem.n_rows:,} rows × {problem.n_features:,} features, {len(problem.labels)} label(s)"
             log(f"{problem.path}: {sizes}{left_out}")
-        measured, seconds = Work(comm, problems, chosen, protocol, seed, in_order).run(log)
+        measured, seconds = CvTasks(comm, problems, chosen, protocol, seed, in_order).run(log)
         each = np.sum([found.sum(axis=(0, 1)) for found in seconds], axis=0).tolist()
         times = ", ".join(f"{method} {value:.3g} s" for method, value in zip(methods, each, strict=True))
         log(f"training took, in all: {times}")

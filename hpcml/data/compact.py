@@ -47,11 +47,26 @@ class CompactRows:
     scale: float  # X = (mean ‖x_i‖)², the constant feature not included
     n_positive: np.ndarray  # (n_labels) int64, on all ranks
     mapped: bool = False  # are indices and data in files?
+    weights: np.ndarray | None = None  # (n_local) float64, above 0, if one rank has all rows; None: 1 each
 
     @property
     def n_local(self) -> int:
         """The number of rows on this rank."""
         return self.indptr.size - 1
+
+    @property
+    def total_weight(self) -> float:
+        """Of all rows of the split."""
+        return self.n_global if self.weights is None else float(self.weights.sum())
+
+    @property
+    def largest_step(self) -> float:
+        """At least max s ‖x_i‖², with the weight s of a row."""
+        return self.max_norm**2 * (1.0 if self.weights is None else float(self.weights.max(initial=0.0)))
+
+    def weight_of(self, label: int) -> float:
+        """Of all rows that have a label."""
+        return int(self.n_positive[label]) if self.weights is None else float(self.weights[self.rows_of(label)].sum())
 
     def rows_of(self, label: int) -> np.ndarray:
         """The rows of this rank that have a label."""
@@ -123,7 +138,7 @@ def compact_rows(
     n_columns = shared.size + int(total[0]) + bias
     fold_column = np.where(has_fold, first_fold + np.cumsum(has_fold) - 1, -1).astype(np.int32)
     fold_norm = np.sqrt(folded).astype(np.float32)
-    max_norm, scale = _norms(comm, np.sqrt(squares), shard.n_global)
+    max_norm, scale = _norms(comm, np.sqrt(squares), shard)
 
     nnz = int(sizes.sum()) + int(has_fold.sum()) + n * bias
     place = room(nnz) if room is not None else None
@@ -164,6 +179,7 @@ def compact_rows(
         max_norm=float(np.sqrt(max_norm**2 + bias)) * (1 + 1e-6),  # folded values are rounded to float32
         scale=scale,
         n_positive=mpi.allreduce_sum(comm, n_positive),
+        weights=shard.weights,
     )
     return rows, ColumnMap(shard, column_of, fold_column, fold_norm)
 
@@ -190,10 +206,12 @@ def warm_up(comm: mpi.Comm, shard: Shard) -> None:
 
 
 @mpi.collective
-def _norms(comm: mpi.Comm, norms: np.ndarray, n_global: int) -> tuple[float, float]:
+def _norms(comm: mpi.Comm, norms: np.ndarray, shard: Shard) -> tuple[float, float]:
     """Collective over `comm`. The largest norm and X = (mean norm)². Raises DataError if X is of no use."""
-    largest = mpi.allreduce_max(comm, float(norms.max(initial=0.0)))
-    mean = mpi.exact_sum(comm, norms, largest * n_global, n_global) / n_global
+    largest, n_global = mpi.allreduce_max(comm, float(norms.max(initial=0.0))), shard.n_global
+    weighted, total = (norms, n_global) if shard.weights is None else (norms * shard.weights, float(shard.weights.sum()))
+    bound = mpi.allreduce_max(comm, float(weighted.max(initial=0.0))) * n_global
+    mean = mpi.exact_sum(comm, weighted, bound, n_global) / total
     if not (np.isfinite(mean**2) and mean**2 > 0):
         raise DataError(f"the training rows have no usable features (their mean norm is {mean}); check the data")
     return largest, mean**2

@@ -37,6 +37,7 @@ class Shard:
     first_local: int  # how many rows of the split lie on lower ranks
     n_features: int
     n_labels: int
+    weights: np.ndarray | None = None  # (n_local) float64, above 0, if one rank has all rows; None: 1 each
 
     @property
     def n_local(self) -> int:

@@ -9,25 +9,26 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 from hpcml import mpi
 from hpcml.data.shard import Shard
 from hpcml.errors import DataError
+from hpcml.estimators.sklearn_types import BaseEstimator, ClassifierMixin
 
 CLASSES, INDICATOR, SPARSE_INDICATOR, NAMES = range(1, 5)  # what y is; 0 on a rank without rows, which cannot know
 
 
 class LabelSets(NamedTuple):
-    """The labels of this rank's rows: those of row i are indices[indptr[i]] .. indices[indptr[i + 1] − 1]."""
+    """The labels of this rank's rows, those of row i are indices[indptr[i]] .. indices[indptr[i + 1] − 1]; and how they weigh."""
 
     kind: int
     classes: np.ndarray
     n_labels: int
     indptr: np.ndarray
     indices: np.ndarray
+    weights: np.ndarray | None = None  # (n) float64, above 0; None: 1 each, on all ranks
 
 
 class LabelScores(ClassifierMixin):
@@ -74,7 +75,7 @@ def complaints_agreed(rank: int, wrong: list[Exception]) -> Iterator[None]:
 
 
 def check_target(y: Any) -> tuple[int, np.ndarray | sp.csr_matrix | list[list[Any]]]:
-    """What y (at least one row) is, and y: classes (n,), CSR label sets (n, n_labels), or lists of names.
+    """The kind of y (at least one row), and y: classes (n,), CSR label sets (n, n_labels), or lists of names.
 
     Raises ValueError, TypeError.
     """
@@ -204,4 +205,5 @@ def shard_of(X: sp.csr_matrix, labels: LabelSets, first: int, n_global: int) -> 
         first_local=first,
         n_features=X.shape[1],
         n_labels=labels.n_labels,
+        weights=labels.weights,
     )

@@ -29,7 +29,7 @@ class _Columns(NamedTuple):
 
 
 class KernelDensities(JointBayes):
-    """What `hpcml.model.kernel_bayes.KernelNB` estimates, for rows that are known to be sound."""
+    """The estimates of `hpcml.model.kernel_bayes.KernelNB`, for rows that are known to be sound."""
 
     filed_as = "hpcml.model.kernel_bayes.KernelNB"
     floor_, rounds_ = 0.0, False  # of files that do not say

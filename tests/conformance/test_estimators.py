@@ -13,23 +13,31 @@ from sklearn.svm import LinearSVC
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from support.make import class_data, dataset
+from support.methods import ESTIMATORS, SHORT, learnt, make
 
 from hpcml import ClassifierModel, DualClassifier, PsbmlClassifier, cross_validate, open_model, train
-from hpcml.estimators.distributed import OPTION_OF
+from hpcml.estimators.parameters import OPTION_OF
 from hpcml.kernels import device
 from hpcml.methods.linear.block import STEP_LIMIT
 from hpcml.methods.psbml.synchronous import Synchronous
 from hpcml.methods.registry import METHODS
 from hpcml.model.classifier import dump_classifier
 
-ESTIMATORS = sorted(name for name, method in METHODS.items() if method.estimator)
-SHORT = {"psbml": {"base": "tree max_depth=4", "grid": "2x1", "cycles": 3}}  # parameters, beside the defaults
 WORDS = np.array(["ant", "bee", "caterpillar"])
 
-# For every parameter but truth values something that it cannot be.
+# Of parameters something that they cannot be; of others, but truth values, any object will do.
 WRONG = {
     **{"alpha": 0.5, "base": "treee", "beta": 2.0, "labels_per_pass": 0, "comm": "world", "cycles": 0, "epsilon": -1.0, "eta": 0.0},
-    **{"chi_square": -1.0, "cut": np.inf, "factor": np.nan, "min_weight": -1.0, "rounds": 0, "smoothing": 0.0, "stages": 1},
+    **{
+        "chi_square": -1.0,
+        "class_weight": "even",
+        "cut": np.inf,
+        "factor": np.nan,
+        "min_weight": -1.0,
+        "rounds": 0,
+        "smoothing": 0.0,
+        "stages": 1,
+    },
     **{"svm_c": 0.0, "svm_tol": 0.0, "trim": 1.0, "patience": 0, "device": "tpu"},
     **{"gamma": -1.0, "grid": "3", "judge": "f1", "l1": "m", "lam": "X/q", "loss": "none", "margin": -1.0, "max_gap": -1.0},
     **{"max_iter": 0, "method": "none", "neighbourhood": "C1", "passes": 0, "positive_weight": "none", "precision": "half"},
@@ -40,23 +48,10 @@ TRUTH_VALUES = {"dormant", "fit_intercept", "shuffle", "voted"}
 each = pytest.mark.parametrize("name", ESTIMATORS)
 
 
-def make(name, **more):
-    """The classifier of a method."""
-    method = METHODS[name]
-    return method.load(method.estimator)(**{**method.parameters, **SHORT.get(name, {}), **more})
-
-
 def rows(n_classes=3):
     """Rows of values that are not negative, their classes, their labels."""
     X, y, Y = class_data(5, 80, 12, n_classes)
     return abs(X), y, Y
-
-
-def learnt(classifier):
-    """All that a classifier has learnt, as bytes."""
-    if hasattr(classifier, "coef_"):
-        return classifier.coef_.tobytes() + classifier.intercept_.tobytes()
-    return dump_classifier(classifier.classifier_) + classifier.margin_rows_.tobytes() + bytes([classifier.cycle_])
 
 
 @each
@@ -204,12 +199,11 @@ def test_nan_is_refused(name):
 def test_mistakes_are_told_in_the_words_of_the_parameters(name):
     X, y, _ = rows(2)
     parameters = set(make(name).get_params()) - TRUTH_VALUES
-    assert parameters <= set(WRONG)
     known = {"comm", "method", *METHODS[name].option_names} - ({"seed"} if "shuffle" in make(name).get_params() else set())
     for parameter in sorted(parameters):
         if OPTION_OF.get(parameter, parameter) in known:
             with pytest.raises((ValueError, TypeError)) as error:
-                make(name, **{parameter: WRONG[parameter]}).fit(X, y)
+                make(name, **{parameter: WRONG.get(parameter, object())}).fit(X, y)
             assert re.match(rf"{parameter}=.*: ", str(error.value)) and "--" not in str(error.value)
 
 
@@ -221,7 +215,7 @@ def test_parameters_and_attributes_are_described(name):
     text = type(found).__doc__
     for word in ("Parameters\n", "Attributes\n", "References\n"):
         assert word in text
-    described = {each.strip() for line in re.findall(r"\n    (\w[\w, ]*) : ", text) for each in line.split(",")}
+    described = {each.strip() for line in re.findall(r"\n(\w[\w, ]*) : ", text) for each in line.split(",")}
     assert {*found.get_params(), *attributes} <= described
 
 
@@ -242,9 +236,16 @@ CHECKED = [
 
 REASON = "rows are visited in an order that repeated rows change: the same within the tolerance only"
 WITHIN = {f"check_sample_weight_equivalence_on_{kind}_data": REASON for kind in ("dense", "sparse")}
+NO_INTERCEPT = {"check_class_weight_classifiers": "no class weight outweighs the missing intercept, nor does one of LinearSVC"}
 
 
-@parametrize_with_checks(CHECKED, expected_failed_checks=lambda each: WITHIN if isinstance(each, DualClassifier) else {})
+def expected_to_fail(estimator):
+    if not isinstance(estimator, DualClassifier):
+        return {}
+    return WITHIN if estimator.fit_intercept else WITHIN | NO_INTERCEPT
+
+
+@parametrize_with_checks(CHECKED, expected_failed_checks=expected_to_fail)
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
@@ -277,27 +278,80 @@ def test_dual_has_the_gap_of_the_command(parameters, options, tmp_path):
     assert (found.gap_ <= parameters.get("max_gap", 1)).all()
 
 
+EXACT = {"lam": 0.02, "precision": "double", "tol": 1e-6, "max_gap": 1e-9, "max_iter": 100_000}
+
+
+def liblinear(loss, C, **more):
+    if loss == "logistic":
+        return LogisticRegression(C=C, solver="liblinear", tol=1e-10, max_iter=10_000, **more)
+    return LinearSVC(C=C, loss=loss.replace("-", "_"), tol=1e-10, max_iter=10**6, **more)
+
+
+def same_weights(found, peer):
+    return np.allclose(found.coef_, peer.coef_, atol=1e-3) and np.allclose(found.intercept_, peer.intercept_, atol=1e-3)
+
+
 @pytest.mark.parametrize("loss", ["hinge", "squared-hinge", "logistic"])
-def test_dual_takes_rows_as_often_as_they_weigh(loss):
+def test_dual_weighs_rows_as_liblinear_does(loss):
     X, y, Y = rows(2)
-    weights = np.random.default_rng(1).integers(0, 4, 80)
-    exact = {"loss": loss, "lam": 0.02, "precision": "double", "tol": 1e-6, "max_gap": 1e-9, "max_iter": 100_000}
-    found = DualClassifier(**exact).fit(X, y, weights)
-    again = DualClassifier(**exact).fit(sp.csr_matrix(X.toarray().repeat(weights, axis=0)), y.repeat(weights))
-    assert learnt(found) == learnt(again) and found.gap_.max() <= 1e-9
-    assert learnt(DualClassifier(**exact).fit(X, Y.toarray().astype(int), weights)) == learnt(found)
+    whole = np.random.default_rng(1).integers(0, 4, 80)
+    again = DualClassifier(loss, **EXACT).fit(sp.csr_matrix(X.toarray().repeat(whole, axis=0)), y.repeat(whole))
+    assert same_weights(DualClassifier(loss, **EXACT).fit(X, y, whole), again)
+    weights = whole * np.random.default_rng(2).random(80)
+    found = DualClassifier(loss, **EXACT).fit(X, y, weights)
+    assert found.gap_.max() <= 1e-9
+    assert same_weights(found, liblinear(loss, 1 / (0.02 * weights.sum())).fit(X.toarray(), y, weights))
     names = [["yes"] if has else [] for has in y]
-    assert learnt(DualClassifier(**exact).fit(X, names, weights)) == learnt(found)
-    C = 1 / (0.02 * weights.sum())
-    peer = LogisticRegression(C=C, solver="liblinear", tol=1e-10, max_iter=10_000)
-    if loss != "logistic":
-        peer = LinearSVC(C=C, loss=loss.replace("-", "_"), tol=1e-10, max_iter=10**6)
-    peer.fit(X.toarray(), y, weights)
-    assert np.allclose(found.coef_, peer.coef_, atol=1e-3) and np.allclose(found.intercept_, peer.intercept_, atol=1e-3)
-    with pytest.raises(ValueError, match=r"^sample_weight\[3\]=0\.5: expected whole numbers"):
-        DualClassifier().fit(X, y, np.where(np.arange(80) == 3, 0.5, 1))
+    for twin in (Y.toarray().astype(int), names):
+        assert learnt(DualClassifier(loss, **EXACT).fit(X, twin, weights)) == learnt(found)
+    assert learnt(DualClassifier(loss).fit(X, y, np.ones(80))) == learnt(DualClassifier(loss).fit(X, y))
+    with pytest.raises(ValueError, match=r"^sample_weight\[3\]=-0\.5: expected a number of at least 0"):
+        DualClassifier().fit(X, y, np.where(np.arange(80) == 3, -0.5, 1))
     with pytest.raises(ValueError, match="no rank has rows to train on"):
         DualClassifier().fit(X, y, np.zeros(80))
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared-hinge", "logistic"])
+@pytest.mark.parametrize("weights", [{0: 0.4, 1: 3.0}, {1: 2.5}, {0: 7}, "balanced"])
+def test_dual_weighs_classes_as_liblinear_does(loss, weights):
+    X, y, _ = rows(2)
+    C = 1 / (0.02 * 80)
+    found = DualClassifier(loss, class_weight=weights, **EXACT).fit(X, y)
+    assert same_weights(found, liblinear(loss, C, class_weight=weights).fit(X.toarray(), y))
+    three = np.minimum(y + 2 * (np.arange(80) % 5 == 0), 2)
+    found = DualClassifier(loss, class_weight=weights, **EXACT).fit(X, three)
+    each = 80 / (3 * np.bincount(three)) if weights == "balanced" else [weights.get(label, 1.0) for label in range(3)]
+    for label in range(3):
+        twin = liblinear(loss, C, class_weight={1: each[label]}).fit(X.toarray(), three == label)
+        assert np.allclose(found.coef_[label], twin.coef_[0], atol=1e-3)
+    if loss != "logistic":  # which scikit-learn's LIBLINEAR trains for two classes only
+        assert same_weights(found, liblinear(loss, C, class_weight=weights).fit(X.toarray(), three))
+    assert not hasattr(found, "predict_proba")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "text"),
+    [
+        ({"class_weight": {0: 2, 5: 1}}, "class_weight has 5, which y does not have"),
+        ({"class_weight": {0: 0}}, r"class_weight\[0\]=0: expected a number above 0"),
+        ({"class_weight": "even"}, "class_weight='even': expected a dict, 'balanced' or None"),
+    ],
+)
+def test_dual_refuses_class_weights(parameters, text):
+    X, y, Y = rows()
+    with pytest.raises(ValueError, match=text):
+        DualClassifier(**parameters).fit(X, np.minimum(y, 1))
+    with pytest.raises(ValueError, match="class_weight='balanced' is of classes"):
+        DualClassifier(class_weight="balanced").fit(X, Y.toarray().astype(int))
+
+
+def test_dual_weighs_labels_by_their_names():
+    X, y, _ = rows(2)
+    names = [["yes", "odd"] if has else ["odd"] if i % 2 else [] for i, has in enumerate(y)]
+    found = DualClassifier(class_weight={"yes": 3}, **EXACT).fit(X, names)
+    plain, heavy = (DualClassifier(positive_weight=weight, **EXACT).fit(X, names) for weight in (1, 3))
+    assert found.classes_.tolist() == ["odd", "yes"]
+    assert found.coef_[0].tobytes() == plain.coef_[0].tobytes() and found.coef_[1].tobytes() == heavy.coef_[1].tobytes()
 
 
 def test_dual_tells_of_labels_that_it_gave_up():

@@ -18,12 +18,13 @@ from hpcml.data.compact import compact_rows
 from hpcml.estimators.labels import LabelSets, shard_of
 from hpcml.kernels.lanes import certify, combine, duals
 from hpcml.methods.dual import kernels, path
-from hpcml.methods.dual.blocks import dual
+from hpcml.methods.dual.by_loss import dual
 from hpcml.methods.dual.estimator import DualClassifier
 from hpcml.methods.dual.options import BALANCED, DualOptions
 from hpcml.methods.linear.block import CONVERGED, STEP_LIMIT
 from hpcml.methods.linear.objective import Risk
 from hpcml.run.profile import Profile
+from hpcml.run.stop import NEVER
 
 WEIGHTS = ("1", "3.5", BALANCED)
 
@@ -43,12 +44,8 @@ def risk_of(X, Y, options):
 def finish(risk, options, widest=16):
     """The finished labels by their numbers."""
     labels = np.flatnonzero((risk.rows.n_positive > 0) & (risk.rows.n_positive < risk.rows.n_global))
-    block = dual(risk, labels, widest, options, options.max_steps or options.steps)
-    block.waiting.extend(range(labels.size))
-    finished = []
-    while block.busy:
-        finished += block.turn(0.0)
-    return {int(labels[one.label]): one for one in finished}
+    turns = dual(risk, labels, widest, options).solve(range(labels.size), NEVER)
+    return {int(labels[one.label]): one for finished in turns for one in finished}
 
 
 def dense(risk):
@@ -159,10 +156,10 @@ def test_sums_of_a_certificate_are_numpy_s(lanes, precision):
     C, sign = np.where(is_positive, costs[0], costs[1]), np.where(is_positive, 1.0, -1.0)
     sums, z, near = np.zeros((certify.N_SUMS, lanes)), np.empty(u.size), np.zeros_like(positive)
     kernels.scores(*csr, w.ravel(), z, lanes, False)
-    nothing = np.zeros(lanes)
-    certify.logistic_certify(
-        z, u.ravel(), positive, nothing.astype(w.dtype), costs.ravel(), nothing, near, sums.reshape(-1), lanes, 0.0
-    )
+    nothing, norms = np.zeros(lanes), rng.random((n, 2)).astype(dtype)
+    C = C * norms[:, 1:]
+    arrays = (z, u.ravel(), positive, norms, nothing.astype(w.dtype), costs.ravel(), nothing, near)
+    certify.logistic_certify(*arrays, sums.reshape(-1), lanes, 0.0)
     assert (near == (1 << lanes) - 1).all()
     margin, wide = sign * (X.astype(float) @ w.astype(float)), u.astype(float)
     np.testing.assert_allclose(sums[certify.LOSSES], (C * np.logaddexp(0, -margin)).sum(axis=0), rtol=1e-12)
@@ -171,7 +168,7 @@ def test_sums_of_a_certificate_are_numpy_s(lanes, precision):
     for first in range(0, lanes, 8):
         some = slice(first, first + min(lanes, 8))
         v = np.zeros((30, some.stop - first))
-        combine.logistic_combine(*csr, u.ravel(), positive, costs.ravel(), lanes, first, v.shape[1], v.reshape(-1))
+        combine.logistic_combine(*csr, norms, u.ravel(), positive, costs.ravel(), lanes, first, v.shape[1], v.reshape(-1))
         expected = X.T.astype(float) @ (sign * C * expit(wide))[:, some]
         np.testing.assert_allclose(v, expected, rtol=1e-12, atol=1e-13 * np.abs(expected).max())
 
@@ -251,7 +248,7 @@ def test_path_comes_near_the_solutions_at_every_setting(monkeypatch):
     fits = path.DualPath(None, risk, given, options, 16)
     fits.warm_up()
     seen = set()
-    for found in fits.panels(np.arange(3)):
+    for found in fits.fit(np.arange(3), NEVER):
         w = found.w.reshape(-1, found.width).astype(float)
         for lane, (place, number) in enumerate(zip(found.places, found.settings, strict=True)):
             setting = given[number]

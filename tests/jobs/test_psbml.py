@@ -14,8 +14,8 @@ from support.training import train
 
 from hpcml.errors import DataError, Interrupted
 from hpcml.methods.psbml.options import PsbmlOptions
-from hpcml.methods.psbml.run import TorusRun
 from hpcml.model.classifier import ClassifierModel
+from hpcml.run.driver import Driver
 
 OPTIONS = ("--grid", "2x2", "--cycles", "40", "--seed", "3")
 SAME = PsbmlOptions(grid="2x2", cycles=40, seed=3)
@@ -116,7 +116,7 @@ class After:
 
 
 def test_damaged_checkpoints_and_other_runs(standing, data, undisturbed, tmp_path, monkeypatch):
-    monkeypatch.setattr(TorusRun, "_look", lambda self: None)  # so that signals are looked for once a cycle
+    monkeypatch.setattr(Driver, "look", lambda self: None)  # so that signals are looked for once a cycle
     run, worse = tmp_path / "run", tmp_path / "worse"
     for turn in range(2):
         with pytest.raises(Interrupted):
@@ -156,7 +156,7 @@ def test_damaged_checkpoints_and_other_runs(standing, data, undisturbed, tmp_pat
 
 def test_a_run_of_version_0_8_is_not_resumed(data, tmp_path, monkeypatch):
     """Its checkpoints have no cycle 0, and do not say of what cycles the rows are."""
-    monkeypatch.setattr(TorusRun, "_look", lambda self: None)
+    monkeypatch.setattr(Driver, "look", lambda self: None)
     run = tmp_path / "run"
     with pytest.raises(Interrupted):
         train("psbml", None, data, run, SAME, signals=After(5))

@@ -144,12 +144,19 @@ def test_dual_has_the_same_bits_on_any_number_of_ranks(comm, mine, X):
         assert sp.issparse(model.predict(X)) == sp.issparse(target)
 
 
-def test_dual_takes_rows_as_often_as_they_weigh_on_any_rank(comm, mine, X):
-    y, weights = np.arange(60) % 3, np.arange(60) % 4 * (np.arange(60) > 12)  # the first ranks have rows of weight 0 only
-    model, alone = DualClassifier(comm=comm).fit(X[mine], y[mine], weights[mine]), DualClassifier().fit(X, y, weights)
-    assert same(model, alone)
-    with pytest.raises(ValueError, match="expected whole numbers"):
-        DualClassifier(comm=comm).fit(X, y, weights + 0.5 * (comm.rank == comm.size - 1))
+def test_dual_weighs_rows_and_classes_alike_on_any_number_of_ranks(comm, mine, X):
+    y, weights = np.arange(60) % 3, np.arange(60) % 4 * 0.7 * (np.arange(60) > 12)  # the first ranks have rows of weight 0 only
+    for parameters in ({}, {"class_weight": {2: 3.0}}, {"class_weight": "balanced"}):
+        model = DualClassifier(**parameters, comm=comm).fit(X[mine], y[mine], weights[mine])
+        assert same(model, DualClassifier(**parameters).fit(X, y, weights))
+    ones = np.ones(mine.stop - mine.start) if comm.rank else None  # 1 each, on a rank that gives none
+    assert same(DualClassifier(comm=comm).fit(X[mine], y[mine], ones), DualClassifier().fit(X, y))
+    odd = comm.rank == comm.size - 1
+    with pytest.raises(ValueError, match="expected a number of at least 0"):
+        DualClassifier(comm=comm).fit(X, y, weights - odd)
+    if comm.size > 1:
+        with pytest.raises(ValueError, match="classifiers with different parameters"):
+            DualClassifier(class_weight={0: 1 + odd}, comm=comm).fit(X, y)
 
 
 def test_psbml_keeps_the_same_classifier_on_any_number_of_ranks(comm, mine, X):

@@ -194,7 +194,7 @@ def act(*_):
         strike()
         {}
 before(hpcml.methods.linear.run.LabelRun, "save", act)
-before(hpcml.methods.psbml.run.TorusRun, "_save", act)
+before(hpcml.methods.psbml.run.TorusRun, "save", act)
 """
 CLOCK_JUMPS = """
 import itertools

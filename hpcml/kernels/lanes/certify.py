@@ -1,4 +1,4 @@
-"""What the certificate of a panel needs of its scores and duals, in float64: losses, what the dual objective has, gradients."""
+"""The sums of a panel's certificate, from its scores and duals, in float64: losses, terms of the dual objective, gradients."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ LOSSES, ENTROPY, WORST = range(3)  # rows of `sums` for the logistic loss
 
 
 @by_width(types.int64)
-def _judge_hinge(lanes, z, alpha, at, positive, rules, costs, shifts, sums, within):
+def _judge_hinge(lanes, z, alpha, at, positive, weight, rules, costs, shifts, sums, within):
     """Add a row, of scores z[at + l] and duals alpha[at + l], to `sums`; returns its bits of `near`."""
     builder, zero, count = lanes.builder, lanes.constant(0.0), lanes.count
-    is_positive, within = lanes.flags(positive), lanes.splat(within)
+    is_positive, weight, within = lanes.flags(positive), lanes.splat(weight), lanes.splat(within)
 
     def gather(row, value, pick=builder.fadd):
         sums.put(I64(row * count), pick(sums.lanes(I64(row * count)), value))
 
     def sides(row, value):
+        value = builder.fmul(weight, value)
         gather(row, builder.select(is_positive, value, zero))
         gather(row + 1, builder.select(is_positive, zero, value))
 
@@ -40,7 +41,7 @@ def _judge_hinge(lanes, z, alpha, at, positive, rules, costs, shifts, sums, with
         sides(row, short)
         sides(row + SHORT_SQUARED, builder.fmul(short, short))
     sides(ALPHA_SQUARED, builder.fmul(a, a))
-    gather(ALPHA, a)
+    gather(ALPHA, builder.fmul(weight, a))
     gradient = builder.fadd(past, builder.fmul(diagonal, a))
     at_zero, at_top = builder.fcmp_ordered("==", a, zero), builder.fcmp_ordered("==", a, top)
     projected = project(lanes, gradient, at_zero, at_top)
@@ -54,10 +55,11 @@ def _judge_hinge(lanes, z, alpha, at, positive, rules, costs, shifts, sums, with
 
 
 @by_width(types.int64)
-def _judge_logistic(lanes, z, u, at, positive, rules, costs, shifts, sums, within):
+def _judge_logistic(lanes, z, u, at, positive, weight, rules, costs, shifts, sums, within):
     """The same of the duals u = log(α / (C − α)): every row is near."""
     builder, count, is_positive = lanes.builder, lanes.count, lanes.flags(positive)
     cost = builder.select(is_positive, costs.lanes(I64(0)), costs.lanes(I64(count)))
+    cost = builder.fmul(cost, lanes.splat(weight))
     u, margin = lanes.widened(u.lanes(at)), lanes.signed(is_positive, z.lanes(at))
 
     def gather(row, value, pick=builder.fadd):
@@ -74,8 +76,9 @@ def _certify_of(loss):
     """The sums of a loss (HINGE, LOGISTIC)."""
 
     @njit
-    def certify(z, duals, positive, rules, costs, shifts, near, sums, lanes, within):
+    def certify(z, duals, positive, norms, rules, costs, shifts, near, sums, lanes, within):
         """Add to `sums` (N_SUMS lanes, flat) what the certificate of a panel needs from its scores z (n lanes, flat), in float64.
+        Every sum is over rows times their weights, norms[i, 1].
 
         Hinges: of positive and of negative rows Σ (1 − margin)₊ and Σ (1 − margin)₊², the same with `shifts` (lanes) added to the
         scores, and Σ α²; Σ α; and the extremes of the projected gradient over all rows. Logistic, at `costs` (2 lanes, C of
@@ -85,9 +88,9 @@ def _certify_of(loss):
         """
         for i in range(positive.size):
             if loss == LOGISTIC:
-                near[i] = _judge_logistic(z, duals, i * lanes, positive[i], rules, costs, shifts, sums, within, lanes)
+                near[i] = _judge_logistic(z, duals, i * lanes, positive[i], norms[i, 1], rules, costs, shifts, sums, within, lanes)
             else:
-                near[i] = _judge_hinge(z, duals, i * lanes, positive[i], rules, costs, shifts, sums, within, lanes)
+                near[i] = _judge_hinge(z, duals, i * lanes, positive[i], norms[i, 1], rules, costs, shifts, sums, within, lanes)
 
     return certify
 

@@ -15,20 +15,20 @@ TILE = 64  # rows
 
 
 @by_width(types.int64, widths=(1, 2, 4, 8))
-def _signed(lanes, alpha, at, positive, slopes, place):
-    """slopes[place + l] = y alpha[at + l], with y by the bits of `positive`. Returns the lanes in which it is not 0, as bits."""
+def _signed(lanes, alpha, at, positive, weight, slopes, place):
+    """slopes[place + l] = y weight alpha[at + l], y by the bits of `positive`. Returns the lanes in which it is not 0, as bits."""
     a = lanes.widened(alpha.lanes(at))
-    slopes.put(place, lanes.signed(lanes.flags(positive), a))
+    slopes.put(place, lanes.builder.fmul(lanes.signed(lanes.flags(positive), a), lanes.splat(weight)))
     return lanes.number(lanes.builder.fcmp_ordered("!=", a, lanes.constant(0.0)))
 
 
 @by_width(types.int64, widths=(1, 2, 4, 8))
-def _signed_logistic(lanes, u, at, positive, costs, first, width, slopes, place):
+def _signed_logistic(lanes, u, at, positive, weight, costs, first, width, slopes, place):
     """The same of the dual α = C σ(u[at + l]), C from costs[first + l], or costs[first + width + l] for negative rows."""
     builder, is_positive = lanes.builder, lanes.flags(positive)
     cost = builder.select(is_positive, costs.lanes(first), costs.lanes(builder.add(first, width)))
     alpha = builder.fmul(cost, sigmoid(lanes, lanes.widened(u.lanes(at)))[0])
-    slopes.put(place, lanes.signed(is_positive, alpha))
+    slopes.put(place, builder.fmul(lanes.signed(is_positive, alpha), lanes.splat(weight)))
     return I64(1)
 
 
@@ -36,10 +36,10 @@ def _combine_of(loss):
     """The sum over rows for a loss (HINGE, LOGISTIC)."""
 
     @njit
-    def combine(indptr, indices, data, duals, positive, costs, width, first, lanes, v):
-        """v[j lanes + l] += Σ_i α y x_ij, in float64, of the lanes first .. first + lanes − 1 of a panel of `width`; lanes ≤ 8.
+    def combine(indptr, indices, data, norms, duals, positive, costs, width, first, lanes, v):
+        """v[j lanes + l] += Σ_i s α y x_ij, in float64, of the lanes first .. first + lanes − 1 of a panel of `width`; lanes ≤ 8.
 
-        `costs` (2 width) are C of positive rows, then of negative ones.
+        norms[i, 1] are the weights s of the rows, `costs` (2 width) are C of positive rows, then of negative ones.
         """
         slopes, starts = np.empty(TILE * lanes), np.empty(TILE, np.int64)
         none, shifts = np.zeros(1, np.uint8), np.zeros(1)
@@ -47,10 +47,11 @@ def _combine_of(loss):
             n = 0
             for i in range(tile, min(tile + TILE, positive.size)):
                 at, flags, place = i * width + first, np.int64(positive[i]) >> first, (i - tile) * lanes
+                s = norms[i, 1]
                 if loss == LOGISTIC:
-                    some = _signed_logistic(duals, at, flags, costs, first, width, slopes, place, lanes)
+                    some = _signed_logistic(duals, at, flags, s, costs, first, width, slopes, place, lanes)
                 else:
-                    some = _signed(duals, at, flags, slopes, place, lanes)
+                    some = _signed(duals, at, flags, s, slopes, place, lanes)
                 if some:
                     starts[n] = place
                     n += 1

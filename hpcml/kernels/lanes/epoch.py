@@ -11,6 +11,9 @@ both ends in full precision. Its gradient is margin + u.
 A step of the logistic loss minimises the dual along α. With a = σ(u) and κ = C ‖x‖² it finds the u where
 margin + κ (σ(u) − a) + u = 0. This function rises at least as fast as u, and bends at u = 0 only. So Newton's method, kept on the
 side of 0 where the root lies, goes no further than the gradient, and comes nearer with every iteration but the first.
+
+A row of weight s counts as s rows. What is kept is its dual divided by s: then the gradient, the bounds and the diagonal are those
+of a row of weight 1, with s ‖x‖² in place of ‖x‖², and what a step adds to the weights is s times as much.
 """
 
 from __future__ import annotations
@@ -48,12 +51,12 @@ class Row:
         lanes: Lanes,
         csr: tuple[Array, Array],
         span: tuple[ir.Value, ir.Value],
-        state: tuple[Array, Array, ir.Value, ir.Value],
+        state: tuple[Array, Array, ir.Value, ir.Value, ir.Value],
         bits: tuple[ir.Value, ir.Value],
         tables: tuple[Array, Array, Array],
     ) -> None:
         self.lanes, self.builder, (self.indices, self.data), self.span = lanes, lanes.builder, csr, span
-        self.w, self.duals, self.at, self.norm = state
+        self.w, self.duals, self.at, self.norm, self.weight = state
         self.rules, self.gradients, self.counts = tables
         self.is_positive, self.is_active = (lanes.flags(number) for number in bits)
         self.zero, self.one, self.minus_one = (lanes.constant(value) for value in (0.0, 1.0, -1.0))
@@ -82,7 +85,8 @@ class Row:
         self.counts.put(place, builder.add(self.counts.lanes(place), counted))
 
     def add(self, step: ir.Value) -> None:
-        """Add the lanes' multiples of the row to the weights."""
+        """Add the lanes' multiples of the row, times its weight, to the weights."""
+        step = self.builder.fmul(step, self.lanes.splat(self.weight))
         with self.lanes.rows(*self.span) as (k, _):
             place = self.builder.mul(self.indices.index(k), I64(self.lanes.count))
             self.w.put(place, self.lanes.fma(self.lanes.splat(self.data.one(k)), step, self.w.lanes(place)))
@@ -170,16 +174,16 @@ def _minimise(
 
 
 def _visit_of(step):
-    """What takes a row (its non-zeros begin .. end − 1, its duals from duals[at]) through the step of every active lane.
+    """A function that takes a row (its non-zeros begin .. end − 1, its duals from duals[at]) through the step of every active lane.
 
     It returns the lanes that look at the row any more, as bits, and brings the gradients' extremes and the counts of active and
     moved lanes up to date.
     """
 
     @by_width(types.int64, of=4)
-    def visit(lanes, indices, data, begin, end, w, duals, at, norm, positive, active, rules, gradients, counts):
+    def visit(lanes, indices, data, begin, end, w, duals, at, norm, weight, positive, active, rules, gradients, counts):
         """The visit of a row."""
-        state, bits, tables = (w, duals, at, norm), (positive, active), (rules, gradients, counts)
+        state, bits, tables = (w, duals, at, norm, weight), (positive, active), (rules, gradients, counts)
         return step(Row(lanes, (indices, data), (begin, end), state, bits, tables))
 
     return visit
@@ -193,7 +197,7 @@ def _epoch_of(loss):
 
     @njit
     def epoch(indptr, indices, data, rows, norms, w, duals, positive, active, rules, gradients, counts, lanes, ahead):
-        """Visit `rows`, in this order; `norms` (of all rows) are ‖x_i‖².
+        """Visit `rows`, in this order; `norms` (n, 2) are s ‖x_i‖² and s of all rows, of weight s.
 
         Weights `w` (d lanes) and `duals` (n lanes) are flat, float32 or float64, as are rules (N_RULES, lanes), gradients (2,
         lanes) and counts (2, lanes); `positive` and `active` (n) uint16 have a bit per lane. What a row needs is asked for while
@@ -211,18 +215,18 @@ def _epoch_of(loss):
                     ask(indices, k, 1)
                     ask(data, k, 1)
                 ask(duals, np.int64(far) * lanes, 1)
-                ask(norms, far, 1)
+                ask(norms, 2 * np.int64(far), 1)
                 ask(positive, far, 1)
                 ask(active, far, 1)
             if ahead and r + 1 < n:
                 near = rows[r + 1]
                 for k in range(indptr[near], indptr[near + 1]):
                     ask(w, np.int64(indices[k]) * lanes, 2)
-            at, p, a = i * lanes, positive[i], active[i]
+            at, norm, s, p, a = i * lanes, norms[i, 0], norms[i, 1], positive[i], active[i]
             if loss == LOGISTIC:
-                live = _visit_logistic(indices, data, begin, end, w, duals, at, norms[i], p, a, rules, gradients, counts, lanes)
+                live = _visit_logistic(indices, data, begin, end, w, duals, at, norm, s, p, a, rules, gradients, counts, lanes)
             else:
-                live = _visit_hinge(indices, data, begin, end, w, duals, at, norms[i], p, a, rules, gradients, counts, lanes)
+                live = _visit_hinge(indices, data, begin, end, w, duals, at, norm, s, p, a, rules, gradients, counts, lanes)
             active[i] = live
 
     return epoch

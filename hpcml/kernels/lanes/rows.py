@@ -102,7 +102,7 @@ def _ask_line(lanes, matrix, row, column):
 
 @njit
 def ask(array, index, level):
-    """Ask for the cache line of array[index] (1-d, contiguous), without waiting, into the cache `level` (1, 2); unchecked."""
+    """Ask for the cache line of element `index` of a contiguous array, without waiting, into cache `level` (1, 2); unchecked."""
     if level == 1:
         _ask_first(array, index, 1)
     else:

@@ -6,31 +6,31 @@ from functools import partial
 
 import numpy as np
 
-from hpcml.methods.bayes.block import HISTORY, BayesBlock, BernoulliNBBlock, history_line
-from hpcml.methods.bayes.boosted import BoostedBlock
+from hpcml.methods.bayes.block import HISTORY, BayesSolver, BernoulliNBSolver, history_line
+from hpcml.methods.bayes.boosted import BoostedSolver
 from hpcml.methods.bayes.options import BernoulliNBOptions, BoostedBayesOptions, StagedBayesOptions, StagedSvmOptions
 from hpcml.methods.bayes.plan import bytes_per_rank_bayes
 from hpcml.methods.bayes.risk import BayesRisk, BoostedRisk, StagedRisk
-from hpcml.methods.bayes.staged import StagedBlock, StagedSvmBlock
+from hpcml.methods.bayes.staged import StagedSolver, StagedSvmSolver
 from hpcml.methods.linear import train as linear
 from hpcml.methods.linear.block import History
 from hpcml.methods.linear.layout import Sharding
 from hpcml.methods.linear.method import LinearMethod
 
 
-def build(risk: BayesRisk, labels: np.ndarray, n_lanes: int, options: BernoulliNBOptions, max_steps: int) -> BayesBlock:
-    """What trains the labels of a rank. Raises MemoryError."""
+def solver(risk: BayesRisk, labels: np.ndarray, n_lanes: int, options: BernoulliNBOptions) -> BayesSolver:
+    """The solver of the labels of a rank. Raises MemoryError."""
     if isinstance(options, BoostedBayesOptions):
-        return BoostedBlock(risk, labels, options)
+        return BoostedSolver(risk, labels, options)
     if isinstance(options, StagedSvmOptions):
-        return StagedSvmBlock(risk, labels, options)
-    return StagedBlock(risk, labels, options) if isinstance(options, StagedBayesOptions) else BernoulliNBBlock(risk, labels)
+        return StagedSvmSolver(risk, labels, options)
+    return StagedSolver(risk, labels, options) if isinstance(options, StagedBayesOptions) else BernoulliNBSolver(risk, labels)
 
 
 def _method(name: str, risk: type[BayesRisk]) -> LinearMethod:
     return LinearMethod(
         name=name,
-        build=build,
+        solver=solver,
         sharding=Sharding.NONE,
         needs=bytes_per_rank_bayes,
         risk=risk,

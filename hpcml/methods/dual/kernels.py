@@ -79,10 +79,10 @@ def scores(indptr, indices, data, w, out, lanes, ahead):
 
 
 @njit
-def slopes(out, positive, costs, squared, moves, sums):
+def slopes(out, positive, norms, costs, squared, moves, sums):
     """sums[g lanes + l] += the slope of Σ C ℓ in the intercept of lane l if that is moved by moves[g], from scores `out` (n lanes).
 
-    costs (2 lanes): C of positive and of negative rows.
+    costs (2 lanes): C of positive and of negative rows; norms[i, 1]: weights of rows.
     """
     lanes = costs.size // 2
     own, sign = np.empty(lanes), np.empty(lanes)
@@ -90,7 +90,7 @@ def slopes(out, positive, costs, squared, moves, sums):
         for lane in range(lanes):
             is_positive = (positive[i] >> lane) & 1
             sign[lane] = 1.0 if is_positive else -1.0
-            own[lane] = costs[lane] if is_positive else -costs[lanes + lane]
+            own[lane] = norms[i, 1] * (costs[lane] if is_positive else -costs[lanes + lane])
         for g in range(moves.size):
             for lane in range(lanes):
                 short = 1.0 - sign[lane] * (out[i * lanes + lane] + moves[g])
@@ -101,20 +101,21 @@ def slopes(out, positive, costs, squared, moves, sums):
 
 
 @njit
-def norms(indptr, data, out):
-    """out[i] = ‖x_i‖², summed in float64."""
-    for i in range(out.size):
+def norms(indptr, data, weights, out):
+    """out[i] = s ‖x_i‖², summed in float64, and s, the weight of the row; `weights` (n), or (0): 1 each."""
+    for i in range(out.shape[0]):
         total = 0.0
         for k in range(indptr[i], indptr[i + 1]):
             total += np.float64(data[k]) * np.float64(data[k])
-        out[i] = total
+        s = weights[i] if weights.size else 1.0
+        out[i, 0], out[i, 1] = s * total, s
 
 
 @njit
-def depart(indptr, indices, data, rows, start, alpha, w, lanes, lane):
+def depart(indptr, indices, data, rows, norms, start, alpha, w, lanes, lane):
     """Take the duals `start` (n) of `rows`, negative so far, back to 0 in one lane: they will be positive."""
     for i in rows:
         alpha[i * lanes + lane] = 0.0
         if start[i] != 0.0:
             for k in range(indptr[i], indptr[i + 1]):
-                w[indices[k] * lanes + lane] += start[i] * data[k]
+                w[indices[k] * lanes + lane] += start[i] * norms[i, 1] * data[k]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from hpcml.methods.dual.blocks import dual
+from hpcml.methods.dual.by_loss import dual
 from hpcml.methods.dual.chunks import CHUNK_VALUES
 from hpcml.methods.dual.path import DualPath
 from hpcml.methods.dual.plan import bytes_per_rank_dual
@@ -17,7 +17,7 @@ from hpcml.methods.linear.settings import LAMBDA, Axis
 WEIGHT = Axis("positive_weight", (1.0, 4.0), 4.0, least=1.0)
 METHOD = LinearMethod(
     name="dual",
-    build=dual,
+    solver=dual,
     sharding=Sharding.INEXACT,
     needs=bytes_per_rank_dual,
     risk=Risk,

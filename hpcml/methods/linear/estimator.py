@@ -27,6 +27,7 @@ from hpcml.methods.linear.options import LinearOptions
 from hpcml.model.linear import LOG_ODDS
 from hpcml.mpi.memory import room_per_rank
 from hpcml.run.profile import Profile
+from hpcml.run.stop import NEVER
 
 
 def _has_log_odds(estimator: LinearClassifier) -> bool:
@@ -35,8 +36,9 @@ def _has_log_odds(estimator: LinearClassifier) -> bool:
     if loss not in able:
         advice = f"; they need loss={able[0]!r}" if able else ""
         raise AttributeError(f"predict_proba: the scores are no log-odds{advice} (or wrap it in CalibratedClassifierCV)")
-    if str(getattr(estimator, "positive_weight", "1")) not in ("1", "1.0"):
-        raise AttributeError("predict_proba: with a positive_weight the scores are no log-odds of the rows as they are")
+    for name, plain in (("positive_weight", ("1", "1.0")), ("class_weight", ("None",))):
+        if str(getattr(estimator, name, plain[0])) not in plain:
+            raise AttributeError(f"predict_proba: with a {name} the scores are no log-odds of the rows as they are")
     return True
 
 
@@ -56,7 +58,8 @@ class LinearClassifier(LabelScores, DistributedClassifier):
     def _learn(self, comm: mpi.Comm, X: sp.csr_matrix, labels: LabelSets, options: LinearOptions) -> None:
         """Collective over `comm`. Spread the rows as the method needs them, train, warn of labels that were given up."""
         rows, columns = self._spread(comm, X, labels, options.bias)
-        self._train(comm, rows, columns, options)
+        risk = self._risk(rows, labels, options)
+        self._train(comm, risk, columns, options)
         for text in self._shortfalls(options) if comm.rank == 0 else ():
             warnings.warn(text, ConvergenceWarning, stacklevel=9)  # where `fit` was called
 
@@ -72,14 +75,18 @@ class LinearClassifier(LabelScores, DistributedClassifier):
         with mpi.groups_agreed(comm):
             return compact_rows(mpi.self_comm(), shard, bias, fold=self._method.risk.folds)
 
+    def _risk(self, rows: CompactRows, labels: LabelSets, options: LinearOptions) -> Risk:
+        """What the labels have in common. Raises ConfigError, the same on all ranks."""
+        return self._method.risk(rows, options, Profile())
+
     @mpi.collective
-    def _train(self, comm: mpi.Comm, rows: CompactRows, columns: ColumnMap, options: LinearOptions) -> None:
+    def _train(self, comm: mpi.Comm, risk: Risk, columns: ColumnMap, options: LinearOptions) -> None:
         """Collective over `comm`. Train every label and set what was learnt. Raises ConfigError, NonFiniteError.
 
         Ranks that do not share the rows share the labels.
         """
-        method, n = self._method, rows.n_labels
-        risk = method.risk(rows, options, Profile())
+        method, rows = self._method, risk.rows
+        n = rows.n_labels
         with mpi.groups_agreed(comm):
             risk.prepare(rows.comm)
         table, factors = columns.tables(rows.comm)
@@ -117,17 +124,16 @@ class LinearClassifier(LabelScores, DistributedClassifier):
         waiting = waiting[np.argsort(-rows.n_positive[waiting], kind="stable")][number::n_groups].tolist()
         n_lanes = lanes_per_group(len(waiting), 0, rows, options, room_per_rank(comm), method.needs, most=method.lanes)
         with mpi.agreed(comm, "making room for the weights"):
-            block = method.build(risk, np.arange(rows.n_labels), n_lanes, options, options.max_steps or options.steps)
+            solver = method.solver(risk, np.arange(rows.n_labels), n_lanes, options)
         with mpi.node_first(comm):
-            block.warm_up()
-        block.waiting.extend(waiting)
+            solver.warm_up()
         with mpi.groups_agreed(comm):
-            while block.busy:
-                yield from block.turn(0.0)
+            for finished in solver.solve(waiting, NEVER):
+                yield from finished
 
     def _shortfalls(self, options: LinearOptions) -> list[str]:
         """What is to be said of labels that are not as exact as was asked for."""
-        most = options.max_steps or options.steps
+        most = options.step_limit
         short, late = self._status == STEP_LIMIT, self.n_iter_ >= most
         texts = (
             (short & late, f"were given up after max_iter={most} steps; raise max_iter, or scale the features"),

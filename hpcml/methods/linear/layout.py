@@ -22,7 +22,7 @@ from hpcml.mpi.memory import OWN_BYTES, left_per_rank, memory_of_node, room_per_
 
 Needs = Callable[[int, int, int, int, int, int], int]  # bytes: see `bytes_per_rank`
 LANES = 16  # labels that share a pass: one cache line of float32 weights
-LABELS_PER_GROUP = 4  # fewer do not pay for passes over all rows
+LABELS_PER_GROUP = 4  # fewer do not pay for passes over all rows: more groups send less, but each reads all its rows for them
 VALUE_BYTES = 8  # a column and a value
 PROGRAM_BYTES = 1 << 25  # of a rank's share of memory, for the pages of the program itself and the orders of the rows
 SMALLEST_CHUNK = 1 << 16  # values

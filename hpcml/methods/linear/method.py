@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hpcml.methods.linear.block import History
+from hpcml.methods.linear.block import History, Solver
 from hpcml.methods.linear.layout import LANES, Needs, Sharding, bytes_per_rank
 from hpcml.methods.linear.objective import Objective, Risk
 from hpcml.methods.linear.settings import Axis, OneByOne, Path
@@ -13,10 +13,10 @@ from hpcml.methods.linear.settings import Axis, OneByOne, Path
 
 @dataclass(frozen=True, kw_only=True)
 class LinearMethod:
-    """`build(risk, labels, n_lanes, options, max_steps)` makes the block of a group of ranks (`linear.run.Block`)."""
+    """What training needs to know of a method, and who solves."""
 
     name: str
-    build: Callable
+    solver: Callable[..., Solver]  # (risk, labels, n_lanes, options): trains the labels of a group of ranks
     sharding: Sharding = Sharding.EXACT
     needs: Needs = bytes_per_rank  # how much memory
     risk: type[Risk] = Objective  # what it needs to know of the objective

@@ -69,6 +69,11 @@ class LinearOptions:
     """Show the seconds that each rank computed, communicated and waited."""
 
     @property
+    def step_limit(self) -> int:
+        """Steps after which a label is given up."""
+        return self.max_steps or self.steps
+
+    @property
     def advice(self) -> str:
         """What to do about gaps that are too large."""
         return f"lower --{flag_of(self.tolerance)}, or set --max-gap and --max-steps"

@@ -23,6 +23,7 @@ from hpcml.files.atomic import sync, temporary_path
 from hpcml.files.hdf5 import DAMAGE, open_stamped
 from hpcml.files.slabs import Slab, SlabFile
 from hpcml.log import Log, Progress, plural
+from hpcml.methods.linear.block import Solver
 from hpcml.methods.linear.earlier import Earlier
 from hpcml.methods.linear.layout import (
     VALUE_BYTES,
@@ -40,9 +41,10 @@ from hpcml.methods.linear.objective import PRECISIONS, Risk
 from hpcml.methods.linear.options import LinearOptions, with_defaults
 from hpcml.methods.linear.report import TrainReport, read_report
 from hpcml.methods.linear.run import LabelRun
-from hpcml.methods.linear.settings import Chooser, Chosen, SettingsBlock, at_setting
+from hpcml.methods.linear.settings import Chooser, Chosen, SettingsSolver
 from hpcml.model.linear import OBJECTIVE, describe_model, model_slabs
 from hpcml.mpi.memory import return_freed_memory, room_per_rank
+from hpcml.run.driver import Driver
 from hpcml.run.folder import FINISHED, UNFINISHED, RunConfig, RunFolder, config_before
 from hpcml.run.profile import Profile
 from hpcml.run.session import Session, Target
@@ -181,24 +183,23 @@ def _train_problem(
     chosen = None if chooser is None else chooser.choose(comm, problem, folder, options, target.resume, signals)
     model = open_model(comm, folder, problem, options, origin, state == UNFINISHED, look, chosen)
     weights = sparse_weights(comm, folder, problem, options)
+    n_values = int(rows.counts.sum(dtype=np.int64))  # on all ranks of the group
+    driver = Driver(comm, rows.comm, options, signals, n_values, spent=0.0 if chosen is None else chosen.seconds)
     run = LabelRun(
-        comm, rows, problem.group, problem.names, problem.labels, model, folder, options, signals, weights, problem.method.history
+        driver, rows, problem.group, problem.names, problem.labels, model, folder, options, weights, problem.method.history
     )
-    run.spent = 0.0 if chosen is None else chosen.seconds
-    objective.watch = run.watch
     progress = Progress(log, "labels", len(problem.names))
     try:
         waiting, continued, checkpoint = run.begin(restore=state == UNFINISHED)
         if earlier is not None:
-            run.keep(earlier)
+            run.take_over(earlier)
             waiting = [place for place in waiting if place not in kept]
         method, room = problem.method, room_per_rank(comm)
         n_lanes = lanes_per_group(len(waiting), len(continued), rows, options, room, method.needs, rows.mapped, method.lanes)
         n_lanes, run.chunk_values = plan_chunks(comm, run, method, n_lanes, log)
         objective.chunk_values, objective.kept_values = plan_streaming(comm, run, method, n_lanes, log)
         with mpi.agreed(comm, "making room for the weights"):
-            block = make_block(problem, n_lanes, options, chosen)
-        block.waiting.extend(waiting)
+            run.solver = solver = make_solver(problem, n_lanes, options, chosen)
         objective_is = f", λ = {objective.lam:.4g}" if options.losses and chosen is None else ""
         n_new = len(problem.names) - len(kept)
         log(
@@ -212,12 +213,14 @@ def _train_problem(
         if warning := objective.warning():
             log(f"warning: {warning}")
         with mpi.node_first(comm):
-            block.warm_up()
+            solver.warm_up()
         with mpi.groups_agreed(comm):
             for place in continued:
-                run.restore(place, checkpoint, block.packing)
-        before, began, began_cpu = run.elapsed, time.monotonic(), time.process_time()
-        stopped = run.train(block, progress)
+                run.restore(place, checkpoint)
+        before, began, began_cpu = driver.before, time.monotonic(), time.process_time()
+        stopped = driver.run(solver.solve(waiting, driver.stop), run, progress)
+        if not stopped:
+            run.complete()
     finally:
         progress.close()
         model.close()
@@ -225,7 +228,7 @@ def _train_problem(
             weights.close()
     if stopped:
         raise Interrupted(
-            f"{stopped}: checkpoint written; continue with --resume ({run.n_done} of {plural(len(problem.names), 'label')} done)"
+            f"{stopped}: checkpoint written; continue with --resume ({driver.n_done} of {plural(len(problem.names), 'label')} done)"
         )
     if weights is not None:
         complete_model(comm, folder.model_part, weights)
@@ -234,20 +237,12 @@ def _train_problem(
     return read_report(comm, folder, rows, objective, before + time.monotonic() - began, options, kept, cpu_seconds)
 
 
-def make_block(problem: LabelProblem, n_lanes: int, options: LinearOptions, chosen: Chosen | None) -> Any:
+def make_solver(problem: LabelProblem, n_lanes: int, options: LinearOptions, chosen: Chosen | None) -> Solver:
     """What trains the labels, all with these options, or each with what was chosen for it. Local; raises MemoryError."""
-
-    def build(objective: Risk, options: LinearOptions) -> Any:
-        return problem.method.build(objective, problem.labels, n_lanes, options, options.max_steps or options.steps)
-
-    if chosen is None:
-        return build(problem.objective, options)
-
-    def make(setting: int) -> Any:
-        own = at_setting(options, chosen.settings[setting])
-        return build(problem.objective.at(own), own)
-
-    return SettingsBlock(make, chosen.which)
+    method, objective = problem.method, problem.objective
+    if chosen is not None:
+        return SettingsSolver(method, objective, problem.labels, n_lanes, options, chosen)
+    return method.solver(objective, problem.labels, n_lanes, options)
 
 
 @mpi.collective

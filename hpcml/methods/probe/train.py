@@ -9,5 +9,5 @@ from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.settings import LAMBDA
 from hpcml.methods.probe.first_order import probe
 
-METHOD = LinearMethod(name="probe", build=probe, axes=(LAMBDA,))
+METHOD = LinearMethod(name="probe", solver=probe, axes=(LAMBDA,))
 train = partial(linear.train, METHOD)

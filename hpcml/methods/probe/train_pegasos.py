@@ -8,5 +8,5 @@ from hpcml.methods.linear import train as linear
 from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.probe.pegasos import pegasos
 
-METHOD = LinearMethod(name="pegasos", build=pegasos)
+METHOD = LinearMethod(name="pegasos", solver=pegasos)
 train = partial(linear.train, METHOD)

@@ -27,6 +27,7 @@ from hpcml.methods.svmperf.cutting import IDLE_LIMIT, violation_limit
 from hpcml.methods.svmperf.train import METHOD as SVMPERF
 from hpcml.model.linear import STATUS, Model
 from hpcml.run.profile import Profile
+from hpcml.run.stop import NEVER
 
 GIVEN = {
     "probe": asked("probe", loss="hinge", bias=True, dormant=False),
@@ -47,13 +48,8 @@ def run(method, path, options=None, widest=None):
         rows, _ = compact_rows(mpi.self_comm(), load_shard(mpi.self_comm(), data, "all"), options.bias)
     objective = Objective(rows, options, Profile())
     labels = np.flatnonzero((rows.n_positive > 0) & (rows.n_positive < rows.n_global))
-    steps = options.max_steps or options.steps
-    block = METHODS[method].build(objective, labels, widest or labels.size, options, steps)
-    block.waiting.extend(range(labels.size))
-    finished = []
-    while block.busy:
-        finished += block.turn(0.0)
-    return objective, sorted(finished)
+    solver = METHODS[method].solver(objective, labels, widest or labels.size, options)
+    return objective, sorted(label for done in solver.solve(range(labels.size), NEVER) for label in done)
 
 
 def minima(objective):
