@@ -173,13 +173,13 @@ before(hpcml.methods.linear.train, "finish", die)
 """
 # Something happens to the data when the rows have been mapped, before they are read.
 WHILE_READING = """
-import hpcml.methods.linear.train
+import hpcml.methods.linear.load
 def act(comm, *_):
     if rank == 1:
         strike()
         {}
     comm.Barrier()
-before(hpcml.methods.linear.train, "count_positives", act)
+before(hpcml.methods.linear.load, "count_positives", act)
 """
 # Rank 1 has a failure of its own that the others cannot know of.
 FAILS_ALONE = """
