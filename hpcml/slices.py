@@ -21,7 +21,7 @@ def carry_on() -> None:
 
 
 def stop_at(signals: StopSignals, doing: str) -> Look:
-    """What raises Interrupted after a signal. For work before which nothing has been written; `doing` is a gerund."""
+    """A function that raises Interrupted after a signal. For work before which nothing has been written; `doing` is a gerund."""
 
     def look() -> None:
         if signals.seen:

@@ -25,7 +25,7 @@ def minimisers(penalty: str = "l2") -> dict[str, Method]:
 
 
 def losses_of(penalty: str) -> list[str]:
-    """What the methods with that penalty minimise, what most of them do first."""
+    """The losses of the methods with that penalty, those of most methods first."""
     methods = minimisers(penalty).values()
     losses = list(dict.fromkeys(loss for method in methods for loss in method.losses))
     return sorted(losses, key=lambda loss: sum(loss not in method.losses for method in methods))

@@ -1,4 +1,4 @@
-"""What `--config` names: TOML files with options, checked before the command line is parsed."""
+"""The files of `--config`: TOML with options, checked before the command line is parsed."""
 
 from __future__ import annotations
 

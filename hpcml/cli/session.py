@@ -1,4 +1,4 @@
-"""What the commands of `hpcml` share."""
+"""Helpers that the commands of `hpcml` share."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ PLACE = np.dtype([(name, kind) for names, kind in ((_SCORES, "<f8"), (_COUNTS, "
 
 @dataclass(frozen=True)
 class Summary:
-    """What is kept of the scores of a label's rows: a table of PLACE (at most 112 lines of 36 bytes), values ascending.
+    """A summary of the scores of a label's rows: a table of PLACE (at most 112 lines of 36 bytes), values ascending.
 
     A line counts the scores from its value up to, not with, the next line's; `equal` of the negatives have the value itself. `top`
     is the largest of these scores (−∞ without any). The offsets are where their mean lies, as a share of the way to the next value.

@@ -32,11 +32,31 @@ STREAM = (
 
 
 class Report(Protocol):
-    """What a finished training did: a text, with the path of the model."""
+    """The report of a finished training: a text, with the path of the model."""
 
     @property
     def model(self) -> Path:
         """The model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Can:
+    """What a method can do. What it cannot is refused with one sentence and exit code 2; the conformance tests try both."""
+
+    label_sets: bool = True
+    """rows with several labels"""
+    negative_values: bool = True
+    """values below 0"""
+    pause: bool = True
+    """checkpoints"""
+    headings: bool = False
+    """headings as features"""
+    streams: bool = False
+    """streams"""
+    tune: bool = False
+    """`hpcml tune`"""
+    retrain: bool = False
+    """`hpcml retrain`"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,14 +77,14 @@ class Method:
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by prefix of the name: more parameters
     takes: str = DATASET
     penalty: str = "l2"  # of the methods with losses: those with the same can be compared by the objective
-    headings: bool = False  # can it leave a label's own heading out, where the rows' labels are features, too?
-    tuned: str = ""  # its `LinearMethod`, if `hpcml tune` can choose options for it
+    linear: str = ""  # its `LinearMethod`, if it has a weight vector for each label and trains label by label
+    can: Can = Can()
     forecast: str = ""  # its `hpcml.methods.forecast.Forecaster`, if `hpcml plan` knows what it takes
     cost: float = 100.0  # of training, roughly, beside one pass over the rows
 
     @property
     def losses(self) -> tuple[str, ...]:
-        """What it minimises, the first by default; nothing if it trains otherwise."""
+        """The losses that it minimises, the first by default; none if it trains otherwise."""
         return getattr(self.options, "losses", ())
 
     @property
@@ -78,7 +98,7 @@ class Method:
         return {"data", *map(flag_of, self.options.free)}
 
     def load(self, path: str) -> Any:
-        """What is at one of its paths."""
+        """The object at one of its paths."""
         module, _, name = path.partition(":")
         return getattr(import_module(module), name)
 
@@ -95,6 +115,7 @@ def _single_pass(name: str, about: str, options: type[Any]) -> Method:
         variants={"v-": {"voted": True}},
         takes=STREAM,
         forecast=f"hpcml.methods.online.forecast:{name.upper()}",
+        can=Can(streams=True, negative_values=not issubclass(options, WinnowOptions)),
         cost=1.0,
     )
 
@@ -108,8 +129,9 @@ METHODS: dict[str, Method] = {
             options=ProbeOptions,
             train="hpcml.methods.probe.train:train",
             estimator="hpcml.methods.probe.estimator:ProbeClassifier",
-            tuned="hpcml.methods.probe.train:METHOD",
+            linear="hpcml.methods.probe.train:METHOD",
             forecast="hpcml.methods.probe.forecast:FORECAST",
+            can=Can(tune=True),
         ),
         Method(
             name="dual",
@@ -117,14 +139,16 @@ METHODS: dict[str, Method] = {
             options=DualOptions,
             train="hpcml.methods.dual.train:train",
             estimator="hpcml.methods.dual.estimator:DualClassifier",
-            tuned="hpcml.methods.dual.train:METHOD",
+            linear="hpcml.methods.dual.train:METHOD",
             forecast="hpcml.methods.dual.forecast:FORECAST",
+            can=Can(tune=True, retrain=True),
         ),
         Method(
             name="pegasos",
             about="Pegasos: full subgradient, step 1/(λt), projection, bias",
             options=PegasosOptions,
             train="hpcml.methods.probe.train_pegasos:train",
+            linear="hpcml.methods.probe.train_pegasos:METHOD",
             forecast="hpcml.methods.probe.forecast:PEGASOS",
         ),
         Method(
@@ -132,12 +156,14 @@ METHODS: dict[str, Method] = {
             about="SVMperf: the 1-slack cutting-plane method, certified gap",
             options=SvmperfOptions,
             train="hpcml.methods.svmperf.train:train",
+            linear="hpcml.methods.svmperf.train:METHOD",
         ),
         Method(
             name="liblinear",
             about="LIBLINEAR: dual coordinate descent",
             options=LiblinearOptions,
             train="hpcml.methods.liblinear.train:train",
+            linear="hpcml.methods.liblinear.train:METHOD",
         ),
         Method(
             name="elastic-net",
@@ -146,17 +172,19 @@ METHODS: dict[str, Method] = {
             train="hpcml.methods.extreme.train:train",
             estimator="hpcml.methods.extreme.estimator:ElasticNetClassifier",
             penalty="elastic net",
-            tuned="hpcml.methods.extreme.train:METHOD",
+            linear="hpcml.methods.extreme.train:METHOD",
             forecast="hpcml.methods.extreme.forecast:FORECAST",
+            can=Can(tune=True),
         ),
         Method(
             name="naive-bayes",
             about="naive Bayes of features present or not: all labels from counts",
             options=NaiveBayesOptions,
             train="hpcml.methods.bayes.train:train_naive",
+            linear="hpcml.methods.bayes.train:NAIVE_BAYES",
             estimator="hpcml.methods.bayes.estimator:NaiveBayesClassifier",
             variants={"all-": {"min_weight": 0.0}},
-            headings=True,
+            can=Can(headings=True),
             cost=2.0,
         ),
         Method(
@@ -164,8 +192,9 @@ METHODS: dict[str, Method] = {
             about="AdaBoost with naive Bayes",
             options=BoostedBayesOptions,
             train="hpcml.methods.bayes.train:train_boosted",
+            linear="hpcml.methods.bayes.train:BOOSTED_BAYES",
             estimator="hpcml.methods.bayes.estimator:BoostedBayesClassifier",
-            headings=True,
+            can=Can(headings=True),
             cost=20.0,
         ),
         Method(
@@ -173,8 +202,9 @@ METHODS: dict[str, Method] = {
             about="naive Bayes, then once more on the rows that it takes for positive",
             options=StagedBayesOptions,
             train="hpcml.methods.bayes.train:train_staged",
+            linear="hpcml.methods.bayes.train:STAGED_BAYES",
             estimator="hpcml.methods.bayes.estimator:StagedBayesClassifier",
-            headings=True,
+            can=Can(headings=True),
             cost=4.0,
         ),
         Method(
@@ -182,8 +212,9 @@ METHODS: dict[str, Method] = {
             about="naive Bayes, then a linear SVM on the rows that it takes for positive",
             options=StagedSvmOptions,
             train="hpcml.methods.bayes.train:train_staged_svm",
+            linear="hpcml.methods.bayes.train:STAGED_SVM",
             estimator="hpcml.methods.bayes.estimator:StagedSvmClassifier",
-            headings=True,
+            can=Can(headings=True),
         ),
         _single_pass("pw", "Positive Winnow", WinnowOptions),
         _single_pass("bw", "Balanced Winnow", BalancedOptions),
@@ -198,6 +229,7 @@ METHODS: dict[str, Method] = {
             train="hpcml.methods.psbml.train:train",
             estimator="hpcml.methods.psbml.estimator:PsbmlClassifier",
             takes=CLASSES,
+            can=Can(label_sets=False),
         ),
         Method(
             name="adaboost",
@@ -205,6 +237,7 @@ METHODS: dict[str, Method] = {
             options=AdaboostOptions,
             train="hpcml.methods.psbml.adaboost:train",
             takes=CLASSES,
+            can=Can(label_sets=False, pause=False),
         ),
     )
 }
@@ -222,12 +255,17 @@ def users_of(option: str) -> list[str]:
     return [name for name, method in METHODS.items() if option in method.option_names]
 
 
+def able(what: str) -> list[str]:
+    """The methods that can do something: a field of `Can`."""
+    return [name for name, method in METHODS.items() if getattr(method.can, what)]
+
+
 def check_headings(session: Session, data: Path, method: Method) -> None:
     """Collective over the session. Raise ConfigError for rows whose labels are features, too, if the method cannot hide them."""
-    if not method.headings:
+    if not method.can.headings:
         from hpcml.data.headings import refuse_headings
 
-        refuse_headings(session.comm, data, method.name, [each.name for each in METHODS.values() if each.headings])
+        refuse_headings(session.comm, data, method.name, able("headings"))
 
 
 def train(name: str, session: Session, data: Path, target: Target, options: Any) -> Any:

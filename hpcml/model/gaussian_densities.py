@@ -14,7 +14,7 @@ _PRECISION = 0.01  # of a feature with one value
 
 
 class GaussianDensities(JointBayes):
-    """What `hpcml.model.gaussian_bayes.GaussianNaiveBayes` estimates, for rows that are known to be sound."""
+    """The estimates of `hpcml.model.gaussian_bayes.GaussianNaiveBayes`, for rows that are known to be sound."""
 
     filed_as = "hpcml.model.gaussian_bayes.GaussianNaiveBayes"
 

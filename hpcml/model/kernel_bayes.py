@@ -15,7 +15,7 @@ from hpcml.model.kernel_densities import KernelDensities
 
 
 class JointNaiveBayes(ClassifierMixin, BaseEstimator, JointBayes):
-    """What the classifiers do with what a user gives them."""
+    """The part of the classifiers that checks rows and classes of a user."""
 
     def _training_rows(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray]:
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])

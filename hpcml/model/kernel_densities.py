@@ -29,7 +29,7 @@ class _Columns(NamedTuple):
 
 
 class KernelDensities(JointBayes):
-    """What `hpcml.model.kernel_bayes.KernelNaiveBayes` estimates, for rows that are known to be sound."""
+    """The estimates of `hpcml.model.kernel_bayes.KernelNaiveBayes`, for rows that are known to be sound."""
 
     filed_as = "hpcml.model.kernel_bayes.KernelNaiveBayes"
     floor_, rounds_ = 0.0, False  # of files that do not say

@@ -114,7 +114,7 @@ def _named(path: str) -> type:
 
 @dataclass(frozen=True)
 class Learner:
-    """What makes classifiers: a class and its options."""
+    """A maker of classifiers: a class and its options."""
 
     name: str  # as the user gave it
     path: str
@@ -149,7 +149,7 @@ class Learner:
         return self.name in ON_DENSE_ROWS and known
 
     def unfitted(self, seed: int, dense: bool = True) -> Any:
-        """What is trained, on dense rows or on sparse ones: the classifier of `make`, or its twin."""
+        """A classifier to train, on dense rows or on sparse ones: that of `make`, or its twin."""
         if self.on_gpu:
             return _named(ON_GPU[self.path])()
         if self._has_tree:
@@ -185,7 +185,7 @@ class Learner:
 
 
 class Constant:
-    """What is learnt from rows of one class: that class, always."""
+    """The classifier of rows of one class: that class, always."""
 
     filed_as = "hpcml.model.learner.Constant"
 
@@ -384,7 +384,7 @@ def _as_taken(classifier: Any, X: Any) -> Any:
 
 
 def _numbers(classifier: Any, method: str, X: Any, double: bool = True) -> np.ndarray:
-    """What a method of the classifier says of X, given in double precision or as it is, in double precision.
+    """The result of a classifier's method for X, in double precision; X is given in double precision or as it is.
 
     Raises NonFiniteError; DataError if it refuses the rows.
     """

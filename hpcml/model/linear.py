@@ -97,7 +97,7 @@ _STAMP = ("hpcml-format", "hpcml-version")
 
 
 def about_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """What a model says of its training: those of ABOUT first, in the order of a trained model, then what its method adds."""
+    """The attributes of a model about its training: those of ABOUT first, in the order of a trained model, then its method's."""
     named = [*ABOUT, *(name for name in attributes if name not in (*ABOUT, *_STAMP))]
     return {name: attributes[name] for name in named if name in attributes}
 
@@ -166,7 +166,7 @@ class SparseRows(NamedTuple):
 
 
 class Trained:
-    """What every model file says of its origin, whatever the model is."""
+    """The part of a model file about its origin, which every kind of model has."""
 
     path: Path
     attrs: dict[str, Any]
@@ -186,7 +186,7 @@ class Trained:
 
     @property
     def threshold_source(self) -> str:
-        """What the thresholds are, in a few words; "" if they are 0 because nobody has set them."""
+        """The origin of the thresholds, in a few words; "" if they are 0 because nobody has set them."""
         if self.threshold is not None:
             return f"{self.threshold:g} for all labels"
         if "threshold" not in self.labels:

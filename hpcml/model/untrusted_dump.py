@@ -1,4 +1,4 @@
-"""What must be certain of a classifier's dump (skops: a ZIP archive of arrays and a description) before it is read.
+"""Checks of a classifier's dump (skops: a ZIP archive of arrays and a description) before it is read.
 
 skops looks at the types of some parts. Here every part must be of a kind that is known to be harmless, take no more memory than the
 archive justifies, and the nodes of trees must lie in their arrays, for scikit-learn's compiled code follows them without looking.

@@ -56,7 +56,7 @@ def tune(session: Session, data: Path, target: Target, options: TuneOptions) -> 
     options.validate()
     line = registry.method_named(options.method)
     registry.check_headings(session, data, line)
-    method = line.load(line.tuned)
+    method = line.load(line.linear)
     known = {field.name for field in fields(line.options)} - {"method"}
     given = {field.name: getattr(options, field.name) for field in fields(options) if field.name in known}
     of_method = line.options(**{name: value for name, value in given.items() if value is not None}, **_alone(line.options))
@@ -68,7 +68,7 @@ def tune(session: Session, data: Path, target: Target, options: TuneOptions) -> 
 
 
 def _alone(kind: type) -> dict[str, Any]:
-    """What makes each rank hold all rows, of the options of that kind."""
+    """The options of that kind that make each rank hold all rows."""
     return {"shards": 1} if any(field.name == "shards" for field in fields(kind)) else {}
 
 
@@ -92,7 +92,7 @@ class Tuner:
     def asked(self, options: Any) -> TuneOptions:
         """The options of `hpcml tune`, with the defaults of the method."""
         own = {name: getattr(options, name) for name in ("loss", "lam", "l1") if hasattr(options, name)}
-        bias = {} if self.options.method == "elastic-net" else {"bias": options.bias}
+        bias = {"bias": options.bias} if "bias" in registry.method_named(self.options.method).option_names else {}
         return replace(self.options, **own, **bias)
 
     @mpi.collective

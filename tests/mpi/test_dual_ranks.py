@@ -12,7 +12,6 @@ from hpcml import mpi
 from hpcml.data.compact import compact_rows
 from hpcml.data.dataset import Dataset
 from hpcml.data.shard import load_shard
-from hpcml.errors import Interrupted
 from hpcml.model.linear import STATUS, Model
 
 pytestmark = pytest.mark.mpi
@@ -50,23 +49,6 @@ def test_more_ranks_than_labels(comm, mpi_tmp_path):
     alone = by_one_rank(comm, lambda: train("dual", None, data, mpi_tmp_path / "alone", options))
     assert report.model.read_bytes() == alone.model.read_bytes()
     assert report.gaps == alone.gaps
-
-
-@pytest.mark.usefixtures("in_step")
-def test_interrupted_run_ends_with_the_same_bits_on_other_ranks(comm, mpi_tmp_path):
-    data = write(comm, mpi_tmp_path / "data.h5", *random_data(4, 150, 40, 20, density=0.2))
-    options = {"block": 2}
-    alone = by_one_rank(comm, lambda: train("dual", None, data, mpi_tmp_path / "alone", {})).model
-    once = changed(options, time_limit=1e-9)  # every rank has labels for several turns, and stops after the first
-    with pytest.raises(Interrupted):
-        train("dual", comm, data, mpi_tmp_path / "run", once)
-    if comm.rank == 0:
-        with pytest.raises(Interrupted):
-            train("dual", None, data, mpi_tmp_path / "run", once, resume=True)
-    comm.Barrier()
-    model = train("dual", comm, data, mpi_tmp_path / "run", options, resume=True).model
-    assert model.read_bytes() == alone.read_bytes()
-    assert history(mpi_tmp_path / "run") == history(mpi_tmp_path / "alone")
 
 
 def values_at(data, options, model):
@@ -138,15 +120,3 @@ def test_groups_of_two_that_share_the_rows(comm, mpi_tmp_path):
     comm.Barrier()
     assert report.model.read_bytes() == (mpi_tmp_path / "pair0" / "model.h5").read_bytes()
     pair.Free()
-
-
-@pytest.mark.usefixtures("in_step")
-def test_interrupted_run_of_shared_rows_ends_with_the_same_bits(comm, mpi_tmp_path):
-    data = write(comm, mpi_tmp_path / "data.h5", *random_data(4, 100, 30, 9, density=0.2))
-    options = {"block": 2, "shards": comm.size}
-    whole = train("dual", comm, data, mpi_tmp_path / "whole", options).model
-    for turn in range(2):
-        with pytest.raises(Interrupted):
-            train("dual", comm, data, mpi_tmp_path / "run", changed(options, time_limit=1e-9), resume=turn > 0)
-    assert train("dual", comm, data, mpi_tmp_path / "run", options, resume=True).model.read_bytes() == whole.read_bytes()
-    assert history(mpi_tmp_path / "run") == history(mpi_tmp_path / "whole")

@@ -257,33 +257,6 @@ def test_validation_error_is_that_of_the_model_on_the_rows_kept_aside(comm, mpi_
     assert report.validation_error * held_out.sum() == pytest.approx(round(report.validation_error * held_out.sum()))
 
 
-@pytest.mark.parametrize("grid", ["3x2", "2x1"])
-def test_interrupted_run_ends_with_the_same_bytes_on_other_ranks(comm, mpi_tmp_path, grid):
-    write(comm, mpi_tmp_path / "data.h5", 150, 6, 2)
-    options = PsbmlOptions(grid=grid, cycles=8, replace=0.4)
-    alone = by_one_rank(comm, lambda: train("psbml", None, mpi_tmp_path / "data.h5", mpi_tmp_path / "alone", options)).model
-    run = mpi_tmp_path / "run"
-    steps = [1e-9, 1e-9, 0.01, 0.01, 0.01, 0.03]  # none, some cycles
-    interrupted = 0
-    for turn, limit in enumerate(steps):
-        once = changed(options, time_limit=limit, checkpoint_every=1e-4)
-        try:
-            if turn % 2 == 0:
-                train("psbml", comm, mpi_tmp_path / "data.h5", run, once, resume=turn > 0)
-            elif comm.rank == 0:
-                train("psbml", None, mpi_tmp_path / "data.h5", run, once, resume=True)
-        except Interrupted as stop:
-            interrupted += 1
-            assert "continue with --resume" in str(stop)
-        comm.Barrier()
-    assert comm.bcast(interrupted) >= 2
-    model = train("psbml", comm, mpi_tmp_path / "data.h5", run, options, resume=True).model
-    assert model.read_bytes() == alone.read_bytes()
-    assert told(run) == told(mpi_tmp_path / "alone")
-    comm.Barrier()
-    assert not (run / "checkpoint").exists()
-
-
 class After:
     """A signal that arrives after so many steps."""
 

@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 from support.make import by_one_rank, dataset, random_data
+from support.methods import AtLook
 from support.training import changed, train
 
 from hpcml import mpi, slices
@@ -14,24 +15,6 @@ from hpcml.run.stop import N_FLAGS, SIGNAL, GroupStop
 pytestmark = pytest.mark.mpi
 
 NEVER = 10**9
-
-
-class AtLook:
-    """Signals of which one arrives just before this rank looks for the n-th time."""
-
-    def __init__(self, n):
-        self.left = n
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
-
-    @property
-    def seen(self):
-        self.left -= 1
-        return self.left <= 0
 
 
 def write(comm, path, *args):
@@ -47,30 +30,6 @@ def short_slices(monkeypatch):
     """Slices of a few rows."""
     monkeypatch.setattr(slices, "SLICE_VALUES", 400)
     monkeypatch.setattr(objective, "ROWS_BYTES", 8 * 200)
-
-
-@pytest.mark.parametrize("shared", [False, True])
-@pytest.mark.parametrize("method", ["probe", "svmperf", "dual"])
-def test_run_stopped_in_passes_ends_with_the_same_bits(comm, mpi_tmp_path, monkeypatch, method, shared):
-    if shared and comm.size == 1:
-        pytest.skip("one rank has all rows")
-    data = write(comm, mpi_tmp_path / "data.h5", *random_data(4, 160, 40, 4, density=0.2))
-    options = {"block": 2, "shards": comm.size if shared else 1, "max_steps": 25}
-    whole = train(method, comm, data, mpi_tmp_path / "whole", options).model.read_bytes()
-    monkeypatch.setattr(slices, "SLICE_VALUES", 400)
-    monkeypatch.setattr(objective, "ROWS_BYTES", 8 * 200)
-    stops, looks, model = 0, 40 // comm.size, None  # a rank that has a part of the rows looks less often
-    while model is None:
-        signals = AtLook(looks if comm.rank == comm.size - 1 else NEVER)
-        try:
-            model = train(method, comm, data, mpi_tmp_path / "run", options, resume=stops > 0, signals=signals).model
-        except Interrupted as error:
-            stops += 1
-            if "checkpoint written" in str(error):
-                assert list((mpi_tmp_path / "run" / "checkpoint").glob("*.h5"))
-        looks *= 2
-    assert stops >= 3
-    assert model.read_bytes() == whole
 
 
 def test_run_whose_last_label_is_left_is_not_complete(comm, mpi_tmp_path, monkeypatch):
@@ -140,12 +99,10 @@ def test_groups_hear_of_a_signal_inside_a_pass(comm):
     assert len(started) == 4 or comm.rank > 0
 
 
-@pytest.mark.parametrize("data", ["data.h5", "sets.svm"])
-def test_online_pass_stopped_between_rows_that_are_read_together(comm, mpi_tmp_path, monkeypatch, data):
+def test_online_pass_stopped_between_rows_that_are_read_together(comm, mpi_tmp_path, monkeypatch):
     X, Y = random_data(4, 160, 40, 3, density=0.2)
 
     def files():
-        dataset(mpi_tmp_path / "data.h5", X, Y, label_names=list("012"))
         lines = []
         for x, y in zip(X, Y, strict=True):
             pairs = zip(x.indices.tolist(), x.data.tolist(), strict=True)
@@ -154,13 +111,13 @@ def test_online_pass_stopped_between_rows_that_are_read_together(comm, mpi_tmp_p
 
     by_one_rank(comm, files)
     options = {"label": ("0", "1", "2"), "voted": True}
-    whole = train("pa", comm, mpi_tmp_path / data, mpi_tmp_path / "whole", options).model.read_bytes()
+    whole = train("pa", comm, mpi_tmp_path / "sets.svm", mpi_tmp_path / "whole", options).model.read_bytes()
     monkeypatch.setattr(slices, "SLICE_VALUES", 400)
     for stops, said in enumerate((r"\(\d\d rows done\)", r"\(\d\d rows done\)")):
         signals = AtLook(2 if comm.rank == comm.size - 1 else NEVER)
         with pytest.raises(Interrupted, match=said):
-            train("pa", comm, mpi_tmp_path / data, mpi_tmp_path / "run", options, resume=stops > 0, signals=signals)
-    model = train("pa", comm, mpi_tmp_path / data, mpi_tmp_path / "run", options, resume=True).model
+            train("pa", comm, mpi_tmp_path / "sets.svm", mpi_tmp_path / "run", options, resume=stops > 0, signals=signals)
+    model = train("pa", comm, mpi_tmp_path / "sets.svm", mpi_tmp_path / "run", options, resume=True).model
     assert model.read_bytes() == whole
 
 

@@ -11,7 +11,7 @@ from support.training import changed, train
 from hpcml import mpi
 from hpcml.data.dataset import Dataset
 from hpcml.data.shard import load_shard
-from hpcml.errors import ConfigError, DataError, Interrupted
+from hpcml.errors import ConfigError, DataError
 from hpcml.methods.linear import plan
 from hpcml.methods.linear.losses import LOSSES
 from hpcml.mpi import memory
@@ -41,26 +41,6 @@ def test_model_has_the_bits_of_one_rank(comm, mpi_tmp_path, n_rows, loss, shards
     assert model.read_bytes() == alone.read_bytes()
 
 
-@pytest.mark.usefixtures("in_step")
-@pytest.mark.parametrize("shards", ["one", "all"])
-def test_interrupted_run_ends_with_the_same_bits_on_other_ranks(comm, mpi_tmp_path, shards):
-    X, Y = random_data(4, 300, 60, 20, density=0.2)
-    data = write(comm, mpi_tmp_path / "data.h5", X, Y)
-    options = {"block": 4, "max_steps": 20, "shards": comm.size if shards == "all" else 1}
-    alone = by_one_rank(comm, lambda: train("probe", None, data, mpi_tmp_path / "alone", {"max_steps": 20})).model
-    once = changed(options, time_limit=1e-9)  # a step or a few, a checkpoint, the end
-    for turn in range(9):
-        if turn % 3 < 2:
-            with pytest.raises(Interrupted):
-                train("probe", comm, data, mpi_tmp_path / "run", once, resume=turn > 0)
-        elif comm.rank == 0:
-            with pytest.raises(Interrupted):
-                train("probe", None, data, mpi_tmp_path / "run", changed(once, shards=1), resume=True)
-        comm.Barrier()
-    model = train("probe", comm, data, mpi_tmp_path / "run", options, resume=True).model
-    assert model.read_bytes() == alone.read_bytes()
-
-
 def test_shards_are_disjoint_cover_the_split_and_balance_non_zeros(comm, mpi_tmp_path):
     X, Y = random_data(4, 400, 30, 3)
     rows = np.sort(np.random.default_rng(0).choice(400, 250, replace=False))
@@ -77,16 +57,6 @@ def test_shards_are_disjoint_cover_the_split_and_balance_non_zeros(comm, mpi_tmp
             nnz = comm.allgather(int(np.diff(shard.indptr)[shard.rows].sum()))
             largest = max(X[[row]].nnz for row in wanted)
             assert max(nnz) <= sum(nnz) / comm.size + largest
-
-
-def test_options_that_do_not_fit_the_data_fail_alike_on_all_ranks(comm, mpi_tmp_path):
-    X, Y = random_data(4, 20, 5, 3)
-    data = write(comm, mpi_tmp_path / "data.h5", X, Y)
-    for options in ({"min_positives": 99}, {"split": "tets"}, {"lam": "X/q"}):
-        with pytest.raises(ConfigError) as error:
-            train("probe", comm, data, mpi_tmp_path / "run", options)
-        assert len(set(comm.allgather(str(error.value)))) == 1
-    assert not (mpi_tmp_path / "run").exists()
 
 
 def test_exact_sum_of_a_dataset_does_not_know_the_ranks(comm):

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.special import ndtr
 
-LOSSES = {  # loss -> (value, slope) of the margin z, from the table of SPEC 1
+LOSSES = {  # loss -> (value, slope) of the margin z, by their definitions
     "hinge": lambda z: (max(0.0, 1 - z), -1.0 if z < 1 else 0.0),
     "huber": lambda z: (0.0, 0.0) if z >= 1 else ((1 - z) ** 2, -2 * (1 - z)) if z >= -1 else (-4 * z, -4.0),
     "maxent": lambda z: (float(np.logaddexp(0, -z)), -float(np.exp(-np.logaddexp(0, z)))),
@@ -27,7 +27,7 @@ def sleep(key, row, step):
 
 
 class DormantRows:
-    """Which rows a label visits: SPEC 1, row by row."""
+    """Which rows a label visits, row by row."""
 
     def __init__(self, n_rows, key, first=0):
         self.key, self.first = key, first

@@ -12,7 +12,6 @@ from hpcml.methods.bayes.risk import BayesRisk, Counter, Weights
 from hpcml.methods.linear.block import CONVERGED, Finished, Solver, SparseWeightsOf, Turns
 from hpcml.run.stop import Stop
 
-TURN = slices.SLICE_VALUES  # values that are looked at in a turn, unless one label alone needs more
 HISTORY = ("round", "rows", "positives", "error", "weights", "seconds")  # rows that it was trained on; weights that are not 0
 Line = tuple[float, ...]
 
@@ -52,7 +51,7 @@ class BayesSolver(Solver):
         finished: list[Finished] = []
         cost, seconds = 0.0, stop.seconds
         for place in labels:
-            if cost >= TURN:
+            if cost >= slices.SLICE_VALUES:  # unless one label alone needs more
                 yield finished
                 finished, cost, seconds = [], 0.0, stop.seconds
             label = int(self.labels[place])

@@ -1,4 +1,4 @@
-"""AdaBoost with naive Bayes, whose scores the pool-adjacent-violators algorithm makes probabilities of (SPEC 4).
+"""AdaBoost with naive Bayes, whose scores the pool-adjacent-violators algorithm makes probabilities of (Wilbur 2000).
 
 What the paper leaves open: probabilities are those of the weighted rows; weights are scaled so that they are 1 on average among
 the rows that a round is trained on, which is what smoothing is added to; a round that errs on half of the weight, or has no rows

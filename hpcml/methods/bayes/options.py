@@ -66,7 +66,7 @@ class BoostedBayesOptions(NaiveBayesOptions):
 @Parameter(name="*")
 @dataclass(frozen=True)
 class StagedOptions(NaiveBayesOptions):
-    """What both methods with stages have."""
+    """The options of both methods with stages."""
 
     stages: ClassVar[int] = 2
 

@@ -1,4 +1,4 @@
-"""What the labels of a run have in common: the rows as sets of features, how weights follow from counts, what is left out."""
+"""The data that the labels of a run share: the rows as sets of features, how weights follow from counts, what is left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Naive Bayes in stages: a later stage is trained on the rows with the label and the hard ones without it (SPEC 4).
+"""Naive Bayes in stages: a later stage is trained on the rows with the label and the hard ones without it (Wilbur 2000).
 
 The score of a stage is the sum of the weights of a row's features, as in the paper; absent features have no share in it.
 

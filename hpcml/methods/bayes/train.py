@@ -19,7 +19,7 @@ from hpcml.methods.linear.plan import Sharding
 
 
 def solver(risk: BayesRisk, labels: np.ndarray, n_lanes: int, options: NaiveBayesOptions) -> BayesSolver:
-    """What trains the labels of a rank. Raises MemoryError."""
+    """The solver of the labels of a rank. Raises MemoryError."""
     if isinstance(options, BoostedBayesOptions):
         return BoostedSolver(risk, labels, options)
     if isinstance(options, StagedSvmOptions):

@@ -1,4 +1,4 @@
-"""The paper's solver: stochastic gradient descent whose regularisation is delayed until a feature is met again (SPEC 3).
+"""Stochastic gradient descent whose regularisation is delayed until a feature is met again (Lipton & Elkan 2015).
 
 The labels of a panel share every row. A row brings the weights of its own features current, in closed form, takes a step, and
 leaves all other weights as they are; so a step costs what the row holds and not what there are of features. w is dense for a

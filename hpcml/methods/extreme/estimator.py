@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
-
-import numpy as np
-
 from hpcml import mpi
-from hpcml.estimators.distributed import NUMBER_OR_NONE, TEXT, TEXT_OR_NUMBER, WHOLE, WHOLE_OR_NONE, Parameter
+from hpcml.estimators.parameters import OPTION, Seed, classifier_of
 from hpcml.methods.extreme.options import ElasticNetOptions
 from hpcml.methods.extreme.train import METHOD
 from hpcml.methods.linear.estimator import LinearClassifier
 
 
+@classifier_of(ElasticNetOptions)
 class ElasticNetClassifier(LinearClassifier):
     """Sparse linear classifiers: logistic or squared loss with the elastic net, exact and with a certified duality gap.
 
@@ -25,33 +21,6 @@ class ElasticNetClassifier(LinearClassifier):
     order. The rows are gathered on every rank, and the labels are scattered over the ranks. All ranks end with the same model,
     whose bits depend neither on how the rows are spread nor on the number of ranks. Copies and pickles have `comm=None`, clones
     keep it.
-
-    Parameters
-    ----------
-    loss : {"logistic", "squared"}
-        The loss ℓ(z, y) for y = ±1: log(1 + exp(−y z)) or ½ (z − y)².
-    lam : str or float
-        λ₂: "X/m", "0.1X/m", "X/NUMBER", "NUMBER/m" or a number of at least 0; X = N², m is the number of training rows.
-    l1 : str or float
-        λ₁: "N/m", "0.1N/m", "NUMBER/m" or a number of at least 0; N is the mean norm of the training rows.
-    solver : {"newton", "fobos", "sgd"}
-        newton is exact; the others are stochastic gradient descent with delayed regularisation.
-    max_gap : float or None
-        Of newton: the certified duality gap, divided by the objective, at which a label is done; None: 1e-5.
-    rate : {"decaying", "constant", "adagrad"}
-        Of fobos and sgd: the learning rate.
-    eta : float or None
-        Of fobos and sgd: its size; None: by the loss, the rate and the norms of the rows.
-    passes : int
-        Of fobos and sgd: passes over the rows.
-    random_state : int, RandomState or None
-        Of fobos and sgd: draws the order of the rows; rank 0's counts.
-    precision : {"single", "double"}
-        Of the weights. newton computes in float64 with both.
-    max_iter : int or None
-        Of newton: give a label up after so many rounds, with a ConvergenceWarning; None: 100.
-    comm : mpi4py communicator or None
-        The ranks that give the rows; None: this process alone.
 
     Attributes
     ----------
@@ -79,36 +48,18 @@ class ElasticNetClassifier(LinearClassifier):
     Lipton & Elkan 2015, arXiv:1505.06449 (delayed updates); Yuan, Ho & Lin 2012 (proximal Newton for L1 logistic regression).
     """
 
-    _method, _options_kind = METHOD, ElasticNetOptions
-    _parameters: ClassVar[Mapping[str, Parameter]] = {
-        **{"loss": TEXT, "lam": TEXT_OR_NUMBER, "l1": TEXT_OR_NUMBER, "solver": TEXT, "max_gap": NUMBER_OR_NONE, "rate": TEXT},
-        **{"eta": NUMBER_OR_NONE, "passes": WHOLE, "precision": TEXT, "max_iter": WHOLE_OR_NONE},
-    }
+    _method = METHOD
 
-    def __init__(
-        self,
-        loss: str = "logistic",
-        lam: str | float = "0.01X/m",
-        l1: str | float = "0.01N/m",
-        solver: str = "newton",
-        max_gap: float | None = None,
-        rate: str = "decaying",
-        eta: float | None = None,
-        passes: int = 40,
-        random_state: int | np.random.RandomState | None = 0,
-        precision: str = "single",
-        max_iter: int | None = None,
-        comm: mpi.Comm | None = None,
-    ) -> None:
-        self.loss = loss
-        self.lam = lam
-        self.l1 = l1
-        self.solver = solver
-        self.max_gap = max_gap
-        self.rate = rate
-        self.eta = eta
-        self.passes = passes
-        self.random_state = random_state
-        self.precision = precision
-        self.max_iter = max_iter
-        self.comm = comm
+    loss: str = OPTION
+    lam: str | float = OPTION
+    l1: str | float = OPTION
+    solver: str = OPTION
+    max_gap: float | None = OPTION
+    rate: str = OPTION
+    eta: float | None = OPTION
+    passes: int = OPTION
+    random_state: Seed = OPTION
+    precision: str = OPTION
+    max_iter: int | None = OPTION
+    comm: mpi.Comm | None = None
+    """The ranks that give the rows; None: this process alone."""

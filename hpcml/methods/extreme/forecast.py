@@ -1,4 +1,4 @@
-"""What the elastic net takes by stochastic gradient descent.
+"""Memory, time and messages of the elastic net by stochastic gradient descent.
 
 The exact solver has no model: its time follows the features that it finds.
 """

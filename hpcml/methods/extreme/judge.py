@@ -1,4 +1,4 @@
-"""What is known of a label at given weights: the objective, a certified gap, and the gradient of every feature (SPEC 3).
+"""The judgement of a label's weights: the objective, a certified gap, and the gradient of every feature.
 
 Times m, the objective is Σ_i ℓ(x_i·w + b, y_i) + Λ₁‖w‖₁ + (Λ₂/2)‖w‖² with Λ = λ m. Most rows have neither the label nor any
 feature whose weight is not 0. All of these have the margin b, so that they add one loss and one slope, many times: they are never
@@ -133,7 +133,7 @@ class Local(NamedTuple):
 
 
 class View(NamedTuple):
-    """What is seen at a label's weights; f and its relative gap are m times the objective's."""
+    """The judgement of a label's weights; f and its relative gap are m times the objective's."""
 
     found: np.ndarray  # columns not in use whose gradient is beyond Λ₁, the farthest first
     beyond: float  # by how much at most

@@ -65,7 +65,7 @@ class ElasticNetOptions(LinearOptions):
 
     @property
     def advice(self) -> str:
-        """What to do about gaps that are too large."""
+        """Advice on gaps that are too large."""
         return "raise --max-steps" if self.solver == "newton" else "raise --passes, try another --eta, or take --solver newton"
 
     def validate(self) -> None:

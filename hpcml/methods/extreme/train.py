@@ -29,7 +29,7 @@ PATH = ("run", "l1", "features", "share", "f", "gap", "seconds")  # features: we
 
 
 def solver(risk: ElasticRisk, labels: np.ndarray, n_lanes: int, options: ElasticNetOptions) -> NewtonSolver | DelayedSolver:
-    """What trains the labels of a rank, as chosen. Raises ConfigError, MemoryError."""
+    """The solver of the labels of a rank, as chosen. Raises ConfigError, MemoryError."""
     return (NewtonSolver if options.solver == "newton" else DelayedSolver)(risk, labels, n_lanes, options)
 
 
@@ -72,7 +72,7 @@ def train(session: Session, data: Path, target: Target, options: ElasticNetOptio
 
 
 def path_line(name: str, l1: str, report: TrainReport) -> tuple[str, ...]:
-    """What `PATH` says of a run. Local; raises DataError."""
+    """The columns of `PATH` for a run. Local; raises DataError."""
     model = Model(report.model)
     features, f = model.n_weights / model.n_labels, float(np.mean(model.labels["f_min"]))
     return name, l1, f"{features:.4g}", f"{report.kept:.3g}", f"{f:.9g}", f"{report.max_gap:.3g}", f"{report.seconds:.2f}"

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Loss:
-    """A convex loss ℓ(z) of the margin z = y (w · x), ℓ ≥ 0 (SPEC 1).
+    """A convex loss ℓ(z) of the margin z = y (w · x), ℓ ≥ 0.
 
     `code` selects it inside the kernels (`panel_kernels.value_and_slope`). For exact sums the objective needs bounds:
     |ℓ′(z)| ≤ `slope_bound` everywhere, hence ℓ(z) ≤ `value_at_zero` + `slope_bound` |z|.

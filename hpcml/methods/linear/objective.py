@@ -1,7 +1,7 @@
 """The regularised empirical risk of many labels over all ranks' rows: values, subgradients, and steps along them.
 
-`f_l(w) = λ/2 ‖w‖² + (1/m) Σ_i ℓ(y_il (w · x_i))` (SPEC 1; PROBE 2012, equation 1). A `Panel` holds the weights of up to 16 labels
-that share passes over the rows; it owns the reduction: a method calls `Objective.evaluate` and never sees MPI. Losses and
+`f_l(w) = λ/2 ‖w‖² + (1/m) Σ_i ℓ(y_il (w · x_i))` (Smith, Kim & Wilbur 2012, equation 1). A `Panel` holds the weights of up to 16
+labels that share passes over the rows; it owns the reduction: a method calls `Objective.evaluate` and never sees MPI. Losses and
 subgradients are summed exactly, so the bits depend neither on the number of ranks nor on which labels share a panel.
 
 All ranks of `rows.comm` hold all weights of a panel, since their rows may need any; but each steps only its own range of

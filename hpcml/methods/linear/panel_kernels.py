@@ -6,7 +6,7 @@ then all scattering, which keeps the three loops free of one another's branch mi
 whatever L is, and all sums over rows are made on a grid (`hpcml.mpi.exact`), so the bits depend neither on the panel nor on
 how the rows are spread over ranks.
 
-Each (row, lane) has one byte: what the row is for the label (`POSITIVE`) and how it has fared lately (SPEC 1, dormant rows):
+Each (row, lane) has one byte: what the row is for the label (`POSITIVE`) and how it has fared lately (dormant rows):
 q < 10 active and quiet (no violation) on the last q steps, `ASLEEP` + (s mod 32) dormant until step s of the label.
 """
 

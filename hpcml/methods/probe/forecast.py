@@ -1,4 +1,4 @@
-"""What the methods that step along a subgradient take: PROBE, and Pegasos.
+"""Memory, time and messages of the methods that step along a subgradient: PROBE, and Pegasos.
 
 A step is a pass over the rows, and sweeps over the columns. What a pass costs if all rows violate the margin is measured on the
 machine. Later passes are shorter, for most rows violate no more, or are dormant: how much is measured by a pilot, or assumed.
