@@ -1,9 +1,12 @@
-"""A run folder and what happens in it: configuration, lock, checkpoints, history, and the joining of runs.
+"""A run folder and what happens in it: configuration, lock, checkpoints, history, the joining of runs; and the loop around work.
 
     with session_of(comm) as session, RunFolder(session.comm, target.output, session.log) as folder:
         state = folder.prepare(RunConfig(method, data, options), target)  # NEW, UNFINISHED or FINISHED; locked from here on
         before = Checkpoints(session.comm, folder.checkpoints, session.log).newest()
+        driver = Driver(session.comm, group, options, session.signals)
+        stopped = driver.run(solver.solve(labels, driver.stop), job, progress)  # "", or why, after a checkpoint of the job
 
 What comes in are a session (ranks, log, signals), a target (a folder, `force`, `resume`) and the options of a method. What goes
-out are files, each complete or absent. No method is known here. Begin with `session`, `folder` and `checkpoint`.
+out are files, each complete or absent. No method is known here. Begin with `session`, `folder`, `driver` and
+`checkpoint`.
 """
