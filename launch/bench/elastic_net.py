@@ -40,7 +40,7 @@ from hpcml.data.shard import Shard, load_shard
 from hpcml.methods.extreme.judge import HISTORY, ElasticRisk
 from hpcml.methods.extreme.newton import NewtonSolver
 from hpcml.methods.extreme.options import ElasticNetOptions
-from hpcml.methods.linear.block import Finished
+from hpcml.methods.linear.solver import Finished
 from hpcml.run.profile import Profile
 from hpcml.run.stop import NEVER
 

@@ -13,9 +13,9 @@ from hpcml.methods.bayes.plan import bytes_per_rank_bayes
 from hpcml.methods.bayes.risk import BayesRisk, BoostedRisk, StagedRisk
 from hpcml.methods.bayes.staged import StagedSolver, StagedSvmSolver
 from hpcml.methods.linear import train as linear
-from hpcml.methods.linear.block import History
 from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.plan import Sharding
+from hpcml.methods.linear.solver import History
 
 
 def solver(risk: BayesRisk, labels: np.ndarray, n_lanes: int, options: NaiveBayesOptions) -> BayesSolver:

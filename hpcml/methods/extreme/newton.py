@@ -19,7 +19,7 @@ from hpcml import mpi
 from hpcml.methods.extreme import newton_kernels as kernels
 from hpcml.methods.extreme.judge import MAX_GAP, ElasticRisk, Judge, Label, View
 from hpcml.methods.extreme.options import ElasticNetOptions
-from hpcml.methods.linear.block import Finished, Solver, Turns
+from hpcml.methods.linear.solver import Finished, Solver, Turns
 from hpcml.run.stop import Stop
 
 FIRST = 100  # features of the first round at most; later rounds add as many as there are, or so many

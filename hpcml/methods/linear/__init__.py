@@ -4,6 +4,6 @@
     train = partial(linear.train, METHOD)
 
 `train` loads the rows (`load`), lays the run out (which ranks share rows, how many labels share a pass: `plan`), solves, and writes
-the model as labels finish (`run`, `model_file`). What a method gives is a solver, which is asked for its turns and hands over labels
-that are done. Begin with `method` and `train`; the passes over the rows are in `objective` and `panel_kernels`.
+the model as labels finish (`run`, `model_file`). What a method gives is a `solver`, which is asked for its turns and hands over the
+labels that are done. Begin with `method`, `solver` and `train`; the passes over the rows are in `objective` and `panel_kernels`.
 """

@@ -9,11 +9,11 @@ import numpy as np
 from hpcml import mpi
 from hpcml.files.slabs import Slab, SlabFile
 from hpcml.log import plural
-from hpcml.methods.linear.block import DEGENERATE, HISTORY, Finished, History, Packed, Solver, SparseWeightsOf
 from hpcml.methods.linear.earlier import Earlier
 from hpcml.methods.linear.load import LabelProblem
 from hpcml.methods.linear.options import LinearOptions
 from hpcml.methods.linear.plan import dealt
+from hpcml.methods.linear.solver import DEGENERATE, HISTORY, Finished, History, Packed, Solver, SparseWeightsOf
 from hpcml.run.checkpoint import Checkpoints, CheckpointWriter, reading_checkpoint
 from hpcml.run.driver import Driver, Job
 from hpcml.run.folder import RunFolder

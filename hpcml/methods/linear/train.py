@@ -9,7 +9,6 @@ from hpcml import mpi
 from hpcml.data.dataset import Dataset
 from hpcml.errors import Interrupted
 from hpcml.log import Progress, plural
-from hpcml.methods.linear.block import Solver
 from hpcml.methods.linear.earlier import Earlier
 from hpcml.methods.linear.load import LabelProblem, load
 from hpcml.methods.linear.method import LinearMethod
@@ -19,6 +18,7 @@ from hpcml.methods.linear.plan import check_disk, lanes_per_group
 from hpcml.methods.linear.report import TrainReport, read_report
 from hpcml.methods.linear.run import LabelRun
 from hpcml.methods.linear.settings import Chooser, Chosen, SettingsSolver
+from hpcml.methods.linear.solver import Solver
 from hpcml.methods.linear.streaming import plan_chunks, plan_streaming
 from hpcml.mpi.memory import room_per_rank
 from hpcml.run.driver import Driver
