@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
 from hpcml.methods.bayes.block import HISTORY, BayesSolver, NaiveBayesSolver, history_line
@@ -12,7 +10,6 @@ from hpcml.methods.bayes.options import BoostedBayesOptions, NaiveBayesOptions, 
 from hpcml.methods.bayes.plan import bytes_per_rank_bayes
 from hpcml.methods.bayes.risk import BayesRisk, BoostedRisk, StagedRisk
 from hpcml.methods.bayes.staged import StagedSolver, StagedSvmSolver
-from hpcml.methods.linear import train as linear
 from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.plan import Sharding
 from hpcml.methods.linear.solver import History
@@ -40,5 +37,3 @@ def _method(name: str, risk: type[BayesRisk]) -> LinearMethod:
 
 NAIVE_BAYES, BOOSTED_BAYES = _method("naive-bayes", BayesRisk), _method("boosted-bayes", BoostedRisk)
 STAGED_BAYES, STAGED_SVM = _method("staged-bayes", StagedRisk), _method("staged-svm", StagedRisk)
-train_naive, train_boosted = partial(linear.train, NAIVE_BAYES), partial(linear.train, BOOSTED_BAYES)
-train_staged, train_staged_svm = partial(linear.train, STAGED_BAYES), partial(linear.train, STAGED_SVM)

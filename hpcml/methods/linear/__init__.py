@@ -1,7 +1,7 @@
 """What the methods with a weight vector for each label share: the objective, the labels in training, the run, the model file.
 
     METHOD = LinearMethod(name="svmperf", solver=SvmperfSolver)  # a method describes itself
-    train = partial(linear.train, METHOD)
+    report = train(METHOD, session, data, target, options)
 
 `train` loads the rows (`load`), lays the run out (which ranks share rows, how many labels share a pass: `plan`), solves, and writes
 the model as labels finish (`run`, `model_file`). What a method gives is a `solver`, which is asked for its turns and hands over the
