@@ -22,9 +22,10 @@ def write(comm, path, *args, **kwargs):
 def test_svmperf_has_the_bits_of_one_rank(comm, mpi_tmp_path, n_rows, n_features, shards):
     X, Y = random_data(n_rows, n_rows, n_features, 7, density=0.4)
     data = write(comm, mpi_tmp_path / "data.h5", X, Y)
-    options = {"min_positives": 0, "bias": True, "block": 3, "shards": comm.size if shards == "all" else 1}
+    options = {"min_positives": 0, "bias": True, "labels_per_pass": 3, "ranks_per_group": comm.size if shards == "all" else 1}
     model = train("svmperf", comm, data, mpi_tmp_path / "ranks", options).model
     alone = by_one_rank(
-        comm, lambda: train("svmperf", None, data, mpi_tmp_path / "alone", changed(options, shards=None, block=7))
+        comm,
+        lambda: train("svmperf", None, data, mpi_tmp_path / "alone", changed(options, ranks_per_group=None, labels_per_pass=7)),
     ).model
     assert model.read_bytes() == alone.read_bytes()

@@ -12,7 +12,7 @@ from hpcml import mpi
 from hpcml.data.dataset import Dataset
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError
-from hpcml.methods.linear import plan
+from hpcml.methods.linear import layout
 from hpcml.methods.linear.losses import LOSSES
 from hpcml.mpi import memory
 
@@ -33,10 +33,16 @@ def write(comm, path, *args, **kwargs):
 def test_model_has_the_bits_of_one_rank(comm, mpi_tmp_path, n_rows, loss, shards):
     X, Y = random_data(n_rows, n_rows, 15, 7, density=0.4)
     data = write(comm, mpi_tmp_path / "data.h5", X, Y)
-    options = {"min_positives": 0, "bias": True, "block": 3, "loss": loss, "shards": comm.size if shards == "all" else 1}
+    options = {
+        "min_positives": 0,
+        "bias": True,
+        "labels_per_pass": 3,
+        "loss": loss,
+        "ranks_per_group": comm.size if shards == "all" else 1,
+    }
     model = train("probe", comm, data, mpi_tmp_path / "ranks", options).model
     alone = by_one_rank(
-        comm, lambda: train("probe", None, data, mpi_tmp_path / "alone", changed(options, shards=None, block=7))
+        comm, lambda: train("probe", None, data, mpi_tmp_path / "alone", changed(options, ranks_per_group=None, labels_per_pass=7))
     ).model
     assert model.read_bytes() == alone.read_bytes()
 
@@ -81,7 +87,7 @@ def test_a_large_model_is_told_of(comm, mpi_tmp_path, monkeypatch, capfd):
     data = write(comm, mpi_tmp_path / "data.h5", *random_data(4, 60, 15, 4, density=0.4))
     train("dual", comm, data, mpi_tmp_path / "small")
     assert "warning: the model" not in capfd.readouterr().err
-    monkeypatch.setattr(plan, "LARGE_MODEL", 100)
+    monkeypatch.setattr(layout, "LARGE_MODEL", 100)
     train("dual", comm, data, mpi_tmp_path / "large")
     assert ("--drop 0.1" in capfd.readouterr().err) == (comm.rank == 0)
 

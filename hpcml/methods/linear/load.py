@@ -14,10 +14,10 @@ from hpcml.data.headings import heading_features
 from hpcml.data.labels import choose_labels, count_positives, fingerprint, tell_unused
 from hpcml.data.shard import Shard, load_shard
 from hpcml.data.shared_rows import node_rows, own_rows
+from hpcml.methods.linear.layout import Sharding, check_loading, choose_shards
 from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.objective import Risk
 from hpcml.methods.linear.options import LinearOptions
-from hpcml.methods.linear.plan import Sharding, check_loading, choose_shards
 from hpcml.run.profile import Profile
 from hpcml.run.session import Session
 from hpcml.slices import stop_at

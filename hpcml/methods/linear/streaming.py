@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hpcml import mpi
 from hpcml.log import Log
+from hpcml.methods.linear.layout import VALUE_BYTES, chunk_values, fewer_lanes, kept_values
 from hpcml.methods.linear.load import LabelProblem
 from hpcml.methods.linear.objective import PRECISIONS
 from hpcml.methods.linear.options import LinearOptions
-from hpcml.methods.linear.plan import VALUE_BYTES, chunk_values, fewer_lanes, kept_values
 from hpcml.mpi.memory import give_back
 
 
@@ -32,7 +32,7 @@ def plan_chunks(
     chunk = chunk_for(most, method.chunk)
     if before:
         chunk = min(chunk or before, before)
-    elif chunk and not options.block:
+    elif chunk and not options.labels_per_pass:
         found = fewer_lanes(most, lambda n: chunk_for(n, rows.data.size), lambda n: chunk_for(n, method.chunk))
         n_lanes, chunk = min(found[0], n_lanes), found[1]
     if chunk:

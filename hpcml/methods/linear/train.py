@@ -10,11 +10,11 @@ from hpcml.data.dataset import Dataset
 from hpcml.errors import Interrupted
 from hpcml.log import Progress, plural
 from hpcml.methods.linear.earlier import Earlier
+from hpcml.methods.linear.layout import check_disk, lanes_per_group
 from hpcml.methods.linear.load import LabelProblem, load
 from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.model_file import finish, open_model, sparse_weights
 from hpcml.methods.linear.options import LinearOptions, with_defaults
-from hpcml.methods.linear.plan import check_disk, lanes_per_group
 from hpcml.methods.linear.report import TrainReport, read_report
 from hpcml.methods.linear.run import LabelRun
 from hpcml.methods.linear.settings import Chooser, Chosen, SettingsSolver

@@ -163,7 +163,7 @@ def test_svmperf_begins_a_label_again_after_an_interruption(data, tmp_path):
     ("method", "wrong", "message"),
     [
         ("svmperf", {"loss": "huber"}, "--loss huber: expected hinge$"),
-        ("liblinear", {"loss": "maxent"}, "--loss maxent: expected hinge$"),
+        ("liblinear", {"loss": "logistic"}, "--loss logistic: expected hinge$"),
         ("svmperf", {"svmperf_epsilon": 0.0}, "--svmperf-epsilon 0.0: expected a number above 0"),
         ("liblinear", {"liblinear_tol": float("nan")}, "--liblinear-tol nan: expected a number above 0"),
     ],
