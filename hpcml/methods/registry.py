@@ -177,7 +177,7 @@ METHODS: dict[str, Method] = {
             name="bernoulli-nb",
             about="naive Bayes of features present or not: all labels from counts",
             options=BernoulliNBOptions,
-            linear="hpcml.methods.bayes.train:NAIVE_BAYES",
+            linear="hpcml.methods.bayes.train:BERNOULLI_NB",
             estimator="hpcml.methods.bayes.estimator:BernoulliNBClassifier",
             variants={"all-": {"min_weight": 0.0}},
             can=Can(headings=True),
