@@ -14,7 +14,7 @@ from support.training import train
 # Options beside the defaults that take another way through a method.
 WAYS = {
     "dual": ({"loss": "hinge", "positive_weight": "balanced", "bias": True}, {"loss": "logistic", "drop": 0.01}),
-    "probe": ({"loss": "huber", "dormant": False, "precision": "double"},),
+    "probe": ({"loss": "huber", "dormant": False, "precision": "double"}, {"loss": "maxent", "bias": True}),
     "elastic-net": ({"solver": "fobos", "passes": 3, "eta": 0.1}, {"solver": "sgd", "passes": 2, "eta": 0.2, "rate": "adagrad"}),
     "mbw": ({"voted": True, "live_features": 12}, {"shuffle": True, "seed": 4}),
     "pa": ({"voted": True, "bias": False},),
