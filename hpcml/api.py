@@ -66,12 +66,14 @@ def _open(session: Session, data: Path | str) -> Iterator[Dataset]:
 
 def _options(kind: type[Any], given: Mapping[str, Value], what: str, listed_by: str) -> Any:
     """The options of that kind by their names; what may be several may be given as one. Raises ConfigError."""
+    from hpcml.earlier_names import OPTIONS, refuse_earlier
     from hpcml.options import default_of
 
     known = {option.name: option for option in fields(kind)}
     found: dict[str, Any] = {}
     for name, value in given.items():
         if name not in known:
+            refuse_earlier(name, {old: new.replace("-", "_") for old, new in OPTIONS.items()}, "the option ")
             raise ConfigError(f"{what} has no option {name!r}; {nearest(str(name), known, listed_by)}")
         if isinstance(default_of(known[name]), tuple) and isinstance(value, (str, int, float)):
             found[name] = (value,)

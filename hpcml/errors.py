@@ -11,7 +11,7 @@ from typing import TypeGuard
 from hpcml.log import visible
 
 _FLAG = re.compile(r"--(?!help\b)(no-)?([a-z][a-z0-9]*(?:-[a-z0-9]+)*)(?: ([^\s:;,]+)(?=:))?")
-_SWITCHES = {"force", "resume", "shuffle", "gap", "final"}
+_SWITCHES = {"force", "resume", "shuffle", "show-gaps", "final"}
 FEW = 6  # words in a sentence that lists what there is
 EXIT_USER = 2
 EXIT_IN_USE = 73

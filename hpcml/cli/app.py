@@ -16,6 +16,7 @@ from hpcml.cli.retrain import retrain
 from hpcml.cli.serve import serve
 from hpcml.cli.train import explain, train_app
 from hpcml.cli.tune import tune
+from hpcml.earlier_names import OPTIONS, refuse_earlier
 from hpcml.errors import ConfigError
 from hpcml.log import Log
 from hpcml.signals import StopSignals
@@ -71,6 +72,8 @@ def run(tokens: list[str], connect: Callable[[], mpi.Comm], guard: Guard | None 
         tokens, train.config = config_files(tokens)
         command, bound, given = app.parse_args(tokens, exit_on_error=False, print_error=False)
     except cyclopts.CycloptsError as error:
+        for token in tokens:
+            refuse_earlier(token.partition("=")[0], {f"--{old}": f"--{new}" for old, new in OPTIONS.items()})
         if tokens[:1] == ["train"]:
             explain(tokens)
         text = shortened(str(error))

@@ -45,7 +45,7 @@ def predict(
     threshold:
         Take this threshold for all labels. Default: those of the model.
     probabilities:
-        Write probabilities instead of the scores: those of hpcml calibrate, or else of log-odds (--loss maxent or logistic).
+        Write probabilities instead of the scores: those of hpcml calibrate, or else of log-odds (--loss logistic).
     top:
         Write only so many labels of each row, with their scores: the best ones; of equal scores those that the model lists first.
     zero_based:
@@ -212,7 +212,7 @@ def threshold(
         label; instance, of each row's labels, mean over the rows.
     method:
         shrink: of each label the best threshold, drawn to that of labels as frequent. search: the best of all thresholds. half:
-        half of the best F1, as a probability; for models of --loss maxent or logistic. Default: shrink for labels; search else,
+        half of the best F1, as a probability; for models of --loss logistic. Default: shrink for labels; search else,
         and with the two options below.
     split:
         Rows that neither trained the model nor will judge it: a split of the file, or all. Default: valid.

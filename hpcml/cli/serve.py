@@ -29,7 +29,7 @@ def serve(
     Parameters
     ----------
     run:
-        A run folder, or its model.h5, of a linear model with probabilities (hpcml calibrate, or --loss logistic or maxent).
+        A run folder, or its model.h5, of a linear model with probabilities (hpcml calibrate, or --loss logistic).
     data:
         The dataset of texts that it was trained on, whose words and weights are used. Default: the data of the run.
     host:

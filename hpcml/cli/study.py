@@ -114,15 +114,15 @@ def check(folder: Path = Path("hpcml-check"), /, *, session: Here) -> None:
 
 
 def bench_pass(
-    file: Path, /, *, block: Annotated[tuple[int, ...], Several] = (1, 4, 8, 16, 32, 64), repeats: int = 7, session: Here
+    file: Path, /, *, labels_per_pass: Annotated[tuple[int, ...], Several] = (1, 4, 8, 16, 32, 64), repeats: int = 7, session: Here
 ) -> None:
-    """One pass over the rows for so many labels against scipy's X @ W and X.T @ R together; prints a JSON line for each block.
+    """One pass over the rows for so many labels against scipy's X @ W and X.T @ R together; prints a JSON line for each.
 
     Parameters
     ----------
     file:
         A dataset made with `hpcml convert`.
-    block:
+    labels_per_pass:
         Labels that share the pass.
     repeats:
         Timed repetitions; the shortest counts.
@@ -133,7 +133,7 @@ def bench_pass(
 
     if session.comm.size > 1:
         raise ConfigError("bench pass compares one core with one core: run it without mpirun")
-    for line in work(file, block, repeats):
+    for line in work(file, labels_per_pass, repeats):
         say_once(session, json.dumps(line))
 
 
@@ -216,10 +216,10 @@ def cv(
     Parameters
     ----------
     names:
-        Methods and data, in any order. Methods: probe, dual, elastic-net, naive-bayes (with small weights, too: all-naive-bayes),
-        boosted-bayes, staged-bayes, staged-svm, pw, bw, mbw, perceptron, pa, romma, their voted forms v-NAME, psbml, svm, nb, a
-        base learner of psbml, or the path of a scikit-learn classifier. Data: FILE, each of whose labels is told from all others,
-        or FILE:LABEL.
+        Methods and data, in any order. Methods: probe, dual, elastic-net, bernoulli-nb (with small weights, too: all-bernoulli-nb),
+        boosted-bayes, staged-bayes, staged-svm, pw, bw, mbw, perceptron, pa, romma, their voted forms v-NAME, psbml, svm,
+        multinomial-nb, a base learner of psbml, or the path of a scikit-learn classifier. Data: FILE, each of whose labels is told
+        from all others, or FILE:LABEL.
     protocol:
         folds: F1 in stratified folds. top: each split holds out rows of a label and the same share of the others, which a model of
         the rest ranks; precision in the first ranks, with a bootstrap shift test of each method against the one named before it.

@@ -39,7 +39,7 @@ Seed = int | np.random.RandomState | None
 
 
 class Parameter(NamedTuple):
-    """What a parameter may be, and the option of training that it becomes."""
+    """The types that a parameter may have, and the option of training that it becomes."""
 
     types: tuple[type, ...]
     expected: str

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field, fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
+from hpcml.earlier_names import METHODS as EARLIER
+from hpcml.earlier_names import refuse_earlier
 from hpcml.errors import ConfigError, nearest
-from hpcml.methods.bayes.options import BoostedBayesOptions, NaiveBayesOptions, StagedBayesOptions, StagedSvmOptions
+from hpcml.methods.bayes.options import BernoulliNBOptions, BoostedBayesOptions, StagedBayesOptions, StagedSvmOptions
 from hpcml.methods.dual.options import DualOptions
-from hpcml.methods.extreme.options import ElasticNetOptions
+from hpcml.methods.elastic_net.options import ElasticNetOptions
 from hpcml.methods.liblinear.options import LiblinearOptions
 from hpcml.methods.online.options import AdditiveOptions, BalancedOptions, MbwOptions, PaOptions, WinnowOptions
 from hpcml.methods.probe.options import PegasosOptions, ProbeOptions
@@ -41,7 +43,7 @@ class Report(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Can:
-    """What a method can do. What it cannot is refused with one sentence and exit code 2; the conformance tests try both."""
+    """The abilities of a method. What it cannot do is refused with one sentence and exit code 2; the conformance tests try both."""
 
     label_sets: bool = True
     """rows with several labels"""
@@ -169,20 +171,20 @@ METHODS: dict[str, Method] = {
             name="elastic-net",
             about="the elastic net: sparse models, exact, in time that follows a label's positives",
             options=ElasticNetOptions,
-            train="hpcml.methods.extreme.train:train",
-            estimator="hpcml.methods.extreme.estimator:ElasticNetClassifier",
+            train="hpcml.methods.elastic_net.train:train",
+            estimator="hpcml.methods.elastic_net.estimator:ElasticNetClassifier",
             penalty="elastic net",
-            linear="hpcml.methods.extreme.train:METHOD",
-            forecast="hpcml.methods.extreme.forecast:FORECAST",
+            linear="hpcml.methods.elastic_net.train:METHOD",
+            forecast="hpcml.methods.elastic_net.forecast:FORECAST",
             can=Can(tune=True),
         ),
         Method(
-            name="naive-bayes",
+            name="bernoulli-nb",
             about="naive Bayes of features present or not: all labels from counts",
-            options=NaiveBayesOptions,
-            train="hpcml.methods.bayes.train:train_naive",
+            options=BernoulliNBOptions,
+            train="hpcml.methods.bayes.train:train_bernoulli",
             linear="hpcml.methods.bayes.train:NAIVE_BAYES",
-            estimator="hpcml.methods.bayes.estimator:NaiveBayesClassifier",
+            estimator="hpcml.methods.bayes.estimator:BernoulliNBClassifier",
             variants={"all-": {"min_weight": 0.0}},
             can=Can(headings=True),
             cost=2.0,
@@ -245,6 +247,7 @@ METHODS: dict[str, Method] = {
 
 def method_named(name: str) -> Method:
     """The method of that name. Raises ConfigError."""
+    refuse_earlier(name, EARLIER, "the method ")
     if name not in METHODS:
         raise ConfigError(f"no method {name!r}; {nearest(name, METHODS, 'hpcml train --help')}")
     return METHODS[name]

@@ -412,12 +412,8 @@ KEPT: dict[str, Kept] = {
         then=_check_own,
     ),
     "hpcml.model.learner.Constant": Kept(CLASSES),
-    "hpcml.model.gaussian_bayes.GaussianNaiveBayes": Kept(
-        {**WIDTH, **CLASSES, **dict.fromkeys(GAUSSIANS, _is_anything)}, then=_check_own
-    ),
-    "hpcml.model.kernel_bayes.KernelNaiveBayes": Kept(
-        {**WIDTH, **CLASSES, **dict.fromkeys(KERNELS, _is_anything)}, then=_check_own
-    ),
+    "hpcml.model.gaussian_bayes.GaussianNB": Kept({**WIDTH, **CLASSES, **dict.fromkeys(GAUSSIANS, _is_anything)}, then=_check_own),
+    "hpcml.model.kernel_bayes.KernelNB": Kept({**WIDTH, **CLASSES, **dict.fromkeys(KERNELS, _is_anything)}, then=_check_own),
     "sklearn.discriminant_analysis.LinearDiscriminantAnalysis": Kept(
         {**LINEAR, **CLASSES},
         (

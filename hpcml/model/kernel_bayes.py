@@ -32,7 +32,7 @@ class JointNaiveBayes(ClassifierMixin, BaseEstimator, JointBayes):
         return tags
 
 
-class KernelNaiveBayes(JointNaiveBayes, KernelDensities):
+class KernelNB(JointNaiveBayes, KernelDensities):
     """Naive Bayes with a Gaussian kernel density estimate per feature and class, as `NaiveBayes -K` of Weka 3.9 has it.
 
     Features are numeric; what a sparse row does not store is the value 0. A row of weight 2 is as good as two rows;

@@ -22,7 +22,7 @@ from hpcml.evaluation.missed import NOT_JUDGED, NOT_KNOWN, count_missed
 from hpcml.files.table import write_table
 from hpcml.log import Progress, plural
 from hpcml.methods import registry
-from hpcml.methods.linear.plan import LANES
+from hpcml.methods.linear.layout import LANES
 from hpcml.methods.linear.settings import Chosen, Setting
 from hpcml.methods.linear.train import LabelProblem
 from hpcml.methods.linear.train import train as train_linear
@@ -69,7 +69,7 @@ def tune(session: Session, data: Path, target: Target, options: TuneOptions) -> 
 
 def _alone(kind: type) -> dict[str, Any]:
     """The options of that kind that make each rank hold all rows."""
-    return {"shards": 1} if any(field.name == "shards" for field in fields(kind)) else {}
+    return {"ranks_per_group": 1} if any(field.name == "ranks_per_group" for field in fields(kind)) else {}
 
 
 @dataclass

@@ -35,12 +35,12 @@ from hpcml.data.dataset import Dataset, default_split
 from hpcml.data.shard import Shard, load_shard
 from hpcml.kernels import njit
 from hpcml.kernels.lanes.rows import add_row, dot_row, shrink_line
-from hpcml.methods.extreme import delayed_kernels as kernels
-from hpcml.methods.extreme.delayed import DelayedSolver, Panel
-from hpcml.methods.extreme.delayed_kernels import INTERCEPT, LANES
-from hpcml.methods.extreme.judge import ElasticRisk
-from hpcml.methods.extreme.newton import NewtonSolver
-from hpcml.methods.extreme.options import ElasticNetOptions
+from hpcml.methods.elastic_net import delayed_kernels as kernels
+from hpcml.methods.elastic_net.delayed import DelayedSolver, Panel
+from hpcml.methods.elastic_net.delayed_kernels import INTERCEPT, LANES
+from hpcml.methods.elastic_net.judge import ElasticRisk
+from hpcml.methods.elastic_net.newton import NewtonSolver
+from hpcml.methods.elastic_net.options import ElasticNetOptions
 from hpcml.run.profile import Profile
 from hpcml.run.stop import NEVER
 

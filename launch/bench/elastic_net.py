@@ -37,9 +37,9 @@ from hpcml import mpi
 from hpcml.data.compact import CompactRows, compact_rows
 from hpcml.data.dataset import Dataset, default_split
 from hpcml.data.shard import Shard, load_shard
-from hpcml.methods.extreme.judge import HISTORY, ElasticRisk
-from hpcml.methods.extreme.newton import NewtonSolver
-from hpcml.methods.extreme.options import ElasticNetOptions
+from hpcml.methods.elastic_net.judge import HISTORY, ElasticRisk
+from hpcml.methods.elastic_net.newton import NewtonSolver
+from hpcml.methods.elastic_net.options import ElasticNetOptions
 from hpcml.methods.linear.block import Finished
 from hpcml.run.profile import Profile
 from hpcml.run.stop import NEVER

@@ -30,7 +30,7 @@ from hpcml.mpi import self_comm
 from hpcml.reduce.dataset import reduce_dataset
 
 N, D, L = 150, 30, 4
-ROOM = ("naive-bayes", "boosted-bayes", "staged-bayes", "staged-svm")
+ROOM = ("bernoulli-nb", "boosted-bayes", "staged-bayes", "staged-svm")
 each = pytest.mark.parametrize("method", ROOM)
 
 
@@ -62,7 +62,7 @@ def scores(model, path, folder, split="test"):
 @pytest.mark.parametrize("options", [{}, {"smoothing": 1.0, "min_weight": 0.0}])
 def test_weights_are_those_of_the_twin(problem, tmp_path, options):
     path, rows, test_rows, Y = problem
-    model = trained("naive-bayes", path, tmp_path, **options)
+    model = trained("bernoulli-nb", path, tmp_path, **options)
     found = scores(model, path, tmp_path)
     for label in range(L):
         weights, absent = twins.naive_bayes(rows, Y[:, label], **options)
@@ -77,7 +77,7 @@ def test_weights_are_those_of_the_twin(problem, tmp_path, options):
 
 def test_scikit_learn_ranks_alike_where_the_models_coincide(problem, tmp_path):
     path, rows, test_rows, Y = problem
-    found = scores(trained("naive-bayes", path, tmp_path, smoothing=1.0, min_weight=0.0), path, tmp_path)
+    found = scores(trained("bernoulli-nb", path, tmp_path, smoothing=1.0, min_weight=0.0), path, tmp_path)
     for label in range(L):
         columns = sorted({term for row, has in zip(rows, Y[:, label], strict=True) if has for term in row})
         X, X_test = ([[float(term in row) for term in columns] for row in some] for some in (rows, test_rows))
@@ -253,9 +253,9 @@ def test_what_headings_refuse(documents, tmp_path):
     data = converted(documents, tmp_path / "data.h5", headings_as_features=True)
     plain = converted(documents, tmp_path / "plain.h5")
     with pytest.raises(ConfigError, match=r"--exclude Rodent: no such heading .*; did you mean 'Rodents'"):
-        train("naive-bayes", None, data, tmp_path / "no", {"exclude": ("Rodent",)})
+        train("bernoulli-nb", None, data, tmp_path / "no", {"exclude": ("Rodent",)})
     with pytest.raises(ConfigError, match="are no headings; convert with --headings-as-features"):
-        train("naive-bayes", None, plain, tmp_path / "no", {"exclude": ("Mice, Inbred",)})
+        train("bernoulli-nb", None, plain, tmp_path / "no", {"exclude": ("Mice, Inbred",)})
     with pytest.raises(ConfigError, match="--headings-as-features would tell the true ones"):
         converted(documents, tmp_path / "no.h5", headings_as_features=True, label_noise=0.1)
     with pytest.raises(ConfigError, match="headings have that tag"):
@@ -266,14 +266,14 @@ def test_what_headings_refuse(documents, tmp_path):
         reduce_dataset(self_comm(), file, np.arange(file.n_features)[1:], few, False)
     with pytest.raises(ConfigError, match="would be told the answer"):
         train("dual", None, few, tmp_path / "no")
-    kept, told = (hpcml.cross_validate(["nb"], [f"{file}:Rodents"], folds=3, split="train") for file in (plain, data))
+    kept, told = (hpcml.cross_validate(["multinomial-nb"], [f"{file}:Rodents"], folds=3, split="train") for file in (plain, data))
     assert told.f1[0].mean() < 100 and told.f1[0].mean() != kept.f1[0].mean()  # with other headings, but not the answer
 
 
 def test_options_that_make_no_sense():
     for method, options, sentence in (
-        ("naive-bayes", {"smoothing": 0.0}, "--smoothing 0.0: expected a number above 0"),
-        ("naive-bayes", {"min_weight": -1.0}, "--min-weight -1.0: expected a finite number of at least 0"),
+        ("bernoulli-nb", {"smoothing": 0.0}, "--smoothing 0.0: expected a number above 0"),
+        ("bernoulli-nb", {"min_weight": -1.0}, "--min-weight -1.0: expected a finite number of at least 0"),
         ("boosted-bayes", {"rounds": 0}, "--rounds 0: expected at least 1"),
         ("boosted-bayes", {"trim": 1.0}, "--trim 1.0: expected a share"),
         ("staged-bayes", {"stages": 1}, "--stages 1: expected at least 2"),

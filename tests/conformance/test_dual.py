@@ -394,9 +394,9 @@ def rows_of_history(run):
 def test_parts_labels_and_blocks_give_the_bytes_of_one_run(data, tmp_path, options):
     options = replace(options, min_positives=0)
     whole = train("dual", None, data, tmp_path / "whole", options).model
-    for block in (1, 3, 16):
-        run = tmp_path / f"block{block}"
-        assert train("dual", None, data, run, replace(options, block=block)).model.read_bytes() == whole.read_bytes()
+    for n_labels in (1, 3, 16):
+        run = tmp_path / str(n_labels)
+        assert train("dual", None, data, run, replace(options, labels_per_pass=n_labels)).model.read_bytes() == whole.read_bytes()
         assert rows_of_history(run) == rows_of_history(tmp_path / "whole")
     parts = [tmp_path / f"part{k}" for k in range(1, 4)]
     for k, part in enumerate(parts, 1):
@@ -415,7 +415,7 @@ def test_parts_labels_and_blocks_give_the_bytes_of_one_run(data, tmp_path, optio
 @pytest.mark.parametrize("precision", ["single", "double"])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_saved_model_has_the_objective_and_the_gap(data, tmp_path, loss, precision):
-    options = asked(loss=loss, precision=precision, bias=True, positive_weight="3.5", min_positives=0, gap=True)
+    options = asked(loss=loss, precision=precision, bias=True, positive_weight="3.5", min_positives=0, show_gaps=True)
     report = train("dual", None, data, tmp_path / "run", options)
     model, risk = Model(report.model), problem_of(data, options)
     assert [STATUS[code] for code in model.labels["status"]].count("degenerate") == 2
@@ -461,9 +461,9 @@ def test_report_says_how_far_above_the_minimum_an_objective_may_be(data, tmp_pat
         ("dual", {"dual_tol": 0.0}, "--dual-tol 0.0: expected a number above 0"),
         ("dual", {"dual_tol": math.inf}, "--dual-tol inf: expected"),
         ("dual", {"loss": "huber"}, "--loss huber: expected hinge or logistic or squared-hinge"),
-        ("probe", {"loss": "squared-hinge"}, "--loss squared-hinge: expected hinge or huber or maxent"),
+        ("probe", {"loss": "squared-hinge"}, "--loss squared-hinge: expected hinge or huber or logistic"),
         ("liblinear", {"loss": "squared-hinge"}, "--loss squared-hinge: expected hinge"),
-        ("probe", {"gap": True}, "probe has no option 'gap'"),
+        ("probe", {"show_gaps": True}, "probe has no option 'show_gaps'"),
         ("pegasos", {"max_gap": 0.1}, "pegasos has no option 'max_gap'"),
         ("svmperf", {"positive_weight": BALANCED}, "svmperf has no option 'positive_weight'"),
         ("dual", {"lam": "nan"}, "--lambda nan: expected"),
@@ -471,7 +471,7 @@ def test_report_says_how_far_above_the_minimum_an_objective_may_be(data, tmp_pat
         ("dual", {"lam": "-1"}, "--lambda -1: expected"),
         ("dual", {"lam": "1e-320"}, "--lambda 1e-320: expected"),
         ("dual", {"max_steps": 0}, "--max-steps 0: expected at least 1"),
-        ("dual", {"shards": 2}, "--shards 2: expected a divisor of the number of ranks, 1"),
+        ("dual", {"ranks_per_group": 2}, "--ranks-per-group 2: expected a divisor of the number of ranks, 1"),
     ],
 )
 def test_options_that_make_no_sense_are_named(data, tmp_path, method, wrong, message):
@@ -483,8 +483,8 @@ def test_options_that_make_no_sense_are_named(data, tmp_path, method, wrong, mes
 
 
 def test_compare_refuses_options_of_other_methods_before_it_trains(data, tmp_path):
-    with pytest.raises(ConfigError, match="--gap has no effect on svmperf, probe"):
-        compare(None, data, tmp_path / "out", ("svmperf", "probe"), {"gap": True})
+    with pytest.raises(ConfigError, match="--show-gaps has no effect on svmperf, probe"):
+        compare(None, data, tmp_path / "out", ("svmperf", "probe"), {"show_gaps": True})
     assert not (tmp_path / "out").exists()
 
 

@@ -9,8 +9,8 @@ from support.make import dataset, random_data
 from support.training import train
 
 from hpcml.errors import ConfigError, Interrupted
-from hpcml.methods.extreme import delayed_kernels, newton, newton_kernels
-from hpcml.methods.extreme.delayed import DelayedBlock
+from hpcml.methods.elastic_net import delayed_kernels, newton, newton_kernels
+from hpcml.methods.elastic_net.delayed import DelayedBlock
 from hpcml.model.linear import STATUS, Model
 
 M, D, L = 300, 80, 7
@@ -114,7 +114,7 @@ def test_rare_label_visits_few_rows(tmp_path):
     X[np.arange(20000), rng.integers(0, 300, 20000)] = 1
     X[rng.choice(20000, 40, False), 300] = 1
     Y[X[:, 300].toarray().ravel() != 0] = 1
-    options = {"gap": True, "max_gap": 1e-6}
+    options = {"show_gaps": True, "max_gap": 1e-6}
     report = train("elastic-net", None, dataset(tmp_path / "data.h5", X.tocsr(), sp.csr_matrix(Y)), tmp_path / "run", options)
     assert report.gaps[0][2] <= 1e-6 and report.visited < 0.01
 

@@ -28,7 +28,7 @@ WORDS = np.array(["ant", "bee", "caterpillar"])
 
 # Of parameters something that they cannot be; of others, but truth values, any object will do.
 WRONG = {
-    **{"alpha": 0.5, "base": "treee", "beta": 2.0, "block": 0, "comm": "world", "cycles": 0, "epsilon": -1.0, "eta": 0.0},
+    **{"alpha": 0.5, "base": "treee", "beta": 2.0, "labels_per_pass": 0, "comm": "world", "cycles": 0, "epsilon": -1.0, "eta": 0.0},
     **{
         "chi_square": -1.0,
         "class_weight": "even",
@@ -137,7 +137,7 @@ def test_lists_of_names_of_labels(name):
 @each
 def test_log_odds_are_probabilities(name):
     X, y, _ = rows(2)
-    losses = [loss for loss in METHODS[name].losses if loss in ("logistic", "maxent")]
+    losses = [loss for loss in METHODS[name].losses if loss == "logistic"]
     assert all(not hasattr(make(name, loss=loss), "predict_proba") for loss in METHODS[name].losses if loss not in losses)
     for loss in losses:
         found = make(name, loss=loss).fit(X, y)
@@ -240,7 +240,7 @@ CHECKED = [
         PsbmlClassifier(cycles=3),
         PsbmlClassifier("tree max_depth=3", "2x1", cycles=2),
         PsbmlClassifier("linear-svm", "1x1", cycles=1),
-        PsbmlClassifier("naive-bayes-gaussian", cycles=9, patience=1),
+        PsbmlClassifier("gaussian-nb", cycles=9, patience=1),
     ),
 ]
 
@@ -270,8 +270,8 @@ def test_scikit_learn_checks(estimator, check):
         ({"loss": "hinge", "positive_weight": 2}, {"loss": "hinge", "positive_weight": "2.0"}),
         ({"fit_intercept": False, "tol": 0.01, "random_state": 7}, {"bias": False, "dual_tol": 0.01, "seed": 7}),
         (
-            {"positive_weight": "balanced", "max_gap": 1e-3, "precision": "double", "lam": 0.01, "block": 2},
-            {"positive_weight": "balanced", "max_gap": 1e-3, "precision": "double", "lam": "0.01", "block": 2},
+            {"positive_weight": "balanced", "max_gap": 1e-3, "precision": "double", "lam": 0.01, "labels_per_pass": 2},
+            {"positive_weight": "balanced", "max_gap": 1e-3, "precision": "double", "lam": "0.01", "labels_per_pass": 2},
         ),
     ],
 )
@@ -407,7 +407,7 @@ def test_psbml_says_if_there_is_no_device(monkeypatch):
     monkeypatch.setattr(device, "count", lambda: 0)
     X, y, _ = rows()
     with pytest.raises(ValueError, match=r"^device=gpu: there is no CUDA device or driver on a node; leave it out to use the CPU$"):
-        PsbmlClassifier("naive-bayes", device="gpu").fit(X, y)
+        PsbmlClassifier("kernel-nb", device="gpu").fit(X, y)
 
 
 def test_psbml_refuses_what_it_cannot_train_on():
@@ -424,7 +424,7 @@ def test_psbml_refuses_what_it_cannot_train_on():
         (
             {"device": "gpu"},
             y,
-            "device=gpu: tree has nothing for a GPU, only naive-bayes and naive-bayes-gaussian have; leave it out",
+            "device=gpu: tree has nothing for a GPU, only kernel-nb and gaussian-nb have; leave it out",
         ),
         ({"base": 3}, y, "base=3: expected a string or a tuple of strings"),
     ):

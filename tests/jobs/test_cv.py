@@ -25,7 +25,7 @@ def test_the_same_on_any_number_of_ranks(standing, data):
     found = []
     for n in (1, 3):
         out = data / f"on{n}.csv"
-        names = ("mbw", "v-pw", "svm", "nb", data / "two.h5", data / "three.h5", f"{data / 'three.h5'}:label1")
+        names = ("mbw", "v-pw", "svm", "multinomial-nb", data / "two.h5", data / "three.h5", f"{data / 'three.h5'}:label1")
         result = standing(n, "cv", *names, "--folds", "4", "--baseline", "svm", "-o", out)
         assert result.returncode == 0, result.stderr
         assert result.stdout.count("average rank") == 1
@@ -49,7 +49,7 @@ def test_splits_give_the_same_files_on_any_number_of_ranks(standing, data):
     for n in (1, 3):
         out, picture = data / f"top{n}.csv", data / f"top{n}.svg"
         options = ("--protocol", "top", "--top", "10", "--splits", "3", "-o", out, "--picture", picture)
-        result = standing(n, "cv", "mbw", "dual", "nb", data / "three.h5", *options)
+        result = standing(n, "cv", "mbw", "dual", "multinomial-nb", data / "three.h5", *options)
         assert result.returncode == 0, result.stderr
         assert "differs from the method to its left" in result.stdout and "training took" in result.stderr
         found.append((out.read_bytes(), picture.read_bytes()))
@@ -61,19 +61,19 @@ def test_splits_give_the_same_files_on_any_number_of_ranks(standing, data):
     ("arguments", "words"),
     [
         (("mbv", "two.h5"), "did you mean 'mbw'"),
-        (("nb", "none.h5"), "none.h5: there is no such file"),
-        (("nb",), "name at least one dataset file"),
+        (("multinomial-nb", "none.h5"), "none.h5: there is no such file"),
+        (("multinomial-nb",), "name at least one dataset file"),
         (("two.h5",), "name at least one method"),
-        (("nb", "two.h5", "--folds", "1"), "--folds 1"),
-        (("nb", "two.h5", "--split", "dev"), "no split named 'dev'"),
-        (("nb", "two.h5:x"), "no label 'x'"),
-        (("nb", "two.h5", "--splits", "3"), "--splits: only --protocol top has that"),
-        (("nb", "two.h5", "--protocol", "top"), "--top 100 needs at least 200 rows with the label"),
-        (("nb", "two.h5", "--baseline", "svm"), "--baseline svm"),
+        (("multinomial-nb", "two.h5", "--folds", "1"), "--folds 1"),
+        (("multinomial-nb", "two.h5", "--split", "dev"), "no split named 'dev'"),
+        (("multinomial-nb", "two.h5:x"), "no label 'x'"),
+        (("multinomial-nb", "two.h5", "--splits", "3"), "--splits: only --protocol top has that"),
+        (("multinomial-nb", "two.h5", "--protocol", "top"), "--top 100 needs at least 200 rows with the label"),
+        (("multinomial-nb", "two.h5", "--baseline", "svm"), "--baseline svm"),
         (("svm", "mbw", "minus.h5"), "refused by mbw"),
         (("svm", "sklearn.naive_bayes.ComplementNB", "minus.h5"), "refused by sklearn.naive_bayes.ComplementNB"),
-        (("nb", "two.h5", "--output", "precious.csv"), "exists already"),
-        (("nb", "two.h5", "--output", "two.h5", "--force"), "is also an input"),
+        (("multinomial-nb", "two.h5", "--output", "precious.csv"), "exists already"),
+        (("multinomial-nb", "two.h5", "--output", "two.h5", "--force"), "is also an input"),
     ],
 )
 def test_cv_refuses_in_one_sentence(standing, data, arguments, words):

@@ -21,7 +21,7 @@ def test_gaps_are_shown_once_and_are_those_of_the_model(standing, data, tmp_path
     models = []
     for n in (1, 3):
         out = tmp_path / str(n)
-        flags = ("--gap", "--max-gap", "0.001", "--loss", "squared-hinge", "--positive-weight", "balanced", "--bias")
+        flags = ("--show-gaps", "--max-gap", "0.001", "--loss", "squared-hinge", "--positive-weight", "balanced", "--bias")
         result = standing(n, "train", "dual", data, "-o", out, *flags)
         assert result.returncode == 0, result.stderr
         assert "Warning" not in result.stderr
@@ -44,12 +44,12 @@ def test_gaps_are_shown_once_and_are_those_of_the_model(standing, data, tmp_path
 
 def test_ranks_that_share_the_rows(standing, data, tmp_path):
     for n, shards in ((2, 2), (3, 3)):
-        result = standing(n, "train", "dual", data, "-o", tmp_path / str(n), "--shards", shards, "--max-gap", "0.01")
+        result = standing(n, "train", "dual", data, "-o", tmp_path / str(n), "--ranks-per-group", shards, "--max-gap", "0.01")
         assert result.returncode == 0, result.stderr
         assert (Model(tmp_path / str(n) / "model.h5").labels["gap"] <= 0.01).all()
-    result = standing(2, "train", "dual", data, "-o", tmp_path / "3", "--shards", "3", "--force")
+    result = standing(2, "train", "dual", data, "-o", tmp_path / "3", "--ranks-per-group", "3", "--force")
     assert result.returncode == 2
-    assert "--shards 3: expected a divisor of the number of ranks, 2" in result.stderr
+    assert "--ranks-per-group 3: expected a divisor of the number of ranks, 2" in result.stderr
 
 
 def test_compare_with_liblinear(standing, data, tmp_path):
@@ -71,8 +71,8 @@ def test_compare_with_liblinear(standing, data, tmp_path):
         (("dual", "--dual-tol", "0"), "--dual-tol 0.0: expected a number above 0"),
         (("dual", "--loss", "huber"), "--loss huber: expected hinge or logistic or squared-hinge"),
         (("dual", "--lambda", "nan"), "--lambda nan: expected"),
-        (("probe", "--loss", "squared-hinge"), "--loss squared-hinge: expected hinge or huber or maxent"),
-        (("probe", "--gap"), "--gap has no effect on probe, it is for dual, elastic-net; leave it out"),
+        (("probe", "--loss", "squared-hinge"), "--loss squared-hinge: expected hinge or huber or logistic"),
+        (("probe", "--show-gaps"), "--show-gaps has no effect on probe, it is for dual, elastic-net; leave it out"),
     ],
 )
 def test_refuses_in_one_sentence(standing, data, tmp_path, arguments, words):
@@ -110,11 +110,11 @@ def test_nothing_is_certified_by_a_gap_of_all(tmp_path):
 
 def test_what_changes_the_result_stays_and_is_refused_at_once(standing, data, tmp_path):
     assert standing(2, "train", "dual", data, "-o", tmp_path / "run", "--time-limit", "1e-9").returncode == 75
-    other = standing(2, "train", "dual", data, "-o", tmp_path / "run", "--resume", "--shards", "2")
+    other = standing(2, "train", "dual", data, "-o", tmp_path / "run", "--resume", "--ranks-per-group", "2")
     assert other.returncode == 2
     assert "this run had shards = None, not 2" in other.stderr
-    assert standing(2, "train", "dual", data, "-o", tmp_path / "run", "--resume", "--shards", "1").returncode == 0
-    alone = standing(2, "train", "liblinear", data, "-o", tmp_path / "all", "--shards", "2")
+    assert standing(2, "train", "dual", data, "-o", tmp_path / "run", "--resume", "--ranks-per-group", "1").returncode == 0
+    alone = standing(2, "train", "liblinear", data, "-o", tmp_path / "all", "--ranks-per-group", "2")
     assert alone.returncode == 2
-    assert "--shards has no effect on liblinear" in alone.stderr
+    assert "--ranks-per-group has no effect on liblinear" in alone.stderr
     assert not (tmp_path / "all").exists()

@@ -66,7 +66,7 @@ def test_from_points_to_predictions(standing, tmp_path):
     assert re.search(r"rank 1: .*train [\d.]+ s", result.stderr)
     assert len((run / "history.csv").read_text().splitlines()) == 7
     written = tomllib.loads((run / "config.toml").read_text())
-    assert (written["method"], written["cycles"], written["base"], written["grid"]) == ("psbml", 5, ["naive-bayes"], "3x3")
+    assert (written["method"], written["cycles"], written["base"], written["grid"]) == ("psbml", 5, ["kernel-nb"], "3x3")
     model = ClassifierModel(run / "model.h5")
     assert model.margin_rows.size > 0
     assert float(model.attrs["validation_error"]) < 0.35

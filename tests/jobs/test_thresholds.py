@@ -26,7 +26,7 @@ def refused(result, pattern):
 
 def test_found_kept_and_used(standing, data, tmp_path):
     model = tmp_path / "run" / "model.h5"
-    assert standing(2, "train", "probe", data, "-o", model.parent, "--loss", "maxent").returncode == 0
+    assert standing(2, "train", "probe", data, "-o", model.parent, "--loss", "logistic").returncode == 0
     for measure, more in (("label", ()), ("micro", ("--method", "half")), ("instance", ())):
         found = []
         for n in (1, 3):

@@ -31,7 +31,7 @@ def history(run):
 
 def test_more_ranks_than_labels(comm, mpi_tmp_path):
     data = write(comm, mpi_tmp_path / "data.h5", *random_data(5, 30, 8, 3, density=0.4))
-    options = {"label": ("label1",), "gap": True}
+    options = {"label": ("label1",), "show_gaps": True}
     report = train("dual", comm, data, mpi_tmp_path / "ranks", options)
     alone = by_one_rank(comm, lambda: train("dual", None, data, mpi_tmp_path / "alone", options))
     assert report.model.read_bytes() == alone.model.read_bytes()
@@ -75,12 +75,19 @@ SHARED = {"even": lambda: random_data(3, 90, 25, 5, density=0.3), "uneven": unev
 @pytest.mark.parametrize("name", sorted(SHARED))
 def test_ranks_that_share_the_rows_certify_what_they_find(comm, mpi_tmp_path, name, loss, precision):
     data = write(comm, mpi_tmp_path / "data.h5", *SHARED[name]())
-    options = {"loss": loss, "precision": precision, "bias": name != "even", "max_gap": 5e-3, "shards": comm.size, "lam": "0.05"}
+    options = {
+        "loss": loss,
+        "precision": precision,
+        "bias": name != "even",
+        "max_gap": 5e-3,
+        "ranks_per_group": comm.size,
+        "lam": "0.05",
+    }
     report = train("dual", comm, data, mpi_tmp_path / "shared", options)
     again = train("dual", comm, data, mpi_tmp_path / "again", options)
     assert report.model.read_bytes() == again.model.read_bytes()
     assert history(mpi_tmp_path / "shared") == history(mpi_tmp_path / "again")
-    alone = by_one_rank(comm, lambda: train("dual", None, data, mpi_tmp_path / "alone", changed(options, shards=1)).model)
+    alone = by_one_rank(comm, lambda: train("dual", None, data, mpi_tmp_path / "alone", changed(options, ranks_per_group=1)).model)
     ours, theirs = Model(report.model), Model(alone)
     assert [STATUS[code] for code in ours.labels["status"]] == ["converged"] * ours.n_labels
     f, gap = ours.labels["f_min"], ours.labels["gap"]
@@ -98,12 +105,12 @@ def test_groups_of_two_that_share_the_rows(comm, mpi_tmp_path):
     if comm.size % 2:
         pytest.skip("needs an even number of ranks")
     data = write(comm, mpi_tmp_path / "data.h5", *random_data(3, 90, 25, 9, density=0.3))
-    options = {"shards": 2, "block": 3}
+    options = {"ranks_per_group": 2, "labels_per_pass": 3}
     report = train("dual", comm, data, mpi_tmp_path / "groups", options)
     pair = comm.Split(0 if comm.rank < 2 else 1, comm.rank)
     path = mpi_tmp_path / f"pair{comm.rank // 2 if comm.rank < 2 else 1}"
     if pair.size == 2:
-        train("dual", pair, data, path, changed(options, block=16))
+        train("dual", pair, data, path, changed(options, labels_per_pass=16))
     comm.Barrier()
     assert report.model.read_bytes() == (mpi_tmp_path / "pair0" / "model.h5").read_bytes()
     pair.Free()

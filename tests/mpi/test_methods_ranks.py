@@ -24,7 +24,7 @@ from hpcml import mpi, slices
 from hpcml.errors import Interrupted
 from hpcml.methods.linear import objective
 from hpcml.methods.linear.block_kernels import CHUNK
-from hpcml.methods.linear.plan import Sharding
+from hpcml.methods.linear.layout import Sharding
 from hpcml.methods.registry import METHODS
 
 pytestmark = pytest.mark.mpi
@@ -71,16 +71,16 @@ def test_bits_are_those_of_one_rank_also_through_stops(comm, mpi_tmp_path, data,
     assert history(mpi_tmp_path / "run") == history(mpi_tmp_path / "alone") == history(mpi_tmp_path / "ranks")
 
 
-@having("shards")
+@having("ranks_per_group")
 def test_ranks_that_share_the_rows(comm, mpi_tmp_path, data, short_slices, method):
     """Their bits are those of one rank where the method's sums are exact; else those of the same ranks."""
-    options = options_of(method, shards=comm.size, block=2)
+    options = options_of(method, ranks_per_group=comm.size, labels_per_pass=2)
     whole = train(method, comm, data, mpi_tmp_path / "whole", options).model.read_bytes()
     exact = METHODS[method].load(METHODS[method].linear).sharding is Sharding.EXACT
     if exact:
         alone = by_one_rank(comm, lambda: train(method, None, data, mpi_tmp_path / "alone", options_of(method))).model.read_bytes()
         assert whole == alone
-    assert stopped_often(comm, method, data, mpi_tmp_path / "run", options, options | {"shards": 1} if exact else None) > 1
+    assert stopped_often(comm, method, data, mpi_tmp_path / "run", options, options | {"ranks_per_group": 1} if exact else None) > 1
     assert (mpi_tmp_path / "run" / "model.h5").read_bytes() == whole
     assert history(mpi_tmp_path / "run") == history(mpi_tmp_path / "whole")
 
@@ -91,9 +91,9 @@ def test_fewer_rows_than_ranks_and_many_features(comm, mpi_tmp_path, method, sha
     path, known = mpi_tmp_path / "data.h5", METHODS[method].option_names
     data = by_one_rank(comm, lambda: dataset(path, *random_data(shape[0], shape[0], shape[1], 7, density=0.4)))
     alone = by_one_rank(comm, lambda: train(method, None, data, mpi_tmp_path / "alone", {"min_positives": 0})).model.read_bytes()
-    exact = METHODS[method].load(METHODS[method].linear).sharding is Sharding.EXACT and "shards" in known
+    exact = METHODS[method].load(METHODS[method].linear).sharding is Sharding.EXACT and "ranks_per_group" in known
     for shards in {1, comm.size} if exact else {None}:
-        options = {name: value for name, value in (("shards", shards), ("block", 3)) if name in known and value}
+        options = {name: value for name, value in (("ranks_per_group", shards), ("labels_per_pass", 3)) if name in known and value}
         model = train(method, comm, data, mpi_tmp_path / f"ranks{shards}", {"min_positives": 0, **options}).model
         assert model.read_bytes() == alone
 

@@ -163,7 +163,7 @@ def test_a_node_that_knows_one_class_has_no_opinion(comm, mpi_tmp_path):
     [
         ("3x3", "C9", ("tree",), 3),
         ("2x2", "L5", ("linear-svm",), 2),
-        ("1x1", "C9", ("naive-bayes",), 2),
+        ("1x1", "C9", ("kernel-nb",), 2),
         ("2x1", "C13", ("sklearn.naive_bayes.GaussianNB",), 3),
     ],
 )

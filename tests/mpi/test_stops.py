@@ -139,7 +139,7 @@ def test_rows_of_probe_without_room_lie_in_a_file(comm, mpi_tmp_path, monkeypatc
 def test_rows_without_room_are_streamed(comm, mpi_tmp_path, monkeypatch, capfd, loss):
     """Where memory is short the visits are to copies of chunks; the chunks of a run are those of its checkpoint."""
     data = write(comm, mpi_tmp_path / "data.h5", *random_data(4, 300, 40, 4, density=0.2))
-    options = {"block": 2, "shards": 1, "gap": True, "loss": loss}
+    options = {"labels_per_pass": 2, "ranks_per_group": 1, "show_gaps": True, "loss": loss}
     roomy = train("dual", comm, data, mpi_tmp_path / "roomy", options)
     monkeypatch.setattr("hpcml.data.shared_rows.room_per_rank", lambda comm: 0.0)  # rows are mapped on one rank, too
     monkeypatch.setattr(plan, "SMALLEST_CHUNK", 256)

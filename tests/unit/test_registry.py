@@ -45,7 +45,7 @@ def test_command_has_the_options_of_the_method_and_no_others(capsys):
     run("train", "toy", "--help")
     told = capsys.readouterr().out
     assert "a method to play with" in told and "How eagerly it plays" in told and "--lambda" in told
-    for others in ("--dual-tol", "--epsilon", "--shards", "--alpha", "--grid", "--no-bias"):
+    for others in ("--dual-tol", "--epsilon", "--ranks-per-group", "--alpha", "--grid", "--no-bias"):
         assert others not in told
     run("train", "--help")
     assert "a method to play with" in capsys.readouterr().out
@@ -73,8 +73,8 @@ def test_what_may_change_when_a_run_is_continued(data, tmp_path):
         hpcml.train("toy", data, tmp_path / "run", time_limit=1e-9)
     with pytest.raises(ConfigError, match=r"this run had zeal = 1\.0, not 2\.0; resume with the same options"):
         hpcml.train("toy", data, tmp_path / "run", zeal=2.0, resume=True)
-    assert hpcml.train("toy", data, tmp_path / "run", block=1, resume=True).model.exists()
-    assert TOY.free_keys >= {"data", "block", "time-limit"} and "zeal" not in TOY.free_keys
+    assert hpcml.train("toy", data, tmp_path / "run", labels_per_pass=1, resume=True).model.exists()
+    assert TOY.free_keys >= {"data", "labels-per-pass", "time-limit"} and "zeal" not in TOY.free_keys
 
 
 def test_comparisons_take_it(data, tmp_path):
@@ -88,7 +88,7 @@ def test_comparisons_take_it(data, tmp_path):
 
 
 def test_cross_validation_takes_its_estimator(data):
-    found = hpcml.cross_validate(["toy", "nb"], [data], folds=2, split="train")
+    found = hpcml.cross_validate(["toy", "multinomial-nb"], [data], folds=2, split="train")
     assert "toy" in str(found)
     assert inspect.signature(ToyClassifier).parameters["zeal"].default == 1.0
     assert "zeal : float, default 1.0\n    How eagerly it plays." in ToyClassifier.__doc__

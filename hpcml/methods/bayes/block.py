@@ -75,7 +75,7 @@ class BayesSolver(Solver):
         raise AssertionError("a subclass says")
 
 
-class NaiveBayesSolver(BayesSolver):
+class BernoulliNBSolver(BayesSolver):
     """Naive Bayes: of each label one count of the rows that have it."""
 
     def trained(self, number: int, positives: np.ndarray, seconds: float) -> tuple[SparseWeightsOf, float, list[Line]]:

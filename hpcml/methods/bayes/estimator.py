@@ -13,13 +13,13 @@ from hpcml import mpi
 from hpcml.data.compact import ColumnMap
 from hpcml.estimators.parameters import OPTION, classifier_of
 from hpcml.methods.bayes.options import (
+    BernoulliNBOptions,
     BoostedBayesOptions,
-    NaiveBayesOptions,
     StagedBayesOptions,
     StagedSvmOptions,
 )
 from hpcml.methods.bayes.risk import BayesRisk
-from hpcml.methods.bayes.train import BOOSTED_BAYES, NAIVE_BAYES, STAGED_BAYES, STAGED_SVM
+from hpcml.methods.bayes.train import BERNOULLI_NB, BOOSTED_BAYES, STAGED_BAYES, STAGED_SVM
 from hpcml.methods.linear.block import SparseWeightsOf
 from hpcml.methods.linear.estimator import LinearClassifier
 from hpcml.methods.linear.objective import Risk
@@ -79,8 +79,8 @@ class BayesClassifier(LinearClassifier):
         return np.stack(columns, axis=1)
 
 
-@classifier_of(NaiveBayesOptions)
-class NaiveBayesClassifier(BayesClassifier):
+@classifier_of(BernoulliNBOptions)
+class BernoulliNBClassifier(BayesClassifier):
     """Naive Bayes of features that are present or not, for every label from counts.
 
     A weight is the log of the ratio of two odds: of the feature being present in rows with the label, and in the others. Features
@@ -111,7 +111,7 @@ class NaiveBayesClassifier(BayesClassifier):
     Wilbur 2000, Boosting naive Bayesian learning on a large subset of MEDLINE.
     """
 
-    _method = NAIVE_BAYES
+    _method = BERNOULLI_NB
 
     smoothing: float = OPTION
     min_weight: float = OPTION
@@ -123,7 +123,7 @@ class NaiveBayesClassifier(BayesClassifier):
 class BoostedBayesClassifier(BayesClassifier):
     """AdaBoost with naive Bayes, whose scores are made probabilities by the pool-adjacent-violators algorithm.
 
-    The score of a row is its share of the votes, less one half. With `comm` as `NaiveBayesClassifier`.
+    The score of a row is its share of the votes, less one half. With `comm` as `BernoulliNBClassifier`.
 
     Attributes
     ----------
@@ -162,7 +162,7 @@ class StagedBayesClassifier(BayesClassifier):
     """Naive Bayes, trained again on the rows with the label and the others that look like them.
 
     Rows that a stage scores above the cut are ranked above all others, by the first score plus `factor` times the later ones. With
-    `comm` as `NaiveBayesClassifier`.
+    `comm` as `BernoulliNBClassifier`.
 
     Attributes
     ----------
@@ -202,7 +202,7 @@ class StagedSvmClassifier(BayesClassifier):
     """Naive Bayes, then a linear support vector machine on the rows with the label and the others that look like them.
 
     Rows that naive Bayes scores above the cut are ranked above all others, by its score plus `factor` times that of the machine.
-    With `comm` as `NaiveBayesClassifier`.
+    With `comm` as `BernoulliNBClassifier`.
 
     Attributes
     ----------

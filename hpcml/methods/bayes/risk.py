@@ -11,7 +11,7 @@ from hpcml import slices
 from hpcml.data.compact import CompactRows
 from hpcml.errors import ConfigError
 from hpcml.methods.bayes import kernels
-from hpcml.methods.bayes.options import BoostedBayesOptions, NaiveBayesOptions, StagedBayesOptions, StagedSvmOptions
+from hpcml.methods.bayes.options import BernoulliNBOptions, BoostedBayesOptions, StagedBayesOptions, StagedSvmOptions
 from hpcml.methods.linear.objective import Risk
 from hpcml.model.combination import BOOSTED, STAGED, Combination
 from hpcml.run.profile import Profile
@@ -26,7 +26,7 @@ class BayesRisk(Risk):
     folds = False  # every feature is counted for itself
     combination: Combination | None = None
 
-    def __init__(self, rows: CompactRows, options: NaiveBayesOptions, profile: Profile) -> None:
+    def __init__(self, rows: CompactRows, options: BernoulliNBOptions, profile: Profile) -> None:
         super().__init__(rows, options, profile)
         self.smoothing, self.min_weight = options.smoothing, options.min_weight
         self.about = {"binary": True, "smoothing": options.smoothing, "min_weight": options.min_weight}

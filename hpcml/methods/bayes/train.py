@@ -1,4 +1,4 @@
-"""`hpcml train naive-bayes` and its relatives."""
+"""`hpcml train bernoulli-nb` and its relatives."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from functools import partial
 
 import numpy as np
 
-from hpcml.methods.bayes.block import HISTORY, BayesSolver, NaiveBayesSolver, history_line
+from hpcml.methods.bayes.block import HISTORY, BayesSolver, BernoulliNBSolver, history_line
 from hpcml.methods.bayes.boosted import BoostedSolver
-from hpcml.methods.bayes.options import BoostedBayesOptions, NaiveBayesOptions, StagedBayesOptions, StagedSvmOptions
+from hpcml.methods.bayes.options import BernoulliNBOptions, BoostedBayesOptions, StagedBayesOptions, StagedSvmOptions
 from hpcml.methods.bayes.plan import bytes_per_rank_bayes
 from hpcml.methods.bayes.risk import BayesRisk, BoostedRisk, StagedRisk
 from hpcml.methods.bayes.staged import StagedSolver, StagedSvmSolver
 from hpcml.methods.linear import train as linear
 from hpcml.methods.linear.block import History
+from hpcml.methods.linear.layout import Sharding
 from hpcml.methods.linear.method import LinearMethod
-from hpcml.methods.linear.plan import Sharding
 
 
-def solver(risk: BayesRisk, labels: np.ndarray, n_lanes: int, options: NaiveBayesOptions) -> BayesSolver:
+def solver(risk: BayesRisk, labels: np.ndarray, n_lanes: int, options: BernoulliNBOptions) -> BayesSolver:
     """The solver of the labels of a rank. Raises MemoryError."""
     if isinstance(options, BoostedBayesOptions):
         return BoostedSolver(risk, labels, options)
     if isinstance(options, StagedSvmOptions):
         return StagedSvmSolver(risk, labels, options)
-    return StagedSolver(risk, labels, options) if isinstance(options, StagedBayesOptions) else NaiveBayesSolver(risk, labels)
+    return StagedSolver(risk, labels, options) if isinstance(options, StagedBayesOptions) else BernoulliNBSolver(risk, labels)
 
 
 def _method(name: str, risk: type[BayesRisk]) -> LinearMethod:
@@ -38,7 +38,7 @@ def _method(name: str, risk: type[BayesRisk]) -> LinearMethod:
     )
 
 
-NAIVE_BAYES, BOOSTED_BAYES = _method("naive-bayes", BayesRisk), _method("boosted-bayes", BoostedRisk)
+BERNOULLI_NB, BOOSTED_BAYES = _method("bernoulli-nb", BayesRisk), _method("boosted-bayes", BoostedRisk)
 STAGED_BAYES, STAGED_SVM = _method("staged-bayes", StagedRisk), _method("staged-svm", StagedRisk)
-train_naive, train_boosted = partial(linear.train, NAIVE_BAYES), partial(linear.train, BOOSTED_BAYES)
+train_bernoulli, train_boosted = partial(linear.train, BERNOULLI_NB), partial(linear.train, BOOSTED_BAYES)
 train_staged, train_staged_svm = partial(linear.train, STAGED_BAYES), partial(linear.train, STAGED_SVM)

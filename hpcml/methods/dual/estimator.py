@@ -16,9 +16,9 @@ from hpcml.estimators.parameters import OPTION, Seed, classifier_of
 from hpcml.methods.dual.options import BALANCED, DualOptions
 from hpcml.methods.dual.train import METHOD
 from hpcml.methods.linear.estimator import LinearClassifier
+from hpcml.methods.linear.layout import LANES
 from hpcml.methods.linear.objective import Risk
 from hpcml.methods.linear.options import LinearOptions
-from hpcml.methods.linear.plan import LANES
 
 
 @classifier_of(DualOptions)
@@ -82,7 +82,7 @@ class DualClassifier(LinearClassifier):
     random_state: Seed = OPTION
     precision: str = OPTION
     max_iter: int = OPTION
-    block: int = LANES
+    labels_per_pass: int = LANES
     comm: mpi.Comm | None = None
     """The ranks that give the rows; None: this process alone."""
 

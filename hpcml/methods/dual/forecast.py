@@ -25,17 +25,17 @@ from hpcml.methods.dual.train import METHOD
 from hpcml.methods.forecast import Cluster, Forecast, Generated, Machine, Measured, NoForecast, Sizes, Timer, sent
 from hpcml.methods.linear import forecast as linear
 from hpcml.methods.linear.block import Finished
+from hpcml.methods.linear.layout import LANES
 from hpcml.methods.linear.objective import Risk
 from hpcml.methods.linear.options import with_defaults
-from hpcml.methods.linear.plan import LANES
 from hpcml.options import flag_of
 from hpcml.run.profile import Profile
 from hpcml.run.stop import NEVER
 
 Result = TypeVar("Result")
 
-START_PASSES = 5.0  # of the label that no row has, with the default tolerance
-REPEATS = 6
+START_PASSES = 5.0  # of the label that no row has, with the default tolerance; a pilot counts them for others
+REPEATS = 6  # of a measurement, whose least counts: what another process does only adds to it
 OF_PATH = ("loss", "lam", "bias", "dual_tol", "max_gap", "positive_weight", "max_steps")  # options that change the number of passes
 STEEPEST = 0.5  # power of the number of rows by which a pilot's figures are carried over to all rows at most
 ASSUMED = "convert synthetic text, 100,000 rows, 2,000 labels"
@@ -156,7 +156,7 @@ class DualForecaster:
             certificate = 8 * weights
             found.sent_bytes = sent(layout.shards, passes * 4 * weights + certificate)
             found.seconds["messages"] = passes * cluster.exchange(layout.shards, 4 * weights)
-            found.assumed.append("as many passes with --shards as without; CoCoA+ takes more")
+            found.assumed.append("as many passes with --ranks-per-group as without; CoCoA+ takes more")
         return found
 
     def _pace(self, machine: Machine, work: Work) -> float:

@@ -20,10 +20,10 @@ from hpcml.data.compact import ColumnMap, CompactRows, compact_rows, warm_up
 from hpcml.estimators.distributed import DistributedClassifier, gather_rows
 from hpcml.estimators.labels import CLASSES, LabelScores, LabelSets, shard_of
 from hpcml.methods.linear.block import STEP_LIMIT, Finished, SparseWeightsOf
+from hpcml.methods.linear.layout import Sharding, lanes_per_group
 from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.objective import Risk
 from hpcml.methods.linear.options import LinearOptions
-from hpcml.methods.linear.plan import Sharding, lanes_per_group
 from hpcml.model.linear import LOG_ODDS
 from hpcml.mpi.memory import room_per_rank
 from hpcml.run.profile import Profile
@@ -32,7 +32,7 @@ from hpcml.run.stop import NEVER
 
 def _has_log_odds(estimator: LinearClassifier) -> bool:
     """Whether the scores are log-odds. Raises AttributeError, with the reason, if not."""
-    loss, able = getattr(estimator, "loss", None), [loss for loss in estimator._options_kind.losses if loss in LOG_ODDS]
+    loss, able = getattr(estimator, "loss", None), [loss for loss in estimator._options_kind.losses if loss == LOG_ODDS]
     if loss not in able:
         advice = f"; they need loss={able[0]!r}" if able else ""
         raise AttributeError(f"predict_proba: the scores are no log-odds{advice} (or wrap it in CalibratedClassifierCV)")

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hpcml.methods.linear.block import History, Solver
+from hpcml.methods.linear.layout import LANES, Needs, Sharding, bytes_per_rank
 from hpcml.methods.linear.objective import Objective, Risk
-from hpcml.methods.linear.plan import LANES, Needs, Sharding, bytes_per_rank
 from hpcml.methods.linear.settings import Axis, OneByOne, Path
 
 

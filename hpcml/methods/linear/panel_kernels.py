@@ -19,7 +19,7 @@ from hpcml.kernels.lanes import LINE
 from hpcml.kernels.lanes.rows import add_lines, dot_rows
 
 TILE, CHUNK = 32, 1024
-HINGE, HUBER, MAXENT = range(3)
+HINGE, HUBER, LOGISTIC = range(3)
 
 ACTIVE, QUIET, TIRED, ASLEEP, IDLE = (np.uint8(state) for state in (0, 9, 10, 16, 63))
 STATE, POSITIVE = np.uint8(63), np.uint8(64)  # bits of a row's byte
@@ -87,7 +87,7 @@ def _slopes_of(code):
     return slopes_of_loss
 
 
-_hinge, _huber, _maxent = _slopes_of(HINGE), _slopes_of(HUBER), _slopes_of(MAXENT)
+_hinge, _huber, _logistic = _slopes_of(HINGE), _slopes_of(HUBER), _slopes_of(LOGISTIC)
 
 
 @njit
@@ -98,7 +98,7 @@ def _slopes(code, state, wake, z, values, slopes):
     elif code == HUBER:
         _huber(state, wake, z, values, slopes)
     else:
-        _maxent(state, wake, z, values, slopes)
+        _logistic(state, wake, z, values, slopes)
 
 
 @njit

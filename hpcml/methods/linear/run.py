@@ -12,8 +12,8 @@ from hpcml.files.slabs import Slab, SlabFile
 from hpcml.log import plural
 from hpcml.methods.linear.block import DEGENERATE, HISTORY, Finished, History, Packed, Solver, SparseWeightsOf
 from hpcml.methods.linear.earlier import Earlier
+from hpcml.methods.linear.layout import labels_of_group
 from hpcml.methods.linear.options import LinearOptions
-from hpcml.methods.linear.plan import dealt
 from hpcml.run.checkpoint import Checkpoints, CheckpointWriter, reading_checkpoint
 from hpcml.run.driver import Driver, Job
 from hpcml.run.folder import RunFolder
@@ -99,7 +99,11 @@ class LabelRun(Job):
             self.done |= done.astype(bool) | ~trainable
         waiting = np.setdiff1d(np.flatnonzero(trainable & (done == 0)), continued)
         number, n_groups = self.group
-        return dealt(waiting, self.n_positive, number, n_groups).tolist(), list(range(number, continued.size, n_groups)), path
+        return (
+            labels_of_group(waiting, self.n_positive, number, n_groups).tolist(),
+            list(range(number, continued.size, n_groups)),
+            path,
+        )
 
     @mpi.collective
     def take_over(self, earlier: Earlier) -> None:

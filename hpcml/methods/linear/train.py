@@ -25,10 +25,7 @@ from hpcml.files.slabs import Slab, SlabFile
 from hpcml.log import Log, Progress, plural
 from hpcml.methods.linear.block import Solver
 from hpcml.methods.linear.earlier import Earlier
-from hpcml.methods.linear.method import LinearMethod
-from hpcml.methods.linear.objective import PRECISIONS, Risk
-from hpcml.methods.linear.options import LinearOptions, with_defaults
-from hpcml.methods.linear.plan import (
+from hpcml.methods.linear.layout import (
     VALUE_BYTES,
     Sharding,
     check_disk,
@@ -39,6 +36,9 @@ from hpcml.methods.linear.plan import (
     kept_values,
     lanes_per_group,
 )
+from hpcml.methods.linear.method import LinearMethod
+from hpcml.methods.linear.objective import PRECISIONS, Risk
+from hpcml.methods.linear.options import LinearOptions, with_defaults
 from hpcml.methods.linear.report import TrainReport, read_report
 from hpcml.methods.linear.run import LabelRun
 from hpcml.methods.linear.settings import Chooser, Chosen, SettingsSolver
@@ -264,7 +264,7 @@ def plan_chunks(comm: mpi.Comm, run: LabelRun, method: LinearMethod, n_lanes: in
     chunk = chunk_for(most, method.chunk)
     if run.chunk_values:
         chunk = min(chunk or run.chunk_values, run.chunk_values)
-    elif chunk and not run.options.block:
+    elif chunk and not run.options.labels_per_pass:
         found = fewer_lanes(most, lambda n: chunk_for(n, rows.data.size), lambda n: chunk_for(n, method.chunk))
         n_lanes, chunk = min(found[0], n_lanes), found[1]
     if chunk:

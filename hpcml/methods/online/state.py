@@ -14,7 +14,7 @@ from hpcml.methods.online.live import LiveFeatures
 from hpcml.methods.online.options import OnlineOptions
 
 LINE = 64  # bytes of a cache line
-GROWTH = 1.5  # of the room for features, when a stream brings more
+GROWTH = 1.5  # of the room for features, when a stream brings more: copied a few times in all, and at most a third of it empty
 LANES, COUNTERS, N_LANE_NUMBERS = "lanes", "counters", 5  # the arrays of a label beside those of its weights
 
 

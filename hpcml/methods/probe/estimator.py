@@ -5,7 +5,7 @@ from __future__ import annotations
 from hpcml import mpi
 from hpcml.estimators.parameters import OPTION, Seed, classifier_of
 from hpcml.methods.linear.estimator import LinearClassifier
-from hpcml.methods.linear.plan import LANES
+from hpcml.methods.linear.layout import LANES
 from hpcml.methods.probe.options import ProbeOptions
 from hpcml.methods.probe.train import METHOD
 
@@ -56,6 +56,6 @@ class ProbeClassifier(LinearClassifier):
     random_state: Seed = OPTION
     precision: str = OPTION
     max_iter: int = OPTION
-    block: int = LANES
+    labels_per_pass: int = LANES
     comm: mpi.Comm | None = None
     """The ranks that share the rows; None: this process alone."""

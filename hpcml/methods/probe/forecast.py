@@ -19,10 +19,10 @@ from hpcml.data.compact import CompactRows
 from hpcml.methods.forecast import Cluster, Forecast, Generated, Machine, Measured, NoForecast, Sizes, Timer, sent
 from hpcml.methods.linear import forecast as linear
 from hpcml.methods.linear.block import Finished
+from hpcml.methods.linear.layout import LANES
 from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.objective import Objective, Panel, panel_widths
 from hpcml.methods.linear.options import LinearOptions, with_defaults
-from hpcml.methods.linear.plan import LANES
 from hpcml.methods.probe import train, train_pegasos
 from hpcml.methods.probe.first_order import probe
 from hpcml.methods.probe.options import ProbeOptions
@@ -30,7 +30,7 @@ from hpcml.options import flag_of
 from hpcml.run.profile import Profile
 from hpcml.run.stop import NEVER
 
-REPEATS = 3
+REPEATS = 3  # of a measurement, whose least counts: what another process does only adds to it
 STEEPEST = 0.5  # power of the number of rows by which steps grow at most
 LEAST_VALUES = 1 << 19  # of the rows of a pilot: fewer would measure Python
 PILOT_LABELS = 2 * LANES  # lanes are taken by others, as in training

@@ -130,7 +130,7 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
     Kamath, Domeniconi & De Jong 2018, section 3.
     """
 
-    base: Annotated[str | tuple[str, ...], BASE] = "naive-bayes"
+    base: Annotated[str | tuple[str, ...], BASE] = "kernel-nb"
     grid: Annotated[str | None, GRID] = None
     """The torus, "WIDTHxHEIGHT"; there must be a row to train on for each node. None: "3x3", or "2x2" or "1x1" for fewer than 9 or
     4 such rows."""

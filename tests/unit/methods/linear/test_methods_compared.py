@@ -156,7 +156,7 @@ def test_train_writes_what_the_method_found(method, tmp_path):
     ("method", "wrong", "message"),
     [
         ("svmperf", {"loss": "huber"}, "--loss huber: expected hinge$"),
-        ("liblinear", {"loss": "maxent"}, "--loss maxent: expected hinge$"),
+        ("liblinear", {"loss": "logistic"}, "--loss logistic: expected hinge$"),
         ("svmperf", {"svmperf_epsilon": 0.0}, "--svmperf-epsilon 0.0: expected a number above 0"),
         ("liblinear", {"liblinear_tol": float("nan")}, "--liblinear-tol nan: expected a number above 0"),
     ],

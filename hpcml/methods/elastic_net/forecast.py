@@ -12,18 +12,18 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.data.compact import CompactRows
-from hpcml.methods.extreme.delayed import DelayedSolver
-from hpcml.methods.extreme.judge import ElasticRisk
-from hpcml.methods.extreme.options import ElasticNetOptions
-from hpcml.methods.extreme.train import METHOD
+from hpcml.methods.elastic_net.delayed import DelayedSolver
+from hpcml.methods.elastic_net.judge import ElasticRisk
+from hpcml.methods.elastic_net.options import ElasticNetOptions
+from hpcml.methods.elastic_net.train import METHOD
 from hpcml.methods.forecast import Cluster, Forecast, Generated, Machine, Measured, NoForecast, Sizes, Timer
 from hpcml.methods.linear import forecast as linear
+from hpcml.methods.linear.layout import LANES
 from hpcml.methods.linear.options import with_defaults
-from hpcml.methods.linear.plan import LANES
 from hpcml.run.profile import Profile
 from hpcml.run.stop import NEVER
 
-REPEATS = 2
+REPEATS = 2  # of a measurement, whose least counts: what another process does only adds to it
 
 
 class ElasticForecaster:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hpcml import mpi
 from hpcml.estimators.parameters import OPTION, Seed, classifier_of
-from hpcml.methods.extreme.options import ElasticNetOptions
-from hpcml.methods.extreme.train import METHOD
+from hpcml.methods.elastic_net.options import ElasticNetOptions
+from hpcml.methods.elastic_net.train import METHOD
 from hpcml.methods.linear.estimator import LinearClassifier
 
 

@@ -20,9 +20,9 @@ from hpcml import mpi, slices
 from hpcml.data.compact import CompactRows
 from hpcml.errors import ConfigError
 from hpcml.log import named
-from hpcml.methods.extreme import newton_kernels as kernels
-from hpcml.methods.extreme.columns import ColumnIndex, column_index
-from hpcml.methods.extreme.options import ElasticNetOptions, parse_l1
+from hpcml.methods.elastic_net import newton_kernels as kernels
+from hpcml.methods.elastic_net.columns import ColumnIndex, column_index
+from hpcml.methods.elastic_net.options import ElasticNetOptions, parse_l1
 from hpcml.methods.linear.block import CONVERGED, STEP_LIMIT, Finished, SparseWeightsOf
 from hpcml.methods.linear.objective import Risk
 from hpcml.methods.linear.options import LinearOptions

@@ -10,15 +10,15 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.files.table import write_table
-from hpcml.methods.extreme.delayed import DelayedSolver
-from hpcml.methods.extreme.judge import HISTORY, ElasticRisk, history_line
-from hpcml.methods.extreme.newton import NewtonSolver
-from hpcml.methods.extreme.options import ElasticNetOptions, parse_l1
-from hpcml.methods.extreme.plan import bytes_per_rank_elastic
+from hpcml.methods.elastic_net.delayed import DelayedSolver
+from hpcml.methods.elastic_net.judge import HISTORY, ElasticRisk, history_line
+from hpcml.methods.elastic_net.newton import NewtonSolver
+from hpcml.methods.elastic_net.options import ElasticNetOptions, parse_l1
+from hpcml.methods.elastic_net.plan import bytes_per_rank_elastic
 from hpcml.methods.linear import train as linear
 from hpcml.methods.linear.block import History
+from hpcml.methods.linear.layout import Sharding
 from hpcml.methods.linear.method import LinearMethod
-from hpcml.methods.linear.plan import Sharding
 from hpcml.methods.linear.report import TrainReport
 from hpcml.methods.linear.settings import TENFOLD, TENFOLD_STEP, Axis
 from hpcml.model.linear import Model

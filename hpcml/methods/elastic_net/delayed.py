@@ -17,10 +17,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from hpcml import mpi, rng, slices
-from hpcml.methods.extreme import delayed_kernels as kernels
-from hpcml.methods.extreme.delayed_kernels import LANES
-from hpcml.methods.extreme.judge import ElasticRisk, Judge
-from hpcml.methods.extreme.options import ElasticNetOptions
+from hpcml.methods.elastic_net import delayed_kernels as kernels
+from hpcml.methods.elastic_net.delayed_kernels import LANES
+from hpcml.methods.elastic_net.judge import ElasticRisk, Judge
+from hpcml.methods.elastic_net.options import ElasticNetOptions
 from hpcml.methods.linear.block import Finished, Solver, Turns
 from hpcml.methods.linear.objective import aligned
 from hpcml.run.stop import Stop
