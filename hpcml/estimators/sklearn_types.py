@@ -1,4 +1,4 @@
-"""The bases of scikit-learn that classifiers inherit, with types: it has none, and a class whose base may be anything takes any parameter."""
+"""scikit-learn's bases of classifiers, with types: it has none, and a class whose base may be anything takes any parameter."""
 
 from __future__ import annotations
 
