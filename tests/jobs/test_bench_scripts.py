@@ -291,8 +291,7 @@ def test_decisions(tmp_path, run_here):
 
 
 def test_both_losses(tmp_path, capsys):
-    X, Y = make.random_data(0, 120, 40, 6, 0.2)
-    data = make.dataset(tmp_path / "rows.h5", X, Y)
+    data = make.dataset(tmp_path / "rows.h5", *make.random_data(0, 120, 40, 6, 0.2))
     runpy.run_path(str(BENCH / "both_losses.py"))["main"](str(data), 1, 3)
     lines = [line.split() for line in capsys.readouterr().out.splitlines()[2:]]
     assert [line[:2] for line in lines] == [[loss, tol] for loss in ("squared-hinge", "hinge") for tol in ("0.1", "0.01")]
@@ -300,8 +299,7 @@ def test_both_losses(tmp_path, capsys):
 
 
 def test_panels(tmp_path, capsys):
-    X, Y = make.random_data(0, 120, 40, 6, 0.2)
-    data = make.dataset(tmp_path / "rows.h5", X, Y)
+    data = make.dataset(tmp_path / "rows.h5", *make.random_data(0, 120, 40, 6, 0.2))
     main = runpy.run_path(str(BENCH / "panels.py"))["main"]
     main(str(data), ("squared-hinge:0", "hinge:2"))
     lines = [line.split() for line in capsys.readouterr().out.splitlines()[2:]]

@@ -4,12 +4,12 @@ import os
 import pty
 import subprocess
 import sys
-import threading
 from shlex import quote
 
 import numpy as np
 import pytest
 from support import make
+from support.jobs import done, refused, slow_pipe
 
 
 @pytest.fixture
@@ -38,8 +38,7 @@ def pipeline(command, timeout=100):
 def test_pipes(mpirun, files, tmp_path):
     source, model, scores = files
     reference = tmp_path / "reference.csv"
-    result = mpirun(2, "predict", model, source, "-o", reference)
-    assert result.returncode == 0, result.stderr
+    result = done(mpirun(2, "predict", model, source, "-o", reference))
     assert result.stdout == ""
     text = reference.read_text()
     found = np.array([line.split(",") for line in text.splitlines()[1:]], dtype=float)
@@ -50,8 +49,7 @@ def test_pipes(mpirun, files, tmp_path):
         f"gzip -c {quote(str(source))} | hpcml predict {quote(str(model))} - -o - | cat",
         f"mpirun -n 2 hpcml predict {quote(str(model))} <(xz -c {quote(str(source))}) -o - < /dev/null",
     ):
-        result = pipeline(command)
-        assert result.returncode == 0, result.stderr
+        result = done(pipeline(command))
         assert result.stdout == text
         assert "scores of 400 rows for 2 labels" in result.stderr
     result = pipeline(f"hpcml predict {quote(str(model))} - -o - --format svm --labels < {quote(str(source))}")
@@ -60,18 +58,8 @@ def test_pipes(mpirun, files, tmp_path):
 
 def test_named_pipe_of_a_slow_writer(mpirun, files, tmp_path):
     source, model, _ = files
-    os.mkfifo(tmp_path / "pipe")
-    job = mpirun.start(2, "predict", model, tmp_path / "pipe", "-o", tmp_path / "out.svm")
-
-    def write():
-        with (tmp_path / "pipe").open("wb", buffering=0) as file:
-            for line in source.read_bytes().splitlines(keepends=True):
-                file.write(line)
-
-    writer = threading.Thread(target=write, daemon=True)
-    writer.start()
-    result = job.wait()
-    assert result.returncode == 0, result.stderr
+    pipe = slow_pipe(tmp_path / "pipe", source.read_bytes())
+    done(mpirun(2, "predict", model, pipe, "-o", tmp_path / "out.svm"))
     assert len((tmp_path / "out.svm").read_text().splitlines()) == 400
 
 
@@ -92,15 +80,11 @@ def test_what_is_refused(standing, files, tmp_path):
         (source, "-o", tmp_path / "out.csv", "--split", "test"): "--split test: a text has no splits",
         (source, "-o", source, "--force"): "is also an input",
     }.items():
-        result = standing(2, "predict", model, *arguments)
-        assert result.returncode == 2, result.stderr
-        assert sentence in result.stderr
-        assert "Traceback" not in result.stderr
-    result = pipeline(
-        f"(cat {quote(str(source))}; echo 1 0:1) | hpcml predict {quote(str(model))} - -o {quote(str(tmp_path))}/out.csv"
+        refused(standing(2, "predict", model, *arguments), sentence)
+    refused(
+        pipeline(f"(cat {quote(str(source))}; echo 1 0:1) | hpcml predict {quote(str(model))} - -o {quote(str(tmp_path))}/out.csv"),
+        "hpcml: standard input: line 401: index 0, but indices start at 1 (use --zero-based)",
     )
-    assert result.returncode == 2
-    assert "hpcml: standard input: line 401: index 0, but indices start at 1 (use --zero-based)" in result.stderr
     assert sorted(tmp_path.iterdir()) == before
 
 

@@ -47,17 +47,18 @@ class Twin:
 
     `names` (L) are the model's labels, `scores` (n × L) what it thinks of each, `odds` (n × L) the same so that labels can be
     compared with each other: log-odds where the model has probabilities, else the scores. `true` (n) are the documents' own label
-    sets, `given` (n) those above the thresholds.
+    sets, `given` (n) those above the thresholds. In place of documents with ids, `docs` may be the label sets of the file's rows.
     """
 
     def __init__(self, model, data, docs, split):
         with h5py.File(data) as file:
             rows = np.arange(file["X"].attrs["shape"][0]) if split == "all" else file[f"splits/{split}"][:]
-            X, self.ids = _matrix(file["X"])[rows], [strings(file, "row_ids")[row] for row in rows]
+            X, by_id = _matrix(file["X"])[rows], isinstance(docs[0], dict)
+            self.ids = [strings(file, "row_ids")[row] for row in rows] if by_id else rows.tolist()
         with h5py.File(Path(model, "model.h5") if Path(model).is_dir() else model) as file:
             self._read(file, X)
-        by_id = {doc["id"]: set(doc["labels"]) for doc in docs}
-        self.true = [by_id[name] for name in self.ids]
+        sets = {doc["id"]: set(doc["labels"]) for doc in docs} if by_id else docs
+        self.true = [sets[name] for name in self.ids]
         self.given = [{self.names[label] for label in np.nonzero(row)[0]} for row in self.scores > self.threshold]
 
     def _read(self, file, X):

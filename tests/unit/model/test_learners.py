@@ -222,7 +222,7 @@ def test_a_learner_that_stops_early_is_quiet():
     X, y, _ = make.class_data(5, 80, 30, 2)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        fit(parse_learner(["linear-svm", "max_iter=1"]), X, y, 0)
+        assert fit(parse_learner(["linear-svm", "max_iter=1"]), X, y, 0).n_iter_ == 1
 
 
 @pytest.mark.parametrize("index", [np.int32, np.int64])
