@@ -211,12 +211,8 @@ def test_elastic_net(tmp_path, run_here):
 def tiny(tmp_path, monkeypatch):
     """The name of a set in HPCML_DATA."""
     X, Y = make.random_data(3, 120, 15, 2, density=0.3)
-    rows, sets = np.abs(np.asarray(X.todense())), np.asarray(Y.todense()) != 0
-    lines = [
-        ",".join(map(str, np.flatnonzero(own))) + " " + " ".join(f"{j + 1}:{row[j]:.4g}" for j in np.flatnonzero(row))
-        for row, own in zip(rows, sets, strict=True)
-    ]
-    (tmp_path / "tiny.svm.xz").write_bytes(lzma.compress("\n".join(lines).encode()))
+    lines = make.svmlight_lines(abs(X), [",".join(map(str, own.indices)) for own in Y])
+    (tmp_path / "tiny.svm.xz").write_bytes(lzma.compress("".join(lines).encode()))
     monkeypatch.setenv("HPCML_DATA", str(tmp_path))
     monkeypatch.syspath_prepend(BENCH)
     return "tiny"

@@ -14,7 +14,7 @@ import pytest
 import scipy.sparse as sp
 from support.edits import edit, remove, replace
 from support.jobs import done, refused, slow_pipe
-from support.make import dataset, model, random_data
+from support.make import dataset, model, random_data, svmlight_lines
 from support.training import train
 
 from hpcml.errors import Interrupted
@@ -28,11 +28,6 @@ def matrices():
     return X, (X @ rng.standard_normal((N_FEATURES, 3)) > 0.2).astype(int)
 
 
-def lines_of(X, labels):
-    pairs = (zip(X[[row]].indices.tolist(), X[[row]].data.tolist(), strict=True) for row in range(X.shape[0]))
-    return [" ".join([label, *(f"{j + 1}:{x!r}" for j, x in row)]) + "\n" for label, row in zip(labels, pairs, strict=True)]
-
-
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     """The same rows as a dataset, as text of label sets and as text of one class; and models trained on them."""
@@ -40,8 +35,8 @@ def files(tmp_path_factory):
     X, Y = matrices()
     splits = {"train": np.arange(N_ROWS), "late": np.arange(200, N_ROWS)}
     dataset(folder / "data.h5", X, Y, [f"word {j}" for j in range(N_FEATURES)], list("012"), splits=splits)
-    (folder / "sets.svm").write_text("".join(lines_of(X, [",".join(map(str, np.flatnonzero(y))) for y in Y])))
-    (folder / "class.svm").write_text("".join(lines_of(X, [f"{2 * y - 1:+d}" for y in Y[:, 1].tolist()])))
+    (folder / "sets.svm").write_text("".join(svmlight_lines(X, [",".join(map(str, np.flatnonzero(y))) for y in Y])))
+    (folder / "class.svm").write_text("".join(svmlight_lines(X, [f"{2 * y - 1:+d}" for y in Y[:, 1].tolist()])))
     (folder / "class.svm.gz").write_bytes(gzip.compress((folder / "class.svm").read_bytes()))
     for name, data, options in (
         ("data", "data.h5", {"voted": True}),

@@ -18,12 +18,8 @@ def files(tmp_path):
     X, _ = make.random_data(3, 400, 20, 1)
     rng = np.random.default_rng(4)
     W, bias = rng.standard_normal((2, 20)), rng.standard_normal(2)
-    lines = []
-    for row in range(400):
-        pairs = zip(X[[row]].indices.tolist(), X[[row]].data.tolist(), strict=True)
-        lines.append(" ".join(["1", *(f"{j + 1}:{x!r}" for j, x in pairs)]) + "\n")
     source = tmp_path / "rows.svm"
-    source.write_text("".join(lines))
+    source.write_text("".join(make.svmlight_lines(X, ["1"] * 400)))
     assert source.stat().st_size < 50_000
     return source, make.model(tmp_path / "model.h5", W, bias), X.astype(np.float64) @ W.T + bias
 

@@ -5,11 +5,11 @@ import re
 import signal
 import subprocess
 import sys
-from itertools import pairwise
 
 import h5py
 import numpy as np
 import pytest
+from anndata.io import read_elem
 from support import make
 from support.edits import edit, entry
 from support.jobs import done, refused
@@ -102,11 +102,7 @@ def test_best_labels_of_a_dataset_and_of_a_pipe(standing, data, undisturbed, tmp
     result = done(standing(2, "predict", model, data, "-o", tmp_path / "top.csv", "--top", "2"))
     assert "best labels (--top 2) of 4,000 rows for 60 labels" in result.stderr
     with h5py.File(data) as file:
-        indptr, indices, values = (file[f"X/{name}"][:] for name in ("indptr", "indices", "data"))
-    text = ""
-    for begin, end in pairwise(indptr[:51]):
-        pairs = zip(indices[begin:end].tolist(), values[begin:end].tolist(), strict=True)
-        text += " ".join(["0", *(f"{j + 1}:{x!r}" for j, x in pairs)]) + "\n"
+        text = "".join(make.svmlight_lines(read_elem(file["X"])[:50], ["0"] * 50))
     command = [sys.executable, "-m", "hpcml", "predict", str(model), "-", "-o", "-", "--top", "2"]
     piped = done(subprocess.run(command, input=text, capture_output=True, text=True, timeout=120, check=False))
     assert piped.stdout.splitlines() == (tmp_path / "top.csv").read_text().splitlines()[:51]

@@ -8,6 +8,8 @@ import h5py
 import numpy as np
 import scipy.sparse as sp
 
+from support.oracles_bioasq import flat
+
 LABELS = {"Sea": 0.5, "Farms": 0.3, "Trade": 0.2, "Ships": 0.12, "Rivers": 0.16, "Law; old": 0.1}
 AT = (1, 3, 5)
 
@@ -102,12 +104,10 @@ class Twin:
             found[k] = float(np.mean(ratios))
         return found
 
-    def micro(self, given=None):
+    def micro(self):
         """Precision, recall and F1 of all given pairs of a row and a label; a label that the model does not know is missed."""
-        given = self.given if given is None else given
-        hits = sum(len(a & b) for a, b in zip(self.true, given, strict=True))
-        n_given, n_true = sum(map(len, given)), sum(map(len, self.true))
-        return {"precision": hits / n_given, "recall": hits / n_true, "f1": 2 * hits / (n_given + n_true)}
+        found = flat(self.true, self.given)
+        return {"precision": found["MiP"], "recall": found["MiR"], "f1": found["MiF"]}
 
     def micro_average_precision(self):
         """Of all pairs in one ranking; pairs of labels that the model does not know are never found."""
@@ -134,8 +134,7 @@ class Twin:
 
     def instance_f1(self, given=None):
         """The mean over rows with a true or a given label."""
-        pairs = [(a, b) for a, b in zip(self.true, self.given if given is None else given, strict=True) if a | b]
-        return float(np.mean([2 * len(a & b) / (len(a) + len(b)) for a, b in pairs]))
+        return flat(self.true, self.given if given is None else given)["EBF"]
 
     def best_micro_f1(self):
         """The largest that any one bound for all labels reaches."""

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from sklearn.metrics import average_precision_score, ndcg_score
 from support import make
 from support.judged import judged
+from support.oracles_thresholds import f1
 from support.tables import table
 
 import hpcml
@@ -121,16 +122,9 @@ def test_one_threshold_is_one_probability(files, tmp_path):
     for measure in ("micro", "instance"):
         hpcml.threshold(model, data, split="valid", measure=measure, output=tmp_path / f"{measure}.h5")
         given = scores > hpcml.open_model(tmp_path / f"{measure}.h5").thresholds
-        best = max(np.unique(odds[Y]), key=lambda cut: f1_of(measure, odds >= cut, Y))
-        assert f1_of(measure, given, Y) == pytest.approx(f1_of(measure, odds >= best, Y))
+        best = max(np.unique(odds[Y]), key=lambda cut: f1(odds >= cut, Y, measure))
+        assert f1(given, Y, measure) == pytest.approx(f1(odds >= best, Y, measure))
         assert odds[given].min() > odds[~given].max()
-
-
-def f1_of(measure, given, Y):
-    hits, together = (given & Y), given.sum(axis=1) + Y.sum(axis=1)
-    if measure == "micro":
-        return 2 * hits.sum() / together.sum()
-    return np.mean(2 * hits.sum(axis=1)[together > 0] / together[together > 0])
 
 
 def test_thresholds_of_a_value_are_exact():
@@ -156,7 +150,7 @@ def test_curves_of_a_report(files):
     curves = Curves(None, probability_of(open_model(model)))
     judged(model, data, watch=curves)
     odds = log_odds(scores)
-    best = max(f1_of("micro", odds >= cut, Y) for cut in np.unique(odds[Y]))
+    best = max(f1(odds >= cut, Y, "micro") for cut in np.unique(odds[Y]))
     assert curves.micro.f1.max() == pytest.approx(best)
 
 

@@ -6,6 +6,7 @@ import json
 import h5py
 import numpy as np
 import pytest
+from anndata.io import read_elem
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.datasets import load_svmlight_file
@@ -14,7 +15,6 @@ from support.edits import attributes, edit
 from support.judged import judged, predicted
 
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError, NonFiniteError
 from hpcml.evaluation import scoring as scoring_module
 from hpcml.evaluation.report import format_evaluation, write_json
@@ -119,14 +119,8 @@ def test_svmlight(files, tmp_path, small_chunks, top):
 
 
 def test_of_a_text_it_is_the_same(tmp_path, files, small_chunks):
-    lines = []
-    with Dataset(files[0]) as dataset:
-        indptr, indices, values = (dataset.map(f"X/{part}") for part in ("indptr", "indices", "data"))
-        for row in range(40):
-            mine = slice(indptr[row], indptr[row + 1])
-            pairs = zip(indices[mine].tolist(), values[mine].tolist(), strict=True)
-            lines.append("0 " + " ".join(f"{j + 1}:{x!r}" for j, x in pairs))
-    (tmp_path / "in.svm").write_text("\n".join(lines) + "\n")
+    with h5py.File(files[0]) as file:
+        (tmp_path / "in.svm").write_text("".join(make.svmlight_lines(read_elem(file["X"]), ["0"] * 40)))
     for ending in (".csv", ".svm"):
         output = tmp_path / f"text{ending}"
         predict_stream(SELF, open_model(files[1]), tmp_path / "in.svm", output, "scores", False, QUIET, top=3)
