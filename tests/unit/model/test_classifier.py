@@ -292,9 +292,9 @@ DAMAGE = {
     "classifier empty": (replace("classifier", lambda _: np.zeros(0, dtype="u1")), "damaged classifier"),
     "classifier cut": (replace("classifier", lambda values: values[:-200]), "damaged classifier"),
     "a byte": (last_byte, "damaged classifier"),
-    "two names": (lambda file: replace(file, "label_names", ["a", "b"]), "of another size"),
-    "other names": (lambda file: replace(file, "label_names", ["a", "b", "c", "d"]), None),
-    "fewer names": (lambda file: replace(file, "label_names", ["a"]), "its classes or features are not those"),
+    "two names": (replace("label_names", lambda _: ["a", "b"]), "of another size"),
+    "other names": (replace("label_names", lambda _: ["a", "b", "c", "d"]), None),
+    "fewer names": (replace("label_names", lambda _: ["a"]), "its classes or features are not those"),
     "width": (lambda file: file.attrs.modify("n_features", 8), "n_features_in_ of DecisionTreeClassifier is damaged"),
     "another type": (edit_schema('"DecisionTreeClassifier"', '"DecisionTreeKlassifier"'), "DecisionTreeKlassifier"),
     "foreign type": (
