@@ -136,7 +136,7 @@ METHODS: dict[str, Method] = {
         ),
         Method(
             name="dual",
-            about="dual coordinate descent for a block of labels, with a certified duality gap",
+            about="dual coordinate descent for a panel of labels, with a certified duality gap",
             options=DualOptions,
             estimator="hpcml.methods.dual.estimator:DualClassifier",
             linear="hpcml.methods.dual.train:METHOD",

@@ -58,7 +58,7 @@ NEVER = NeverStop()
 
 
 class GroupStop:
-    """Of a run over `comm`, in the group of ranks that share the rows. Making one is local."""
+    """Of a run over `comm`, in the rank group that shares the rows. Making one is local."""
 
     def __init__(
         self,

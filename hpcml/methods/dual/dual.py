@@ -50,7 +50,7 @@ SWEEPS = 10  # half as many as in the second round; every further one has twice 
 
 
 class DualSolver(Lanes, Solver):
-    """The labels of a group of ranks, panel by panel; a panel that is not done begins anew when a run is resumed."""
+    """The labels of a rank group, panel by panel; a panel that is not done begins anew when a run is resumed."""
 
     def __init__(self, risk: Risk, labels: np.ndarray, n_lanes: int, options: DualOptions) -> None:
         """`labels` are the numbers in the data of all labels of the run. Raises MemoryError, NonFiniteError."""

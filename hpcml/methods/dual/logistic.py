@@ -25,7 +25,7 @@ VIOLATION = 5  # of a step's numbers in the history
 
 
 class LogisticSolver(DualSolver):
-    """The labels of a group of ranks. `alpha` holds u = log(α / (C − α))."""
+    """The labels of a rank group. `alpha` holds u = log(α / (C − α))."""
 
     visit_kernel: ClassVar[Any] = staticmethod(epoch.logistic_epoch)
     combine_kernel: ClassVar[Any] = staticmethod(combine.logistic_combine)

@@ -36,7 +36,7 @@ class DualOptions(InterceptOptions):
     seed: int = 0
     """Another seed takes the rows in another order."""
     ranks_per_group: int | None = None
-    """Ranks that divide the rows among themselves; the labels are scattered over such groups. Default: 1. Other numbers give
+    """Ranks that divide the rows among themselves; the labels are divided among such rank groups. Default: 1. Other numbers give
     the same model within the tolerance only."""
     max_steps: int | None = None
     """Give a label up after so many passes over the rows and say so. Default: 1000."""

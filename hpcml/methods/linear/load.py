@@ -25,7 +25,7 @@ from hpcml.slices import stop_at
 
 @dataclass(frozen=True)
 class LabelProblem:
-    """What is to be trained on, as a group of ranks sees it."""
+    """What is to be trained on, as a rank group sees it."""
 
     method: LinearMethod
     dataset: Dataset

@@ -16,7 +16,7 @@ class LinearMethod:
     """What training needs to know of a method, and who solves."""
 
     name: str
-    solver: Callable[..., Solver]  # (risk, labels, n_lanes, options): trains the labels of a group of ranks
+    solver: Callable[..., Solver]  # (risk, labels, n_lanes, options): trains the labels of a rank group
     sharding: Sharding = Sharding.EXACT
     needs: Needs = bytes_per_rank  # how much memory
     risk: type[Risk] = Objective  # what it needs to know of the objective

@@ -58,7 +58,7 @@ class LinearOptions:
     """Leave out of the model weights of smaller magnitude than this; the model is stored sparse. hpcml prune shows what that
     costs."""
     labels_per_pass: int | None = None
-    """Labels that share a pass over the rows, in each group of ranks. Default: 16. Does not change the result."""
+    """Labels that share a pass over the rows, in each rank group. Default: 16. Does not change the result."""
     max_steps: int | None = None
     """Give a label up after so many steps and say so."""
     checkpoint_every: float | None = None

@@ -74,7 +74,7 @@ class Advance(NamedTuple):
 
 
 class PanelSolver(Solver):
-    """Panels of lanes that the labels of a group of ranks enter and leave; a subclass trains them.
+    """Panels of lanes that the labels of a rank group enter and leave; a subclass trains them.
 
     All methods are collective over `objective.comm`. `training` holds what a label in a (panel, lane) needs besides its weights.
     """

@@ -119,7 +119,7 @@ def _as_lanes(done: Sequence[Finished], setting: int, n_columns: int) -> Fitted:
 
 
 class SettingsSolver(Solver):
-    """The labels of a group of ranks, those of one setting after those of another; those in training are not checkpointed."""
+    """The labels of a rank group, those of one setting after those of another; those in training are not checkpointed."""
 
     def __init__(self, method: Any, risk: Risk, labels: np.ndarray, n_lanes: int, options: LinearOptions, chosen: Chosen) -> None:
         """Trains with `options` but for what was chosen for each label. Local."""

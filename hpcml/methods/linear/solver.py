@@ -1,4 +1,4 @@
-"""What a solver is: it trains the labels of a group of ranks, and hands over those that are done.
+"""What a solver is: it trains the labels of a rank group, and hands over those that are done.
 
 solver = method.solver(risk, labels, n_lanes, options)
 for finished in solver.solve(range(labels.size), NEVER):  # turn after turn
@@ -68,7 +68,7 @@ class Packed(NamedTuple):
 
 
 class Solver:
-    """Trains the labels of a group of ranks: each method has its own. It knows rows and labels, and no folder, clock or file.
+    """Trains the labels of a rank group: each method has its own. It knows rows and labels, and no folder, clock or file.
 
     A method makes it of what the labels have in common (`Risk`), the numbers in the data of all labels of the run, how many
     labels share a pass, and options. Making one is local; it may raise MemoryError, for there is all that it needs room for.

@@ -15,7 +15,7 @@ from hpcml.mpi.memory import return_freed_memory
 def plan_chunks(
     comm: mpi.Comm, problem: LabelProblem, options: LinearOptions, n_lanes: int, before: int, log: Log
 ) -> tuple[int, int]:
-    """Collective over `comm`. How many labels share a pass, and values in each chunk of rows that are streamed, else 0.
+    """Collective over `comm`. How many labels share a pass, and values in each row slice that is streamed, else 0.
 
     Fewer labels than `n_lanes` if that is better than small chunks (`fewer_lanes`), unless the user said how many. Where a run is
     continued, chunks are no larger than they were `before`; 0: it had none.
@@ -48,7 +48,7 @@ def plan_chunks(
 def plan_streaming(
     comm: mpi.Comm, problem: LabelProblem, options: LinearOptions, n_lanes: int, asked: int, log: Log
 ) -> tuple[int, int]:
-    """Collective over `comm`. Values in each chunk of rows that are streamed, and how many stay in memory between two passes.
+    """Collective over `comm`. Values in each row slice that is streamed, and how many stay in memory between two passes.
 
     (0, 0) if memory holds all rows. `asked` is what `plan_chunks` found; the model does not depend on the rest.
     """

@@ -1,4 +1,4 @@
-"""One pass of mistake-driven learners over CSR rows, in row order, for a block of B labels ("lanes") at once.
+"""One pass of mistake-driven learners over CSR rows, in row order, for a panel of B labels ("lanes") at once.
 
 The rows of `weights` are the bias (row 0) and the features (row j + 1), so that a non-zero touches neighbouring numbers only: B
 weights w, or, for learners with positive and negative weights, B of u and B of v. Each lane computes what it would compute alone,

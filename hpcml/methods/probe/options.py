@@ -28,7 +28,7 @@ class ProbeOptions(InterceptOptions):
     seed: int = 0
     """Another seed makes rows dormant for other numbers of steps."""
     ranks_per_group: int | None = None
-    """Ranks that divide the rows among themselves; the labels are scattered over such groups. Default: by memory and labels.
+    """Ranks that divide the rows among themselves; the labels are divided among such rank groups. Default: by memory and labels.
     Does not change the result."""
     max_steps: int | None = None
     """Give a label up after so many steps and say so. Default: 5000."""
@@ -48,7 +48,7 @@ class PegasosOptions(LinearOptions):
     steps: ClassVar[int] = 500
 
     ranks_per_group: int | None = None
-    """Ranks that divide the rows among themselves; the labels are scattered over such groups. Default: by memory and labels.
+    """Ranks that divide the rows among themselves; the labels are divided among such rank groups. Default: by memory and labels.
     Does not change the result."""
     max_steps: int | None = None
     """The number of steps, for there is no stopping rule. Default: 500."""

@@ -19,7 +19,7 @@ class SvmperfOptions(InterceptOptions):
     svmperf_epsilon: float = 0.1
     """Stop when the bound on f(w) − min f falls to this, in percent: 0.1 means 0.001."""
     ranks_per_group: int | None = None
-    """Ranks that divide the rows among themselves; the labels are scattered over such groups. Default: by memory and labels.
+    """Ranks that divide the rows among themselves; the labels are divided among such rank groups. Default: by memory and labels.
     Does not change the result."""
     max_steps: int | None = None
     """Give a label up after so many cutting planes and say so. Default: 5000."""
