@@ -183,7 +183,7 @@ METHODS: dict[str, Method] = {
             about="naive Bayes of features present or not: all labels from counts",
             options=BernoulliNBOptions,
             train="hpcml.methods.bayes.train:train_bernoulli",
-            linear="hpcml.methods.bayes.train:NAIVE_BAYES",
+            linear="hpcml.methods.bayes.train:BERNOULLI_NB",
             estimator="hpcml.methods.bayes.estimator:BernoulliNBClassifier",
             variants={"all-": {"min_weight": 0.0}},
             can=Can(headings=True),
