@@ -1,4 +1,4 @@
-"""The classes of scikit-learn that classifiers inherit, with types. Without types a class may take any parameter."""
+"""scikit-learn's classes of classifiers, with types. Without types a class may take any parameter."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class Method:
     name: str
     about: str  # in one line
     options: type[Any]
-    train: str
+    train: str = ""  # nothing: it has a weight vector for each label, and is trained as all that are `linear`
     estimator: str = ""  # a scikit-learn classifier
     parameters: Mapping[str, Any] = field(default_factory=dict)  # of the estimator, that make it this method
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by prefix of the name: more parameters
@@ -129,7 +129,6 @@ METHODS: dict[str, Method] = {
             name="probe",
             about="PROBE: subgradient steps from an estimated lower bound",
             options=ProbeOptions,
-            train="hpcml.methods.probe.train:train",
             estimator="hpcml.methods.probe.estimator:ProbeClassifier",
             linear="hpcml.methods.probe.train:METHOD",
             forecast="hpcml.methods.probe.forecast:FORECAST",
@@ -139,7 +138,6 @@ METHODS: dict[str, Method] = {
             name="dual",
             about="dual coordinate descent for a block of labels, with a certified duality gap",
             options=DualOptions,
-            train="hpcml.methods.dual.train:train",
             estimator="hpcml.methods.dual.estimator:DualClassifier",
             linear="hpcml.methods.dual.train:METHOD",
             forecast="hpcml.methods.dual.forecast:FORECAST",
@@ -149,7 +147,6 @@ METHODS: dict[str, Method] = {
             name="pegasos",
             about="Pegasos: full subgradient, step 1/(λt), projection, bias",
             options=PegasosOptions,
-            train="hpcml.methods.probe.train_pegasos:train",
             linear="hpcml.methods.probe.train_pegasos:METHOD",
             forecast="hpcml.methods.probe.forecast:PEGASOS",
         ),
@@ -157,14 +154,12 @@ METHODS: dict[str, Method] = {
             name="svmperf",
             about="SVMperf: the 1-slack cutting-plane method, certified gap",
             options=SvmperfOptions,
-            train="hpcml.methods.svmperf.train:train",
             linear="hpcml.methods.svmperf.train:METHOD",
         ),
         Method(
             name="liblinear",
             about="LIBLINEAR: dual coordinate descent",
             options=LiblinearOptions,
-            train="hpcml.methods.liblinear.train:train",
             linear="hpcml.methods.liblinear.train:METHOD",
         ),
         Method(
@@ -182,7 +177,6 @@ METHODS: dict[str, Method] = {
             name="bernoulli-nb",
             about="naive Bayes of features present or not: all labels from counts",
             options=BernoulliNBOptions,
-            train="hpcml.methods.bayes.train:train_bernoulli",
             linear="hpcml.methods.bayes.train:BERNOULLI_NB",
             estimator="hpcml.methods.bayes.estimator:BernoulliNBClassifier",
             variants={"all-": {"min_weight": 0.0}},
@@ -193,7 +187,6 @@ METHODS: dict[str, Method] = {
             name="boosted-bayes",
             about="AdaBoost with naive Bayes",
             options=BoostedBayesOptions,
-            train="hpcml.methods.bayes.train:train_boosted",
             linear="hpcml.methods.bayes.train:BOOSTED_BAYES",
             estimator="hpcml.methods.bayes.estimator:BoostedBayesClassifier",
             can=Can(headings=True),
@@ -203,7 +196,6 @@ METHODS: dict[str, Method] = {
             name="staged-bayes",
             about="naive Bayes, then once more on the rows that it takes for positive",
             options=StagedBayesOptions,
-            train="hpcml.methods.bayes.train:train_staged",
             linear="hpcml.methods.bayes.train:STAGED_BAYES",
             estimator="hpcml.methods.bayes.estimator:StagedBayesClassifier",
             can=Can(headings=True),
@@ -213,7 +205,6 @@ METHODS: dict[str, Method] = {
             name="staged-svm",
             about="naive Bayes, then a linear SVM on the rows that it takes for positive",
             options=StagedSvmOptions,
-            train="hpcml.methods.bayes.train:train_staged_svm",
             linear="hpcml.methods.bayes.train:STAGED_SVM",
             estimator="hpcml.methods.bayes.estimator:StagedSvmClassifier",
             can=Can(headings=True),
@@ -278,6 +269,11 @@ def train(name: str, session: Session, data: Path, target: Target, options: Any)
     from hpcml.run.environment import record_end
     from hpcml.run.folder import ENVIRONMENT
 
-    report = method.load(method.train)(session, data, target, options)
+    if method.train:
+        report = method.load(method.train)(session, data, target, options)
+    else:
+        from hpcml.methods.linear.train import train as train_linear
+
+        report = train_linear(method.load(method.linear), session, data, target, options)
     record_end(session.comm, target.output / ENVIRONMENT)
     return report

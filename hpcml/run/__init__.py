@@ -1,4 +1,4 @@
-"""A run folder and what happens in it: configuration, lock, checkpoints, history, and the joining of runs.
+"""A run folder and what happens in it: configuration, lock, checkpoints, history, the joining of runs; and the loop around work.
 
     with session_of(comm) as session, RunFolder(session.comm, target.output, session.log) as folder:
         state = folder.prepare(RunConfig(method, data, options), target)  # NEW, UNFINISHED or FINISHED; locked from here on

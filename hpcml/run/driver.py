@@ -98,12 +98,17 @@ class Driver:
         self._begin()
 
     def _begin(self) -> None:
-        self.began, self.pace = time.monotonic(), Pace(self.limits.checkpoint_every)
+        self.began, self.began_cpu, self.pace = time.monotonic(), time.process_time(), Pace(self.limits.checkpoint_every)
 
     @property
     def elapsed(self) -> float:
         """Seconds of work, over all jobs of the run."""
         return self.before + time.monotonic() - self.began
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Seconds of this rank's processor, in this job."""
+        return time.process_time() - self.began_cpu
 
     def wants(self) -> bool:
         """Whether this rank has a reason to stop. Local."""

@@ -23,8 +23,8 @@ from hpcml.files.table import write_table
 from hpcml.log import Progress, plural
 from hpcml.methods import registry
 from hpcml.methods.linear.layout import LANES
+from hpcml.methods.linear.load import LabelProblem
 from hpcml.methods.linear.settings import Chosen, Setting
-from hpcml.methods.linear.train import LabelProblem
 from hpcml.methods.linear.train import train as train_linear
 from hpcml.mpi.memory import room_per_rank
 from hpcml.run.driver import Driver

@@ -40,7 +40,7 @@ from hpcml.data.shard import Shard, load_shard
 from hpcml.methods.elastic_net.judge import HISTORY, ElasticRisk
 from hpcml.methods.elastic_net.newton import NewtonSolver
 from hpcml.methods.elastic_net.options import ElasticNetOptions
-from hpcml.methods.linear.block import Finished
+from hpcml.methods.linear.solver import Finished
 from hpcml.run.profile import Profile
 from hpcml.run.stop import NEVER
 

@@ -24,8 +24,8 @@ from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.methods.dual import by_loss, dual, kernels, lanes
 from hpcml.methods.dual.by_loss import dual as solver_of
 from hpcml.methods.dual.options import BALANCED, DualOptions
-from hpcml.methods.linear.block import CONVERGED, STEP_LIMIT
 from hpcml.methods.linear.objective import Risk
+from hpcml.methods.linear.solver import CONVERGED, STEP_LIMIT
 from hpcml.model.linear import STATUS, Model
 from hpcml.run.profile import Profile
 from hpcml.run.stop import NEVER

@@ -19,7 +19,7 @@ from support.methods import ESTIMATORS, SHORT, learnt, make
 from hpcml import ClassifierModel, DualClassifier, PsbmlClassifier, cross_validate, open_model, train
 from hpcml.estimators.parameters import OPTION_OF
 from hpcml.kernels import device
-from hpcml.methods.linear.block import STEP_LIMIT
+from hpcml.methods.linear.solver import STEP_LIMIT
 from hpcml.methods.psbml.synchronous import Synchronous
 from hpcml.methods.registry import METHODS
 from hpcml.model.classifier import dump_classifier

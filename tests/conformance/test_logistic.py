@@ -21,8 +21,8 @@ from hpcml.methods.dual import kernels, path
 from hpcml.methods.dual.by_loss import dual
 from hpcml.methods.dual.estimator import DualClassifier
 from hpcml.methods.dual.options import BALANCED, DualOptions
-from hpcml.methods.linear.block import CONVERGED, STEP_LIMIT
 from hpcml.methods.linear.objective import Risk
+from hpcml.methods.linear.solver import CONVERGED, STEP_LIMIT
 from hpcml.run.profile import Profile
 from hpcml.run.stop import NEVER
 

@@ -2,44 +2,21 @@
 
 import gzip
 import json
-import re
 
 import h5py
 import numpy as np
 import pytest
+from support.jobs import done, refused
 from support.make import dataset, model, random_data
 
-BAD_SVMLIGHT = {
-    "malformed": ("1 1:1\n1 2:x\n", r"line 2: .*2:x"),
-    "no colon": ("1 1:1\n1 2\n", r"line 2: "),
-    "index 0": ("1 1:1\n1 0:1\n", r"line 2: index 0, but indices start at 1 \(use --zero-based\)"),
-    "descending": ("1 1:1\n1 3:1 2:1\n", r"line 2: .*2"),
-    "duplicate": ("1 1:1\n\n1 3:1 3:1\n", r"line 3: .*3"),
-    "nan": ("1 1:nan\n", r"line 1: .*nan"),
-    "inf": ("1 1:1\n-1 1:inf\n", r"line 2: .*inf"),
-    "query id": ("1 1:1\n1 qid:3 2:1\n", r"line 2: .*query"),
-    "underscore": ("1 1:1\n1 1_0:1\n", r"line 2: .*1_0:1"),
-    "label": ("1 1:1\nspam 1:1\n", r"line 2: .*spam"),
-    "empty": ("", r"empty"),
-    "no labels": ("1:1 2:1\n 1:1\n", r"no label"),
+BAD = {  # what else a line may be is in tests/unit/conversion
+    "malformed": ("in.svm", "1 1:1\n1 2:x\n", r"line 2: .*2:x"),
+    "empty": ("in.svm", "", r"empty"),
+    "no labels": ("in.svm", "1:1 2:1\n 1:1\n", r"no label"),
+    "not json": ("in.jsonl", '{"id": "1", "text": "a", "labels": ["x"]}\n{"id": \n', r"line 2"),
+    "empty json": ("in.jsonl", "", r"empty"),
+    "no labels of json": ("in.jsonl", '{"id": "1", "text": "a b", "labels": []}\n', r"no label"),
 }
-BAD_JSONL = {
-    "not json": ('{"id": "1", "text": "a", "labels": ["x"]}\n{"id": \n', r"line 2"),
-    "not an object": ("[1, 2]\n", r"line 1"),
-    "labels not a list": ('{"id": "1", "text": "a", "labels": 3}\n', r"line 1.*labels"),
-    "no text": ('{"id": "1", "labels": ["x"]}\n', r"line 1"),
-    "empty": ("", r"empty"),
-    "no labels": ('{"id": "1", "text": "a b", "labels": []}\n', r"no label"),
-}
-
-
-def refused(result, pattern):
-    """The job ended with code 2 and exactly one line on stderr from us, which matches."""
-    assert result.returncode == 2, result.stderr
-    ours = [line for line in result.stderr.splitlines() if line.startswith("hpcml: ")]
-    assert len(ours) == 1, result.stderr
-    assert re.search(pattern, ours[0]), ours[0]
-    assert "Traceback" not in result.stderr
 
 
 def left(folder):
@@ -51,29 +28,13 @@ def ranks(request):
     return request.param
 
 
-@pytest.mark.parametrize("case", sorted(BAD_SVMLIGHT))
-def test_bad_svmlight(standing, ranks, tmp_path, case):
-    text, pattern = BAD_SVMLIGHT[case]
-    (tmp_path / "in.svm").write_text(text)
-    refused(standing(ranks, "convert", "svmlight", tmp_path / "in.svm", "-o", tmp_path / "out.h5"), r"in\.svm: .*" + pattern)
-    assert left(tmp_path) == ["in.svm"]
-
-
-@pytest.mark.parametrize("case", sorted(BAD_JSONL))
-def test_bad_json_lines(standing, ranks, tmp_path, case):
-    text, pattern = BAD_JSONL[case]
-    (tmp_path / "in.jsonl").write_text(text)
-    refused(standing(ranks, "convert", "jsonl", tmp_path / "in.jsonl", "-o", tmp_path / "out.h5"), r"in\.jsonl: .*" + pattern)
-    assert left(tmp_path) == ["in.jsonl"]
-
-
-def test_labels_that_cannot_have_noise(standing, ranks, tmp_path):
-    (tmp_path / "in.svm").write_text("1 1:1\n2 1:1\n1,2 1:1\n")
-    refused(
-        standing(ranks, "convert", "svmlight", tmp_path / "in.svm", "-o", tmp_path / "out.h5", "--label-noise", "0.5"),
-        r"--label-noise 0\.5: row 2 \(from 0\) has 2 of 2 labels, but expected exactly one in each row",
-    )
-    assert left(tmp_path) == ["in.svm"]
+@pytest.mark.parametrize("case", sorted(BAD))
+def test_bad_lines(standing, ranks, tmp_path, case):
+    name, text, pattern = BAD[case]
+    (tmp_path / name).write_text(text)
+    source = "svmlight" if name == "in.svm" else "jsonl"
+    refused(standing(ranks, "convert", source, tmp_path / name, "-o", tmp_path / "out.h5"), name, pattern)
+    assert left(tmp_path) == [name]
 
 
 def test_damaged_compression(standing, ranks, tmp_path):
@@ -81,15 +42,15 @@ def test_damaged_compression(standing, ranks, tmp_path):
     (tmp_path / "in.svm.gz").write_bytes(whole[: len(whole) // 2])
     refused(
         standing(ranks, "convert", "svmlight", tmp_path / "in.svm.gz", "-o", tmp_path / "out.h5"),
-        r"in\.svm\.gz: .*(truncated|damaged)",
+        "in.svm.gz: ",
+        "truncated|damaged",
     )
     assert left(tmp_path) == ["in.svm.gz"]
 
 
 @pytest.fixture
 def good(tmp_path):
-    X, Y = random_data(7, 60, 20, 4)
-    return dataset(tmp_path / "good.h5", X, Y)
+    return dataset(tmp_path / "good.h5", *random_data(7, 60, 20, 4))
 
 
 def damage(kind, path, good):
@@ -123,23 +84,22 @@ def test_bad_dataset(standing, ranks, good, tmp_path, kind, pattern):
     damage(kind, tmp_path / "bad.h5", good)
     before = left(tmp_path)
     for command in (("train", "probe", tmp_path / "bad.h5", "-o", tmp_path / "run"), ("info", tmp_path / "bad.h5")):
-        refused(standing(ranks, *command), r"bad\.h5: .*" + pattern)
+        refused(standing(ranks, *command), "bad.h5: ", pattern)
     assert left(tmp_path) == before
 
 
 def test_model_of_another_vocabulary(standing, ranks, good, tmp_path):
     wide = model(tmp_path / "wide.h5", np.ones((4, 21)))
     for command in (("evaluate", wide, good), ("predict", wide, good, "-o", tmp_path / "out.csv")):
-        refused(standing(ranks, *command), r"good\.h5: has 20 features but .*21")
+        refused(standing(ranks, *command), "good.h5: has 20 features but ", "21")
     assert left(tmp_path) == ["good.h5", "wide.h5"]
 
 
 def test_dataset_in_place_of_a_model_and_the_reverse(standing, ranks, good, tmp_path):
     scorer = model(tmp_path / "model.h5", np.ones((4, 20)))
-    refused(standing(ranks, "evaluate", good, good), r"good\.h5: this is an hpcml dataset; expected a model")
-    refused(standing(ranks, "split", scorer), r"model\.h5: this is an hpcml model; expected a dataset")
-    described = standing(ranks, "info", scorer)
-    assert described.returncode == 0 and described.stdout.count("a model of") == 1
+    refused(standing(ranks, "evaluate", good, good), "good.h5: this is an hpcml dataset; expected a model")
+    refused(standing(ranks, "split", scorer), "model.h5: this is an hpcml model; expected a dataset")
+    assert done(standing(ranks, "info", scorer)).stdout.count("a model of") == 1
 
 
 @pytest.mark.parametrize(
@@ -156,15 +116,12 @@ def test_dataset_in_place_of_a_model_and_the_reverse(standing, ranks, good, tmp_
         (("convert", "svmligth", "x.svm", "-o", "y.h5"), "svmlight"),
         (("convert", "svmlight", "absent.svm", "-o", "y.h5"), "absent.svm"),
         (("convert", "svmlight", "absent.svm", "-o", "y.h5", "--rows", "9"), "--rows is for synthetic, but svmlight"),
-        (("convert", "svmlight", "absent.svm", "-o", "y.h5", "--label-noise", "2"), r"--label-noise 2\.0: expected"),
         (("convert", "synthetic", "-o", "y.h5", "--rows", "9"), "synthetic takes one of checkerboard, .* but got none"),
-        (("convert", "synthetic", "cicle", "-o", "y.h5", "--rows", "9"), "synthetic cannot make 'cicle'; did you mean 'circle'"),
-        (("convert", "synthetic", "circle", "-o", "y.h5"), "synthetic needs --rows"),
         (("convert", "synthetic", "circle", "-o", "y.h5", "--rows", "0"), "--rows 0: expected at least 1"),
     ],
 )
 def test_bad_options(standing, ranks, arguments, pattern):
-    refused(standing(ranks, *arguments), pattern)
+    refused(standing(ranks, *arguments), pattern=pattern)
 
 
 def test_bad_lambda_and_absent_split_touch_nothing(standing, ranks, good, tmp_path):
@@ -179,12 +136,12 @@ def test_outputs_that_exist_are_kept(standing, ranks, good, tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "notes").write_text("mine")
     for how in ("--force", "--resume"):
-        refused(standing(ranks, "train", "probe", good, "-o", tmp_path / "run", how), r"run holds other files and no run of ours")
+        refused(standing(ranks, "train", "probe", good, "-o", tmp_path / "run", how), "run holds other files and no run of ours")
     refused(
-        standing(ranks, "convert", "svmlight", tmp_path / "in.svm", "-o", tmp_path / "out.h5"), r"out\.h5 exists already.*--force"
+        standing(ranks, "convert", "svmlight", tmp_path / "in.svm", "-o", tmp_path / "out.h5"), "out.h5 exists already", "--force"
     )
-    refused(standing(ranks, "train", "probe", good, "-o", tmp_path / "run"), r"run exists already.*--force")
-    refused(standing(ranks, "convert", "svmlight", tmp_path / "in.svm", "-o", tmp_path / "no" / "out.h5"), r"no does not exist")
+    refused(standing(ranks, "train", "probe", good, "-o", tmp_path / "run"), "run exists already", "--force")
+    refused(standing(ranks, "convert", "svmlight", tmp_path / "in.svm", "-o", tmp_path / "no" / "out.h5"), "no does not exist")
     assert (tmp_path / "out.h5").read_text() == "mine"
     assert left(tmp_path / "run") == ["notes"]
 
@@ -205,7 +162,7 @@ def test_full_disk_while_converting(mpirun, ranks, tmp_path, limit):
     text = "".join(f"{row % 2} {' '.join(f'{1 + row % 7 + 9 * k}:{k + 0.5}' for k in range(20))}\n" for row in range(3000))
     (tmp_path / "in.svm").write_text(text)
     command = (limit, "convert", "svmlight", tmp_path / "in.svm", "-o", tmp_path / "out.h5")
-    refused(mpirun(ranks, *command, program=("-c", LIMITED)), r"File too large.*out\.h5; raise")
+    refused(mpirun(ranks, *command, program=("-c", LIMITED)), "File too large", r"out\.h5; raise")
     assert left(tmp_path) == ["in.svm"]
 
 
@@ -214,7 +171,7 @@ def test_full_disk_while_the_names_of_many_words_are_written(mpirun, ranks, tmp_
     lines = ({"text": " ".join(f"word{100 * row + k}" for k in range(100)), "labels": [str(row % 3)]} for row in range(400))
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     command = (300_000, "convert", "jsonl", tmp_path / "in.jsonl", "-o", tmp_path / "out.h5")
-    refused(mpirun(ranks, *command, program=("-c", LIMITED)), r"File too large.*out\.h5; raise")
+    refused(mpirun(ranks, *command, program=("-c", LIMITED)), "File too large", r"out\.h5; raise")
     assert left(tmp_path) == ["in.jsonl"]
 
 
@@ -244,10 +201,9 @@ def test_output_that_is_an_input_is_refused_even_by_force(standing, ranks, good,
 @pytest.mark.parametrize(("ranks", "limit"), [(3, 1_000_000), (1, 1_600_000), (3, 1_600_000)])
 def test_full_disk_while_training(mpirun, ranks, limit, tmp_path):
     """The model does not fit, and a checkpoint does not fit."""
-    X, Y = random_data(7, 60, 8000, 40, density=0.2)
-    data = dataset(tmp_path / "good.h5", X, Y)
+    data = dataset(tmp_path / "good.h5", *random_data(7, 60, 8000, 40, density=0.2))
     command = (limit, "train", "probe", data, "-o", tmp_path / "run", "--checkpoint-every", "1e-9", "--labels-per-pass", "40")
-    refused(mpirun(ranks, *command, program=("-c", LIMITED)), r"File too large.*; raise")
+    refused(mpirun(ranks, *command, program=("-c", LIMITED)), "File too large", "; raise")
     assert not (tmp_path / "run" / "model.h5").exists()
     assert not list((tmp_path / "run").rglob("*part-*"))
     assert limit > 1_000_000 or not (tmp_path / "run").exists()

@@ -211,12 +211,8 @@ def test_elastic_net(tmp_path, run_here):
 def tiny(tmp_path, monkeypatch):
     """The name of a set in HPCML_DATA."""
     X, Y = make.random_data(3, 120, 15, 2, density=0.3)
-    rows, sets = np.abs(np.asarray(X.todense())), np.asarray(Y.todense()) != 0
-    lines = [
-        ",".join(map(str, np.flatnonzero(own))) + " " + " ".join(f"{j + 1}:{row[j]:.4g}" for j in np.flatnonzero(row))
-        for row, own in zip(rows, sets, strict=True)
-    ]
-    (tmp_path / "tiny.svm.xz").write_bytes(lzma.compress("\n".join(lines).encode()))
+    lines = make.svmlight_lines(abs(X), [",".join(map(str, own.indices)) for own in Y])
+    (tmp_path / "tiny.svm.xz").write_bytes(lzma.compress("".join(lines).encode()))
     monkeypatch.setenv("HPCML_DATA", str(tmp_path))
     monkeypatch.syspath_prepend(BENCH)
     return "tiny"
@@ -291,8 +287,7 @@ def test_decisions(tmp_path, run_here):
 
 
 def test_both_losses(tmp_path, capsys):
-    X, Y = make.random_data(0, 120, 40, 6, 0.2)
-    data = make.dataset(tmp_path / "rows.h5", X, Y)
+    data = make.dataset(tmp_path / "rows.h5", *make.random_data(0, 120, 40, 6, 0.2))
     runpy.run_path(str(BENCH / "both_losses.py"))["main"](str(data), 1, 3)
     lines = [line.split() for line in capsys.readouterr().out.splitlines()[2:]]
     assert [line[:2] for line in lines] == [[loss, tol] for loss in ("squared-hinge", "hinge") for tol in ("0.1", "0.01")]
@@ -300,8 +295,7 @@ def test_both_losses(tmp_path, capsys):
 
 
 def test_panels(tmp_path, capsys):
-    X, Y = make.random_data(0, 120, 40, 6, 0.2)
-    data = make.dataset(tmp_path / "rows.h5", X, Y)
+    data = make.dataset(tmp_path / "rows.h5", *make.random_data(0, 120, 40, 6, 0.2))
     main = runpy.run_path(str(BENCH / "panels.py"))["main"]
     main(str(data), ("squared-hinge:0", "hinge:2"))
     lines = [line.split() for line in capsys.readouterr().out.splitlines()[2:]]

@@ -9,10 +9,12 @@ import sys
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import damage
+from support import damage, make
+from support.edits import edit, entry
 
 from hpcml import mpi
 from hpcml.conversion.convert import convert
@@ -110,23 +112,13 @@ def test_any_line_is_a_document_or_a_sentence(line):
         stored.encode()
 
 
-def change(path, name, values):
-    import h5py
-
-    with h5py.File(path, "r+") as file:
-        file[name][...] = values
-
-
 @pytest.mark.parametrize(
     ("name", "values"), [("X/indptr", 0), ("X/indices", -1), ("Y/indices", 0), ("X/data", float("nan")), ("splits/test", 3)]
 )
 def test_the_slow_check_can_fail(tmp_path, name, values):
-    import numpy as np
-    from support import make
-
     rows = np.eye(6)
     path = make.dataset(tmp_path / "data.h5", rows + np.eye(6)[::-1], rows + np.eye(6)[::-1], splits={"test": [0, 2, 4]})
     damage.check_dataset(path)
-    change(path, name, values)
+    edit(path, entry(name, ..., values))
     with pytest.raises(ValueError):
         damage.check_dataset(path)

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 from support import make
+from support.jobs import done, refused
 from support.oracles_duplicates import alike_data
 
 
@@ -21,23 +22,20 @@ def test_a_model_of_fields_is_explained(standing, tmp_path):
     documents(tmp_path / "docs.jsonl")
     data, run = tmp_path / "docs.h5", tmp_path / "run"
     fields = ("--fields", "title=T,text=A,journal=J", "--whole-fields", "journal")
-    assert standing(2, "convert", "jsonl", tmp_path / "docs.jsonl", "-o", data, *fields).returncode == 0
-    assert standing(2, "train", "dual", data, "-o", run).returncode == 0
+    done(standing(2, "convert", "jsonl", tmp_path / "docs.jsonl", "-o", data, *fields))
+    done(standing(2, "train", "dual", data, "-o", run))
     found = []
     for n in (1, 3):
         command = ("explain", run / "model.h5", data, "--label", "sea", "--top", 30, "--json", tmp_path / f"{n}.json")
-        result = standing(n, *command)
-        assert result.returncode == 0, result.stderr
+        result = done(standing(n, *command))
         found.append((result.stdout, (tmp_path / f"{n}.json").read_bytes()))
     assert found[0] == found[1]
     assert "J = value of journal" in found[0][0]
     (label,) = json.loads(found[0][1])["labels"]
     assert {"The sea J", "The farm J"} <= {each["name"] for each in label["features"]}
     assert {each["field"] for each in label["features"]} == {"title", "text", "journal"}
-    result = standing(2, "convert", "jsonl", tmp_path / "docs.jsonl", "-o", tmp_path / "new.h5", "--like", data)
-    assert result.returncode == 0, result.stderr
-    result = standing(2, "predict", run / "model.h5", tmp_path / "new.h5", "-o", tmp_path / "scores.csv")
-    assert result.returncode == 0, result.stderr
+    done(standing(2, "convert", "jsonl", tmp_path / "docs.jsonl", "-o", tmp_path / "new.h5", "--like", data))
+    done(standing(2, "predict", run / "model.h5", tmp_path / "new.h5", "-o", tmp_path / "scores.csv"))
 
 
 def test_duplicates_are_the_same_on_any_number_of_ranks(standing, tmp_path):
@@ -45,8 +43,7 @@ def test_duplicates_are_the_same_on_any_number_of_ranks(standing, tmp_path):
     found = []
     for n in (1, 2, 4):
         names = [tmp_path / f"{n}.{name}" for name in ("pairs.csv", "labels.csv", "json")]
-        result = standing(n, "duplicates", data, "-o", names[0], "--csv", names[1], "--json", names[2], "--similarity", 0.6)
-        assert result.returncode == 0, result.stderr
+        result = done(standing(n, "duplicates", data, "-o", names[0], "--csv", names[1], "--json", names[2], "--similarity", 0.6))
         assert result.stdout.count("pairs of a similarity of at least 0.6") == 1
         found.append([name.read_bytes() for name in names])
     assert found[0] == found[1] == found[2]
@@ -72,8 +69,6 @@ def test_mistakes_are_named_in_one_sentence(standing, tmp_path, n):
         "stands there twice": (*convert, "text,text"),
     }.items():
         result = standing(n, *command)
-        assert result.returncode == 2, (command, result.stdout)
-        assert said in result.stderr
+        refused(result, said)
         assert len(result.stderr.strip().splitlines()) <= 2  # what was read, and the sentence
-        assert "Traceback" not in result.stderr
     assert not (tmp_path / "out.h5").exists()

@@ -1,15 +1,16 @@
 """Commands that meet: from documents to the last figure by commands alone, beside what follows from the documents themselves."""
 
-import csv
 import json
 import re
 
 import numpy as np
 import pytest
 from support import meetings
+from support.jobs import done
 from support.meetings import Twin
 from support.oracles_bioasq import flat
 from support.served import SUGGEST, app_of, ask
+from support.tables import table
 
 CLOSE = {"rel": 1e-6, "abs": 1e-9}
 
@@ -19,8 +20,7 @@ def run(standing):
     """Runs a command on 2 ranks, or on as many as `ranks` says, and gives what it prints."""
 
     def one(*tokens, ranks=2):
-        result = standing(ranks, *tokens)
-        assert result.returncode == 0, result.stderr
+        result = done(standing(ranks, *tokens))
         return result.stdout
 
     return one
@@ -76,20 +76,14 @@ def predictions(run, model, data, split, twin, folder):
     """The best labels of each row, the labels above thresholds, BioASQ's answers."""
     file, answers = folder / "predicted.csv", folder / "answers.json"
     run("predict", model, data, "-o", file, "--split", split, "--top", 3, "--force")
-    shown = [[pair.rpartition(":")[0] for pair in cells(row["labels"])] for row in rows_of(file)]
+    shown = [[pair.rpartition(":")[0] for pair in cells(row["labels"])] for row in table(file)]
     assert shown == [[twin.names[label].replace(";", "\\;") for label in row] for row in twin.best(3)]
     run("predict", model, data, "-o", file, "--split", split, "--labels", "--force")
     given = [{name.replace(";", "\\;") for name in row} for row in twin.given]
-    assert [set(cells(row["labels"])) for row in rows_of(file)] == given
+    assert [set(cells(row["labels"])) for row in table(file)] == given
     run("predict", model, data, "-o", answers, "--split", split, "--top", 2, "--force")
     given = {each["pmid"]: each["labels"] for each in json.loads(answers.read_text())["documents"]}
     assert given == {name: [twin.names[label] for label in row] for name, row in zip(twin.ids, twin.best(2), strict=True)}
-
-
-def rows_of(file):
-    """The rows of a table, by the names of their columns."""
-    with file.open(newline="") as lines:
-        return list(csv.DictReader(lines))
 
 
 def cells(text):
@@ -191,9 +185,9 @@ def test_label_thresholds_judge(run, first, trained, tmp_path):
 
 def test_prune_calibrate_judge(run, first, trained, tmp_path):
     folder, docs, _ = first
-    table = run("prune", folder / "dual", folder / "docs.h5", "--below", 0.05, "-o", tmp_path / "pruned.h5")
+    said = run("prune", folder / "dual", folder / "docs.h5", "--below", 0.05, "-o", tmp_path / "pruned.h5")
     _, found = judge(run, tmp_path / "pruned.h5", folder / "docs.h5", "test", docs, tmp_path)
-    assert f"{found['macro']['average_precision']['value']:.4f}" in table
+    assert f"{found['macro']['average_precision']['value']:.4f}" in said
     run("calibrate", tmp_path / "pruned.h5", folder / "docs.h5")
     judge(run, tmp_path / "pruned.h5", folder / "docs.h5", "test", docs, tmp_path)
 

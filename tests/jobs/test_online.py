@@ -1,21 +1,20 @@
 """`hpcml train mbw` as processes: pipes, passes that are stopped or killed, and one sentence for a user's mistake."""
 
 import gzip
-import os
 import re
 import shutil
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from shlex import quote
 
-import h5py
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from support.make import dataset, model, random_data
+from support.edits import edit, remove, replace
+from support.jobs import done, refused, slow_pipe
+from support.make import dataset, model, random_data, svmlight_lines
 from support.training import train
 
 from hpcml.errors import Interrupted
@@ -29,11 +28,6 @@ def matrices():
     return X, (X @ rng.standard_normal((N_FEATURES, 3)) > 0.2).astype(int)
 
 
-def lines_of(X, labels):
-    pairs = (zip(X[[row]].indices.tolist(), X[[row]].data.tolist(), strict=True) for row in range(X.shape[0]))
-    return [" ".join([label, *(f"{j + 1}:{x!r}" for j, x in row)]) + "\n" for label, row in zip(labels, pairs, strict=True)]
-
-
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     """The same rows as a dataset, as text of label sets and as text of one class; and models trained on them."""
@@ -41,8 +35,8 @@ def files(tmp_path_factory):
     X, Y = matrices()
     splits = {"train": np.arange(N_ROWS), "late": np.arange(200, N_ROWS)}
     dataset(folder / "data.h5", X, Y, [f"word {j}" for j in range(N_FEATURES)], list("012"), splits=splits)
-    (folder / "sets.svm").write_text("".join(lines_of(X, [",".join(map(str, np.flatnonzero(y))) for y in Y])))
-    (folder / "class.svm").write_text("".join(lines_of(X, [f"{2 * y - 1:+d}" for y in Y[:, 1].tolist()])))
+    (folder / "sets.svm").write_text("".join(svmlight_lines(X, [",".join(map(str, np.flatnonzero(y))) for y in Y])))
+    (folder / "class.svm").write_text("".join(svmlight_lines(X, [f"{2 * y - 1:+d}" for y in Y[:, 1].tolist()])))
     (folder / "class.svm.gz").write_bytes(gzip.compress((folder / "class.svm").read_bytes()))
     for name, data, options in (
         ("data", "data.h5", {"voted": True}),
@@ -68,35 +62,25 @@ def result_of(run):
 def test_standard_input_without_mpirun(files, tmp_path):
     source, run = quote(str(files / "class.svm.gz")), quote(str(tmp_path / "run"))
     command = f"gzip -dc {source} | {quote(sys.executable)} -m hpcml train mbw - --voted -o {run}"
-    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
+    result = done(
+        subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, timeout=120, check=False)
+    )
     assert result_of(tmp_path / "run") == result_of(files / "class")
-    assert "learnt 1 label from 300 rows" in done.stderr + done.stdout
+    assert "learnt 1 label from 300 rows" in result.stderr + result.stdout
 
 
 def test_named_pipe_on_two_ranks(mpirun, files, tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    job = mpirun.start(2, "train", "mbw", tmp_path / "pipe", "--voted", "-o", tmp_path / "run")
-
-    def write():
-        with (tmp_path / "pipe").open("wb", buffering=0) as file:
-            for line in (files / "class.svm").read_bytes().splitlines(keepends=True):
-                file.write(line)
-
-    writer = threading.Thread(target=write, daemon=True)
-    writer.start()
-    done = job.wait(60)
-    assert done.returncode == 0, done.stderr
+    pipe = slow_pipe(tmp_path / "pipe", (files / "class.svm").read_bytes())
+    done(mpirun(2, "train", "mbw", pipe, "--voted", "-o", tmp_path / "run", timeout=60))
     assert result_of(tmp_path / "run") == result_of(files / "class")
 
 
 @pytest.mark.parametrize("name", ["data.h5", "sets.svm", "class.svm.gz"])
 def test_files_on_three_ranks(standing, files, tmp_path, name):
     labels = [token for label in "012" for token in ("--label", label)] if name == "sets.svm" else []
-    done = standing(3, "train", "mbw", files / name, "--voted", "-o", tmp_path / "run", *labels)
-    assert done.returncode == 0, done.stderr
+    result = done(standing(3, "train", "mbw", files / name, "--voted", "-o", tmp_path / "run", *labels))
     assert result_of(tmp_path / "run") == result_of(files / name.split(".")[0])
-    assert "Traceback" not in done.stderr
+    assert "Traceback" not in result.stderr
 
 
 # passes that are stopped or killed in the middle
@@ -140,14 +124,11 @@ def test_a_pass_goes_on_where_it_was(mpirun, standing, files, tmp_path, name, si
     if code:
         assert "a signal arrived" in stopped.stderr or "interrupted: checkpoint written" in stopped.stderr
         assert "Traceback" not in stopped.stderr
-    again = standing(n, *command)
-    assert again.returncode == 2
-    assert "exists already" in again.stderr
-    done = standing(n, *command, "--resume")
-    assert done.returncode == 0, done.stderr
+    refused(standing(n, *command), "exists already")
+    result = done(standing(n, *command, "--resume"))
     assert result_of(run) == result_of(files / name.split(".")[0])
-    assert re.search(says, done.stderr)
-    assert standing(n, *command, "--resume").returncode == 0  # nothing is left to do
+    assert re.search(says, result.stderr)
+    done(standing(n, *command, "--resume"))  # nothing is left to do
 
 
 def test_a_stream_is_given_again_from_its_beginning(files, tmp_path):
@@ -161,13 +142,10 @@ def test_a_stream_is_given_again_from_its_beginning(files, tmp_path):
     stopped = piped(f"cat {text} | {hpcml} --time-limit 1e-9")
     assert stopped.returncode == 75, stopped.stderr
     short = piped(f"head -n 100 {text} | {hpcml} --resume")
-    assert short.returncode == 2
-    assert one_sentence(short) and "standard input: ends after 100 rows" in short.stderr
+    refused(short, "standard input: ends after 100 rows")
     other = piped(f"tac {text} | {hpcml} --resume")
-    assert other.returncode == 2
-    assert one_sentence(other) and "this run was started on other rows" in other.stderr
-    done = piped(f"cat {text} | {hpcml} --resume")
-    assert done.returncode == 0, done.stderr
+    refused(other, "this run was started on other rows")
+    done(piped(f"cat {text} | {hpcml} --resume"))
     assert result_of(run) == result_of(files / "class")
 
 
@@ -188,8 +166,7 @@ def test_a_stream_that_stalls_can_be_interrupted(files, tmp_path):
         job.stdin.close()
         assert job.wait(60) == 75, said
     assert "200 rows done" in said
-    done = subprocess.run([*command, "--resume"], input="".join(lines), capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
+    done(subprocess.run([*command, "--resume"], input="".join(lines), capture_output=True, text=True, timeout=120, check=False))
     assert result_of(run) == result_of(files / "class")
 
 
@@ -198,9 +175,7 @@ def test_other_options_or_data_are_not_resumed(standing, files, tmp_path):
     with pytest.raises(Interrupted):
         train("mbw", None, files / "data.h5", run, {"voted": True, "time_limit": 1e-9})
     shutil.copy(files / "data.h5", tmp_path / "other.h5")
-    with h5py.File(tmp_path / "other.h5", "r+") as file:
-        del file["splits/train"]
-        file["splits/train"] = np.arange(299)
+    edit(tmp_path / "other.h5", replace("splits/train", lambda _: np.arange(299)))
     for command, sentence in (
         (("bw", files / "data.h5", "--voted"), "this run had method = 'mbw', not 'bw'"),
         (("mbw", files / "data.h5"), "this run had voted = True"),
@@ -208,47 +183,27 @@ def test_other_options_or_data_are_not_resumed(standing, files, tmp_path):
         (("mbw", tmp_path / "other.h5", "--voted"), "this run was started on other data"),
         (("mbw", files / "class.svm", "--voted"), "this run was started on other data"),
     ):
-        done = standing(2, "train", *command, "-o", run, "--resume")
-        assert done.returncode == 2 and one_sentence(done), done.stderr
-        assert sentence in done.stderr
-    done = standing(2, "train", "mbw", files / "data.h5", "--voted", "-o", run, "--resume")
-    assert done.returncode == 0, done.stderr
+        refused(standing(2, "train", *command, "-o", run, "--resume"), sentence)
+    done(standing(2, "train", "mbw", files / "data.h5", "--voted", "-o", run, "--resume"))
     assert result_of(run) == result_of(files / "data")
 
 
 # a user's mistakes
 
 
-def one_sentence(done):
-    """Whether a command that failed says one sentence, and nothing of Python's."""
-    said = [line for line in done.stderr.splitlines() if line.startswith("hpcml: ")]
-    return len(said) == 1 and not any(word in done.stderr for word in ("Traceback", "Warning", "Error:"))
-
-
 def damaged_models(files, folder):
     """Models of which a part is not what it should be."""
 
     def changed(name, change, of="data"):
-        path = Path(shutil.copy(files / of / "model.h5", folder / f"{name}.h5"))
-        with h5py.File(path, "r+") as file:
-            change(file)
-        return path
-
-    def replace(name, values):
-        def change(file):
-            old = file[name][()]
-            del file[name]
-            file[name] = values(old)
-
-        return change
+        return edit(Path(shutil.copy(files / of / "model.h5", folder / f"{name}.h5")), change)
 
     raw = (files / "data" / "model.h5").read_bytes()
     (folder / "short.h5").write_bytes(raw[: len(raw) // 2])
     yield folder / "short.h5"
     (folder / "empty.h5").write_bytes(b"")
     yield folder / "empty.h5"
-    yield changed("no u", lambda file: file.__delitem__("state/u"))
-    yield changed("no features", lambda file: file.__delitem__("state/features"))
+    yield changed("no u", remove("state/u"))
+    yield changed("no features", remove("state/features"))
     yield changed("no rows", lambda file: file.attrs.__delitem__("n_rows"))
     yield changed("fewer lanes", replace("state/lanes", lambda old: old[:, :2]))
     yield changed("fewer labels", replace("state/lanes", lambda old: old[:1]))
@@ -329,28 +284,21 @@ def mistakes(files, folder):
 
 
 def test_a_mistake_is_one_sentence_and_leaves_nothing(standing, files, tmp_path):
-    run, wrong = tmp_path / "run", []
     for arguments, sentence in mistakes(files, tmp_path):
-        done = standing(2, "train", *arguments, "-o", run)
-        if done.returncode != 2 or sentence not in done.stderr or not one_sentence(done) or run.exists():
-            wrong.append((arguments, sentence, done.returncode, done.stderr, run.exists()))
-            shutil.rmtree(run, ignore_errors=True)
-    assert not wrong, "\n".join(map(str, wrong))
+        refused(standing(2, "train", *arguments, "-o", tmp_path / "run"), sentence)
+        assert not (tmp_path / "run").exists(), sentence
 
 
 def test_a_damaged_initial_model_is_one_sentence_and_leaves_nothing(standing, files, tmp_path):
-    run, wrong = tmp_path / "run", []
+    run = tmp_path / "run"
     for path in damaged_models(files, tmp_path):
-        done = standing(2, "train", "mbw", files / "data.h5", "--voted", "--initial-model", path, "-o", run)
-        if done.returncode != 2 or not one_sentence(done) or path.name not in done.stderr or run.exists():
-            wrong.append((path.name, done.returncode, done.stderr, run.exists()))
-            shutil.rmtree(run, ignore_errors=True)
-    assert not wrong, "\n".join(map(str, wrong))
+        refused(standing(2, "train", "mbw", files / "data.h5", "--voted", "--initial-model", path, "-o", run), path.name)
+        assert not run.exists(), path
 
 
 def test_labels_that_the_initial_model_does_not_have_are_refused(standing, files, tmp_path):
     """And not trained, nor left out, in silence."""
-    run, wrong = tmp_path / "run", []
+    run = tmp_path / "run"
     for data, labels, name in (
         ("data.h5", "012", "one"),
         ("data.h5", "1", "one"),
@@ -360,19 +308,15 @@ def test_labels_that_the_initial_model_does_not_have_are_refused(standing, files
     ):
         tokens = [token for label in labels for token in ("--label", label)]
         initial = files / name / "model.h5"
-        done = standing(2, "train", "mbw", files / data, "--voted", *tokens, "--initial-model", initial, "-o", run)
-        if done.returncode != 2 or not one_sentence(done) or run.exists():
-            wrong.append((data, labels, name, done.returncode, done.stderr))
-            shutil.rmtree(run, ignore_errors=True)
-    assert not wrong, "\n".join(map(str, wrong))
+        refused(standing(2, "train", "mbw", files / data, "--voted", *tokens, "--initial-model", initial, "-o", run))
+        assert not run.exists(), (data, labels, name)
 
 
 def test_weights_beyond_all_numbers_are_one_sentence_and_leave_nothing(standing, files, tmp_path):
     run = tmp_path / "run"
-    done = standing(2, "train", "pa", files / "data.h5", "--epsilon", "1e308", "--gamma", "0", "-o", run)
-    assert done.returncode == 2
-    assert "label '0': a weight has grown beyond all numbers" in done.stderr
-    assert one_sentence(done), done.stderr
+    result = standing(2, "train", "pa", files / "data.h5", "--epsilon", "1e308", "--gamma", "0", "-o", run)
+    refused(result, "label '0': a weight has grown beyond all numbers")
+    assert "Warning" not in result.stderr and "Error:" not in result.stderr
     assert not run.exists()
 
 
@@ -381,11 +325,9 @@ def test_results_are_not_overwritten_without_force(standing, files, tmp_path):
     shutil.copytree(files / "data", run)
     before = result_of(run)
     for output, sentence in ((run, "exists already"), (run / "model.h5", "is a file")):
-        done = standing(2, "train", "bw", files / "data.h5", "-o", output)
-        assert done.returncode == 2 and one_sentence(done) and sentence in done.stderr
+        refused(standing(2, "train", "bw", files / "data.h5", "-o", output), sentence)
         assert result_of(run) == before
-    done = standing(2, "train", "bw", files / "data.h5", "-o", run, "--force")
-    assert done.returncode == 0, done.stderr
+    done(standing(2, "train", "bw", files / "data.h5", "-o", run, "--force"))
     assert result_of(run) != before
 
 
@@ -399,7 +341,5 @@ def test_negative_values_are_not_scored(standing, files, tmp_path):
         ("predict", trained, data, "-o", tmp_path / "out.csv"),
         ("evaluate", trained, data, "--csv", tmp_path / "out.csv"),
     ):
-        done = standing(2, *command)
-        assert done.returncode == 2 and one_sentence(done), done.stderr
-        assert "row 123 (from 0) has a negative value" in done.stderr
+        refused(standing(2, *command), "row 123 (from 0) has a negative value")
         assert not (tmp_path / "out.csv").exists()

@@ -4,12 +4,12 @@ import os
 import pty
 import subprocess
 import sys
-import threading
 from shlex import quote
 
 import numpy as np
 import pytest
 from support import make
+from support.jobs import done, refused, slow_pipe
 
 
 @pytest.fixture
@@ -18,12 +18,8 @@ def files(tmp_path):
     X, _ = make.random_data(3, 400, 20, 1)
     rng = np.random.default_rng(4)
     W, bias = rng.standard_normal((2, 20)), rng.standard_normal(2)
-    lines = []
-    for row in range(400):
-        pairs = zip(X[[row]].indices.tolist(), X[[row]].data.tolist(), strict=True)
-        lines.append(" ".join(["1", *(f"{j + 1}:{x!r}" for j, x in pairs)]) + "\n")
     source = tmp_path / "rows.svm"
-    source.write_text("".join(lines))
+    source.write_text("".join(make.svmlight_lines(X, ["1"] * 400)))
     assert source.stat().st_size < 50_000
     return source, make.model(tmp_path / "model.h5", W, bias), X.astype(np.float64) @ W.T + bias
 
@@ -38,8 +34,7 @@ def pipeline(command, timeout=100):
 def test_pipes(mpirun, files, tmp_path):
     source, model, scores = files
     reference = tmp_path / "reference.csv"
-    result = mpirun(2, "predict", model, source, "-o", reference)
-    assert result.returncode == 0, result.stderr
+    result = done(mpirun(2, "predict", model, source, "-o", reference))
     assert result.stdout == ""
     text = reference.read_text()
     found = np.array([line.split(",") for line in text.splitlines()[1:]], dtype=float)
@@ -50,8 +45,7 @@ def test_pipes(mpirun, files, tmp_path):
         f"gzip -c {quote(str(source))} | hpcml predict {quote(str(model))} - -o - | cat",
         f"mpirun -n 2 hpcml predict {quote(str(model))} <(xz -c {quote(str(source))}) -o - < /dev/null",
     ):
-        result = pipeline(command)
-        assert result.returncode == 0, result.stderr
+        result = done(pipeline(command))
         assert result.stdout == text
         assert "scores of 400 rows for 2 labels" in result.stderr
     result = pipeline(f"hpcml predict {quote(str(model))} - -o - --format svm --labels < {quote(str(source))}")
@@ -60,18 +54,8 @@ def test_pipes(mpirun, files, tmp_path):
 
 def test_named_pipe_of_a_slow_writer(mpirun, files, tmp_path):
     source, model, _ = files
-    os.mkfifo(tmp_path / "pipe")
-    job = mpirun.start(2, "predict", model, tmp_path / "pipe", "-o", tmp_path / "out.svm")
-
-    def write():
-        with (tmp_path / "pipe").open("wb", buffering=0) as file:
-            for line in source.read_bytes().splitlines(keepends=True):
-                file.write(line)
-
-    writer = threading.Thread(target=write, daemon=True)
-    writer.start()
-    result = job.wait()
-    assert result.returncode == 0, result.stderr
+    pipe = slow_pipe(tmp_path / "pipe", source.read_bytes())
+    done(mpirun(2, "predict", model, pipe, "-o", tmp_path / "out.svm"))
     assert len((tmp_path / "out.svm").read_text().splitlines()) == 400
 
 
@@ -92,15 +76,11 @@ def test_what_is_refused(standing, files, tmp_path):
         (source, "-o", tmp_path / "out.csv", "--split", "test"): "--split test: a text has no splits",
         (source, "-o", source, "--force"): "is also an input",
     }.items():
-        result = standing(2, "predict", model, *arguments)
-        assert result.returncode == 2, result.stderr
-        assert sentence in result.stderr
-        assert "Traceback" not in result.stderr
-    result = pipeline(
-        f"(cat {quote(str(source))}; echo 1 0:1) | hpcml predict {quote(str(model))} - -o {quote(str(tmp_path))}/out.csv"
+        refused(standing(2, "predict", model, *arguments), sentence)
+    refused(
+        pipeline(f"(cat {quote(str(source))}; echo 1 0:1) | hpcml predict {quote(str(model))} - -o {quote(str(tmp_path))}/out.csv"),
+        "hpcml: standard input: line 401: index 0, but indices start at 1 (use --zero-based)",
     )
-    assert result.returncode == 2
-    assert "hpcml: standard input: line 401: index 0, but indices start at 1 (use --zero-based)" in result.stderr
     assert sorted(tmp_path.iterdir()) == before
 
 

@@ -1,10 +1,10 @@
 """`hpcml select` and `hpcml plot selection` as processes: the same on any number of ranks; one sentence for a user's mistake."""
 
-import csv
-
 import numpy as np
 import pytest
+from support.jobs import done, refused
 from support.make import dataset, random_data
+from support.tables import table
 
 
 @pytest.fixture
@@ -15,18 +15,12 @@ def data(tmp_path):
     return dataset(tmp_path / "data.h5", X, Y, names, splits={"train": np.arange(300), "test": np.arange(300, 400)})
 
 
-def table(path):
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
 @pytest.mark.parametrize("by", ["ig", "chi2", "efs"])
 def test_the_same_files_on_any_number_of_ranks(standing, data, tmp_path, by):
     found = []
     for n in (1, 3):
         output = tmp_path / f"on{n}.h5"
-        result = standing(n, "select", data, "-o", output, "--by", by, "--features", 20)
-        assert result.returncode == 0, result.stderr
+        result = done(standing(n, "select", data, "-o", output, "--by", by, "--features", 20))
         assert result.stdout.count("20 of 60 features") == 1
         found.append((output.read_bytes(), output.with_name(f"on{n}.features.csv").read_bytes()))
     assert found[0] == found[1]
@@ -37,45 +31,39 @@ def test_what_is_selected_can_be_trained_on_and_evaluated(standing, data, tmp_pa
     picture = tmp_path / "curve.png"
     pytest.importorskip("matplotlib")
     one = ("--label", "label2")
-    result = standing(2, "plot", "selection", data, "-o", picture, *one, "--share", 0.9, 0.5, "--by", "efs", "ig", "--features", 15)
-    assert result.returncode == 0, result.stderr
+    done(standing(2, "plot", "selection", data, "-o", picture, *one, "--share", 0.9, 0.5, "--by", "efs", "ig", "--features", 15))
     errors = {(row["by"], row["share"]): float(row["error"]) for row in table(picture.with_suffix(".csv"))}
 
-    assert standing(2, "train", "mbw", data, "-o", tmp_path / "efs", *one).returncode == 0
+    done(standing(2, "train", "mbw", data, "-o", tmp_path / "efs", *one))
     reduced = tmp_path / "reduced.h5"
     command = ("select", tmp_path / "efs" / "model.h5", "-o", reduced, "--features", 15, "--share", 0.5, "--data", data)
-    result = standing(2, *command)
-    assert result.returncode == 0, result.stderr
+    result = done(standing(2, *command))
     assert "best: word" in result.stdout
     assert wrong(standing, reduced, data, tmp_path / "efs.csv") / 100 == errors["efs", "0.5"]
 
     few, again = tmp_path / "few.h5", tmp_path / "again.h5"
-    assert standing(2, "select", data, "-o", few, "--by", "ig", "--features", 15, *one).returncode == 0
-    assert standing(2, "select", data, "-o", again, "--like", few).returncode == 0
+    done(standing(2, "select", data, "-o", few, "--by", "ig", "--features", 15, *one))
+    done(standing(2, "select", data, "-o", again, "--like", few))
     assert again.read_bytes() == few.read_bytes()
-    assert standing(2, "train", "mbw", few, "-o", tmp_path / "ig", *one).returncode == 0
+    done(standing(2, "train", "mbw", few, "-o", tmp_path / "ig", *one))
     assert wrong(standing, tmp_path / "ig" / "model.h5", again, tmp_path / "ig.csv") / 100 == errors["ig", ""]
-    result = standing(2, "predict", tmp_path / "ig" / "model.h5", data, "-o", tmp_path / "scores.csv")
-    assert result.returncode == 2
-    assert "has 60 features but" in result.stderr
+    refused(standing(2, "predict", tmp_path / "ig" / "model.h5", data, "-o", tmp_path / "scores.csv"), "has 60 features but")
 
 
 def wrong(standing, model, data, target):
     """How many test rows a model of one label gets wrong."""
-    result = standing(2, "evaluate", model, data, "--csv", target)
-    assert result.returncode == 0, result.stderr
+    done(standing(2, "evaluate", model, data, "--csv", target))
     (row,) = table(target)
     return int(float(row["misclassified"]))
 
 
 def test_a_reduced_model_goes_on_learning(standing, data, tmp_path):
     run, reduced = tmp_path / "run", tmp_path / "reduced.h5"
-    assert standing(2, "train", "mbw", data, "-o", run, "--voted").returncode == 0
-    assert standing(2, "select", run / "model.h5", "-o", reduced, "--features", 3).returncode == 0
+    done(standing(2, "train", "mbw", data, "-o", run, "--voted"))
+    done(standing(2, "select", run / "model.h5", "-o", reduced, "--features", 3))
     command = ("train", "mbw", data, "--voted", "--initial-model", reduced)
     for n in (1, 2):
-        result = standing(n, *command, "-o", tmp_path / f"more{n}")
-        assert result.returncode == 0, result.stderr
+        done(standing(n, *command, "-o", tmp_path / f"more{n}"))
     assert (tmp_path / "more1" / "model.h5").read_bytes() == (tmp_path / "more2" / "model.h5").read_bytes()
 
 
@@ -84,34 +72,21 @@ def test_pictures_are_the_same_on_any_number_of_ranks(standing, data, tmp_path):
     found = []
     for n in (1, 3):
         picture = tmp_path / f"on{n}.svg"
-        result = standing(n, "plot", "selection", data, "-o", picture, "--features", 5, 20, "--shuffle")
-        assert result.returncode == 0, result.stderr
+        result = done(standing(n, "plot", "selection", data, "-o", picture, "--features", 5, 20, "--shuffle"))
         assert result.stdout.count("mean of 5 labels") == 1
         found.append((picture.read_bytes(), picture.with_suffix(".csv").read_bytes()))
     assert found[0] == found[1]
 
 
 def test_refusals_are_one_sentence(standing, data, tmp_path):
-    bare = dataset(tmp_path / "bare.h5", *random_data(1, 30, 8, 2))
-    taken = tmp_path / "taken.h5"
-    taken.write_text("precious")
+    """The other sentences are in tests/unit/reduce."""
     out = ("-o", tmp_path / "out.h5")
     cases = {
-        "--by idf: no such score": ("select", data, *out, "--by", "idf", "--features", 3),
         "have only 60 features": ("select", data, *out, "--by", "ig", "--features", 61),
-        "--features is missing": ("select", data, *out, "--by", "ig"),
-        "--share 2.0": ("select", data, *out, "--by", "efs", "--features", 3, "--share", 2),
-        "taken.h5 exists already": ("select", data, "-o", taken, "--by", "ig", "--features", 3),
         "absent.h5: cannot read": ("select", tmp_path / "absent.h5", *out, "--by", "ig", "--features", 3),
-        "has no names of features": ("select", data, *out, "--like", bare),
-        "no splits train and test": ("plot", "selection", bare, "-o", tmp_path / "a.png"),
         "cannot draw a .jpg": ("plot", "selection", data, "-o", tmp_path / "a.jpg"),
         "no label 'nobody'": ("plot", "selection", data, "-o", tmp_path / "a.png", "--label", "nobody"),
     }
     for words, arguments in cases.items():
-        result = standing(2, *arguments)
-        assert result.returncode == 2, (words, result.stderr)
-        assert words in result.stderr
-        assert result.stderr.count("\n") == 1
-    assert taken.read_text() == "precious"
-    assert {entry.name for entry in tmp_path.iterdir()} == {"data.h5", "bare.h5", "taken.h5"}
+        refused(standing(2, *arguments), words, alone=True)
+    assert {entry.name for entry in tmp_path.iterdir()} == {"data.h5"}

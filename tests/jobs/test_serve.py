@@ -10,6 +10,7 @@ import time
 import urllib.request
 from pathlib import Path
 
+from support.jobs import done, refused
 from support.served import run_of, texts
 
 TOP = Path(__file__).parents[2]
@@ -17,16 +18,13 @@ TOP = Path(__file__).parents[2]
 
 def test_it_answers_and_ends_at_a_signal(mpirun, standing, tmp_path):
     data, run = run_of(tmp_path)
-    refused = standing(2, "serve", run, "--port", 0)
-    assert refused.returncode == 2
-    assert "serve answers from one process, but MPI has started 2; run it without mpirun" in refused.stderr
+    refused(standing(2, "serve", run, "--port", 0), "serve answers from one process, but MPI has started 2; run it without mpirun")
     for expected, command in {
         "--max-body-mb 0: expected a number from 1": ("--max-body-mb", 0),
         "--max-seconds 0: expected a number above 0": ("--max-seconds", 0),
         "is no run folder": ("--data", data),
     }.items():
-        result = standing(1, "serve", run if "--data" not in command else tmp_path, "--port", 0, *command)
-        assert result.returncode == 2 and expected in result.stderr, result.stderr
+        refused(standing(1, "serve", run if "--data" not in command else tmp_path, "--port", 0, *command), expected)
     job = mpirun.start(0, "serve", run, "--port", 0)
     url = job.until(lambda: re.search(r"ready after .*: (http://\S+) ", job.output()[1]))[1]
     with urllib.request.urlopen(f"{url}v1/projects/hpcml/suggest", b"text=wheat+and+corn&limit=1", timeout=30) as reply:
@@ -47,15 +45,16 @@ def test_the_script_that_measures_it(tmp_path):
     documents = tmp_path / "docs.jsonl"
     documents.write_text("".join(json.dumps({"text": text, "labels": uris}) + "\n" for text, uris in texts(40)))
     script = [sys.executable, TOP / "launch" / "bench" / "serve.py", run, data, "--texts", documents]
-    done = subprocess.run(
-        [*map(str, script), "--requests", "64", "--clients", "2", "--bad", "60"],
-        env=os.environ | {"PYTHONPATH": str(TOP)},
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
+    found = done(
+        subprocess.run(
+            [*map(str, script), "--requests", "64", "--clients", "2", "--bad", "60"],
+            env=os.environ | {"PYTHONPATH": str(TOP)},
+            capture_output=True,
+            text=True,
+            timeout=200,
+            check=False,
+        )
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    lines = {line["what"]: line for line in map(json.loads, done.stdout.splitlines())}
+    lines = {line["what"]: line for line in map(json.loads, found.stdout.splitlines())}
     assert lines["bad requests"]["tracebacks"] == 0 and lines["bad requests"]["health"] == 200
     assert "--annif" in lines["annif"]["skipped"] and lines["end"]["exit_code"] == 0

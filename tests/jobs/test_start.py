@@ -10,6 +10,7 @@ from shlex import quote
 
 import numpy as np
 import pytest
+from support.jobs import done, refused
 from support.make import dataset, model, random_data
 
 ROOT = Path(__file__).parents[2]
@@ -18,8 +19,8 @@ HEAVY = {"numpy", "scipy", "numba", "mpi4py", "sklearn", "h5py"}
 
 def test_command_line_needs_nothing_heavy():
     code = f"import sys, hpcml.cli.app; print(*sorted({HEAVY!r} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout.split() == []
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert result.stdout.split() == []
 
 
 def test_what_is_deferred_comes_when_it_is_used():
@@ -35,37 +36,30 @@ print(scipy.stats.rankdata([3, 1, 2]).tolist(), roc_auc_score([0, 1], [0.1, 0.2]
 for name in DEFERRED & set(sys.modules):
     sys.modules[name].__doc__, dir(sys.modules[name])
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout.splitlines() == ["False False", "[3.0, 1.0, 2.0] 1.0 module"]
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert result.stdout.splitlines() == ["False False", "[3.0, 1.0, 2.0] 1.0 module"]
 
 
 def test_help_is_shown_once(mpirun):
-    done = mpirun(2, "--help")
-    assert done.returncode == 0
-    assert done.stdout.count("Usage") == 1
+    result = done(mpirun(2, "--help"))
+    assert result.stdout.count("Usage") == 1
 
 
 def test_version(mpirun):
     import hpcml
 
-    done = mpirun(0, "--version")
-    assert done.returncode == 0
+    result = done(mpirun(0, "--version"))
     expected = rf"{re.escape(hpcml.__version__)}\nPython 3\S+\n\S.* \S+\nfile formats: dataset \d+, model \d+, .*\n"
-    assert re.fullmatch(expected, done.stdout)
+    assert re.fullmatch(expected, result.stdout)
 
 
 def test_launcher_of_another_mpi_is_refused(mpirun):
-    done = mpirun(0, "info", "no-such-file.h5", env={"OMPI_COMM_WORLD_SIZE": "3"})
-    assert done.returncode == 2
-    assert done.stderr.startswith("hpcml: the launcher started 3 ranks (OMPI_COMM_WORLD_SIZE=3) but MPI sees only one")
-    assert len(done.stderr.splitlines()) == 1
+    result = mpirun(0, "info", "no-such-file.h5", env={"OMPI_COMM_WORLD_SIZE": "3"})
+    refused(result, "hpcml: the launcher started 3 ranks (OMPI_COMM_WORLD_SIZE=3) but MPI sees only one", alone=True)
 
 
 def test_wrong_option_is_one_sentence_on_any_number_of_ranks(mpirun):
-    done = mpirun(3, "info", "no-such-file.h5")
-    assert done.returncode == 2
-    assert done.stderr.count("no-such-file.h5: ") == 1
-    assert "Traceback" not in done.stderr
+    refused(mpirun(3, "info", "no-such-file.h5"), "no-such-file.h5: ")
 
 
 def test_bare_command_shows_the_help_once(mpirun):
@@ -78,8 +72,8 @@ def test_closed_streams_lead_nowhere(tmp_path, closed):
     hpcml = f"{quote(sys.executable)} -m hpcml"
     source, run = quote(str(data)), quote(str(tmp_path / "run"))
     command = f"{hpcml} info {source} {closed} && {hpcml} train probe {source} -o {run} --max-steps 3 {closed}"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120, check=False)
-    assert (done.returncode, "Traceback" in done.stdout) == (0, False)
+    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120, check=False)
+    assert (result.returncode, "Traceback" in result.stdout) == (0, False)
     assert (tmp_path / "run" / "model.h5").exists()
 
 
@@ -146,9 +140,8 @@ def test_env_caps_threads_without_a_home_and_refuses_nonsense():
     cores = len(os.sched_getaffinity(0))
     assert source_env(f"HPCML_RANKS={cores}").stdout.split() == ["1", "FALSE"]
     for ranks in ("0", "abc", "08"):
-        done = source_env(f"HPCML_RANKS={ranks}")
-        assert done.returncode == 2
-        assert f"the number of ranks is '{ranks}'" in done.stderr
+        result = source_env(f"HPCML_RANKS={ranks}")
+        assert result.returncode == 2 and f"the number of ranks is '{ranks}'" in result.stderr
 
 
 # What a rank compiles it saves, and nothing else.
@@ -169,8 +162,7 @@ def test_one_rank_of_a_node_compiles_for_all(mpirun, tmp_path):
     data = dataset(tmp_path / "data.h5", *random_data(7, 60, 20, 4))
     env = {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "NUMBA_OPT": "0"}  # the fastest way to compile
     command = ("train", "probe", data, "-o", tmp_path / "run", "--max-steps", "2")
-    result = mpirun(2, *command, env=env, program=("-c", NOTES_WHAT_IT_COMPILES))
-    assert result.returncode == 0, result.stderr
+    result = done(mpirun(2, *command, env=env, program=("-c", NOTES_WHAT_IT_COMPILES)))
     ranks = [line.split()[1] for line in result.stderr.splitlines() if line.startswith("COMPILED")]
     assert len(ranks) > 10
     assert set(ranks) == {"0"}
@@ -187,10 +179,10 @@ def test_ranks_that_find_a_file_shortened_together_say_it_once(mpirun, tmp_path,
         f"if comm.rank == 0: os.truncate({str(path)!r}, 0)\n"
         "comm.Barrier()\nprint(pages[-1])\ntime.sleep(30)"
     )
-    done = mpirun(ranks, program=("-c", program), timeout=30)
-    assert done.returncode == 2
-    assert done.stderr.count("hpcml: ") == 1
-    assert f"{path} became shorter while it was in use" in done.stderr
+    result = mpirun(ranks, program=("-c", program), timeout=30)
+    assert result.returncode == 2
+    assert result.stderr.count("hpcml: ") == 1
+    assert f"{path} became shorter while it was in use" in result.stderr
 
 
 @pytest.mark.parametrize(("limit", "sentence"), [(300_000, "while starting (the libraries"), (550_000, "the libraries")])
@@ -198,11 +190,11 @@ def test_a_limit_under_which_libraries_would_load_for_ever_is_refused(tmp_path, 
     data = dataset(tmp_path / "data.h5", *random_data(0, 20, 5, 2))
     command = f"ulimit -v {limit}; exec timeout -s KILL 60 {sys.executable} -m hpcml train dual {data} -o {tmp_path / 'run'}"
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-    done = subprocess.run(["bash", "-c", command], env=os.environ | threads, capture_output=True, text=True, check=False)
-    assert done.returncode == 2, done.stderr
-    assert sentence in done.stderr
-    assert "MB of address space, more than there is; raise the limit (ulimit -v)" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    result = subprocess.run(["bash", "-c", command], env=os.environ | threads, capture_output=True, text=True, check=False)
+    assert result.returncode == 2, result.stderr
+    assert sentence in result.stderr
+    assert "MB of address space, more than there is; raise the limit (ulimit -v)" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
 
 
 def test_libraries_that_are_not_loaded_in_time_end_the_program_though_it_has_pythons_lock():
@@ -213,8 +205,8 @@ loading.in_program, loading.SECONDS = True, 1
 with loading.in_time():
     ctypes.PyDLL(None).sleep(60)  # which keeps the lock, unlike those of CDLL
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=50)
-    assert done.returncode == -signal.SIGALRM
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=50)
+    assert result.returncode == -signal.SIGALRM
 
 
 def test_code_that_never_comes_back_ends_all_ranks_with_a_sentence(mpirun):
@@ -224,9 +216,7 @@ def test_code_that_never_comes_back_ends_all_ranks_with_a_sentence(mpirun):
         "    comm.rank == 1 and ctypes.PyDLL(None).sleep(60)\n"  # which no handler of Python's interrupts
         "comm.Barrier()"
     )
-    done = mpirun(2, program=("-c", code), timeout=30)
-    assert done.returncode == 2
-    assert "hpcml: rank 1: this is late" in done.stderr
+    refused(mpirun(2, program=("-c", code), timeout=30), "hpcml: rank 1: this is late")
 
 
 @pytest.mark.parametrize(
@@ -246,11 +236,11 @@ def test_rank_that_ends_all_says_one_thing_and_does_no_more(mpirun, error, code,
         "print('MORE', comm.rank, file=sys.stderr, flush=True)\n"
         "time.sleep(30)"
     )
-    done = mpirun(2, program=("-c", program), timeout=30)
-    assert done.returncode == code
-    assert done.stderr.count("hpcml: ") == 1
-    assert sentence in done.stderr
-    assert "MORE 1" not in done.stderr
+    result = mpirun(2, program=("-c", program), timeout=30)
+    assert result.returncode == code
+    assert result.stderr.count("hpcml: ") == 1
+    assert sentence in result.stderr
+    assert "MORE 1" not in result.stderr
 
 
 def test_process_without_a_launcher_leaves_no_shared_memory(mpirun):
@@ -264,7 +254,7 @@ def test_exit_code_is_left_for_the_job_script(mpirun, tmp_path):
     assert mpirun(2, "info", "no-such-file.h5", env={"HPCML_EXIT_FILE": str(file)}).returncode == 2
     assert file.read_text() == "2\n"
     data = dataset(tmp_path / "data.h5", np.ones((3, 2)), np.ones((3, 1)))
-    assert mpirun(2, "info", data, env={"HPCML_EXIT_FILE": str(file)}).returncode == 0
+    done(mpirun(2, "info", data, env={"HPCML_EXIT_FILE": str(file)}))
     assert file.read_text() == "0\n"
 
 
@@ -273,4 +263,4 @@ def test_standing_ranks_end_with_the_tests_that_started_them(mpirun, tmp_path):
         job = mpirun.start(2, tmp_path, tests.pid, program=(Path(__file__).with_name("standing.py"),))
         job.rank_pids()
         tests.kill()
-    assert job.wait(60).returncode == 0
+    done(job.wait(60))

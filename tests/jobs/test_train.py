@@ -6,51 +6,42 @@ import sys
 from shlex import quote
 
 import pytest
+from support.jobs import done, refused
 from support.make import dataset, random_data
 from support.training import train
 
 
 @pytest.fixture
 def data(tmp_path):
-    X, Y = random_data(7, 3000, 400, 40, density=0.05)
-    return dataset(tmp_path / "data.h5", X, Y)
+    return dataset(tmp_path / "data.h5", *random_data(7, 3000, 400, 40, density=0.05))
 
 
 def test_config_file_gives_the_options_and_flags_win(mpirun, standing, data, tmp_path):
     config = tmp_path / "a.toml"
     config.write_text(f'method = "probe"\ndata = "{data}"\noutput = "{tmp_path / "run"}"\nlambda = "X/2"\nmin-positives = 3\n')
-    result = mpirun(2, "train", "--config", config, "--epsilon", "0.3")
-    assert result.returncode == 0, result.stderr
+    done(mpirun(2, "train", "--config", config, "--epsilon", "0.3"))
     written = (tmp_path / "run" / "config.toml").read_text()
     assert 'lambda = "X/2"' in written
     assert "epsilon = 0.3" in written
-    result = mpirun(0, "train", f"--config={config}", "-o", tmp_path / "equals", "--label", "label3")
-    assert result.returncode == 0, result.stderr
+    done(mpirun(0, "train", f"--config={config}", "-o", tmp_path / "equals", "--label", "label3"))
     assert 'lambda = "X/2"' in (tmp_path / "equals" / "config.toml").read_text()
     config.write_text('method = "probe"\nmin-positive = 3\n')
-    result = standing(2, "train", "--config", config)
-    assert result.returncode == 2
-    assert "did you mean 'min-positives'" in result.stderr
-    again = standing(1, "train", "--config", tmp_path / "run" / "config.toml", "-o", tmp_path / "again")
-    assert again.returncode == 0, again.stderr
+    refused(standing(2, "train", "--config", config), "did you mean 'min-positives'")
+    done(standing(1, "train", "--config", tmp_path / "run" / "config.toml", "-o", tmp_path / "again"))
     assert (tmp_path / "again" / "model.h5").read_bytes() == (tmp_path / "run" / "model.h5").read_bytes()
 
 
 def test_reader_that_goes_away_does_not_stop_the_run(mpirun, data, tmp_path):
     hpcml, run = f"{quote(sys.executable)} -m hpcml", quote(str(tmp_path / "run"))
     command = f"{hpcml} train probe {quote(str(data))} -o {run} 2>&1 | true; exit ${{PIPESTATUS[0]}}"
-    result = subprocess.run(["bash", "-c", command], timeout=120, check=False)
-    assert result.returncode == 0
+    done(subprocess.run(["bash", "-c", command], timeout=120, check=False))
     assert (tmp_path / "run" / "model.h5").exists()
 
 
 def test_many_checkpoints_of_ranks_that_share_the_rows(mpirun, tmp_path):
     data, run = dataset(tmp_path / "data.h5", *random_data(7, 1000, 200, 12, density=0.05)), tmp_path / "run"
     undisturbed = train("probe", None, data, tmp_path / "undisturbed", {"max_steps": 60}).model.read_bytes()
-    result = mpirun(
-        4, "train", "probe", data, "-o", run, "--ranks-per-group", "2", "--checkpoint-every", "0.001", "--max-steps", "60"
-    )
-    assert result.returncode == 0, result.stderr
+    done(mpirun(4, "train", "probe", data, "-o", run, "--ranks-per-group", "2", "--checkpoint-every", "0.001", "--max-steps", "60"))
     assert (run / "model.h5").read_bytes() == undisturbed
 
 
@@ -59,9 +50,7 @@ def test_history_that_lost_its_end_is_refused(mpirun, standing, data, tmp_path):
     stopped = mpirun(1, "train", "probe", data, "-o", run, "--labels-per-pass", "3", "--time-limit", "0.3")
     assert stopped.returncode == 75, stopped.stderr
     (run / "history.csv").write_text("")
-    result = standing(1, "train", "probe", data, "-o", run, "--resume")
-    assert result.returncode == 2
-    assert "shorter than the checkpoint says" in result.stderr
+    refused(standing(1, "train", "probe", data, "-o", run, "--resume"), "shorter than the checkpoint says")
 
 
 # Checkpoints are worth it all the time, and the process dies as soon as 20 labels are done.
@@ -85,9 +74,8 @@ def test_killed_run_goes_on_where_it_was_though_nobody_asked_for_checkpoints(mpi
     command = ("train", "dual", data, "--labels-per-pass", "4")
     killed = mpirun(0, *command, "-o", tmp_path / "run", program=("-c", DIES_LATE))
     assert killed.returncode == -9, killed.stderr
-    resumed = standing(1, *command, "-o", tmp_path / "run", "--resume")
-    assert resumed.returncode == 0, resumed.stderr
+    resumed = done(standing(1, *command, "-o", tmp_path / "run", "--resume"))
     known = re.search(r"resuming from state-\d+\.h5: (\d+) of 40 labels done", resumed.stderr)
     assert known and int(known[1]) >= 12, resumed.stderr
-    assert standing(1, *command, "-o", tmp_path / "undisturbed").returncode == 0
+    done(standing(1, *command, "-o", tmp_path / "undisturbed"))
     assert (tmp_path / "run" / "model.h5").read_bytes() == (tmp_path / "undisturbed" / "model.h5").read_bytes()

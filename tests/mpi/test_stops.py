@@ -9,7 +9,7 @@ from support.training import changed, train
 
 from hpcml import mpi, slices
 from hpcml.errors import Interrupted, Stopped
-from hpcml.methods.linear import objective, plan
+from hpcml.methods.linear import layout, objective
 from hpcml.run.stop import N_FLAGS, SIGNAL, GroupStop
 
 pytestmark = pytest.mark.mpi
@@ -142,10 +142,10 @@ def test_rows_without_room_are_streamed(comm, mpi_tmp_path, monkeypatch, capfd, 
     options = {"labels_per_pass": 2, "ranks_per_group": 1, "show_gaps": True, "loss": loss}
     roomy = train("dual", comm, data, mpi_tmp_path / "roomy", options)
     monkeypatch.setattr("hpcml.data.shared_rows.room_per_rank", lambda comm: 0.0)  # rows are mapped on one rank, too
-    monkeypatch.setattr(plan, "SMALLEST_CHUNK", 256)
+    monkeypatch.setattr(layout, "SMALLEST_CHUNK", 256)
     mapped = train("dual", comm, data, mpi_tmp_path / "mapped", options)
     assert mapped.model.read_bytes() == roomy.model.read_bytes()
-    monkeypatch.setattr(plan, "memory_of_node", lambda: 0)
+    monkeypatch.setattr(layout, "memory_of_node", lambda: 0)
     capfd.readouterr()
     short = train("dual", comm, data, mpi_tmp_path / "short", options)
     assert ("warning: memory is short" in capfd.readouterr().err) == (comm.rank == 0)
@@ -153,15 +153,15 @@ def test_rows_without_room_are_streamed(comm, mpi_tmp_path, monkeypatch, capfd, 
     assert short.max_gap < 0.1
     for kept in (300, 1 << 20):  # values of the working set that have room: some, and all
         with monkeypatch.context() as little:
-            little.setattr("hpcml.methods.linear.train.kept_values", lambda *_, kept=kept: kept)
+            little.setattr("hpcml.methods.linear.streaming.kept_values", lambda *_, kept=kept: kept)
             model = train("dual", comm, data, mpi_tmp_path / f"kept{kept}", options).model
             assert model.read_bytes() == short.model.read_bytes()
-            little.setattr("hpcml.methods.linear.train.chunk_values", lambda *_: 0)  # a chunk of the usual size has room
+            little.setattr("hpcml.methods.linear.streaming.chunk_values", lambda *_: 0)  # a chunk of the usual size has room
             model = train("dual", comm, data, mpi_tmp_path / f"chunk{kept}", options).model
             assert model.read_bytes() == roomy.model.read_bytes()
     for stops in range(2):
         with pytest.raises(Interrupted):
             train("dual", comm, data, mpi_tmp_path / "run", changed(options, time_limit=1e-9), resume=stops > 0)
-    monkeypatch.setattr(plan, "memory_of_node", lambda: 1 << 60)
+    monkeypatch.setattr(layout, "memory_of_node", lambda: 1 << 60)
     model = train("dual", comm, data, mpi_tmp_path / "run", options, resume=True).model
     assert model.read_bytes() == short.model.read_bytes()

@@ -74,7 +74,7 @@ def test_a_large_model_is_told_of(comm, mpi_tmp_path, monkeypatch, capfd):
 def test_memory_too_short_to_load_the_rows_is_told_before(comm, mpi_tmp_path, monkeypatch):
     data = write(comm, mpi_tmp_path / "data.h5", *random_data(4, 60, 15, 4, density=0.4))
     monkeypatch.setattr(memory, "OWN_BYTES", 1 << 60)
-    monkeypatch.setattr("hpcml.methods.linear.train.own_rows", None)  # nothing is loaded
+    monkeypatch.setattr("hpcml.methods.linear.load.own_rows", None)  # nothing is loaded
     with pytest.raises(ConfigError, match="memory is too short"):
         train("probe", comm, data, mpi_tmp_path / "run")
     assert not (mpi_tmp_path / "run").exists()

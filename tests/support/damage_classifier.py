@@ -14,7 +14,6 @@ import resource
 import select
 import signal
 import time
-import zipfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from hpcml.model.estimator_checks import KEPT
 from hpcml.model.learner import scores
 from support import make
 from support.damage_hdf5 import HUGE
+from support.edits import packed, unpacked
 
 BATCH = 100  # variants in one process
 SECONDS = 10  # of processor time for one; they take some milliseconds
@@ -68,8 +68,7 @@ class Original:
         self.rows = X[:9].toarray() if dense else X[:9]
         with h5py.File(self.model.path) as file:
             self.dump = file["classifier"][:].tobytes()
-        with zipfile.ZipFile(io.BytesIO(self.dump)) as archive:
-            self.members = {name: archive.read(name) for name in archive.namelist()}
+        self.members = unpacked(self.dump)
         self.places = list(places(json.loads(self.members["schema.json"])))
 
     def try_dump(self, dump):
@@ -97,11 +96,7 @@ class Original:
             with suppress(KeyError, IndexError, TypeError):  # the first change took the second place away
                 done.append(change(rng, schema, place, members))
         members["schema.json"] = json.dumps(schema).encode()
-        out = io.BytesIO()
-        with zipfile.ZipFile(out, "w") as archive:
-            for name, content in members.items():
-                archive.writestr(name, content)
-        return out.getvalue(), "; ".join(done)
+        return packed(members), "; ".join(done)
 
 
 def places(node, path=()):

@@ -9,6 +9,8 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from support.edits import packed
+
 HUGE = (0, 1, -1, 2, 255, 2**15, 2**16, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**40, 2**62, 2**63 - 1)
 LARGE = 10**6  # entries of what a change before this one has made huge, and is left alone
 IMPOSSIBLE = (TypeError, ValueError, OSError, KeyError, IndexError, AttributeError, RuntimeError, OverflowError)  # a change, here
@@ -242,7 +244,7 @@ def damage_archive(rng, file):
         if any(member.file_size >= BOMB for member in archive.infolist()):
             return "archive: a bomb already"
         members = {name: archive.read(name) for name in archive.namelist()}
-    name, packed = rng.choice(list(members)), zipfile.ZIP_STORED
+    name, compression = rng.choice(list(members)), zipfile.ZIP_STORED
     arrays = [name for name in members if name.endswith(".npy")]
     how = rng.choice(("schema", "schema", "schema", "bytes", "array", "array", "array", "bomb", "lost", "json"))
     if how == "schema":
@@ -253,7 +255,7 @@ def damage_archive(rng, file):
         name = rng.choice(arrays)
         members[name], what = _change_array(rng, members[name])
     elif how == "bomb":
-        name, packed = rng.choice(arrays or [name]), zipfile.ZIP_DEFLATED
+        name, compression = rng.choice(arrays or [name]), zipfile.ZIP_DEFLATED
         members[name] = members[name][:128] + bytes(BOMB)
         what = name
     elif how == "lost":
@@ -264,12 +266,8 @@ def damage_archive(rng, file):
         what = ""
     else:
         members[name], what = damage_bytes(rng, members[name])
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", packed) as archive:
-        for member, content in members.items():
-            archive.writestr(member, content)
     del file["classifier"]
-    file["classifier"] = np.frombuffer(out.getvalue(), dtype=np.uint8)
+    file["classifier"] = np.frombuffer(packed(members, compression), dtype=np.uint8)
     return f"archive: {how} {what}"
 
 

@@ -173,13 +173,13 @@ before(hpcml.methods.linear.train, "finish", die)
 """
 # Something happens to the data when the rows have been mapped, before they are read.
 WHILE_READING = """
-import hpcml.methods.linear.train
+import hpcml.methods.linear.load
 def act(comm, *_):
     if rank == 1:
         strike()
         {}
     comm.Barrier()
-before(hpcml.methods.linear.train, "count_positives", act)
+before(hpcml.methods.linear.load, "count_positives", act)
 """
 # Rank 1 has a failure of its own that the others cannot know of.
 FAILS_ALONE = """
@@ -214,20 +214,11 @@ if rank == 1:
 """
 
 
-def kill(victim):
+def send(number, victim=None, begun=Case.begun):
+    """Send a signal to a rank, or to the launcher, when the job has `begun`."""
+
     def inject(case):
-        job = case.begun()
-        pids = job.rank_pids()
-        case.strike()
-        os.kill(pids[victim], signal.SIGKILL)
-        return case.end(job)
-
-    return inject
-
-
-def send(number, victim=None):
-    def inject(case):
-        job = case.begun()
+        job = begun(case)
         pid = job.process.pid if victim is None else job.rank_pids()[victim]
         case.strike()
         os.kill(pid, number)
@@ -236,29 +227,25 @@ def send(number, victim=None):
     return inject
 
 
-def kill_before_the_first_checkpoint(case):
+kill = functools.partial(send, signal.SIGKILL)
+
+
+def before_the_first_checkpoint(case):
     job = case.start(every=1000)
     job.until(lambda: (case.run / "history.csv").exists())
-    pids = job.rank_pids()
-    case.strike()
-    os.kill(pids[1], signal.SIGKILL)
-    return case.end(job)
+    return job
 
 
-def kill_asynchronous(case):
+def asynchronous(case):
     case.method = "asynchronous"
     job = case.start()
     job.until(lambda: (case.run / "log.txt").exists())
-    pids = job.rank_pids()
-    case.strike()
-    os.kill(pids[0], signal.SIGKILL)
-    return case.end(job)
+    return job
 
 
 def signal_again(case):
     """Further signals while the run ends, after its checkpoint."""
-    job = case.start(every=1000)
-    job.until(lambda: (case.run / "history.csv").exists())
+    job = before_the_first_checkpoint(case)
     pids = job.rank_pids()
     case.strike()
     os.kill(pids[0], signal.SIGUSR1)
@@ -435,12 +422,14 @@ SHORTER = r"hpcml: rank \d: .+data\.h5 became shorter while it was in use"
 FAULTS = [
     Fault("kill -9 of rank 0", kill(0), KILLED, resumes=True),
     Fault("kill -9 of rank 1", kill(1), KILLED, "", ALL, resumes=True, ranks=3),
-    Fault("kill -9 before the first checkpoint", kill_before_the_first_checkpoint, KILLED, "", PROBE, True, "no checkpoint was"),
+    Fault(
+        "kill -9 before the first checkpoint", kill(1, before_the_first_checkpoint), KILLED, "", PROBE, True, "no checkpoint was"
+    ),
     Fault("kill -9 in a checkpoint", goes_wrong(DIES_IN_CHECKPOINT), KILLED, resumes=True),
     Fault(
         "kill -9 before the model has its name", goes_wrong(DIES_BEFORE_THE_NAME, "--labels-per-pass", "3"), KILLED, "", PROBE, True
     ),
-    Fault("kill -9 of rank 0, asynchronous", kill_asynchronous, KILLED, methods=PSBML, model=False),
+    Fault("kill -9 of rank 0, asynchronous", kill(0, asynchronous), KILLED, methods=PSBML, model=False),
     Fault("SIGTERM to all", send(signal.SIGTERM), 75, STOPPED, resumes=True),
     Fault("SIGTERM to rank 1", send(signal.SIGTERM, 1), 75, STOPPED, CONVEX, True),
     Fault("SIGUSR1 to all", send(signal.SIGUSR1), 75, STOPPED, PROBE, True),

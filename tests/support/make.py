@@ -41,6 +41,12 @@ def document_lines(seed, n_documents, n_words, n_labels):
     return "".join(lines)
 
 
+def svmlight_lines(X, labels):
+    """svmlight text: a line for each row of X (csr) behind its label text."""
+    pairs = (zip(row.indices.tolist(), row.data.tolist(), strict=True) for row in (X[[number]] for number in range(X.shape[0])))
+    return [" ".join([label, *(f"{j + 1}:{x!r}" for j, x in row)]) + "\n" for label, row in zip(labels, pairs, strict=True)]
+
+
 def duplicates():
     """Every row three times."""
     X, Y = random_data(2, 15, 6, 3, density=0.5)

@@ -8,6 +8,8 @@ import h5py
 import numpy as np
 import scipy.sparse as sp
 
+from support.oracles_bioasq import flat
+
 LABELS = {"Sea": 0.5, "Farms": 0.3, "Trade": 0.2, "Ships": 0.12, "Rivers": 0.16, "Law; old": 0.1}
 AT = (1, 3, 5)
 
@@ -47,17 +49,18 @@ class Twin:
 
     `names` (L) are the model's labels, `scores` (n × L) what it thinks of each, `odds` (n × L) the same so that labels can be
     compared with each other: log-odds where the model has probabilities, else the scores. `true` (n) are the documents' own label
-    sets, `given` (n) those above the thresholds.
+    sets, `given` (n) those above the thresholds. In place of documents with ids, `docs` may be the label sets of the file's rows.
     """
 
     def __init__(self, model, data, docs, split):
         with h5py.File(data) as file:
             rows = np.arange(file["X"].attrs["shape"][0]) if split == "all" else file[f"splits/{split}"][:]
-            X, self.ids = _matrix(file["X"])[rows], [strings(file, "row_ids")[row] for row in rows]
+            X, by_id = _matrix(file["X"])[rows], isinstance(docs[0], dict)
+            self.ids = [strings(file, "row_ids")[row] for row in rows] if by_id else rows.tolist()
         with h5py.File(Path(model, "model.h5") if Path(model).is_dir() else model) as file:
             self._read(file, X)
-        by_id = {doc["id"]: set(doc["labels"]) for doc in docs}
-        self.true = [by_id[name] for name in self.ids]
+        sets = {doc["id"]: set(doc["labels"]) for doc in docs} if by_id else docs
+        self.true = [sets[name] for name in self.ids]
         self.given = [{self.names[label] for label in np.nonzero(row)[0]} for row in self.scores > self.threshold]
 
     def _read(self, file, X):
@@ -101,12 +104,10 @@ class Twin:
             found[k] = float(np.mean(ratios))
         return found
 
-    def micro(self, given=None):
+    def micro(self):
         """Precision, recall and F1 of all given pairs of a row and a label; a label that the model does not know is missed."""
-        given = self.given if given is None else given
-        hits = sum(len(a & b) for a, b in zip(self.true, given, strict=True))
-        n_given, n_true = sum(map(len, given)), sum(map(len, self.true))
-        return {"precision": hits / n_given, "recall": hits / n_true, "f1": 2 * hits / (n_given + n_true)}
+        found = flat(self.true, self.given)
+        return {"precision": found["MiP"], "recall": found["MiR"], "f1": found["MiF"]}
 
     def micro_average_precision(self):
         """Of all pairs in one ranking; pairs of labels that the model does not know are never found."""
@@ -133,8 +134,7 @@ class Twin:
 
     def instance_f1(self, given=None):
         """The mean over rows with a true or a given label."""
-        pairs = [(a, b) for a, b in zip(self.true, self.given if given is None else given, strict=True) if a | b]
-        return float(np.mean([2 * len(a & b) / (len(a) + len(b)) for a, b in pairs]))
+        return flat(self.true, self.given if given is None else given)["EBF"]
 
     def best_micro_f1(self):
         """The largest that any one bound for all labels reaches."""

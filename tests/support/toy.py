@@ -1,7 +1,6 @@
 """A method that is in no room of hpcml: steps of PROBE under another name, with an option of its own. One file, one entry."""
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import ClassVar
 
 from cyclopts import Parameter
@@ -9,7 +8,6 @@ from cyclopts import Parameter
 from hpcml import mpi
 from hpcml.errors import ConfigError
 from hpcml.estimators.parameters import OPTION, classifier_of
-from hpcml.methods.linear import train as linear
 from hpcml.methods.linear.estimator import LinearClassifier
 from hpcml.methods.linear.options import LinearOptions
 from hpcml.methods.probe.train import METHOD as PROBE
@@ -34,7 +32,6 @@ class ToyOptions(LinearOptions):
 
 
 METHOD = replace(PROBE, name="toy")
-train = partial(linear.train, METHOD)
 
 
 @classifier_of(ToyOptions)
@@ -68,7 +65,6 @@ TOY = Method(
     name="toy",
     about="a method to play with",
     options=ToyOptions,
-    train="support.toy:train",
     linear="support.toy:METHOD",
     estimator="support.toy:ToyClassifier",
     can=Can(tune=True),

@@ -15,6 +15,7 @@ import h5py
 import numpy as np
 import pytest
 from support import make
+from support.edits import archived, attributes, edit, replace
 
 import hpcml
 from hpcml import mpi
@@ -92,16 +93,7 @@ def classifier(tmp_path):
 
 def repack(path, change, compression=zipfile.ZIP_STORED):
     """Change the members, a dict of bytes, of the archive in a classifier's file."""
-    with h5py.File(path, "r+") as file:
-        with zipfile.ZipFile(io.BytesIO(file["classifier"][:].tobytes())) as archive:
-            members = {name: archive.read(name) for name in archive.namelist()}
-        change(members)
-        out = io.BytesIO()
-        with zipfile.ZipFile(out, "w", compression) as archive:
-            for name, content in members.items():
-                archive.writestr(name, content)
-        del file["classifier"]
-        file["classifier"] = np.frombuffer(out.getvalue(), dtype=np.uint8)
+    edit(path, archived(change, compression))
 
 
 def first_array(members):
@@ -137,9 +129,7 @@ def test_a_pickle_in_a_model_is_never_read(tmp_path, classifier):
         with pytest.raises(DataError, match="damaged classifier"):
             open_model(classifier)
         classifier.write_bytes(original)
-    with h5py.File(classifier, "r+") as file:
-        del file["classifier"]
-        file["classifier"] = np.frombuffer(payload, dtype=np.uint8)
+    edit(classifier, replace("classifier", lambda _: np.frombuffer(payload, dtype=np.uint8)))
     with pytest.raises(DataError, match="damaged classifier"):
         open_model(classifier)
     assert not marker.exists()
@@ -248,8 +238,7 @@ def test_a_large_member_is_refused_before_it_is_read(classifier):
 
 
 def test_a_classifier_claims_no_width(classifier):
-    with h5py.File(classifier, "r+") as file:
-        file.attrs["n_features"], file.attrs["dense"] = 1 << 40, True
+    edit(classifier, attributes({"n_features": 1 << 40, "dense": True}))
     most, message = peak(lambda: ClassifierModel(classifier))
     assert most < 1 << 25
     assert "dense rows of 1099511627776 features" in message

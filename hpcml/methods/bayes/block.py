@@ -9,7 +9,7 @@ import numpy as np
 
 from hpcml import mpi, slices
 from hpcml.methods.bayes.risk import BayesRisk, Counter, Weights
-from hpcml.methods.linear.block import CONVERGED, Finished, Solver, SparseWeightsOf, Turns
+from hpcml.methods.linear.solver import CONVERGED, Finished, Solver, SparseWeightsOf, Turns
 from hpcml.run.stop import Stop
 
 HISTORY = ("round", "rows", "positives", "error", "weights", "seconds")  # rows that it was trained on; weights that are not 0

@@ -15,7 +15,7 @@ from scipy.optimize import isotonic_regression
 from hpcml.methods.bayes.block import BayesSolver, Line, side_by_side
 from hpcml.methods.bayes.options import BoostedBayesOptions
 from hpcml.methods.bayes.risk import BayesRisk, Weights
-from hpcml.methods.linear.block import SparseWeightsOf
+from hpcml.methods.linear.solver import SparseWeightsOf
 from hpcml.model.combination import Round, as_numbers
 
 LEAST_ERROR = 1e-12  # a round with less is without errors

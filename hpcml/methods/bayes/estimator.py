@@ -20,10 +20,10 @@ from hpcml.methods.bayes.options import (
 )
 from hpcml.methods.bayes.risk import BayesRisk
 from hpcml.methods.bayes.train import BERNOULLI_NB, BOOSTED_BAYES, STAGED_BAYES, STAGED_SVM
-from hpcml.methods.linear.block import SparseWeightsOf
 from hpcml.methods.linear.estimator import LinearClassifier
 from hpcml.methods.linear.objective import Risk
 from hpcml.methods.linear.options import LinearOptions
+from hpcml.methods.linear.solver import SparseWeightsOf
 from hpcml.model.combination import Combination, Rule
 
 

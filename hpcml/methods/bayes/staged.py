@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from hpcml.methods.bayes.block import BayesSolver, Line, side_by_side
 from hpcml.methods.bayes.options import StagedBayesOptions, StagedSvmOptions
 from hpcml.methods.bayes.risk import NONE, BayesRisk, Weights
-from hpcml.methods.linear.block import SparseWeightsOf
+from hpcml.methods.linear.solver import SparseWeightsOf
 
 
 class LabelRows(NamedTuple):

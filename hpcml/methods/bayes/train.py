@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
 from hpcml.methods.bayes.block import HISTORY, BayesSolver, BernoulliNBSolver, history_line
@@ -12,10 +10,9 @@ from hpcml.methods.bayes.options import BernoulliNBOptions, BoostedBayesOptions,
 from hpcml.methods.bayes.plan import bytes_per_rank_bayes
 from hpcml.methods.bayes.risk import BayesRisk, BoostedRisk, StagedRisk
 from hpcml.methods.bayes.staged import StagedSolver, StagedSvmSolver
-from hpcml.methods.linear import train as linear
-from hpcml.methods.linear.block import History
 from hpcml.methods.linear.layout import Sharding
 from hpcml.methods.linear.method import LinearMethod
+from hpcml.methods.linear.solver import History
 
 
 def solver(risk: BayesRisk, labels: np.ndarray, n_lanes: int, options: BernoulliNBOptions) -> BayesSolver:
@@ -40,5 +37,3 @@ def _method(name: str, risk: type[BayesRisk]) -> LinearMethod:
 
 BERNOULLI_NB, BOOSTED_BAYES = _method("bernoulli-nb", BayesRisk), _method("boosted-bayes", BoostedRisk)
 STAGED_BAYES, STAGED_SVM = _method("staged-bayes", StagedRisk), _method("staged-svm", StagedRisk)
-train_bernoulli, train_boosted = partial(linear.train, BERNOULLI_NB), partial(linear.train, BOOSTED_BAYES)
-train_staged, train_staged_svm = partial(linear.train, STAGED_BAYES), partial(linear.train, STAGED_SVM)

@@ -28,8 +28,8 @@ from hpcml import mpi
 from hpcml.kernels.lanes.duals import support
 from hpcml.methods.dual.lanes import NO_POSITIVES, Lanes, State, Training
 from hpcml.methods.dual.options import DualOptions
-from hpcml.methods.linear.block import CONVERGED, STEP_LIMIT, Finished, Solver, Turns
 from hpcml.methods.linear.objective import Risk
+from hpcml.methods.linear.solver import CONVERGED, STEP_LIMIT, Finished, Solver, Turns
 from hpcml.run.stop import Stop
 
 # The constants of a round, measured by `launch/bench/panels.py` with the hinge and tolerance 0.1: the largest gap of the 150th to

@@ -24,10 +24,10 @@ from hpcml.methods.dual.plan import bytes_between_rounds
 from hpcml.methods.dual.train import METHOD
 from hpcml.methods.forecast import Cluster, Forecast, Generated, Machine, Measured, NoForecast, Sizes, Timer, sent
 from hpcml.methods.linear import forecast as linear
-from hpcml.methods.linear.block import Finished
 from hpcml.methods.linear.layout import LANES
 from hpcml.methods.linear.objective import Risk
 from hpcml.methods.linear.options import with_defaults
+from hpcml.methods.linear.solver import Finished
 from hpcml.options import flag_of
 from hpcml.run.profile import Profile
 from hpcml.run.stop import NEVER

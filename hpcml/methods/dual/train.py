@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from hpcml.methods.dual.by_loss import dual
 from hpcml.methods.dual.chunks import CHUNK_VALUES
 from hpcml.methods.dual.path import DualPath
 from hpcml.methods.dual.plan import bytes_per_rank_dual
-from hpcml.methods.linear import train as linear
 from hpcml.methods.linear.layout import Sharding
 from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.objective import Risk
@@ -26,4 +23,3 @@ METHOD = LinearMethod(
     path=DualPath,
     chunk=CHUNK_VALUES,
 )
-train = partial(linear.train, METHOD)

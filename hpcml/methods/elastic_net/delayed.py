@@ -21,8 +21,8 @@ from hpcml.methods.elastic_net import delayed_kernels as kernels
 from hpcml.methods.elastic_net.delayed_kernels import LANES
 from hpcml.methods.elastic_net.judge import ElasticRisk, Judge
 from hpcml.methods.elastic_net.options import ElasticNetOptions
-from hpcml.methods.linear.block import Finished, Solver, Turns
 from hpcml.methods.linear.objective import aligned
+from hpcml.methods.linear.solver import Finished, Solver, Turns
 from hpcml.run.stop import Stop
 
 LEAST_LOG = -200.0  # of Φ, before the tables begin anew

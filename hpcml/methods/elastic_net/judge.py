@@ -23,9 +23,9 @@ from hpcml.log import named
 from hpcml.methods.elastic_net import newton_kernels as kernels
 from hpcml.methods.elastic_net.columns import ColumnIndex, column_index
 from hpcml.methods.elastic_net.options import ElasticNetOptions, parse_l1
-from hpcml.methods.linear.block import CONVERGED, STEP_LIMIT, Finished, SparseWeightsOf
 from hpcml.methods.linear.objective import Risk
 from hpcml.methods.linear.options import LinearOptions
+from hpcml.methods.linear.solver import CONVERGED, STEP_LIMIT, Finished, SparseWeightsOf
 from hpcml.model.linear import Model, SparseRows
 from hpcml.model.open import model_file
 from hpcml.run.profile import Profile

@@ -19,7 +19,7 @@ from hpcml import mpi
 from hpcml.methods.elastic_net import newton_kernels as kernels
 from hpcml.methods.elastic_net.judge import MAX_GAP, ElasticRisk, Judge, Label, View
 from hpcml.methods.elastic_net.options import ElasticNetOptions
-from hpcml.methods.linear.block import Finished, Solver, Turns
+from hpcml.methods.linear.solver import Finished, Solver, Turns
 from hpcml.run.stop import Stop
 
 # Seconds of the processor of 5 labels of Reuters and 13 of MeSH, frequent and rare, at the default strengths: 2.2, 4.2 with these

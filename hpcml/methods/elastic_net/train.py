@@ -16,11 +16,11 @@ from hpcml.methods.elastic_net.newton import NewtonSolver
 from hpcml.methods.elastic_net.options import ElasticNetOptions, parse_l1
 from hpcml.methods.elastic_net.plan import bytes_per_rank_elastic
 from hpcml.methods.linear import train as linear
-from hpcml.methods.linear.block import History
 from hpcml.methods.linear.layout import Sharding
 from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.report import TrainReport
 from hpcml.methods.linear.settings import TENFOLD, TENFOLD_STEP, Axis
+from hpcml.methods.linear.solver import History
 from hpcml.model.linear import Model
 from hpcml.run.folder import CONFIG
 from hpcml.run.session import Session, Target

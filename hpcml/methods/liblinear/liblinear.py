@@ -16,8 +16,8 @@ import scipy.sparse as sp
 from hpcml import mpi
 from hpcml.errors import ConfigError
 from hpcml.methods.liblinear.options import LiblinearOptions
-from hpcml.methods.linear.block import CONVERGED, STEP_LIMIT, Finished, Solver, Turns
 from hpcml.methods.linear.objective import Objective
+from hpcml.methods.linear.solver import CONVERGED, STEP_LIMIT, Finished, Solver, Turns
 from hpcml.run.stop import Stop
 
 MAX_VALUES = 2**31 - 1  # LIBLINEAR counts values in int32

@@ -19,11 +19,11 @@ from hpcml import mpi
 from hpcml.data.compact import ColumnMap, CompactRows, compact_rows, warm_up
 from hpcml.estimators.distributed import DistributedClassifier, gather_rows
 from hpcml.estimators.labels import CLASSES, LabelScores, LabelSets, shard_of
-from hpcml.methods.linear.block import STEP_LIMIT, Finished, SparseWeightsOf
 from hpcml.methods.linear.layout import Sharding, lanes_per_group
 from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.objective import Risk
 from hpcml.methods.linear.options import LinearOptions
+from hpcml.methods.linear.solver import STEP_LIMIT, Finished, SparseWeightsOf
 from hpcml.model.linear import LOG_ODDS
 from hpcml.mpi.memory import room_per_rank
 from hpcml.run.profile import Profile

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from copy import copy
 from itertools import pairwise
 from typing import Any, Self
 
@@ -106,6 +107,12 @@ class Risk:
         other = type(self)(self.rows, options, self.profile)
         other.headings = self.headings
         other.chunk_values, other.kept_values = self.chunk_values, self.kept_values
+        return other
+
+    def streamed(self, chunk_values: int, kept_values: int) -> Self:
+        """The same, of rows that are read from the disk so many values at a time, of which so many stay in memory. Local."""
+        other = copy(self)
+        other.chunk_values, other.kept_values = chunk_values, kept_values
         return other
 
     def row_width(self, n_columns: int) -> int:

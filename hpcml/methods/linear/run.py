@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.compact import CompactRows
 from hpcml.files.slabs import Slab, SlabFile
 from hpcml.log import plural
-from hpcml.methods.linear.block import DEGENERATE, HISTORY, Finished, History, Packed, Solver, SparseWeightsOf
 from hpcml.methods.linear.earlier import Earlier
 from hpcml.methods.linear.layout import labels_of_group
+from hpcml.methods.linear.load import LabelProblem
 from hpcml.methods.linear.options import LinearOptions
+from hpcml.methods.linear.solver import DEGENERATE, HISTORY, Finished, History, Packed, Solver, SparseWeightsOf
 from hpcml.run.checkpoint import Checkpoints, CheckpointWriter, reading_checkpoint
 from hpcml.run.driver import Driver, Job
 from hpcml.run.folder import RunFolder
@@ -29,29 +29,20 @@ class LabelRun(Job):
     def __init__(
         self,
         driver: Driver,
-        rows: CompactRows,
-        group: tuple[int, int],
-        names: list[str],
-        labels: np.ndarray,
+        problem: LabelProblem,
         model: SlabFile,
         folder: RunFolder,
         options: LinearOptions,
         weights: SparseWeights | None = None,
-        history: History | None = None,
     ) -> None:
-        """`group` is this rank's group of ranks and the number of groups; `labels` (n) the labels' numbers in the data.
-
-        `weights` takes the place of the model's `W` where that will be sparse.
-        """
-        self.driver, self.rows = driver, rows
-        self.comm = comm = driver.comm
-        self.leads = rows.comm.rank == 0  # of the ranks of its group, the one that writes
-        self.done = np.zeros(labels.size, dtype=np.uint8)  # the labels that this group's leader has finished
-        self.group, self.options = group, options
-        self.labels, self.n_positive = labels, rows.n_positive[labels]
-        self.model, self.folder, self.weights = model, folder, weights
-        self.checkpoints = Checkpoints(comm, folder.checkpoints, folder.log)
-        self.history = HistoryFile(comm, folder.history, names, *(history or History()))
+        """`weights` takes the place of the model's `W` where that will be sparse."""
+        self.driver, self.problem, self.rows, self.labels = driver, problem, problem.rows, problem.labels
+        self.comm, self.options, self.model, self.folder, self.weights = driver.comm, options, model, folder, weights
+        self.leads = self.rows.comm.rank == 0  # of the ranks of its group, the one that writes
+        self.done = np.zeros(self.labels.size, dtype=np.uint8)  # the labels that this group's leader has finished
+        self.n_positive = self.rows.n_positive[self.labels]
+        self.checkpoints = Checkpoints(self.comm, folder.checkpoints, folder.log)
+        self.history = HistoryFile(self.comm, folder.history, problem.names, *(problem.method.history or History()))
         self.chunk_values = 0  # of rows that are streamed, else 0
 
     @property
@@ -98,7 +89,7 @@ class LabelRun(Job):
         if self.comm.rank == 0:
             self.done |= done.astype(bool) | ~trainable
         waiting = np.setdiff1d(np.flatnonzero(trainable & (done == 0)), continued)
-        number, n_groups = self.group
+        number, n_groups = self.problem.group
         return (
             labels_of_group(waiting, self.n_positive, number, n_groups).tolist(),
             list(range(number, continued.size, n_groups)),

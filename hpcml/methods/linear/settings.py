@@ -11,9 +11,9 @@ import numpy as np
 from hpcml import mpi
 from hpcml.data.compact import CompactRows
 from hpcml.kernels.lanes import WIDTHS
-from hpcml.methods.linear.block import Finished, Solver, SparseWeightsOf, Turns
 from hpcml.methods.linear.objective import Risk, parse_lambda
 from hpcml.methods.linear.options import LinearOptions
+from hpcml.methods.linear.solver import Finished, Solver, SparseWeightsOf, Turns
 from hpcml.run.folder import RunFolder
 from hpcml.run.stop import Stop
 from hpcml.signals import StopSignals

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from hpcml.methods.linear.block import FirstOrderSolver, Rule
 from hpcml.methods.linear.objective import Objective, panel_widths
+from hpcml.methods.linear.panels import FirstOrderSolver, Rule
 from hpcml.methods.probe.options import ProbeOptions
 from hpcml.methods.probe.probe import ProbeState
 

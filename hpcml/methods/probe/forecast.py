@@ -18,11 +18,11 @@ import numpy as np
 from hpcml.data.compact import CompactRows
 from hpcml.methods.forecast import Cluster, Forecast, Generated, Machine, Measured, NoForecast, Sizes, Timer, sent
 from hpcml.methods.linear import forecast as linear
-from hpcml.methods.linear.block import Finished
 from hpcml.methods.linear.layout import LANES
 from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.objective import Objective, Panel, panel_widths
 from hpcml.methods.linear.options import LinearOptions, with_defaults
+from hpcml.methods.linear.solver import Finished
 from hpcml.methods.probe import train, train_pegasos
 from hpcml.methods.probe.first_order import probe
 from hpcml.methods.probe.options import ProbeOptions

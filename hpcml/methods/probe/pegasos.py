@@ -7,8 +7,8 @@ from dataclasses import astuple, dataclass
 
 import numpy as np
 
-from hpcml.methods.linear.block import FirstOrderSolver, Rule, Step
 from hpcml.methods.linear.objective import Objective, panel_widths
+from hpcml.methods.linear.panels import FirstOrderSolver, Rule, Step
 from hpcml.methods.probe.options import PegasosOptions
 
 

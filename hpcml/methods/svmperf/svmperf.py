@@ -18,10 +18,11 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.methods.linear import plane_kernels as kernels
-from hpcml.methods.linear.block import CONVERGED, STEP_LIMIT, Finished, PanelSolver
 from hpcml.methods.linear.block_kernels import CHUNK
 from hpcml.methods.linear.objective import Objective, Panel, panel_widths
 from hpcml.methods.linear.panel_kernels import VIOLATORS, VISITED
+from hpcml.methods.linear.panels import PanelSolver
+from hpcml.methods.linear.solver import CONVERGED, STEP_LIMIT, Finished
 from hpcml.methods.svmperf.cutting import CuttingPlanes, violation_limit
 from hpcml.methods.svmperf.options import SvmperfOptions
 from hpcml.run.stop import Stop

@@ -1,18 +1,17 @@
 """Comparing methods: the table says what the run folders hold, and nothing is overwritten or trained twice by accident."""
 
-import csv
 import math
 
 import numpy as np
 import pytest
+from support.judged import judged
 from support.make import dataset, random_data
+from support.tables import table
 from support.training import compare, shared, train
 
-from hpcml import mpi
 from hpcml.bench import compare as module
 from hpcml.bench.compare import MethodLine, read_lines, write_csv
 from hpcml.bench.shared_options import choose_methods, minimisers
-from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError, DataError, InUseError
 from hpcml.evaluation import evaluate
 from hpcml.log import Log
@@ -26,8 +25,7 @@ OPTIONS = {"max_steps": 30, "bias": False}
 
 @pytest.fixture
 def data(tmp_path):
-    X, Y = random_data(3, 120, 30, 4)
-    return dataset(tmp_path / "data.h5", X, Y, splits={"train": np.arange(80), "test": np.arange(80, 120)})
+    return dataset(tmp_path / "data.h5", *random_data(3, 120, 30, 4), splits={"train": np.arange(80), "test": np.arange(80, 120)})
 
 
 def run(data, folder, methods=TWO, options=OPTIONS, **more):
@@ -42,9 +40,8 @@ def test_every_line_says_what_training_and_evaluating_gave(data, tmp_path):
         alone = train(line.method, None, data, tmp_path / line.method, options, log=Log(1))
         model = Model(alone.model)
         assert (tmp_path / "out" / line.method / "model.h5").read_bytes() == alone.model.read_bytes()
-        with Dataset(data) as opened:
-            judged = evaluate(mpi.self_comm(), model, opened, "test", Log(1))
-        assert (line.average_precision, line.break_even) == (judged.macro("average_precision"), judged.macro("break_even"))
+        found = judged(model, data, "test")
+        assert (line.average_precision, line.break_even) == (found.macro("average_precision"), found.macro("break_even"))
         assert (line.iterations, line.f) == (alone.mean_steps, model.labels["f_min"].mean())
         assert line.seconds > 0
         assert line.ranks == 1
@@ -53,8 +50,7 @@ def test_every_line_says_what_training_and_evaluating_gave(data, tmp_path):
     assert "trained on 80 rows (train), judged on 40 (test)" in text
     assert "; hinge loss, λ = " in text and ", without an intercept\n" in text
     assert "pegasos: with an intercept all the same" in text
-    with (tmp_path / "out" / "compare.csv").open() as file:
-        rows = list(csv.DictReader(file))
+    rows = table(tmp_path / "out" / "compare.csv")
     assert [float(row["average_precision"]) for row in rows] == [line.average_precision for line in result.lines]
 
 

@@ -1,6 +1,5 @@
 """One-versus-rest benchmarks: the table says what models are worth; other trainers are judged likewise, or left out."""
 
-import csv
 import importlib.util
 import json
 import struct
@@ -11,6 +10,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.metrics import average_precision_score
 from support.make import dataset, random_data
+from support.tables import table
 from support.training import bench_ovr, shared
 
 from hpcml.bench import ovr as bench
@@ -117,8 +117,7 @@ def test_the_table_is_what_the_models_in_the_folders_are(data, tmp_path):
     assert probe.seconds == min(line.seconds for line in result.lines if (line.trainer, line.tolerance) == ("probe", 0.001))
     assert "tolerance 0.1 " in str(result)
     assert f"{probe.seconds / liblinear.seconds:.2f}" in str(result)
-    with (tmp_path / "out" / "ovr.csv").open() as file:
-        rows = list(csv.DictReader(file))
+    rows = table(tmp_path / "out" / "ovr.csv")
     assert [float(row["f"]) for row in rows] == [line.f for line in result.lines]
     told = json.loads((tmp_path / "out" / "ovr.json").read_text())
     assert len(told["table"]) == 4

@@ -24,8 +24,7 @@ with scratch_folder(sys.argv[1]) as folder:
 
 
 def ovr(folder):
-    X, Y = random_data(3, 60, 12, 2)
-    data = dataset(folder / "data.h5", X, Y, splits={"train": np.arange(40), "test": np.arange(40, 60)})
+    data = dataset(folder / "data.h5", *random_data(3, 60, 12, 2), splits={"train": np.arange(40), "test": np.arange(40, 60)})
     bench_ovr(None, data, folder / "out", OvrOptions(("dual",), ("none",), (0.1,)), {})
 
 

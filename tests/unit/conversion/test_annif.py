@@ -4,17 +4,13 @@ import csv
 import gzip
 import io
 import json
-from itertools import pairwise
 
 import h5py
 import pytest
+from support.converted import converted, label_sets, strings
 
-from hpcml import mpi
 from hpcml.conversion.annif_documents import of_key_file
-from hpcml.conversion.convert import convert
-from hpcml.conversion.options import ConvertOptions
 from hpcml.errors import ConfigError, DataError
-from hpcml.log import Log
 
 SEA, LAW, OLD = "http://ex.org/sea", "http://ex.org/law", "http://ex.org/old"
 DOCUMENTS = [
@@ -41,17 +37,6 @@ def as_tsv(documents):
     return "".join(f"{one_line(text)}\t{' '.join(f'<{uri}>' for uri in uris)}\n" for text, uris in documents)
 
 
-def strings(path, name):
-    with h5py.File(path) as file:
-        return file[name].asstr()[:].tolist() if name in file else None
-
-
-def label_sets(path):
-    with h5py.File(path) as file:
-        names, indices = file["label_names"].asstr()[:], file["Y/indices"][:]
-        return [names[indices[a:b]].tolist() for a, b in pairwise(file["Y/indptr"][:])]
-
-
 def values(path):
     """The rows, as they are stored."""
     with h5py.File(path) as file:
@@ -65,8 +50,7 @@ def make(folder, *names, vocabulary=None, ending=".tsv", output="out.h5", **opti
         options["vocabulary"] = folder / f"vocabulary{ending}"
         options["vocabulary"].write_text(vocabulary)
     inputs = [folder / name for name in names]
-    report = convert(mpi.self_comm(), "annif", inputs, folder / output, ConvertOptions(**options), True, Log(1))
-    return report, folder / output
+    return converted("annif", inputs, folder / output, **options), folder / output
 
 
 def write_all(folder):
@@ -100,7 +84,7 @@ def test_every_form_gives_the_same_rows(tmp_path, form, unindexed):
         )
     )
     expected = tmp_path / "expected.h5"
-    convert(mpi.self_comm(), "jsonl", [tmp_path / "x.jsonl"], expected, ConvertOptions(pairs=True), True, Log(1))
+    converted("jsonl", tmp_path / "x.jsonl", expected, pairs=True)
     report, found = make(tmp_path, form, pairs=True, unindexed=unindexed, **COMMON)
     assert report.rows == 3 + unindexed
     assert label_sets(found) == label_sets(expected) == [[SEA], [LAW, SEA], [LAW], []][: 3 + unindexed]
@@ -221,6 +205,4 @@ def test_bad_folders_and_vocabularies(tmp_path):
     with pytest.raises(ConfigError, match="is also an input"):
         make(tmp_path, "in.tsv", vocabulary="<x>\tX\n", output="vocabulary.tsv")
     with pytest.raises(ConfigError, match=r"--vocabulary .* is for annif, but this is jsonl"):
-        convert(
-            mpi.self_comm(), "jsonl", [tmp_path / "in.tsv"], tmp_path / "o.h5", ConvertOptions(vocabulary=tmp_path), True, Log(1)
-        )
+        converted("jsonl", tmp_path / "in.tsv", tmp_path / "o.h5", vocabulary=tmp_path)

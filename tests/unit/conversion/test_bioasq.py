@@ -5,11 +5,10 @@ import json
 
 import pytest
 import support.training as training
+from support.converted import converted
 
 from hpcml import mpi
 from hpcml.conversion import bioasq
-from hpcml.conversion.convert import convert
-from hpcml.conversion.options import ConvertOptions
 from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
@@ -38,7 +37,7 @@ WHOLE = {"one": json.dumps({"articles": ARTICLES}), "pretty": json.dumps({"a": 1
 def made(folder, content, source="bioasq", name="out.h5", **options):
     path = folder / f"in.{source}"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    convert(SELF, source, [path], folder / name, ConvertOptions(**options), True, QUIET)
+    converted(source, path, folder / name, **options)
     return folder / name
 
 

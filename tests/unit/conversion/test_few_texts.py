@@ -6,15 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.converted import converted
 
-from hpcml import mpi
-from hpcml.conversion.convert import convert
 from hpcml.conversion.few_texts import FewTexts
-from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.vocabulary import TextSettings
 from hpcml.data.dataset import Dataset
 from hpcml.data.shard import slab_of
-from hpcml.log import Log
 
 FIELDS = {"fields": ("title=T,text=A", "journal=J"), "whole_fields": ("journal",)}
 KINDS = {
@@ -36,7 +33,7 @@ DOCUMENTS = st.lists(
 def make(folder, name, documents, **options):
     source, output = folder / f"{name}.jsonl", folder / f"{name}.h5"
     source.write_text("".join(json.dumps(document) + "\n" for document in documents))
-    convert(mpi.self_comm(), "jsonl", [source], output, ConvertOptions(**options), True, Log(1))
+    converted("jsonl", source, output, **options)
     return output
 
 

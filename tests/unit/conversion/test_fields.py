@@ -1,24 +1,22 @@
 """Documents whose fields are told apart: names, values and `--like`, against the definition; and what is refused."""
 
 import json
-import math
 import re
-from collections import Counter
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
 from anndata.io import read_elem
+from support.converted import converted
+from support.edits import attributes, edit
+from support.oracles_text import slow_rows
 
 from hpcml import mpi
-from hpcml.conversion.convert import convert
 from hpcml.conversion.fields import PLAIN, Field, as_texts, parse_fields
-from hpcml.conversion.options import ConvertOptions
 from hpcml.data.dataset import Dataset
 from hpcml.data.info import format_info, info
 from hpcml.errors import ConfigError, DataError
-from hpcml.log import Log
 
 SELF = mpi.self_comm()
 DOCUMENTS = [
@@ -35,46 +33,21 @@ def make(folder, documents, name="data", **options):
     """Convert documents; the report and the path of the dataset."""
     source, output = Path(folder, f"{name}.jsonl"), Path(folder, f"{name}.h5")
     source.write_text("".join(json.dumps(document) + "\n" for document in documents), encoding="utf-8")
-    return convert(SELF, "jsonl", [source], output, ConvertOptions(**options), True, Log(1)), output
-
-
-def slow_terms(document, fields, pairs):
-    """The features of a document and how often it has each, by the definition and word by word; no stop words."""
-    found = Counter()
-    for field in fields:
-        given = document.get(field.name)
-        for value in given if isinstance(given, list) else [given or ""]:
-            if field.whole:
-                found[f"{' '.join(value.split())} {field.tag}"] += bool(value.strip())
-                continue
-            last, end, text = None, 0, value.lower()
-            for match in re.finditer(r"[^\W_]+", text):
-                found[f"{match.group()} {field.tag}"] += 1
-                if pairs and last and text[end : match.start()].isspace():
-                    found[f"{last} {match.group()} {field.tag}"] += 1
-                last, end = match.group(), match.end()
-    return Counter({term: count for term, count in found.items() if count})
+    return converted("jsonl", source, output, **options), output
 
 
 @pytest.mark.parametrize("pairs", [False, True])
 @pytest.mark.parametrize("binary", [False, True])
 @pytest.mark.parametrize("min_df", [1, 2])
 def test_rows_are_as_defined(tmp_path, pairs, binary, min_df):
-    fields = parse_fields(FIELDS, WHOLE)
     report, path = make(tmp_path, DOCUMENTS, pairs=pairs, binary=binary, min_df=min_df, fields=FIELDS, whole_fields=("journal",))
-    counts = [slow_terms(document, fields, pairs) for document in DOCUMENTS]
-    df = Counter(term for count in counts for term in count)
+    names, rows = slow_rows(DOCUMENTS, parse_fields(FIELDS, WHOLE), pairs, (), min_df, binary)
     with h5py.File(path, locking=False) as file:
-        names, X = list(file["feature_names"].asstr()[:]), read_elem(file["X"]).toarray()
+        found, X = list(file["feature_names"].asstr()[:]), read_elem(file["X"]).toarray()
         assert file["text"].attrs["fields"] == "title=T,text=A,journal=J,keys=keys"
         assert file["text"].attrs["whole_fields"] == "journal"
-    assert sorted(names) == sorted(term for term, n in df.items() if n >= min_df)
-    assert report.features == len(set(names))
-    for row, count in zip(X, counts, strict=True):
-        expected = np.array([(1 if binary else math.log(count[t] + 1) * math.log(4 / df[t])) if count[t] else 0 for t in names])
-        if not binary and expected.any():
-            expected /= np.linalg.norm(expected)
-        np.testing.assert_allclose(row, expected, rtol=3e-7, atol=0)
+    assert (sorted(found), report.features) == (names, len(names))
+    np.testing.assert_allclose(X, rows[:, [names.index(name) for name in found]], rtol=3e-7, atol=0)
 
 
 @pytest.mark.parametrize("pairs", [False, True])
@@ -155,15 +128,14 @@ def test_fields_of_no_document_and_of_no_text(tmp_path):
     with pytest.raises(ConfigError, match="--fields does not go with --like"):
         make(tmp_path, DOCUMENTS, fields=("text",), like=path)
     with pytest.raises(ConfigError, match="--fields journal: docstrings have the fields title and text"):
-        convert(SELF, "docstrings", [], tmp_path / "x.h5", ConvertOptions(fields=("text,journal",)), False, Log(1))
+        converted("docstrings", [], tmp_path / "x.h5", fields=("text,journal",))
     with pytest.raises(ConfigError, match="--fields is for text, but svmlight has numbers"):
-        convert(SELF, "svmlight", [path], tmp_path / "x.h5", ConvertOptions(fields=("text",)), False, Log(1))
+        converted("svmlight", path, tmp_path / "x.h5", fields=("text",))
 
 
 def test_a_damaged_list_of_fields(tmp_path):
     for damage in ("title=T,text=A,journal=J", "title=T,,", "x=y", 3):
         _, path = make(tmp_path, DOCUMENTS, fields=FIELDS)
-        with h5py.File(path, "r+") as file:
-            file["text"].attrs["fields"] = damage
+        edit(path, attributes({"fields": damage}, "text"))
         with pytest.raises(DataError, match="damaged dataset"):
             make(tmp_path, DOCUMENTS, "again", like=path)

@@ -8,21 +8,18 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from support.converted import converted, label_sets, strings
 from support.formats import as_arff, as_csv, as_h5ad, as_jsonl, as_xmc, frame, matrices
 
 import hpcml
-from hpcml import mpi
 from hpcml.conversion import parquet, table
-from hpcml.conversion.convert import convert
-from hpcml.conversion.options import ConvertOptions
 from hpcml.errors import ConfigError, DataError, HpcmlError
-from hpcml.log import Log
 
 TEXT = {"text": ("title,text",), "labels": ("topics",), "label_separator": ";", "id": "id", "split_column": "split"}
 
 
 def make(folder, source, *inputs, name="out.h5", **options):
-    convert(mpi.self_comm(), source, list(inputs), folder / name, ConvertOptions(**options), True, Log(1))
+    converted(source, inputs, folder / name, **options)
     return folder / name
 
 
@@ -30,16 +27,6 @@ def matrix(path, name="X"):
     with h5py.File(path) as file:
         group = file[name]
         return sp.csr_matrix((group["data"][:], group["indices"][:], group["indptr"][:]), group.attrs["shape"]).toarray()
-
-
-def strings(path, name):
-    with h5py.File(path) as file:
-        return file[name].asstr()[:].tolist() if name in file else None
-
-
-def label_sets(path):
-    names, Y = strings(path, "label_names"), matrix(path, "Y")
-    return [[names[k] for k in np.flatnonzero(row)] for row in Y]
 
 
 def assert_equal(one, two, but=("source",)):

@@ -3,12 +3,9 @@
 import json
 
 import pytest
+from support.converted import converted
 
-from hpcml import mpi
-from hpcml.conversion.convert import convert
-from hpcml.conversion.options import ConvertOptions
 from hpcml.errors import HpcmlError
-from hpcml.log import Log
 
 TABLE = "text,labels,split\nships and ports,sea; trade,train\nfields of corn,farm,train\n"
 
@@ -16,7 +13,7 @@ TABLE = "text,labels,split\nships and ports,sea; trade,train\nfields of corn,far
 def made(folder, source, content, **options):
     path = folder / "in"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    convert(mpi.self_comm(), source, [path], folder / "out.h5", ConvertOptions(**options), True, Log(0))
+    converted(source, path, folder / "out.h5", told=True, **options)
 
 
 REFUSED = {

@@ -14,17 +14,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.converted import converted
 from support.pubmed_records import AWKWARD, deletion, document, heading, listed, part, read_apart, record
 
 from hpcml import mpi
-from hpcml.conversion import convert as writing
-from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.pubmed import CHECK_TAGS
 from hpcml.conversion.pubmed_xml import entries
 from hpcml.conversion.revisions import VERSION_BITS, Revisions, rows_that_stay
 from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError, DataError
-from hpcml.log import Log
 
 DATA = os.environ.get("HPCML_DATA")
 SCRIPT = Path(__file__).parents[3] / "launch" / "bench" / "pubmed_xml.py"
@@ -41,9 +39,8 @@ def make(folder, *contents, **options):
 
 
 def convert(folder, paths, **options):
-    output = folder / "out.h5"
-    writing.convert(mpi.self_comm(), "pubmed", paths, output, ConvertOptions(**options), True, Log(1))
-    return output
+    converted("pubmed", paths, folder / "out.h5", **options)
+    return folder / "out.h5"
 
 
 def flat(text):
@@ -329,7 +326,7 @@ def test_mesh_as_xml_is_mesh_as_json_lines(tmp_path):
     with lzma.open(Path(DATA) / "mesh.jsonl.xz", "rt", encoding="utf-8") as lines:
         (tmp_path / "some.jsonl").write_text("".join(next(lines) for _ in range(400)), encoding="utf-8")
     jsonl = tmp_path / "jsonl.h5"
-    writing.convert(mpi.self_comm(), "jsonl", [tmp_path / "some.jsonl"], jsonl, ConvertOptions(pairs=True), True, Log(1))
+    converted("jsonl", tmp_path / "some.jsonl", jsonl, pairs=True)
     with h5py.File(make(tmp_path, text.encode(), pairs=True)) as ours, h5py.File(jsonl) as theirs:
         assert n_records == 400 and ours["Y/indptr"][:].tolist() == theirs["Y/indptr"][:].tolist()
         for name in ("X/indptr", "X/indices", "X/data", "feature_names"):

@@ -8,11 +8,10 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
+from support.converted import converted
 from support.make import dataset, random_data
 
 from hpcml import mpi
-from hpcml.conversion.convert import convert
-from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.split import random_test, split, stratified_test
 from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError, DataError
@@ -70,8 +69,8 @@ def test_a_draw_belongs_to_the_row_not_to_the_call():
 
 def test_convert_makes_the_same_split(tmp_path):
     (tmp_path / "a.svm").write_text("".join(f"{i % 3} {i + 1}:1\n" for i in range(50)))
-    for name, options in {"a": ConvertOptions(test_share=0.4, seed=9), "b": ConvertOptions()}.items():
-        convert(mpi.self_comm(), "svmlight", [tmp_path / "a.svm"], tmp_path / f"{name}.h5", options, False, Log(0))
+    for name, options in {"a": {"test_share": 0.4, "seed": 9}, "b": {}}.items():
+        converted("svmlight", tmp_path / "a.svm", tmp_path / f"{name}.h5", **options)
     run(tmp_path / "b.h5", tmp_path / "c.h5", 0.4, seed=9)
     with Dataset(tmp_path / "a.h5") as a, Dataset(tmp_path / "b.h5") as b, Dataset(tmp_path / "c.h5") as c:
         assert b.split_names() == []
@@ -138,7 +137,7 @@ def test_bad_share(path, share):
     with pytest.raises(ConfigError, match=r"--test-share .*: expected a number between 0 and 1"):
         run(path, test_share=share)
     with pytest.raises(ConfigError, match="--test-share"):
-        convert(mpi.self_comm(), "docstrings", [], path, ConvertOptions(test_share=share), True, Log(0))
+        converted("docstrings", [], path, test_share=share)
 
 
 def test_empty_split_is_refused(path):

@@ -9,13 +9,10 @@ import pytest
 from anndata.io import read_elem
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.converted import converted, strings
 
-from hpcml import mpi
-from hpcml.conversion.convert import convert
-from hpcml.conversion.options import ConvertOptions
 from hpcml.data.svmlight import check_lines, label_name, parse_block
 from hpcml.errors import DataError
-from hpcml.log import Log
 
 floats = st.floats(width=32, allow_nan=False, allow_infinity=False)
 rows = st.tuples(
@@ -28,8 +25,7 @@ def make(folder, text, name="data", **options):
     """Convert svmlight text; the report and the path."""
     source, output = Path(folder, f"{name}.svm"), Path(folder, f"{name}.h5")
     source.write_bytes(text.encode() if isinstance(text, str) else text)
-    report = convert(mpi.self_comm(), "svmlight", [source], output, ConvertOptions(**options), True, Log(0))
-    return report, output
+    return converted("svmlight", source, output, **options), output
 
 
 @given(table=st.lists(rows, min_size=1, max_size=8), zero_based=st.booleans())
@@ -67,6 +63,8 @@ BAD = {
     "1 1": "'1', but expected index:value",
     "1 1:": "'1:', but expected index:value",
     "1 x:1": "'x:1', but expected index:value",
+    "1 2:x": "'2:x', but expected index:value",
+    "1 1_0:1": "'1_0:1', but expected index:value",
     "1 1:2:3": "'1:2:3', but expected index:value",
     "1 qid:7 1:1": "'qid:7': query ids are not supported; remove them",
     "spam 1:1": "label 'spam', but expected numbers separated by commas",
@@ -98,21 +96,17 @@ def test_index_0_is_legal_when_zero_based(tmp_path):
     assert report.features == 4
 
 
-def test_binary_labels_are_one_column(tmp_path):
-    _, path = make(tmp_path, "+1 1:2\n-1 2:1\n1 3:1\n")
+@pytest.mark.parametrize("negative", ["-1", "0"])
+def test_binary_labels_are_one_column(tmp_path, negative):
+    _, path = make(tmp_path, f"+1 1:2\n{negative} 2:1\n1 3:1\n", "train")
     with h5py.File(path) as file:
         assert list(file["label_names"].asstr()) == ["1"]
         assert read_elem(file["Y"]).toarray().ravel().tolist() == [1, 0, 1]
         assert file.attrs["vocabulary"] == "width:3"
-
-
-def test_zeros_and_ones_are_one_column(tmp_path):
-    _, path = make(tmp_path, "1 1:2\n0 2:1\n1 3:1\n", "train")
-    with h5py.File(path) as file:
-        assert list(file["label_names"].asstr()) == ["1"]
-        assert read_elem(file["Y"]).toarray().ravel().tolist() == [1, 0, 1]
-    report, _ = make(tmp_path, "0 1:1\n0 2:1\n", "test", like=path)
+    report, path = make(tmp_path, f"{negative} 1:1\n{negative} 2:1\n", "test", like=path)
     assert (report.labels, report.unknown_entries) == (1, 0)
+    with h5py.File(path) as file:
+        assert file["Y/indices"].shape == (0,)
 
 
 @pytest.mark.parametrize(
@@ -140,9 +134,7 @@ def test_quantities_are_no_classes(tmp_path, text, line, label):
     ],
 )
 def test_other_labels_are_columns_in_numeric_order(tmp_path, text, names):
-    _, path = make(tmp_path, text)
-    with h5py.File(path) as file:
-        assert list(file["label_names"].asstr()) == names
+    assert strings(make(tmp_path, text)[1], "label_names") == names
 
 
 def test_matrix_of_ones_is_not_written(tmp_path):
@@ -162,19 +154,10 @@ def test_like_keeps_width_and_labels(tmp_path):
     assert "left out: 2 values" in str(report)
 
 
-def test_like_a_binary_file_drops_no_minus_one(tmp_path):
-    _, train = make(tmp_path, "1 1:1\n-1 2:1\n", "train")
-    report, path = make(tmp_path, "-1 1:1\n-1 2:1\n", "test", like=train)
-    assert (report.labels, report.unknown_entries) == (1, 0)
-    with h5py.File(path) as file:
-        assert file["Y/indices"].shape == (0,)
-
-
-def test_no_label_at_all(tmp_path):
-    with pytest.raises(DataError, match=r"in\.svm: no label"):
-        make(tmp_path, "1:1\n 2:1\n", "in")
-    with pytest.raises(DataError, match=r"in\.svm: no rows"):
-        make(tmp_path, "# nothing\n\n", "in")
+@pytest.mark.parametrize(("text", "said"), [("1:1\n 2:1\n", "no label"), ("# nothing\n\n", "no rows"), ("", "the file is empty")])
+def test_no_label_at_all(tmp_path, text, said):
+    with pytest.raises(DataError, match=rf"in\.svm: {said}"):
+        make(tmp_path, text, "in")
 
 
 @pytest.mark.parametrize(("label", "name"), [(3.0, "3"), (-0.0, "0"), (2.5, "2.5"), (1e300, "1e+300")])
@@ -184,7 +167,7 @@ def test_label_names(label, name):
 
 def test_real_multilabel_file(data_dir, tmp_path):
     output = tmp_path / "bibtex.h5"
-    report = convert(mpi.self_comm(), "svmlight", [data_dir / "bibtex.svm.xz"], output, ConvertOptions(), False, Log(0))
+    report = converted("svmlight", data_dir / "bibtex.svm.xz", output)
     assert (report.rows, report.features, report.labels) == (7395, 1836, 159)
     with h5py.File(output) as file:
         X = read_elem(file["X"])

@@ -8,15 +8,12 @@ import numpy as np
 import pytest
 from anndata.io import read_elem
 from scipy.spatial.distance import pdist
+from support.converted import converted
 
-from hpcml import mpi
-from hpcml.conversion.convert import convert
 from hpcml.conversion.noise import noisy_rows, other_label
-from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.synthetic import GAP, GAUSSIANS, GENERATORS, make_points
 from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError, DataError
-from hpcml.log import Log
 
 ROWS = np.arange(20_000)
 
@@ -24,7 +21,7 @@ ROWS = np.arange(20_000)
 def make(folder, name, source="synthetic", **options):
     """Convert; the report, X and Y dense, and the path."""
     output = Path(folder, "out.h5")
-    report = convert(mpi.self_comm(), source, [Path(name)], output, ConvertOptions(**options), True, Log(0))
+    report = converted(source, Path(name), output, **options)
     with h5py.File(output) as file:
         return report, read_elem(file["X"]).toarray(), read_elem(file["Y"]).toarray().astype(int), output
 
@@ -203,7 +200,7 @@ def test_a_generator_is_a_name_and_no_file(tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match=r"^synthetic cannot make 'moons'; known: checkerboard, circle, gaussians, sine"):
         make(".", "moons", rows=3)
     Path("circle").touch()
-    convert(mpi.self_comm(), "synthetic", [Path("circle")], Path("circle"), ConvertOptions(rows=3), True, Log(0))
+    converted("synthetic", Path("circle"), Path("circle"), rows=3)
     with Dataset(Path("circle")) as dataset:
         assert dataset.n_rows == 3
 

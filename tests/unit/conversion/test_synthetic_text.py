@@ -10,14 +10,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.sparse.linalg import norm
+from support.converted import converted
 
-from hpcml import mpi
 from hpcml.conversion import synthetic_text as module
-from hpcml.conversion.convert import convert
-from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.synthetic_text import SyntheticText, zipf_shares
 from hpcml.errors import ConfigError
-from hpcml.log import Log
 from hpcml.rng import bits
 
 MASK = 2**64 - 1
@@ -159,8 +156,7 @@ def test_the_first_rows_of_a_larger_file(tmp_path):
     files = {}
     for n in (300, 1000):
         path = tmp_path / f"{n}.h5"
-        options = ConvertOptions(rows=n, features=("3000",), labels=("40",), seed=7)
-        report = convert(mpi.self_comm(), "synthetic", [Path("text")], path, options, False, Log(0))
+        report = converted("synthetic", Path("text"), path, rows=n, features=("3000",), labels=("40",), seed=7)
         assert (report.rows, report.features, report.labels) == (n, 3000, 40)
         with h5py.File(path) as file:
             files[n] = [file[name][:] for name in ("X/indptr", "X/indices", "X/data", "Y/indptr", "Y/indices", "label_names")]
@@ -170,8 +166,8 @@ def test_the_first_rows_of_a_larger_file(tmp_path):
 
 def test_labels_have_as_many_rows_as_is_asked_for(tmp_path):
     """The whole command: of 600 labels, none of which would have many rows, all have some 20; on few rows more often."""
-    path, options = tmp_path / "x.h5", ConvertOptions(rows=2000, features=("3000",), labels=("600",), least_positives=20.0)
-    convert(mpi.self_comm(), "synthetic", [Path("text")], path, options, False, Log(0))
+    path = tmp_path / "x.h5"
+    converted("synthetic", Path("text"), path, rows=2000, features=("3000",), labels=("600",), least_positives=20.0)
     with h5py.File(path) as file:
         counts = np.bincount(file["Y/indices"][:], minlength=600)
     law = np.sort(SyntheticText(0, 3000, 600).rates)
@@ -193,16 +189,11 @@ def test_labels_have_as_many_rows_as_is_asked_for(tmp_path):
         (SIZES | {"least_positives": 9.0}, "--least-positives 9: expected a number of rows above 0 and below --rows 9"),
         (SIZES | {"least_positives": 0.01}, "--least-positives 0.01 has no effect: the rarest label is expected in 0.1 rows"),
         (SIZES | {"least_positives": 3.0}, "--least-positives 3: a row would have 40.5 labels on average, but may have 30"),
+        ({"labels": ("2",)}, "--labels 2 is for synthetic text, but this is circle"),
+        ({"least_positives": 2.0}, "--least-positives 2 is for synthetic text, but this is circle"),
     ],
 )
 def test_sizes_that_make_no_sense(tmp_path, options, reason):
     with pytest.raises(ConfigError, match=reason):
-        convert(mpi.self_comm(), "synthetic", [Path("text")], tmp_path / "x.h5", ConvertOptions(rows=9, **options), False, Log(0))
-    with pytest.raises(ConfigError, match="--labels 2 is for synthetic text, but this is circle"):
-        convert(
-            mpi.self_comm(), "synthetic", [Path("circle")], tmp_path / "x.h5", ConvertOptions(rows=9, labels=("2",)), False, Log(0)
-        )
-    with pytest.raises(ConfigError, match="--least-positives 2 is for synthetic text, but this is circle"):
-        options = ConvertOptions(rows=9, least_positives=2.0)
-        convert(mpi.self_comm(), "synthetic", [Path("circle")], tmp_path / "x.h5", options, False, Log(0))
+        converted("synthetic", Path("circle" if "circle" in reason else "text"), tmp_path / "x.h5", rows=9, **options)
     assert not list(tmp_path.iterdir())

@@ -1,9 +1,6 @@
 """Words, pairs, weights and vocabularies, against scikit-learn and against a slow twin."""
 
 import json
-import math
-import re
-from collections import Counter
 from pathlib import Path
 
 import h5py
@@ -14,16 +11,16 @@ from anndata.io import read_elem
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.feature_extraction.text import CountVectorizer
+from support.converted import converted
+from support.oracles_text import slow_rows
 
 from hpcml import mpi
 from hpcml.conversion import key_runs as keys_module
 from hpcml.conversion import text as text_module
 from hpcml.conversion import words as words_module
-from hpcml.conversion.convert import convert
-from hpcml.conversion.options import ConvertOptions
+from hpcml.conversion.fields import PLAIN
 from hpcml.conversion.vocabulary import Vocabulary, merge_terms
 from hpcml.errors import ConfigError, DataError
-from hpcml.log import Log
 
 DOCUMENTS = [
     {"title": "Cats and dogs", "text": "The cat sat, the dog ran. Über-cat x_y!", "labels": ["pets"], "split": "train"},
@@ -38,47 +35,12 @@ def make(folder, documents, name="data", **options):
     """Convert documents; the report and the open file."""
     source, output = Path(folder, f"{name}.jsonl"), Path(folder, f"{name}.h5")
     source.write_text("".join(json.dumps(document) + "\n" for document in documents), encoding="utf-8")
-    report = convert(mpi.self_comm(), "jsonl", [source], output, ConvertOptions(**options), True, Log(0))
+    report = converted("jsonl", source, output, **options)
     return report, h5py.File(output, locking=False)  # as hpcml opens it
 
 
 def features(file):
     return list(file["feature_names"].asstr()[:])
-
-
-def slow_terms(document, pairs, stop_words):
-    """The terms of a document, by the definition and word by word."""
-    found = Counter()
-    for part in (document.get("title", ""), document["text"]):
-        last, end = None, 0
-        for match in re.finditer(r"[^\W_]+", part.lower()):
-            word = match.group()
-            gap = part.lower()[end : match.start()]
-            end = match.end()
-            if word in stop_words:
-                last = None
-                continue
-            found[word] += 1
-            if pairs and last is not None and gap.isspace():
-                found[f"{last} {word}"] += 1
-            last = word
-    return found
-
-
-def slow_rows(documents, pairs=False, stop_words=(), min_df=1, binary=False):
-    """Names and dense rows as the definition says."""
-    counts = [slow_terms(document, pairs, set(stop_words)) for document in documents]
-    train = [c for c, document in zip(counts, documents, strict=True) if document.get("split") == "train"] or counts
-    df = Counter(term for count in train for term in count)
-    names = sorted(term for term, n in df.items() if n >= min_df)
-    rows = np.zeros((len(documents), len(names)))
-    for row, count in zip(rows, counts, strict=True):
-        for column, term in enumerate(names):
-            if term in count:
-                row[column] = 1 if binary else math.log(count[term] + 1) * math.log(len(train) / df[term])
-        if not binary and row.any():
-            row /= np.linalg.norm(row)
-    return names, rows
 
 
 @pytest.mark.parametrize("pairs", [False, True])
@@ -94,7 +56,7 @@ def test_rows_are_as_defined(tmp_path, monkeypatch, pairs, binary, min_df, stop_
     monkeypatch.setattr(keys_module, "RANGE_KEYS", block_tokens)
     (tmp_path / "stop").write_text("\n".join(stop_words))
     report, file = make(tmp_path, DOCUMENTS, pairs=pairs, binary=binary, min_df=min_df, stop_words=tmp_path / "stop")
-    names, rows = slow_rows(DOCUMENTS, pairs, stop_words, min_df, binary)
+    names, rows = slow_rows(DOCUMENTS, PLAIN, pairs, stop_words, min_df, binary)
     with file:
         assert features(file) == names
         X = read_elem(file["X"])
@@ -120,7 +82,7 @@ def test_rows_are_as_defined(tmp_path, monkeypatch, pairs, binary, min_df, stop_
 )
 def test_any_text(tmp_path_factory, texts, pairs, min_df):
     documents = [{"text": text, "labels": ["x"]} for text in texts]
-    names, rows = slow_rows(documents, pairs, (), min_df)
+    names, rows = slow_rows(documents, PLAIN, pairs, (), min_df)
     folder = tmp_path_factory.getbasetemp()
     if not names:
         with pytest.raises(DataError, match="no word occurs"):
@@ -185,20 +147,12 @@ def test_like_settles_the_other_options(tmp_path, options):
 
 def test_like_of_the_other_kind(tmp_path):
     (tmp_path / "a.svm").write_text("1 1:1\n")
-    convert(mpi.self_comm(), "svmlight", [tmp_path / "a.svm"], tmp_path / "a.h5", ConvertOptions(), False, Log(0))
+    converted("svmlight", tmp_path / "a.svm", tmp_path / "a.h5")
     with pytest.raises(ConfigError, match=r"a\.h5: was made from numbers, not from text"):
         make(tmp_path, DOCUMENTS, like=tmp_path / "a.h5")
     make(tmp_path, DOCUMENTS, "whole")
     with pytest.raises(ConfigError, match=r"whole\.h5: was made from text"):
-        convert(
-            mpi.self_comm(),
-            "svmlight",
-            [tmp_path / "a.svm"],
-            tmp_path / "b.h5",
-            ConvertOptions(like=tmp_path / "whole.h5"),
-            False,
-            Log(0),
-        )
+        converted("svmlight", tmp_path / "a.svm", tmp_path / "b.h5", like=tmp_path / "whole.h5")
 
 
 def test_stop_words_are_cut_like_text(tmp_path):

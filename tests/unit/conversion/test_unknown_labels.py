@@ -1,49 +1,39 @@
 """Labels that the --like file lacks: kept by name whatever the source is, beside the labels and never among them."""
 
 import json
-from itertools import pairwise
 
 import h5py
 import numpy as np
 import pandas
 import pytest
 import scipy.sparse as sp
+from support.converted import converted, label_sets
+from support.edits import attributes, edit, entry, remove, replace
 
 import hpcml
 from hpcml import mpi
-from hpcml.conversion.convert import convert
-from hpcml.conversion.options import ConvertOptions
 from hpcml.data.dataset import Dataset
 from hpcml.data.info import info
 from hpcml.data.unknown_labels import all_label_names, load_with_unknown
 from hpcml.errors import DataError
-from hpcml.log import Log
 
 SELF = mpi.self_comm()
 SETS = [["b", "x"], ["a"], ["y", "b", "x"], [], ["y"]]
 KNOWN = [["a"], ["b"], ["a", "b"], ["b"], []]
 
 
-def named_sets(path, name, names):
-    """The label sets of a matrix of a dataset, by name."""
-    with h5py.File(path) as file:
-        if name not in file:
-            return None
-        labels, indptr, indices = [*file[names].asstr()], file[name]["indptr"][:], file[name]["indices"][:]
-        assert file[name].attrs["encoding-type"] == "csr_matrix"
-    return [[labels[k] for k in indices[a:b]] for a, b in pairwise(indptr)]
-
-
 def rows_of(path):
-    return named_sets(path, "Y", "label_names"), named_sets(path, "unknown_labels", "unknown_label_names")
+    """The label sets of the rows, and those of labels that are not known."""
+    with h5py.File(path) as file:
+        assert all(file[name].attrs["encoding-type"] == "csr_matrix" for name in ("Y", "unknown_labels") if name in file)
+    return label_sets(path), label_sets(path, "unknown_labels", "unknown_label_names")
 
 
 def command(source, write, **options):
     """What makes a dataset of label sets by `hpcml convert`; `write` gives the content of the input."""
 
     def make(folder, stem, sets, **more):
-        inputs = write(folder, stem, sets)
-        convert(SELF, source, inputs, folder / f"{stem}.h5", ConvertOptions(**options, **more), False, Log(0))
+        converted(source, write(folder, stem, sets), folder / f"{stem}.h5", **options, **more)
         return folder / f"{stem}.h5"
 
     return make
@@ -134,26 +124,15 @@ def test_rows_have_both_kinds_in_order(tmp_path):
             assert sorted(names[label] for label in some) == labels
 
 
-def change(path, edit):
-    with h5py.File(path, "r+") as file:
-        edit(file)
-
-
 DAMAGE = {
-    "unknown_label_names has 1 names, but expected 2": lambda file: (
-        file.__delitem__("unknown_label_names"),
-        file.create_dataset("unknown_label_names", data=["x"], dtype=h5py.string_dtype()),
-    ),
-    "unknown_label_names is missing": lambda file: file.__delitem__("unknown_label_names"),
-    "damaged dataset": lambda file: file.__delitem__("unknown_labels"),
-    "unknown_labels/indptr has 3 entries, but expected 6": lambda file: (
-        file.__delitem__("unknown_labels/indptr"),
-        file.create_dataset("unknown_labels/indptr", data=np.zeros(3, dtype=np.int64)),
-    ),
-    "row 0: 7 is not one of the columns 0 to 1": lambda file: file["unknown_labels/indices"].__setitem__(0, 7),
-    "indptr: row 1: falls from": lambda file: file["unknown_labels/indptr"].__setitem__(2, 0),
-    "has the name of another label": lambda file: file["unknown_label_names"].__setitem__(0, "a"),
-    "shapes of unknown_labels and X do not fit": lambda file: file["unknown_labels"].attrs.__setitem__("shape", np.array([9, 2])),
+    "unknown_label_names has 1 names, but expected 2": replace("unknown_label_names", lambda _: ["x"]),
+    "unknown_label_names is missing": remove("unknown_label_names"),
+    "damaged dataset": remove("unknown_labels"),
+    "unknown_labels/indptr has 3 entries, but expected 6": replace("unknown_labels/indptr", lambda _: np.zeros(3, dtype=np.int64)),
+    "row 0: 7 is not one of the columns 0 to 1": entry("unknown_labels/indices", 0, 7),
+    "indptr: row 1: falls from": entry("unknown_labels/indptr", 2, 0),
+    "has the name of another label": entry("unknown_label_names", 0, "a"),
+    "shapes of unknown_labels and X do not fit": attributes({"shape": np.array([9, 2])}, "unknown_labels"),
 }
 
 
@@ -161,6 +140,6 @@ DAMAGE = {
 def test_damage_is_found(tmp_path, words):
     path = from_sparse(tmp_path, "rows", SETS, like=from_sparse(tmp_path, "like", KNOWN))
     assert info(SELF, path, [1]).n_unknown == 2
-    change(path, DAMAGE[words])
+    edit(path, DAMAGE[words])
     with pytest.raises(DataError, match=words):
         info(SELF, path, [1])

@@ -1,7 +1,5 @@
 """Cross-validation: folds, significance, ranks, the table."""
 
-import csv
-import io
 import math
 
 import numpy as np
@@ -12,6 +10,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import f1_score as sklearn_f1
 from sklearn.naive_bayes import MultinomialNB
 from support.make import class_data, dataset, random_data
+from support.tables import table
 
 from hpcml.crossval import cross_validate
 from hpcml.crossval.command import cv
@@ -273,12 +272,13 @@ def test_options_that_make_no_sense(path, methods, options, words):
 
 
 def test_data_that_make_no_sense(path):
-    with pytest.raises(ConfigError, match="name at least one dataset"):
-        cross_validate(None, ["multinomial-nb"], [])
-    with pytest.raises(ConfigError, match=r"data\.h5 is named twice"):
-        cross_validate(None, ["multinomial-nb"], [path, str(path)])
-    with pytest.raises(DataError, match="there is no such file"):
-        cross_validate(None, ["multinomial-nb"], ["none.h5"])
+    for data, error, words in (
+        ([], ConfigError, "name at least one dataset"),
+        ([path, str(path)], ConfigError, r"data\.h5 is named twice"),
+        (["none.h5"], DataError, "there is no such file"),
+    ):
+        with pytest.raises(error, match=words):
+            cross_validate(None, ["multinomial-nb"], data)
 
 
 def test_table_is_aligned_and_wrapped(path):
@@ -303,7 +303,7 @@ def test_table_is_aligned_and_wrapped(path):
 
 def test_csv_has_every_fold(path, tmp_path):
     found = cv(self_comm(), ["multinomial-nb", str(path), "svm", f"{path}:a"], tmp_path / "out.csv", folds=3)
-    lines = list(csv.DictReader(io.StringIO((tmp_path / "out.csv").read_text())))
+    lines = table(tmp_path / "out.csv")
     assert (tmp_path / "out.csv").read_text() == csv_text(found)
     assert [(line["label"], line["n_labels"], line["method"]) for line in lines] == [
         *(("", "4", "multinomial-nb"), ("", "4", "svm"), ("a", "1", "multinomial-nb"), ("a", "1", "svm")),

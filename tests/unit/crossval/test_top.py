@@ -1,7 +1,5 @@
 """Cross-validation by precision in the first ranks: the splits, ties, the bootstrap shift test, the table, CSV and picture."""
 
-import csv
-import io
 import itertools
 import math
 from dataclasses import replace
@@ -15,6 +13,7 @@ from sklearn.naive_bayes import MultinomialNB
 from sklearn.svm import LinearSVC
 from support.make import class_data, dataset
 from support.oracles_ranking import over_ties, ranking
+from support.tables import table
 
 from hpcml.crossval import cross_validate_top
 from hpcml.crossval.command import cv
@@ -108,21 +107,23 @@ def test_splits_hold_out_the_same_share(n_positive, n_negative, top, seed):
         assert len({mask.tobytes() for mask in masks}) == 4  # (label, split) each have a key of their own
 
 
-@pytest.fixture
-def path(tmp_path):
-    """Three labels of 60, 40 and 12 rows; every seventh row is empty, and many are equal."""
+def three_labels():
+    """X and y of 60, 40 and 12 rows; every seventh row is empty, and many are equal."""
     draw = np.random.default_rng(5)
     y = np.repeat([0, 1, 2], [60, 40, 12])
     X = (draw.random((112, 6)) < np.where(np.arange(6) % 3 == y[:, None], 0.6, 0.2)).astype(np.float32)
     X[::7] = 0
+    return X, y
+
+
+@pytest.fixture
+def path(tmp_path):
+    X, y = three_labels()
     return dataset(tmp_path / "data.h5", sp.csr_matrix(X), np.eye(3)[y], label_names=["a", "b:c", "rare"])
 
 
 def test_every_number_is_that_of_a_loop(path):
-    draw = np.random.default_rng(5)
-    y = np.repeat([0, 1, 2], [60, 40, 12])
-    X = (draw.random((112, 6)) < np.where(np.arange(6) % 3 == y[:, None], 0.6, 0.2)).astype(np.float32)
-    X[::7] = 0
+    X, y = three_labels()
     found = cross_validate_top(None, ["multinomial-nb", "svm"], [path], top=10, splits=4, seed=7)
     assert [problem.labels for problem in found.problems] == [["a", "b:c"]]
     protocol, rows = TopRanks(4, 10), np.arange(112)
@@ -223,15 +224,15 @@ def test_table_csv_and_picture(path, tmp_path):
     assert ("with fewer than 50 splits" in text) and "with fewer" not in str(
         replace(found, splits=50, precision=[np.ones((2, 50, 3))])
     )
-    table = [line.split() for line in str(found).splitlines()[-4:]]
-    assert [row[0] for row in table] == ["precision", "data:a", "data:b:c", "mean"] and table[0][-3:] == names[:3]
-    lines = list(csv.DictReader(io.StringIO(paths[0].read_text())))
+    shown = [line.split() for line in str(found).splitlines()[-4:]]
+    assert [row[0] for row in shown] == ["precision", "data:a", "data:b:c", "mean"] and shown[0][-3:] == names[:3]
+    lines = table(paths[0])
     assert [(line["label"], line["method"], line["compared_with"]) for line in lines] == [
         (label, name, before)
         for label in ("a", "b:c")
         for name, before in (("multinomial-nb", ""), ("svm", "multinomial-nb"), ("perceptron", "svm"))
     ]
-    for line, cell, former in zip(lines, [*table[1][1:], *table[2][1:]], [None, *lines], strict=False):
+    for line, cell, former in zip(lines, [*shown[1][1:], *shown[2][1:]], [None, *lines], strict=False):
         splits = [float(line[f"precision_{split}"]) for split in (1, 2, 3)]
         assert f"{np.mean(splits):.1f}{line['mark']}" == cell
         assert float(line["standard_deviation"]) == pytest.approx(np.std(splits, ddof=1))

@@ -3,6 +3,7 @@
 import h5py
 import numpy as np
 import pytest
+from support.edits import attributes, entry, remove, replace
 from support.make import dataset, random_data
 
 from hpcml import mpi
@@ -74,45 +75,19 @@ def repeat_a_column(file):
     return rf"X/indices: row {row}: \d is not above the one before it"
 
 
-def set_entry(name, place, value):
-    def damage(file):
-        file[name][place] = value
-
-    return damage
-
-
-def set_value(name, entry, value, message):
+def set_value(name, place, value, message):
     """Set an entry of X or Y and expect `message` with the entry's row."""
 
     def damage(file):
-        row = int(np.searchsorted(file[name.split("/")[0] + "/indptr"][:], entry, side="right")) - 1
-        file[name][entry] = value
+        row = int(np.searchsorted(file[name.split("/")[0] + "/indptr"][:], place, side="right")) - 1
+        file[name][place] = value
         return f"{name}: row {row}: {message}"
 
     return damage
 
 
-def set_attribute(name, attribute, value):
-    def damage(file):
-        file[name].attrs[attribute] = value
-
-    return damage
-
-
 def shorten(name):
-    def damage(file):
-        values = file[name][:-1]
-        del file[name]
-        file[name] = values
-
-    return damage
-
-
-def remove(name):
-    def damage(file):
-        del file[name]
-
-    return damage
+    return replace(name, lambda values: values[:-1])
 
 
 DAMAGE = {
@@ -123,19 +98,19 @@ DAMAGE = {
     "label": (set_value("Y/indices", 11, 5, "5 is not one of the columns 0 to 4"), None),
     "nan": (set_value("X/data", 33, np.nan, "nan is not a finite number"), None),
     "inf": (set_value("X/data", 0, -np.inf, "-inf is not a finite number"), None),
-    "indptr falls": (set_entry("X/indptr", 30, 0), r"X/indptr: row 29: falls from \d+ to 0"),
-    "indptr begin": (set_entry("Y/indptr", 0, 1), "Y/indptr: begins with 1, but expected 0"),
-    "indptr end": (set_entry("X/indptr", N_ROWS, 9999), "X/indptr: ends with 9999, but there are"),
-    "split order": (set_entry("splits/train", 3, 4), "splits/train: row 4 is not above the one before it"),
-    "split range": (set_entry("splits/test", 14, 60), "splits/test: row 60 is not one of the rows 0 to 59"),
+    "indptr falls": (entry("X/indptr", 30, 0), r"X/indptr: row 29: falls from \d+ to 0"),
+    "indptr begin": (entry("Y/indptr", 0, 1), "Y/indptr: begins with 1, but expected 0"),
+    "indptr end": (entry("X/indptr", N_ROWS, 9999), "X/indptr: ends with 9999, but there are"),
+    "split order": (entry("splits/train", 3, 4), "splits/train: row 4 is not above the one before it"),
+    "split range": (entry("splits/test", 14, 60), "splits/test: row 60 is not one of the rows 0 to 59"),
     "label names": (shorten("label_names"), "label_names has 4 names, but expected 5"),
     "row ids": (shorten("row_ids"), "row_ids has 59 names, but expected 60"),
     "data": (shorten("X/data"), "X/data has .* entries, but expected"),
     "indptr": (shorten("Y/indptr"), "Y/indptr has 60 entries, but expected 61"),
     "no data": (remove("Y/data"), "Y/data is missing"),
-    "by columns": (set_attribute("X", "encoding-type", "csc_matrix"), "X is stored as csc_matrix, but expected csr_matrix"),
-    "equal labels": (set_entry("label_names", 3, "b"), "two labels have the name 'b'"),
-    "equal features": (set_entry("feature_names", 6, "f2"), "feature_names: features 2 and 6 have the name 'f2'"),
+    "by columns": (attributes({"encoding-type": "csc_matrix"}, "X"), "X is stored as csc_matrix, but expected csr_matrix"),
+    "equal labels": (entry("label_names", 3, "b"), "two labels have the name 'b'"),
+    "equal features": (entry("feature_names", 6, "f2"), "feature_names: features 2 and 6 have the name 'f2'"),
 }
 
 

@@ -5,6 +5,7 @@ import os
 import h5py
 import numpy as np
 import pytest
+from support.edits import attributes, edit, entry
 from support.make import dataset, random_data
 
 import hpcml
@@ -16,18 +17,8 @@ from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
 
 
-def change(name, index, value):
-    def apply(file):
-        file[name][index] = value
-
-    return apply
-
-
 def reshape(name, shape):
-    def apply(file):
-        file[name].attrs["shape"] = shape
-
-    return apply
+    return attributes({"shape": shape}, name)
 
 
 def repeat(name):
@@ -40,10 +31,6 @@ def repeat(name):
     return apply
 
 
-def by_columns(file):
-    file["X"].attrs["encoding-type"] = "csc_matrix"
-
-
 def borrow(file):
     """Let indices lie in another file."""
     size = file["X/indices"].shape[0]
@@ -52,14 +39,14 @@ def borrow(file):
 
 
 DAMAGE = {
-    "index too large": change("X/indices", 5, 2**31 - 1),
-    "index negative": change("X/indices", 5, -(10**8)),
-    "label too large": change("Y/indices", 0, 2**31 - 1),
-    "indptr too large": change("X/indptr", 3, 2**60),
-    "indptr too large at the end": change("X/indptr", 59, 2**60),
-    "indptr decreases": change("X/indptr", 30, 0),
-    "split out of range": change("splits/train", 29, 1000),
-    "split out of order": change("splits/train", 3, 0),
+    "index too large": entry("X/indices", 5, 2**31 - 1),
+    "index negative": entry("X/indices", 5, -(10**8)),
+    "label too large": entry("Y/indices", 0, 2**31 - 1),
+    "indptr too large": entry("X/indptr", 3, 2**60),
+    "indptr too large at the end": entry("X/indptr", 59, 2**60),
+    "indptr decreases": entry("X/indptr", 30, 0),
+    "split out of range": entry("splits/train", 29, 1000),
+    "split out of order": entry("splits/train", 3, 0),
     "more rows": reshape("X", [4000, 20]),
     "too many rows": reshape("X", [10**15, 20]),
     "no shape": reshape("X", 5),
@@ -67,31 +54,27 @@ DAMAGE = {
     "many labels": reshape("Y", [60, 10**14]),
     "a feature twice": repeat("X"),
     "a label twice": repeat("Y"),
-    "by columns": by_columns,
+    "by columns": attributes({"encoding-type": "csc_matrix"}, "X"),
     "other file": borrow,
 }
 
 
 @pytest.mark.parametrize("what", sorted(DAMAGE))
 def test_damaged_dataset_is_refused(tmp_path, what):
-    X, Y = random_data(7, 60, 20, 4)
-    path = dataset(tmp_path / "data.h5", X, Y, splits={"train": np.arange(30) * 2})
-    with h5py.File(path, "r+") as file:
-        DAMAGE[what](file)
+    path = dataset(tmp_path / "data.h5", *random_data(7, 60, 20, 4), splits={"train": np.arange(30) * 2})
+    edit(path, DAMAGE[what])
     with pytest.raises(DataError, match=r"data\.h5"), Dataset(path) as data:
         load_shard(mpi.self_comm(), data, "train")
 
 
 def test_a_dataset_with_two_labels_of_one_name_is_not_trained_on(tmp_path):
-    X, Y = random_data(7, 60, 20, 4)
-    path = dataset(tmp_path / "data.h5", X, Y, label_names=["sea", "farms", "sea", "rain"])
+    path = dataset(tmp_path / "data.h5", *random_data(7, 60, 20, 4), label_names=["sea", "farms", "sea", "rain"])
     with pytest.raises(DataError, match=r"data\.h5: two labels have the name 'sea'"):
         hpcml.train("dual", path, tmp_path / "run")
 
 
 def test_splits_that_overlap_are_told(tmp_path, capsys):
-    X, Y = random_data(7, 60, 20, 4)
-    path = dataset(tmp_path / "data.h5", X, Y, splits={"train": np.arange(40), "test": np.arange(37, 60)})
+    path = dataset(tmp_path / "data.h5", *random_data(7, 60, 20, 4), splits={"train": np.arange(40), "test": np.arange(37, 60)})
     with Dataset(path) as data:
         tell_unused(mpi.self_comm(), data, "train", Log(0))
     said = capsys.readouterr().err
@@ -118,10 +101,8 @@ def test_a_file_that_is_cut_short_while_it_is_read(tmp_path):
 def test_more_features_than_memory_is_one_sentence(tmp_path, method, error, said):
     from support.training import train
 
-    X, Y = random_data(7, 60, 20, 4)
-    path = dataset(tmp_path / "data.h5", X, Y)
-    with h5py.File(path, "r+") as file:
-        file["X"].attrs["shape"] = [60, 2**45]
+    path = dataset(tmp_path / "data.h5", *random_data(7, 60, 20, 4))
+    edit(path, reshape("X", [60, 2**45]))
     with pytest.raises(error, match=said):
         train(method, None, path, tmp_path / "run", {})
 
@@ -137,8 +118,6 @@ def test_more_features_than_memory_is_one_sentence(tmp_path, method, error, said
 )
 def test_no_number_leads_out_of_a_shard(tmp_path, name, change, said):
     path = dataset(tmp_path / "data.h5", np.ones((20, 3)), np.ones((20, 2)), splits={"some": [0, 1, 2, 3]})
-    with h5py.File(path, "r+") as file:
-        for place, value in change.items():
-            file[name][place] = value
+    edit(path, *(entry(name, place, value) for place, value in change.items()))
     with Dataset(path) as damaged, pytest.raises(DataError, match=said):
         load_shard(mpi.self_comm(), damaged, "some")

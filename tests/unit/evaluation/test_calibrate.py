@@ -6,13 +6,14 @@ import h5py
 import numpy as np
 import pytest
 from support import make
+from support.edits import attributes, edit, entry
+from support.judged import judged, predicted
 from support.training import merge, train
 
 import hpcml
 from hpcml import mpi
 from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError, DataError
-from hpcml.evaluation import evaluate
 from hpcml.evaluation.calibrate import calibrate
 from hpcml.evaluation.report import format_evaluation, write_csv, write_json
 from hpcml.evaluation.store_thresholds import threshold
@@ -20,7 +21,6 @@ from hpcml.log import Log
 from hpcml.model.info import format_model
 from hpcml.model.linear import Model
 from hpcml.model.open import open_model
-from hpcml.prediction.predict import predict
 from hpcml.prediction.stream import predict_stream
 from hpcml.reduce.prune import prune
 
@@ -40,12 +40,6 @@ def case(tmp_path):
 def done(case, split="all", **options):
     with Dataset(case[0]) as dataset:
         return calibrate(SELF, open_model(case[1]), dataset, split, **options)
-
-
-def attrs(path, **values):
-    with h5py.File(path, "r+") as file:
-        for name, value in values.items():
-            file.attrs[name] = value
 
 
 def test_the_file_keeps_every_other_bit(case, tmp_path):
@@ -115,11 +109,10 @@ def test_a_text_as_it_comes(case, tmp_path):
 
 
 def test_evaluate_judges_them(case, tmp_path):
-    with Dataset(case[0]) as dataset:
-        before = evaluate(SELF, open_model(case[1]), dataset, "all", QUIET)
-        assert "brier" not in before.values and not before.calibration and "Brier" not in format_evaluation(before)
-        done(case)
-        found = evaluate(SELF, open_model(case[1]), dataset, "all", QUIET)
+    before = judged(case[1], case[0])
+    assert "brier" not in before.values and not before.calibration and "Brier" not in format_evaluation(before)
+    done(case)
+    found = judged(case[1], case[0])
     slope, offset = open_model(case[1]).sigmoids
     p = 1 / (1 + np.exp(-case[2] * slope - offset))
     assert found.values["brier"] == pytest.approx(((p - case[3]) ** 2).mean(axis=0), abs=1e-9)
@@ -136,12 +129,12 @@ def test_evaluate_judges_them(case, tmp_path):
 
 
 def test_log_odds_are_probabilities_of_their_own(case):
-    attrs(case[1], loss="logistic")
+    edit(case[1], attributes({"loss": "logistic"}))
     assert [values.tolist() for values in Model(case[1]).sigmoids] == [[1.0] * 6, [0.0] * 6]
     assert "not calibrated" in format_model(open_model(case[1]))
-    attrs(case[1], positive_weight="4")
+    edit(case[1], attributes({"positive_weight": "4"}))
     assert Model(case[1]).sigmoids is None
-    attrs(case[1], positive_weight="1", loss="hinge")
+    edit(case[1], attributes({"positive_weight": "1", "loss": "hinge"}))
     assert Model(case[1]).sigmoids is None
 
 
@@ -166,8 +159,7 @@ def test_prune_and_merge_keep_them(case, tmp_path):
 
 
 def test_labels_that_are_not_in_the_data_have_the_sigmoid_of_the_rarest(tmp_path):
-    X, Y = make.random_data(2, 50, 8, 2)
-    data = make.dataset(tmp_path / "data.h5", X, Y, label_names=["c", "a"])
+    data = make.dataset(tmp_path / "data.h5", *make.random_data(2, 50, 8, 2), label_names=["c", "a"])
     model = make.model(tmp_path / "model.h5", np.random.default_rng(3).standard_normal((3, 8)), label_names=list("abc"))
     report = done((data, model))
     assert report.n_without == 1 and np.isfinite(report.sigmoids).all() and "none of these rows has" in str(report)
@@ -178,8 +170,8 @@ def test_what_does_not_fit_is_refused(case, tmp_path):
     two = make.classifier(tmp_path / "two.h5", "linear-svm", X, y, ["one"])
     with pytest.raises(ConfigError, match=r"a classifier of .* is not calibrated"):
         done((make.dataset(tmp_path / "two-data.h5", X, Y, label_names=["one"]), two))
-    with Dataset(tmp_path / "two-data.h5") as dataset, pytest.raises(ConfigError, match="has no probabilities"):
-        predict(SELF, open_model(two), dataset, "all", tmp_path / "x.csv", "probabilities", False, QUIET)
+    with pytest.raises(ConfigError, match="has no probabilities"):
+        predicted(two, tmp_path / "two-data.h5", tmp_path / "x.csv", "probabilities")
     with pytest.raises(ConfigError, match="no split"):
         done(case, split="nowhere")
     with Dataset(case[0]) as dataset, pytest.raises(ConfigError, match="--chance is for --method search"):
@@ -192,9 +184,6 @@ def test_what_does_not_fit_is_refused(case, tmp_path):
         done((case[0], endless))
     done(case)
     for name, value in (("sigmoid_slope", -1.0), ("sigmoid_offset", np.inf)):
-        with h5py.File(case[1], "r+") as file:
-            file[f"labels/{name}"][2] = value
         with pytest.raises(DataError, match="damaged model"):
-            Model(case[1])
-        with h5py.File(case[1], "r+") as file:
-            file[f"labels/{name}"][2] = 0
+            Model(edit(case[1], entry(f"labels/{name}", 2, value)))
+        edit(case[1], entry(f"labels/{name}", 2, 0))

@@ -1,6 +1,5 @@
 """Labels that are compared with each other go by probabilities, wherever that is: against numpy, from the files alone."""
 
-import csv
 import json
 
 import h5py
@@ -9,13 +8,15 @@ import pytest
 import scipy.sparse as sp
 from sklearn.metrics import average_precision_score, ndcg_score
 from support import make
+from support.judged import judged
+from support.oracles_thresholds import f1
+from support.tables import table
 
 import hpcml
 from hpcml import mpi
 from hpcml.data.dataset import Dataset
 from hpcml.evaluation.comparable import Comparable
 from hpcml.evaluation.curves import Curves
-from hpcml.evaluation.evaluate import evaluate
 from hpcml.evaluation.report import format_evaluation, write_json
 from hpcml.evaluation.wrong import most_wrong
 from hpcml.log import Log
@@ -51,8 +52,7 @@ def best_of(values, k):
 def test_measures_of_rows_and_pool(files, tmp_path):
     data, model, scores, Y = files
     odds = log_odds(scores)
-    with Dataset(data) as dataset:
-        found = evaluate(SELF, open_model(model), dataset, "all", QUIET)
+    found = judged(model, data)
     true = np.take_along_axis(Y, best_of(odds, 5), axis=1)
     assert found.precision_at == pytest.approx({k: true[:, :k].mean() for k in (1, 3, 5)})
     some = Y.any(axis=1)
@@ -110,11 +110,10 @@ def test_best_labels_of_rows(files, tmp_path):
     for what in ("scores", "probabilities"):
         hpcml.predict(model, data, tmp_path / f"{what}.csv", split="all", top=4, probabilities=what == "probabilities")
         shown = scores if what == "scores" else 1 / (1 + np.exp(-log_odds(scores)))
-        with (tmp_path / f"{what}.csv").open(newline="") as lines:
-            for line, labels, row in zip(csv.DictReader(lines), best.tolist(), shown, strict=True):
-                pairs = [pair.rsplit(":", 1) for pair in line["labels"].split(";")]
-                assert [name for name, _ in pairs] == [names[label] for label in labels]
-                assert [float(value) for _, value in pairs] == pytest.approx(row[labels].tolist())
+        for line, labels, row in zip(table(tmp_path / f"{what}.csv"), best.tolist(), shown, strict=True):
+            pairs = [pair.rsplit(":", 1) for pair in line["labels"].split(";")]
+            assert [name for name, _ in pairs] == [names[label] for label in labels]
+            assert [float(value) for _, value in pairs] == pytest.approx(row[labels].tolist())
 
 
 def test_one_threshold_is_one_probability(files, tmp_path):
@@ -123,16 +122,9 @@ def test_one_threshold_is_one_probability(files, tmp_path):
     for measure in ("micro", "instance"):
         hpcml.threshold(model, data, split="valid", measure=measure, output=tmp_path / f"{measure}.h5")
         given = scores > hpcml.open_model(tmp_path / f"{measure}.h5").thresholds
-        best = max(np.unique(odds[Y]), key=lambda cut: f1_of(measure, odds >= cut, Y))
-        assert f1_of(measure, given, Y) == pytest.approx(f1_of(measure, odds >= best, Y))
+        best = max(np.unique(odds[Y]), key=lambda cut: f1(odds >= cut, Y, measure))
+        assert f1(given, Y, measure) == pytest.approx(f1(odds >= best, Y, measure))
         assert odds[given].min() > odds[~given].max()
-
-
-def f1_of(measure, given, Y):
-    hits, together = (given & Y), given.sum(axis=1) + Y.sum(axis=1)
-    if measure == "micro":
-        return 2 * hits.sum() / together.sum()
-    return np.mean(2 * hits.sum(axis=1)[together > 0] / together[together > 0])
 
 
 def test_thresholds_of_a_value_are_exact():
@@ -156,10 +148,9 @@ def test_thresholds_of_a_value_are_exact():
 def test_curves_of_a_report(files):
     data, model, scores, Y = files
     curves = Curves(None, probability_of(open_model(model)))
-    with Dataset(data) as dataset:
-        evaluate(SELF, open_model(model), dataset, "all", QUIET, watch=curves)
+    judged(model, data, watch=curves)
     odds = log_odds(scores)
-    best = max(f1_of("micro", odds >= cut, Y) for cut in np.unique(odds[Y]))
+    best = max(f1(odds >= cut, Y, "micro") for cut in np.unique(odds[Y]))
     assert curves.micro.f1.max() == pytest.approx(best)
 
 
@@ -193,8 +184,7 @@ def test_from_tune_to_every_command(tmp_path):
     assert found.precision_at[3] == pytest.approx(np.take_along_axis(Y[test], best, axis=1).mean())
     assert found.micro["average_precision"] == pytest.approx(average_precision_score(Y[test].ravel(), odds.ravel()), abs=1e-9)
     hpcml.predict(model, data, tmp_path / "top.csv", split="test", top=3, probabilities=True)
-    with (tmp_path / "top.csv").open(newline="") as file:
-        top = [[pair.rsplit(":", 1)[0] for pair in line["labels"].split(";")] for line in csv.DictReader(file)]
+    top = [[pair.rsplit(":", 1)[0] for pair in line["labels"].split(";")] for line in table(tmp_path / "top.csv")]
     assert top == [[names[label] for label in row] for row in best]
     from hpcml.serving.suggest import Question, Suggester
 

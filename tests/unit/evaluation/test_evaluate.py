@@ -1,6 +1,5 @@
 """Evaluating a model: against scikit-learn on the full matrix of scores, and the edges of what is legal."""
 
-import csv
 import json
 import math
 
@@ -9,20 +8,16 @@ import pytest
 import scipy.sparse as sp
 from support import make
 from support import oracles_ranking as oracles
+from support.judged import judged
+from support.tables import table
 
-from hpcml import mpi
-from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError, DataError, NonFiniteError
-from hpcml.evaluation import MEASURES, evaluate, format_evaluation, scoring, write_csv, write_json
-from hpcml.log import Log
-from hpcml.model.linear import Model
+from hpcml.evaluation import MEASURES, format_evaluation, scoring, write_csv, write_json
 
 
 def run(tmp_path, X, Y, W, bias=None, split="all", labels=None, model_labels=None, **data):
-    make.dataset(tmp_path / "data.h5", X, Y, **data)
-    model = Model(make.model(tmp_path / "model.h5", W, bias, model_labels))
-    with Dataset(tmp_path / "data.h5") as dataset:
-        return evaluate(mpi.self_comm(), model, dataset, split, Log(1), labels)
+    model = make.model(tmp_path / "model.h5", W, bias, model_labels)
+    return judged(model, make.dataset(tmp_path / "data.h5", X, Y, **data), split, labels)
 
 
 def scores_of(X, W, bias):
@@ -194,15 +189,14 @@ def test_reports_hold_every_value(tmp_path):
     result = run(tmp_path, X, Y, np.random.default_rng(7).standard_normal((12, 8)), label_names=names, model_labels=names)
     write_csv(tmp_path / "out.csv", result)
     write_json(tmp_path / "out.json", result)
-    with (tmp_path / "out.csv").open(newline="") as file:
-        table = list(csv.DictReader(file))
+    lines = table(tmp_path / "out.csv")
     content = json.loads((tmp_path / "out.json").read_text())
     for name in MEASURES:
         values = [None if math.isnan(v) else v for v in result.values[name]]
-        assert [float(row[name]) if row[name] else None for row in table] == values
+        assert [float(row[name]) if row[name] else None for row in lines] == values
         assert [label[name] for label in content["labels"]] == values
         assert content["macro"][name] == {"value": result.macro(name), "n_labels": int(result.in_macro(name).sum())}
-    assert [row["label"] for row in table] == names
+    assert [row["label"] for row in lines] == names
     text = format_evaluation(result, best=2).splitlines()
     order = np.argsort(-np.nan_to_num(result.values["average_precision"], nan=-1), kind="stable")
     shown = [line.split('"')[1] for line in text if line.startswith('  label, "')]

@@ -5,11 +5,13 @@ import pytest
 import scipy.sparse as sp
 from sklearn.metrics import precision_recall_curve
 from support import make
+from support.edits import attributes, edit
+from support.judged import judged
 
 from hpcml import mpi
 from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError
-from hpcml.evaluation import evaluate, scoring
+from hpcml.evaluation import scoring
 from hpcml.evaluation.contributions import check_weights, why
 from hpcml.evaluation.curves import FINE, Curves, Watches, group_names
 from hpcml.evaluation.unlearnt import LEVEL, chance_of, find_unlearnt
@@ -26,13 +28,6 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(scoring, "SCORE_BYTES", 100)
 
 
-def with_thresholds(path, thresholds, **attrs):
-    with make.h5py.File(path, "r+") as file:
-        file["labels/threshold"] = thresholds
-        for name, value in attrs.items():
-            file.attrs[name] = value
-
-
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("kind", ["plain", "normalised", "binary"])
 def test_contributions_add_up_to_the_score(tmp_path, sparse, kind):
@@ -44,8 +39,7 @@ def test_contributions_add_up_to_the_score(tmp_path, sparse, kind):
     factors = abs(factors)
     path = make.model(tmp_path / "m.h5", W, np.arange(7) / 7, columns=columns, factors=factors, sparse=sparse)
     if kind != "plain":
-        with make.h5py.File(path, "r+") as file:
-            file.attrs[kind] = True
+        edit(path, attributes({kind: True}))
     model, names = Model(path), [f"label{k}" for k in range(7)]
     with Dataset(make.dataset(tmp_path / "d.h5", X, Y)) as dataset:
         found = why(SELF, model, dataset, [str(row) for row in range(12)], names, 5).found
@@ -99,11 +93,10 @@ def test_wrong_rows_are_those_of_all_scores(tmp_path, small_blocks, ties):
     X = X.astype(bool).astype(np.float32) if ties else X
     thresholds = rng.integers(-1, 2, 7).astype(float)
     path, rows = make.model(tmp_path / "m.h5", W), np.arange(1, 60, 2)
-    with_thresholds(path, thresholds)
-    model, watch = Model(path), None
-    with Dataset(make.dataset(tmp_path / "d.h5", X, Y, splits={"odd": rows})) as dataset:
-        watch = WrongRows(model.thresholds, 4)
-        evaluate(SELF, model, dataset, "odd", QUIET, watch=watch)
+    edit(path, lambda file: file.create_dataset("labels/threshold", data=thresholds))
+    model, data = Model(path), make.dataset(tmp_path / "d.h5", X, Y, splits={"odd": rows})
+    judged(model, data, "odd", watch=(watch := WrongRows(model.thresholds, 4)))
+    with Dataset(data) as dataset:
         some = most_wrong(SELF, model, dataset, "odd", ["label2", "label5"], 4, QUIET)
     scores, truth = X.toarray().astype(float) @ W.T, Y.toarray() > 0
     every = {"missed": [], "given": []}
@@ -134,10 +127,8 @@ def test_curves_are_scikit_learns(tmp_path, small_blocks):
     model = Model(make.model(tmp_path / "m.h5", W))
     positives = np.array([3, 3, 50, 50, 50, 2000])
     curves = Curves(positives, lambda label, p: np.log(p / (1 - p)))
-    with Dataset(make.dataset(tmp_path / "d.h5", X, Y)) as dataset:
-        result = evaluate(SELF, model, dataset, "all", QUIET, watch=Watches(curves))
-        plain = evaluate(SELF, model, dataset, "all", QUIET)
-    assert result.micro == plain.micro  # watching changes nothing
+    data = make.dataset(tmp_path / "d.h5", X, Y)
+    assert judged(model, data, watch=Watches(curves)).micro == judged(model, data).micro  # watching changes nothing
     scores, truth = X.toarray().astype(float) @ W.T, Y.toarray() > 0
     assert [curve.name for curve in curves.of_groups] == ["0 to 9", "30 to 99", "1,000 to 2,999"]
     for curve, labels in zip([curves.micro, *curves.of_groups], [slice(None), slice(0, 2), slice(2, 5), slice(5, 6)], strict=True):
@@ -190,8 +181,7 @@ def test_labels_that_are_not_learnt_have_reasons(tmp_path):
     W, bias = np.zeros((5, 30)), np.zeros(5)
     W[0, 0] = 1
     path = make.model(tmp_path / "m.h5", W, bias)
-    with make.h5py.File(path, "r+") as file:
-        file.attrs["split"] = "train"
+    edit(path, attributes({"split": "train"}))
     with Dataset(make.dataset(tmp_path / "d.h5", X, Y, splits={"train": train, "test": test})) as dataset:
         found = find_unlearnt(SELF, Model(path), dataset, "test", QUIET)
     reasons = {each.label: each.reason for each in found.unlearnt}

@@ -9,11 +9,11 @@ import pytest
 from sklearn import metrics
 from support import make
 from support import oracles_thresholds as oracles
+from support.judged import judged
 
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError
-from hpcml.evaluation import evaluate, format_evaluation, scoring, write_json
+from hpcml.evaluation import format_evaluation, scoring, write_json
 from hpcml.evaluation.rows import PERCENT, propensities, sizes_of
 from hpcml.log import Log
 from hpcml.model.linear import Model
@@ -39,15 +39,14 @@ def case(request, tmp_path, monkeypatch):
     return data, Model(model), X.astype(np.float64) @ W.T + bias, Y.toarray() > 0
 
 
-def judged(case, threshold=None, labels=None):
-    with Dataset(case[0]) as dataset:
-        return evaluate(SELF, case[1].with_threshold(threshold), dataset, "all", QUIET, labels)
+def of_case(case, threshold=None, labels=None):
+    return judged(case[1].with_threshold(threshold), case[0], labels=labels)
 
 
 @pytest.mark.parametrize("threshold", [None, 0.4, -0.7, 100.0, -100.0])
 def test_f1_by_frequency_equals_sklearn_and_the_twin(case, threshold):
     _, _, scores, truth = case
-    given, result = scores > (threshold or 0.0), judged(case, threshold)
+    given, result = scores > (threshold or 0.0), of_case(case, threshold)
     order = np.argsort(-N_POSITIVE, kind="stable")
     assert [line.percent for line in result.by_frequency] == list(PERCENT)
     assert [line.n_labels for line in result.by_frequency] == [11, 4, 2, 1, 1]
@@ -68,7 +67,7 @@ def test_f1_by_frequency_equals_sklearn_and_the_twin(case, threshold):
 
 def test_ndcg_and_propensity_scored_precision(case):
     _, _, scores, truth = case
-    result, some = judged(case), truth.any(axis=1)
+    result, some = of_case(case), truth.any(axis=1)
     assert 0 < some.sum() < 70
     for k in (1, 3, 5):
         assert result.ndcg_at[k] == pytest.approx(oracles.ndcg(scores, truth, k), rel=1e-13)
@@ -89,7 +88,7 @@ def test_propensities_are_those_of_the_paper():
 
 
 def test_reports_have_them(case, tmp_path):
-    result = judged(case)
+    result = of_case(case)
     write_json(tmp_path / "out.json", result)
     content = json.loads((tmp_path / "out.json").read_text())
     assert content["instance_f1"] == result.instance_f1
@@ -102,20 +101,20 @@ def test_reports_have_them(case, tmp_path):
     begin = next(n for n, line in enumerate(lines) if line.startswith("F1 of the most frequent labels"))
     assert [line.split()[0] for line in lines[begin + 1 : begin + 5]] == ["all", "30", "10", "3"]  # 1 % is one label, too
     assert f"{result.instance_f1:.4f}" in lines[begin + 1]
-    assert "thresholds: 0.5 for all labels" in format_evaluation(judged(case, 0.5))
+    assert "thresholds: 0.5 for all labels" in format_evaluation(of_case(case, 0.5))
 
 
 def test_one_label_and_models_that_do_not_tell(case, tmp_path):
-    result = judged(case, labels=[2])
+    result = of_case(case, labels=[2])
     assert (result.by_frequency, result.ndcg_at, result.propensity_scored_at) == ([], {}, {})
     assert math.isnan(result.instance_f1)
     with h5py.File(case[1].path, "r+") as file:
         file["labels/n_positive"][:] = 0
     untold = (case[0], Model(case[1].path), *case[2:])
-    result = judged(untold)
+    result = of_case(untold)
     assert (result.frequency_from, result.propensity_scored_at) == ("judged rows", {})
     counts = case[3].sum(axis=0)
     some = np.argsort(-counts, kind="stable")[:4]
     assert result.by_frequency[1].micro_f1 == pytest.approx(oracles.f1(case[2][:, some] > 0, case[3][:, some], "micro"))
     with pytest.raises(ConfigError, match="--threshold nan"):
-        judged(case, math.nan)
+        of_case(case, math.nan)

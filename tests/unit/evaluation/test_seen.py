@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from support import make
+from support.judged import judged
 from support.training import compare, train
 
 from hpcml import mpi
 from hpcml.data.dataset import Dataset
 from hpcml.errors import DataError
-from hpcml.evaluation.evaluate import evaluate
 from hpcml.evaluation.report import format_evaluation, write_json
 from hpcml.evaluation.seen import split_to_judge
 from hpcml.log import Log
@@ -43,11 +43,6 @@ def trained(request, tmp_path_factory):
     other = make.dataset(folder / "other.h5", others.tocsr(), Y, splits=SPLITS)
     METHODS[request.param](data, folder / "run")
     return data, folder / "copy.h5", other, folder / "run"
-
-
-def judged(model, data, split):
-    with Dataset(data) as dataset:
-        return evaluate(mpi.self_comm(), open_model(model), dataset, split, Log(1))
 
 
 @pytest.mark.parametrize(("split", "n_seen"), [("train", 50), ("all", 50), ("test", 0)])
@@ -101,8 +96,7 @@ def test_json_has_the_numbers(trained, tmp_path):
 
 
 def test_tables_say_it(tmp_path):
-    X, Y = make.random_data(1, M, 12, 2, 0.4)
-    data = make.dataset(tmp_path / "data.h5", X, Y)
+    data = make.dataset(tmp_path / "data.h5", *make.random_data(1, M, 12, 2, 0.4))
     result = compare(None, data, tmp_path / "all", ("probe",), {})
     assert "warning: all 90 rows are training rows" in str(result)
     model = open_model(tmp_path / "all" / "probe" / "model.h5")
@@ -112,8 +106,7 @@ def test_tables_say_it(tmp_path):
 
 
 def test_default_that_falls_back_is_said(trained, tmp_path, capsys):
-    X, Y = make.random_data(1, M, 12, 2, 0.4)
-    with Dataset(make.dataset(tmp_path / "data.h5", X, Y)) as dataset:
+    with Dataset(make.dataset(tmp_path / "data.h5", *make.random_data(1, M, 12, 2, 0.4))) as dataset:
         assert split_to_judge(dataset, None, Log(0)) == "all"
         assert "has no split test: judging on all its 90 rows" in capsys.readouterr().err
         assert split_to_judge(dataset, "all", Log(0)) == "all"

@@ -9,19 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import make
 from support import oracles_thresholds as oracles
+from support.edits import attributes, edit, entry
+from support.judged import judged, predicted
 from support.training import merge, train
 
 from hpcml import mpi
 from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError, DataError, NonFiniteError
-from hpcml.evaluation import evaluate, instance_search, scoring
+from hpcml.evaluation import instance_search, scoring
 from hpcml.evaluation.store_thresholds import threshold
 from hpcml.evaluation.thresholds import between, find_thresholds
 from hpcml.log import Log
 from hpcml.model.info import format_model
 from hpcml.model.linear import Model
 from hpcml.model.open import open_model
-from hpcml.prediction.predict import predict
 from hpcml.reduce.prune import prune
 
 SELF, QUIET = mpi.self_comm(), Log(1)
@@ -122,8 +123,7 @@ def test_labels_that_chance_explains_share_the_threshold(tmp_path):
 
 
 def test_labels_are_matched_by_name_and_others_share(tmp_path):
-    X, Y = make.random_data(2, 50, 8, 3)
-    data = make.dataset(tmp_path / "data.h5", X, Y, label_names=["c", "x", "a"])
+    data = make.dataset(tmp_path / "data.h5", *make.random_data(2, 50, 8, 3), label_names=["c", "x", "a"])
     W = np.random.default_rng(3).standard_normal((3, 8))
     case = (data, make.model(tmp_path / "model.h5", W, label_names=list("abc")))
     result = found(case, "label", chance=1.0)
@@ -133,8 +133,7 @@ def test_labels_are_matched_by_name_and_others_share(tmp_path):
 
 def test_half_of_the_best_f1(tmp_path):
     case = files(tmp_path, 1, False)
-    with h5py.File(case[1], "r+") as file:
-        file.attrs["loss"] = "logistic"
+    edit(case[1], attributes({"loss": "logistic"}))
     for measure in ("micro", "instance", "label"):
         best, half = (found(case, measure, method=method, chance=1.0) for method in ("search", "half"))
         if measure != "label":
@@ -144,8 +143,7 @@ def test_half_of_the_best_f1(tmp_path):
             assert 1 / (1 + np.exp(-half.thresholds[half.own])) == pytest.approx(np.array(own) / 2, rel=1e-12)
         assert half.after == pytest.approx(oracles.f1(case[2] > half.thresholds, case[3], measure), rel=1e-13)
         assert half.after <= best.after + 1e-13
-    with h5py.File(case[1], "r+") as file:
-        file.attrs["positive_weight"] = "5"
+    edit(case[1], attributes({"positive_weight": "5"}))
     with pytest.raises(ConfigError, match="--positive-weight 5"):
         found(case, "micro", method="half")
 
@@ -183,18 +181,17 @@ def test_evaluate_and_predict_use_them(tmp_path, capsys):
     model = open_model(case[1])
     given = case[2] > model.thresholds
     assert (given != (case[2] > 0)).any()
-    with Dataset(case[0]) as dataset:
-        result = evaluate(SELF, model, dataset, "all", QUIET)
-        assert result.values["f1"] == pytest.approx([oracles.f1(given[:, [k]], case[3][:, [k]], "micro") for k in range(7)])
-        assert result.micro["f1"] == pytest.approx(oracles.f1(given, case[3], "micro"))
-        assert result.instance_f1 == pytest.approx(oracles.f1(given, case[3], "instance"))
-        assert result.micro["misclassified"] == (given != case[3]).sum()
-        assert "measure label" in result.thresholds
-        predict(SELF, model, dataset, "all", tmp_path / "out.h5", "labels", False, Log(0))
-        predict(SELF, model, dataset, "all", tmp_path / "labels.svm", "labels", False, QUIET)
-        predict(SELF, model, dataset, "all", tmp_path / "scores.svm", "scores", False, QUIET)
-        predict(SELF, model, dataset, "all", tmp_path / "top.svm", "scores", False, QUIET, 7)
-        predict(SELF, model.with_threshold(0), dataset, "all", tmp_path / "zero.svm", "labels", False, QUIET)
+    result = judged(model, case[0])
+    assert result.values["f1"] == pytest.approx([oracles.f1(given[:, [k]], case[3][:, [k]], "micro") for k in range(7)])
+    assert result.micro["f1"] == pytest.approx(oracles.f1(given, case[3], "micro"))
+    assert result.instance_f1 == pytest.approx(oracles.f1(given, case[3], "instance"))
+    assert result.micro["misclassified"] == (given != case[3]).sum()
+    assert "measure label" in result.thresholds
+    predicted(model, case[0], tmp_path / "out.h5", "labels", log=Log(0))
+    predicted(model, case[0], tmp_path / "labels.svm", "labels")
+    predicted(model, case[0], tmp_path / "scores.svm")
+    predicted(model, case[0], tmp_path / "top.svm", top=7)
+    predicted(model.with_threshold(0), case[0], tmp_path / "zero.svm", "labels")
     assert "measure label" in capsys.readouterr().err
     with h5py.File(tmp_path / "out.h5") as file:
         assert file["Y/indices"][:].tolist() == np.nonzero(given)[1].tolist()
@@ -240,16 +237,11 @@ def test_classifiers(tmp_path, dense, n_classes):
         with pytest.raises(ConfigError, match="3 classes gives every row exactly one"):
             stored(case)
         return
-    scores = {}
-    with Dataset(data) as dataset:
-        predict(SELF, open_model(case[1]), dataset, "all", tmp_path / "scores.h5", "scores", False, QUIET)
-        with h5py.File(tmp_path / "scores.h5") as file:
-            scores = file["scores"][:]
-        report = stored(case, "label", chance=1.0)
-        truth = np.asarray(Y.todense() if hasattr(Y, "todense") else Y) > 0
-        assert report.found.after == pytest.approx(oracles.best_f1(scores, truth, "micro"))
-        judged = evaluate(SELF, open_model(case[1]), dataset, "all", QUIET)
-    assert judged.values["f1"][0] == pytest.approx(report.found.after)
+    with h5py.File(predicted(case[1], data, tmp_path / "scores.h5")) as file:
+        scores = file["scores"][:]
+    report = stored(case, "label", chance=1.0)
+    assert report.found.after == pytest.approx(oracles.best_f1(scores, Y.toarray() > 0, "micro"))
+    assert judged(case[1], data).values["f1"][0] == pytest.approx(report.found.after)
     assert "measure label" in format_model(open_model(case[1]))
     with pytest.raises(ConfigError, match="--method half needs scores that are log-odds"):
         stored(case, method="half", force=True)
@@ -279,12 +271,9 @@ def test_what_does_not_fit_is_refused(tmp_path):
         stored((case[0], poisoned))
     for value in (np.nan, np.inf):
         stored(case, force=True)
-        with h5py.File(case[1], "r+") as file:
-            file["labels/threshold"][2] = value
         with pytest.raises(DataError, match="damaged model"):
-            Model(case[1])
-        with h5py.File(case[1], "r+") as file:
-            file["labels/threshold"][2] = 0
+            Model(edit(case[1], entry("labels/threshold", 2, value)))
+        edit(case[1], entry("labels/threshold", 2, 0))
 
 
 def test_training_rows_are_noticed(tmp_path):

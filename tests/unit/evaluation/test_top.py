@@ -6,15 +6,16 @@ import json
 import h5py
 import numpy as np
 import pytest
+from anndata.io import read_elem
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.datasets import load_svmlight_file
 from support import make
+from support.edits import attributes, edit
+from support.judged import judged, predicted
 
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError, NonFiniteError
-from hpcml.evaluation import evaluate
 from hpcml.evaluation import scoring as scoring_module
 from hpcml.evaluation.report import format_evaluation, write_json
 from hpcml.evaluation.top import Best, n_true
@@ -22,7 +23,7 @@ from hpcml.files.hdf5 import open_stamped
 from hpcml.log import Log
 from hpcml.model.open import open_model
 from hpcml.prediction import predict as module
-from hpcml.prediction.predict import FORMATS, predict
+from hpcml.prediction.predict import FORMATS
 from hpcml.prediction.stream import predict_stream
 
 SELF, QUIET = mpi.self_comm(), Log(1)
@@ -66,16 +67,12 @@ def files(request, tmp_path):
     data = make.dataset(tmp_path / "data.h5", X, Y, row_ids=[f"doc {i}, ö" for i in range(40)], splits={"test": ROWS})
     dense = make.model(tmp_path / "dense.h5", W, bias, NAMES, **more)
     model = dense if request.param == "dense" else make.model(tmp_path / "sparse.h5", W, bias, NAMES, sparse=True, **more)
-    with Dataset(data) as dataset:
-        predict(SELF, open_model(dense), dataset, "test", tmp_path / "all.h5", "scores", False, QUIET)
-    with h5py.File(tmp_path / "all.h5") as file:
+    with h5py.File(predicted(dense, data, tmp_path / "all.h5", split="test")) as file:
         return data, model, file["scores"][:]
 
 
 def run(files, output, top, split="test", force=False, what="scores"):
-    with Dataset(files[0]) as dataset:
-        predict(SELF, open_model(files[1]), dataset, split, output, what, force, QUIET, top)
-    return output
+    return predicted(files[1], files[0], output, what, split, force, top)
 
 
 @pytest.fixture(params=[False, True])
@@ -122,14 +119,8 @@ def test_svmlight(files, tmp_path, small_chunks, top):
 
 
 def test_of_a_text_it_is_the_same(tmp_path, files, small_chunks):
-    lines = []
-    with Dataset(files[0]) as dataset:
-        indptr, indices, values = (dataset.map(f"X/{part}") for part in ("indptr", "indices", "data"))
-        for row in range(40):
-            mine = slice(indptr[row], indptr[row + 1])
-            pairs = zip(indices[mine].tolist(), values[mine].tolist(), strict=True)
-            lines.append("0 " + " ".join(f"{j + 1}:{x!r}" for j, x in pairs))
-    (tmp_path / "in.svm").write_text("\n".join(lines) + "\n")
+    with h5py.File(files[0]) as file:
+        (tmp_path / "in.svm").write_text("".join(make.svmlight_lines(read_elem(file["X"]), ["0"] * 40)))
     for ending in (".csv", ".svm"):
         output = tmp_path / f"text{ending}"
         predict_stream(SELF, open_model(files[1]), tmp_path / "in.svm", output, "scores", False, QUIET, top=3)
@@ -176,8 +167,7 @@ def test_a_normalised_model(tmp_path, sparse):
     X.data = np.abs(X.data)
     data = make.dataset(tmp_path / "data.h5", X, Y)
     model = make.model(tmp_path / "model.h5", np.random.default_rng(0).standard_normal((4, 9)), np.ones(4), sparse=sparse)
-    with h5py.File(model, "r+") as file:
-        file.attrs["normalised"] = True
+    edit(model, attributes({"normalised": True}))
     with h5py.File(run((data, model), tmp_path / "all.h5", None, split="all")) as file:
         scores = file["scores"][:]
     with h5py.File(run((data, model), tmp_path / "top.h5", 4, split="all")) as file:
@@ -213,8 +203,7 @@ def test_precision_of_the_best_labels(tmp_path, monkeypatch, n_labels, lanes):
     W = rng.integers(-2, 3, (n_labels, 8)).astype(float)
     order = rng.permutation(n_labels + 2)
     data = make.dataset(tmp_path / "data.h5", X, Y, label_names=[f"label{k}" for k in order], splits={"test": ROWS})
-    with Dataset(data) as dataset:
-        result = evaluate(SELF, open_model(make.model(tmp_path / "model.h5", W)), dataset, "test", QUIET)
+    result = judged(make.model(tmp_path / "model.h5", W), data, "test")
     true = np.zeros((50, n_labels + 2))
     true[:, order] = Y.toarray() > 0
     best = sorted_best((X @ W.T)[ROWS], n_labels)
@@ -230,7 +219,6 @@ def test_precision_of_the_best_labels(tmp_path, monkeypatch, n_labels, lanes):
 
 def test_precision_of_one_label_or_no_rows(tmp_path):
     data = make.dataset(tmp_path / "data.h5", np.eye(4), np.eye(4, 3), splits={"none": []})
-    model = open_model(make.model(tmp_path / "model.h5", np.eye(3, 4)))
-    with Dataset(data) as dataset:
-        assert evaluate(SELF, model, dataset, "all", QUIET, [1]).precision_at == {}
-        assert all(np.isnan(value) for value in evaluate(SELF, model, dataset, "none", QUIET).precision_at.values())
+    model = make.model(tmp_path / "model.h5", np.eye(3, 4))
+    assert judged(model, data, labels=[1]).precision_at == {}
+    assert all(np.isnan(value) for value in judged(model, data, "none").precision_at.values())

@@ -40,8 +40,7 @@ sys.stdin.read()
 
 @pytest.fixture
 def files(tmp_path):
-    X, Y = random_data(1, 40, 12, 2, 0.4)
-    data = dataset(tmp_path / "docs.h5", X, Y)
+    data = dataset(tmp_path / "docs.h5", *random_data(1, 40, 12, 2, 0.4))
     return data, hpcml.train("dual", data, tmp_path / "run").model
 
 

@@ -13,19 +13,19 @@ import numpy as np
 import pytest
 from sklearn import metrics
 from support import make
+from support.edits import archived, edit, remove, replace
+from support.judged import judged, predicted
 
 from hpcml import mpi
 from hpcml.data.dataset import Dataset
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError
-from hpcml.evaluation import evaluate, format_evaluation, scoring
+from hpcml.evaluation import format_evaluation, scoring
 from hpcml.evaluation.scoring import scorer_of
-from hpcml.log import Log
 from hpcml.model.classifier import ClassifierModel, canonical, check_savable, dump_classifier, load_classifier
 from hpcml.model.learner import LEARNERS, LOWEST, Constant, fit, parse_learner, scores
 from hpcml.model.linear import Model
 from hpcml.model.open import open_model
-from hpcml.prediction.predict import predict
 
 SAVED = [
     *LEARNERS,
@@ -73,8 +73,7 @@ def test_files_from_before_version_0_9_score_by_probabilities(tmp_path, n_classe
     path = make.classifier(tmp_path / "model.h5", base, X, y, NAMES[n_classes], dense=True)
     X = X.toarray()
     new = open_model(path).scores(X)
-    with h5py.File(path, "r+") as file:
-        del file.attrs["scores"]
+    edit(path, lambda file: file.attrs.__delitem__("scores"))
     model = open_model(path)
     probabilities = model.classifier.predict_proba(X)  # float32
     others = np.stack([np.delete(probabilities, c, axis=1).max(axis=1) for c in range(n_classes)], axis=1)
@@ -160,8 +159,7 @@ def test_measures_are_those_of_sklearn(tmp_path, base, n_classes):
     X, y, data, path = make_files(tmp_path, base, n_classes, dense=dense)
     model = open_model(path)
     given = X.toarray() if dense else X
-    with Dataset(data) as dataset:
-        result = evaluate(mpi.self_comm(), model, dataset, "all", Log(1))
+    result = judged(model, data)
     expected = scores(model.classifier, given, n_classes)
     for label in range(model.n_labels):
         truth = y == (1 if n_classes == 2 else label)
@@ -188,12 +186,13 @@ def test_blocks_of_rows_change_no_bit(tmp_path, monkeypatch, base, dense):
     for rows_bytes, score_bytes in ((1 << 26, 1 << 25), (1, 1 << 25), (1000, 240)):
         monkeypatch.setattr(scoring, "ROWS_BYTES", rows_bytes)
         monkeypatch.setattr(scoring, "SCORE_BYTES", score_bytes)
+        result = judged(path, data, "test")
+        predicted(path, data, tmp_path / "out.csv", split="test", force=True)
         with Dataset(data) as dataset:
-            model = open_model(path)
-            result = evaluate(mpi.self_comm(), model, dataset, "test", Log(1))
-            predict(mpi.self_comm(), model, dataset, "test", tmp_path / "out.csv", "scores", True, Log(1))
             shard = load_shard(mpi.self_comm(), dataset, "test")
-            pairs = scorer_of(model, shard, np.arange(3)).pairs_scores(np.repeat(shard.rows, 3), np.tile(np.arange(3), 75))
+            pairs = scorer_of(open_model(path), shard, np.arange(3)).pairs_scores(
+                np.repeat(shard.rows, 3), np.tile(np.arange(3), 75)
+            )
         values = [value.tobytes() for value in result.values.values()]
         found.append((values, repr(result.micro), (tmp_path / "out.csv").read_bytes(), pairs.tobytes()))
         written = np.loadtxt(tmp_path / "out.csv", delimiter=",", skiprows=1)[:, 1:]
@@ -205,15 +204,13 @@ def test_chosen_labels_and_classes_that_were_not_seen(tmp_path):
     X, y, Y = make.class_data(2, 150, 11, 3)
     some = np.flatnonzero(y != 1)[:60]
     model = open_model(make.classifier(tmp_path / "model.h5", "linear-svm", X[some], y[some], "abc"))
-    with Dataset(make.dataset(tmp_path / "data.h5", X, Y, label_names=list("abc"))) as dataset:
-        everything = evaluate(mpi.self_comm(), model, dataset, "all", Log(1))
-        last = evaluate(mpi.self_comm(), model, dataset, "all", Log(1), [2])
-        predict(mpi.self_comm(), model, dataset, "all", tmp_path / "out.h5", "scores", False, Log(1))
+    data = make.dataset(tmp_path / "data.h5", X, Y, label_names=list("abc"))
+    everything, last = judged(model, data), judged(model, data, labels=[2])
     assert last.label_names == ["c"]
     for name, values in everything.values.items():
         assert last.values[name].tobytes() == values[2:].tobytes()
     assert (everything.values["auc"][1], everything.values["recall"][1]) == (0.5, 0)
-    with h5py.File(tmp_path / "out.h5") as file:
+    with h5py.File(predicted(model, data, tmp_path / "out.h5")) as file:
         assert (file["scores"][:, 1] == LOWEST).all()
 
 
@@ -235,27 +232,6 @@ def test_every_kind_of_model_is_opened(tmp_path):
         open_model(tmp_path / "text")
 
 
-def edit_dump(change):
-    """A damage of the file that changes the archive's members, a dict of bytes, and keeps the archive sound."""
-
-    def damage(file):
-        with zipfile.ZipFile(io.BytesIO(file["classifier"][:].tobytes())) as archive:
-            members = {name: archive.read(name) for name in archive.namelist()}
-        change(members)
-        out = io.BytesIO()
-        with zipfile.ZipFile(out, "w") as archive:
-            for name, content in members.items():
-                archive.writestr(name, content)
-        replace(file, "classifier", np.frombuffer(out.getvalue(), dtype=np.uint8))
-
-    return damage
-
-
-def replace(file, name, values):
-    del file[name]
-    file[name] = values
-
-
 def edit_nodes(field, place, value):
     """Change a field of a tree's node."""
 
@@ -268,7 +244,7 @@ def edit_nodes(field, place, value):
                 np.save(out, array)
                 members[name] = out.getvalue()
 
-    return edit_dump(change)
+    return archived(change)
 
 
 def edit_schema(old, new):
@@ -277,7 +253,7 @@ def edit_schema(old, new):
         assert old in text
         members["schema.json"] = text.replace(old, new).encode()
 
-    return edit_dump(change)
+    return archived(change)
 
 
 def last_byte(file):
@@ -305,20 +281,20 @@ def wide_tree(members):
 
 
 DAMAGE = {
-    "no classifier": (lambda file: file.pop("classifier"), "a part is missing"),
-    "no names": (lambda file: file.pop("label_names"), "a part is missing"),
-    "no margin": (lambda file: file.pop("margin"), "a part is missing"),
+    "no classifier": (remove("classifier"), "a part is missing"),
+    "no names": (remove("label_names"), "a part is missing"),
+    "no margin": (remove("margin"), "a part is missing"),
     "no cycle": (lambda file: file["margin"].attrs.pop("cycle"), "a part is missing"),
     "no vocabulary": (lambda file: file.attrs.pop("vocabulary"), "a part is missing"),
     "base": (lambda file: file.attrs.modify("base", "{"), "a part is missing"),
-    "weights short": (lambda file: replace(file, "margin/weights", np.ones(1, dtype="<f4")), "of another size"),
-    "rows out of order": (lambda file: replace(file, "margin/rows", np.array([2, 0])), "of another size"),
-    "classifier empty": (lambda file: replace(file, "classifier", np.zeros(0, dtype="u1")), "damaged classifier"),
-    "classifier cut": (lambda file: replace(file, "classifier", file["classifier"][:-200]), "damaged classifier"),
+    "weights short": (replace("margin/weights", lambda _: np.ones(1, dtype="<f4")), "of another size"),
+    "rows out of order": (replace("margin/rows", lambda _: np.array([2, 0])), "of another size"),
+    "classifier empty": (replace("classifier", lambda _: np.zeros(0, dtype="u1")), "damaged classifier"),
+    "classifier cut": (replace("classifier", lambda values: values[:-200]), "damaged classifier"),
     "a byte": (last_byte, "damaged classifier"),
-    "two names": (lambda file: replace(file, "label_names", ["a", "b"]), "of another size"),
-    "other names": (lambda file: replace(file, "label_names", ["a", "b", "c", "d"]), None),
-    "fewer names": (lambda file: replace(file, "label_names", ["a"]), "its classes or features are not those"),
+    "two names": (replace("label_names", lambda _: ["a", "b"]), "of another size"),
+    "other names": (replace("label_names", lambda _: ["a", "b", "c", "d"]), None),
+    "fewer names": (replace("label_names", lambda _: ["a"]), "its classes or features are not those"),
     "width": (lambda file: file.attrs.modify("n_features", 8), "n_features_in_ of DecisionTreeClassifier is damaged"),
     "another type": (edit_schema('"DecisionTreeClassifier"', '"DecisionTreeKlassifier"'), "DecisionTreeKlassifier"),
     "foreign type": (
@@ -329,8 +305,8 @@ DAMAGE = {
     "child negative": (edit_nodes("right_child", 0, -5), "a tree leads out of its arrays"),
     "circle": (edit_nodes("right_child", 0, 0), "a tree leads out of its arrays"),
     "feature outside": (edit_nodes("feature", 0, 7), "a tree leads out of its rows"),
-    "tree too wide": (edit_dump(wide_tree), "a tree leads out of its rows"),
-    "too many nodes": (edit_dump(count_of_nodes), "the arrays of a tree do not fit one another"),
+    "tree too wide": (archived(wide_tree), "a tree leads out of its rows"),
+    "too many nodes": (archived(count_of_nodes), "the arrays of a tree do not fit one another"),
 }
 
 
@@ -339,8 +315,7 @@ def test_damage_is_refused(tmp_path, kind):
     X, y, _ = make.class_data(0, 80, 7, 3)
     path = make.classifier(tmp_path / "model.h5", "tree", X, y, "abc")
     damage, message = DAMAGE[kind]
-    with h5py.File(path, "r+") as file:
-        damage(file)
+    edit(path, damage)
     if message is None:
         assert ClassifierModel(path).n_classes == 4
         return

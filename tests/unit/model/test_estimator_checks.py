@@ -7,10 +7,10 @@ import re
 import subprocess
 import sys
 
-import h5py
 import numpy as np
 import pytest
 from support import damage_classifier, make
+from support.edits import edit, packed, replace, unpacked
 
 from hpcml.errors import ConfigError, DataError
 from hpcml.model.classifier import check_savable, dump_classifier, load_classifier
@@ -111,10 +111,7 @@ def reshaped(path, shape):
     """Give `estimators_` in a file another shape."""
     model = open_model(path)
     model.classifier.estimators_ = model.classifier.estimators_.reshape(shape)
-    dump = np.frombuffer(dump_classifier(model.classifier), np.uint8)
-    with h5py.File(path, "r+") as file:
-        del file["classifier"]
-        file["classifier"] = dump
+    edit(path, replace("classifier", lambda _: np.frombuffer(dump_classifier(model.classifier), np.uint8)))
 
 
 @pytest.mark.parametrize("shape", [(1, 50), (25, 2), (50,)])
@@ -135,34 +132,16 @@ def test_predict_refuses_stages_of_another_shape(files, tmp_path):
     assert not (tmp_path / "out.csv").exists()
 
 
-def rewritten(dump, change):
-    """A dump whose description was changed in place."""
-    import io
-    import zipfile
-
-    out = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(dump)) as source, zipfile.ZipFile(out, "w") as target:
-        for name in source.namelist():
-            content = source.read(name)
-            if name == "schema.json":
-                schema = json.loads(content)
-                change(schema)
-                content = json.dumps(schema).encode()
-            target.writestr(name, content)
-    return out.getvalue()
-
-
 def test_a_part_is_never_put_in_the_place_of_another():
     """skops gives every part with the identity of an earlier one that one: what was looked at is not what is used."""
     X, y = rows(2)
     dump = dump_classifier(fit(parse_learner(["sklearn.tree.DecisionTreeClassifier"]), X, y, 0))
-
-    def same(schema):
-        state = schema["content"]["content"]
-        state["classes_"]["__id__"] = state["tree_"]["content"]["content"]["nodes"]["__id__"] = 7
-
+    members = unpacked(dump)
+    schema = json.loads(members["schema.json"])
+    state = schema["content"]["content"]
+    state["classes_"]["__id__"] = state["tree_"]["content"]["content"]["nodes"]["__id__"] = 7
     with pytest.raises(ValueError, match="has an identity"):
-        load_classifier(rewritten(dump, same), 5)
+        load_classifier(packed(members | {"schema.json": json.dumps(schema).encode()}), 5)
 
 
 def test_what_prediction_does_not_read_is_taken_away():

@@ -4,7 +4,7 @@ import h5py
 import numpy as np
 import pytest
 from support import make
-from support.edits import entry, replace
+from support.edits import attributes, compressed, edit, entry, remove, replace
 
 from hpcml import mpi
 from hpcml.data.dataset import Dataset
@@ -113,19 +113,19 @@ DAMAGE = {
     "columns unsigned": (replace("columns", lambda c: c.astype("<u4")), "missing or of another size"),
     "columns big-endian": (replace("columns", lambda c: c.astype(">i4")), "missing or of another size"),
     "columns elsewhere": (outside, "points to other files"),
-    "no columns": (lambda file: file.pop("columns"), "missing or of another size"),
+    "no columns": (remove("columns"), "missing or of another size"),
     "factors short": (replace("factors", lambda f: f[:-1]), "missing or of another size"),
     "factors double": (replace("factors", lambda f: f.astype("<f8")), "missing or of another size"),
-    "no factors": (lambda file: file.pop("factors"), "missing or of another size"),
+    "no factors": (remove("factors"), "missing or of another size"),
     "W of integers": (replace("W", lambda W: W.astype("<i4")), "missing or of another size"),
     "W in half precision": (replace("W", lambda W: W.astype("<f2")), "missing or of another size"),
     "W flat": (replace("W", lambda W: W.ravel()), "missing or of another size"),
     "W with a row too many": (replace("W", lambda W: np.vstack([W, W[:1]])), "missing or of another size"),
     "bias short": (replace("bias", lambda b: b[:-1]), "missing or of another size"),
     "visited short": (replace("labels/visited", lambda v: v[:-1]), "missing or of another size"),
-    "no visited": (lambda file: file["labels"].pop("visited"), "missing or of another size"),
+    "no visited": (remove("labels/visited"), "missing or of another size"),
     "status double": (replace("labels/status", lambda s: s.astype("<f8")), "missing or of another size"),
-    "no names": (lambda file: file.pop("label_names"), "missing or of another size"),
+    "no names": (remove("label_names"), "missing or of another size"),
     "no vocabulary": (lambda file: file.attrs.pop("vocabulary"), "missing or of another size"),
 }
 
@@ -134,8 +134,7 @@ DAMAGE = {
 def test_damage_is_refused(tmp_path, tables, kind):
     path = compact(tmp_path / "model.h5", tables)
     damage, message = DAMAGE[kind]
-    with h5py.File(path, "r+") as file:
-        damage(file)
+    edit(path, damage)
     with pytest.raises(DataError, match=rf"model\.h5: damaged .*{message}"):
         Model(path)
 
@@ -159,11 +158,7 @@ def test_rewritten_by_other_programs_it_is_the_same_model(tmp_path, tables):
     """Compressed or never written parts are read, and checked, as well."""
     path = compact(tmp_path / "model.h5", tables)
     whole = Model(path).weights()
-    with h5py.File(path, "r+") as file:
-        for name in ("W", "columns", "factors"):
-            values = file[name][:]
-            del file[name]
-            file.create_dataset(name, data=values, chunks=True, compression="gzip")
+    edit(path, compressed("W", "columns", "factors"))
     assert np.array_equal(Model(path).weights(), whole)
     for fill, sound in (N_COLUMNS - 1, True), (N_COLUMNS, False):
         with h5py.File(path, "r+") as file:
@@ -178,9 +173,7 @@ def test_rewritten_by_other_programs_it_is_the_same_model(tmp_path, tables):
 
 @pytest.mark.parametrize(("version", "message"), [(1, "older than .*train it again"), (99, "newer than")])
 def test_other_versions_are_refused(tmp_path, tables, version, message):
-    path = compact(tmp_path / "model.h5", tables)
-    with h5py.File(path, "r+") as file:
-        file.attrs["hpcml-version"] = version
+    path = edit(compact(tmp_path / "model.h5", tables), attributes({"hpcml-version": version}))
     with pytest.raises(DataError, match=f"format version {version} is {message}"):
         Model(path)
 
@@ -194,7 +187,4 @@ def test_the_version_of_datasets_is_their_own(tmp_path):
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_models_of_the_formats_before_are_read(tmp_path, tables, version):
-    path = compact(tmp_path / "model.h5", tables)
-    with h5py.File(path, "r+") as file:
-        file.attrs["hpcml-version"] = version
-    assert not Model(path).normalised
+    assert not Model(edit(compact(tmp_path / "model.h5", tables), attributes({"hpcml-version": version}))).normalised

@@ -24,8 +24,7 @@ ONE = mpi.self_comm()
 
 @pytest.fixture
 def data(tmp_path):
-    X, Y = random_data(5, 90, 25, 3)
-    return dataset(tmp_path / "data.h5", X, Y, splits={"train": np.arange(60), "test": np.arange(60, 90)})
+    return dataset(tmp_path / "data.h5", *random_data(5, 90, 25, 3), splits={"train": np.arange(60), "test": np.arange(60, 90)})
 
 
 @pytest.mark.parametrize("bias", [False, True])

@@ -1,6 +1,5 @@
 """Pictures of PSBML runs, mean shift, and the experiments on the margin."""
 
-import csv
 import math
 
 import numpy as np
@@ -8,6 +7,7 @@ import pytest
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.svm import SVC
 from support.make import class_data, dataset
+from support.tables import table
 from support.training import train
 
 from hpcml import mpi
@@ -25,11 +25,6 @@ QUIET = Log(1)
 @pytest.fixture(scope="module", autouse=True)
 def _drawing():
     pytest.importorskip("matplotlib", reason="matplotlib is not installed (pip install 'hpcml[plot]')")
-
-
-def table(path):
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def mixture(seed, n, d=2, spread=1.0):

@@ -11,15 +11,12 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_svmlight_file
 from support import make
+from support.judged import predicted
 
-from hpcml import mpi
-from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.files.hdf5 import open_stamped
-from hpcml.log import Log
-from hpcml.model.linear import Model
 from hpcml.prediction import predict as module
-from hpcml.prediction.predict import FORMATS, predict
+from hpcml.prediction.predict import FORMATS
 
 NAMES = ["plain", 'quo"te, comma', "ünïcode"]
 ROWS = np.arange(1, 20, 2)
@@ -36,9 +33,7 @@ def files(tmp_path):
 
 
 def run(files, output, what="scores", force=False, split="test"):
-    with Dataset(files[0]) as dataset:
-        predict(mpi.self_comm(), Model(files[1]), dataset, split, output, what, force, Log(1))
-    return output
+    return predicted(files[1], files[0], output, what, split, force)
 
 
 @pytest.fixture(params=[False, True])

@@ -5,19 +5,17 @@ import gzip
 import numpy as np
 import pytest
 from support import make
+from support.converted import converted
+from support.judged import predicted
 from support.training import train
 
 from hpcml import mpi
-from hpcml.conversion.convert import convert
-from hpcml.conversion.options import ConvertOptions
-from hpcml.data.dataset import Dataset
 from hpcml.data.svmlight_stream import is_text
 from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.log import Log
 from hpcml.model.open import open_model
 from hpcml.prediction import predict as predict_module
 from hpcml.prediction import stream as module
-from hpcml.prediction.predict import predict
 from hpcml.prediction.stream import predict_stream
 
 N_FEATURES = 9
@@ -38,7 +36,7 @@ def files(request, tmp_path):
     """Paths of a text, of the dataset made from it, and of a model."""
     source, data = tmp_path / "data.svm", tmp_path / "data.h5"
     source.write_text(f"1 {N_FEATURES}:1\n" + svmlight(0, 30, N_FEATURES))
-    convert(mpi.self_comm(), "svmlight", [source], data, ConvertOptions(), False, Log(1))
+    converted("svmlight", source, data)
     if request.param == "linear":
         rng = np.random.default_rng(1)
         model = make.model(tmp_path / "model.h5", rng.standard_normal((3, N_FEATURES)), rng.standard_normal(3), ["a", "b;", "ü"])
@@ -60,9 +58,7 @@ def run(source, model, output, what="scores", force=False, log=None, **options):
 @pytest.mark.parametrize("small", [False, True])
 def test_the_same_bytes_as_from_the_dataset(files, tmp_path, monkeypatch, what, ending, small):
     source, data, model = files
-    reference = tmp_path / f"reference{ending}"
-    with Dataset(data) as dataset:
-        predict(mpi.self_comm(), open_model(model), dataset, "all", reference, what, False, Log(1))
+    reference = predicted(model, data, tmp_path / f"reference{ending}", what)
     if small:
         monkeypatch.setattr(module, "BLOCK_BYTES", 50)
         monkeypatch.setattr(module, "MAX_BLOCK_BYTES", 60)

@@ -1,6 +1,5 @@
 """Which features are kept, and what is left of a dataset or a model."""
 
-import csv
 from fractions import Fraction
 
 import h5py
@@ -12,8 +11,10 @@ from hypothesis import strategies as st
 from scipy.stats import chi2_contingency
 from sklearn.feature_selection import chi2, mutual_info_classif
 from sklearn.metrics import mutual_info_score
+from support.edits import attributes, edit, entry
 from support.make import dataset, random_data
 from support.make import model as linear_model
+from support.tables import table
 from support.training import asked
 
 from hpcml import mpi, rng
@@ -36,11 +37,6 @@ from hpcml.reduce.select import select
 
 def run(path, output, force=False, **options):
     return select(mpi.self_comm(), path, output, SelectOptions(**options), force, Log(1))
-
-
-def table(path):
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def sparse_data(seed=3, n_rows=120, n_features=30, n_labels=6):
@@ -340,8 +336,7 @@ def test_names_of_a_model_come_from_its_data(tmp_path):
     data = dataset(tmp_path / "other.h5", X, Y, names)
     with pytest.raises(DataError, match="has other features"):
         run(tmp_path / "model.h5", tmp_path / "few.h5", True, features=4, data=data)
-    with h5py.File(data, "r+") as file:
-        file.attrs["vocabulary"] = "width:30"
+    edit(data, attributes({"vocabulary": "width:30"}))
     run(tmp_path / "model.h5", tmp_path / "few.h5", True, features=4, data=data)
     assert all(row["name"] == names[int(row["feature"])] for row in table(tmp_path / "few.features.csv"))
 
@@ -354,8 +349,7 @@ def test_a_model_without_positive_and_negative_weights(tmp_path):
     winnow_model(tmp_path / "winnow.h5", X, Y)
     with pytest.raises(ConfigError, match=r"--by ig: .*winnow\.h5 is a model"):
         run(tmp_path / "winnow.h5", tmp_path / "few.h5", features=2, by="ig")
-    with h5py.File(tmp_path / "winnow.h5", "r+") as file:
-        file["state/features"][0] = 29
+    edit(tmp_path / "winnow.h5", entry("state/features", 0, 29))
     with pytest.raises(DataError, match="its state does not fit"):
         run(tmp_path / "winnow.h5", tmp_path / "few.h5", features=2)
 

@@ -1,6 +1,5 @@
 """Joining the models of label parts, and the table of a sweep."""
 
-import csv
 import json
 import resource
 import shutil
@@ -9,6 +8,7 @@ from pathlib import Path
 import pytest
 import support.training as training
 from support.make import dataset, random_data
+from support.tables import table
 from support.training import asked, merge
 
 import hpcml
@@ -25,8 +25,7 @@ QUIET = Log(1)
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    X, Y = random_data(3, 60, 40, 7)
-    return dataset(tmp_path_factory.mktemp("data") / "data.h5", X, Y)
+    return dataset(tmp_path_factory.mktemp("data") / "data.h5", *random_data(3, 60, 40, 7))
 
 
 def train(data, run, **options):
@@ -84,8 +83,7 @@ def test_more_parts_than_labels(data, tmp_path):
 def test_what_cannot_be_joined(runs, data, tmp_path):
     whole, first, second, third = runs
     output = tmp_path / "joined"
-    X, Y = random_data(4, 60, 40, 7)
-    other = train(dataset(tmp_path / "data.h5", X, Y), tmp_path / "other", label_part="2/3")
+    other = train(dataset(tmp_path / "data.h5", *random_data(4, 60, 40, 7)), tmp_path / "other", label_part="2/3")
     epsilon = train(data, tmp_path / "epsilon", label_part="2/3", epsilon=0.2)
     halves = train(data, tmp_path / "half", label_part="2/2")
     cases = {
@@ -137,7 +135,7 @@ def test_more_parts_than_files_that_may_be_open(data, runs, tmp_path):
     parts = [train(data, tmp_path / str(k), label_part=f"{k}/7") for k in range(1, 8)]
     resource.setrlimit(resource.RLIMIT_NOFILE, (len(list(Path("/proc/self/fd").iterdir())) + 30, hard))
     try:
-        merge(SELF, parts, tmp_path / "joined", log=QUIET)
+        assert merge(SELF, parts, tmp_path / "joined", log=QUIET).n_parts == 7
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert (tmp_path / "joined" / "model.h5").read_bytes() == (runs[0] / "model.h5").read_bytes()
@@ -170,8 +168,7 @@ def test_sweep_shows_what_differs_and_the_best_first(runs, data, tmp_path):
     unfinished.mkdir()
     (unfinished / "config.toml").write_text((plain / "config.toml").read_text())
     sweep = merge_sweep(SELF, [plain, unfinished, better], tmp_path / "sweep.csv", False, free_keys)
-    with (tmp_path / "sweep.csv").open() as file:
-        rows = list(csv.DictReader(file))
+    rows = table(tmp_path / "sweep.csv")
     assert list(rows[0]) == ["run", "lambda", "loss", "state", "labels", "iterations", "average_precision", "auc"]
     assert [row["run"] for row in rows] == [str(better), str(plain), str(unfinished)]
     assert [row["loss"] for row in rows] == ["huber", "hinge", "hinge"]

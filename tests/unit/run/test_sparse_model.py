@@ -5,7 +5,7 @@ import h5py
 import numpy as np
 import pytest
 from support import make
-from support.edits import entry, replace
+from support.edits import attributes, compressed, edit, entry, remove, replace
 
 from hpcml import mpi
 from hpcml.data.dataset import Dataset
@@ -89,8 +89,7 @@ def test_scores_have_the_bits_of_a_dense_model(tmp_path, tables, precision, norm
     small = np.where(np.abs(tables[0].astype(precision)) < 0.7, 0, tables[0])
     small_path = write(tmp_path / "small.h5", (small, *tables[1:]), precision=precision, bias=bias)
     for path in (dense_path, sparse_path, small_path):
-        with h5py.File(path, "r+") as file:
-            file.attrs["normalised"] = normalised
+        edit(path, attributes({"normalised": normalised}))
     data = make.dataset(tmp_path / "data.h5", X, Y)
 
     def judged(model, number):
@@ -119,10 +118,7 @@ def wrapping(file):
 
 
 def shape(*sizes):
-    def damage(file):
-        file["W"].attrs["shape"] = np.array(sizes, dtype=np.int64)
-
-    return damage
+    return attributes({"shape": np.array(sizes, dtype=np.int64)}, "W")
 
 
 def swapped(file):
@@ -153,10 +149,10 @@ DAMAGE = {
     "indices short": (replace("W/indices", lambda v: v[:-1]), "missing or of another size"),
     "data short": (replace("W/data", lambda v: v[:-1]), "missing or of another size"),
     "data in half precision": (replace("W/data", lambda v: v.astype("<f2")), "missing or of another size"),
-    "no data": (lambda file: file["W"].pop("data"), "missing or of another size"),
-    "no indptr": (lambda file: file["W"].pop("indptr"), "missing or of another size"),
+    "no data": (remove("W/data"), "missing or of another size"),
+    "no indptr": (remove("W/indptr"), "missing or of another size"),
     "no shape": (lambda file: file["W"].attrs.pop("shape"), "missing or of another size"),
-    "no W": (lambda file: file.pop("W"), "missing or of another size"),
+    "no W": (remove("W"), "missing or of another size"),
     "more labels": (shape(N_LABELS + 1, N_COLUMNS), "missing or of another size"),
     "more columns than features": (shape(N_LABELS, 2**40), "missing or of another size"),
     "negative columns": (shape(N_LABELS, -1), "but W has columns 0 to -2"),
@@ -169,8 +165,7 @@ DAMAGE = {
 def test_damage_is_refused(tmp_path, tables, kind):
     path = write(tmp_path / "model.h5", tables, sparse=True)
     damage, message = DAMAGE[kind]
-    with h5py.File(path, "r+") as file:
-        damage(file)
+    edit(path, damage)
     with pytest.raises(DataError, match=rf"model\.h5: damaged .*{message}"):
         Model(path)
 
@@ -179,8 +174,7 @@ def test_order_is_checked_across_blocks(tmp_path, tables, monkeypatch):
     path = write(tmp_path / "model.h5", tables, sparse=True)
     monkeypatch.setattr("hpcml.model.linear.CHECKED", 1)
     Model(path)
-    with h5py.File(path, "r+") as file:
-        swapped(file)
+    edit(path, swapped)
     with pytest.raises(DataError, match="row of label 1"):
         Model(path)
 
@@ -188,11 +182,7 @@ def test_order_is_checked_across_blocks(tmp_path, tables, monkeypatch):
 def test_compressed_by_other_programs_it_is_the_same_model(tmp_path, tables):
     path = write(tmp_path / "model.h5", tables, sparse=True)
     whole = Model(path).weights()
-    with h5py.File(path, "r+") as file:
-        for name in ("W/indptr", "W/indices", "W/data"):
-            values = file[name][:]
-            del file[name]
-            file.create_dataset(name, data=values, chunks=True, compression="gzip")
+    edit(path, compressed("W/indptr", "W/indices", "W/data"))
     assert np.array_equal(Model(path).weights(), whole)
 
 

@@ -8,15 +8,15 @@ from itertools import pairwise
 import h5py
 import numpy as np
 import pytest
+from support.judged import predicted as write
 from support.served import BATCH, SELF, SUBJECTS, SUGGEST, app_of, ask, exchange, run_of, texts
 from support.training import train
 
 from hpcml.data.dataset import Dataset
 from hpcml.errors import ConfigError
 from hpcml.evaluation.calibrate import calibrate
-from hpcml.log import Log
 from hpcml.model.open import open_model
-from hpcml.prediction.predict import Prediction, predict
+from hpcml.prediction.predict import Prediction
 from hpcml.serving.serve import open_suggester
 from hpcml.serving.suggest import Question
 from hpcml.serving.worker import Worker
@@ -33,10 +33,7 @@ def served(tmp_path_factory):
 
 def predicted(run, data, folder, what):
     """What `hpcml predict` writes of all rows."""
-    output = folder / f"{what}.h5"
-    with Dataset(data) as dataset:
-        predict(SELF, open_model(run), dataset, "all", output, what, True, Log(1))
-    with h5py.File(output) as file:
+    with h5py.File(write(run, data, folder / f"{what}.h5", what, force=True)) as file:
         if what == "labels":
             indptr, indices = file["Y/indptr"][:], file["Y/indices"][:]
             return [set(indices[a:b].tolist()) for a, b in pairwise(indptr)]

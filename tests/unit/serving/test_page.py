@@ -1,11 +1,8 @@
 """The page in a real browser, from a real server: at two widths, light and dark; names are text, whatever they hold."""
 
 import json
-import os
 import socket
-import subprocess
 import time
-from pathlib import Path
 
 import pytest
 from support import hostile
@@ -15,7 +12,6 @@ from hpcml.errors import ConfigError
 from hpcml.serving import connection
 from hpcml.serving.server import Server, listen
 
-BROWSER = Path(__file__).parents[3] / "launch" / "browser-here.sh"
 TEXT = "the wheat, corn and grain of a farm by the sea: </textarea><script>document.title = 'broken'</script>"
 
 
@@ -30,20 +26,6 @@ def server(tmp_path_factory):
     with listen("127.0.0.1", 0) as listening, Server(app, listening) as running:
         running.lines = lines
         yield running
-
-
-@pytest.fixture(scope="module")
-def browser():
-    """A Chromium, driven by playwright; skipped, with the reason, where there is none, unless HPCML_NEEDS_BROWSER is set."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright (pip install '.[test]')")
-    found = subprocess.run([BROWSER], capture_output=True, text=True, timeout=240)
-    if found.returncode == 3 and "HPCML_NEEDS_BROWSER" not in os.environ:
-        pytest.skip(found.stderr.strip())
-    assert found.returncode == 0, found.stderr
-    with playwright.sync_playwright() as driver:
-        program = driver.chromium.launch(executable_path=found.stdout.strip(), args=["--no-sandbox"])
-        yield program
-        program.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

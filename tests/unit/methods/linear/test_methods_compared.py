@@ -18,9 +18,9 @@ from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError
 from hpcml.methods.liblinear.train import METHOD as LIBLINEAR
 from hpcml.methods.linear import plane_kernels as kernels
-from hpcml.methods.linear.block import CONVERGED, STEP_LIMIT
 from hpcml.methods.linear.block_kernels import CHUNK
 from hpcml.methods.linear.objective import Objective
+from hpcml.methods.linear.solver import CONVERGED, STEP_LIMIT
 from hpcml.methods.probe.train import METHOD as PROBE
 from hpcml.methods.probe.train_pegasos import METHOD as PEGASOS
 from hpcml.methods.svmperf.cutting import IDLE_LIMIT, violation_limit

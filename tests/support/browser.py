@@ -1,0 +1,23 @@
+"""A browser for the tests of pages."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+BROWSER = Path(__file__).parents[2] / "launch" / "browser-here.sh"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A Chromium, driven by playwright; skipped, with the reason, where there is none, unless HPCML_NEEDS_BROWSER is set."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright (pip install '.[test]')")
+    found = subprocess.run([BROWSER], capture_output=True, text=True, timeout=240)
+    if found.returncode == 3 and "HPCML_NEEDS_BROWSER" not in os.environ:
+        pytest.skip(found.stderr.strip())
+    assert found.returncode == 0, found.stderr
+    with playwright.sync_playwright() as driver:
+        program = driver.chromium.launch(executable_path=found.stdout.strip(), args=["--no-sandbox"])
+        yield program
+        program.close()

@@ -1,0 +1,32 @@
+"""`convert` in few words, and what is in the datasets that it makes."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import h5py
+
+from hpcml import mpi
+from hpcml.conversion.convert import convert
+from hpcml.conversion.options import ConvertOptions
+from hpcml.log import Log
+
+
+def converted(source, inputs, output, told=False, **options):
+    """The report of a conversion, which replaces what is there; `told`: with what it prints."""
+    inputs = [inputs] if isinstance(inputs, str | Path) else list(inputs)
+    return convert(mpi.self_comm(), source, inputs, output, ConvertOptions(**options), True, Log(0 if told else 1))
+
+
+def strings(path, name):
+    """The strings of a file; None where it has none of that name."""
+    with h5py.File(path) as file:
+        return file[name].asstr()[:].tolist() if name in file else None
+
+
+def label_sets(path, matrix="Y", names="label_names"):
+    """The names of each row's labels; None where the file has no such matrix."""
+    with h5py.File(path) as file:
+        if matrix not in file:
+            return None
+        labels, indptr, indices = file[names].asstr()[:], file[matrix]["indptr"][:], file[matrix]["indices"][:]
+        return [labels[indices[a:b]].tolist() for a, b in pairwise(indptr)]
