@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from support.make import dataset, random_data
-from support.methods import LINEAR, AtLook, able, checkpoint_of, every, every_way, having, history, options_of, small_data
+from support.methods import LINEAR, AtLook, able, checkpoint_of, every, every_way, having, history, make, options_of, small_data
 from support.oracles import hinge_objective, probe
 from support.training import merge, train
 
@@ -22,6 +22,7 @@ from hpcml.errors import ConfigError, DataError, HpcmlError, Interrupted, NonFin
 from hpcml.log import Log
 from hpcml.methods.linear import objective
 from hpcml.methods.registry import METHODS
+from hpcml.methods.registry import able as names_of
 from hpcml.model.linear import STATUS, Model
 from hpcml.model.open import open_model
 
@@ -53,6 +54,15 @@ def scores(model, data, path):
 
 
 # what all can
+
+
+@every
+def test_its_entry_names_what_there_is(method):
+    entry = METHODS[method]
+    assert callable(entry.load(entry.train)) if entry.train else entry.linear
+    assert not entry.linear or entry.load(entry.linear).name == method
+    assert not entry.estimator or make(method).get_params().keys() >= entry.parameters.keys()
+    assert not entry.forecast or callable(entry.load(entry.forecast).forecast)
 
 
 @every_way
@@ -224,7 +234,7 @@ def test_headings(tmp_path, method):
 
 @able("headings", False)
 def test_headings_are_refused(tmp_path, method):
-    sentence = f"so {method} would be told the answer; train bernoulli-nb"
+    sentence = f"so {method} would be told the answer; train {', '.join(names_of('headings'))}, or "
     refused(sentence, "train", method, data_with_headings(tmp_path), "-o", tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
