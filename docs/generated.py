@@ -2,11 +2,13 @@
 
 import re
 from dataclasses import Field, fields
+from importlib import import_module
 
-from hpcml.methods.registry import METHODS, Method
-from hpcml.options import default_of, flag_of, help_of
+from hpcml.methods.registry import METHODS, Can, Method
+from hpcml.options import default_of, flag_of, help_of, texts_behind
 
 TABLE = "<!-- table of methods -->"
+CLASSIFIERS = "<!-- classifiers -->"
 OPTIONS = re.compile(r"<!-- options of ([\w-]+) -->")
 
 
@@ -17,10 +19,12 @@ def cell(text: str) -> str:
 
 def table_of_methods() -> str:
     """A line for each method."""
-    lines = ["| method | what it is | minimises | scikit-learn classifier |", "|---|---|---|---|"]
+    lines = ["| method | what it is | minimises | scikit-learn classifier | can |", "|---|---|---|---|---|"]
+    texts = texts_behind(Can)
     for name, method in METHODS.items():
+        can = [text for what, text in texts.items() if getattr(method.can, what)] + ["`hpcml plan`"] * bool(method.forecast)
         classifier = f"`{method.estimator.partition(':')[2]}`" if method.estimator else ""
-        lines.append(f"| `{name}` | {cell(method.about)} | {', '.join(method.losses)} | {classifier} |")
+        lines.append(f"| `{name}` | {cell(method.about)} | {', '.join(method.losses)} | {classifier} | {', '.join(can)} |")
     return "\n".join(lines)
 
 
@@ -46,7 +50,18 @@ def table_of_options(method: Method) -> str:
     return "\n".join(lines)
 
 
+def classifiers() -> str:
+    """The reference of each classifier, with a table of its parameters, which are known when it is imported."""
+    found, lines = dict.fromkeys(method.estimator for method in METHODS.values() if method.estimator), list[str]()
+    for path in found:
+        module, _, name = path.partition(":")
+        described = getattr(import_module(module), name).described
+        lines += [f"::: {module}.{name}", "", "| parameter | type | what it is |", "|---|---|---|"]
+        lines += [f"| `{parameter}` | {cell(kind)} | {cell(text)} |" for parameter, kind, text in described] + [""]
+    return "\n".join(lines)
+
+
 def on_page_markdown(markdown: str, **_: object) -> str:
     """The page with its tables."""
-    markdown = markdown.replace(TABLE, table_of_methods())
+    markdown = markdown.replace(TABLE, table_of_methods()).replace(CLASSIFIERS, classifiers())
     return OPTIONS.sub(lambda found: table_of_options(METHODS[found[1]]), markdown)

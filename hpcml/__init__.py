@@ -14,10 +14,10 @@ _API = {
     **dict.fromkeys(("CrossValidation", "TopPrecision"), "hpcml.crossval"),
     "Dataset": "hpcml.api_dataset",
     "DualClassifier": "hpcml.methods.dual.estimator",
-    "ElasticNetClassifier": "hpcml.methods.extreme.estimator",
-    "KernelNaiveBayes": "hpcml.model.kernel_bayes",
+    "ElasticNetClassifier": "hpcml.methods.elastic_net.estimator",
+    "KernelNB": "hpcml.model.kernel_bayes",
     "Model": "hpcml.model.linear",
-    "NaiveBayesClassifier": "hpcml.methods.bayes.estimator",
+    "BernoulliNBClassifier": "hpcml.methods.bayes.estimator",
     "OnlineClassifier": "hpcml.methods.online.estimator",
     "ProbeClassifier": "hpcml.methods.probe.estimator",
     "PsbmlClassifier": "hpcml.methods.psbml.estimator",
@@ -44,17 +44,17 @@ if TYPE_CHECKING:  # the same, for programs that check types
     from hpcml.api_dataset import Dataset as Dataset
     from hpcml.crossval import CrossValidation as CrossValidation
     from hpcml.crossval import TopPrecision as TopPrecision
+    from hpcml.methods.bayes.estimator import BernoulliNBClassifier as BernoulliNBClassifier
     from hpcml.methods.bayes.estimator import BoostedBayesClassifier as BoostedBayesClassifier
-    from hpcml.methods.bayes.estimator import NaiveBayesClassifier as NaiveBayesClassifier
     from hpcml.methods.bayes.estimator import StagedBayesClassifier as StagedBayesClassifier
     from hpcml.methods.bayes.estimator import StagedSvmClassifier as StagedSvmClassifier
     from hpcml.methods.dual.estimator import DualClassifier as DualClassifier
-    from hpcml.methods.extreme.estimator import ElasticNetClassifier as ElasticNetClassifier
+    from hpcml.methods.elastic_net.estimator import ElasticNetClassifier as ElasticNetClassifier
     from hpcml.methods.online.estimator import OnlineClassifier as OnlineClassifier
     from hpcml.methods.probe.estimator import ProbeClassifier as ProbeClassifier
     from hpcml.methods.psbml.estimator import PsbmlClassifier as PsbmlClassifier
     from hpcml.model.classifier import ClassifierModel as ClassifierModel
-    from hpcml.model.kernel_bayes import KernelNaiveBayes as KernelNaiveBayes
+    from hpcml.model.kernel_bayes import KernelNB as KernelNB
     from hpcml.model.linear import Model as Model
 else:  # a checker that saw this would believe in any name
 

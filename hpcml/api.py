@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from hpcml.mpi import Comm
     from hpcml.near_duplicates.search import Duplicates
     from hpcml.options import Value
+    from hpcml.run.session import Session
     from hpcml.signals import StopSignals
     from hpcml.tuning.report import TuneReport
 
@@ -42,14 +43,37 @@ def _errors_in_python() -> Iterator[None]:
         raise
 
 
+@contextmanager
+def _session(comm: Comm | None, log: Log | None, signals: StopSignals | None = None) -> Iterator[Session]:
+    """A session whose errors speak of parameters."""
+    from hpcml.run.session import session_of
+
+    with _errors_in_python(), session_of(comm, log, signals) as session:
+        yield session
+
+
+@contextmanager
+def _open(session: Session, data: Path | str) -> Iterator[Dataset]:
+    """Collective over the session's ranks. The dataset, on all of them."""
+    from hpcml import mpi
+    from hpcml.data.dataset import Dataset
+
+    with mpi.agreed(session.comm, f"opening {data}"):
+        dataset = Dataset(data)
+    with dataset:
+        yield dataset
+
+
 def _options(kind: type[Any], given: Mapping[str, Value], what: str, listed_by: str) -> Any:
     """The options of that kind by their names; what may be several may be given as one. Raises ConfigError."""
+    from hpcml.earlier_names import OPTIONS, refuse_earlier
     from hpcml.options import default_of
 
     known = {option.name: option for option in fields(kind)}
     found: dict[str, Any] = {}
     for name, value in given.items():
         if name not in known:
+            refuse_earlier(name, {old: new.replace("-", "_") for old, new in OPTIONS.items()}, "the option ")
             raise ConfigError(f"{what} has no option {name!r}; {nearest(str(name), known, listed_by)}")
         if isinstance(default_of(known[name]), tuple) and isinstance(value, (str, int, float)):
             found[name] = (value,)
@@ -110,13 +134,12 @@ def train(
         After a signal or the time limit, when a checkpoint has been written.
     """
     from hpcml.methods import registry
-    from hpcml.run.session import Target, session_of
+    from hpcml.run.session import Target
 
-    with _errors_in_python():
+    with _session(comm, log, signals) as session:
         _refuse_mapping(mapping, options)
         found = _options(registry.method_named(method).options, options, method, f"hpcml train {method} --help")
-        with session_of(comm, log, signals) as session:
-            return registry.train(method, session, Path(data), Target(Path(output), force, resume), found)
+        return registry.train(method, session, Path(data), Target(Path(output), force, resume), found)
 
 
 def tune(
@@ -135,14 +158,13 @@ def tune(
     The options are those of `hpcml tune`, by the names of the flags, with `_` for `-` and `lam` for λ: `method="probe", folds=3`.
     The others are those of `train`. Returns a report: a text, with the path of the model as `model`. Raises what `train` does.
     """
-    from hpcml.run.session import Target, session_of
+    from hpcml.run.session import Target
     from hpcml.tuning.options import TuneOptions
     from hpcml.tuning.tune import tune as work
 
-    with _errors_in_python():
+    with _session(comm, log, signals) as session:
         found = _options(TuneOptions, options, "tune", "hpcml tune --help")
-        with session_of(comm, log, signals) as session:
-            return work(session, Path(data), Target(Path(output), force, resume), found)
+        return work(session, Path(data), Target(Path(output), force, resume), found)
 
 
 def retrain(
@@ -161,9 +183,9 @@ def retrain(
     Returns a report: a text, with the path of the model as `model`. Raises what `train` does.
     """
     from hpcml.methods.retrain import retrain as work
-    from hpcml.run.session import Target, session_of
+    from hpcml.run.session import Target
 
-    with _errors_in_python(), session_of(comm, log, signals) as session:
+    with _session(comm, log, signals) as session:
         return work(session, Path(run), Path(data), Target(Path(output), force, resume))
 
 
@@ -187,16 +209,12 @@ def predict(
     `output` (.h5, .csv, .svm) says how it is written. Labels are those with a score above `threshold`; None is the model's
     thresholds. Returns the path. Raises ConfigError or DataError.
     """
-    from hpcml import mpi
     from hpcml.prediction.predict import predict as work
     from hpcml.prediction.top import what_of
-    from hpcml.run.session import session_of
 
-    with _errors_in_python(), session_of(comm, log) as session:
+    with _session(comm, log) as session:
         opened = _opened(session.comm, model).with_threshold(threshold)
-        with mpi.agreed(session.comm, f"opening {data}"):
-            dataset = _dataset(data)
-        with dataset:
+        with _open(session, data) as dataset:
             work(session.comm, opened, dataset, split, Path(output), what_of(labels, probabilities), force, session.log, top)
     return Path(output)
 
@@ -217,16 +235,12 @@ def evaluate(
     says which ones are judged. `threshold` is for all labels; None is the model's thresholds. The same on all ranks. Raises
     ConfigError, DataError or NonFiniteError.
     """
-    from hpcml import mpi
     from hpcml.evaluation.evaluate import evaluate as work
     from hpcml.evaluation.seen import split_to_judge
-    from hpcml.run.session import session_of
 
-    with _errors_in_python(), session_of(comm, log) as session:
+    with _session(comm, log) as session:
         opened = _opened(session.comm, model).with_threshold(threshold)
-        with mpi.agreed(session.comm, f"opening {data}"):
-            dataset = _dataset(data)
-        with dataset:
+        with _open(session, data) as dataset:
             judged = split_to_judge(dataset, split, session.log)
             return work(session.comm, opened, dataset, judged, session.log, None if labels is None else list(labels))
 
@@ -250,15 +264,11 @@ def threshold(
     The options are those of `hpcml threshold`. Returns a report: a text, with the thresholds as `found.thresholds`. Raises
     ConfigError, DataError or NonFiniteError.
     """
-    from hpcml import mpi
     from hpcml.evaluation.store_thresholds import threshold as work
-    from hpcml.run.session import session_of
 
-    with _errors_in_python(), session_of(comm, log) as session:
+    with _session(comm, log) as session:
         opened, target = _opened(session.comm, model), None if output is None else Path(output)
-        with mpi.agreed(session.comm, f"opening {data}"):
-            dataset = _dataset(data)
-        with dataset:
+        with _open(session, data) as dataset:
             return work(session.comm, opened, dataset, split, measure, method, min_positives, chance, target, force, session.log)
 
 
@@ -277,15 +287,11 @@ def calibrate(
     The options are those of `hpcml calibrate`. Returns a report: a text, with slope and offset of each label as `sigmoids`. Raises
     ConfigError, DataError or NonFiniteError.
     """
-    from hpcml import mpi
     from hpcml.evaluation.calibrate import calibrate as work
-    from hpcml.run.session import session_of
 
-    with _errors_in_python(), session_of(comm, log) as session:
+    with _session(comm, log) as session:
         opened, target = _opened(session.comm, model), None if output is None else Path(output)
-        with mpi.agreed(session.comm, f"opening {data}"):
-            dataset = _dataset(data)
-        with dataset:
+        with _open(session, data) as dataset:
             return work(session.comm, opened, dataset, split, target, force, session.log)
 
 
@@ -319,15 +325,13 @@ def explain(
 
     Raises ConfigError, DataError or NonFiniteError.
     """
-    from hpcml import mpi
     from hpcml.evaluation.contributions import why
     from hpcml.evaluation.explain import explain as work
     from hpcml.evaluation.seen import split_to_judge
     from hpcml.evaluation.unlearnt import find_unlearnt
     from hpcml.evaluation.wrong import most_wrong
-    from hpcml.run.session import session_of
 
-    with _errors_in_python(), session_of(comm, log) as session:
+    with _session(comm, log) as session:
         n_asked = bool(row) + (wrong is not None) + bool(unlearnt)
         if n_asked > 1:
             raise ConfigError("row, wrong and unlearnt are different questions; ask one at a time")
@@ -336,9 +340,7 @@ def explain(
         if split is not None and wrong is None and not unlearnt:
             raise ConfigError("--split has no effect without --wrong or --unlearnt; leave it out")
         opened = _opened(session.comm, model)
-        with mpi.agreed(session.comm, f"opening {data or model}"):
-            dataset = None if data is None else _dataset(data)
-        with nullcontext() if dataset is None else dataset:
+        with nullcontext() if data is None else _open(session, data) as dataset:
             if row:
                 return why(session.comm, opened, dataset, row, label, top)
             if wrong is not None:
@@ -369,9 +371,8 @@ def report(
     Returns the path. Raises ConfigError, DataError or NonFiniteError; then there is no page.
     """
     from hpcml.reporting.report import report as work
-    from hpcml.run.session import session_of
 
-    with _errors_in_python(), session_of(comm, log) as session:
+    with _session(comm, log) as session:
         named = [runs] if isinstance(runs, (str, Path)) else runs
         found = None if data is None else Path(data)
         return work(
@@ -405,17 +406,15 @@ def duplicates(
     from hpcml import mpi
     from hpcml.near_duplicates.report import check_outputs
     from hpcml.near_duplicates.search import find_duplicates
-    from hpcml.run.session import session_of
 
-    with _errors_in_python(), session_of(comm, log) as session:
+    with _session(comm, log) as session:
         target = None if output is None else Path(output)
         if force and target is None:
             raise ConfigError("--force has no effect without --output; leave it out")
-        with mpi.agreed(session.comm, f"opening {data}"):
-            dataset = _dataset(data)
-            if session.comm.rank == 0:
-                check_outputs({"--output": target}, force, dataset.path)
-        with dataset:
+        with _open(session, data) as dataset:
+            with mpi.agreed(session.comm, f"checking {target}"):
+                if session.comm.rank == 0:
+                    check_outputs({"--output": target}, force, dataset.path)
             return find_duplicates(session.comm, dataset, split, similarity, target, session.log)
 
 
@@ -446,9 +445,8 @@ def convert(
     """
     from hpcml.conversion.convert import convert as work
     from hpcml.conversion.options import ConvertOptions
-    from hpcml.run.session import session_of
 
-    with _errors_in_python(), session_of(comm, log) as session:
+    with _session(comm, log) as session:
         _refuse_mapping(mapping, options)
         inputs = [Path(each) for each in ([] if input is None else [input] if isinstance(input, (str, Path)) else input)]
         found = _options(ConvertOptions, options, "convert", "hpcml convert --help")
@@ -474,9 +472,8 @@ def cross_validate(
     Raises ConfigError or DataError.
     """
     from hpcml.crossval import cross_validate as work
-    from hpcml.run.session import session_of
 
-    with _errors_in_python(), session_of(comm, log) as session:
+    with _session(comm, log) as session:
         return work(session.comm, methods, data, folds, label, split, seed, baseline, in_order, bias, session.log)
 
 
@@ -500,9 +497,8 @@ def cross_validate_top(
     See `hpcml.crossval.cross_validate_top`. Raises ConfigError or DataError.
     """
     from hpcml.crossval import cross_validate_top as work
-    from hpcml.run.session import session_of
 
-    with _errors_in_python(), session_of(comm, log) as session:
+    with _session(comm, log) as session:
         return work(session.comm, methods, data, top, splits, label, split, seed, in_order, bias, most_labels, session.log)
 
 
@@ -511,9 +507,3 @@ def _opened(comm: Comm, model: Path | str | Model | ClassifierModel) -> Model | 
     from hpcml.model.open import share_model
 
     return share_model(comm, model) if isinstance(model, (str, Path)) else model
-
-
-def _dataset(data: Path | str) -> Dataset:
-    from hpcml.data.dataset import Dataset
-
-    return Dataset(data)

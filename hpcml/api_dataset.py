@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpcml.api import _errors_in_python, _options
+from hpcml.api import _options, _session
 from hpcml.data import dataset
 
 if TYPE_CHECKING:
@@ -68,9 +68,8 @@ class Dataset(dataset.Dataset):
         """
         from hpcml.conversion.from_memory import from_sparse as work
         from hpcml.conversion.options import ConvertOptions
-        from hpcml.run.session import session_of
 
-        with _errors_in_python(), session_of(comm, log) as session:
+        with _session(comm, log) as session:
             found = _options(ConvertOptions, options, "from_sparse", "hpcml convert --help")
             work(session.comm, X, Y, Path(path), feature_names, label_names, ids, splits, found, force, session.log)
             return cls(path)
@@ -107,9 +106,8 @@ class Dataset(dataset.Dataset):
         """
         from hpcml.conversion.from_memory import from_frame as work
         from hpcml.conversion.options import ConvertOptions
-        from hpcml.run.session import session_of
 
-        with _errors_in_python(), session_of(comm, log) as session:
+        with _session(comm, log) as session:
             found = _options(ConvertOptions, options, "from_frame", "hpcml convert --help")
             work(session.comm, frame, Path(path), found, force, session.log)
             return cls(path)

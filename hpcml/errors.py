@@ -11,7 +11,7 @@ from typing import TypeGuard
 from hpcml.log import visible
 
 _FLAG = re.compile(r"--(?!help\b)(no-)?([a-z][a-z0-9]*(?:-[a-z0-9]+)*)(?: ([^\s:;,]+)(?=:))?")
-_SWITCHES = {"force", "resume", "shuffle", "gap", "final"}
+_SWITCHES = {"force", "resume", "shuffle", "show-gaps", "final"}
 FEW = 6  # words in a sentence that lists what there is
 EXIT_USER = 2
 EXIT_IN_USE = 73
@@ -56,6 +56,10 @@ class Interrupted(HpcmlError):
     """A signal or a time limit ended the run after a checkpoint; it can be resumed."""
 
     exit_code = EXIT_RESUMABLE
+
+
+class Stopped(Interrupted):
+    """Work was left where it stands, for a reason to stop; whoever drives it saves what there is."""
 
 
 def reason_and_hint(error: OSError) -> tuple[str, str]:
@@ -124,7 +128,8 @@ def file_error(path: object, doing: str, error: OSError) -> DataError:
     return DataError(f"{path}: cannot {doing}: {reason}{hint}")
 
 
-BY_NAME = {c.__name__: c for c in (HpcmlError, ConfigError, InUseError, DataError, NonFiniteError, CollectiveError, Interrupted)}
+_RAISED = (HpcmlError, ConfigError, InUseError, DataError, NonFiniteError, CollectiveError, Interrupted, Stopped)
+BY_NAME = {c.__name__: c for c in _RAISED}
 
 
 def in_python(text: str) -> str:

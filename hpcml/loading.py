@@ -31,7 +31,7 @@ def _threads() -> int:
 
 
 def lacking(size: int) -> str:
-    """What to say if the system would not give so many bytes, and those of the threads; "" if it would. Local."""
+    """An error message if the system would not give so many bytes, and those of the threads; "" if it would. Local."""
     threads = _threads()
     size += (threads - 1) * THREAD_BYTES
     try:

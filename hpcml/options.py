@@ -36,15 +36,21 @@ class Timed(Protocol):
         """Seconds, or None for no limit."""
 
 
-def help_of(kind: type) -> dict[str, str]:
-    """What is said of each option of a dataclass, in one line: the text behind the field."""
+def texts_behind(kind: type) -> dict[str, str]:
+    """The texts behind the fields of a class, each in one line."""
+    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
     found = {}
+    for line, text in pairwise(definition.body if isinstance(definition, ast.ClassDef) else ()):
+        if isinstance(line, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
+            found[ast.unparse(line.target)] = " ".join(str(text.value.value).split())
+    return found
+
+
+def help_of(kind: type) -> dict[str, str]:
+    """The help of each option of a dataclass, in one line."""
+    found: dict[str, str] = {}
     for each in reversed(kind.__mro__):
-        if "__dataclass_fields__" in vars(each):
-            (definition,) = ast.parse(textwrap.dedent(inspect.getsource(each))).body
-            for line, text in pairwise(definition.body if isinstance(definition, ast.ClassDef) else ()):
-                if isinstance(line, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
-                    found[ast.unparse(line.target)] = " ".join(str(text.value.value).split())
+        found |= texts_behind(each) if "__dataclass_fields__" in vars(each) else {}
     return {option.name: found[option.name] for option in fields(kind)}
 
 

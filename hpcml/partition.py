@@ -1,4 +1,4 @@
-"""Who owns what: pure functions from sizes to ranges, the same on every rank."""
+"""Division of rows and labels among ranks: pure functions from sizes to ranges, the same on every rank."""
 
 from __future__ import annotations
 

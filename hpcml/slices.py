@@ -21,7 +21,7 @@ def carry_on() -> None:
 
 
 def stop_at(signals: StopSignals, doing: str) -> Look:
-    """What raises Interrupted after a signal. For work before which nothing has been written; `doing` is a gerund."""
+    """A function that raises Interrupted after a signal. For work before which nothing has been written; `doing` is a gerund."""
 
     def look() -> None:
         if signals.seen:
@@ -33,6 +33,11 @@ def stop_at(signals: StopSignals, doing: str) -> Look:
 def rows_in_slice(n_rows: int, n_values: int) -> int:
     """How many rows make a slice, if `n_rows` have `n_values` values."""
     return max(1, SLICE_VALUES * n_rows // max(1, n_values + ROW_VALUES * n_rows))
+
+
+def is_long(n_values: int, n_ranks: int) -> bool:
+    """Whether a pass of so many ranks over so many values is long enough to be left in the middle."""
+    return n_values > SLICE_VALUES * n_ranks
 
 
 def row_slices(n_rows: int, n_values: int) -> Iterator[slice]:

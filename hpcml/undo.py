@@ -1,4 +1,4 @@
-"""What is to be removed if this process is ended in the middle of making it."""
+"""Files that are removed if this process is ended in the middle of making them."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ _ROWS = 2000
 
 @dataclass
 class Findings:
-    """What was found: sentences, and how many of them tell of something to mend."""
+    """The findings: sentences, and how many of them tell of something to mend."""
 
     lines: list[str] = field(default_factory=list)
     n_bad: int = 0

@@ -35,7 +35,7 @@ TABLE = "compare.csv"
 
 @dataclass(frozen=True)
 class MethodLine:
-    """What is compared of a method: means over the labels, and what the training took; NaN where it is not known."""
+    """The figures of a method that are compared: means over the labels, and the cost of training; NaN where it is not known."""
 
     method: str
     average_precision: float
@@ -107,7 +107,7 @@ class Comparison:
 
 
 def objective_of(model: Model) -> str:
-    """What a method of `comparable` minimised, in words."""
+    """The objective of a method of `comparable`, in words."""
     l1, lam = model.attrs.get("l1"), float(model.attrs["lambda"])
     strength = f"λ = {lam:.4g}" if l1 is None else f"λ₁ = {float(l1):.4g}, λ₂ = {lam:.4g}"
     return f"{model.attrs['loss']} loss, {strength}"

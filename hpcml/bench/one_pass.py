@@ -19,8 +19,9 @@ from hpcml.methods.linear.objective import Objective, Panel, panel_widths
 from hpcml.methods.probe.first_order import probe
 from hpcml.methods.probe.options import ProbeOptions
 from hpcml.run.profile import Profile
+from hpcml.run.stop import NEVER
 
-BLOCKS = (1, 4, 8, 16, 32, 64)
+LABELS = (1, 4, 8, 16, 32, 64)
 LATER = 20  # steps of PROBE, when most rows no longer violate
 
 
@@ -48,14 +49,14 @@ def _at_zero(objective: Objective, n_labels: int) -> Callable[[], None]:
 def _later(objective: Objective, n_labels: int) -> Callable[[], None]:
     """One pass after 20 steps of PROBE for the most frequent labels."""
     order = np.argsort(-objective.rows.n_positive, kind="stable")[:n_labels]
-    block = probe(objective, np.resize(order, n_labels), n_labels, ProbeOptions(), LATER + 1)
-    block.waiting.extend(range(n_labels))
+    solver = probe(objective, np.resize(order, n_labels), n_labels, ProbeOptions(max_steps=LATER + 1))
+    turns = solver.solve(range(n_labels), NEVER)
     for _ in range(LATER):
-        block.turn(0.0)
-    return lambda: objective.evaluate(block.panels)
+        next(turns)
+    return lambda: objective.evaluate(solver.panels)
 
 
-def bench_pass(path: Path, blocks: tuple[int, ...] = BLOCKS, repeats: int = 7) -> list[dict[str, float]]:
+def bench_pass(path: Path, labels_per_pass: tuple[int, ...] = LABELS, repeats: int = 7) -> list[dict[str, float]]:
     """Time one pass over the rows for B labels against scipy's `X @ W` and `X.T @ R` together, on one rank, for each B.
 
     The pass (margins, losses, exact sums; no row dormant) is timed at w = 0, where every row violates ("pass"), and where PROBE
@@ -66,8 +67,8 @@ def bench_pass(path: Path, blocks: tuple[int, ...] = BLOCKS, repeats: int = 7) -
 
     if repeats < 1:
         raise ConfigError(f"--repeats {repeats}: expected at least 1")
-    if min(blocks, default=0) < 1:
-        raise ConfigError("--block: expected at least 1")
+    if min(labels_per_pass, default=0) < 1:
+        raise ConfigError("--labels-per-pass: expected at least 1")
     comm = mpi.self_comm()
     with Dataset(path) as dataset:
         rows, _ = compact_rows(comm, load_shard(comm, dataset, default_split(dataset, "train")), False)
@@ -75,7 +76,7 @@ def bench_pass(path: Path, blocks: tuple[int, ...] = BLOCKS, repeats: int = 7) -
     X = scipy.sparse.csr_matrix((rows.data, rows.indices, rows.indptr), shape=(rows.n_local, rows.n_columns))
     X64 = X.astype(np.float64)
     table = []
-    for n in blocks:
+    for n in labels_per_pass:
         W, R = np.ones((rows.n_columns, n), np.float32), np.ones((rows.n_local, n), np.float32)
         W64, R64 = W.astype(np.float64), R.astype(np.float64)
         calls: dict[str, Callable[[], object]] = {
@@ -85,7 +86,7 @@ def bench_pass(path: Path, blocks: tuple[int, ...] = BLOCKS, repeats: int = 7) -
             "scipy64": partial(_products, X64, W64, R64),
         }
         seconds = _best_times(calls, repeats)
-        line = {"block": n, "rows": rows.n_local, "nonzeros": X.nnz, "columns": rows.n_columns}
+        line = {"labels": n, "rows": rows.n_local, "nonzeros": X.nnz, "columns": rows.n_columns}
         line |= {f"{name}_ns_per_nonzero_and_label": value / X.nnz / n * 1e9 for name, value in seconds.items()}
         for ours in ("pass", "pass_later"):
             line |= {f"ratio_{ours}_to_{name}": seconds[ours] / seconds[name] for name in ("scipy", "scipy64")}

@@ -43,7 +43,7 @@ FILES = ("ovr.txt", "ovr.csv", "ovr.json")
 
 @dataclass(frozen=True)
 class OvrOptions:
-    """What is run how often; the fields are the flags of `hpcml bench ovr`."""
+    """The trainings that are run, and how often; the fields are the flags of `hpcml bench ovr`."""
 
     methods: tuple[str, ...] = ()
     peers: tuple[str, ...] = ()
@@ -92,7 +92,7 @@ class Bench:
 
     @property
     def log(self) -> Log:
-        """Who hears what there is to say."""
+        """The log of this process."""
         return self.session.log
 
     def folder_of(self, method: str, tolerance: float) -> Path:

@@ -80,7 +80,7 @@ class OvrResult:
 
     @property
     def protocol(self) -> str:
-        """What they minimise, in words."""
+        """The objective of all trainers, in words."""
         return f"{self.lines[0].objective if self.together else 'each its own objective'}, {self.intercept}"
 
     def __str__(self) -> str:
@@ -119,7 +119,7 @@ class OvrResult:
         return tables.table(rows)
 
     def _notes(self) -> list[str]:
-        """What the numbers mean, and who is not in the table."""
+        """Notes on the meaning of the numbers, and on trainers that are not in the table."""
         reference = f"{REFERENCE}: scikit-learn's LinearSVC, which checks and copies the rows for every label"
         notes = [
             *([seen_note(self.n_seen, self.n_test_rows)] if self.n_seen else []),

@@ -33,7 +33,7 @@ BEST = 5  # labels of a test row, of trainers that do not score them all
 
 
 class ProgramInput(NamedTuple):
-    """What to train for every column of Y: LIBLINEAR's ½‖w‖² + C Σ ℓ without a bias, or what `l1` is about."""
+    """The problem of every column of Y: LIBLINEAR's ½‖w‖² + C Σ ℓ without a bias, or what `l1` is about."""
 
     X: sp.csr_matrix  # float32, training rows
     Y: sp.csr_matrix  # float32, ones
@@ -48,7 +48,7 @@ class ProgramInput(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """What training took: seconds, the largest resident memory of the process until then, the loaded rows included, and processor
+    """The cost of training: seconds, the largest resident memory of the process until then, the loaded rows included, and processor
     time, of all threads."""
 
     seconds: float
@@ -57,7 +57,7 @@ class Cost(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """What a trainer gives: what training took; weights (labels × features), scores (test rows × labels), or the best labels
+    """The result of a trainer: the cost of training; weights (labels × features), scores (test rows × labels), or the best labels
     (test rows × BEST) and how many rows were given them in a second of processor time."""
 
     cost: Cost
@@ -80,7 +80,7 @@ class Peer(NamedTuple):
 
 
 def timed(work: Callable[[], Any]) -> tuple[Any, Cost]:
-    """What `work` returns, and what it took."""
+    """The result of `work`, and its cost."""
     begin, cpu = time.perf_counter(), time.process_time()
     result = work()
     seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from hpcml.earlier_names import LOSSES, refuse_earlier
 from hpcml.errors import ConfigError, nearest
 from hpcml.methods.linear.options import with_defaults
 from hpcml.methods.registry import METHODS, Method, users_of
@@ -25,7 +26,7 @@ def minimisers(penalty: str = "l2") -> dict[str, Method]:
 
 
 def losses_of(penalty: str) -> list[str]:
-    """What the methods with that penalty minimise, what most of them do first."""
+    """The losses of the methods with that penalty, those of most methods first."""
     methods = minimisers(penalty).values()
     losses = list(dict.fromkeys(loss for method in methods for loss in method.losses))
     return sorted(losses, key=lambda loss: sum(loss not in method.losses for method in methods))
@@ -110,6 +111,7 @@ def _copied(option: Field) -> Field:
 
 def _validate(shared: Any) -> None:
     """Raise ConfigError for a loss that no method minimises; the rest is for the methods to say."""
+    refuse_earlier(shared.loss, LOSSES, "--loss ")
     if shared.loss is not None and shared.loss not in shared.losses:
         raise ConfigError(f"--loss {shared.loss}: expected {' or '.join(sorted(shared.losses))}")
 
@@ -146,10 +148,11 @@ def choose_methods(wanted: Sequence[str], shared: Any) -> list[str]:
     _check_losses(chosen, shared)
     for method in chosen:
         options_for(method, shared).validate()
-    undivided = [method for method in chosen if "shards" not in known[method].option_names]
-    if (shared.shards or 1) > 1 and undivided:
+    undivided = [method for method in chosen if "ranks_per_group" not in known[method].option_names]
+    if (shared.ranks_per_group or 1) > 1 and undivided:
         raise ConfigError(
-            f"--shards {shared.shards}: {undivided[0]} needs all rows on every rank; leave it out, or choose other methods"
+            f"--ranks-per-group {shared.ranks_per_group}: {undivided[0]} needs all rows on every rank; leave it out, or "
+            "choose other methods"
         )
     unused = shared.bias is False and set(_users("bias")).isdisjoint(chosen)  # else the table says who has one all the same
     check_used(replace(shared, bias=False if unused else None), chosen, _users)

@@ -1,4 +1,4 @@
-"""What `hpcml --version` says, and the completion of commands in shells."""
+"""The text of `hpcml --version`, and the completion of commands in shells."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def versions() -> str:
 
 
 def _startup_files() -> dict[Path, bytes]:
-    """What is in the files that a shell reads when it starts, and that an installation may change."""
+    """The contents of the files that a shell reads when it starts, and that an installation may change."""
     files = (Path.home() / name for name in (".bashrc", ".zshrc"))
     return {file: contents(file) for file in files}
 
@@ -73,5 +73,4 @@ def add_completion(app: App) -> None:
         changed = [f"{file}: a line added that loads it" for file, text in before.items() if contents(file) != text]
         say("; ".join([f"{path}: written", *changed, "it takes effect in the next shell that you start"]), sys.stdout)
 
-    install.local = True  # type: ignore[attr-defined]  # it needs no MPI
     app.command(install, name=INSTALL, show=True)

@@ -14,9 +14,9 @@ from hpcml.cli.plan import check_method, plan_app
 from hpcml.cli.plot import plot_app
 from hpcml.cli.retrain import retrain
 from hpcml.cli.serve import serve
-from hpcml.cli.session import Command
 from hpcml.cli.train import explain, train_app
 from hpcml.cli.tune import tune
+from hpcml.earlier_names import OPTIONS, refuse_earlier
 from hpcml.errors import ConfigError
 from hpcml.log import Log
 from hpcml.signals import StopSignals
@@ -70,8 +70,10 @@ def run(tokens: list[str], connect: Callable[[], mpi.Comm], guard: Guard | None 
     app, train = build() if about.INSTALL in tokens[:1] else build(tokens)
     try:
         tokens, train.config = config_files(tokens)
-        command, bound, _ = app.parse_args(tokens, exit_on_error=False, print_error=False)
+        command, bound, given = app.parse_args(tokens, exit_on_error=False, print_error=False)
     except cyclopts.CycloptsError as error:
+        for token in tokens:
+            refuse_earlier(token.partition("=")[0], {f"--{old}": f"--{new}" for old, new in OPTIONS.items()})
         if tokens[:1] == ["train"]:
             explain(tokens)
         text = shortened(str(error))
@@ -81,8 +83,8 @@ def run(tokens: list[str], connect: Callable[[], mpi.Comm], guard: Guard | None 
     except OverflowError:
         raise ConfigError("a number on the command line is too large; expected one below 2**63") from None
     check_numbers(bound.arguments)
-    needs_mpi = getattr(command, "__module__", "").startswith("hpcml.") and not hasattr(command, "local")
-    if needs_mpi:  # help and version do not
+    more: dict[str, Any] = {}
+    if "session" in given:  # help and version need no MPI
         signals = StopSignals() if guard is None else guard.signals
         if guard is not None and getattr(command, "resumable", False):  # it looks at signals
             guard.run = bound.arguments["output"]
@@ -91,5 +93,5 @@ def run(tokens: list[str], connect: Callable[[], mpi.Comm], guard: Guard | None 
         comm = connect()
         from hpcml.run.session import Session
 
-        Command.session = Session(comm, Log(comm.rank, quiet), signals)
-    command(*bound.args, **bound.kwargs)
+        more["session"] = Session(comm, Log(comm.rank, quiet), signals)
+    command(*bound.args, **bound.kwargs, **more)

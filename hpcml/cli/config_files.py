@@ -1,4 +1,4 @@
-"""What `--config` names: TOML files with options, checked before the command line is parsed."""
+"""The files of `--config`: TOML with options, checked before the command line is parsed."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import cyclopts
 
+from hpcml.earlier_names import METHODS as EARLIER
+from hpcml.earlier_names import OPTIONS, refuse_earlier, with_names_of_now
 from hpcml.errors import ConfigError, nearest
 from hpcml.files.opening import read_small
 from hpcml.methods.registry import METHODS, Method
@@ -20,6 +22,7 @@ from hpcml.options import default_of, flag_of
 
 SHOWN = 60  # characters of a value in a message
 LARGEST = 2**63
+WRITTEN = "# hpcml "  # how the config.toml of a run begins
 TEXTS = {"data": str, "output": str}  # the keys that every method has
 WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", Path: "a text", tuple: "a list of texts"}
 
@@ -44,6 +47,7 @@ def config_files(tokens: list[str]) -> tuple[list[str], list[cyclopts.config.Dic
         keys.pop("method", None)
         if method is not None and named != method and not _share_options(method, named or method):
             raise ConfigError(f"{path}: it is for the method {shortened(named or '')!r}, not {method!r}")
+        refuse_earlier(named, EARLIER, f"{path}: the method ")
         if named is not None and named not in METHODS:
             raise ConfigError(f"{path}: no method {shortened(named)!r}; {nearest(shortened(named), METHODS, 'hpcml train --help')}")
         method = given or named
@@ -66,6 +70,7 @@ def _check_keys(path: Path, keys: dict[str, object], method: Method) -> None:
     old = any(flag not in known and flag != "bias" and _written_before(flag, value) for flag, value in _flags(keys))
     for key, value in list(keys.items()):
         flag = key.replace("_", "-")
+        refuse_earlier(flag, OPTIONS, f"{path}: ")
         if flag in known:
             _check_value(path, key, value, known[flag])
         elif flag == "bias" and hasattr(method.options, "bias"):  # it always has an intercept
@@ -96,16 +101,17 @@ def _written_before(flag: str, value: object) -> bool:
 
 
 def _read(path: Path) -> dict[str, object]:
-    """The keys of a TOML file. Raises ConfigError, DataError."""
+    """The keys of a TOML file, with the names of now if a run of an earlier version wrote it. Raises ConfigError, DataError."""
     text = read_small(path)
     try:
-        return tomllib.loads(text)
+        values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: not a TOML file: {shortened(str(error))}") from None
     except ValueError:  # of Python's int, or of a date
         raise ConfigError(f"{path}: a number of thousands of digits, or a date that is none; mend it") from None
     except RecursionError:
         raise ConfigError(f"{path}: nested too deeply; expected lines KEY = VALUE") from None
+    return with_names_of_now(values) if text.startswith(WRITTEN) else values
 
 
 def kinds_of(options: type) -> dict[str, type]:

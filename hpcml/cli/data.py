@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from hpcml.cli.session import Command, Output, say_once
+from hpcml.cli.session import Here, Output, say_once
 from hpcml.conversion.options import ConvertOptions
 from hpcml.options import Flag, Several
 
@@ -17,6 +17,7 @@ def convert(
     output: Output,
     options: ConvertOptions = ConvertOptions(),  # noqa: B008 - frozen
     force: Flag = False,
+    session: Here,
 ) -> None:
     """Make a dataset from texts or numbers in any usual format, from the docstrings of installed packages, or by formula.
 
@@ -36,10 +37,10 @@ def convert(
     """
     from hpcml.conversion.convert import convert as work
 
-    say_once(str(work(Command.session.comm, source, list(inputs), output, options, force, Command.session.log)))
+    say_once(session, str(work(session.comm, source, list(inputs), output, options, force, session.log)))
 
 
-def info(file: Path, /, *, ranks: Annotated[tuple[int, ...], Several] = (1, 2, 4), check: bool = True) -> None:
+def info(file: Path, /, *, ranks: Annotated[tuple[int, ...], Several] = (1, 2, 4), check: bool = True, session: Here) -> None:
     """Show what a dataset holds, what a shard weighs on so many ranks, and check every row; or what a model is.
 
     Parameters
@@ -57,14 +58,14 @@ def info(file: Path, /, *, ranks: Annotated[tuple[int, ...], Several] = (1, 2, 4
     from hpcml.model.open import kind_of, share_model
     from hpcml.mpi import agreed
 
-    comm, kind = Command.session.comm, ""
+    comm, kind = session.comm, ""
     with agreed(comm, f"opening {file}"):
         if comm.rank == 0:
             kind = kind_of(file)
     if comm.bcast(kind) in ("model", "classifier"):
-        say_once(format_model(share_model(comm, file)))
+        say_once(session, format_model(share_model(comm, file)))
         return
-    say_once(format_info(work(Command.session.comm, file, list(ranks), check)))
+    say_once(session, format_info(work(session.comm, file, list(ranks), check)))
 
 
 def split(
@@ -77,6 +78,7 @@ def split(
     stratified: Flag = False,
     seed: int = 0,
     force: Flag = False,
+    session: Here,
 ) -> None:
     """Divide the rows of a dataset into train and test, and if wanted valid, in which `hpcml threshold` and `calibrate` look.
 
@@ -99,4 +101,4 @@ def split(
     """
     from hpcml.conversion.split import split as work
 
-    work(Command.session.comm, file, output, test_share, stratified, seed, force, Command.session.log, valid_share)
+    work(session.comm, file, output, test_share, stratified, seed, force, session.log, valid_share)

@@ -72,7 +72,7 @@ def _resumed_from(folders: list[Path]) -> str:
 
 
 class Guard:
-    """What ends this process at a signal. `run` is the output of a command that looks at `signals` while it trains.
+    """The end of this process at a signal, by a thread. `run` is the output of a command that looks at `signals` while it trains.
 
     With `waits` the command looks at `signals`, too, and ends by itself, if it is not too late.
     """

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from hpcml.cli.session import Command, Output, say_once
+from hpcml.cli.session import Here, Output, say_once
 from hpcml.errors import ConfigError
 from hpcml.options import Flag, Several
 
@@ -34,6 +34,7 @@ def explain(
     titles: Path | None = None,
     json: Path | None = None,
     force: Flag = False,
+    session: Here,
 ) -> None:
     """Show what labels look at: the features of a linear model by squared weight, and what the other features weigh.
 
@@ -82,7 +83,7 @@ def explain(
     _check_asked(asked, data, label, split, top)
     if titles is not None and asked != ["--wrong"]:
         raise ConfigError("--titles has no effect without --wrong; leave it out")
-    comm = Command.session.comm
+    comm = session.comm
     opened = share_model(comm, model)
     with agreed(comm, f"opening {data or model}"):
         if comm.rank == 0 and json is not None:
@@ -90,13 +91,13 @@ def explain(
         dataset = None if data is None else Dataset(data)
     with nullcontext() if dataset is None else dataset:
         if asked:
-            _say_asked(asked[0], opened, dataset, label, row, wrong, split, 10 if top is None else top, json, titles)
+            _say_asked(session, asked[0], opened, dataset, label, row, wrong, split, 10 if top is None else top, json, titles)
             return
         found = work(comm, opened, dataset, label, 10 if top is None else top, json is not None)
     if found is not None:
         if data is not None and found.names is None:
-            Command.session.log(f"note: {data} has no names of features: they are numbered, from 0")
-        say_once(format_explanation(found))
+            session.log(f"note: {data} has no names of features: they are numbered, from 0")
+        say_once(session, format_explanation(found))
     with agreed(comm, f"writing {json}"):
         if found is not None and json is not None:
             write_json(json, found)
@@ -117,6 +118,7 @@ def _check_asked(asked: list[str], data: Path | None, label: tuple[str, ...], sp
 
 
 def _say_asked(
+    session: Here,
     asked: str,
     model: Model | ClassifierModel,
     dataset: Dataset,
@@ -138,7 +140,7 @@ def _say_asked(
     from hpcml.files.atomic import write_whole
     from hpcml.mpi import agreed
 
-    comm, log = Command.session.comm, Command.session.log
+    comm, log = session.comm, session.log
     found: WhyRows | MostWrong | Learnability
     if asked == "--row":
         found = why(comm, model, dataset, row, label, top)
@@ -146,7 +148,7 @@ def _say_asked(
         found = most_wrong(comm, model, dataset, split_to_judge(dataset, split, log), label, wrong or 0, log, titles)
     else:
         found = find_unlearnt(comm, model, dataset, split_to_judge(dataset, split, log), log)
-    say_once(str(found))
+    say_once(session, str(found))
     with agreed(comm, f"writing {json}"):
         if comm.rank == 0 and json is not None:
             text = dumps(found.as_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
@@ -160,6 +162,7 @@ def report(
     split: str | None = None,
     titles: Path | None = None,
     force: Flag = False,
+    session: Here,
 ) -> None:
     """Make one page (HTML, no network needed) about a run, or several side by side: measures, curves, all labels, wrong rows.
 
@@ -180,7 +183,7 @@ def report(
     """
     from hpcml.reporting.report import report as work
 
-    work(Command.session.comm, runs, data, split, output, force, Command.session.log, titles)
+    work(session.comm, runs, data, split, output, force, session.log, titles)
 
 
 def duplicates(
@@ -194,6 +197,7 @@ def duplicates(
     json: Path | None = None,
     top: int = 10,
     force: Flag = False,
+    session: Here,
 ) -> None:
     """Find rows that are nearly the same, by the features that they have, and how far their labels agree.
 
@@ -225,7 +229,7 @@ def duplicates(
 
     if top < 0:
         raise ConfigError(f"--top {top}: expected at least 0")
-    comm, outputs = Command.session.comm, {"--output": output, "--csv": csv, "--json": json}
+    comm, outputs = session.comm, {"--output": output, "--csv": csv, "--json": json}
     if force and not any(outputs.values()):
         raise ConfigError("--force has no effect without --output, --csv or --json; leave it out")
     with agreed(comm, f"opening {data}"):
@@ -233,8 +237,8 @@ def duplicates(
         if comm.rank == 0:
             check_outputs(outputs, force, data)
     with dataset:
-        found = find_duplicates(comm, dataset, split, similarity, output, Command.session.log)
-    say_once(format_duplicates(found, top))
+        found = find_duplicates(comm, dataset, split, similarity, output, session.log)
+    say_once(session, format_duplicates(found, top))
     with agreed(comm, "writing the consistency of the labels"):
         if comm.rank == 0:
             for path, write in ((csv, write_csv), (json, write_json)):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cyclopts import App
 
-from hpcml.cli.session import Command, Output, say_once
+from hpcml.cli.session import Here, Output, say_once
 from hpcml.errors import ConfigError
 from hpcml.options import Flag
 from hpcml.reduce.options import CurveOptions
@@ -24,6 +24,7 @@ def plot_convergence(
     data: Path | None = None,
     test_split: str | None = None,
     force: Flag = False,
+    session: Here,
 ) -> None:
     """How PROBE converges on one label, beside PROBE* and IDEAL: distance to the solution, objective, break-even; and a CSV.
 
@@ -44,11 +45,11 @@ def plot_convergence(
     """
     from hpcml.plots.convergence import plot_run as work
 
-    say_once(str(work(Command.session.comm, run, label, output, data, test_split, force, Command.session.log)))
+    say_once(session, str(work(session.comm, run, label, output, data, test_split, force, session.log)))
 
 
 @plot_app.command(name="psbml")
-def plot_psbml(run: Path, /, *, output: Output | None = None, data: Path | None = None, force: Flag = False) -> None:
+def plot_psbml(run: Path, /, *, output: Output | None = None, data: Path | None = None, force: Flag = False, session: Here) -> None:
     """A run of PSBML: its torus, where the margin data lie, validation error and distinct rows by cycle; and a CSV.
 
     Parameters
@@ -64,11 +65,11 @@ def plot_psbml(run: Path, /, *, output: Output | None = None, data: Path | None 
     """
     from hpcml.plots.psbml import plot_run as work
 
-    say_once(work(Command.session.comm, run, output, data, force))
+    say_once(session, work(session.comm, run, output, data, force))
 
 
 @plot_app.command(name="sparsity")
-def plot_sparsity(run: Path, /, *, output: Output | None = None, force: Flag = False) -> None:
+def plot_sparsity(run: Path, /, *, output: Output | None = None, force: Flag = False, session: Here) -> None:
     """How many weights of a run of elastic-net were not 0 after each step; and a CSV.
 
     Parameters
@@ -82,7 +83,7 @@ def plot_sparsity(run: Path, /, *, output: Output | None = None, force: Flag = F
     """
     from hpcml.plots.sparsity import plot_run as work
 
-    say_once(work(Command.session.comm, run, output, force))
+    say_once(session, work(session.comm, run, output, force))
 
 
 @plot_app.command(name="margins")
@@ -96,6 +97,7 @@ def plot_margins(
     cycles: int = 50,
     s: float | None = None,
     force: Flag = False,
+    session: Here,
 ) -> None:
     """How PSBML finds the margin of points in the plane, beside Gaussian mixtures with mean shift and an SVM; and a CSV.
 
@@ -118,9 +120,9 @@ def plot_margins(
     """
     from hpcml.plots.margins import plot_set as work
 
-    if Command.session.comm.size > 1:
+    if session.comm.size > 1:
         raise ConfigError("plot margins works in one process: run it without mpirun")
-    say_once(str(work(name, output, rows, seed, cycles, s, force, Command.session.log)))
+    say_once(session, str(work(name, output, rows, seed, cycles, s, force, session.log)))
 
 
 @plot_app.command(name="selection")
@@ -131,6 +133,7 @@ def plot_selection(
     output: Output,
     options: CurveOptions = CurveOptions(),  # noqa: B008 - frozen
     force: Flag = False,
+    session: Here,
 ) -> None:
     """Test error of mbw by number of features: EFS, information gain, chi-square (one pass each); and a CSV.
 
@@ -145,4 +148,4 @@ def plot_selection(
     """
     from hpcml.plots.selection import plot_selection as work
 
-    say_once(work(Command.session.comm, data, output, options, force, Command.session.log))
+    say_once(session, work(session.comm, data, output, options, force, session.log))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hpcml.cli.session import Command, Output
+from hpcml.cli.session import Here, Output
 from hpcml.options import Flag
 
 
-def retrain(run: Path, data: Path, *, output: Output, force: Flag = False, resume: Flag = False) -> None:
+def retrain(run: Path, data: Path, *, output: Output, force: Flag = False, resume: Flag = False, session: Here) -> None:
     """Train the labels of new data with the options of a finished run of `train dual`; labels that have not changed keep models.
 
     If the documents are the same, labels with the same positive rows keep their models, and only the others are trained. If
@@ -30,7 +30,7 @@ def retrain(run: Path, data: Path, *, output: Output, force: Flag = False, resum
     from hpcml.methods.retrain import retrain as work
     from hpcml.run.session import Target
 
-    Command.session.log.report(str(work(Command.session, run, data, Target(output, force, resume))))
+    session.log.report(str(work(session, run, data, Target(output, force, resume))))
 
 
 retrain.resumable = True  # type: ignore[attr-defined]

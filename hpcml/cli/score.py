@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from hpcml.cli.session import Command, Output, say_once
+from hpcml.cli.session import Here, Output, say_once
 from hpcml.errors import ConfigError
 from hpcml.options import Flag, Several
 
@@ -25,6 +25,7 @@ def predict(
     max_line_mb: int | None = None,
     format: Literal["csv", "svm", "bioasq"] | None = None,
     force: Flag = False,
+    session: Here,
 ) -> None:
     """Score rows with a model, to .h5, .csv, .svm or .json (BioASQ); or lines of svmlight text as they come, to .csv or .svm.
 
@@ -44,7 +45,7 @@ def predict(
     threshold:
         Take this threshold for all labels. Default: those of the model.
     probabilities:
-        Write probabilities instead of the scores: those of hpcml calibrate, or else of log-odds (--loss maxent or logistic).
+        Write probabilities instead of the scores: those of hpcml calibrate, or else of log-odds (--loss logistic).
     top:
         Write only so many labels of each row, with their scores: the best ones; of equal scores those that the model lists first.
     zero_based:
@@ -67,7 +68,7 @@ def predict(
     from hpcml.prediction.top import check_what, what_of
 
     max_line = line_limit(max_line_mb)
-    comm, text = Command.session.comm, False
+    comm, text = session.comm, False
     if format == "bioasq" and output.suffix.lower() != ENDING:
         raise ConfigError(f"{output}: BioASQ's format is JSON; the name must end in {ENDING}")
     what = what_of(labels or (format == "bioasq" and top is None and not probabilities), probabilities)
@@ -86,12 +87,12 @@ def predict(
         raise ConfigError("--threshold has no effect without --labels; leave it out")
     opened = share_model(comm, model).with_threshold(threshold)
     if text:
-        predict_stream(comm, opened, data, output, what, force, Command.session.log, zero_based, format, top, max_line)
+        predict_stream(comm, opened, data, output, what, force, session.log, zero_based, format, top, max_line)
         return
     with agreed(comm, f"opening {data}"):
         dataset = Dataset(data)
     with dataset:
-        work(comm, opened, dataset, split, output, what, force, Command.session.log, top)
+        work(comm, opened, dataset, split, output, what, force, session.log, top)
 
 
 def evaluate(
@@ -107,6 +108,7 @@ def evaluate(
     measures: Literal["bioasq"] | None = None,
     descriptors: Path | None = None,
     force: Flag = False,
+    session: Here,
 ) -> None:
     """Judge a model: average precision (PRC area), break-even, AUC (ROC area), F1, wrong rows, precision of the best labels.
 
@@ -156,28 +158,26 @@ def evaluate(
         raise ConfigError("--force has no effect without --csv or --json; leave it out")
     if csv is not None and csv == json:
         raise ConfigError(f"--csv {csv} and --json {json} are one file; choose two names")
-    opened = share_model(Command.session.comm, model).with_threshold(threshold)
-    with agreed(Command.session.comm, f"opening {data}"):
+    opened = share_model(session.comm, model).with_threshold(threshold)
+    with agreed(session.comm, f"opening {data}"):
         dataset = Dataset(data)
         for output in (csv, json):
-            if Command.session.comm.rank == 0 and output is not None:
+            if session.comm.rank == 0 and output is not None:
                 check_output(output, force, [model, data])
     if measures is not None:
         with dataset:
-            split = split_to_judge(dataset, split, Command.session.log)
-            found = evaluate_bioasq(Command.session.comm, opened, dataset, split, descriptors, Command.session.log)
-        say_once(str(found))
-        with agreed(Command.session.comm, "writing the measures"):
-            if Command.session.comm.rank == 0 and json is not None:
+            split = split_to_judge(dataset, split, session.log)
+            found = evaluate_bioasq(session.comm, opened, dataset, split, descriptors, session.log)
+        say_once(session, str(found))
+        with agreed(session.comm, "writing the measures"):
+            if session.comm.rank == 0 and json is not None:
                 found.write_json(json)
         return
     with dataset:
-        result = work(
-            Command.session.comm, opened, dataset, split_to_judge(dataset, split, Command.session.log), Command.session.log
-        )
-    say_once(format_evaluation(result, best))
-    with agreed(Command.session.comm, "writing the measures"):
-        if Command.session.comm.rank == 0:
+        result = work(session.comm, opened, dataset, split_to_judge(dataset, split, session.log), session.log)
+    say_once(session, format_evaluation(result, best))
+    with agreed(session.comm, "writing the measures"):
+        if session.comm.rank == 0:
             for path, write in ((csv, write_csv), (json, write_json)):
                 if path is not None:
                     write(path, result)
@@ -195,6 +195,7 @@ def threshold(
     chance: float | None = None,
     output: Output | None = None,
     force: Flag = False,
+    session: Here,
 ) -> None:
     """Find the thresholds that maximise F1 on held-out rows, and store them in the model; predict and evaluate then use them.
 
@@ -211,7 +212,7 @@ def threshold(
         label; instance, of each row's labels, mean over the rows.
     method:
         shrink: of each label the best threshold, drawn to that of labels as frequent. search: the best of all thresholds. half:
-        half of the best F1, as a probability; for models of --loss maxent or logistic. Default: shrink for labels; search else,
+        half of the best F1, as a probability; for models of --loss logistic. Default: shrink for labels; search else,
         and with the two options below.
     split:
         Rows that neither trained the model nor will judge it: a split of the file, or all. Default: valid.
@@ -230,14 +231,12 @@ def threshold(
     from hpcml.model.open import share_model
     from hpcml.mpi import agreed
 
-    opened = share_model(Command.session.comm, model)
-    with agreed(Command.session.comm, f"opening {data}"):
+    opened = share_model(session.comm, model)
+    with agreed(session.comm, f"opening {data}"):
         dataset = Dataset(data)
     with dataset:
-        found = work(
-            Command.session.comm, opened, dataset, split, measure, method, min_positives, chance, output, force, Command.session.log
-        )
-    say_once(str(found))
+        found = work(session.comm, opened, dataset, split, measure, method, min_positives, chance, output, force, session.log)
+    say_once(session, str(found))
 
 
 def calibrate(
@@ -248,6 +247,7 @@ def calibrate(
     split: str | None = None,
     output: Output | None = None,
     force: Flag = False,
+    session: Here,
 ) -> None:
     """Make probabilities of a linear model's scores, from held-out rows, and store how; predict --probabilities then gives them.
 
@@ -271,11 +271,11 @@ def calibrate(
     from hpcml.model.open import share_model
     from hpcml.mpi import agreed
 
-    opened = share_model(Command.session.comm, model)
-    with agreed(Command.session.comm, f"opening {data}"):
+    opened = share_model(session.comm, model)
+    with agreed(session.comm, f"opening {data}"):
         dataset = Dataset(data)
     with dataset:
-        say_once(str(work(Command.session.comm, opened, dataset, split, output, force, Command.session.log)))
+        say_once(session, str(work(session.comm, opened, dataset, split, output, force, session.log)))
 
 
 def prune(
@@ -287,6 +287,7 @@ def prune(
     output: Output | None = None,
     split: str | None = None,
     force: Flag = False,
+    session: Here,
 ) -> None:
     """Leave out of a linear model the weights of small magnitude: what is left of it, and of its quality, on the disk sparse.
 
@@ -313,9 +314,9 @@ def prune(
 
     if force and output is None:
         raise ConfigError("--force has no effect without --output; leave it out")
-    opened = share_model(Command.session.comm, model)
-    with agreed(Command.session.comm, f"opening {data}"):
+    opened = share_model(session.comm, model)
+    with agreed(session.comm, f"opening {data}"):
         dataset = Dataset(data)
     with dataset:
-        split = split_to_judge(dataset, split, Command.session.log)
-        say_once(str(work(Command.session.comm, opened, dataset, split, below, output, force, Command.session.log)))
+        split = split_to_judge(dataset, split, session.log)
+        say_once(session, str(work(session.comm, opened, dataset, split, below, output, force, session.log)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hpcml.cli.session import Command, Output, say_once
+from hpcml.cli.session import Here, Output, say_once
 from hpcml.options import Flag
 from hpcml.reduce.options import SelectOptions
 
@@ -16,6 +16,7 @@ def select(
     output: Output,
     options: SelectOptions = SelectOptions(),  # noqa: B008 - frozen
     force: Flag = False,
+    session: Here,
 ) -> None:
     """Keep some features of a dataset (by information gain, chi-square or EFS) or of a model of bw or mbw (by EFS).
 
@@ -32,4 +33,4 @@ def select(
     """
     from hpcml.reduce.select import select as work
 
-    say_once(work(Command.session.comm, file, output, options, force, Command.session.log))
+    say_once(session, work(session.comm, file, output, options, force, session.log))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hpcml.cli.session import Command
+from hpcml.cli.session import Here
 from hpcml.errors import ConfigError
 
 MOST_MB, MOST_SECONDS = 1024, 3600
@@ -19,6 +19,7 @@ def serve(
     port: int = 8080,
     max_body_mb: int = 8,
     max_seconds: float = 30.0,
+    session: Here,
 ) -> None:
     """Answer over HTTP: the headings of texts, for Annif's backend http and other programs, and a page to try a text in.
 
@@ -28,7 +29,7 @@ def serve(
     Parameters
     ----------
     run:
-        A run folder, or its model.h5, of a linear model with probabilities (hpcml calibrate, or --loss logistic or maxent).
+        A run folder, or its model.h5, of a linear model with probabilities (hpcml calibrate, or --loss logistic).
     data:
         The dataset of texts that it was trained on, whose words and weights are used. Default: the data of the run.
     host:
@@ -47,7 +48,6 @@ def serve(
         raise ConfigError(f"--max-body-mb {max_body_mb}: expected a number from 1 to {MOST_MB}")
     if not 0 < max_seconds <= MOST_SECONDS:
         raise ConfigError(f"--max-seconds {max_seconds:g}: expected a number above 0 and at most {MOST_SECONDS}")
-    session = Command.session
     limits = Limits(body_bytes=max_body_mb << 20, answer_seconds=max_seconds)
     work(session.comm, run, data, host, port, limits, session.signals, session.log)
 

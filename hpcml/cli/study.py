@@ -1,8 +1,7 @@
 """The commands about runs and methods: `hpcml compare`, `merge`, `cv`, `check`, `bench`."""
 
-from __future__ import annotations
-
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,50 +9,64 @@ from cyclopts import App, Parameter
 
 from hpcml.bench.shared_options import shared_options
 from hpcml.cli.plan import bench_machine
-from hpcml.cli.session import Command, Output, say_once
+from hpcml.cli.session import Here, Output, say_once
 from hpcml.errors import ConfigError
 from hpcml.options import Flag, Several
 
 WITH_OPTIONS_OF_METHODS = ("compare", "bench")
 
 
-def compare(
-    data: Path,
-    /,
-    *,
-    output: Output,
-    method: Annotated[tuple[str, ...], Several] = (),
-    options: object = None,  # all that the methods have: see add_commands
-    test_split: str | None = None,
-    force: Flag = False,
-    resume: Flag = False,
-) -> None:
-    """Train several methods with the same options, each into its own run folder, judge them on the same rows, show a table.
-
-    --loss is for the methods with a penalty that goes with it; others (elastic-net) keep their own, and the table names both.
-
-    Parameters
-    ----------
-    data:
-        A dataset made with `hpcml convert`.
-    output:
-        The folder for the run folders, one for each method, and compare.csv.
-    method:
-        A method to train. Default: every one that minimises the loss.
-    test_split:
-        Rows to judge on: a split of the file, or all. Default: test if the file has it.
-    force:
-        Start anew in existing run folders.
-    resume:
-        Continue an interrupted comparison; what is trained already is only judged again. --time-limit holds for each method.
-    """
-    from hpcml.bench.compare import compare as work
-    from hpcml.run.session import Target
-
-    say_once(str(work(Command.session, data, Target(output, force, resume), method, options, test_split)))
+@Parameter(name="*")
+@dataclass(frozen=True)
+class NoOptions:
+    """In place of those of the methods, which take long to gather, where they are not asked for."""
 
 
-def merge(*runs: Path, output: Output, force: Flag = False) -> None:
+def compare_command(shared: type[Any]) -> Callable[..., None]:
+    """`compare`, with the options that the methods share."""
+
+    def compare(
+        data: Path,
+        /,
+        *,
+        output: Output,
+        method: Annotated[tuple[str, ...], Several] = (),
+        options: shared = shared(),  # type: ignore[valid-type]  # noqa: B008 - frozen
+        test_split: str | None = None,
+        force: Flag = False,
+        resume: Flag = False,
+        session: Here,
+    ) -> None:
+        """Train several methods with the same options, each into its own run folder, judge them on the same rows, show a table.
+
+        --loss is for the methods with a penalty that goes with it; others (elastic-net) keep their own, and the table names both.
+
+        Parameters
+        ----------
+        data:
+            A dataset made with `hpcml convert`.
+        output:
+            The folder for the run folders, one for each method, and compare.csv.
+        method:
+            A method to train. Default: every one that minimises the loss.
+        test_split:
+            Rows to judge on: a split of the file, or all. Default: test if the file has it.
+        force:
+            Start anew in existing run folders.
+        resume:
+            Continue an interrupted comparison; what is trained already is only judged again. --time-limit holds for each method.
+        """
+        from hpcml.bench.compare import compare as work
+        from hpcml.run.session import Target
+
+        say_once(session, str(work(session, data, Target(output, force, resume), method, options, test_split)))
+
+    function: Any = compare
+    function.resumable = True
+    return compare
+
+
+def merge(*runs: Path, output: Output, force: Flag = False, session: Here) -> None:
     """Join the models of runs that each trained a part of the labels (--label-part), or, to a .csv, the results of any runs.
 
     Parameters
@@ -76,15 +89,15 @@ def merge(*runs: Path, output: Output, force: Flag = False) -> None:
     if output.suffix == ".csv":
         from hpcml.run.sweep import merge_sweep
 
-        say_once(str(merge_sweep(Command.session.comm, list(runs), output, force, free)))
+        say_once(session, str(merge_sweep(session.comm, list(runs), output, force, free)))
     else:
         from hpcml.run.merge import merge_models
         from hpcml.run.session import Target
 
-        say_once(str(merge_models(Command.session, list(runs), Target(output, force), free)))
+        say_once(session, str(merge_models(session, list(runs), Target(output, force), free)))
 
 
-def check(folder: Path = Path("hpcml-check"), /) -> None:
+def check(folder: Path = Path("hpcml-check"), /, *, session: Here) -> None:
     """Try, on the ranks that are there, everything that training needs: launcher, cores, messages, files, locks, a tiny run.
 
     Parameters
@@ -94,20 +107,22 @@ def check(folder: Path = Path("hpcml-check"), /) -> None:
     """
     from hpcml.bench.cluster import check as work
 
-    found = work(Command.session.comm, folder)
-    say_once(str(found))
-    if Command.session.comm.bcast(found.n_bad):
+    found = work(session.comm, folder)
+    say_once(session, str(found))
+    if session.comm.bcast(found.n_bad):
         raise ConfigError("this would not train well here: mend what is marked BAD first")
 
 
-def bench_pass(file: Path, /, *, block: Annotated[tuple[int, ...], Several] = (1, 4, 8, 16, 32, 64), repeats: int = 7) -> None:
-    """One pass over the rows for so many labels against scipy's X @ W and X.T @ R together; prints a JSON line for each block.
+def bench_pass(
+    file: Path, /, *, labels_per_pass: Annotated[tuple[int, ...], Several] = (1, 4, 8, 16, 32, 64), repeats: int = 7, session: Here
+) -> None:
+    """One pass over the rows for so many labels against scipy's X @ W and X.T @ R together; prints a JSON line for each.
 
     Parameters
     ----------
     file:
         A dataset made with `hpcml convert`.
-    block:
+    labels_per_pass:
         Labels that share the pass.
     repeats:
         Timed repetitions; the shortest counts.
@@ -116,59 +131,67 @@ def bench_pass(file: Path, /, *, block: Annotated[tuple[int, ...], Several] = (1
 
     from hpcml.bench.one_pass import bench_pass as work
 
-    if Command.session.comm.size > 1:
+    if session.comm.size > 1:
         raise ConfigError("bench pass compares one core with one core: run it without mpirun")
-    for line in work(file, block, repeats):
-        say_once(json.dumps(line))
+    for line in work(file, labels_per_pass, repeats):
+        say_once(session, json.dumps(line))
 
 
-def bench_ovr(
-    data: Path,
-    /,
-    *,
-    output: Output,
-    method: Annotated[tuple[str, ...], Several] = (),
-    peer: Annotated[tuple[str, ...], Several] = (),
-    tol: Annotated[tuple[float, ...], Several] = (0.1, 0.01),
-    repeat: int = 1,
-    peer_python: Path | None = None,
-    peer_limit: float = 3600.0,
-    options: object = None,  # all that the methods have: see add_commands
-    test_split: str | None = None,
-    force: Flag = False,
-) -> None:
-    """One-versus-rest training of many labels with our methods and with other programs, on the same rows and cores; a table.
+def bench_ovr_command(shared: type[Any]) -> Callable[..., None]:
+    """`bench ovr`, with the options that the methods share."""
 
-    Parameters
-    ----------
-    data:
-        A dataset made with `hpcml convert`.
-    output:
-        The folder for the run folders, one for each method and tolerance, and ovr.txt, ovr.csv and ovr.json.
-    method:
-        A method of `hpcml train`. Default: dual and liblinear.
-    peer:
-        Another trainer: napkinxc, pecos, vowpalwabbit; with --loss logistic liblinear-logistic; beside elastic-net liblinear-l1; or
-        none. Default: all of that loss that are installed.
-    tol:
-        Tolerances of the methods that have one, instead of --liblinear-tol and --dual-tol; a table for each.
-    repeat:
-        Times to train everything, in turn; the least time is shown.
-    peer_python:
-        A Python that has the other trainers, where they cannot be installed beside hpcml.
-    peer_limit:
-        Seconds after which another trainer is given up.
-    test_split:
-        Rows to judge on: a split of the file, or all. Default: test if the file has it.
-    force:
-        Start anew in existing run folders.
-    """
-    from hpcml.bench.ovr import OvrOptions
-    from hpcml.bench.ovr import bench_ovr as work
-    from hpcml.run.session import Target
+    def bench_ovr(
+        data: Path,
+        /,
+        *,
+        output: Output,
+        method: Annotated[tuple[str, ...], Several] = (),
+        peer: Annotated[tuple[str, ...], Several] = (),
+        tol: Annotated[tuple[float, ...], Several] = (0.1, 0.01),
+        repeat: int = 1,
+        peer_python: Path | None = None,
+        peer_limit: float = 3600.0,
+        options: shared = shared(),  # type: ignore[valid-type]  # noqa: B008 - frozen
+        test_split: str | None = None,
+        force: Flag = False,
+        session: Here,
+    ) -> None:
+        """One-versus-rest training of many labels with our methods and with other programs, on the same rows and cores; a table.
 
-    plan = OvrOptions(method, peer, tol, repeat, peer_python, peer_limit)
-    say_once(str(work(Command.session, data, Target(output, force), plan, options, test_split)))
+        Parameters
+        ----------
+        data:
+            A dataset made with `hpcml convert`.
+        output:
+            The folder for the run folders, one for each method and tolerance, and ovr.txt, ovr.csv and ovr.json.
+        method:
+            A method of `hpcml train`. Default: dual and liblinear.
+        peer:
+            Another trainer: napkinxc, pecos, vowpalwabbit; with --loss logistic liblinear-logistic; beside elastic-net
+            liblinear-l1; or none. Default: all of that loss that are installed.
+        tol:
+            Tolerances of the methods that have one, instead of --liblinear-tol and --dual-tol; a table for each.
+        repeat:
+            Times to train everything, in turn; the least time is shown.
+        peer_python:
+            A Python that has the other trainers, where they cannot be installed beside hpcml.
+        peer_limit:
+            Seconds after which another trainer is given up.
+        test_split:
+            Rows to judge on: a split of the file, or all. Default: test if the file has it.
+        force:
+            Start anew in existing run folders.
+        """
+        from hpcml.bench.ovr import OvrOptions
+        from hpcml.bench.ovr import bench_ovr as work
+        from hpcml.run.session import Target
+
+        plan = OvrOptions(method, peer, tol, repeat, peer_python, peer_limit)
+        say_once(session, str(work(session, data, Target(output, force), plan, options, test_split)))
+
+    function: Any = bench_ovr
+    function.resumable = True
+    return bench_ovr
 
 
 def cv(
@@ -186,16 +209,17 @@ def cv(
     output: Output | None = None,
     picture: Path | None = None,
     force: Flag = False,
+    session: Here,
 ) -> None:
     """Cross-validate methods on data: F1 in folds with paired t-tests and ranks, or precision in the first ranks of random splits.
 
     Parameters
     ----------
     names:
-        Methods and data, in any order. Methods: probe, dual, elastic-net, naive-bayes (with small weights, too: all-naive-bayes),
-        boosted-bayes, staged-bayes, staged-svm, pw, bw, mbw, perceptron, pa, romma, their voted forms v-NAME, psbml, svm, nb, a
-        base learner of psbml, or the path of a scikit-learn classifier. Data: FILE, each of whose labels is told from all others,
-        or FILE:LABEL.
+        Methods and data, in any order. Methods: probe, dual, elastic-net, bernoulli-nb (with small weights, too: all-bernoulli-nb),
+        boosted-bayes, staged-bayes, staged-svm, pw, bw, mbw, perceptron, pa, romma, their voted forms v-NAME, psbml, svm,
+        multinomial-nb, a base learner of psbml, or the path of a scikit-learn classifier. Data: FILE, each of whose labels is told
+        from all others, or FILE:LABEL.
     protocol:
         folds: F1 in stratified folds. top: each split holds out rows of a label and the same share of the others, which a model of
         the rest ranks; precision in the first ranks, with a bootstrap shift test of each method against the one named before it.
@@ -227,29 +251,22 @@ def cv(
     """
     options: dict[str, Any] = {"folds": folds, "top": top, "splits": splits, "label": label, "split": split, "seed": seed}
     options |= {"baseline": baseline, "in_order": in_order, "bias": bias}
-    session = Command.session
     if picture is None:
         from hpcml.crossval.command import cv as work
 
-        say_once(str(work(session.comm, names, output, force, session.log, protocol, **options)))
+        say_once(session, str(work(session.comm, names, output, force, session.log, protocol, **options)))
     else:
         from hpcml.plots.differences import cv_with_picture
 
-        say_once(cv_with_picture(session.comm, names, output, picture, force, session.log, protocol, **options))
+        say_once(session, cv_with_picture(session.comm, names, output, picture, force, session.log, protocol, **options))
 
 
 def add_commands(app: App, tokens: Collection[str]) -> None:
     """Add the commands of this file to `hpcml`; those with the options of all methods get them if `tokens` has their names."""
-    command: Any
-    if not set(WITH_OPTIONS_OF_METHODS).isdisjoint(tokens):
-        shared = shared_options()
-        for command in (compare, bench_ovr):
-            command.__annotations__["options"] = shared
-            command.__kwdefaults__["options"] = shared()
-            command.resumable = True
+    shared = shared_options() if not set(WITH_OPTIONS_OF_METHODS).isdisjoint(tokens) else NoOptions
     bench = App(name="bench", help="Time our methods and kernels beside those of others, in one run.")
     bench.command(bench_pass, name="pass")
-    bench.command(bench_ovr, name="ovr")
+    bench.command(bench_ovr_command(shared), name="ovr")
     bench.command(bench_machine, name="machine")
-    for command in (compare, merge, cv, check, bench):
+    for command in (compare_command(shared), merge, cv, check, bench):
         app.command(command)

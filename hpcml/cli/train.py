@@ -1,14 +1,12 @@
 """The commands `hpcml train METHOD`: one for each line of the registry."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
-from hpcml.cli.session import Command, Output
+from hpcml.cli.session import Here, Output
 from hpcml.errors import ConfigError
 from hpcml.methods.registry import METHODS, Method, method_named, users_of
 from hpcml.options import Flag, flag_of
@@ -17,47 +15,44 @@ from hpcml.options import Flag, flag_of
 def _command(method: Method) -> Callable[..., None]:
     """The command that trains with one method."""
 
-    def train(
-        data: Path,
+    def command(
+        data: Annotated[Path, Parameter(help=method.takes)],
         *,
         output: Output,
-        options: object = method.options(),  # frozen
+        options: method.options = method.options(),  # type: ignore[name-defined]  # noqa: B008 - frozen
         config: Path | None = None,
         force: Flag = False,
         resume: Flag = False,
+        session: Here,
     ) -> None:
+        """Train into a run folder.
+
+        Parameters
+        ----------
+        output:
+            The run folder; must not exist without --resume or --force.
+        config:
+            A TOML file with any of these options; flags win over it.
+        force:
+            Start anew in an existing run folder.
+        resume:
+            Continue an interrupted run, on any number of ranks.
+        """
         from hpcml.methods.registry import train
         from hpcml.run.session import Target
 
-        report = train(method.name, Command.session, data, Target(output, force, resume), options)
-        Command.session.log.report(str(report))
+        session.log.report(str(train(method.name, session, data, Target(output, force, resume), options)))
 
-    train.__annotations__["options"] = method.options
-    train.__doc__ = f"""Train into a run folder: {method.about}.
-
-    Parameters
-    ----------
-    data:
-        {method.takes}
-    output:
-        The run folder; must not exist without --resume or --force.
-    config:
-        A TOML file with any of these options; flags win over it.
-    force:
-        Start anew in an existing run folder.
-    resume:
-        Continue an interrupted run, on any number of ranks.
-    """
-    function: Any = train
+    function: Any = command
     function.resumable = "checkpoint_every" in method.option_names
-    return train
+    return command
 
 
 def train_app() -> App:
     """`hpcml train`, with a command for each method."""
     app = App(name="train", help="Train one model for each label, or one classifier of all classes, into a run folder.")
     for name, method in METHODS.items():
-        app.command(_command(method), name=name)
+        app.command(_command(method), name=name, help=f"Train into a run folder: {method.about}.")
     return app
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hpcml.cli.session import Command, Output
+from hpcml.cli.session import Here, Output
 from hpcml.options import Flag
 from hpcml.tuning.options import TuneOptions
 
@@ -16,6 +16,7 @@ def tune(
     options: TuneOptions = TuneOptions(),  # noqa: B008 - frozen
     force: Flag = False,
     resume: Flag = False,
+    session: Here,
 ) -> None:
     """Choose λ and the weight of positive rows for each label by cross-validation on the training rows; train; decide.
 
@@ -36,8 +37,8 @@ def tune(
     from hpcml.run.session import Target
     from hpcml.tuning.tune import tune as work
 
-    report = work(Command.session, data, Target(output, force, resume), options)
-    Command.session.log.report(str(report.trained))
+    report = work(session, data, Target(output, force, resume), options)
+    session.log.report(str(report.trained))
 
 
 tune.resumable = True  # type: ignore[attr-defined]

@@ -49,7 +49,7 @@ class Piece(NamedTuple):
 
 
 def kind_of_input(path: Path) -> str:
-    """What an input is, as Annif tells it: a folder, or by the ending of its name csv, jsonl, or else tsv."""
+    """The kind of an input, as Annif tells it: a folder, or by the ending of its name csv, jsonl, or else tsv."""
     if path.is_dir():
         return "folder"
     suffixes = [suffix.lower() for suffix in path.suffixes]
@@ -69,7 +69,7 @@ def files_of(folder: Path) -> list[Path]:
 
 
 def divided(inputs: Sequence[Path], n_ranks: int, max_line: int) -> list[list[Piece]]:
-    """What each rank reads. Local; raises DataError, and as `open_plain`."""
+    """The pieces that each rank reads. Local; raises DataError, and as `open_plain`."""
     whole = [(path, kind_of_input(path)) for path in inputs]
     each = [(path, kind) for path, kind in whole if kind != "folder"]
     tables = {path: read_header(path, DIALECT, max_line) for path, kind in each if kind == "csv"}
@@ -176,7 +176,7 @@ class Documents:
         self.corpus.add(string_of(document.name, "document_id"), values, labels, "", line=self.corpus.n_rows)
 
     def _label(self, subject: tuple[str, str]) -> str:
-        """What names the label of a subject (URI, label): its URI, if it has one; "" if the vocabulary does not know it."""
+        """The name of a subject's label (URI, label): its URI, if it has one; "" if the vocabulary does not know it."""
         uri, label = subject
         if self.subjects is None:
             return string_of(uri or label, "a subject")

@@ -49,7 +49,7 @@ class _BadValueError(Exception):
 
 
 class Header(NamedTuple):
-    """What stands before the rows, and the byte at which they begin."""
+    """The lines before the rows, and the byte at which these begin."""
 
     attributes: list[Attribute]
     begin: int
@@ -187,7 +187,7 @@ def _decode(path: Path, lines: list[Line], attributes: Sequence[Attribute]) -> D
 
 
 def _conversion(attribute: Attribute) -> Callable[[str], Any]:
-    """What makes a value of its text; it raises _BadValueError."""
+    """The function that makes a value of its text; it raises _BadValueError."""
     known = None if attribute.values is None else set(attribute.values)
 
     def convert(text: str) -> Any:

@@ -47,8 +47,8 @@ MAX_ROWS = 2**40  # so that sizes in bytes fit int64
 
 @dataclass(frozen=True)
 class ConvertReport:
-    """What a conversion made; `dropped_values` and `unknown_*` count what --like lacks, `changed` the rows with --label-noise (None
-    without)."""
+    """The result of a conversion; `dropped_values` and `unknown_*` count what --like lacks, `changed` the rows that --label-noise
+    gave another class (None without)."""
 
     output: Path
     rows: int

@@ -49,7 +49,7 @@ def parse_fields(given: Iterable[str], whole: Iterable[str] = ()) -> tuple[Field
 
 
 def _parts(given: Iterable[str]) -> list[str]:
-    """What stands between commas."""
+    """The parts between commas."""
     return [part.strip() for text in given for part in text.split(",")]
 
 
@@ -72,7 +72,7 @@ def _check(names: list[str], tags: list[str]) -> None:
 
 
 def as_texts(fields: Sequence[Field]) -> tuple[str, str]:
-    """What `parse_fields` takes: the fields with their tags, and the names of those taken whole."""
+    """The text that `parse_fields` reads: the fields with their tags, and the names of those taken whole."""
     return (
         ",".join(f"{field.name}={field.tag}" for field in fields),
         ",".join(field.name for field in fields if field.whole),

@@ -33,7 +33,7 @@ CSR, CSC = "csr_matrix", "csc_matrix"
 
 
 class _Described(NamedTuple):
-    """What all ranks know of a file: its shape, the columns of obs, which of them is its index, and the names of features."""
+    """The facts of a file that all ranks know: its shape, the columns of obs, the one that is its index, the names of features."""
 
     n_rows: int
     n_features: int

@@ -45,7 +45,7 @@ class Document(NamedTuple):
 
 
 def loaded(text: bytes, expected: str = "expected one object a line") -> Any:
-    """What JSON says. Raises ValueError with the reason, which ends with what is expected."""
+    """The value of a JSON text. Raises ValueError with the reason, which ends with what is expected."""
     try:
         return json.loads(text.decode())
     except UnicodeDecodeError as error:
@@ -101,7 +101,7 @@ def values_of(value: object, field: Field) -> list[str]:
 
 
 def _kind(value: object) -> str:
-    """What a JSON value is, in words."""
+    """The type of a JSON value, in words."""
     names = {dict: "an object", list: "a list", str: "a string", bool: "true or false", type(None): "null"}
     return names.get(type(value), "a number")
 

@@ -15,7 +15,7 @@ from hpcml.errors import ConfigError
 
 @dataclass
 class Like:
-    """What a conversion takes from another dataset.
+    """The parts of another dataset that a conversion uses again.
 
     `text` is None if that one was not made from text, `feature_names` if it was, or if its features have no names.
     """
@@ -51,7 +51,7 @@ def read_like(comm: mpi.Comm, options: ConvertOptions, source: str, is_text: boo
 
 
 def _read(path: Path, source: str, is_text: bool | None) -> Like:
-    """What a conversion takes from a dataset. Local; raises ConfigError or DataError."""
+    """The parts of a dataset that a conversion uses again. Local; raises ConfigError or DataError."""
     with Dataset(path) as dataset:
         of_text = "text" in dataset.file
         if is_text not in (None, of_text):

@@ -35,7 +35,7 @@ class _File(NamedTuple):
 
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
-    """What pyarrow raises for a damaged file becomes a DataError."""
+    """Turn errors of pyarrow about a damaged file into a DataError."""
     import pyarrow
 
     try:
@@ -61,7 +61,7 @@ def _opened(path: Path) -> Iterator[Any]:
 
 
 def _described(path: Path) -> _File:
-    """What a file holds. Raises DataError, OSError."""
+    """The columns and sizes of a file. Raises DataError, OSError."""
     with _opened(path) as file:
         names = list(file.schema_arrow.names)
         if (name := repeated(names)) is not None:

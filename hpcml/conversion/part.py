@@ -1,4 +1,4 @@
-"""What a source gives to the writer: this rank's rows, and what all ranks know about the columns."""
+"""The result of a source, for the writer: this rank's rows, and the columns, which all ranks know."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ WRONG_ROOT = "expected the files of NLM's PubMed, whose root is <PubmedArticleSe
 
 
 class Key(NamedTuple):
-    """What names a version of a citation."""
+    """The name of a version of a citation."""
 
     pmid: int
     version: int
@@ -63,7 +63,7 @@ class Book(NamedTuple):
 
 
 def entries(path: Path, limit: int) -> Iterator[Record | Deletion | Book]:
-    """What stands in a file, in its order. No entry may have more than `limit` bytes.
+    """The entries of a file, in its order. No entry may have more than `limit` bytes.
 
     Raises DataError with the file and the number of the record, ConfigError without lxml, OSError for what the system refuses.
     """
@@ -126,14 +126,14 @@ def _read(file: object, done: _Progress) -> bytes:
 
 
 def _reason(error: SyntaxError, done: _Progress) -> str:
-    """What is wrong with a file that is no XML."""
+    """The error of a file that is no XML, in words."""
     if not done.has_root and not done.unread:
         return f"the file is empty; {WRONG_ROOT}"
     return f"not XML that can be read: {error.msg}; get or make the file again"
 
 
 def _entry(event: str, element: Element, done: _Progress) -> Iterator[Record | Deletion | Book]:
-    """What an event of the parser brings. What has been read is taken out of the tree. Raises DataError."""
+    """The entry that an event of the parser ends. Elements that have been read are taken out of the tree. Raises DataError."""
     if not done.has_root:
         root = element.getroottree().getroot().tag
         if root not in ROOTS:

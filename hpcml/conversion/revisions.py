@@ -19,7 +19,7 @@ RANGE_KEYS = 1 << 20  # that a rank decides about together
 
 
 class Revisions:
-    """What this rank's files say, in their order, outside of memory. Local; raises OSError."""
+    """The records of this rank's files, in their order, outside of memory. Local; raises OSError."""
 
     def __init__(self, scratch: Path) -> None:
         self.spool = Spool(scratch, np.int64)

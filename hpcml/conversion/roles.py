@@ -1,4 +1,4 @@
-"""What each column of a table is for."""
+"""The role of each column of a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is made by a formula: points of the plane in two classes, the synthetic sets of Kamath, Domeniconi & De Jong (2018).
+"""Data made by a formula: points of the plane in two classes, the synthetic sets of Kamath, Domeniconi & De Jong (2018).
 
 Every value is a function of the seed and of the row's number in the whole set. The class is that of the point as stored (float32).
 The corpus is in `synthetic_text`.

@@ -144,7 +144,7 @@ def _names(batch: Batch, column: str | None) -> list[str]:
 
 
 def unfit(value: float, options: ConvertOptions) -> str:
-    """What is wrong with a number that cannot be stored."""
+    """The reason why a number cannot be stored."""
     if math.isnan(value):
         return "no number, but every row needs one; fill it in, or take what is missing for 0 (--missing-as-zero)"
     return f"{_number(value)}, but expected a finite number that float32 can hold"

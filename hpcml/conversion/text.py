@@ -79,7 +79,7 @@ class Block(NamedTuple):
 
     @classmethod
     def of(cls, arrays: Iterable[np.ndarray]) -> Block:
-        """What was put away as arrays."""
+        """Restore it from arrays."""
         lengths, tokens, run = arrays
         return cls(lengths, tokens, int(run))
 
@@ -95,7 +95,7 @@ class Counted(NamedTuple):
 
     @classmethod
     def of(cls, arrays: Iterable[np.ndarray]) -> Counted:
-        """What was put away as arrays."""
+        """Restore it from arrays."""
         n_rows, *rest = arrays
         return cls(int(n_rows), *rest)
 

@@ -17,7 +17,7 @@ from hpcml.log import Log
 
 
 class Judging(NamedTuple):
-    """What a protocol does, how its results are written, and the options that only it has."""
+    """A protocol: its function, the writer of its results, and the options that only it has."""
 
     work: Callable[..., Any]
     csv_text: Callable[[Any], str]

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from hpcml.earlier_names import COMPARED, refuse_earlier
 from hpcml.errors import ConfigError, DataError, nearest
 from hpcml.methods.registry import METHODS, Method
 from hpcml.model.learner import LEARNERS, Learner, parse_learner
@@ -66,7 +67,7 @@ _FOREIGN: dict[str, CvMethod] = {
     method.name: method
     for method in (
         CvMethod(_SVM, "linear SVM with hinge loss and C = 1, by LIBLINEAR", cost=100.0, intercept=True),
-        CvMethod(Learner("nb", "sklearn.naive_bayes.MultinomialNB", ()), "multinomial naive Bayes", cost=3.0),
+        CvMethod(Learner("multinomial-nb", "sklearn.naive_bayes.MultinomialNB", ()), "multinomial naive Bayes", cost=3.0),
     )
 }
 
@@ -87,6 +88,7 @@ def method_of(name: str) -> CvMethod:
     """
     if name in methods():
         return methods()[name]
+    refuse_earlier(name, COMPARED, "the method ")
     if name not in LEARNERS and not _is_dotted(name):
         raise ConfigError(f"no method {name!r}; {_nearest(name)}")
     try:
@@ -108,11 +110,12 @@ def divide_names(names: Sequence[str]) -> tuple[list[str], list[str]]:
             chosen.append(name)
         elif divide_path(name) is not None:
             data.append(name)
-        elif _is_dotted(name):
+        elif name not in COMPARED and _is_dotted(name):
             chosen.append(name)
         elif "/" in name or ".h5" in name:
             raise DataError(f"{name}: there is no such file")
         else:
+            refuse_earlier(name, COMPARED, "the method ")
             raise ConfigError(f"{name!r} is neither a file nor a method; {_nearest(name)}")
     return chosen, data
 

@@ -1,4 +1,4 @@
-"""What is cross-validated: labels of dataset files, and their rows."""
+"""The problems of a cross-validation: labels of dataset files, and their rows."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class CvProblem:
 
     @property
     def source(self) -> tuple[Path, str]:
-        """What problems have in common whose rows are the same."""
+        """The file and the split, which problems with the same rows have in common."""
         return self.path, self.split
 
     def named(self, number: int) -> str:
@@ -84,7 +84,7 @@ def _label_sets(slab: Shard) -> sp.csr_matrix:
 def read_problem(
     path: Path, label: str | None, only: Sequence[str], split: str, protocol: Protocol, refusing: Sequence[str]
 ) -> CvProblem:
-    """What is to be known of a file before its rows are read: its labels (`label`, or those of `only`, or all) and sizes.
+    """The facts of a file that are needed before its rows are read: its labels (`label`, or those of `only`, or all) and sizes.
 
     Labels that have too few rows for the protocol are left out unless they were asked for. Local. Raises ConfigError for
     an unknown label or one with too few rows, and for a negative value if some methods (`refusing`) take none; DataError for a

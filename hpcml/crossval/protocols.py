@@ -31,7 +31,7 @@ class Folds:
 
     @property
     def needs(self) -> str:
-        """What a label must have, in words."""
+        """The rows that a label needs, in words."""
         return f"{self.n_parts} folds need at least {self.n_parts} rows of each class"
 
     def enough(self, n_positive: np.ndarray, n_negative: np.ndarray) -> np.ndarray:
@@ -39,7 +39,7 @@ class Folds:
         return np.minimum(n_positive, n_negative) >= self.n_parts
 
     def key(self, seed: int, label: int, part: int) -> int:
-        """What the rows of a part and their order are drawn from: the same for all labels, so that they share the order."""
+        """The key that draws the rows of a part and their order: the same for all labels, so that they share the order."""
         return seed
 
     def judged(self, key: int, part: int, rows: np.ndarray, has: np.ndarray) -> np.ndarray:
@@ -68,7 +68,7 @@ class TopRanks:
 
     @property
     def needs(self) -> str:
-        """What a label must have, in words."""
+        """The rows that a label needs, in words."""
         with_it = f"{2 * self.top} rows with the label ({self.top} to rank, as many to train on)"
         return f"--top {self.top} needs at least {with_it}, and so many without it that the same share of them is a row"
 
@@ -77,7 +77,7 @@ class TopRanks:
         return (n_positive >= 2 * self.top) & (negatives_held_out(n_positive, n_negative, self.top) >= 1)
 
     def key(self, seed: int, label: int, part: int) -> int:
-        """What the rows of a part and their order are drawn from: every split of every label has its own."""
+        """The key that draws the rows of a part and their order: every split of every label has its own."""
         return int(bits(seed, f"split of label {label}", np.array(part)))
 
     def judged(self, key: int, part: int, rows: np.ndarray, has: np.ndarray) -> np.ndarray:
@@ -135,7 +135,7 @@ def precision_at(scores: np.ndarray, positive: np.ndarray, top: int) -> float:
 
 
 def ranking_scores(classifier: Any, X: Any) -> np.ndarray:
-    """What rows are ranked by (n_rows float64): the decision function or the log-odds of class 1, which may be infinite.
+    """The scores that rank rows (n_rows float64): the decision function or the log-odds of class 1, which may be infinite.
 
     Log-odds and not the probability, which rounds to 0 or 1 for many rows of a long text, and so would tie them. Raises
     HpcmlError.

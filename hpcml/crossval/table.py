@@ -19,7 +19,7 @@ LEVELS = {0.01: "**", 0.05: "*"}  # largest p of each mark
 
 @dataclass(frozen=True)
 class Score:
-    """What a method has reached on a problem: mean F1 in per cent, its standard error over the folds, and how it compares."""
+    """The result of a method on a problem: mean F1 in per cent, its standard error over the folds, and how it compares."""
 
     f1: float
     error: float
@@ -91,7 +91,7 @@ class CrossValidation:
         return joined([*self._legend(), "", *format_table(self.names(), self.methods, self.scores())])
 
     def _legend(self) -> list[str]:
-        """What the cells mean."""
+        """The meaning of the cells."""
         legend = [f"F1 in per cent, mean ± standard error of {self.folds} folds (seed {self.seed})"]
         if len(self.methods) > 1:
             legend.append(f"* p ≤ 0.05, ** p ≤ 0.01: differs from {self.baseline} (two-tailed paired t-test over the folds)")
@@ -109,7 +109,7 @@ def file_names(problems: Sequence[CvProblem]) -> list[str]:
 
 
 def left_out(problem: CvProblem) -> str:
-    """What is said of labels that are left out, in brackets; nothing if there are none."""
+    """A remark in brackets on labels that are left out; nothing if there are none."""
     return f" ({problem.n_left_out} with too few rows left out)" if problem.n_left_out else ""
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -22,8 +22,8 @@ from hpcml.log import Log, Progress
 from hpcml.model import learner as learners
 from hpcml.partition import bounds_by_weight
 from hpcml.rng import bits
-
-IDLE_SECONDS = 0.005  # a rank that is done asks so often whether the others are
+from hpcml.run.driver import Driver, Job, NoLimits
+from hpcml.signals import StopSignals
 
 Parts = tuple[sp.csr_matrix, np.ndarray, sp.csr_matrix, np.ndarray]  # X and y to train on, X and y to judge on
 
@@ -37,8 +37,18 @@ class Task(NamedTuple):
     method: int
 
 
-class Work:
+class Found(NamedTuple):
+    """What came of a task: what is measured, the seconds of training, and a name."""
+
+    measured: float
+    seconds: float
+    name: str
+
+
+class Work(Job):
     """All tasks, ordered by data, label, fold or split, and method, and the range of them that is this rank's."""
+
+    doing = "cross-validating"
 
     def __init__(
         self,
@@ -55,6 +65,7 @@ class Work:
         self.n_tasks = costs.size
         bounds = bounds_by_weight(np.concatenate([[0], np.cumsum(costs)]), comm.size)
         self.begin, self.end = (int(bound) for bound in bounds[comm.rank : comm.rank + 2])
+        self.found: list[Found] = []  # of this rank's tasks
 
     def _dense(self, problem: CvProblem) -> list[bool]:
         """Which methods take dense rows."""
@@ -76,8 +87,21 @@ class Work:
                 yield Task(number, *(int(part) for part in np.unravel_index(place - first, shape)))
             first += size
 
-    def results(self) -> Iterator[tuple[float, float, str]]:
-        """What is measured, seconds of training and a name, of each of this rank's tasks. Local; raises HpcmlError."""
+    @property
+    def n_done(self) -> float:
+        """This rank's tasks that are done."""
+        return len(self.found)
+
+    def note(self, turns: int) -> str:
+        """The last of them."""
+        return self.found[-1].name if self.found else ""
+
+    def keep(self, finished: Found) -> None:
+        """Take what came of a task. Local."""
+        self.found.append(finished)
+
+    def solve(self) -> Generator[Found, None, None]:
+        """This rank's tasks, one after the other. Local; raises HpcmlError."""
         loaded = parts = order_key = None
         before = Task(-1, -1, -1, -1)
         for task in self.tasks():
@@ -100,7 +124,7 @@ class Work:
                 text = str(error).removeprefix(f"--base {method.name}: ")
                 place = f"{problem.named(task.label)}, {self.protocol.part} {task.part + 1}"
                 raise ConfigError(f"{place}, {method.name}: {text}") from None
-            yield found, seconds, f"({method.name} on {problem.path.name})"
+            yield Found(found, seconds, f"({method.name} on {problem.path.name})")
 
     def _parts(self, loaded: Loaded, label: int, key: int, part: int, order: np.ndarray) -> Parts:
         """The rows of a fold or split, and the others in `order`, to train on."""
@@ -114,41 +138,18 @@ class Work:
         """Collective. For each problem what is measured (n_labels, n_parts, n_methods) and the seconds of training (same shape)."""
         with mpi.node_first(self.comm):
             _warm_up(self.methods)
-        found = np.zeros((self.end - self.begin, 2))
         progress = Progress(log, "cross-validating", self.n_tasks)
+        driver = Driver(self.comm, mpi.self_comm(), NoLimits(), StopSignals())  # whose signals end the process
         try:
-            error = self._work(found, progress)
+            driver.run(self.solve(), self, progress)
         finally:
             progress.close()
-        with mpi.agreed(self.comm, "cross-validating"):
-            if error is not None:
-                raise error
+        found = np.array([each[:2] for each in self.found], dtype=np.float64).reshape(-1, 2)
         whole = np.concatenate(mpi.allgather_arrays(self.comm, found))
         shapes = [(len(problem.labels), self.protocol.n_parts, len(self.methods)) for problem in self.problems]
         ends = np.cumsum([np.prod(shape) for shape in shapes])
         pieces = [piece.reshape(*shape, 2) for piece, shape in zip(np.split(whole, ends[:-1]), shapes, strict=True)]
         return [piece[..., 0] for piece in pieces], [piece[..., 1] for piece in pieces]
-
-    @mpi.collective
-    def _work(self, found: np.ndarray, progress: Progress) -> Exception | None:
-        """Collective. Do this rank's tasks until all ranks have done theirs, or one has failed; this rank's failure."""
-        pulse = mpi.RepeatedSum(self.comm, mpi.self_comm(), 2)
-        results, done, note, error = self.results(), 0, "", None
-        while True:
-            if error is None and done < found.shape[0]:
-                try:
-                    *found[done], note = next(results)
-                    done += 1
-                except Exception as failure:  # noqa: BLE001 - the others learn of it by the pulse, and all raise it
-                    error = failure
-            elif self.comm.size > 1:
-                time.sleep(IDLE_SECONDS)
-            seen = pulse.poll((done, error is not None))
-            if seen is None:
-                continue
-            progress.update(int(seen[0]), note)
-            if seen[1] or seen[0] == self.n_tasks:
-                return error
 
 
 def _warm_up(methods: Sequence[CvMethod]) -> None:

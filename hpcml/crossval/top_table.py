@@ -88,7 +88,7 @@ class TopPrecision:
         return joined([*self._legend(), "", *tables.table(rows)])
 
     def _legend(self) -> list[str]:
-        """What the cells mean."""
+        """The meaning of the cells."""
         held_out = f"{self.top} rows of the label and the same share of the others"
         legend = [f"mean of {self.splits} splits (seed {self.seed}); each ranks {held_out}"]
         if len(self.methods) > 1:

@@ -1,4 +1,4 @@
-"""What people call labels: the descriptors of a thesaurus, by their identifiers, with the places in its trees.
+"""Titles of labels: the descriptors of a thesaurus, by their identifiers, with the places in its trees.
 
 Three kinds of file, plain or compressed, told apart by their contents: NLM's XML of all MeSH descriptors (desc2026.xml, some 300
 MB); BioASQ's mapping, lines `Humans=D006801`; and lines `UI<tab>name<tab>tree numbers`, where the tree numbers may be missing and

@@ -1,4 +1,4 @@
-"""What a dataset holds, what a shard of it weighs, and whether every row is sound."""
+"""The contents of a dataset, the memory of a shard of it, and whether every row is sound."""
 
 from __future__ import annotations
 

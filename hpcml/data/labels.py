@@ -1,4 +1,4 @@
-"""What of a dataset is trained on: its labels, and a digest of the rows."""
+"""The part of a dataset that is trained on: its labels, and a digest of the rows."""
 
 from __future__ import annotations
 

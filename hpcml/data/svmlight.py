@@ -108,7 +108,7 @@ def check_lines(block: bytes, zero_based: bool) -> tuple[int, str]:
 
 
 def _problem(line: bytes, zero_based: bool) -> str:
-    """What is wrong with a line; "" if nothing."""
+    """The error in a line, in words; "" if there is none."""
     first = 0 if zero_based else 1
     largest, may_be_labels = MAX_INDEX + first, True
     last: float = first - 1

@@ -202,7 +202,7 @@ def _standard_input() -> io.FileIO:
 
 
 def name_of(source: str | Path) -> str:
-    """What messages call a source."""
+    """The name of a source in messages."""
     return "standard input" if str(source) == STANDARD_INPUT else str(source)
 
 

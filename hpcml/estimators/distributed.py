@@ -3,63 +3,34 @@
 from __future__ import annotations
 
 import copy
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from numbers import Integral, Real
-from types import NoneType
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from numbers import Integral
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 from sklearn.utils.validation import validate_data
 
 from hpcml import mpi
-from hpcml.errors import ConfigError, DataError, NonFiniteError, in_python
+from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.estimators.labels import NAMES, LabelSets, agree_labels, check_features, check_target, complaints_agreed
-from hpcml.options import flag_of
+from hpcml.estimators.parameters import Parameter, Seed, about_parameters, option_values
+from hpcml.estimators.sklearn_types import BaseEstimator
 
 Self = TypeVar("Self", bound="DistributedClassifier")
 
 
-class Parameter(NamedTuple):
-    """What a parameter may be, and the option of training that it becomes."""
-
-    types: tuple[type, ...]
-    expected: str
-    as_option: Callable[[Any], Any]
-
-
-TEXT = Parameter((str,), "a string", str)
-NUMBER = Parameter((Real,), "a number", float)
-WHOLE = Parameter((Integral,), "a whole number", int)
-WHOLE_OR_NONE = Parameter((Integral, NoneType), "a whole number or None", lambda value: None if value is None else int(value))
-SWITCH = Parameter((object,), "True or False", bool)
-TEXT_OR_NUMBER = Parameter((str, Real), "a string or a number", lambda text: text if isinstance(text, str) else repr(float(text)))
-NUMBER_OR_NONE = Parameter((Real, NoneType), "a number or None", lambda value: None if value is None else float(value))
-
-# Parameters that are called as scikit-learn calls them, and the options that they are.
-OPTION_OF = {"fit_intercept": "bias", "random_state": "seed", "max_iter": "max_steps", "tol": "dual_tol"}
-
-
-def about_parameters(text: str) -> str:
-    """A sentence about the command line as one about the parameters of a classifier: `--max-steps 0: …` becomes `max_iter=0: …`."""
-    for parameter, option in OPTION_OF.items():
-        text = re.sub(rf"--(no-)?{flag_of(option)}\b", rf"--\g<1>{flag_of(parameter)}", text)
-    return in_python(text)
-
-
 class DistributedClassifier(BaseEstimator):
-    """What classifiers have in common that are trained on the rows of the ranks of `comm`.
+    """The base of classifiers that are trained on the rows of the ranks of `comm`.
 
-    A subclass has the parameters `comm` and, if anything is drawn, `random_state` besides those of `_parameters`, which become the
-    options of training (`_options_kind`), and trains in `_learn`.
+    A subclass has the parameters `comm`, if anything is drawn `random_state`, and those that become the options of training
+    (`classifier_of`), and trains in `_learn`.
     """
 
     comm: mpi.Comm | None
-    random_state: int | np.random.RandomState | None
+    random_state: Seed
     _options_kind: ClassVar[type]
     _parameters: ClassVar[Mapping[str, Parameter]]
 
@@ -122,19 +93,11 @@ class DistributedClassifier(BaseEstimator):
 
     def _options(self) -> Any:
         """The parameters as options of training. Raises ConfigError for those that make no sense."""
-        values = {}
-        for name, parameter in self._parameters.items():
-            value = getattr(self, name)
-            if not isinstance(value, parameter.types):
-                raise ConfigError(f"{name}={value!r}: expected {parameter.expected}")
-            values[OPTION_OF.get(name, name)] = parameter.as_option(value)
-        if "random_state" not in self.get_params(deep=False):
-            options = self._options_kind(**values)
-            options.validate()
-            return options
-        seed = self.random_state
-        seed = int(seed) if isinstance(seed, Integral) else int(check_random_state(seed).randint(2**31 - 1))
-        options = self._options_kind(**values, seed=seed)
+        values = option_values(self)
+        if "random_state" in self.get_params(deep=False):
+            seed = self.random_state
+            values["seed"] = int(seed) if isinstance(seed, Integral) else int(check_random_state(seed).randint(2**31 - 1))
+        options = self._options_kind(**values)
         options.validate()
         return options
 

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 from hpcml import mpi
 from hpcml.data.shard import Shard
 from hpcml.errors import DataError
+from hpcml.estimators.sklearn_types import BaseEstimator, ClassifierMixin
 
 CLASSES, INDICATOR, SPARSE_INDICATOR, NAMES = range(1, 5)  # what y is; 0 on a rank without rows, which cannot know
 
@@ -75,7 +75,7 @@ def complaints_agreed(rank: int, wrong: list[Exception]) -> Iterator[None]:
 
 
 def check_target(y: Any) -> tuple[int, np.ndarray | sp.csr_matrix | list[list[Any]]]:
-    """What y (at least one row) is, and y: classes (n,), CSR label sets (n, n_labels), or lists of names.
+    """The kind of y (at least one row), and y: classes (n,), CSR label sets (n, n_labels), or lists of names.
 
     Raises ValueError, TypeError.
     """

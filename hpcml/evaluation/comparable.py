@@ -1,4 +1,4 @@
-"""What labels are compared with each other by: log-odds, where the model has probabilities, else scores.
+"""The values by which labels are compared with each other: log-odds, where the model has probabilities, else scores.
 
 Scores of different labels have one scale only if the labels were trained alike. Probabilities always do. Their log-odds, slope ·
 score + offset, have the same order, and do not become equal where probabilities round to 0 or 1. Within a label the order stays

@@ -25,7 +25,7 @@ ScoresOf: TypeAlias = Callable[[int, np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Curve:
-    """What is given, and rightly given, at thresholds just below each of the `scores` (n, falling; `comparable`) of true pairs."""
+    """Pairs given, and rightly given, at thresholds just below each of the `scores` (n, falling; `comparable`) of true pairs."""
 
     name: str
     n_labels: int

@@ -84,7 +84,7 @@ class Evaluation:
 
 
 class Watch(Protocol):
-    """Who sees every score of an evaluation as it passes, and changes no measure."""
+    """An observer, which sees every score of an evaluation as it passes, and changes no measure."""
 
     @mpi.collective
     def begin(self, comm: mpi.Comm, pairs: TruePairs) -> None:

@@ -1,4 +1,4 @@
-"""What the linear models of labels look at: their features by squared weight, and how much weight the others have.
+"""The features that linear models of labels look at, by squared weight, and how much weight the others have.
 
 C. Elkan, *Extreme multilabel learning* (2015): the features with the largest squared weights, and the remaining mass.
 """
@@ -50,7 +50,7 @@ class LabelWeights:
 
 @dataclass
 class Explanation:
-    """What rank 0 found of some labels of a model; `names` of features by number, if the data have names."""
+    """The findings on some labels of a model, on rank 0; `names` of features by number, if the data have names."""
 
     model: Model
     data: Path | None
@@ -63,7 +63,7 @@ class Explanation:
         return format_explanation(self)
 
     def name(self, feature: int) -> str:
-        """What a feature is called."""
+        """The name of a feature."""
         return f"feature {feature}" if self.names is None else self.names[feature]
 
 
@@ -157,7 +157,7 @@ def explain(
 
 
 def _chunks(features: Features, labels: list[int], top: int) -> Iterator[list[LabelWeights]]:
-    """What is found of some labels. Raises NonFiniteError."""
+    """The findings on the labels, some at a time. Raises NonFiniteError."""
     for begin in range(0, len(labels), PER_CHUNK):
         yield [features.largest(label, top) for label in labels[begin : begin + PER_CHUNK]]
 

@@ -38,7 +38,7 @@ class Mean(NamedTuple):
 
 @dataclass
 class State:
-    """What one threshold gives each row of the rank: labels, and true ones among them (n_rows each, whole numbers)."""
+    """The effect of one threshold on each row of the rank: labels given, and true ones among them (n_rows each, whole numbers)."""
 
     given: np.ndarray
     hits: np.ndarray

@@ -18,7 +18,7 @@ _HARMONIC = ((-1 / 12, 2), (1 / 120, 4), (-1 / 252, 6), (1 / 240, 8), (-1 / 132,
 
 @dataclass(frozen=True)
 class Ranking:
-    """What the measures need to know of one ranking of `n_items` scores.
+    """The counts of one ranking of `n_items` scores from which its measures follow.
 
     The first three arrays (n_ties, int64) describe the distinct scores that a positive item has, highest first: how many items
     score more, how many score the same (with the positives), and how many of those are positive.

@@ -178,13 +178,13 @@ def write_json(path: Path | str, evaluation: Evaluation) -> None:
 
 
 def _of_probabilities(e: Evaluation) -> dict[str, Any]:
-    """What JSON holds of the probabilities: nothing of a model without."""
+    """The probabilities for JSON: nothing of a model without."""
     lines = [asdict(line) for line in e.calibration]
     return {"probabilities": {"from": e.probabilities, "by_positives": lines}} if lines else {}
 
 
 def _of_rows(e: Evaluation) -> dict[str, Any]:
-    """What JSON holds of the measures that are means over rows: nothing if a single label was evaluated."""
+    """The measures that are means over rows, for JSON: nothing if a single label was evaluated."""
     if not e.by_frequency:
         return {}
     at = {"precision_at": e.precision_at, "ndcg_at": e.ndcg_at, "propensity_scored_precision_at": e.propensity_scored_at}

@@ -110,11 +110,11 @@ class Scorer:
         return out
 
     def divisors(self, rows: np.ndarray) -> np.ndarray:
-        """What the scores (n) of rows are divided by. Raises as `_sums`."""
+        """The divisors of the scores of rows (n). Raises as `_sums`."""
         return self._sums(rows) if self.model.normalised else np.ones(rows.size)
 
     def _sums(self, rows: np.ndarray) -> np.ndarray:
-        """What the scores of a normalised model are divided by: the bias and the values of the features that it has.
+        """The divisors of the scores of a normalised model: the bias and the values of the features that it has.
 
         Raises DataError for a row with a negative value.
         """

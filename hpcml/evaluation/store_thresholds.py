@@ -27,7 +27,7 @@ OF = {"label": "F1 per label (macro)", "micro": "micro F1", "instance": "F1 per 
 
 @dataclass(frozen=True)
 class ThresholdReport:
-    """What was found, on which rows, and the model that has it."""
+    """The thresholds found, the rows that they were found on, and the model that has them."""
 
     model: Path
     data: Path
@@ -61,7 +61,7 @@ class ThresholdReport:
         return joined(lines)
 
     def _of_shrunk(self) -> list[str]:
-        """What there is to say of thresholds that were drawn to those of labels as frequent."""
+        """Remarks on thresholds that were drawn to those of labels as frequent."""
         found, values = self.found, self.found.thresholds
         spread = f"{values.min():.4g} to {values.max():.4g}, median {np.median(values):.4g}"
         lines = [

@@ -74,7 +74,7 @@ class Twins:
 
 @dataclass
 class Learnability:
-    """What was found of all labels that could be judged."""
+    """The findings on all labels that could be judged."""
 
     model: str
     data: str
@@ -87,7 +87,7 @@ class Learnability:
     names: dict[int, str]  # of features
 
     def name(self, feature: int) -> str:
-        """What a feature is called."""
+        """The name of a feature."""
         return self.names.get(feature, f"feature {feature}")
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""What a job that is begun anew may replace without --force: outputs that an earlier start of it found free.
+"""Outputs that a job that is begun anew may replace without --force: those that an earlier start of it found free.
 
 A command that cannot resume begins anew when its job is queued again. It may then meet what it wrote itself: one of two outputs, or
 all of them, where the node was lost before Slurm heard of the end. The job script keeps a file, HPCML_OUTPUTS, for as long as the
@@ -20,7 +20,7 @@ def _name(path: Path) -> bytes:
 
 @cache
 def _noted(file: str) -> frozenset[bytes]:
-    """What earlier starts noted, as it was when this start first asked."""
+    """The notes of earlier starts, as they were when this start first asked."""
     try:
         return frozenset(Path(file).read_bytes().split(b"\0"))
     except FileNotFoundError:

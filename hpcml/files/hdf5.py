@@ -96,7 +96,7 @@ def stamp(file: h5py.File, kind: str) -> None:
 
 
 def vocabulary_digest(names: Strings | None, n_features: int) -> str:
-    """What must agree between a model and the data it scores: the feature names, or only the width without names."""
+    """A digest that must agree between a model and the data it scores: of the feature names, or only the width without names."""
     if names is None:
         return f"width:{n_features}"
     digest = hashlib.sha256()

@@ -92,7 +92,7 @@ def unpacked(file: BinaryIO, kind: str) -> BinaryIO:
 
 
 def damaged(name: object, kind: str, error: Exception) -> Exception:
-    """What to raise for one of DAMAGE: a DataError, or what the operating system said."""
+    """The exception to raise for one of DAMAGE: a DataError, or that of the operating system."""
     if isinstance(error, OSError) and error.errno is not None:
         return error
     if isinstance(error, lzma.LZMAError) and "limit" in str(error):

@@ -124,7 +124,7 @@ class Arrays:
 
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """What numpy and zipfile raise for a damaged file becomes a DataError."""
+    """Turn errors of numpy and zipfile about a damaged file into a DataError."""
     try:
         yield
     except DataError:

@@ -20,7 +20,7 @@ UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 class Dialect(NamedTuple):
-    """What stands between values, and around one that may hold it ("": nothing does). Both are ASCII."""
+    """The letters between values, and around a value that may hold these ("": nothing does). Both are ASCII."""
 
     delimiter: str = ","
     quote: str = '"'

@@ -18,7 +18,7 @@ class Spool:
     """An array of one dimension that grows at its end and is read by slices. Local; every method raises OSError."""
 
     def __init__(self, folder: Path, dtype: str | type) -> None:
-        """What does not fit MEMORY_BYTES goes to the file system of `folder`."""
+        """Numbers that do not fit MEMORY_BYTES go to the file system of `folder`."""
         self.folder, self.dtype, self.size = folder, np.dtype(dtype), 0
         self._file = tempfile.SpooledTemporaryFile(MEMORY_BYTES, dir=str(folder))  # noqa: SIM115 - it goes with the spool
 
@@ -58,7 +58,7 @@ class ArraySpool:
     """Tuples of arrays, appended one at a time and gone through any number of times. Local; every method raises OSError."""
 
     def __init__(self, folder: Path) -> None:
-        """What does not fit MEMORY_BYTES goes to the file system of `folder`."""
+        """Numbers that do not fit MEMORY_BYTES go to the file system of `folder`."""
         self.folder, self._starts = folder, [0]
         self._file = tempfile.SpooledTemporaryFile(MEMORY_BYTES, dir=str(folder))  # noqa: SIM115 - it goes with the spool
 
@@ -86,7 +86,7 @@ class StringSpool:
     """Strings that grow at their end: `len`, and slices as lists. Local; every method raises OSError."""
 
     def __init__(self, folder: Path) -> None:
-        """What does not fit memory goes to the file system of `folder`."""
+        """Items that do not fit memory go to the file system of `folder`."""
         self.text, self.ends = Spool(folder, np.uint8), Spool(folder, np.int64)
         self.ends.append(np.zeros(1, dtype=np.int64))
 

@@ -31,7 +31,7 @@ def table(rows: list[list[str]]) -> list[str]:
 
 
 class _Lines(io.StringIO):
-    r"""What csv writes its lines to. It quotes the letters of its end of line, so that is "\r\n"; "\n" of it is kept."""
+    r"""A file for the lines of the module csv. It quotes the letters of its end of line, so that is "\r\n"; "\n" of it is kept."""
 
     def write(self, line: str) -> int:
         return super().write(line[:-2] + "\n")

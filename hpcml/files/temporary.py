@@ -35,7 +35,7 @@ def _owner(pid: str) -> str:
 
 
 def _prefix(final: Path) -> str:
-    """What all temporary names of one destination begin with."""
+    """The beginning of all temporary names of one destination."""
     rest = len(os.fsencode(f"..part-{_owner('9' * 10)}")) + _RANK_BYTES
     return f".{_shortened(final.name, NAME_BYTES - rest)}.part-"
 

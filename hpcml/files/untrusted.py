@@ -1,4 +1,4 @@
-"""What a file from a stranger claims is compared with the bytes that it has, before anything is read or made room for.
+"""Checks of files from strangers: their claims are compared with their bytes, before anything is read or made room for.
 
 HDF5 itself does not do all of it: a damaged heap of strings makes it run for ever, and links can lead it to other files.
 """

@@ -133,7 +133,7 @@ def _judged(density, j, v):
 
 @njit
 def _width(density, j):
-    """What P is divided by."""
+    """The divisor of P."""
     return density.precisions[j] if density.rounds else 1.0
 
 

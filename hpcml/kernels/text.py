@@ -162,7 +162,7 @@ def _any_number(text, at, bits):
 
 @njit(inline="always")
 def _number(text, begin, bits):
-    """What `_any_number` gives, at once for most numbers: few digits, no exponent. It is inlined, for a call takes as long."""
+    """The result of `_any_number`, at once for most numbers: few digits, no exponent. It is inlined, for a call takes as long."""
     negative = text[np.uint64(begin)] == MINUS
     start = begin + negative
     m, at = np.uint64(text[np.uint64(start)]) - _ZERO, start + 1

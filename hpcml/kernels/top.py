@@ -14,7 +14,7 @@ NONE = 2**31 - 1
 
 @njit
 def _value(score, label, slope, offset):
-    """What a score is compared by."""
+    """The value by which a score is compared."""
     if slope.size == 0 or label == NONE:
         return score
     return slope[label] * score + offset[label] if slope[label] > 0.0 else offset[label]

@@ -1,4 +1,4 @@
-"""What a plan must know of a method: memory, time and messages of a training, from sizes, ranks and constants of a machine.
+"""Forecasts of a method, for plans: memory, time and messages of a training, from sizes, ranks and constants of a machine.
 
 A method's room has a `Forecaster`; its line in the registry names it. Times are sums of products: work that the method does
 (values that a pass reads, columns that a sweep writes) times what a unit of it costs on the machine, as `hpcml bench machine` has
@@ -102,7 +102,7 @@ class Machine:
 
 @dataclass
 class Forecast:
-    """What a training would take. Bytes are of the rank, or node, with most; NaN seconds are not known."""
+    """The cost of a training. Bytes are of the rank, or node, with most; NaN seconds are not known."""
 
     layout: str  # how ranks share the work, in words
     own_bytes: dict[str, int]  # of a rank, by what they hold
@@ -139,7 +139,7 @@ class Forecaster(Protocol):
         """Constants, measured with the method's kernels on generated rows. Local."""
 
     def pilot(self, samples: Sequence[Any], options: Any, timer: Timer) -> Any:
-        """What is to be known of the data, measured on samples of their rows; None if nothing is. Local."""
+        """Figures of the data, measured on samples of their rows; None if none are needed. Local."""
 
     def forecast(self, sizes: Sizes, cluster: Cluster, options: Any, machine: Machine, pilot: Any) -> Forecast:
         """Raises NoForecast."""

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field, fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
+from hpcml.earlier_names import METHODS as EARLIER
+from hpcml.earlier_names import refuse_earlier
 from hpcml.errors import ConfigError, nearest
-from hpcml.methods.bayes.options import BoostedBayesOptions, NaiveBayesOptions, StagedBayesOptions, StagedSvmOptions
+from hpcml.methods.bayes.options import BernoulliNBOptions, BoostedBayesOptions, StagedBayesOptions, StagedSvmOptions
 from hpcml.methods.dual.options import DualOptions
-from hpcml.methods.extreme.options import ElasticNetOptions
+from hpcml.methods.elastic_net.options import ElasticNetOptions
 from hpcml.methods.liblinear.options import LiblinearOptions
 from hpcml.methods.online.options import AdditiveOptions, BalancedOptions, MbwOptions, PaOptions, WinnowOptions
 from hpcml.methods.probe.options import PegasosOptions, ProbeOptions
@@ -32,11 +34,31 @@ STREAM = (
 
 
 class Report(Protocol):
-    """What a finished training did: a text, with the path of the model."""
+    """The report of a finished training: a text, with the path of the model."""
 
     @property
     def model(self) -> Path:
         """The model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Can:
+    """The abilities of a method. What it cannot do is refused with one sentence and exit code 2; the conformance tests try both."""
+
+    label_sets: bool = True
+    """rows with several labels"""
+    negative_values: bool = True
+    """values below 0"""
+    pause: bool = True
+    """checkpoints"""
+    headings: bool = False
+    """headings as features"""
+    streams: bool = False
+    """streams"""
+    tune: bool = False
+    """`hpcml tune`"""
+    retrain: bool = False
+    """`hpcml retrain`"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,20 +73,20 @@ class Method:
     name: str
     about: str  # in one line
     options: type[Any]
-    train: str
+    train: str = ""  # nothing: it has a weight vector for each label, and is trained as all that are `linear`
     estimator: str = ""  # a scikit-learn classifier
     parameters: Mapping[str, Any] = field(default_factory=dict)  # of the estimator, that make it this method
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by prefix of the name: more parameters
     takes: str = DATASET
     penalty: str = "l2"  # of the methods with losses: those with the same can be compared by the objective
-    headings: bool = False  # can it leave a label's own heading out, where the rows' labels are features, too?
-    tuned: str = ""  # its `LinearMethod`, if `hpcml tune` can choose options for it
+    linear: str = ""  # its `LinearMethod`, if it has a weight vector for each label and trains label by label
+    can: Can = Can()
     forecast: str = ""  # its `hpcml.methods.forecast.Forecaster`, if `hpcml plan` knows what it takes
     cost: float = 100.0  # of training, roughly, beside one pass over the rows
 
     @property
     def losses(self) -> tuple[str, ...]:
-        """What it minimises, the first by default; nothing if it trains otherwise."""
+        """The losses that it minimises, the first by default; none if it trains otherwise."""
         return getattr(self.options, "losses", ())
 
     @property
@@ -78,7 +100,7 @@ class Method:
         return {"data", *map(flag_of, self.options.free)}
 
     def load(self, path: str) -> Any:
-        """What is at one of its paths."""
+        """The object at one of its paths."""
         module, _, name = path.partition(":")
         return getattr(import_module(module), name)
 
@@ -95,6 +117,7 @@ def _single_pass(name: str, about: str, options: type[Any]) -> Method:
         variants={"v-": {"voted": True}},
         takes=STREAM,
         forecast=f"hpcml.methods.online.forecast:{name.upper()}",
+        can=Can(streams=True, negative_values=not issubclass(options, WinnowOptions)),
         cost=1.0,
     )
 
@@ -106,84 +129,85 @@ METHODS: dict[str, Method] = {
             name="probe",
             about="PROBE: subgradient steps from an estimated lower bound",
             options=ProbeOptions,
-            train="hpcml.methods.probe.train:train",
             estimator="hpcml.methods.probe.estimator:ProbeClassifier",
-            tuned="hpcml.methods.probe.train:METHOD",
+            linear="hpcml.methods.probe.train:METHOD",
             forecast="hpcml.methods.probe.forecast:FORECAST",
+            can=Can(tune=True),
         ),
         Method(
             name="dual",
             about="dual coordinate descent for a block of labels, with a certified duality gap",
             options=DualOptions,
-            train="hpcml.methods.dual.train:train",
             estimator="hpcml.methods.dual.estimator:DualClassifier",
-            tuned="hpcml.methods.dual.train:METHOD",
+            linear="hpcml.methods.dual.train:METHOD",
             forecast="hpcml.methods.dual.forecast:FORECAST",
+            can=Can(tune=True, retrain=True),
         ),
         Method(
             name="pegasos",
             about="Pegasos: full subgradient, step 1/(λt), projection, bias",
             options=PegasosOptions,
-            train="hpcml.methods.probe.train_pegasos:train",
+            linear="hpcml.methods.probe.train_pegasos:METHOD",
             forecast="hpcml.methods.probe.forecast:PEGASOS",
         ),
         Method(
             name="svmperf",
             about="SVMperf: the 1-slack cutting-plane method, certified gap",
             options=SvmperfOptions,
-            train="hpcml.methods.svmperf.train:train",
+            linear="hpcml.methods.svmperf.train:METHOD",
         ),
         Method(
             name="liblinear",
             about="LIBLINEAR: dual coordinate descent",
             options=LiblinearOptions,
-            train="hpcml.methods.liblinear.train:train",
+            linear="hpcml.methods.liblinear.train:METHOD",
         ),
         Method(
             name="elastic-net",
             about="the elastic net: sparse models, exact, in time that follows a label's positives",
             options=ElasticNetOptions,
-            train="hpcml.methods.extreme.train:train",
-            estimator="hpcml.methods.extreme.estimator:ElasticNetClassifier",
+            train="hpcml.methods.elastic_net.train:train",
+            estimator="hpcml.methods.elastic_net.estimator:ElasticNetClassifier",
             penalty="elastic net",
-            tuned="hpcml.methods.extreme.train:METHOD",
-            forecast="hpcml.methods.extreme.forecast:FORECAST",
+            linear="hpcml.methods.elastic_net.train:METHOD",
+            forecast="hpcml.methods.elastic_net.forecast:FORECAST",
+            can=Can(tune=True),
         ),
         Method(
-            name="naive-bayes",
+            name="bernoulli-nb",
             about="naive Bayes of features present or not: all labels from counts",
-            options=NaiveBayesOptions,
-            train="hpcml.methods.bayes.train:train_naive",
-            estimator="hpcml.methods.bayes.estimator:NaiveBayesClassifier",
+            options=BernoulliNBOptions,
+            linear="hpcml.methods.bayes.train:BERNOULLI_NB",
+            estimator="hpcml.methods.bayes.estimator:BernoulliNBClassifier",
             variants={"all-": {"min_weight": 0.0}},
-            headings=True,
+            can=Can(headings=True),
             cost=2.0,
         ),
         Method(
             name="boosted-bayes",
             about="AdaBoost with naive Bayes",
             options=BoostedBayesOptions,
-            train="hpcml.methods.bayes.train:train_boosted",
+            linear="hpcml.methods.bayes.train:BOOSTED_BAYES",
             estimator="hpcml.methods.bayes.estimator:BoostedBayesClassifier",
-            headings=True,
+            can=Can(headings=True),
             cost=20.0,
         ),
         Method(
             name="staged-bayes",
             about="naive Bayes, then once more on the rows that it takes for positive",
             options=StagedBayesOptions,
-            train="hpcml.methods.bayes.train:train_staged",
+            linear="hpcml.methods.bayes.train:STAGED_BAYES",
             estimator="hpcml.methods.bayes.estimator:StagedBayesClassifier",
-            headings=True,
+            can=Can(headings=True),
             cost=4.0,
         ),
         Method(
             name="staged-svm",
             about="naive Bayes, then a linear SVM on the rows that it takes for positive",
             options=StagedSvmOptions,
-            train="hpcml.methods.bayes.train:train_staged_svm",
+            linear="hpcml.methods.bayes.train:STAGED_SVM",
             estimator="hpcml.methods.bayes.estimator:StagedSvmClassifier",
-            headings=True,
+            can=Can(headings=True),
         ),
         _single_pass("pw", "Positive Winnow", WinnowOptions),
         _single_pass("bw", "Balanced Winnow", BalancedOptions),
@@ -198,6 +222,7 @@ METHODS: dict[str, Method] = {
             train="hpcml.methods.psbml.train:train",
             estimator="hpcml.methods.psbml.estimator:PsbmlClassifier",
             takes=CLASSES,
+            can=Can(label_sets=False),
         ),
         Method(
             name="adaboost",
@@ -205,6 +230,7 @@ METHODS: dict[str, Method] = {
             options=AdaboostOptions,
             train="hpcml.methods.psbml.adaboost:train",
             takes=CLASSES,
+            can=Can(label_sets=False, pause=False),
         ),
     )
 }
@@ -212,6 +238,7 @@ METHODS: dict[str, Method] = {
 
 def method_named(name: str) -> Method:
     """The method of that name. Raises ConfigError."""
+    refuse_earlier(name, EARLIER, "the method ")
     if name not in METHODS:
         raise ConfigError(f"no method {name!r}; {nearest(name, METHODS, 'hpcml train --help')}")
     return METHODS[name]
@@ -222,12 +249,17 @@ def users_of(option: str) -> list[str]:
     return [name for name, method in METHODS.items() if option in method.option_names]
 
 
+def able(what: str) -> list[str]:
+    """The methods that can do something: a field of `Can`."""
+    return [name for name, method in METHODS.items() if getattr(method.can, what)]
+
+
 def check_headings(session: Session, data: Path, method: Method) -> None:
     """Collective over the session. Raise ConfigError for rows whose labels are features, too, if the method cannot hide them."""
-    if not method.headings:
+    if not method.can.headings:
         from hpcml.data.headings import refuse_headings
 
-        refuse_headings(session.comm, data, method.name, [each.name for each in METHODS.values() if each.headings])
+        refuse_headings(session.comm, data, method.name, able("headings"))
 
 
 def train(name: str, session: Session, data: Path, target: Target, options: Any) -> Any:
@@ -237,6 +269,11 @@ def train(name: str, session: Session, data: Path, target: Target, options: Any)
     from hpcml.run.environment import record_end
     from hpcml.run.folder import ENVIRONMENT
 
-    report = method.load(method.train)(session, data, target, options)
+    if method.train:
+        report = method.load(method.train)(session, data, target, options)
+    else:
+        from hpcml.methods.linear.train import train as train_linear
+
+        report = train_linear(method.load(method.linear), session, data, target, options)
     record_end(session.comm, target.output / ENVIRONMENT)
     return report

@@ -17,8 +17,6 @@ from hpcml.run.environment import record_end
 from hpcml.run.folder import CONFIG, ENVIRONMENT, RunFolder, from_dict, read_config
 from hpcml.run.session import Session, Target
 
-METHOD = "dual"  # whose model of a label depends on nothing but the rows and the label
-
 
 @mpi.collective
 def retrain(session: Session, run: Path, data: Path, target: Target) -> TrainReport:
@@ -28,20 +26,20 @@ def retrain(session: Session, run: Path, data: Path, target: Target) -> TrainRep
     trained anew. Else every label begins with its solution in the run. Raises what training does.
     """
     comm = session.comm
-    method = registry.method_named(METHOD)
     if run.resolve() == target.output.resolve():
         raise ConfigError(f"--output {target.output} is the run that is to be retrained; name another folder")
 
     with mpi.agreed(comm, f"reading {run}"):
         folder = RunFolder(comm, run, session.log)
-        if (run / CONFIG).is_file() and "folds" in read_config(run / CONFIG):
+        config, able = read_config(run / CONFIG) if (run / CONFIG).is_file() else {}, registry.able("retrain")
+        if "folds" in config:
             raise ConfigError(f"{run} is a run of hpcml tune, whose choice belongs to its data; tune again on {data}")
-        options, before = folder.finished(
-            METHOD, f"only runs of {METHOD} can be retrained; train it anew", partial(from_dict, method.options)
-        )
+        method = registry.method_named(config["method"] if config.get("method") in able else able[0])
+        hint = f"only runs of {', '.join(able)} can be retrained; train it anew"
+        options, before = folder.finished(method.name, hint, partial(from_dict, method.options))
         earlier = Earlier(Model(folder.model), run, before)
     registry.check_headings(session, data, method)
     options = replace(options, time_limit=None)
-    report = train(method.load(method.tuned), session, data, target, options, earlier=earlier)
+    report = train(method.load(method.linear), session, data, target, options, earlier=earlier)
     record_end(comm, target.output / ENVIRONMENT)
     return report

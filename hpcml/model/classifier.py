@@ -30,6 +30,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hpcml import mpi
+from hpcml.earlier_names import BASES, name_of_now, with_names_of_now
 from hpcml.errors import ConfigError, DataError, file_error
 from hpcml.files.atomic import temporary_path
 from hpcml.files.hdf5 import DAMAGE, map_dataset, open_stamped, stamp, write_strings
@@ -39,11 +40,11 @@ from hpcml.model import own_dump
 from hpcml.model.estimator_checks import KEPT, check_classifier, kept_classifiers, path_of
 from hpcml.model.learner import LEARNERS, Constant, Learner, confidence, fit, one_line, scores
 from hpcml.model.linear import THRESHOLDS, Trained, check_thresholds
-from hpcml.model.untrusted_dump import MODULES, SMALL, check_dump
+from hpcml.model.untrusted_dump import CLASSES, SMALL, check_dump
 
 LOG_ODDS = "log-odds"  # attribute `scores`: what they are of a learner that has them; absent, as before version 0.9: probabilities
 _DATE = (1980, 1, 1, 0, 0, 0)  # the earliest that a ZIP archive knows
-_IN_FILES = {module: name for name, module in MODULES.items()}
+_IN_FILES = {path: name for name, path in CLASSES.items()}
 
 
 def _skops() -> Any:
@@ -92,24 +93,28 @@ def canonical(dump: bytes) -> bytes:
                 return node
             address = node.get("__id__")
             kept = {key: rewritten(part) for key, part in node.items() if key != "__id__" or not isinstance(address, int)}
-            if kept.get("__module__") in _IN_FILES:
-                kept["__module__"] = _IN_FILES[kept["__module__"]]
+            kept = _with_class(kept, _IN_FILES)
             return kept | {"file": renamed(kept["file"])} if isinstance(kept.get("file"), str) else kept
 
         add("schema.json", json.dumps(rewritten(json.loads(source.read("schema.json")))).encode())
     return out.getvalue()
 
 
-def _with_our_modules(dump: bytes) -> bytes:
-    """The same dump, which is sound, with our classes named by the modules that they are in."""
+def _with_class(node: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """A part of a dump's description with the class that `names` has for its own, if it has one."""
+    module, _, name = names.get(f"{node.get('__module__')}.{node.get('__class__')}", "").rpartition(".")
+    return node | {"__class__": name, "__module__": module} if name else node
+
+
+def _with_our_classes(dump: bytes) -> bytes:
+    """The same dump, which is sound, with our classes named by what they are called here."""
 
     def rewritten(node: Any) -> Any:
         if isinstance(node, list):
             return [rewritten(part) for part in node]
         if not isinstance(node, dict):
             return node
-        new = {key: rewritten(part) for key, part in node.items()}
-        return new | {"__module__": MODULES[new["__module__"]]} if new.get("__module__") in MODULES else new
+        return _with_class({key: rewritten(part) for key, part in node.items()}, CLASSES)
 
     out = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(dump)) as source, zipfile.ZipFile(out, "w") as target:
@@ -141,7 +146,7 @@ def load_classifier(dump: bytes, n_features: int) -> Any:
         warnings.simplefilter("ignore")
         classifier = own_dump.load(dump)
         if classifier is None:
-            dump = _with_our_modules(dump)
+            dump = _with_our_classes(dump)
             classifier = _skops().loads(dump, trusted=_skops().get_untrusted_types(data=dump))
         check_classifier(classifier, n_features)
     return classifier
@@ -149,8 +154,7 @@ def load_classifier(dump: bytes, n_features: int) -> Any:
 
 def _path_in_files(path: str) -> str:
     """The path of a class as files name it."""
-    module, _, name = path.rpartition(".")
-    return f"{_IN_FILES.get(module, module)}.{name}"
+    return _IN_FILES.get(path, path)
 
 
 def is_kept(learner: Learner) -> bool:
@@ -267,7 +271,7 @@ class ClassifierModel(Trained):
 
     def _read(self, file: h5py.File) -> None:
         """Everything but the classifier. Raises what h5py and numpy raise for a bad part."""
-        self.attrs = attributes(file)
+        self.attrs = with_names_of_now(attributes(file))
         self.vocabulary, self.n_features = text_of(file, "vocabulary"), int(file.attrs["n_features"])
         self.base: dict[str, Any] = json.loads(text_of(file, "base"))
         self.log_odds = "scores" in file.attrs
@@ -292,6 +296,8 @@ class ClassifierModel(Trained):
             raise ValueError("unknown scores")
         if self.n_labels in (0, 2) or self.n_features < 0 or not isinstance(self.base, dict):
             raise ValueError("wrong sizes")
+        if "name" in self.base:
+            self.base["name"] = name_of_now(self.base["name"], BASES)
 
     def scores(self, X: Any) -> np.ndarray:
         """The scores (n_rows × n_labels float64) of X, dense or CSR as `dense` says. Raises NonFiniteError, DataError."""

@@ -76,7 +76,7 @@ class Votes:
 
     @classmethod
     def of_numbers(cls, numbers: np.ndarray, n_parts: int) -> Votes:
-        """What `as_numbers` made. Raises ValueError for anything else."""
+        """The votes of which `as_numbers` made the numbers. Raises ValueError for anything else."""
         rounds, at = [], 0
         while at < numbers.size:
             n = int(numbers[at]) if 1 <= numbers[at] <= numbers.size else 0
@@ -98,7 +98,7 @@ def as_numbers(rounds: Iterable[Round]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Combination:
-    """What a model says of its labels' parts: their number, the columns that each has, and how they are combined."""
+    """The parts of a model's labels: their number, the columns that each has, and the rule that combines them."""
 
     kind: str
     n_parts: int
@@ -121,7 +121,7 @@ class Combination:
 
     @property
     def about(self) -> dict[str, Any]:
-        """What `of` reads."""
+        """The attributes that `of` reads."""
         about: dict[str, Any] = {"combination": self.kind, "parts": self.n_parts, "width": self.width}
         return about | ({"cut": self.cut, "factors": np.array(self.factors)} if self.kind == STAGED else {})
 

@@ -19,7 +19,7 @@ MAX_TREE_WIDTH = 1 << 25  # features of sparse rows: a tree takes 12 bytes for e
 
 
 class Sizes(NamedTuple):
-    """What the shapes of an estimator's arrays are made of."""
+    """The sizes of which the shapes of an estimator's arrays are made."""
 
     k: int  # classes
     d: int  # features
@@ -56,7 +56,7 @@ def path_of(kind: type) -> str:
 
 
 def kept_classifiers() -> str:
-    """What can be kept, in words."""
+    """The classifiers that can be kept, in words."""
     rooms: dict[str, list[str]] = {}
     for path in sorted(path for path, kept in KEPT.items() if kept.classifies and path.startswith("sklearn.")):
         room, _, name = path.rpartition(".")
@@ -412,12 +412,8 @@ KEPT: dict[str, Kept] = {
         then=_check_own,
     ),
     "hpcml.model.learner.Constant": Kept(CLASSES),
-    "hpcml.model.gaussian_bayes.GaussianNaiveBayes": Kept(
-        {**WIDTH, **CLASSES, **dict.fromkeys(GAUSSIANS, _is_anything)}, then=_check_own
-    ),
-    "hpcml.model.kernel_bayes.KernelNaiveBayes": Kept(
-        {**WIDTH, **CLASSES, **dict.fromkeys(KERNELS, _is_anything)}, then=_check_own
-    ),
+    "hpcml.model.gaussian_bayes.GaussianNB": Kept({**WIDTH, **CLASSES, **dict.fromkeys(GAUSSIANS, _is_anything)}, then=_check_own),
+    "hpcml.model.kernel_bayes.KernelNB": Kept({**WIDTH, **CLASSES, **dict.fromkeys(KERNELS, _is_anything)}, then=_check_own),
     "sklearn.discriminant_analysis.LinearDiscriminantAnalysis": Kept(
         {**LINEAR, **CLASSES},
         (

@@ -4,7 +4,7 @@ from hpcml.model.gaussian_densities import GaussianDensities
 from hpcml.model.kernel_bayes import JointNaiveBayes
 
 
-class GaussianNaiveBayes(JointNaiveBayes, GaussianDensities):
+class GaussianNB(JointNaiveBayes, GaussianDensities):
     """Naive Bayes with a Gaussian per feature and class, as Weka's `NaiveBayes` has it.
 
     Features are numeric; what a sparse row does not store is the value 0. A row of weight 2 is as good as two rows;

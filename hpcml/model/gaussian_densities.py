@@ -14,9 +14,9 @@ _PRECISION = 0.01  # of a feature with one value
 
 
 class GaussianDensities(JointBayes):
-    """What `hpcml.model.gaussian_bayes.GaussianNaiveBayes` estimates, for rows that are known to be sound."""
+    """The estimates of `hpcml.model.gaussian_bayes.GaussianNB`, for rows that are known to be sound."""
 
-    filed_as = "hpcml.model.gaussian_bayes.GaussianNaiveBayes"
+    filed_as = "hpcml.model.gaussian_bayes.GaussianNB"
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> GaussianDensities:
         """Estimate the Gaussians.

@@ -42,7 +42,7 @@ def choose_device(comm: mpi.Comm) -> None:
 
 
 class _told:
-    """What the device refuses becomes a DataError."""
+    """Turn refusals of the device into a DataError."""
 
     def __enter__(self) -> None:
         return None
@@ -56,7 +56,7 @@ class _told:
 
 
 class _OnGpu(JointBayes):
-    """What both have in common: rows go to the device in blocks, and what is asked of them comes back."""
+    """The base of both: rows go to the device in blocks, and their results come back."""
 
     def _sent(self) -> tuple[Any, ...]:
         """(kernel for dense rows, kernel for CSR rows, arrays, zeros (d, K) log P'(0 | c)); arrays are on the device."""

@@ -1,4 +1,4 @@
-"""What a model file says of itself, for people."""
+"""The description of a model file, for people."""
 
 from __future__ import annotations
 

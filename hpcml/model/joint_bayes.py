@@ -1,4 +1,4 @@
-"""What naive Bayes classifiers share: from rows by feature to probabilities of classes. No scikit-learn, which takes a second."""
+"""The base of naive Bayes classifiers: from rows by feature to probabilities of classes. No scikit-learn, which takes a second."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FLOOR = 1e-75  # the least probability, Weka's
 
 
 class JointBayes:
-    """What has the logarithms of joint probabilities of rows and classes (`predict_joint_log_proba`).
+    """The base of classifiers with logarithms of joint probabilities of rows and classes (`predict_joint_log_proba`).
 
     X is a C-contiguous array or a CSR matrix of float32 or float64. A subclass for users checks more of what it is given.
     """

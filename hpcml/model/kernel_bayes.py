@@ -15,7 +15,7 @@ from hpcml.model.kernel_densities import KernelDensities
 
 
 class JointNaiveBayes(ClassifierMixin, BaseEstimator, JointBayes):
-    """What the classifiers do with what a user gives them."""
+    """The part of the classifiers that checks rows and classes of a user."""
 
     def _training_rows(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray]:
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
@@ -32,7 +32,7 @@ class JointNaiveBayes(ClassifierMixin, BaseEstimator, JointBayes):
         return tags
 
 
-class KernelNaiveBayes(JointNaiveBayes, KernelDensities):
+class KernelNB(JointNaiveBayes, KernelDensities):
     """Naive Bayes with a Gaussian kernel density estimate per feature and class, as `NaiveBayes -K` of Weka 3.9 has it.
 
     Features are numeric; what a sparse row does not store is the value 0. A row of weight 2 is as good as two rows;

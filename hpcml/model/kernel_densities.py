@@ -29,9 +29,9 @@ class _Columns(NamedTuple):
 
 
 class KernelDensities(JointBayes):
-    """What `hpcml.model.kernel_bayes.KernelNaiveBayes` estimates, for rows that are known to be sound."""
+    """The estimates of `hpcml.model.kernel_bayes.KernelNB`, for rows that are known to be sound."""
 
-    filed_as = "hpcml.model.kernel_bayes.KernelNaiveBayes"
+    filed_as = "hpcml.model.kernel_bayes.KernelNB"
     floor_, rounds_ = 0.0, False  # of files that do not say
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from hpcml.earlier_names import BASES, refuse_earlier
 from hpcml.errors import ConfigError, DataError, NonFiniteError, nearest
 
 # A CSR non-zero takes 8 bytes, a dense entry 4: from this density on dense rows take no more memory.
@@ -56,19 +57,17 @@ LEARNERS: dict[str, KnownLearner] = {
         prefers_dense=True,
     ),
     "linear-svm": KnownLearner("sklearn.svm.LinearSVC", {}, "linear SVM with squared hinge loss (LIBLINEAR's L2 loss)"),
-    "naive-bayes": KnownLearner(
-        "hpcml.model.kernel_bayes.KernelNaiveBayes", {}, "naive Bayes with kernel density estimates, Weka's -K"
-    ),
-    "naive-bayes-gaussian": KnownLearner(
-        "hpcml.model.gaussian_bayes.GaussianNaiveBayes", {}, "naive Bayes with a Gaussian per feature and class, as Weka's"
+    "kernel-nb": KnownLearner("hpcml.model.kernel_bayes.KernelNB", {}, "naive Bayes with kernel density estimates, Weka's -K"),
+    "gaussian-nb": KnownLearner(
+        "hpcml.model.gaussian_bayes.GaussianNB", {}, "naive Bayes with a Gaussian per feature and class, as Weka's"
     ),
 }
 
 
 # Learners of ours that have a twin without scikit-learn, which takes a second to import: the class that trains in its place.
 PLAIN = {
-    "hpcml.model.kernel_bayes.KernelNaiveBayes": "hpcml.model.kernel_densities.KernelDensities",
-    "hpcml.model.gaussian_bayes.GaussianNaiveBayes": "hpcml.model.gaussian_densities.GaussianDensities",
+    "hpcml.model.kernel_bayes.KernelNB": "hpcml.model.kernel_densities.KernelDensities",
+    "hpcml.model.gaussian_bayes.GaussianNB": "hpcml.model.gaussian_densities.GaussianDensities",
     "hpcml.model.learner.Constant": "hpcml.model.learner.Constant",
     "hpcml.model.decision_tree.DecisionTree": "hpcml.model.decision_tree.DecisionTree",
 }
@@ -86,8 +85,8 @@ _TREE_OPTIONS: dict[str, Callable[[Any], bool]] = {
 
 # Learners of PLAIN that have a twin which scores rows on a GPU.
 ON_GPU = {
-    "hpcml.model.kernel_bayes.KernelNaiveBayes": "hpcml.model.gpu_bayes.KernelDensitiesOnGpu",
-    "hpcml.model.gaussian_bayes.GaussianNaiveBayes": "hpcml.model.gpu_bayes.GaussianDensitiesOnGpu",
+    "hpcml.model.kernel_bayes.KernelNB": "hpcml.model.gpu_bayes.KernelDensitiesOnGpu",
+    "hpcml.model.gaussian_bayes.GaussianNB": "hpcml.model.gpu_bayes.GaussianDensitiesOnGpu",
 }
 
 
@@ -114,7 +113,7 @@ def _named(path: str) -> type:
 
 @dataclass(frozen=True)
 class Learner:
-    """What makes classifiers: a class and its options."""
+    """A maker of classifiers: a class and its options."""
 
     name: str  # as the user gave it
     path: str
@@ -149,7 +148,7 @@ class Learner:
         return self.name in ON_DENSE_ROWS and known
 
     def unfitted(self, seed: int, dense: bool = True) -> Any:
-        """What is trained, on dense rows or on sparse ones: the classifier of `make`, or its twin."""
+        """A classifier to train, on dense rows or on sparse ones: that of `make`, or its twin."""
         if self.on_gpu:
             return _named(ON_GPU[self.path])()
         if self._has_tree:
@@ -185,7 +184,7 @@ class Learner:
 
 
 class Constant:
-    """What is learnt from rows of one class: that class, always."""
+    """The classifier of rows of one class: that class, always."""
 
     filed_as = "hpcml.model.learner.Constant"
 
@@ -205,6 +204,7 @@ def parse_learner(tokens: Sequence[str]) -> Learner:
     if not tokens:
         raise ConfigError(f"--base: name a learner: {', '.join(sorted(LEARNERS))}, or the path of a scikit-learn classifier")
     name, *rest = tokens
+    refuse_earlier(name, BASES, "--base ")
     if name not in LEARNERS and "." not in name:
         near = nearest(name, LEARNERS)
         raise ConfigError(f"--base {name}: no such learner; {near} (or the dotted path of a scikit-learn classifier)")
@@ -384,7 +384,7 @@ def _as_taken(classifier: Any, X: Any) -> Any:
 
 
 def _numbers(classifier: Any, method: str, X: Any, double: bool = True) -> np.ndarray:
-    """What a method of the classifier says of X, given in double precision or as it is, in double precision.
+    """The result of a classifier's method for X, in double precision; X is given in double precision or as it is.
 
     Raises NonFiniteError; DataError if it refuses the rows.
     """

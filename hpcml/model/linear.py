@@ -38,6 +38,7 @@ import numpy as np
 
 from hpcml.data.csr import row_of, unordered
 from hpcml.data.dataset import Dataset
+from hpcml.earlier_names import with_names_of_now
 from hpcml.errors import ConfigError, DataError, NonFiniteError, file_error, is_of_the_system
 from hpcml.files.hdf5 import (
     DAMAGE,
@@ -91,13 +92,13 @@ ABOUT = ("method", "loss", "lambda", "split", "epsilon", "dormant", "positive_we
 OBJECTIVE = ("loss", "lambda", "epsilon", "dormant", "positive_weight")  # of ABOUT, what a model says that minimises one
 THRESHOLDS = ("threshold_measure", "threshold_method", "threshold_split")  # what a model with thresholds says of them
 CALIBRATION = ("calibration_method", "calibration_split")  # what a model with probabilities says of them
-LOG_ODDS = ("maxent", "logistic")  # losses whose scores are the log-odds of probabilities
+LOG_ODDS = "logistic"  # the loss whose scores are the log-odds of probabilities
 SINCE_4 = {"positive_weight": "1"}  # of ABOUT, what models of older formats do not say
 _STAMP = ("hpcml-format", "hpcml-version")
 
 
 def about_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """What a model says of its training: those of ABOUT first, in the order of a trained model, then what its method adds."""
+    """The attributes of a model about its training: those of ABOUT first, in the order of a trained model, then its method's."""
     named = [*ABOUT, *(name for name in attributes if name not in (*ABOUT, *_STAMP))]
     return {name: attributes[name] for name in named if name in attributes}
 
@@ -166,7 +167,7 @@ class SparseRows(NamedTuple):
 
 
 class Trained:
-    """What every model file says of its origin, whatever the model is."""
+    """The part of a model file about its origin, which every kind of model has."""
 
     path: Path
     attrs: dict[str, Any]
@@ -186,7 +187,7 @@ class Trained:
 
     @property
     def threshold_source(self) -> str:
-        """What the thresholds are, in a few words; "" if they are 0 because nobody has set them."""
+        """The origin of the thresholds, in a few words; "" if they are 0 because nobody has set them."""
         if self.threshold is not None:
             return f"{self.threshold:g} for all labels"
         if "threshold" not in self.labels:
@@ -208,7 +209,7 @@ class Trained:
     def has_log_odds(self) -> bool:
         """Whether the scores are log-odds by the loss: that of a logistic model, with rows of equal weight."""
         equal = str(self.attrs.get("positive_weight", "1")) == "1" and bool(np.all(self.labels.get("positive_weight", 1.0) == 1.0))
-        return self.attrs.get("loss") in LOG_ODDS and equal
+        return self.attrs.get("loss") == LOG_ODDS and equal
 
     @property
     def probability_source(self) -> str:
@@ -269,7 +270,7 @@ class Model(Trained):
         self.path = Path(path)
         with open_stamped(path, "model", "hpcml train") as file:
             try:
-                self.attrs = attributes(file)
+                self.attrs = with_names_of_now(attributes(file))
                 self.vocabulary = text_of(file, "vocabulary")
                 self.normalised = bool(self.attrs.get("normalised", False))
                 self.binary = bool(self.attrs.get("binary", False))

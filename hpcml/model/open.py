@@ -38,7 +38,7 @@ def open_model(path: Path | str) -> Model | ClassifierModel:
 
 
 def kind_of(path: Path | str) -> str:
-    """What the stamp of a file of ours says that it is; "" if there is none to be read. Local."""
+    """The kind of a file of ours, by its stamp; "" if there is none to be read. Local."""
     path = model_file(path)
     check_regular(path)
     try:

@@ -15,7 +15,7 @@ import numpy as np
 
 from hpcml.model.estimator_checks import class_path
 from hpcml.model.learner import PLAIN, plain_class
-from hpcml.model.untrusted_dump import MODULES
+from hpcml.model.untrusted_dump import CLASSES
 
 _PROTOCOL = 2  # of skops
 _VALUES = (bool, int, float, str, type(None))
@@ -60,8 +60,8 @@ def load(dump: bytes) -> Any:
     """
     with zipfile.ZipFile(io.BytesIO(dump)) as archive:
         root = json.loads(archive.read("schema.json"))
-        module = MODULES.get(root["__module__"], root["__module__"])
-        path = class_path(module, root["__class__"])
+        name = f"{root['__module__']}.{root['__class__']}"
+        path = CLASSES.get(name, class_path(root["__module__"], root["__class__"]))
         if root["__loader__"] != "ObjectNode" or path not in PLAIN or root["content"]["__loader__"] != "DictNode":
             return None
         kind = plain_class(path)

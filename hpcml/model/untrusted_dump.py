@@ -1,4 +1,4 @@
-"""What must be certain of a classifier's dump (skops: a ZIP archive of arrays and a description) before it is read.
+"""Checks of a classifier's dump (skops: a ZIP archive of arrays and a description) before it is read.
 
 skops looks at the types of some parts. Here every part must be of a kind that is known to be harmless, take no more memory than the
 archive justifies, and the nodes of trees must lie in their arrays, for scikit-learn's compiled code follows them without looking.
@@ -32,8 +32,12 @@ DESCRIBING = frozenset(
     | {f"sklearn._loss.link.{name}" for name in ("Interval", "LogitLink", "HalfLogitLink", "MultinomialLogit")}
 )
 
-# The modules of our classes as files name them, and where these are: a file's bits do not depend on how this package is laid out.
-MODULES = {"hpcml.learners": "hpcml.model.learner", "hpcml.psbml.naive_bayes": "hpcml.model.kernel_bayes"}
+# Our classes as files name them, and what they are called here: a file's bits do not depend on how this package is laid out.
+CLASSES = {
+    "hpcml.learners.Constant": "hpcml.model.learner.Constant",
+    "hpcml.psbml.naive_bayes.KernelNaiveBayes": "hpcml.model.kernel_bayes.KernelNB",
+    "hpcml.model.gaussian_bayes.GaussianNaiveBayes": "hpcml.model.gaussian_bayes.GaussianNB",
+}
 
 
 class _Bytes(io.RawIOBase):
@@ -134,7 +138,7 @@ def _is_known(loader: str, name: str) -> bool:
     """Whether the class of that name is one that is kept and made by `loader`."""
     if loader == "ObjectNode":
         module, _, kind = name.rpartition(".")
-        return class_path(MODULES.get(module, module), kind) in KEPT or name in DESCRIBING
+        return CLASSES.get(name, class_path(module, kind)) in KEPT or name in DESCRIBING
     if loader == "LossNode":
         return name.rpartition(".")[0] in LOSSES
     if loader == "NdArrayNode":

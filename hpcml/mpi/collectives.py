@@ -246,10 +246,11 @@ class RepeatedSum:
     def poll(self, values: Sequence[float]) -> np.ndarray | None:
         """Collective over the group. Take part in the round with `values`, unless one is under way.
 
-        Returns the sums of a round that is complete, else None.
+        Returns the sums of a round that is complete, else None. A group of all ranks waits: they are all here.
         """
-        complete = self.take_part(values)
-        if self.group.size > 1:
+        together = self.group.size == self.comm.size
+        complete = self.take_part(values, wait=together)
+        if self.group.size > 1 and not together:
             complete = bool(_reduced(self.group, complete, MPI.MIN))
         return self.take() if complete else None
 

@@ -1,4 +1,4 @@
-"""What limits the memory of this process: the machine, Slurm, control groups (version 1 and 2), `ulimit`. All local."""
+"""Limits of the memory of this process: the machine, Slurm, control groups (version 1 and 2), `ulimit`. All local."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def limits(root: Path = Path("/")) -> list[Limit]:
 
 
 def _of_slurm() -> Iterator[Limit]:
-    """What the Slurm job asked for on this node."""
+    """The memory that the Slurm job asked for on this node."""
     if (size := _of_words(os.environ.get("SLURM_MEM_PER_NODE", ""))) > 0:
         yield Limit(size, "Slurm's --mem", f"slurm {node_name()}")
     cpus, size = os.environ.get("SLURM_CPUS_ON_NODE", ""), _of_words(os.environ.get("SLURM_MEM_PER_CPU", ""))
@@ -114,7 +114,7 @@ def _hierarchical(stat: Path) -> str:
 
 
 def _identity(folder: Path) -> str:
-    """What tells a group from others, however its path looks from inside of a container."""
+    """The identity of a group, however its path looks from inside of a container."""
     try:
         status = folder.stat()
     except OSError:
@@ -123,7 +123,7 @@ def _identity(folder: Path) -> str:
 
 
 def _of_process() -> Iterator[Limit]:
-    """What `ulimit` leaves to this process alone, on top of what it has."""
+    """The memory that `ulimit` leaves to this process alone, on top of what it has."""
     for option, number, taken in _OWN:
         soft = resource.getrlimit(number)[0]
         if soft != resource.RLIM_INFINITY:

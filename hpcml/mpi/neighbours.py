@@ -69,7 +69,7 @@ def exchange_with(comm: MPI.Comm, parts: dict[int, Arrays]) -> dict[int, Arrays]
 
 
 class _Outgoing:
-    """What is on its way to one rank, and what follows it."""
+    """The message on its way to one rank, and the one that follows it."""
 
     def __init__(self) -> None:
         self.requests: list[MPI.Request] = []
@@ -79,7 +79,7 @@ class _Outgoing:
 
 
 class _Incoming:
-    """What is being received from one rank."""
+    """The message that is being received from one rank."""
 
     def __init__(self) -> None:
         self.size = np.zeros(1, dtype=np.int64)

@@ -44,7 +44,7 @@ class Pairs:
 
 
 class PairSearch:
-    """What is known so far: `codes` (ascending) are first · n + other of the pairs of this rank's rows."""
+    """The pairs known so far: `codes` (ascending) are first · n + other of the pairs of this rank's rows."""
 
     @mpi.collective
     def __init__(self, comm: mpi.Comm, shard: Shard, similarity: float) -> None:

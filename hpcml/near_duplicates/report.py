@@ -1,4 +1,4 @@
-"""What was found of rows that are nearly the same, for people (a table) and for programs (CSV and JSON)."""
+"""The findings on rows that are nearly the same, for people (a table) and for programs (CSV and JSON)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COLUMNS = ("number", "label", "n_rows", "base_rate", "n_pairs", "n_both", "consi
 
 @dataclass
 class Duplicates:
-    """What was found; `by_similarity` counts pairs from each of `steps` up to the next one."""
+    """The findings; `by_similarity` counts pairs from each of `steps` up to the next one."""
 
     data: Path
     split: str

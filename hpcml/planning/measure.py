@@ -26,8 +26,8 @@ from hpcml.files.atomic import sync
 from hpcml.kernels.cache import n_kept
 from hpcml.log import Log
 from hpcml.methods.forecast import Curve, Forecaster, Machine, Timer
+from hpcml.methods.linear.layout import LANES
 from hpcml.methods.linear.objective import aligned
-from hpcml.methods.linear.plan import LANES
 from hpcml.methods.registry import METHODS
 from hpcml.mpi.memory import peak_mib, room_per_rank
 from hpcml.mpi.runtime import node_name

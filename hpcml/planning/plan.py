@@ -22,7 +22,7 @@ PILOT_VALUES = 1 << 23  # of the larger of the two samples of a pilot
 
 @dataclass(frozen=True)
 class Given:
-    """What the user says of the data, where there are none."""
+    """Figures that the user gives in place of data."""
 
     rows: int | None = None
     features: int | None = None
@@ -141,7 +141,7 @@ def _with_messages(cluster: Cluster, machine: Machine) -> Cluster:
 
 
 def _say_sources(forecast: Forecast, data: Path | None, given: Given, machine: Machine, cluster: Cluster) -> None:
-    """What is measured, and what is assumed."""
+    """Name the figures that are measured, and those that are assumed."""
     about = machine.about
     where = f"{about['processor']}, {about['date']}, hpcml {about['hpcml']}"
     forecast.measured.insert(0, f"what a value, a row and a column cost: on {where}")

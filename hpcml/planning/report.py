@@ -81,7 +81,7 @@ def write_json(comm: mpi.Comm, path: Path, found: dict[str, Any], force: bool, d
 
 
 def format_machine(machine: Machine, path: Path) -> str:
-    """What was measured, and where it is kept."""
+    """The constants measured, and the file that keeps them."""
     about = machine.about
     lines = [
         f"{about['processor']}, {about['ranks']} rank(s) on {about['nodes']} node(s), in {about['seconds']:.0f} s; kept in {path}"

@@ -1,4 +1,4 @@
-"""What the program needs to start, to load its kernels and to end: seconds of the processor of trainings of next to nothing."""
+"""The cost of starting the program, loading its kernels and ending: seconds of the processor of trainings of next to nothing."""
 
 from __future__ import annotations
 

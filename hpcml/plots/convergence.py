@@ -143,7 +143,7 @@ def plot_run(
             evaluate, break_even = _prepare(comm, objective, columns, test, number)
             sizes = f"rows: {rows.n_global:,}, columns: {rows.n_columns:,}"
             log(f"{named(name)}: looking for w*, then walking the three ways to it; {sizes}")
-            limits = (options.epsilon, options.max_steps or options.steps)
+            limits = (options.epsilon, options.step_limit)
             w_star, f_star = probe_limit(evaluate, rows.n_columns, *limits)
             traces = trace_all(evaluate, w_star, break_even, *limits)
         table = picture.with_suffix(".csv")

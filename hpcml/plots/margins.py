@@ -92,7 +92,7 @@ class Curve(NamedTuple):
 
 @dataclass
 class Study:
-    """What was found of one set: panels of curves for the picture, and numbers."""
+    """The findings on one set: panels of curves for the picture, and numbers."""
 
     name: str
     axis: str
@@ -114,7 +114,7 @@ class Study:
 
     @property
     def meanings(self) -> dict[str, str]:
-        """What the legend says of the two grids."""
+        """The names of the two grids in the legend."""
         return {"PSBML": "PSBML, large margin", "mixtures": f"Gaussian weights, s = {self.s:.2f}"}
 
     def __str__(self) -> str:

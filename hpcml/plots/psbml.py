@@ -1,4 +1,4 @@
-"""What a finished run of PSBML looks like: its torus, where the margin data lie, and how its cycles went. `hpcml plot psbml`."""
+"""The picture of a finished run of PSBML: its torus, where the margin data lie, and how its cycles went. `hpcml plot psbml`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COLUMNS = ("kind", "number", "x", "y", "margin_rows", "weight")
 
 @dataclass(frozen=True)
 class Portrait:
-    """What the picture shows of a run."""
+    """The content of the picture of a run."""
 
     data: str  # the name of the data set's file
     base: str  # the learner
@@ -104,7 +104,7 @@ def read_history(path: Path) -> dict[str, np.ndarray]:
 
 
 def portray(model: ClassifierModel, dataset: Dataset, history: dict[str, np.ndarray]) -> Portrait:
-    """What the picture shows of a run. Local; raises ConfigError or DataError if the dataset is not the run's."""
+    """The content of the picture of a run. Local; raises ConfigError or DataError if the dataset is not the run's."""
     model.check_vocabulary(dataset)
     split = str(model.attrs["split"])
     rows = dataset.split(split)

@@ -57,7 +57,7 @@ class Chunk:
 
 
 class Prediction:
-    """What a model says of rows, chunk by chunk: scores (`shown` makes probabilities of them), or flags where labels are wanted."""
+    """Predictions for rows, chunk by chunk: scores (`shown` makes probabilities of them), or flags where labels are wanted."""
 
     has_ids = False
     _sigmoids: tuple[np.ndarray, np.ndarray] | None = None  # what makes probabilities of the scores, if they are asked for
@@ -105,7 +105,7 @@ class Prediction:
         return self.keeps_weights or isinstance(self._top, InvertedTop)
 
     def shown(self, scores: np.ndarray, labels: np.ndarray | None = None) -> np.ndarray:
-        """What is written for scores (n × L, or n × k of such labels): the scores, or their probabilities."""
+        """The values that are written for scores (n × L, or n × k of such labels): the scores, or their probabilities."""
         return scores if self._sigmoids is None else probabilities(scores, *self._sigmoids, labels)
 
     def scored(self, shard: Shard) -> Iterator[Any]:
@@ -219,7 +219,7 @@ FORMATS = (".h5", *TEXT_FORMATS)  # of scores and labels; and bioasq.ENDING, of 
 
 
 def lines_of(ending: str, top: int | None) -> Lines:
-    """What makes the lines of a text."""
+    """The writer of the lines of a text."""
     if ending == bioasq.ENDING:
         return bioasq.bioasq_lines
     return (TEXT_FORMATS if top is None else TOP_TEXT_FORMATS)[ending]
@@ -271,7 +271,7 @@ def predict(
 
 
 def _describe(prediction: DatasetPrediction, file: h5py.File) -> None:
-    """What a file of predictions holds beside the numbers."""
+    """Write what a file of predictions holds beside the numbers."""
     stamp(file, "scores")
     file.attrs["split"] = prediction.split
     write_strings(file, "label_names", prediction.model.label_names)

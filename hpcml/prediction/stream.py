@@ -85,7 +85,7 @@ def _format(output: Path, text_format: str | None) -> str:
 
 
 def _name_of(output: Path) -> str:
-    """What messages call an output."""
+    """The name of an output in messages."""
     return "standard output" if str(output) == STANDARD_OUTPUT else str(output)
 
 

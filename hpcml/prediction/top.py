@@ -1,4 +1,4 @@
-"""What is written of the best labels of rows: a list of labels with their scores, best first."""
+"""The text about the best labels of rows: a list of labels with their scores, best first."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ What = Literal["scores", "labels", "probabilities"]
 
 
 def what_of(labels: bool, probabilities: bool) -> What:
-    """What is asked for. Raises ConfigError for both. Local."""
+    """The kind of prediction that is asked for. Raises ConfigError for both. Local."""
     if labels and probabilities:
         raise ConfigError("--labels writes the labels of rows and --probabilities a number for every label; give only one of them")
     return "labels" if labels else "probabilities" if probabilities else "scores"
@@ -58,7 +58,7 @@ def check_what(what: str, top: int | None) -> None:
 
 
 def what_is_written(what: str, top: int | None, model: Trained) -> str:
-    """What messages call it; of labels, also by which thresholds."""
+    """Its name in messages; of labels, also by which thresholds."""
     if what == "labels" and model.threshold_source:
         return f"labels, by thresholds ({model.threshold_source}),"
     if what == "probabilities":

@@ -25,7 +25,7 @@ COPIED = 1 << 24  # numbers that are copied at a time
 
 @dataclass
 class Weights:
-    """What selection asks of a model file: the features that it has seen (k, ascending) and its shape."""
+    """The parts of a model file that selection needs: the features that it has seen (k, ascending) and its shape."""
 
     model: Model
     features: np.ndarray

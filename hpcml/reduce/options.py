@@ -106,7 +106,7 @@ class CurveOptions:
             raise ConfigError(f"--share has no effect without --by {EFS}; leave it out")
 
     def series(self) -> list[tuple[str, float | None]]:
-        """What there is a line for: (by, share), share None where it means nothing."""
+        """The lines of the picture: (by, share), share None where it means nothing."""
         shares = sorted(set(self.share))
         return [(by, share) for by in dict.fromkeys(self.by) for share in (shares if by == EFS else [None])]
 

@@ -1,4 +1,4 @@
-"""What a feature says about a label, from counts of rows (Yang & Pedersen 1997): information gain and chi-square.
+"""Information of a feature about a label, from counts of rows (Yang & Pedersen 1997): information gain and chi-square.
 
 A feature is present in a row if its value is not 0. The counts are integers, summed over the ranks, and a score is computed from
 the counts alone, so its bits do not depend on the number of ranks.

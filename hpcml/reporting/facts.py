@@ -1,4 +1,4 @@
-"""What the files of a run say of it: options, versions, times, memory."""
+"""Facts from the files of a run: options, versions, times, memory."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def model_of(run: Path) -> Path:
 
 
 def config_of(model: Path) -> dict[str, Any]:
-    """What config.toml beside a model says; nothing if there is none. Local; raises DataError, OSError."""
+    """The values of config.toml beside a model; none if there is none. Local; raises DataError, OSError."""
     path = model.parent / CONFIG
     return read_config(path) if path.is_file() else {}
 
@@ -58,7 +58,7 @@ def data_of(run: Path, given: Path | None) -> Path:
 
 
 def facts_of(run: Path, model: Model | ClassifierModel) -> Facts:
-    """What a run says of itself. Local; raises DataError, OSError."""
+    """The facts of a run. Local; raises DataError, OSError."""
     config, attrs = config_of(model.path), model.attrs
     about = [
         ("run", str(run)),
@@ -95,7 +95,7 @@ def _shown(value: object) -> str:
 
 
 def _environment(folder: Path) -> list[tuple[str, str]]:
-    """What environment.jsonl says of the starts of a run; nothing if there is none. Raises DataError for a damaged file."""
+    """The lines of environment.jsonl on the starts of a run; none if there is none. Raises DataError for a damaged file."""
     path = folder / ENVIRONMENT
     if not path.is_file():
         return []

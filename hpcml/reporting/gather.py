@@ -29,7 +29,7 @@ PER_LABEL = 3  # most wrong rows of one label, in the table of all
 
 @dataclass
 class RunReport:
-    """What one run's part of the page says; arrays have an entry for each evaluated label."""
+    """The content of one run's part of the page; arrays have an entry for each evaluated label."""
 
     facts: Facts
     evaluation: Evaluation

@@ -118,7 +118,7 @@ def interval(found: Interval) -> str:
 
 
 def run_context(report: RunReport, place: int) -> dict[str, Any]:
-    """What the template says of one run."""
+    """The values of one run for the template."""
     e = report.evaluation
     return {
         "name": report.facts.name or f"run {place + 1}",
@@ -230,7 +230,7 @@ def words_of(words: Sequence[tuple[str, float]]) -> str:
 
 
 def table_data(report: RunReport) -> dict[str, Any]:
-    """What the script makes the table of."""
+    """The values of which the script makes the table."""
     columns = columns_of(report)
     return {"kinds": [kind for _, kind in columns], "rows": table_rows(report), "order": 1}
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar, cast
 
 from hpcml import __version__, mpi
+from hpcml.earlier_names import with_names_of_now
 from hpcml.errors import ConfigError, DataError, HpcmlError
 from hpcml.files.atomic import sync, write_whole
 from hpcml.files.earlier_start import made_earlier, note_free
@@ -31,7 +32,7 @@ ENVIRONMENT = "environment.jsonl"
 SEEDS = "seeds.csv"  # of a run of several seeds
 FILES = (CONFIG, "history.csv", SEEDS, "tuning.csv", "choice.csv", "model.h5", "log.txt", ENVIRONMENT, MEASURES)
 NEW, UNFINISHED, FINISHED = "new", "unfinished", "finished"
-_UNSET = {"shards": 1, "bias": False, "device": "cpu"}  # what it is, where it matters, if config.toml does not say
+_UNSET = {"ranks-per-group": 1, "bias": False, "device": "cpu"}  # what it is, where it matters, if config.toml does not say
 
 
 Kind = TypeVar("Kind", bound="Options")
@@ -304,8 +305,8 @@ def write_config(file: Path, config: dict[str, object]) -> None:
 
 
 def read_config(file: Path) -> dict[str, Any]:
-    """What `config.toml` says. Local; raises OSError, or DataError if it is damaged."""
+    """What `config.toml` says, with the names of now. Local; raises OSError, or DataError if it is damaged."""
     try:
-        return tomllib.loads(read_small(file))
+        return with_names_of_now(tomllib.loads(read_small(file)))
     except (ValueError, RecursionError) as error:
         raise DataError(f"{file}: damaged ({error}); start again with --force") from None

@@ -52,7 +52,7 @@ class Limits:
 
 @dataclass
 class Answer:
-    """What is sent, and what the log says of it."""
+    """An answer, and its line in the log."""
 
     status: int
     content: bytes
@@ -234,7 +234,7 @@ class App:
         return as_json({"status": "ok"}) if self.worker.lives else as_problem(503, "it does not score texts any more")
 
     async def info(self, _scope: Scope, _receive: Receive) -> Answer:
-        """What this is."""
+        """The name and version of the server."""
         return as_json({"title": "hpcml serve, with Annif's REST API", "version": __version__})
 
     async def projects(self, _scope: Scope, _receive: Receive) -> Answer:
@@ -242,7 +242,7 @@ class App:
         return as_json({"projects": [self.about | {"project_id": name} for name in (PROJECT, GIVEN)]})
 
     async def project(self, name: str, _scope: Scope, _receive: Receive) -> Answer:
-        """What is said of the model."""
+        """The description of the model."""
         return as_json(self.about | {"project_id": name})
 
     async def file(self, scope: Scope, _receive: Receive) -> Answer:

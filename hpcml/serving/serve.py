@@ -24,7 +24,7 @@ LOOK_SECONDS = 0.1  # between looks at whether a signal has come
 
 
 def about_of(run: Path, model: Model | ClassifierModel, suggester: Suggester) -> dict[str, Any]:
-    """What is said of the model: as Annif speaks of a project, and what the page shows."""
+    """The description of the model: as Annif speaks of a project, and what the page shows."""
     name = run.parent.name if run.name == "model.h5" else run.name
     changed = datetime.fromtimestamp(model.path.stat().st_mtime, UTC)
     return {
@@ -45,7 +45,7 @@ def about_of(run: Path, model: Model | ClassifierModel, suggester: Suggester) ->
 
 
 def open_suggester(comm: mpi.Comm, run: Path, data: Path | None) -> tuple[Suggester, dict[str, Any]]:
-    """What gives texts headings, and what is said of it. Raises ConfigError or DataError if run and data do not fit. One rank."""
+    """The suggester of headings, and its description. Raises ConfigError or DataError if run and data do not fit. One rank."""
     with mpi.agreed(comm, f"opening {run}"):
         path, chosen = model_of(run), data_of(run, data)
     model = share_model(comm, path)

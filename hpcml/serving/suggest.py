@@ -51,7 +51,7 @@ class Question:
 
 
 def titles_of(model: Model | ClassifierModel, dataset: Dataset) -> list[str]:
-    """What people call the labels of a model, by the model or else by the data; the name of one that has no title."""
+    """The titles of a model's labels, by the model or else by the data; the name of one that has no title."""
     titles = model.label_titles
     if titles is None and (of_data := dataset.label_titles()) is not None:
         by_name = dict(zip(dataset.label_names(), of_data, strict=True))

@@ -30,7 +30,7 @@ class Worker:
         return self._thread.is_alive() and not self._ends
 
     def submit(self, items: Sequence[Any]) -> Future[Any] | None:
-        """What will be the results of some items; None if too many wait already. One that is cancelled in time is not done."""
+        """The future results of some items; None if too many wait already. One that is cancelled in time is not done."""
         future: Future[Any] = Future()
         with self._changed:
             if self._is_full(items):

@@ -6,8 +6,7 @@ that the scores of these labels are all that it holds.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,10 +16,9 @@ from hpcml.data.compact import CompactRows
 from hpcml.errors import NonFiniteError
 from hpcml.evaluation.decision import Summary, summarise
 from hpcml.evaluation.ranking import auc, average_precision
-from hpcml.methods.linear.polling import Limits, PolledRun
 from hpcml.methods.linear.settings import Path
-from hpcml.methods.linear.watch import Stopped
-from hpcml.signals import StopSignals
+from hpcml.run.driver import Job
+from hpcml.run.stop import Stop
 from hpcml.tuning import kernels
 from hpcml.tuning.folds import Fold
 from hpcml.tuning.records import Records
@@ -51,7 +49,7 @@ class Crossed(NamedTuple):
 
 
 class CrossFits:
-    """The labels of a rank (`hpcml.methods.linear.polling.Work`). Local."""
+    """The labels of a rank. Local."""
 
     def __init__(
         self,
@@ -67,21 +65,9 @@ class CrossFits:
         self.rows, self.folds, self.paths, self.labels = rows, folds, paths, labels
         self.n_settings, self.measure = n_settings, MEASURE[by]
         self.together = max(1, min(TOGETHER, int(room / (4 * n_settings * rows.n_global))))
-        self.waiting: deque[int] = deque()
-        self.current: list[int] = []
-        self.fold = 0
-        self.scores = np.zeros((0, 0, 0), np.float32)
         self.begins = np.cumsum([0, *(fold.numbers.size for fold in folds)])
         self.place = np.empty(rows.n_global, np.int64)  # of each row among the scores
         self.place[np.concatenate([fold.numbers for fold in folds])] = np.arange(rows.n_global)
-
-    @property
-    def busy(self) -> bool:
-        """Whether there is anything left to do."""
-        return bool(self.waiting or self.current)
-
-    def settle(self) -> None:
-        """Nothing is ever on its way."""
 
     def warm_up(self) -> None:
         """Compile the kernels. Local."""
@@ -90,34 +76,30 @@ class CrossFits:
         kernels.score(fold.held_out[0][:1], *fold.held_out[1:], np.zeros(0, np.float32), 1, np.zeros((1, 0), np.float32))
         summarise(np.arange(3.0, dtype=np.float32), np.array([2]))
 
-    def turn(self, seconds: float) -> list[Crossed]:
-        """One fold of some labels; those that have been through all. Raises Stopped: these labels are to begin anew."""
-        if not self.current:
-            self.current = [self.waiting.popleft() for _ in range(min(self.together, len(self.waiting)))]
-            self.fold = 0
-            self.scores = np.full((len(self.current), self.n_settings, self.rows.n_global), UNTRAINED, np.float32)
-        try:
-            self._score_fold()
-        except Stopped:
-            self.waiting.extendleft(reversed(self.current))
-            self.current = []
-            raise
-        self.fold += 1
-        if self.fold < len(self.folds):
-            return []
-        done, self.current = self.current, []
-        return [self._crossed(place, scores) for place, scores in zip(done, self.scores, strict=True)]
+    def solve(self, labels: Sequence[int], stop: Stop) -> Generator[list[Crossed], None, None]:
+        """Labels (their places in the run) through all folds, some at a time; a turn is one fold. Raises Stopped.
 
-    def _score_fold(self) -> None:
-        """Train outside the fold, and score its rows."""
-        held_out = self.folds[self.fold].held_out
-        some = slice(int(self.begins[self.fold]), int(self.begins[self.fold + 1]))
-        for fitted in self.paths[self.fold].panels(self.labels[self.current]):
+        Those that have not been through all folds then begin anew.
+        """
+        for first in range(0, len(labels), self.together):
+            some = list(labels[first : first + self.together])
+            scores = np.full((len(some), self.n_settings, self.rows.n_global), UNTRAINED, np.float32)
+            for number in range(len(self.folds)):
+                self._score_fold(number, some, scores, stop)
+                if number < len(self.folds) - 1:
+                    yield []
+            yield [self._crossed(place, of_label) for place, of_label in zip(some, scores, strict=True)]
+
+    def _score_fold(self, number: int, labels: list[int], scores: np.ndarray, stop: Stop) -> None:
+        """Train labels outside a fold, and score its rows."""
+        held_out = self.folds[number].held_out
+        some = slice(int(self.begins[number]), int(self.begins[number + 1]))
+        for fitted in self.paths[number].fit(self.labels[labels], stop):
             out = np.empty((fitted.width, held_out[0].size - 1), np.float32)
             kernels.score(*held_out, fitted.w, fitted.width, out)
             for lane, (place, setting) in enumerate(zip(fitted.places.tolist(), fitted.settings.tolist(), strict=True)):
                 if setting >= 0:
-                    np.add(out[lane], np.float32(fitted.intercepts[lane]), out=self.scores[place, setting, some])
+                    np.add(out[lane], np.float32(fitted.intercepts[lane]), out=scores[place, setting, some])
 
     def _crossed(self, place: int, scores: np.ndarray) -> Crossed:
         """The summaries of a label's scores (n_settings × n). Raises NonFiniteError."""
@@ -129,41 +111,32 @@ class CrossFits:
         return Crossed(place, [self.measure(summary) for summary in summaries], summaries)
 
 
-class CrossRun(PolledRun):
+class CrossRun(Job):
     """A round over all ranks: what each has done goes into the records. Making one is local."""
 
-    def __init__(
-        self,
-        comm: mpi.Comm,
-        rows: CompactRows,
-        records: Records,
-        known: np.ndarray,
-        limits: Limits,
-        signals: StopSignals,
-        spent: float,
-    ) -> None:
-        super().__init__(comm, rows, known.size, limits, signals, "turn", spent)
-        self.records = records
-        if comm.rank == 0:
-            self.done |= known
+    def __init__(self, comm: mpi.Comm, records: Records, known: np.ndarray) -> None:
+        """`known` (n_labels) are done already."""
+        self.comm, self.records = comm, records
+        self.done = known & (comm.rank == 0)
+
+    @property
+    def n_done(self) -> float:
+        """The labels that this rank has done."""
+        return float(np.count_nonzero(self.done))
+
+    def note(self, turns: int) -> str:
+        """How many folds this rank has been through."""
+        return f"turn {turns}"
+
+    def keep(self, finished: list[Crossed]) -> None:
+        """Write the labels that are done. Local; raises DataError, OSError."""
+        with mpi.agreed(mpi.self_comm(), f"writing {self.records.path}"):
+            for label in finished:
+                self.records.write(label.place, label.scores, label.summaries)
+                self.done[label.place] = True
 
     @mpi.collective
-    def _keep(self, finished: list[Crossed]) -> None:
-        """Collective over the group. Write the labels that are done."""
-        if finished:
-            with mpi.agreed(self.rows.comm, f"writing {self.records.path}"):
-                for label in finished:
-                    self.records.write(label.place, label.scores, label.summaries)
-                    self.done[label.place] = 1
-
-    @mpi.collective
-    def save(self, work: CrossFits) -> None:
-        """Collective. What is written is on the disk."""
-        with mpi.agreed(self.comm, f"writing {self.records.path}"):
-            self.records.flush()
-
-    @mpi.collective
-    def _complete(self) -> None:
+    def save(self) -> None:
         """Collective. What is written is on the disk."""
         with mpi.agreed(self.comm, f"writing {self.records.path}"):
             self.records.flush()

@@ -11,8 +11,8 @@ import numpy as np
 from hpcml.data.compact import CompactRows
 from hpcml.methods.linear.settings import Axis, Setting
 
-ROUNDS = 4  # in which a grid may grow
-GAIN = 0.001  # of a score, that makes a further value worth it
+ROUNDS = 4  # in which a grid may grow: each trains all labels again at the further values
+GAIN = 0.001  # of a score, that makes a further value worth it: a third of what another setting must gain to be taken (`choose`)
 
 
 class Grid:

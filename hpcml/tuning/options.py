@@ -9,10 +9,10 @@ from typing import Annotated, ClassVar
 from cyclopts import Parameter
 
 from hpcml.errors import ConfigError
+from hpcml.methods.registry import able, method_named
 from hpcml.options import Flag, Several, check_magnitude, check_range, check_times, parse_part
 
 MEASURES = ("map", "f1", "auc")
-METHODS = ("dual", "probe", "elastic-net")
 THRESHOLDS = ("label", "micro")
 
 
@@ -24,7 +24,7 @@ class TuneOptions:
     free: ClassVar[frozenset[str]] = frozenset({"checkpoint_every", "time_limit"})
 
     method: str = "dual"
-    """What to train: dual, probe or elastic-net."""
+    """What to train: dual, probe, elastic-net, or another method that the table of methods says can be tuned."""
     folds: int = 5
     """Parts of the training rows, at least 3; each is scored by models of the others."""
     by: str = "map"
@@ -69,7 +69,7 @@ class TuneOptions:
 
     def validate(self) -> None:
         """Raise ConfigError for values that make no sense. Local: call it before the first collective."""
-        asked = (("method", self.method, METHODS), ("by", self.by, MEASURES), ("thresholds", self.thresholds, THRESHOLDS))
+        asked = (("method", self.method, able("tune")), ("by", self.by, MEASURES), ("thresholds", self.thresholds, THRESHOLDS))
         for flag, value, known in asked:
             if value not in known:
                 raise ConfigError(f"--{flag} {value}: expected one of {', '.join(known)}")
@@ -79,11 +79,13 @@ class TuneOptions:
         for name, values in (("lambdas", self.lambdas), ("weights", self.weights)):
             if any(not 0 < value < math.inf for value in values) or len(set(values)) < len(values):
                 raise ConfigError(f"--{name} {' '.join(f'{value:g}' for value in values)}: expected different numbers above 0")
-        for flag, only, method in (("weights", self.weights, "dual"), ("l1", self.l1, "elastic-net")):
-            if only and self.method != method:
-                raise ConfigError(f"--{flag} has no effect on --method {self.method}, it is for {method}; leave it out")
-        if self.bias is not None and self.method == "elastic-net":
-            raise ConfigError("--bias and --no-bias have no effect on --method elastic-net; leave them out")
+        known = method_named(self.method).option_names
+        for flag, given, option in (("weights", self.weights, "positive_weight"), ("l1", self.l1, "l1")):
+            if given and option not in known:
+                users = ", ".join(name for name in able("tune") if option in method_named(name).option_names)
+                raise ConfigError(f"--{flag} has no effect on --method {self.method}, it is for {users}; leave it out")
+        if self.bias is not None and "bias" not in known:
+            raise ConfigError(f"--bias and --no-bias have no effect on --method {self.method}; leave them out")
         if self.l1 is not None and not self.l1.strip("0.").removesuffix("/m").strip("0."):
             raise ConfigError(f"--l1 {self.l1}: expected a number above 0, of which --lambdas are multiples")
         if self.drop is not None:

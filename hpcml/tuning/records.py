@@ -1,4 +1,4 @@
-"""What is known of each label at each setting: a file that ranks fill label by label, and that an interrupted choice keeps."""
+"""The scores of each label at each setting: a file that ranks fill label by label, and that an interrupted choice keeps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `hpcml tune` says: tuning.csv (the settings), choice.csv (the labels), and the lines for the user."""
+"""The reports of `hpcml tune`: tuning.csv (the settings), choice.csv (the labels), and the lines for the user."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAMES = {"map": "mean average precision", "f1": "mean F1 at the best thresholds"
 
 @dataclass(frozen=True)
 class TuneReport:
-    """What a finished choice and the training after it did."""
+    """The report of a finished choice and of the training after it."""
 
     trained: TrainReport
     chosen: list[str]

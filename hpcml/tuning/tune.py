@@ -22,11 +22,12 @@ from hpcml.evaluation.missed import NOT_JUDGED, NOT_KNOWN, count_missed
 from hpcml.files.table import write_table
 from hpcml.log import Progress, plural
 from hpcml.methods import registry
-from hpcml.methods.linear.plan import LANES
+from hpcml.methods.linear.layout import LANES
+from hpcml.methods.linear.load import LabelProblem
 from hpcml.methods.linear.settings import Chosen, Setting
-from hpcml.methods.linear.train import LabelProblem
 from hpcml.methods.linear.train import train as train_linear
 from hpcml.mpi.memory import room_per_rank
+from hpcml.run.driver import Driver
 from hpcml.run.environment import record_end
 from hpcml.run.folder import ENVIRONMENT, RunFolder
 from hpcml.run.session import Session, Target
@@ -55,7 +56,7 @@ def tune(session: Session, data: Path, target: Target, options: TuneOptions) -> 
     options.validate()
     line = registry.method_named(options.method)
     registry.check_headings(session, data, line)
-    method = line.load(line.tuned)
+    method = line.load(line.linear)
     known = {field.name for field in fields(line.options)} - {"method"}
     given = {field.name: getattr(options, field.name) for field in fields(options) if field.name in known}
     of_method = line.options(**{name: value for name, value in given.items() if value is not None}, **_alone(line.options))
@@ -67,8 +68,8 @@ def tune(session: Session, data: Path, target: Target, options: TuneOptions) -> 
 
 
 def _alone(kind: type) -> dict[str, Any]:
-    """What makes each rank hold all rows, of the options of that kind."""
-    return {"shards": 1} if any(field.name == "shards" for field in fields(kind)) else {}
+    """The options of that kind that make each rank hold all rows."""
+    return {"ranks_per_group": 1} if any(field.name == "ranks_per_group" for field in fields(kind)) else {}
 
 
 @dataclass
@@ -91,7 +92,7 @@ class Tuner:
     def asked(self, options: Any) -> TuneOptions:
         """The options of `hpcml tune`, with the defaults of the method."""
         own = {name: getattr(options, name) for name in ("loss", "lam", "l1") if hasattr(options, name)}
-        bias = {} if self.options.method == "elastic-net" else {"bias": options.bias}
+        bias = {"bias": options.bias} if "bias" in registry.method_named(self.options.method).option_names else {}
         return replace(self.options, **own, **bias)
 
     @mpi.collective
@@ -150,11 +151,12 @@ class Tuner:
         if (waiting := np.flatnonzero(trainable & ~known)).size:
             if known.any():
                 folder.log(f"resuming the choice: {int(known.sum())} of {plural(int(trainable.sum()), 'label')} known")
-            run = CrossRun(comm, problem.rows, records, known | ~trainable, self.options, signals, time.monotonic() - began)
+            run, rows = CrossRun(comm, records, known | ~trainable), problem.rows
+            n_values = int(rows.counts.sum(dtype=np.int64))
+            driver = Driver(comm, rows.comm, self.options, signals, n_values, spent=time.monotonic() - began)
             with folder.discarded_on_error():
-                work = self._work(comm, problem, options, settings, run)
+                fits = self._fits(comm, problem, options, settings)
             waiting = waiting[np.argsort(-n_positive[waiting], kind="stable")]
-            work.waiting.extend(waiting[comm.rank :: comm.size].tolist())
             folder.log(
                 f"choosing among {plural(len(settings), 'setting')} for {plural(int(trainable.sum()), 'label')} "
                 f"in {self.options.folds} folds of {plural(problem.rows.n_global, 'row')}"
@@ -162,10 +164,11 @@ class Tuner:
             if number == 1 and "text" in problem.dataset.file:
                 folder.log(IDF)
             with mpi.node_first(comm):
-                work.warm_up()
+                fits.warm_up()
             progress = Progress(folder.log, "choosing, labels", len(problem.names))
             try:
-                stopped = run.train(work, progress)
+                stopped = driver.run(fits.solve(waiting[comm.rank :: comm.size].tolist(), driver.stop), run, progress)
+                run.save()
             finally:
                 progress.close()
             if stopped:
@@ -179,7 +182,7 @@ class Tuner:
         return Round(settings, records, trainable, comm.bcast(scores))
 
     @mpi.collective
-    def _work(self, comm: mpi.Comm, problem: LabelProblem, options: Any, settings: list[Setting], run: CrossRun) -> CrossFits:
+    def _fits(self, comm: mpi.Comm, problem: LabelProblem, options: Any, settings: list[Setting]) -> CrossFits:
         """Collective over `comm`. The folds, and what trains this rank's labels outside each."""
         method, objective = problem.method, problem.objective
         if not self._folds:
@@ -192,7 +195,6 @@ class Tuner:
         paths, n_lanes = [], min(LANES, method.lanes)
         with mpi.agreed(comm, "making room for the weights"):
             for each, risk in self._folds:
-                risk.watch = run.watch
                 there = [concrete(method.axes, setting, each.training, options) for setting in settings]
                 paths.append(method.path(method, risk, there, options, n_lanes))
         sizes = [each for each, _ in self._folds]

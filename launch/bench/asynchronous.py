@@ -1,6 +1,6 @@
 """PSBML's asynchronous mode beside the synchronous one, on a simulated clock: one process plays all ranks, the first of them slow.
 
-usage: python launch/bench/asynchronous.py [SET …] [--bases naive-bayes naive-bayes-gaussian] [--seeds 10] [--rows 10000]
+usage: python launch/bench/asynchronous.py [SET …] [--bases kernel-nb gaussian-nb] [--seeds 10] [--rows 10000]
 
 The clock counts rows: what training on one and scoring one takes at best here, times the rank's factor. Letters arrive at once.
 Steps and assessments are those of `hpcml train psbml`, in its order. So a busy machine will do. HPCML_DATA names the folder with
@@ -308,7 +308,7 @@ def main() -> None:
     """Parse the command line, print lines and the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sets", nargs="*", default=["a9a", "w8a", "ijcnn1", "covtype"])
-    parser.add_argument("--bases", nargs="+", default=["naive-bayes", "naive-bayes-gaussian"])
+    parser.add_argument("--bases", nargs="+", default=["kernel-nb", "gaussian-nb"])
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--cycles", type=int, default=PsbmlOptions.cycles)

@@ -18,22 +18,22 @@ from hpcml import mpi
 from hpcml.data.compact import CompactRows, compact_rows
 from hpcml.data.dataset import Dataset
 from hpcml.data.shard import load_shard
-from hpcml.methods.dual.blocks import dual
+from hpcml.methods.dual.by_loss import dual
 from hpcml.methods.dual.options import DualOptions
 from hpcml.methods.linear.objective import Risk
 from hpcml.run.profile import Profile
+from hpcml.run.stop import NEVER
 
 REPEATS = 3
 
 
 def ours(rows: CompactRows, labels: np.ndarray, options: DualOptions) -> tuple[float, dict[int, tuple[float, float]]]:
     """Seconds a label, and (objective, gap) by label."""
-    block = dual(Risk(rows, options, Profile()), labels, 16, options, options.steps)
-    block.warm_up()
-    block.waiting.extend(range(labels.size))
+    solver = dual(Risk(rows, options, Profile()), labels, 16, options)
+    solver.warm_up()
     begin, found = time.thread_time(), {}
-    while block.busy:
-        found |= {int(labels[done.label]): (done.f, done.gap) for done in block.turn(0.0)}
+    for finished in solver.solve(range(labels.size), NEVER):
+        found |= {int(labels[done.label]): (done.f, done.gap) for done in finished}
     return (time.thread_time() - begin) / labels.size, found
 
 

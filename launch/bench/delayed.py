@@ -35,13 +35,14 @@ from hpcml.data.dataset import Dataset, default_split
 from hpcml.data.shard import Shard, load_shard
 from hpcml.kernels import njit
 from hpcml.kernels.lanes.rows import add_row, dot_row, shrink_line
-from hpcml.methods.extreme import delayed_kernels as kernels
-from hpcml.methods.extreme.delayed import DelayedBlock, Panel
-from hpcml.methods.extreme.delayed_kernels import INTERCEPT, LANES
-from hpcml.methods.extreme.judge import ElasticRisk
-from hpcml.methods.extreme.newton import NewtonBlock
-from hpcml.methods.extreme.options import ElasticNetOptions
+from hpcml.methods.elastic_net import delayed_kernels as kernels
+from hpcml.methods.elastic_net.delayed import DelayedSolver, Panel
+from hpcml.methods.elastic_net.delayed_kernels import INTERCEPT, LANES
+from hpcml.methods.elastic_net.judge import ElasticRisk
+from hpcml.methods.elastic_net.newton import NewtonSolver
+from hpcml.methods.elastic_net.options import ElasticNetOptions
 from hpcml.run.profile import Profile
+from hpcml.run.stop import NEVER
 
 LENGTH, OWN = 75, 40  # words of a generated row, of which about 70 differ; words that speak for a label
 PAPER = 555  # examples a second, for 101 labels
@@ -82,8 +83,8 @@ class Bench:
         self.rows: CompactRows = compact_rows(comm, shard, False, fold=False)[0]
         self.risk = ElasticRisk(self.rows, self.options, Profile())
         self.risk.prepare(comm)
-        self.block = DelayedBlock(self.risk, np.arange(self.rows.n_labels), LANES, self.options)
-        self.block.warm_up()
+        self.solver = DelayedSolver(self.risk, np.arange(self.rows.n_labels), LANES, self.options)
+        self.solver.warm_up()
 
     @property
     def sizes(self) -> np.ndarray:
@@ -93,28 +94,26 @@ class Bench:
     def panels(self) -> list[Panel]:
         """All labels."""
         some = [np.arange(first, min(first + LANES, self.rows.n_labels)) for first in range(0, self.rows.n_labels, LANES)]
-        return [Panel(self.risk, numbers.tolist(), numbers, self.options) for numbers in some]
+        return [Panel(self.risk, numbers.tolist(), numbers, self.options, NEVER) for numbers in some]
 
     def descend(self, labels: np.ndarray) -> tuple[np.ndarray, float]:
         """Objectives after the default passes, and seconds."""
-        self.block.waiting.extend(labels.tolist())
         found, begin = {}, time.process_time()
-        while self.block.busy:
-            found |= {done.label: done.f for done in self.block.turn(0.0)}
+        for finished in self.solver.solve(labels.tolist(), NEVER):
+            found |= {done.label: done.f for done in finished}
         return np.array([found[label] for label in labels.tolist()]), time.process_time() - begin
 
     def optimum(self, labels: np.ndarray) -> np.ndarray:
         """The minima."""
         options = ElasticNetOptions(loss=self.options.loss)
-        exact, found = NewtonBlock(self.risk, np.arange(self.rows.n_labels), options, options.steps), {}
-        exact.waiting.extend(labels.tolist())
-        while exact.busy:
-            found |= {done.label: done.f for done in exact.turn(0.0)}
+        exact, found = NewtonSolver(self.risk, np.arange(self.rows.n_labels), 1, options), {}
+        for finished in exact.solve(labels.tolist(), NEVER):
+            found |= {done.label: done.f for done in finished}
         return np.array([found[label] for label in labels.tolist()])
 
     def objective(self, number: int, w: np.ndarray, b: float) -> float:
         """Of given weights, with the best intercept."""
-        judge, columns = self.block.judge, np.flatnonzero(w)
+        judge, columns = self.solver.judge, np.flatnonzero(w)
         label = judge.begin(number)
         judge.settle(label, judge.gather(label, columns), columns, w[columns], b)
         return judge.look(label).f / self.rows.n_global
@@ -189,7 +188,7 @@ def speed(shard: Shard, repeats: int, eager_rows: int) -> None:
         for _ in range(repeats):
             panels, begin = bench.panels(), time.process_time()
             for panel in panels:
-                panel.go(0.0)
+                panel.go()
             best = min(best, time.process_time() - begin)
         n = bench.rows.n_global
         line = {"solver": solver, "rate": rate, "rows": n, "features": bench.rows.n_columns, "labels": bench.rows.n_labels}
@@ -268,7 +267,7 @@ def race(shard: Shard, sample: int) -> None:
         def theirs(label: int) -> Runs:
             for passes in PASSES:
                 done = vowpal(bench, folder, label, passes)
-                yield passes, done.seconds, done.w, float(bench.block.judge.begin(label).b)
+                yield passes, done.seconds, done.w, float(bench.solver.judge.begin(label).b)
 
         others: dict[str, Callable[[int], Runs]] = {"SGDClassifier": lambda label: scikit(bench, label)}
         if importlib.util.find_spec("vowpalwabbit") is None:

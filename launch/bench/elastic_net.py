@@ -37,11 +37,12 @@ from hpcml import mpi
 from hpcml.data.compact import CompactRows, compact_rows
 from hpcml.data.dataset import Dataset, default_split
 from hpcml.data.shard import Shard, load_shard
-from hpcml.methods.extreme.judge import HISTORY, ElasticRisk
-from hpcml.methods.extreme.newton import NewtonBlock
-from hpcml.methods.extreme.options import ElasticNetOptions
-from hpcml.methods.linear.block import Finished
+from hpcml.methods.elastic_net.judge import HISTORY, ElasticRisk
+from hpcml.methods.elastic_net.newton import NewtonSolver
+from hpcml.methods.elastic_net.options import ElasticNetOptions
+from hpcml.methods.linear.solver import Finished
 from hpcml.run.profile import Profile
+from hpcml.run.stop import NEVER
 
 WORDS, LENGTH, OWN = 30_000, 50, 5  # of generated rows
 
@@ -93,7 +94,7 @@ class Race:
         self.risk = ElasticRisk(self.rows, options, Profile())
         self.risk.prepare(comm)
         self.index_seconds = time.perf_counter() - begin
-        self.block = NewtonBlock(self.risk, np.arange(self.rows.n_labels), options, options.steps)
+        self.solver = NewtonSolver(self.risk, np.arange(self.rows.n_labels), 1, options)
         rows = self.rows
         self.X = sp.csr_matrix((rows.data.astype(float), rows.indices.copy(), rows.indptr), (rows.n_local, rows.n_columns))
         self.X.sort_indices()  # scikit-learn would do so, in place
@@ -108,8 +109,7 @@ class Race:
 
     def train(self, label: int) -> Finished:
         """The label as the run takes it."""
-        self.block.waiting.append(label)
-        (done,) = self.block.turn(0.0)
+        ((done,),) = self.solver.solve([label], NEVER)
         return done
 
     def ours(self, label: int) -> tuple[float, float, float, float]:

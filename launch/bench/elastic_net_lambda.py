@@ -35,10 +35,11 @@ from hpcml import mpi
 from hpcml.data.compact import CompactRows, compact_rows
 from hpcml.data.dataset import Dataset, default_split
 from hpcml.data.shard import load_shard
-from hpcml.methods.extreme.judge import ElasticRisk
-from hpcml.methods.extreme.newton import NewtonBlock
-from hpcml.methods.extreme.options import ElasticNetOptions
+from hpcml.methods.elastic_net.judge import ElasticRisk
+from hpcml.methods.elastic_net.newton import NewtonSolver
+from hpcml.methods.elastic_net.options import ElasticNetOptions
 from hpcml.run.profile import Profile
+from hpcml.run.stop import NEVER
 from hpcml.tuning.folds import Fold, deal, fold_rows
 
 SIZES = (10, 30, 100, 1000)
@@ -86,26 +87,25 @@ class Trial:
         has[self.rows.rows_of(label)] = True
         return has[fold.numbers]
 
-    def blocks(self) -> list[NewtonBlock]:
+    def blocks(self) -> list[NewtonSolver]:
         """What trains on the rows outside of each fold."""
         found = []
         for fold in self.folds:
             options = ElasticNetOptions(loss="logistic")
             risk = ElasticRisk(fold.training, options, Profile())
             risk.prepare(mpi.self_comm())
-            found.append(NewtonBlock(risk, np.arange(self.rows.n_labels), options, options.steps))
+            found.append(NewtonSolver(risk, np.arange(self.rows.n_labels), 1, options))
         return found
 
-    def elastic_net(self, blocks: list[NewtonBlock], l1: str, lam: str) -> tuple[np.ndarray, np.ndarray]:
+    def elastic_net(self, blocks: list[NewtonSolver], l1: str, lam: str) -> tuple[np.ndarray, np.ndarray]:
         """Average precision and number of features of each label (folds × labels)."""
         options = ElasticNetOptions(loss="logistic", l1=l1, lam=lam)
         found = np.empty((2, len(blocks), self.labels.size))
         for number, (fold, block) in enumerate(zip(self.folds, blocks, strict=True)):
-            trained = NewtonBlock(block.risk.at(options), block.labels, options, block.max_steps)
+            solver = NewtonSolver(block.risk.at(options), block.labels, 1, options)
             X = matrix(self.rows, fold.held_out)
             for place, label in enumerate(self.labels.tolist()):
-                trained.waiting.append(label)
-                (done,) = trained.turn(0.0)
+                ((done,),) = solver.solve([label], NEVER)
                 w = np.zeros(self.rows.n_columns)
                 w[done.w.columns] = done.w.values
                 found[:, number, place] = precision_of(self.truth(fold, label), X @ w), np.count_nonzero(w)

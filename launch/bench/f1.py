@@ -1,4 +1,4 @@
-"""F1 with and without thresholds of elastic-net (λ₁ = 0.1/m, λ₂ = 0.01/m), dual and probe --loss maxent. Prints JSON lines, and
+"""F1 with and without thresholds of elastic-net (λ₁ = 0.1/m, λ₂ = 0.01/m), dual and probe --loss logistic. Prints JSON lines, and
 two tables for people.
 
 usage: python launch/bench/f1.py DATA.h5 [--min-positives 3] [--seed 0] [--work FOLDER]
@@ -31,10 +31,10 @@ from hpcml.rng import uniform
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "elastic-net": ("elastic-net", {"l1": "0.1/m", "lam": "0.01/m"}),
     "dual": ("dual", {}),
-    "maxent": ("probe", {"loss": "maxent"}),
+    "probe-logistic": ("probe", {"loss": "logistic"}),
 }
 MEASURES = ("label", "micro", "instance")
-LOG_ODDS = ("elastic-net", "maxent")  # whose thresholds can be half of the optimum
+LOG_ODDS = ("elastic-net", "probe-logistic")  # whose thresholds can be half of the optimum
 
 
 def with_three_splits(data: Path, path: Path, seed: int) -> None:

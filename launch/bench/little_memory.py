@@ -36,7 +36,7 @@ from hpcml import mpi
 from hpcml.files.hdf5 import describe_matrix, matrix_slabs, stamp, vocabulary_digest
 from hpcml.files.slabs import new_file
 from hpcml.methods.dual import train as dual
-from hpcml.methods.linear.plan import PROGRAM_BYTES
+from hpcml.methods.linear.layout import PROGRAM_BYTES
 from hpcml.methods.probe import train as probe
 
 NO_GROUP = 3

@@ -2,7 +2,7 @@
 
 usage: python launch/bench/naive_bayes.py DATA.h5 [METHOD ...] [--sample 300] [--ranks 2] [--rounds 3] [--min-positives 1]
 
-Each METHOD (by default naive-bayes) trains all labels on `ranks` ranks; `seconds` are those of training as the command tells
+Each METHOD (by default bernoulli-nb) trains all labels on `ranks` ranks; `seconds` are those of training as the command tells
 them (without loading), `wall` those of the whole command. scikit-learn's OneVsRestClassifier(BernoulliNB()) trains a random sample
 of the labels with as many processes. They take turns; of all rounds the least seconds count. `ratio` is that of the seconds of a
 label.
@@ -71,7 +71,7 @@ def main() -> None:
     """See the module."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
-    parser.add_argument("methods", nargs="*", default=["naive-bayes"])
+    parser.add_argument("methods", nargs="*", default=["bernoulli-nb"])
     for name, value in (("--sample", 300), ("--ranks", 2), ("--rounds", 3), ("--min-positives", 1)):
         parser.add_argument(name, type=int, default=value)
     args = parser.parse_args()

@@ -17,10 +17,11 @@ from hpcml import mpi
 from hpcml.data.compact import compact_rows
 from hpcml.data.dataset import Dataset
 from hpcml.data.shard import load_shard
-from hpcml.methods.dual.blocks import dual
+from hpcml.methods.dual.by_loss import dual
 from hpcml.methods.dual.options import DualOptions
 from hpcml.methods.linear.objective import Risk
 from hpcml.run.profile import Profile
+from hpcml.run.stop import NEVER
 
 WIDTH = 16
 PANELS = ("squared-hinge:900", "squared-hinge:150", "squared-hinge:0", "hinge:900", "hinge:0")
@@ -41,14 +42,12 @@ def main(path: str, panels: tuple[str, ...] = PANELS) -> None:
         if not labels.size:
             sys.exit(f"{panel}: there are only {by_frequency.size} labels")
         options = DualOptions(loss=loss, bias=True, dual_tol=0.1)
-        block = dual(Risk(rows, options, Profile()), labels, WIDTH, options, options.steps)
-        block.warm_up()
-        while block.start is None:
-            block.turn(0.0)
-        block.waiting.extend(range(labels.size))
-        begin, done = time.thread_time(), []
-        while block.busy:
-            done += block.turn(0.0)
+        solver = dual(Risk(rows, options, Profile()), labels, WIDTH, options)
+        solver.warm_up()
+        begin, done = 0.0, []
+        for finished in solver.solve(range(labels.size), NEVER):
+            begin = begin or (time.thread_time() if solver.start is not None else 0.0)  # without the label that no row has
+            done += finished
         seconds, gaps = time.thread_time() - begin, np.array([each.gap for each in done]) * 100
         counts = f"{rows.n_positive[labels].min()}–{rows.n_positive[labels].max()}"
         numbers = f"{seconds:>14.2f} {np.mean([each.steps for each in done]):>14.1f} {gaps.mean():>14.3f} {gaps.max():>14.3f}"

@@ -1,4 +1,4 @@
-"""Plans beside runs: what `hpcml plan` says, and what training then takes; and how labels are dealt to many ranks.
+"""Plans beside runs: what `hpcml plan` says, and what training then takes; and how labels are labels_of_group to many ranks.
 
 usage: python launch/bench/plan.py [--machine FILE] [--ranks N...] [--data FILE.h5...] [--method METHOD...]
        python launch/bench/plan.py [--machine FILE] --checks
@@ -48,8 +48,8 @@ import numpy as np
 from hpcml import mpi
 from hpcml.methods.dual.options import DualOptions
 from hpcml.methods.forecast import Cluster, Machine, Sizes
+from hpcml.methods.linear.layout import labels_of_group
 from hpcml.methods.linear.options import with_defaults
-from hpcml.methods.linear.plan import dealt
 from hpcml.methods.registry import method_named
 from hpcml.planning.machine import read_machine
 from hpcml.planning.measure import processor_seconds
@@ -161,7 +161,7 @@ def medline(machine: Path) -> None:
     sizes = sizes_from(*MEDLINE)
     for name, nodes, shards in PLANNED:
         method, constants = method_named(name), read_machine(machine)
-        options = method.options(shards=shards if shards > 1 else None)
+        options = method.options(ranks_per_group=shards if shards > 1 else None)
         cluster = Cluster(nodes, 1, 64 * 10**9, *NETWORK)
         plan = Plan(
             name, None, sizes, cluster, constants, method.load(method.forecast).forecast(sizes, cluster, options, constants, None)
@@ -174,12 +174,12 @@ def medline(machine: Path) -> None:
 
 
 def simulated(sizes: Sizes, machine: Machine, ranks: int, shards: int) -> dict[str, Any]:
-    """How the labels are dealt, and how long the groups take: those of the real dealing and the forecast of `dual`."""
+    """How the labels are labels_of_group, and how long the groups take: those of the real dealing and the forecast of `dual`."""
     forecaster = method_named("dual").load(method_named("dual").forecast)
     cluster = Cluster(ranks, 1, PLENTY, 2e-6, 10e9)
-    options = DualOptions(shards=shards if shards > 1 else None)
+    options = DualOptions(ranks_per_group=shards if shards > 1 else None)
     trained = np.flatnonzero((sizes.n_positive > 0) & (sizes.n_positive < sizes.n_rows))
-    hands = [dealt(trained, sizes.n_positive, group, ranks // shards) for group in range(ranks // shards)]
+    hands = [labels_of_group(trained, sizes.n_positive, group, ranks // shards) for group in range(ranks // shards)]
     alone = Cluster(shards, 1, PLENTY, 2e-6, 10e9)
     each = []
     for hand in hands:

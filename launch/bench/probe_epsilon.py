@@ -38,7 +38,7 @@ class Minimum(NamedTuple):
 
 def slope_of(loss: str, margins: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """ℓ and ℓ′ of the margins."""
-    if loss == "maxent":
+    if loss == "logistic":
         return np.logaddexp(0.0, -margins), -expit(-margins)
     short = np.maximum(0.0, 1.0 - margins)
     return np.where(margins < -1, -4.0 * margins, short**2), np.where(margins < -1, -4.0, -2.0 * short)
@@ -73,7 +73,7 @@ def measured(path: Path, given: argparse.Namespace) -> list[dict[str, object]]:
     some = sample(np.asarray(Y.sum(axis=0), dtype=int).ravel(), given.min_positives, given.labels)[1]
     labels, lines = Y[:, some].toarray().astype(np.int8), []
     lam = float(np.sqrt(X.multiply(X).sum(axis=1)).mean()) ** 2 / train.size
-    for loss in ("hinge", "huber", "maxent"):
+    for loss in ("hinge", "huber", "logistic"):
         least = minima(X, labels, lam, loss)
         for epsilon in given.epsilon:
             fitted = hpcml.ProbeClassifier(loss=loss, epsilon=epsilon, max_iter=100_000).fit(X, np.squeeze(labels))

@@ -128,7 +128,7 @@ def paired(ours: list[float], theirs: list[float]) -> tuple[float, float]:
 
 def table4(arguments: argparse.Namespace, folder: Path, published: dict) -> Iterator[str]:
     """PSBML beside cycle 0, its base learner on all training rows: 3 × 3, C9, Pr 0.2, 20 cycles; ROC areas, paired t-tests."""
-    for base, row in (("naive-bayes", "NB"), ("linear-svm", "Linear SVM"), ("tree", "C4.5")):
+    for base, row in (("kernel-nb", "NB"), ("linear-svm", "Linear SVM"), ("tree", "C4.5")):
         for name in arguments.only or NAMES:
             data = whole(name, folder, arguments.rows)
             output = folder / f"table4-{data.stem}-{base}"
@@ -156,7 +156,7 @@ def asynchronous(arguments: argparse.Namespace, folder: Path, published: dict) -
     """Asynchronous beside synchronous by the clock, the first rank slowed by half, seeds of one split; see `beside`."""
     yield "| data | ROC area | difference | lowest error | difference | time | to the lowest error | paper's time |"
     yield "|---|---|---|---|---|---|---|---|"
-    base = [] if any(option.startswith("--base") for option in arguments.option) else ["--base", "naive-bayes"]
+    base = [] if any(option.startswith("--base") for option in arguments.option) else ["--base", "kernel-nb"]
     for name in arguments.only or NAMES:
         found: dict[str, list[dict]] = {"sync": [], "async": []}
         data, test = asynchronous_data(name, folder)
@@ -343,7 +343,7 @@ def chess(arguments: argparse.Namespace, folder: Path, published: dict) -> Itera
             runs = []
             for seed in range(arguments.seeds):
                 data, _ = dataset("chess", folder, 0)
-                options = ("--base", "naive-bayes", "--cycles", 30, "--seed", seed, "--grid", "5x5", "--validation-share", 0.3)
+                options = ("--base", "kernel-nb", "--cycles", 30, "--seed", seed, "--grid", "5x5", "--validation-share", 0.3)
                 run("train", "psbml", data, "-o", folder / "run", "--force", f"--{what}", value, *options, "--split", "all")
                 with (folder / "run" / "history.csv").open() as history:
                     lines = list(csv.DictReader(history))
@@ -382,7 +382,7 @@ def sizes(arguments: argparse.Namespace, folder: Path, published: dict) -> Itera
             areas = []
             for seed in range(arguments.seeds):
                 data, test = dataset(name, folder, seed)
-                options = ("--base", "naive-bayes", "--grid", f"{side}x{side}", "--seed", seed)
+                options = ("--base", "kernel-nb", "--grid", f"{side}x{side}", "--seed", seed)
                 result = train("psbml", data, test, folder, arguments.ranks, *options)
                 say(experiment="sizes", data=name, side=side, seed=seed, **result)
                 areas.append(result["roc"])
@@ -434,7 +434,7 @@ def seconds(arguments: argparse.Namespace, folder: Path, published: dict) -> Ite
             text = data.with_suffix(".svm")
             text.write_text("\n".join(lines) + "\n")
             run("convert", "svmlight", text, "-o", data, "--test-share", 0.1)
-        for base in arguments.only or ("naive-bayes", "naive-bayes-gaussian", "tree", SKLEARNS_TREE):
+        for base in arguments.only or ("kernel-nb", "gaussian-nb", "tree", SKLEARNS_TREE):
             walls, trained = [], []
             for _ in range(arguments.seeds):
                 command = ("train", "psbml", data, "-o", folder / "run", "--force", "--base", *base.split(), "--cycles", 6)

@@ -30,7 +30,7 @@ from hpcml.model import learner as learners
 SHARES = (0.0, 0.1, 0.2)
 PR_SET_PDEATHSIG = 1  # of Linux's prctl
 ROUNDS = 10  # of AdaBoostM1, as Weka's default
-METHODS = {"NB": "naive-bayes", "AdaBoostM1/DS": "stump", "AdaBoostM1/NB": "naive-bayes", "PSBML/NB": "naive-bayes"}
+METHODS = {"NB": "kernel-nb", "AdaBoostM1/DS": "stump", "AdaBoostM1/NB": "kernel-nb", "PSBML/NB": "kernel-nb"}
 PAIRS = (("PSBML/NB", "NB"), ("PSBML/NB", "AdaBoostM1/NB"), ("PSBML/NB", "AdaBoostM1/DS"))
 Key = tuple[str, str, float, int]  # set, method, share of noise, seed
 

@@ -7,12 +7,12 @@ Every method is trained on three sets at 1 and 3 ranks, by `mpirun … python -m
 says which); nothing of it is imported. The sets are reuters (labels of at least 300 rows; where there is one classifier for all
 rows, earn against all others), a9a and chess of FOLDER (by default HPCML_DATA), or three of 200 made rows (`tiny`, and without a
 folder). All is trained on all of them, with few rounds: the convex methods with every loss, the single-pass learners plain and
-voted, psbml with the bases tree, linear-svm and naive-bayes for 2 cycles, adaboost for 3 rounds.
+voted, psbml with the bases tree, linear-svm and kernel-nb for 2 cycles, adaboost for 3 rounds.
 
 OUT.json has for each model, and each converted set, the SHA-256 of what an HDF5 file holds: names, types, shapes and values of all
 datasets and attributes in sorted order, not the bytes of the file. Left out are the attribute `hpcml-version` (the number of the
 format) and, in a saved classifier and in the attribute `base`, the version of skops and the modules where hpcml keeps its classes
-(`hpcml.psbml.naive_bayes.KernelNaiveBayes` counts as `hpcml.KernelNaiveBayes`). No other attribute holds a time, a version or a
+(`hpcml.psbml.naive_bayes.KernelNB` counts as `hpcml.KernelNB`). No other attribute holds a time, a version or a
 path.
 
 Exit code 1: something did not train (its digest says so), is not the same at all numbers of ranks, or is not as in EARLIER.json.
@@ -49,11 +49,11 @@ TINY = {
 ONE_CLASS = {"reuters": ("--label", "earn"), "topics": ("--label", "topic 0")}  # where rows have several labels or none
 FEW_LABELS = {"reuters": ("--min-positives", "300")}
 CONVEX = (
-    *("probe --loss hinge", "probe --loss huber", "probe --loss maxent", "dual --loss hinge", "dual --loss squared-hinge"),
+    *("probe --loss hinge", "probe --loss huber", "probe --loss logistic", "dual --loss hinge", "dual --loss squared-hinge"),
     *("pegasos --max-steps 50", "svmperf", "liblinear"),
 )
 ONLINE = tuple(f"{name}{voted}" for name in ("pw", "bw", "mbw", "perceptron", "pa", "romma") for voted in ("", " --voted"))
-BOOSTED = (*(f"psbml --cycles 2 --base {base}" for base in ("tree", "linear-svm", "naive-bayes")), "adaboost --rounds 3")
+BOOSTED = (*(f"psbml --cycles 2 --base {base}" for base in ("tree", "linear-svm", "kernel-nb")), "adaboost --rounds 3")
 METHODS = sorted({arguments.split()[0] for arguments in (*CONVEX, *ONLINE, *BOOSTED)})
 NOT_CONTENT = {"hpcml-version"}
 # MPICH's ranks that wait let others compute, there may be more than cores; the hpcml of the working folder is not preferred.

@@ -53,6 +53,7 @@ from hpcml.methods.dual.options import DualOptions
 from hpcml.methods.dual.train import METHOD
 from hpcml.methods.linear.settings import Setting
 from hpcml.run.profile import Profile
+from hpcml.run.stop import NEVER
 from hpcml.tuning.choose import best_of, choose
 from hpcml.tuning.cross import MEASURE, Crossed, CrossFits
 from hpcml.tuning.folds import Fold, deal, fold_rows
@@ -162,10 +163,9 @@ def crossed(rows: CompactRows, folds: list[Fold], labels: np.ndarray, settings: 
         paths.append(METHOD.path(METHOD, METHOD.risk(fold.training, options, Profile()), there, options, METHOD.lanes))
     work = Kept(rows, folds, paths, labels, len(settings), "map", 1e9)
     work.kept = {}
-    work.waiting.extend(range(labels.size))
     found = np.empty((labels.size, len(settings)))
-    while work.busy:
-        for label in work.turn(0.0):
+    for finished in work.solve(range(labels.size), NEVER):
+        for label in finished:
             found[label.place] = label.scores
     return Scored(found, [work.kept[place] for place in range(labels.size)])
 

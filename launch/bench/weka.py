@@ -23,11 +23,11 @@ import numpy as np
 from sklearn.datasets import load_svmlight_file
 from sklearn.metrics import roc_auc_score
 
-from hpcml.model.gaussian_bayes import GaussianNaiveBayes
-from hpcml.model.kernel_bayes import KernelNaiveBayes
+from hpcml.model.gaussian_bayes import GaussianNB
+from hpcml.model.kernel_bayes import KernelNB
 
 ROWS = 4000
-LEARNERS = {"naive-bayes": (KernelNaiveBayes, ["-K"]), "naive-bayes-gaussian": (GaussianNaiveBayes, [])}
+LEARNERS = {"kernel-nb": (KernelNB, ["-K"]), "gaussian-nb": (GaussianNB, [])}
 
 
 def read(path: Path, n_features: int | None = None) -> tuple[np.ndarray, np.ndarray]:

@@ -11,17 +11,16 @@ from scipy.stats import spearmanr
 from sklearn.naive_bayes import BernoulliNB
 from support import oracles_bayes as twins
 from support.make import dataset
-from support.training import merge, train
+from support.training import train
 
 import hpcml
-from hpcml import slices
 from hpcml.conversion.convert import convert
 from hpcml.conversion.options import ConvertOptions
 from hpcml.data.dataset import Dataset
 from hpcml.data.info import format_info, info
-from hpcml.errors import ConfigError, DataError, Interrupted, NonFiniteError
+from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.log import Log
-from hpcml.methods.bayes import block, boosted, risk, staged
+from hpcml.methods.bayes import risk
 from hpcml.methods.bayes.boosted import probabilities
 from hpcml.methods.bayes.options import MOST_PARTS as LIMIT
 from hpcml.methods.registry import METHODS
@@ -31,7 +30,7 @@ from hpcml.mpi import self_comm
 from hpcml.reduce.dataset import reduce_dataset
 
 N, D, L = 150, 30, 4
-ROOM = ("naive-bayes", "boosted-bayes", "staged-bayes", "staged-svm")
+ROOM = ("bernoulli-nb", "boosted-bayes", "staged-bayes", "staged-svm")
 each = pytest.mark.parametrize("method", ROOM)
 
 
@@ -63,7 +62,7 @@ def scores(model, path, folder, split="test"):
 @pytest.mark.parametrize("options", [{}, {"smoothing": 1.0, "min_weight": 0.0}])
 def test_weights_are_those_of_the_twin(problem, tmp_path, options):
     path, rows, test_rows, Y = problem
-    model = trained("naive-bayes", path, tmp_path, **options)
+    model = trained("bernoulli-nb", path, tmp_path, **options)
     found = scores(model, path, tmp_path)
     for label in range(L):
         weights, absent = twins.naive_bayes(rows, Y[:, label], **options)
@@ -78,7 +77,7 @@ def test_weights_are_those_of_the_twin(problem, tmp_path, options):
 
 def test_scikit_learn_ranks_alike_where_the_models_coincide(problem, tmp_path):
     path, rows, test_rows, Y = problem
-    found = scores(trained("naive-bayes", path, tmp_path, smoothing=1.0, min_weight=0.0), path, tmp_path)
+    found = scores(trained("bernoulli-nb", path, tmp_path, smoothing=1.0, min_weight=0.0), path, tmp_path)
     for label in range(L):
         columns = sorted({term for row, has in zip(rows, Y[:, label], strict=True) if has for term in row})
         X, X_test = ([[float(term in row) for term in columns] for row in some] for some in (rows, test_rows))
@@ -130,76 +129,6 @@ def test_stages_rank_as_the_twin(problem, tmp_path, method, case):
         assert (found[:, label] > 0).tolist() == positive
         places |= {place for place, _ in keys}
     assert places == set(range(len(factors) + 1))
-
-
-@each
-def test_labels_that_no_row_has_or_all_have(problem, tmp_path, method):
-    path, _, _, Y = problem
-    with Dataset(path) as data:
-        X = sp.csr_matrix((data.map("X/data"), data.map("X/indices"), data.map("X/indptr")), (2 * N, D))
-    Y = np.column_stack([np.zeros(2 * N), np.ones(2 * N), np.tile(Y[:, 0], 2), np.arange(2 * N) == 3])
-    strange = dataset(tmp_path / "strange.h5", X, Y, splits={"train": np.arange(N), "test": np.arange(N, 2 * N)})
-    report = train(method, None, strange, tmp_path / "run", {"min_positives": 0})
-    assert report.degenerate == ["label0", "label1"]
-    found = scores(Model(report.model), strange, tmp_path)
-    assert (found[:, 0] == -1).all() and (found[:, 1] == 1).all() and np.isfinite(found).all()
-    assert np.unique(found[:, 2]).size > 3  # the others are trained as ever
-
-
-@each
-def test_parts_and_interruptions_make_the_same_model(problem, tmp_path, method, monkeypatch):
-    path = problem[0]
-    whole = train(method, None, path, tmp_path / "whole").model.read_bytes()
-    monkeypatch.setattr(block, "TURN", 1)  # a label at a time
-    for done in range(1, L):
-        with pytest.raises(Interrupted, match=f"{done} of {L} labels done"):
-            train(method, None, path, tmp_path / "pieces", {"time_limit": 1e-9}, resume=done > 1)
-    assert train(method, None, path, tmp_path / "pieces", resume=True).model.read_bytes() == whole
-    tables = [(tmp_path / name / "history.csv").read_text().splitlines() for name in ("whole", "pieces")]
-    assert [line.rpartition(",")[0] for line in tables[0]] == [line.rpartition(",")[0] for line in tables[1]]
-    for part in (1, 2):
-        train(method, None, path, tmp_path / str(part), {"label_part": f"{part}/2"})
-    merge(None, [tmp_path / "1", tmp_path / "2"], tmp_path / "merged")
-    assert (tmp_path / "merged" / "model.h5").read_bytes() == whole
-    with pytest.raises(ConfigError, match="this run had smoothing"):
-        train(method, None, path, tmp_path / "pieces", {"smoothing": 2.0}, resume=True)
-
-
-@pytest.mark.parametrize("method", ROOM[1:])
-def test_a_stop_inside_a_label_leaves_nothing_behind(problem, tmp_path, method, monkeypatch):
-    path = problem[0]
-    whole = train(method, None, path, tmp_path / "whole").model.read_bytes()
-    monkeypatch.setattr(slices, "SLICE_VALUES", 500)
-    stops = []
-
-    def counted(*arguments):
-        stops.append(arguments)
-        return done(*arguments)
-
-    done = staged.StagedBlock.trained if "staged" in method else boosted.BoostedBlock.trained
-    monkeypatch.setattr(staged.StagedBlock if "staged" in method else boosted.BoostedBlock, "trained", counted)
-    with pytest.raises(Interrupted, match=f"0 of {L} labels done"):
-        train(method, None, path, tmp_path / "pieces", {"time_limit": 1e-9})
-    assert len(stops) == 1  # it was left
-    assert train(method, None, path, tmp_path / "pieces", resume=True).model.read_bytes() == whole
-
-
-@each
-def test_evaluation_sees_the_scores_of_prediction(problem, tmp_path, method):
-    path, _, _, _ = problem
-    model = trained(method, path, tmp_path)
-    found, judged = scores(model, path, tmp_path), hpcml.evaluate(model.path, path)
-    with Dataset(path) as data:
-        Y = sp.csr_matrix((np.ones(data.map("Y/indices").size), data.map("Y/indices"), data.map("Y/indptr")), (2 * N, L)).toarray()[
-            N:
-        ]
-    hits = ((found > 0) & (Y > 0)).sum(axis=0)
-    f1 = 2 * hits / ((found > 0).sum(axis=0) + Y.sum(axis=0))
-    np.testing.assert_allclose([judged.macro("f1")], [f1.mean()], atol=1e-12)
-    best = tmp_path / "best.csv"
-    hpcml.predict(model.path, path, best, split="test", top=1)
-    first = [line.rpartition(",")[2].partition(":")[0] for line in best.read_text().splitlines()[1:]]
-    assert first == [f"label{label}" for label in found.argmax(axis=1)]
 
 
 @pytest.mark.parametrize("method", ROOM[1:])
@@ -324,13 +253,13 @@ def test_what_headings_refuse(documents, tmp_path):
     data = converted(documents, tmp_path / "data.h5", headings_as_features=True)
     plain = converted(documents, tmp_path / "plain.h5")
     for method in ("dual", "mbw", "elastic-net", "adaboost"):
-        assert not METHODS[method].headings
-        with pytest.raises(ConfigError, match=f"so {method} would be told the answer; train naive-bayes, boosted-bayes"):
+        assert not METHODS[method].can.headings
+        with pytest.raises(ConfigError, match=f"so {method} would be told the answer; train bernoulli-nb, boosted-bayes"):
             train(method, None, data, tmp_path / "no")
     with pytest.raises(ConfigError, match=r"--exclude Rodent: no such heading .*; did you mean 'Rodents'"):
-        train("naive-bayes", None, data, tmp_path / "no", {"exclude": ("Rodent",)})
+        train("bernoulli-nb", None, data, tmp_path / "no", {"exclude": ("Rodent",)})
     with pytest.raises(ConfigError, match="are no headings; convert with --headings-as-features"):
-        train("naive-bayes", None, plain, tmp_path / "no", {"exclude": ("Mice, Inbred",)})
+        train("bernoulli-nb", None, plain, tmp_path / "no", {"exclude": ("Mice, Inbred",)})
     with pytest.raises(ConfigError, match="--headings-as-features would tell the true ones"):
         converted(documents, tmp_path / "no.h5", headings_as_features=True, label_noise=0.1)
     with pytest.raises(ConfigError, match="headings have that tag"):
@@ -341,14 +270,14 @@ def test_what_headings_refuse(documents, tmp_path):
         reduce_dataset(self_comm(), file, np.arange(file.n_features)[1:], few, False)
     with pytest.raises(ConfigError, match="would be told the answer"):
         train("dual", None, few, tmp_path / "no")
-    kept, told = (hpcml.cross_validate(["nb"], [f"{file}:Rodents"], folds=3, split="train") for file in (plain, data))
+    kept, told = (hpcml.cross_validate(["multinomial-nb"], [f"{file}:Rodents"], folds=3, split="train") for file in (plain, data))
     assert told.f1[0].mean() < 100 and told.f1[0].mean() != kept.f1[0].mean()  # with other headings, but not the answer
 
 
 def test_options_that_make_no_sense():
     for method, options, sentence in (
-        ("naive-bayes", {"smoothing": 0.0}, "--smoothing 0.0: expected a number above 0"),
-        ("naive-bayes", {"min_weight": -1.0}, "--min-weight -1.0: expected a finite number of at least 0"),
+        ("bernoulli-nb", {"smoothing": 0.0}, "--smoothing 0.0: expected a number above 0"),
+        ("bernoulli-nb", {"min_weight": -1.0}, "--min-weight -1.0: expected a finite number of at least 0"),
         ("boosted-bayes", {"rounds": 0}, "--rounds 0: expected at least 1"),
         ("boosted-bayes", {"trim": 1.0}, "--trim 1.0: expected a share"),
         ("staged-bayes", {"stages": 1}, "--stages 1: expected at least 2"),

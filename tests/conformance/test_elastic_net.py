@@ -6,11 +6,11 @@ import scipy.sparse as sp
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import normalize
 from support.make import dataset, random_data
-from support.training import merge, train
+from support.training import train
 
 from hpcml.errors import ConfigError, Interrupted
-from hpcml.methods.extreme import delayed_kernels, newton, newton_kernels
-from hpcml.methods.extreme.delayed import DelayedBlock
+from hpcml.methods.elastic_net import delayed_kernels, newton, newton_kernels
+from hpcml.methods.elastic_net.delayed import DelayedBlock
 from hpcml.model.linear import STATUS, Model
 
 M, D, L = 300, 80, 7
@@ -114,7 +114,7 @@ def test_rare_label_visits_few_rows(tmp_path):
     X[np.arange(20000), rng.integers(0, 300, 20000)] = 1
     X[rng.choice(20000, 40, False), 300] = 1
     Y[X[:, 300].toarray().ravel() != 0] = 1
-    options = {"gap": True, "max_gap": 1e-6}
+    options = {"show_gaps": True, "max_gap": 1e-6}
     report = train("elastic-net", None, dataset(tmp_path / "data.h5", X.tocsr(), sp.csr_matrix(Y)), tmp_path / "run", options)
     assert report.gaps[0][2] <= 1e-6 and report.visited < 0.01
 
@@ -154,25 +154,6 @@ def test_descent_comes_within_2_percent_and_by_default_within_3(tmp_path, loss, 
         exact = Model(train("elastic-net", None, data, tmp_path / f"exact-{most}", options).model)
         model = Model(train("elastic-net", None, data, tmp_path / f"run-{most}", options | {"solver": solver}).model)
         assert (model.labels["f_min"] <= most * exact.labels["f_min"]).all()
-
-
-@pytest.mark.parametrize("solver", ["newton", "fobos"])
-def test_company_interruptions_and_parts_do_not_matter(tmp_path, solver):
-    X, Y = random_data(6, 150, 40, 20, density=0.15)
-    data = dataset(tmp_path / "data.h5", X, Y)
-    options = {"solver": solver} | ({"passes": 3, "eta": 0.1} if solver == "fobos" else {})
-    whole = train("elastic-net", None, data, tmp_path / "whole", options).model
-    few = Model(train("elastic-net", None, data, tmp_path / "few", options | {"label": ("label3", "label17")}).model)
-    for place, label in enumerate((3, 17)):
-        assert few.weights(place).tobytes() == Model(whole).weights(label).tobytes()
-    runs = [tmp_path / f"part{k}" for k in (1, 2, 3)]
-    for k, run in enumerate(runs, 1):
-        train("elastic-net", None, data, run, options | {"label_part": f"{k}/3"})
-    assert merge(None, runs, tmp_path / "merged").model.read_bytes() == whole.read_bytes()
-    for turn in range(2):
-        with pytest.raises(Interrupted):
-            train("elastic-net", None, data, tmp_path / "run", options | {"time_limit": 1e-9}, resume=turn > 0)
-    assert train("elastic-net", None, data, tmp_path / "run", options, resume=True).model.read_bytes() == whole.read_bytes()
 
 
 @pytest.mark.parametrize("solver", ["newton", "fobos", "sgd"])
@@ -246,16 +227,6 @@ def test_initial_model_of_other_rows_is_refused(problem, tmp_path):
     few = train("elastic-net", None, problem[0], tmp_path / "few", {"label": ("label0",)}).model
     with pytest.raises(ConfigError, match="has no label label1"):
         train("elastic-net", None, problem[0], tmp_path / "run", {"initial_model": few})
-
-
-def test_degenerate_labels(tmp_path):
-    X, Y = random_data(7, 60, 20, 4)
-    Y = Y.tolil()
-    Y[:, 1], Y[:, 2] = 0, 1
-    report = train("elastic-net", None, dataset(tmp_path / "data.h5", X, Y.tocsr()), tmp_path / "run", {"min_positives": 0})
-    model = Model(report.model)
-    assert report.degenerate == ["label1", "label2"] and model.bias.tolist()[1:3] == [-1, 1]
-    assert [STATUS[status] for status in model.labels["status"][[0, 3]]] == ["converged"] * 2
 
 
 @pytest.mark.parametrize(

@@ -18,12 +18,13 @@ from hpcml.data.compact import compact_rows
 from hpcml.estimators.labels import LabelSets, shard_of
 from hpcml.kernels.lanes import certify, combine, duals
 from hpcml.methods.dual import kernels, path
-from hpcml.methods.dual.blocks import dual
+from hpcml.methods.dual.by_loss import dual
 from hpcml.methods.dual.estimator import DualClassifier
 from hpcml.methods.dual.options import BALANCED, DualOptions
-from hpcml.methods.linear.block import CONVERGED, STEP_LIMIT
 from hpcml.methods.linear.objective import Risk
+from hpcml.methods.linear.solver import CONVERGED, STEP_LIMIT
 from hpcml.run.profile import Profile
+from hpcml.run.stop import NEVER
 
 WEIGHTS = ("1", "3.5", BALANCED)
 
@@ -43,12 +44,8 @@ def risk_of(X, Y, options):
 def finish(risk, options, widest=16):
     """The finished labels by their numbers."""
     labels = np.flatnonzero((risk.rows.n_positive > 0) & (risk.rows.n_positive < risk.rows.n_global))
-    block = dual(risk, labels, widest, options, options.max_steps or options.steps)
-    block.waiting.extend(range(labels.size))
-    finished = []
-    while block.busy:
-        finished += block.turn(0.0)
-    return {int(labels[one.label]): one for one in finished}
+    turns = dual(risk, labels, widest, options).solve(range(labels.size), NEVER)
+    return {int(labels[one.label]): one for finished in turns for one in finished}
 
 
 def dense(risk):
@@ -251,7 +248,7 @@ def test_path_comes_near_the_solutions_at_every_setting(monkeypatch):
     fits = path.DualPath(None, risk, given, options, 16)
     fits.warm_up()
     seen = set()
-    for found in fits.panels(np.arange(3)):
+    for found in fits.fit(np.arange(3), NEVER):
         w = found.w.reshape(-1, found.width).astype(float)
         for lane, (place, number) in enumerate(zip(found.places, found.settings, strict=True)):
             setting = given[number]

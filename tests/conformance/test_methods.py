@@ -1,61 +1,160 @@
-"""What every training method must do, walked over the registry."""
+"""What every training method must do, walked over the registry; what one cannot do is refused."""
 
+import contextlib
 import csv
-import functools
 import hashlib
 
 import h5py
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from support.make import dataset, random_data
+from support.methods import LINEAR, AtLook, able, checkpoint_of, every, every_way, having, history, options_of, small_data
 from support.oracles import hinge_objective, probe
-from support.training import train as train_method
+from support.training import merge, train
 
-from hpcml.bench.shared_options import minimisers
-from hpcml.errors import ConfigError, DataError, Interrupted, NonFiniteError
+import hpcml
+from hpcml import mpi, slices
+from hpcml.cli import app as cli
+from hpcml.conversion.convert import convert
+from hpcml.conversion.options import ConvertOptions
+from hpcml.errors import ConfigError, DataError, HpcmlError, Interrupted, NonFiniteError
+from hpcml.log import Log
+from hpcml.methods.linear import objective
+from hpcml.methods.registry import METHODS
 from hpcml.model.linear import STATUS, Model
+from hpcml.model.open import open_model
 
-
-@pytest.fixture(params=sorted(minimisers()))
-def train(request):
-    return functools.partial(train_method, request.param)
+linear = pytest.mark.parametrize("method", LINEAR)
 
 
 @pytest.fixture
 def data(tmp_path):
-    X, Y = random_data(7, 90, 30, 6)
-    Y = Y.tolil()
-    Y[:, 1], Y[:, 2] = 0, 1  # no positive row; no negative row
-    return dataset(tmp_path / "data.h5", X, Y, splits={"train": np.arange(0, 90, 2), "test": np.arange(1, 90, 2)})
+    return small_data(tmp_path / "data.h5")
+
+
+@pytest.fixture
+def short_slices(monkeypatch):
+    """Runs look often whether they are to stop."""
+    monkeypatch.setattr(slices, "SLICE_VALUES", 100)
+    monkeypatch.setattr(objective, "ROWS_BYTES", 8 * 50)
 
 
 def arrays(path):
     with h5py.File(path) as file:
         X, Y = ((file[n]["indptr"][:], file[n]["indices"][:], file[n]["data"][:], file[n].attrs["shape"]) for n in "XY")
-    import scipy.sparse as sp
-
     return tuple(sp.csr_matrix(m[2::-1], shape=m[3]).toarray().astype(float) for m in (X, Y))
 
 
-def test_input_is_untouched_and_seeds_do_not_matter(train, data, tmp_path):
-    before = hashlib.sha256(data.read_bytes()).hexdigest()
-    first = train(None, data, tmp_path / "a", {}).model.read_bytes()
-    assert train(None, data, tmp_path / "b", {}).model.read_bytes() == first
+def scores(model, data, path):
+    hpcml.predict(model, data, path, split="test")
+    with h5py.File(path) as file:
+        return file["scores"][:]
+
+
+# what all can
+
+
+@every_way
+def test_input_is_untouched_and_seeds_do_not_matter(data, tmp_path, method, way):
+    before, options = hashlib.sha256(data.read_bytes()).hexdigest(), options_of(method, way)
+    first = train(method, None, data, tmp_path / "a", options).model.read_bytes()
+    assert train(method, None, data, tmp_path / "b", options).model.read_bytes() == first
     assert hashlib.sha256(data.read_bytes()).hexdigest() == before
 
 
-def test_degenerate_labels_are_reported_and_get_the_constant_model(train, data, tmp_path):
-    report = train(None, data, tmp_path / "run", {"min_positives": 0})
+@every
+def test_evaluation_sees_the_scores_of_prediction(data, tmp_path, method):
+    model = train(method, None, data, tmp_path / "run", options_of(method)).model
+    found, names = scores(model, data, tmp_path / "scores.h5"), open_model(model).label_names
+    has = arrays(data)[1][1::2][:, [int(name[5:]) for name in names]] > 0
+    above = found > np.asarray(getattr(open_model(model), "thresholds", 0.0))
+    f1 = 2 * (above & has).sum(axis=0) / np.maximum(1, above.sum(axis=0) + has.sum(axis=0))
+    assert hpcml.evaluate(model, data).macro("f1") == pytest.approx(f1.mean(), abs=1e-12)
+
+
+@every
+def test_folder_is_never_overwritten_by_accident(data, tmp_path, method):
+    run, options = tmp_path / "run", options_of(method)
+    model = train(method, None, data, run, options).model.read_bytes()
+    (run / "notes.txt").write_text("mine")
+    (run / "checkpoint").mkdir(exist_ok=True)
+    (run / "checkpoint" / "mine.h5").write_text("mine")
+    with pytest.raises(ConfigError, match="exists already"):
+        train(method, None, data, run, options, split="all")
+    with pytest.raises(ConfigError, match=r"this run had split = None, not 'all'; resume with the same options"):
+        train(method, None, data, run, options, split="all", resume=True)
+    with pytest.raises(DataError):
+        train(method, None, tmp_path / "absent.h5", run, options, force=True)
+    assert (run / "model.h5").read_bytes() == model
+    assert train(method, None, data, run, options, split="all", force=True).model.read_bytes() != model
+    assert (run / "notes.txt").read_text() == (run / "checkpoint" / "mine.h5").read_text() == "mine"
+
+
+@every
+@pytest.mark.parametrize("how", [{"force": True}, {"resume": True}])
+def test_folder_that_is_not_a_run_is_refused(data, tmp_path, method, how):
+    run = tmp_path / "mine"
+    (run / "checkpoint").mkdir(parents=True)
+    for name in ("model.h5", "log.txt", "checkpoint/model.part.h5"):
+        (run / name).write_text("mine")
+    with pytest.raises(ConfigError, match="no run of ours"):
+        train(method, None, data, run, options_of(method), **how)
+    assert [(run / name).read_text() for name in ("model.h5", "log.txt", "checkpoint/model.part.h5")] == ["mine"] * 3
+
+
+@every
+def test_labels_that_are_not_there_are_refused(data, tmp_path, method):
+    several = METHODS[method].can.label_sets
+    with pytest.raises(ConfigError, match=r"no label 'labl4'; did you mean 'label4'"):
+        train(method, None, data, tmp_path / "run", {"label": ("labl4",) if several else "labl4"})
+    assert not (tmp_path / "run").exists()
+
+
+@every
+def test_any_label_name_can_be_resumed(tmp_path, method):
+    X, Y = random_data(7, 40, 10, 2, density=0.4)
+    names, several = ['a\r"b\\\x7f\n', "ünï"], METHODS[method].can.label_sets
+    data, options = dataset(tmp_path / "data.h5", abs(X), Y, label_names=names), {"label": tuple(names) if several else names[0]}
+    for looks in (1, 4, 99):
+        with contextlib.suppress(Interrupted):
+            train(method, None, data, tmp_path / "run", options, resume=looks > 1, signals=AtLook(looks))
+    report = train(method, None, data, tmp_path / "run", options, resume=True)
+    assert open_model(report.model).label_names == (names if several else names[:1])
+
+
+# what some can, and what is said of the others
+
+
+@able("label_sets")
+def test_a_label_does_not_know_the_others(data, tmp_path, method):
+    whole = train(method, None, data, tmp_path / "a", {}).model
+    few = Model(train(method, None, data, tmp_path / "b", {"label": ("label4", "label0")}).model)
+    assert few.label_names == ["label0", "label4"]
+    of_all = scores(whole, data, tmp_path / "all.h5")[:, [Model(whole).label_names.index(name) for name in few.label_names]]
+    assert scores(few.path, data, tmp_path / "few.h5").tobytes() == np.ascontiguousarray(of_all).tobytes()
+
+
+@able("label_sets", False)
+def test_rows_with_several_labels_are_refused_by_one_classifier_of_classes(data, tmp_path, method):
+    refused("needs exactly one in each row; choose one label with --label", "train", method, data, "-o", tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@linear
+def test_degenerate_labels_are_reported_and_get_the_constant_model(data, tmp_path, method):
+    report = train(method, None, data, tmp_path / "run", {"min_positives": 0})
     assert report.degenerate == ["label1", "label2"]
-    model = Model(report.model)
+    model, found = Model(report.model), scores(report.model, data, tmp_path / "scores.h5")
+    assert (found[:, 1] == -1).all() and (found[:, 2] == 1).all() and np.isfinite(found).all()
     assert model.bias.tolist()[1:3] == [-1, 1]
-    assert not model.W[1:3].any()
     assert [STATUS[s] for s in model.labels["status"][1:3]] == ["degenerate"] * 2
-    assert np.isfinite(model.W).all()
+    assert np.unique(found[:, 3]).size > 3  # the others are trained as ever
 
 
-def test_reported_f_is_the_objective_of_the_saved_model_over_all_rows(train, data, tmp_path):
-    report = train(None, data, tmp_path / "run", {"loss": "hinge"})
+@pytest.mark.parametrize("method", [name for name in LINEAR if "hinge" in METHODS[name].losses])
+def test_reported_f_is_the_objective_of_the_saved_model_over_all_rows(data, tmp_path, method):
+    report = train(method, None, data, tmp_path / "run", {"loss": "hinge"})
     model, (X, Y) = Model(report.model), arrays(data)
     X = np.hstack([X[::2], np.ones((45, 1))])
     for row, name in enumerate(model.label_names):
@@ -66,117 +165,203 @@ def test_reported_f_is_the_objective_of_the_saved_model_over_all_rows(train, dat
         assert model.labels["f_min"][row] == pytest.approx(hinge_objective(X, sign, w, report.lam), rel=1e-6)  # float32
 
 
-def test_chosen_labels_only(train, data, tmp_path):
-    report = train(None, data, tmp_path / "a", {"label": ("label4", "label0")})
-    assert Model(report.model).label_names == ["label0", "label4"]
-    with pytest.raises(ConfigError, match=r"no label 'labl4'; did you mean 'label4'"):
-        train(None, data, tmp_path / "b", {"label": ("labl4",)})
-    assert not (tmp_path / "b").exists()
-
-
-def test_block_does_not_change_the_model(train, data, tmp_path):
-    models = [train(None, data, tmp_path / str(b), {"block": b}).model.read_bytes() for b in (1, 2, 5, 40)]
+@having("block")
+def test_block_does_not_change_the_model(data, tmp_path, method):
+    models = [train(method, None, data, tmp_path / str(b), {"labels_per_pass": b}).model.read_bytes() for b in (1, 2, 5, 40)]
     assert len(set(models)) == 1
 
 
-def test_folder_is_never_overwritten_by_accident(train, data, tmp_path):
-    run = tmp_path / "run"
-    model = train(None, data, run, {}).model.read_bytes()
-    (run / "notes.txt").write_text("mine")
-    (run / "checkpoint").mkdir(exist_ok=True)
-    (run / "checkpoint" / "mine.h5").write_text("mine")
-    with pytest.raises(ConfigError, match="exists already"):
-        train(None, data, run, {"lam": "X/2"})
-    with pytest.raises(ConfigError, match=r"lambda = 'X/m', not 'X/2'"):
-        train(None, data, run, {"lam": "X/2"}, resume=True)
-    with pytest.raises(DataError):
-        train(None, tmp_path / "absent.h5", run, {}, force=True)
-    assert (run / "model.h5").read_bytes() == model
-    assert train(None, data, run, {"lam": "X/2"}, force=True).model.read_bytes() != model
-    assert (run / "notes.txt").read_text() == (run / "checkpoint" / "mine.h5").read_text() == "mine"
+@having("label_part")
+def test_parts_of_the_labels_are_joined_to_the_same_model(data, tmp_path, method):
+    whole, runs = train(method, None, data, tmp_path / "whole", {}).model.read_bytes(), [tmp_path / f"part{k}" for k in (1, 2, 3)]
+    for number, run in enumerate(runs, 1):
+        train(method, None, data, run, {"label_part": f"{number}/3"})
+    assert merge(None, runs, tmp_path / "merged").model.read_bytes() == whole
 
 
-@pytest.mark.parametrize("how", [{"force": True}, {"resume": True}])
-def test_folder_that_is_not_a_run_is_refused(train, data, tmp_path, how):
-    run = tmp_path / "mine"
-    (run / "checkpoint").mkdir(parents=True)
-    for name in ("model.h5", "log.txt", "checkpoint/model.part.h5"):
-        (run / name).write_text("mine")
-    with pytest.raises(ConfigError, match="no run of ours"):
-        train(None, data, run, {}, **how)
-    assert [(run / name).read_text() for name in ("model.h5", "log.txt", "checkpoint/model.part.h5")] == ["mine"] * 3
+def negative_data(path):
+    X, Y = random_data(7, 60, 10, 3)
+    return dataset(path, X, Y)
 
 
-def test_any_label_name_can_be_resumed(train, tmp_path):
-    X, Y = random_data(7, 40, 10, 2)
-    names = ['a\r"b\\\x7f\n', "ünï"]
-    data = dataset(tmp_path / "data.h5", X, Y, label_names=names)
-    with pytest.raises(Interrupted):
-        train(None, data, tmp_path / "run", {"label": tuple(names), "time_limit": 1e-9})
-    report = train(None, data, tmp_path / "run", {"label": tuple(names)}, resume=True)
-    assert Model(report.model).label_names == names
+@able("negative_values")
+def test_values_below_0(tmp_path, method):
+    assert train(method, None, negative_data(tmp_path / "data.h5"), tmp_path / "run", one(method))
+
+
+@able("negative_values", False)
+def test_values_below_0_are_refused(tmp_path, method):
+    refused("has the value -", "train", method, negative_data(tmp_path / "data.h5"), "-o", tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def one(method, label="label0"):
+    """The options that choose one label."""
+    return {"label": (label,) if METHODS[method].can.label_sets else label}
+
+
+def refused(sentence, *tokens):
+    """A command line ends with one sentence, of a mistake of the user."""
+    with pytest.raises(HpcmlError) as error:
+        cli.run([str(token) for token in tokens], mpi.self_comm)
+    assert sentence in str(error.value) and "\n" not in str(error.value) and error.value.exit_code == 2
+
+
+def data_with_headings(tmp_path):
+    """Rows whose labels are features, too."""
+    lines = [f'{{"text": "word{row % 7} word{row % 3}", "labels": ["{"abc"[row % 3]}"]}}\n' for row in range(60)]
+    (tmp_path / "docs.jsonl").write_text("".join(lines))
+    options = ConvertOptions(headings_as_features=True)
+    convert(mpi.self_comm(), "jsonl", [tmp_path / "docs.jsonl"], tmp_path / "headings.h5", options, False, Log(0))
+    return tmp_path / "headings.h5"
+
+
+@able("headings")
+def test_headings(tmp_path, method):
+    data = data_with_headings(tmp_path)
+    assert train(method, None, data, tmp_path / "run", {"exclude": ("a",)}).model.exists()
+
+
+@able("headings", False)
+def test_headings_are_refused(tmp_path, method):
+    sentence = f"so {method} would be told the answer; train naive-bayes"
+    refused(sentence, "train", method, data_with_headings(tmp_path), "-o", tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def stream(tmp_path):
+    lines = [f"{'+1' if row % 3 else '-1'} {1 + row % 5}:1 7:{row % 2}.5\n" for row in range(60)]
+    (tmp_path / "rows.svm").write_text("".join(lines))
+    return tmp_path / "rows.svm"
+
+
+@able("streams")
+def test_streams(tmp_path, method):
+    assert train(method, None, stream(tmp_path), tmp_path / "run").n_rows == 60
+
+
+@able("streams", False)
+def test_streams_are_refused(tmp_path, method):
+    refused(
+        "rows.svm: not an HDF5 file (or damaged); expected one made with `hpcml convert`",
+        "train",
+        method,
+        stream(tmp_path),
+        "-o",
+        tmp_path / "run",
+    )
+    assert not (tmp_path / "run").exists()
+
+
+@able("tune")
+def test_tune(data, tmp_path, method):
+    report = hpcml.tune(data, tmp_path / "run", method=method, folds=3, lambdas=(0.5, 1.0))
+    assert open_model(report.model).attrs["method"] == method
+
+
+@able("tune", False)
+def test_tune_refuses(data, tmp_path, method):
+    refused(f"--method {method}: expected one of ", "tune", data, "-o", tmp_path / "run", "--method", method)
+    assert not (tmp_path / "run").exists()
+
+
+@able("retrain")
+def test_retrain(data, tmp_path, method):
+    model = train(method, None, data, tmp_path / "run", {}).model
+    assert hpcml.retrain(tmp_path / "run", data, tmp_path / "again").model.read_bytes() == model.read_bytes()
+
+
+@able("retrain", False)
+def test_retrain_refuses(data, tmp_path, method):
+    train(method, None, data, tmp_path / "run", options_of(method))
+    refused(f"is a run of {method}; only runs of ", "retrain", tmp_path / "run", data, "-o", tmp_path / "again")
+    assert not (tmp_path / "again").exists()
+
+
+@every
+def test_plan_and_cross_validation_refuse_what_they_do_not_know(data, method):
+    if not METHODS[method].forecast:
+        refused(f"no time model for {method}; there are some for ", "plan", method, data)
+    if not METHODS[method].estimator:
+        refused(f"no method '{method}'; ", "cv", method, data) if "-" in method else refused(
+            f"'{method}' is neither a file nor a method", "cv", method, data
+        )
+
+
+# interruptions
+
+
+@able("pause", False)
+def test_a_time_limit_is_refused_by_what_does_not_stop(data, tmp_path, method):
+    refused(f"--time-limit has no effect on {method}, it is for ", "train", method, data, "-o", tmp_path / "run", "--time-limit", 1)
+
+
+@every_way
+def test_stopped_at_any_look_it_ends_with_the_same_bits_and_history(data, tmp_path, short_slices, method, way):
+    options, stops, looks = options_of(method, way), 0, 1
+    whole, model = train(method, None, data, tmp_path / "whole", options).model, None
+    while model is None:
+        try:
+            again = {"resume": stops > 0, "signals": AtLook(looks)}
+            model = train(method, None, data, tmp_path / "run", options, **again).model
+        except Interrupted:
+            stops, looks = stops + 1, looks + 1 + looks // 2
+    assert (stops > 1) == METHODS[method].can.pause
+    assert model.read_bytes() == whole.read_bytes()
+    assert history(tmp_path / "run") == history(tmp_path / "whole")
+    assert not (tmp_path / "run" / "checkpoint").exists()
+
+
+@able("pause")
+def test_a_time_limit_stops_the_run_with_a_checkpoint(data, tmp_path, short_slices, method):
+    whole = train(method, None, data, tmp_path / "whole", options_of(method)).model
+    checkpoint_of(method, data, tmp_path / "run", at_least=2)
+    model = train(method, None, data, tmp_path / "run", options_of(method), resume=True).model
+    assert model.read_bytes() == whole.read_bytes()
+
+
+@able("pause")
+def test_a_log_that_cannot_be_written_does_not_stop_the_run(data, tmp_path, short_slices, capsys, method):
+    checkpoint_of(method, data, tmp_path / "run")
+    (tmp_path / "run" / "log.txt").unlink()
+    (tmp_path / "run" / "log.txt").symlink_to("/dev/full")
+    assert train(method, None, data, tmp_path / "run", options_of(method), resume=True).model.exists()
+    assert capsys.readouterr().err.count("going on without it") == 1
+
+
+@able("pause")
+def test_damaged_checkpoint_is_passed_over(data, tmp_path, short_slices, capsys, method):
+    whole, run = train(method, None, data, tmp_path / "whole", options_of(method)), tmp_path / "run"
+    newest = checkpoint_of(method, data, run, at_least=2)
+    raw = bytearray(newest.read_bytes())
+    with h5py.File(newest) as file:
+        raw[file["elapsed"].id.get_offset() + 3] ^= 255
+    newest.write_bytes(raw)
+    again = train(method, None, data, run, options_of(method), resume=True)
+    assert again.model.read_bytes() == whole.model.read_bytes()
+    assert "is damaged" in capsys.readouterr().err
+
+
+@able("pause")
+def test_data_replaced_between_checkpoint_and_resume_is_refused(data, tmp_path, short_slices, method):
+    checkpoint_of(method, data, tmp_path / "run")
+    with h5py.File(data, "r+") as file:  # as many rows, of the same features, but others
+        file["splits/train"][:] = file["splits/test"][:]
+    with pytest.raises(DataError, match=r"other data.*resume with the same file"):
+        train(method, None, data, tmp_path / "run", options_of(method), resume=True)
+
+
+# what only probe has
 
 
 def test_a_gradient_that_overflows_is_an_error(data, tmp_path):
     with pytest.raises(NonFiniteError, match="gradient of label number"):
-        train_method("probe", None, data, tmp_path / "run", {"lam": "1e300"})
-
-
-def test_a_log_that_cannot_be_written_does_not_stop_the_run(train, data, tmp_path, capsys):
-    with pytest.raises(Interrupted):
-        train(None, data, tmp_path / "run", {"time_limit": 1e-9})
-    (tmp_path / "run" / "log.txt").unlink()
-    (tmp_path / "run" / "log.txt").symlink_to("/dev/full")
-    assert train(None, data, tmp_path / "run", {}, resume=True).model.exists()
-    assert capsys.readouterr().err.count("going on without it") == 1
-
-
-def test_interrupted_run_resumes_to_the_same_bits_and_history(train, data, tmp_path):
-    whole = train(None, data, tmp_path / "whole", {"block": 2})
-    rounds = 0
-    while True:
-        try:
-            options = {"block": 2, "time_limit": 1e-9}
-            pieces = train(None, data, tmp_path / "pieces", options, resume=rounds > 0)
-            break
-        except Interrupted:
-            rounds += 1
-            if rounds == 40:
-                pieces = train(None, data, tmp_path / "pieces", {"block": 2}, resume=True)
-                break
-    assert rounds >= 1
-    assert pieces.model.read_bytes() == whole.model.read_bytes()
-    tables = [[row[:-1] for row in csv.reader((tmp_path / name / "history.csv").open())] for name in ("whole", "pieces")]
-    assert tables[0] == tables[1]
-
-
-def test_damaged_checkpoint_is_passed_over(train, data, tmp_path, capsys):
-    whole, run = train(None, data, tmp_path / "whole", {}), tmp_path / "run"
-    for round_ in range(3):
-        with pytest.raises(Interrupted):
-            train(None, data, run, {"time_limit": 1e-9}, resume=round_ > 0)
-    newest = max((run / "checkpoint").glob("state-*.h5"))
-    assert len(list((run / "checkpoint").glob("state-*.h5"))) == 2
-    raw = bytearray(newest.read_bytes())
-    with h5py.File(newest) as file:
-        raw[file["done"].id.get_offset() + 3] ^= 255
-    newest.write_bytes(raw)
-    assert train(None, data, run, {}, resume=True).model.read_bytes() == whole.model.read_bytes()
-    assert "is damaged" in capsys.readouterr().err
-
-
-def test_data_replaced_between_checkpoint_and_resume_is_refused(train, data, tmp_path):
-    with pytest.raises(Interrupted):
-        train(None, data, tmp_path / "run", {"time_limit": 1e-9})
-    with h5py.File(data, "r+") as file:  # as many rows, of the same features, but others
-        file["splits/train"][:] = file["splits/test"][:]
-    with pytest.raises(DataError, match="resume with the same file"):
-        train(None, data, tmp_path / "run", {}, resume=True)
+        train("probe", None, data, tmp_path / "run", {"lam": "1e300"})
 
 
 def test_probe_takes_the_steps_of_the_printed_algorithm(data, tmp_path):
     options = {"label": ("label3",), "bias": False, "dormant": False, "precision": "double"}
-    report = train_method("probe", None, data, tmp_path / "run", options)
+    report = train("probe", None, data, tmp_path / "run", options)
     X, Y = arrays(data)
     X, sign = X[::2], np.where(Y[::2, 3] != 0, 1.0, -1.0)
 
@@ -186,10 +371,10 @@ def test_probe_takes_the_steps_of_the_printed_algorithm(data, tmp_path):
 
     f_min, w_min, trace = probe(f_and_g, 30)
     with (tmp_path / "run" / "history.csv").open() as file:
-        history = list(csv.DictReader(file))
+        steps = list(csv.DictReader(file))
     early = slice(0, 60)  # rounding grows along the path: later steps agree less
-    np.testing.assert_allclose([float(h["f"]) for h in history[early]], [t[0] for t in trace[early]], rtol=1e-9)
-    assert [h["cycle"] for h in history[early]] == [t[2] for t in trace[early]]
+    np.testing.assert_allclose([float(h["f"]) for h in steps[early]], [t[0] for t in trace[early]], rtol=1e-9)
+    assert [h["cycle"] for h in steps[early]] == [t[2] for t in trace[early]]
     model = Model(report.model)
     assert model.labels["f_min"][0] == pytest.approx(f_min, rel=0.02)
     assert w_min @ model.weights(0) / np.linalg.norm(w_min) / np.linalg.norm(model.weights(0)) > 0.99

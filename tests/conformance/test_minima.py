@@ -47,7 +47,7 @@ def objective(loss, X, sign, lam, w):
     value = {
         "hinge": np.maximum(0, 1 - z),
         "huber": np.where(z >= -1, np.maximum(0, 1 - z) ** 2, -4 * z),
-        "maxent": np.logaddexp(0, -z),
+        "logistic": np.logaddexp(0, -z),
     }[loss]
     return lam / 2 * (w @ w) + value.mean()
 
@@ -58,7 +58,7 @@ def minimiser(loss, X, sign, lam):
     if loss == "hinge":
         model = LinearSVC(loss="hinge", C=C, fit_intercept=False, tol=1e-6, max_iter=100000, random_state=0)
         return model.fit(X, sign).coef_.ravel()
-    if loss == "maxent":
+    if loss == "logistic":
         return LogisticRegression(C=C, fit_intercept=False, tol=1e-8, max_iter=1000).fit(X, sign).coef_.ravel()
 
     def f_and_g(w):

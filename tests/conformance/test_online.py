@@ -19,7 +19,7 @@ from hpcml.conversion.convert import convert
 from hpcml.conversion.options import ConvertOptions
 from hpcml.data.dataset import Dataset
 from hpcml.data.shard import Shard, slab_of
-from hpcml.errors import ConfigError, DataError, Interrupted, NonFiniteError
+from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.evaluation.evaluate import evaluate
 from hpcml.evaluation.scoring import Scorer
 from hpcml.log import Log
@@ -420,28 +420,14 @@ def score_of(oracle, row):
 
 
 @every_kind
-def test_a_pass_that_is_continued_has_the_bits_of_one_that_never_stopped(files, tmp_path, monkeypatch, method, voted, bias):
-    """By --initial-model with further rows; by --resume from the checkpoint after each piece."""
+def test_a_pass_that_is_continued_has_the_bits_of_one_that_never_stopped(files, tmp_path, method, voted, bias):
+    """By --initial-model with further rows."""
     options = asked(method, voted=voted, bias=bias, label=("label0", "label2"), split="train")
     whole = train(method, None, files, tmp_path / "whole", options)
     first = train(method, None, files, tmp_path / "first", replace(options, split="first"))
-    more = replace(options, split="second", initial_model=first.model)
-    second = train(method, None, files, tmp_path / "second", more)
+    second = train(method, None, files, tmp_path / "second", replace(options, split="second", initial_model=first.model))
     assert arrays_of(second.model) == arrays_of(whole.model)
     assert second.n_rows == 160 and second.error == whole.error
-
-    monkeypatch.setattr(source_module, "PIECE_NNZ", 100)
-    rounds, run = 0, tmp_path / "run"
-    while rounds < 99:
-        try:
-            train(method, None, files, run, replace(more, time_limit=1e-9), resume=rounds > 0)
-            break
-        except Interrupted:
-            rounds += 1
-    assert 1 < rounds < 9
-    for name in ("model.h5", "history.csv"):
-        assert (run / name).read_bytes() == (tmp_path / "second" / name).read_bytes()
-    assert not (run / "checkpoint").exists()
 
 
 def test_progressive_errors_are_counted_before_the_row_is_learnt(files, tmp_path):

@@ -34,8 +34,8 @@ def rows_and_classes(path):
 
 def test_naive_bayes_gains_by_psbml(adult, tmp_path):
     X, y = rows_and_classes(adult[1])
-    alone = fit(parse_learner(["naive-bayes"]), *rows_and_classes(adult[0]), 0)
-    report = train("psbml", None, adult[0], tmp_path / "run", PsbmlOptions(base=("naive-bayes",)))
+    alone = fit(parse_learner(["kernel-nb"]), *rows_and_classes(adult[0]), 0)
+    report = train("psbml", None, adult[0], tmp_path / "run", PsbmlOptions(base=("kernel-nb",)))
     model = open_model(report.model)
     area, area_alone = (roc_auc_score(y, scores(one, X, 2)[:, 0]) for one in (model.classifier, alone))
     wrong, wrong_alone = (np.count_nonzero((scores(one, X, 2)[:, 0] > 0) != y) for one in (model.classifier, alone))

@@ -202,7 +202,7 @@ def test_output_that_is_an_input_is_refused_even_by_force(standing, ranks, good,
 def test_full_disk_while_training(mpirun, ranks, limit, tmp_path):
     """The model does not fit, and a checkpoint does not fit."""
     data = dataset(tmp_path / "good.h5", *random_data(7, 60, 8000, 40, density=0.2))
-    command = (limit, "train", "probe", data, "-o", tmp_path / "run", "--checkpoint-every", "1e-9", "--block", "40")
+    command = (limit, "train", "probe", data, "-o", tmp_path / "run", "--checkpoint-every", "1e-9", "--labels-per-pass", "40")
     refused(mpirun(ranks, *command, program=("-c", LIMITED)), "File too large", "; raise")
     assert not (tmp_path / "run" / "model.h5").exists()
     assert not list((tmp_path / "run").rglob("*part-*"))

@@ -186,7 +186,7 @@ def test_asynchronous(tmp_path):
     X = rng.normal(size=(400, 3))
     lines = [f"{1 if x[0] * x[1] > 0 else -1} 1:{x[0]:.3f} 2:{x[1]:.3f} 3:{x[2]:.3f}" for x in X]
     (tmp_path / "xor.svm.xz").write_bytes(lzma.compress("\n".join(lines).encode()))
-    script = (sys.executable, BENCH / "asynchronous.py", "xor", "--bases", "naive-bayes-gaussian")
+    script = (sys.executable, BENCH / "asynchronous.py", "xor", "--bases", "gaussian-nb")
     text = run(*script, "--seeds", 2, "--cycles", 3, env={"HPCML_DATA": str(tmp_path)})
     first, _ = lines_of(text)
     assert first["rows"] == 280 and all(0 < first[who]["distinct"] < 280 for who in ("synchronous", "another", "asynchronous"))
@@ -230,7 +230,7 @@ def test_elastic_net_lambda(tiny, run_here):
 
 def test_probe_epsilon(tiny, run_here):
     lines = lines_of(run_here("probe_epsilon.py", tiny, "--min-positives", 3, "--epsilon", 0.3, 0.001))
-    assert [line["loss"] for line in lines] == [loss for loss in ("hinge", "huber", "maxent") for _ in range(2)]
+    assert [line["loss"] for line in lines] == [loss for loss in ("hinge", "huber", "logistic") for _ in range(2)]
     for loose, close in zip(lines[::2], lines[1::2], strict=True):
         assert -0.01 < close["mean"] <= close["largest"] < 1 and loose["mean"] >= close["mean"]
         assert close["certified"] < 1e-5 and loose["steps"] < close["steps"]
@@ -260,7 +260,7 @@ def test_f1(tmp_path, run_here):
     data = make.dataset(tmp_path / "data.h5", X, Y)
     text = run_here("f1.py", data)
     found = {(line["method"], line["thresholds"]): line for line in lines_of(text)}
-    assert len(found) == 19 and text.count("\nmaxent") == 2 * 7
+    assert len(found) == 19 and text.count("\nprobe-logistic") == 2 * 7
     assert found["elastic-net", "0"]["features_per_label"] < found["dual", "0"]["features_per_label"] == 10
     assert all(line["by_percent"]["100"] == line["instance"] for line in found.values())
     assert found["dual", "label"]["macro"] > 0.9
@@ -366,8 +366,8 @@ def test_delayed(tmp_path):
 
 
 def test_startup():
-    (line,) = lines_of(run(sys.executable, BENCH / "startup.py", 1, "naive-bayes", 1))
-    assert (line["command"], line["ranks"], line["cache"]) == ("train naive-bayes", 1, "warm")
+    (line,) = lines_of(run(sys.executable, BENCH / "startup.py", 1, "bernoulli-nb", 1))
+    assert (line["command"], line["ranks"], line["cache"]) == ("train bernoulli-nb", 1, "warm")
     assert 0 < line["first_step"] < line["seconds"] and line["cpu"] > 0
 
 

@@ -69,7 +69,7 @@ def test_interrupted_comparison_resumes(mpirun, standing, tmp_path):
         (("--method", "prob"), "did you mean 'probe'"),
         (("--test-split", "dev"), "no split named 'dev'"),
         (("--epsilon", "7"), "--epsilon 7"),
-        (("--shards", "2"), "--shards 2: liblinear needs all rows on every rank"),
+        (("--ranks-per-group", "2"), "--ranks-per-group 2: liblinear needs all rows on every rank"),
     ],
 )
 def test_compare_refuses_in_one_sentence(standing, data, tmp_path, arguments, words):

@@ -24,7 +24,7 @@ def test_the_same_on_any_number_of_ranks(standing, data):
     found = []
     for n in (1, 3):
         out = data / f"on{n}.csv"
-        names = ("mbw", "v-pw", "svm", "nb", data / "two.h5", data / "three.h5", f"{data / 'three.h5'}:label1")
+        names = ("mbw", "v-pw", "svm", "multinomial-nb", data / "two.h5", data / "three.h5", f"{data / 'three.h5'}:label1")
         result = done(standing(n, "cv", *names, "--folds", "4", "--baseline", "svm", "-o", out))
         assert result.stdout.count("average rank") == 1
         assert "differs from svm" in result.stdout
@@ -46,7 +46,7 @@ def test_splits_give_the_same_files_on_any_number_of_ranks(standing, data):
     for n in (1, 3):
         out, picture = data / f"top{n}.csv", data / f"top{n}.svg"
         options = ("--protocol", "top", "--top", "10", "--splits", "3", "-o", out, "--picture", picture)
-        result = done(standing(n, "cv", "mbw", "dual", "nb", data / "three.h5", *options))
+        result = done(standing(n, "cv", "mbw", "dual", "multinomial-nb", data / "three.h5", *options))
         assert "differs from the method to its left" in result.stdout and "training took" in result.stderr
         found.append((out.read_bytes(), picture.read_bytes()))
     assert found[0] == found[1]
@@ -57,11 +57,11 @@ def test_splits_give_the_same_files_on_any_number_of_ranks(standing, data):
     ("arguments", "words"),
     [
         (("mbv", "two.h5"), "did you mean 'mbw'"),
-        (("nb", "two.h5", "--split", "dev"), "no split named 'dev'"),
-        (("nb", "two.h5:x"), "no label 'x'"),
-        (("nb", "two.h5", "--protocol", "top"), "--top 100 needs at least 200 rows with the label"),
+        (("multinomial-nb", "two.h5", "--split", "dev"), "no split named 'dev'"),
+        (("multinomial-nb", "two.h5:x"), "no label 'x'"),
+        (("multinomial-nb", "two.h5", "--protocol", "top"), "--top 100 needs at least 200 rows with the label"),
         (("svm", "sklearn.naive_bayes.ComplementNB", "minus.h5"), "refused by sklearn.naive_bayes.ComplementNB"),
-        (("nb", "two.h5", "--output", "precious.csv"), "exists already"),
+        (("multinomial-nb", "two.h5", "--output", "precious.csv"), "exists already"),
     ],
 )
 def test_cv_refuses_in_one_sentence(standing, data, arguments, words):

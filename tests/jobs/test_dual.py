@@ -22,7 +22,7 @@ def test_gaps_are_shown_once_and_are_those_of_the_model(standing, data, tmp_path
     models = []
     for n in (1, 3):
         out = tmp_path / str(n)
-        flags = ("--gap", "--max-gap", "0.001", "--loss", "squared-hinge", "--positive-weight", "balanced", "--bias")
+        flags = ("--show-gaps", "--max-gap", "0.001", "--loss", "squared-hinge", "--positive-weight", "balanced", "--bias")
         result = done(standing(n, "train", "dual", data, "-o", out, *flags))
         assert "Warning" not in result.stderr
         model = Model(out / "model.h5")
@@ -42,11 +42,11 @@ def test_gaps_are_shown_once_and_are_those_of_the_model(standing, data, tmp_path
 
 def test_ranks_that_share_the_rows(standing, data, tmp_path):
     for n, shards in ((2, 2), (3, 3)):
-        done(standing(n, "train", "dual", data, "-o", tmp_path / str(n), "--shards", shards, "--max-gap", "0.01"))
+        done(standing(n, "train", "dual", data, "-o", tmp_path / str(n), "--ranks-per-group", shards, "--max-gap", "0.01"))
         assert (Model(tmp_path / str(n) / "model.h5").labels["gap"] <= 0.01).all()
     refused(
-        standing(2, "train", "dual", data, "-o", tmp_path / "3", "--shards", "3", "--force"),
-        "--shards 3: expected a divisor of the number of ranks, 2",
+        standing(2, "train", "dual", data, "-o", tmp_path / "3", "--ranks-per-group", "3", "--force"),
+        "--ranks-per-group 3: expected a divisor of the number of ranks, 2",
     )
 
 
@@ -67,8 +67,8 @@ def test_compare_with_liblinear(standing, data, tmp_path):
         (("dual", "--dual-tol", "0"), "--dual-tol 0.0: expected a number above 0"),
         (("dual", "--loss", "huber"), "--loss huber: expected hinge or logistic or squared-hinge"),
         (("dual", "--lambda", "nan"), "--lambda nan: expected"),
-        (("probe", "--loss", "squared-hinge"), "--loss squared-hinge: expected hinge or huber or maxent"),
-        (("probe", "--gap"), "--gap has no effect on probe, it is for dual, elastic-net; leave it out"),
+        (("probe", "--loss", "squared-hinge"), "--loss squared-hinge: expected hinge or huber or logistic"),
+        (("probe", "--show-gaps"), "--show-gaps has no effect on probe, it is for dual, elastic-net; leave it out"),
     ],
 )
 def test_refuses_in_one_sentence(standing, data, tmp_path, arguments, words):
@@ -102,8 +102,12 @@ def test_nothing_is_certified_by_a_gap_of_all(tmp_path):
 def test_what_changes_the_result_stays_and_is_refused_at_once(standing, data, tmp_path):
     assert standing(2, "train", "dual", data, "-o", tmp_path / "run", "--time-limit", "1e-9").returncode == 75
     refused(
-        standing(2, "train", "dual", data, "-o", tmp_path / "run", "--resume", "--shards", "2"), "this run had shards = None, not 2"
+        standing(2, "train", "dual", data, "-o", tmp_path / "run", "--resume", "--ranks-per-group", "2"),
+        "this run had shards = None, not 2",
     )
-    done(standing(2, "train", "dual", data, "-o", tmp_path / "run", "--resume", "--shards", "1"))
-    refused(standing(2, "train", "liblinear", data, "-o", tmp_path / "all", "--shards", "2"), "--shards has no effect on liblinear")
+    done(standing(2, "train", "dual", data, "-o", tmp_path / "run", "--resume", "--ranks-per-group", "1"))
+    refused(
+        standing(2, "train", "liblinear", data, "-o", tmp_path / "all", "--ranks-per-group", "2"),
+        "--ranks-per-group has no effect on liblinear",
+    )
     assert not (tmp_path / "all").exists()

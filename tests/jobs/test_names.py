@@ -61,7 +61,7 @@ def test_train_and_judge(run, files):
     folder, data = files
     assert "two\\nlines" in run("info", data)
     short = ("--max-steps", 4)
-    runs = {"probe": short, "dual": ("--gap",), "mbw": (), "psbml": ("--grid", "2x2", "--cycles", 1, "--base", "stump")}
+    runs = {"probe": short, "dual": ("--show-gaps",), "mbw": (), "psbml": ("--grid", "2x2", "--cycles", 1, "--base", "stump")}
     for method, options in runs.items():
         run("train", method, data, "-o", folder / method, *options)
     assert "resum" in run("train", "probe", data, "-o", folder / "probe", *short, "--resume")  # it is the same configuration
@@ -116,7 +116,7 @@ def test_compare_select_and_cross_validate(run, files):
         run("select", data, "-o", folder / f"again{like.suffix}.h5", "--like", like)
         with h5py.File(folder / f"again{like.suffix}.h5") as file:
             assert list(file["feature_names"].asstr()) == FEATURES
-    run("cv", "nb", "mbw", f"{data}:{LABELS[0]}", f"{data}:{LABELS[4]}", "--folds", 2, "-o", folder / "cv.csv")
+    run("cv", "multinomial-nb", "mbw", f"{data}:{LABELS[0]}", f"{data}:{LABELS[4]}", "--folds", 2, "-o", folder / "cv.csv")
     assert [row[1] for row in table(folder / "cv.csv")[1]] == [LABELS[0]] * 2 + [LABELS[4]] * 2
 
 

@@ -68,7 +68,7 @@ def test_a_signal_ends_another_trainer_and_says_how_to_begin_again(mpirun, data,
         (("--repeat", "0"), "--repeat 0"),
         (("--peer-python", "/no/python"), "--peer-python /no/python"),
         (("--test-split", "dev"), "no split named 'dev'"),
-        (("--method", "liblinear", "--loss", "maxent"), "minimises hinge only"),
+        (("--method", "liblinear", "--loss", "logistic"), "minimises hinge only"),
         (("--min-positives", "1000"), "lower --min-positives"),
     ],
 )

@@ -15,8 +15,8 @@ from support.training import train
 
 from hpcml.errors import DataError, Interrupted
 from hpcml.methods.psbml.options import PsbmlOptions
-from hpcml.methods.psbml.run import TorusRun
 from hpcml.model.classifier import ClassifierModel
+from hpcml.run.driver import Driver
 
 OPTIONS = ("--grid", "2x2", "--cycles", "40", "--seed", "3")
 SAME = PsbmlOptions(grid="2x2", cycles=40, seed=3)
@@ -57,7 +57,7 @@ def test_from_points_to_predictions(standing, tmp_path):
     assert re.search(r"rank 1: .*train [\d.]+ s", result.stderr)
     assert len((run / "history.csv").read_text().splitlines()) == 7
     written = tomllib.loads((run / "config.toml").read_text())
-    assert (written["method"], written["cycles"], written["base"], written["grid"]) == ("psbml", 5, ["naive-bayes"], "3x3")
+    assert (written["method"], written["cycles"], written["base"], written["grid"]) == ("psbml", 5, ["kernel-nb"], "3x3")
     model = ClassifierModel(run / "model.h5")
     assert model.margin_rows.size > 0
     assert float(model.attrs["validation_error"]) < 0.35
@@ -105,7 +105,7 @@ class After:
 
 
 def test_damaged_checkpoints_and_other_runs(standing, data, undisturbed, tmp_path, monkeypatch):
-    monkeypatch.setattr(TorusRun, "_look", lambda self: None)  # so that signals are looked for once a cycle
+    monkeypatch.setattr(Driver, "look", lambda self: None)  # so that signals are looked for once a cycle
     run, worse = tmp_path / "run", tmp_path / "worse"
     for turn in range(2):
         with pytest.raises(Interrupted):
@@ -143,7 +143,7 @@ def test_damaged_checkpoints_and_other_runs(standing, data, undisturbed, tmp_pat
 
 def test_a_run_of_version_0_8_is_not_resumed(data, tmp_path, monkeypatch):
     """Its checkpoints have no cycle 0, and do not say of what cycles the rows are."""
-    monkeypatch.setattr(TorusRun, "_look", lambda self: None)
+    monkeypatch.setattr(Driver, "look", lambda self: None)
     run = tmp_path / "run"
     with pytest.raises(Interrupted):
         train("psbml", None, data, run, SAME, signals=After(5))

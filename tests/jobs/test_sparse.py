@@ -34,13 +34,15 @@ def undisturbed(data, tmp_path_factory):
 
 def test_killed_and_resumed_on_other_ranks(mpirun, standing, data, undisturbed, tmp_path):
     run = tmp_path / "run"
-    job = mpirun.start(3, "train", "probe", data, "-o", run, *DROP, "--block", "2", "--checkpoint-every", "0.05")
+    job = mpirun.start(3, "train", "probe", data, "-o", run, *DROP, "--labels-per-pass", "2", "--checkpoint-every", "0.05")
     job.until(lambda: list((run / "checkpoint").glob("state-*.h5")) and list((run / "checkpoint").glob("weights-*.part")))
     for pid in job.rank_pids():
         os.kill(pid, signal.SIGKILL)
     job.kill()
     assert not (run / "model.h5").exists()
-    stopped = standing(1, "train", "probe", data, "-o", run, *DROP, "--block", "2", "--time-limit", "0.000001", "--resume")
+    stopped = standing(
+        1, "train", "probe", data, "-o", run, *DROP, "--labels-per-pass", "2", "--time-limit", "0.000001", "--resume"
+    )
     assert stopped.returncode == 75, stopped.stderr
     result = done(standing(2, "train", "probe", data, "-o", run, *DROP, "--resume"))
     assert re.search(r"% of the weights kept, [\d.]+ MB", result.stderr)
@@ -51,7 +53,7 @@ def test_killed_and_resumed_on_other_ranks(mpirun, standing, data, undisturbed, 
 def test_weights_that_were_lost_are_missed(mpirun, standing, data, tmp_path):
     run = tmp_path / "run"
     part = run / "checkpoint" / "weights-000000.part"
-    job = mpirun.start(0, "train", "probe", data, "-o", run, *DROP, "--block", "2", "--checkpoint-every", "0.05")
+    job = mpirun.start(0, "train", "probe", data, "-o", run, *DROP, "--labels-per-pass", "2", "--checkpoint-every", "0.05")
     job.until(lambda: part.exists() and part.stat().st_size)
     job.process.send_signal(signal.SIGTERM)
     assert job.wait().returncode == 75

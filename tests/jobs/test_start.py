@@ -81,7 +81,21 @@ def test_closed_streams_lead_nowhere(tmp_path, closed):
 def test_a_terminal_that_goes_away_ends_what_is_not_under_nohup(tmp_path, prefix, code):
     data = dataset(tmp_path / "data.h5", *random_data(7, 3000, 400, 40, density=0.05))
     run = tmp_path / "run"
-    command = [*prefix, sys.executable, "-m", "hpcml", "train", "probe", data, "-o", run, "--block", "1", "--epsilon", "0.01"]
+    command = [
+        *prefix,
+        sys.executable,
+        "-m",
+        "hpcml",
+        "train",
+        "probe",
+        data,
+        "-o",
+        run,
+        "--labels-per-pass",
+        "1",
+        "--epsilon",
+        "0.01",
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=tmp_path) as job:
         for line in job.stdout:
             if line.startswith("training"):
@@ -94,7 +108,7 @@ def test_a_terminal_that_goes_away_ends_what_is_not_under_nohup(tmp_path, prefix
 
 def test_killed_ranks_leave_no_shared_memory(mpirun, tmp_path):
     data = dataset(tmp_path / "data.h5", *random_data(7, 3000, 400, 40, density=0.05))
-    job = mpirun.start(2, "train", "probe", data, "-o", tmp_path / "run", "--block", "1", "--epsilon", "0.01")
+    job = mpirun.start(2, "train", "probe", data, "-o", tmp_path / "run", "--labels-per-pass", "1", "--epsilon", "0.01")
     job.until(lambda: (tmp_path / "run" / "history.csv").exists())
     maps = [Path(f"/proc/{pid}/maps").read_text() for pid in job.rank_pids()]
     names = {name for text in maps for name in re.findall(r"/dev/shm/mpich_shm_\w+", text)}

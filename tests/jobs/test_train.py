@@ -41,13 +41,13 @@ def test_reader_that_goes_away_does_not_stop_the_run(mpirun, data, tmp_path):
 def test_many_checkpoints_of_ranks_that_share_the_rows(mpirun, tmp_path):
     data, run = dataset(tmp_path / "data.h5", *random_data(7, 1000, 200, 12, density=0.05)), tmp_path / "run"
     undisturbed = train("probe", None, data, tmp_path / "undisturbed", {"max_steps": 60}).model.read_bytes()
-    done(mpirun(4, "train", "probe", data, "-o", run, "--shards", "2", "--checkpoint-every", "0.001", "--max-steps", "60"))
+    done(mpirun(4, "train", "probe", data, "-o", run, "--ranks-per-group", "2", "--checkpoint-every", "0.001", "--max-steps", "60"))
     assert (run / "model.h5").read_bytes() == undisturbed
 
 
 def test_history_that_lost_its_end_is_refused(mpirun, standing, data, tmp_path):
     run = tmp_path / "run"
-    stopped = mpirun(1, "train", "probe", data, "-o", run, "--block", "3", "--time-limit", "0.3")
+    stopped = mpirun(1, "train", "probe", data, "-o", run, "--labels-per-pass", "3", "--time-limit", "0.3")
     assert stopped.returncode == 75, stopped.stderr
     (run / "history.csv").write_text("")
     refused(standing(1, "train", "probe", data, "-o", run, "--resume"), "shorter than the checkpoint says")
@@ -59,19 +59,19 @@ import os, signal
 from hpcml.methods.linear.run import LabelRun
 from hpcml.run import checkpoint
 checkpoint.LEAST, checkpoint.WORTH = 0.0, 0.0
-keep = LabelRun._keep
+keep = LabelRun.keep
 def dies(run, finished):
     keep(run, finished)
     if run.done.sum() >= 20:
         os.kill(os.getpid(), signal.SIGKILL)
-LabelRun._keep = dies
+LabelRun.keep = dies
 from hpcml.__main__ import main
 main()
 """
 
 
 def test_killed_run_goes_on_where_it_was_though_nobody_asked_for_checkpoints(mpirun, standing, data, tmp_path):
-    command = ("train", "dual", data, "--block", "4")
+    command = ("train", "dual", data, "--labels-per-pass", "4")
     killed = mpirun(0, *command, "-o", tmp_path / "run", program=("-c", DIES_LATE))
     assert killed.returncode == -9, killed.stderr
     resumed = done(standing(1, *command, "-o", tmp_path / "run", "--resume"))

@@ -24,7 +24,7 @@ def make_data(comm, folder, negative=False):
     return paths
 
 
-@pytest.mark.parametrize("methods", [["nb"], ["svm", "tree", "nb", "mbw", "v-perceptron", "elastic-net"]])
+@pytest.mark.parametrize("methods", [["multinomial-nb"], ["svm", "tree", "multinomial-nb", "mbw", "v-perceptron", "elastic-net"]])
 def test_all_ranks_equal_one_rank(comm, mpi_tmp_path, methods):
     data = [*make_data(comm, mpi_tmp_path), f"{mpi_tmp_path / 'four.h5'}:label1"]
     alone = cross_validate(mpi.self_comm(), methods, data, folds=3)
@@ -35,7 +35,7 @@ def test_all_ranks_equal_one_rank(comm, mpi_tmp_path, methods):
 
 
 def test_splits_on_all_ranks_are_those_of_one(comm, mpi_tmp_path):
-    methods, data = ["dual", "tree", "nb", "mbw", "elastic-net"], make_data(comm, mpi_tmp_path)
+    methods, data = ["dual", "tree", "multinomial-nb", "mbw", "elastic-net"], make_data(comm, mpi_tmp_path)
     alone = cross_validate_top(mpi.self_comm(), methods, data, top=8, splits=3)
     together = cross_validate_top(comm, methods, data, top=8, splits=3)
     assert top_csv_text(together) == top_csv_text(alone) and str(together) == str(alone)
@@ -47,14 +47,14 @@ def test_splits_on_all_ranks_are_those_of_one(comm, mpi_tmp_path):
 
 def test_more_ranks_than_tasks(comm, mpi_tmp_path):
     data = make_data(comm, mpi_tmp_path)[1]
-    found = cross_validate(comm, ["nb"], [data], folds=2)
+    found = cross_validate(comm, ["multinomial-nb"], [data], folds=2)
     assert found.by_fold(0).shape == (1, 2)
 
 
 @pytest.mark.parametrize(
     ("methods", "name", "error", "words"),
     [
-        (["svm", "nb"], "one.h5", ConfigError, "refused by nb"),
+        (["svm", "multinomial-nb"], "one.h5", ConfigError, "refused by multinomial-nb"),
         (["svm", "sklearn.naive_bayes.ComplementNB"], "one.h5", ConfigError, "refused by sklearn"),
         (["svm", "sklearn.svm.NuSVC"], "rare.h5", ConfigError, r"label 'label0', fold \d, sklearn.*: it cannot be"),
         (["svm"], "none.h5", DataError, "no such file"),

@@ -12,7 +12,6 @@ from hpcml import mpi
 from hpcml.data.compact import compact_rows
 from hpcml.data.dataset import Dataset
 from hpcml.data.shard import load_shard
-from hpcml.errors import Interrupted
 from hpcml.model.linear import STATUS, Model
 
 pytestmark = pytest.mark.mpi
@@ -35,9 +34,9 @@ def history(run):
 def test_model_has_the_bits_of_one_rank(comm, mpi_tmp_path, n_rows, loss):
     X, Y = random_data(n_rows, n_rows, 15, 7, density=0.4)
     data = write(comm, mpi_tmp_path / "data.h5", X, Y)
-    options = {"min_positives": 0, "bias": True, "block": 2, "loss": loss, "positive_weight": "balanced"}
+    options = {"min_positives": 0, "bias": True, "labels_per_pass": 2, "loss": loss, "positive_weight": "balanced"}
     report = train("dual", comm, data, mpi_tmp_path / "ranks", options)
-    alone = by_one_rank(comm, lambda: train("dual", None, data, mpi_tmp_path / "alone", changed(options, block=7)))
+    alone = by_one_rank(comm, lambda: train("dual", None, data, mpi_tmp_path / "alone", changed(options, labels_per_pass=7)))
     assert report.model.read_bytes() == alone.model.read_bytes()
     assert history(mpi_tmp_path / "ranks") == history(mpi_tmp_path / "alone")
     assert (report.max_gap, report.degenerate, report.step_limit) == (alone.max_gap, alone.degenerate, alone.step_limit)
@@ -45,28 +44,11 @@ def test_model_has_the_bits_of_one_rank(comm, mpi_tmp_path, n_rows, loss):
 
 def test_more_ranks_than_labels(comm, mpi_tmp_path):
     data = write(comm, mpi_tmp_path / "data.h5", *random_data(5, 30, 8, 3, density=0.4))
-    options = {"label": ("label1",), "gap": True}
+    options = {"label": ("label1",), "show_gaps": True}
     report = train("dual", comm, data, mpi_tmp_path / "ranks", options)
     alone = by_one_rank(comm, lambda: train("dual", None, data, mpi_tmp_path / "alone", options))
     assert report.model.read_bytes() == alone.model.read_bytes()
     assert report.gaps == alone.gaps
-
-
-@pytest.mark.usefixtures("in_step")
-def test_interrupted_run_ends_with_the_same_bits_on_other_ranks(comm, mpi_tmp_path):
-    data = write(comm, mpi_tmp_path / "data.h5", *random_data(4, 150, 40, 20, density=0.2))
-    options = {"block": 2}
-    alone = by_one_rank(comm, lambda: train("dual", None, data, mpi_tmp_path / "alone", {})).model
-    once = changed(options, time_limit=1e-9)  # every rank has labels for several turns, and stops after the first
-    with pytest.raises(Interrupted):
-        train("dual", comm, data, mpi_tmp_path / "run", once)
-    if comm.rank == 0:
-        with pytest.raises(Interrupted):
-            train("dual", None, data, mpi_tmp_path / "run", once, resume=True)
-    comm.Barrier()
-    model = train("dual", comm, data, mpi_tmp_path / "run", options, resume=True).model
-    assert model.read_bytes() == alone.read_bytes()
-    assert history(mpi_tmp_path / "run") == history(mpi_tmp_path / "alone")
 
 
 def values_at(data, options, model):
@@ -106,12 +88,19 @@ SHARED = {"even": lambda: random_data(3, 90, 25, 5, density=0.3), "uneven": unev
 @pytest.mark.parametrize("name", sorted(SHARED))
 def test_ranks_that_share_the_rows_certify_what_they_find(comm, mpi_tmp_path, name, loss, precision):
     data = write(comm, mpi_tmp_path / "data.h5", *SHARED[name]())
-    options = {"loss": loss, "precision": precision, "bias": name != "even", "max_gap": 5e-3, "shards": comm.size, "lam": "0.05"}
+    options = {
+        "loss": loss,
+        "precision": precision,
+        "bias": name != "even",
+        "max_gap": 5e-3,
+        "ranks_per_group": comm.size,
+        "lam": "0.05",
+    }
     report = train("dual", comm, data, mpi_tmp_path / "shared", options)
     again = train("dual", comm, data, mpi_tmp_path / "again", options)
     assert report.model.read_bytes() == again.model.read_bytes()
     assert history(mpi_tmp_path / "shared") == history(mpi_tmp_path / "again")
-    alone = by_one_rank(comm, lambda: train("dual", None, data, mpi_tmp_path / "alone", changed(options, shards=1)).model)
+    alone = by_one_rank(comm, lambda: train("dual", None, data, mpi_tmp_path / "alone", changed(options, ranks_per_group=1)).model)
     ours, theirs = Model(report.model), Model(alone)
     assert [STATUS[code] for code in ours.labels["status"]] == ["converged"] * ours.n_labels
     f, gap = ours.labels["f_min"], ours.labels["gap"]
@@ -129,24 +118,12 @@ def test_groups_of_two_that_share_the_rows(comm, mpi_tmp_path):
     if comm.size % 2:
         pytest.skip("needs an even number of ranks")
     data = write(comm, mpi_tmp_path / "data.h5", *random_data(3, 90, 25, 9, density=0.3))
-    options = {"shards": 2, "block": 3}
+    options = {"ranks_per_group": 2, "labels_per_pass": 3}
     report = train("dual", comm, data, mpi_tmp_path / "groups", options)
     pair = comm.Split(0 if comm.rank < 2 else 1, comm.rank)
     path = mpi_tmp_path / f"pair{comm.rank // 2 if comm.rank < 2 else 1}"
     if pair.size == 2:
-        train("dual", pair, data, path, changed(options, block=16))
+        train("dual", pair, data, path, changed(options, labels_per_pass=16))
     comm.Barrier()
     assert report.model.read_bytes() == (mpi_tmp_path / "pair0" / "model.h5").read_bytes()
     pair.Free()
-
-
-@pytest.mark.usefixtures("in_step")
-def test_interrupted_run_of_shared_rows_ends_with_the_same_bits(comm, mpi_tmp_path):
-    data = write(comm, mpi_tmp_path / "data.h5", *random_data(4, 100, 30, 9, density=0.2))
-    options = {"block": 2, "shards": comm.size}
-    whole = train("dual", comm, data, mpi_tmp_path / "whole", options).model
-    for turn in range(2):
-        with pytest.raises(Interrupted):
-            train("dual", comm, data, mpi_tmp_path / "run", changed(options, time_limit=1e-9), resume=turn > 0)
-    assert train("dual", comm, data, mpi_tmp_path / "run", options, resume=True).model.read_bytes() == whole.read_bytes()
-    assert history(mpi_tmp_path / "run") == history(mpi_tmp_path / "whole")

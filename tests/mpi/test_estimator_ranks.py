@@ -39,7 +39,12 @@ def X():
 def test_classes(comm, mine, X):
     y = np.sort(np.arange(60) % 3)  # the first ranks lack the last classes
     words = np.array(["ant", "bee", "caterpillar"])[y]
-    for target, loss in ((words, "maxent"), (y > 0, "hinge"), (np.array(["no", "yes"], object)[y // 2], "huber"), (0 * y, "hinge")):
+    for target, loss in (
+        (words, "logistic"),
+        (y > 0, "hinge"),
+        (np.array(["no", "yes"], object)[y // 2], "huber"),
+        (0 * y, "hinge"),
+    ):
         model = ProbeClassifier(**SHORT, loss=loss, comm=comm).fit(X[mine], target[mine])
         alone = ProbeClassifier(**SHORT, loss=loss).fit(X, target)
         assert model.classes_.tolist() == alone.classes_.tolist()
@@ -54,7 +59,7 @@ def test_label_sets(comm, mine, X):
     Y = (random_data(5, 60, 5, 7, density=0.3)[1] != 0).astype(int).tolil()
     Y[:, 1], Y[:, 2], Y[:30, 3] = 0, 1, 0
     Y = Y.tocsr()
-    alone = ProbeClassifier(**SHORT, block=3).fit(X, Y)
+    alone = ProbeClassifier(**SHORT, labels_per_pass=3).fit(X, Y)
     for target in (Y, Y.toarray()):
         model = ProbeClassifier(**SHORT, comm=comm).fit(X.toarray()[mine], target[mine])
         assert same(model, alone)
@@ -132,7 +137,7 @@ def test_dual_has_the_same_bits_on_any_number_of_ranks(comm, mine, X):
     Y[:, 1], Y[:, 2], Y[:30, 3] = 0, 1, 0
     words = np.array(["ant", "bee", "caterpillar"])[np.sort(np.arange(60) % 3)]
     for target in (Y.tocsr(), words, words == "ant", 0 * np.arange(60)):
-        alone = DualClassifier(block=3).fit(X, target)
+        alone = DualClassifier(labels_per_pass=3).fit(X, target)
         model = DualClassifier(comm=comm).fit(X[mine], target[mine])
         assert all(getattr(model, name).tobytes() == getattr(alone, name).tobytes() for name in names)
         assert model.classes_.tolist() == alone.classes_.tolist()

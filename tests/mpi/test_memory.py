@@ -8,7 +8,7 @@ import pytest
 from hpcml import mpi
 from hpcml.methods.dual.options import DualOptions
 from hpcml.methods.dual.train import METHOD as DUAL
-from hpcml.methods.linear import plan
+from hpcml.methods.linear import layout
 from hpcml.methods.linear.train import plan_chunks
 from hpcml.mpi import memory
 from hpcml.mpi.limits import Limit
@@ -53,19 +53,19 @@ def test_ranks_see_their_own_limits(comm):
 
 
 @pytest.mark.parametrize(
-    ("millions", "block", "before", "lanes", "streamed"),
+    ("millions", "asked", "before", "lanes", "streamed"),
     [(1, None, 0, 2, False), (1, 16, 0, 16, True), (1, None, 1 << 16, 16, True), (99, None, 0, 16, True)],
 )
-def test_fewer_labels_share_a_pass_before_rows_are_streamed(comm, monkeypatch, millions, block, before, lanes, streamed):
+def test_fewer_labels_share_a_pass_before_rows_are_streamed(comm, monkeypatch, millions, asked, before, lanes, streamed):
     """Unless the user said how many, the run was begun with chunks, or not even one label leaves room for the rows."""
     dual, columns = DUAL, 10**6
     node = mpi.ranks_on_node(comm)
     values = np.broadcast_to(np.float32(0), millions * 10**6 * node)
     rows = SimpleNamespace(mapped=True, data=values, n_global=0, n_columns=columns)
-    run = SimpleNamespace(rows=rows, options=DualOptions(block=block), chunk_values=before)
-    room = dual.needs(0, 0, columns, 2, 1, 4) + plan.PROGRAM_BYTES + 8 * 10**6  # of a rank: for two labels and 10⁶ values
-    monkeypatch.setattr(plan, "private_bytes", lambda: 0)
-    monkeypatch.setattr(plan, "memory_of_node", lambda: room * node)
+    problem = SimpleNamespace(rows=rows, method=dual)
+    room = dual.needs(0, 0, columns, 2, 1, 4) + layout.PROGRAM_BYTES + 8 * 10**6  # of a rank: for two labels and 10⁶ values
+    monkeypatch.setattr(layout, "private_bytes", lambda: 0)
+    monkeypatch.setattr(layout, "memory_of_node", lambda: room * node)
     wanted = 3 if comm.rank else 16  # the others have fewer labels to train
-    found, chunk = plan_chunks(comm, run, dual, wanted, lambda text: None)
+    found, chunk = plan_chunks(comm, problem, DualOptions(labels_per_pass=asked), wanted, before, lambda text: None)
     assert (found, chunk > 0) == (min(wanted, lanes), streamed)

@@ -108,9 +108,7 @@ def test_live_features(comm, files, small_pieces, method, size):
     check(comm, files, "one", method, files / "data.h5", options | {"label": ("1",)})
 
 
-@pytest.mark.parametrize(
-    ("data", "method", "live"), [("data.h5", "mbw", None), ("class.svm", "romma", None), ("sets.svm", "bw", 15)]
-)
+@pytest.mark.parametrize(("data", "method", "live"), [("class.svm", "romma", None), ("sets.svm", "bw", 15)])
 def test_interrupted_pass_ends_with_the_same_bits_on_other_ranks(comm, files, small_pieces, data, method, live):
     options = {"voted": True, "live_features": live, "label": tuple("01234") if data != "class.svm" else ()}
     make.by_one_rank(comm, lambda: train(method, None, files / data, files / "alone", options))

@@ -24,7 +24,6 @@ from hpcml.methods.psbml.asynchronous import Asynchronous
 from hpcml.methods.psbml.options import PsbmlOptions
 from hpcml.methods.psbml.problem import TorusProblem
 from hpcml.methods.psbml.rows import RowStore
-from hpcml.methods.psbml.run import TorusRun
 from hpcml.methods.psbml.snapshot import HISTORY, Assessor
 from hpcml.methods.psbml.synchronous import Synchronous
 from hpcml.methods.psbml.torus import Torus, parse_grid
@@ -32,6 +31,7 @@ from hpcml.methods.psbml.train import make_problem
 from hpcml.model.classifier import ClassifierModel
 from hpcml.model.decision_tree import DecisionTree
 from hpcml.model.learner import parse_learner
+from hpcml.run.driver import Driver
 
 pytestmark = pytest.mark.mpi
 
@@ -162,7 +162,7 @@ def test_a_node_that_knows_one_class_has_no_opinion(comm, mpi_tmp_path):
     [
         ("3x3", "C9", ("tree",), 3),
         ("2x2", "L5", ("linear-svm",), 2),
-        ("1x1", "C9", ("naive-bayes",), 2),
+        ("1x1", "C9", ("kernel-nb",), 2),
         ("2x1", "C13", ("sklearn.naive_bayes.GaussianNB",), 3),
     ],
 )
@@ -257,33 +257,6 @@ def test_validation_error_is_that_of_the_model_on_the_rows_kept_aside(comm, mpi_
     assert report.validation_error * held_out.sum() == pytest.approx(round(report.validation_error * held_out.sum()))
 
 
-@pytest.mark.parametrize("grid", ["3x2", "2x1"])
-def test_interrupted_run_ends_with_the_same_bytes_on_other_ranks(comm, mpi_tmp_path, grid):
-    write(comm, mpi_tmp_path / "data.h5", 150, 6, 2)
-    options = PsbmlOptions(grid=grid, cycles=8, replace=0.4)
-    alone = by_one_rank(comm, lambda: train("psbml", None, mpi_tmp_path / "data.h5", mpi_tmp_path / "alone", options)).model
-    run = mpi_tmp_path / "run"
-    steps = [1e-9, 1e-9, 0.01, 0.01, 0.01, 0.03]  # none, some cycles
-    interrupted = 0
-    for turn, limit in enumerate(steps):
-        once = changed(options, time_limit=limit, checkpoint_every=1e-4)
-        try:
-            if turn % 2 == 0:
-                train("psbml", comm, mpi_tmp_path / "data.h5", run, once, resume=turn > 0)
-            elif comm.rank == 0:
-                train("psbml", None, mpi_tmp_path / "data.h5", run, once, resume=True)
-        except Interrupted as stop:
-            interrupted += 1
-            assert "continue with --resume" in str(stop)
-        comm.Barrier()
-    assert comm.bcast(interrupted) >= 2
-    model = train("psbml", comm, mpi_tmp_path / "data.h5", run, options, resume=True).model
-    assert model.read_bytes() == alone.read_bytes()
-    assert told(run) == told(mpi_tmp_path / "alone")
-    comm.Barrier()
-    assert not (run / "checkpoint").exists()
-
-
 class After:
     """A signal that arrives after so many steps."""
 
@@ -305,7 +278,7 @@ class After:
 @pytest.fixture
 def between_cycles(monkeypatch):
     """No looks inside cycles and assessments."""
-    monkeypatch.setattr(TorusRun, "_look", lambda self: None)
+    monkeypatch.setattr(Driver, "look", lambda self: None)
 
 
 def test_stopped_between_two_nodes_and_resumed(comm, mpi_tmp_path):

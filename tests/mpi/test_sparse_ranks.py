@@ -116,7 +116,7 @@ def test_training(comm, mpi_tmp_path, method, shards):
             X, Y = make.random_data(3, 120, 60, 9)
             make.dataset(mpi_tmp_path / "data.h5", X, Y)
     shared = {"drop": 0.01} | ({"max_steps": 12} if method == "probe" else {})  # each of its steps writes a checkpoint below
-    options = shared | {"block": 2} | ({} if method == "liblinear" else {"shards": shards})
+    options = shared | {"labels_per_pass": 2} | ({} if method == "liblinear" else {"ranks_per_group": shards})
     data, own = mpi_tmp_path / "data.h5", mpi_tmp_path / f"alone-{comm.rank}"
     alone = train(method, mpi.self_comm(), data, own, shared, log=QUIET)
     often = dict(checkpoint_every=1e-6, **options)

@@ -4,34 +4,17 @@ import itertools
 
 import pytest
 from support.make import by_one_rank, dataset, random_data
+from support.methods import AtLook
 from support.training import changed, train
 
 from hpcml import mpi, slices
-from hpcml.errors import Interrupted
-from hpcml.methods.linear import objective, plan
-from hpcml.methods.linear.watch import SIGNAL, Stopped, Watch
+from hpcml.errors import Interrupted, Stopped
+from hpcml.methods.linear import layout, objective
+from hpcml.run.stop import N_FLAGS, SIGNAL, GroupStop
 
 pytestmark = pytest.mark.mpi
 
 NEVER = 10**9
-
-
-class AtLook:
-    """Signals of which one arrives just before this rank looks for the n-th time."""
-
-    def __init__(self, n):
-        self.left = n
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
-
-    @property
-    def seen(self):
-        self.left -= 1
-        return self.left <= 0
 
 
 def write(comm, path, *args):
@@ -47,30 +30,6 @@ def short_slices(monkeypatch):
     """Slices of a few rows."""
     monkeypatch.setattr(slices, "SLICE_VALUES", 400)
     monkeypatch.setattr(objective, "ROWS_BYTES", 8 * 200)
-
-
-@pytest.mark.parametrize("shared", [False, True])
-@pytest.mark.parametrize("method", ["probe", "svmperf", "dual"])
-def test_run_stopped_in_passes_ends_with_the_same_bits(comm, mpi_tmp_path, monkeypatch, method, shared):
-    if shared and comm.size == 1:
-        pytest.skip("one rank has all rows")
-    data = write(comm, mpi_tmp_path / "data.h5", *random_data(4, 160, 40, 4, density=0.2))
-    options = {"block": 2, "shards": comm.size if shared else 1, "max_steps": 25}
-    whole = train(method, comm, data, mpi_tmp_path / "whole", options).model.read_bytes()
-    monkeypatch.setattr(slices, "SLICE_VALUES", 400)
-    monkeypatch.setattr(objective, "ROWS_BYTES", 8 * 200)
-    stops, looks, model = 0, 40 // comm.size, None  # a rank that has a part of the rows looks less often
-    while model is None:
-        signals = AtLook(looks if comm.rank == comm.size - 1 else NEVER)
-        try:
-            model = train(method, comm, data, mpi_tmp_path / "run", options, resume=stops > 0, signals=signals).model
-        except Interrupted as error:
-            stops += 1
-            if "checkpoint written" in str(error):
-                assert list((mpi_tmp_path / "run" / "checkpoint").glob("*.h5"))
-        looks *= 2
-    assert stops >= 3
-    assert model.read_bytes() == whole
 
 
 def test_run_whose_last_label_is_left_is_not_complete(comm, mpi_tmp_path, monkeypatch):
@@ -108,10 +67,10 @@ def test_no_slice_begins_after_a_signal(comm, short_slices):
             def wants(leaver=leaver, leave=leave, started=started):
                 return comm.rank == leaver and len(started) >= leave
 
-            watch = Watch(comm, comm, NEVER, lambda: (0, 0, 0, 0, 0, 0), wants)
+            stop = GroupStop(comm, comm, NEVER, lambda: (0,) * N_FLAGS, wants)
             stopped = False
             try:
-                for part in watch.slices(range(30 * comm.rank)):
+                for part in stop.slices(range(30 * comm.rank)):
                     started.append(part)
             except Stopped:
                 stopped = True
@@ -119,7 +78,7 @@ def test_no_slice_begins_after_a_signal(comm, short_slices):
             assert stopped == (leave <= 30 * leaver)
             if comm.rank == leaver:
                 assert len(started) == min(leave, 30 * leaver)
-            while watch.poll() is None:  # what is on its way must arrive
+            while stop.poll() is None:  # what is on its way must arrive
                 pass
 
 
@@ -130,22 +89,20 @@ def test_groups_hear_of_a_signal_inside_a_pass(comm):
     def wants():
         return comm.rank == 0 and len(started) > 3
 
-    watch = Watch(comm, mpi.self_comm(), NEVER, lambda: (wants(), 0, 0, 0, 0, 0), wants)
+    stop = GroupStop(comm, mpi.self_comm(), NEVER, lambda: (wants(), *(0,) * (N_FLAGS - 1)), wants)
     with pytest.raises(Stopped):
-        for part in watch.slices(itertools.count()):
+        for part in stop.slices(itertools.count()):
             started.append(part)
     seen = None
     while seen is None or not seen[SIGNAL]:
-        seen = watch.poll()
+        seen = stop.poll()
     assert len(started) == 4 or comm.rank > 0
 
 
-@pytest.mark.parametrize("data", ["data.h5", "sets.svm"])
-def test_online_pass_stopped_between_rows_that_are_read_together(comm, mpi_tmp_path, monkeypatch, data):
+def test_online_pass_stopped_between_rows_that_are_read_together(comm, mpi_tmp_path, monkeypatch):
     X, Y = random_data(4, 160, 40, 3, density=0.2)
 
     def files():
-        dataset(mpi_tmp_path / "data.h5", X, Y, label_names=list("012"))
         lines = []
         for x, y in zip(X, Y, strict=True):
             pairs = zip(x.indices.tolist(), x.data.tolist(), strict=True)
@@ -154,13 +111,13 @@ def test_online_pass_stopped_between_rows_that_are_read_together(comm, mpi_tmp_p
 
     by_one_rank(comm, files)
     options = {"label": ("0", "1", "2"), "voted": True}
-    whole = train("pa", comm, mpi_tmp_path / data, mpi_tmp_path / "whole", options).model.read_bytes()
+    whole = train("pa", comm, mpi_tmp_path / "sets.svm", mpi_tmp_path / "whole", options).model.read_bytes()
     monkeypatch.setattr(slices, "SLICE_VALUES", 400)
     for stops, said in enumerate((r"\(\d\d rows done\)", r"\(\d\d rows done\)")):
         signals = AtLook(2 if comm.rank == comm.size - 1 else NEVER)
         with pytest.raises(Interrupted, match=said):
-            train("pa", comm, mpi_tmp_path / data, mpi_tmp_path / "run", options, resume=stops > 0, signals=signals)
-    model = train("pa", comm, mpi_tmp_path / data, mpi_tmp_path / "run", options, resume=True).model
+            train("pa", comm, mpi_tmp_path / "sets.svm", mpi_tmp_path / "run", options, resume=stops > 0, signals=signals)
+    model = train("pa", comm, mpi_tmp_path / "sets.svm", mpi_tmp_path / "run", options, resume=True).model
     assert model.read_bytes() == whole
 
 
@@ -182,13 +139,13 @@ def test_rows_of_probe_without_room_lie_in_a_file(comm, mpi_tmp_path, monkeypatc
 def test_rows_without_room_are_streamed(comm, mpi_tmp_path, monkeypatch, capfd, loss):
     """Where memory is short the visits are to copies of chunks; the chunks of a run are those of its checkpoint."""
     data = write(comm, mpi_tmp_path / "data.h5", *random_data(4, 300, 40, 4, density=0.2))
-    options = {"block": 2, "shards": 1, "gap": True, "loss": loss}
+    options = {"labels_per_pass": 2, "ranks_per_group": 1, "show_gaps": True, "loss": loss}
     roomy = train("dual", comm, data, mpi_tmp_path / "roomy", options)
     monkeypatch.setattr("hpcml.data.shared_rows.room_per_rank", lambda comm: 0.0)  # rows are mapped on one rank, too
-    monkeypatch.setattr(plan, "SMALLEST_CHUNK", 256)
+    monkeypatch.setattr(layout, "SMALLEST_CHUNK", 256)
     mapped = train("dual", comm, data, mpi_tmp_path / "mapped", options)
     assert mapped.model.read_bytes() == roomy.model.read_bytes()
-    monkeypatch.setattr(plan, "memory_of_node", lambda: 0)
+    monkeypatch.setattr(layout, "memory_of_node", lambda: 0)
     capfd.readouterr()
     short = train("dual", comm, data, mpi_tmp_path / "short", options)
     assert ("warning: memory is short" in capfd.readouterr().err) == (comm.rank == 0)
@@ -196,15 +153,15 @@ def test_rows_without_room_are_streamed(comm, mpi_tmp_path, monkeypatch, capfd, 
     assert short.max_gap < 0.1
     for kept in (300, 1 << 20):  # values of the working set that have room: some, and all
         with monkeypatch.context() as little:
-            little.setattr("hpcml.methods.linear.train.kept_values", lambda *_, kept=kept: kept)
+            little.setattr("hpcml.methods.linear.streaming.kept_values", lambda *_, kept=kept: kept)
             model = train("dual", comm, data, mpi_tmp_path / f"kept{kept}", options).model
             assert model.read_bytes() == short.model.read_bytes()
-            little.setattr("hpcml.methods.linear.train.chunk_values", lambda *_: 0)  # a chunk of the usual size has room
+            little.setattr("hpcml.methods.linear.streaming.chunk_values", lambda *_: 0)  # a chunk of the usual size has room
             model = train("dual", comm, data, mpi_tmp_path / f"chunk{kept}", options).model
             assert model.read_bytes() == roomy.model.read_bytes()
     for stops in range(2):
         with pytest.raises(Interrupted):
             train("dual", comm, data, mpi_tmp_path / "run", changed(options, time_limit=1e-9), resume=stops > 0)
-    monkeypatch.setattr(plan, "memory_of_node", lambda: 1 << 60)
+    monkeypatch.setattr(layout, "memory_of_node", lambda: 1 << 60)
     model = train("dual", comm, data, mpi_tmp_path / "run", options, resume=True).model
     assert model.read_bytes() == short.model.read_bytes()

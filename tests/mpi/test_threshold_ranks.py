@@ -30,7 +30,7 @@ def make_files(comm, folder, n_rows, ties=True, poison=False):
             model = make.model(folder / "model.h5", W, np.zeros(40))
             with h5py.File(model, "r+") as file:
                 file["labels/n_positive"][:] = rng.integers(0, 50, 40)
-                file.attrs["n_rows"], file.attrs["loss"] = 100, "maxent"
+                file.attrs["n_rows"], file.attrs["loss"] = 100, "logistic"
     return folder / "data.h5", Model(folder / "model.h5")
 
 

@@ -9,7 +9,7 @@ from hpcml import mpi
 from hpcml.errors import ConfigError, Interrupted
 
 pytestmark = pytest.mark.mpi
-METHODS = {"dual": {"weights": (1.0, 3.0)}, "probe": {"loss": "maxent"}, "elastic-net": {}}
+METHODS = {"dual": {"weights": (1.0, 3.0)}, "probe": {"loss": "logistic"}, "elastic-net": {}}
 
 
 @pytest.mark.usefixtures("in_step")

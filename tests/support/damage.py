@@ -85,7 +85,7 @@ def runs(folder, run):
 BASES = (
     "tree",
     "linear-svm",
-    "naive-bayes",
+    "kernel-nb",
     "sklearn.ensemble.AdaBoostClassifier n_estimators=2",
     "sklearn.ensemble.RandomForestClassifier n_estimators=2",
     "sklearn.linear_model.LogisticRegression",

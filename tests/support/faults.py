@@ -22,12 +22,12 @@ from support.training import train as train_method
 TRAIN = {method: functools.partial(train_method, method) for method in ("probe", "dual", "psbml")}
 OPTIONS = {
     "probe": {},
-    "dual": {"loss": "hinge", "dual_tol": 1e-6, "lam": "2e-3", "block": 1, "max_steps": 200},
+    "dual": {"loss": "hinge", "dual_tol": 1e-6, "lam": "2e-3", "labels_per_pass": 1, "max_steps": 200},
     "psbml": PsbmlOptions(grid="2x2", cycles=12, seed=3),
 }
 FLAGS = {
     "probe": ("probe",),
-    "dual": ("dual", "--loss", "hinge", "--dual-tol", "1e-6", "--lambda", "2e-3", "--block", "1", "--max-steps", "200"),
+    "dual": ("dual", "--loss", "hinge", "--dual-tol", "1e-6", "--lambda", "2e-3", "--labels-per-pass", "1", "--max-steps", "200"),
     "psbml": ("psbml", "--grid", "2x2", "--cycles", "12", "--seed", "3"),
     "asynchronous": ("psbml", "--grid", "2x2", "--cycles", "400", "--asynchronous"),
 }
@@ -173,13 +173,13 @@ before(hpcml.methods.linear.train, "finish", die)
 """
 # Something happens to the data when the rows have been mapped, before they are read.
 WHILE_READING = """
-import hpcml.methods.linear.train
+import hpcml.methods.linear.load
 def act(comm, *_):
     if rank == 1:
         strike()
         {}
     comm.Barrier()
-before(hpcml.methods.linear.train, "count_positives", act)
+before(hpcml.methods.linear.load, "count_positives", act)
 """
 # Rank 1 has a failure of its own that the others cannot know of.
 FAILS_ALONE = """
@@ -194,7 +194,7 @@ def act(*_):
         strike()
         {}
 before(hpcml.methods.linear.run.LabelRun, "save", act)
-before(hpcml.methods.psbml.run.TorusRun, "_save", act)
+before(hpcml.methods.psbml.run.TorusRun, "save", act)
 """
 CLOCK_JUMPS = """
 import itertools
@@ -426,7 +426,9 @@ FAULTS = [
         "kill -9 before the first checkpoint", kill(1, before_the_first_checkpoint), KILLED, "", PROBE, True, "no checkpoint was"
     ),
     Fault("kill -9 in a checkpoint", goes_wrong(DIES_IN_CHECKPOINT), KILLED, resumes=True),
-    Fault("kill -9 before the model has its name", goes_wrong(DIES_BEFORE_THE_NAME, "--block", "3"), KILLED, "", PROBE, True),
+    Fault(
+        "kill -9 before the model has its name", goes_wrong(DIES_BEFORE_THE_NAME, "--labels-per-pass", "3"), KILLED, "", PROBE, True
+    ),
     Fault("kill -9 of rank 0, asynchronous", kill(0, asynchronous), KILLED, methods=PSBML, model=False),
     Fault("SIGTERM to all", send(signal.SIGTERM), 75, STOPPED, resumes=True),
     Fault("SIGTERM to rank 1", send(signal.SIGTERM, 1), 75, STOPPED, CONVEX, True),

@@ -71,7 +71,7 @@ def runs(folder):
     (folder / "rows.svm").write_text("\n".join(lines) + "\n")
     run("convert", "svmlight", folder / "rows.svm", "-o", folder / "rows.h5")
     found = {}
-    for base in ("naive-bayes", "naive-bayes-gaussian"):
+    for base in ("kernel-nb", "gaussian-nb"):
         models = []
         for kind in ("cpu", "gpu"):
             out = folder / f"{base}-{kind}"
@@ -110,7 +110,7 @@ def estimators(_):
     rng, found = np.random.default_rng(2), {}
     y = np.arange(90) % 2
     X = rng.normal(size=(90, 3)) + y[:, None]
-    for base in ("naive-bayes", "naive-bayes-gaussian"):
+    for base in ("kernel-nb", "gaussian-nb"):
         options = {"base": base, "grid": "2x1", "cycles": 3, "replace": 0.5, "validation_share": 0.4, "judge": "auc"}
         one, other = (PsbmlClassifier(**options, device=kind).fit(X, y) for kind in ("cpu", "gpu"))
         other = pickle.loads(pickle.dumps(other))

@@ -44,7 +44,7 @@ COMMANDS = {
     "check": "check O/check",
     "bench pass": "bench pass S/data.h5",
     "bench ovr": "bench ovr S/data.h5 -o O/runs --method dual --peer none",
-    "cv": "cv nb S/data.h5 -o O/table.csv",
+    "cv": "cv multinomial-nb S/data.h5 -o O/table.csv",
     "plot convergence": "plot convergence S/probe -o O/out.png",
     "plot psbml": "plot psbml S/psbml -o O/out.png",
     "plot margins": "plot margins circle --rows 300 --cycles 3 -o O/out.png",

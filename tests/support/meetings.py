@@ -74,7 +74,7 @@ class Twin:
         labels = file["labels"]
         self.threshold = labels["threshold"][:] if "threshold" in labels else np.zeros(len(self.names))
         self.odds = self.scores
-        self.has_probabilities = "sigmoid_slope" in labels or file.attrs.get("loss") in ("maxent", "logistic")
+        self.has_probabilities = "sigmoid_slope" in labels or file.attrs.get("loss") == "logistic"
         if "sigmoid_slope" in labels:
             self.odds = self.scores * labels["sigmoid_slope"][:] + labels["sigmoid_offset"][:]
 

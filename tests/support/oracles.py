@@ -3,10 +3,10 @@
 import numpy as np
 from scipy.special import ndtr
 
-LOSSES = {  # loss -> (value, slope) of the margin z, from the table of SPEC 1
+LOSSES = {  # loss -> (value, slope) of the margin z, by their definitions
     "hinge": lambda z: (max(0.0, 1 - z), -1.0 if z < 1 else 0.0),
     "huber": lambda z: (0.0, 0.0) if z >= 1 else ((1 - z) ** 2, -2 * (1 - z)) if z >= -1 else (-4 * z, -4.0),
-    "maxent": lambda z: (float(np.logaddexp(0, -z)), -float(np.exp(-np.logaddexp(0, z)))),
+    "logistic": lambda z: (float(np.logaddexp(0, -z)), -float(np.exp(-np.logaddexp(0, z)))),
 }
 
 
@@ -27,7 +27,7 @@ def sleep(key, row, step):
 
 
 class DormantRows:
-    """Which rows a label visits: SPEC 1, row by row."""
+    """Which rows a label visits, row by row."""
 
     def __init__(self, n_rows, key, first=0):
         self.key, self.first = key, first
@@ -94,7 +94,7 @@ def probe(f_and_g, d, gamma=2 / 3, ccf=2, epsilon=0.05, max_steps=5000):
 
 
 def kernel_log_densities(x, labels, weights, queries):
-    """log P'(v | c) of one feature, (queries, classes), by a sum over all training values (see `KernelNaiveBayes`)."""
+    """log P'(v | c) of one feature, (queries, classes), by a sum over all training values (see `KernelNB`)."""
     values = np.unique(x[weights > 0])
     out = np.zeros((len(queries), labels.max() + 1))
     if len(values) == 1:
@@ -131,7 +131,7 @@ def gaussian_naive_bayes(X, labels, weights, queries):
 
 
 def kernel_naive_bayes(X, labels, weights, queries):
-    """Joint log-probabilities (queries, classes) of the model of `KernelNaiveBayes`; X and queries dense."""
+    """Joint log-probabilities (queries, classes) of the model of `KernelNB`; X and queries dense."""
     scaled = weights * max(1, (weights > 0).sum() / weights.sum())
     prior = np.bincount(labels, scaled) + 1
     columns = zip(X.T, queries.T, strict=True)

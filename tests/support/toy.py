@@ -1,16 +1,17 @@
-"""A method that is in no room of hpcml: steps of PROBE under another name, with an option of its own."""
+"""A method that is in no room of hpcml: steps of PROBE under another name, with an option of its own. One file, one entry."""
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import ClassVar
 
 from cyclopts import Parameter
 
+from hpcml import mpi
 from hpcml.errors import ConfigError
-from hpcml.methods.linear import train as linear
+from hpcml.estimators.parameters import OPTION, classifier_of
+from hpcml.methods.linear.estimator import LinearClassifier
 from hpcml.methods.linear.options import LinearOptions
-from hpcml.methods.probe.train import METHOD
-from hpcml.methods.registry import Method
+from hpcml.methods.probe.train import METHOD as PROBE
+from hpcml.methods.registry import Can, Method
 
 
 @Parameter(name="*")
@@ -30,11 +31,41 @@ class ToyOptions(LinearOptions):
             raise ConfigError(f"--zeal {self.zeal}: expected a number above 0")
 
 
-train = partial(linear.train, replace(METHOD, name="toy"))
+METHOD = replace(PROBE, name="toy")
+
+
+@classifier_of(ToyOptions)
+class ToyClassifier(LinearClassifier):
+    """A classifier to play with.
+
+    Attributes
+    ----------
+    coef_ : ndarray (n_labels, n_features), float64
+        The weights.
+    intercept_ : ndarray (n_labels,), float64
+        The weights of the constant feature.
+    classes_, n_iter_, f_min_, visited_, n_features_in_ : ndarray
+        As of `ProbeClassifier`.
+
+    References
+    ----------
+    None.
+    """
+
+    _method = METHOD
+
+    loss: str = OPTION
+    lam: str | float = OPTION
+    zeal: float = OPTION
+    comm: mpi.Comm | None = None
+    """The ranks that share the rows."""
+
+
 TOY = Method(
     name="toy",
     about="a method to play with",
     options=ToyOptions,
-    train="support.toy:train",
-    estimator="hpcml.methods.probe.estimator:ProbeClassifier",
+    linear="support.toy:METHOD",
+    estimator="support.toy:ToyClassifier",
+    can=Can(tune=True),
 )

@@ -8,9 +8,9 @@ import pytest
 
 from hpcml import ElasticNetClassifier
 from hpcml.methods.dual.train import METHOD as DUAL
-from hpcml.methods.extreme.judge import MAX_GAP
-from hpcml.methods.extreme.options import ElasticNetOptions
-from hpcml.methods.extreme.train import METHOD as ELASTIC_NET
+from hpcml.methods.elastic_net.judge import MAX_GAP
+from hpcml.methods.elastic_net.options import ElasticNetOptions
+from hpcml.methods.elastic_net.train import METHOD as ELASTIC_NET
 from hpcml.methods.probe.train import METHOD as PROBE
 from hpcml.model.linear import LOG_ODDS
 
@@ -77,7 +77,7 @@ def test_log_odds_are_of_every_loss_that_has_them():
         flat = " ".join(path.read_text().split())
         for end in re.finditer(r"log-odds \(", flat):
             assert flat[end.end() - 1 :].startswith(("(n", *every)), path  # or a shape
-    assert "models of --loss maxent or logistic" in " ".join((TOP / "hpcml" / "cli" / "score.py").read_text().split())
+    assert "models of --loss logistic" in " ".join((TOP / "hpcml" / "cli" / "score.py").read_text().split())
 
 
 def test_elastic_net_says_its_own_defaults():

@@ -133,12 +133,12 @@ def sweep(names):
 def cross_validation(names):
     problem = [CvProblem(Path(f"{name}x.h5"), "all", name, [name], np.arange(1), np.array([3]), 1, 9, 4, 8) for name in names]
     ones = [np.linspace(1, 2, 6).reshape(1, 3, 2)] * len(names)
-    return crossval.CrossValidation(problem, ["nb", "svm"], "nb", 3, 0, ones, ones)
+    return crossval.CrossValidation(problem, ["multinomial-nb", "svm"], "multinomial-nb", 3, 0, ones, ones)
 
 
 def precision_at_the_top(names):
     found = cross_validation(names)
-    return top_table.TopPrecision(found.problems, ["nb", "svm"], 1, 3, 0, found.f1, found.seconds)
+    return top_table.TopPrecision(found.problems, ["multinomial-nb", "svm"], 1, 3, 0, found.f1, found.seconds)
 
 
 def ovr_comparison(names):

@@ -7,7 +7,7 @@ import pytest
 
 from hpcml import mpi, slices
 from hpcml.errors import Interrupted
-from hpcml.methods.linear import plan
+from hpcml.methods.linear import layout
 
 
 @pytest.mark.parametrize(("n_rows", "n_values"), [(0, 0), (1, 10**12), (5, 0), (1000, 70_000), (10**7, 7 * 10**8), (10**8, 0)])
@@ -33,11 +33,11 @@ def test_signal_is_an_error_at_the_next_look():
 
 def test_chunks_follow_the_memory(monkeypatch):
     rows = SimpleNamespace(data=np.broadcast_to(np.float32(0), 1 << 26))
-    monkeypatch.setattr(plan, "private_bytes", lambda: 100 << 20)
+    monkeypatch.setattr(layout, "private_bytes", lambda: 100 << 20)
     largest, found = 1 << 24, {}
     for mib in (4096, 268, 267, 216, 146, 136, 0):
-        monkeypatch.setattr(plan, "memory_of_node", lambda mib=mib: mib << 20)
-        found[mib] = plan.chunk_values(mpi.self_comm(), rows, 8 << 20, largest)
+        monkeypatch.setattr(layout, "memory_of_node", lambda mib=mib: mib << 20)
+        found[mib] = layout.chunk_values(mpi.self_comm(), rows, 8 << 20, largest)
     # 100 MiB are in use, 8 will be, 32 are the program's: a chunk of 128 MiB and no more makes 268
     assert found == {4096: 0, 268: 0, 267: 1 << 22, 216: 1 << 22, 146: 1 << 18, 136: 1 << 16, 0: 1 << 16}
 
@@ -57,8 +57,8 @@ def test_labels_are_fewer_where_chunks_would_be_small(room, found):
     def of_chunks(n):
         return 1 << 20 if room - 10 * n >= 15 else 1 << 16
 
-    assert plan.fewer_lanes(16, lambda n: 0 if room - 10 * n >= 100 else of_chunks(n), of_chunks) == found
+    assert layout.fewer_lanes(16, lambda n: 0 if room - 10 * n >= 100 else of_chunks(n), of_chunks) == found
 
 
 def test_few_labels_whose_rows_memory_holds_are_better_than_small_chunks():
-    assert plan.fewer_lanes(16, lambda n: 0 if n <= 2 else 1 << 16, lambda n: 0 if n <= 2 else 1 << 16) == (2, 0)
+    assert layout.fewer_lanes(16, lambda n: 0 if n <= 2 else 1 << 16, lambda n: 0 if n <= 2 else 1 << 16) == (2, 0)

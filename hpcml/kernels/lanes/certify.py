@@ -1,4 +1,4 @@
-"""What the certificate of a panel needs of its scores and duals, in float64: losses, what the dual objective has, gradients."""
+"""The sums of a panel's certificate, from its scores and duals, in float64: losses, terms of the dual objective, gradients."""
 
 from __future__ import annotations
 

@@ -174,7 +174,7 @@ def _minimise(
 
 
 def _visit_of(step):
-    """What takes a row (its non-zeros begin .. end − 1, its duals from duals[at]) through the step of every active lane.
+    """A function that takes a row (its non-zeros begin .. end − 1, its duals from duals[at]) through the step of every active lane.
 
     It returns the lanes that look at the row any more, as bits, and brings the gradients' extremes and the counts of active and
     moved lanes up to date.

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from hpcml import mpi, slices
 from hpcml.methods.bayes.risk import BayesRisk, Counter, Weights
-from hpcml.methods.linear.block import CONVERGED, Finished, SparseWeightsOf
+from hpcml.methods.linear.solver import CONVERGED, Finished, Solver, SparseWeightsOf, Turns
+from hpcml.run.stop import Stop
 
-TURN = slices.SLICE_VALUES  # values that are looked at in a turn, unless one label alone needs more
 HISTORY = ("round", "rows", "positives", "error", "weights", "seconds")  # rows that it was trained on; weights that are not 0
 Line = tuple[float, ...]
 
@@ -33,48 +32,34 @@ def side_by_side(risk: BayesRisk, parts: Sequence[Weights], numbers: Iterable[fl
     return SparseWeightsOf(np.concatenate(columns), np.concatenate([*(part.values for part in parts), behind]), 0.0)
 
 
-class BayesBlock:
-    """The labels of one rank (`hpcml.methods.linear.run.Block`): nothing for a checkpoint. A subclass trains a label."""
-
-    packing = None
+class BayesSolver(Solver):
+    """The labels of one rank: nothing for a checkpoint. A subclass trains a label."""
 
     def __init__(self, risk: BayesRisk, labels: np.ndarray) -> None:
         """`labels` are the numbers in the data of all labels of the run. Raises MemoryError."""
         self.risk, self.labels, self.counter = risk, labels, Counter(risk)
-        self.waiting: deque[int] = deque()
         self._mean_values = risk.rows.data.size / max(1, risk.rows.n_local)
-
-    @property
-    def busy(self) -> bool:
-        """Whether there is anything left to train."""
-        return bool(self.waiting)
 
     def warm_up(self) -> None:
         """Compile the kernels. Local."""
         self.counter.warm_up()
 
-    def fill(self) -> None:
-        """Nothing: a label begins and ends in one turn."""
-
     @mpi.collective
-    def settle(self) -> None:
-        """Collective. Nothing is ever on its way."""
-
-    @mpi.collective
-    def turn(self, seconds: float) -> list[Finished]:
-        """Collective over the group, which is one rank. Some labels, each from its beginning to its end. Raises Stopped."""
+    def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
+        """Collective over the group, which is one rank. A turn is some labels, each from its beginning to its end."""
+        self.counter.stop = stop
         finished: list[Finished] = []
-        cost = 0.0
-        with self.risk.profile("compute"):
-            while len(finished) < len(self.waiting) and cost < TURN:
-                place = self.waiting[len(finished)]
-                label = int(self.labels[place])
-                positives = self.risk.rows.rows_of(label)
-                cost += self.cost(positives)
+        cost, seconds = 0.0, stop.seconds
+        for place in labels:
+            if cost >= slices.SLICE_VALUES:  # unless one label alone needs more
+                yield finished
+                finished, cost, seconds = [], 0.0, stop.seconds
+            label = int(self.labels[place])
+            positives = self.risk.rows.rows_of(label)
+            cost += self.cost(positives)
+            with self.risk.profile("compute"):
                 finished.append(self._finished(place, label, positives, seconds))
-        for _ in finished:
-            self.waiting.popleft()
-        return finished
+        yield finished
 
     def cost(self, positives: np.ndarray) -> float:
         """About how many values training a label looks at."""
@@ -90,11 +75,11 @@ class BayesBlock:
         raise AssertionError("a subclass says")
 
 
-class NaiveBayesBlock(BayesBlock):
+class BernoulliNBSolver(BayesSolver):
     """Naive Bayes: of each label one count of the rows that have it."""
 
     def trained(self, number: int, positives: np.ndarray, seconds: float) -> tuple[SparseWeightsOf, float, list[Line]]:
-        """See `BayesBlock.trained`."""
+        """See `BayesSolver.trained`."""
         n = self.risk.rows.n_global
         found = self.counter.of_all_rows(number, *self.counter.count(positives), positives.size)
         bias = math.log(positives.size / (n - positives.size)) + found.bias

@@ -1,4 +1,4 @@
-"""AdaBoost with naive Bayes, whose scores the pool-adjacent-violators algorithm makes probabilities of (SPEC 4).
+"""AdaBoost with naive Bayes, whose scores the pool-adjacent-violators algorithm makes probabilities of (Wilbur 2000).
 
 What the paper leaves open: probabilities are those of the weighted rows; weights are scaled so that they are 1 on average among
 the rows that a round is trained on, which is what smoothing is added to; a round that errs on half of the weight, or has no rows
@@ -12,10 +12,10 @@ import math
 import numpy as np
 from scipy.optimize import isotonic_regression
 
-from hpcml.methods.bayes.block import BayesBlock, Line, side_by_side
+from hpcml.methods.bayes.block import BayesSolver, Line, side_by_side
 from hpcml.methods.bayes.options import BoostedBayesOptions
 from hpcml.methods.bayes.risk import BayesRisk, Weights
-from hpcml.methods.linear.block import SparseWeightsOf
+from hpcml.methods.linear.solver import SparseWeightsOf
 from hpcml.model.combination import Round, as_numbers
 
 LEAST_ERROR = 1e-12  # a round with less is without errors
@@ -32,7 +32,7 @@ def probabilities(scores: np.ndarray, has: np.ndarray, p: np.ndarray) -> tuple[n
     return bounds[last], values[last]
 
 
-class BoostedBlock(BayesBlock):
+class BoostedSolver(BayesSolver):
     """Labels in rounds."""
 
     def __init__(self, risk: BayesRisk, labels: np.ndarray, options: BoostedBayesOptions) -> None:
@@ -41,11 +41,11 @@ class BoostedBlock(BayesBlock):
         self.options = options
 
     def cost(self, positives: np.ndarray) -> float:
-        """See `BayesBlock.cost`: every round counts and scores all rows."""
+        """See `BayesSolver.cost`: every round counts and scores all rows."""
         return 2.0 * self.options.rounds * self.risk.rows.data.size
 
     def trained(self, number: int, positives: np.ndarray, seconds: float) -> tuple[SparseWeightsOf, float, list[Line]]:
-        """See `BayesBlock.trained`."""
+        """See `BayesSolver.trained`."""
         n = self.risk.rows.n_global
         has, every = np.zeros(n, np.bool_), np.arange(n)
         has[positives] = True

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,27 +11,24 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hpcml import mpi
 from hpcml.data.compact import ColumnMap
-from hpcml.estimators.distributed import NUMBER, WHOLE, Parameter
+from hpcml.estimators.parameters import OPTION, classifier_of
 from hpcml.methods.bayes.options import (
-    LOG_19,
+    BernoulliNBOptions,
     BoostedBayesOptions,
-    NaiveBayesOptions,
     StagedBayesOptions,
     StagedSvmOptions,
 )
 from hpcml.methods.bayes.risk import BayesRisk
-from hpcml.methods.bayes.train import BOOSTED_BAYES, NAIVE_BAYES, STAGED_BAYES, STAGED_SVM
-from hpcml.methods.linear.block import SparseWeightsOf
+from hpcml.methods.bayes.train import BERNOULLI_NB, BOOSTED_BAYES, STAGED_BAYES, STAGED_SVM
 from hpcml.methods.linear.estimator import LinearClassifier
 from hpcml.methods.linear.objective import Risk
 from hpcml.methods.linear.options import LinearOptions
+from hpcml.methods.linear.solver import SparseWeightsOf
 from hpcml.model.combination import Combination, Rule
-
-_COMMON: Mapping[str, Parameter] = {"smoothing": NUMBER, "min_weight": NUMBER}
 
 
 class BayesClassifier(LinearClassifier):
-    """What naive Bayes and its relatives have in common; a feature is present in a row if its value is not 0."""
+    """The base of naive Bayes and its relatives; a feature is present in a row if its value is not 0."""
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -83,7 +79,8 @@ class BayesClassifier(LinearClassifier):
         return np.stack(columns, axis=1)
 
 
-class NaiveBayesClassifier(BayesClassifier):
+@classifier_of(BernoulliNBOptions)
+class BernoulliNBClassifier(BayesClassifier):
     """Naive Bayes of features that are present or not, for every label from counts.
 
     A weight is the log of the ratio of two odds: of the feature being present in rows with the label, and in the others. Features
@@ -91,15 +88,6 @@ class NaiveBayesClassifier(BayesClassifier):
 
     With `comm`, each rank gives some of the rows to `fit`; copies of all go to every rank, and the labels are scattered over the
     ranks. All ranks end with the same model, whose bits depend neither on how the rows are spread nor on the number of ranks.
-
-    Parameters
-    ----------
-    smoothing : float
-        Is added to each of the four counts of a feature and a label.
-    min_weight : float
-        Features whose weight is of smaller magnitude are left out.
-    comm : mpi4py communicator or None
-        The ranks that give the rows; None: this process alone.
 
     Attributes
     ----------
@@ -123,32 +111,19 @@ class NaiveBayesClassifier(BayesClassifier):
     Wilbur 2000, Boosting naive Bayesian learning on a large subset of MEDLINE.
     """
 
-    _method, _options_kind = NAIVE_BAYES, NaiveBayesOptions
-    _parameters: ClassVar[Mapping[str, Parameter]] = _COMMON
+    _method = BERNOULLI_NB
 
-    def __init__(self, smoothing: float = 0.5, min_weight: float = 1.5, comm: mpi.Comm | None = None) -> None:
-        self.smoothing = smoothing
-        self.min_weight = min_weight
-        self.comm = comm
+    smoothing: float = OPTION
+    min_weight: float = OPTION
+    comm: mpi.Comm | None = None
+    """The ranks that give the rows; None: this process alone."""
 
 
+@classifier_of(BoostedBayesOptions)
 class BoostedBayesClassifier(BayesClassifier):
     """AdaBoost with naive Bayes, whose scores are made probabilities by the pool-adjacent-violators algorithm.
 
-    The score of a row is its share of the votes, less one half. With `comm` as `NaiveBayesClassifier`.
-
-    Parameters
-    ----------
-    rounds : int
-        Rounds at most.
-    trim : float
-        The rows with the smallest errors, up to this share of all weight, are left out of the next round.
-    smoothing : float
-        Is added to each of the four counts of a feature and a label, where rows count 1 on average.
-    min_weight : float
-        Features whose weight is of smaller magnitude are left out, in every round.
-    comm : mpi4py communicator or None
-        The ranks that give the rows; None: this process alone.
+    The score of a row is its share of the votes, less one half. With `comm` as `BernoulliNBClassifier`.
 
     Attributes
     ----------
@@ -172,44 +147,22 @@ class BoostedBayesClassifier(BayesClassifier):
     Wilbur 2000; Freund & Schapire 1995 (AdaBoost); Ayer et al. 1955 (pool adjacent violators).
     """
 
-    _method, _options_kind = BOOSTED_BAYES, BoostedBayesOptions
-    _parameters: ClassVar[Mapping[str, Parameter]] = {**_COMMON, "rounds": WHOLE, "trim": NUMBER}
+    _method = BOOSTED_BAYES
 
-    def __init__(
-        self,
-        rounds: int = 6,
-        trim: float = 0.2,
-        smoothing: float = 0.5,
-        min_weight: float = 1.5,
-        comm: mpi.Comm | None = None,
-    ) -> None:
-        self.rounds = rounds
-        self.trim = trim
-        self.smoothing = smoothing
-        self.min_weight = min_weight
-        self.comm = comm
+    rounds: int = OPTION
+    trim: float = OPTION
+    smoothing: float = OPTION
+    min_weight: float = OPTION
+    comm: mpi.Comm | None = None
+    """The ranks that give the rows; None: this process alone."""
 
 
+@classifier_of(StagedBayesOptions)
 class StagedBayesClassifier(BayesClassifier):
     """Naive Bayes, trained again on the rows with the label and the others that look like them.
 
     Rows that a stage scores above the cut are ranked above all others, by the first score plus `factor` times the later ones. With
-    `comm` as `NaiveBayesClassifier`.
-
-    Parameters
-    ----------
-    stages : int
-        How many times naive Bayes is trained.
-    cut : float
-        Rows with a higher score go on to the next stage.
-    factor : float
-        What the scores of later stages are multiplied by.
-    smoothing : float
-        Is added to each of the four counts of a feature and a label.
-    min_weight : float
-        Features whose weight is of smaller magnitude are left out, in every stage.
-    comm : mpi4py communicator or None
-        The ranks that give the rows; None: this process alone.
+    `comm` as `BernoulliNBClassifier`.
 
     Attributes
     ----------
@@ -233,50 +186,23 @@ class StagedBayesClassifier(BayesClassifier):
     Wilbur 2000, Boosting naive Bayesian learning on a large subset of MEDLINE.
     """
 
-    _method, _options_kind = STAGED_BAYES, StagedBayesOptions
-    _parameters: ClassVar[Mapping[str, Parameter]] = {**_COMMON, "stages": WHOLE, "cut": NUMBER, "factor": NUMBER}
+    _method = STAGED_BAYES
 
-    def __init__(
-        self,
-        stages: int = 2,
-        cut: float = LOG_19,
-        factor: float = 3.0,
-        smoothing: float = 0.5,
-        min_weight: float = 1.5,
-        comm: mpi.Comm | None = None,
-    ) -> None:
-        self.stages = stages
-        self.cut = cut
-        self.factor = factor
-        self.smoothing = smoothing
-        self.min_weight = min_weight
-        self.comm = comm
+    stages: int = OPTION
+    cut: float = OPTION
+    factor: float = OPTION
+    smoothing: float = OPTION
+    min_weight: float = OPTION
+    comm: mpi.Comm | None = None
+    """The ranks that give the rows; None: this process alone."""
 
 
+@classifier_of(StagedSvmOptions)
 class StagedSvmClassifier(BayesClassifier):
     """Naive Bayes, then a linear support vector machine on the rows with the label and the others that look like them.
 
     Rows that naive Bayes scores above the cut are ranked above all others, by its score plus `factor` times that of the machine.
-    With `comm` as `NaiveBayesClassifier`.
-
-    Parameters
-    ----------
-    cut : float
-        Rows with a higher score of naive Bayes go on to the machine.
-    factor : float
-        What its score is multiplied by.
-    svm_c : float
-        Its C.
-    svm_tol : float
-        How far the conditions of its optimum may be violated.
-    chi_square : float
-        It gets the features whose chi-square is above this.
-    smoothing : float
-        Is added to each of the four counts of a feature and a label.
-    min_weight : float
-        Features whose weight is of smaller magnitude are left out of naive Bayes.
-    comm : mpi4py communicator or None
-        The ranks that give the rows; None: this process alone.
+    With `comm` as `BernoulliNBClassifier`.
 
     Attributes
     ----------
@@ -300,28 +226,14 @@ class StagedSvmClassifier(BayesClassifier):
     Wilbur 2000; Platt 1999 (sequential minimal optimisation).
     """
 
-    _method, _options_kind = STAGED_SVM, StagedSvmOptions
-    _parameters: ClassVar[Mapping[str, Parameter]] = {
-        **_COMMON,
-        **{"cut": NUMBER, "factor": NUMBER, "svm_c": NUMBER, "svm_tol": NUMBER, "chi_square": NUMBER},
-    }
+    _method = STAGED_SVM
 
-    def __init__(
-        self,
-        cut: float = LOG_19,
-        factor: float = 10.0,
-        svm_c: float = 0.1,
-        svm_tol: float = 0.01,
-        chi_square: float = 3.84,
-        smoothing: float = 0.5,
-        min_weight: float = 1.5,
-        comm: mpi.Comm | None = None,
-    ) -> None:
-        self.cut = cut
-        self.factor = factor
-        self.svm_c = svm_c
-        self.svm_tol = svm_tol
-        self.chi_square = chi_square
-        self.smoothing = smoothing
-        self.min_weight = min_weight
-        self.comm = comm
+    cut: float = OPTION
+    factor: float = OPTION
+    svm_c: float = OPTION
+    svm_tol: float = OPTION
+    chi_square: float = OPTION
+    smoothing: float = OPTION
+    min_weight: float = OPTION
+    comm: mpi.Comm | None = None
+    """The ranks that give the rows; None: this process alone."""

@@ -1,4 +1,4 @@
-"""The options of `hpcml train naive-bayes` and its relatives."""
+"""The options of `hpcml train bernoulli-nb` and its relatives."""
 
 import math
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ MOST_PARTS = 1000  # rounds or stages that a model file may have
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class NaiveBayesOptions(LinearOptions):
-    """Options of `hpcml train naive-bayes`."""
+class BernoulliNBOptions(LinearOptions):
+    """Options of `hpcml train bernoulli-nb`."""
 
     losses: ClassVar[tuple[str, ...]] = ()  # counts minimise nothing
     steps: ClassVar[int] = 1
@@ -27,9 +27,9 @@ class NaiveBayesOptions(LinearOptions):
     bias: ClassVar[bool | None] = False  # the intercept is no column of the rows
     precision: ClassVar[str] = "double"
     drop: ClassVar[float | None] = 0.0
-    block: ClassVar[int | None] = None  # labels are trained one by one
+    labels_per_pass: ClassVar[int | None] = None  # labels are trained one by one
     max_steps: ClassVar[int | None] = None
-    free: ClassVar[frozenset[str]] = LinearOptions.free - {"shards", "block"}
+    free: ClassVar[frozenset[str]] = LinearOptions.free - {"ranks_per_group", "labels_per_pass"}
 
     smoothing: float = 0.5
     """What is added to each of the four counts of a feature and a label: rows with and without the one and the other."""
@@ -47,7 +47,7 @@ class NaiveBayesOptions(LinearOptions):
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class BoostedBayesOptions(NaiveBayesOptions):
+class BoostedBayesOptions(BernoulliNBOptions):
     """Options of `hpcml train boosted-bayes`."""
 
     rounds: int = 6
@@ -65,8 +65,8 @@ class BoostedBayesOptions(NaiveBayesOptions):
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class StagedOptions(NaiveBayesOptions):
-    """What both methods with stages have."""
+class StagedOptions(BernoulliNBOptions):
+    """The options of both methods with stages."""
 
     stages: ClassVar[int] = 2
 

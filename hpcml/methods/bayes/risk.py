@@ -1,4 +1,4 @@
-"""What the labels of a run have in common: the rows as sets of features, how weights follow from counts, what is left out."""
+"""The data that the labels of a run share: the rows as sets of features, how weights follow from counts, what is left out."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from hpcml import slices
 from hpcml.data.compact import CompactRows
 from hpcml.errors import ConfigError
 from hpcml.methods.bayes import kernels
-from hpcml.methods.bayes.options import BoostedBayesOptions, NaiveBayesOptions, StagedBayesOptions, StagedSvmOptions
+from hpcml.methods.bayes.options import BernoulliNBOptions, BoostedBayesOptions, StagedBayesOptions, StagedSvmOptions
 from hpcml.methods.linear.objective import Risk
 from hpcml.model.combination import BOOSTED, STAGED, Combination
 from hpcml.run.profile import Profile
+from hpcml.run.stop import NEVER, Stop
 
 WIDEST = 2**31 - 1  # columns of a sparse model
 
@@ -25,7 +26,7 @@ class BayesRisk(Risk):
     folds = False  # every feature is counted for itself
     combination: Combination | None = None
 
-    def __init__(self, rows: CompactRows, options: NaiveBayesOptions, profile: Profile) -> None:
+    def __init__(self, rows: CompactRows, options: BernoulliNBOptions, profile: Profile) -> None:
         super().__init__(rows, options, profile)
         self.smoothing, self.min_weight = options.smoothing, options.min_weight
         self.about = {"binary": True, "smoothing": options.smoothing, "min_weight": options.min_weight}
@@ -88,6 +89,7 @@ class Counter:
     def __init__(self, risk: BayesRisk) -> None:
         n_columns = risk.rows.n_columns
         self.risk, self.rows = risk, risk.rows
+        self.stop: Stop = NEVER  # of the labels that are being trained
         self.counts, self.met = np.zeros(n_columns, np.int64), np.empty(n_columns, np.int64)
         self.sums = np.zeros(n_columns)
         self.place = np.full(n_columns, -1, np.int64)
@@ -150,7 +152,7 @@ class Counter:
     def _slices(self, rows: np.ndarray) -> Iterator[slice]:
         """Slices of `rows`, between which the rank looks whether it is to stop."""
         n_values = rows.size * self.rows.data.size // max(1, self.rows.n_local)
-        yield from self.risk.watch.slices(slices.row_slices(rows.size, n_values))
+        yield from self.stop.slices(slices.row_slices(rows.size, n_values))
 
     def weights(
         self, number: int, columns: np.ndarray, positive: np.ndarray, negative: np.ndarray, n_positive: float, n_negative: float

@@ -1,4 +1,4 @@
-"""Naive Bayes in stages: a later stage is trained on the rows with the label and the hard ones without it (SPEC 4).
+"""Naive Bayes in stages: a later stage is trained on the rows with the label and the hard ones without it (Wilbur 2000).
 
 The score of a stage is the sum of the weights of a row's features, as in the paper; absent features have no share in it.
 
@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from hpcml.methods.bayes.block import BayesBlock, Line, side_by_side
+from hpcml.methods.bayes.block import BayesSolver, Line, side_by_side
 from hpcml.methods.bayes.options import StagedBayesOptions, StagedSvmOptions
 from hpcml.methods.bayes.risk import NONE, BayesRisk, Weights
-from hpcml.methods.linear.block import SparseWeightsOf
+from hpcml.methods.linear.solver import SparseWeightsOf
 
 
 class LabelRows(NamedTuple):
@@ -28,7 +28,7 @@ class LabelRows(NamedTuple):
     counts: np.ndarray
 
 
-class StagedBlock(BayesBlock):
+class StagedSolver(BayesSolver):
     """Labels in stages. All stages of a label but the first may be empty: then no row without the label is hard."""
 
     def __init__(self, risk: BayesRisk, labels: np.ndarray, options: StagedBayesOptions | StagedSvmOptions) -> None:
@@ -37,11 +37,11 @@ class StagedBlock(BayesBlock):
         self.options = options
 
     def cost(self, positives: np.ndarray) -> float:
-        """See `BayesBlock.cost`: all rows are scored by the first stage."""
+        """See `BayesSolver.cost`: all rows are scored by the first stage."""
         return super().cost(positives) + self.risk.rows.data.size
 
     def trained(self, number: int, positives: np.ndarray, seconds: float) -> tuple[SparseWeightsOf, float, list[Line]]:
-        """See `BayesBlock.trained`."""
+        """See `BayesSolver.trained`."""
         counter, n = self.counter, self.risk.rows.n_global
         label = LabelRows(number, positives, *counter.count(positives))
         part = counter.of_all_rows(number, label.columns, label.counts, positives.size)._replace(bias=0.0)
@@ -63,13 +63,13 @@ class StagedBlock(BayesBlock):
         return found._replace(bias=0.0)
 
 
-class StagedSvmBlock(StagedBlock):
+class StagedSvmSolver(StagedSolver):
     """Labels whose second stage is a support vector machine."""
 
     options: StagedSvmOptions
 
     def stage(self, label: LabelRows, hard: np.ndarray) -> Weights:
-        """See `StagedBlock.stage`; the features are those with a large chi-square among these rows."""
+        """See `StagedSolver.stage`; the features are those with a large chi-square among these rows."""
         from sklearn.svm import SVC
 
         rows = np.concatenate([label.positives, hard])

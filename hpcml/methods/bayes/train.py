@@ -1,36 +1,33 @@
-"""`hpcml train naive-bayes` and its relatives."""
+"""`hpcml train bernoulli-nb` and its relatives."""
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
-from hpcml.methods.bayes.block import HISTORY, BayesBlock, NaiveBayesBlock, history_line
-from hpcml.methods.bayes.boosted import BoostedBlock
-from hpcml.methods.bayes.options import BoostedBayesOptions, NaiveBayesOptions, StagedBayesOptions, StagedSvmOptions
+from hpcml.methods.bayes.block import HISTORY, BayesSolver, BernoulliNBSolver, history_line
+from hpcml.methods.bayes.boosted import BoostedSolver
+from hpcml.methods.bayes.options import BernoulliNBOptions, BoostedBayesOptions, StagedBayesOptions, StagedSvmOptions
 from hpcml.methods.bayes.plan import bytes_per_rank_bayes
 from hpcml.methods.bayes.risk import BayesRisk, BoostedRisk, StagedRisk
-from hpcml.methods.bayes.staged import StagedBlock, StagedSvmBlock
-from hpcml.methods.linear import train as linear
-from hpcml.methods.linear.block import History
+from hpcml.methods.bayes.staged import StagedSolver, StagedSvmSolver
+from hpcml.methods.linear.layout import Sharding
 from hpcml.methods.linear.method import LinearMethod
-from hpcml.methods.linear.plan import Sharding
+from hpcml.methods.linear.solver import History
 
 
-def build(risk: BayesRisk, labels: np.ndarray, n_lanes: int, options: NaiveBayesOptions, max_steps: int) -> BayesBlock:
-    """What trains the labels of a rank. Raises MemoryError."""
+def solver(risk: BayesRisk, labels: np.ndarray, n_lanes: int, options: BernoulliNBOptions) -> BayesSolver:
+    """The solver of the labels of a rank. Raises MemoryError."""
     if isinstance(options, BoostedBayesOptions):
-        return BoostedBlock(risk, labels, options)
+        return BoostedSolver(risk, labels, options)
     if isinstance(options, StagedSvmOptions):
-        return StagedSvmBlock(risk, labels, options)
-    return StagedBlock(risk, labels, options) if isinstance(options, StagedBayesOptions) else NaiveBayesBlock(risk, labels)
+        return StagedSvmSolver(risk, labels, options)
+    return StagedSolver(risk, labels, options) if isinstance(options, StagedBayesOptions) else BernoulliNBSolver(risk, labels)
 
 
 def _method(name: str, risk: type[BayesRisk]) -> LinearMethod:
     return LinearMethod(
         name=name,
-        build=build,
+        solver=solver,
         sharding=Sharding.NONE,
         needs=bytes_per_rank_bayes,
         risk=risk,
@@ -38,7 +35,5 @@ def _method(name: str, risk: type[BayesRisk]) -> LinearMethod:
     )
 
 
-NAIVE_BAYES, BOOSTED_BAYES = _method("naive-bayes", BayesRisk), _method("boosted-bayes", BoostedRisk)
+BERNOULLI_NB, BOOSTED_BAYES = _method("bernoulli-nb", BayesRisk), _method("boosted-bayes", BoostedRisk)
 STAGED_BAYES, STAGED_SVM = _method("staged-bayes", StagedRisk), _method("staged-svm", StagedRisk)
-train_naive, train_boosted = partial(linear.train, NAIVE_BAYES), partial(linear.train, BOOSTED_BAYES)
-train_staged, train_staged_svm = partial(linear.train, STAGED_BAYES), partial(linear.train, STAGED_SVM)

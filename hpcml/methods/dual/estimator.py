@@ -4,65 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from numbers import Real
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 
 from hpcml import mpi
 from hpcml.data.compact import CompactRows
 from hpcml.errors import ConfigError
-from hpcml.estimators.distributed import NUMBER, NUMBER_OR_NONE, SWITCH, TEXT, TEXT_OR_NUMBER, WHOLE, Parameter
 from hpcml.estimators.labels import CLASSES, LabelSets
+from hpcml.estimators.parameters import OPTION, Seed, classifier_of
 from hpcml.methods.dual.options import BALANCED, DualOptions
 from hpcml.methods.dual.train import METHOD
 from hpcml.methods.linear.estimator import LinearClassifier
+from hpcml.methods.linear.layout import LANES
 from hpcml.methods.linear.objective import Risk
 from hpcml.methods.linear.options import LinearOptions
 
 
+@classifier_of(DualOptions)
 class DualClassifier(LinearClassifier):
     """Linear classifiers trained by dual coordinate descent, each with a certified duality gap.
 
     Minimises `λ/2 ‖w‖² + (1/m) Σ c_i s_i ℓ(y_i (w · x_i))` for one label (two classes) or for each label against all others (more
     classes, or label sets); c_i is `positive_weight` for rows that have the label, else 1; s_i is the row's `sample_weight`, else
-    1, and m the sum of these. Rows are taken as float32, as in `hpcml train dual`, which gives the same bits.
+    1, and m the sum of these; LIBLINEAR's C is 1 / (λ m). Rows are taken as float32, as in
+    `hpcml train dual`, which gives the same bits.
 
     With `comm`, `fit` is collective: each rank gives its own rows as X and y (possibly none), which follow one another in rank
     order. The rows are gathered on every rank, and the labels are scattered over the ranks. All ranks end with the same model,
     whose bits depend neither on how the rows are spread nor on the number of ranks. Only `fit` communicates: `predict`, `score`
     and the others are about the rows that they are given. Copies and pickles have `comm=None`, clones keep it. Choose parameters
     with GridSearchCV on one rank (`comm=None`): ranks that score different rows would choose differently.
-
-    Parameters
-    ----------
-    loss : {"squared-hinge", "hinge", "logistic"}
-        The loss ℓ: [1 − z]₊², [1 − z]₊, or log(1 + exp(−z)), whose scores are log-odds.
-    lam : str or float
-        λ: "X/m", "0.1X/m", "X/NUMBER" or a number above 0; X = (mean norm of the training rows)², m is their number (with
-        `sample_weight` a weighted mean, and the sum of the weights). LIBLINEAR's C is 1 / (λ m).
-    fit_intercept : bool
-        The rows have a constant feature 1, regularised like the others (False: `hpcml train --no-bias`).
-    tol : float
-        The stopping tolerance, with LIBLINEAR's meaning: of the projected gradients of all rows.
-    max_gap : float or None
-        Do not stop before the certified duality gap, divided by the objective, is at most this as well.
-    positive_weight : str or float
-        c_i of rows that have the label: a number above 0, or "balanced", as many times as there are rows without the label for
-        one with it.
-    class_weight : dict, "balanced" or None
-        As in LIBLINEAR and `LinearSVC`, the weight of each class, or label, 1 if it is not in the dict; c_i is multiplied by it.
-        With two classes it is that of the row's class. For each of more classes, and for label sets, it is that of the label for
-        rows that have it, and 1 for others. "balanced" is m / (number of classes · rows of the class), for classes only.
-    random_state : int, RandomState or None
-        Draws the order in which rows are visited; rank 0's counts.
-    precision : {"single", "double"}
-        Of weights and duals in training. The end of training is judged in float64 with both.
-    max_iter : int
-        Give a label up after so many passes over the rows, with a ConvergenceWarning.
-    block : int
-        Labels that share a pass over the rows. Does not change the result.
-    comm : mpi4py communicator or None
-        The ranks that give the rows; None: this process alone.
 
     Attributes
     ----------
@@ -95,39 +67,24 @@ class DualClassifier(LinearClassifier):
     Hsieh, Chang, Lin, Keerthi & Sundararajan 2008, Algorithm 1 (LIBLINEAR). Logistic loss: Yu, Huang & Lin 2011.
     """
 
-    _method, _options_kind = METHOD, DualOptions
-    _parameters: ClassVar[Mapping[str, Parameter]] = {
-        **{"loss": TEXT, "lam": TEXT_OR_NUMBER, "fit_intercept": SWITCH, "tol": NUMBER, "max_gap": NUMBER_OR_NONE},
-        **{"positive_weight": TEXT_OR_NUMBER, "precision": TEXT, "max_iter": WHOLE, "block": WHOLE},
-    }
+    _method = METHOD
 
-    def __init__(
-        self,
-        loss: str = "squared-hinge",
-        lam: str | float = "X/m",
-        fit_intercept: bool = True,
-        tol: float = 0.1,
-        max_gap: float | None = None,
-        positive_weight: str | float = "1",
-        class_weight: Mapping[Any, float] | str | None = None,
-        random_state: int | np.random.RandomState | None = 0,
-        precision: str = "single",
-        max_iter: int = 1000,
-        block: int = 16,
-        comm: mpi.Comm | None = None,
-    ) -> None:
-        self.loss = loss
-        self.lam = lam
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.max_gap = max_gap
-        self.positive_weight = positive_weight
-        self.class_weight = class_weight
-        self.random_state = random_state
-        self.precision = precision
-        self.max_iter = max_iter
-        self.block = block
-        self.comm = comm
+    loss: str = OPTION
+    lam: str | float = OPTION
+    fit_intercept: bool = OPTION
+    tol: float = OPTION
+    max_gap: float | None = OPTION
+    positive_weight: str | float = OPTION
+    class_weight: Mapping[Any, float] | str | None = None
+    """As in LIBLINEAR and `LinearSVC`, the weight of each class, or label, 1 if it is not in the dict; c_i is multiplied by it.
+    With two classes it is that of the row's class. For each of more classes, and for label sets, it is that of the label for
+    rows that have it, and 1 for others. "balanced" is m / (number of classes · rows of the class), for classes only."""
+    random_state: Seed = OPTION
+    precision: str = OPTION
+    max_iter: int = OPTION
+    labels_per_pass: int = LANES
+    comm: mpi.Comm | None = None
+    """The ranks that give the rows; None: this process alone."""
 
     @mpi.collective
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:

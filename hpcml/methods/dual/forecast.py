@@ -17,23 +17,25 @@ from typing import TypeVar
 import numpy as np
 
 from hpcml.data.compact import CompactRows
-from hpcml.methods.dual.dual import ORDER_BYTES, DualBlock
+from hpcml.methods.dual.dual import FULL_PASSES, SUPPORT_PASSES, SWEEPS, DualSolver
+from hpcml.methods.dual.lanes import NO_POSITIVES, ORDER_BYTES, State, Training
 from hpcml.methods.dual.options import DualOptions
-from hpcml.methods.dual.panel import FULL_PASSES, NO_POSITIVES, SUPPORT_PASSES, SWEEPS, DualPanel, State, Training
 from hpcml.methods.dual.plan import bytes_between_rounds
 from hpcml.methods.dual.train import METHOD
 from hpcml.methods.forecast import Cluster, Forecast, Generated, Machine, Measured, NoForecast, Sizes, Timer, sent
 from hpcml.methods.linear import forecast as linear
+from hpcml.methods.linear.layout import LANES
 from hpcml.methods.linear.objective import Risk
 from hpcml.methods.linear.options import with_defaults
-from hpcml.methods.linear.plan import LANES
+from hpcml.methods.linear.solver import Finished
 from hpcml.options import flag_of
 from hpcml.run.profile import Profile
+from hpcml.run.stop import NEVER
 
 Result = TypeVar("Result")
 
-START_PASSES = 5.0  # of the label that no row has, with the default tolerance
-REPEATS = 6
+START_PASSES = 5.0  # of the label that no row has, with the default tolerance; a pilot counts them for others
+REPEATS = 6  # of a measurement, whose least counts: what another process does only adds to it
 OF_PATH = ("loss", "lam", "bias", "dual_tol", "max_gap", "positive_weight", "max_steps")  # options that change the number of passes
 STEEPEST = 0.5  # power of the number of rows by which a pilot's figures are carried over to all rows at most
 ASSUMED = "convert synthetic text, 100,000 rows, 2,000 labels"
@@ -81,7 +83,7 @@ class DualForecaster:
         still, moving = _Bench(rows, still=True), _Bench(rows, still=False)
         read, visit, _ = still.passes(timer)
         write, move, moved = moving.passes(timer)
-        begin, ends, ends_still = moving.begin(timer), moving.ends(timer), still.ends_at_zero(timer)
+        ends, ends_still, begin = moving.ends(timer), still.ends_at_zero(timer), moving.begin(timer)
         of_few = _Bench(fewer, still=True)
         few, begin_few = of_few.ends_at_zero(timer), of_few.begin(timer)
         n, n_few, d = rows.data.size, fewer.data.size, rows.n_columns
@@ -154,7 +156,7 @@ class DualForecaster:
             certificate = 8 * weights
             found.sent_bytes = sent(layout.shards, passes * 4 * weights + certificate)
             found.seconds["messages"] = passes * cluster.exchange(layout.shards, 4 * weights)
-            found.assumed.append("as many passes with --shards as without; CoCoA+ takes more")
+            found.assumed.append("as many passes with --ranks-per-group as without; CoCoA+ takes more")
         return found
 
     def _pace(self, machine: Machine, work: Work) -> float:
@@ -187,96 +189,111 @@ class _Bench:
         self.rows = rows = replace(rows, bias=True)  # the last column is the intercept's, which the end of a round moves
         risk = Risk(rows, options, Profile())
         labels = np.arange(LANES)
-        self.block = DualBlock(risk, labels, LANES, options, 1 << 30)
+        self.solver = DualSolver(risk, labels, LANES, replace(options, max_steps=1 << 30))
         self.lanes = [Training(k, NO_POSITIVES if still else k, math.inf, exact=True) for k in range(LANES)]
-        self.panel = DualPanel(self.block, self.lanes)
+        self.costs = [self.solver.cost_of(label.number) for label in self.lanes]
+        self.solver.begin(self.lanes, self.costs)
         self.sizes = np.diff(rows.indptr)
-        self.panel.epoch(0.0)
+        self.solver.epoch()
         for _ in range(2):
             self._visit(np.ones(rows.n_global, dtype=bool))
 
     def _visit(self, some: np.ndarray) -> None:
-        self.panel.active[:] = np.where(some, (1 << LANES) - 1, 0)
-        self.panel.visit(1)
+        self.solver.active[:] = np.where(some, self.solver.all_lanes, 0)
+        self.solver.visit(1)
 
     def passes(self, timer: Timer) -> tuple[float, float, float]:
         """Seconds of a value and of a row, from passes over short and long rows; the share of the values in rows that moved."""
         short, long = (self.sizes == size for size in (self.sizes.min(), self.sizes.max()))
         few = min(timer(partial(self._visit, short)) for _ in range(REPEATS)) / short.sum()
-        before = self.panel.alpha.copy()
+        before = self.solver.alpha.copy()
         many = min(timer(partial(self._visit, long)) for _ in range(REPEATS)) / long.sum()
-        moved = (self.panel.alpha != before).reshape(self.sizes.size, -1).any(axis=1)
+        moved = (self.solver.alpha != before).reshape(self.sizes.size, -1).any(axis=1)
         value = max(0.0, (many - few) / (self.sizes.max() - self.sizes.min()))
         return value, max(0.0, few - value * self.sizes.min()), max(1e-3, float(moved[long].mean()))
 
     def begin(self, timer: Timer) -> float:
         """Seconds of beginning a panel at the common start, and of seeking its support vectors after each pass over all rows."""
+        dtype = self.solver.risk.weight_type
+        start = State(np.zeros(self.rows.n_columns, dtype), np.zeros(self.rows.n_global, dtype))
 
         def begin() -> None:
-            DualPanel(self.block, self.lanes)
+            self.solver.begin(self.lanes, self.costs, start)
             for _ in range(FULL_PASSES):
-                self.panel.look_at_support()
+                self.solver.look_at_support(self.solver.all_lanes)
 
-        dtype = self.block.risk.weight_type
-        self.block.start = State(np.zeros(self.rows.n_columns, dtype), np.zeros(self.rows.n_global, dtype))
         return min(timer(begin) for _ in range(REPEATS))
 
     def ends(self, timer: Timer) -> float:
         """Seconds of the end of a round."""
-        return min(timer(self.panel.certify) for _ in range(REPEATS))
+        return min(timer(self.solver.certify) for _ in range(REPEATS))
 
     def ends_at_zero(self, timer: Timer) -> float:
         """The same where no row has a dual."""
-        self.panel.alpha[:] = 0.0
+        self.solver.alpha[:] = 0.0
         return self.ends(timer)
 
 
-class _Clock:
-    """The seconds of some calls."""
+class _Counted(DualSolver):
+    """Counts what its panels do: values visited, those of rows that moved and of rows that have a dual, rounds; and seconds."""
 
-    def __init__(self, timer: Timer) -> None:
-        self.timer, self.seconds = timer, 0.0
+    def __init__(self, risk: Risk, labels: np.ndarray, options: DualOptions, timer: Timer) -> None:
+        super().__init__(risk, labels, LANES, options)
+        self.timer, self.sizes = timer, np.diff(risk.rows.indptr)
+        self.clear()
 
-    def __call__(self, call: Callable[[], Result]) -> Result:
-        """What the call returns."""
+    def clear(self) -> None:
+        """Begin to count."""
+        self.total, self.seconds, self.n_lanes_at_first = np.zeros(4), 0.0, 0
+
+    def _timed(self, call: Callable[[], Result]) -> Result:
+        """What the call returns; its seconds count by the share of the first round's lanes that are still there."""
         found = list[Result]()
-        self.seconds += self.timer(lambda: found.append(call()))
+        seconds = self.timer(lambda: found.append(call()))
+        self.seconds += self._share_of_lanes * seconds
         return found[0]
+
+    @property
+    def _share_of_lanes(self) -> float:
+        return len(self.lanes) / self.n_lanes_at_first
+
+    def _values(self, rows: np.ndarray) -> float:
+        """Of rows (n, or n lanes flat) for which something is true."""
+        return self._share_of_lanes * float(self.sizes[rows.reshape(self.sizes.size, -1).any(axis=1)].sum())
+
+    def begin(self, lanes: list[Training], costs: list[np.ndarray], start: State | None = None, number: int = 0) -> None:
+        """See `Lanes`."""
+        self.lanes, self.n_lanes_at_first = lanes, self.n_lanes_at_first or len(lanes)
+        self._timed(partial(super().begin, lanes, costs, start, number))
+
+    def epoch(self) -> None:
+        """See `DualSolver`."""
+        full = self.round == 0 and self.support == SUPPORT_PASSES  # over all rows, whichever are active now
+        self.total[0] += self._values(full | (self.active != 0))
+        before = self.alpha.copy()
+        self._timed(super().epoch)
+        self.total[1] += self._values(self.alpha != before)
+
+    def certify(self) -> tuple[list[Finished], list[Training]]:
+        """See `DualSolver`."""
+        self.total[2:] += self._values(self.alpha != 0), self._share_of_lanes
+        return self._timed(super().certify)
 
 
 def _panels_of(rows: CompactRows, options: DualOptions, timer: Timer) -> Iterator[tuple[float, ...]]:
     """Lines of a `TABLE`, of panels of the most frequent labels to the rarest, and the seconds that each has taken."""
-    risk, sizes = Risk(rows, options, Profile()), np.diff(rows.indptr)
     labels = linear.trainable(rows)
-    block = DualBlock(risk, labels, LANES, options, options.max_steps or options.steps)
-    block.warm_up()
-    start = DualPanel(block, [Training(NO_POSITIVES, NO_POSITIVES, options.dual_tol)])
-    while start.goes_on:
-        start.epoch(0.0)
-    block.start = State(start.w, start.alpha)
+    solver = _Counted(Risk(rows, options, Profile()), labels, options, timer)
+    solver.warm_up()
     firsts = sorted({int(place * max(0, labels.size - LANES)) for place in np.linspace(0, 1, 5) ** 2})
     for first in firsts:
         places = range(first, min(first + LANES, labels.size))
-        lanes, number, total, seconds = [Training(k, int(labels[k]), options.dual_tol) for k in places], 0, np.zeros(4), 0.0
-        n_lanes = len(lanes)
-        while lanes:
-            share, clock = len(lanes) / n_lanes, _Clock(timer)
-            panel = clock(partial(DualPanel, block, lanes, number))
-            while True:
-                full = panel.round == 0 and panel.support == SUPPORT_PASSES  # over all rows, whichever are active now
-                looked, before = sizes[full | (panel.active != 0)].sum(), panel.alpha.copy()
-                clock(partial(panel.epoch, 0.0))
-                moved = sizes[(panel.alpha != before).reshape(rows.n_global, -1).any(axis=1)].sum()
-                total[:2] += share * np.array([looked, moved])
-                if not panel.goes_on:
-                    break
-            held = sizes[(panel.alpha != 0).reshape(rows.n_global, -1).any(axis=1)].sum()
-            _, lanes = clock(panel.certify)
-            seconds += share * clock.seconds
-            total[2:] += share * np.array([held, 1.0])
-            number += 1
+        for _ in solver.solve(places, NEVER):
+            if all(label.number == NO_POSITIVES for label in solver.lanes):  # with which all labels begin
+                solver.clear()
         mean = rows.n_positive[labels[list(places)]].mean() / rows.n_global
-        yield (float(mean), *(total[:3] / rows.data.size), float(total[3]), seconds)
+        yield (float(mean), *(solver.total[:3] / rows.data.size), float(solver.total[3]), solver.seconds)
+        solver.clear()
 
 
 FORECAST = DualForecaster()

@@ -14,8 +14,8 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.kernels.lanes import certify, combine, duals, epoch
-from hpcml.methods.dual.dual import DualBlock
-from hpcml.methods.dual.panel import INNER, SWEEPS, DualPanel, State, Training
+from hpcml.methods.dual.dual import INNER, SWEEPS, DualSolver
+from hpcml.methods.dual.lanes import State, Training
 from hpcml.methods.linear.objective import aligned
 
 NONE = -45.0  # u of a dual that is as good as 0
@@ -24,20 +24,20 @@ PRECISE = 4.0  # times the root of a unit in the last place: a gradient that rou
 VIOLATION = 5  # of a step's numbers in the history
 
 
-class LogisticPanel(DualPanel):
-    """Labels that go through a round together. `alpha` holds u = log(α / (C − α))."""
+class LogisticSolver(DualSolver):
+    """The labels of a group of ranks. `alpha` holds u = log(α / (C − α))."""
 
-    visit_rows: ClassVar[Any] = staticmethod(epoch.logistic_epoch)
-    combine_rows: ClassVar[Any] = staticmethod(combine.logistic_combine)
-    certify_rows: ClassVar[Any] = staticmethod(certify.logistic_certify)
+    visit_kernel: ClassVar[Any] = staticmethod(epoch.logistic_epoch)
+    combine_kernel: ClassVar[Any] = staticmethod(combine.logistic_combine)
+    certify_kernel: ClassVar[Any] = staticmethod(certify.logistic_certify)
 
     @mpi.collective
-    def __init__(self, block: DualBlock, lanes: list[Training], number: int = 0) -> None:
-        """Collective for labels that begin. Raises MemoryError."""
-        super().__init__(block, lanes, number)
+    def begin(self, lanes: list[Training], costs: list[np.ndarray], start: State | None = None, number: int = 0) -> None:
+        """Collective for labels that begin. See `Lanes`."""
+        super().begin(lanes, costs, start, number)
         self.sweep = 0
-        self.look_at_support()
-        if number == 0 and block.start is None:
+        self.look_at(self.all_lanes)
+        if number == 0 and start is None:
             self.alpha[:] = NONE
 
     def set_costs(self, costs: list[np.ndarray]) -> None:
@@ -55,21 +55,21 @@ class LogisticPanel(DualPanel):
             duals.divide(self.alpha, ratio)
         self.set_costs(costs)
 
-    def look_at_support(self) -> None:
+    def look_at_support(self, lanes: np.uint16) -> None:
         """Look at the rows whose duals are not 0: all. Local."""
-        self.active[:] = (1 << len(self.lanes)) - 1
+        self.look_at(lanes)
 
     def _support(self, own: slice) -> np.ndarray:
         """Of which of these rows (bool) any dual is not 0: all. Local."""
         return np.ones(own.stop - own.start, np.bool_)
 
     @mpi.collective
-    def start_from(self, start: State) -> None:
+    def _start_from(self, start: State) -> None:
         """Collective. Begin with the solution of the label that no row has, the duals of its positive rows put back to 0."""
         u, rows = start.alpha, self.risk.rows
         alpha = np.empty_like(u)
-        duals.duals(u, self.block.costs.base, alpha)
-        super().start_from(State(start.w, alpha))
+        duals.duals(u, start.cost, alpha)
+        super()._start_from(State(start.w, alpha))
         lanes = self.alpha.reshape(-1, self.width)
         lanes[:] = u[:, None]
         for lane, label in enumerate(self.lanes):
@@ -81,15 +81,16 @@ class LogisticPanel(DualPanel):
         return self.sweep < SWEEPS << self.round and not all(label.ready for label in self.lanes)
 
     @mpi.collective
-    def epoch(self, seconds: float) -> None:
+    def epoch(self) -> None:
         """Collective. One pass over all rows; decides which lanes are ready."""
+        seconds = self.stop.seconds
         self.sweep += 1
         violations, active, moved = self.visit(self.sweep - 1)
         for lane, label in enumerate(self.lanes):
             if label.ready:
                 continue
             label.record(violations[lane], active[lane], moved[lane], seconds)
-            if _expected(label.history) <= INNER * label.tolerance or label.steps >= self.block.max_steps:
+            if _expected(label.history) <= INNER * label.tolerance or label.steps >= self.max_steps:
                 label.ready = True
                 self.active &= np.uint16(~(1 << lane) & 0xFFFF)
 
@@ -101,10 +102,10 @@ class LogisticPanel(DualPanel):
 
     def tightened(self, label: Training, gap: float) -> float:
         """The tolerance for a label whose gap is too large: gaps go with the squares of the gradients. Local."""
-        return label.tolerance * min(0.5, 0.7 * math.sqrt(self.block.max_gap / gap))
+        return label.tolerance * min(0.5, 0.7 * math.sqrt(self.max_gap / gap))
 
     @mpi.collective
-    def _judge(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    def judge(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Collective. As in `dual`; the violations are the largest |gradients|, and every row is near."""
         risk = self.risk
         with risk.profile("finish"):
@@ -115,15 +116,6 @@ class LogisticPanel(DualPanel):
                 worst = mpi.allreduce_maxima(risk.comm, worst)
                 mpi.allreduce_sum(risk.comm, sums)
         return 0.5 * squares + sums[certify.LOSSES], sums[certify.ENTROPY] - 0.5 * dual_squares, worst, near, still
-
-
-class LogisticBlock(DualBlock):
-    """The labels of a group of ranks (`hpcml.methods.linear.run.Block`)."""
-
-    @mpi.collective
-    def new_panel(self, lanes: list[Training], number: int = 0) -> DualPanel:
-        """Collective for labels that begin. Labels that go through round `number` together. Raises MemoryError."""
-        return LogisticPanel(self, lanes, number)
 
     def warm_up(self) -> None:
         """Compile the kernels for these types. Local."""

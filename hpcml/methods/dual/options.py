@@ -21,7 +21,7 @@ class DualOptions(InterceptOptions):
     losses: ClassVar[tuple[str, ...]] = ("squared-hinge", "hinge", "logistic")
     steps: ClassVar[int] = 1000
     tolerance: ClassVar[str] = "dual_tol"
-    free: ClassVar[frozenset[str]] = InterceptOptions.free - {"shards"} | {"gap"}
+    free: ClassVar[frozenset[str]] = InterceptOptions.free - {"ranks_per_group"} | {"show_gaps"}
 
     loss: str | None = None
     """Convex loss ℓ: squared-hinge (default), hinge or logistic."""
@@ -29,13 +29,13 @@ class DualOptions(InterceptOptions):
     """The stopping tolerance, with LIBLINEAR's meaning: of the projected gradients of all rows."""
     max_gap: float | None = None
     """Do not stop before the certified duality gap, divided by the objective, is at most this as well."""
-    gap: Flag = False
+    show_gaps: Flag = False
     """Show the objective and the certified duality gap of every label."""
     positive_weight: str = "1"
     """The weight of positive rows: a number, or balanced: as many times as there are negative rows for a positive one."""
     seed: int = 0
     """Another seed takes the rows in another order."""
-    shards: int | None = None
+    ranks_per_group: int | None = None
     """Ranks that divide the rows among themselves; the labels are scattered over such groups. Default: 1. Other numbers give
     the same model within the tolerance only."""
     max_steps: int | None = None

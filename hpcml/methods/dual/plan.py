@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hpcml.methods.dual.panel import HALF
+from hpcml.methods.dual.lanes import HALF
 
 
 def bytes_per_rank_dual(n_values: int, n_rows: int, n_columns: int, n_lanes: int, shards: int, weight_bytes: int) -> int:

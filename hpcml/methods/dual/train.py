@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from functools import partial
-
-from hpcml.methods.dual.blocks import dual
+from hpcml.methods.dual.by_loss import dual
 from hpcml.methods.dual.chunks import CHUNK_VALUES
 from hpcml.methods.dual.path import DualPath
 from hpcml.methods.dual.plan import bytes_per_rank_dual
-from hpcml.methods.linear import train as linear
+from hpcml.methods.linear.layout import Sharding
 from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.objective import Risk
-from hpcml.methods.linear.plan import Sharding
 from hpcml.methods.linear.settings import LAMBDA, Axis
 
 WEIGHT = Axis("positive_weight", (1.0, 4.0), 4.0, least=1.0)
 METHOD = LinearMethod(
     name="dual",
-    build=dual,
+    solver=dual,
     sharding=Sharding.INEXACT,
     needs=bytes_per_rank_dual,
     risk=Risk,
@@ -26,4 +23,3 @@ METHOD = LinearMethod(
     path=DualPath,
     chunk=CHUNK_VALUES,
 )
-train = partial(linear.train, METHOD)

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
-
-from hpcml.methods.liblinear.liblinear import liblinear
-from hpcml.methods.linear import train as linear
+from hpcml.methods.liblinear.liblinear import LiblinearSolver
+from hpcml.methods.linear.layout import Sharding
 from hpcml.methods.linear.method import LinearMethod
-from hpcml.methods.linear.plan import Sharding
 
-METHOD = LinearMethod(name="liblinear", build=liblinear, sharding=Sharding.NONE)
-train = partial(linear.train, METHOD)
+METHOD = LinearMethod(name="liblinear", solver=LiblinearSolver, sharding=Sharding.NONE)

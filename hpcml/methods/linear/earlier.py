@@ -17,7 +17,7 @@ from hpcml.log import Log, plural
 from hpcml.model.linear import Model
 
 if TYPE_CHECKING:
-    from hpcml.methods.linear.train import LabelProblem
+    from hpcml.methods.linear.load import LabelProblem
 
 
 class Earlier:

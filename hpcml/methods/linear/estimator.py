@@ -19,19 +19,20 @@ from hpcml import mpi
 from hpcml.data.compact import ColumnMap, CompactRows, compact_rows, warm_up
 from hpcml.estimators.distributed import DistributedClassifier, gather_rows
 from hpcml.estimators.labels import CLASSES, LabelScores, LabelSets, shard_of
-from hpcml.methods.linear.block import STEP_LIMIT, Finished, SparseWeightsOf
+from hpcml.methods.linear.layout import Sharding, lanes_per_group
 from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.objective import Risk
 from hpcml.methods.linear.options import LinearOptions
-from hpcml.methods.linear.plan import Sharding, lanes_per_group
+from hpcml.methods.linear.solver import STEP_LIMIT, Finished, SparseWeightsOf
 from hpcml.model.linear import LOG_ODDS
 from hpcml.mpi.memory import room_per_rank
 from hpcml.run.profile import Profile
+from hpcml.run.stop import NEVER
 
 
 def _has_log_odds(estimator: LinearClassifier) -> bool:
     """Whether the scores are log-odds. Raises AttributeError, with the reason, if not."""
-    loss, able = getattr(estimator, "loss", None), [loss for loss in estimator._options_kind.losses if loss in LOG_ODDS]
+    loss, able = getattr(estimator, "loss", None), [loss for loss in estimator._options_kind.losses if loss == LOG_ODDS]
     if loss not in able:
         advice = f"; they need loss={able[0]!r}" if able else ""
         raise AttributeError(f"predict_proba: the scores are no log-odds{advice} (or wrap it in CalibratedClassifierCV)")
@@ -123,17 +124,16 @@ class LinearClassifier(LabelScores, DistributedClassifier):
         waiting = waiting[np.argsort(-rows.n_positive[waiting], kind="stable")][number::n_groups].tolist()
         n_lanes = lanes_per_group(len(waiting), 0, rows, options, room_per_rank(comm), method.needs, most=method.lanes)
         with mpi.agreed(comm, "making room for the weights"):
-            block = method.build(risk, np.arange(rows.n_labels), n_lanes, options, options.max_steps or options.steps)
+            solver = method.solver(risk, np.arange(rows.n_labels), n_lanes, options)
         with mpi.node_first(comm):
-            block.warm_up()
-        block.waiting.extend(waiting)
+            solver.warm_up()
         with mpi.groups_agreed(comm):
-            while block.busy:
-                yield from block.turn(0.0)
+            for finished in solver.solve(waiting, NEVER):
+                yield from finished
 
     def _shortfalls(self, options: LinearOptions) -> list[str]:
         """What is to be said of labels that are not as exact as was asked for."""
-        most = options.max_steps or options.steps
+        most = options.step_limit
         short, late = self._status == STEP_LIMIT, self.n_iter_ >= most
         texts = (
             (short & late, f"were given up after max_iter={most} steps; raise max_iter, or scale the features"),

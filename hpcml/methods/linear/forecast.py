@@ -10,10 +10,10 @@ import numpy as np
 from hpcml.data.compact import CompactRows
 from hpcml.log import size
 from hpcml.methods.forecast import Cluster, Forecast, Machine, NoForecast, Sizes
+from hpcml.methods.linear.layout import PROGRAM_BYTES, VALUE_BYTES, Sharding, fewest_shards, labels_of_group, lanes_that_fit
 from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.objective import PRECISIONS
 from hpcml.methods.linear.options import LinearOptions
-from hpcml.methods.linear.plan import PROGRAM_BYTES, VALUE_BYTES, Sharding, dealt, fewest_shards, lanes_that_fit
 from hpcml.mpi.memory import MEMORY_SHARE
 
 STATE = "weights and state of labels, at most"  # of `own_bytes`
@@ -36,11 +36,11 @@ def layout_of(method: LinearMethod, sizes: Sizes, cluster: Cluster, options: Lin
     """As training lays it out on such nodes. Raises NoForecast if rows would be read from the disk in every pass."""
     n_ranks, room = cluster.n_ranks, MEMORY_SHARE * cluster.node_bytes / cluster.ranks_per_node
     exact = method.sharding is Sharding.EXACT
-    if options.shards is not None and n_ranks % options.shards:
-        raise NoForecast(f"--shards {options.shards}: expected a divisor of the number of ranks, {n_ranks}")
+    if options.ranks_per_group is not None and n_ranks % options.ranks_per_group:
+        raise NoForecast(f"--ranks-per-group {options.ranks_per_group}: expected a divisor of the number of ranks, {n_ranks}")
     values = sizes.n_values + sizes.n_rows * bool(options.bias)
     features = min(sizes.n_features, values)
-    shards = options.shards or (
+    shards = options.ranks_per_group or (
         fewest_shards(n_ranks, (values, sizes.n_rows, features), sizes.n_trained, options, room) if exact else 1
     )
     alone = shards == 1 and not exact
@@ -55,7 +55,7 @@ def layout_of(method: LinearMethod, sizes: Sizes, cluster: Cluster, options: Lin
         needed, shared, node = map(size, (cluster.ranks_per_node * own, shared_bytes(sizes, layout), cluster.node_bytes))
         raise NoForecast(
             f"{cluster.ranks_per_node} ranks need {needed} beside {shared} of rows, but a node has {node}: "
-            "there is no model of too little memory; plan with more nodes, fewer ranks on each, or a smaller --block"
+            "there is no model of too little memory; plan with more nodes, fewer ranks on each, or a smaller --labels-per-pass"
         )
     return layout
 
@@ -98,7 +98,7 @@ def mapped_bytes(sizes: Sizes, n_parts: int) -> int:
 def panels(sizes: Sizes, layout: Layout, number: int) -> Iterator[np.ndarray]:
     """Rows of each label, panel by panel, of the labels that group `number` trains."""
     trained = np.flatnonzero((sizes.n_positive > 0) & (sizes.n_positive < sizes.n_rows))
-    mine = sizes.n_positive[dealt(trained, sizes.n_positive, number, layout.n_groups)]
+    mine = sizes.n_positive[labels_of_group(trained, sizes.n_positive, number, layout.n_groups)]
     for first in range(0, mine.size, layout.n_lanes):
         yield mine[first : first + layout.n_lanes]
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Loss:
-    """A convex loss ℓ(z) of the margin z = y (w · x), ℓ ≥ 0 (SPEC 1).
+    """A convex loss ℓ(z) of the margin z = y (w · x), ℓ ≥ 0.
 
     `code` selects it inside the kernels (`panel_kernels.value_and_slope`). For exact sums the objective needs bounds:
     |ℓ′(z)| ≤ `slope_bound` everywhere, hence ℓ(z) ≤ `value_at_zero` + `slope_bound` |z|.
@@ -26,7 +26,7 @@ class Loss:
 LOSSES = {
     "hinge": Loss(0, 1.0, 1.0, True),  # [1 − z]₊
     "huber": Loss(1, 1.0, 4.0, False),  # 0 if z ≥ 1, (1 − z)² if −1 ≤ z < 1, −4 z if z < −1
-    "maxent": Loss(2, 0.6931471805599453, 1.0, False),  # log(1 + exp(−z))
+    "logistic": Loss(2, 0.6931471805599453, 1.0, False),  # log(1 + exp(−z))
 }
 
 

@@ -1,7 +1,7 @@
 """The regularised empirical risk of many labels over all ranks' rows: values, subgradients, and steps along them.
 
-`f_l(w) = λ/2 ‖w‖² + (1/m) Σ_i ℓ(y_il (w · x_i))` (SPEC 1; PROBE 2012, equation 1). A `Panel` holds the weights of up to 16 labels
-that share passes over the rows; it owns the reduction: a method calls `Objective.evaluate` and never sees MPI. Losses and
+`f_l(w) = λ/2 ‖w‖² + (1/m) Σ_i ℓ(y_il (w · x_i))` (Smith, Kim & Wilbur 2012, equation 1). A `Panel` holds the weights of up to 16
+labels that share passes over the rows; it owns the reduction: a method calls `Objective.evaluate` and never sees MPI. Losses and
 subgradients are summed exactly, so the bits depend neither on the number of ranks nor on which labels share a panel.
 
 All ranks of `rows.comm` hold all weights of a panel, since their rows may need any; but each steps only its own range of
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from copy import copy
 from itertools import pairwise
 from typing import Any, Self
 
@@ -27,10 +28,10 @@ from hpcml.methods.linear import panel_kernels as kernels
 from hpcml.methods.linear import plane_kernels as planes
 from hpcml.methods.linear.losses import LOSSES
 from hpcml.methods.linear.options import SMALLEST_LAMBDA, LinearOptions
-from hpcml.methods.linear.watch import Unwatched, Watch
 from hpcml.mpi.memory import ask_for
 from hpcml.partition import even_bounds
 from hpcml.run.profile import Profile
+from hpcml.run.stop import NEVER, Stop
 
 CACHE_LINE = 64
 PRECISIONS: dict[str, np.dtype[Any]] = {"single": np.dtype(np.float32), "double": np.dtype(np.float64)}
@@ -93,7 +94,6 @@ class Risk:
         """Raises ConfigError for a bad λ. The same on all ranks of `rows.comm`."""
         self.rows, self.comm, self.profile = rows, rows.comm, profile
         self.about: dict[str, Any] = {}  # what else the model says of its objective, or of what its scores are made of
-        self.watch: Watch | Unwatched = Unwatched()
         self.headings: Headings | None = None  # the columns of the rows' own labels, where these are features, too
         self.chunk_values = 0  # of rows that are streamed; 0: memory holds them
         self.kept_values = 0  # of rows that are streamed: how many stay in memory between passes
@@ -105,8 +105,14 @@ class Risk:
     def at(self, options: LinearOptions) -> Self:
         """The same rows with other options. Raises ConfigError for a bad λ."""
         other = type(self)(self.rows, options, self.profile)
-        other.watch, other.headings = self.watch, self.headings
+        other.headings = self.headings
         other.chunk_values, other.kept_values = self.chunk_values, self.kept_values
+        return other
+
+    def streamed(self, chunk_values: int, kept_values: int) -> Self:
+        """The same, of rows that are read from the disk so many values at a time, of which so many stay in memory. Local."""
+        other = copy(self)
+        other.chunk_values, other.kept_values = chunk_values, kept_values
         return other
 
     def row_width(self, n_columns: int) -> int:
@@ -164,7 +170,7 @@ class Objective(Risk):
         planes.combine(w.reshape(1, 0), one, w)
 
     @mpi.collective
-    def evaluate(self, panels: list[Panel]) -> None:
+    def evaluate(self, panels: list[Panel], stop: Stop = NEVER) -> None:
         """Collective. One pass over the rows for all panels; then `Panel.gather` gives each one's result.
 
         On several ranks, a panel's subgradient travels while the next panel's pass goes on. Raises Stopped, on all ranks.
@@ -175,7 +181,7 @@ class Objective(Risk):
                     panel.wait_for_weights()
                 with self.profile("compute"):
                     panel.clear()
-                    for some in self.watch.slices(self._read_ahead(self._slices())):
+                    for some in stop.slices(self._read_ahead(self._slices(stop))):
                         panel.run(some.start, some.stop)
                 with self.profile("communicate"):
                     panel.send()
@@ -186,15 +192,15 @@ class Objective(Risk):
             together = max(1, slices.SLICE_VALUES // (ROWS_BYTES // 8))
             ranges = [self.row_ranges[begin : begin + together] for begin in range(0, len(self.row_ranges), together)]
             parts = [slice(some[0][0], some[-1][1]) for some in ranges]
-            for group, _ in self.watch.slices(zip(ranges, self._read_ahead(parts), strict=True)):
+            for group, _ in stop.slices(zip(ranges, self._read_ahead(parts), strict=True)):
                 for first, last in group:  # in the caches for all panels
                     for panel in panels:
                         panel.run(first, last)
 
-    def _slices(self) -> list[slice]:
+    def _slices(self, stop: Stop) -> list[slice]:
         """This rank's rows in slices; one slice if none is looked for."""
         n_rows = self.rows.n_local
-        return list(slices.row_slices(n_rows, self.rows.data.size)) if self.watch.long else [slice(0, n_rows)]
+        return list(slices.row_slices(n_rows, self.rows.data.size)) if stop.long else [slice(0, n_rows)]
 
     def _read_ahead(self, parts: list[slice]) -> Iterator[slice]:
         """These parts of this rank's rows, one after the other; rows that are mapped are asked for one part ahead. Local."""
@@ -231,14 +237,14 @@ class Objective(Risk):
         return np.stack([high, low])
 
     @mpi.collective
-    def value(self, w: np.ndarray, label: int) -> float:
+    def value(self, w: np.ndarray, label: int, stop: Stop = NEVER) -> float:
         """Collective. f(w) of one label over all rows, dormant or not, in float64; w (n_columns). Raises Stopped, on all ranks."""
         w, one, rows = w.astype(np.float64), np.array([label]), self.rows
         w_sq = np.array([np.square(w).sum()])
         state = np.full(rows.n_local, kernels.ACTIVE)
         state[rows.rows_of(label)] |= kernels.POSITIVE
         sums, shifts = np.zeros((4, 1)), self.loss_shifts(w_sq, one)
-        for some in self.watch.slices(self._read_ahead(self._slices())):
+        for some in stop.slices(self._read_ahead(self._slices(stop))):
             indptr = rows.indptr[some.start : some.stop + 1]
             kernels.loss_pass(indptr, rows.indices, rows.data, w, state[some], self.loss.code, shifts, sums)
         mpi.allreduce_sum(self.comm, sums)
@@ -264,7 +270,7 @@ class Panel:
         self.keys, self.steps = np.zeros(width, np.uint64), np.zeros(width, np.int64)
         self.w_sq = np.zeros(width)
         self.sums = np.zeros((4, width))
-        kept = objective.dormant and objective.watch.long
+        kept = objective.dormant and slices.is_long(int(rows.counts.sum(dtype=np.int64)), comm.size)
         self._before = np.empty_like(self.state) if kept else None  # `state` before the pass, of the first `_n_taken` rows
         self._n_taken = 0
         self._requests: list = []

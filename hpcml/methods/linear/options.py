@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar, TypeVar
 
 from cyclopts import Parameter
 
+from hpcml.earlier_names import LOSSES, refuse_earlier
 from hpcml.errors import ConfigError
 from hpcml.options import FREE, Flag, Several, check_magnitude, check_range, check_times, flag_of, parse_part
 
@@ -21,7 +22,10 @@ class LinearOptions:
     steps: ClassVar[int]  # the default of max_steps
     tolerance: ClassVar[str] = ""  # the option that says how exact the minimum must be, with LIBLINEAR's meaning
     of_objective: ClassVar[tuple[str, ...]] = ("positive_weight",)  # what only some have and what changes the objective
-    free: ClassVar[frozenset[str]] = FREE | {"block", "shards"}  # what may differ between a run and its continuation
+    free: ClassVar[frozenset[str]] = FREE | {
+        "labels_per_pass",
+        "ranks_per_group",
+    }  # what may differ between a run and its continuation
 
     smallest_lambda: ClassVar[float] = SMALLEST_LAMBDA
     bias: ClassVar[bool | None] = True
@@ -30,8 +34,8 @@ class LinearOptions:
     seed: ClassVar[int] = 0
     positive_weight: ClassVar[str] = "1"
     max_gap: ClassVar[float | None] = None
-    gap: ClassVar[bool] = False
-    shards: ClassVar[int | None] = None
+    show_gaps: ClassVar[bool] = False
+    ranks_per_group: ClassVar[int | None] = None
     exclude: ClassVar[tuple[str, ...]] = ()
     earlier: ClassVar[Mapping[str, Any]] = {}  # defaults of earlier versions, which runs that were begun with them keep
 
@@ -53,7 +57,7 @@ class LinearOptions:
     drop: float | None = None
     """Leave out of the model weights of smaller magnitude than this; the model is stored sparse. hpcml prune shows what that
     costs."""
-    block: int | None = None
+    labels_per_pass: int | None = None
     """Labels that share a pass over the rows, in each group of ranks. Default: 16. Does not change the result."""
     max_steps: int | None = None
     """Give a label up after so many steps and say so."""
@@ -65,12 +69,18 @@ class LinearOptions:
     """Show the seconds that each rank computed, communicated and waited."""
 
     @property
+    def step_limit(self) -> int:
+        """Steps after which a label is given up."""
+        return self.max_steps or self.steps
+
+    @property
     def advice(self) -> str:
         """What to do about gaps that are too large."""
         return f"lower --{flag_of(self.tolerance)}, or set --max-gap and --max-steps"
 
     def validate(self) -> None:
         """Raise ConfigError for values that make no sense. Local: call it before the first collective."""
+        refuse_earlier(self.loss, LOSSES, "--loss ")
         if self.loss is not None and self.loss not in self.losses:
             raise ConfigError(f"--loss {self.loss}: expected {' or '.join(sorted(self.losses))}")
         if self.precision not in ("single", "double"):
@@ -79,7 +89,7 @@ class LinearOptions:
             check_magnitude("drop", self.drop)
         check_range(self, "seed", 0, 2**32 - 1)
         check_range(self, "max_steps", 1, 2**31 - 1)
-        for name, low in (("min_positives", 0), ("block", 1), ("shards", 1)):
+        for name, low in (("min_positives", 0), ("labels_per_pass", 1), ("ranks_per_group", 1)):
             check_range(self, name, low, 2**63)
         if self.label_part is not None:
             parse_part(self.label_part)

@@ -6,7 +6,7 @@ then all scattering, which keeps the three loops free of one another's branch mi
 whatever L is, and all sums over rows are made on a grid (`hpcml.mpi.exact`), so the bits depend neither on the panel nor on
 how the rows are spread over ranks.
 
-Each (row, lane) has one byte: what the row is for the label (`POSITIVE`) and how it has fared lately (SPEC 1, dormant rows):
+Each (row, lane) has one byte: what the row is for the label (`POSITIVE`) and how it has fared lately (dormant rows):
 q < 10 active and quiet (no violation) on the last q steps, `ASLEEP` + (s mod 32) dormant until step s of the label.
 """
 
@@ -19,7 +19,7 @@ from hpcml.kernels.lanes import LINE
 from hpcml.kernels.lanes.rows import add_lines, dot_rows
 
 TILE, CHUNK = 32, 1024
-HINGE, HUBER, MAXENT = range(3)
+HINGE, HUBER, LOGISTIC = range(3)
 
 ACTIVE, QUIET, TIRED, ASLEEP, IDLE = (np.uint8(state) for state in (0, 9, 10, 16, 63))
 STATE, POSITIVE = np.uint8(63), np.uint8(64)  # bits of a row's byte
@@ -87,7 +87,7 @@ def _slopes_of(code):
     return slopes_of_loss
 
 
-_hinge, _huber, _maxent = _slopes_of(HINGE), _slopes_of(HUBER), _slopes_of(MAXENT)
+_hinge, _huber, _logistic = _slopes_of(HINGE), _slopes_of(HUBER), _slopes_of(LOGISTIC)
 
 
 @njit
@@ -98,7 +98,7 @@ def _slopes(code, state, wake, z, values, slopes):
     elif code == HUBER:
         _huber(state, wake, z, values, slopes)
     else:
-        _maxent(state, wake, z, values, slopes)
+        _logistic(state, wake, z, values, slopes)
 
 
 @njit

@@ -82,7 +82,7 @@ class TrainReport:
             excess = 100 * self.max_gap / (1 - self.max_gap)
             certain = f"no objective is more than {excess:.3g} % above its minimum{before}"
         else:
-            certain = "of some label nothing is certified: its bound on the objective is not above 0 (--gap shows all)"
+            certain = "of some label nothing is certified: its bound on the objective is not above 0 (--show-gaps shows all)"
         if not self.n_above:
             return f"certified: {certain}"
         share, goal = f"{self.n_above:,} of {plural(self.n_labels, 'label')}", 100 * self.gap_limit
@@ -139,7 +139,7 @@ def _report(
         gap_limit=limit,
         n_above=int(np.count_nonzero(~(gaps <= limit))) if gaps is not None else 0,
         advice=options.advice,
-        gaps=list(zip(model.label_names, model.labels["f_min"].tolist(), gaps.tolist(), strict=True)) if options.gap else [],
+        gaps=list(zip(model.label_names, model.labels["f_min"].tolist(), gaps.tolist(), strict=True)) if options.show_gaps else [],
         kept=model.n_weights / max(1, model.n_labels * model.n_columns) if model.sparse and model.combination is None else None,
         n_emptied=_emptied(model, learnt) if options.drop else 0,
         profile=profiles,

@@ -3,67 +3,56 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.compact import CompactRows
 from hpcml.files.slabs import Slab, SlabFile
 from hpcml.log import plural
-from hpcml.methods.linear.block import DEGENERATE, HISTORY, Finished, History, Packed, Packing, SparseWeightsOf
 from hpcml.methods.linear.earlier import Earlier
+from hpcml.methods.linear.layout import labels_of_group
+from hpcml.methods.linear.load import LabelProblem
 from hpcml.methods.linear.options import LinearOptions
-from hpcml.methods.linear.plan import dealt
-from hpcml.methods.linear.polling import PolledRun, Work
+from hpcml.methods.linear.solver import DEGENERATE, HISTORY, Finished, History, Packed, Solver, SparseWeightsOf
 from hpcml.run.checkpoint import Checkpoints, CheckpointWriter, reading_checkpoint
+from hpcml.run.driver import Driver, Job
 from hpcml.run.folder import RunFolder
 from hpcml.run.history import HistoryFile
 from hpcml.run.sparse_weights import SparseWeights
-from hpcml.signals import StopSignals
 
 
-class Block(Work, Protocol):
-    """What trains the labels of one group of ranks. `turn` and `fill` are collective over the group's ranks."""
+class LabelRun(Job):
+    """What is kept of the labels of a run, over all groups of ranks. Making one is local."""
 
-    waiting: object  # a deque of labels' places
-    packing: Packing | None  # how its labels are checkpointed; None: those in training begin anew
-
-    def warm_up(self) -> None:
-        """Compile the kernels. Local."""
-
-    def fill(self) -> None:
-        """Let waiting labels begin."""
-
-
-class LabelRun(PolledRun):
-    """The labels of a run, over all groups of ranks. Making one is local."""
+    solver = Solver()  # that trains them, and has what a checkpoint needs of those in training
 
     def __init__(
         self,
-        comm: mpi.Comm,
-        rows: CompactRows,
-        group: tuple[int, int],
-        names: list[str],
-        labels: np.ndarray,
+        driver: Driver,
+        problem: LabelProblem,
         model: SlabFile,
         folder: RunFolder,
         options: LinearOptions,
-        signals: StopSignals,
         weights: SparseWeights | None = None,
-        history: History | None = None,
     ) -> None:
-        """`group` is this rank's group of ranks and the number of groups; `labels` (n) the labels' numbers in the data.
-
-        The risk's `watch` must be that of the run. `weights` takes the place of the model's `W` where that will be sparse.
-        """
-        super().__init__(comm, rows, labels.size, options, signals)
-        self.group, self.options = group, options
-        self.labels, self.n_positive = labels, rows.n_positive[labels]
-        self.model, self.folder, self.weights = model, folder, weights
-        self.checkpoints = Checkpoints(comm, folder.checkpoints, folder.log)
-        self.history = HistoryFile(comm, folder.history, names, *(history or History()))
+        """`weights` takes the place of the model's `W` where that will be sparse."""
+        self.driver, self.problem, self.rows, self.labels = driver, problem, problem.rows, problem.labels
+        self.comm, self.options, self.model, self.folder, self.weights = driver.comm, options, model, folder, weights
+        self.leads = self.rows.comm.rank == 0  # of the ranks of its group, the one that writes
+        self.done = np.zeros(self.labels.size, dtype=np.uint8)  # the labels that this group's leader has finished
+        self.n_positive = self.rows.n_positive[self.labels]
+        self.checkpoints = Checkpoints(self.comm, folder.checkpoints, folder.log)
+        self.history = HistoryFile(self.comm, folder.history, problem.names, *(problem.method.history or History()))
         self.chunk_values = 0  # of rows that are streamed, else 0
+
+    @property
+    def n_done(self) -> float:
+        """The labels that this rank has finished."""
+        return float(self.leads * self.done.sum())
+
+    def note(self, turns: int) -> str:
+        """How many passes this group has made."""
+        return f"pass {turns}"
 
     @mpi.collective
     def begin(self, restore: bool) -> tuple[list[int], list[int], Path | None]:
@@ -80,7 +69,7 @@ class LabelRun(PolledRun):
             with mpi.agreed(self.comm, f"reading {path}"), reading_checkpoint(path) as file:
                 done = file["done"][0]
                 continued = file["numbers"][:, 0].astype(np.int64) if "numbers" in file else continued
-                self.elapsed = float(file["elapsed"][0, 0])
+                self.driver.before = float(file["elapsed"][0, 0])
                 self.chunk_values = int(file["chunk"][0, 0]) if "chunk" in file else 0
                 index = file["history"][:]
                 if self.weights is not None:
@@ -100,11 +89,15 @@ class LabelRun(PolledRun):
         if self.comm.rank == 0:
             self.done |= done.astype(bool) | ~trainable
         waiting = np.setdiff1d(np.flatnonzero(trainable & (done == 0)), continued)
-        number, n_groups = self.group
-        return dealt(waiting, self.n_positive, number, n_groups).tolist(), list(range(number, continued.size, n_groups)), path
+        number, n_groups = self.problem.group
+        return (
+            labels_of_group(waiting, self.n_positive, number, n_groups).tolist(),
+            list(range(number, continued.size, n_groups)),
+            path,
+        )
 
     @mpi.collective
-    def keep(self, earlier: Earlier) -> None:
+    def take_over(self, earlier: Earlier) -> None:
         """Collective. Write the models that labels keep from an earlier run, as they are there."""
         with mpi.agreed(self.comm, f"writing {self.model.target}"):
             for label, before in earlier.kept.items() if self.comm.rank == 0 else ():
@@ -119,17 +112,15 @@ class LabelRun(PolledRun):
                 self.done[label] = 1
 
     @mpi.collective
-    def _complete(self) -> None:
+    def complete(self) -> None:
         """Collective. The model and the history, on the disk and in order."""
         self._flush()
         self.history.write()
         self.history.sort(self.folder.history_sorted)
 
     @mpi.collective
-    def _keep(self, finished: list[Finished]) -> None:
+    def keep(self, finished: list[Finished]) -> None:
         """Collective over the group. Write the labels that are done."""
-        if not finished:
-            return
         with mpi.agreed(self.rows.comm, f"writing {self.model.target}"):
             for label in finished if self.leads else ():
                 intercept = label.w.intercept if isinstance(label.w, SparseWeightsOf) else 0.0
@@ -176,11 +167,11 @@ class LabelRun(PolledRun):
                 self.weights.flush()
 
     @mpi.collective
-    def save(self, block: Block) -> None:
+    def save(self) -> None:
         """Collective. Write a checkpoint of everything that the model file does not hold yet."""
         self.history.write()
         self._flush()
-        labels = block.packing.pack() if block.packing is not None else []
+        labels = self.solver.pack()
         before, total = mpi.exclusive_sum(self.comm, [len(labels) if self.leads else 0])
         first = self.rows.comm.bcast(int(before[0]))
         width = int(mpi.allreduce_max(self.comm, float(max((label.numbers.size for label in labels), default=0))))
@@ -213,7 +204,7 @@ class LabelRun(PolledRun):
                 out.write_row("steps", row, steps)
             if self.comm.rank == 0:
                 out.write_row("done", 0, done)
-                out.write_row("elapsed", 0, np.array([self.elapsed]))
+                out.write_row("elapsed", 0, np.array([self.driver.elapsed]))
                 if self.chunk_values:
                     out.write_row("chunk", 0, np.array([self.chunk_values]))
                 out.write_rows("history", 0, self.history.index)
@@ -223,12 +214,12 @@ class LabelRun(PolledRun):
         self.checkpoints.save(arrays, fill)
 
     @mpi.collective
-    def restore(self, place: int, path: Path | None, packing: Packing | None) -> None:
-        """Collective over the group. Give the block back the label at `place` of a checkpoint."""
+    def restore(self, place: int, path: Path | None) -> None:
+        """Collective over the group. Give the solver back the label at `place` of a checkpoint."""
         with mpi.agreed(self.rows.comm, f"reading {path}"):
-            if packing is None or path is None:
+            if not self.solver.packs or path is None:
                 raise ValueError("labels in training, of a method that has none in its checkpoints")
             with reading_checkpoint(path) as file:
                 w, best, rows, numbers = (file[name][place] for name in ("W", "best", "rows", "numbers"))
                 steps = file["steps"][place].reshape(-1, len(HISTORY))
-        packing.unpack(Packed(w, best, rows, numbers, steps))
+        self.solver.unpack(Packed(w, best, rows, numbers, steps))

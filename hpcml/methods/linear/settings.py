@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
@@ -12,10 +11,11 @@ import numpy as np
 from hpcml import mpi
 from hpcml.data.compact import CompactRows
 from hpcml.kernels.lanes import WIDTHS
-from hpcml.methods.linear.block import Finished, SparseWeightsOf
 from hpcml.methods.linear.objective import Risk, parse_lambda
 from hpcml.methods.linear.options import LinearOptions
+from hpcml.methods.linear.solver import Finished, Solver, SparseWeightsOf, Turns
 from hpcml.run.folder import RunFolder
+from hpcml.run.stop import Stop
 from hpcml.signals import StopSignals
 
 Setting = dict[str, float]  # the value of each option that may differ
@@ -52,7 +52,7 @@ class Path(Protocol):
     def warm_up(self) -> None:
         """Compile the kernels. Local."""
 
-    def panels(self, labels: np.ndarray) -> Iterator[Fitted]:
+    def fit(self, labels: np.ndarray, stop: Stop) -> Iterator[Fitted]:
         """The weights of the labels (their numbers in the data) at all settings. Raises Stopped."""
 
 
@@ -91,22 +91,16 @@ class OneByOne:
         self.options = [at_setting(options, setting) for setting in settings]
         self.risks = [risk.at(each) for each in self.options]
 
-    def _block(self, number: int, labels: np.ndarray) -> Any:
-        options = self.options[number]
-        return self.method.build(self.risks[number], labels, self.n_lanes, options, options.max_steps or options.steps)
-
     def warm_up(self) -> None:
         """Compile the kernels. Local."""
-        self._block(0, np.zeros(0, np.int64)).warm_up()
+        self.method.solver(self.risks[0], np.zeros(0, np.int64), self.n_lanes, self.options[0]).warm_up()
 
-    def panels(self, labels: np.ndarray) -> Iterator[Fitted]:
+    def fit(self, labels: np.ndarray, stop: Stop) -> Iterator[Fitted]:
         """The weights of the labels at all settings. Raises Stopped, MemoryError, NonFiniteError."""
-        for number, risk in enumerate(self.risks):
-            block, n_positive = self._block(number, labels), risk.rows.n_positive[labels]
-            some = (n_positive > 0) & (n_positive < risk.rows.n_global)
-            block.waiting.extend(np.flatnonzero(some).tolist())
-            while block.busy:
-                done = block.turn(0.0)
+        for number, (risk, options) in enumerate(zip(self.risks, self.options, strict=True)):
+            n_positive = risk.rows.n_positive[labels]
+            some = np.flatnonzero((n_positive > 0) & (n_positive < risk.rows.n_global)).tolist()
+            for done in self.method.solver(risk, labels, self.n_lanes, options).solve(some, stop):
                 for first in range(0, len(done), WIDTHS[-1]):
                     yield _as_lanes(done[first : first + WIDTHS[-1]], number, risk.rows.n_columns)
 
@@ -124,43 +118,27 @@ def _as_lanes(done: Sequence[Finished], setting: int, n_columns: int) -> Fitted:
     return Fitted(places, np.full(len(done), setting), w.reshape(-1), width, intercepts)
 
 
-class SettingsBlock:
-    """The labels of a group of ranks, those of one setting after those of another (`hpcml.methods.linear.run.Block`)."""
+class SettingsSolver(Solver):
+    """The labels of a group of ranks, those of one setting after those of another; those in training are not checkpointed."""
 
-    packing = None  # labels that are in training when a run is interrupted begin anew
+    def __init__(self, method: Any, risk: Risk, labels: np.ndarray, n_lanes: int, options: LinearOptions, chosen: Chosen) -> None:
+        """Trains with `options` but for what was chosen for each label. Local."""
+        self.method, self.risk, self.labels, self.n_lanes = method, risk, labels, n_lanes
+        self.options, self.chosen = options, chosen
 
-    def __init__(self, make: Callable[[int], Any], which: np.ndarray) -> None:
-        """`make(s)` makes the block of setting s, without labels; `which` (n_labels) is each label's setting."""
-        self.make, self.which = make, which
-        self.waiting: deque[int] = deque()
-        self.block: Any = None
-
-    @property
-    def busy(self) -> bool:
-        """Whether there is anything left to train."""
-        return bool(self.waiting) or (self.block is not None and self.block.busy)
+    def _at(self, setting: int) -> Solver:
+        """The solver of one setting. Raises MemoryError, ConfigError."""
+        options = at_setting(self.options, self.chosen.settings[setting])
+        solver: Solver = self.method.solver(self.risk.at(options), self.labels, self.n_lanes, options)
+        return solver
 
     def warm_up(self) -> None:
         """Compile the kernels. Local."""
-        self.make(int(self.which[self.waiting[0]]) if self.waiting else 0).warm_up()
-
-    def fill(self) -> None:
-        """Let the labels of one setting begin, when those before are done."""
-        if self.waiting and (self.block is None or not self.block.busy):
-            setting = min(int(self.which[place]) for place in self.waiting)
-            self.block = self.make(setting)
-            self.block.waiting.extend(place for place in self.waiting if self.which[place] == setting)
-            self.waiting = deque(place for place in self.waiting if self.which[place] != setting)
+        self._at(0).warm_up()
 
     @mpi.collective
-    def turn(self, seconds: float) -> list[Finished]:
-        """Collective over the group. Some progress; the labels that are done. Raises Stopped."""
-        self.fill()
-        done: list[Finished] = self.block.turn(seconds)
-        return done
-
-    @mpi.collective
-    def settle(self) -> None:
-        """Collective. Wait for what is on its way."""
-        if self.block is not None:
-            self.block.settle()
+    def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
+        """Collective over the group; see `Solver`."""
+        which = self.chosen.which
+        for setting in sorted({int(which[place]) for place in labels}):
+            yield from self._at(setting).solve([place for place in labels if which[place] == setting], stop)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import fields
-from numbers import Real
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, check_non_negative, validate_data
@@ -17,6 +15,8 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 from hpcml import mpi
 from hpcml.errors import HpcmlError, in_python
 from hpcml.estimators.labels import CLASSES, NAMES, LabelScores, LabelSets, agree_labels, check_target, named_sets, shard_of
+from hpcml.estimators.parameters import OPTION, Seed, classifier_of, option_values
+from hpcml.estimators.sklearn_types import BaseEstimator
 from hpcml.methods.online import bound
 from hpcml.methods.online.kernels import UPDATES
 from hpcml.methods.online.learners import LEARNERS
@@ -24,39 +24,19 @@ from hpcml.methods.online.options import AdditiveOptions, BalancedOptions, MbwOp
 from hpcml.methods.online.order import RowOrder
 from hpcml.methods.online.state import State
 
-_OPTIONS = {
+_OPTIONS: dict[str, type[OnlineOptions]] = {
     **{"pw": WinnowOptions, "bw": BalancedOptions, "mbw": MbwOptions},
     **{"perceptron": AdditiveOptions, "pa": PaOptions, "romma": AdditiveOptions},
 }
-_NUMBERS = ("alpha", "beta", "theta", "margin", "epsilon", "gamma")
 
 
+@classifier_of(MbwOptions, PaOptions)
 class OnlineClassifier(LabelScores, BaseEstimator):
     """Linear classifiers that learn from each row once, in the order of the rows: Winnow family, perceptron, PA, ROMMA.
 
     One learner for two classes, or one for each class (or column of a multilabel indicator) against all others. Rows are taken as
     float32, as by `hpcml train mbw` and the others, which give the same bits. `partial_fit` goes on with the pass: several calls
     learn what one call with all rows learns.
-
-    Parameters
-    ----------
-    method : {"pw", "bw", "mbw", "perceptron", "pa", "romma"}
-        Positive, Balanced, Modified Balanced Winnow (rows must not have negative values); perceptron; Passive-Aggressive; ROMMA.
-    voted : bool
-        The model is the average of all hypotheses, each weighted by the rows that it got right.
-    alpha, beta, theta : float
-        Winnow: promotion (above 1), demotion (between 0 and 1), threshold.
-    margin : float
-        mbw: a score whose distance from the threshold is not above this counts as a mistake.
-    epsilon, gamma : float
-        pa: the distance from which on a row changes nothing; relaxation.
-    fit_intercept : bool
-        The rows have a constant feature 1. Only perceptron, pa and romma can do without: pw, bw and mbw
-        raise ValueError for False.
-    shuffle : bool
-        `fit` takes the rows in random order. What is learnt depends on the order.
-    random_state : int, RandomState or None
-        Draws that order.
 
     Attributes
     ----------
@@ -81,31 +61,21 @@ class OnlineClassifier(LabelScores, BaseEstimator):
     Carvalho & Cohen 2006; Littlestone 1988 (Winnow); Crammer et al. 2003 (PA); Li & Long 2002 (ROMMA).
     """
 
-    def __init__(
-        self,
-        method: str = "mbw",
-        voted: bool = False,
-        alpha: float = 1.5,
-        beta: float = 0.5,
-        theta: float = 1.0,
-        margin: float = 1.0,
-        epsilon: float = 1.0,
-        gamma: float = 0.1,
-        fit_intercept: bool = True,
-        shuffle: bool = False,
-        random_state: int | np.random.RandomState | None = 0,
-    ) -> None:
-        self.method = method
-        self.voted = voted
-        self.alpha = alpha
-        self.beta = beta
-        self.theta = theta
-        self.margin = margin
-        self.epsilon = epsilon
-        self.gamma = gamma
-        self.fit_intercept = fit_intercept
-        self.shuffle = shuffle
-        self.random_state = random_state
+    method: str = "mbw"
+    """Positive, Balanced, Modified Balanced Winnow (pw, bw, mbw: rows must not have negative values); perceptron;
+    Passive-Aggressive (pa); romma. The other parameters are those of some of them: see `hpcml train METHOD --help`."""
+    voted: bool = OPTION
+    alpha: float = OPTION
+    beta: float = OPTION
+    theta: float = OPTION
+    margin: float = OPTION
+    epsilon: float = OPTION
+    gamma: float = OPTION
+    fit_intercept: bool = OPTION
+    """The rows have a constant feature 1. Only perceptron, pa and romma can do without; the others raise ValueError for
+    False."""
+    shuffle: bool = OPTION
+    random_state: Seed = OPTION
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -157,16 +127,12 @@ class OnlineClassifier(LabelScores, BaseEstimator):
         """The parameters as options of training. Raises ValueError, TypeError."""
         if self.method not in LEARNERS:
             raise ValueError(f"method={self.method!r}: expected one of {', '.join(LEARNERS)}")
-        for name in _NUMBERS:
-            if not isinstance(getattr(self, name), Real):
-                raise TypeError(f"{name}={getattr(self, name)!r}: expected a number")
         kind = _OPTIONS[self.method]
-        given = {name: float(getattr(self, name)) for name in _NUMBERS} | {"bias": bool(self.fit_intercept)}
-        known = {option.name for option in fields(kind)}
+        known = {option.name for option in fields(kind)} - {"shuffle"}  # which is of `fit` alone
         if "bias" not in known and not self.fit_intercept:
             raise ValueError(f"fit_intercept={self.fit_intercept!r}: method={self.method!r} always has an intercept; expected True")
-        options = kind(voted=bool(self.voted), **{name: value for name, value in given.items() if name in known})
         try:
+            options: OnlineOptions = kind(**{name: value for name, value in option_values(self).items() if name in known})
             options.validate()
         except HpcmlError as error:
             raise ValueError(in_python(str(error))) from None

@@ -1,4 +1,4 @@
-"""What the single-pass learners take but for the time of the pass: memory and disk. Every rank reads all rows, for its labels."""
+"""Memory and disk of the single-pass learners, without the time of the pass. Every rank reads all rows, for its labels."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def _promote(indices, data, begin, end, weights, lane, up, down, step, clock, n_
 
 @njit
 def learn_winnow(code, alpha, beta, theta, margin, csr, rows, labels, voted, state):
-    """One pass of a Winnow variant (SPEC: 2, Table) over `rows` of `csr` (indptr, indices, data).
+    """One pass of a Winnow variant (Carvalho & Cohen 2006) over `rows` of `csr` (indptr, indices, data).
 
     `labels` are (for each row its row in the label sets, their indptr and indices, the lane of each label or −1), `state` is
     (weights, lanes, counters, seen). Returns how many rows came before the first with a negative value.
@@ -250,7 +250,7 @@ def _square(data, begin, end, bias):
 
 @njit
 def learn_additive(code, epsilon, gamma, bias, csr, rows, labels, voted, state):
-    """One pass of the perceptron, PA or ROMMA (SPEC: 2, Table) over `rows`; `bias` is the value of the constant feature.
+    """One pass of the perceptron, PA or ROMMA over `rows`; `bias` is the value of the constant feature.
 
     The other arguments are as in `learn_winnow`. Returns the number of rows.
     """

@@ -10,8 +10,9 @@ from hpcml.data.shard import Shard
 from hpcml.methods.online import live_kernels as kernels
 from hpcml.methods.online.extremal import extremal
 
-SLICE = 512  # rows to look at together
-STAY = 0.75  # of the live features that stay when there is no room for a new one
+SLICE = 512  # rows to look at together: calls cost little beside them, and few rows come before a ranking that is due
+STAY = 0.75  # of the live features that stay when there is no room for a new one: more of them, and features are ranked more often;
+# fewer, and features are dropped that would have been used
 
 
 class LiveFeatures:

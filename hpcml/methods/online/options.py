@@ -14,7 +14,7 @@ from hpcml.options import FREE, Flag, Several, check_range, check_times
 @Parameter(name="*")
 @dataclass(frozen=True)
 class OnlineOptions:
-    """What is chosen for every learner. What only some can choose is a constant here and an option in their class."""
+    """The options of every learner. Options that only some have are constants here and fields in their class."""
 
     free: ClassVar[frozenset[str]] = FREE | {"final", "max_line_mb"}  # what may differ between a run and its continuation
 

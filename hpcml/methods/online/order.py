@@ -34,7 +34,7 @@ class RowOrder:
         self.n_rows += rows.size
 
     def pack(self) -> np.ndarray:
-        """What a checkpoint holds of each label (B, N_NUMBERS)."""
+        """The numbers of each label for a checkpoint (B, N_NUMBERS)."""
         return np.column_stack([np.full(self.runs.size, self.n_rows), self.runs, self.positives, self.last])
 
     def restore(self, values: np.ndarray) -> None:

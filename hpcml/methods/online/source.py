@@ -41,7 +41,7 @@ class Source(Protocol):
     vocabulary: str | None  # None: it depends on the width, known at the end
     split: str
     sizes: tuple[int, ...]  # what two sources that are not the same hardly have in common
-    digest: tuple[int, ...]  # of the rows given so far, if they cannot be looked at again
+    digest: tuple[int, ...]  # of the rows: of a dataset's, or, where they cannot be looked at again, of those given so far
     expected: tuple[int, ...] | None  # what that must be when the pass goes on
 
     @mpi.collective
@@ -61,7 +61,7 @@ class DatasetSource:
         self.comm, self.dataset, self.name, self.path = comm, dataset, str(dataset.path), str(dataset.path.resolve())
         self.n_features, self.n_labels, self.vocabulary = dataset.n_features, dataset.n_labels, dataset.vocabulary
         self.split = options.split or default_split(dataset, "train")
-        rows, bounds, n_positive = None, None, None
+        rows, bounds, n_positive, digest = None, None, None, None
         with mpi.agreed(comm, f"reading {dataset.path}"):
             if comm.rank == 0:
                 rows = np.array(dataset.split(self.split))
@@ -69,10 +69,11 @@ class DatasetSource:
                 n_parts = 1 + int(nnz[rows[-1] + 1] - nnz[rows[0]]) // PIECE_NNZ if rows.size else 1
                 bounds = split_bounds(dataset, rows, n_parts)
                 n_positive = self._count_positives(rows)
+                digest = self._digest(rows)
         self.rows, self.bounds = mpi.bcast_array(comm, rows), mpi.bcast_array(comm, bounds)
         self.n_rows = self.rows.size
         self.zero_based = False
-        self.digest: tuple[int, ...] = (0, 0, 0, 0)
+        self.digest: tuple[int, ...] = comm.bcast(digest)
         self.expected: tuple[int, ...] | None = None
         labels = zlib.crc32(dataset.map("Y/indices").data) if dataset.n_rows else 0
         self.sizes: tuple[int, ...] = (*dataset.sizes, self.n_rows, labels)
@@ -97,6 +98,11 @@ class DatasetSource:
             raise DataError(f"{self.name}: damaged dataset: Y/indptr decreases; `hpcml info` says where")
         kernels.count_labels(y_indptr, y_indices, rows, counts)
         return counts
+
+    def _digest(self, rows: np.ndarray) -> tuple[int, ...]:
+        """CRC-32 of the rows' numbers, of all rows' sizes, and of the first piece's indices and values. Local."""
+        parts = [self.dataset.map(name, 0, min(PIECE_NNZ, self.dataset.nnz)) for name in ("X/indices", "X/data")]
+        return tuple(zlib.crc32(np.ascontiguousarray(part).data) for part in (rows, self.dataset.map("X/indptr"), *parts))
 
     @mpi.collective
     def pieces(self, begin: int) -> Iterator[Piece]:

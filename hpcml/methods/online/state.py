@@ -14,7 +14,7 @@ from hpcml.methods.online.live import LiveFeatures
 from hpcml.methods.online.options import OnlineOptions
 
 LINE = 64  # bytes of a cache line
-GROWTH = 1.5  # of the room for features, when a stream brings more
+GROWTH = 1.5  # of the room for features, when a stream brings more: copied a few times in all, and at most a third of it empty
 LANES, COUNTERS, N_LANE_NUMBERS = "lanes", "counters", 5  # the arrays of a label beside those of its weights
 
 
@@ -109,7 +109,7 @@ class State:
         self.seen = seen
 
     def importance(self) -> np.ndarray:
-        """|u − v| of every feature (or slot), the largest over the labels (SPEC: 2, extremal feature selection). Balanced only."""
+        """|u − v| of every feature (or slot), the largest over the labels: for extremal feature selection. Balanced only."""
         out, n = np.zeros(self.weights.shape[0] - 1), self.n_lanes
         for lane in range(n):
             np.maximum(out, np.abs(self.weights[1:, lane] - self.weights[1:, n + lane]), out=out)
@@ -160,7 +160,7 @@ class State:
         return [*self.method.weights, *(averages if self.options.voted else [])]
 
     def arrays_of(self, lane: int, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """What a label's pass needs to be continued: its arrays at these rows of `weights`, its lane and its counters."""
+        """The state from which a label's pass is continued: its arrays at these rows of `weights`, its lane and its counters."""
         found = {name: part[rows] for name, part in self._parts(lane).items()}
         return found | {LANES: self.lanes[:, lane], COUNTERS: self.counters[:, lane]}
 

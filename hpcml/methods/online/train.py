@@ -33,7 +33,7 @@ from hpcml.signals import StopSignals
 
 @dataclass(frozen=True)
 class OnlineReport:
-    """What a finished pass did."""
+    """The report of a finished pass."""
 
     model: Path
     n_rows: int

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
-
-import numpy as np
-
 from hpcml import mpi
-from hpcml.estimators.distributed import NUMBER, SWITCH, TEXT, TEXT_OR_NUMBER, WHOLE, Parameter
+from hpcml.estimators.parameters import OPTION, Seed, classifier_of
 from hpcml.methods.linear.estimator import LinearClassifier
+from hpcml.methods.linear.layout import LANES
 from hpcml.methods.probe.options import ProbeOptions
 from hpcml.methods.probe.train import METHOD
 
 
+@classifier_of(ProbeOptions)
 class ProbeClassifier(LinearClassifier):
     """Linear classifiers trained with PROBE: subgradient steps from an estimated lower bound.
 
@@ -24,30 +21,6 @@ class ProbeClassifier(LinearClassifier):
     order. All ranks end with the same model, whose bits do not depend on how the rows are spread. Only `fit` communicates:
     `predict`, `score` and the others are about the rows that they are given. Copies and pickles have `comm=None`, clones keep
     it. Choose parameters with GridSearchCV on one rank (`comm=None`): ranks that score different rows would choose differently.
-
-    Parameters
-    ----------
-    loss : {"hinge", "huber", "maxent"}
-        The loss ℓ: of support vector machines, modified Huber, or logistic.
-    lam : str or float
-        λ: "X/m", "0.1X/m", "X/NUMBER" or a number above 0; X = (mean norm of the training rows)², m is their number.
-    fit_intercept : bool
-        The rows have a constant feature 1, regularised like the others (False: `hpcml train --no-bias`).
-    epsilon : float
-        A label is done when φ, the share of the objective that is still aimed for, falls below this. It is no bound on the
-        distance from the minimum, which can be several times as large.
-    dormant : bool
-        Skip rows that have not violated for 10 steps, for 5 to 15 steps at a time.
-    random_state : int, RandomState or None
-        Draws those numbers of steps; rank 0's counts.
-    precision : {"single", "double"}
-        Of weights and margins in training. Sums are exact in both.
-    max_iter : int
-        Give a label up after so many steps, with a ConvergenceWarning.
-    block : int
-        Labels that share a pass over the rows. Does not change the result.
-    comm : mpi4py communicator or None
-        The ranks that share the rows; None: this process alone.
 
     Attributes
     ----------
@@ -73,32 +46,16 @@ class ProbeClassifier(LinearClassifier):
     Smith, Kim & Wilbur 2012 (PROBE); Zhang 2004 (modified Huber).
     """
 
-    _method, _options_kind = METHOD, ProbeOptions
-    _parameters: ClassVar[Mapping[str, Parameter]] = {
-        **{"loss": TEXT, "lam": TEXT_OR_NUMBER, "fit_intercept": SWITCH, "epsilon": NUMBER, "dormant": SWITCH},
-        **{"precision": TEXT, "max_iter": WHOLE, "block": WHOLE},
-    }
+    _method = METHOD
 
-    def __init__(
-        self,
-        loss: str = "hinge",
-        lam: str | float = "X/m",
-        fit_intercept: bool = True,
-        epsilon: float = 0.05,
-        dormant: bool = True,
-        random_state: int | np.random.RandomState | None = 0,
-        precision: str = "single",
-        max_iter: int = 5000,
-        block: int = 16,
-        comm: mpi.Comm | None = None,
-    ) -> None:
-        self.loss = loss
-        self.lam = lam
-        self.fit_intercept = fit_intercept
-        self.epsilon = epsilon
-        self.dormant = dormant
-        self.random_state = random_state
-        self.precision = precision
-        self.max_iter = max_iter
-        self.block = block
-        self.comm = comm
+    loss: str = OPTION
+    lam: str | float = OPTION
+    fit_intercept: bool = OPTION
+    epsilon: float = OPTION
+    dormant: bool = OPTION
+    random_state: Seed = OPTION
+    precision: str = OPTION
+    max_iter: int = OPTION
+    labels_per_pass: int = LANES
+    comm: mpi.Comm | None = None
+    """The ranks that share the rows; None: this process alone."""

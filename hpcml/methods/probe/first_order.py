@@ -6,13 +6,13 @@ import math
 
 import numpy as np
 
-from hpcml.methods.linear.block import LabelBlock, Rule
 from hpcml.methods.linear.objective import Objective, panel_widths
+from hpcml.methods.linear.panels import FirstOrderSolver, Rule
 from hpcml.methods.probe.options import ProbeOptions
 from hpcml.methods.probe.probe import ProbeState
 
 
-def probe(objective: Objective, labels: np.ndarray, n_lanes: int, options: ProbeOptions, max_steps: int) -> LabelBlock:
+def probe(objective: Objective, labels: np.ndarray, n_lanes: int, options: ProbeOptions) -> FirstOrderSolver:
     """PROBE (Smith, Kim & Wilbur 2012, Algorithm 1). Raises MemoryError."""
     rule = Rule(lambda: ProbeState(epsilon=options.epsilon), ProbeState.unpack, math.inf)
-    return LabelBlock(objective, panel_widths(n_lanes, options.precision), rule, labels, max_steps)
+    return FirstOrderSolver(objective, panel_widths(n_lanes, options.precision), rule, labels, options.step_limit)

@@ -1,4 +1,4 @@
-"""What the methods that step along a subgradient take: PROBE, and Pegasos.
+"""Memory, time and messages of the methods that step along a subgradient: PROBE, and Pegasos.
 
 A step is a pass over the rows, and sweeps over the columns. What a pass costs if all rows violate the margin is measured on the
 machine. Later passes are shorter, for most rows violate no more, or are dormant: how much is measured by a pilot, or assumed.
@@ -18,18 +18,19 @@ import numpy as np
 from hpcml.data.compact import CompactRows
 from hpcml.methods.forecast import Cluster, Forecast, Generated, Machine, Measured, NoForecast, Sizes, Timer, sent
 from hpcml.methods.linear import forecast as linear
-from hpcml.methods.linear.block import Finished
+from hpcml.methods.linear.layout import LANES
 from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.objective import Objective, Panel, panel_widths
 from hpcml.methods.linear.options import LinearOptions, with_defaults
-from hpcml.methods.linear.plan import LANES
+from hpcml.methods.linear.solver import Finished
 from hpcml.methods.probe import train, train_pegasos
 from hpcml.methods.probe.first_order import probe
 from hpcml.methods.probe.options import ProbeOptions
 from hpcml.options import flag_of
 from hpcml.run.profile import Profile
+from hpcml.run.stop import NEVER
 
-REPEATS = 3
+REPEATS = 3  # of a measurement, whose least counts: what another process does only adds to it
 STEEPEST = 0.5  # power of the number of rows by which steps grow at most
 LEAST_VALUES = 1 << 19  # of the rows of a pilot: fewer would measure Python
 PILOT_LABELS = 2 * LANES  # lanes are taken by others, as in training
@@ -122,17 +123,17 @@ class ProbeForecaster:
         objective, options = Objective(rows, with_defaults(options, {}), Profile()), with_defaults(options, {})
         labels = linear.trainable(rows)
         chosen = labels[np.linspace(0, labels.size - 1, min(PILOT_LABELS, labels.size)).astype(int)]
-        block = probe(objective, chosen, LANES, options, options.max_steps or options.steps)
-        block.warm_up()
+        solver = probe(objective, chosen, LANES, options)
+        solver.warm_up()
         whole = _Step(rows, options)
         full, rest = whole.passes(timer), whole.steps(timer)
-        block.waiting.extend(range(chosen.size))
         finished, seconds = list[Finished](), defaultdict[int, list[float]](list)
-        while block.busy:
+        turns = solver.solve(range(chosen.size), NEVER)
+        while len(finished) < chosen.size:
             before = len(finished)
-            spent = timer(lambda: finished.extend(block.turn(0.0)))
+            spent = timer(lambda: finished.extend(next(turns)))
             if len(finished) == before:  # else a label's last look is in it
-                seconds[len(block.training)].append(spent)
+                seconds[len(solver.training)].append(spent)
         steps = np.array([done.steps for done in finished])
         lanes = sorted(seconds)
         shares = [max(0.0, float(np.mean(seconds[n])) - rest) / full for n in lanes]
@@ -193,7 +194,7 @@ class PegasosForecaster(ProbeForecaster):
         """Nothing depends on the data."""
 
     def _work(self, sizes: Sizes, options: LinearOptions, pilot: Steps | None, found: Forecast) -> Steps:
-        return Steps(float(options.max_steps or options.steps), 1.0, "")
+        return Steps(float(options.step_limit), 1.0, "")
 
 
 class _Step:

@@ -19,7 +19,7 @@ class ProbeOptions(InterceptOptions):
     steps: ClassVar[int] = 5000
 
     loss: str | None = None
-    """Convex loss ℓ: hinge (default), huber (modified Huber) or maxent (logistic)."""
+    """Convex loss ℓ: hinge (default), huber (modified Huber) or logistic."""
     epsilon: float = 0.05
     """A label is done when φ, the share of the objective that is still aimed for, falls below this. It is no bound on the distance
     from the minimum, which can be several times as large."""
@@ -27,7 +27,7 @@ class ProbeOptions(InterceptOptions):
     """Rows that have not violated the margin for 10 steps are skipped for 5 to 15 steps at a time. --no-dormant visits all."""
     seed: int = 0
     """Another seed makes rows dormant for other numbers of steps."""
-    shards: int | None = None
+    ranks_per_group: int | None = None
     """Ranks that divide the rows among themselves; the labels are scattered over such groups. Default: by memory and labels.
     Does not change the result."""
     max_steps: int | None = None
@@ -47,7 +47,7 @@ class PegasosOptions(LinearOptions):
 
     steps: ClassVar[int] = 500
 
-    shards: int | None = None
+    ranks_per_group: int | None = None
     """Ranks that divide the rows among themselves; the labels are scattered over such groups. Default: by memory and labels.
     Does not change the result."""
     max_steps: int | None = None

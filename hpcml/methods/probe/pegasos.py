@@ -7,8 +7,8 @@ from dataclasses import astuple, dataclass
 
 import numpy as np
 
-from hpcml.methods.linear.block import LabelBlock, Rule, Step
 from hpcml.methods.linear.objective import Objective, panel_widths
+from hpcml.methods.linear.panels import FirstOrderSolver, Rule, Step
 from hpcml.methods.probe.options import PegasosOptions
 
 
@@ -42,7 +42,8 @@ class PegasosState:
         return cls(lam, int(n_steps), f_min, int(step))
 
 
-def pegasos(objective: Objective, labels: np.ndarray, n_lanes: int, options: PegasosOptions, max_steps: int) -> LabelBlock:
+def pegasos(objective: Objective, labels: np.ndarray, n_lanes: int, options: PegasosOptions) -> FirstOrderSolver:
     """Pegasos with the full subgradient; the model is the iterate with the least objective. Raises MemoryError."""
+    max_steps = options.step_limit
     rule = Rule(lambda: PegasosState(objective.lam, max_steps), PegasosState.unpack, 1.0 / math.sqrt(objective.lam))
-    return LabelBlock(objective, panel_widths(n_lanes, options.precision), rule, labels, max_steps)
+    return FirstOrderSolver(objective, panel_widths(n_lanes, options.precision), rule, labels, max_steps)

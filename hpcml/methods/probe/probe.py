@@ -7,7 +7,7 @@ from dataclasses import astuple, dataclass
 
 import numpy as np
 
-from hpcml.methods.linear.block import Step
+from hpcml.methods.linear.panels import Step
 
 GAMMA = 2 / 3  # γ: ratio of successive φ
 UPTICKS = 2  # ccf: increases of f that end a cycle

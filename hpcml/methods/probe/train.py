@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
-
-from hpcml.methods.linear import train as linear
 from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.settings import LAMBDA
 from hpcml.methods.probe.first_order import probe
 
-METHOD = LinearMethod(name="probe", build=probe, axes=(LAMBDA,))
-train = partial(linear.train, METHOD)
+METHOD = LinearMethod(name="probe", solver=probe, axes=(LAMBDA,))

@@ -26,7 +26,7 @@ ADABOOST = "sklearn.ensemble.AdaBoostClassifier"
 
 @dataclass(frozen=True)
 class AdaboostReport:
-    """What a finished run did."""
+    """The report of a finished run."""
 
     model: Path
     n_rounds: int

@@ -129,7 +129,7 @@ class Asynchronous:
         return rows._replace(fitness=least)
 
     def _letter(self, rank: int) -> mpi.Arrays:
-        """What is new for a rank since the letter before."""
+        """The news for a rank since the letter before."""
         nodes, told = sorted(self._new_states[rank]), self._new_confidences[rank]
         parts = [state[node] for node in nodes for state in (self.around, self.before)]
         places = distinct([np.empty(0, self.problem.place_type), *(part.places for part in parts)])

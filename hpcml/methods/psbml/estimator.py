@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import NoneType
-from typing import Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,17 +16,9 @@ from hpcml import mpi
 from hpcml.data.classes import Classes
 from hpcml.data.shard import Rows
 from hpcml.errors import DataError, HpcmlError
-from hpcml.estimators.distributed import (
-    NUMBER,
-    TEXT,
-    WHOLE,
-    WHOLE_OR_NONE,
-    DistributedClassifier,
-    Parameter,
-    about_parameters,
-    gather_rows,
-)
+from hpcml.estimators.distributed import DistributedClassifier, gather_rows
 from hpcml.estimators.labels import CLASSES, LabelScores, LabelSets
+from hpcml.estimators.parameters import OPTION, Parameter, Seed, about_parameters, classifier_of
 from hpcml.methods.psbml.cycles import cycles_of
 from hpcml.methods.psbml.options import PsbmlOptions
 from hpcml.methods.psbml.pocket import margin_data
@@ -72,7 +63,7 @@ class RowsInMemory:
 
 
 class ProblemInMemory(TorusProblem):
-    """What is to be trained on, with all rows on every rank."""
+    """The problem to be trained on, with all rows on every rank."""
 
     dataset: RowsInMemory
 
@@ -92,6 +83,7 @@ def _has_probabilities(estimator: PsbmlClassifier) -> bool:
     raise AttributeError(f"the base learner {estimator.base!r} gives no probabilities")
 
 
+@classifier_of(PsbmlOptions)
 class PsbmlClassifier(LabelScores, DistributedClassifier):
     """PSBML: one classifier of all classes, trained on the rows near the boundary, which a torus of nodes selects.
 
@@ -103,34 +95,6 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
     order. The rows are gathered on every rank, and the nodes are divided among the ranks. All ranks end with the same classifier,
     on any number of ranks. Only `fit` communicates. Copies and pickles have `comm=None`, clones keep it. Choose parameters with
     GridSearchCV on one rank (`comm=None`).
-
-    Parameters
-    ----------
-    base : str or tuple of str
-        The base learner and its options, as on the command line: "tree", "tree max_depth=5", ("tree", "max_depth=5");
-        naive-bayes, naive-bayes-gaussian, tree, stump, linear-svm, or the dotted path of a scikit-learn classifier.
-    grid : str or None
-        The torus, "WIDTHxHEIGHT"; there must be a row to train on for each node. None: "3x3", or "2x2" or "1x1" for fewer than 9 or
-        4 such rows.
-    neighbourhood : {"L5", "L9", "C9", "C13"}
-        Which nodes see each other's rows.
-    replace : float
-        Probability that a row of a node is replaced in a cycle.
-    cycles : int
-        Cycles of every node.
-    validation_share : float
-        Share of the rows, of each class, that judges the cycles.
-    judge : {"error", "auc"}
-        By what the best cycle is found: error, or the area under the ROC curve (two classes only; then the rows set aside choose
-        the threshold of `predict`, too).
-    patience : int or None
-        Stop after so many cycles that are no better than the best one before them; None: do all `cycles`.
-    device : {"cpu", "gpu"}
-        Where `fit` scores rows; a GPU for naive Bayes only, and not with the same bits. What is learnt scores on the CPU.
-    random_state : int, RandomState or None
-        Spreads and draws the rows; rank 0's counts.
-    comm : mpi4py communicator or None
-        The ranks that give the rows and share the work; None: this process alone.
 
     Attributes
     ----------
@@ -166,37 +130,20 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
     Kamath, Domeniconi & De Jong 2018, section 3.
     """
 
-    _options_kind = PsbmlOptions
-    _parameters: ClassVar[Mapping[str, Parameter]] = {
-        **{"base": BASE, "grid": GRID, "neighbourhood": TEXT, "replace": NUMBER, "cycles": WHOLE},
-        **{"validation_share": NUMBER, "judge": TEXT, "patience": WHOLE_OR_NONE, "device": TEXT},
-    }
-
-    def __init__(
-        self,
-        base: str | tuple[str, ...] = "naive-bayes",
-        grid: str | None = None,
-        neighbourhood: str = "C9",
-        replace: float = 0.2,
-        cycles: int = 20,
-        validation_share: float = 0.1,
-        judge: str = "error",
-        patience: int | None = None,
-        device: str = "cpu",
-        random_state: int | np.random.RandomState | None = 0,
-        comm: mpi.Comm | None = None,
-    ) -> None:
-        self.base = base
-        self.grid = grid
-        self.neighbourhood = neighbourhood
-        self.replace = replace
-        self.cycles = cycles
-        self.validation_share = validation_share
-        self.judge = judge
-        self.patience = patience
-        self.device = device
-        self.random_state = random_state
-        self.comm = comm
+    base: Annotated[str | tuple[str, ...], BASE] = "kernel-nb"
+    grid: Annotated[str | None, GRID] = None
+    """The torus, "WIDTHxHEIGHT"; there must be a row to train on for each node. None: "3x3", or "2x2" or "1x1" for fewer than 9 or
+    4 such rows."""
+    neighbourhood: str = OPTION
+    replace: float = OPTION
+    cycles: int = OPTION
+    validation_share: float = OPTION
+    judge: str = OPTION
+    patience: int | None = OPTION
+    device: str = OPTION
+    random_state: Seed = OPTION
+    comm: mpi.Comm | None = None
+    """The ranks that give the rows and share the work; None: this process alone."""
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

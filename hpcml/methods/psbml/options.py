@@ -17,8 +17,8 @@ class PsbmlOptions:
 
     free: ClassVar[frozenset[str]] = FREE | {"slow_rank", "slow_factor"}  # what may differ between a run and its continuation
 
-    base: Annotated[tuple[str, ...], Several] = ("naive-bayes",)
-    """The base learner and its options: naive-bayes, naive-bayes-gaussian, tree, stump, linear-svm, or the dotted path of any
+    base: Annotated[tuple[str, ...], Several] = ("kernel-nb",)
+    """The base learner and its options: kernel-nb, gaussian-nb, tree, stump, linear-svm, or the dotted path of any
     scikit-learn classifier, then NAME=VALUE, for instance: --base tree max_depth=5."""
     grid: str = "3x3"
     """Nodes of the torus: WIDTHxHEIGHT. The rows are spread over them; ranks beyond their number

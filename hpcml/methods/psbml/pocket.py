@@ -13,13 +13,13 @@ from hpcml.model.classifier import FoundThreshold, write_classifier
 
 
 def loss_of(judge: str, error: float, auc: float) -> float:
-    """What is least for the best cycle: the error, or 1 − AUC; infinite where it is not known."""
+    """The loss, least for the best cycle: the error, or 1 − AUC; infinite where it is not known."""
     loss = error if judge == "error" else 1.0 - auc
     return math.inf if math.isnan(loss) else loss
 
 
 def quality(judge: str, error: float, auc: float) -> str:
-    """What judges a cycle, for people; of the area also the error that is left with the threshold that was chosen."""
+    """The measure that judges a cycle, for people; of the area also the error that is left with the threshold that was chosen."""
     wrong = f"error {100 * error:.2f} %"
     return wrong if judge == "error" else f"area {100 * auc:.2f} %, {wrong}"
 
@@ -37,7 +37,7 @@ class Pocket:
     classifier: object = None
 
     def rank(self, judge: str) -> tuple[float, float]:
-        """What is least for the best: the loss, then the cycle."""
+        """The key by which the best is least: the loss, then the cycle."""
         return loss_of(judge, self.error, self.auc), self.cycle if self.cycle >= 0 else math.inf
 
 

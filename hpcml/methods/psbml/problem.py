@@ -1,4 +1,4 @@
-"""What is to be trained on, as one rank of the torus sees it."""
+"""The problem to be trained on, as one rank of the torus sees it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class TorusProblem:
 
     @property
     def about(self) -> str:
-        """What is trained on what, for people."""
+        """The learner and the rows it is trained on, for people."""
         n_validation, n_test = (int(np.count_nonzero(self.start == part)) for part in (VALIDATION, TEST))
         return (
             f"{self.learner} on {plural(self.start.size - n_validation - n_test, 'row')} "
@@ -70,7 +70,7 @@ class TorusProblem:
 
     @cached_property
     def origin(self) -> bytes:
-        """What a continued run must have in common with its beginning (32 bytes)."""
+        """A digest that a continued run must have in common with its beginning (32 bytes)."""
         text = f"{self.dataset.vocabulary} {self.dataset.nnz} {self.dataset.n_features} {self.classes.names}"
         return hashlib.sha256(text.encode() + self.classes.rows.tobytes() + self.classes.of.tobytes()).digest()
 

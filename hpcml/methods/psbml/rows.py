@@ -70,7 +70,7 @@ class RowStore:
             self.places = everything[order]
 
     def letter(self, rank: int, places: np.ndarray) -> mpi.Arrays:
-        """What another rank needs in order to have some rows (ascending places): those that it has not seen."""
+        """A letter that gives another rank some rows (ascending places): those that it has not seen."""
         new = places[~np.isin(places, self._known.get(rank, places[:0]), assume_unique=True)]
         self._know(rank, new)
         return [new, *written(self.take(new))]

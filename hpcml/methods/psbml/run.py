@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import h5py
 import numpy as np
 
 from hpcml import mpi
-from hpcml.errors import DataError, Interrupted
+from hpcml.errors import DataError, Stopped
 from hpcml.files.slabs import Slab
 from hpcml.files.table import read_csv, write_table
 from hpcml.log import Progress, plural
@@ -21,20 +22,22 @@ from hpcml.methods.psbml.pocket import Pocket, quality
 from hpcml.methods.psbml.problem import TorusProblem
 from hpcml.methods.psbml.snapshot import ENTRY, HISTORY, Assessor, Facts, Snapshot, all_rows
 from hpcml.methods.psbml.synchronous import Synchronous
-from hpcml.run.checkpoint import Checkpoints, CheckpointWriter, Pace, reading_checkpoint
+from hpcml.run.checkpoint import Checkpoints, CheckpointWriter, reading_checkpoint
+from hpcml.run.driver import Driver, Job
 from hpcml.run.folder import RunFolder
 from hpcml.signals import StopSignals
 
-SIGNAL, TIME_UP, DUE, FAILED, IDLE, WAITING = range(6)  # what a pulse carries
-IDLE_SECONDS = 0.002
 
-
-class TorusRun:
+class TorusRun(Job):
     """The cycles of a run. Making one is local."""
 
+    doing = "running a cycle"
+
     def __init__(self, problem: TorusProblem, folder: RunFolder, signals: StopSignals) -> None:
-        self.problem, self.folder, self.signals = problem, folder, signals
+        self.problem, self.folder = problem, folder
         self.comm, self.options, self.log = problem.comm, problem.options, folder.log
+        group = mpi.self_comm() if self.options.asynchronous else problem.comm  # who does a turn together
+        self.driver = Driver(problem.comm, group, problem.options, signals)
         self.checkpoints = Checkpoints(problem.comm, folder.checkpoints, folder.log)
         self.assessor = Assessor(problem)
         self.slots = problem.first_slots
@@ -42,10 +45,18 @@ class TorusRun:
         self.cycles = np.zeros(problem.n_nodes)
         self.taken: list[Snapshot] = []  # not assessed yet
         self.at_once = 2 * problem.comm.size  # how many are assessed together: a faster rank can take more of them
-        self.elapsed = 0.0
+        self.elapsed = 0.0  # seconds, once the run has ended
         self.told = -1  # the last cycle that the run told of before it was resumed
+        self.grid: Asynchronous | None = None
+        self.saving = False
+        self.steps, self.worked = 0, 0.0  # of nodes, asynchronously, and the seconds that they took
 
-    def _note(self) -> str:
+    @property
+    def n_done(self) -> float:
+        """The cycles that have been taken, which rank 0 counts for all."""
+        return self.n_taken if self.comm.rank == 0 else 0
+
+    def note(self, turns: int) -> str:
         """The best cycle so far."""
         pocket = self.assessor.pocket
         return f"validation {quality(self.options.judge, pocket.error, pocket.auc)}" if pocket.cycle >= 0 else ""
@@ -61,151 +72,102 @@ class TorusRun:
         """Collective. Do the cycles: ""; or stop after a checkpoint at a signal or the time limit: why."""
         if not (restore and self._restore()):
             self.taken.append(all_rows(self.slots))
-        self.began, self.pace = time.monotonic(), Pace(self.options.checkpoint_every)
-        self.before = self.elapsed
-        self.progress = Progress(self.log, "cycles", self.options.cycles)
+        progress = Progress(self.log, "cycles", self.options.cycles)
         try:
-            stop = self._asynchronous() if self.options.asynchronous else self._synchronous()
+            if not self.options.asynchronous:
+                return self.driver.run(self._in_step(), self, progress)
+            self.grid = Asynchronous(self.problem, self.slots, self.fitness, self.cycles)
+            try:
+                return self.driver.run(self._apart(self.grid), self, progress)
+            finally:
+                if not self.saving:  # a rank that fails alone in a checkpoint would wait for letters of those that wait for it
+                    self.grid.close()
         finally:
-            self.progress.close()
-        self.elapsed = self.before + time.monotonic() - self.began
-        return stop
+            progress.close()
+            self.elapsed = self.driver.elapsed
 
     @mpi.collective
-    def _pause(self) -> str:
-        """Collective. Write a checkpoint if one is due or if there is a reason to stop: that reason."""
-        signal, time_up, due = mpi.allreduce_maxima(self.comm, np.array(self._flags(), dtype=np.float64))
-        stop = _reason(signal, time_up)
-        if stop or due:
-            self._save()
-        return stop
-
-    def _flags(self) -> tuple[float, float, float]:
-        """Whether this rank has a reason to stop or to save: (a signal, the time limit, a checkpoint is due). One clock decides."""
-        now, clock, limit = time.monotonic(), self.comm.rank == 0, self.options.time_limit
-        return self.signals.seen, clock and limit is not None and now - self.began >= limit, clock and self.pace.due
-
-    def _look(self) -> None:
-        """Raise Interrupted if this rank has a reason to stop. Local."""
-        signal, time_up, _ = self._flags()
-        if signal or time_up:
-            raise Interrupted(_reason(signal, time_up))
-
-    @mpi.collective
-    def _stop(self) -> str:
-        """Collective. Write a checkpoint in the middle of work that `_look` has ended; why."""
-        self.taken = self.assessor.take_back() + self.taken
-        return self._pause()
-
-    @mpi.collective
-    def _synchronous(self) -> str:
+    def _in_step(self) -> Generator[list[Snapshot], None, None]:
         """Collective. The cycles in step; after as many as there are ranks, each rank assesses one, before it trains again."""
         with mpi.agreed(self.comm, f"reading {self.problem.dataset.path}"):
             grid = Synchronous(self.problem, self.slots, int(self.cycles.max(initial=0)))
-        while True:
-            self.slots = grid.slots
-            self.cycles[:] = grid.cycle
-            if grid.cycle >= self.options.cycles or self.assessor.at_plateau:
-                return self._assess_rest([1.0] * self.comm.size)
-            if stop := self._pause():
-                return stop
+        look = self.driver.look
+        while grid.cycle < self.options.cycles and not self.assessor.at_plateau:
+            yield []
             if len(self.taken) >= self.comm.size:
                 self.assessor.hand_out(self.taken, [1.0] * self.comm.size)
                 self.taken = []
             try:
-                self.taken.append(grid.step(lambda: self.assessor.work(self._look), self._look))
-            except Interrupted:
-                return self._stop()
+                self.taken.append(grid.step(lambda: self.assessor.work(look), look))
+            except Stopped:
+                self.taken = self.assessor.take_back() + self.taken
+                raise
+            self.slots = grid.slots
+            self.cycles[:] = grid.cycle
             if self.assessor.handed:
                 self._gather()
-            self.progress.update(grid.cycle, self._note())
-
-    @mpi.collective
-    def _asynchronous(self) -> str:
-        """Collective. Each rank at its own speed until the grid has done its cycles or is at a plateau; now and then all assess."""
-        grid = Asynchronous(self.problem, self.slots, self.fitness, self.cycles)
-        pulse, turn, failure, stop = mpi.RepeatedSum(self.comm, mpi.self_comm(), 6), 0, None, ""
-        steps, worked = 0, 0.0
-        nodes = list(self.slots)
-        while True:
-            done = grid.cycles_done >= self.options.cycles or self.assessor.at_plateau
-            busy = bool(nodes) and failure is None and not done
-            try:
-                if busy:
-                    begin = time.monotonic()
-                    grid.step(nodes[turn])
-                    steps, worked = steps + 1, worked + time.monotonic() - begin
-                    turn = (turn + 1) % len(nodes)
-                    while self.n_taken < min(self.options.cycles, grid.cycles_done):
-                        self.taken.append(grid.snapshot(self.n_taken + 1))
-                    self.progress.update(self.n_taken, self._note())
-                else:
-                    grid.deliver()
-                    time.sleep(IDLE_SECONDS)
-            except Exception as error:  # noqa: BLE001 - the others learn of it by the pulse
-                failure = failure or error
-            waiting = len(self.taken) >= self.at_once
-            seen = pulse.poll((*self._flags(), failure is not None, not busy, waiting))
-            if seen is None:
-                continue
-            stop = _reason(seen[SIGNAL], seen[TIME_UP])
-            if stop or seen[FAILED] or seen[IDLE] == self.comm.size:
-                break
-            if seen[DUE] or seen[WAITING]:
-                self._keep(grid)
-            if seen[DUE]:
-                self._save()
-            if seen[WAITING] and (stop := self._assess_taken(grid, steps, worked)):
-                grid.close()
-                return stop
-        grid.close()
-        with mpi.agreed(self.comm, "running a cycle"):
-            if failure is not None:
-                raise failure
-        self._keep(grid)
-        if stop and seen[IDLE] != self.comm.size:
-            self._save()
-            return stop
-        while self.n_taken < self.options.cycles and not self.assessor.at_plateau:
-            self.taken.append(grid.snapshot(self.n_taken + 1))  # a rank without nodes, or one that learnt of the end from a letter
-        return self._assess_rest(self._speeds(steps, worked))
-
-    @mpi.collective
-    def _speeds(self, steps: int, worked: float) -> list[float]:
-        """Collective. Each rank's seconds for a step of a node; little for one that has no nodes."""
-        return self.comm.allgather(worked / steps if steps else 1e-3)
-
-    @mpi.collective
-    def _assess_taken(self, grid: Asynchronous, steps: int, worked: float) -> str:
-        """Collective. `_assess_rest` while letters are under way; an error, which all ranks raise, leaves none behind."""
-        try:
-            return self._assess_rest(self._speeds(steps, worked))
-        except Exception:
-            grid.close()
-            raise
-
-    @mpi.collective
-    def _keep(self, grid: Asynchronous) -> None:
-        """Collective. Note the grid's state; all ranks then have taken as many snapshots as the one that knows of most cycles."""
-        for number in range(self.n_taken + 1, int(mpi.allreduce_max(self.comm, self.n_taken)) + 1):
-            self.taken.append(grid.snapshot(number))
-        self.slots, self.fitness, self.cycles = grid.slots, grid.fitness, grid.table[:, 0]
-
-    @mpi.collective
-    def _assess_rest(self, costs: list[float]) -> str:
-        """Collective. Assess what has been taken, some at a time, to a plateau: ""; or stop after a checkpoint: why."""
         while self.taken and not self.assessor.at_plateau:
-            if stop := self._pause():
-                return stop
-            self.assessor.hand_out(self.taken[: self.at_once], costs)
-            del self.taken[: self.at_once]
-            try:
-                with mpi.agreed(self.comm, "assessing the grid"):
-                    self.assessor.work(self._look)
-            except Interrupted:
-                return self._stop()
-            self._gather()
-        return ""
+            yield []
+            self._assess([1.0] * self.comm.size)
+
+    def _apart(self, grid: Asynchronous) -> Generator[list[Snapshot] | None, None, None]:
+        """A step of a node here in each turn, at this rank's own speed, until the grid has done its cycles or is at a plateau."""
+        nodes = itertools.cycle(self.slots)
+        while True:
+            if not self.slots or self._grid_is_done:
+                grid.deliver()
+                yield None
+                continue
+            begin = time.monotonic()
+            grid.step(next(nodes))
+            self.steps, self.worked = self.steps + 1, self.worked + time.monotonic() - begin
+            while self.n_taken < min(self.options.cycles, grid.cycles_done):
+                self.taken.append(grid.snapshot(self.n_taken + 1))
+            yield []
+
+    @property
+    def _grid_is_done(self) -> bool:
+        """Whether the asynchronous grid has done its cycles, as far as known here, or is at a plateau."""
+        return self.assessor.at_plateau or (self.grid is not None and self.grid.cycles_done >= self.options.cycles)
+
+    @property
+    def meets(self) -> bool:
+        """Whether enough asynchronous cycles wait to be assessed, by all ranks together: many, or all that there will be."""
+        if self.grid is None or self.assessor.at_plateau:
+            return False
+        rest = self._grid_is_done and (self.taken or self.n_taken < self.options.cycles)
+        return len(self.taken) >= self.at_once or bool(rest)
+
+    @mpi.collective
+    def meet(self) -> None:
+        """Collective. Assess the cycles that the asynchronous grid has taken. Raises Stopped."""
+        self._note_state()
+        costs = self.comm.allgather(self.worked / self.steps if self.steps else 1e-3)  # little for a rank that has no nodes
+        while self.taken and not self.assessor.at_plateau:
+            self._assess(costs)
+
+    @mpi.collective
+    def _note_state(self) -> None:
+        """Collective. Note the state of an asynchronous grid, which all ranks have then taken as often as the fastest one."""
+        if self.grid is None:
+            return
+        known = max(self.n_taken, min(self.options.cycles, int(self.grid.cycles_done)))
+        for number in range(self.n_taken + 1, int(mpi.allreduce_max(self.comm, known)) + 1):
+            self.taken.append(self.grid.snapshot(number))
+        self.slots, self.fitness, self.cycles = self.grid.slots, self.grid.fitness, self.grid.table[:, 0]
+
+    @mpi.collective
+    def _assess(self, costs: list[float]) -> None:
+        """Collective. Assess some of what has been taken; `costs` are the ranks' seconds for a step. Raises Stopped."""
+        self.assessor.hand_out(self.taken[: self.at_once], costs)
+        del self.taken[: self.at_once]
+        try:
+            with mpi.agreed(self.comm, "assessing the grid"):
+                self.assessor.work(self.driver.look)
+        except Stopped:
+            self.taken = self.assessor.take_back() + self.taken
+            raise
+        self._gather()
 
     @mpi.collective
     def _gather(self) -> None:
@@ -232,11 +194,12 @@ class TorusRun:
                 write_history(self.folder.history, self.assessor.history)
 
     @mpi.collective
-    def _save(self) -> None:
+    def save(self) -> None:
         """Collective. Write a checkpoint."""
+        self.saving = True
+        self._note_state()
         n_nodes, width = self.problem.n_nodes, self.problem.largest_node
         assessor, pocket = self.assessor, self.assessor.pocket
-        self.elapsed = self.before + time.monotonic() - self.began
         cycles = mpi.allreduce_maxima(self.comm, self._own(self.cycles))
         facts = Facts.merged(self.comm.allgather([snapshot.facts for snapshot in self.taken]))
         arrays = {"origin": Slab((1, 32), "|u1"), "elapsed": Slab((1, 1), "<f8"), "cycles": Slab((1, n_nodes), "<f8")}
@@ -266,7 +229,7 @@ class TorusRun:
                     _write_entries(out, "pocket", node, pocket.entries[pocket.entries["node"] == node], width)
             if self.comm.rank == 0:
                 out.write_row("origin", 0, np.frombuffer(self.problem.origin, dtype=np.uint8))
-                out.write_row("elapsed", 0, np.array([self.elapsed]))
+                out.write_row("elapsed", 0, np.array([self.driver.elapsed]))
                 out.write_row("cycles", 0, cycles)
                 numbers = [(float(snapshot.cycle),) for snapshot in self.taken]
                 for name, lines in (("history", assessor.history), ("facts", facts), ("taken_cycles", numbers)):
@@ -275,8 +238,8 @@ class TorusRun:
                 if pocket.cycle >= 0:
                     out.write_row("judged", 0, np.array([pocket.cycle, pocket.error, pocket.auc, pocket.threshold]))
 
-        with self.pace.saving():
-            self.checkpoints.save(arrays, fill)
+        self.checkpoints.save(arrays, fill)
+        self.saving = False
 
     def _own(self, values: np.ndarray) -> np.ndarray:
         """Values of the nodes here, 0 elsewhere."""
@@ -298,7 +261,7 @@ class TorusRun:
             if not _has_cycle_0(file):
                 begun = f"{self.folder.path} was begun by version 0.8, which judges otherwise"
                 raise DataError(f"{begun}; resume with that version, or start again with --force")
-            self.elapsed, self.cycles = float(file["elapsed"][0, 0]), file["cycles"][0]
+            self.driver.before, self.cycles = float(file["elapsed"][0, 0]), file["cycles"][0]
             for node, slots in self.slots.items():
                 self.slots[node] = file["places"][node, : slots.size].astype(slots.dtype)
                 self.fitness[node] = file["fitness"][node, : slots.size]
@@ -330,10 +293,6 @@ def _last_cycle(history: Path) -> int:
 def _has_cycle_0(file: h5py.File) -> bool:
     """Whether cycle 0 is among the cycles of a checkpoint, as it is since version 0.9."""
     return any(name in file and (file[name][:, 0] == 0).any() for name in ("history", "taken_cycles"))
-
-
-def _reason(signal: float, time_up: float) -> str:
-    return "a signal arrived" if signal else "the time limit is reached" if time_up else ""
 
 
 def _padded(values: np.ndarray, width: int, filler: float) -> np.ndarray:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import time
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -30,11 +31,11 @@ from hpcml.methods.psbml.run import write_history
 from hpcml.methods.psbml.selection import TEST, spread
 from hpcml.methods.psbml.snapshot import validate
 from hpcml.methods.psbml.torus import Placement
+from hpcml.run.driver import Driver, Job
 from hpcml.run.folder import FINISHED, SEEDS, RunConfig, RunFolder
 from hpcml.run.session import Target
+from hpcml.run.stop import Stop
 from hpcml.signals import StopSignals
-
-IDLE_SECONDS = 0.01
 
 
 class SeedLine(NamedTuple):
@@ -129,43 +130,11 @@ class SeedsReport:
         )
 
 
-class Watch:
-    """What the ranks tell each other while each is at its own runs: that all are to stop, or are done."""
-
-    def __init__(self, comm: mpi.Comm, signals: StopSignals, time_limit: float | None, progress: Progress) -> None:
-        self.comm, self.signals, self.time_limit, self.progress = comm, signals, time_limit, progress
-        self.pulse, self.began = mpi.RepeatedSum(comm, mpi.self_comm(), 5), time.monotonic()
-        self.n_done, self.failed, self.idle, self.over, self.reason = 0, False, False, False, ""
-
-    def look(self) -> None:
-        """Raise Interrupted if there is a reason to stop, on any rank. Local."""
-        if self.over:
-            raise Interrupted(self.reason)
-        late = self.time_limit is not None and self.comm.rank == 0 and time.monotonic() - self.began >= self.time_limit
-        seen = self.pulse.poll((self.signals.seen, late, self.failed, self.idle, self.n_done))
-        if seen is None:
-            return
-        self.progress.update(int(seen[4]))
-        self.over = bool(seen[:3].any() or seen[3] == self.comm.size)
-        if seen[:3].any():
-            self.reason = "a signal arrived" if seen[0] else "the time limit is reached" if seen[1] else "a run failed"
-            raise Interrupted(self.reason)
-
-    @mpi.collective
-    def end(self) -> str:
-        """Collective. Wait until all ranks are done (""), or stop: why."""
-        self.idle = True
-        while not self.over:
-            try:
-                self.look()
-            except Interrupted:
-                break
-            time.sleep(IDLE_SECONDS)
-        return self.reason
-
-
-class SeedRuns:
+class SeedRuns(Job):
     """The runs of the seeds, in a run folder. Making one is local."""
+
+    doing = "running a seed"
+    n_done = 0  # of the runs of this rank
 
     def __init__(self, problem: TorusProblem, folder: RunFolder, rows: np.ndarray, of: np.ndarray) -> None:
         """`rows` (of the file) and their classes compare; none: each run sets its own aside."""
@@ -192,8 +161,15 @@ class SeedRuns:
                     raise DataError(f"{self.folder.path}: this run was started on other data; resume with the same file")
         return found
 
-    def run(self, seed: int, watch: Watch) -> None:
-        """The run of one seed, and its file. Local; raises what `watch.look` does, ConfigError, DataError, OSError."""
+    def solve(self, seeds: Sequence[int], stop: Stop) -> Generator[list[int], None, None]:
+        """Runs, one after the other; a turn is some cycles of one. Local; raises Stopped, ConfigError, DataError, OSError."""
+        for seed in seeds:
+            yield from self._solve(seed, stop)
+            self.n_done += 1
+            yield [seed]
+
+    def _solve(self, seed: int, stop: Stop) -> Generator[list[int], None, None]:
+        """The run of one seed, and its file. Local."""
         begin, first = time.monotonic(), self.problem
         options, placement = replace(first.options, seed=seed), Placement(first.placement.torus, 1, 0)
         start = spread(
@@ -201,8 +177,9 @@ class SeedRuns:
         )  # fmt: skip
         problem = replace(first, comm=mpi.self_comm(), start=start, placement=placement, options=options)
         base = None
-        for assessor in cycles_of(problem, watch.look):
+        for assessor in cycles_of(problem, stop.look):
             base = base or assessor.pocket  # on one rank the first one is of cycle 0 alone
+            yield []
         assert base is not None
         pocket, judged = assessor.pocket, self.judge(problem, [assessor.pocket, base])
         distinct_rows = int(assessor.history[pocket.cycle][3])
@@ -243,27 +220,16 @@ def train_seeds(problem: TorusProblem, folder: RunFolder, target: Target, signal
     done = comm.bcast(done)
     missing = [seed for seed in runs.seeds if seed not in done]
     log(f"training {problem.about}, {n_test:,} to compare; {len(missing)} of {plural(len(runs.seeds), 'seed')}, ranks: {comm.size}")
-    stopped, failure = "", None
-    with_progress, begin = Progress(log, "seeds", len(missing)), time.monotonic()
-    watch = Watch(comm, signals, options.time_limit, with_progress)
+    progress, begin = Progress(log, "seeds", len(missing)), time.monotonic()
+    driver = Driver(comm, mpi.self_comm(), options, signals)
     try:
-        for seed in missing[comm.rank :: comm.size]:
-            runs.run(seed, watch)
-            watch.n_done += 1
-    except Interrupted:
-        pass
-    except Exception as error:  # noqa: BLE001 - the others learn of it by the watch
-        failure, watch.failed = error, True
-    stopped = watch.end()
-    with_progress.close()
-    try:
-        with mpi.agreed(comm, "running a seed"):
-            if failure is not None:
-                raise failure
+        stopped = driver.run(runs.solve(missing[comm.rank :: comm.size], driver.stop), runs, progress)
     except HpcmlError:
         if comm.rank == 0 and not target.resume and not any(runs.part(seed).exists() for seed in runs.seeds):
             folder.discard()  # it could not even begin
         raise
+    finally:
+        progress.close()
     with mpi.agreed(comm, f"finishing {folder.path}"):
         if comm.rank == 0:
             done = runs.done()

@@ -1,4 +1,4 @@
-"""Fitness, selection weights and replacement (SPEC: PSBML, steps 3 and 4): functions of global numbers, never of ranks."""
+"""Fitness, selection weights and replacement (Kamath, Domeniconi & De Jong 2018): functions of global numbers, never of ranks."""
 
 from __future__ import annotations
 

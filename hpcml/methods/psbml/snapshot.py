@@ -30,7 +30,7 @@ HISTORY = (
 
 
 class Facts(NamedTuple):
-    """What a rank knows of a cycle besides the rows."""
+    """The facts of a cycle on a rank besides the rows."""
 
     low: float = math.inf  # the range of fitness
     high: float = -math.inf
@@ -136,7 +136,7 @@ class Assessor:
         self._mine = []
 
     def take_back(self) -> list[Snapshot]:
-        """What was handed out, to be assessed another time. Local."""
+        """The snapshots that were handed out, to be assessed another time. Local."""
         handed, self.handed, self._mine, self._judged = self.handed, [], [], []
         return handed
 

@@ -1,4 +1,4 @@
-"""The synchronous cycle (SPEC: PSBML, steps 1 to 4): neighbours wait for one another, every number is that of one rank alone.
+"""The synchronous cycle: neighbours wait for one another, and every number is that of one rank alone.
 
 Between two ranks that host neighbours three messages go to and fro in a cycle: the nodes' rows (of those that the other has not
 seen also the values), the confidences that the other's rows met with here, and the fitness of the rows here. Over the whole grid

@@ -62,7 +62,7 @@ class Torus:
 
 @dataclass(frozen=True)
 class Placement:
-    """What one of `n_ranks` ranks has to do with a torus: contiguous blocks of nodes, one each where there are as many ranks."""
+    """The share of one of `n_ranks` ranks in a torus: contiguous blocks of nodes, one each where there are as many ranks."""
 
     torus: Torus
     n_ranks: int

@@ -48,7 +48,7 @@ class Sizes(Protocol):
 
 @dataclass(frozen=True)
 class PsbmlReport:
-    """What a finished run did."""
+    """The report of a finished run."""
 
     model: Path
     cycle: int  # the one that the classifier is of; 0: the base learner on all rows

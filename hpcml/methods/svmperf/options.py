@@ -18,7 +18,7 @@ class SvmperfOptions(InterceptOptions):
 
     svmperf_epsilon: float = 0.1
     """Stop when the bound on f(w) − min f falls to this, in percent: 0.1 means 0.001."""
-    shards: int | None = None
+    ranks_per_group: int | None = None
     """Ranks that divide the rows among themselves; the labels are scattered over such groups. Default: by memory and labels.
     Does not change the result."""
     max_steps: int | None = None

@@ -18,12 +18,14 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.methods.linear import plane_kernels as kernels
-from hpcml.methods.linear.block import CONVERGED, STEP_LIMIT, Finished, PanelBlock
 from hpcml.methods.linear.block_kernels import CHUNK
 from hpcml.methods.linear.objective import Objective, Panel, panel_widths
 from hpcml.methods.linear.panel_kernels import VIOLATORS, VISITED
+from hpcml.methods.linear.panels import PanelSolver
+from hpcml.methods.linear.solver import CONVERGED, STEP_LIMIT, Finished
 from hpcml.methods.svmperf.cutting import CuttingPlanes, violation_limit
 from hpcml.methods.svmperf.options import SvmperfOptions
+from hpcml.run.stop import Stop
 
 ROOM = 16  # planes to make room for at first; doubled when they are used up
 
@@ -44,24 +46,28 @@ class Cutting:
         return len(self.history)
 
 
-class SvmperfBlock(PanelBlock):
-    """The labels of the cutting plane method; a checkpoint holds none of those in training: they begin again."""
+class SvmperfSolver(PanelSolver):
+    """The labels of the cutting plane method; a checkpoint holds none of those in training: they begin again.
 
-    def __init__(self, objective: Objective, widths: list[int], labels: np.ndarray, epsilon: float, max_steps: int) -> None:
+    The model is the iterate with the least objective; `phi` in the history is (f_min − lower bound) / f_min.
+    """
+
+    def __init__(self, objective: Objective, labels: np.ndarray, n_lanes: int, options: SvmperfOptions) -> None:
         """Raises MemoryError."""
-        super().__init__(objective, widths, labels)
-        self.limit, self.max_steps = violation_limit(epsilon), max_steps
+        super().__init__(objective, panel_widths(n_lanes, options.precision), labels)
+        self.limit, self.max_steps = violation_limit(options.svmperf_epsilon), options.step_limit
 
     def _begin(self, panel: Panel, label: int) -> Cutting:
         vectors = np.empty((0, panel.counts[self.objective.comm.rank] // panel.width), panel.w.dtype)
         return Cutting(label, CuttingPlanes(self.objective.lam), vectors)
 
-    def _step(self, panels: list[tuple[int, Panel]], seconds: float) -> list[Finished]:
-        self.objective.evaluate([panel for _, panel in panels])
+    def _step(self, panels: list[tuple[int, Panel]], stop: Stop) -> list[Finished]:
+        seconds = stop.seconds
+        self.objective.evaluate([panel for _, panel in panels], stop)
         finished = []
         for p, panel in panels:
             done = self._judge(p, panel, seconds)
-            finished += [self._finish(p, panel, lane, status) for lane, status in done]
+            finished += [self._finish(p, panel, lane, status, stop) for lane, status in done]
             self._cut(panel, {lane: self.training[p, lane] for lane in panel.active.tolist()})
         return finished
 
@@ -87,12 +93,12 @@ class SvmperfBlock(PanelBlock):
         return done
 
     @mpi.collective
-    def _finish(self, p: int, panel: Panel, lane: int, status: int) -> Finished:
+    def _finish(self, p: int, panel: Panel, lane: int, status: int, stop: Stop) -> Finished:
         """Collective. Take a label out of its lane."""
         training = self.training.pop((p, lane))
         w = panel.whole(lane, panel.best)
         with self.objective.profile("finish"):
-            f = self.objective.value(w, int(panel.labels[lane]))
+            f = self.objective.value(w, int(panel.labels[lane]), stop)
         panel.leave(lane)
         return Finished(training.label, w, f, status, training.step, 1.0, training.history)
 
@@ -148,8 +154,3 @@ def next_weights(training: Cutting) -> np.ndarray:
     if gone.size:
         training.vectors[: len(planes)] = np.delete(training.vectors[:n], gone, axis=0)
     return w
-
-
-def svmperf(objective: Objective, labels: np.ndarray, n_lanes: int, options: SvmperfOptions, max_steps: int) -> SvmperfBlock:
-    """SVMperf; the model is the iterate with the least objective, `phi` in the history (f_min − lower bound)/f_min. MemoryError."""
-    return SvmperfBlock(objective, panel_widths(n_lanes, options.precision), labels, options.svmperf_epsilon, max_steps)

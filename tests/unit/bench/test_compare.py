@@ -157,7 +157,7 @@ def test_a_peak_begins_anew():
 
 def test_methods_are_chosen_by_name_or_by_loss():
     assert choose_methods((), shared(loss="hinge")) == list(minimisers())
-    assert choose_methods((), shared(loss="maxent")) == ["probe"]
+    assert choose_methods((), shared(loss="huber")) == ["probe"]
     assert choose_methods(("pegasos", "probe", "pegasos"), shared(loss="hinge")) == ["pegasos", "probe"]
     with pytest.raises(ConfigError, match="did you mean 'pegasos'"):
         choose_methods(("pegasus",), shared())
@@ -205,15 +205,15 @@ def test_a_method_with_another_penalty_keeps_its_own_loss_and_defaults(data, tmp
     [
         (("elastic-net",), {"loss": "hinge"}, "--loss hinge: elastic-net minimises logistic, squared only"),
         (("dual",), {"loss": "squared"}, "--loss squared: dual minimises hinge, logistic, squared-hinge only"),
-        (("dual", "elastic-net"), {"loss": "maxent"}, "--loss maxent: dual minimises hinge, logistic, squared-hinge only"),
+        (("dual", "elastic-net"), {"loss": "huber"}, "--loss huber: dual minimises hinge, logistic, squared-hinge only"),
         (("dual", "elastic-net"), {"positive_weight": "2"}, "--positive-weight is for the method dual, not for elastic-net"),
         (("dual",), {"l1": "1/m"}, "--l1 1/m has no effect on dual, it is for elastic-net"),
         (("elastic-net",), {"bias": False}, "--no-bias has no effect on elastic-net"),
     ],
 )
 def test_options_of_methods_with_different_penalties(methods, given, words):
-    assert choose_methods(("elastic-net", "probe"), shared(loss="maxent")) == ["elastic-net", "probe"]
-    assert choose_methods((), shared(loss="logistic")) == ["dual", "elastic-net"]
+    assert choose_methods(("elastic-net", "probe"), shared(loss="logistic")) == ["elastic-net", "probe"]
+    assert choose_methods((), shared(loss="logistic")) == ["probe", "dual", "elastic-net"]
     assert choose_methods((), shared(loss="squared")) == ["elastic-net"]
     with pytest.raises(ConfigError, match=words):
         choose_methods(methods, shared(**given))

@@ -129,7 +129,7 @@ def test_methods_that_can_do_without_an_intercept(path):
     for name in can:
         model = methods()[name].without_intercept().learner.make(0).fit(abs(X), y == 1)
         assert not np.any(model.intercept_), name
-    usual, without = (cross_validate(None, ["svm", "nb"], [path], folds=3, bias=bias) for bias in (True, False))
+    usual, without = (cross_validate(None, ["svm", "multinomial-nb"], [path], folds=3, bias=bias) for bias in (True, False))
     assert (usual.by_fold(0)[0] != without.by_fold(0)[0]).any() and (usual.by_fold(0)[1] == without.by_fold(0)[1]).all()
 
 
@@ -137,7 +137,7 @@ def test_methods_that_can_do_without_an_intercept(path):
 def test_every_number_is_that_of_a_loop(path, split):
     X, y, _ = class_data(1, 120, 12, 4)
     X, rows = abs(X), np.arange(120 if split == "all" else 90)
-    found = cross_validate(None, ["nb", "tree"], [path], folds=3, split=split, seed=7)
+    found = cross_validate(None, ["multinomial-nb", "tree"], [path], folds=3, split=split, seed=7)
     expected = np.zeros((4, 3, 2))
     for label in range(4):
         has = (y[rows] == label).astype(int)
@@ -154,12 +154,12 @@ def test_every_number_is_that_of_a_loop(path, split):
 
 
 def test_one_label_of_a_file(path):
-    whole = cross_validate(None, ["nb"], [path], folds=3)
-    one = cross_validate(None, ["nb"], [f"{path}:b:c", f"{path}:d"], folds=3)
+    whole = cross_validate(None, ["multinomial-nb"], [path], folds=3)
+    one = cross_validate(None, ["multinomial-nb"], [f"{path}:b:c", f"{path}:d"], folds=3)
     assert [problem.labels for problem in one.problems] == [["b:c"], ["d"]]
     assert np.array_equal(one.f1[0][0], whole.f1[0][1])
     assert np.array_equal(one.f1[1][0], whole.f1[0][3])
-    chosen = cross_validate(None, ["nb"], [path, f"{path}:d"], folds=3, label=["c", "a"])
+    chosen = cross_validate(None, ["multinomial-nb"], [path, f"{path}:d"], folds=3, label=["c", "a"])
     assert [problem.labels for problem in chosen.problems] == [["c", "a"], ["d"]]
     assert np.array_equal(chosen.f1[0], whole.f1[0][[2, 0]])
     assert chosen.names() == ["data", "data:d"]
@@ -189,15 +189,15 @@ def test_rare_labels_are_left_out(tmp_path, capsys):
     X, _ = random_data(3, 40, 6, 1)
     has = np.arange(40)[:, None] < [10, 4, 40, 37, 5]
     path = dataset(tmp_path / "rare.h5", abs(X), has.astype(float))
-    found = cross_validate(None, ["nb"], [path], log=Log(0))
+    found = cross_validate(None, ["multinomial-nb"], [path], log=Log(0))
     assert found.problems[0].labels == ["label0", "label4"]
     assert "3 with too few rows of a class are left out" in capsys.readouterr().err
     assert "rare: mean over 2 label(s) (3 with too few rows left out)" in str(found)
     for number in (1, 2, 3):
         with pytest.raises(ConfigError, match=r"rare\.h5: 5 folds need at least 5 rows of each class"):
-            cross_validate(None, ["nb"], [f"{path}:label{number}"])
+            cross_validate(None, ["multinomial-nb"], [f"{path}:label{number}"])
     with pytest.raises(ConfigError, match="21 folds need at least 21 rows of each class, but no label"):
-        cross_validate(None, ["nb"], [path], folds=21)
+        cross_validate(None, ["multinomial-nb"], [path], folds=21)
 
 
 def test_negative_values_are_refused_before_the_work(tmp_path):
@@ -206,9 +206,11 @@ def test_negative_values_are_refused_before_the_work(tmp_path):
     X.data[5 * 33 + 2] = -0.5
     path = dataset(tmp_path / "minus.h5", X, Y, splits={"first": np.arange(30), "odd": np.arange(1, 60, 2)})
     for split in ("all", "odd"):
-        with pytest.raises(ConfigError, match=r"minus\.h5: row 33 \(from 0\) has the value -0\.5, .* refused by mbw, v-pw, nb; "):
-            cross_validate(None, ["perceptron", "mbw", "v-pw", "nb"], [path], split=split)
-    cross_validate(None, ["nb"], [path], split="first")
+        with pytest.raises(
+            ConfigError, match=r"minus\.h5: row 33 \(from 0\) has the value -0\.5, .* refused by mbw, v-pw, multinomial-nb; "
+        ):
+            cross_validate(None, ["perceptron", "mbw", "v-pw", "multinomial-nb"], [path], split=split)
+    cross_validate(None, ["multinomial-nb"], [path], split="first")
     cross_validate(None, ["svm"], [path])
 
 
@@ -223,7 +225,7 @@ def test_a_failing_task_is_named(tmp_path):
 def test_a_file_that_does_not_fit_is_refused(path, monkeypatch):
     monkeypatch.setattr("hpcml.mpi.memory.limits", lambda: [Limit(20_000, "this test", "machine")])
     with pytest.raises(ConfigError, match=r"data\.h5: every rank needs all its rows"):
-        cross_validate(None, ["nb"], [path], folds=3)
+        cross_validate(None, ["multinomial-nb"], [path], folds=3)
     problem = type("Sizes", (), {"n_rows": 10, "n_features": 1000, "nnz": 9000, "path": path})
     with pytest.raises(ConfigError, match=r"\(tree need dense rows\)"):
         _check_room(self_comm(), problem, [method_of("tree")])
@@ -254,11 +256,11 @@ def test_names_are_methods_or_files(tmp_path, monkeypatch):
     ("methods", "options", "words"),
     [
         ([], {}, "name at least one method"),
-        (["nb", "nb"], {}, "nb is named twice"),
-        (["nb"], {"folds": 1}, "--folds 1: expected at least 2"),
-        (["nb"], {"baseline": "svm"}, "--baseline svm: not among the methods: nb"),
-        (["nb"], {"label": ["e"]}, "no label 'e'"),
-        (["nb"], {"split": "dev"}, "no split named 'dev'; it has: train, all"),
+        (["multinomial-nb", "multinomial-nb"], {}, "multinomial-nb is named twice"),
+        (["multinomial-nb"], {"folds": 1}, "--folds 1: expected at least 2"),
+        (["multinomial-nb"], {"baseline": "svm"}, "--baseline svm: not among the methods: multinomial-nb"),
+        (["multinomial-nb"], {"label": ["e"]}, "no label 'e'"),
+        (["multinomial-nb"], {"split": "dev"}, "no split named 'dev'; it has: train, all"),
         (["mbv"], {}, "no method 'mbv'; did you mean 'mbw'"),
         (["sklearn.svm.SVR"], {}, "sklearn.svm.SVR is not a scikit-learn classifier"),
         (["sklearn.nothing.X"], {}, "sklearn.nothing.X: cannot import sklearn.nothing"),
@@ -276,16 +278,16 @@ def test_data_that_make_no_sense(path):
         (["none.h5"], DataError, "there is no such file"),
     ):
         with pytest.raises(error, match=words):
-            cross_validate(None, ["nb"], data)
+            cross_validate(None, ["multinomial-nb"], data)
 
 
 def test_table_is_aligned_and_wrapped(path):
-    found = cross_validate(None, ["nb", "svm", "tree"], [path, f"{path}:a"], folds=3, baseline="svm")
+    found = cross_validate(None, ["multinomial-nb", "svm", "tree"], [path, f"{path}:a"], folds=3, baseline="svm")
     scores = found.scores()
     assert [[score.mark for score in row][1] for row in scores] == ["", ""]
     lines = format_table(found.names(), found.methods, scores)
     head, first, second, _, median, rank = lines
-    assert head.split() == ["nb", "svm", "tree"]
+    assert head.split() == ["multinomial-nb", "svm", "tree"]
     assert first.split()[0] == "data"
     for column in range(3):
         ends = [line.replace("±", "|").index("|", 13 + column * 13) for line in (first, second)]
@@ -300,11 +302,11 @@ def test_table_is_aligned_and_wrapped(path):
 
 
 def test_csv_has_every_fold(path, tmp_path):
-    found = cv(self_comm(), ["nb", str(path), "svm", f"{path}:a"], tmp_path / "out.csv", folds=3)
+    found = cv(self_comm(), ["multinomial-nb", str(path), "svm", f"{path}:a"], tmp_path / "out.csv", folds=3)
     lines = table(tmp_path / "out.csv")
     assert (tmp_path / "out.csv").read_text() == csv_text(found)
     assert [(line["label"], line["n_labels"], line["method"]) for line in lines] == [
-        *(("", "4", "nb"), ("", "4", "svm"), ("a", "1", "nb"), ("a", "1", "svm")),
+        *(("", "4", "multinomial-nb"), ("", "4", "svm"), ("a", "1", "multinomial-nb"), ("a", "1", "svm")),
     ]
     assert {(line["data"], line["n_rows"], line["n_features"]) for line in lines} == {(str(path), "120", "12")}
     for line, score in zip(lines, [score for row in found.scores() for score in row], strict=True):
@@ -314,12 +316,12 @@ def test_csv_has_every_fold(path, tmp_path):
         assert (line["p"] == "") == math.isnan(score.p)
         assert line["mark"] == score.mark
     with pytest.raises(ConfigError, match=r"out\.csv exists already"):
-        cv(self_comm(), ["nb", str(path)], tmp_path / "out.csv", folds=3)
+        cv(self_comm(), ["multinomial-nb", str(path)], tmp_path / "out.csv", folds=3)
     with pytest.raises(ConfigError, match="is also an input"):
-        cv(self_comm(), ["nb", str(path)], path, force=True, folds=3)
+        cv(self_comm(), ["multinomial-nb", str(path)], path, force=True, folds=3)
     with pytest.raises(DataError, match=r"the folder .* does not exist"):
-        cv(self_comm(), ["nb", str(path)], tmp_path / "no" / "out.csv", folds=3)
-    cv(self_comm(), ["nb", str(path)], tmp_path / "out.csv", force=True, folds=3)
+        cv(self_comm(), ["multinomial-nb", str(path)], tmp_path / "no" / "out.csv", folds=3)
+    cv(self_comm(), ["multinomial-nb", str(path)], tmp_path / "out.csv", force=True, folds=3)
     assert len((tmp_path / "out.csv").read_text().splitlines()) == 2
 
 
@@ -329,4 +331,4 @@ def test_files_of_one_name_are_told_apart(tmp_path):
         (tmp_path / folder).mkdir()
         X, _, Y = class_data(1, 30, 4, 2)
         paths.append(dataset(tmp_path / folder / "data.h5", sp.csr_matrix(abs(X)), Y))
-    assert cross_validate(None, ["nb"], paths, folds=2).names() == [str(path) for path in paths]
+    assert cross_validate(None, ["multinomial-nb"], paths, folds=2).names() == [str(path) for path in paths]

@@ -124,7 +124,7 @@ def path(tmp_path):
 
 def test_every_number_is_that_of_a_loop(path):
     X, y = three_labels()
-    found = cross_validate_top(None, ["nb", "svm"], [path], top=10, splits=4, seed=7)
+    found = cross_validate_top(None, ["multinomial-nb", "svm"], [path], top=10, splits=4, seed=7)
     assert [problem.labels for problem in found.problems] == [["a", "b:c"]]
     protocol, rows = TopRanks(4, 10), np.arange(112)
     for label, part in itertools.product((0, 1), range(4)):
@@ -161,32 +161,38 @@ def test_every_method_ranks(tmp_path):
 
 
 def test_rare_labels_are_left_out(path, capsys):
-    found = cross_validate_top(None, ["nb"], [path], top=10, splits=2, log=Log(0))
+    found = cross_validate_top(None, ["multinomial-nb"], [path], top=10, splits=2, log=Log(0))
     assert "1 with too few rows of a class are left out" in capsys.readouterr().err
     assert "data: 2 label(s) (1 with too few rows left out)" in str(found)
     with pytest.raises(
         ConfigError, match=r"--top 10 needs at least 20 rows with the label .* there are 12 rows with the label 'rare'"
     ):
-        cross_validate_top(None, ["nb"], [f"{path}:rare"], top=10, splits=2)
+        cross_validate_top(None, ["multinomial-nb"], [f"{path}:rare"], top=10, splits=2)
     with pytest.raises(ConfigError, match=r"--top 31 needs at least 62 rows with the label .* but no label"):
-        cross_validate_top(None, ["nb"], [path], top=31, splits=2)
+        cross_validate_top(None, ["multinomial-nb"], [path], top=31, splits=2)
 
 
 def test_few_negatives_are_refused(tmp_path):
     X, _, _ = class_data(1, 43, 4, 2)
     path = dataset(tmp_path / "most.h5", abs(X), (np.arange(43) < 41)[:, None].astype(float))
     with pytest.raises(ConfigError, match="the same share of them is a row, but there are 41 rows with the label 'label0' and 2 "):
-        cross_validate_top(None, ["nb"], [f"{path}:label0"], top=10, splits=2)
-    assert cross_validate_top(None, ["nb"], [path], top=11, splits=2).precision[0].min() > 90  # one other row among the twelve
+        cross_validate_top(None, ["multinomial-nb"], [f"{path}:label0"], top=10, splits=2)
+    assert (
+        cross_validate_top(None, ["multinomial-nb"], [path], top=11, splits=2).precision[0].min() > 90
+    )  # one other row among the twelve
 
 
 @pytest.mark.parametrize(
     ("names", "options", "words"),
     [
-        (["nb"], {"top": 0}, "--top 0: expected at least 1"),
-        (["nb"], {"splits": 1}, "--splits 1: expected at least 2"),
+        (["multinomial-nb"], {"top": 0}, "--top 0: expected at least 1"),
+        (["multinomial-nb"], {"splits": 1}, "--splits 1: expected at least 2"),
         ([], {}, "name at least one method"),
-        (["nb", "svm"], {"top": 5, "splits": 2, "most_labels": 2}, "room for 2 labels, not for 3; choose some with --label"),
+        (
+            ["multinomial-nb", "svm"],
+            {"top": 5, "splits": 2, "most_labels": 2},
+            "room for 2 labels, not for 3; choose some with --label",
+        ),
     ],
 )
 def test_options_that_make_no_sense(path, names, options, words):
@@ -198,18 +204,18 @@ def test_options_that_make_no_sense(path, names, options, words):
     ("protocol", "options", "words"),
     [
         ("top", {"folds": 5}, "--folds: only --protocol folds has that"),
-        ("top", {"baseline": "nb", "top": 5}, "--baseline: only --protocol folds has that"),
+        ("top", {"baseline": "multinomial-nb", "top": 5}, "--baseline: only --protocol folds has that"),
         ("folds", {"top": 100, "splits": 100}, "--top, --splits: only --protocol top has that"),
         ("tops", {}, "--protocol tops: no such protocol; did you mean 'top'"),
     ],
 )
 def test_options_of_the_other_protocol(path, protocol, options, words):
     with pytest.raises(ConfigError, match=words):
-        cv(self_comm(), ["nb", str(path)], protocol=protocol, **options)
+        cv(self_comm(), ["multinomial-nb", str(path)], protocol=protocol, **options)
 
 
 def test_table_csv_and_picture(path, tmp_path):
-    names, options = ["nb", "svm", "perceptron", str(path)], {"top": 10, "splits": 3, "seed": 1}
+    names, options = ["multinomial-nb", "svm", "perceptron", str(path)], {"top": 10, "splits": 3, "seed": 1}
     paths = tmp_path / "out.csv", tmp_path / "out.png"
     text = cv_with_picture(self_comm(), names, *paths, False, Log(1), "top", **options)
     found = cross_validate_top(None, names[:3], [path], **options)
@@ -222,7 +228,9 @@ def test_table_csv_and_picture(path, tmp_path):
     assert [row[0] for row in shown] == ["precision", "data:a", "data:b:c", "mean"] and shown[0][-3:] == names[:3]
     lines = table(paths[0])
     assert [(line["label"], line["method"], line["compared_with"]) for line in lines] == [
-        (label, name, before) for label in ("a", "b:c") for name, before in (("nb", ""), ("svm", "nb"), ("perceptron", "svm"))
+        (label, name, before)
+        for label in ("a", "b:c")
+        for name, before in (("multinomial-nb", ""), ("svm", "multinomial-nb"), ("perceptron", "svm"))
     ]
     for line, cell, former in zip(lines, [*shown[1][1:], *shown[2][1:]], [None, *lines], strict=False):
         splits = [float(line[f"precision_{split}"]) for split in (1, 2, 3)]
@@ -238,11 +246,11 @@ def test_table_csv_and_picture(path, tmp_path):
 @pytest.mark.parametrize(
     ("names", "picture", "protocol", "words"),
     [
-        (["nb"], "new.png", "top", "name at least two"),
-        (["nb", "svm"], "new.gif", "top", "cannot draw a .gif"),
-        (["nb", "svm"], "same.png", "top", "--picture and --output are both"),
-        (["nb", "svm"], "old.png", "top", "exists already"),
-        (["nb", "svm"], "new.png", "folds", "--picture: only --protocol top has that"),
+        (["multinomial-nb"], "new.png", "top", "name at least two"),
+        (["multinomial-nb", "svm"], "new.gif", "top", "cannot draw a .gif"),
+        (["multinomial-nb", "svm"], "same.png", "top", "--picture and --output are both"),
+        (["multinomial-nb", "svm"], "old.png", "top", "exists already"),
+        (["multinomial-nb", "svm"], "new.png", "folds", "--picture: only --protocol top has that"),
     ],
 )
 def test_pictures_that_cannot_be(path, tmp_path, names, picture, protocol, words):

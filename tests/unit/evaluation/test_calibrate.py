@@ -129,7 +129,7 @@ def test_evaluate_judges_them(case, tmp_path):
 
 
 def test_log_odds_are_probabilities_of_their_own(case):
-    edit(case[1], attributes({"loss": "maxent"}))
+    edit(case[1], attributes({"loss": "logistic"}))
     assert [values.tolist() for values in Model(case[1]).sigmoids] == [[1.0] * 6, [0.0] * 6]
     assert "not calibrated" in format_model(open_model(case[1]))
     edit(case[1], attributes({"positive_weight": "4"}))

@@ -108,6 +108,6 @@ def test_what_does_not_fit(tmp_path):
     with pytest.raises(NonFiniteError, match="the squared weights of label 'label0' are not finite"):
         explain(SELF, open_model(huge), None, [], 1, False)
     X, y, _ = make.class_data(0, 30, 6, 2)
-    classifier = make.classifier(tmp_path / "classifier.h5", "naive-bayes", X, y)
+    classifier = make.classifier(tmp_path / "classifier.h5", "kernel-nb", X, y)
     with pytest.raises(ConfigError, match="a classifier has no weights of features"):
         explain(SELF, open_model(classifier), None, [], 1, False)

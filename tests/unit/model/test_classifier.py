@@ -341,12 +341,12 @@ def test_writing_is_whole_or_not_at_all(tmp_path):
 def test_our_arrays_are_checked_however_deep(tmp_path):
     from sklearn.ensemble import AdaBoostClassifier, BaggingClassifier
 
-    from hpcml.model.kernel_bayes import KernelNaiveBayes
+    from hpcml.model.kernel_bayes import KernelNB
 
     rng = np.random.default_rng(0)
-    model = BaggingClassifier(KernelNaiveBayes(), n_estimators=2, random_state=0).fit(rng.random((60, 3)), rng.integers(0, 2, 60))
+    model = BaggingClassifier(KernelNB(), n_estimators=2, random_state=0).fit(rng.random((60, 3)), rng.integers(0, 2, 60))
     load_classifier(dump_classifier(model), 3)
-    boosted = AdaBoostClassifier(KernelNaiveBayes(), n_estimators=2).fit(rng.random((60, 3)), rng.integers(0, 2, 60))
+    boosted = AdaBoostClassifier(KernelNB(), n_estimators=2).fit(rng.random((60, 3)), rng.integers(0, 2, 60))
     load_classifier(dump_classifier(boosted), 3)  # the learner itself, not fitted, is in it too
     model.estimators_[-1].table_start_ = model.estimators_[-1].table_start_ + 1000
     with pytest.raises(ValueError, match="damaged"):

@@ -15,8 +15,8 @@ from sklearn.metrics import roc_auc_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from support.oracles import gaussian_naive_bayes, kernel_naive_bayes
 
-from hpcml.model.gaussian_bayes import GaussianNaiveBayes
-from hpcml.model.kernel_bayes import KernelNaiveBayes
+from hpcml.model.gaussian_bayes import GaussianNB
+from hpcml.model.kernel_bayes import KernelNB
 
 FEATURES = {  # name -> (rng, labels) -> values
     "normal": lambda rng, y: rng.normal(size=y.size) + y,
@@ -58,7 +58,7 @@ def test_probability_of_a_feature(name, n_classes, weighted):
     X, y = make_rows([name], n_classes=n_classes)
     weights = np.random.default_rng(5).exponential(size=y.size) ** 3 if weighted else np.ones(y.size)
     weights[10:20] *= not weighted  # rows without weight
-    model = KernelNaiveBayes().fit(X, y, weights if weighted else None)
+    model = KernelNB().fit(X, y, weights if weighted else None)
     queries = make_queries(X)
     expected = kernel_naive_bayes(X, y, weights, queries)
     ratio = np.abs(np.expm1(model.predict_joint_log_proba(queries) - expected))
@@ -71,7 +71,7 @@ def test_probability_of_a_feature(name, n_classes, weighted):
 @pytest.mark.parametrize("n_rows", [1, 2, 3, 5, 12])
 def test_few_rows(n_rows):
     X, y = make_rows(list(FEATURES), n_rows=n_rows)
-    model = KernelNaiveBayes().fit(X, y)
+    model = KernelNB().fit(X, y)
     queries = make_queries(X)
     labels = np.searchsorted(model.classes_, y)
     expected = kernel_naive_bayes(X, labels, np.ones(n_rows), queries)
@@ -81,7 +81,7 @@ def test_few_rows(n_rows):
     assert np.isfinite(model.predict_log_proba(queries)).all()
 
 
-@pytest.mark.parametrize("kind", [KernelNaiveBayes, GaussianNaiveBayes])
+@pytest.mark.parametrize("kind", [KernelNB, GaussianNB])
 def test_a_value_far_away_has_the_least_probability(kind):
     X, y = np.array([[0.0], [1.0], [2.0], [0.5]]), np.array([0, 0, 0, 1])
     got = kind().fit(X, y).predict_joint_log_proba([[1e300]])
@@ -91,7 +91,7 @@ def test_a_value_far_away_has_the_least_probability(kind):
 def test_files_without_a_floor_score_as_before():
     """A classifier as version 0.8 fitted it: 1/m rows more, spread evenly; values not rounded."""
     X, y = np.array([[0.0], [0.0], [0.0], [1.0], [1.0]]), np.array([0, 0, 0, 0, 1])
-    model = KernelNaiveBayes().fit(X, y)
+    model = KernelNB().fit(X, y)
     del model.floor_, model.rounds_
     joint = model.predict_joint_log_proba([[0.5]])
     h = 1 / 2
@@ -103,7 +103,7 @@ def test_files_without_a_floor_score_as_before():
 def test_a_value_between_is_judged_as_the_nearest_one():
     """Weka since December 2019: the value that is judged is rounded as well, and the mass of its cell divided by the width."""
     X, y = np.array([[0.0], [0.0], [4.0], [4.0], [2.0], [2.0]]), np.array([0, 0, 0, 1, 1, 1])
-    model = KernelNaiveBayes().fit(X, y)
+    model = KernelNB().fit(X, y)
     between, nearest = model.predict_joint_log_proba([[2.9], [3.1], [1.0]]), model.predict_joint_log_proba([[2.0], [4.0], [0.0]])
     np.testing.assert_array_equal(between, nearest)  # of two that are as near the even multiple
     h = 4 / np.sqrt(3)  # class 0: 0, 0, 4 with δ = 2
@@ -115,7 +115,7 @@ def test_a_value_between_is_judged_as_the_nearest_one():
 def test_files_that_do_not_round_score_as_before(sparse):
     """A classifier as version 0.11 fitted it."""
     X, y = np.array([[0.0], [0.0], [0.0], [2.0], [2.0]]), np.array([0, 0, 0, 0, 1])
-    model = KernelNaiveBayes().fit(X, y)
+    model = KernelNB().fit(X, y)
     del model.rounds_
     query = np.array([[0.5]])
     joint = model.predict_joint_log_proba(sp.csr_array(query) if sparse else query)
@@ -126,7 +126,7 @@ def test_files_that_do_not_round_score_as_before(sparse):
 
 def test_mass_of_two_values_by_hand():
     X, y = np.array([[0.0], [0.0], [0.0], [1.0], [1.0]]), np.array([0, 0, 0, 0, 1])
-    joint = KernelNaiveBayes().fit(X, y).predict_joint_log_proba([[0.0]])
+    joint = KernelNB().fit(X, y).predict_joint_log_proba([[0.0]])
     h = 1 / 2  # range 1, 4 rows; the other class has range 0 and thus δ/6
     own, other = ndtr(0.5 / h) - ndtr(-0.5 / h), ndtr(-0.5 / h) - ndtr(-1.5 / h)
     first = 0.75 * own + 0.25 * other
@@ -141,7 +141,7 @@ def test_sparse_equals_dense(dtype):
     stored = sp.csr_array(X.astype(dtype))
     stored.data[::7] = 0  # explicit zeros
     X = stored.toarray()
-    dense, sparse = KernelNaiveBayes().fit(X, y, weights), KernelNaiveBayes().fit(stored, y, weights)
+    dense, sparse = KernelNB().fit(X, y, weights), KernelNB().fit(stored, y, weights)
     expected = dense.predict_joint_log_proba(X)
     np.testing.assert_allclose(sparse.predict_joint_log_proba(stored), expected, rtol=1e-10)
     np.testing.assert_allclose(dense.predict_joint_log_proba(sp.csr_matrix(X)), expected, rtol=1e-10)
@@ -154,8 +154,8 @@ def test_duplicates_and_order_of_stored_values_do_not_matter():
     order = np.lexsort((-np.arange(rows.size), rows))  # every row backwards, every value in two halves
     loose = sp.csr_array((np.repeat(tidy.data / 2, 2)[order], np.repeat(tidy.indices, 2)[order], 2 * tidy.indptr), shape=X.shape)
     assert not loose.has_canonical_format
-    model = KernelNaiveBayes().fit(loose, y)
-    expected = KernelNaiveBayes().fit(tidy, y).predict_joint_log_proba(tidy)
+    model = KernelNB().fit(loose, y)
+    expected = KernelNB().fit(tidy, y).predict_joint_log_proba(tidy)
     assert np.array_equal(model.predict_joint_log_proba(loose), expected)
 
 
@@ -164,7 +164,7 @@ def test_duplicates_and_order_of_stored_values_do_not_matter():
 def test_same_bits_in_any_batch(sparse, n_classes):
     X, y = make_rows(list(FEATURES), n_rows=2500, n_classes=n_classes)
     X = sp.csr_array(X) if sparse else X
-    model = KernelNaiveBayes().fit(X, y)
+    model = KernelNB().fit(X, y)
     for method in (model.predict_joint_log_proba, model.predict_log_proba, model.predict_proba, model.decision_function):
         whole = method(X)
         for begin, end in ((0, 1), (3, 40), (1000, 1100), (2499, 2500)):
@@ -174,7 +174,7 @@ def test_same_bits_in_any_batch(sparse, n_classes):
 @pytest.mark.parametrize("n_classes", [2, 4])
 def test_the_outputs_agree(n_classes):
     X, y = make_rows(["normal", "few integers", "binary"], n_classes=n_classes)
-    model = KernelNaiveBayes().fit(X, np.array(["a", "b", "c", "d"])[y])
+    model = KernelNB().fit(X, np.array(["a", "b", "c", "d"])[y])
     p, odds = model.predict_proba(X), model.decision_function(X)
     np.testing.assert_allclose(p.sum(axis=1), 1)
     np.testing.assert_allclose(model.predict_log_proba(X), np.log(p))
@@ -185,7 +185,7 @@ def test_the_outputs_agree(n_classes):
 
 def test_odds_of_certain_classes_are_finite():
     X = np.repeat(np.arange(3.0), 2000)[:, None] + np.zeros((1, 200))
-    odds = KernelNaiveBayes().fit(X, X[:, 0]).decision_function(X)
+    odds = KernelNB().fit(X, X[:, 0]).decision_function(X)
     assert np.isfinite(odds).all()
     assert odds.max() > 700  # where 1 − p is 0
 
@@ -194,22 +194,22 @@ def test_weights():
     X, y = make_rows(["normal", "binary", "few integers"], n_classes=3)
     weights = np.random.default_rng(3).integers(0, 3, y.size) * 1.0
     weights[:3] = 1
-    joint = KernelNaiveBayes().fit(X, y, weights).predict_joint_log_proba(X)
+    joint = KernelNB().fit(X, y, weights).predict_joint_log_proba(X)
     kept = weights > 0
-    without = KernelNaiveBayes().fit(X[kept], y[kept], weights[kept])
+    without = KernelNB().fit(X[kept], y[kept], weights[kept])
     assert np.array_equal(without.predict_joint_log_proba(X), joint)
     shares = 1e-3 * weights  # as boosting gives them: they are scaled to the number of rows
     scaled = weights * (np.count_nonzero(weights) / weights.sum())
     np.testing.assert_allclose(
-        KernelNaiveBayes().fit(X, y, shares).predict_joint_log_proba(X),
-        KernelNaiveBayes().fit(X, y, scaled).predict_joint_log_proba(X),
+        KernelNB().fit(X, y, shares).predict_joint_log_proba(X),
+        KernelNB().fit(X, y, scaled).predict_joint_log_proba(X),
         rtol=1e-10,
     )
-    equal = KernelNaiveBayes().fit(X, y, np.full(y.size, 0.3)).predict_joint_log_proba(X)
-    np.testing.assert_allclose(equal, KernelNaiveBayes().fit(X, y).predict_joint_log_proba(X), rtol=1e-10)
+    equal = KernelNB().fit(X, y, np.full(y.size, 0.3)).predict_joint_log_proba(X)
+    np.testing.assert_allclose(equal, KernelNB().fit(X, y).predict_joint_log_proba(X), rtol=1e-10)
 
 
-@pytest.mark.parametrize("kind", [KernelNaiveBayes, GaussianNaiveBayes])
+@pytest.mark.parametrize("kind", [KernelNB, GaussianNB])
 @pytest.mark.parametrize("n_rows", [30, 1500])
 def test_a_weight_of_2_is_a_row_twice(kind, n_rows):
     X, y = make_rows(["normal", "few integers", "mostly zero", "binary"], n_rows)
@@ -226,10 +226,10 @@ def test_gaussians_are_those_of_sums_over_all_values(n_classes):
     X, y = make_rows(list(FEATURES), n_rows=200, n_classes=n_classes)
     weights = np.random.default_rng(5).exponential(size=y.size)
     queries = make_queries(X)[::40]
-    model = GaussianNaiveBayes().fit(X, y, weights)
+    model = GaussianNB().fit(X, y, weights)
     expected = gaussian_naive_bayes(X, y, weights, queries)
     np.testing.assert_allclose(model.predict_joint_log_proba(queries), expected, rtol=1e-6)
-    sparse = GaussianNaiveBayes().fit(sp.csr_array(X), y, weights).predict_joint_log_proba(sp.csr_array(queries))
+    sparse = GaussianNB().fit(sp.csr_array(X), y, weights).predict_joint_log_proba(sp.csr_array(queries))
     np.testing.assert_allclose(sparse, expected, rtol=1e-6)
     whole = model.predict_joint_log_proba(X)
     assert np.array_equal(model.predict_joint_log_proba(X[7:40]), whole[7:40])
@@ -237,7 +237,7 @@ def test_gaussians_are_those_of_sums_over_all_values(n_classes):
 
 def test_a_class_without_weight_keeps_its_place():
     X, y = make_rows(["normal", "binary"], n_classes=3)
-    model = KernelNaiveBayes().fit(X, y, 1.0 * (y != 1))
+    model = KernelNB().fit(X, y, 1.0 * (y != 1))
     assert list(model.classes_) == [0, 1, 2]
     assert np.isfinite(model.predict_log_proba(X)).all()
     assert model.class_size_[1] == 0
@@ -247,16 +247,16 @@ def test_boosting_uses_the_weights():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(600, 2))
     y = (X[:, 0] + X[:, 1] > 0.3).astype(int)  # an oblique boundary is beyond one naive Bayes
-    alone, boosted = KernelNaiveBayes().fit(X, y), AdaBoostClassifier(KernelNaiveBayes(), n_estimators=20).fit(X, y)
+    alone, boosted = KernelNB().fit(X, y), AdaBoostClassifier(KernelNB(), n_estimators=20).fit(X, y)
     assert boosted.score(X, y) > alone.score(X, y) + 0.02
 
 
 def test_stored_without_pickle():
     skops = pytest.importorskip("skops.io", reason="needs skops")
     X, y = make_rows(list(FEATURES), n_classes=3)
-    model = KernelNaiveBayes().fit(X, y)
+    model = KernelNB().fit(X, y)
     stored = skops.dumps(model)
-    again = skops.loads(stored, trusted=["hpcml.model.kernel_bayes.KernelNaiveBayes"])
+    again = skops.loads(stored, trusted=["hpcml.model.kernel_bayes.KernelNB"])
     assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
     assert all(type(value) in (np.ndarray, int, float, bool) for value in vars(model).values())
 
@@ -265,17 +265,17 @@ def test_stored_without_pickle():
 def test_mistakes_are_named():
     X, y = make_rows(["normal"])
     with pytest.raises(ValueError, match=r"every weight is 0|at least one non-zero"):
-        KernelNaiveBayes().fit(X, y, np.zeros(y.size))
+        KernelNB().fit(X, y, np.zeros(y.size))
     with pytest.raises(ValueError, match="Negative values"):
-        KernelNaiveBayes().fit(X, y, -np.ones(y.size))
-    for kind in (KernelNaiveBayes, GaussianNaiveBayes):
+        KernelNB().fit(X, y, -np.ones(y.size))
+    for kind in (KernelNB, GaussianNB):
         with pytest.raises(ValueError, match=r"feature 0: the mean gap .* scale it"):
             kind().fit(np.linspace(-1, 1, 1000)[:, None] * 1e308, np.arange(1000) % 2)
     with pytest.raises(NotFittedError):
-        clone(KernelNaiveBayes().fit(X, y)).predict(X)
+        clone(KernelNB().fit(X, y)).predict(X)
 
 
-@parametrize_with_checks([KernelNaiveBayes(), GaussianNaiveBayes()])
+@parametrize_with_checks([KernelNB(), GaussianNB()])
 def test_scikit_learn_conventions(estimator, check):
     check(estimator)
 
@@ -292,7 +292,7 @@ def test_real_data(data_dir, name, auc):
         order = np.random.default_rng(0).permutation(y.size)
         first, last = np.split(order, [int(0.7 * y.size)])
         X, y, X_test, y_test = X[first], y[first], X[last], y[last]
-    scores = KernelNaiveBayes().fit(X, y).decision_function(X_test)
+    scores = KernelNB().fit(X, y).decision_function(X_test)
     assert roc_auc_score(y_test, scores) == pytest.approx(auc, abs=0.002)
 
 
@@ -300,7 +300,7 @@ def test_real_data(data_dir, name, auc):
 def test_arrays_that_do_not_fit_are_noticed(name):
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.random(300), rng.integers(0, 3, 300)])
-    model = KernelNaiveBayes().fit(X, rng.integers(0, 2, 300))
+    model = KernelNB().fit(X, rng.integers(0, 2, 300))
     model.check_arrays()
     setattr(model, name, getattr(model, name)[:-1])
     with pytest.raises(ValueError, match="damaged"):

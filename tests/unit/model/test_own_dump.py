@@ -5,11 +5,11 @@ import pytest
 import skops.io
 
 from hpcml.model.classifier import canonical, dump_classifier, load_classifier
-from hpcml.model.gaussian_bayes import GaussianNaiveBayes
-from hpcml.model.kernel_bayes import KernelNaiveBayes
+from hpcml.model.gaussian_bayes import GaussianNB
+from hpcml.model.kernel_bayes import KernelNB
 from hpcml.model.learner import plain_class
 
-ESTIMATORS = {"kernel": KernelNaiveBayes, "gaussian": GaussianNaiveBayes}
+ESTIMATORS = {"kernel": KernelNB, "gaussian": GaussianNB}
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)

@@ -25,7 +25,7 @@ NAMES = sorted({name for method in METHODS.values() for name in method.option_na
 CASES = [(method, name) for method in METHODS for name in NAMES if len(users_of(name)) < len(METHODS)]
 # Of methods that are compared, allowed values that are not the default.
 OTHER = {
-    **{"epsilon": 0.1, "dormant": False, "seed": 7, "dual_tol": 0.5, "max_gap": 0.5, "gap": True},
+    **{"epsilon": 0.1, "dormant": False, "seed": 7, "dual_tol": 0.5, "max_gap": 0.5, "show_gaps": True},
     **{"positive_weight": "balanced", "svmperf_epsilon": 0.5, "liblinear_tol": 0.5},
 }
 
@@ -91,7 +91,7 @@ def test_shared_options_need_a_method_that_has_them(method, name):
         ("probe", {"dual_tol": 0.5}, "probe has no option 'dual_tol'"),
         ("dual", {"epsilon": 0.1}, "dual has no option 'epsilon'"),
         ("dual", {"dormant": False}, "dual has no option 'dormant'"),
-        ("pegasos", {"loss": "hinge", "gap": True}, "pegasos has no option 'gap'"),
+        ("pegasos", {"loss": "hinge", "show_gaps": True}, "pegasos has no option 'show_gaps'"),
         ("perceptron", {"alpha": 2.0}, "perceptron has no option 'alpha'"),
         ("bw", {"margin": 2.0}, "bw has no option 'margin'"),
         ("mbw", {"share": 0.5}, "--share 0.5 has no effect without --live-features"),
@@ -189,18 +189,18 @@ def test_run_goes_on_with_the_options_it_was_begun_with(data, tmp_path):
 
 def test_methods_that_share_options_need_one_that_uses_them(data, tmp_path):
     assert choose_methods(("probe", "dual"), shared(loss="hinge", dual_tol=0.5, epsilon=0.1)) == ["probe", "dual"]
-    assert choose_methods(("probe", "dual"), shared(loss="hinge", gap=True)) == ["probe", "dual"]
+    assert choose_methods(("probe", "dual"), shared(loss="hinge", show_gaps=True)) == ["probe", "dual"]
     with pytest.raises(ConfigError, match=r"--svmperf-epsilon 0.5 has no effect on probe, dual"):
         choose_methods(("probe", "dual"), shared(loss="hinge", svmperf_epsilon=0.5))
     with pytest.raises(ConfigError, match="--positive-weight is for the method dual, not for probe"):
         choose_methods(("probe", "dual"), shared(loss="hinge", positive_weight="2"))
-    divided = "--shards 2: liblinear needs all rows on every rank; leave it out, or choose other methods"
+    divided = "--ranks-per-group 2: liblinear needs all rows on every rank; leave it out, or choose other methods"
     for wanted in ((), ("dual", "liblinear")):
         with pytest.raises(ConfigError, match=divided):
-            choose_methods(wanted, shared(loss="hinge", shards=2))
-    assert choose_methods(("dual", "liblinear"), shared(loss="hinge", shards=1)) == ["dual", "liblinear"]
+            choose_methods(wanted, shared(loss="hinge", ranks_per_group=2))
+    assert choose_methods(("dual", "liblinear"), shared(loss="hinge", ranks_per_group=1)) == ["dual", "liblinear"]
     with pytest.raises(ConfigError, match=divided):
-        bench_ovr(None, data, tmp_path / "out", OvrOptions(peers=("none",)), {"shards": 2})
+        bench_ovr(None, data, tmp_path / "out", OvrOptions(peers=("none",)), {"ranks_per_group": 2})
     with pytest.raises(ConfigError, match=r"--dual-tol 0.5 has no effect: the tolerances are those of --tol"):
         bench_ovr(None, data, tmp_path / "out", OvrOptions(peers=("none",)), {"dual_tol": 0.5})
 

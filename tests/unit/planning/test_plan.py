@@ -19,7 +19,7 @@ from hpcml.methods.dual.forecast import Work, _Bench
 from hpcml.methods.dual.plan import bytes_per_rank_dual
 from hpcml.methods.forecast import Cluster, Machine, NoForecast, Sizes, sent
 from hpcml.methods.linear.forecast import STATE
-from hpcml.methods.linear.plan import bytes_per_rank, dealt
+from hpcml.methods.linear.layout import bytes_per_rank, labels_of_group
 from hpcml.methods.probe.forecast import Steps
 from hpcml.methods.registry import METHODS
 from hpcml.planning.command import flags
@@ -113,7 +113,7 @@ def test_memory_is_what_the_methods_say():
     found = forecast("dual", where=cluster(2, 4))
     assert found.own_bytes["weights and state of labels, at most"] == bytes_per_rank_dual(0, 1000, 500, 4, 1, 4)
     assert found.shared_bytes == 8 * (20_000 + 1000) + 8 * 320
-    found = forecast("probe", where=cluster(1, 4), shards=4)
+    found = forecast("probe", where=cluster(1, 4), ranks_per_group=4)
     rest = bytes_per_rank(0, 1000, 500, 16, 4, 4)
     assert found.own_bytes["weights and state of labels, at most"] == rest
     assert found.own_bytes["rows"] == bytes_per_rank(21_000, 1000, 500, 16, 4, 4) - rest + 8 * 320 // 4
@@ -171,20 +171,22 @@ def test_a_pass_of_few_labels_is_a_share_of_a_full_one():
 
 def test_the_slowest_group_counts():
     """Of three groups the first one has two panels: 33 labels, 11 each, but 8 share a pass."""
-    one, three = (forecast("dual", sizes(n_positive=(10,) * n), cluster(3, 1), block=8) for n in (24, 33))
-    start = forecast("dual", sizes(n_positive=(10,)), cluster(), block=8).seconds["train"]
-    both = forecast("dual", sizes(n_positive=(10,) * 16), cluster(), block=8).seconds["train"]
+    one, three = (forecast("dual", sizes(n_positive=(10,) * n), cluster(3, 1), labels_per_pass=8) for n in (24, 33))
+    start = forecast("dual", sizes(n_positive=(10,)), cluster(), labels_per_pass=8).seconds["train"]
+    both = forecast("dual", sizes(n_positive=(10,) * 16), cluster(), labels_per_pass=8).seconds["train"]
     assert one.seconds["train"] == pytest.approx(start)
     assert three.seconds["train"] == pytest.approx(both)
 
 
 def test_messages_are_counted_where_ranks_share_rows():
-    alone, divided = (forecast("probe", where=cluster(1, 4, latency=1e-6, bandwidth=1e9), shards=shards) for shards in (1, 4))
+    alone, divided = (
+        forecast("probe", where=cluster(1, 4, latency=1e-6, bandwidth=1e9), ranks_per_group=shards) for shards in (1, 4)
+    )
     assert alone.sent_bytes == 0 and "messages" not in alone.seconds
     steps = 2 * 150.0  # two panels of 16 labels, one after the other
     assert divided.sent_bytes == pytest.approx(steps * 0.75 * 16 * 500 * 12)
     assert divided.seconds["messages"] == pytest.approx(steps * (4e-6 + 0.75 * 16 * 500 * 12 / 1e9))
-    assert math.isnan(forecast("probe", where=cluster(1, 4), shards=4).seconds["messages"])
+    assert math.isnan(forecast("probe", where=cluster(1, 4), ranks_per_group=4).seconds["messages"])
 
 
 def test_latency_and_bandwidth_are_found_again():
@@ -198,7 +200,7 @@ def test_latency_and_bandwidth_are_found_again():
 def test_labels_are_dealt_in_turn():
     n_positive = np.array([5, 1, 9, 9, 2, 7, 3])
     waiting = np.array([0, 2, 3, 4, 5, 6])
-    hands = [dealt(waiting, n_positive, number, 4) for number in range(4)]
+    hands = [labels_of_group(waiting, n_positive, number, 4) for number in range(4)]
     assert [hand.tolist() for hand in hands] == [[2, 6], [3, 4], [5], [0]]
 
 
@@ -256,8 +258,8 @@ def test_what_has_no_model_is_said():
             forecast(method, **options)
     with pytest.raises(NoForecast, match=r"a node has 1 MB"):
         forecast("dual", where=cluster(memory=10**6))
-    with pytest.raises(NoForecast, match="--shards 3: expected a divisor"):
-        forecast("dual", where=cluster(1, 4), shards=3)
+    with pytest.raises(NoForecast, match="--ranks-per-group 3: expected a divisor"):
+        forecast("dual", where=cluster(1, 4), ranks_per_group=3)
 
 
 def test_machine_between_and_beyond_what_was_measured():
@@ -321,7 +323,7 @@ def test_command_line_plans_and_says_what_it_cannot(data, tmp_path, capsys):
     run("plan", "probe", data, "--machine", machine, "--pilot", "--lambda", "X/100")
     assert "hpcml train probe" in (told := capsys.readouterr().out) and "--lambda X/100" in told and "labels on 240 rows" in told
     for tokens, match in [
-        (("naive-bayes", *numbers), "no time model for naive-bayes; there are some for"),
+        (("bernoulli-nb", *numbers), "no time model for bernoulli-nb; there are some for"),
         (("dual", "--machine", machine), "plan what"),
         (("dual", *numbers[:-1], tmp_path / "none.json"), "none.json does not exist: measure this machine first"),
         (("dual", data, *numbers), "have no effect on DATA"),

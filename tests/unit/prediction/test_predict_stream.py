@@ -43,7 +43,7 @@ def files(request, tmp_path):
     else:
         X, y, _ = make.class_data(1, 60, N_FEATURES, 3)
         dense = request.param == "dense classifier"
-        base = "tree" if dense else "naive-bayes"
+        base = "tree" if dense else "kernel-nb"
         model = make.classifier(tmp_path / "model.h5", base, abs(X), y, ["a", "b;", "ü"], dense=dense)
     return source, data, model
 

@@ -19,7 +19,7 @@ def test_codes_are_those_of_the_kernels():
     assert {name: loss.code for name, loss in LOSSES.items()} == {
         "hinge": panel.HINGE,
         "huber": panel.HUBER,
-        "maxent": panel.MAXENT,
+        "logistic": panel.LOGISTIC,
     }
 
 

@@ -18,15 +18,16 @@ from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, Interrupted
 from hpcml.methods.liblinear.train import METHOD as LIBLINEAR
 from hpcml.methods.linear import plane_kernels as kernels
-from hpcml.methods.linear.block import CONVERGED, STEP_LIMIT
 from hpcml.methods.linear.block_kernels import CHUNK
 from hpcml.methods.linear.objective import Objective
+from hpcml.methods.linear.solver import CONVERGED, STEP_LIMIT
 from hpcml.methods.probe.train import METHOD as PROBE
 from hpcml.methods.probe.train_pegasos import METHOD as PEGASOS
 from hpcml.methods.svmperf.cutting import IDLE_LIMIT, violation_limit
 from hpcml.methods.svmperf.train import METHOD as SVMPERF
 from hpcml.model.linear import STATUS, Model
 from hpcml.run.profile import Profile
+from hpcml.run.stop import NEVER
 
 GIVEN = {
     "probe": asked("probe", loss="hinge", bias=True, dormant=False),
@@ -47,13 +48,8 @@ def run(method, path, options=None, widest=None):
         rows, _ = compact_rows(mpi.self_comm(), load_shard(mpi.self_comm(), data, "all"), options.bias)
     objective = Objective(rows, options, Profile())
     labels = np.flatnonzero((rows.n_positive > 0) & (rows.n_positive < rows.n_global))
-    steps = options.max_steps or options.steps
-    block = METHODS[method].build(objective, labels, widest or labels.size, options, steps)
-    block.waiting.extend(range(labels.size))
-    finished = []
-    while block.busy:
-        finished += block.turn(0.0)
-    return objective, sorted(finished)
+    solver = METHODS[method].solver(objective, labels, widest or labels.size, options)
+    return objective, sorted(label for done in solver.solve(range(labels.size), NEVER) for label in done)
 
 
 def minima(objective):
@@ -167,7 +163,7 @@ def test_svmperf_begins_a_label_again_after_an_interruption(data, tmp_path):
     ("method", "wrong", "message"),
     [
         ("svmperf", {"loss": "huber"}, "--loss huber: expected hinge$"),
-        ("liblinear", {"loss": "maxent"}, "--loss maxent: expected hinge$"),
+        ("liblinear", {"loss": "logistic"}, "--loss logistic: expected hinge$"),
         ("svmperf", {"svmperf_epsilon": 0.0}, "--svmperf-epsilon 0.0: expected a number above 0"),
         ("liblinear", {"liblinear_tol": float("nan")}, "--liblinear-tol nan: expected a number above 0"),
     ],

@@ -190,15 +190,15 @@ def test_rules_of_classes():
 
 def test_parameters_are_checked():
     X, y = blobs()
-    for parameters, kind, sentence in (
-        ({"method": "winnow"}, ValueError, "method='winnow': expected one of pw, bw"),
-        ({"alpha": 1}, ValueError, "^alpha=1.0: expected a number above 1"),
-        ({"beta": 1.0}, ValueError, "^beta=1.0"),
-        ({"theta": -1}, ValueError, "^theta=-1.0"),
-        ({"margin": np.nan}, ValueError, "^margin=nan"),
-        ({"gamma": "small"}, TypeError, "gamma='small': expected a number"),
+    for parameters, sentence in (
+        ({"method": "winnow"}, "method='winnow': expected one of pw, bw"),
+        ({"alpha": 1}, "^alpha=1.0: expected a number above 1"),
+        ({"beta": 1.0}, "^beta=1.0"),
+        ({"theta": -1}, "^theta=-1.0"),
+        ({"margin": np.nan}, "^margin=nan"),
+        ({"gamma": "small"}, "gamma='small': expected a number"),
     ):
-        with pytest.raises(kind, match=sentence):
+        with pytest.raises(ValueError, match=sentence):
             OnlineClassifier(**parameters).fit(X, y)
     with pytest.raises(NotFittedError):
         OnlineClassifier().predict(X)

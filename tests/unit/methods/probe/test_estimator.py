@@ -22,7 +22,7 @@ from support.make import dataset, random_data
 
 from hpcml import Model, ProbeClassifier, train
 
-KINDS = [ProbeClassifier(), ProbeClassifier(fit_intercept=False), ProbeClassifier(loss="huber"), ProbeClassifier(loss="maxent")]
+KINDS = [ProbeClassifier(), ProbeClassifier(fit_intercept=False), ProbeClassifier(loss="huber"), ProbeClassifier(loss="logistic")]
 
 
 @parametrize_with_checks(KINDS)
@@ -48,7 +48,7 @@ def same(a, b):
 
 
 @pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("loss", ["hinge", "huber", "maxent"])
+@pytest.mark.parametrize("loss", ["hinge", "huber", "logistic"])
 @pytest.mark.parametrize("precision", ["single", "double"])
 def test_multilabel_model_has_the_bits_of_training_from_a_file(tmp_path, loss, bias, precision):
     X, Y = random_data(3, 70, 40, 6, density=0.05)  # sparse enough for features that one row has, and that none has
@@ -86,7 +86,7 @@ def test_form_of_the_input_does_not_matter():
     forms = [X.astype(float), X.tolist(), np.asfortranarray(X), sp.csc_matrix(X), sp.csr_array(X), doubled, twice, pd.DataFrame(X)]
     for other in forms:
         before = other.copy() if sp.issparse(other) else None
-        assert same(alone, ProbeClassifier(block=2).fit(other, pd.Series(y)))
+        assert same(alone, ProbeClassifier(labels_per_pass=2).fit(other, pd.Series(y)))
         assert before is None or (before.data.tobytes() == other.data.tobytes() and before.nnz == other.nnz)
 
 
@@ -122,7 +122,7 @@ ANIMALS = [text.split()[0] for text in TEXTS]
 
 def test_pipeline_and_grid_search():
     pipe = make_pipeline(TfidfVectorizer(), ProbeClassifier())
-    grid = {"probeclassifier__lam": ["X/m", 0.5, "X/10"], "probeclassifier__loss": ["hinge", "maxent"]}
+    grid = {"probeclassifier__lam": ["X/m", 0.5, "X/10"], "probeclassifier__loss": ["hinge", "logistic"]}
     search = GridSearchCV(pipe, grid, cv=3, error_score="raise").fit(TEXTS, ANIMALS)
     assert search.best_score_ == 1.0
     assert search.predict(["the cow says moo"]).tolist() == ["cow"]
@@ -131,9 +131,9 @@ def test_pipeline_and_grid_search():
 def test_clones_keep_the_communicator_and_copies_do_not():
     comm = MPI.COMM_SELF.Dup()
     try:
-        original = ProbeClassifier(loss="maxent", comm=comm).fit(*blobs(3))
+        original = ProbeClassifier(loss="logistic", comm=comm).fit(*blobs(3))
         twin = clone(make_pipeline(original))[-1]
-        assert twin.comm is comm and twin.loss == "maxent" and not hasattr(twin, "coef_")
+        assert twin.comm is comm and twin.loss == "logistic" and not hasattr(twin, "coef_")
         assert twin.get_params()["comm"] is comm
         copied = pickle.loads(pickle.dumps(original))
         assert copied.comm is None and original.comm is comm and same(copied, original)
@@ -160,20 +160,20 @@ def test_probabilities_only_where_there_are_any():
     assert not hasattr(ProbeClassifier().fit(X, y), "predict_proba")
     with pytest.raises(AttributeError, match="predict_proba"):
         ProbeClassifier(loss="huber").predict_proba(X)
-    found = ProbeClassifier(loss="maxent").fit(X, y)
+    found = ProbeClassifier(loss="logistic").fit(X, y)
     assert np.allclose(found.predict_proba(X).sum(axis=1), 1)
     assert (found.predict_proba(X).argmax(axis=1) == found.predict(X)).all()
     assert np.isfinite(found.predict_proba(1e6 * X)).all()
-    binary = ProbeClassifier(loss="maxent", epsilon=1e-3, lam=0.1).fit(X, y == 0)
+    binary = ProbeClassifier(loss="logistic", epsilon=1e-3, lam=0.1).fit(X, y == 0)
     peer = LogisticRegression(C=1 / (0.1 * len(y)), tol=1e-8, solver="liblinear").fit(X, y == 0)  # it regularises the intercept too
     assert np.allclose(binary.predict_proba(X), peer.predict_proba(X), atol=0.02)
     Y = np.stack([y == 0, np.zeros(120), np.ones(120)], axis=1).astype(int)
-    assert ProbeClassifier(loss="maxent").fit(X, Y).predict_proba(X)[:, 1:].tolist() == [[0, 1]] * 120
+    assert ProbeClassifier(loss="logistic").fit(X, Y).predict_proba(X)[:, 1:].tolist() == [[0, 1]] * 120
 
 
 def test_one_class_only():
     X, _ = blobs(2)
-    found = ProbeClassifier(loss="maxent").fit(X, ["yes"] * 120)
+    found = ProbeClassifier(loss="logistic").fit(X, ["yes"] * 120)
     assert set(found.predict(X)) == {"yes"} and found.predict_proba(X).tolist() == [[1.0]] * 120
     assert found.n_iter_.tolist() == [0] and found.intercept_.tolist() == [1] and not found.coef_.any()
 
@@ -193,7 +193,7 @@ def test_names_of_features():
 @pytest.mark.parametrize(
     ("parameters", "sentence"),
     [
-        ({"loss": "hing"}, "loss=hing: expected hinge or huber or maxent"),
+        ({"loss": "hing"}, "loss=hing: expected hinge or huber or logistic"),
         ({"loss": None}, "loss=None: expected a string"),
         ({"lam": "X/q"}, "lam=X/q: expected X/m, 0.1X/m, X/NUMBER, NUMBER/m or a number above 0"),
         ({"lam": -1}, "lam=-1.0: expected X/m, 0.1X/m, X/NUMBER, NUMBER/m or a number above 0"),
@@ -203,7 +203,7 @@ def test_names_of_features():
         ({"precision": "half"}, "precision=half: expected single or double"),
         ({"max_iter": 0}, "max_iter=0: expected at least 1"),
         ({"max_iter": 2.5}, "max_iter=2.5: expected a whole number"),
-        ({"block": 0}, "block=0: expected at least 1"),
+        ({"labels_per_pass": 0}, "labels_per_pass=0: expected at least 1"),
         ({"random_state": -1}, "random_state=-1: expected at least 0"),
         ({"random_state": "x"}, "'x' cannot be used to seed a numpy.random.RandomState instance"),
     ],

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.oracles import probe
 
-from hpcml.methods.linear.block import CYCLES
+from hpcml.methods.linear.solver import CYCLES
 from hpcml.methods.probe.probe import ProbeState
 
 

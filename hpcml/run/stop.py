@@ -1,4 +1,4 @@
-"""How a run stops inside a pass: what the ranks look at between two slices of it.
+"""How long work is told to stop: what the ranks look at between two slices of it.
 
 Every rank goes through its slices at its own speed, so nobody may leave a pass alone: those with whom it shares the rows would wait
 for it for ever. The ranks of a group tell one another between slices, without waiting, whether one of them wants to stop. The
@@ -9,44 +9,77 @@ until all are. What goes on in other groups is in the sums of the run's `Repeate
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 
 from hpcml import mpi, slices
+from hpcml.errors import Stopped
 
-SIGNAL, DUE, TIME_UP, FAILED, FINISHED, DONE = range(6)  # what a pulse carries
+SIGNAL, DUE, TIME_UP, FAILED, MEET, FINISHED, DONE = range(7)  # what a pulse carries
+N_FLAGS = 7
 WANTS, READY, HEARD = range(3)  # what the ranks of a group tell one another
 
 T = TypeVar("T")
 
 
-class Stopped(Exception):
-    """The pass is abandoned, by all ranks of the group."""
+class Stop(Protocol):
+    """What a solver asks whether it is to stop. All methods are collective over the ranks that share the work."""
+
+    @property
+    def long(self) -> bool:
+        """Whether a pass is long enough to be left."""
+
+    @property
+    def seconds(self) -> float:
+        """That the work has taken so far, for the history."""
+
+    def slices(self, parts: Iterable[T]) -> Iterator[T]:
+        """The parts of this rank's work, one after the other, until all ranks are done with theirs. Raises Stopped."""
+
+    def look(self) -> None:
+        """Raise Stopped if there is a reason to. Only for work that a rank does alone."""
 
 
-class Unwatched:
-    """For passes that nothing ends."""
+class NeverStop:
+    """For work that nothing ends."""
 
-    long = False
+    long, seconds = False, 0.0
 
     def slices(self, parts: Iterable[T]) -> Iterator[T]:
         """The parts, one after the other."""
         return iter(parts)
 
+    def look(self) -> None:
+        """Nothing."""
 
-class Watch:
+
+NEVER = NeverStop()
+
+
+class GroupStop:
     """Of a run over `comm`, in the group of ranks that share the rows. Making one is local."""
 
     def __init__(
-        self, comm: mpi.Comm, group: mpi.Comm, n_values: int, flags: Callable[[], tuple], wants: Callable[[], bool]
+        self,
+        comm: mpi.Comm,
+        group: mpi.Comm,
+        n_values: int,
+        flags: Callable[[], tuple[float, ...]],
+        wants: Callable[[], bool],
+        elapsed: Callable[[], float] = lambda: 0.0,
     ) -> None:
         """`n_values`: of the group's rows. `flags` are this rank's numbers for the pulse, `wants` whether it is to stop."""
         self.comm, self.group = comm, group
-        self.long = n_values > slices.SLICE_VALUES * group.size  # else passes are too short to be left
-        self._flags, self._wants = flags, wants
-        self._pulse, self._rounds = mpi.RepeatedSum(comm, group, 6), mpi.RepeatedSum(group, mpi.self_comm(), 3)
+        self.long = slices.is_long(n_values, group.size)  # else passes are too short to be left
+        self._flags, self._wants, self._elapsed = flags, wants, elapsed
+        self._pulse, self._rounds = mpi.RepeatedSum(comm, group, N_FLAGS), mpi.RepeatedSum(group, mpi.self_comm(), 3)
         self._heard: np.ndarray | None = None  # sums of the pulse that the run's loop has not seen
+
+    @property
+    def seconds(self) -> float:
+        """That the work has taken so far."""
+        return self._elapsed()
 
     @mpi.collective
     def poll(self) -> np.ndarray | None:
@@ -71,6 +104,10 @@ class Watch:
         while not self._look(ready=True):
             pass
 
+    def look(self) -> None:
+        """Raise Stopped if any rank has a reason to. For a group of one rank; local."""
+        self._look(ready=True)
+
     def _look(self, ready: bool) -> bool:
         """Whether all ranks of the group are ready. Waits for the others only if this one is, or is to stop. Raises Stopped."""
         while True:
@@ -88,10 +125,10 @@ class Watch:
             stop = bool(told[WANTS] > 0)
             if told[HEARD] == self.group.size:
                 sums = self._pulse.take()
-                if sums[[SIGNAL, DUE, TIME_UP, FAILED]].any():
+                if sums[[SIGNAL, DUE, TIME_UP, FAILED, MEET]].any():
                     self._heard = sums
                 stop = stop or bool(sums[[SIGNAL, TIME_UP, FAILED]].any())
             if stop:
                 raise Stopped
             if ready or not wants:  # else the round began before this rank wanted to
-                return told[READY] == self.group.size
+                return bool(told[READY] == self.group.size)

@@ -1,4 +1,4 @@
-"""What the elastic net takes by stochastic gradient descent.
+"""Memory, time and messages of the elastic net by stochastic gradient descent.
 
 The exact solver has no model: its time follows the features that it finds.
 """
@@ -12,17 +12,18 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.data.compact import CompactRows
-from hpcml.methods.extreme.delayed import DelayedBlock
-from hpcml.methods.extreme.judge import ElasticRisk
-from hpcml.methods.extreme.options import ElasticNetOptions
-from hpcml.methods.extreme.train import METHOD
+from hpcml.methods.elastic_net.delayed import DelayedSolver
+from hpcml.methods.elastic_net.judge import ElasticRisk
+from hpcml.methods.elastic_net.options import ElasticNetOptions
+from hpcml.methods.elastic_net.train import METHOD
 from hpcml.methods.forecast import Cluster, Forecast, Generated, Machine, Measured, NoForecast, Sizes, Timer
 from hpcml.methods.linear import forecast as linear
+from hpcml.methods.linear.layout import LANES
 from hpcml.methods.linear.options import with_defaults
-from hpcml.methods.linear.plan import LANES
 from hpcml.run.profile import Profile
+from hpcml.run.stop import NEVER
 
-REPEATS = 2
+REPEATS = 2  # of a measurement, whose least counts: what another process does only adds to it
 
 
 class ElasticForecaster:
@@ -78,11 +79,10 @@ def _seconds(rows: CompactRows, timer: Timer) -> tuple[float, float, float]:
     risk = ElasticRisk(rows, options, Profile())
     index = timer(lambda: risk.prepare(mpi.self_comm()))
     labels = np.flatnonzero(rows.n_positive > 0)[-LANES:]
-    block = DelayedBlock(risk, labels, LANES, options)
-    block.waiting.extend(range(labels.size))
-    block.turn(0.0)
-    one_pass = timer(lambda: block.panel.go(0.0) if block.panel is not None else None)
-    both = timer(lambda: block.turn(0.0))  # the last pass, and the judgement
+    turns = DelayedSolver(risk, labels, LANES, options).solve(range(labels.size), NEVER)
+    next(turns)
+    one_pass = timer(lambda: next(turns))
+    both = timer(lambda: next(turns))  # the last pass, and the judgement
     return index, one_pass, max(0.0, both - one_pass)
 
 

@@ -19,7 +19,7 @@ from hpcml.kernels import njit
 from hpcml.kernels.lanes.rows import add_row, ask, dot_row, shrink_line
 
 LANES = 16  # as many as the lines of `hpcml.kernels.lanes.rows` have
-INTERCEPT = 0.1  # its rate, in parts of the weights' rate: all rows move it
+INTERCEPT = 0.1  # its rate, in parts of the weights' rate: every row moves it, and a weight only the rows that have its feature
 SMALL_RATE, SMALL_SHRINK = 1e-3, 1e-2  # below these a few terms of the series are exact in float64
 
 

@@ -1,4 +1,4 @@
-"""What is known of a label at given weights: the objective, a certified gap, and the gradient of every feature (SPEC 3).
+"""The judgement of a label's weights: the objective, a certified gap, and the gradient of every feature.
 
 Times m, the objective is Σ_i ℓ(x_i·w + b, y_i) + Λ₁‖w‖₁ + (Λ₂/2)‖w‖² with Λ = λ m. Most rows have neither the label nor any
 feature whose weight is not 0. All of these have the margin b, so that they add one loss and one slope, many times: they are never
@@ -20,15 +20,16 @@ from hpcml import mpi, slices
 from hpcml.data.compact import CompactRows
 from hpcml.errors import ConfigError
 from hpcml.log import named
-from hpcml.methods.extreme import newton_kernels as kernels
-from hpcml.methods.extreme.columns import ColumnIndex, column_index
-from hpcml.methods.extreme.options import ElasticNetOptions, parse_l1
-from hpcml.methods.linear.block import CONVERGED, STEP_LIMIT, Finished, SparseWeightsOf
+from hpcml.methods.elastic_net import newton_kernels as kernels
+from hpcml.methods.elastic_net.columns import ColumnIndex, column_index
+from hpcml.methods.elastic_net.options import ElasticNetOptions, parse_l1
 from hpcml.methods.linear.objective import Risk
 from hpcml.methods.linear.options import LinearOptions
+from hpcml.methods.linear.solver import CONVERGED, STEP_LIMIT, Finished, SparseWeightsOf
 from hpcml.model.linear import Model, SparseRows
 from hpcml.model.open import model_file
 from hpcml.run.profile import Profile
+from hpcml.run.stop import NEVER, Stop
 
 HISTORY = ("step", "f", "bound", "rows", "found", "weights", "seconds")  # features found beyond Λ₁; weights that are not 0
 MAX_GAP = 1e-5  # of labels that are done
@@ -132,7 +133,7 @@ class Local(NamedTuple):
 
 
 class View(NamedTuple):
-    """What is seen at a label's weights; f and its relative gap are m times the objective's."""
+    """The judgement of a label's weights; f and its relative gap are m times the objective's."""
 
     found: np.ndarray  # columns not in use whose gradient is beyond Λ₁, the farthest first
     beyond: float  # by how much at most
@@ -153,6 +154,7 @@ class Judge:
 
     def __init__(self, risk: ElasticRisk, options: ElasticNetOptions) -> None:
         rows = risk.rows
+        self.stop: Stop = NEVER  # of the labels that are being trained
         self.risk, self.squared, self.max_gap = risk, options.loss == "squared", gap_asked(options)
         self.n_rows, self.l1, self.l2 = rows.n_global, risk.l1 * rows.n_global, risk.lam * rows.n_global
         self.sums, self.met = np.zeros(rows.n_columns), np.empty(rows.n_columns, np.int64)
@@ -218,7 +220,7 @@ class Judge:
     def _slices(self, n: int) -> Iterator[slice]:
         """Slices of n rows, between which the rank looks whether it is to stop."""
         rows = self.risk.rows
-        yield from self.risk.watch.slices(slices.row_slices(n, n * rows.data.size // max(1, rows.n_local)))
+        yield from self.stop.slices(slices.row_slices(n, n * rows.data.size // max(1, rows.n_local)))
 
     def look(self, label: Label) -> View:
         """Objective, gap and gradient at the label's weights. Raises Stopped."""

@@ -24,9 +24,9 @@ class ElasticNetOptions(LinearOptions):
     steps: ClassVar[int] = 100
     smallest_lambda: ClassVar[float] = 0.0
     bias: ClassVar[bool | None] = False  # the intercept is no column of the rows: it is not regularised
-    block: ClassVar[int | None] = None  # labels are trained one by one
+    labels_per_pass: ClassVar[int | None] = None  # labels are trained one by one
     earlier: ClassVar[Mapping[str, Any]] = {"l1": "0.1/m", "lam": "0.01/m"}  # of 0.11 and older
-    free: ClassVar[frozenset[str]] = LinearOptions.free - {"shards", "block"} | {"gap"}
+    free: ClassVar[frozenset[str]] = LinearOptions.free - {"ranks_per_group", "labels_per_pass"} | {"show_gaps"}
 
     loss: str | None = None
     """Convex loss ℓ of the score z, for y = ±1: logistic, log(1 + exp(−y z)) (default), or squared, ½ (z − y)²."""
@@ -58,14 +58,14 @@ class ElasticNetOptions(LinearOptions):
     """Leave out of the model weights of smaller magnitude than this; zeros always are. hpcml prune shows what that costs."""
     max_gap: float | None = None
     """Of newton: train a label until its certified duality gap, divided by the objective, is at most this. Default: 1e-5."""
-    gap: Flag = False
+    show_gaps: Flag = False
     """Show the objective and the certified duality gap of every label."""
     max_steps: int | None = None
     """Of newton: give a label up after so many rounds of choosing features and say so. Default: 100."""
 
     @property
     def advice(self) -> str:
-        """What to do about gaps that are too large."""
+        """Advice on gaps that are too large."""
         return "raise --max-steps" if self.solver == "newton" else "raise --passes, try another --eta, or take --solver newton"
 
     def validate(self) -> None:

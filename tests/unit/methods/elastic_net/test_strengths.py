@@ -8,7 +8,7 @@ from support.training import train
 
 from hpcml import ElasticNetClassifier
 from hpcml.errors import ConfigError, Interrupted
-from hpcml.methods.extreme.options import ElasticNetOptions, parse_l1
+from hpcml.methods.elastic_net.options import ElasticNetOptions, parse_l1
 from hpcml.model.linear import Model
 from hpcml.options import flag_of
 from hpcml.run.folder import CONFIG, read_config

@@ -1,39 +1,35 @@
-"""The labels of a panel on their way through a round of dual coordinate descent: hinge and squared hinge. See `dual`."""
+"""Lanes of labels that share passes of dual coordinate descent over the rows, and their certificate: hinge, squared hinge."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from hpcml import mpi, slices
+from hpcml import mpi, rng, slices
 from hpcml.errors import NonFiniteError
 from hpcml.kernels.lanes import certify, combine, epoch
 from hpcml.kernels.lanes.duals import support
 from hpcml.methods.dual import kernels
-from hpcml.methods.dual.chunks import Wanted
+from hpcml.methods.dual.chunks import CHUNK_VALUES, AllRows, Chunk, StreamedRows, Wanted
 from hpcml.methods.dual.options import BALANCED, DualOptions, parse_weight
-from hpcml.methods.linear.block import CONVERGED, STEP_LIMIT, Finished
 from hpcml.methods.linear.losses import DUAL_LOSSES
 from hpcml.methods.linear.objective import Risk, aligned, panel_widths
+from hpcml.run.stop import NEVER, Stop
 
-if TYPE_CHECKING:
-    from hpcml.methods.dual.dual import DualBlock
-
-INNER = 0.6  # of the tolerance: what a pass over all rows, or those that are still looked at, must come to
-REST = 0.5  # of the tolerance: what the support vectors must come to before all rows are looked at
+# By `launch/bench/panels.py`, as for the constants of `dual`: IGNORED = 0.1 has gaps of 1.2 % instead of 0.8 % on MeSH, 0 takes 26
+# passes instead of 25 on generated rows. IGNORED_SQUARED = 0.001: gap 0.02 % instead of 0.05 %, small beside what the tolerance
+# admits, for more rows that change the weights.
 IGNORED = 0.001  # of the tolerance: projected gradients up to it, such as differ from 0 by rounding, cause no step
 IGNORED_SQUARED = 0.1  # the same for the squared hinge, where the gap grows with their squares only
-CLOSE = 0.01  # of the tolerance: a gap, as a share of the objective, that is small enough whatever the gradients are
-SUPPORT_PASSES, FULL_PASSES = 2, 4  # in the first round: before each pass over all rows, and how many of these
 MOVES = np.sort(np.outer([-1, 1], 0.001 * 2.0 ** np.arange(7)), axis=None)  # of an intercept; not 0: there hinges have their kinks
 CACHE_BYTES = 1 << 21  # of weights that need not be asked for ahead
 HALF = 8  # lanes whose weights are made in float64 together: a cache line
-SWEEPS = 10  # half as many as in the second round; every further one has twice as many as the one before
 LIMITS = {"single": 1e36, "double": 1e150}  # of C, 1/C and ‖x‖²: so that neither overflows, nor in float64 their squares
+ORDER_BYTES = 1 << 28  # of random orders that are kept for the next panels
 NO_POSITIVES = -1  # the label that no row has
 
 
@@ -44,6 +40,7 @@ class State:
     w: np.ndarray
     alpha: np.ndarray
     active: np.ndarray | None = None  # None: all
+    cost: float = math.nan  # C of the negative rows, of the label that no row has
 
 
 @dataclass
@@ -76,23 +73,29 @@ class Costs:
     """C and the diagonal of the dual (2 rows: positive, negative), per label, in float64, for rows of weight 1."""
 
     def __init__(self, risk: Risk, options: DualOptions) -> None:
-        self.base = risk.negative_weight / (risk.lam * risk.rows.total_weight)
+        self.risk = risk
         self.precision, self.limit = options.precision, LIMITS[options.precision]
         self.loss, self.weight, self.rows = DUAL_LOSSES[options.loss], options.positive_weight, risk.rows
         self.positive_weights = risk.positive_weights
         self.largest = max(1.0, risk.comm.size * risk.rows.largest_step) if self.loss.entropic else 1.0
 
-    def of(self, label: int) -> np.ndarray:
+    def base(self, lam: float | None = None) -> float:
+        """C of negative rows, at another λ than that of the run, if it is given."""
+        return float(self.risk.negative_weight / ((self.risk.lam if lam is None else lam) * self.rows.total_weight))
+
+    def __call__(self, label: int) -> np.ndarray:
         """C of positive and negative rows (2) of a label's number in the data. Raises NonFiniteError if they are beyond LIMITS."""
         weight = 1.0
         if label != NO_POSITIVES:
             positive = self.rows.weight_of(label)
             weight = (self.rows.total_weight - positive) / positive if self.weight == BALANCED else parse_weight(self.weight)
             weight *= 1.0 if self.positive_weights is None else float(self.positive_weights[label])
-        return self.checked(np.array([self.base * weight, self.base]))
+        return self.at(weight)
 
-    def checked(self, costs: np.ndarray) -> np.ndarray:
-        """These C of positive and negative rows (2). Raises NonFiniteError if they are beyond LIMITS."""
+    def at(self, weight: float, lam: float | None = None) -> np.ndarray:
+        """C of positive rows of this weight, and of negative rows (2). Raises NonFiniteError if they are beyond LIMITS."""
+        base = self.base(lam)
+        costs = np.array([base * weight, base])
         if not (1 / self.limit <= costs.min() and costs.max() * self.largest <= self.limit):
             raise NonFiniteError(
                 f"the cost of a row, its weight / (λ m), is {costs.min():.3g} or {costs.max():.3g}, beyond {self.precision} "
@@ -101,54 +104,134 @@ class Costs:
         return costs
 
 
-class DualPanel:
-    """Labels that go through a round together, one in each lane. Collective over `risk.comm` where it says so."""
+class Lanes:
+    """Labels that share passes over the rows, one in each lane: weights and duals, passes, and the certificate at the end.
 
-    visit_rows: ClassVar[Any] = staticmethod(epoch.hinge_epoch)
-    combine_rows: ClassVar[Any] = staticmethod(combine.hinge_combine)
-    certify_rows: ClassVar[Any] = staticmethod(certify.hinge_certify)
+    Collective over `risk.comm` where it says so. What a pass is for, and when it is enough, is said in `dual`.
+    """
+
+    visit_kernel: ClassVar[Any] = staticmethod(epoch.hinge_epoch)
+    combine_kernel: ClassVar[Any] = staticmethod(combine.hinge_combine)
+    certify_kernel: ClassVar[Any] = staticmethod(certify.hinge_certify)
+
+    def __init__(self, risk: Risk, labels: np.ndarray, n_lanes: int, options: DualOptions) -> None:
+        """`labels` are the numbers in the data of all labels of the run. Raises MemoryError, NonFiniteError."""
+        self.risk, self.labels, self.options = risk, labels, options
+        self.stop: Stop = NEVER  # of the labels that are being trained
+        self.n_lanes = min(n_lanes, panel_widths(16, options.precision)[0])
+        self.cost_of = Costs(risk, options)
+        rows = risk.rows
+        self.norms = np.empty((rows.n_local, 2), risk.weight_type)
+        if not risk.comm.size * rows.largest_step <= LIMITS[options.precision]:
+            norm = math.sqrt(rows.largest_step)
+            raise NonFiniteError(f"a row's norm is {norm:.3g}, beyond {options.precision} precision; scale the data")
+        kernels.norms(rows.indptr, rows.data, rows.weights if rows.weights is not None else np.zeros(0), self.norms)
+        self.rows = AllRows(rows, CHUNK_VALUES)
+        if risk.chunk_values:
+            self.rows = StreamedRows(rows, risk.chunk_values, risk.kept_values)
+        self._looked_at = np.empty(rows.n_local, np.int32)
+        self.order_bytes = 0 if risk.chunk_values else ORDER_BYTES
+        self.orders: dict[tuple[int, int], np.ndarray] = {}
+        (width,) = panel_widths(self.n_lanes, options.precision)
+        self.exact = aligned(rows.n_columns * min(width, HALF), np.float64)  # room for weights in float64
+        self.scores = aligned(rows.n_local * width, np.float64)  # room for the certificate's
+        for label in labels[(rows.n_positive[labels] > 0) & (rows.n_positive[labels] < rows.n_global)].tolist():
+            self.cost_of(label)  # an error now, not after hours
+        self.lanes: list[Training] = []
 
     @mpi.collective
-    def __init__(self, block: DualBlock, lanes: list[Training], number: int = 0) -> None:
-        """Collective for labels that begin. `number` counts the rounds of each label from 0. Raises MemoryError."""
-        self.block, self.lanes, self.round = block, lanes, number
-        self.risk, rows, dtype = block.risk, block.risk.rows, block.risk.weight_type
-        (self.width,) = panel_widths(len(lanes), block.options.precision)
+    def begin(self, lanes: list[Training], costs: list[np.ndarray], start: State | None = None, number: int = 0) -> None:
+        """Collective for labels that begin. Let labels take the lanes, those that do so for the `number`-th time as they left.
+
+        `costs` (2, each) are C of positive and negative rows; `start` is the solution of the label that no row has, if there is
+        one. Raises MemoryError.
+        """
+        self.lanes, self.round = lanes, number
+        rows, dtype = self.risk.rows, self.risk.weight_type
+        (self.width,) = panel_widths(len(lanes), self.options.precision)
         width = self.width
+        self.w = self.alpha = np.zeros(0, dtype)  # those before make room
         self.w, self.alpha = aligned(rows.n_columns * width, dtype), aligned(rows.n_local * width, dtype)
         self.positive, self.active = np.zeros(rows.n_local, np.uint16), np.zeros(rows.n_local, np.uint16)
         self.gradients, self.counts = aligned(2 * width, dtype), aligned(2 * width, np.int64)
-        self.full = 0  # passes over all rows
-        self.support = 0  # passes over the support vectors since then
         for lane, label in enumerate(lanes):
             if label.number != NO_POSITIVES:
                 self.positive[rows.rows_of(label.number)] |= np.uint16(1 << lane)
         self.rules = aligned(epoch.N_RULES * width, dtype)
-        self.set_costs([block.costs.of(label.number) for label in lanes])
-        block.rows.begin()
+        self.set_costs(costs)
+        self.rows.begin()
         if number > 0:
-            self.restore()
-        elif block.start is None:
-            self.active[:] = (1 << len(lanes)) - 1
-            self.support = SUPPORT_PASSES
+            self._restore()
+        elif start is None:
+            self.look_at(self.all_lanes)
         else:
-            self.start_from(block.start)
+            self._start_from(start)
             support(self.alpha, width, len(lanes), self.active)
             self.active |= self.positive
+
+    @property
+    def all_lanes(self) -> np.uint16:
+        """A bit for each lane that has a label."""
+        return np.uint16((1 << len(self.lanes)) - 1)
+
+    def look_at(self, lanes: np.uint16) -> None:
+        """Look at all rows in these lanes (bits), in no others at any. Local."""
+        self.active[:] = lanes
+
+    def order(self, number: int, sweep: int) -> np.ndarray:
+        """The order of the rows of a pass, a function of the seed, the round and the pass. Local."""
+        if (number, sweep) not in self.orders:
+            rows = self.risk.rows
+            key = rng.bits(self.options.seed, "order of rows", np.array([number << 32 | sweep]))[0]
+            found = np.empty(rows.n_local, np.int32)
+            bounds = self.rows.bounds
+            kernels.shuffle(found, bounds, np.empty(bounds.size - 1, np.int64), key)
+            if (len(self.orders) + 1) * found.nbytes > self.order_bytes:
+                return found
+            self.orders[number, sweep] = found
+        return self.orders[number, sweep]
+
+    def _visits(self, order: np.ndarray, kept: Wanted) -> Iterator[tuple[Chunk, np.ndarray]]:
+        """The active rows in this order, slice by slice: a chunk, and rows of it. `kept`: see `StreamedRows`. Local."""
+        rows = self.risk.rows
+        step = slices.rows_in_slice(rows.n_local, rows.data.size)
+        for chunk, some in self.rows.chunks(order, lambda own: self.active[own] != 0, kept):
+            n = kernels.looked_at(some, self.active, self._looked_at)
+            found, first_row = self._looked_at[:n], chunk.own.start
+            found = found - first_row if first_row else found
+            for first in range(0, n, step):
+                yield chunk, found[first : first + step]
+
+    def warm_up(self) -> None:
+        """Compile the kernels for these types. Local."""
+        rows, dtype, width = self.risk.rows, self.risk.weight_type, 1
+        csr, none = (rows.indptr[:1], rows.indices[:0], rows.data[:0]), np.zeros(0, dtype)
+        some, bits, doubles = aligned(epoch.N_RULES, dtype), np.zeros(0, np.uint16), np.zeros(0)
+        flat, order, norms = np.zeros(2, np.int64), np.zeros(0, np.int32), self.norms[:0]
+        kernels.shuffle(order, flat, np.zeros(1, np.int64), np.uint64(0))
+        kernels.looked_at(order, bits, order)
+        kernels.pack(*csr, np.zeros(0, np.bool_), np.zeros(1, np.int64), *csr[1:])
+        epoch.hinge_epoch(*csr, order, norms, none, none, bits, bits, some, some, flat, width, False)
+        combine.hinge_combine(*csr, norms, none, bits, np.zeros(2), 1, 0, 1, doubles)
+        kernels.scores(*csr, none, doubles, width, False)
+        kernels.slopes(doubles, bits, norms, np.zeros(2), False, MOVES, np.zeros(MOVES.size))
+        certify.hinge_certify(doubles, none, bits, norms, some, np.zeros(2), np.zeros(1), bits, np.zeros(certify.N_SUMS), 1, 0.0)
+        combine.keep(doubles, 1, none, 1, 0, np.zeros(2))
+        kernels.depart(*csr, flat[:0], norms, none, none, none, 1, 0)
 
     def set_costs(self, costs: list[np.ndarray]) -> None:
         """Minimise with these C of positive and negative rows (2), lane by lane. Local."""
         self.costs = np.ones((2, self.width))
         self.costs[:, : len(costs)] = np.transpose(costs)
-        loss, rules = self.block.costs.loss, self.rules.reshape(epoch.N_RULES, self.width)
+        loss, rules = self.cost_of.loss, self.rules.reshape(epoch.N_RULES, self.width)
         rules[epoch.TOP_POSITIVE : epoch.TOP_NEGATIVE + 1] = loss.top(self.costs, self.rules.dtype)
         rules[epoch.DIAGONAL_POSITIVE : epoch.DIAGONAL_NEGATIVE + 1] = loss.diagonal(self.costs)
         rules[epoch.SIGMA] = self.risk.comm.size
         share = IGNORED_SQUARED if loss.squared else IGNORED
         rules[epoch.IGNORED, : len(self.lanes)] = [0.0 if label.exact else share * label.tolerance for label in self.lanes]
-        self.look_at_all()
+        self.keep_all()
 
-    def look_at_all(self) -> None:
+    def keep_all(self) -> None:
         """Let no gradient be so far from a bound that its row is set aside. Local."""
         rules = self.rules.reshape(epoch.N_RULES, self.width)
         rules[epoch.HIGHEST], rules[epoch.LOWEST] = math.inf, -math.inf
@@ -163,19 +246,12 @@ class DualPanel:
         """Go on with the same duals and weights at C that are `ratio` ≥ 1 times as high in every lane. Local."""
         self.set_costs(costs)
 
-    def look_at_support(self) -> None:
-        """Look at the rows whose duals are not 0. Local."""
+    def look_at_support(self, lanes: np.uint16) -> None:
+        """Look at the rows whose duals are not 0, in these lanes (bits). Local."""
         support(self.alpha, self.width, len(self.lanes), self.active)
+        self.active &= lanes
 
-    def at_rest(self, label: Training, violation: float, gap: float) -> bool:
-        """Whether what is left, at the end of a round, is beyond the precision of the numbers. Local."""
-        return label.exact and not label.moved
-
-    def tightened(self, label: Training, gap: float) -> float:
-        """The tolerance for a label that has converged, but whose gap is too large. Local."""
-        return label.tolerance / 2
-
-    def restore(self) -> None:
+    def _restore(self) -> None:
         """Put the labels' states into the lanes. Local."""
         for lane, label in enumerate(self.lanes):
             self.w.reshape(-1, self.width)[:, lane] = label.state.w
@@ -184,7 +260,7 @@ class DualPanel:
             label.state = None
 
     @mpi.collective
-    def start_from(self, start: State) -> None:
+    def _start_from(self, start: State) -> None:
         """Collective. Begin with the solution of the label that no row has, its positive rows put back to 0."""
         rows = self.risk.rows
         self.w.reshape(-1, self.width)[:] = start.w[:, None]
@@ -192,13 +268,13 @@ class DualPanel:
         before, wanted = self._before(), lambda own: self._support(own) | (self.positive[own] != 0)
         parts = (
             (chunk, lane, some)
-            for chunk, _ in self.block.rows.chunks(np.arange(rows.n_local, dtype=np.int32), wanted, wanted)
+            for chunk, _ in self.rows.chunks(np.arange(rows.n_local, dtype=np.int32), wanted, wanted)
             for lane, label in enumerate(self.lanes)
             for some in self._positive_rows(label.number, chunk.own)
         )
-        for (own, csr), lane, some in self.risk.watch.slices(parts):
+        for (own, csr), lane, some in self.stop.slices(parts):
             places = slice(own.start * self.width, own.stop * self.width)
-            kernels.depart(*csr, some, self.block.norms[own], start.alpha[own], self.alpha[places], self.w, self.width, lane)
+            kernels.depart(*csr, some, self.norms[own], start.alpha[own], self.alpha[places], self.w, self.width, lane)
         self._share(before, 1.0)
 
     @property
@@ -225,14 +301,14 @@ class DualPanel:
         """Collective. This rank's rows slice by slice: which, CSR arrays that have at least those that are `needed` (default: all),
         their places among the duals. Raises Stopped.
         """
-        for some, csr in self.risk.watch.slices(self.block.rows.slices(needed)):
+        for some, csr in self.stop.slices(self.rows.slices(needed)):
             yield some, csr, slice(some.start * self.width, some.stop * self.width)
 
     @mpi.collective
     def _row_slices(self) -> Iterator[tuple[slice, slice]]:
         """Collective. As `_slices`, without the arrays, which nobody need read."""
         rows = self.risk.rows
-        for some in self.risk.watch.slices(slices.row_slices(rows.n_local, rows.data.size)):
+        for some in self.stop.slices(slices.row_slices(rows.n_local, rows.data.size)):
             yield some, slice(some.start * self.width, some.stop * self.width)
 
     def _before(self) -> np.ndarray | None:
@@ -249,53 +325,15 @@ class DualPanel:
                 mpi.allreduce_sum(self.risk.comm, self.w)
             self.w += before
 
-    @property
-    def goes_on(self) -> bool:
-        """Whether the round does: not when all lanes are ready, nor for ever, so that those that remain can share a panel."""
-        if all(label.ready for label in self.lanes):
-            return False
-        if self.round > 0:
-            return self.support < SWEEPS << self.round
-        return self.full < FULL_PASSES or self.support < SUPPORT_PASSES
-
-    @mpi.collective
-    def epoch(self, seconds: float) -> None:
-        """Collective. One pass, over all rows or over the rows that matter to each lane; decides which lanes are ready."""
-        full = self.round == 0 and self.support == SUPPORT_PASSES
-        if full:
-            self.full, self.support = self.full + 1, 0
-            self.active[:] = sum(1 << lane for lane, label in enumerate(self.lanes) if not label.ready)
-            self.look_at_all()
-            number = self.full
-        else:
-            self.support += 1
-            number = self.support << 8 | self.full  # no other pass of the round has this one
-        violations, active, moved = self.visit(number, full)
-        for lane, label in enumerate(self.lanes):
-            if label.ready or (label.resting and not full):
-                continue
-            violation = label.record(violations[lane], active[lane], moved[lane], seconds)
-            label.ready = label.steps >= self.block.max_steps
-            label.ready |= (full or self.round > 0) and violation <= INNER * label.tolerance
-            label.resting = not full and violation <= REST * label.tolerance
-        if full:
-            support(self.alpha, self.width, len(self.lanes), self.active)
-        else:
-            self.set_aside()
-        goes_on = sum(1 << lane for lane, label in enumerate(self.lanes) if not (label.ready or label.resting))
-        self.active &= np.uint16(goes_on)
-        if self.round == 0 and not goes_on:
-            self.support = SUPPORT_PASSES
-
     @mpi.collective
     def visit(self, number: int, full: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Collective. One pass over the active rows, in the order with this number; after a `full` one, others will be active. Of
         each lane: the range of the projected gradients, float64, and how many rows it had active, and moved.
         """
         risk, width = self.risk, self.width
-        order = self.block.order(self.round, number)
+        order = self.order(self.round, number)
         if full:
-            self.block.rows.begin()
+            self.rows.begin()
 
         def kept(own: slice) -> np.ndarray:
             return self._support(own) if full else self._support(own) | (self.active[own] != 0)
@@ -303,10 +341,10 @@ class DualPanel:
         self.gradients[:], self.counts[:] = 0.0, 0  # 0 is in every range, whichever rows other lanes look at
         with risk.profile("compute"):
             before = self._before()
-            for (own, csr), some in risk.watch.slices(self.block.visits(order, self.active, kept)):
+            for (own, csr), some in self.stop.slices(self._visits(order, kept)):
                 places = slice(own.start * width, own.stop * width)
-                self.visit_rows(
-                    *(*csr, some, self.block.norms[own]),
+                self.visit_kernel(
+                    *(*csr, some, self.norms[own]),
                     *(self.w, self.alpha[places], self.positive[own], self.active[own]),
                     *(self.rules, self.gradients, self.counts, width, self._ahead),
                 )
@@ -322,21 +360,21 @@ class DualPanel:
         return most - least, active, moved
 
     @mpi.collective
-    def _judge(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    def judge(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Collective. Look at all rows, in float64: the primal objective and a bound below its minimum (width each), divided by λ;
         the violations (width); `near` (n) has a bit for every lane that a row may still move; by how much to move the intercepts.
         """
-        risk, block = self.risk, self.block
+        risk = self.risk
         with risk.profile("finish"):
             dual_squares, squares = self._combine()
             scores = self._scores()
             shifts = self._shifts(scores)
-            sums, near = self._certify_rows(scores, shifts, block.tolerance)
+            sums, near = self._certify_rows(scores, shifts, self.options.dual_tol)
             if risk.comm.size > 1:
                 extremes = mpi.allreduce_maxima(risk.comm, sums[[certify.MOST, certify.LEAST]] * [[1.0], [-1.0]])
                 mpi.allreduce_sum(risk.comm, sums)
                 sums[certify.MOST], sums[certify.LEAST] = extremes[0], -extremes[1]
-        loss, violations = block.costs.loss, sums[certify.MOST] - sums[certify.LEAST]
+        loss, violations = self.cost_of.loss, sums[certify.MOST] - sums[certify.LEAST]
         primal = 0.5 * squares + self._losses(sums, certify.SHORT)
         moved = 0.5 * (squares + shifts * (shifts + 2 * self._intercepts())) + self._losses(sums, certify.MOVED_SHORT)
         shifts = np.where(moved < primal, shifts, 0.0)
@@ -347,7 +385,7 @@ class DualPanel:
     @mpi.collective
     def _scores(self) -> np.ndarray:
         """Collective. The scores (n_local width, flat) of this rank's rows, in float64. Raises Stopped."""
-        scores = self.block.scores[: self.risk.rows.n_local * self.width]
+        scores = self.scores[: self.risk.rows.n_local * self.width]
         for _, csr, places in self._slices():
             kernels.scores(*csr, self.w, scores[places], self.width, self._ahead)
         return scores
@@ -358,44 +396,14 @@ class DualPanel:
         sums, near = np.zeros((certify.N_SUMS, self.width)), np.zeros(self.risk.rows.n_local, np.uint16)
         costs = self.costs.reshape(-1)
         for some, places in self._row_slices():
-            arrays = (scores[places], self.alpha[places], self.positive[some], self.block.norms[some])
-            self.certify_rows(*arrays, self.rules, costs, shifts, near[some], sums.reshape(-1), self.width, within)
+            arrays = (scores[places], self.alpha[places], self.positive[some], self.norms[some])
+            self.certify_kernel(*arrays, self.rules, costs, shifts, near[some], sums.reshape(-1), self.width, within)
         return sums, near
-
-    @mpi.collective
-    def certify(self) -> tuple[list[Finished], list[Training]]:
-        """Collective. The end of the round: judge the weights. The labels that are done, and those that are not."""
-        rows, risk, block, width = self.risk.rows, self.risk, self.block, self.width
-        finished, others = [], []
-        primal, bound, violations, near, shifts = self._judge()
-        gaps = np.maximum(0.0, primal - bound) / np.maximum(primal, 1e-300)
-        weights = self.w.reshape(-1, width).T
-        for lane, label in enumerate(self.lanes):
-            f, gap, violation = risk.lam * float(primal[lane]), float(gaps[lane]), float(violations[lane])
-            risk.check_finite(np.array([f]), "objective", np.array([label.number]))
-            converged = violation <= label.tolerance or gap <= CLOSE * label.tolerance
-            still = self.at_rest(label, violation, gap)
-            if (converged and gap <= block.max_gap) or label.steps >= block.max_steps or still:
-                if shifts[lane]:
-                    self.w.reshape(-1, width)[-1, lane] += shifts[lane]
-                last, share = label.history[-1], label.visited / (label.steps * rows.n_global)
-                label.history[-1] = (label.steps, f, *last[2:5], violation, *last[6:])
-                status = CONVERGED if converged and gap <= block.max_gap else STEP_LIMIT
-                finished.append(Finished(label.label, weights[lane], f, status, label.steps, share, label.history, gap))
-                continue
-            if converged:
-                label.tolerance = self.tightened(label, gap)
-            label.exact, label.gap = not label.moved, gap
-            label.ready = label.resting = label.moved = False
-            alpha = self.alpha.reshape(-1, width)[:, lane].copy()
-            label.state = State(weights[lane].copy(), alpha, ((self.active | near) & np.uint16(1 << lane)) != 0)
-            others.append(label)
-        return finished, others
 
     def _losses(self, sums: np.ndarray, row: int) -> np.ndarray:
         """Σ C ℓ of the lanes (float64), from a certificate's sums: with the intercepts as they are, or moved. Local."""
         short, squared = sums[row : row + 2], sums[row + certify.SHORT_SQUARED :][:2]
-        return self.block.costs.loss.losses(self.costs, short, squared)
+        return self.cost_of.loss.losses(self.costs, short, squared)
 
     def _intercepts(self) -> np.ndarray:
         """The lanes' weights of the constant feature in float64, 0 without. Local."""
@@ -411,9 +419,9 @@ class DualPanel:
         if not risk.rows.bias:
             return np.zeros(width)
         own, slopes = self._intercepts(), np.zeros((MOVES.size, width))
-        costs, squared = self.costs.reshape(-1), self.block.costs.loss.squared
+        costs, squared = self.costs.reshape(-1), self.cost_of.loss.squared
         for some, places in self._row_slices():
-            kernels.slopes(scores[places], self.positive[some], self.block.norms[some], costs, squared, MOVES, slopes.reshape(-1))
+            kernels.slopes(scores[places], self.positive[some], self.norms[some], costs, squared, MOVES, slopes.reshape(-1))
         mpi.allreduce_sum(risk.comm, slopes)
         slopes += MOVES[:, None] + own
         shifts = np.array([np.interp(0.0, slope, MOVES) for slope in slopes.T])  # slopes do not fall; beyond them, the last move
@@ -423,13 +431,13 @@ class DualPanel:
     def _combine(self) -> tuple[np.ndarray, np.ndarray]:
         """Collective. w = Σ alpha y x of all lanes, made anew; ‖w‖² in float64, and rounded as it is saved."""
         rows, risk, half = self.risk.rows, self.risk, min(self.width, HALF)
-        squares, v = np.zeros((2, self.width)), self.block.exact[: rows.n_columns * half]
+        squares, v = np.zeros((2, self.width)), self.exact[: rows.n_columns * half]
         costs = self.costs.reshape(-1)
         for first in range(0, self.width, half):
             v[:] = 0.0
             for some, csr, places in self._slices(self._support):
-                arrays = (self.block.norms[some], self.alpha[places], self.positive[some])
-                self.combine_rows(*csr, *arrays, costs, self.width, first, half, v)
+                arrays = (self.norms[some], self.alpha[places], self.positive[some])
+                self.combine_kernel(*csr, *arrays, costs, self.width, first, half, v)
             if risk.comm.size > 1:
                 mpi.allreduce_sum(risk.comm, v)
             sums = np.zeros(2 * half)

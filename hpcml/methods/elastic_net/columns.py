@@ -9,7 +9,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.data.compact import CompactRows
 from hpcml.data.shared_rows import shared_array
-from hpcml.methods.extreme import newton_kernels as kernels
+from hpcml.methods.elastic_net import newton_kernels as kernels
 from hpcml.partition import bounds_by_weight, offsets
 
 

@@ -22,7 +22,7 @@ from hpcml.mpi.memory import OWN_BYTES, left_per_rank, memory_of_node, room_per_
 
 Needs = Callable[[int, int, int, int, int, int], int]  # bytes: see `bytes_per_rank`
 LANES = 16  # labels that share a pass: one cache line of float32 weights
-LABELS_PER_GROUP = 4  # fewer do not pay for passes over all rows
+LABELS_PER_GROUP = 4  # fewer do not pay for passes over all rows: more groups send less, but each reads all its rows for them
 VALUE_BYTES = 8  # a column and a value
 PROGRAM_BYTES = 1 << 25  # of a rank's share of memory, for the pages of the program itself and the orders of the rows
 SMALLEST_CHUNK = 1 << 16  # values
@@ -64,7 +64,7 @@ def check_loading(comm: mpi.Comm, shard: Shard, shards: int, n_labels: int, opti
         + COLUMN_BYTES * shared
         + (ROW_BYTES * shard.n_global + ENTRY_BYTES * int(entries)) // shards
     )
-    lanes = max(1, min(options.block or 1, n_labels))
+    lanes = max(1, min(options.labels_per_pass or 1, n_labels))
     needed = max(loading, needs(0, shard.n_global, n_columns, lanes, shards, size))
     left = left_per_rank(comm)
     if needed > left:
@@ -79,13 +79,16 @@ def check_loading(comm: mpi.Comm, shard: Shard, shards: int, n_labels: int, opti
 def choose_shards(comm: mpi.Comm, dataset: Dataset, shard: Shard, n_labels: int, options: LinearOptions, sharding: Sharding) -> int:
     """Collective over `comm`. Among how many ranks the rows are divided; the labels are scattered over groups of so many ranks.
 
-    As few as memory allows, if there are enough labels for every group. Raises ConfigError if --shards does not divide the ranks.
+    As few as memory allows, if there are enough labels for every group. Raises ConfigError if --ranks-per-group does not divide the
+    ranks.
     """
     divisors = [s for s in range(1, comm.size + 1) if comm.size % s == 0]
-    if options.shards is not None:
-        if options.shards not in divisors:
-            raise ConfigError(f"--shards {options.shards}: expected a divisor of the number of ranks, {comm.size}")
-        return options.shards
+    if options.ranks_per_group is not None:
+        if options.ranks_per_group not in divisors:
+            raise ConfigError(
+                f"--ranks-per-group {options.ranks_per_group}: expected a divisor of the number of ranks, {comm.size}"
+            )
+        return options.ranks_per_group
     if sharding is not Sharding.EXACT:
         return 1
     mine = int((shard.indptr[shard.rows + 1] - shard.indptr[shard.rows]).sum())
@@ -98,15 +101,15 @@ def choose_shards(comm: mpi.Comm, dataset: Dataset, shard: Shard, n_labels: int,
 def fewest_shards(n_ranks: int, sizes: tuple[int, int, int], n_labels: int, options: LinearOptions, room: float) -> int:
     """Among how few ranks rows of these sizes (values, rows, columns) can be divided: what a rank needs has `room`, and every
     group gets labels enough; all ranks if that is never so."""
-    lanes, size = min(options.block or LANES, n_labels), PRECISIONS[options.precision].itemsize
+    lanes, size = min(options.labels_per_pass or LANES, n_labels), PRECISIONS[options.precision].itemsize
     for shards in (s for s in range(1, n_ranks + 1) if n_ranks % s == 0):
         if bytes_per_rank(*sizes, lanes, shards, size) <= room and n_ranks // shards <= max(1, n_labels // LABELS_PER_GROUP):
             return shards
     return n_ranks
 
 
-def dealt(waiting: np.ndarray, n_positive: np.ndarray, number: int, n_groups: int) -> np.ndarray:
-    """Those of the waiting labels that group `number` trains: the costly ones first, dealt out in turn."""
+def labels_of_group(waiting: np.ndarray, n_positive: np.ndarray, number: int, n_groups: int) -> np.ndarray:
+    """Those of the waiting labels that group `number` trains: the costly ones first, labels_of_group out in turn."""
     return waiting[np.argsort(-n_positive[waiting], kind="stable")][number::n_groups]
 
 
@@ -138,7 +141,7 @@ def lanes_that_fit(
     """Labels that may share a pass over rows of these sizes (values, rows, columns): as the user says, else what has `room`."""
     size = PRECISIONS[options.precision].itemsize
     fits = (n for n in (LANES, 8, 4, 2) if n <= most and needs(*sizes, n, shards, size) <= room)
-    return options.block or next(fits, 1)
+    return options.labels_per_pass or next(fits, 1)
 
 
 @mpi.collective

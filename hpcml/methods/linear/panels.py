@@ -1,4 +1,4 @@
-"""The labels that a group of ranks trains at the same time: panels of lanes that labels enter, are trained in, and leave.
+"""Solvers whose labels share passes over the rows: panels of lanes that labels enter, are trained in, and leave.
 
 A group is the ranks that share the rows; the labels are scattered over the groups. Groups never wait for one another inside a
 step, and a label's path depends on nothing but the label, so it does not matter which group trains it or beside which others.
@@ -7,7 +7,7 @@ step, and a label's path depends on nothing but the label, so it does not matter
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -15,27 +15,11 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from hpcml import mpi
-from hpcml.errors import HpcmlError
+from hpcml.errors import HpcmlError, Stopped
 from hpcml.methods.linear.objective import Objective, Panel
 from hpcml.methods.linear.panel_kernels import VIOLATORS, VISITED
-from hpcml.methods.linear.watch import Stopped
-
-CONVERGED, DEGENERATE, STEP_LIMIT = range(3)  # of STATUS
-CYCLES = ("normal", "test", "retest")  # of PROBE: what kind of cycle a step belongs to
-HISTORY = ("step", "f", "phi", "cycle", "eta", "grad_norm", "active_rows", "violators", "seconds")  # what is recorded of a step
-
-
-def history_line(step: tuple[float, ...]) -> str:
-    """The numbers of a step (`HISTORY`) as text."""
-    number, f, phi, cycle, eta, norm, active, violators, seconds = step
-    return f"{number:.0f},{f:.17g},{phi:.6g},{CYCLES[int(cycle)]},{eta:.9g},{norm:.9g},{active:.0f},{violators:.0f},{seconds:.3f}"
-
-
-class History(NamedTuple):
-    """What a method records of each step of a label: the columns of history.csv, and a step's numbers as text."""
-
-    columns: tuple[str, ...] = HISTORY
-    line: Callable[[tuple[float, ...]], str] = history_line
+from hpcml.methods.linear.solver import CONVERGED, HISTORY, STEP_LIMIT, Finished, Packed, Solver, Turns
+from hpcml.run.stop import Stop
 
 
 class Step(NamedTuple):
@@ -89,94 +73,46 @@ class Advance(NamedTuple):
     done: bool
 
 
-class SparseWeightsOf(NamedTuple):
-    """The weights of a label that are not 0, the columns (ascending) where they are, and an intercept that is no column."""
-
-    columns: np.ndarray
-    values: np.ndarray
-    intercept: float
-
-
-class Finished(NamedTuple):
-    """A label that has left: its weights (n_columns, or sparse), the objective over all rows, and how it went."""
-
-    label: int
-    w: np.ndarray | SparseWeightsOf
-    f: float
-    status: int
-    steps: int
-    visited: float  # mean share of the rows visited per step
-    history: list[tuple[float, ...]]
-    gap: float | None = None  # (f − bound) / f, where a bound on min f is certified
-
-
-class Packed(NamedTuple):
-    """A label in training, as a checkpoint holds it: all that it needs to continue on any number of ranks."""
-
-    w: np.ndarray  # (n_columns)
-    best: np.ndarray  # (n_columns)
-    rows: np.ndarray  # (n_global) bytes
-    numbers: np.ndarray
-    history: np.ndarray  # (steps or more, len(HISTORY)); what is beyond its steps does not matter
-
-
-class Packing(Protocol):
-    """How a block's labels are checkpointed. Both methods are collective over the group's ranks."""
-
-    def pack(self) -> list[Packed]:
-        """The labels in training."""
-
-    def unpack(self, packed: Packed) -> None:
-        """Put a label into an idle place, to go on as it was."""
-
-
-class PanelBlock:
+class PanelSolver(Solver):
     """Panels of lanes that the labels of a group of ranks enter and leave; a subclass trains them.
 
     All methods are collective over `objective.comm`. `training` holds what a label in a (panel, lane) needs besides its weights.
     """
-
-    packing: Packing | None = None  # labels that are in training when a run is interrupted begin anew
 
     def __init__(self, objective: Objective, widths: list[int], labels: np.ndarray) -> None:
         """`labels` are the numbers in the data of all labels of the run. Raises MemoryError."""
         self.objective, self.labels = objective, labels
         self.panels = [Panel(objective, width) for width in widths]
         self.training: dict[tuple[int, int], Any] = {}
-        self.waiting: deque[int] = deque()
-
-    @property
-    def busy(self) -> bool:
-        """Whether there is anything left to train."""
-        return bool(self.training or self.waiting)
 
     def warm_up(self) -> None:
         """Compile the kernels. Local."""
         self.objective.warm_up()
 
-    def fill(self) -> None:
+    @mpi.collective
+    def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
+        """Collective over the group; see `Solver`. A turn is one pass over the rows and one step of every label in training."""
+        waiting = deque(labels)
+        try:
+            while self.training or waiting:
+                self._fill(waiting)
+                yield self._step([(p, panel) for p, panel in enumerate(self.panels) if panel.active.size], stop)
+        except (HpcmlError, GeneratorExit):  # agreed, so all ranks are here
+            self._settle()
+            raise
+        self._settle()
+
+    def _fill(self, waiting: deque[int]) -> None:
         """Let waiting labels enter idle lanes."""
         for p, panel in enumerate(self.panels):
             for lane in np.flatnonzero(panel.labels < 0).tolist():
-                if self.waiting:
-                    label = self.waiting.popleft()
+                if waiting:
+                    label = waiting.popleft()
                     panel.enter(lane, int(self.labels[label]))
                     self.training[p, lane] = self._begin(panel, label)
 
-    def turn(self, seconds: float) -> list[Finished]:
-        """One pass over the rows and one step of every label in training; the labels that are done."""
-        self.fill()
-        try:
-            finished = self._step([(p, panel) for p, panel in enumerate(self.panels) if panel.active.size], seconds)
-        except HpcmlError:  # agreed, so all ranks are here
-            self.settle()
-            raise
-        if not self.busy:
-            self.settle()
-        return finished
-
-    def settle(self) -> None:
-        """Wait for what is on its way: MPI must not write into a block that is gone."""
+    def _settle(self) -> None:
+        """Wait for what is on its way: MPI must not write into panels that are gone."""
         for panel in self.panels:
             panel.wait_for_weights()
 
@@ -184,29 +120,31 @@ class PanelBlock:
         """What a label that enters a lane begins with. Local."""
         raise AssertionError("a subclass says")
 
-    def _step(self, panels: list[tuple[int, Panel]], seconds: float) -> list[Finished]:
+    def _step(self, panels: list[tuple[int, Panel]], stop: Stop) -> list[Finished]:
         """One step of the panels that hold labels. Raises Stopped; `training` is then that before the step."""
         raise AssertionError("a subclass says")
 
 
-class LabelBlock(PanelBlock):
+class FirstOrderSolver(PanelSolver):
     """The labels of a first-order method."""
+
+    packs = True
 
     def __init__(self, objective: Objective, widths: list[int], rule: Rule, labels: np.ndarray, max_steps: int) -> None:
         """Raises MemoryError."""
         super().__init__(objective, widths, labels)
         self.rule, self.max_steps = rule, max_steps
-        self.packing = self
 
     def _begin(self, panel: Panel, label: int) -> Training:
         return Training(label, self.rule.begin())
 
-    def _step(self, panels: list[tuple[int, Panel]], seconds: float) -> list[Finished]:
+    def _step(self, panels: list[tuple[int, Panel]], stop: Stop) -> list[Finished]:
+        seconds = stop.seconds
         try:  # nothing but the rows' bytes changes before all passes are complete
-            self.objective.evaluate([panel for _, panel in panels])
+            self.objective.evaluate([panel for _, panel in panels], stop)
             advances = [dict(self._advance(p, panel)) for p, panel in panels]
             values = [
-                {lane: self._value(panel, lane, advance) for lane, advance in lanes.items() if advance.done}
+                {lane: self._value(panel, lane, advance, stop) for lane, advance in lanes.items() if advance.done}
                 for (_, panel), lanes in zip(panels, advances, strict=True)
             ]
         except Stopped:
@@ -238,11 +176,11 @@ class LabelBlock(PanelBlock):
         return found
 
     @mpi.collective
-    def _value(self, panel: Panel, lane: int, advance: Advance) -> tuple[np.ndarray, float]:
+    def _value(self, panel: Panel, lane: int, advance: Advance, stop: Stop) -> tuple[np.ndarray, float]:
         """Collective. The best weights of a label that leaves, and f there."""
         w = panel.whole(lane, panel.w if advance.step.improved else panel.best)
         with self.objective.profile("finish"):
-            return w, self.objective.value(w, int(panel.labels[lane]))
+            return w, self.objective.value(w, int(panel.labels[lane]), stop)
 
     def _record(self, training: Training, panel: Panel, lane: int, advance: Advance, seconds: float) -> None:
         """Take a label's step, and add it to the label's history. Local."""
@@ -262,7 +200,8 @@ class LabelBlock(PanelBlock):
 
     @mpi.collective
     def pack(self) -> list[Packed]:
-        """Collective. The labels in training."""
+        """Collective. The labels in training; what was on its way has arrived."""
+        self._settle()
         return [self._packed(*key) for key in sorted(self.training)]
 
     @mpi.collective

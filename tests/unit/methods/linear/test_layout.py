@@ -9,7 +9,7 @@ from hpcml.data.compact import compact_rows
 from hpcml.data.dataset import Dataset
 from hpcml.data.shard import load_shard
 from hpcml.methods.dual.plan import bytes_per_rank_dual
-from hpcml.methods.linear import plan
+from hpcml.methods.linear import layout
 from hpcml.methods.probe.options import ProbeOptions
 
 
@@ -25,7 +25,7 @@ def room(monkeypatch):
     """Set the bytes that a rank may use."""
 
     def set_room(n_bytes):
-        monkeypatch.setattr(plan, "room_per_rank", lambda comm: n_bytes)
+        monkeypatch.setattr(layout, "room_per_rank", lambda comm: n_bytes)
         monkeypatch.setattr(mpi, "exclusive_sum", lambda comm, values: (np.zeros(1), np.array(values) * getattr(comm, "size", 1)))
 
     return set_room
@@ -42,28 +42,30 @@ def loaded(tmp_path):
 @pytest.mark.parametrize(("ranks", "labels", "shards"), [(1, 1, 1), (4, 40, 1), (4, 8, 2), (4, 1, 4), (3, 5, 3), (6, 12, 2)])
 def test_enough_labels_for_every_group(loaded, room, ranks, labels, shards):
     room(1e12)
-    assert plan.choose_shards(Ranks(ranks), *loaded[:2], labels, ProbeOptions(), plan.Sharding.EXACT) == shards
+    assert layout.choose_shards(Ranks(ranks), *loaded[:2], labels, ProbeOptions(), layout.Sharding.EXACT) == shards
 
 
 def test_rows_are_divided_where_memory_is_short(loaded, room):
     data, shard, rows = loaded
     sizes = (rows.data.size * 4, 200, 50, 16)
     for shards in (1, 2, 4):
-        room(plan.bytes_per_rank(*sizes, shards, 4))
-        assert plan.choose_shards(Ranks(4), data, shard, 40, ProbeOptions(), plan.Sharding.EXACT) == shards
+        room(layout.bytes_per_rank(*sizes, shards, 4))
+        assert layout.choose_shards(Ranks(4), data, shard, 40, ProbeOptions(), layout.Sharding.EXACT) == shards
     room(1)
-    assert plan.choose_shards(Ranks(4), data, shard, 40, ProbeOptions(), plan.Sharding.EXACT) == 4
-    assert plan.choose_shards(Ranks(4), data, shard, 40, ProbeOptions(), plan.Sharding.NONE) == 1
+    assert layout.choose_shards(Ranks(4), data, shard, 40, ProbeOptions(), layout.Sharding.EXACT) == 4
+    assert layout.choose_shards(Ranks(4), data, shard, 40, ProbeOptions(), layout.Sharding.NONE) == 1
 
 
 def test_fewer_labels_share_a_pass_where_memory_is_short(loaded):
     rows = loaded[2]
     sizes = (rows.data.size, 200, rows.n_columns)
-    for needs in (plan.bytes_per_rank, bytes_per_rank_dual):
+    for needs in (layout.bytes_per_rank, bytes_per_rank_dual):
         for lanes in (16, 8, 4, 2):
-            assert plan.lanes_per_group(40, 0, rows, ProbeOptions(), needs(*sizes, lanes, 1, 4), needs) == lanes
-            assert plan.lanes_per_group(40, 0, rows, ProbeOptions(), needs(0, *sizes[1:], lanes, 1, 4), needs, mapped=True) == lanes
-    assert plan.lanes_per_group(40, 0, rows, ProbeOptions(), 1) == 1
-    assert plan.lanes_per_group(40, 3, rows, ProbeOptions(), 1) == 3
-    assert plan.lanes_per_group(40, 0, rows, ProbeOptions(block=33), 1) == 33
-    assert plan.lanes_per_group(2, 0, rows, ProbeOptions(block=33), 1) == 2
+            assert layout.lanes_per_group(40, 0, rows, ProbeOptions(), needs(*sizes, lanes, 1, 4), needs) == lanes
+            assert (
+                layout.lanes_per_group(40, 0, rows, ProbeOptions(), needs(0, *sizes[1:], lanes, 1, 4), needs, mapped=True) == lanes
+            )
+    assert layout.lanes_per_group(40, 0, rows, ProbeOptions(), 1) == 1
+    assert layout.lanes_per_group(40, 3, rows, ProbeOptions(), 1) == 3
+    assert layout.lanes_per_group(40, 0, rows, ProbeOptions(labels_per_pass=33), 1) == 33
+    assert layout.lanes_per_group(2, 0, rows, ProbeOptions(labels_per_pass=33), 1) == 2

@@ -10,17 +10,17 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.files.table import write_table
-from hpcml.methods.extreme.delayed import DelayedBlock
-from hpcml.methods.extreme.judge import HISTORY, ElasticRisk, history_line
-from hpcml.methods.extreme.newton import NewtonBlock
-from hpcml.methods.extreme.options import ElasticNetOptions, parse_l1
-from hpcml.methods.extreme.plan import bytes_per_rank_elastic
+from hpcml.methods.elastic_net.delayed import DelayedSolver
+from hpcml.methods.elastic_net.judge import HISTORY, ElasticRisk, history_line
+from hpcml.methods.elastic_net.newton import NewtonSolver
+from hpcml.methods.elastic_net.options import ElasticNetOptions, parse_l1
+from hpcml.methods.elastic_net.plan import bytes_per_rank_elastic
 from hpcml.methods.linear import train as linear
-from hpcml.methods.linear.block import History
+from hpcml.methods.linear.layout import Sharding
 from hpcml.methods.linear.method import LinearMethod
-from hpcml.methods.linear.plan import Sharding
 from hpcml.methods.linear.report import TrainReport
 from hpcml.methods.linear.settings import TENFOLD, TENFOLD_STEP, Axis
+from hpcml.methods.linear.solver import History
 from hpcml.model.linear import Model
 from hpcml.run.folder import CONFIG
 from hpcml.run.session import Session, Target
@@ -28,19 +28,15 @@ from hpcml.run.session import Session, Target
 PATH = ("run", "l1", "features", "share", "f", "gap", "seconds")  # features: weights that are not 0, a label; f: its mean
 
 
-def build(
-    risk: ElasticRisk, labels: np.ndarray, n_lanes: int, options: ElasticNetOptions, max_steps: int
-) -> NewtonBlock | DelayedBlock:
-    """What trains the labels of a rank by the chosen solver. Raises ConfigError, MemoryError."""
-    if options.solver == "newton":
-        return NewtonBlock(risk, labels, options, max_steps)
-    return DelayedBlock(risk, labels, n_lanes, options)
+def solver(risk: ElasticRisk, labels: np.ndarray, n_lanes: int, options: ElasticNetOptions) -> NewtonSolver | DelayedSolver:
+    """The solver of the labels of a rank, as chosen. Raises ConfigError, MemoryError."""
+    return (NewtonSolver if options.solver == "newton" else DelayedSolver)(risk, labels, n_lanes, options)
 
 
 L1 = Axis("l1", TENFOLD, TENFOLD_STEP, lambda rows, options: parse_l1(options.l1, math.sqrt(rows.scale), rows.n_global))
 METHOD = LinearMethod(
     name="elastic-net",
-    build=build,
+    solver=solver,
     sharding=Sharding.NONE,
     needs=bytes_per_rank_elastic,
     risk=ElasticRisk,
@@ -76,7 +72,7 @@ def train(session: Session, data: Path, target: Target, options: ElasticNetOptio
 
 
 def path_line(name: str, l1: str, report: TrainReport) -> tuple[str, ...]:
-    """What `PATH` says of a run. Local; raises DataError."""
+    """The columns of `PATH` for a run. Local; raises DataError."""
     model = Model(report.model)
     features, f = model.n_weights / model.n_labels, float(np.mean(model.labels["f_min"]))
     return name, l1, f"{features:.4g}", f"{report.kept:.3g}", f"{f:.9g}", f"{report.max_gap:.3g}", f"{report.seconds:.2f}"

@@ -1,4 +1,4 @@
-"""The paper's solver: stochastic gradient descent whose regularisation is delayed until a feature is met again (SPEC 3).
+"""Stochastic gradient descent whose regularisation is delayed until a feature is met again (Lipton & Elkan 2015).
 
 The labels of a panel share every row. A row brings the weights of its own features current, in closed form, takes a step, and
 leaves all other weights as they are; so a step costs what the row holds and not what there are of features. w is dense for a
@@ -12,18 +12,18 @@ certified gap.
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from hpcml import mpi, rng, slices
-from hpcml.methods.extreme import delayed_kernels as kernels
-from hpcml.methods.extreme.delayed_kernels import LANES
-from hpcml.methods.extreme.judge import ElasticRisk, Judge
-from hpcml.methods.extreme.options import ElasticNetOptions
-from hpcml.methods.linear.block import Finished
+from hpcml.methods.elastic_net import delayed_kernels as kernels
+from hpcml.methods.elastic_net.delayed_kernels import LANES
+from hpcml.methods.elastic_net.judge import ElasticRisk, Judge
+from hpcml.methods.elastic_net.options import ElasticNetOptions
 from hpcml.methods.linear.objective import aligned
+from hpcml.methods.linear.solver import Finished, Solver, Turns
+from hpcml.run.stop import Stop
 
 LEAST_LOG = -200.0  # of Φ, before the tables begin anew
 
@@ -43,9 +43,11 @@ def table_bounds(etas: np.ndarray, l2: float, truncated: bool) -> list[tuple[int
 class Panel:
     """Labels that are trained together; `labels` are their places among those of the run."""
 
-    def __init__(self, risk: ElasticRisk, labels: list[int], numbers: np.ndarray, options: ElasticNetOptions) -> None:
+    def __init__(
+        self, risk: ElasticRisk, labels: Sequence[int], numbers: np.ndarray, options: ElasticNetOptions, stop: Stop
+    ) -> None:
         """`numbers` are the labels' numbers in the data. Raises MemoryError."""
-        rows = risk.rows
+        rows, self.stop = risk.rows, stop
         self.risk, self.labels, self.numbers, self.options = risk, labels, numbers, options
         self.eta, self.w = risk.eta, aligned(LANES * rows.n_columns, risk.weight_type)
         if options.rate == "adagrad":
@@ -70,9 +72,9 @@ class Panel:
             return np.full(steps.size, eta)
         return eta * (1.0 - (self.n_passes + steps / steps.size) / self.options.passes) ** 2
 
-    def go(self, seconds: float) -> None:
+    def go(self) -> None:
         """A pass over the rows. Raises Stopped."""
-        rows, options = self.risk.rows, self.options
+        rows, options, seconds = self.risk.rows, self.options, self.stop.seconds
         keys = rng.bits(options.seed, f"order of rows, pass {self.n_passes}", np.arange(rows.n_local))
         order = np.argsort(keys, kind="stable")
         self._adagrad(order) if options.rate == "adagrad" else self._tables(order)
@@ -85,7 +87,7 @@ class Panel:
         """Slices of steps, between which the rank looks whether it is to stop."""
         rows = self.risk.rows
         step = slices.rows_in_slice(rows.n_local, rows.data.size)
-        yield from self.risk.watch.slices(slice(first, min(first + step, end)) for first in range(begin, end, step))
+        yield from self.stop.slices(slice(first, min(first + step, end)) for first in range(begin, end, step))
 
     def _adagrad(self, order: np.ndarray) -> None:
         """A pass with a rate of every column and lane. Raises Stopped."""
@@ -109,22 +111,13 @@ class Panel:
             kernels.flush_tables(self.w, self.seen, phi[-1], beta[-1], l1)
 
 
-class DelayedBlock:
-    """The labels of one rank (`hpcml.methods.linear.run.Block`), a panel after the other."""
-
-    packing = None  # a panel that is not done begins anew
+class DelayedSolver(Solver):
+    """The labels of one rank, a panel after the other; a panel that is not done begins anew when a run is resumed."""
 
     def __init__(self, risk: ElasticRisk, labels: np.ndarray, n_lanes: int, options: ElasticNetOptions) -> None:
         """`labels` are the numbers in the data of all labels of the run. Raises MemoryError."""
         self.risk, self.labels, self.options = risk, labels, options
         self.n_lanes, self.judge = min(n_lanes, LANES), Judge(risk, options)
-        self.waiting: deque[int] = deque()
-        self.panel: Panel | None = None
-
-    @property
-    def busy(self) -> bool:
-        """Whether there is anything left to train."""
-        return self.panel is not None or bool(self.waiting)
 
     def warm_up(self) -> None:
         """Compile the kernels. Local."""
@@ -142,31 +135,20 @@ class DelayedBlock:
             kernels.sweep_tables(*csr, positive, w, seen, none, none, one, one, 0, risk.l1, squared)
             kernels.flush_tables(w, seen, 1.0, 0.0, risk.l1)
 
-    def fill(self) -> None:
-        """Nothing: labels begin together when those before have left."""
-
     @mpi.collective
-    def settle(self) -> None:
-        """Collective. Nothing is ever on its way."""
-
-    @mpi.collective
-    def turn(self, seconds: float) -> list[Finished]:
-        """Collective over the group, which is one rank. One pass over the rows for a panel; the labels that are done.
-
-        Raises Stopped.
-        """
-        if self.panel is None:
-            places = [self.waiting.popleft() for _ in range(min(self.n_lanes, len(self.waiting)))]
-            self.panel = Panel(self.risk, places, self.labels[places], self.options)
-        panel = self.panel
-        with self.risk.profile("compute"):
-            panel.go(seconds)
-        if panel.n_passes < self.options.passes:
-            return []
-        with self.risk.profile("finish"):
-            finished = [self._judged(panel, lane) for lane in range(len(panel.labels))]
-        self.panel = None
-        return finished
+    def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
+        """Collective over the group, which is one rank. A turn is one pass over the rows for a panel."""
+        self.judge.stop = stop
+        for first in range(0, len(labels), self.n_lanes):
+            places = list(labels[first : first + self.n_lanes])
+            panel, finished = Panel(self.risk, places, self.labels[places], self.options, stop), list[Finished]()
+            while panel.n_passes < self.options.passes:
+                with self.risk.profile("compute"):
+                    panel.go()
+                if panel.n_passes == self.options.passes:
+                    with self.risk.profile("finish"):
+                        finished = [self._judged(panel, lane) for lane in range(len(places))]
+                yield finished
 
     def _judged(self, panel: Panel, lane: int) -> Finished:
         """The label of a lane at its weights and the best intercept with them. Raises Stopped."""

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from hpcml.methods.extreme import delayed_kernels as kernels
-from hpcml.methods.extreme.delayed import table_bounds
-from hpcml.methods.extreme.delayed_kernels import LANES
+from hpcml.methods.elastic_net import delayed_kernels as kernels
+from hpcml.methods.elastic_net.delayed import table_bounds
+from hpcml.methods.elastic_net.delayed_kernels import LANES
 
 STRENGTHS = [(0.0, 0.0), (1e-2, 0.0), (0.0, 1e-2), (1e-2, 1e-2)]
 

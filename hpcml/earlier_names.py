@@ -1,0 +1,39 @@
+"""Names of version 0.11 and older, and what each is called now: files with them are read, who gives one is told the new one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hpcml.errors import ConfigError
+
+OPTIONS = {"block": "labels-per-pass", "shards": "ranks-per-group", "gap": "show-gaps"}  # flags, and keys of config.toml
+METHODS = {"naive-bayes": "bernoulli-nb"}
+LOSSES = {"maxent": "logistic"}
+BASES = {  # of psbml and adaboost
+    "naive-bayes": "kernel-nb",
+    "naive-bayes-gaussian": "gaussian-nb",
+    "hpcml.model.kernel_bayes.KernelNaiveBayes": "hpcml.model.kernel_bayes.KernelNB",
+    "hpcml.model.gaussian_bayes.GaussianNaiveBayes": "hpcml.model.gaussian_bayes.GaussianNB",
+}
+COMPARED = BASES | METHODS | {"all-naive-bayes": "all-bernoulli-nb", "nb": "multinomial-nb"}  # by `hpcml cv`
+VALUES = {"method": METHODS, "loss": LOSSES}  # of attributes of models and of keys of config.toml
+
+
+def with_names_of_now(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What a config.toml or the attributes of a model say, with the names that options, methods, losses and bases have now."""
+    found = {OPTIONS.get(key, key): name_of_now(value, VALUES.get(key, {})) for key, value in values.items()}
+    if isinstance(base := found.get("base"), list):
+        found["base"] = [*(name_of_now(name, BASES) for name in base[:1]), *base[1:]]
+    return found
+
+
+def name_of_now(name: Any, renamed: Mapping[str, str]) -> Any:
+    """What a name is called now; anything else is as it is."""
+    return renamed.get(name, name) if isinstance(name, str) else name
+
+
+def refuse_earlier(name: str | None, renamed: Mapping[str, str], what: str = "") -> None:
+    """Raise ConfigError with the new name if `name` is one of earlier versions; `what` stands before it in the sentence."""
+    if name in renamed:
+        raise ConfigError(f"{what}{name} is now {renamed[name]}")

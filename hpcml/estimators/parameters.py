@@ -1,0 +1,136 @@
+"""The parameters of scikit-learn classifiers: a class names those that it offers, and its options say the rest.
+
+    @classifier_of(DualOptions)
+    class DualClassifier(LinearClassifier):
+        \"\"\"Linear classifiers trained by dual coordinate descent. …\"\"\"
+
+        loss: str = OPTION
+        lam: str | float = OPTION
+        comm: mpi.Comm | None = None
+        \"\"\"The ranks that give the rows; None: this process alone.\"\"\"
+
+`OPTION` is the default of the option of that name (`OPTION_OF` has the names that scikit-learn uses), the annotation says what is
+allowed, and the text of the option is the parameter's documentation, unless one stands behind it. The constructor is that of a
+dataclass, so that scikit-learn, type checkers and `help` see its signature.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from numbers import Integral, Real
+from types import NoneType
+from typing import Any, NamedTuple, TypeVar, dataclass_transform, get_args
+
+import numpy as np
+
+from hpcml.errors import ConfigError, in_python
+from hpcml.options import default_of, flag_of, help_of, texts_behind
+
+OPTION: Any = object()  # the default of a parameter: that of its option
+Kind = TypeVar("Kind", bound=type)
+
+# Parameters that are called as scikit-learn calls them, and the options that they are.
+OPTION_OF = {"fit_intercept": "bias", "random_state": "seed", "max_iter": "max_steps", "tol": "dual_tol"}
+Seed = int | np.random.RandomState | None
+
+
+class Parameter(NamedTuple):
+    """The types that a parameter may have, and the option of training that it becomes."""
+
+    types: tuple[type, ...]
+    expected: str
+    as_option: Callable[[Any], Any]
+
+
+# What a parameter of some type may be; others say it themselves: Annotated[type, Parameter(…)].
+ALLOWED: dict[Any, Parameter] = {
+    str: Parameter((str,), "a string", str),
+    float: Parameter((Real,), "a number", float),
+    int: Parameter((Integral,), "a whole number", int),
+    bool: Parameter((object,), "True or False", bool),
+    str | float: Parameter(
+        (str, Real), "a string or a number", lambda value: value if isinstance(value, str) else repr(float(value))
+    ),
+    int | None: Parameter((Integral, NoneType), "a whole number or None", lambda value: None if value is None else int(value)),
+    float | None: Parameter((Real, NoneType), "a number or None", lambda value: None if value is None else float(value)),
+}
+
+
+def about_parameters(text: str) -> str:
+    """A sentence about the command line as one about the parameters of a classifier: `--max-steps 0: …` becomes `max_iter=0: …`."""
+    for parameter, option in OPTION_OF.items():
+        text = re.sub(rf"--(no-)?{flag_of(option)}\b", rf"--\g<1>{flag_of(parameter)}", text)
+    return in_python(text)
+
+
+@dataclass_transform()
+def classifier_of(*kinds: type) -> Callable[[Kind], Kind]:
+    """Make the constructor of a classifier, its checks and its documentation from the options of those kinds."""
+
+    def complete(cls: Kind) -> Kind:
+        found: dict[str, Parameter] = {}
+        for name, hint in inspect.get_annotations(cls, eval_str=True).items():
+            kind = _kind_with(name, kinds)
+            if kind is not None and name != "random_state":
+                found[name] = next((each for each in get_args(hint) if isinstance(each, Parameter)), None) or ALLOWED[hint]
+            if vars(cls)[name] is OPTION:
+                setattr(cls, name, _default(name, kind, hint))
+        made: Any = cls
+        documented = cls.__doc__ is not None  # as it is not with python -OO
+        made._options_kind, made._parameters = kinds[0], found
+        dataclass(eq=False, repr=False, match_args=False)(cls)
+        if documented:
+            made.described = list(_described(cls, kinds))
+            cls.__doc__ = _documented(cls)
+        return cls
+
+    return complete
+
+
+def option_values(estimator: Any) -> dict[str, Any]:
+    """The parameters of a classifier as options, by their names, but for the seed. Raises ConfigError."""
+    values = {}
+    for name, parameter in estimator._parameters.items():
+        value = getattr(estimator, name)
+        if not isinstance(value, parameter.types):
+            raise ConfigError(f"{name}={value!r}: expected {parameter.expected}")
+        values[OPTION_OF.get(name, name)] = parameter.as_option(value)
+    return values
+
+
+def _kind_with(name: str, kinds: tuple[type, ...]) -> Any:
+    """The first of the options with one that is the parameter; None if there is none."""
+    return next((kind for kind in kinds if OPTION_OF.get(name, name) in {field.name for field in fields(kind)}), None)
+
+
+def _default(name: str, kind: Any, hint: Any) -> Any:
+    """The default of a parameter: of an option that is None, where that may not be, what it stands for."""
+    option = OPTION_OF.get(name, name)
+    value = next(default_of(field) for field in fields(kind) if field.name == option)
+    if value is None and NoneType not in get_args(hint):
+        return kind.losses[0] if option == "loss" else {"bias": True, "max_steps": getattr(kind, "steps", None)}[option]
+    return value
+
+
+def _described(cls: type, kinds: tuple[type, ...]) -> Iterator[tuple[str, str, str]]:
+    """Name, type with default, and text of each parameter of a classifier."""
+    own = texts_behind(cls)
+    for name, parameter in inspect.signature(cls).parameters.items():
+        text = own[name] if name in own else about_parameters(help_of(_kind_with(name, kinds))[OPTION_OF.get(name, name)])
+        if name == "random_state" and hasattr(cls, "comm"):
+            text += " Rank 0's counts."
+        hint = parameter.annotation if isinstance(parameter.annotation, str) else inspect.formatannotation(parameter.annotation)
+        hint = re.sub(r"Annotated\[(.*), \w+\]$", r"\1", hint)
+        hint = hint.replace(" | ", " or ").replace("Seed", "int, RandomState or None")
+        yield name, f"{hint}, default {parameter.default!r}", text
+
+
+def _documented(cls: Any) -> str:
+    """The documentation of a classifier, with a section of its parameters."""
+    lines = [f"{name} : {kind}\n{textwrap.indent(textwrap.fill(text, 116), '    ')}" for name, kind, text in cls.described]
+    head, attributes, tail = inspect.cleandoc(cls.__doc__).partition("Attributes\n")
+    return head + "\n".join(["Parameters", "----------", *lines, "", attributes + tail])

@@ -1,0 +1,40 @@
+"""The bases of scikit-learn that classifiers inherit, with types: it has none, and a class whose base may be anything takes any parameter."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    import numpy as np
+    from sklearn.utils import Tags
+
+    class BaseEstimator:
+        """`sklearn.base.BaseEstimator`."""
+
+        n_features_in_: int
+        feature_names_in_: np.ndarray
+
+        def get_params(self, deep: bool = True) -> dict[str, Any]:
+            """The parameters."""
+
+        def set_params(self, **params: Any) -> Self:
+            """Set parameters."""
+
+        def __sklearn_tags__(self) -> Tags: ...
+
+        def __sklearn_clone__(self) -> Self: ...
+
+        def __getstate__(self) -> dict[str, Any]: ...
+
+    class ClassifierMixin:
+        """`sklearn.base.ClassifierMixin`."""
+
+        def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+            """The share of the rows whose class is found."""
+
+        def __sklearn_tags__(self) -> Tags: ...
+
+else:
+    from sklearn.base import BaseEstimator, ClassifierMixin
+
+__all__ = ["BaseEstimator", "ClassifierMixin"]

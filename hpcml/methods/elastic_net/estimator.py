@@ -1,0 +1,65 @@
+"""The elastic net as a scikit-learn classifier: training on arrays in memory, on one rank or on the rows of many."""
+
+from __future__ import annotations
+
+from hpcml import mpi
+from hpcml.estimators.parameters import OPTION, Seed, classifier_of
+from hpcml.methods.elastic_net.options import ElasticNetOptions
+from hpcml.methods.elastic_net.train import METHOD
+from hpcml.methods.linear.estimator import LinearClassifier
+
+
+@classifier_of(ElasticNetOptions)
+class ElasticNetClassifier(LinearClassifier):
+    """Sparse linear classifiers: logistic or squared loss with the elastic net, exact and with a certified duality gap.
+
+    Minimises `(1/m) Σ ℓ(x_i · w + b, y_i) + λ₁ ‖w‖₁ + (λ₂/2) ‖w‖²` for one label (two classes) or for each label against all others
+    (more classes, or a multilabel indicator); the intercept b is not regularised. Rows are taken as float32, as in
+    `hpcml train elastic-net`, which gives the same bits.
+
+    With `comm`, `fit` is collective: each rank gives its own rows as X and y (possibly none), which follow one another in rank
+    order. The rows are gathered on every rank, and the labels are scattered over the ranks. All ranks end with the same model,
+    whose bits depend neither on how the rows are spread nor on the number of ranks. Copies and pickles have `comm=None`, clones
+    keep it.
+
+    Attributes
+    ----------
+    classes_ : ndarray (n_classes,)
+        The classes of all ranks, sorted; the numbers of the labels for a multilabel indicator.
+    coef_ : ndarray (n_labels, n_features), float64
+        The weights, most of them 0; `n_labels` is 1 for one or two classes, and positive scores mean the last one.
+    intercept_ : ndarray (n_labels,), float64
+        A label that all rows have, or none, gets no weights but +1 or −1 here.
+    n_iter_ : ndarray (n_labels,), int
+        Rounds, or passes over the rows; 0 for a label that all rows have, or none.
+    f_min_ : ndarray (n_labels,)
+        The objective over all rows.
+    gap_ : ndarray (n_labels,)
+        The certified duality gap, divided by the objective: min f is at least f_min_ · (1 − gap_).
+    visited_ : ndarray (n_labels,)
+        The mean share of the rows that a round visited.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray (n_features,)
+        Their names, if X is a data frame with string names.
+
+    References
+    ----------
+    Lipton & Elkan 2015, arXiv:1505.06449 (delayed updates); Yuan, Ho & Lin 2012 (proximal Newton for L1 logistic regression).
+    """
+
+    _method = METHOD
+
+    loss: str = OPTION
+    lam: str | float = OPTION
+    l1: str | float = OPTION
+    solver: str = OPTION
+    max_gap: float | None = OPTION
+    rate: str = OPTION
+    eta: float | None = OPTION
+    passes: int = OPTION
+    random_state: Seed = OPTION
+    precision: str = OPTION
+    max_iter: int | None = OPTION
+    comm: mpi.Comm | None = None
+    """The ranks that give the rows; None: this process alone."""

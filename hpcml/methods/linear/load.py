@@ -1,0 +1,89 @@
+"""Loading what many labels are trained on: the rows as ranks share them, the labels, and what a method needs of both."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.data.compact import ColumnMap, CompactRows, compact_rows, warm_up
+from hpcml.data.dataset import Dataset, default_split
+from hpcml.data.headings import heading_features
+from hpcml.data.labels import choose_labels, count_positives, fingerprint, tell_unused
+from hpcml.data.shard import Shard, load_shard
+from hpcml.data.shared_rows import node_rows, own_rows
+from hpcml.methods.linear.layout import Sharding, check_loading, choose_shards
+from hpcml.methods.linear.method import LinearMethod
+from hpcml.methods.linear.objective import Risk
+from hpcml.methods.linear.options import LinearOptions
+from hpcml.run.profile import Profile
+from hpcml.run.session import Session
+from hpcml.slices import stop_at
+
+
+@dataclass(frozen=True)
+class LabelProblem:
+    """What is to be trained on, as a group of ranks sees it."""
+
+    method: LinearMethod
+    dataset: Dataset
+    split: str
+    loaded_by: mpi.Comm  # the ranks that have divided the rows among their shards
+    shard: Shard
+    rows: CompactRows
+    objective: Risk
+    labels: np.ndarray  # their numbers in the data
+    names: list[str]
+    group: tuple[int, int]  # this rank's group and the number of groups
+
+    @mpi.collective
+    def origin(self) -> dict[str, object]:
+        """Collective over the group. What a run has in common with its continuation, or an earlier model that it starts from."""
+        return {
+            "vocabulary": self.dataset.vocabulary,
+            "n_rows": self.rows.n_global,
+            "fingerprint": fingerprint(self.loaded_by, self.shard, f"{self.rows.scale!r} {self.objective.lam!r}"),
+        }
+
+
+@mpi.collective
+def load(
+    stack: ExitStack, method: LinearMethod, session: Session, dataset: Dataset, options: LinearOptions
+) -> tuple[LabelProblem, ColumnMap]:
+    """Collective over the session. What is to be trained on, and where the features went, which takes memory of its own.
+
+    What the ranks share is given up when the stack closes. Raises ConfigError or DataError for what the user can mend, Interrupted
+    after a signal.
+    """
+    comm = session.comm
+    profile, look = Profile(), stop_at(session.signals, "reading the rows")
+    with profile("load"):
+        split = options.split or default_split(dataset, "train")
+        tell_unused(comm, dataset, split, session.log)
+        shard = load_shard(comm, dataset, split)
+        warm_up(comm, shard)
+        labels, names = choose_labels(comm, dataset, options, count_positives(comm, shard))
+        headings = heading_features(comm, dataset, options.exclude)
+        shards = choose_shards(comm, dataset, shard, labels.size, options, method.sharding)
+        exact = method.sharding is Sharding.EXACT
+        needed = check_loading(comm, shard, shards, labels.size, options, method.needs) if exact else 0
+        rows_comm = stack.enter_context(mpi.divided(comm, shards))
+        alone = shards == 1 and not exact
+        loaded_by = stack.enter_context(mpi.on_node(comm)) if alone else rows_comm
+        with mpi.groups_agreed(comm):
+            shard = shard if loaded_by.size == comm.size else load_shard(loaded_by, dataset, split)
+            if alone:
+                rows, columns = node_rows(loaded_by, rows_comm, shard, options.bias, look, method.risk.folds)
+            elif exact:
+                rows, columns = own_rows(rows_comm, shard, options.bias, needed, look, method.risk.folds)
+            else:
+                rows, columns = compact_rows(rows_comm, shard, options.bias, look=look, fold=method.risk.folds)
+            objective = method.risk(rows, options, profile)
+            objective.headings = None if headings is None else headings.in_columns(columns.column_of)
+            objective.prepare(loaded_by)
+        with mpi.agreed(comm, f"reading {dataset.path}"):
+            dataset.check_unchanged()
+    group = (comm.rank // shards, comm.size // shards)
+    return LabelProblem(method, dataset, split, loaded_by, shard, rows, objective, labels, names, group), columns

@@ -1,0 +1,98 @@
+"""What a solver is: it trains the labels of a group of ranks, and hands over those that are done.
+
+solver = method.solver(risk, labels, n_lanes, options)
+for finished in solver.solve(range(labels.size), NEVER):  # turn after turn
+    ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from hpcml import mpi
+from hpcml.run.stop import Stop
+
+CONVERGED, DEGENERATE, STEP_LIMIT = range(3)  # of STATUS
+CYCLES = ("normal", "test", "retest")  # of PROBE: what kind of cycle a step belongs to
+HISTORY = ("step", "f", "phi", "cycle", "eta", "grad_norm", "active_rows", "violators", "seconds")  # what is recorded of a step
+
+
+def history_line(step: tuple[float, ...]) -> str:
+    """The numbers of a step (`HISTORY`) as text."""
+    number, f, phi, cycle, eta, norm, active, violators, seconds = step
+    return f"{number:.0f},{f:.17g},{phi:.6g},{CYCLES[int(cycle)]},{eta:.9g},{norm:.9g},{active:.0f},{violators:.0f},{seconds:.3f}"
+
+
+class History(NamedTuple):
+    """What a method records of each step of a label: the columns of history.csv, and a step's numbers as text."""
+
+    columns: tuple[str, ...] = HISTORY
+    line: Callable[[tuple[float, ...]], str] = history_line
+
+
+class SparseWeightsOf(NamedTuple):
+    """The weights of a label that are not 0, the columns (ascending) where they are, and an intercept that is no column."""
+
+    columns: np.ndarray
+    values: np.ndarray
+    intercept: float
+
+
+class Finished(NamedTuple):
+    """A label that has left: its weights (n_columns, or sparse), the objective over all rows, and how it went."""
+
+    label: int
+    w: np.ndarray | SparseWeightsOf
+    f: float
+    status: int
+    steps: int
+    visited: float  # mean share of the rows visited per step
+    history: list[tuple[float, ...]]
+    gap: float | None = None  # (f − bound) / f, where a bound on min f is certified
+
+
+Turns = Generator[list[Finished], None, None]
+
+
+class Packed(NamedTuple):
+    """A label in training, as a checkpoint holds it: all that it needs to continue on any number of ranks."""
+
+    w: np.ndarray  # (n_columns)
+    best: np.ndarray  # (n_columns)
+    rows: np.ndarray  # (n_global) bytes
+    numbers: np.ndarray
+    history: np.ndarray  # (steps or more, len(HISTORY)); what is beyond its steps does not matter
+
+
+class Solver:
+    """Trains the labels of a group of ranks: each method has its own. It knows rows and labels, and no folder, clock or file.
+
+    A method makes it of what the labels have in common (`Risk`), the numbers in the data of all labels of the run, how many
+    labels share a pass, and options. Making one is local; it may raise MemoryError, for there is all that it needs room for.
+    """
+
+    packs = False  # can a checkpoint hold labels in training? Else these begin anew
+
+    def warm_up(self) -> None:
+        """Compile the kernels. Local."""
+
+    @mpi.collective
+    def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
+        """Collective over the group. Train labels (their places in the run), turn after turn; of each turn, those that are done.
+
+        A turn takes seconds at most, or looks at `stop` in between. Raises Stopped, NonFiniteError, on all ranks of the group.
+        """
+        raise AssertionError("a subclass says")
+
+    @mpi.collective
+    def pack(self) -> list[Packed]:
+        """Collective over the group, between two turns or after Stopped. The labels in training, for a checkpoint."""
+        return []
+
+    @mpi.collective
+    def unpack(self, packed: Packed) -> None:
+        """Collective over the group, before `solve`. Take up a label where it was; only of a solver that `packs`."""
+        raise AssertionError("a subclass says")

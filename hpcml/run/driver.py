@@ -1,0 +1,194 @@
+"""The one loop around long work: turn after turn until all of it is done, or a signal, the time limit or a failure ends it.
+
+The work is a generator: each step of it is a turn, which yields what it has finished. It is asked for its turns by the ranks of a
+group together, and every group goes on at its own speed. What all ranks do together (a checkpoint, the end) they do when they
+see the same sums of their flags. The driver knows the pace of checkpoints, signals, the time limit and progress. What becomes of
+what is finished is a `Job`'s to say: its model, history and checkpoints.
+
+    driver = Driver(comm, group, options, signals)
+    stopped = driver.run(solver.solve(labels, driver.stop), job, progress)   # "", or why it was stopped, after a checkpoint
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Generator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from hpcml import mpi
+from hpcml.errors import HpcmlError, Stopped
+from hpcml.log import Progress
+from hpcml.run.checkpoint import Pace
+from hpcml.run.stop import DONE, DUE, FAILED, FINISHED, MEET, SIGNAL, TIME_UP, GroupStop
+from hpcml.signals import StopSignals
+
+IDLE_SECONDS = 0.002  # between looks of a rank that has nothing to do whether the others are done
+
+
+class Limits(Protocol):
+    """Of the options of a run: when it stops, and when it writes checkpoints."""
+
+    @property
+    def time_limit(self) -> float | None:
+        """Seconds."""
+
+    @property
+    def checkpoint_every(self) -> float | None:
+        """Seconds, or None for as often as is worth it."""
+
+
+@dataclass(frozen=True)
+class NoLimits:
+    """Of work that has neither a time limit nor checkpoints."""
+
+    time_limit: float | None = None
+    checkpoint_every: float | None = math.inf
+
+
+class Job:
+    """What becomes of the work that a driver does. A subclass says; whatever it does not say is nothing."""
+
+    doing = "training"  # in the sentence about a rank that fails
+
+    @property
+    def n_done(self) -> float:
+        """How much is done, of this rank's share: the sum over the ranks is shown."""
+        raise AssertionError("a subclass says")
+
+    def note(self, turns: int) -> str:
+        """What is shown beside it."""
+        return ""
+
+    @property
+    def meets(self) -> bool:
+        """Whether this rank asks all ranks to `meet`."""
+        return False
+
+    @mpi.collective
+    def keep(self, finished: Any) -> None:
+        """Collective over the group. Take what a turn has finished."""
+
+    @mpi.collective
+    def save(self) -> None:
+        """Collective over all ranks. Write a checkpoint of everything that is not on the disk yet."""
+
+    @mpi.collective
+    def meet(self) -> None:
+        """Collective over all ranks. What they do together whenever one of them asks for it. Raises Stopped."""
+
+
+class Driver:
+    """Drives work over `comm`, in groups of its ranks. Making one is local."""
+
+    def __init__(
+        self, comm: mpi.Comm, group: mpi.Comm, limits: Limits, signals: StopSignals, n_values: int = 0, spent: float = 0.0
+    ) -> None:
+        """`group`: the ranks that do a turn together, which look at `n_values` values in it. `spent`: seconds of the time limit."""
+        self.comm, self.group, self.limits, self.signals, self.spent = comm, group, limits, signals, spent
+        self.before = 0.0  # seconds that earlier jobs of the same run have taken
+        self.n_done = 0  # on all ranks, as far as known
+        self.stop = GroupStop(comm, group, n_values, self._flags, self.wants, lambda: self.elapsed)
+        self._job = Job()
+        self._expected = HpcmlError if group.size > 1 else Exception  # what a group raises together
+        self._failure: Exception | None = None
+        self._idle = self._stopped = False
+        self._begin()
+
+    def _begin(self) -> None:
+        self.began, self.began_cpu, self.pace = time.monotonic(), time.process_time(), Pace(self.limits.checkpoint_every)
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of work, over all jobs of the run."""
+        return self.before + time.monotonic() - self.began
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Seconds of this rank's processor, in this job."""
+        return time.process_time() - self.began_cpu
+
+    def wants(self) -> bool:
+        """Whether this rank has a reason to stop. Local."""
+        return self.signals.seen or self._late()
+
+    def _late(self) -> bool:
+        limit = self.limits.time_limit
+        return limit is not None and time.monotonic() - self.began + self.spent >= limit
+
+    def look(self) -> None:
+        """Raise Stopped if this rank has a reason to stop: for work that `mpi.agreed` guards. Local."""
+        if self.wants():
+            raise Stopped
+
+    def _flags(self) -> tuple[float, ...]:
+        """What this rank has to say in a pulse."""
+        signal = self.signals.seen
+        due = self.comm.rank == 0 and self.pace.due  # one clock decides for all
+        meets = self._job.meets and self._failure is None
+        return (signal, due, self._late() and not signal, self._failure is not None, meets, self._idle, self._job.n_done)
+
+    @mpi.collective
+    def run(self, turns: Generator[Any, None, None], job: Job, progress: Progress) -> str:
+        """Collective. Drive the work to its end: ""; or until a signal or the time limit, after a checkpoint: why.
+
+        A turn yields what it has finished, which the job keeps if there is any, or None: nothing is left to do, as long as no
+        other rank has more. Raises, on all ranks, what a turn raises on any.
+        """
+        self._job, n_turns = job, 0
+        self._begin()
+        with closing(turns):
+            while True:
+                worked = self._turn(turns)
+                n_turns += worked
+                if not worked and self.comm.size > 1:
+                    time.sleep(IDLE_SECONDS)
+                seen = self.stop.poll()
+                if seen is None:
+                    continue
+                self.n_done = int(seen[DONE])
+                progress.update(self.n_done, job.note(n_turns))
+                if seen[FAILED]:
+                    break
+                stop = "a signal arrived" if seen[SIGNAL] else "the time limit is reached" if seen[TIME_UP] else ""
+                if seen[FINISHED] == self.comm.size and not seen[MEET]:
+                    return ""
+                if stop or seen[DUE]:
+                    with self.pace.saving():
+                        job.save()
+                if stop:
+                    return stop
+                if seen[MEET]:
+                    self._meet()
+        with mpi.agreed(self.comm, job.doing):
+            if self._failure is not None:
+                raise self._failure
+        raise AssertionError("a rank has failed")
+
+    @mpi.collective
+    def _turn(self, turns: Generator[Any, None, None]) -> bool:
+        """Collective over the group. A turn, if there is one: whether anything was done in it."""
+        if self._failure is not None or self._stopped:
+            return False
+        try:
+            finished = next(turns, None)
+            if finished:
+                self._job.keep(finished)
+        except Stopped:
+            self._stopped, self._idle = True, False
+            return False
+        except self._expected as failure:  # the others learn of it by the pulse
+            self._failure = failure
+            return False
+        self._idle = finished is None
+        return not self._idle
+
+    @mpi.collective
+    def _meet(self) -> None:
+        """Collective. What the job does with all ranks together; a reason to stop is in the next pulse."""
+        try:
+            self._job.meet()
+        except Stopped:
+            self._stopped, self._idle = True, False

@@ -1,0 +1,109 @@
+"""Every method of the registry on any number of ranks: the bits of one rank, also through stops, on these ranks and on one."""
+
+import numpy as np
+import pytest
+from support.make import by_one_rank, class_data
+from support.methods import (
+    ESTIMATORS,
+    EVERY,
+    AtLook,
+    every,
+    every_way,
+    having,
+    history,
+    learnt,
+    make,
+    options_of,
+    small_data,
+)
+from support.training import train
+
+import hpcml
+from hpcml import mpi, slices
+from hpcml.errors import Interrupted
+from hpcml.methods.linear import objective
+from hpcml.methods.linear.layout import Sharding
+from hpcml.methods.registry import METHODS
+
+pytestmark = pytest.mark.mpi
+NEVER = 10**9
+
+
+@pytest.fixture
+def data(comm, mpi_tmp_path):
+    return by_one_rank(comm, lambda: small_data(mpi_tmp_path / "data.h5", n=140))
+
+
+@pytest.fixture
+def short_slices(monkeypatch):
+    """Runs look often whether they are to stop."""
+    monkeypatch.setattr(slices, "SLICE_VALUES", 100)
+    monkeypatch.setattr(objective, "ROWS_BYTES", 8 * 50)
+
+
+def stopped_often(comm, method, data, run, options, alone):
+    """Collective. Train with a signal to the last rank at one look after another, every third time on rank 0 alone; its stops."""
+    stops, looks = 0, 1
+    while True:
+        signals, by_all = AtLook(looks if comm.rank == comm.size - 1 else NEVER), not (alone and stops % 3 == 2)
+        try:
+            if by_all:
+                train(method, comm, data, run, options, resume=stops > 0, signals=signals)
+            elif comm.rank == 0:
+                train(method, None, data, run, alone, resume=True, signals=AtLook(looks))
+        except Interrupted:
+            pass
+        if comm.bcast((run / "model.h5").exists()):
+            return stops
+        stops, looks = stops + 1, 1 + 2 * looks
+
+
+@every_way
+def test_bits_are_those_of_one_rank_also_through_stops(comm, mpi_tmp_path, data, short_slices, method, way):
+    options = options_of(method, way)
+    alone = by_one_rank(comm, lambda: train(method, None, data, mpi_tmp_path / "alone", options)).model.read_bytes()
+    assert train(method, comm, data, mpi_tmp_path / "ranks", options).model.read_bytes() == alone
+    stops = stopped_often(comm, method, data, mpi_tmp_path / "run", options, options)
+    assert (stops > 1) == METHODS[method].can.pause
+    assert (mpi_tmp_path / "run" / "model.h5").read_bytes() == alone
+    assert history(mpi_tmp_path / "run") == history(mpi_tmp_path / "alone") == history(mpi_tmp_path / "ranks")
+
+
+@having("ranks_per_group")
+def test_ranks_that_share_the_rows(comm, mpi_tmp_path, data, short_slices, method):
+    """Their bits are those of one rank where the method's sums are exact; else those of the same ranks."""
+    options = options_of(method, ranks_per_group=comm.size, labels_per_pass=2)
+    whole = train(method, comm, data, mpi_tmp_path / "whole", options).model.read_bytes()
+    exact = METHODS[method].load(METHODS[method].linear).sharding is Sharding.EXACT
+    if exact:
+        alone = by_one_rank(comm, lambda: train(method, None, data, mpi_tmp_path / "alone", {})).model.read_bytes()
+        assert whole == alone
+    assert stopped_often(comm, method, data, mpi_tmp_path / "run", options, options | {"ranks_per_group": 1} if exact else None) > 1
+    assert (mpi_tmp_path / "run" / "model.h5").read_bytes() == whole
+    assert history(mpi_tmp_path / "run") == history(mpi_tmp_path / "whole")
+
+
+@every
+def test_predictions_are_those_of_one_rank(comm, mpi_tmp_path, data, method):
+    model = by_one_rank(comm, lambda: train(method, None, data, mpi_tmp_path / "run", options_of(method))).model
+    for who, name in ((comm, "ranks"), (mpi.self_comm(), f"alone-{comm.rank}")):
+        hpcml.predict(model, data, mpi_tmp_path / f"{name}.csv", comm=who)
+    assert (mpi_tmp_path / "ranks.csv").read_bytes() == (mpi_tmp_path / f"alone-{comm.rank}.csv").read_bytes()
+
+
+@pytest.mark.parametrize("method", [name for name in EVERY if METHODS[name].can.label_sets])
+def test_options_that_do_not_fit_the_data_fail_alike_on_all_ranks(comm, mpi_tmp_path, data, method):
+    for options in ({"min_positives": 999}, {"split": "tets"}, {"label": ("labl0",)}):
+        with pytest.raises(hpcml.errors.ConfigError) as error:
+            train(method, comm, data, mpi_tmp_path / "run", options)
+        assert len(set(comm.allgather(str(error.value)))) == 1
+    assert not (mpi_tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("method", [name for name in ESTIMATORS if "comm" in make(name).get_params()])
+def test_estimators_of_rows_that_ranks_give(comm, method):
+    X, y, _ = class_data(5, 80, 12, 3)
+    own = slice(*np.linspace(0, 80, comm.size + 1).astype(int)[comm.rank : comm.rank + 2].tolist())
+    found, alone = make(method, comm=comm).fit(X[own], y[own]), make(method).fit(X, y)
+    assert learnt(found) == learnt(alone)
+    assert found.decision_function(X).tobytes() == alone.decision_function(X).tobytes()

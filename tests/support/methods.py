@@ -1,0 +1,105 @@
+"""Every method of the registry, with what the tests must know to train it on small data: the conformance tests walk them."""
+
+import csv
+
+import numpy as np
+import pytest
+
+from hpcml.errors import Interrupted
+from hpcml.methods.registry import METHODS
+from hpcml.model.classifier import dump_classifier
+from support.make import dataset, random_data
+from support.training import train
+
+# Options beside the defaults that take another way through a method.
+WAYS = {
+    "dual": ({"loss": "hinge", "positive_weight": "balanced", "bias": True}, {"loss": "logistic", "drop": 0.01}),
+    "probe": ({"loss": "huber", "dormant": False, "precision": "double"},),
+    "elastic-net": ({"solver": "fobos", "passes": 3, "eta": 0.1}, {"solver": "sgd", "passes": 2, "eta": 0.2, "rate": "adagrad"}),
+    "mbw": ({"voted": True, "live_features": 12}, {"shuffle": True, "seed": 4}),
+    "pa": ({"voted": True, "bias": False},),
+    "psbml": ({"base": ("tree",), "grid": "2x1", "cycles": 5, "judge": "auc", "validation_share": 0.3},),
+}
+FEW = {"pegasos": {"max_steps": 40}, "probe": {"max_steps": 60}}  # steps; each may be stopped
+DIFFER = {"seconds", "bytes_sent", "bytes_without_ids", "age_mean", "age_max"}  # columns of history.csv that time and ranks change
+
+EVERY = sorted(METHODS)
+ESTIMATORS = [name for name in EVERY if METHODS[name].estimator]
+SHORT = {"psbml": {"base": "tree max_depth=4", "grid": "2x1", "cycles": 3}}  # parameters of estimators, beside the defaults
+LINEAR = [name for name in EVERY if METHODS[name].linear]
+every = pytest.mark.parametrize("method", EVERY)
+every_way = pytest.mark.parametrize(
+    ("method", "way"), [(name, way) for name in EVERY for way in range(1 + len(WAYS.get(name, ())))]
+)
+
+
+def able(what, yes=True):
+    """The tests of the methods that can do something, or cannot."""
+    return pytest.mark.parametrize("method", [name for name in EVERY if getattr(METHODS[name].can, what) == yes])
+
+
+def having(option, yes=True):
+    """The tests of the methods that have an option, or have it not."""
+    return pytest.mark.parametrize("method", [name for name in EVERY if (option in METHODS[name].option_names) == yes])
+
+
+def options_of(method, way=0, **more):
+    """Options for the data of `small_data`: methods of classes learn one label."""
+    label = {} if METHODS[method].can.label_sets else {"label": "label3"}
+    return label | FEW.get(method, {}) | ({}, *WAYS.get(method, ()))[way] | more
+
+
+def small_data(path, n=90, **given):
+    """Rows that every method can take: no value is below 0. No row has label1, all have label2, some features tell of label3."""
+    X, Y = random_data(7, n, 30, 6)
+    X, Y = abs(X), Y.tolil()
+    Y[:, 1], Y[:, 2], Y[:, 3] = 0, 1, X[:, :4].sum(axis=1) > 0.7
+    return dataset(path, X, Y, splits={"train": np.arange(0, n, 2), "test": np.arange(1, n, 2)}, **given)
+
+
+def history(run):
+    """The lines of history.csv, without what time and ranks change; nothing of a method that writes none."""
+    if not (run / "history.csv").exists():
+        return []
+    with (run / "history.csv").open(newline="", encoding="utf-8") as lines:
+        return [{name: value for name, value in line.items() if name not in DIFFER} for line in csv.DictReader(lines)]
+
+
+def make(name, **more):
+    """The classifier of a method."""
+    method = METHODS[name]
+    return method.load(method.estimator)(**{**method.parameters, **SHORT.get(name, {}), **more})
+
+
+def learnt(classifier):
+    """All that a classifier has learnt, as bytes."""
+    if hasattr(classifier, "coef_"):
+        coef = getattr(classifier, "part_coef_", classifier.coef_)
+        return coef.tobytes() + classifier.intercept_.tobytes()
+    return dump_classifier(classifier.classifier_) + classifier.margin_rows_.tobytes() + bytes([classifier.cycle_])
+
+
+class AtLook:
+    """Signals of which one arrives just before the run looks for the n-th time."""
+
+    def __init__(self, n):
+        self.left = n
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    @property
+    def seen(self):
+        self.left -= 1
+        return self.left <= 0
+
+
+def checkpoint_of(method, data, run, at_least=1):
+    """Begin a run and stop it as soon as it has written so many checkpoints; the newest."""
+    for number in range(at_least):
+        with pytest.raises(Interrupted, match=r"time limit.*checkpoint written"):
+            train(method, None, data, run, options_of(method), time_limit=1e-9, resume=number > 0)
+    return max((run / "checkpoint").glob("state-*.h5"))
