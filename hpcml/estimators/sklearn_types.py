@@ -1,4 +1,4 @@
-"""The bases of scikit-learn that classifiers inherit, with types: it has none, and a class whose base may be anything takes any parameter."""
+"""scikit-learn's classes of classifiers, with types. Without types a class may take any parameter."""
 
 from __future__ import annotations
 

@@ -252,10 +252,6 @@ def test_a_label_does_not_see_its_own_heading(documents, tmp_path, method):
 def test_what_headings_refuse(documents, tmp_path):
     data = converted(documents, tmp_path / "data.h5", headings_as_features=True)
     plain = converted(documents, tmp_path / "plain.h5")
-    for method in ("dual", "mbw", "elastic-net", "adaboost"):
-        assert not METHODS[method].can.headings
-        with pytest.raises(ConfigError, match=f"so {method} would be told the answer; train bernoulli-nb, boosted-bayes"):
-            train(method, None, data, tmp_path / "no")
     with pytest.raises(ConfigError, match=r"--exclude Rodent: no such heading .*; did you mean 'Rodents'"):
         train("bernoulli-nb", None, data, tmp_path / "no", {"exclude": ("Rodent",)})
     with pytest.raises(ConfigError, match="are no headings; convert with --headings-as-features"):

@@ -4,6 +4,7 @@ import pickle
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
@@ -182,6 +183,16 @@ def test_copies(name):
     assert learnt(twin.fit(X, y)) == learnt(original)
     with pytest.raises(NotFittedError):
         clone(original).predict(X)
+
+
+@each
+def test_names_of_features(name):
+    X, y, _ = rows()
+    frame = pd.DataFrame(X.toarray(), columns=[f"word {j}" for j in range(12)])
+    found = make(name).fit(frame, y)
+    assert found.feature_names_in_.tolist() == list(frame.columns)
+    with pytest.raises(ValueError, match="feature names should match"):
+        found.predict(frame[frame.columns[::-1]])
 
 
 @each

@@ -165,7 +165,7 @@ def test_reported_f_is_the_objective_of_the_saved_model_over_all_rows(data, tmp_
         assert model.labels["f_min"][row] == pytest.approx(hinge_objective(X, sign, w, report.lam), rel=1e-6)  # float32
 
 
-@having("block")
+@having("labels_per_pass")
 def test_block_does_not_change_the_model(data, tmp_path, method):
     models = [train(method, None, data, tmp_path / str(b), {"labels_per_pass": b}).model.read_bytes() for b in (1, 2, 5, 40)]
     assert len(set(models)) == 1

@@ -29,19 +29,6 @@ def history(run):
     return [line.rpartition(",")[0] for line in (run / "history.csv").read_text().splitlines()]  # but for the seconds
 
 
-@pytest.mark.parametrize("loss", ["hinge", "squared-hinge", "logistic"])
-@pytest.mark.parametrize("n_rows", [2, 3, 80])
-def test_model_has_the_bits_of_one_rank(comm, mpi_tmp_path, n_rows, loss):
-    X, Y = random_data(n_rows, n_rows, 15, 7, density=0.4)
-    data = write(comm, mpi_tmp_path / "data.h5", X, Y)
-    options = {"min_positives": 0, "bias": True, "labels_per_pass": 2, "loss": loss, "positive_weight": "balanced"}
-    report = train("dual", comm, data, mpi_tmp_path / "ranks", options)
-    alone = by_one_rank(comm, lambda: train("dual", None, data, mpi_tmp_path / "alone", changed(options, labels_per_pass=7)))
-    assert report.model.read_bytes() == alone.model.read_bytes()
-    assert history(mpi_tmp_path / "ranks") == history(mpi_tmp_path / "alone")
-    assert (report.max_gap, report.degenerate, report.step_limit) == (alone.max_gap, alone.degenerate, alone.step_limit)
-
-
 def test_more_ranks_than_labels(comm, mpi_tmp_path):
     data = write(comm, mpi_tmp_path / "data.h5", *random_data(5, 30, 8, 3, density=0.4))
     options = {"label": ("label1",), "show_gaps": True}

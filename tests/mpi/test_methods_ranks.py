@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from support.make import by_one_rank, class_data
+from support.make import by_one_rank, class_data, dataset, random_data
 from support.methods import (
     ESTIMATORS,
     EVERY,
+    LINEAR,
     AtLook,
     every,
     every_way,
@@ -22,6 +23,7 @@ import hpcml
 from hpcml import mpi, slices
 from hpcml.errors import Interrupted
 from hpcml.methods.linear import objective
+from hpcml.methods.linear.block_kernels import CHUNK
 from hpcml.methods.linear.layout import Sharding
 from hpcml.methods.registry import METHODS
 
@@ -76,11 +78,24 @@ def test_ranks_that_share_the_rows(comm, mpi_tmp_path, data, short_slices, metho
     whole = train(method, comm, data, mpi_tmp_path / "whole", options).model.read_bytes()
     exact = METHODS[method].load(METHODS[method].linear).sharding is Sharding.EXACT
     if exact:
-        alone = by_one_rank(comm, lambda: train(method, None, data, mpi_tmp_path / "alone", {})).model.read_bytes()
+        alone = by_one_rank(comm, lambda: train(method, None, data, mpi_tmp_path / "alone", options_of(method))).model.read_bytes()
         assert whole == alone
     assert stopped_often(comm, method, data, mpi_tmp_path / "run", options, options | {"ranks_per_group": 1} if exact else None) > 1
     assert (mpi_tmp_path / "run" / "model.h5").read_bytes() == whole
     assert history(mpi_tmp_path / "run") == history(mpi_tmp_path / "whole")
+
+
+@pytest.mark.parametrize("shape", [(2, 15), (3, 15), (40, 4 * CHUNK)])
+@pytest.mark.parametrize("method", LINEAR)
+def test_fewer_rows_than_ranks_and_many_features(comm, mpi_tmp_path, method, shape):
+    path, known = mpi_tmp_path / "data.h5", METHODS[method].option_names
+    data = by_one_rank(comm, lambda: dataset(path, *random_data(shape[0], shape[0], shape[1], 7, density=0.4)))
+    alone = by_one_rank(comm, lambda: train(method, None, data, mpi_tmp_path / "alone", {"min_positives": 0})).model.read_bytes()
+    exact = METHODS[method].load(METHODS[method].linear).sharding is Sharding.EXACT and "ranks_per_group" in known
+    for shards in {1, comm.size} if exact else {None}:
+        options = {name: value for name, value in (("ranks_per_group", shards), ("labels_per_pass", 3)) if name in known and value}
+        model = train(method, comm, data, mpi_tmp_path / f"ranks{shards}", {"min_positives": 0, **options}).model
+        assert model.read_bytes() == alone
 
 
 @every

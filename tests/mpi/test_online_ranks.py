@@ -78,13 +78,6 @@ def test_sorted_rows_are_told_alike(comm, files, small_pieces):
     assert "sorted by label, or in blocks (1 of 5 labels" in check(comm, files, "sorted", "mbw", files / "sorted.h5", {}).warning
 
 
-@pytest.mark.parametrize(("method", "voted"), [("pw", False), ("mbw", True), ("romma", True)])
-def test_dataset(comm, files, small_pieces, method, voted):
-    options = {"voted": voted, "min_positives": 0}
-    check(comm, files, "five", method, files / "data.h5", options | {"shuffle": True, "seed": 4} if voted else options)
-    check(comm, files, "one", method, files / "data.h5", options | {"label": ("2",), "final": True})
-
-
 @pytest.mark.parametrize("method", ["mbw", "romma"])
 def test_text(comm, files, small_pieces, method):
     """Also the bits of the dataset of the same rows, whose labels have the same names."""

@@ -13,6 +13,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 from support.make import by_one_rank, class_data, dataset
+from support.methods import AtLook
 from support.oracles_psbml import psbml_cycle
 from support.training import changed, train
 
@@ -257,52 +258,15 @@ def test_validation_error_is_that_of_the_model_on_the_rows_kept_aside(comm, mpi_
     assert report.validation_error * held_out.sum() == pytest.approx(round(report.validation_error * held_out.sum()))
 
 
-class After:
-    """A signal that arrives after so many steps."""
-
-    def __init__(self, n):
-        self.left = n
-
-    @property
-    def seen(self):
-        self.left -= 1
-        return self.left < 0
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
-
-
 @pytest.fixture
 def between_cycles(monkeypatch):
     """No looks inside cycles and assessments."""
     monkeypatch.setattr(Driver, "look", lambda self: None)
 
 
-def test_stopped_between_two_nodes_and_resumed(comm, mpi_tmp_path):
-    """Every run is stopped a little later than the one before: inside a cycle, a test, an assessment."""
-    write(comm, mpi_tmp_path / "data.h5", 150, 6, 3)
-    options = PsbmlOptions(grid="3x2", cycles=2, replace=0.4)
-    alone = by_one_rank(comm, lambda: train("psbml", None, mpi_tmp_path / "data.h5", mpi_tmp_path / "alone", options)).model
-    run, stops = mpi_tmp_path / "run", 0
-    while not comm.bcast((run / "model.h5").exists()):
-        signals = After(3 + 6 * stops if comm.rank == comm.size - 1 else 10**6)
-        try:
-            train("psbml", comm, mpi_tmp_path / "data.h5", run, options, resume=stops > 0, signals=signals)
-        except Interrupted as stop:
-            stops += 1
-            assert "a signal arrived: checkpoint written" in str(stop)
-            assert comm.bcast(len(list((run / "checkpoint").iterdir())))
-    assert stops > 1
-    assert (run / "model.h5").read_bytes() == alone.read_bytes()
-    assert told(run) == told(mpi_tmp_path / "alone")
-
-
 def test_no_node_is_trained_after_a_signal(comm, mpi_tmp_path, monkeypatch):
     write(comm, mpi_tmp_path / "data.h5", 150, 6, 3)
-    signals, trained, original = After(10**9), [], TorusProblem.train
+    signals, trained, original = AtLook(10**9), [], TorusProblem.train
 
     def train_and_a_signal(self, *given):
         trained.append(given)
@@ -316,43 +280,17 @@ def test_no_node_is_trained_after_a_signal(comm, mpi_tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("between_cycles")
-@pytest.mark.parametrize("n", [1, 2, 3])
-def test_stopped_after_every_few_cycles_and_resumed_on_other_ranks(comm, mpi_tmp_path, n):
-    write(comm, mpi_tmp_path / "data.h5", 150, 6, 3)
-    options = PsbmlOptions(grid="2x2", cycles=7, replace=0.4)
-    alone = by_one_rank(comm, lambda: train("psbml", None, mpi_tmp_path / "data.h5", mpi_tmp_path / "alone", options)).model
-    run = mpi_tmp_path / "run"
-    turns = 0
-    while not comm.bcast((run / "model.h5").exists()):
-        assert turns <= 9  # at the end a signal may also come between cycles and assessments
-        signals = After(n if comm.rank == comm.size - 1 or turns % 2 else 10**6)
-        if turns % 2 == 0 or comm.rank == 0:
-            try:
-                who = comm if turns % 2 == 0 else None
-                train("psbml", who, mpi_tmp_path / "data.h5", run, options, resume=turns > 0, signals=signals)
-            except Interrupted as stop:
-                assert f"a signal arrived: checkpoint written; continue with --resume ({min(turns * n + n, 7)} of 7" in str(stop)
-            else:
-                assert turns * n + n >= 7
-        comm.Barrier()
-        turns += 1
-    assert turns > 1
-    assert (run / "model.h5").read_bytes() == alone.read_bytes()
-    assert told(run) == told(mpi_tmp_path / "alone")  # the best cycle may have been an early one
-
-
-@pytest.mark.usefixtures("between_cycles")
 def test_checkpoints_do_not_put_assessments_off(comm, mpi_tmp_path):
     write(comm, mpi_tmp_path / "data.h5", 150, 6, 3)
     options = PsbmlOptions(grid="2x2", cycles=1000, checkpoint_every=1e-9)
     with pytest.raises(Interrupted):
-        train("psbml", comm, mpi_tmp_path / "data.h5", mpi_tmp_path / "run", options, signals=After(4 * comm.size))
+        train("psbml", comm, mpi_tmp_path / "data.h5", mpi_tmp_path / "run", options, signals=AtLook(4 * comm.size + 1))
     assert len(history(mpi_tmp_path / "run")) >= 3 * comm.size
 
 
 def test_a_signal_among_the_assessments_loses_nothing(comm, mpi_tmp_path, monkeypatch):
     write(comm, mpi_tmp_path / "data.h5", 150, 6, 3)
-    options, signals, work = PsbmlOptions(grid="2x2", cycles=6 * comm.size, asynchronous=True), After(10**9), Assessor.work
+    options, signals, work = PsbmlOptions(grid="2x2", cycles=6 * comm.size, asynchronous=True), AtLook(10**9), Assessor.work
 
     def work_and_a_signal(self, look):
         work(self, look)
@@ -531,7 +469,7 @@ def test_asynchronous_run_is_interrupted_and_finishes(comm, mpi_tmp_path, monkey
     options = PsbmlOptions(grid=size, neighbourhood="L5", cycles=100, asynchronous=True)
     run = mpi_tmp_path / "run"
     for turn, n in enumerate((12, 1, 12)):  # so many steps of the last rank, which has nodes
-        signals = After(n if comm.rank == comm.size - 1 else 10**6)
+        signals = AtLook(n + 1 if comm.rank == comm.size - 1 else 10**6)
         with pytest.raises(Interrupted, match="a signal arrived"):
             train("psbml", comm, mpi_tmp_path / "data.h5", run, options, resume=turn > 0, signals=signals)
     with pytest.raises(Interrupted, match="the time limit is reached"):

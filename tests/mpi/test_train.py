@@ -5,15 +5,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from support.make import by_one_rank, dataset, random_data
-from support.training import changed, train
+from support.make import dataset, random_data
+from support.training import train
 
 from hpcml import mpi
 from hpcml.data.dataset import Dataset
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError
 from hpcml.methods.linear import layout
-from hpcml.methods.linear.losses import LOSSES
 from hpcml.mpi import memory
 
 pytestmark = pytest.mark.mpi
@@ -25,26 +24,6 @@ def write(comm, path, *args, **kwargs):
         dataset(path, *args, **kwargs)
     comm.Barrier()
     return path
-
-
-@pytest.mark.parametrize("shards", ["one", "all"])
-@pytest.mark.parametrize("loss", sorted(LOSSES))
-@pytest.mark.parametrize("n_rows", [2, 3, 80])
-def test_model_has_the_bits_of_one_rank(comm, mpi_tmp_path, n_rows, loss, shards):
-    X, Y = random_data(n_rows, n_rows, 15, 7, density=0.4)
-    data = write(comm, mpi_tmp_path / "data.h5", X, Y)
-    options = {
-        "min_positives": 0,
-        "bias": True,
-        "labels_per_pass": 3,
-        "loss": loss,
-        "ranks_per_group": comm.size if shards == "all" else 1,
-    }
-    model = train("probe", comm, data, mpi_tmp_path / "ranks", options).model
-    alone = by_one_rank(
-        comm, lambda: train("probe", None, data, mpi_tmp_path / "alone", changed(options, ranks_per_group=None, labels_per_pass=7))
-    ).model
-    assert model.read_bytes() == alone.read_bytes()
 
 
 def test_shards_are_disjoint_cover_the_split_and_balance_non_zeros(comm, mpi_tmp_path):

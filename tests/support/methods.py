@@ -14,7 +14,7 @@ from support.training import train
 # Options beside the defaults that take another way through a method.
 WAYS = {
     "dual": ({"loss": "hinge", "positive_weight": "balanced", "bias": True}, {"loss": "logistic", "drop": 0.01}),
-    "probe": ({"loss": "huber", "dormant": False, "precision": "double"},),
+    "probe": ({"loss": "huber", "dormant": False, "precision": "double"}, {"loss": "logistic", "bias": True}),
     "elastic-net": ({"solver": "fobos", "passes": 3, "eta": 0.1}, {"solver": "sgd", "passes": 2, "eta": 0.2, "rate": "adagrad"}),
     "mbw": ({"voted": True, "live_features": 12}, {"shuffle": True, "seed": 4}),
     "pa": ({"voted": True, "bias": False},),
@@ -24,6 +24,7 @@ FEW = {"pegasos": {"max_steps": 40}, "probe": {"max_steps": 60}}  # steps; each 
 DIFFER = {"seconds", "bytes_sent", "bytes_without_ids", "age_mean", "age_max"}  # columns of history.csv that time and ranks change
 
 EVERY = sorted(METHODS)
+assert {*WAYS, *FEW} <= set(EVERY)
 ESTIMATORS = [name for name in EVERY if METHODS[name].estimator]
 SHORT = {"psbml": {"base": "tree max_depth=4", "grid": "2x1", "cycles": 3}}  # parameters of estimators, beside the defaults
 LINEAR = [name for name in EVERY if METHODS[name].linear]
@@ -40,7 +41,9 @@ def able(what, yes=True):
 
 def having(option, yes=True):
     """The tests of the methods that have an option, or have it not."""
-    return pytest.mark.parametrize("method", [name for name in EVERY if (option in METHODS[name].option_names) == yes])
+    found = [name for name in EVERY if (option in METHODS[name].option_names) == yes]
+    assert found, f"no method has the option {option}"
+    return pytest.mark.parametrize("method", found)
 
 
 def options_of(method, way=0, **more):

@@ -82,7 +82,7 @@ def test_log_odds_are_of_every_loss_that_has_them():
 
 def test_elastic_net_says_its_own_defaults():
     text, page = ElasticNetClassifier.__doc__, (TOP / "docs" / "methods" / "elastic-net.md").read_text()
-    (gap,) = re.findall(r"at which a label is done; None: ([\d.e-]+)\.", text)
+    (gap,) = re.findall(r"max_gap : float or None, default None\n.* Default: ([\d.e-]+)\.\n", text)
     assert float(gap) == MAX_GAP
     assert f"The defaults, {ElasticNetOptions.l1} and {ElasticNetOptions.lam}, " in page
     made = ElasticNetClassifier()

@@ -15,7 +15,7 @@ from hpcml import mpi
 from hpcml.data.compact import compact_rows
 from hpcml.data.dataset import Dataset
 from hpcml.data.shard import load_shard
-from hpcml.errors import ConfigError, Interrupted
+from hpcml.errors import ConfigError
 from hpcml.methods.liblinear.train import METHOD as LIBLINEAR
 from hpcml.methods.linear import plane_kernels as kernels
 from hpcml.methods.linear.block_kernels import CHUNK
@@ -150,13 +150,6 @@ def test_train_writes_what_the_method_found(method, tmp_path):
     assert min(last) > 0
     if method == "liblinear":
         assert last == [label.f for label in finished]
-
-
-def test_svmperf_begins_a_label_again_after_an_interruption(data, tmp_path):
-    whole = train("svmperf", None, data, tmp_path / "whole", GIVEN["svmperf"]).model.read_bytes()
-    with pytest.raises(Interrupted):
-        train("svmperf", None, data, tmp_path / "run", replace(GIVEN["svmperf"], time_limit=1e-9))
-    assert train("svmperf", None, data, tmp_path / "run", GIVEN["svmperf"], resume=True).model.read_bytes() == whole
 
 
 @pytest.mark.parametrize(

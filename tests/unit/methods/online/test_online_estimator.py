@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -216,16 +215,6 @@ def test_shuffling():
 # what scikit-learn does with it
 
 
-@every_method
-def test_copies(method, voted):
-    X, y = blobs()
-    original = OnlineClassifier(method, voted, alpha=2.0).fit(X[:100], y[:100])
-    copied, twin = pickle.loads(pickle.dumps(original)), clone(original)
-    assert same(copied, original) and not hasattr(twin, "coef_") and twin.get_params() == original.get_params()
-    assert same(copied.partial_fit(X[100:], y[100:]), twin.fit(X, y))
-    assert not same(copied, original)
-
-
 def test_parameters_must_stay_from_one_partial_fit_to_the_next():
     model = OnlineClassifier("pa").partial_fit([[1.0], [2.0]], [0, 1], classes=[0, 1])
     with pytest.raises(ValueError, match="parameters are not those of the first call"):
@@ -239,15 +228,6 @@ def test_predictions_do_not_change_with_parameters_set_later():
         before = model.decision_function(X)
         model.set_params(method=other)
         assert model.decision_function(X).tobytes() == before.tobytes()
-
-
-def test_feature_names():
-    X, y = blobs()
-    frame = pd.DataFrame(X, columns=[f"word {j}" for j in range(12)])
-    model = OnlineClassifier().fit(frame, y)
-    assert model.feature_names_in_.tolist() == list(frame.columns) and model.n_features_in_ == 12
-    with pytest.raises(ValueError, match="feature names should match"):
-        model.predict(frame[frame.columns[::-1]])
 
 
 def test_pipeline_and_grid_search():

@@ -67,17 +67,6 @@ def test_multilabel_model_has_the_bits_of_training_from_a_file(tmp_path, loss, b
     assert found.intercept_[[1, 2]].tolist() == [-1, 1] and not found.coef_[[1, 2]].any()
 
 
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_classes_are_labels_against_the_others(tmp_path, n_classes):
-    X, y = blobs(n_classes)
-    Y = (y[:, None] == np.arange(n_classes))[:, -1:] if n_classes == 2 else y[:, None] == np.arange(n_classes)
-    run = train("probe", dataset(tmp_path / "data.h5", X, Y.astype(int)), tmp_path / "run")
-    found = ProbeClassifier().fit(X, np.array(["ant", "bee", "cat"])[y])
-    assert found.coef_.tobytes() == Model(run.model).weights().tobytes()
-    assert found.classes_.tolist() == ["ant", "bee", "cat"][:n_classes]
-    assert (found.predict(X) == found.classes_[y]).mean() > 0.9
-
-
 def test_form_of_the_input_does_not_matter():
     X, y = blobs(3)
     alone = ProbeClassifier().fit(X, y)
@@ -142,19 +131,6 @@ def test_clones_keep_the_communicator_and_copies_do_not():
         comm.Free()
 
 
-def test_multilabel_predictions_have_the_form_of_y():
-    X, y = blobs(3)
-    Y = (y[:, None] == np.arange(3)).astype(int)
-    Y[:, 0] |= y == 1
-    dense, sparse = ProbeClassifier().fit(X, Y), ProbeClassifier().fit(X, sp.csr_matrix(Y))
-    assert dense.decision_function(X).shape == (120, 3)
-    assert (dense.predict(X) == (dense.decision_function(X) > 0)).all()
-    assert sp.issparse(sparse.predict(X)) and (sparse.predict(X).toarray() == dense.predict(X)).all()
-    assert dense.score(X, Y) == sparse.score(X, sp.csr_matrix(Y)) > 0.8
-    one = ProbeClassifier().fit(X, sp.csr_matrix(Y[:, :1]))
-    assert one.predict(X).shape == (120, 1) and one.coef_.tobytes() == dense.coef_[:1].tobytes()
-
-
 def test_probabilities_only_where_there_are_any():
     X, y = blobs(3, spread=4.0)
     assert not hasattr(ProbeClassifier().fit(X, y), "predict_proba")
@@ -176,15 +152,6 @@ def test_one_class_only():
     found = ProbeClassifier(loss="logistic").fit(X, ["yes"] * 120)
     assert set(found.predict(X)) == {"yes"} and found.predict_proba(X).tolist() == [[1.0]] * 120
     assert found.n_iter_.tolist() == [0] and found.intercept_.tolist() == [1] and not found.coef_.any()
-
-
-def test_names_of_features():
-    X, y = blobs(2)
-    frame = pd.DataFrame(X, columns=list("abcd"))
-    found = ProbeClassifier().fit(frame, y)
-    assert found.feature_names_in_.tolist() == list("abcd") and found.n_features_in_ == 4
-    with pytest.raises(ValueError, match="feature names"):
-        found.predict(frame[list("badc")])
 
 
 # mistakes
