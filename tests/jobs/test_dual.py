@@ -103,7 +103,7 @@ def test_what_changes_the_result_stays_and_is_refused_at_once(standing, data, tm
     assert standing(2, "train", "dual", data, "-o", tmp_path / "run", "--time-limit", "1e-9").returncode == 75
     refused(
         standing(2, "train", "dual", data, "-o", tmp_path / "run", "--resume", "--ranks-per-group", "2"),
-        "this run had shards = None, not 2",
+        "this run had ranks-per-group = None, not 2",
     )
     done(standing(2, "train", "dual", data, "-o", tmp_path / "run", "--resume", "--ranks-per-group", "1"))
     refused(
