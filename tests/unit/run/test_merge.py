@@ -135,7 +135,7 @@ def test_more_parts_than_files_that_may_be_open(data, runs, tmp_path):
     parts = [train(data, tmp_path / str(k), label_part=f"{k}/7") for k in range(1, 8)]
     resource.setrlimit(resource.RLIMIT_NOFILE, (len(list(Path("/proc/self/fd").iterdir())) + 30, hard))
     try:
-        assert merge(SELF, parts, tmp_path / "joined", log=QUIET).n_parts == 7
+        merge(SELF, parts, tmp_path / "joined", log=QUIET)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert (tmp_path / "joined" / "model.h5").read_bytes() == (runs[0] / "model.h5").read_bytes()
