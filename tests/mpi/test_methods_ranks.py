@@ -76,7 +76,7 @@ def test_ranks_that_share_the_rows(comm, mpi_tmp_path, data, short_slices, metho
     whole = train(method, comm, data, mpi_tmp_path / "whole", options).model.read_bytes()
     exact = METHODS[method].load(METHODS[method].linear).sharding is Sharding.EXACT
     if exact:
-        alone = by_one_rank(comm, lambda: train(method, None, data, mpi_tmp_path / "alone", {})).model.read_bytes()
+        alone = by_one_rank(comm, lambda: train(method, None, data, mpi_tmp_path / "alone", options_of(method))).model.read_bytes()
         assert whole == alone
     assert stopped_often(comm, method, data, mpi_tmp_path / "run", options, options | {"ranks_per_group": 1} if exact else None) > 1
     assert (mpi_tmp_path / "run" / "model.h5").read_bytes() == whole
