@@ -73,7 +73,7 @@ def test_names_and_options():
 
 
 WRONG = {
-    "": "name a learner: linear-svm, kernel-nb, gaussian-nb, stump, tree",
+    "": "name a learner: gaussian-nb, kernel-nb, linear-svm, stump, tree",
     "tre": "no such learner; did you mean 'tree'?",
     "nowhere.Classifier": "cannot import nowhere: No module named 'nowhere'",
     ".Classifier": "cannot import .Classifier: ",
