@@ -11,7 +11,7 @@ from scipy.special import entr, expit
 
 from support.oracles_dual import CLOSE, INNER, SWEEPS, order
 
-NONE = -45.0  # log(α / (C − α)) of a dual that is as good as 0
+U_OF_ZERO = -45.0  # log(α / (C − α)) of a dual that is as good as 0
 
 
 def objective(X, sign, w, lam, weight=1.0):
@@ -89,13 +89,13 @@ class Twin:
 
     def solve(self, sign, weight=1.0):
         """Train the label that the rows with sign > 0 have, from the solution of the label that none has."""
-        w, u, steps, ready, number = np.zeros(self.X.shape[1]), np.full(len(self.X), NONE), [], False, 0
+        w, u, steps, ready, number = np.zeros(self.X.shape[1]), np.full(len(self.X), U_OF_ZERO), [], False, 0
         self._label(-np.ones(len(self.X)), 1.0)
         while not ready:
             more, ready = self._passes(w, u, 0, steps, self.max_steps)
             steps += more
         w += (self.C * expit(u) * (sign > 0)) @ self.X
-        u[sign > 0] = NONE
+        u[sign > 0] = U_OF_ZERO
         self._label(sign, weight)
         steps = []
         while True:

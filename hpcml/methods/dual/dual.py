@@ -26,7 +26,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.kernels.lanes.duals import support
-from hpcml.methods.dual.lanes import NO_POSITIVES, Lanes, State, Training
+from hpcml.methods.dual.lanes import NO_POSITIVES, DualPanel, State, Training
 from hpcml.methods.dual.options import DualOptions
 from hpcml.methods.linear.objective import Risk
 from hpcml.methods.linear.solver import CONVERGED, STEP_LIMIT, Finished, Solver, Turns
@@ -49,7 +49,7 @@ SUPPORT_PASSES, FULL_PASSES = 2, 4  # in the first round: before each pass over 
 SWEEPS = 10  # half as many as in the second round; every further one has twice as many as the one before
 
 
-class DualSolver(Lanes, Solver):
+class DualSolver(DualPanel, Solver):
     """The labels of a rank group, panel by panel; a panel that is not done begins anew when a run is resumed."""
 
     def __init__(self, risk: Risk, labels: np.ndarray, n_lanes: int, options: DualOptions) -> None:
@@ -102,7 +102,7 @@ class DualSolver(Lanes, Solver):
 
     @mpi.collective
     def begin(self, lanes: list[Training], costs: list[np.ndarray], start: State | None = None, number: int = 0) -> None:
-        """Collective for labels that begin. See `Lanes`."""
+        """Collective for labels that begin. See `DualPanel`."""
         super().begin(lanes, costs, start, number)
         self.full, self.support = 0, SUPPORT_PASSES if number == 0 and start is None else 0
 
@@ -157,7 +157,7 @@ class DualSolver(Lanes, Solver):
             f, gap, violation = risk.lam * float(primal[lane]), float(gaps[lane]), float(violations[lane])
             risk.check_finite(np.array([f]), "objective", np.array([label.number]))
             converged = violation <= label.tolerance or gap <= CLOSE * label.tolerance
-            still = self.at_rest(label, violation, gap)
+            still = self.at_precision(label, violation, gap)
             if (converged and gap <= self.max_gap) or label.steps >= self.max_steps or still:
                 if shifts[lane]:
                     self.w.reshape(-1, width)[-1, lane] += shifts[lane]
@@ -175,7 +175,7 @@ class DualSolver(Lanes, Solver):
             others.append(label)
         return finished, others
 
-    def at_rest(self, label: Training, violation: float, gap: float) -> bool:
+    def at_precision(self, label: Training, violation: float, gap: float) -> bool:
         """Whether what is left, at the end of a round, is beyond the precision of the numbers. Local."""
         return label.exact and not label.moved
 

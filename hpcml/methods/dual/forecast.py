@@ -262,7 +262,7 @@ class _Counted(DualSolver):
         return self._share_of_lanes * float(self.sizes[rows.reshape(self.sizes.size, -1).any(axis=1)].sum())
 
     def begin(self, lanes: list[Training], costs: list[np.ndarray], start: State | None = None, number: int = 0) -> None:
-        """See `Lanes`."""
+        """See `DualPanel`."""
         self.lanes, self.n_lanes_at_first = lanes, self.n_lanes_at_first or len(lanes)
         self._timed(partial(super().begin, lanes, costs, start, number))
 

@@ -112,7 +112,7 @@ def norms(indptr, data, weights, out):
 
 
 @njit
-def depart(indptr, indices, data, rows, norms, start, alpha, w, lanes, lane):
+def remove_duals(indptr, indices, data, rows, norms, start, alpha, w, lanes, lane):
     """Take the duals `start` (n) of `rows`, negative so far, back to 0 in one lane: they will be positive."""
     for i in rows:
         alpha[i * lanes + lane] = 0.0

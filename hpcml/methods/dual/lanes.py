@@ -1,4 +1,4 @@
-"""Lanes of labels that share passes of dual coordinate descent over the rows, and their certificate: hinge, squared hinge."""
+"""DualPanel of labels that share passes of dual coordinate descent over the rows, and their certificate: hinge, squared hinge."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Costs:
         return costs
 
 
-class Lanes:
+class DualPanel:
     """Labels that share passes over the rows, one in each lane: weights and duals, passes, and the certificate at the end.
 
     Collective over `risk.comm` where it says so. What a pass is for, and when it is enough, is said in `dual`.
@@ -217,7 +217,7 @@ class Lanes:
         kernels.slopes(doubles, bits, norms, np.zeros(2), False, MOVES, np.zeros(MOVES.size))
         certify.hinge_certify(doubles, none, bits, norms, some, np.zeros(2), np.zeros(1), bits, np.zeros(certify.N_SUMS), 1, 0.0)
         combine.keep(doubles, 1, none, 1, 0, np.zeros(2))
-        kernels.depart(*csr, flat[:0], norms, none, none, none, 1, 0)
+        kernels.remove_duals(*csr, flat[:0], norms, none, none, none, 1, 0)
 
     def set_costs(self, costs: list[np.ndarray]) -> None:
         """Minimise with these C of positive and negative rows (2), lane by lane. Local."""
@@ -274,7 +274,7 @@ class Lanes:
         )
         for (own, csr), lane, some in self.stop.slices(parts):
             places = slice(own.start * self.width, own.stop * self.width)
-            kernels.depart(*csr, some, self.norms[own], start.alpha[own], self.alpha[places], self.w, self.width, lane)
+            kernels.remove_duals(*csr, some, self.norms[own], start.alpha[own], self.alpha[places], self.w, self.width, lane)
         self._share(before, 1.0)
 
     @property

@@ -18,7 +18,7 @@ from hpcml.methods.dual.dual import INNER, SWEEPS, DualSolver
 from hpcml.methods.dual.lanes import State, Training
 from hpcml.methods.linear.objective import aligned
 
-NONE = -45.0  # u of a dual that is as good as 0
+U_OF_ZERO = -45.0  # u of a dual that is as good as 0
 QUIET = 8.0  # units in the last place of 1 + |u|: a smaller gradient is an error of rounding
 PRECISE = 4.0  # times the root of a unit in the last place: a gradient that rounding errors may hold up
 VIOLATION = 5  # of a step's numbers in the history
@@ -33,12 +33,12 @@ class LogisticSolver(DualSolver):
 
     @mpi.collective
     def begin(self, lanes: list[Training], costs: list[np.ndarray], start: State | None = None, number: int = 0) -> None:
-        """Collective for labels that begin. See `Lanes`."""
+        """Collective for labels that begin. See `DualPanel`."""
         super().begin(lanes, costs, start, number)
         self.sweep = 0
         self.look_at(self.all_lanes)
         if number == 0 and start is None:
-            self.alpha[:] = NONE
+            self.alpha[:] = U_OF_ZERO
 
     def set_costs(self, costs: list[np.ndarray]) -> None:
         """Minimise with these C of positive and negative rows (2), lane by lane. Local."""
@@ -73,7 +73,7 @@ class LogisticSolver(DualSolver):
         lanes = self.alpha.reshape(-1, self.width)
         lanes[:] = u[:, None]
         for lane, label in enumerate(self.lanes):
-            lanes[rows.rows_of(label.number), lane] = NONE
+            lanes[rows.rows_of(label.number), lane] = U_OF_ZERO
 
     @property
     def goes_on(self) -> bool:
@@ -94,7 +94,7 @@ class LogisticSolver(DualSolver):
                 label.ready = True
                 self.active &= np.uint16(~(1 << lane) & 0xFFFF)
 
-    def at_rest(self, label: Training, violation: float, gap: float) -> bool:
+    def at_precision(self, label: Training, violation: float, gap: float) -> bool:
         """Whether what is left, at the end of a round, is beyond the precision of the numbers. Local."""
         seen = min(violation, label.history[-1][VIOLATION])  # the weights of a pass have rounding errors that add up
         small = seen <= PRECISE * math.sqrt(np.finfo(self.w.dtype).eps)
