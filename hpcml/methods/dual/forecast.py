@@ -240,11 +240,12 @@ class _Counted(DualSolver):
     def __init__(self, risk: Risk, labels: np.ndarray, options: DualOptions, timer: Timer) -> None:
         super().__init__(risk, labels, LANES, options)
         self.timer, self.sizes = timer, np.diff(risk.rows.indptr)
+        self.n_lanes_at_first = LANES  # of the first round
         self.clear()
 
     def clear(self) -> None:
         """Begin to count."""
-        self.total, self.seconds, self.n_lanes_at_first = np.zeros(4), 0.0, 0
+        self.total, self.seconds = np.zeros(4), 0.0
 
     def _timed(self, call: Callable[[], Result]) -> Result:
         """What the call returns; its seconds count by the share of the first round's lanes that are still there."""
@@ -263,7 +264,8 @@ class _Counted(DualSolver):
 
     def begin(self, lanes: list[Training], costs: list[np.ndarray], start: State | None = None, number: int = 0) -> None:
         """See `DualPanel`."""
-        self.lanes, self.n_lanes_at_first = lanes, self.n_lanes_at_first or len(lanes)
+        self.lanes = lanes
+        self.n_lanes_at_first = len(lanes) if number == 0 else self.n_lanes_at_first
         self._timed(partial(super().begin, lanes, costs, start, number))
 
     def epoch(self) -> None:
