@@ -10,7 +10,7 @@ from support.training import train
 
 from hpcml.errors import ConfigError, Interrupted
 from hpcml.methods.elastic_net import delayed_kernels, newton, newton_kernels
-from hpcml.methods.elastic_net.delayed import DelayedBlock
+from hpcml.methods.elastic_net.delayed import DelayedSolver
 from hpcml.model.linear import STATUS, Model
 
 M, D, L = 300, 80, 7
@@ -163,14 +163,14 @@ def test_training_compiles_nothing_after_the_warm_up(problem, tmp_path, monkeypa
         each for module in (newton_kernels, delayed_kernels) for each in vars(module).values() if hasattr(each, "signatures")
     ]
     fresh: list[int] = []
-    for block in (newton.NewtonBlock, DelayedBlock):
-        warm_up = block.warm_up
+    for kind in (newton.NewtonSolver, DelayedSolver):
+        warm_up = kind.warm_up
 
         def counted(self, warm_up=warm_up):
             warm_up(self)
             fresh.append(sum(len(each.signatures) for each in kernels))
 
-        monkeypatch.setattr(block, "warm_up", counted)
+        monkeypatch.setattr(kind, "warm_up", counted)
     options = {"solver": solver} | (
         {"passes": 1, "rate": "adagrad" if solver == "sgd" else "decaying"} if solver != "newton" else {}
     )
@@ -261,7 +261,7 @@ def test_small_gains_do_not_end_a_label_that_is_far_from_its_minimum(tmp_path, m
     rng = np.random.default_rng(0)
     X = sp.csr_matrix(np.eye(2000)[rng.permutation(2000)])  # a feature for each row: a round gains little
     Y = sp.csr_matrix((np.arange(2000) < 1000)[:, None])
-    monkeypatch.setattr(newton.NewtonBlock, "_affordable", lambda self, label, found, step: found[:1])
+    monkeypatch.setattr(newton.NewtonSolver, "_affordable", lambda self, label, found, step: found[:1])
     options = {"l1": "0.001/m", "max_gap": 0.95, "max_steps": 5000}
     report = train("elastic-net", None, dataset(tmp_path / "data.h5", X, Y), tmp_path / "run", options)
     assert report.max_gap <= 0.95

@@ -424,7 +424,7 @@ def test_psbml_refuses_what_it_cannot_train_on():
         (
             {"device": "gpu"},
             y,
-            "device=gpu: tree has nothing for a GPU, only kernel-nb and gaussian-nb have; leave it out",
+            "device=gpu: tree has nothing for a GPU, only gaussian-nb and kernel-nb have; leave it out",
         ),
         ({"base": 3}, y, "base=3: expected a string or a tuple of strings"),
     ):

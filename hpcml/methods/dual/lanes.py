@@ -1,4 +1,4 @@
-"""DualPanel of labels that share passes of dual coordinate descent over the rows, and their certificate: hinge, squared hinge."""
+"""Labels that share passes of dual coordinate descent over the rows, and their certificate: hinge, squared hinge."""
 
 from __future__ import annotations
 
