@@ -7,7 +7,7 @@ set -euo pipefail
 source "$(dirname "$0")/setup.sh" mpi,test,docs
 source launch/env.sh
 # of tests/mpi, those that divide the ranks into groups, or lay them out as a torus
-GROUPS_OF_RANKS=(test_check test_collectives test_dual_ranks test_memory test_neighbours test_node_rows test_psbml test_stops test_svmperf test_train test_tune_ranks)
+GROUPS_OF_RANKS=(test_check test_collectives test_dual_ranks test_memory test_neighbours test_node_rows test_psbml test_stops test_methods_ranks test_train test_tune_ranks)
 GROUPS_OF_RANKS=("${GROUPS_OF_RANKS[@]/%/.py}")
 scratch=$(mktemp -d)
 # in memory, if there is room, for the tests of many ranks, which would mostly wait for the disk; the other parts use that

@@ -21,6 +21,7 @@ from hpcml.methods.online.options import OnlineOptions
 from hpcml.partition import offsets
 
 PIECE_NNZ = 1 << 22  # values that are read of a dataset at a time
+DIGEST_NNZ = 1 << 20  # values by which a dataset is known again: checkpoints hold the digest, so it stays
 SHOWN = 10  # labels of a row that a message shows
 LANES = 16  # labels of a rank that take no longer than a slice is meant to
 Piece = tuple[Shard, np.ndarray]  # rows of the shard, in the order in which to learn from them
@@ -101,7 +102,7 @@ class DatasetSource:
 
     def _digest(self, rows: np.ndarray) -> tuple[int, ...]:
         """CRC-32 of the rows' numbers, of all rows' sizes, and of the first piece's indices and values. Local."""
-        parts = [self.dataset.map(name, 0, min(PIECE_NNZ, self.dataset.nnz)) for name in ("X/indices", "X/data")]
+        parts = [self.dataset.map(name, 0, min(DIGEST_NNZ, self.dataset.nnz)) for name in ("X/indices", "X/data")]
         return tuple(zlib.crc32(np.ascontiguousarray(part).data) for part in (rows, self.dataset.map("X/indptr"), *parts))
 
     @mpi.collective
