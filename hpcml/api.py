@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import fields
+from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Never
+from typing import TYPE_CHECKING, Never
 
-from hpcml.errors import ConfigError, HpcmlError, in_python, nearest
+from hpcml.api_session import errors_in_python, opened_dataset, opened_model, options_of, python_session, refuse_mapping
+from hpcml.errors import ConfigError
 
 if TYPE_CHECKING:
     from hpcml.conversion.convert import ConvertReport
     from hpcml.crossval import CrossValidation, TopPrecision
-    from hpcml.data.dataset import Dataset
     from hpcml.evaluation.calibrate import CalibrationReport
     from hpcml.evaluation.contributions import WhyRows
     from hpcml.evaluation.evaluate import Evaluation
@@ -29,65 +28,8 @@ if TYPE_CHECKING:
     from hpcml.mpi import Comm
     from hpcml.near_duplicates.search import Duplicates
     from hpcml.options import Value
-    from hpcml.run.session import Session
     from hpcml.signals import StopSignals
     from hpcml.tuning.report import TuneReport
-
-
-@contextmanager
-def _errors_in_python() -> Iterator[None]:
-    try:
-        yield
-    except HpcmlError as error:
-        error.args = (in_python(str(error)),)
-        raise
-
-
-@contextmanager
-def _session(comm: Comm | None, log: Log | None, signals: StopSignals | None = None) -> Iterator[Session]:
-    """A session whose errors speak of parameters."""
-    from hpcml.run.session import session_of
-
-    with _errors_in_python(), session_of(comm, log, signals) as session:
-        yield session
-
-
-@contextmanager
-def _open(session: Session, data: Path | str) -> Iterator[Dataset]:
-    """Collective over the session's ranks. The dataset, on all of them."""
-    from hpcml import mpi
-    from hpcml.data.dataset import Dataset
-
-    with mpi.agreed(session.comm, f"opening {data}"):
-        dataset = Dataset(data)
-    with dataset:
-        yield dataset
-
-
-def _options(kind: type[Any], given: Mapping[str, Value], what: str, listed_by: str) -> Any:
-    """The options of that kind by their names; what may be several may be given as one. Raises ConfigError."""
-    from hpcml.earlier_names import OPTIONS, refuse_earlier
-    from hpcml.options import default_of
-
-    known = {option.name: option for option in fields(kind)}
-    found: dict[str, Any] = {}
-    for name, value in given.items():
-        if name not in known:
-            refuse_earlier(name, {old: new.replace("-", "_") for old, new in OPTIONS.items()}, "the option ")
-            raise ConfigError(f"{what} has no option {name!r}; {nearest(str(name), known, listed_by)}")
-        if isinstance(default_of(known[name]), tuple) and isinstance(value, (str, int, float)):
-            found[name] = (value,)
-        else:
-            found[name] = tuple(value) if isinstance(value, list) else value
-    return kind(**found)
-
-
-def _refuse_mapping(mapping: tuple[object, ...], options: Mapping[str, object]) -> None:
-    """Raise ConfigError for options that are not given as keywords."""
-    for given in (*mapping, *(options[name] for name in options if name == "options")):
-        pairs = given.items() if isinstance(given, Mapping) else (("seed", 1),)
-        shown = ", ".join(f"{name}={value!r}" for name, value in pairs)
-        raise ConfigError(f"options are given as keywords: {shown or 'seed=1'} (of a mapping: **options)")
 
 
 def train(
@@ -136,9 +78,9 @@ def train(
     from hpcml.methods import registry
     from hpcml.run.session import Target
 
-    with _session(comm, log, signals) as session:
-        _refuse_mapping(mapping, options)
-        found = _options(registry.method_named(method).options, options, method, f"hpcml train {method} --help")
+    with python_session(comm, log, signals) as session:
+        refuse_mapping(mapping, options)
+        found = options_of(registry.method_named(method).options, options, method, f"hpcml train {method} --help")
         return registry.train(method, session, Path(data), Target(Path(output), force, resume), found)
 
 
@@ -162,8 +104,8 @@ def tune(
     from hpcml.tuning.options import TuneOptions
     from hpcml.tuning.tune import tune as work
 
-    with _session(comm, log, signals) as session:
-        found = _options(TuneOptions, options, "tune", "hpcml tune --help")
+    with python_session(comm, log, signals) as session:
+        found = options_of(TuneOptions, options, "tune", "hpcml tune --help")
         return work(session, Path(data), Target(Path(output), force, resume), found)
 
 
@@ -185,7 +127,7 @@ def retrain(
     from hpcml.methods.retrain import retrain as work
     from hpcml.run.session import Target
 
-    with _session(comm, log, signals) as session:
+    with python_session(comm, log, signals) as session:
         return work(session, Path(run), Path(data), Target(Path(output), force, resume))
 
 
@@ -212,9 +154,9 @@ def predict(
     from hpcml.prediction.predict import predict as work
     from hpcml.prediction.top import what_of
 
-    with _session(comm, log) as session:
-        opened = _opened(session.comm, model).with_threshold(threshold)
-        with _open(session, data) as dataset:
+    with python_session(comm, log) as session:
+        opened = opened_model(session.comm, model).with_threshold(threshold)
+        with opened_dataset(session, data) as dataset:
             work(session.comm, opened, dataset, split, Path(output), what_of(labels, probabilities), force, session.log, top)
     return Path(output)
 
@@ -238,9 +180,9 @@ def evaluate(
     from hpcml.evaluation.evaluate import evaluate as work
     from hpcml.evaluation.seen import split_to_judge
 
-    with _session(comm, log) as session:
-        opened = _opened(session.comm, model).with_threshold(threshold)
-        with _open(session, data) as dataset:
+    with python_session(comm, log) as session:
+        opened = opened_model(session.comm, model).with_threshold(threshold)
+        with opened_dataset(session, data) as dataset:
             judged = split_to_judge(dataset, split, session.log)
             return work(session.comm, opened, dataset, judged, session.log, None if labels is None else list(labels))
 
@@ -266,9 +208,9 @@ def threshold(
     """
     from hpcml.evaluation.store_thresholds import threshold as work
 
-    with _session(comm, log) as session:
-        opened, target = _opened(session.comm, model), None if output is None else Path(output)
-        with _open(session, data) as dataset:
+    with python_session(comm, log) as session:
+        opened, target = opened_model(session.comm, model), None if output is None else Path(output)
+        with opened_dataset(session, data) as dataset:
             return work(session.comm, opened, dataset, split, measure, method, min_positives, chance, target, force, session.log)
 
 
@@ -289,9 +231,9 @@ def calibrate(
     """
     from hpcml.evaluation.calibrate import calibrate as work
 
-    with _session(comm, log) as session:
-        opened, target = _opened(session.comm, model), None if output is None else Path(output)
-        with _open(session, data) as dataset:
+    with python_session(comm, log) as session:
+        opened, target = opened_model(session.comm, model), None if output is None else Path(output)
+        with opened_dataset(session, data) as dataset:
             return work(session.comm, opened, dataset, split, target, force, session.log)
 
 
@@ -331,7 +273,7 @@ def explain(
     from hpcml.evaluation.unlearnt import find_unlearnt
     from hpcml.evaluation.wrong import most_wrong
 
-    with _session(comm, log) as session:
+    with python_session(comm, log) as session:
         n_asked = bool(row) + (wrong is not None) + bool(unlearnt)
         if n_asked > 1:
             raise ConfigError("row, wrong and unlearnt are different questions; ask one at a time")
@@ -339,8 +281,8 @@ def explain(
             raise ConfigError("row, wrong and unlearnt need the data")
         if split is not None and wrong is None and not unlearnt:
             raise ConfigError("--split has no effect without --wrong or --unlearnt; leave it out")
-        opened = _opened(session.comm, model)
-        with nullcontext() if data is None else _open(session, data) as dataset:
+        opened = opened_model(session.comm, model)
+        with nullcontext() if data is None else opened_dataset(session, data) as dataset:
             if row:
                 return why(session.comm, opened, dataset, row, label, top)
             if wrong is not None:
@@ -372,7 +314,7 @@ def report(
     """
     from hpcml.reporting.report import report as work
 
-    with _session(comm, log) as session:
+    with python_session(comm, log) as session:
         named = [runs] if isinstance(runs, (str, Path)) else runs
         found = None if data is None else Path(data)
         return work(
@@ -407,11 +349,11 @@ def duplicates(
     from hpcml.near_duplicates.report import check_outputs
     from hpcml.near_duplicates.search import find_duplicates
 
-    with _session(comm, log) as session:
+    with python_session(comm, log) as session:
         target = None if output is None else Path(output)
         if force and target is None:
             raise ConfigError("--force has no effect without --output; leave it out")
-        with _open(session, data) as dataset:
+        with opened_dataset(session, data) as dataset:
             with mpi.agreed(session.comm, f"checking {target}"):
                 if session.comm.rank == 0:
                     check_outputs({"--output": target}, force, dataset.path)
@@ -422,7 +364,7 @@ def open_model(path: Path | str) -> Model | ClassifierModel:
     """The model in a file, of whatever kind. Local. Raises DataError if it is no sound model."""
     from hpcml.model.open import open_model as work
 
-    with _errors_in_python():
+    with errors_in_python():
         return work(path)
 
 
@@ -446,10 +388,10 @@ def convert(
     from hpcml.conversion.convert import convert as work
     from hpcml.conversion.options import ConvertOptions
 
-    with _session(comm, log) as session:
-        _refuse_mapping(mapping, options)
+    with python_session(comm, log) as session:
+        refuse_mapping(mapping, options)
         inputs = [Path(each) for each in ([] if input is None else [input] if isinstance(input, (str, Path)) else input)]
-        found = _options(ConvertOptions, options, "convert", "hpcml convert --help")
+        found = options_of(ConvertOptions, options, "convert", "hpcml convert --help")
         return work(session.comm, source, inputs, Path(output), found, force, session.log)
 
 
@@ -473,7 +415,7 @@ def cross_validate(
     """
     from hpcml.crossval import cross_validate as work
 
-    with _session(comm, log) as session:
+    with python_session(comm, log) as session:
         return work(session.comm, methods, data, folds, label, split, seed, baseline, in_order, bias, session.log)
 
 
@@ -498,12 +440,5 @@ def cross_validate_top(
     """
     from hpcml.crossval import cross_validate_top as work
 
-    with _session(comm, log) as session:
+    with python_session(comm, log) as session:
         return work(session.comm, methods, data, top, splits, label, split, seed, in_order, bias, most_labels, session.log)
-
-
-def _opened(comm: Comm, model: Path | str | Model | ClassifierModel) -> Model | ClassifierModel:
-    """The model itself. Collective over `comm` if it is the path of one."""
-    from hpcml.model.open import share_model
-
-    return share_model(comm, model) if isinstance(model, (str, Path)) else model

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpcml.api import _options, _session
+from hpcml.api_session import options_of, python_session
 from hpcml.data import dataset
 
 if TYPE_CHECKING:
@@ -69,8 +69,8 @@ class Dataset(dataset.Dataset):
         from hpcml.conversion.from_memory import from_sparse as work
         from hpcml.conversion.options import ConvertOptions
 
-        with _session(comm, log) as session:
-            found = _options(ConvertOptions, options, "from_sparse", "hpcml convert --help")
+        with python_session(comm, log) as session:
+            found = options_of(ConvertOptions, options, "from_sparse", "hpcml convert --help")
             work(session.comm, X, Y, Path(path), feature_names, label_names, ids, splits, found, force, session.log)
             return cls(path)
 
@@ -107,7 +107,7 @@ class Dataset(dataset.Dataset):
         from hpcml.conversion.from_memory import from_frame as work
         from hpcml.conversion.options import ConvertOptions
 
-        with _session(comm, log) as session:
-            found = _options(ConvertOptions, options, "from_frame", "hpcml convert --help")
+        with python_session(comm, log) as session:
+            found = options_of(ConvertOptions, options, "from_frame", "hpcml convert --help")
             work(session.comm, frame, Path(path), found, force, session.log)
             return cls(path)

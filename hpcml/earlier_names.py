@@ -16,7 +16,7 @@ VALUES = {"method": METHODS, "loss": LOSSES}  # of attributes of models and of k
 
 
 def with_names_of_now(values: Mapping[str, Any]) -> dict[str, Any]:
-    """What a config.toml or the attributes of a model say, with the names that options, methods, losses and bases have now."""
+    """The entries of a config.toml, or the attributes of a model, with their names of now: options, methods, losses and bases."""
     found = {OPTIONS.get(key, key): name_of_now(value, VALUES.get(key, {})) for key, value in values.items()}
     if isinstance(base := found.get("base"), list):
         found["base"] = [*(name_of_now(name, BASES) for name in base[:1]), *base[1:]]
@@ -24,7 +24,7 @@ def with_names_of_now(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def name_of_now(name: Any, renamed: Mapping[str, str]) -> Any:
-    """What a name is called now; anything else is as it is."""
+    """The name of now; anything else is as it is."""
     return renamed.get(name, name) if isinstance(name, str) else name
 
 

@@ -38,7 +38,7 @@ class Task(NamedTuple):
 
 
 class TaskResult(NamedTuple):
-    """What came of a task: what is measured, the seconds of training, and a name."""
+    """The outcome of a task: the measure, the seconds of training, and a name."""
 
     measured: float
     seconds: float
@@ -72,7 +72,7 @@ class CvTasks(Job):
         return [method.wants_dense(problem.n_rows, problem.n_features, problem.nnz) for method in self.methods]
 
     def _costs(self, problem: CvProblem) -> np.ndarray:
-        """What each of the problem's tasks costs, roughly (int64)."""
+        """The rough cost of each of the problem's tasks (int64)."""
         sizes = [problem.n_rows * problem.n_features if dense else problem.nnz + problem.n_rows for dense in self._dense(problem)]
         costs = [1 + int(method.cost * size) for method, size in zip(self.methods, sizes, strict=True)]
         return np.tile(np.array(costs, dtype=np.int64), len(problem.labels) * self.protocol.n_parts)
@@ -170,7 +170,7 @@ def fit_and_judge(
     dense: bool,
     protocol: Protocol,
 ) -> tuple[float, float]:
-    """What the protocol measures on the test rows, and the seconds that training took. Local; raises HpcmlError."""
+    """The protocol's measure on the test rows, and the seconds of training. Local; raises HpcmlError."""
     if dense:
         X, X_test = X.toarray(), X_test.toarray()
     begin = time.perf_counter()

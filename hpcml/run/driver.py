@@ -49,7 +49,7 @@ class NoLimits:
 
 
 class Job:
-    """What becomes of the work that a driver does. A subclass says; whatever it does not say is nothing."""
+    """The use that is made of the work: a subclass keeps and saves it; the methods here do nothing."""
 
     doing = "training"  # in the sentence about a rank that fails
 
@@ -59,7 +59,7 @@ class Job:
         raise AssertionError("a subclass says")
 
     def note(self, turns: int) -> str:
-        """What is shown beside it."""
+        """The remark that is shown beside it."""
         return ""
 
     @property
@@ -124,7 +124,7 @@ class Driver:
             raise Stopped
 
     def _flags(self) -> tuple[float, ...]:
-        """What this rank has to say in a pulse."""
+        """This rank's flags in a pulse."""
         signal = self.signals.seen
         due = self.comm.rank == 0 and self.pace.due  # one clock decides for all
         meets = self._job.meets and self._failure is None

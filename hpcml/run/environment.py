@@ -1,4 +1,4 @@
-"""What a run was started with: versions, nodes, launcher and Slurm job, a line of JSON for every start of the run."""
+"""The environment of a run: versions, nodes, launcher and Slurm job, a line of JSON for every start of the run."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Options(Protocol):
 
 @dataclass(frozen=True)
 class RunConfig:
-    """What a run was asked for, as config.toml says it."""
+    """The request for a run, as config.toml has it."""
 
     method: str
     data: Path | str  # as it can be found from anywhere
@@ -107,7 +107,7 @@ class RunFolder:
         self.lock.release()
 
     def finished(self, method: str, hint: str, options_of: Callable[[dict[str, Any]], Any] = dict) -> tuple[Any, Path]:
-        """What `options_of` makes of config.toml, and where the dataset was, of a finished run of that method. Local.
+        """The options that `options_of` makes of config.toml, and the dataset's path, of a finished run of that method. Local.
 
         `hint` ends the sentence about a run of another method. Raises ConfigError, or DataError for a damaged file.
         """
@@ -305,7 +305,7 @@ def write_config(file: Path, config: dict[str, object]) -> None:
 
 
 def read_config(file: Path) -> dict[str, Any]:
-    """What `config.toml` says, with the names of now. Local; raises OSError, or DataError if it is damaged."""
+    """The entries of `config.toml`, with the names of now. Local; raises OSError, or DataError if it is damaged."""
     try:
         return with_names_of_now(tomllib.loads(read_small(file)))
     except (ValueError, RecursionError) as error:

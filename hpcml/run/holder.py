@@ -1,4 +1,4 @@
-"""Who holds the lock on a folder, as the lock's file says, and whether that process can still be alive."""
+"""The holder of the lock on a folder, by the lock's file, and whether that process can still be alive."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Holder:
 
     @classmethod
     def of(cls, content: bytes) -> Holder | None:
-        """Who signed the file; None if nobody did that is understood."""
+        """The holder that the file names; None if it names none that is understood."""
         try:
             found = json.loads(content)
             holder = cls(**{field.name: found[field.name] for field in fields(cls)})
@@ -50,7 +50,7 @@ class Holder:
         return holder if sound else None
 
     def signature(self) -> bytes:
-        """What the file says; `of` reads it."""
+        """The text of the file; `of` reads it."""
         return (json.dumps(asdict(self)) + "\n").encode()
 
     def state(self) -> str:
@@ -60,7 +60,7 @@ class Holder:
         return ALIVE if _started(self.process) == self.started else DEAD
 
     def why_over(self) -> str:
-        """What tells that it has ended, in words; "" if nothing does. May ask Slurm, for a few seconds."""
+        """The evidence that it has ended, in words; "" if there is none. May ask Slurm, for a few seconds."""
         mine = Holder.this()
         if self.state() == DEAD:
             return "that process has ended"

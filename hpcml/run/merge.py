@@ -41,7 +41,7 @@ _WEIGHTS = 1 << 24  # that are copied at a time
 
 @dataclass(frozen=True)
 class MergeReport:
-    """What was joined."""
+    """The report of a join."""
 
     model: Path
     n_labels: int
@@ -53,7 +53,7 @@ class MergeReport:
 
 @dataclass(frozen=True)
 class _Plan:
-    """What rank 0 has found out of the parts, in order."""
+    """The facts of the parts, in order, as rank 0 has found them."""
 
     runs: list[Path]
     places: list[int]  # of each part's first label among all, and their number
@@ -162,7 +162,7 @@ def _check_complete(parts: list[_Part], free: Collection[str]) -> None:
 
 
 def _plan(parts: list[_Part]) -> _Plan:
-    """What the other ranks must know."""
+    """The facts that the other ranks need."""
     first = parts[0]
     if any(value is None for value in first.about.values()):
         raise DataError(f"{first.run / 'model.h5'}: damaged model: it does not say how it was trained; train it again")
@@ -175,18 +175,18 @@ def _plan(parts: list[_Part]) -> _Plan:
 
 
 def _columns(part: _Part) -> str:
-    """What messages say of the columns that only some models have."""
+    """The columns that only some models have, in words."""
     return ", ".join(part.optional) or "nothing more"
 
 
 def _thresholds(part: _Part) -> str:
-    """What messages say of a part's thresholds."""
+    """A part's thresholds in words."""
     found = part.thresholds
     return "thresholds (" + ", ".join(str(value) for value in found.values()) + ")" if found else "no thresholds"
 
 
 def _probabilities(part: _Part) -> str:
-    """What messages say of a part's probabilities."""
+    """A part's probabilities in words."""
     found = part.calibration
     return "probabilities (" + ", ".join(str(value) for value in found.values()) + ")" if found else "no probabilities"
 

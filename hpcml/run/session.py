@@ -1,4 +1,4 @@
-"""What a trainer is given besides data and options: who takes part, and where the result goes."""
+"""The arguments of a trainer besides data and options: who takes part, and where the result goes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long work is told to stop: what the ranks look at between two slices of it.
+"""Stopping long work: the flags that ranks look at between two slices of it.
 
 Every rank goes through its slices at its own speed, so nobody may leave a pass alone: those with whom it shares the rows would wait
 for it for ever. The ranks of a group tell one another between slices, without waiting, whether one of them wants to stop. The
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Stop(Protocol):
-    """What a solver asks whether it is to stop. All methods are collective over the ranks that share the work."""
+    """The source that a solver asks whether it is to stop. All methods are collective over the ranks that share the work."""
 
     @property
     def long(self) -> bool:

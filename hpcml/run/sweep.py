@@ -1,4 +1,4 @@
-"""What a sweep over options has given: one table of run folders, with the options in which they differ and how good they are."""
+"""The table of a sweep over options: one table of run folders, with the options in which they differ and how good they are."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _sweep(runs: list[Path], free: Callable[[str], Collection[str]]) -> Sweep:
 
 
 def _facts(run: Path) -> dict[str, object]:
-    """What the model of a run says of itself; unknown if the run is not finished."""
+    """The description in a run's model; unknown if the run is not finished."""
     if not (run / "model.h5").exists():
         return {"state": "not finished", "labels": None, "iterations": None}
     model: Trained = open_model(run / "model.h5")

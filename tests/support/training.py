@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from hpcml.api import _options
+from hpcml.api_session import options_of
 from hpcml.bench import compare as compare_module
 from hpcml.bench import ovr as ovr_module
 from hpcml.bench.shared_options import shared_options
@@ -16,7 +16,7 @@ from hpcml.run.session import Target, session_of
 def asked(method, **given):
     """The options of a method; None is what nobody gave. Raises ConfigError for one that it does not have."""
     given = {name: value for name, value in given.items() if value is not None}
-    return _options(registry.method_named(method).options, given, method, f"hpcml train {method} --help")
+    return options_of(registry.method_named(method).options, given, method, f"hpcml train {method} --help")
 
 
 def shared(**given):

@@ -12,7 +12,7 @@ from hpcml import mpi
 TOP = Path(hpcml.__file__).parent
 MARK = {"collective", "mpi.collective"}
 # Loaded before MPI may begin (`import hpcml`, `hpcml --help`), so the mark is out of reach; what they call is marked.
-WITHOUT_MPI = {"api.py", "api_dataset.py", "methods/registry.py"}
+WITHOUT_MPI = {"api.py", "api_dataset.py", "api_session.py", "methods/registry.py"}
 LOADS_MPI = re.compile(r"^(from|import) hpcml(\.mpi\b| import .*\bmpi\b)", re.MULTILINE)
 
 

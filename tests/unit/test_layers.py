@@ -18,7 +18,7 @@ ORDER = [
         for name in ("near_duplicates", "estimators", "methods", "reduce", "crossval", "tuning", "planning", "bench", "plots")
     ),
     *({name} for name in ("reporting", "serving", "cli")),
-    {"__main__", "api", "api_dataset", ""},  # "" is the package itself
+    {"__main__", "api", "api_dataset", "api_session", ""},  # "" is the package itself
 ]
 OF_ONE_METHOD = {"plots", "reduce", "bench.one_pass"}  # pictures, selection and timings of what single methods do
 LEVELS = {room: level for level, rooms in enumerate(ORDER) for room in rooms}

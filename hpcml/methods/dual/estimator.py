@@ -105,7 +105,7 @@ class DualClassifier(LinearClassifier):
         return super()._agreed_options(comm, options)
 
     def _risk(self, rows: CompactRows, labels: LabelSets, options: LinearOptions) -> Risk:
-        """What the labels have in common, with their `class_weight`. Raises ConfigError, the same on all ranks."""
+        """The objective that the labels share, with their `class_weight`. Raises ConfigError, the same on all ranks."""
         risk = super()._risk(rows, labels, options)
         if self.class_weight is not None:
             weights = self._class_weights(rows, labels)

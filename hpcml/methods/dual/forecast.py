@@ -1,4 +1,4 @@
-"""What dual coordinate descent takes.
+"""The time and memory of dual coordinate descent.
 
 A panel of labels sweeps over the rows that any of them still looks at. A visit costs something for the row, something for each of
 its values, and as much again where the weights of any label move. At the end of a round come the certificate, over all values, and
@@ -160,7 +160,7 @@ class DualForecaster:
         return found
 
     def _pace(self, machine: Machine, work: Work) -> float:
-        """What a pilot's panels took, beside what the machine's constants say of them; 1 without a pilot."""
+        """The seconds of a pilot's panels divided by those that the machine's constants give; 1 without a pilot."""
         if math.isnan(work.seconds):
             return 1.0
         return work.seconds / _seconds(work.table[:, 1:], work.n_rows, work.n_values, work.n_rows, work.n_columns, machine, 1)
@@ -248,7 +248,7 @@ class _Counted(DualSolver):
         self.total, self.seconds = np.zeros(4), 0.0
 
     def _timed(self, call: Callable[[], Result]) -> Result:
-        """What the call returns; its seconds count by the share of the first round's lanes that are still there."""
+        """The result of the call; its seconds count by the share of the first round's lanes that are still there."""
         found = list[Result]()
         seconds = self.timer(lambda: found.append(call()))
         self.seconds += self._share_of_lanes * seconds

@@ -132,7 +132,7 @@ class LogisticSolver(DualSolver):
 
 
 def _expected(history: list[tuple[float, ...]]) -> float:
-    """What the gradients will come to at the end of the last pass of a history, if they fall as from the one before to it."""
+    """The size of the gradients to expect at the end of the last pass of a history, if they fall as in the pass before."""
     violation = history[-1][VIOLATION]
     before = history[-2][VIOLATION] if len(history) > 1 else math.inf
     return violation * min(1.0, violation / before) if before > 0 else violation

@@ -42,7 +42,7 @@ class DualPath:
         self.risk, self.settings = risk, list(settings)
         lambdas, default = (
             sorted({each["lam"] for each in settings}, reverse=True),
-            parse_lambda(options.lam, risk.rows.scale, risk.rows.n_global),
+            parse_lambda(options.lam, risk.rows.scale, risk.rows.total_weight),
         )
         parts = [[lam for lam in lambdas if lam > default], [lam for lam in lambdas if lam <= default]]
         self.chains = [part for part in parts if part]

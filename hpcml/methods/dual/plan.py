@@ -6,7 +6,7 @@ from hpcml.methods.dual.lanes import HALF
 
 
 def bytes_per_rank_dual(n_values: int, n_rows: int, n_columns: int, n_lanes: int, shards: int, weight_bytes: int) -> int:
-    """What a rank needs for dual coordinate descent, if `shards` ranks divide the rows.
+    """The bytes that a rank needs for dual coordinate descent, if `shards` ranks divide the rows.
 
     Per row its place, norm, weight, order and flags, its scores in float64, and duals: of the labels in a panel, where they begin,
     and of up to two panels' labels between two rounds; per column weights likewise, those of a label that is being written, up to 8
@@ -19,5 +19,5 @@ def bytes_per_rank_dual(n_values: int, n_rows: int, n_columns: int, n_lanes: int
 
 
 def bytes_between_rounds(n_rows: int, n_columns: int, n_lanes: int, shards: int, weight_bytes: int) -> int:
-    """What of it two panels' labels take that wait for another round: weights, duals, and which rows they look at."""
+    """The share of two panels' labels that wait for another round: weights, duals, and which rows they look at."""
     return 2 * n_lanes * ((weight_bytes + 1) * n_rows // shards + weight_bytes * n_columns)

@@ -43,7 +43,7 @@ def _has_log_odds(estimator: LinearClassifier) -> bool:
 
 
 class LinearClassifier(LabelScores, DistributedClassifier):
-    """What PROBE and dual coordinate descent have in common; a subclass says the method, its options and its parameters."""
+    """The base of PROBE's and dual coordinate descent's classifiers; a subclass says the method, its options and its parameters."""
 
     _method: ClassVar[LinearMethod]
     _options_kind: ClassVar[type[LinearOptions]]
@@ -76,7 +76,7 @@ class LinearClassifier(LabelScores, DistributedClassifier):
             return compact_rows(mpi.self_comm(), shard, bias, fold=self._method.risk.folds)
 
     def _risk(self, rows: CompactRows, labels: LabelSets, options: LinearOptions) -> Risk:
-        """What the labels have in common. Raises ConfigError, the same on all ranks."""
+        """The objective that the labels share. Raises ConfigError, the same on all ranks."""
         return self._method.risk(rows, options, Profile())
 
     @mpi.collective
@@ -132,7 +132,7 @@ class LinearClassifier(LabelScores, DistributedClassifier):
                 yield from finished
 
     def _shortfalls(self, options: LinearOptions) -> list[str]:
-        """What is to be said of labels that are not as exact as was asked for."""
+        """Remarks on labels that are not as exact as was asked for."""
         most = options.step_limit
         short, late = self._status == STEP_LIMIT, self.n_iter_ >= most
         texts = (

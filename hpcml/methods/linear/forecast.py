@@ -1,4 +1,4 @@
-"""What the plans of methods with a weight vector for each label share: who shares rows, memory, loading, and the model."""
+"""The common part of plans of methods with a weight vector for each label: who shares rows, memory, loading, and the model."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ READING_BYTES = 1 << 22  # of the system's cache, for rows that are on their way
 
 
 class Sharding(Enum):
-    """What a method makes of rows that are divided among ranks."""
+    """The effect of dividing the rows among ranks on a method's models."""
 
     EXACT = "the same bits"
     INEXACT = "the same model within its tolerance"
@@ -41,7 +41,7 @@ class Sharding(Enum):
 
 
 def bytes_per_rank(n_values: int, n_rows: int, n_columns: int, n_lanes: int, shards: int, weight_bytes: int) -> int:
-    """What a rank needs for its rows and `n_lanes` labels: rows and their states (twice), weights, subgradient, best weights."""
+    """The bytes of a rank for its rows and `n_lanes` labels: rows and their states (twice), weights, subgradient, best weights."""
     rows = (8 * n_values + (8 + 2 * n_lanes) * n_rows) // shards
     own = (8 if shards > 1 else 0) + weight_bytes  # the part of the columns that the rank steps
     return rows + n_lanes * n_columns * (weight_bytes + 8) + n_lanes * n_columns * own // shards

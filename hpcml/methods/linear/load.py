@@ -25,7 +25,7 @@ from hpcml.slices import stop_at
 
 @dataclass(frozen=True)
 class LabelProblem:
-    """What is to be trained on, as a rank group sees it."""
+    """The rows and labels to train on, as a rank group sees them."""
 
     method: LinearMethod
     dataset: Dataset

@@ -50,7 +50,7 @@ class DualLoss:
         return np.where(rounded > costs, np.nextafter(rounded, dtype.type(0)), rounded)
 
     def diagonal(self, costs: np.ndarray) -> np.ndarray:
-        """What is added (2, n) to the diagonal of the dual's quadratic form."""
+        """The addend (2, n) to the diagonal of the dual's quadratic form."""
         return 0.5 / costs if self.squared else 0.0 * costs
 
     def losses(self, costs: np.ndarray, short: np.ndarray, short_squared: np.ndarray) -> np.ndarray:
@@ -58,7 +58,7 @@ class DualLoss:
         return (costs * (short_squared if self.squared else short)).sum(axis=0)
 
     def penalty(self, costs: np.ndarray, alpha_squared: np.ndarray) -> np.ndarray:
-        """What the dual objective loses (n) by Σ alpha² of positive and of negative rows (2, n)."""
+        """The loss of the dual objective (n) by Σ alpha² of positive and of negative rows (2, n)."""
         return 0.5 * (self.diagonal(costs) * alpha_squared).sum(axis=0)
 
 

@@ -1,4 +1,4 @@
-"""What training many labels must know of a method."""
+"""The description by which a method with a weight vector for each label is trained."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hpcml.methods.linear.solver import History, Solver
 
 @dataclass(frozen=True, kw_only=True)
 class LinearMethod:
-    """What training needs to know of a method, and who solves."""
+    """The description of a method for training, and its solver."""
 
     name: str
     solver: Callable[..., Solver]  # (risk, labels, n_lanes, options): trains the labels of a rank group

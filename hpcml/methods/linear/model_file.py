@@ -98,7 +98,7 @@ def model_offsets(path: Path, origin: dict[str, object], slabs: dict[str, Slab])
 
 
 def sparse_weights(comm: mpi.Comm, folder: RunFolder, problem: LabelProblem, options: LinearOptions) -> SparseWeights | None:
-    """What takes the weights of the labels where the model is to be sparse. Local."""
+    """The file of the labels' weights where the model is to be sparse. Local."""
     if options.drop is None:
         return None
     n_columns, precision = problem.rows.n_columns - problem.rows.bias, problem.objective.weight_type.str

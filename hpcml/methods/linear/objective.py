@@ -85,7 +85,7 @@ def row_ranges(rows: CompactRows) -> list[tuple[int, int]]:
 
 
 class Risk:
-    """What the labels of a run have in common, whatever the method: the rows, λ, the type of the weights."""
+    """The part of the objective that all labels of a run share, whatever the method: the rows, λ, the type of the weights."""
 
     dormant = False  # may rows be skipped?
     folds = True  # may features that one row has share a column?
@@ -131,7 +131,7 @@ class Risk:
         """
 
     def warning(self) -> str:
-        """What to say before training begins; nothing if "". Local; the same on all ranks of `rows.comm`."""
+        """A warning before training begins; none if "". Local; the same on all ranks of `rows.comm`."""
         return ""
 
     def check_finite(self, values: np.ndarray, what: str, labels: np.ndarray) -> None:

@@ -16,7 +16,7 @@ SMALLEST_LAMBDA = 1e-300  # 1/λ must be a number
 @Parameter(name="*")
 @dataclass(frozen=True)
 class LinearOptions:
-    """What is chosen for every method. What only some can choose is a constant here and an option in their class."""
+    """The options of every method. A choice that only some have is a constant here and an option in their class."""
 
     losses: ClassVar[tuple[str, ...]] = ("hinge",)  # that the method minimises; the first is its default
     steps: ClassVar[int]  # the default of max_steps
@@ -75,7 +75,7 @@ class LinearOptions:
 
     @property
     def advice(self) -> str:
-        """What to do about gaps that are too large."""
+        """Advice for gaps that are too large."""
         return f"lower --{flag_of(self.tolerance)}, or set --max-gap and --max-steps"
 
     def validate(self) -> None:

@@ -23,7 +23,7 @@ from hpcml.run.stop import Stop
 
 
 class Step(NamedTuple):
-    """What to do after an evaluation at w_t: w_{t+1} = w_t − eta g, remember w_t if `improved`, stop if `done`."""
+    """The step after an evaluation at w_t: w_{t+1} = w_t − eta g, remember w_t if `improved`, stop if `done`."""
 
     eta: float
     improved: bool
@@ -64,7 +64,7 @@ class LabelInLane:
 
 
 class Advance(NamedTuple):
-    """What the values of f and ‖g‖² at w_t lead to: the progress after it, the step, and whether the label leaves."""
+    """The outcome of an evaluation at w_t: the progress after it, the step, and whether the label leaves."""
 
     progress: LabelProgress
     f: float
@@ -117,7 +117,7 @@ class PanelSolver(Solver):
             panel.wait_for_weights()
 
     def _begin(self, panel: Panel, label: int) -> Any:
-        """What a label that enters a lane begins with. Local."""
+        """The state in which a label enters a lane. Local."""
         raise AssertionError("a subclass says")
 
     def _step(self, panels: list[tuple[int, Panel]], stop: Stop) -> list[Finished]:

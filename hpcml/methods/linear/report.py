@@ -1,4 +1,4 @@
-"""What a finished training run did."""
+"""The report of a finished training run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GAP = 0.01  # from here on a certified gap is no success, if the user does not s
 
 @dataclass(frozen=True)
 class TrainReport:
-    """What a finished training run did."""
+    """The report of a finished training run."""
 
     model: Path
     n_rows: int
@@ -76,7 +76,7 @@ class TrainReport:
         return done + (f"; {plural(self.n_kept, 'label')} taken over from the earlier run" if self.n_kept else "")
 
     def _certificate(self) -> str:
-        """What the gaps say, and what to do where that is too little."""
+        """The certificate of the gaps in words, with advice where they are too large."""
         before = "" if self.kept is None else ", before weights were left out"
         if self.max_gap < 1:  # f (1 − gap) ≤ min f
             excess = 100 * self.max_gap / (1 - self.max_gap)

@@ -22,7 +22,7 @@ from hpcml.run.sparse_weights import SparseWeights
 
 
 class LabelRun(Job):
-    """What is kept of the labels of a run, over all rank groups. Making one is local."""
+    """The outcome of a run, label by label, over all rank groups. Making one is local."""
 
     solver = Solver()  # that trains them, and has what a checkpoint needs of those in training
 

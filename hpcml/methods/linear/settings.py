@@ -62,7 +62,7 @@ def at_setting(options: Any, setting: Setting) -> Any:
 
 
 class Chosen(NamedTuple):
-    """What was chosen for the labels of a run: `settings[which[l]]` for label l, and what else the model says of them."""
+    """The choice for the labels of a run: `settings[which[l]]` for label l, and what else the model says of them."""
 
     settings: list[Setting]
     which: np.ndarray  # (n_labels)
@@ -75,7 +75,7 @@ class Chooser(Protocol):
     """Chooses options for the labels of a run before they are trained."""
 
     def asked(self, options: Any) -> Any:
-        """What config.toml says of the run, given the options of its method."""
+        """The entries of config.toml for the run, given the options of its method."""
 
     @mpi.collective
     def choose(self, comm: mpi.Comm, problem: Any, folder: RunFolder, options: Any, resume: bool, signals: StopSignals) -> Chosen:

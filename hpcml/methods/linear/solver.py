@@ -1,4 +1,4 @@
-"""What a solver is: it trains the labels of a rank group, and hands over those that are done.
+"""Solvers: one trains the labels of a rank group, and hands over those that are done.
 
 solver = method.solver(risk, labels, n_lanes, options)
 for finished in solver.solve(range(labels.size), NEVER):  # turn after turn
@@ -27,7 +27,7 @@ def history_line(step: tuple[float, ...]) -> str:
 
 
 class History(NamedTuple):
-    """What a method records of each step of a label: the columns of history.csv, and a step's numbers as text."""
+    """The record of each step of a label: the columns of history.csv, and a step's numbers as text."""
 
     columns: tuple[str, ...] = HISTORY
     line: Callable[[tuple[float, ...]], str] = history_line

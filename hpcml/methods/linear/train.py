@@ -128,7 +128,7 @@ def _solve(run: LabelRun, chosen: Chosen | None, earlier: Earlier | None, restor
 def make_solver(
     problem: LabelProblem, n_lanes: int, streamed: tuple[int, int], options: LinearOptions, chosen: Chosen | None
 ) -> Solver:
-    """What trains the labels, all with these options, or each with what was chosen for it. Local; raises MemoryError."""
+    """The solver of the labels, all with these options, or each with those chosen for it. Local; raises MemoryError."""
     risk = problem.objective.streamed(*streamed)
     if chosen is not None:
         return SettingsSolver(problem.method, risk, problem.labels, n_lanes, options, chosen)

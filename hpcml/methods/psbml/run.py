@@ -307,7 +307,7 @@ def _write_entries(out: CheckpointWriter, name: str, row: int, entries: np.ndarr
 
 
 def _read_entries(file: h5py.File, name: str, first: int, nodes: list[int]) -> np.ndarray:
-    """What `_write_entries` wrote of some nodes, from row `first` on."""
+    """The entries of some nodes as `_write_entries` wrote them, from row `first` on."""
     parts = [np.empty(0, dtype=ENTRY)]
     for node in nodes:
         places = file[f"{name}_places"][first + node]

@@ -87,7 +87,7 @@ def paired(base: np.ndarray, chosen: np.ndarray, test_ratio: float) -> Paired:
 
 @dataclass(frozen=True)
 class SeedsReport:
-    """What the runs of several seeds gave."""
+    """The outcomes of the runs of several seeds."""
 
     model: Path
     lines: list[SeedLine]

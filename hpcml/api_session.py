@@ -1,0 +1,85 @@
+"""The common part of the functions for Python: sessions whose errors speak of parameters, options by their names, opened files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hpcml.errors import ConfigError, HpcmlError, in_python, nearest
+
+if TYPE_CHECKING:
+    from hpcml.data.dataset import Dataset
+    from hpcml.log import Log
+    from hpcml.model.classifier import ClassifierModel
+    from hpcml.model.linear import Model
+    from hpcml.mpi import Comm
+    from hpcml.options import Value
+    from hpcml.run.session import Session
+    from hpcml.signals import StopSignals
+
+
+@contextmanager
+def errors_in_python() -> Iterator[None]:
+    """Errors about flags become errors about parameters."""
+    try:
+        yield
+    except HpcmlError as error:
+        error.args = (in_python(str(error)),)
+        raise
+
+
+@contextmanager
+def python_session(comm: Comm | None, log: Log | None, signals: StopSignals | None = None) -> Iterator[Session]:
+    """A session whose errors speak of parameters."""
+    from hpcml.run.session import session_of
+
+    with errors_in_python(), session_of(comm, log, signals) as session:
+        yield session
+
+
+@contextmanager
+def opened_dataset(session: Session, data: Path | str) -> Iterator[Dataset]:
+    """Collective over the session's ranks. The dataset, on all of them."""
+    from hpcml import mpi
+    from hpcml.data.dataset import Dataset
+
+    with mpi.agreed(session.comm, f"opening {data}"):
+        dataset = Dataset(data)
+    with dataset:
+        yield dataset
+
+
+def options_of(kind: type[Any], given: Mapping[str, Value], what: str, listed_by: str) -> Any:
+    """The options of that kind by their names; what may be several may be given as one. Raises ConfigError."""
+    from hpcml.earlier_names import OPTIONS, refuse_earlier
+    from hpcml.options import default_of
+
+    known = {option.name: option for option in fields(kind)}
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        if name not in known:
+            refuse_earlier(name, {old: new.replace("-", "_") for old, new in OPTIONS.items()}, "the option ")
+            raise ConfigError(f"{what} has no option {name!r}; {nearest(str(name), known, listed_by)}")
+        if isinstance(default_of(known[name]), tuple) and isinstance(value, (str, int, float)):
+            found[name] = (value,)
+        else:
+            found[name] = tuple(value) if isinstance(value, list) else value
+    return kind(**found)
+
+
+def refuse_mapping(mapping: tuple[object, ...], options: Mapping[str, object]) -> None:
+    """Raise ConfigError for options that are not given as keywords."""
+    for given in (*mapping, *(options[name] for name in options if name == "options")):
+        pairs = given.items() if isinstance(given, Mapping) else (("seed", 1),)
+        shown = ", ".join(f"{name}={value!r}" for name, value in pairs)
+        raise ConfigError(f"options are given as keywords: {shown or 'seed=1'} (of a mapping: **options)")
+
+
+def opened_model(comm: Comm, model: Path | str | Model | ClassifierModel) -> Model | ClassifierModel:
+    """The model itself. Collective over `comm` if it is the path of one."""
+    from hpcml.model.open import share_model
+
+    return share_model(comm, model) if isinstance(model, (str, Path)) else model
