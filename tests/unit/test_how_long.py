@@ -10,7 +10,7 @@ from hpcml.kernels.rows import compact
 
 @pytest.mark.parametrize(
     ("n_cores", "seconds", "compiles", "expected"),
-    [(2, 0.5, False, 15), (1, 0.5, False, 30), (2, 1.0, False, 30), (2, 0.5, True, 18), (64, 0.5, False, 8), (4, 0.25, False, 4)],
+    [(2, 0.5, False, 19), (1, 0.5, False, 37), (2, 1.0, False, 37), (2, 0.5, True, 21), (64, 0.5, False, 10), (4, 0.25, False, 5)],
 )
 def test_time_follows_cores_and_speed(n_cores, seconds, compiles, expected):
     assert how_long.minutes(n_cores, seconds, compiles) == expected
@@ -29,5 +29,5 @@ def test_what_is_said(monkeypatch, capsys):
     monkeypatch.setattr(how_long.os, "sched_getaffinity", lambda pid: {0, 1})
     how_long.main()
     assert capsys.readouterr().out.startswith(
-        "== this will take about 35 minutes, kernels to be compiled among it (15 on two idle cores"
+        "== this will take about 41 minutes, kernels to be compiled among it (21 on two idle cores"
     )
