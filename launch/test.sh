@@ -64,6 +64,14 @@ slurm_tests() {  # slurm_tests PYTEST-ARGUMENTS...: skipped, with the reason, wh
   return $((code == 5 ? 0 : code))
 }
 
+oldest_numba_tests() {  # of compiled kernels, with the oldest numba that pyproject.toml admits; the newest is what all other parts have
+  local folder=$scratch/oldest oldest
+  oldest=$(sed -n 's/^ *"numba>=\([0-9.]*\),.*/\1/p' pyproject.toml)
+  python -m pip install --quiet --disable-pip-version-check --target "$folder" "numba==$oldest.*" && ls -d "$folder"/numba-*.dist-info &&
+    PYTHONPATH=$folder NUMBA_CACHE_DIR=$folder/cache timeout --foreground --kill-after=10 "${HPCML_TIMEOUT:-20m}" \
+      python -m pytest -p no:cacheprovider tests/unit/kernels tests/unit/methods tests/conformance/test_dual.py "$@"
+}
+
 waiting_parts() {  # what mostly waits for other programs, and what has one process
   part "types: mypy" mypy hpcml &&
     part "job scripts on a private Slurm" slurm_tests "$@" &&
@@ -74,7 +82,8 @@ waiting_parts() {  # what mostly waits for other programs, and what has one proc
 parts_of_ranks() {  # 3 ranks divide nothing evenly; 4 are groups of several ranks, where a test makes groups, or a torus, of them
   part "tests on 2 ranks" tests 2 tests/mpi --with-mpi -m mpi "$@" &&
     part "tests on 3 ranks" tests 3 tests/mpi --with-mpi -m mpi "$@" &&
-    part "tests of groups on 4 ranks" tests 4 "${GROUPS_OF_RANKS[@]/#/tests/mpi/}" --with-mpi -m mpi "$@"
+    part "tests of groups on 4 ranks" tests 4 "${GROUPS_OF_RANKS[@]/#/tests/mpi/}" --with-mpi -m mpi "$@" &&
+    { [[ -z ${HPCML_NEEDS_OLDEST_NUMBA:-} ]] || part "tests of kernels with the oldest numba" oldest_numba_tests; }
 }
 
 begin_row() {  # begin_row FUNCTION PYTEST-ARGUMENTS...: its parts, in a group of their own, which Ctrl-C ends through the trap. What they
