@@ -48,13 +48,18 @@ _IN_FILES = {path: name for name, path in CLASSES.items()}
 
 
 def _skops() -> Any:
-    """skops.io without its list of all of scikit-learn's estimators, which takes 0.7 s to gather; `check_dump` has our own."""
+    """skops.io without its list of all of scikit-learn's estimators, which takes 0.7 s to gather; `check_dump` has our own.
+
+    Raises ConfigError where it is not installed.
+    """
     if "skops.io" not in sys.modules:
         import sklearn.utils
 
         gather, sklearn.utils.all_estimators = sklearn.utils.all_estimators, list
         try:
             importlib.import_module("skops.io")
+        except ImportError:
+            raise ConfigError("classifiers of scikit-learn are saved by skops; install it: pip install 'hpcml[sklearn]'") from None
         finally:
             sklearn.utils.all_estimators = gather
     return sys.modules["skops.io"]
@@ -179,6 +184,8 @@ def check_savable(learner: Learner, n_classes: int = 2, dense: bool = True, save
     classifier = fit(learner, X, y, 0)
     expected = scores(classifier, X, n_classes)
     confidence(classifier, X)
+    if save and not own_dump.is_own(classifier):
+        _skops()
     if not save or (learner.name in LEARNERS and learner.path == LEARNERS[learner.name].path and learner.is_plain):
         return
     try:
@@ -323,6 +330,8 @@ class ClassifierModel(Trained):
                 fits = self._scores(classifier, row.toarray() if self.dense else row).shape == (1, self.n_labels)
         except DataError as error:
             raise DataError(f"{self.path}: {error}; read only files of your own training") from None
+        except ConfigError as error:
+            raise ConfigError(f"{self.path}: {error}") from None
         except Exception as error:  # noqa: BLE001 - whatever skops, zipfile and scikit-learn make of a damaged dump
             raise DataError(
                 f"{self.path}: damaged classifier, or one of another scikit-learn version: {one_line(error)}; train it again"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
@@ -44,9 +44,17 @@ def dump(classifier: Any) -> bytes:
         keys = _node("list", "builtins", "ListNode", content=[_node("str", "builtins", "TypeNode") for _ in parts])
         state = _node("dict", "builtins", "DictNode", content=parts, key_types=keys)
         module, _, kind = type(classifier).filed_as.rpartition(".")
-        root = _node(kind, module, "ObjectNode", content=state, protocol=_PROTOCOL, _skops_version=version("skops"))
+        root = _node(kind, module, "ObjectNode", content=state, protocol=_PROTOCOL, _skops_version=_skops_version())
         archive.writestr("schema.json", json.dumps(root))
     return out.getvalue()
+
+
+def _skops_version() -> str:
+    """The version of skops, as it writes it; that of 0.10 where there is none."""
+    try:
+        return version("skops")
+    except PackageNotFoundError:
+        return "0.10.0"
 
 
 def _node(kind: str, module: str, loader: str, **more: Any) -> dict[str, Any]:

@@ -127,10 +127,31 @@ def test_plot_refuses_in_one_sentence(standing, drawing, data, plain_run, tmp_pa
         refused(standing(2, "plot", "convergence", *arguments), words, alone=True)
 
 
+def without(package, folder):
+    """The environment of processes that cannot import a package."""
+    fake = folder / package
+    fake.mkdir()
+    (fake / "__init__.py").write_text(f"raise ImportError('No module named {package}')")
+    return {"PYTHONPATH": str(folder)}
+
+
 def test_plot_without_matplotlib_says_what_to_install(mpirun, plain_run, tmp_path):
-    fake = tmp_path / "path" / "matplotlib"
-    fake.mkdir(parents=True)
-    (fake / "__init__.py").write_text("raise ImportError('No module named matplotlib')")
-    refused(
-        mpirun(2, "plot", "convergence", plain_run, env={"PYTHONPATH": str(fake.parent)}), "pip install 'hpcml[plot]'", alone=True
-    )
+    plot = mpirun(2, "plot", "convergence", plain_run, env=without("matplotlib", tmp_path))
+    refused(plot, "pip install 'hpcml[plot]'", alone=True)
+
+
+@pytest.mark.parametrize(
+    ("method", "package", "extra"), [("svmperf", "daqp", "svmperf"), ("psbml --base linear-svm", "skops", "sklearn")]
+)
+def test_training_without_a_package_says_what_to_install(mpirun, data, tmp_path, method, package, extra):
+    run = tmp_path / "run"
+    name, *base = method.split()
+    train = mpirun(2, "train", name, data, "-o", run, "--label", "label1", *base, env=without(package, tmp_path))
+    refused(train, f"pip install 'hpcml[{extra}]'", alone=True)
+    assert not run.exists()
+
+
+def test_a_classifier_of_scikit_learn_is_not_read_without_skops(mpirun, standing, data, tmp_path):
+    done(standing(1, "train", "psbml", data, "-o", tmp_path / "run", "--label", "label1", "--base", "linear-svm", "--cycles", "1"))
+    evaluate = mpirun(2, "evaluate", tmp_path / "run", data, env=without("skops", tmp_path))
+    refused(evaluate, "pip install 'hpcml[sklearn]'", alone=True)

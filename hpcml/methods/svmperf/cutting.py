@@ -11,10 +11,14 @@ is then f(w) − lower_bound: ε = 0.1 promises f(w) − min f ≤ 0.001, in uni
 
 from __future__ import annotations
 
-import daqp
 import numpy as np
 
-from hpcml.errors import HpcmlError
+from hpcml.errors import ConfigError, HpcmlError
+
+try:
+    import daqp
+except ImportError:
+    raise ConfigError("svmperf needs the package daqp; install it with: pip install 'hpcml[svmperf]'") from None
 
 EPSILON = 0.1  # ε: SVMperf's default, in percent of the rows
 IDLE_LIMIT = 50  # SVMperf drops a plane after so many solves without it
