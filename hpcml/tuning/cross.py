@@ -16,7 +16,7 @@ from hpcml.data.compact import CompactRows
 from hpcml.errors import NonFiniteError
 from hpcml.evaluation.decision import Summary, summarise
 from hpcml.evaluation.ranking import auc, average_precision
-from hpcml.methods.linear.settings import Path
+from hpcml.methods.linear.settings import SettingsFitter
 from hpcml.run.driver import Job
 from hpcml.run.stop import Stop
 from hpcml.tuning import kernels
@@ -55,14 +55,14 @@ class CrossFits:
         self,
         rows: CompactRows,
         folds: Sequence[Fold],
-        paths: Sequence[Path],
+        fitters: Sequence[SettingsFitter],
         labels: np.ndarray,
         n_settings: int,
         by: str,
         room: float,
     ) -> None:
         """`labels` are the numbers in the data of all labels of the run; `room` is how many bytes the scores may take."""
-        self.rows, self.folds, self.paths, self.labels = rows, folds, paths, labels
+        self.rows, self.folds, self.fitters, self.labels = rows, folds, fitters, labels
         self.n_settings, self.measure = n_settings, MEASURE[by]
         self.together = max(1, min(TOGETHER, int(room / (4 * n_settings * rows.n_global))))
         self.begins = np.cumsum([0, *(fold.numbers.size for fold in folds)])
@@ -71,7 +71,7 @@ class CrossFits:
 
     def warm_up(self) -> None:
         """Compile the kernels. Local."""
-        self.paths[0].warm_up()
+        self.fitters[0].warm_up()
         fold = self.folds[0]
         kernels.score(fold.held_out[0][:1], *fold.held_out[1:], np.zeros(0, np.float32), 1, np.zeros((1, 0), np.float32))
         summarise(np.arange(3.0, dtype=np.float32), np.array([2]))
@@ -94,7 +94,7 @@ class CrossFits:
         """Train labels outside a fold, and score its rows."""
         held_out = self.folds[number].held_out
         some = slice(int(self.begins[number]), int(self.begins[number + 1]))
-        for fitted in self.paths[number].fit(self.labels[labels], stop):
+        for fitted in self.fitters[number].fit(self.labels[labels], stop):
             out = np.empty((fitted.width, held_out[0].size - 1), np.float32)
             kernels.score(*held_out, fitted.w, fitted.width, out)
             for lane, (place, setting) in enumerate(zip(fitted.places.tolist(), fitted.settings.tolist(), strict=True)):

@@ -192,13 +192,13 @@ class Tuner:
                 self._folds = [(each, method.risk(each.training, options, objective.profile)) for each in folds]
                 for _, risk in self._folds:
                     risk.prepare(problem.loaded_by)
-        paths, n_lanes = [], min(LANES, method.lanes)
+        fitters, n_lanes = [], min(LANES, method.lanes)
         with mpi.agreed(comm, "making room for the weights"):
             for each, risk in self._folds:
                 there = [concrete(method.axes, setting, each.training, options) for setting in settings]
-                paths.append(method.path(method, risk, there, options, n_lanes))
+                fitters.append(method.fitter(method, risk, there, options, n_lanes))
         sizes = [each for each, _ in self._folds]
-        return CrossFits(problem.rows, sizes, paths, problem.labels, len(settings), self.options.by, SHARE * room_per_rank(comm))
+        return CrossFits(problem.rows, sizes, fitters, problem.labels, len(settings), self.options.by, SHARE * room_per_rank(comm))
 
     @mpi.collective
     def _decide(

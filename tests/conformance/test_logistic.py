@@ -17,7 +17,7 @@ from hpcml import mpi
 from hpcml.data.compact import compact_rows
 from hpcml.estimators.labels import LabelSets, shard_of
 from hpcml.kernels.lanes import certify, combine, duals
-from hpcml.methods.dual import kernels, path
+from hpcml.methods.dual import fitter, kernels
 from hpcml.methods.dual.by_loss import dual
 from hpcml.methods.dual.estimator import DualClassifier
 from hpcml.methods.dual.options import BALANCED, DualOptions
@@ -239,13 +239,13 @@ def test_classifier_is_scikit_learn_s():
 
 def test_path_comes_near_the_solutions_at_every_setting(monkeypatch):
     """What `tune` scores, if its tolerances are those of a solution; also with weights of positive rows."""
-    monkeypatch.setattr(path, "TOLERANCE", 1e-4)
-    monkeypatch.setattr(path, "FIRST_SWEEPS", 60)
+    monkeypatch.setattr(fitter, "TOLERANCE", 1e-4)
+    monkeypatch.setattr(fitter, "FIRST_SWEEPS", 60)
     X, Y = random_data(0, 60, 20, 3, density=0.3)
     options = asked(bias=True)
     risk = risk_of(X, Y, options)
     given = [{"lam": lam, "positive_weight": weight} for lam in (0.3, 0.1, 0.02) for weight in (1.0, 3.0)]
-    fits = path.DualPath(None, risk, given, options, 16)
+    fits = fitter.DualFitter(None, risk, given, options, 16)
     fits.warm_up()
     seen = set()
     for found in fits.fit(np.arange(3), NEVER):

@@ -23,7 +23,7 @@ WIDEST = 2**31 - 1  # columns of a sparse model
 class BayesRisk(Risk):
     """The rows; the smoothing and the least weight. A feature is present in a row if its value there is not 0."""
 
-    folds = False  # every feature is counted for itself
+    shares_columns = False  # every feature is counted for itself
     combination: Combination | None = None
 
     def __init__(self, rows: CompactRows, options: BernoulliNBOptions, profile: Profile) -> None:

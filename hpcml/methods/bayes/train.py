@@ -6,8 +6,8 @@ import numpy as np
 
 from hpcml.methods.bayes.block import HISTORY, BayesSolver, BernoulliNBSolver, history_line
 from hpcml.methods.bayes.boosted import BoostedSolver
+from hpcml.methods.bayes.memory import bytes_per_rank_bayes
 from hpcml.methods.bayes.options import BernoulliNBOptions, BoostedBayesOptions, StagedBayesOptions, StagedSvmOptions
-from hpcml.methods.bayes.plan import bytes_per_rank_bayes
 from hpcml.methods.bayes.risk import BayesRisk, BoostedRisk, StagedRisk
 from hpcml.methods.bayes.staged import StagedSolver, StagedSvmSolver
 from hpcml.methods.linear.layout import Sharding
@@ -29,7 +29,7 @@ def _method(name: str, risk: type[BayesRisk]) -> LinearMethod:
         name=name,
         solver=solver,
         sharding=Sharding.NONE,
-        needs=bytes_per_rank_bayes,
+        memory=bytes_per_rank_bayes,
         risk=risk,
         history=History(HISTORY, history_line),
     )

@@ -6,5 +6,5 @@
 
 What comes in are the compact rows of a rank group, labels and `DualOptions`. 16 labels go through a round together, first all, then
 in later rounds those that need longer. Begin with `dual`, which says how rounds work, then `lanes`; `logistic` is what differs for
-the logistic loss, `path` serves `hpcml tune`, and the loops over rows are in `hpcml.kernels.lanes`.
+the logistic loss, `fitter` serves `hpcml tune`, and the loops over rows are in `hpcml.kernels.lanes`.
 """

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hpcml.methods.dual.by_loss import dual
 from hpcml.methods.dual.chunks import CHUNK_VALUES
-from hpcml.methods.dual.path import DualPath
-from hpcml.methods.dual.plan import bytes_per_rank_dual
+from hpcml.methods.dual.fitter import DualFitter
+from hpcml.methods.dual.memory import bytes_per_rank_dual
 from hpcml.methods.linear.layout import Sharding
 from hpcml.methods.linear.method import LinearMethod
 from hpcml.methods.linear.objective import Risk
@@ -16,10 +16,10 @@ METHOD = LinearMethod(
     name="dual",
     solver=dual,
     sharding=Sharding.INEXACT,
-    needs=bytes_per_rank_dual,
+    memory=bytes_per_rank_dual,
     risk=Risk,
     certified=True,
     axes=(LAMBDA, WEIGHT),
-    path=DualPath,
+    fitter=DualFitter,
     chunk=CHUNK_VALUES,
 )

@@ -50,7 +50,7 @@ def step_size(rows: CompactRows, options: ElasticNetOptions) -> float:
 class ElasticRisk(Risk):
     """λ₁, λ₂, the rows, and the rows by columns."""
 
-    folds = False  # ‖w‖₁ changes when features are rotated
+    shares_columns = False  # ‖w‖₁ changes when features are rotated
     columns: ColumnIndex
     initial: Model | None = None  # whose weights the labels begin with
     places: np.ndarray  # of the labels of the run among that model's

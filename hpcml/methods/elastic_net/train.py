@@ -12,9 +12,9 @@ from hpcml import mpi
 from hpcml.files.table import write_table
 from hpcml.methods.elastic_net.delayed import DelayedSolver
 from hpcml.methods.elastic_net.judge import HISTORY, ElasticRisk, history_line
+from hpcml.methods.elastic_net.memory import bytes_per_rank_elastic
 from hpcml.methods.elastic_net.newton import NewtonSolver
 from hpcml.methods.elastic_net.options import ElasticNetOptions, parse_l1
-from hpcml.methods.elastic_net.plan import bytes_per_rank_elastic
 from hpcml.methods.linear import train as linear
 from hpcml.methods.linear.layout import Sharding
 from hpcml.methods.linear.method import LinearMethod
@@ -38,7 +38,7 @@ METHOD = LinearMethod(
     name="elastic-net",
     solver=solver,
     sharding=Sharding.NONE,
-    needs=bytes_per_rank_elastic,
+    memory=bytes_per_rank_elastic,
     risk=ElasticRisk,
     certified=True,
     history=History(HISTORY, history_line),

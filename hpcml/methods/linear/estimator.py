@@ -68,12 +68,14 @@ class LinearClassifier(LabelScores, DistributedClassifier):
         """Collective over `comm`. The rows that stay where they are, or, for a method that needs all, on every rank."""
         if self._method.sharding is Sharding.EXACT:
             before, total = mpi.exclusive_sum(comm, [X.shape[0]])
-            return compact_rows(comm, shard_of(X, labels, int(before[0]), int(total[0])), bias, fold=self._method.risk.folds)
+            return compact_rows(
+                comm, shard_of(X, labels, int(before[0]), int(total[0])), bias, fold=self._method.risk.shares_columns
+            )
         X, labels = gather_rows(comm, X, labels)
         shard = shard_of(X, labels, 0, X.shape[0])
         warm_up(comm, shard)
         with mpi.groups_agreed(comm):
-            return compact_rows(mpi.self_comm(), shard, bias, fold=self._method.risk.folds)
+            return compact_rows(mpi.self_comm(), shard, bias, fold=self._method.risk.shares_columns)
 
     def _risk(self, rows: CompactRows, labels: LabelSets, options: LinearOptions) -> Risk:
         """The objective that the labels share. Raises ConfigError, the same on all ranks."""
@@ -122,7 +124,7 @@ class LinearClassifier(LabelScores, DistributedClassifier):
         number, n_groups = (0, 1) if rows.comm.size == comm.size else (comm.rank, comm.size)
         waiting = np.flatnonzero((rows.n_positive > 0) & (rows.n_positive < rows.n_global))
         waiting = waiting[np.argsort(-rows.n_positive[waiting], kind="stable")][number::n_groups].tolist()
-        n_lanes = lanes_per_group(len(waiting), 0, rows, options, room_per_rank(comm), method.needs, most=method.lanes)
+        n_lanes = lanes_per_group(len(waiting), 0, rows, options, room_per_rank(comm), method.memory, most=method.lanes)
         with mpi.agreed(comm, "making room for the weights"):
             solver = method.solver(risk, np.arange(rows.n_labels), n_lanes, options)
         with mpi.node_first(comm):

@@ -47,7 +47,7 @@ def layout_of(method: LinearMethod, sizes: Sizes, cluster: Cluster, options: Lin
     mapped = alone and not (cluster.ranks_per_node == 1 and VALUE_BYTES * sizes.n_values <= room // 2)
     known = (0 if mapped else values, sizes.n_rows, sizes.n_columns)
     lanes = min(
-        lanes_that_fit(known, shards, options, room, method.needs, method.lanes), max(1, -(-sizes.n_trained * shards // n_ranks))
+        lanes_that_fit(known, shards, options, room, method.memory, method.lanes), max(1, -(-sizes.n_trained * shards // n_ranks))
     )
     layout = Layout(shards, n_ranks // shards, lanes, mapped, PRECISIONS[options.precision].itemsize)
     own = sum(own_bytes(method, sizes, options, layout).values())
@@ -61,13 +61,13 @@ def layout_of(method: LinearMethod, sizes: Sizes, cluster: Cluster, options: Lin
 
 
 def own_bytes(method: LinearMethod, sizes: Sizes, options: LinearOptions, layout: Layout) -> dict[str, int]:
-    """Of a rank: rows of its own, if it has any, and what `method.needs` says of the rest, which is the most it may be."""
+    """Of a rank: rows of its own, if it has any, and what `method.memory` says of the rest, which is the most it may be."""
     values = sizes.n_values + sizes.n_rows * bool(options.bias)
     arguments = (sizes.n_rows, sizes.n_columns, layout.n_lanes, layout.shards, layout.weight_bytes)
-    rest = method.needs(0, *arguments)
+    rest = method.memory(0, *arguments)
     found = {STATE: rest}
     if not layout.mapped:
-        found["rows"] = method.needs(values, *arguments) - rest + SLOT * sizes.n_pairs // layout.shards
+        found["rows"] = method.memory(values, *arguments) - rest + SLOT * sizes.n_pairs // layout.shards
     return found
 
 

@@ -68,18 +68,18 @@ def load(
         headings = heading_features(comm, dataset, options.exclude)
         shards = choose_shards(comm, dataset, shard, labels.size, options, method.sharding)
         exact = method.sharding is Sharding.EXACT
-        needed = check_loading(comm, shard, shards, labels.size, options, method.needs) if exact else 0
+        needed = check_loading(comm, shard, shards, labels.size, options, method.memory) if exact else 0
         rows_comm = stack.enter_context(mpi.divided(comm, shards))
         alone = shards == 1 and not exact
         loaded_by = stack.enter_context(mpi.on_node(comm)) if alone else rows_comm
         with mpi.groups_agreed(comm):
             shard = shard if loaded_by.size == comm.size else load_shard(loaded_by, dataset, split)
             if alone:
-                rows, columns = node_rows(loaded_by, rows_comm, shard, options.bias, look, method.risk.folds)
+                rows, columns = node_rows(loaded_by, rows_comm, shard, options.bias, look, method.risk.shares_columns)
             elif exact:
-                rows, columns = own_rows(rows_comm, shard, options.bias, needed, look, method.risk.folds)
+                rows, columns = own_rows(rows_comm, shard, options.bias, needed, look, method.risk.shares_columns)
             else:
-                rows, columns = compact_rows(rows_comm, shard, options.bias, look=look, fold=method.risk.folds)
+                rows, columns = compact_rows(rows_comm, shard, options.bias, look=look, fold=method.risk.shares_columns)
             objective = method.risk(rows, options, profile)
             objective.headings = None if headings is None else headings.in_columns(columns.column_of)
             objective.prepare(loaded_by)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hpcml.methods.linear.layout import LANES, Needs, Sharding, bytes_per_rank
 from hpcml.methods.linear.objective import Objective, Risk
-from hpcml.methods.linear.settings import Axis, OneByOne, Path
+from hpcml.methods.linear.settings import Axis, OneByOne, SettingsFitter
 from hpcml.methods.linear.solver import History, Solver
 
 
@@ -18,11 +18,11 @@ class LinearMethod:
     name: str
     solver: Callable[..., Solver]  # (risk, labels, n_lanes, options): trains the labels of a rank group
     sharding: Sharding = Sharding.EXACT
-    needs: Needs = bytes_per_rank  # how much memory
+    memory: Needs = bytes_per_rank  # the bytes that a rank takes
     risk: type[Risk] = Objective  # what it needs to know of the objective
     certified: bool = False  # does it give a duality gap?
     lanes: int = LANES  # labels that share a pass at most
     history: History | None = None  # None: the columns of `linear.solver`
     axes: tuple[Axis, ...] = ()  # what can be chosen for each label by cross-validation; nothing: `hpcml tune` has no such method
-    path: Callable[..., Path] = OneByOne  # (method, risk, settings, options, n_lanes): fits labels at several settings
+    fitter: Callable[..., SettingsFitter] = OneByOne  # (method, risk, settings, options, n_lanes): fits labels at several settings
     chunk: int = 0  # values of the rows that it takes in random order, if these may be streamed

@@ -88,7 +88,7 @@ class Risk:
     """The part of the objective that all labels of a run share, whatever the method: the rows, λ, the type of the weights."""
 
     dormant = False  # may rows be skipped?
-    folds = True  # may features that one row has share a column?
+    shares_columns = True  # may features that one row has share a column?
 
     def __init__(self, rows: CompactRows, options: LinearOptions, profile: Profile) -> None:
         """Raises ConfigError for a bad λ. The same on all ranks of `rows.comm`."""

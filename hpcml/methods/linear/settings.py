@@ -46,7 +46,7 @@ class Fitted(NamedTuple):
     intercepts: np.ndarray  # that are no column
 
 
-class Path(Protocol):
+class SettingsFitter(Protocol):
     """Fits labels at several settings, on the same rows."""
 
     def warm_up(self) -> None:

@@ -72,4 +72,4 @@ def plan_streaming(
 def needed_beside_rows(problem: LabelProblem, options: LinearOptions, n_lanes: int) -> int:
     """Bytes that a rank needs beside the rows if so many labels share a pass. Local."""
     size = PRECISIONS[options.precision].itemsize
-    return problem.method.needs(0, problem.rows.n_global, problem.rows.n_columns, n_lanes, 1, size)
+    return problem.method.memory(0, problem.rows.n_global, problem.rows.n_columns, n_lanes, 1, size)

@@ -105,7 +105,7 @@ def _solve(run: LabelRun, chosen: Chosen | None, earlier: Earlier | None, restor
             run.take_over(earlier)
             waiting = [place for place in waiting if place not in earlier.kept]
         rows, room = problem.rows, room_per_rank(comm)
-        n_lanes = lanes_per_group(len(waiting), len(continued), rows, options, room, method.needs, rows.mapped, method.lanes)
+        n_lanes = lanes_per_group(len(waiting), len(continued), rows, options, room, method.memory, rows.mapped, method.lanes)
         n_lanes, run.chunk_values = plan_chunks(comm, problem, options, n_lanes, run.chunk_values, log)
         streamed = plan_streaming(comm, problem, options, n_lanes, run.chunk_values, log)
         with mpi.agreed(comm, "making room for the weights"):

@@ -34,7 +34,7 @@ SWEEPS, LONGER, MOST_SWEEPS = 2, 3, 8  # over the support vectors in a round: at
 START_SWEEPS = 10  # of the label that no row has: once for all labels, so that their number hardly matters
 
 
-class DualPath:
+class DualFitter:
     """The settings of one set of rows. `fit` may be called for any labels, one call after the other. Local."""
 
     def __init__(self, method: object, risk: Risk, settings: Sequence[Setting], options: DualOptions, n_lanes: int) -> None:
