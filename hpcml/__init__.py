@@ -1,4 +1,6 @@
-"""hpcml: very many linear and boosted classifiers on very large sparse data, with MPI; the same bits on any number of ranks."""
+"""hpcml: very many linear and boosted classifiers on very large sparse data, with MPI; the same
+bits on any number of ranks.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING

@@ -1,4 +1,6 @@
-"""The functions for Python: what the commands do, with defaults, and errors that speak of parameters."""
+"""The functions for Python: what the commands do, with defaults, and errors that speak of
+parameters.
+"""
 
 from __future__ import annotations
 
@@ -59,9 +61,11 @@ def train(
     force, resume : bool
         Begin anew in an existing run folder, or continue an interrupted run.
     log, signals
-        Who hears the messages (by default the logger `hpcml`) and what stops the run (by default signals to this process).
+        Who hears the messages (by default the logger `hpcml`) and what stops the run (by default
+        signals to this process).
     **options
-        Of the method, by the names of the flags, with `_` for `-` and `lam` for λ: `dual_tol=0.01, label=["sea"]`.
+        Of the method, by the names of the flags, with `_` for `-` and `lam` for λ:
+        `dual_tol=0.01, label=["sea"]`.
 
     Returns
     -------
@@ -95,10 +99,12 @@ def tune(
     signals: StopSignals | None = None,
     **options: Value,
 ) -> TuneReport:
-    """Collective over `comm`. Choose λ and the weight of positive rows for each label by cross-validation, train, and decide.
+    """Collective over `comm`. Choose λ and the weight of positive rows for each label by
+    cross-validation, train, and decide.
 
-    The options are those of `hpcml tune`, by the names of the flags, with `_` for `-` and `lam` for λ: `method="probe", folds=3`.
-    The others are those of `train`. Returns a report: a text, with the path of the model as `model`. Raises what `train` does.
+    The options are those of `hpcml tune`, by the names of the flags, with `_` for `-` and `lam` for
+    λ: `method="probe", folds=3`. The others are those of `train`. Returns a report: a text, with
+    the path of the model as `model`. Raises what `train` does.
     """
     from hpcml.run.session import Target
     from hpcml.tuning.options import TuneOptions
@@ -120,7 +126,8 @@ def retrain(
     log: Log | None = None,
     signals: StopSignals | None = None,
 ) -> TrainReport:
-    """Collective over `comm`. As `hpcml retrain RUN DATA --output OUTPUT`: from a finished run of `train dual` to new data.
+    """Collective over `comm`. As `hpcml retrain RUN DATA --output OUTPUT`: from a finished run of
+    `train dual` to new data.
 
     Returns a report: a text, with the path of the model as `model`. Raises what `train` does.
     """
@@ -145,11 +152,13 @@ def predict(
     force: bool = False,
     log: Log | None = None,
 ) -> Path:
-    """Collective over `comm`. Write the scores of a dataset's rows (or their `labels`, or the `top` best of each) to `output`.
+    """Collective over `comm`. Write the scores of a dataset's rows (or their `labels`, or the `top`
+    best of each) to `output`.
 
-    With `probabilities` these take the place of the scores (see `calibrate`; a model of log-odds has its own). The ending of
-    `output` (.h5, .csv, .svm) says how it is written. Labels are those with a score above `threshold`; None is the model's
-    thresholds. Returns the path. Raises ConfigError or DataError.
+    With `probabilities` these take the place of the scores (see `calibrate`; a model of log-odds
+    has its own). The ending of `output` (.h5, .csv, .svm) says how it is written. Labels are those
+    with a score above `threshold`; None is the model's thresholds. Returns the path. Raises
+    ConfigError or DataError.
     """
     from hpcml.prediction.predict import predict as work
     from hpcml.prediction.top import what_of
@@ -171,11 +180,13 @@ def evaluate(
     comm: Comm | None = None,
     log: Log | None = None,
 ) -> Evaluation:
-    """Collective over `comm`. Judge a model on a split of a dataset (by default test, if it has one).
+    """Collective over `comm`. Judge a model on a split of a dataset (by default test, if it has
+    one).
 
-    `labels` are numbers in the model; None is all. Labels of the rows that the model does not know count as missed, unless `labels`
-    says which ones are judged. `threshold` is for all labels; None is the model's thresholds. The same on all ranks. Raises
-    ConfigError, DataError or NonFiniteError.
+    `labels` are numbers in the model; None is all. Labels of the rows that the model does not know
+    count as missed, unless `labels` says which ones are judged. `threshold` is for all labels; None
+    is the model's thresholds. The same on all ranks. Raises ConfigError, DataError or
+    NonFiniteError.
     """
     from hpcml.evaluation.evaluate import evaluate as work
     from hpcml.evaluation.seen import split_to_judge
@@ -201,10 +212,11 @@ def threshold(
     force: bool = False,
     log: Log | None = None,
 ) -> ThresholdReport:
-    """Collective over `comm`. Find the thresholds that maximise F1 on held-out rows, and store them in the model, or in `output`.
+    """Collective over `comm`. Find the thresholds that maximise F1 on held-out rows, and store them
+    in the model, or in `output`.
 
-    The options are those of `hpcml threshold`. Returns a report: a text, with the thresholds as `found.thresholds`. Raises
-    ConfigError, DataError or NonFiniteError.
+    The options are those of `hpcml threshold`. Returns a report: a text, with the thresholds as
+    `found.thresholds`. Raises ConfigError, DataError or NonFiniteError.
     """
     from hpcml.evaluation.store_thresholds import threshold as work
 
@@ -224,10 +236,11 @@ def calibrate(
     force: bool = False,
     log: Log | None = None,
 ) -> CalibrationReport:
-    """Collective over `comm`. Fit the sigmoids that make probabilities of scores, and store them in the model, or in `output`.
+    """Collective over `comm`. Fit the sigmoids that make probabilities of scores, and store them in
+    the model, or in `output`.
 
-    The options are those of `hpcml calibrate`. Returns a report: a text, with slope and offset of each label as `sigmoids`. Raises
-    ConfigError, DataError or NonFiniteError.
+    The options are those of `hpcml calibrate`. Returns a report: a text, with slope and offset of
+    each label as `sigmoids`. Raises ConfigError, DataError or NonFiniteError.
     """
     from hpcml.evaluation.calibrate import calibrate as work
 
@@ -251,19 +264,24 @@ def explain(
     comm: Comm | None = None,
     log: Log | None = None,
 ) -> Explanation | WhyRows | MostWrong | Learnability | None:
-    """Collective over `comm`. What labels of a linear model look at, or the answer to another question about a model.
+    """Collective over `comm`. What labels of a linear model look at, or the answer to another
+    question about a model.
 
-    By default the `top` features of labels by squared weight, and what the others weigh. Without names (`label`) all labels are
-    looked at. `data` is a dataset with the model's features, for their names. Returns an `Explanation` on rank 0, None on other
-    ranks: a text about the labels that are named, else about the five of the most training rows, with all that were looked at as
+    By default the `top` features of labels by squared weight, and what the others weigh. Without
+    names (`label`) all labels are looked at. `data` is a dataset with the model's features, for
+    their names. Returns an `Explanation` on rank 0, None on other ranks: a text about the labels
+    that are named, else about the five of the most training rows, with all that were looked at as
     `labels`.
 
-    One of these asks something else of the data; what is returned is a text, with everything as `as_dict()`, on all ranks:
+    One of these asks something else of the data; what is returned is a text, with everything as
+    `as_dict()`, on all ranks:
 
-    - `row`, ids of rows (numbers, where the data have no ids): why they got labels, a `WhyRows` with a `Why` for each as `found`;
-    - `wrong`, a number: so many rows of `split` (by default test) that the model is most wrong about, a `MostWrong`; `titles`, JSON
-      lines, say what these are called;
-    - `unlearnt=True`: the labels that it ranks no better than chance on `split`, and why, a `Learnability`.
+    - `row`, ids of rows (numbers, where the data have no ids): why they got labels, a `WhyRows`
+      with a `Why` for each as `found`;
+    - `wrong`, a number: so many rows of `split` (by default test) that the model is most wrong
+      about, a `MostWrong`; `titles`, JSON lines, say what these are called;
+    - `unlearnt=True`: the labels that it ranks no better than chance on `split`, and why, a
+      `Learnability`.
 
     Raises ConfigError, DataError or NonFiniteError.
     """
@@ -306,11 +324,13 @@ def report(
     force: bool = False,
     log: Log | None = None,
 ) -> Path:
-    """Collective over `comm`. Judge runs (folders, or models) and write one page of HTML about them, which needs no network.
+    """Collective over `comm`. Judge runs (folders, or models) and write one page of HTML about
+    them, which needs no network.
 
-    `data` None: each run's own. `split` None: test, if the data have it. `titles`: JSON lines with those of
-    rows, as those that the data were made of. Needs the packages of `pip install 'hpcml[report]'`.
-    Returns the path. Raises ConfigError, DataError or NonFiniteError; then there is no page.
+    `data` None: each run's own. `split` None: test, if the data have it. `titles`: JSON lines with
+    those of rows, as those that the data were made of. Needs the packages of
+    `pip install 'hpcml[report]'`. Returns the path. Raises ConfigError, DataError or
+    NonFiniteError; then there is no page.
     """
     from hpcml.reporting.report import report as work
 
@@ -339,11 +359,12 @@ def duplicates(
     force: bool = False,
     log: Log | None = None,
 ) -> Duplicates:
-    """Collective over `comm`. Pairs of rows that have nearly the same features, and how far their labels agree.
+    """Collective over `comm`. Pairs of rows that have nearly the same features, and how far their
+    labels agree.
 
-    Pairs are alike if this share (`similarity`) of the features that one or the other row has are features of both. The CSV file
-    `output` gets them. Returns a `Duplicates`, the same on all ranks: a text, with the consistency of each label as `labels`.
-    Raises ConfigError or DataError.
+    Pairs are alike if this share (`similarity`) of the features that one or the other row has are
+    features of both. The CSV file `output` gets them. Returns a `Duplicates`, the same on all
+    ranks: a text, with the consistency of each label as `labels`. Raises ConfigError or DataError.
     """
     from hpcml import mpi
     from hpcml.near_duplicates.report import check_outputs
@@ -378,12 +399,13 @@ def convert(
     log: Log | None = None,
     **options: Value,
 ) -> ConvertReport:
-    """Collective over `comm`. Make a dataset: `source` is one of `hpcml convert`, such as "jsonl", "csv" or "npz".
+    """Collective over `comm`. Make a dataset: `source` is one of `hpcml convert`, such as "jsonl",
+    "csv" or "npz".
 
-    `input` is the file to read, or a list of files; None for docstrings, the name of a formula for synthetic. The options are
-    those of the command, with `_` for `-`: `labels=["topic"], test_share=0.2`. `hpcml.Dataset.from_sparse` and `from_frame`
-    take rows that are in memory.
-    Raises ConfigError or DataError.
+    `input` is the file to read, or a list of files; None for docstrings, the name of a formula for
+    synthetic. The options are those of the command, with `_` for `-`:
+    `labels=["topic"], test_share=0.2`. `hpcml.Dataset.from_sparse` and `from_frame` take rows that
+    are in memory. Raises ConfigError or DataError.
     """
     from hpcml.conversion.convert import convert as work
     from hpcml.conversion.options import ConvertOptions
@@ -409,7 +431,8 @@ def cross_validate(
     comm: Comm | None = None,
     log: Log | None = None,
 ) -> CrossValidation:
-    """Collective over `comm`. F1 of every method on every file, in folds (see `hpcml.crossval.cross_validate`).
+    """Collective over `comm`. F1 of every method on every file, in folds (see
+    `hpcml.crossval.cross_validate`).
 
     Raises ConfigError or DataError.
     """
@@ -434,7 +457,8 @@ def cross_validate_top(
     comm: Comm | None = None,
     log: Log | None = None,
 ) -> TopPrecision:
-    """Collective over `comm`. Precision of every method in the first ranks of random splits of every label.
+    """Collective over `comm`. Precision of every method in the first ranks of random splits of
+    every label.
 
     See `hpcml.crossval.cross_validate_top`. Raises ConfigError or DataError.
     """

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 
 class Dataset(dataset.Dataset):
-    """A read-only handle on a dataset file. Opening reads sizes only; close it or use it in a `with`."""
+    """A read-only handle on a dataset file. Opening reads sizes only; close it or use it in a
+    `with`.
+    """
 
     @classmethod
     def from_sparse(
@@ -36,22 +38,26 @@ class Dataset(dataset.Dataset):
         log: Log | None = None,
         **options: Value,
     ) -> Dataset:
-        """Collective over `comm`. Make a dataset of matrices, and open it; each rank gives its own rows, in rank order.
+        """Collective over `comm`. Make a dataset of matrices, and open it; each rank gives its own
+        rows, in rank order.
 
         Parameters
         ----------
         X : sparse matrix or array (rows × features)
             Numbers that float32 holds.
         Y : sparse matrix or array (rows × labels) of 0 and 1, or sequence
-            Of a sequence an entry is the label of a row (a name or a whole number), or a list of its labels.
+            Of a sequence an entry is the label of a row (a name or a whole number), or a list of
+            its labels.
         path : path
             The file to make.
         feature_names, label_names : sequence of str or None
-            The same on all ranks. `label_names` are those of the columns of Y. Default: no names; numbers from 0.
+            The same on all ranks. `label_names` are those of the columns of Y. Default: no names;
+            numbers from 0.
         ids : sequence of str or None
             The names of the rows.
         splits : sequence of str, mapping or None
-            The split of each row, "" for none; or for each split the rows of this rank (numbers from 0, or a mask).
+            The split of each row, "" for none; or for each split the rows of this rank (numbers
+            from 0, or a mask).
         comm : mpi4py communicator or None
             The ranks that take part; None: this process alone.
         force : bool
@@ -59,7 +65,8 @@ class Dataset(dataset.Dataset):
         log
             Who hears the messages; by default the logger `hpcml`.
         **options
-            Of `hpcml convert`: `test_share`, `seed`, `like`, `new_labels`, `renamed`, `label_noise`, `missing_as_zero`.
+            Of `hpcml convert`: `test_share`, `seed`, `like`, `new_labels`, `renamed`,
+                `label_noise`, `missing_as_zero`.
 
         Raises
         ------
@@ -85,7 +92,8 @@ class Dataset(dataset.Dataset):
         log: Log | None = None,
         **options: Value,
     ) -> Dataset:
-        """Collective over `comm`. Make a dataset of a pandas frame, and open it; each rank gives its own rows, in rank order.
+        """Collective over `comm`. Make a dataset of a pandas frame, and open it; each rank gives
+        its own rows, in rank order.
 
         Parameters
         ----------
@@ -96,8 +104,9 @@ class Dataset(dataset.Dataset):
         comm, force, log
             As of `from_sparse`.
         **options
-            Of `hpcml convert`: `text=["title", "abstract"]` or `features=["a", "b"]`, `labels=["topics"]`, `indicators`, `id`,
-            `split_column`, `label_separator`, `min_df`, `test_share` and others. A list in a column of labels is several labels.
+            Of `hpcml convert`: `text=["title", "abstract"]` or `features=["a", "b"]`,
+            `labels=["topics"]`, `indicators`, `id`, `split_column`, `label_separator`, `min_df`,
+            `test_share` and others. A list in a column of labels is several labels.
 
         Raises
         ------

@@ -1,4 +1,6 @@
-"""The common part of the functions for Python: sessions whose errors speak of parameters, options by their names, opened files."""
+"""The common part of the functions for Python: sessions whose errors speak of parameters,
+options by their names, opened files.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ def opened_dataset(session: Session, data: Path | str) -> Iterator[Dataset]:
 
 
 def options_of(kind: type[Any], given: Mapping[str, Value], what: str, listed_by: str) -> Any:
-    """The options of that kind by their names; what may be several may be given as one. Raises ConfigError."""
+    """The options of that kind by their names; what may be several may be given as one. Raises
+    ConfigError.
+    """
     from hpcml.earlier_names import OPTIONS, refuse_earlier
     from hpcml.options import default_of
 

@@ -1,7 +1,8 @@
 """Room for compiled libraries, before they are loaded, and an end to a loading that does not end.
 
-OpenBLAS, which NumPy and SciPy bring along, takes memory for each thread while it is loaded. Where there is none left it tries
-again, some versions for ever, and the loader has Python's lock meanwhile: no handler of a signal runs, and no other thread.
+OpenBLAS, which NumPy and SciPy bring along, takes memory for each thread while it is loaded. Where
+there is none left it tries again, some versions for ever, and the loader has Python's lock
+meanwhile: no handler of a signal runs, and no other thread.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ def _threads() -> int:
 
 
 def lacking(size: int) -> str:
-    """An error message if the system would not give so many bytes, and those of the threads; "" if it would. Local."""
+    """An error message if the system would not give so many bytes, and those of the threads; ""
+    if it would. Local.
+    """
     threads = _threads()
     size += (threads - 1) * THREAD_BYTES
     try:

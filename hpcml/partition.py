@@ -1,4 +1,6 @@
-"""Division of rows and labels among ranks: pure functions from sizes to ranges, the same on every rank."""
+"""Division of rows and labels among ranks: pure functions from sizes to ranges, the same on
+every rank.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,9 @@ from numpy.typing import ArrayLike
 
 
 def offsets(counts: ArrayLike) -> np.ndarray:
-    """Where each of consecutive parts of so many items begins, and the end of the last (n + 1, int64)."""
+    """Where each of consecutive parts of so many items begins, and the end of the last (n + 1,
+    int64).
+    """
     counts = np.asarray(counts)
     bounds = np.zeros(counts.size + 1, dtype=np.int64)
     np.cumsum(counts, dtype=np.int64, out=bounds[1:])
@@ -15,15 +19,18 @@ def offsets(counts: ArrayLike) -> np.ndarray:
 
 
 def even_bounds(n: int, n_parts: int) -> np.ndarray:
-    """Boundaries (n_parts + 1, int64) of `n_parts` contiguous ranges of 0..n whose sizes differ by at most one."""
+    """Boundaries (n_parts + 1, int64) of `n_parts` contiguous ranges of 0..n whose sizes differ
+    by at most one.
+    """
     return np.array([part * n // n_parts for part in range(n_parts + 1)], dtype=np.int64)
 
 
 def bounds_by_weight(cumulative: np.ndarray, n_parts: int) -> np.ndarray:
     """Boundaries (n_parts + 1, int64) of contiguous ranges of items with about equal weight.
 
-    `cumulative` (n + 1) is the running sum of the items' weights, starting at any value; it may be a memory map,
-    of which only a few pages are touched. With no weight at all the items are shared out evenly by count.
+    `cumulative` (n + 1) is the running sum of the items' weights, starting at any value; it may be
+    a memory map, of which only a few pages are touched. With no weight at all the items are shared
+    out evenly by count.
     """
     n = len(cumulative) - 1
     first, last = int(cumulative[0]), int(cumulative[n])
@@ -36,5 +43,7 @@ def bounds_by_weight(cumulative: np.ndarray, n_parts: int) -> np.ndarray:
 
 
 def owner(label: int, n_ranks: int) -> int:
-    """The rank that owns a label's state and model: round robin, so that neighbours in a block have different owners."""
+    """The rank that owns a label's state and model: round robin, so that neighbours in a block
+    have different owners.
+    """
     return label % n_ranks

@@ -1,4 +1,6 @@
-"""Counter-based randomness: a draw is a pure function of (seed, purpose, global index), never of the rank."""
+"""Counter-based randomness: a draw is a pure function of (seed, purpose, global index), never of
+the rank.
+"""
 
 from __future__ import annotations
 

@@ -20,7 +20,9 @@ INSTALL = "--install-completion"
 
 
 def versions() -> str:
-    """The version, and those of Python, the MPI library and the files that are written. MPI is not started."""
+    """The version, and those of Python, the MPI library and the files that are written. MPI is
+    not started.
+    """
     os.environ["MPI4PY_RC_INITIALIZE"] = "0"  # under mpirun only rank 0 comes here
     try:
         from hpcml.mpi import library
@@ -35,7 +37,9 @@ def versions() -> str:
 
 
 def _startup_files() -> dict[Path, bytes]:
-    """The contents of the files that a shell reads when it starts, and that an installation may change."""
+    """The contents of the files that a shell reads when it starts, and that an installation may
+    change.
+    """
     files = (Path.home() / name for name in (".bashrc", ".zshrc"))
     return {file: contents(file) for file in files}
 
@@ -56,7 +60,8 @@ def add_completion(app: App) -> None:
         shell:
             Whose. Default: the one that runs.
         output:
-            Write the script to this file only. Default: where the shell looks, with a line in ~/.bashrc or ~/.zshrc to load it.
+            Write the script to this file only. Default: where the shell looks, with a line in
+            ~/.bashrc or ~/.zshrc to load it.
         """
         from cyclopts.completion.detect import ShellDetectionError
 

@@ -19,17 +19,18 @@ def convert(
     force: Flag = False,
     session: Here,
 ) -> None:
-    """Make a dataset from texts or numbers in any usual format, from the docstrings of installed packages, or by formula.
+    """Make a dataset from texts or numbers in any usual format, from the docstrings of installed
+    packages, or by formula.
 
     Parameters
     ----------
     source:
-        Texts: jsonl, pubmed, annif, bioasq, folder, docstrings. Texts or numbers: csv, tsv, parquet. Numbers: svmlight, xmc,
-        npz, h5ad, arff, synthetic.
+        Texts: jsonl, pubmed, annif, bioasq, folder, docstrings. Texts or numbers: csv, tsv,
+        parquet. Numbers: svmlight, xmc, npz, h5ad, arff, synthetic.
     inputs:
-        The file to read; several for csv, tsv, parquet, pubmed and annif; for npz also one with the labels; none for docstrings;
-        for synthetic what to make: text (a corpus), checkerboard, circle, gaussians or sine. Text files may be compressed (gz, bz2,
-        xz).
+        The file to read; several for csv, tsv, parquet, pubmed and annif; for npz also one with the
+        labels; none for docstrings; for synthetic what to make: text (a corpus), checkerboard,
+        circle, gaussians or sine. Text files may be compressed (gz, bz2, xz).
     output:
         The HDF5 file to make.
     force:
@@ -41,7 +42,8 @@ def convert(
 
 
 def info(file: Path, /, *, ranks: Annotated[tuple[int, ...], Several] = (1, 2, 4), check: bool = True, session: Here) -> None:
-    """Show what a dataset holds, what a shard weighs on so many ranks, and check every row; or what a model is.
+    """Show what a dataset holds, what a shard weighs on so many ranks, and check every row; or what
+    a model is.
 
     Parameters
     ----------
@@ -80,7 +82,8 @@ def split(
     force: Flag = False,
     session: Here,
 ) -> None:
-    """Divide the rows of a dataset into train and test, and if wanted valid, in which `hpcml threshold` and `calibrate` look.
+    """Divide the rows of a dataset into train and test, and if wanted valid, in which
+    `hpcml threshold` and `calibrate` look.
 
     Parameters
     ----------
@@ -91,7 +94,8 @@ def split(
     test_share:
         The share of the rows that become test rows.
     valid_share:
-        The share of the rows that become rows of the split valid. Default: there is none. The test rows are the same with it.
+        The share of the rows that become rows of the split valid. Default: there is none. The test
+        rows are the same with it.
     stratified:
         Keep the share within every label (by each row's rarest label).
     seed:

@@ -1,11 +1,13 @@
-"""The outermost guard of the program: from its first line on, a signal ends it in time, with one sentence and an exit code.
+"""The outermost guard of the program: from its first line on, a signal ends it in time, with one
+sentence and an exit code.
 
-A handler of Python's runs only between two steps of the main thread, which may be inside a library for long; and what it raises
-may be swallowed there, or printed. So handlers only note the signal (`StopSignals`). A thread that the signal wakes ends the
-process: at once, or, where a training run looks at what was noted, if the run has not come to its checkpoint in time.
+A handler of Python's runs only between two steps of the main thread, which may be inside a library
+for long; and what it raises may be swallowed there, or printed. So handlers only note the signal
+(`StopSignals`). A thread that the signal wakes ends the process: at once, or, where a training run
+looks at what was noted, if the run has not come to its checkpoint in time.
 
-The main thread may be looking for a module on a disk that does not answer. It then has the lock of all imports, so the thread must
-import nothing, nor name an encoding that is not loaded yet.
+The main thread may be looking for a module on a disk that does not answer. It then has the lock of
+all imports, so the thread must import nothing, nor name an encoding that is not loaded yet.
 """
 
 from __future__ import annotations
@@ -31,20 +33,26 @@ RANK_NAMES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
 
 
 def launched_rank() -> int | None:
-    """This process's rank, as far as the launcher tells before MPI has started; None without a launcher."""
+    """This process's rank, as far as the launcher tells before MPI has started; None without a
+    launcher.
+    """
     ranks = (os.environ.get(name, "") for name in RANK_NAMES)
     return next((int(rank) for rank in ranks if rank.isdigit()), None)
 
 
 def write_exit_code(code: int) -> None:
-    """Write the exit code to the file that HPCML_EXIT_FILE names: what a launcher makes of the codes of many ranks differs."""
+    """Write the exit code to the file that HPCML_EXIT_FILE names: what a launcher makes of the
+    codes of many ranks differs.
+    """
     if path := os.environ.get("HPCML_EXIT_FILE"):
         with suppress(OSError):
             Path(path).write_bytes(f"{code}\n".encode())
 
 
 def _siblings() -> list[int]:
-    """The other processes of the parent of this one: under a launcher the ranks beside it on this node."""
+    """The other processes of the parent of this one: under a launcher the ranks beside it on
+    this node.
+    """
     mine, parent, found = os.getpid(), os.getppid(), []
     for status in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError, IndexError, ValueError):
@@ -72,7 +80,8 @@ def _resumed_from(folders: list[Path]) -> str:
 
 
 class Guard:
-    """The end of this process at a signal, by a thread. `run` is the output of a command that looks at `signals` while it trains.
+    """The end of this process at a signal, by a thread. `run` is the output of a command that looks
+    at `signals` while it trains.
 
     With `waits` the command looks at `signals`, too, and ends by itself, if it is not too late.
     """
@@ -98,7 +107,9 @@ class Guard:
         return self
 
     def end_begins(self, code: int) -> None:
-        """The program ends by itself now, with `code`: if the guard was not quicker, further signals do nothing."""
+        """The program ends by itself now, with `code`: if the guard was not quicker, further
+        signals do nothing.
+        """
         self._ends.acquire()
         self._code = code
         self.signals.ignore()
@@ -116,7 +127,9 @@ class Guard:
         self._end(number)
 
     def _wait(self, seconds: float) -> int:
-        """The signal that came within so many seconds, or 0. Without its launcher a rank sends one to itself."""
+        """The signal that came within so many seconds, or 0. Without its launcher a rank sends
+        one to itself.
+        """
         if select.select([self._woken], [], [], seconds)[0]:
             number = os.read(self._woken, 1)[0]
             return number if number in self.signals.SIGNALS else 0
@@ -158,7 +171,9 @@ class Guard:
 
 
 def _say(text: str) -> None:
-    """Write to stderr past Python's buffers, whose lock the main thread may hold; not if nobody takes it."""
+    """Write to stderr past Python's buffers, whose lock the main thread may hold; not if nobody
+    takes it.
+    """
     with suppress(OSError):
         if os.isatty(2):
             text = f"\r\x1b[K\x1b[?25h{text}"  # the progress bar has hidden the cursor

@@ -1,4 +1,6 @@
-"""The commands that look into models and data: `hpcml explain`, `hpcml report` and `hpcml duplicates`."""
+"""The commands that look into models and data: `hpcml explain`, `hpcml report` and
+`hpcml duplicates`.
+"""
 
 from __future__ import annotations
 
@@ -36,35 +38,42 @@ def explain(
     force: Flag = False,
     session: Here,
 ) -> None:
-    """Show what labels look at: the features of a linear model by squared weight, and what the other features weigh.
+    """Show what labels look at: the features of a linear model by squared weight, and what the
+    other features weigh.
 
-    With --row: why a row got a label. With --wrong: the rows that the model is most wrong about. With --unlearnt: the labels that
-    it ranks no better than chance, and why. These three need the data, and the last two take models of any kind.
+    With --row: why a row got a label. With --wrong: the rows that the model is most wrong about.
+    With --unlearnt: the labels that it ranks no better than chance, and why. These three need the
+    data, and the last two take models of any kind.
 
     Parameters
     ----------
     model:
         A run folder, or its model.h5.
     data:
-        A dataset with the model's features, for their names. Default: features are numbered, from 0.
+        A dataset with the model's features, for their names. Default: features are numbered, from
+        0.
     label:
-        Look at these labels. Default: the 5 labels of the most training rows (the JSON file has all labels); with --row those of
-        the row, those that it is given, and the best 3; with --wrong all labels together.
+        Look at these labels. Default: the 5 labels of the most training rows (the JSON file has all
+        labels); with --row those of the row, those that it is given, and the best 3; with --wrong
+        all labels together.
     row:
-        Take apart the scores of the row with this id; of data without ids, with this number, from 0.
+        Take apart the scores of the row with this id; of data without ids, with this number, from
+        0.
     wrong:
-        Show so many rows that miss a label, and as many that have one wrongly, farthest beyond its threshold.
+        Show so many rows that miss a label, and as many that have one wrongly, farthest beyond its
+        threshold.
     unlearnt:
         Show the labels that are not learnt, and labels of nearly the same rows.
     split:
-        Rows for --wrong and --unlearnt: a split of the file, or all. Default: test if the file has it.
+        Rows for --wrong and --unlearnt: a split of the file, or all. Default: test if the file has
+        it.
     top:
         How many features of a label, or of a row, to show. Default: 10.
     titles:
         JSON lines with the titles of the rows for --wrong, as those that the data were made of.
     json:
-        Write the features of the labels, of all if none are named, to this file; or everything that --row, --wrong or --unlearnt
-        has found.
+        Write the features of the labels, of all if none are named, to this file; or everything that
+        --row, --wrong or --unlearnt has found.
     force:
         Replace the JSON file if it exists.
     """
@@ -164,7 +173,8 @@ def report(
     force: Flag = False,
     session: Here,
 ) -> None:
-    """Make one page (HTML, no network needed) about a run, or several side by side: measures, curves, all labels, wrong rows.
+    """Make one page (HTML, no network needed) about a run, or several side by side: measures,
+    curves, all labels, wrong rows.
 
     Parameters
     ----------
@@ -199,9 +209,11 @@ def duplicates(
     force: Flag = False,
     session: Here,
 ) -> None:
-    """Find rows that are nearly the same, by the features that they have, and how far their labels agree.
+    """Find rows that are nearly the same, by the features that they have, and how far their labels
+    agree.
 
-    So one sees how consistent those were who gave the labels, for a document that is there twice has been labelled twice.
+    So one sees how consistent those were who gave the labels, for a document that is there twice
+    has been labelled twice.
 
     Parameters
     ----------
@@ -210,7 +222,8 @@ def duplicates(
     split:
         Rows to look at: a split of the file, or all.
     similarity:
-        Pairs of rows are alike if this share of the features that one or the other has are features of both (Jaccard), 0.1 to 1.
+        Pairs of rows are alike if this share of the features that one or the other has are features
+        of both (Jaccard), 0.1 to 1.
     output:
         Write the pairs to this CSV file.
     csv:

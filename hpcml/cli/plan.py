@@ -1,4 +1,6 @@
-"""The commands `hpcml plan METHOD`: one for each method that can be planned, with its options; and `hpcml bench machine`."""
+"""The commands `hpcml plan METHOD`: one for each method that can be planned, with its options;
+and `hpcml bench machine`.
+"""
 
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -56,13 +58,16 @@ def _command(method: Method) -> Callable[..., None]:
         memory:
             Memory of a node, in GB. Default: what this one has.
         machine:
-            The file with the constants of the machine. Default: where `hpcml bench machine` puts it.
+            The file with the constants of the machine. Default: where `hpcml bench machine` puts
+            it.
         latency:
-            Seconds of a message between nodes (α), as `hpcml check` prints it. Default: of --machine.
+            Seconds of a message between nodes (α), as `hpcml check` prints it. Default: of
+            --machine.
         bandwidth:
             GB a second between ranks of different nodes (β), likewise.
         pilot:
-            Measure on a sample of the rows of DATA what depends on them, such as passes over the rows, with some of the labels.
+            Measure on a sample of the rows of DATA what depends on them, such as passes over the
+            rows, with some of the labels.
         json:
             Write the plan to this file.
         force:
@@ -97,7 +102,9 @@ def plan_app(tokens: Collection[str]) -> App:
 
 
 def check_method(tokens: list[str]) -> None:
-    """Raise ConfigError for a command line of `hpcml plan` whose first word is no method that can be planned."""
+    """Raise ConfigError for a command line of `hpcml plan` whose first word is no method that
+    can be planned.
+    """
     name = next(iter(tokens[1:2]), "")
     known = [name for name, method in METHODS.items() if method.forecast]
     if name.startswith("-") and not {"--help", "-h"} & set(tokens):
@@ -114,7 +121,8 @@ def bench_machine(
     force: Flag = False,
     session: Here,
 ) -> None:
-    """Measure what `hpcml plan` must know of this machine, with the real kernels, in about a minute; with mpirun on all ranks.
+    """Measure what `hpcml plan` must know of this machine, with the real kernels, in about a
+    minute; with mpirun on all ranks.
 
     Parameters
     ----------

@@ -26,7 +26,8 @@ def plot_convergence(
     force: Flag = False,
     session: Here,
 ) -> None:
-    """How PROBE converges on one label, beside PROBE* and IDEAL: distance to the solution, objective, break-even; and a CSV.
+    """How PROBE converges on one label, beside PROBE* and IDEAL: distance to the solution,
+    objective, break-even; and a CSV.
 
     Parameters
     ----------
@@ -35,7 +36,8 @@ def plot_convergence(
     label:
         A label of its model. Default: the one with the most positive rows.
     output:
-        The picture to make (.png, .pdf or .svg); its numbers go to a .csv beside it. Default: RUN/convergence-LABEL.png.
+        The picture to make (.png, .pdf or .svg); its numbers go to a .csv beside it. Default:
+        RUN/convergence-LABEL.png.
     data:
         Where the run's dataset is now, if it was moved.
     test_split:
@@ -50,14 +52,16 @@ def plot_convergence(
 
 @plot_app.command(name="psbml")
 def plot_psbml(run: Path, /, *, output: Output | None = None, data: Path | None = None, force: Flag = False, session: Here) -> None:
-    """A run of PSBML: its torus, where the margin data lie, validation error and distinct rows by cycle; and a CSV.
+    """A run of PSBML: its torus, where the margin data lie, validation error and distinct rows by
+    cycle; and a CSV.
 
     Parameters
     ----------
     run:
         The folder of a finished run of the method psbml.
     output:
-        The picture to make (.png, .pdf or .svg); its numbers go to a .csv beside it. Default: RUN/psbml.png.
+        The picture to make (.png, .pdf or .svg); its numbers go to a .csv beside it. Default:
+        RUN/psbml.png.
     data:
         Where the run's dataset is now, if it was moved.
     force:
@@ -77,7 +81,8 @@ def plot_sparsity(run: Path, /, *, output: Output | None = None, force: Flag = F
     run:
         The folder of a finished run of the method elastic-net.
     output:
-        The picture to make (.png, .pdf or .svg); its numbers go to a .csv beside it. Default: RUN/sparsity.png.
+        The picture to make (.png, .pdf or .svg); its numbers go to a .csv beside it. Default:
+        RUN/sparsity.png.
     force:
         Replace the picture and the CSV file if they exist.
     """
@@ -99,7 +104,8 @@ def plot_margins(
     force: Flag = False,
     session: Here,
 ) -> None:
-    """How PSBML finds the margin of points in the plane, beside Gaussian mixtures with mean shift and an SVM; and a CSV.
+    """How PSBML finds the margin of points in the plane, beside Gaussian mixtures with mean shift
+    and an SVM; and a CSV.
 
     Parameters
     ----------
@@ -110,11 +116,13 @@ def plot_margins(
     rows:
         Points to make; a tenth of them is kept for validation.
     seed:
-        Another seed gives other points and other draws. Overlap with support vectors: of ten seeds from this one on.
+        Another seed gives other points and other draws. Overlap with support vectors: of ten seeds
+        from this one on.
     cycles:
         Cycles of the grid; the middle one and the last are shown.
     s:
-        Standard deviation of the mixtures' Gaussian weights around the boundary. Default: 0.3 of the largest distance.
+        Standard deviation of the mixtures' Gaussian weights around the boundary. Default: 0.3 of
+        the largest distance.
     force:
         Replace the picture and the CSV file if they exist.
     """
@@ -135,7 +143,8 @@ def plot_selection(
     force: Flag = False,
     session: Here,
 ) -> None:
-    """Test error of mbw by number of features: EFS, information gain, chi-square (one pass each); and a CSV.
+    """Test error of mbw by number of features: EFS, information gain, chi-square (one pass each);
+    and a CSV.
 
     Parameters
     ----------

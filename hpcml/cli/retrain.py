@@ -9,17 +9,20 @@ from hpcml.options import Flag
 
 
 def retrain(run: Path, data: Path, *, output: Output, force: Flag = False, resume: Flag = False, session: Here) -> None:
-    """Train the labels of new data with the options of a finished run of `train dual`; labels that have not changed keep models.
+    """Train the labels of new data with the options of a finished run of `train dual`; labels that
+    have not changed keep models.
 
-    If the documents are the same, labels with the same positive rows keep their models, and only the others are trained. If
-    documents came or went, all are trained. Either way the model is the file that training anew gives.
+    If the documents are the same, labels with the same positive rows keep their models, and only
+    the others are trained. If documents came or went, all are trained. Either way the model is the
+    file that training anew gives.
 
     Parameters
     ----------
     run:
         The run folder of a finished `hpcml train dual`.
     data:
-        A dataset with the features of the run's, made with `hpcml convert --like` (and --new-labels).
+        A dataset with the features of the run's, made with `hpcml convert --like` (and
+        --new-labels).
     output:
         The new run folder; must not exist without --resume or --force.
     force:

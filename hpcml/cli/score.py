@@ -1,4 +1,6 @@
-"""The commands that score rows with a model: `hpcml predict`, `evaluate`, `threshold`, `calibrate` and `prune`."""
+"""The commands that score rows with a model: `hpcml predict`, `evaluate`, `threshold`,
+`calibrate` and `prune`.
+"""
 
 from __future__ import annotations
 
@@ -27,33 +29,39 @@ def predict(
     force: Flag = False,
     session: Here,
 ) -> None:
-    """Score rows with a model, to .h5, .csv, .svm or .json (BioASQ); or lines of svmlight text as they come, to .csv or .svm.
+    """Score rows with a model, to .h5, .csv, .svm or .json (BioASQ); or lines of svmlight text as
+    they come, to .csv or .svm.
 
     Parameters
     ----------
     model:
         A run folder, or its model.h5.
     data:
-        A dataset with the model's features (convert it with --like the training file); or svmlight text (plain, gz, bz2, xz), - for
-        standard input. A text does not name its features: its indices are taken for the places of the model's features, from 1.
+        A dataset with the model's features (convert it with --like the training file); or svmlight
+        text (plain, gz, bz2, xz), - for standard input. A text does not name its features: its
+        indices are taken for the places of the model's features, from 1.
     output:
         The file to make; its ending chooses the format. For text also - for standard output.
     split:
         Rows to score: a split of the file, or all.
     labels:
-        Write the labels instead of the scores: those with a score above the model's thresholds, or else above 0.
+        Write the labels instead of the scores: those with a score above the model's thresholds, or
+            else above 0.
     threshold:
         Take this threshold for all labels. Default: those of the model.
     probabilities:
-        Write probabilities instead of the scores: those of hpcml calibrate, or else of log-odds (--loss logistic).
+        Write probabilities instead of the scores: those of hpcml calibrate, or else of log-odds
+            (--loss logistic).
     top:
-        Write only so many labels of each row, with their scores: the best ones; of equal scores those that the model lists first.
+        Write only so many labels of each row, with their scores: the best ones; of equal scores
+            those that the model lists first.
     zero_based:
         The indices of the text start at 0.
     max_line_mb:
         The longest line of the text that is read, in MiB. Default: 16.
     format:
-        What to write to standard output; default: csv. bioasq: the labels of a dataset's rows, to .json, as BioASQ takes them.
+        What to write to standard output; default: csv. bioasq: the labels of a dataset's rows, to
+        .json, as BioASQ takes them.
     force:
         Replace the output if it exists.
     """
@@ -110,11 +118,14 @@ def evaluate(
     force: Flag = False,
     session: Here,
 ) -> None:
-    """Judge a model: average precision (PRC area), break-even, AUC (ROC area), F1, wrong rows, precision of the best labels.
+    """Judge a model: average precision (PRC area), break-even, AUC (ROC area), F1, wrong rows,
+    precision of the best labels.
 
-    Each measure per label, as its mean over the labels (macro), and of all pairs of a row and a label in one ranking (micro).
-    Average precision and break-even are averaged over ties. The precision of a row's 1, 3 and 5 best labels is the mean over rows;
-    so are their nDCG and propensity-scored precision, and F1 of a row's labels, over all labels and over the most frequent ones.
+    Each measure per label, as its mean over the labels (macro), and of all pairs of a row and a
+    label in one ranking (micro). Average precision and break-even are averaged over ties. The
+    precision of a row's 1, 3 and 5 best labels is the mean over rows; so are their nDCG and
+    propensity-scored precision, and F1 of a row's labels, over all labels and over the most
+    frequent ones.
 
     Parameters
     ----------
@@ -125,17 +136,21 @@ def evaluate(
     split:
         Rows to judge on: a split of the file, or all. Default: test if the file has it.
     threshold:
-        Judge the labels above this threshold, the same for all. Default: the model's thresholds, or else 0.
+        Judge the labels above this threshold, the same for all. Default: the model's thresholds, or
+        else 0.
     csv:
         Write the measures of every label to this file.
     json:
         Write everything to this file.
     best:
-        How many of the best and worst labels to show; of many, none with fewer than 3 positive rows.
+        How many of the best and worst labels to show; of many, none with fewer than 3 positive
+        rows.
     measures:
-        bioasq: only the measures of BioASQ's task a (micro, macro and example-based F, accuracy), of the labels above thresholds.
+        bioasq: only the measures of BioASQ's task a (micro, macro and example-based F, accuracy),
+            of the labels above thresholds.
     descriptors:
-        With --measures bioasq: NLM's file of MeSH descriptors (or a table with tree numbers); then LCA-F, too.
+        With --measures bioasq: NLM's file of MeSH descriptors (or a table with tree numbers); then
+        LCA-F, too.
     force:
         Replace the CSV or JSON file if it exists.
     """
@@ -197,9 +212,11 @@ def threshold(
     force: Flag = False,
     session: Here,
 ) -> None:
-    """Find the thresholds that maximise F1 on held-out rows, and store them in the model; predict and evaluate then use them.
+    """Find the thresholds that maximise F1 on held-out rows, and store them in the model; predict
+    and evaluate then use them.
 
-    Of a rare label the best threshold on a few rows may be chance, so that it is drawn to that of labels as frequent.
+    Of a rare label the best threshold on a few rows may be chance, so that it is drawn to that of
+    labels as frequent.
 
     Parameters
     ----------
@@ -208,19 +225,21 @@ def threshold(
     data:
         A dataset with the model's features and labels.
     measure:
-        label: for each label the threshold with its largest F1 (macro). One for all labels: micro, of all pairs of a row and a
-        label; instance, of each row's labels, mean over the rows.
+        label: for each label the threshold with its largest F1 (macro). One for all labels: micro,
+        of all pairs of a row and a label; instance, of each row's labels, mean over the rows.
     method:
-        shrink: of each label the best threshold, drawn to that of labels as frequent. search: the best of all thresholds. half:
-        half of the best F1, as a probability; for models of --loss logistic. Default: shrink for labels; search else,
-        and with the two options below.
+        shrink: of each label the best threshold, drawn to that of labels as frequent. search: the
+        best of all thresholds. half: half of the best F1, as a probability; for models of --loss
+        logistic. Default: shrink for labels; search else, and with the two options below.
     split:
-        Rows that neither trained the model nor will judge it: a split of the file, or all. Default: valid.
+        Rows that neither trained the model nor will judge it: a split of the file, or all. Default:
+            valid.
     min_positives:
-        Search, half: so many of these rows a label needs for a threshold of its own; others share that of micro F1. Default: 1.
+        Search, half: so many of these rows a label needs for a threshold of its own; others share
+            that of micro F1. Default: 1.
     chance:
-        Search, half: a label has a threshold of its own only if rows in random order would give so good a one with at most this
-        probability. Default: 0.01.
+        Search, half: a label has a threshold of its own only if rows in random order would give so
+        good a one with at most this probability. Default: 0.01.
     output:
         The model to make. Default: put the thresholds into the model itself.
     force:
@@ -249,9 +268,11 @@ def calibrate(
     force: Flag = False,
     session: Here,
 ) -> None:
-    """Make probabilities of a linear model's scores, from held-out rows, and store how; predict --probabilities then gives them.
+    """Make probabilities of a linear model's scores, from held-out rows, and store how; predict
+    --probabilities then gives them.
 
-    Each label gets a sigmoid of its own (Platt). That of a rare label is drawn to the sigmoid of labels as frequent.
+    Each label gets a sigmoid of its own (Platt). That of a rare label is drawn to the sigmoid of
+    labels as frequent.
 
     Parameters
     ----------
@@ -289,7 +310,8 @@ def prune(
     force: Flag = False,
     session: Here,
 ) -> None:
-    """Leave out of a linear model the weights of small magnitude: what is left of it, and of its quality, on the disk sparse.
+    """Leave out of a linear model the weights of small magnitude: what is left of it, and of its
+    quality, on the disk sparse.
 
     Parameters
     ----------

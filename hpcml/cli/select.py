@@ -18,9 +18,11 @@ def select(
     force: Flag = False,
     session: Here,
 ) -> None:
-    """Keep some features of a dataset (by information gain, chi-square or EFS) or of a model of bw or mbw (by EFS).
+    """Keep some features of a dataset (by information gain, chi-square or EFS) or of a model of bw
+    or mbw (by EFS).
 
-    EFS, extremal feature selection, keeps the features whose positive and negative weights differ most, and some that differ least.
+    EFS, extremal feature selection, keeps the features whose positive and negative weights differ
+    most, and some that differ least.
 
     Parameters
     ----------

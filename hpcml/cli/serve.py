@@ -21,17 +21,20 @@ def serve(
     max_seconds: float = 30.0,
     session: Here,
 ) -> None:
-    """Answer over HTTP: the headings of texts, for Annif's backend http and other programs, and a page to try a text in.
+    """Answer over HTTP: the headings of texts, for Annif's backend http and other programs, and a
+    page to try a text in.
 
-    Ends at SIGTERM or Ctrl-C. Standard output has a line of JSON for each request, without the text. Needs: pip install
-    'hpcml[serve]'.
+    Ends at SIGTERM or Ctrl-C. Standard output has a line of JSON for each request, without the
+    text. Needs: pip install 'hpcml[serve]'.
 
     Parameters
     ----------
     run:
-        A run folder, or its model.h5, of a linear model with probabilities (hpcml calibrate, or --loss logistic).
+        A run folder, or its model.h5, of a linear model with probabilities (hpcml calibrate, or
+        --loss logistic).
     data:
-        The dataset of texts that it was trained on, whose words and weights are used. Default: the data of the run.
+        The dataset of texts that it was trained on, whose words and weights are used. Default: the
+        data of the run.
     host:
         The address to listen at. Default: this machine only; 0.0.0.0 is every address.
     port:

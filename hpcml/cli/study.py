@@ -37,9 +37,11 @@ def compare_command(shared: type[Any]) -> Callable[..., None]:
         resume: Flag = False,
         session: Here,
     ) -> None:
-        """Train several methods with the same options, each into its own run folder, judge them on the same rows, show a table.
+        """Train several methods with the same options, each into its own run folder, judge them on
+        the same rows, show a table.
 
-        --loss is for the methods with a penalty that goes with it; others (elastic-net) keep their own, and the table names both.
+        --loss is for the methods with a penalty that goes with it; others (elastic-net) keep their
+        own, and the table names both.
 
         Parameters
         ----------
@@ -54,7 +56,8 @@ def compare_command(shared: type[Any]) -> Callable[..., None]:
         force:
             Start anew in existing run folders.
         resume:
-            Continue an interrupted comparison; what is trained already is only judged again. --time-limit holds for each method.
+            Continue an interrupted comparison; what is trained already is only judged again.
+            --time-limit holds for each method.
         """
         from hpcml.bench.compare import compare as work
         from hpcml.run.session import Target
@@ -67,15 +70,17 @@ def compare_command(shared: type[Any]) -> Callable[..., None]:
 
 
 def merge(*runs: Path, output: Output, force: Flag = False, session: Here) -> None:
-    """Join the models of runs that each trained a part of the labels (--label-part), or, to a .csv, the results of any runs.
+    """Join the models of runs that each trained a part of the labels (--label-part), or, to a .csv,
+    the results of any runs.
 
     Parameters
     ----------
     runs:
-        Run folders. To join models: those of all parts of one training. To a table: any; those that are judged already (`hpcml
-        evaluate --json RUN/measures.json`) with their measures.
+        Run folders. To join models: those of all parts of one training. To a table: any; those that
+        are judged already (`hpcml evaluate --json RUN/measures.json`) with their measures.
     output:
-        The run folder to make, or a table NAME.csv: one line a run, with the options in which the runs differ, best first.
+        The run folder to make, or a table NAME.csv: one line a run, with the options in which the
+        runs differ, best first.
     force:
         Replace the output if it exists.
     """
@@ -98,7 +103,8 @@ def merge(*runs: Path, output: Output, force: Flag = False, session: Here) -> No
 
 
 def check(folder: Path = Path("hpcml-check"), /, *, session: Here) -> None:
-    """Try, on the ranks that are there, everything that training needs: launcher, cores, messages, files, locks, a tiny run.
+    """Try, on the ranks that are there, everything that training needs: launcher, cores, messages,
+    files, locks, a tiny run.
 
     Parameters
     ----------
@@ -116,7 +122,8 @@ def check(folder: Path = Path("hpcml-check"), /, *, session: Here) -> None:
 def bench_pass(
     file: Path, /, *, labels_per_pass: Annotated[tuple[int, ...], Several] = (1, 4, 8, 16, 32, 64), repeats: int = 7, session: Here
 ) -> None:
-    """One pass over the rows for so many labels against scipy's X @ W and X.T @ R together; prints a JSON line for each.
+    """One pass over the rows for so many labels against scipy's X @ W and X.T @ R together; prints
+    a JSON line for each.
 
     Parameters
     ----------
@@ -156,21 +163,24 @@ def bench_ovr_command(shared: type[Any]) -> Callable[..., None]:
         force: Flag = False,
         session: Here,
     ) -> None:
-        """One-versus-rest training of many labels with our methods and with other programs, on the same rows and cores; a table.
+        """One-versus-rest training of many labels with our methods and with other programs, on the
+        same rows and cores; a table.
 
         Parameters
         ----------
         data:
             A dataset made with `hpcml convert`.
         output:
-            The folder for the run folders, one for each method and tolerance, and ovr.txt, ovr.csv and ovr.json.
+            The folder for the run folders, one for each method and tolerance, and ovr.txt, ovr.csv
+            and ovr.json.
         method:
             A method of `hpcml train`. Default: dual and liblinear.
         peer:
-            Another trainer: napkinxc, pecos, vowpalwabbit; with --loss logistic liblinear-logistic; beside elastic-net
-            liblinear-l1; or none. Default: all of that loss that are installed.
+            Another trainer: napkinxc, pecos, vowpalwabbit; with --loss logistic liblinear-logistic;
+            beside elastic-net liblinear-l1; or none. Default: all of that loss that are installed.
         tol:
-            Tolerances of the methods that have one, instead of --liblinear-tol and --dual-tol; a table for each.
+            Tolerances of the methods that have one, instead of --liblinear-tol and --dual-tol; a
+            table for each.
         repeat:
             Times to train everything, in turn; the least time is shown.
         peer_python:
@@ -211,22 +221,27 @@ def cv(
     force: Flag = False,
     session: Here,
 ) -> None:
-    """Cross-validate methods on data: F1 in folds with paired t-tests and ranks, or precision in the first ranks of random splits.
+    """Cross-validate methods on data: F1 in folds with paired t-tests and ranks, or precision in
+    the first ranks of random splits.
 
     Parameters
     ----------
     names:
-        Methods and data, in any order. Methods: probe, dual, elastic-net, bernoulli-nb (with small weights, too: all-bernoulli-nb),
-        boosted-bayes, staged-bayes, staged-svm, pw, bw, mbw, perceptron, pa, romma, their voted forms v-NAME, psbml, svm,
-        multinomial-nb, a base learner of psbml, or the path of a scikit-learn classifier. Data: FILE, each of whose labels is told
+        Methods and data, in any order. Methods: probe, dual, elastic-net, bernoulli-nb (with small
+        weights, too: all-bernoulli-nb), boosted-bayes, staged-bayes, staged-svm, pw, bw, mbw,
+        perceptron, pa, romma, their voted forms v-NAME, psbml, svm, multinomial-nb, a base learner
+        of psbml, or the path of a scikit-learn classifier. Data: FILE, each of whose labels is told
         from all others, or FILE:LABEL.
     protocol:
-        folds: F1 in stratified folds. top: each split holds out rows of a label and the same share of the others, which a model of
-        the rest ranks; precision in the first ranks, with a bootstrap shift test of each method against the one named before it.
+        folds: F1 in stratified folds. top: each split holds out rows of a label and the same share
+        of the others, which a model of the rest ranks; precision in the first ranks, with a
+        bootstrap shift test of each method against the one named before it.
     folds:
-        Of --protocol folds: into how many parts the rows are dealt; each is judged once by models of the others. Default: 5.
+        Of --protocol folds: into how many parts the rows are dealt; each is judged once by models
+        of the others. Default: 5.
     top:
-        Of --protocol top: how many rows of the label are held out, and how many ranks are looked at. Default: 100.
+        Of --protocol top: how many rows of the label are held out, and how many ranks are looked
+        at. Default: 100.
     splits:
         Of --protocol top: how many splits. Default: 100.
     label:
@@ -240,12 +255,13 @@ def cv(
     in_order:
         Train on rows in the order of the file.
     bias:
-        With --no-bias probe, dual, perceptron, pa, romma, their voted forms and svm have no intercept.
+        With --no-bias probe, dual, perceptron, pa, romma, their voted forms and svm have no
+        intercept.
     output:
         Write the table to this file as CSV, with what was measured in each fold or split.
     picture:
-        Of --protocol top: draw the differences between each method and the one named before it (.png, .pdf or .svg), for
-        at most 24 labels.
+        Of --protocol top: draw the differences between each method and the one named before it
+        (.png, .pdf or .svg), for at most 24 labels.
     force:
         Replace the output and the picture if they exist.
     """
@@ -262,7 +278,9 @@ def cv(
 
 
 def add_commands(app: App, tokens: Collection[str]) -> None:
-    """Add the commands of this file to `hpcml`; those with the options of all methods get them if `tokens` has their names."""
+    """Add the commands of this file to `hpcml`; those with the options of all methods get them
+    if `tokens` has their names.
+    """
     shared = shared_options() if not set(WITH_OPTIONS_OF_METHODS).isdisjoint(tokens) else NoOptions
     bench = App(name="bench", help="Time our methods and kernels beside those of others, in one run.")
     bench.command(bench_pass, name="pass")

@@ -18,17 +18,19 @@ def tune(
     resume: Flag = False,
     session: Here,
 ) -> None:
-    """Choose λ and the weight of positive rows for each label by cross-validation on the training rows; train; decide.
+    """Choose λ and the weight of positive rows for each label by cross-validation on the training
+    rows; train; decide.
 
-    The model also gets a threshold and a sigmoid (for predict --probabilities) for each label, from the scores of held-out folds.
+    The model also gets a threshold and a sigmoid (for predict --probabilities) for each label, from
+    the scores of held-out folds.
 
     Parameters
     ----------
     data:
         A dataset made with `hpcml convert`.
     output:
-        The run folder; must not exist without --resume or --force. Besides what hpcml train writes it gets tuning.csv (the
-        settings) and choice.csv (the labels).
+        The run folder; must not exist without --resume or --force. Besides what hpcml train writes
+        it gets tuning.csv (the settings) and choice.csv (the labels).
     force:
         Start anew in an existing run folder.
     resume:

@@ -1,4 +1,6 @@
-"""Texts as rows of features that are known, in memory: what `hpcml convert --like` makes of them, bit for bit."""
+"""Texts as rows of features that are known, in memory: what `hpcml convert --like` makes of
+them, bit for bit.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ Values = Sequence[Sequence[str]]  # of a text, the values of each field of `Text
 
 
 class FewTexts:
-    """Makes rows of texts. It holds the words of the vocabulary, some 100 bytes for each; unknown words leave nothing behind."""
+    """Makes rows of texts. It holds the words of the vocabulary, some 100 bytes for each;
+    unknown words leave nothing behind.
+    """
 
     def __init__(self, settings: TextSettings, n_labels: int) -> None:
         self.settings, self.n_labels = settings, n_labels
@@ -48,7 +52,9 @@ class FewTexts:
         )
 
     def _tokens(self, values: Values) -> list[int]:
-        """The words of a text by their numbers, −1 for those that are not known, and between values."""
+        """The words of a text by their numbers, −1 for those that are not known, and between
+        values.
+        """
         out: list[int] = []
         for field, of_field in zip(self.settings.fields, values, strict=True):
             end = f" {field.tag}" if field.tag else ""

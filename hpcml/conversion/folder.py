@@ -30,7 +30,9 @@ class _FolderFile(NamedTuple):
 
 
 def find_files(folder: Path) -> list[_FolderFile]:
-    """The files below a folder, sorted by name; what begins with a dot is passed over. Raises DataError, OSError."""
+    """The files below a folder, sorted by name; what begins with a dot is passed over. Raises
+    DataError, OSError.
+    """
     found: list[_FolderFile] = []
 
     def refuse(error: OSError) -> None:
@@ -76,7 +78,8 @@ def read_text(path: Path, encoding: str, limit: int) -> str:
 
 @mpi.collective
 def read_folder(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: Like | None, log: Log, scratch: Path) -> Part:
-    """Collective over `comm`. Read this rank's files: consecutive ones by name, with about the same number of bytes on each rank.
+    """Collective over `comm`. Read this rank's files: consecutive ones by name, with about the same
+    number of bytes on each rank.
 
     Raises ConfigError for an encoding that there is not, DataError that names the file.
     """

@@ -1,4 +1,6 @@
-"""Rows that Python has in memory: sparse or dense matrices, and pandas frames. Each rank has its own rows, in rank order."""
+"""Rows that Python has in memory: sparse or dense matrices, and pandas frames. Each rank has its
+own rows, in rank order.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def _csr(matrix: Any, name: str) -> Any:
 
 
 def _label_lists(Y: Any, n_rows: int) -> list[Any] | None:
-    """The labels of each row by name, if Y has them so: one of each row, or a list of them; None for a matrix."""
+    """The labels of each row by name, if Y has them so: one of each row, or a list of them; None
+    for a matrix.
+    """
     if hasattr(Y, "tocsr") or (isinstance(Y, np.ndarray) and Y.ndim == 2):
         return None
     found = list(Y.tolist() if isinstance(Y, np.ndarray) else Y)
@@ -52,7 +56,9 @@ def _label_lists(Y: Any, n_rows: int) -> list[Any] | None:
 
 
 def split_of_rows(splits: Sequence[str] | Mapping[str, ArrayLike] | None, n_rows: int) -> list[str] | None:
-    """The split of each row, "" for none, from such a list, or from the rows (numbers, or a mask) of each split."""
+    """The split of each row, "" for none, from such a list, or from the rows (numbers, or a
+    mask) of each split.
+    """
     if splits is None or not isinstance(splits, Mapping):
         return None if splits is None else ["" if name is None else name for name in splits]
     found = [""] * n_rows
@@ -82,7 +88,9 @@ def from_sparse(
     force: bool,
     log: Log,
 ) -> ConvertReport:
-    """Collective over `comm`. Write this rank's rows of X and Y, behind those of lower ranks. Raises ConfigError, DataError."""
+    """Collective over `comm`. Write this rank's rows of X and Y, behind those of lower ranks.
+    Raises ConfigError, DataError.
+    """
     check_of_source(SPARSE, ("descriptors", "missing_as_zero"), options)
     check_common(SPARSE, False, options)
 
@@ -120,7 +128,9 @@ def _blocks(matrix: Any, what: str, zero: bool) -> Iterator[Any]:
 
 
 def _label_names(labels: Any, given: Sequence[str] | None, n_rows: int) -> list[str] | None:
-    """The names of the columns of Y; None where it has no columns. Raises ConfigError, DataError."""
+    """The names of the columns of Y; None where it has no columns. Raises ConfigError,
+    DataError.
+    """
     if labels is None:
         if given is not None:
             raise ConfigError("label_names has no effect where Y has names of labels; leave it out")
@@ -157,7 +167,9 @@ def _describe(
 
 @mpi.collective
 def from_frame(comm: mpi.Comm, frame: Any, output: Path, options: ConvertOptions, force: bool, log: Log) -> ConvertReport:
-    """Collective over `comm`. Write this rank's rows of a frame, behind those of lower ranks. Raises ConfigError, DataError."""
+    """Collective over `comm`. Write this rank's rows of a frame, behind those of lower ranks.
+    Raises ConfigError, DataError.
+    """
     check_of_source(FRAME, TABLE, options)
     is_text = of_text(None, options)
     check_common(FRAME, is_text, options)

@@ -1,4 +1,6 @@
-"""AnnData files (.h5ad): X by slabs, sparse or dense; columns of obs are labels, names and splits; var names the features."""
+"""AnnData files (.h5ad): X by slabs, sparse or dense; columns of obs are labels, names and
+splits; var names the features.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ CSR, CSC = "csr_matrix", "csc_matrix"
 
 
 class _Described(NamedTuple):
-    """The facts of a file that all ranks know: its shape, the columns of obs, the one that is its index, the names of features."""
+    """The facts of a file that all ranks know: its shape, the columns of obs, the one that is
+    its index, the names of features.
+    """
 
     n_rows: int
     n_features: int
@@ -44,7 +48,9 @@ class _Described(NamedTuple):
 
 @contextmanager
 def _opened(path: Path) -> Iterator[h5py.File]:
-    """An HDF5 file. What h5py raises for a damaged one, also while it is read, becomes a DataError."""
+    """An HDF5 file. What h5py raises for a damaged one, also while it is read, becomes a
+    DataError.
+    """
     with open_regular(path) as probe:
         if not probe.read(1):
             raise DataError(f"{path}: the file is empty; expected an AnnData file (.h5ad)")
@@ -97,7 +103,9 @@ def _describe(path: Path) -> _Described:
 
 
 def _strings(data: h5py.Dataset, begin: int = 0, end: int | None = None) -> list[str]:
-    """Entries begin..end of a list of strings or of whole numbers. Raises ValueError, or what h5py raises."""
+    """Entries begin..end of a list of strings or of whole numbers. Raises ValueError, or what
+    h5py raises.
+    """
     if data.dtype.kind in "iu":
         found: list[str] = data[begin:end].astype(str).tolist()
         return found
@@ -141,7 +149,9 @@ def _numbers(values: Sequence[Any] | np.ndarray) -> np.ndarray:
 
 @mpi.collective
 def read_h5ad(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: Like | None, log: Log, scratch: Path) -> Part:
-    """Collective over `comm`. Read this rank's even share of the rows. Raises DataError that names file and row."""
+    """Collective over `comm`. Read this rank's even share of the rows. Raises DataError that
+    names file and row.
+    """
     (path,) = inputs
     found = _Described(0, 0, [], "", [])
     with mpi.agreed(comm, f"reading {path}"):
@@ -179,7 +189,9 @@ def _add_obs(
     end: int,
     first: int,
 ) -> None:
-    """Add labels, names and splits of rows begin..end; the first of them is this rank's row `first`."""
+    """Add labels, names and splits of rows begin..end; the first of them is this rank's row
+    `first`.
+    """
     index = roles.id or found.index_name
     columns: dict[str, Any] = {
         name: _column(obs, name, begin, end, found.n_rows)

@@ -1,6 +1,8 @@
-"""JSON lines: one document a line, {"id", "title", "text", "labels": [...], "split"}; all keys but title or text may be missing.
+"""JSON lines: one document a line, {"id", "title", "text", "labels": [...], "split"}; all keys but
+title or text may be missing.
 
-Where fields are told apart they take the place of title and text; the values of one are a string or a list of strings.
+Where fields are told apart they take the place of title and text; the values of one are a string or
+a list of strings.
 """
 
 from __future__ import annotations
@@ -29,14 +31,18 @@ SOME_KEYS = 100  # of documents, for a hint
 
 
 class Seen(NamedTuple):
-    """How many of this rank's documents have values of each field, and some of the documents' keys."""
+    """How many of this rank's documents have values of each field, and some of the documents'
+    keys.
+    """
 
     counts: np.ndarray
     keys: set[str]
 
 
 class Document(NamedTuple):
-    """A document; `row_id` may be empty, and the values of a field (the parser is told which there are) none."""
+    """A document; `row_id` may be empty, and the values of a field (the parser is told which
+    there are) none.
+    """
 
     row_id: str
     values: list[list[str]]
@@ -45,7 +51,9 @@ class Document(NamedTuple):
 
 
 def loaded(text: bytes, expected: str = "expected one object a line") -> Any:
-    """The value of a JSON text. Raises ValueError with the reason, which ends with what is expected."""
+    """The value of a JSON text. Raises ValueError with the reason, which ends with what is
+    expected.
+    """
     try:
         return json.loads(text.decode())
     except UnicodeDecodeError as error:
@@ -60,7 +68,9 @@ def loaded(text: bytes, expected: str = "expected one object a line") -> Any:
 
 
 def parse(line: bytes, fields: Sequence[Field] = PLAIN, keys: set[str] | None = None) -> Document:
-    """The document on a line, the keys of which are added to `keys`, but not for ever. Raises ValueError with the reason."""
+    """The document on a line, the keys of which are added to `keys`, but not for ever. Raises
+    ValueError with the reason.
+    """
     return document_of(loaded(line.removesuffix(b"\n")), fields, keys)
 
 
@@ -107,7 +117,9 @@ def _kind(value: object) -> str:
 
 
 def string_of(value: object, key: str, stored: bool = True) -> str:
-    """A value that must be a string ("" if missing) and, if `stored`, one that the file can hold. Raises ValueError."""
+    """A value that must be a string ("" if missing) and, if `stored`, one that the file can
+    hold. Raises ValueError.
+    """
     if value is None and not key.startswith("a "):
         return ""
     if not isinstance(value, str):
@@ -152,7 +164,9 @@ def check_fields(comm: mpi.Comm, path: Path, corpus: Corpus, seen: Seen) -> None
 
 
 def _add_block(corpus: Corpus, path: Path, offset: int, block: bytes, first_line: int, seen: Seen) -> None:
-    """Add the documents of a block of lines, the first of which is `first_line` of this rank's. Raises DataError, OSError."""
+    """Add the documents of a block of lines, the first of which is `first_line` of this rank's.
+    Raises DataError, OSError.
+    """
     for number, line in enumerate(BytesIO(block)):
         if not line or line.isspace():
             continue

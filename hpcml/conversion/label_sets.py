@@ -1,7 +1,8 @@
 """Which labels a dataset has, and the label sets of its rows.
 
-Without --like all labels that rows have are labels of the dataset. With it these are the labels of that file; what it lacks is kept
-beside them as unknown, by name, so that a model of that file can be judged on all that the rows have.
+Without --like all labels that rows have are labels of the dataset. With it these are the labels of
+that file; what it lacks is kept beside them as unknown, by name, so that a model of that file can
+be judged on all that the rows have.
 """
 
 from __future__ import annotations
@@ -19,10 +20,14 @@ from hpcml.files.spool import SLICE, Spool
 
 
 class LabelColumns:
-    """The columns of labels by name, the same on all ranks: first those of the dataset, behind them those of unknown labels."""
+    """The columns of labels by name, the same on all ranks: first those of the dataset, behind
+    them those of unknown labels.
+    """
 
     def __init__(self, names: Sequence[str], like: Like | None) -> None:
-        """`names`: all labels that rows have (without `like`: all that the source names), in order, on any rank. Local."""
+        """`names`: all labels that rows have (without `like`: all that the source names), in
+        order, on any rank. Local.
+        """
         self._renamed = {} if like is None else like.renamed
         names = self._now(names)
         known = names if like is None else like.label_names
@@ -42,14 +47,18 @@ class LabelColumns:
 
 @mpi.collective
 def label_columns(comm: mpi.Comm, found: Sequence[str], like: Like | None) -> LabelColumns:
-    """Collective over `comm`. The columns of the labels that rows of any rank have; new ones in code-point order."""
+    """Collective over `comm`. The columns of the labels that rows of any rank have; new ones in
+    code-point order.
+    """
     return LabelColumns(merge_terms(comm, found, np.ones(len(found), dtype=np.int64), 1), like)
 
 
 def waiting_label_sets(
     columns: LabelColumns, indptr: Spool, entries: Spool, columns_of: Callable[[np.ndarray], np.ndarray], scratch: Path
 ) -> Labels:
-    """The label sets of rows whose entries wait in a spool; `columns_of` says the column of each (-1: none). Raises OSError."""
+    """The label sets of rows whose entries wait in a spool; `columns_of` says the column of each
+    (-1: none). Raises OSError.
+    """
     kinds = [columns.names, *([columns.unknown] if columns.unknown else [])]
     waiting = [_Waiting(scratch) for _ in kinds]
     begin, last = 0, indptr.size - 1
@@ -79,7 +88,8 @@ class _Waiting:
 
 
 def label_sets(names: list[str], lengths: np.ndarray, columns: np.ndarray, unknown: Sequence[str] = ()) -> Labels:
-    """Label sets from each row's number of entries and the entries' columns in any order: those of `names`, then of `unknown`.
+    """Label sets from each row's number of entries and the entries' columns in any order: those of
+    `names`, then of `unknown`.
 
     What has column -1 is left out.
     """
@@ -94,7 +104,9 @@ def label_sets(names: list[str], lengths: np.ndarray, columns: np.ndarray, unkno
 
 
 def _between(entries: np.ndarray, n_rows: int, width: int, first: int, names: list[str]) -> Labels:
-    """The label sets of the columns first, first + 1, ..., one for each name, from ascending entries row · width + column."""
+    """The label sets of the columns first, first + 1, ..., one for each name, from ascending
+    entries row · width + column.
+    """
     columns = entries % width
     some = (columns >= first) & (columns < first + len(names))
     return Labels(names, np.searchsorted(entries[some], np.arange(n_rows + 1) * width), columns[some] - first)

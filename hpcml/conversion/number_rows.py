@@ -1,4 +1,6 @@
-"""Rows of numbers on their way to a dataset: they grow block by block and wait outside of memory."""
+"""Rows of numbers on their way to a dataset: they grow block by block and wait outside of
+memory.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ LARGEST = float(np.finfo(np.float32).max)
 
 
 class NumberSlice(NamedTuple):
-    """Some rows of X: values per row, their features from 0, ascending, and the values (float32, none is 0)."""
+    """Some rows of X: values per row, their features from 0, ascending, and the values (float32,
+    none is 0).
+    """
 
     lengths: np.ndarray
     indices: np.ndarray
@@ -41,7 +45,9 @@ class NumberSlice(NamedTuple):
 
     @classmethod
     def of_csr(cls, indptr: np.ndarray, indices: np.ndarray, data: np.ndarray) -> NumberSlice:
-        """The rows of a CSR matrix: its features sorted in each row, values of one feature added up, zeros left out."""
+        """The rows of a CSR matrix: its features sorted in each row, values of one feature added
+        up, zeros left out.
+        """
         lengths = np.diff(indptr)
         rows = np.repeat(np.arange(lengths.size), lengths)
         same = rows[1:] == rows[:-1]
@@ -57,7 +63,9 @@ class NumberSlice(NamedTuple):
 
 
 def find_unfit(values: np.ndarray) -> int:
-    """The place of the first number that is not finite or that float32 cannot hold; -1 if there is none."""
+    """The place of the first number that is not finite or that float32 cannot hold; -1 if there
+    is none.
+    """
     with np.errstate(invalid="ignore"):
         fit = np.abs(values) <= LARGEST
     return -1 if fit.all() else int(np.argmin(fit))
@@ -72,10 +80,14 @@ class LabelNumbers(dict[str, int]):
 
 
 class NumberRows:
-    """This rank's rows: X and the labels of each row as CSR, and the rows' ids and splits if they have any. Local."""
+    """This rank's rows: X and the labels of each row as CSR, and the rows' ids and splits if
+    they have any. Local.
+    """
 
     def __init__(self, scratch: Path, column_of: Callable[[np.ndarray], np.ndarray] | None, with_ids: bool = False) -> None:
-        """`column_of`: the column of each feature of the source, -1 for one that is dropped; None: as they are."""
+        """`column_of`: the column of each feature of the source, -1 for one that is dropped;
+        None: as they are.
+        """
         self.scratch, self.column_of, self.width, self.dropped, self.n_rows = scratch, column_of, 0, 0, 0
         self.indptr, self.indices, self.data = Spool(scratch, np.int64), Spool(scratch, np.int64), Spool(scratch, np.float32)
         self.label_indptr, self.labels = Spool(scratch, np.int64), Spool(scratch, np.int64)
@@ -112,7 +124,9 @@ class NumberRows:
         self.add_labels(np.fromiter(map(len, labels), np.int64, len(labels)), np.array(numbers, dtype=np.int64))
 
     def add_ids(self, ids: Sequence[str], first: int) -> None:
-        """Append the names of rows, the first of which is this rank's row `first`; "" is the number of the row from 1."""
+        """Append the names of rows, the first of which is this rank's row `first`; "" is the
+        number of the row from 1.
+        """
         if self.row_ids is not None:
             self.row_ids.extend(ids, range(first, first + len(ids)))
 
@@ -127,8 +141,9 @@ def columns_like(
 ) -> tuple[Callable[[np.ndarray], np.ndarray] | None, int, Strings | None]:
     """How the features of a source become columns, how many columns there are, and their names.
 
-    Without `like` they are the same. With it, features are matched by name if the source names them, else by number.
-    Raises ConfigError where only the source has names, DataError where a name stands there twice.
+    Without `like` they are the same. With it, features are matched by name if the source names
+    them, else by number. Raises ConfigError where only the source has names, DataError where a name
+    stands there twice.
     """
     if like is None:
         return None, n_features, names
@@ -171,8 +186,9 @@ def finish(
 ) -> Part:
     """Collective over `comm`. The rows as a part of a dataset.
 
-    `label_names` are those of labels that were given by number; None: labels were given by name, and get columns in code-point
-    order. Raises ConfigError for --test-share beside splits of the rows.
+    `label_names` are those of labels that were given by number; None: labels were given by name,
+    and get columns in code-point order. Raises ConfigError for --test-share beside splits of the
+    rows.
     """
     found = list(rows.label_numbers) if label_names is None else list(label_names)
     if label_names is None:

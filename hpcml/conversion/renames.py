@@ -19,8 +19,8 @@ def rename_files(renamed: Sequence[str]) -> list[Path]:
 def read_renames(renamed: Sequence[str], known: Sequence[str], like: Path) -> dict[str, str]:
     """The new name of each label that has got one, by its name in `like`, which knows these labels.
 
-    Local. Raises ConfigError unless every old name is known, every new one is not, and no name stands there twice; DataError for a
-    file that cannot be read.
+    Local. Raises ConfigError unless every old name is known, every new one is not, and no name
+    stands there twice; DataError for a file that cannot be read.
     """
     pairs: dict[str, str] = {}
     there, taken = set(known), set[str]()

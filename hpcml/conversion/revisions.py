@@ -1,7 +1,9 @@
-"""Which version of each citation stays: of all that files say of it, one after another, the last; of its versions, the highest.
+"""Which version of each citation stays: of all that files say of it, one after another, the last;
+of its versions, the highest.
 
-What a file says is a key: the PMID, the version, and whether it is deleted. Keys are in the order of the files. A part of the
-PMIDs at a time is sent to the ranks that decide about them, so that memory does not grow with the number of citations.
+What a file says is a key: the PMID, the version, and whether it is deleted. Keys are in the order
+of the files. A part of the PMIDs at a time is sent to the ranks that decide about them, so that
+memory does not grow with the number of citations.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ RANGE_KEYS = 1 << 20  # that a rank decides about together
 
 
 class Revisions:
-    """The records of this rank's files, in their order, outside of memory. Local; raises OSError."""
+    """The records of this rank's files, in their order, outside of memory. Local; raises
+    OSError.
+    """
 
     def __init__(self, scratch: Path) -> None:
         self.spool = Spool(scratch, np.int64)
@@ -38,7 +42,9 @@ class Revisions:
 
 
 def staying(keys: np.ndarray) -> np.ndarray:
-    """Flags of the keys (n, in order) that are the last of their version, not deleted, and of their citation's highest version."""
+    """Flags of the keys (n, in order) that are the last of their version, not deleted, and of
+    their citation's highest version.
+    """
     order = np.argsort(keys >> 1, kind="stable")
     ordered = keys[order]
     last = np.diff(ordered >> 1, append=-1) != 0
@@ -51,7 +57,9 @@ def staying(keys: np.ndarray) -> np.ndarray:
 
 @mpi.collective
 def rows_that_stay(comm: mpi.Comm, revisions: Revisions) -> np.ndarray:
-    """Collective over `comm`. A flag for each of this rank's citations (deletions are none) in order; ranks follow each other."""
+    """Collective over `comm`. A flag for each of this rank's citations (deletions are none) in
+    order; ranks follow each other.
+    """
     with mpi.agreed(comm, "looking for revisions"):
         revisions.close()
     spool = revisions.spool

@@ -1,7 +1,7 @@
 """Subject vocabularies as Annif has them: which subjects there are, and what they are called.
 
-TSV: `<URI> TAB label [TAB notation]`, in one language. CSV: the columns uri, label_XX for each language XX, and notation. A subject
-without any label is deprecated: no document has it.
+TSV: `<URI> TAB label [TAB notation]`, in one language. CSV: the columns uri, label_XX for each
+language XX, and notation. A subject without any label is deprecated: no document has it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ LABEL = "label_"  # how the names of columns of labels begin
 
 @dataclass
 class Subjects:
-    """`titles`: the label of each subject by its URI; `uris`: the URI of each label, of two with one label the last."""
+    """`titles`: the label of each subject by its URI; `uris`: the URI of each label, of two with
+    one label the last.
+    """
 
     titles: dict[str, str] = field(default_factory=dict)
     uris: dict[str, str] = field(default_factory=dict)
@@ -35,7 +37,9 @@ def bare(uri: str) -> str:
 
 @mpi.collective
 def read_subjects(comm: mpi.Comm, path: Path | None, language: str | None) -> Subjects | None:
-    """Collective over `comm`. The subjects in a file (plain, gz, bz2, xz); None without a file. Raises ConfigError, DataError."""
+    """Collective over `comm`. The subjects in a file (plain, gz, bz2, xz); None without a file.
+    Raises ConfigError, DataError.
+    """
     found: Subjects | None = None
     if path is None:
         return None

@@ -1,4 +1,6 @@
-"""svmlight: `label idx:value …`, or `l1,l2 idx:value …` for several labels; a row may have none. `#` begins a comment."""
+"""svmlight: `label idx:value …`, or `l1,l2 idx:value …` for several labels; a row may have none.
+`#` begins a comment.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from hpcml.log import Log
 
 
 class _ReadRows:
-    """This rank's rows, which grow by blocks and wait outside of memory: X and the labels of each row as CSR. Local."""
+    """This rank's rows, which grow by blocks and wait outside of memory: X and the labels of
+    each row as CSR. Local.
+    """
 
     def __init__(self, scratch: Path, n_features: int | None) -> None:
         """Values of features from `n_features` on are dropped, and counted."""
@@ -57,7 +61,8 @@ class _ReadRows:
 
 @mpi.collective
 def read_svmlight(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: Like | None, log: Log, scratch: Path) -> Part:
-    """Collective over `comm`. Read this rank's lines; they wait in files without a name on the file system of `scratch`.
+    """Collective over `comm`. Read this rank's lines; they wait in files without a name on the file
+    system of `scratch`.
 
     Raises DataError that names file and line.
     """
@@ -85,7 +90,9 @@ def read_svmlight(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, l
 
 
 def _read(path: Path, begin: int, end: int, zero_based: bool, max_line: int) -> Iterator[Rows]:
-    """The rows of the lines that start in bytes begin..end, block by block. Raises DataError, OSError."""
+    """The rows of the lines that start in bytes begin..end, block by block. Raises DataError,
+    OSError.
+    """
     for offset, block in line_blocks(path, begin, end, max_line=max_line):
         try:
             rows = parse_text(as_text(block), zero_based)
@@ -108,7 +115,9 @@ def _read(path: Path, begin: int, end: int, zero_based: bool, max_line: int) -> 
 
 
 def _fraction(block: bytes) -> tuple[int, str]:
-    """(line in the block, label) of the first label that is no whole number, of lines that can be read."""
+    """(line in the block, label) of the first label that is no whole number, of lines that can
+    be read.
+    """
     for number, line in enumerate(block.split(b"\n")):
         labels, *_ = line.partition(b"#")[0].split() or [b""]
         for label in labels.split(b",") if labels and b":" not in labels else ():
@@ -119,7 +128,9 @@ def _fraction(block: bytes) -> tuple[int, str]:
 
 @mpi.collective
 def _labels(comm: mpi.Comm, rows: _ReadRows, like: Like | None, scratch: Path) -> Labels:
-    """Collective over `comm`. The label sets: one column "1" if every row is -1 or +1, or 0 or 1, else a column for each number."""
+    """Collective over `comm`. The label sets: one column "1" if every row is -1 or +1, or 0 or
+    1, else a column for each number.
+    """
     single = not mpi.agreed_any(comm, not rows.single)
     everything = np.unique(np.concatenate(mpi.allgather_arrays(comm, rows.values)))
     binary = single and everything.tolist() in ([-1.0, 1.0], [0.0, 1.0])

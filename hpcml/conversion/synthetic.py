@@ -1,7 +1,8 @@
-"""Data made by a formula: points of the plane in two classes, the synthetic sets of Kamath, Domeniconi & De Jong (2018).
+"""Data made by a formula: points of the plane in two classes, the synthetic sets of Kamath,
+Domeniconi & De Jong (2018).
 
-Every value is a function of the seed and of the row's number in the whole set. The class is that of the point as stored (float32).
-The corpus is in `synthetic_text`.
+Every value is a function of the seed and of the row's number in the whole set. The class is that of
+the point as stored (float32). The corpus is in `synthetic_text`.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ Draw = Callable[[str], np.ndarray]
 
 
 class Points(NamedTuple):
-    """The points' coordinates (float64 that are exact in float32) and whether they are of the positive class."""
+    """The points' coordinates (float64 that are exact in float32) and whether they are of the
+    positive class.
+    """
 
     x: np.ndarray
     y: np.ndarray
@@ -73,11 +76,13 @@ def circle(draw: Draw) -> Points:
 
 
 def gaussians(draw: Draw) -> Points:
-    """Five Gaussians a class, equally likely, of one area and different shapes, positive where x + y > 0.
+    """Five Gaussians a class, equally likely, of one area and different shapes, positive where x +
+    y > 0.
 
-    After Kamath et al. (2018), section 5.3, whose means and boundary are not legible in our copy. The negative class is the mirror
-    image of the positive one, (x, y) → (-y, -x). In each class one Gaussian is the nearest to the boundary. A point that would
-    lie nearer to it than 0.02, or beyond, is reflected at the line 0.02 away: the classes are separable with that gap.
+    After Kamath et al. (2018), section 5.3, whose means and boundary are not legible in our copy.
+    The negative class is the mirror image of the positive one, (x, y) → (-y, -x). In each class one
+    Gaussian is the nearest to the boundary. A point that would lie nearer to it than 0.02, or
+    beyond, is reflected at the line 0.02 away: the classes are separable with that gap.
     """
     component = (2 * len(GAUSSIANS) * draw("component")).astype(np.intp)
     positive = component < len(GAUSSIANS)
@@ -96,10 +101,11 @@ def gaussians(draw: Draw) -> Points:
 
 
 def checkerboard(draw: Draw) -> Points:
-    """Uniform in [0, 1]²; positive where ⌊u/a⌋ + ⌊v/a⌋ is even, for (u, v) = the point turned by π/4 and a = 1/2.
+    """Uniform in [0, 1]²; positive where ⌊u/a⌋ + ⌊v/a⌋ is even, for (u, v) = the point turned by
+    π/4 and a = 1/2.
 
-    The rotated checkerboard of Kuncheva with the a of Elwell & Polikar (2011), whose board turns through all angles; Kamath et al.
-    (2018), section 6.3, take it from there and state neither.
+    The rotated checkerboard of Kuncheva with the a of Elwell & Polikar (2011), whose board turns
+    through all angles; Kamath et al. (2018), section 6.3, take it from there and state neither.
     """
     x, y = _rectangle(draw, (0, 1), (0, 1))
     u = x * math.cos(ANGLE) - y * math.sin(ANGLE)
@@ -110,8 +116,9 @@ def checkerboard(draw: Draw) -> Points:
 def sine(draw: Draw) -> Points:
     """Uniform in [0, 10π] × [-1, 1]; positive where y > sin x.
 
-    After Kamath et al. (2018), section 6.3, whose function and intervals are not legible in our copy. With these the best line is
-    right for 69 % of the points; the paper's linear machines are for 62 % to 69 %.
+    After Kamath et al. (2018), section 6.3, whose function and intervals are not legible in our
+    copy. With these the best line is right for 69 % of the points; the paper's linear machines are
+    for 62 % to 69 %.
     """
     x, y = _rectangle(draw, (0, 2 * math.pi * PERIODS), (-1, 1))
     return Points(x, y, y > np.sin(x))
@@ -141,7 +148,9 @@ def make_points(name: str, seed: int, rows: np.ndarray) -> Points:
 
 @mpi.collective
 def read_synthetic(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: Like | None, log: Log, scratch: Path) -> Part:
-    """Collective over `comm`. Make this rank's even share of the rows with the generator that `inputs` names."""
+    """Collective over `comm`. Make this rank's even share of the rows with the generator that
+    `inputs` names.
+    """
     del like
     (name,) = map(str, inputs)
     if name == TEXT:

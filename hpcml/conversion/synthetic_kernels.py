@@ -1,4 +1,6 @@
-"""Compiled rows of the synthetic corpus: each is drawn from a stream of random numbers of its own."""
+"""Compiled rows of the synthetic corpus: each is drawn from a stream of random numbers of its
+own.
+"""
 
 import numpy as np
 
@@ -14,7 +16,9 @@ MAX_COUNT = 64  # times that a word occurs in a row
 
 @njit
 def _uniform(state):
-    """The next number in [0, 1) of a SplitMix64 stream (Steele, Lea & Flood 2014), whose state is state[0] (uint64)."""
+    """The next number in [0, 1) of a SplitMix64 stream (Steele, Lea & Flood 2014), whose state
+    is state[0] (uint64).
+    """
     state[0] += _GOLDEN
     x = state[0]
     x = (x ^ (x >> _30)) * _M1
@@ -25,14 +29,18 @@ def _uniform(state):
 
 @njit
 def _zipf(u, shift, power, span, size):
-    """The rank in 0..size-1 whose share of Zipf–Mandelbrot's law holds the place u: shares are those of `zipf_shares`."""
+    """The rank in 0..size-1 whose share of Zipf–Mandelbrot's law holds the place u: shares are
+    those of `zipf_shares`.
+    """
     x = (shift**power + u * span) ** (1.0 / power) - shift
     return min(np.int64(x), size - 1)
 
 
 @njit
 def _label(u, law, n_labels):
-    """The rank of the label that holds the place u: the first `head` by Zipf–Mandelbrot's law, the others all alike."""
+    """The rank of the label that holds the place u: the first `head` by Zipf–Mandelbrot's law,
+    the others all alike.
+    """
     shift, power, span, head, head_share = law
     if u < head_share:
         return _zipf(u / head_share, shift, power, span, head)
@@ -66,7 +74,9 @@ def _background(state, law, ranks):
 
 @njit
 def _mentions(state, law, silent, feigned, chances, words, ranks, n, labels):
-    """Draw the labels of a row and the words that they bring: (number of words behind the first n, of labels)."""
+    """Draw the labels of a row and the words that they bring: (number of words behind the first
+    n, of labels).
+    """
     threshold, true_share, of_label = law
     n_labels = 0
     for _ in range(_poisson(state, threshold)):
@@ -87,7 +97,9 @@ def _mentions(state, law, silent, feigned, chances, words, ranks, n, labels):
 
 @njit
 def _to_columns(values, n, order, counts):
-    """Make ascending columns of n ranks, each once, and write how often it was there to `counts`: how many are left."""
+    """Make ascending columns of n ranks, each once, and write how often it was there to
+    `counts`: how many are left.
+    """
     factor, offset, size = order
     for k in range(n):
         values[k] = (values[k] * factor + offset) % size
@@ -107,11 +119,13 @@ def make_rows(
     states, word_law, label_law, again, silent, feigned, chances, words, idf, order, label_order,
     columns, counts, labels, lengths, indices, data, label_lengths, label_indices,
 ):  # fmt: skip
-    """Make rows from their states (uint64) until there is no room for another: (rows, values, labels).
+    """Make rows from their states (uint64) until there is no room for another: (rows, values,
+    labels).
 
-    `again` is the chance that a word occurs once more. silent, feigned (labels), chances and words (labels × words) say what
-    labels bring; idf (features) is by column. order and label_order, (a, b, size): rank r is column (a r + b) mod size.
-    columns, counts and labels are scratch. lengths and indices, data (CSR) and label_lengths, label_indices are written.
+    `again` is the chance that a word occurs once more. silent, feigned (labels), chances and words
+    (labels × words) say what labels bring; idf (features) is by column. order and label_order, (a,
+    b, size): rank r is column (a r + b) mod size. columns, counts and labels are scratch. lengths
+    and indices, data (CSR) and label_lengths, label_indices are written.
     """
     n_values, n_entries, row = 0, 0, 0
     room, label_counts = columns.size, counts[: labels.size].copy()

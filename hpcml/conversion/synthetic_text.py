@@ -1,14 +1,18 @@
-"""A corpus of any size, made by formula: words by Zipf's law, labels with a long tail, and words that labels bring.
+"""A corpus of any size, made by formula: words by Zipf's law, labels with a long tail, and words
+that labels bring.
 
-A row is a function of the seed, its number and the numbers of features and labels: the first rows of a longer corpus are the same
-rows. Ranks count words and labels from the most frequent on; columns are ranks in an order that looks random.
+A row is a function of the seed, its number and the numbers of features and labels: the first rows
+of a longer corpus are the same rows. Ranks count words and labels from the most frequent on;
+columns are ranks in an order that looks random.
 
-- The share of the word of rank r is ∫ (x + q)^-s dx over r..r+1, of the whole (Zipf–Mandelbrot). A row has a number of such words
-  that is the sum of two geometric ones of mean m, so that a word of share p is in none of them with probability (1 + p m)⁻².
-- A row mentions labels, a Poisson number of times each. The shares of labels follow such a law, too. Labels that would be in less
-  than `least_share` of the rows are in so many instead.
-- Of a mention that is true the row has the label, but in some rows that has no words; a feigned mention has words, but no label.
-  How often is a matter of the label, some being easier than others. Each of a label's words has its own chance in a mention.
+- The share of the word of rank r is ∫ (x + q)^-s dx over r..r+1, of the whole (Zipf–Mandelbrot). A
+  row has a number of such words that is the sum of two geometric ones of mean m, so that a word of
+  share p is in none of them with probability (1 + p m)⁻².
+- A row mentions labels, a Poisson number of times each. The shares of labels follow such a law,
+  too. Labels that would be in less than `least_share` of the rows are in so many instead.
+- Of a mention that is true the row has the label, but in some rows that has no words; a feigned
+  mention has words, but no label. How often is a matter of the label, some being easier than
+  others. Each of a label's words has its own chance in a mention.
 """
 
 from __future__ import annotations
@@ -88,9 +92,11 @@ def label_rates(n_labels: int, least_share: float = 0.0) -> tuple[np.ndarray, in
 
 
 class SyntheticText:
-    """The corpus of a seed and so many features and labels; in memory are 4 bytes a feature and 280 a label. Local.
+    """The corpus of a seed and so many features and labels; in memory are 4 bytes a feature and 280
+    a label. Local.
 
-    `least_share` is the least share of the rows that a label is expected in; 0 leaves the tail as long as it is.
+    `least_share` is the least share of the rows that a label is expected in; 0 leaves the tail as
+    long as it is.
     """
 
     def __init__(self, seed: int, n_features: int, n_labels: int, least_share: float = 0.0) -> None:
@@ -116,7 +122,9 @@ class SyntheticText:
         return (ranks * factor + offset) % size
 
     def row_shares(self, ranks: np.ndarray, brought: np.ndarray | float = 0.0) -> np.ndarray:
-        """The expected share of rows with the words of these ranks, which labels bring `brought` times a row."""
+        """The expected share of rows with the words of these ranks, which labels bring `brought`
+        times a row.
+        """
         shares = zipf_shares(ranks, self.n_features, EXPONENT, SHIFT)
         return 1 - (1 + shares * MEAN_WORDS) ** -2 * np.exp(-brought)
 
@@ -212,7 +220,9 @@ def least_share(options: ConvertOptions, n_labels: int) -> float:
 
 @mpi.collective
 def read_text(comm: mpi.Comm, options: ConvertOptions, log: Log, scratch: Path) -> Part:
-    """Collective over `comm`. Make this rank's even share of the rows; they wait in files on the file system of `scratch`."""
+    """Collective over `comm`. Make this rank's even share of the rows; they wait in files on the
+    file system of `scratch`.
+    """
     n_features, n_labels = text_sizes(options)
     begin, end = even_bounds(options.rows, comm.size)[comm.rank : comm.rank + 2].tolist()
     with mpi.agreed(comm, "making a corpus"):

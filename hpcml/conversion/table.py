@@ -1,4 +1,6 @@
-"""Tables: their columns are named by options; rows become texts or numbers, with labels. Here: CSV and TSV files."""
+"""Tables: their columns are named by options; rows become texts or numbers, with labels. Here:
+CSV and TSV files.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def import_pyarrow(what: str) -> Any:
 
 @mpi.collective
 def corpus_and_roles(comm: mpi.Comm, options: ConvertOptions, like: Like | None, scratch: Path) -> tuple[Corpus | None, Roles]:
-    """Collective over `comm`. Where texts go (None: the rows are numbers), and what the columns are for. Raises ConfigError."""
+    """Collective over `comm`. Where texts go (None: the rows are numbers), and what the columns
+    are for. Raises ConfigError.
+    """
     text_like = None if like is None else like.text
     if not options.text and not options.fields and text_like is None:
         return None, Roles.of(options, PLAIN)
@@ -64,9 +68,11 @@ def read_table(
     log: Log,
     scratch: Path,
 ) -> Part:
-    """Collective over `comm`. This rank's rows of a table with columns of these names, the same on all ranks.
+    """Collective over `comm`. This rank's rows of a table with columns of these names, the same on
+    all ranks.
 
-    `batches` gives them, when it knows the columns' roles and which of them are features. Raises ConfigError and DataError.
+    `batches` gives them, when it knows the columns' roles and which of them are features. Raises
+    ConfigError and DataError.
     """
     corpus, roles = corpus_and_roles(comm, options, like, scratch)
     with mpi.agreed(comm, f"reading {what}"):
@@ -91,7 +97,9 @@ def wanted(roles: Roles, features: Sequence[str]) -> tuple[list[str], list[str]]
 
 @mpi.collective
 def read_csv(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: Like | None, log: Log, scratch: Path) -> Part:
-    """Collective over `comm`. Read this rank's rows of CSV files. Raises DataError that names file and line."""
+    """Collective over `comm`. Read this rank's rows of CSV files. Raises DataError that names
+    file and line.
+    """
     return _read_separated(comm, inputs, options, like, log, scratch, options.delimiter or ",")
 
 
@@ -105,7 +113,9 @@ def read_tsv(comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: 
 def _read_separated(
     comm: mpi.Comm, inputs: list[Path], options: ConvertOptions, like: Like | None, log: Log, scratch: Path, delimiter: str
 ) -> Part:
-    """Collective over `comm`. Rank 0 goes through the files once, to find where rows end; then each rank reads its own."""
+    """Collective over `comm`. Rank 0 goes through the files once, to find where rows end; then
+    each rank reads its own.
+    """
     from hpcml.files.records import Dialect, read_header, segments
 
     dialect, max_line = Dialect(delimiter, "" if options.no_quotes else '"'), line_limit(options.max_line_mb)
@@ -204,7 +214,9 @@ def _csv_problem(
     others: list[str],
     said: str,
 ) -> str:
-    """The sentence about rows that pyarrow refuses: it says which row, and here the row is looked at again."""
+    """The sentence about rows that pyarrow refuses: it says which row, and here the row is
+    looked at again.
+    """
     from hpcml.files.records import row_at
 
     found = re.search(r"Row #(\d+): (.*)", said, re.DOTALL)

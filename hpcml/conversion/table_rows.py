@@ -25,10 +25,11 @@ SLICE_VALUES = 1 << 22  # numbers that are looked at together
 
 
 class Batch(NamedTuple):
-    """Some rows: for each column that has a role, its values, and how messages name one of the rows.
+    """Some rows: for each column that has a role, its values, and how messages name one of the
+    rows.
 
-    Columns of features, and of indicators, are float64 arrays with NaN for what is missing; others are lists of strings, numbers,
-    booleans, lists of them, and None.
+    Columns of features, and of indicators, are float64 arrays with NaN for what is missing; others
+    are lists of strings, numbers, booleans, lists of them, and None.
     """
 
     n_rows: int
@@ -37,7 +38,9 @@ class Batch(NamedTuple):
 
 
 class TableRows:
-    """This rank's rows of a table. Local; `add` raises DataError that names the row, and OSError."""
+    """This rank's rows of a table. Local; `add` raises DataError that names the row, and
+    OSError.
+    """
 
     def __init__(
         self,
@@ -98,7 +101,9 @@ class TableRows:
 
 
 def described(batch: Batch, roles: Roles, options: ConvertOptions) -> tuple[list[list[str]], list[str], list[str]]:
-    """The labels of each row, its name and its split, "" for none. Raises DataError that names the row."""
+    """The labels of each row, its name and its split, "" for none. Raises DataError that names
+    the row.
+    """
     labels = [_labels(batch, row, roles.labels, options.label_separator) for row in range(batch.n_rows)]
     for name in roles.indicators:
         values = batch.columns[name]
@@ -116,7 +121,9 @@ def described(batch: Batch, roles: Roles, options: ConvertOptions) -> tuple[list
 
 
 def add_labels(rows: NumberRows, batch: Batch, roles: Roles, options: ConvertOptions, first: int) -> None:
-    """Append labels, names and splits of rows, the first of which is this rank's row `first`. Raises DataError, OSError."""
+    """Append labels, names and splits of rows, the first of which is this rank's row `first`.
+    Raises DataError, OSError.
+    """
     labels, ids, splits = described(batch, roles, options)
     rows.add_named(labels)
     rows.add_ids(ids, first)
@@ -152,7 +159,9 @@ def unfit(value: float, options: ConvertOptions) -> str:
 
 @mpi.collective
 def finish_table(comm: mpi.Comm, rows: TableRows, options: ConvertOptions, like: Like | None) -> Part:
-    """Collective over `comm`. The rows as a part of a dataset; rows without a name are named by their number, from 1."""
+    """Collective over `comm`. The rows as a part of a dataset; rows without a name are named by
+    their number, from 1.
+    """
     if rows.numbers is not None:
         return finish(comm, rows.numbers, options, like, rows.width, rows.feature_names, None)
     (first,), _ = mpi.exclusive_sum(comm, [rows.n_rows])

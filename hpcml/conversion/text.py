@@ -1,4 +1,6 @@
-"""Documents become sparse rows: words (and word pairs) weighted log(tf + 1)·idf with unit length, or present or not."""
+"""Documents become sparse rows: words (and word pairs) weighted log(tf + 1)·idf with unit
+length, or present or not.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ class _Numbers(dict):
 
 
 class _Words(dict):
-    """Numbers the words of a field in the order in which they are first looked up; stop words and breaks are -1."""
+    """Numbers the words of a field in the order in which they are first looked up; stop words
+    and breaks are -1.
+    """
 
     def __init__(self, stop_words: Sequence[str], field: Field, found: list[str]) -> None:
         """New words are put behind those `found`, with the field's tag."""
@@ -71,7 +75,9 @@ class _Words(dict):
 
 
 class TokenSlice(NamedTuple):
-    """Some consecutive rows: the number of tokens of each, each token's word by its number in the run (-1: a break), the run."""
+    """Some consecutive rows: the number of tokens of each, each token's word by its number in
+    the run (-1: a break), the run.
+    """
 
     lengths: np.ndarray
     tokens: np.ndarray
@@ -85,7 +91,9 @@ class TokenSlice(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """The distinct terms of some consecutive rows, by row and then by key: row, place in `keys` and number of occurrences."""
+    """The distinct terms of some consecutive rows, by row and then by key: row, place in `keys`
+    and number of occurrences.
+    """
 
     n_rows: int
     keys: np.ndarray
@@ -101,7 +109,9 @@ class Counted(NamedTuple):
 
 
 class Corpus:
-    """This rank's documents as numbers: each text is looked at once and not kept. What grows with them waits outside of memory."""
+    """This rank's documents as numbers: each text is looked at once and not kept. What grows
+    with them waits outside of memory.
+    """
 
     def __init__(
         self,
@@ -138,7 +148,9 @@ class Corpus:
         return len(self.splits)
 
     def add(self, row_id: str, values: Iterable[Sequence[str]], labels: Iterable[str], split: str, line: int = 0) -> None:
-        """Append a document, the values of each field; one without `row_id` is named by the line it stands on. Raises OSError."""
+        """Append a document, the values of each field; one without `row_id` is named by the line
+        it stands on. Raises OSError.
+        """
         size = len(self.tokens)
         for words, of_field in zip(self.words, values, strict=True):
             for value in of_field:
@@ -168,7 +180,9 @@ class Corpus:
         self.tokens += np.fromiter(map(words.__getitem__, tokens), dtype=TOKEN, count=len(tokens)).data
 
     def _add_text(self, words: _Words, text: str) -> None:
-        """Append the tokens of a text; a long one is taken piece by piece, cut where no word can be."""
+        """Append the tokens of a text; a long one is taken piece by piece, cut where no word can
+        be.
+        """
         text = text.lower()
         begin = 0
         while begin < len(text):
@@ -212,13 +226,17 @@ class Corpus:
 
 
 def stop_words(path: Path) -> list[str]:
-    """The words of a UTF-8 file with one stop word a line, cut into words like any text, sorted. Raises DataError."""
+    """The words of a UTF-8 file with one stop word a line, cut into words like any text, sorted.
+    Raises DataError.
+    """
     return sorted(set(WORDS.findall(read_small(path).lower())))
 
 
 @mpi.collective
 def new_corpus(comm: mpi.Comm, options: ConvertOptions, like: Like | None, scratch: Path) -> Corpus:
-    """Collective over `comm`. An empty corpus that knows the stop words of the options, or of the --like file."""
+    """Collective over `comm`. An empty corpus that knows the stop words of the options, or of
+    the --like file.
+    """
     if like is not None:
         settings = like.text
         return Corpus(settings.pairs, settings.stop_words, scratch, settings.fields, settings.headings)
@@ -232,9 +250,11 @@ def new_corpus(comm: mpi.Comm, options: ConvertOptions, like: Like | None, scrat
 
 @mpi.collective
 def vectorise(comm: mpi.Comm, corpus: Corpus, options: ConvertOptions, like: Like | None) -> Part:
-    """Collective over `comm`. The corpus as sparse rows; weights and vocabulary come from the training rows, or from `like`.
+    """Collective over `comm`. The corpus as sparse rows; weights and vocabulary come from the
+    training rows, or from `like`.
 
-    Raises ConfigError for --test-share with documents that have splits; DataError if no word occurs in enough training rows.
+    Raises ConfigError for --test-share with documents that have splits; DataError if no word occurs
+    in enough training rows.
     """
     with mpi.agreed(comm, "making rows"):
         corpus.close()
@@ -270,7 +290,9 @@ def vectorise(comm: mpi.Comm, corpus: Corpus, options: ConvertOptions, like: Lik
 
 @mpi.collective
 def _labels(comm: mpi.Comm, corpus: Corpus, like: Like | None) -> Labels:
-    """Collective over `comm`. The label sets; labels in code-point order, behind those of `like` in its order."""
+    """Collective over `comm`. The label sets; labels in code-point order, behind those of `like`
+    in its order.
+    """
     found = list(corpus.label_numbers)
     columns = label_columns(comm, found, like)
     with mpi.agreed(comm, "dividing the rows by labels"):
@@ -305,7 +327,9 @@ def _count_words(corpus: Corpus, train: np.ndarray) -> None:
 
 @mpi.collective
 def _learn(comm: mpi.Comm, corpus: Corpus, train: np.ndarray, options: ConvertOptions) -> tuple[TextSettings, ArraySpool]:
-    """Collective over `comm`. Vocabulary and weights from the training rows, and the counted rows."""
+    """Collective over `comm`. Vocabulary and weights from the training rows, and the counted
+    rows.
+    """
     _, (n_documents,) = mpi.exclusive_sum(comm, [int(np.count_nonzero(train))])
     with mpi.agreed(comm, "counting words"):
         _count_words(corpus, train)
@@ -347,7 +371,9 @@ def _with_rows(blocks: Iterable, flags: np.ndarray) -> Iterator[tuple]:
 
 
 def _count_all(corpus: Corpus, settings: TextSettings) -> ArraySpool:
-    """The distinct terms (keys of the settings' words and pairs) of all rows: a `Counted` for each block. Raises OSError."""
+    """The distinct terms (keys of the settings' words and pairs) of all rows: a `Counted` for
+    each block. Raises OSError.
+    """
     counted = ArraySpool(corpus.scratch)
     for block, places in _placed(corpus):
         counted.append(count_terms(block, places, settings.vocabulary.width, settings.pairs))
@@ -397,7 +423,9 @@ def weighted(settings: TextSettings, block: Counted) -> tuple[np.ndarray, np.nda
 
 
 def _weights(rows: np.ndarray, tf: np.ndarray, idf: np.ndarray, n_rows: int) -> np.ndarray:
-    """log(tf + 1)·idf scaled to unit length per row: computed in float64, squares added in column order; float32."""
+    """log(tf + 1)·idf scaled to unit length per row: computed in float64, squares added in
+    column order; float32.
+    """
     logarithms = np.array([math.log(n + 1) for n in range(int(tf.max(initial=0)) + 1)])
     weights = logarithms[tf] * idf
     norms = np.sqrt(np.bincount(rows, weights=weights * weights, minlength=n_rows))

@@ -1,8 +1,9 @@
 """Terms as integers: a vocabulary of words and word pairs that is the same for any number of ranks.
 
-Words are numbered in code-point order. The key of word a is a·(V+1), that of the pair "a b" is a·(V+1) + b + 1, V being the number
-of words. As a space sorts before every letter and digit, the order of keys is the code-point order of the terms. Where fields are
-told apart, words end with their fields' tags, and the words of a pair have the same one.
+Words are numbered in code-point order. The key of word a is a·(V+1), that of the pair "a b" is
+a·(V+1) + b + 1, V being the number of words. As a space sorts before every letter and digit, the
+order of keys is the code-point order of the terms. Where fields are told apart, words end with
+their fields' tags, and the words of a pair have the same one.
 """
 
 from __future__ import annotations
@@ -28,13 +29,17 @@ _SEPARATOR = b"\0"  # in no word, label or id
 
 
 class Vocabulary:
-    """The features of a text dataset as a sequence of strings (`len`, slices), words and sorted keys (d, int64).
+    """The features of a text dataset as a sequence of strings (`len`, slices), words and sorted
+    keys (d, int64).
 
-    With `tagged` the words end with the tags of their fields: "new T" and "york T" are the pair "new york T".
+    With `tagged` the words end with the tags of their fields: "new T" and "york T" are the pair
+    "new york T".
     """
 
     def __init__(self, words: Strings, keys: np.ndarray, tagged: bool = False) -> None:
-        """`words` are in code-point order; they may be outside of memory, as long as there are no pairs."""
+        """`words` are in code-point order; they may be outside of memory, as long as there are
+        no pairs.
+        """
         self.words, self.keys, self.width, self.tagged = words, keys, len(words) + 1, tagged
 
     def __len__(self) -> int:
@@ -69,7 +74,9 @@ class Vocabulary:
 
 @dataclass
 class TextSettings:
-    """How words became values: what `--like` needs in order to do the same again. `idf` (d) is None for binary values."""
+    """How words became values: what `--like` needs in order to do the same again. `idf` (d) is
+    None for binary values.
+    """
 
     vocabulary: Vocabulary
     pairs: bool
@@ -118,7 +125,9 @@ class TextSettings:
 
 
 def fields_of(dataset: Dataset) -> tuple[Field, ...]:
-    """The fields that a dataset made from text tells apart. Raises KeyError or ValueError if it does not say them soundly."""
+    """The fields that a dataset made from text tells apart. Raises KeyError or ValueError if it
+    does not say them soundly.
+    """
     group = dataset.file["text"]
     if "fields" not in group.attrs:
         return PLAIN
@@ -127,7 +136,8 @@ def fields_of(dataset: Dataset) -> tuple[Field, ...]:
 
 
 def _words_of(name: str, fields: dict[str, Field], headings: bool) -> list[str]:
-    """The word of a feature, or the two of a pair, with their tag if there are fields (by tag); or its heading.
+    """The word of a feature, or the two of a pair, with their tag if there are fields (by tag); or
+    its heading.
 
     Raises ValueError.
     """
@@ -142,7 +152,9 @@ def _words_of(name: str, fields: dict[str, Field], headings: bool) -> list[str]:
 
 
 def read_vocabulary(dataset: Dataset, fields: tuple[Field, ...] = PLAIN, headings: bool = False) -> Vocabulary:
-    """The features of a dataset made from text. Raises DataError if the names are not sorted and unique."""
+    """The features of a dataset made from text. Raises DataError if the names are not sorted and
+    unique.
+    """
     tagged = {field.tag: field for field in fields} if fields != PLAIN else {}
 
     def names() -> Iterator[list[str]]:
@@ -176,9 +188,11 @@ def unpack(packed: np.ndarray) -> list[bytes]:
 
 @mpi.collective
 def merge_terms(comm: mpi.Comm, terms: Iterable[str], counts: np.ndarray, least: int) -> list[str]:
-    """Collective over `comm`. The terms whose counts add up to at least `least` over all ranks, in code-point order.
+    """Collective over `comm`. The terms whose counts add up to at least `least` over all ranks, in
+    code-point order.
 
-    A rank's terms are unique, not empty and without NUL. Each term is counted by one rank, chosen by a hash.
+    A rank's terms are unique, not empty and without NUL. Each term is counted by one rank, chosen
+    by a hash.
     """
     parts: list[list[bytes]] = [[] for _ in range(comm.size)]
     numbers: list[list[int]] = [[] for _ in range(comm.size)]

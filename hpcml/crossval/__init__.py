@@ -1,10 +1,12 @@
-"""Cross-validation of methods on data, as a table with significance (Carvalho & Cohen 2006, Tables 3, 4; Wilbur 2000, Table 1).
+"""Cross-validation of methods on data, as a table with significance (Carvalho & Cohen 2006, Tables
+3, 4; Wilbur 2000, Table 1).
 
     found = cross_validate(comm, ["dual", "multinomial-nb"], ["docs.h5"], folds=5)
     print(found)
 
-`problems` makes a task of each label of a file, `methods` a classifier of each name, `protocols` the folds or splits. The tasks
-(data, label, fold, method) are divided over the ranks (`tasks`), and the table does not depend on how. Begin with `validate`.
+`problems` makes a task of each label of a file, `methods` a classifier of each name, `protocols`
+the folds or splits. The tasks (data, label, fold, method) are divided over the ranks (`tasks`), and
+the table does not depend on how. Begin with `validate`.
 """
 
 from hpcml.crossval.table import CrossValidation

@@ -18,7 +18,9 @@ UNKNOWN_COST = 50.0  # of a learner that is not ours to know
 
 @dataclass(frozen=True)
 class CvMethod:
-    """A classifier by the name that the user calls it, and what is known of it before it is trained."""
+    """A classifier by the name that the user calls it, and what is known of it before it is
+    trained.
+    """
 
     learner: Learner
     about: str
@@ -48,7 +50,9 @@ class CvMethod:
         return replace(self, learner=replace(self.learner, options=options)) if self.intercept else self
 
     def wants_dense(self, n_rows: int, n_features: int, nnz: int) -> bool:
-        """Whether it should be given dense rows of such data; those with a name of their own take sparse ones."""
+        """Whether it should be given dense rows of such data; those with a name of their own
+        take sparse ones.
+        """
         return self.name not in methods() and self.learner.wants_dense(n_rows, n_features, nnz)
 
 
@@ -73,7 +77,9 @@ _FOREIGN: dict[str, CvMethod] = {
 
 
 def methods() -> dict[str, CvMethod]:
-    """All that have a name of their own: methods of `hpcml train` that are estimators, their variants, and others' classifiers."""
+    """All that have a name of their own: methods of `hpcml train` that are estimators, their
+    variants, and others' classifiers.
+    """
     ours = [method for method in METHODS.values() if method.estimator]
     found = [_ours(method, "", method.parameters) for method in ours]
     for method in ours:
@@ -82,7 +88,8 @@ def methods() -> dict[str, CvMethod]:
 
 
 def method_of(name: str) -> CvMethod:
-    """The method of that name: one with a name of its own, a base learner, or the dotted path of a scikit-learn classifier.
+    """The method of that name: one with a name of its own, a base learner, or the dotted path of a
+    scikit-learn classifier.
 
     Local; imports the classifier's module. Raises ConfigError.
     """
@@ -101,8 +108,8 @@ def method_of(name: str) -> CvMethod:
 def divide_names(names: Sequence[str]) -> tuple[list[str], list[str]]:
     """Which of the names on a command line are methods and which are data, in their order.
 
-    A method's name is a method even if there is a file of that name (./NAME is the file). Local; raises ConfigError or DataError
-    for a name that is neither.
+    A method's name is a method even if there is a file of that name (./NAME is the file). Local;
+    raises ConfigError or DataError for a name that is neither.
     """
     known, chosen, data = methods(), [], []
     for name in names:
@@ -121,7 +128,9 @@ def divide_names(names: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def divide_path(name: str) -> tuple[Path, str | None] | None:
-    """The file and the label of "FILE" or "FILE:LABEL": the file is the longest part that exists; None if there is none. Local."""
+    """The file and the label of "FILE" or "FILE:LABEL": the file is the longest part that
+    exists; None if there is none. Local.
+    """
     for end in sorted({len(name), *(place for place, letter in enumerate(name) if letter == ":")}, reverse=True):
         if Path(name[:end]).exists() and name[:end]:
             return Path(name[:end]), name[end + 1 :] if end < len(name) else None

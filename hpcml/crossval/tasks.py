@@ -1,4 +1,5 @@
-"""The tasks of a cross-validation (data, label, fold or split, method), divided over the ranks; each reads the rows that it needs.
+"""The tasks of a cross-validation (data, label, fold or split, method), divided over the ranks;
+each reads the rows that it needs.
 
 Which rank does a task changes nothing in it, so the numbers are the same on any number of ranks.
 """
@@ -46,7 +47,9 @@ class TaskResult(NamedTuple):
 
 
 class CvTasks(Job):
-    """All tasks, ordered by data, label, fold or split, and method, and the range of them that is this rank's."""
+    """All tasks, ordered by data, label, fold or split, and method, and the range of them that
+    is this rank's.
+    """
 
     doing = "cross-validating"
 
@@ -135,7 +138,9 @@ class CvTasks(Job):
 
     @mpi.collective
     def run(self, log: Log) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Collective. For each problem what is measured (n_labels, n_parts, n_methods) and the seconds of training (same shape)."""
+        """Collective. For each problem what is measured (n_labels, n_parts, n_methods) and the
+        seconds of training (same shape).
+        """
         with mpi.node_first(self.comm):
             _warm_up(self.methods)
         progress = Progress(log, "cross-validating", self.n_tasks)
@@ -170,7 +175,9 @@ def fit_and_judge(
     dense: bool,
     protocol: Protocol,
 ) -> tuple[float, float]:
-    """The protocol's measure on the test rows, and the seconds of training. Local; raises HpcmlError."""
+    """The protocol's measure on the test rows, and the seconds of training. Local; raises
+    HpcmlError.
+    """
     if dense:
         X, X_test = X.toarray(), X_test.toarray()
     begin = time.perf_counter()

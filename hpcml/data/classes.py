@@ -16,8 +16,8 @@ from hpcml.partition import offsets
 class Classes(NamedTuple):
     """The classes of a split's rows, on every rank.
 
-    `names` are the labels that a model of them gives: one for two classes (class 1 has it, class 0 has not; of two labels
-    the second), else one per class.
+    `names` are the labels that a model of them gives: one for two classes (class 1 has it, class 0
+    has not; of two labels the second), else one per class.
     """
 
     names: list[str]
@@ -34,8 +34,9 @@ class Classes(NamedTuple):
 def read_classes(comm: mpi.Comm, dataset: Dataset, split: str, label: str | None) -> Classes:
     """Collective over `comm`. Each rank reads its shard's labels; then all ranks know all classes.
 
-    With `label`, or if the data have one label, the classes are "has it not" and "has it"; else every row must have exactly one
-    label, its class. Raises ConfigError where that is not so, for an unknown label and for rows that are all of one class.
+    With `label`, or if the data have one label, the classes are "has it not" and "has it"; else
+    every row must have exactly one label, its class. Raises ConfigError where that is not so, for
+    an unknown label and for rows that are all of one class.
     """
     shard = load_shard(comm, dataset, split)
     with mpi.agreed(comm, f"reading the labels of {dataset.path}"):
@@ -63,7 +64,9 @@ def _has(shard: Shard, label: int) -> np.ndarray:
 
 
 def _only_label(dataset: Dataset, shard: Shard) -> np.ndarray:
-    """The one label of each of the shard's rows (n_local, int32). Raises ConfigError for a row with none or several."""
+    """The one label of each of the shard's rows (n_local, int32). Raises ConfigError for a row
+    with none or several.
+    """
     counts = np.diff(shard.y_indptr)[shard.rows]
     if (counts != 1).any():
         place = int(np.flatnonzero(counts != 1)[0])

@@ -1,10 +1,11 @@
 """The rows that a rank trains on, copied without the features that carry nothing.
 
-A column is what a method has a weight for. Features that two or more training rows have get a column each, the frequent ones
-first, so that the weights used most lie together. Features that no training row has get none. Features that only one row has
-are folded into one column of that row, whose value is their norm there: every (sub)gradient moves their weights in proportion
-to their values, so this is a rotation of the space, which changes neither the objective nor a step of any method that knows
-only inner products. Half of the words of a text corpus occur in one document.
+A column is what a method has a weight for. Features that two or more training rows have get a
+column each, the frequent ones first, so that the weights used most lie together. Features that no
+training row has get none. Features that only one row has are folded into one column of that row,
+whose value is their norm there: every (sub)gradient moves their weights in proportion to their
+values, so this is a rotation of the space, which changes neither the objective nor a step of any
+method that knows only inner products. Half of the words of a text corpus occur in one document.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ Room = Callable[[int], tuple[np.ndarray, np.ndarray]]  # (indices, data) for so 
 
 @dataclass
 class CompactRows:
-    """This rank's rows in columns; row i of the rank is row first + i of the split. `comm` are the ranks that share the split."""
+    """This rank's rows in columns; row i of the rank is row first + i of the split. `comm` are
+    the ranks that share the split.
+    """
 
     comm: mpi.Comm
     first: int
@@ -84,7 +87,8 @@ class ColumnMap:
 
     @mpi.collective
     def tables(self, comm: mpi.Comm, look: slices.Look = slices.never_stop) -> tuple[np.ndarray, np.ndarray]:
-        """Collective over `comm`. columns (int32) and factors (float32) of all features, as the model file holds them.
+        """Collective over `comm`. columns (int32) and factors (float32) of all features, as the
+        model file holds them.
 
         Raises what `look` does, on all ranks.
         """
@@ -104,11 +108,13 @@ class ColumnMap:
 def compact_rows(
     comm: mpi.Comm, shard: Shard, bias: bool, room: Room | None = None, look: slices.Look = slices.never_stop, fold: bool = True
 ) -> tuple[CompactRows, ColumnMap]:
-    """Collective over `comm`. Copy a shard's rows, four passes over them, to where `room` (collective) says, or into memory.
+    """Collective over `comm`. Copy a shard's rows, four passes over them, to where `room`
+    (collective) says, or into memory.
 
     Without `fold` every feature that a row has gets a column of its own.
 
-    Raises DataError if there is nothing to train on, and, on all ranks, what `look` raises on one between two slices of a pass.
+    Raises DataError if there is nothing to train on, and, on all ranks, what `look` raises on one
+    between two slices of a pass.
     """
     if shard.n_global == 0:
         raise DataError("there are no rows to train on; choose another --split")
@@ -185,7 +191,9 @@ def compact_rows(
 
 
 def _slices(shard: Shard, look: slices.Look) -> Iterator[tuple[Any, ...]]:
-    """The shard's rows slice by slice: which, the slab's CSR arrays, their positions in it. Local; raises what `look` does."""
+    """The shard's rows slice by slice: which, the slab's CSR arrays, their positions in it.
+    Local; raises what `look` does.
+    """
     n_values = int((shard.indptr[shard.rows + 1] - shard.indptr[shard.rows]).sum())
     for some in slices.row_slices(shard.n_local, n_values):
         look()
@@ -194,7 +202,9 @@ def _slices(shard: Shard, look: slices.Look) -> Iterator[tuple[Any, ...]]:
 
 @mpi.collective
 def warm_up(comm: mpi.Comm, shard: Shard) -> None:
-    """Collective over `comm`. Compile the kernels for the types of a shard's arrays, first on one rank of each node."""
+    """Collective over `comm`. Compile the kernels for the types of a shard's arrays, first on
+    one rank of each node.
+    """
     none, arrays = shard.rows[:0], (shard.indptr, shard.indices, shard.data, shard.rows[:0])
     numbers, values = np.zeros(0, np.int32), np.zeros(0, np.float32)
     with mpi.node_first(comm):
@@ -207,7 +217,9 @@ def warm_up(comm: mpi.Comm, shard: Shard) -> None:
 
 @mpi.collective
 def _norms(comm: mpi.Comm, norms: np.ndarray, shard: Shard) -> tuple[float, float]:
-    """Collective over `comm`. The largest norm and X = (mean norm)². Raises DataError if X is of no use."""
+    """Collective over `comm`. The largest norm and X = (mean norm)². Raises DataError if X is of
+    no use.
+    """
     largest, n_global = mpi.allreduce_max(comm, float(norms.max(initial=0.0))), shard.n_global
     weighted, total = (norms, n_global) if shard.weights is None else (norms * shard.weights, float(shard.weights.sum()))
     bound = mpi.allreduce_max(comm, float(weighted.max(initial=0.0))) * n_global

@@ -1,8 +1,9 @@
-"""Titles of labels: the descriptors of a thesaurus, by their identifiers, with the places in its trees.
+"""Titles of labels: the descriptors of a thesaurus, by their identifiers, with the places in its
+trees.
 
-Three kinds of file, plain or compressed, told apart by their contents: NLM's XML of all MeSH descriptors (desc2026.xml, some 300
-MB); BioASQ's mapping, lines `Humans=D006801`; and lines `UI<tab>name<tab>tree numbers`, where the tree numbers may be missing and
-have `;` between them.
+Three kinds of file, plain or compressed, told apart by their contents: NLM's XML of all MeSH
+descriptors (desc2026.xml, some 300 MB); BioASQ's mapping, lines `Humans=D006801`; and lines
+`UI<tab>name<tab>tree numbers`, where the tree numbers may be missing and have `;` between them.
 """
 
 from __future__ import annotations
@@ -28,8 +29,10 @@ TREE_NUMBER = re.compile(r"[A-Z]\d{2}(\.\d{3})*|[A-Z]")
 
 
 class Descriptor(NamedTuple):
-    """A heading, the places where it hangs in the trees (of Humans: B01.050.150...), its class ("" where the file has none; 1 is a
-    topic, 2 a type of publication, 3 a check tag, 4 a place) and its other terms."""
+    """A heading, the places where it hangs in the trees (of Humans: B01.050.150...), its class (""
+    where the file has none; 1 is a topic, 2 a type of publication, 3 a check tag, 4 a place) and
+    its other terms.
+    """
 
     name: str
     tree_numbers: tuple[str, ...] = ()
@@ -50,7 +53,9 @@ class Descriptors:
 
     @cached_property
     def identifiers(self) -> dict[str, str]:
-        """The identifier of each heading, and of each other term that a single descriptor has: names of before a renaming."""
+        """The identifier of each heading, and of each other term that a single descriptor has:
+        names of before a renaming.
+        """
         found = {descriptor.name: ui for ui, descriptor in self.of.items()}
         of_terms: dict[str, set[str]] = {}
         for ui, descriptor in self.of.items():
@@ -61,7 +66,9 @@ class Descriptors:
 
 @mpi.collective
 def share_descriptors(comm: mpi.Comm, path: Path) -> Descriptors:
-    """Collective over `comm`. The descriptors in a file, which rank 0 reads. Raises as `read_descriptors`."""
+    """Collective over `comm`. The descriptors in a file, which rank 0 reads. Raises as
+    `read_descriptors`.
+    """
     found = None
     with mpi.agreed(comm, f"reading {path}"):
         if comm.rank == 0:

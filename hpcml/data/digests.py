@@ -1,4 +1,6 @@
-"""Digests of the rows of a split and of the rows of each label: whether two datasets agree, without both in memory."""
+"""Digests of the rows of a split and of the rows of each label: whether two datasets agree,
+without both in memory.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,11 @@ N_WORDS = 2  # of 64 bits in a digest
 
 @mpi.collective
 def digests(comm: mpi.Comm, shard: Shard) -> tuple[bytes, list[bytes]]:
-    """Collective over `comm`. Digests of the rows of a split (features, values, order), and of each label's positive rows.
+    """Collective over `comm`. Digests of the rows of a split (features, values, order), and of each
+    label's positive rows.
 
-    They are sums modulo 2^64 of hashes of each value with its place, so they do not depend on the number of ranks.
+    They are sums modulo 2^64 of hashes of each value with its place, so they do not depend on the
+    number of ranks.
     """
     found = np.zeros((1 + shard.n_labels, N_WORDS), np.uint64)
     values = int((shard.indptr[shard.rows + 1] - shard.indptr[shard.rows]).sum())

@@ -1,7 +1,7 @@
 """Labels that are features, too: the headings of a row (`hpcml convert --headings-as-features`).
 
-The feature of the heading "Humans" is named "Humans (heading)". No word ends so, and no field may have this tag. A method must not
-look at a label's own heading, for it is the answer.
+The feature of the heading "Humans" is named "Humans (heading)". No word ends so, and no field may
+have this tag. A method must not look at a label's own heading, for it is the answer.
 """
 
 from __future__ import annotations
@@ -28,13 +28,17 @@ def has_headings(dataset: Dataset) -> bool:
 
 @dataclass(frozen=True)
 class Headings:
-    """The feature of each label's heading (n_labels; −1 where it has none), and the features hidden from all labels."""
+    """The feature of each label's heading (n_labels; −1 where it has none), and the features
+    hidden from all labels.
+    """
 
     own: np.ndarray
     excluded: np.ndarray
 
     def in_columns(self, column_of: np.ndarray) -> Headings:
-        """The same by columns instead of features; features without a column have a negative one."""
+        """The same by columns instead of features; features without a column have a negative
+        one.
+        """
         own = np.where(self.own >= 0, column_of[self.own], -1)
         return Headings(own, column_of[self.excluded])
 
@@ -46,7 +50,8 @@ class Headings:
 
 @mpi.collective
 def heading_features(comm: mpi.Comm, dataset: Dataset, exclude: Sequence[str]) -> Headings | None:
-    """Collective over `comm`. The features that are headings, as columns; None where none are. One rank reads the names.
+    """Collective over `comm`. The features that are headings, as columns; None where none are. One
+    rank reads the names.
 
     Raises ConfigError if a heading to be excluded is not there.
     """
@@ -78,8 +83,10 @@ def find_headings(dataset: Dataset, exclude: Sequence[str] = ()) -> Headings | N
 
 @mpi.collective
 def refuse_headings(comm: mpi.Comm, path: Path | str, method: str, able: Sequence[str]) -> None:
-    """Collective over `comm`. Raise ConfigError if a file is a dataset whose features are headings, too: `method` would look at a
-    label's own. Of a file that cannot be read, whoever opens it says what is wrong."""
+    """Collective over `comm`. Raise ConfigError if a file is a dataset whose features are headings,
+    too: `method` would look at a label's own. Of a file that cannot be read, whoever opens it says
+    what is wrong.
+    """
     with mpi.agreed(comm, f"looking at {path}"):
         if comm.rank == 0 and _file_has_headings(path):
             raise ConfigError(

@@ -34,7 +34,9 @@ class ShardWeight:
 
 @dataclass
 class DatasetInfo:
-    """Sizes, splits, rows per label (`counts`: n_labels for "all" and for each split) and weights of shards."""
+    """Sizes, splits, rows per label (`counts`: n_labels for "all" and for each split) and
+    weights of shards.
+    """
 
     path: Path
     n_rows: int
@@ -62,9 +64,11 @@ class DatasetInfo:
 
 @mpi.collective
 def info(comm: mpi.Comm, path: Path, ranks: list[int], check: bool = True) -> DatasetInfo:
-    """Collective over `comm`. Describe a dataset; with `check` every rank checks its share of the rows.
+    """Collective over `comm`. Describe a dataset; with `check` every rank checks its share of the
+    rows.
 
-    Raises ConfigError for a number of ranks below 1, DataError that names dataset and row for anything that is wrong.
+    Raises ConfigError for a number of ranks below 1, DataError that names dataset and row for
+    anything that is wrong.
     """
     for number in ranks:
         if number < 1:

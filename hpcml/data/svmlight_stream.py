@@ -1,7 +1,9 @@
-"""svmlight text as a stream: one rank reads it, a block of lines at a time, and all ranks parse the block together.
+"""svmlight text as a stream: one rank reads it, a block of lines at a time, and all ranks parse the
+block together.
 
-The stream may be standard input, a file or a named pipe, plain or compressed, and of any length: no more than a block is in memory.
-What the rows are does not depend on the blocks, nor on the number of ranks.
+The stream may be standard input, a file or a named pipe, plain or compressed, and of any length: no
+more than a block is in memory. What the rows are does not depend on the blocks, nor on the number
+of ranks.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ if TYPE_CHECKING:
 
 
 def is_text(path: Path) -> bool:
-    """Whether to read `path` as svmlight text: it is "-", or there, and neither is nor is called an HDF5 file. Raises OSError."""
+    """Whether to read `path` as svmlight text: it is "-", or there, and neither is nor is called
+    an HDF5 file. Raises OSError.
+    """
     if str(path) == STANDARD_INPUT:
         return True
     if path.suffix.lower() in DATASET_ENDINGS or not path.exists() or path.is_dir():
@@ -54,8 +58,9 @@ def is_text(path: Path) -> bool:
 class TextRows(NamedTuple):
     """Consecutive rows of a stream, the first of which is row `first_row` (from 0).
 
-    `indptr` (n + 1, int64) from 0, `indices` (int32, from 0), `data` (float32, no zeros); the labels of row i, ascending numbers
-    as they stand in the text, are labels[y_indptr[i]:y_indptr[i + 1]] (float64; `y_indptr` n + 1, int64).
+    `indptr` (n + 1, int64) from 0, `indices` (int32, from 0), `data` (float32, no zeros); the
+    labels of row i, ascending numbers as they stand in the text, are labels[y_indptr[i]:y_indptr[i
+    + 1]] (float64; `y_indptr` n + 1, int64).
     """
 
     first_row: int
@@ -85,7 +90,9 @@ class TextRows(NamedTuple):
 
 
 def parse_lines(text: np.ndarray, zero_based: bool, name: str, lines_before: int) -> Rows:
-    """The rows of `text`, which has so many lines before it in what is called `name`. Raises DataError."""
+    """The rows of `text`, which has so many lines before it in what is called `name`. Raises
+    DataError.
+    """
     try:
         return parse_text(text, zero_based)
     except (ValueError, OverflowError) as error:
@@ -98,7 +105,9 @@ def parse_lines(text: np.ndarray, zero_based: bool, name: str, lines_before: int
 
 
 class _Rejoined(io.RawIOBase):
-    """A file of which the first bytes have been read already, and are given again. A pipe is not waited for beyond `deadline`."""
+    """A file of which the first bytes have been read already, and are given again. A pipe is not
+    waited for beyond `deadline`.
+    """
 
     deadline: float | None = None
 
@@ -127,7 +136,9 @@ class _Rejoined(io.RawIOBase):
 
 
 class _LineReader:
-    """Whole lines of a stream, a block at a time. Local to the rank that reads; every method raises DataError and OSError."""
+    """Whole lines of a stream, a block at a time. Local to the rank that reads; every method
+    raises DataError and OSError.
+    """
 
     def __init__(self, source: str | Path, block_bytes: int, max_line: int) -> None:
         self.name, self.block_bytes, self.max_line, self.n_lines = name_of(source), block_bytes, max_line, 0
@@ -144,7 +155,9 @@ class _LineReader:
         self.tail = (self._read(len(BYTE_ORDER_MARK)) or b"").removeprefix(BYTE_ORDER_MARK)  # read, but not given out
 
     def _read(self, size: int) -> bytes | None:
-        """The next `size` bytes, or what is left of the stream; what came within PATIENCE of a pipe, None for nothing."""
+        """The next `size` bytes, or what is left of the stream; what came within PATIENCE of a
+        pipe, None for nothing.
+        """
         try:
             if self.patient is not None:
                 self.patient.deadline = time.monotonic() + PATIENCE
@@ -153,7 +166,9 @@ class _LineReader:
             raise damaged(self.name, self.kind, error) from None
 
     def block(self) -> bytearray | None:
-        """The next lines, `padded`; nothing but the padding at the end of the stream; None if no whole line has come yet."""
+        """The next lines, `padded`; nothing but the padding at the end of the stream; None if no
+        whole line has come yet.
+        """
         chunks, size, end = [self.tail], len(self.tail), 0
         while not end and (chunk := self._read(self.block_bytes)) != b"":
             if chunk is None:
@@ -172,7 +187,8 @@ class _LineReader:
         return lines
 
     def pieces(self, n: int) -> list[tuple[np.ndarray, int]] | None:
-        """The next lines in `n` pieces, each with as many bytes behind it as PADDING has, and how many lines are before it.
+        """The next lines in `n` pieces, each with as many bytes behind it as PADDING has, and how
+        many lines are before it.
 
         No piece at all at the end of the stream; None if no whole line has come yet.
         """
@@ -209,7 +225,8 @@ def name_of(source: str | Path) -> str:
 class SvmlightStream:
     """The rows of an svmlight text: iterate over it once, and close it, or use it as a context.
 
-    Iterating is collective, and gives the same TextRows on all ranks; iterating over `parts()` gives each rank its part of them.
+    Iterating is collective, and gives the same TextRows on all ranks; iterating over `parts()`
+    gives each rank its part of them.
     """
 
     @mpi.collective
@@ -221,10 +238,11 @@ class SvmlightStream:
         max_line: int = LINE_MIB << 20,
         block_bytes: int = BLOCK_BYTES,
     ) -> None:
-        """Collective over `comm`. `source` is "-" for standard input (of rank 0), or a path; about `block_bytes` are read at once.
+        """Collective over `comm`. `source` is "-" for standard input (of rank 0), or a path; about
+        `block_bytes` are read at once.
 
-        A line of more than `max_line` bytes is an error. Raises DataError for what cannot be read, and for a terminal, ConfigError
-        for standard input under a launcher.
+        A line of more than `max_line` bytes is an error. Raises DataError for what cannot be read,
+        and for a terminal, ConfigError for standard input under a launcher.
         """
         self.comm, self.name, self.zero_based = comm, name_of(source), zero_based
         if str(source) == STANDARD_INPUT and (launcher := mpi.launcher()):
@@ -255,18 +273,23 @@ class SvmlightStream:
             self._lines.close()
 
     def skip(self, n_rows: int) -> None:
-        """Drop the next `n_rows` rows, when the iteration comes to them; it raises DataError if there are fewer. Local."""
+        """Drop the next `n_rows` rows, when the iteration comes to them; it raises DataError if
+        there are fewer. Local.
+        """
         self._begin = max(self._begin, self.n_rows) + n_rows
 
     @mpi.collective
     def __iter__(self) -> Iterator[TextRows]:
-        """Collective over `comm`. The next rows, the same on all ranks; none if a pipe is slow. Raises DataError."""
+        """Collective over `comm`. The next rows, the same on all ranks; none if a pipe is slow.
+        Raises DataError.
+        """
         for part in self.parts():
             yield self._gathered(part)
 
     @mpi.collective
     def parts(self) -> Iterator[TextRows]:
-        """Collective over `comm`. This rank's part, maybe none, of the next rows: those of lower ranks come before it.
+        """Collective over `comm`. This rank's part, maybe none, of the next rows: those of lower
+        ranks come before it.
 
         Raises DataError, which names the line, on all ranks.
         """
@@ -280,7 +303,9 @@ class SvmlightStream:
 
     @mpi.collective
     def _next(self) -> TextRows | None:
-        """Collective over `comm`. This rank's part of the next block, or None for all at the end of the stream."""
+        """Collective over `comm`. This rank's part of the next block, or None for all at the end
+        of the stream.
+        """
         found: list[tuple[np.ndarray, int]] | None = []
         with mpi.agreed(self.comm, f"reading {self.name}"):
             if self._lines is not None:

@@ -1,4 +1,6 @@
-"""Classifiers whose `fit` takes the rows of many ranks: parameters as options, checks that all ranks make alike, copies."""
+"""Classifiers whose `fit` takes the rows of many ranks: parameters as options, checks that all
+ranks make alike, copies.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,8 @@ Self = TypeVar("Self", bound="DistributedClassifier")
 class DistributedClassifier(BaseEstimator):
     """The base of classifiers that are trained on the rows of the ranks of `comm`.
 
-    A subclass has the parameters `comm`, if anything is drawn `random_state`, and those that become the options of training
-    (`classifier_of`), and trains in `_learn`.
+    A subclass has the parameters `comm`, if anything is drawn `random_state`, and those that become
+    the options of training (`classifier_of`), and trains in `_learn`.
     """
 
     comm: mpi.Comm | None
@@ -44,10 +46,12 @@ class DistributedClassifier(BaseEstimator):
 
     @mpi.collective
     def fit(self: Self, X: Any, y: Any) -> Self:
-        """Collective over `comm`. Train on this rank's rows X (n, n_features), dense or sparse, and their labels y.
+        """Collective over `comm`. Train on this rank's rows X (n, n_features), dense or sparse, and
+        their labels y.
 
-        y (n,) holds classes; where label sets can be learnt, lists (or sets) of names of labels, or (n, n_labels), dense or sparse,
-        zeros and ones. Raises ValueError or TypeError for what does not fit.
+        y (n,) holds classes; where label sets can be learnt, lists (or sets) of names of labels, or
+        (n, n_labels), dense or sparse, zeros and ones. Raises ValueError or TypeError for what does
+        not fit.
         """
         return self._fit_weighted(X, y, None)
 
@@ -68,7 +72,9 @@ class DistributedClassifier(BaseEstimator):
 
     @mpi.collective
     def _fit(self, comm: mpi.Comm, X: Any, y: Any, sample_weight: Any, wrong: list[Exception]) -> None:
-        """Collective over `comm`. Check, agree, train. Raises ConfigError, DataError, NonFiniteError."""
+        """Collective over `comm`. Check, agree, train. Raises ConfigError, DataError,
+        NonFiniteError.
+        """
         with mpi.agreed(comm, "checking X and y"), complaints_agreed(comm.rank, wrong):
             options = self._options()
             X, kind, y = self._check(X, y, comm.size)
@@ -85,14 +91,17 @@ class DistributedClassifier(BaseEstimator):
 
     @mpi.collective
     def _learn(self, comm: mpi.Comm, X: sp.csr_matrix, labels: LabelSets, options: Any) -> None:
-        """Collective over `comm`. Train on this rank's rows and set what was learnt, alike on all ranks.
+        """Collective over `comm`. Train on this rank's rows and set what was learnt, alike on all
+        ranks.
 
         Raises ConfigError, DataError, NonFiniteError.
         """
         raise AssertionError("a subclass says")
 
     def _options(self) -> Any:
-        """The parameters as options of training. Raises ConfigError for those that make no sense."""
+        """The parameters as options of training. Raises ConfigError for those that make no
+        sense.
+        """
         values = option_values(self)
         if "random_state" in self.get_params(deep=False):
             seed = self.random_state
@@ -103,7 +112,9 @@ class DistributedClassifier(BaseEstimator):
 
     @mpi.collective
     def _agreed_options(self, comm: mpi.Comm, options: Any) -> Any:
-        """Collective over `comm`. The options of all ranks. Raises ConfigError if the ranks' parameters differ."""
+        """Collective over `comm`. The options of all ranks. Raises ConfigError if the ranks'
+        parameters differ.
+        """
         first = comm.bcast(options)
         if not isinstance(getattr(self, "random_state", 0), Integral):
             options = replace(options, seed=first.seed)
@@ -130,7 +141,9 @@ class DistributedClassifier(BaseEstimator):
 
 
 def weighted(X: sp.csr_matrix, kind: int, y: Any, sample_weight: Any) -> tuple[sp.csr_matrix, int, Any, np.ndarray]:
-    """The rows whose weights are above 0, what y is, their y, and their weights. Raises ValueError."""
+    """The rows whose weights are above 0, what y is, their y, and their weights. Raises
+    ValueError.
+    """
     weights = check_array(sample_weight, ensure_2d=False, ensure_min_samples=0, dtype=np.float64, input_name="sample_weight")
     if weights.shape != X.shape[:1]:
         raise ValueError(f"sample_weight has the shape {weights.shape}, but expected {X.shape[:1]}: a weight for each row")
@@ -145,9 +158,11 @@ def weighted(X: sp.csr_matrix, kind: int, y: Any, sample_weight: Any) -> tuple[s
 
 @mpi.collective
 def gather_rows(comm: mpi.Comm, X: sp.csr_matrix, labels: LabelSets) -> tuple[sp.csr_matrix, LabelSets]:
-    """Collective over `comm`. The rows of all ranks, in rank order, and their labels, on every rank.
+    """Collective over `comm`. The rows of all ranks, in rank order, and their labels, on every
+    rank.
 
-    That takes 8 bytes of memory for each value of all rows on every rank, and for a moment twice as much.
+    That takes 8 bytes of memory for each value of all rows on every rank, and for a moment twice as
+    much.
     """
     if comm.size == 1:
         return X, labels

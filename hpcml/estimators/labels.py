@@ -21,7 +21,9 @@ CLASSES, INDICATOR, SPARSE_INDICATOR, NAMES = range(1, 5)  # what y is; 0 on a r
 
 
 class LabelSets(NamedTuple):
-    """The labels of this rank's rows, those of row i are indices[indptr[i]] .. indices[indptr[i + 1] − 1]; and how they weigh."""
+    """The labels of this rank's rows, those of row i are indices[indptr[i]] .. indices[indptr[i
+    + 1] − 1]; and how they weigh.
+    """
 
     kind: int
     classes: np.ndarray
@@ -32,20 +34,24 @@ class LabelSets(NamedTuple):
 
 
 class LabelScores(ClassifierMixin):
-    """Classes, or label sets, from the scores of a linear model for each label; `_kind` and `classes_` are those of y in `fit`."""
+    """Classes, or label sets, from the scores of a linear model for each label; `_kind` and
+    `classes_` are those of y in `fit`.
+    """
 
     _kind: int
     classes_: np.ndarray
     _scores: Callable[[Any], np.ndarray]  # (n, n_labels), by the classifier
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """The scores: (n,) for one or two classes, positive for the last one; else (n, n_labels)."""
+        """The scores: (n,) for one or two classes, positive for the last one; else (n,
+        n_labels).
+        """
         scores = self._scores(X)
         return scores.ravel() if self._kind == CLASSES and scores.shape[1] == 1 else scores
 
     def predict(self, X: Any) -> np.ndarray | sp.csr_matrix | list[list[Any]]:
-        """The class of each row (n,), or its labels (n, n_labels), sparse if y was, a list of names if y was: the highest, or all
-        positive, scores.
+        """The class of each row (n,), or its labels (n, n_labels), sparse if y was, a list of names
+        if y was: the highest, or all positive, scores.
         """
         scores = self._scores(X)
         if self._kind == CLASSES:
@@ -66,7 +72,9 @@ class LabelScores(ClassifierMixin):
 
 @contextmanager
 def complaints_agreed(rank: int, wrong: list[Exception]) -> Iterator[None]:
-    """scikit-learn's complaints become a DataError, which all ranks can raise alike; `wrong` keeps the original."""
+    """scikit-learn's complaints become a DataError, which all ranks can raise alike; `wrong`
+    keeps the original.
+    """
     try:
         yield
     except (TypeError, ValueError) as error:
@@ -75,7 +83,8 @@ def complaints_agreed(rank: int, wrong: list[Exception]) -> Iterator[None]:
 
 
 def check_target(y: Any) -> tuple[int, np.ndarray | sp.csr_matrix | list[list[Any]]]:
-    """The kind of y (at least one row), and y: classes (n,), CSR label sets (n, n_labels), or lists of names.
+    """The kind of y (at least one row), and y: classes (n,), CSR label sets (n, n_labels), or lists
+    of names.
 
     Raises ValueError, TypeError.
     """
@@ -98,7 +107,8 @@ def check_target(y: Any) -> tuple[int, np.ndarray | sp.csr_matrix | list[list[An
 
 
 def _lists_of_names(y: Any) -> list[list[Any]] | None:
-    """The names of the labels of each row, once each; None if y is something else. Raises TypeError for names of several kinds.
+    """The names of the labels of each row, once each; None if y is something else. Raises TypeError
+    for names of several kinds.
 
     Lists of equal length are names if they hold strings, otherwise a matrix; sets always are names.
     """
@@ -129,7 +139,8 @@ def check_features(comm: mpi.Comm, estimator: BaseEstimator) -> None:
 
 @mpi.collective
 def agree_labels(comm: mpi.Comm, kind: int, y: Any, n_local: int) -> LabelSets:
-    """Collective over `comm`. The classes of all ranks and the labels of this rank's rows; `kind` and y from `check_target`.
+    """Collective over `comm`. The classes of all ranks and the labels of this rank's rows; `kind`
+    and y from `check_target`.
 
     Raises DataError if no rank has rows or their y do not go together.
     """
@@ -180,14 +191,18 @@ def _distinct(kind: int, y: Any) -> np.ndarray:
 
 
 def _union(parts: list[np.ndarray]) -> np.ndarray:
-    """The sorted classes of several ranks. Raises DataError if some are numbers and some are not."""
+    """The sorted classes of several ranks. Raises DataError if some are numbers and some are
+    not.
+    """
     if len({part.dtype.kind in "biuf" for part in parts}) > 1:
         raise DataError("the classes in y are numbers on some ranks but not on others")
     return np.unique(np.concatenate(parts))
 
 
 def shard_of(X: sp.csr_matrix, labels: LabelSets, first: int, n_global: int) -> Shard:
-    """The rows as those of a file (of the same types, for which the kernels are compiled), read-only like them."""
+    """The rows as those of a file (of the same types, for which the kernels are compiled),
+    read-only like them.
+    """
     index = np.int32 if X.shape[1] < 2**31 else np.int64
     arrays = [np.ascontiguousarray(X.indices, index), np.ascontiguousarray(X.data), np.ascontiguousarray(labels.indices, np.int32)]
     for i, array in enumerate(arrays):

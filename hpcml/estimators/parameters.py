@@ -1,4 +1,5 @@
-"""The parameters of scikit-learn classifiers: a class names those that it offers, and its options say the rest.
+"""The parameters of scikit-learn classifiers: a class names those that it offers, and its options
+say the rest.
 
     @classifier_of(DualOptions)
     class DualClassifier(LinearClassifier):
@@ -9,9 +10,10 @@
         comm: mpi.Comm | None = None
         \"\"\"The ranks that give the rows; None: this process alone.\"\"\"
 
-`OPTION` is the default of the option of that name (`OPTION_OF` has the names that scikit-learn uses), the annotation says what is
-allowed, and the text of the option is the parameter's documentation, unless one stands behind it. The constructor is that of a
-dataclass, so that scikit-learn, type checkers and `help` see its signature.
+`OPTION` is the default of the option of that name (`OPTION_OF` has the names that scikit-learn
+uses), the annotation says what is allowed, and the text of the option is the parameter's
+documentation, unless one stands behind it. The constructor is that of a dataclass, so that
+scikit-learn, type checkers and `help` see its signature.
 """
 
 from __future__ import annotations
@@ -61,7 +63,9 @@ ALLOWED: dict[Any, Parameter] = {
 
 
 def about_parameters(text: str) -> str:
-    """A sentence about the command line as one about the parameters of a classifier: `--max-steps 0: …` becomes `max_iter=0: …`."""
+    """A sentence about the command line as one about the parameters of a classifier:
+    `--max-steps 0: …` becomes `max_iter=0: …`.
+    """
     for parameter, option in OPTION_OF.items():
         text = re.sub(rf"--(no-)?{flag_of(option)}\b", rf"--\g<1>{flag_of(parameter)}", text)
     return in_python(text)
@@ -69,7 +73,9 @@ def about_parameters(text: str) -> str:
 
 @dataclass_transform()
 def classifier_of(*kinds: type) -> Callable[[Kind], Kind]:
-    """Make the constructor of a classifier, its checks and its documentation from the options of those kinds."""
+    """Make the constructor of a classifier, its checks and its documentation from the options of
+    those kinds.
+    """
 
     def complete(cls: Kind) -> Kind:
         found: dict[str, Parameter] = {}
@@ -92,7 +98,9 @@ def classifier_of(*kinds: type) -> Callable[[Kind], Kind]:
 
 
 def option_values(estimator: Any) -> dict[str, Any]:
-    """The parameters of a classifier as options, by their names, but for the seed. Raises ConfigError."""
+    """The parameters of a classifier as options, by their names, but for the seed. Raises
+    ConfigError.
+    """
     values = {}
     for name, parameter in estimator._parameters.items():
         value = getattr(estimator, name)
@@ -108,7 +116,9 @@ def _kind_with(name: str, kinds: tuple[type, ...]) -> Any:
 
 
 def _default(name: str, kind: Any, hint: Any) -> Any:
-    """The default of a parameter: of an option that is None, where that may not be, what it stands for."""
+    """The default of a parameter: of an option that is None, where that may not be, what it
+    stands for.
+    """
     option = OPTION_OF.get(name, name)
     value = next(default_of(field) for field in fields(kind) if field.name == option)
     if value is None and NoneType not in get_args(hint):

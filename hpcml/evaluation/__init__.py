@@ -1,12 +1,14 @@
-"""Measures of a model on a split, thresholds, probabilities, and what a model looks at; the same bits on any number of ranks.
+"""Measures of a model on a split, thresholds, probabilities, and what a model looks at; the same
+bits on any number of ranks.
 
     with Dataset("docs.h5") as dataset:
         found = evaluate(comm, open_model("runs/docs"), dataset, "test", log)
     print(format_evaluation(found), found.macro("average_precision"))
 
-What comes in are a model and a dataset. Scores are made block by block of rows and labels (`scoring`) and become counts, which are
-summed over the ranks; every measure follows from counts. Begin with `evaluate`, then `scoring` and `ranking`; thresholds are found
-by `thresholds` and `decision`, probabilities by `calibrate`.
+What comes in are a model and a dataset. Scores are made block by block of rows and labels
+(`scoring`) and become counts, which are summed over the ranks; every measure follows from counts.
+Begin with `evaluate`, then `scoring` and `ranking`; thresholds are found by `thresholds` and
+`decision`, probabilities by `calibrate`.
 """
 
 from hpcml.evaluation.evaluate import Evaluation, evaluate

@@ -1,8 +1,10 @@
-"""The measures of BioASQ's task a, of the labels above their thresholds; the same bits on any number of ranks.
+"""The measures of BioASQ's task a, of the labels above their thresholds; the same bits on any
+number of ranks.
 
-G. Tsatsaronis et al.: An overview of the BioASQ large-scale biomedical semantic indexing and question answering competition, BMC
-Bioinformatics 16 (2015). Each measure is defined in docs/bioasq.md. Labels of rows that the model does not know count as missed
-(`missed`), labels of the model that the data do not know as wrongly given.
+G. Tsatsaronis et al.: An overview of the BioASQ large-scale biomedical semantic indexing and
+question answering competition, BMC Bioinformatics 16 (2015). Each measure is defined in
+docs/bioasq.md. Labels of rows that the model does not know count as missed (`missed`), labels of
+the model that the data do not know as wrongly given.
 """
 
 from __future__ import annotations
@@ -79,7 +81,9 @@ class BioasqEvaluation:
 
 @dataclass
 class _Pairs:
-    """This rank's pairs of a row and a label, each as row · width + label, ascending; rows and labels are places."""
+    """This rank's pairs of a row and a label, each as row · width + label, ascending; rows and
+    labels are places.
+    """
 
     n_rows: int
     names: list[str]  # of the labels: those of the data, then those of the model alone
@@ -104,9 +108,11 @@ class _Pairs:
 def evaluate_bioasq(
     comm: mpi.Comm, model: Model | ClassifierModel, dataset: Dataset, split: str, descriptors: Path | None, log: Log
 ) -> BioasqEvaluation:
-    """Collective over `comm`. BioASQ's measures of a split; those of the hierarchy with `descriptors`, a file with tree numbers.
+    """Collective over `comm`. BioASQ's measures of a split; those of the hierarchy with
+    `descriptors`, a file with tree numbers.
 
-    Raises ConfigError or DataError if model, data, split and descriptors do not fit, NonFiniteError if a score is not a number.
+    Raises ConfigError or DataError if model, data, split and descriptors do not fit, NonFiniteError
+    if a score is not a number.
     """
     with mpi.agreed(comm, f"reading {dataset.path}"):
         model.check_vocabulary(dataset)
@@ -196,7 +202,9 @@ def _of_rows(pairs: _Pairs) -> dict[str, np.ndarray]:
 
 
 def _of_labels(n_true: np.ndarray, n_given: np.ndarray, n_hits: np.ndarray) -> dict[str, float]:
-    """The measures of the labels one by one, and of all together, from how many rows each has, is given to, and both."""
+    """The measures of the labels one by one, and of all together, from how many rows each has,
+    is given to, and both.
+    """
     has, is_given, hits = n_true > 0, n_given > 0, n_hits.astype(np.float64)
 
     def mean(values: np.ndarray) -> float:
@@ -216,7 +224,9 @@ def _of_labels(n_true: np.ndarray, n_given: np.ndarray, n_hits: np.ndarray) -> d
 
 
 def _of_hierarchy(pairs: _Pairs, hierarchy: Hierarchy, log: Log) -> dict[str, np.ndarray]:
-    """LCA-P, LCA-R and LCA-F of each of this rank's rows that has a true or a given label. Local."""
+    """LCA-P, LCA-R and LCA-F of each of this rank's rows that has a true or a given label.
+    Local.
+    """
     width, found = len(pairs.names), []
     bounds = [np.searchsorted(each, np.arange(pairs.n_rows + 1) * width).tolist() for each in (pairs.true, pairs.given)]
     progress = Progress(log, "common ancestors, rows (rank 0)", pairs.n_rows)

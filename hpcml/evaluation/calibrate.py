@@ -1,4 +1,6 @@
-"""Finding the sigmoids that make scores probabilities, and keeping them in the model's file (`hpcml calibrate`)."""
+"""Finding the sigmoids that make scores probabilities, and keeping them in the model's file
+(`hpcml calibrate`).
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ from hpcml.model.linear import CALIBRATION, SIGMOID, Model
 
 @dataclass(frozen=True)
 class CalibrationReport:
-    """The sigmoids (n_labels × 2: slope, offset), the rows that they were found on, and the model that has them."""
+    """The sigmoids (n_labels × 2: slope, offset), the rows that they were found on, and the
+    model that has them.
+    """
 
     model: Path
     data: Path
@@ -56,10 +60,12 @@ def calibrate(
     force: bool = False,
     log: Log | None = None,
 ) -> CalibrationReport:
-    """Collective over `comm`. Fit a sigmoid to each label (`decision`) and write the model with them to `output`, or in its place.
+    """Collective over `comm`. Fit a sigmoid to each label (`decision`) and write the model with
+    them to `output`, or in its place.
 
-    Raises ConfigError for a classifier, and for sigmoids or an output that exist (without `force`), DataError if files do not fit
-    or cannot be read or written, NonFiniteError if a score is not finite.
+    Raises ConfigError for a classifier, and for sigmoids or an output that exist (without `force`),
+    DataError if files do not fit or cannot be read or written, NonFiniteError if a score is not
+    finite.
     """
     if not isinstance(model, Model):
         raise ConfigError(f"{model.path}: a classifier of {model.attrs.get('method', '?')} is not calibrated; take a linear model")

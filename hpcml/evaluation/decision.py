@@ -1,23 +1,27 @@
 """From the scores of labels to thresholds and probabilities that do not hurt rare labels.
 
-A label's scores become a `Summary` of at most 4,032 bytes: how many positives and negatives lie from each of some places to the
-next. The places are the positives' scores, up to 64 of them, and 48 at equal distances. `decide` looks at the summaries of all
-labels, since a rare label alone says too little:
+A label's scores become a `Summary` of at most 4,032 bytes: how many positives and negatives lie
+from each of some places to the next. The places are the positives' scores, up to 64 of them, and 48
+at equal distances. `decide` looks at the summaries of all labels, since a rare label alone says too
+little:
 
-- The threshold is (P t + τ t₀) / (P + τ): t is the best cut for F1 on the label's own scores, P its positives. t₀ is the
-  threshold where the labels with about as many positives have the largest mean F1.
-- The probability is 1 / (1 + exp(−slope · score − offset)), fitted to the label's scores with Platt's targets, (P + 1)/(P + 2) for
-  positives and 1/(N + 2) for negatives. The sigmoid of the labels with about as many positives is the prior: it counts as much
-  as κ positives of theirs, by the second derivatives of their loss.
+- The threshold is (P t + τ t₀) / (P + τ): t is the best cut for F1 on the label's own scores, P its
+  positives. t₀ is the threshold where the labels with about as many positives have the largest mean
+  F1.
+- The probability is 1 / (1 + exp(−slope · score − offset)), fitted to the label's scores with
+  Platt's targets, (P + 1)/(P + 2) for positives and 1/(N + 2) for negatives. The sigmoid of the
+  labels with about as many positives is the prior: it counts as much as κ positives of theirs, by
+  the second derivatives of their loss.
 
-"About as many" weighs labels by a Gaussian of log₂ P with deviation WIDTH. What labels share is said of their scores as they are;
-or of scores brought to mean 0 and deviation 1 for each label, if that gives the labels a mean F1 at t₀ that is larger by 0.01.
+"About as many" weighs labels by a Gaussian of log₂ P with deviation WIDTH. What labels share is
+said of their scores as they are; or of scores brought to mean 0 and deviation 1 for each label, if
+that gives the labels a mean F1 at t₀ that is larger by 0.01.
 
-All counts are whole numbers, and all sums are made in the order of the labels, so that the result does not depend on who made a
-summary, nor on the order of the rows.
+All counts are whole numbers, and all sums are made in the order of the labels, so that the result
+does not depend on who made a summary, nor on the order of the rows.
 
-Platt, "Probabilistic Outputs for Support Vector Machines", 1999. The shrinkage, τ and κ were chosen on Reuters and MeSH
-(docs/thresholds.md).
+Platt, "Probabilistic Outputs for Support Vector Machines", 1999. The shrinkage, τ and κ were chosen
+on Reuters and MeSH (docs/thresholds.md).
 """
 
 from __future__ import annotations
@@ -50,10 +54,12 @@ PLACE = np.dtype([(name, kind) for names, kind in ((_SCORES, "<f8"), (_COUNTS, "
 
 @dataclass(frozen=True)
 class Summary:
-    """A summary of the scores of a label's rows: a table of PLACE (at most 112 lines of 36 bytes), values ascending.
+    """A summary of the scores of a label's rows: a table of PLACE (at most 112 lines of 36 bytes),
+    values ascending.
 
-    A line counts the scores from its value up to, not with, the next line's; `equal` of the negatives have the value itself. `top`
-    is the largest of these scores (−∞ without any). The offsets are where their mean lies, as a share of the way to the next value.
+    A line counts the scores from its value up to, not with, the next line's; `equal` of the
+    negatives have the value itself. `top` is the largest of these scores (−∞ without any). The
+    offsets are where their mean lies, as a share of the way to the next value.
     """
 
     places: np.ndarray
@@ -75,7 +81,8 @@ class Summary:
         return centres
 
     def ranking(self, threshold: float = 0.0) -> Ranking:
-        """The ranking, for the measures of `hpcml.evaluation.ranking`: exact for up to 64 different scores of positives.
+        """The ranking, for the measures of `hpcml.evaluation.ranking`: exact for up to 64 different
+        scores of positives.
 
         With more, the rows of a place count as tied.
         """
@@ -100,7 +107,8 @@ class Summary:
 
 @dataclass(frozen=True)
 class Decision:
-    """Of each label: the score above which a row has it (n_labels), and slope and offset of its sigmoid (n_labels × 2).
+    """Of each label: the score above which a row has it (n_labels), and slope and offset of its
+    sigmoid (n_labels × 2).
 
     `rarest` are threshold, slope and offset for a label that is not among them.
     """
@@ -114,7 +122,8 @@ class Tally:
     """The scores of a label's rows, counted part by part; then its summary."""
 
     def __init__(self, positives: np.ndarray, low: float, high: float) -> None:
-        """`positives` are the scores of all rows that have the label, low and high the least and the largest of all rows.
+        """`positives` are the scores of all rows that have the label, low and high the least and
+        the largest of all rows.
 
         Raises NonFiniteError for scores that are not finite, or too far apart.
         """
@@ -152,7 +161,8 @@ class Tally:
 
 
 def summarise(scores: np.ndarray, positives: np.ndarray) -> Summary:
-    """The summary of one label from the scores (n, float32 or float64) of all rows and the places of its positives among them.
+    """The summary of one label from the scores (n, float32 or float64) of all rows and the places
+    of its positives among them.
 
     Local. Raises NonFiniteError for scores that are not finite.
     """
@@ -164,7 +174,8 @@ def summarise(scores: np.ndarray, positives: np.ndarray) -> Summary:
 
 
 def own_threshold(summary: Summary) -> float:
-    """The threshold with the label's largest F1, in the middle between the positive's score and the next below; NaN without any.
+    """The threshold with the label's largest F1, in the middle between the positive's score and the
+    next below; NaN without any.
 
     Of equal ones it is the highest. Exact for up to 64 different scores of positives.
     """
@@ -183,8 +194,9 @@ def own_threshold(summary: Summary) -> float:
 def decide(summaries: Sequence[Summary], tau: float = TAU, kappa: float = KAPPA) -> Decision:
     """Thresholds and sigmoids of all labels, from their summaries in the order of the labels.
 
-    A label without positives has the threshold and the prior of those with fewest. tau 0 leaves each label its own best cut, and
-    kappa 0 its own sigmoid (Platt's). Local. Raises DataError if no label has a positive.
+    A label without positives has the threshold and the prior of those with fewest. tau 0 leaves
+    each label its own best cut, and kappa 0 its own sigmoid (Platt's). Local. Raises DataError if
+    no label has a positive.
     """
     n_positive = np.array([summary.n_positive for summary in summaries], dtype=np.int64)
     if not n_positive.any():
@@ -200,11 +212,12 @@ def decide(summaries: Sequence[Summary], tau: float = TAU, kappa: float = KAPPA)
 
 
 def decide_together(summaries: Sequence[Summary], decision: Decision, n_missed: int = 0) -> tuple[float, Decision]:
-    """(p, the same with other thresholds): those above which a label's probability is more than p, the one for all labels at
-    which the F1 of all pairs of a row and a label (micro) is largest. `n_missed` pairs more are true and never given.
+    """(p, the same with other thresholds): those above which a label's probability is more than p,
+    the one for all labels at which the F1 of all pairs of a row and a label (micro) is largest.
+    `n_missed` pairs more are true and never given.
 
-    The rows of a place of a summary count at their mean score. Where the probability is the same for all scores, all rows or none
-    are above the threshold. Local.
+    The rows of a place of a summary count at their mean score. Where the probability is the same
+    for all scores, all rows or none are above the threshold. Local.
     """
     found, counts = [], []
     for summary, sigmoid in zip(summaries, decision.sigmoids, strict=True):
@@ -238,7 +251,9 @@ def warm_up() -> None:
 
 
 class _Neighbours:
-    """Labels in groups of about as many positives (a quarter of an octave), and how much the groups weigh for each other."""
+    """Labels in groups of about as many positives (a quarter of an octave), and how much the
+    groups weigh for each other.
+    """
 
     def __init__(self, n_positive: np.ndarray) -> None:
         self.n_positive = n_positive
@@ -251,7 +266,9 @@ class _Neighbours:
         self.weights = np.exp(-0.5 * distance * distance)
 
     def around(self, of_groups: np.ndarray) -> np.ndarray:
-        """For each group the weighted sum of rows (n_groups × m), added in the order of the groups."""
+        """For each group the weighted sum of rows (n_groups × m), added in the order of the
+        groups.
+        """
         out = np.zeros(of_groups.shape)
         for weights, row in zip(self.weights.T, of_groups, strict=True):
             out += weights[:, None] * row
@@ -263,7 +280,9 @@ def _columns(places: np.ndarray, *names: str) -> list[np.ndarray]:
 
 
 def _grid(values: np.ndarray, positive: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """At most _GRID of the values that divide the scores of positives evenly, each label weighing as much as another."""
+    """At most _GRID of the values that divide the scores of positives evenly, each label
+    weighing as much as another.
+    """
     order = np.argsort(values, kind="stable")
     some = order[positive[order] > 0]
     mass = np.cumsum(shares[some])
@@ -272,7 +291,9 @@ def _grid(values: np.ndarray, positive: np.ndarray, shares: np.ndarray) -> np.nd
 
 
 class _Scores:
-    """The lines of all summaries one after another, label l's from indptr[l] on; mean and deviation of each label's scores."""
+    """The lines of all summaries one after another, label l's from indptr[l] on; mean and
+    deviation of each label's scores.
+    """
 
     def __init__(self, summaries: Sequence[Summary]) -> None:
         self.places, self.n_labels = np.concatenate([summary.places for summary in summaries]), len(summaries)
@@ -298,14 +319,18 @@ class _Scores:
 
     @property
     def standardised(self) -> tuple[np.ndarray, np.ndarray]:
-        """The shift and the scale of scores that must first be brought to mean 0 and deviation 1."""
+        """The shift and the scale of scores that must first be brought to mean 0 and deviation
+        1.
+        """
         return self.mean, self.deviation
 
 
 class _Frame:
-    """Scores minus a shift, divided by a scale, and what the labels with about as many positives share in it.
+    """Scores minus a shift, divided by a scale, and what the labels with about as many positives
+    share in it.
 
-    `thresholds` are those, in the labels' own scores, where the mean F1 of these labels is largest; `agreement` is its mean.
+    `thresholds` are those, in the labels' own scores, where the mean F1 of these labels is largest;
+    `agreement` is its mean.
     """
 
     def __init__(self, scores: _Scores, around: _Neighbours, shift: np.ndarray, scale: np.ndarray) -> None:
@@ -326,7 +351,9 @@ class _Frame:
 
 
 def _sigmoids(frame: _Frame, kappa: float) -> tuple[np.ndarray, tuple[float, float]]:
-    """Slope and offset (n_labels × 2) of every label's sigmoid, and those of the prior of labels with fewest positives."""
+    """Slope and offset (n_labels × 2) of every label's sigmoid, and those of the prior of labels
+    with fewest positives.
+    """
     scores, around = frame.scores, frame.around
     x = (scores.x - frame.shift[scores.owner, None]) / frame.scale[scores.owner, None]
     priors = _priors(x, scores.weights, around, scores.owner)
@@ -351,7 +378,9 @@ def _targets(n_positive: np.ndarray, n_negative: np.ndarray) -> np.ndarray:
 
 
 def _priors(x: np.ndarray, weights: np.ndarray, around: _Neighbours, owner: np.ndarray) -> np.ndarray:
-    """For each group the sigmoid of the labels around it, and its precision for one positive (n_groups × 5)."""
+    """For each group the sigmoid of the labels around it, and its precision for one positive
+    (n_groups × 5).
+    """
     low, high = float(x.min()), float(x.max())
     edges = np.unique(np.concatenate([np.linspace(low, high, 2 * _GRID), np.quantile(x, np.linspace(0.0, 1.0, 2 * _GRID))]))
     shape = (around.quarters.size, max(1, edges.size - 1))

@@ -1,9 +1,11 @@
-"""Evaluating a model on a split: exact counts over all ranks' scores, from which every measure follows.
+"""Evaluating a model on a split: exact counts over all ranks' scores, from which every measure
+follows.
 
-Phase 1 scores only the positive pairs (row, label); their distinct scores are the only places in a ranking that the measures
-ask about. Phase 2 streams all scores, block by block, and counts how many lie above and at each of those places. Counts are
-integers, so neither the blocks nor the number of ranks can change a bit. A rank's memory: the blocks (`scoring`), its own
-positive pairs, about 40 bytes for each distinct score of the pool of all positive pairs, and 80 for each row.
+Phase 1 scores only the positive pairs (row, label); their distinct scores are the only places in a
+ranking that the measures ask about. Phase 2 streams all scores, block by block, and counts how many
+lie above and at each of those places. Counts are integers, so neither the blocks nor the number of
+ranks can change a bit. A rank's memory: the blocks (`scoring`), its own positive pairs, about 40
+bytes for each distinct score of the pool of all positive pairs, and 80 for each row.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ from hpcml.model.linear import Model
 
 @dataclass
 class Evaluation:
-    """The measures of a model on a split, per label and pooled. An undefined measure is NaN and in no mean."""
+    """The measures of a model on a split, per label and pooled. An undefined measure is NaN and
+    in no mean.
+    """
 
     model: str
     data: str
@@ -65,7 +69,9 @@ class Evaluation:
 
     @property
     def instance_f1(self) -> float:
-        """F1 of a row's labels, mean over the rows with a true or a predicted one; NaN if a single label was evaluated."""
+        """F1 of a row's labels, mean over the rows with a true or a predicted one; NaN if a
+        single label was evaluated.
+        """
         return self.by_frequency[0].instance_f1 if self.by_frequency else float("nan")
 
     @property
@@ -74,7 +80,9 @@ class Evaluation:
         return int((self.n_positive == 0).sum())
 
     def in_macro(self, measure: str) -> np.ndarray:
-        """Which labels count for the macro mean of a measure: those with a positive row and a defined value."""
+        """Which labels count for the macro mean of a measure: those with a positive row and a
+        defined value.
+        """
         return (self.n_positive > 0) & ~np.isnan(self.values[measure])
 
     def macro(self, measure: str) -> float:
@@ -91,19 +99,25 @@ class ScoreWatcher(Protocol):
         """Collective over `comm`. The true pairs of this rank, before any score comes."""
 
     def add(self, row: int, scores: np.ndarray, begin: int) -> None:
-        """Scores (n, B) of the rank's rows row, row + 1, ... for the evaluated labels begin, begin + 1, ... Local."""
+        """Scores (n, B) of the rank's rows row, row + 1, ... for the evaluated labels begin,
+        begin + 1, ... Local.
+        """
 
     def add_sorted(self, label: int, ascending: np.ndarray) -> None:
         """The scores of some of the rank's rows for one evaluated label. Local."""
 
     @mpi.collective
     def end(self, pool: Counts, ranking: Ranking) -> None:
-        """Collective. All pairs of a row and a label in one ranking, and the values (`comparable`) of its ties, ascending."""
+        """Collective. All pairs of a row and a label in one ranking, and the values
+        (`comparable`) of its ties, ascending.
+        """
 
 
 @dataclass(frozen=True)
 class TruePairs:
-    """The pairs (row, label) of this rank's rows, ordered by label, and which rows and labels these are."""
+    """The pairs (row, label) of this rank's rows, ordered by label, and which rows and labels
+    these are.
+    """
 
     evaluated: np.ndarray  # the evaluated labels' numbers in the model
     row_numbers: np.ndarray  # of the rank's rows: their numbers in the dataset, ascending
@@ -114,9 +128,11 @@ class TruePairs:
 
 
 def match_labels(model: Model | ClassifierModel, dataset: Dataset, labels: list[int] | None) -> tuple[Evaluation, np.ndarray]:
-    """An evaluation without values, and for each of `all_label_names` its place among the evaluated ones, or what `missed` says.
+    """An evaluation without values, and for each of `all_label_names` its place among the evaluated
+    ones, or what `missed` says.
 
-    Labels are matched by name. Raises ConfigError for a label number the model lacks, DataError if no label is left.
+    Labels are matched by name. Raises ConfigError for a label number the model lacks, DataError if
+    no label is left.
     """
     wanted = range(model.n_labels) if labels is None else sorted(set(labels))
     for label in wanted:
@@ -150,7 +166,9 @@ def match_labels(model: Model | ClassifierModel, dataset: Dataset, labels: list[
 
 
 def _titles(model: Model | ClassifierModel, dataset: Dataset, known: list[int], in_data: list[int]) -> list[str] | None:
-    """The titles of labels by their numbers in the model, else by those in the data; None where neither has any."""
+    """The titles of labels by their numbers in the model, else by those in the data; None where
+    neither has any.
+    """
     titles, numbers = (model.label_titles, known) if model.label_titles else (dataset.label_titles(), in_data)
     return None if titles is None else [titles[number] if number < len(titles) else "" for number in numbers]
 
@@ -165,9 +183,11 @@ def evaluate(
     labels: list[int] | None = None,
     watch: ScoreWatcher | None = None,
 ) -> Evaluation:
-    """Collective over `comm`. The measures of `labels` (numbers in the model; None is all) on a split; `watch` sees the scores.
+    """Collective over `comm`. The measures of `labels` (numbers in the model; None is all) on a
+    split; `watch` sees the scores.
 
-    Raises ConfigError or DataError if model, data, split and labels do not fit, NonFiniteError if a score is not a number.
+    Raises ConfigError or DataError if model, data, split and labels do not fit, NonFiniteError if a
+    score is not a number.
     """
     with mpi.agreed(comm, f"reading {dataset.path}"):
         model.check_vocabulary(dataset)
@@ -231,7 +251,9 @@ def evaluate(
 
 @mpi.collective
 def _frequencies(comm: mpi.Comm, model: Model | ClassifierModel, result: Evaluation, places: np.ndarray) -> np.ndarray:
-    """Collective over `comm`. How many rows have each evaluated label: training rows if the model tells, else those judged."""
+    """Collective over `comm`. How many rows have each evaluated label: training rows if the
+    model tells, else those judged.
+    """
     trained_on = model.labels.get("n_positive", np.zeros(0))
     if trained_on.any():
         result.frequency_from = "training rows"
@@ -251,9 +273,11 @@ def _measure_rows(
     missed: Missed,
     n_predicted: np.ndarray,
 ) -> None:
-    """Collective over `comm`. Fill in the measures that are means over rows, and F1 of the most frequent labels.
+    """Collective over `comm`. Fill in the measures that are means over rows, and F1 of the most
+    frequent labels.
 
-    `pairs` are those of `row_measures`; `n_predicted` (2 × n_labels) has the rows predicted of each label, and the hits.
+    `pairs` are those of `row_measures`; `n_predicted` (2 × n_labels) has the rows predicted of each
+    label, and the hits.
     """
     n_rows, n_labels = result.n_rows, len(result.label_names)
     hits = n_true(best, *pairs[:2], n_labels)
@@ -283,7 +307,9 @@ def _count_block(
     calibrated: ProbabilityCounts | None,
     watch: ScoreWatcher | None,
 ) -> None:
-    """Count all of this rank's scores of labels begin..end, for each label, row and the pool; take the rows' best ones. Local."""
+    """Count all of this rank's scores of labels begin..end, for each label, row and the pool;
+    take the rows' best ones. Local.
+    """
     thresholds, (pool, comparable) = np.array([count.threshold for count in counts]), pooled
     weights = scorer.weights(begin, end)
     for first, rows in blocks_of(scorer.rows, end - begin):

@@ -1,8 +1,10 @@
-"""How far predicted labels are from the true ones in a thesaurus: lowest common ancestors, after Kosmopoulos et al. (2015).
+"""How far predicted labels are from the true ones in a thesaurus: lowest common ancestors, after
+Kosmopoulos et al. (2015).
 
-A. Kosmopoulos, I. Partalas, E. Gaussier, G. Paliouras, I. Androutsopoulos: Evaluation measures for hierarchical classification,
-Data Mining and Knowledge Discovery 29 (2015). docs/bioasq.md defines what is computed, and how it chooses where the paper leaves
-a choice: by the sets of labels and their identifiers alone, so that no order of labels matters.
+A. Kosmopoulos, I. Partalas, E. Gaussier, G. Paliouras, I. Androutsopoulos: Evaluation measures for
+hierarchical classification, Data Mining and Knowledge Discovery 29 (2015). docs/bioasq.md defines
+what is computed, and how it chooses where the paper leaves a choice: by the sets of labels and
+their identifiers alone, so that no order of labels matters.
 """
 
 from __future__ import annotations
@@ -15,8 +17,10 @@ _Below = dict[str, tuple[int, list[str]]]  # what `nearest_below` returns
 
 
 class Hierarchy:
-    """The descriptors above each label, by their identifiers. A place in a tree hangs below the descriptors of its parent's place,
-    that of the top of a tree (C14) below its category (C), and this below the root; labels without a place below the root."""
+    """The descriptors above each label, by their identifiers. A place in a tree hangs below the
+    descriptors of its parent's place, that of the top of a tree (C14) below its category (C), and
+    this below the root; labels without a place below the root.
+    """
 
     def __init__(self, places: Mapping[str, Sequence[str]]) -> None:
         """`places`: the tree numbers of each descriptor."""
@@ -37,7 +41,9 @@ class Hierarchy:
         return self._parents[node]
 
     def _above(self, place: str) -> list[str]:
-        """The nodes right above a place; of a category (written so that no descriptor is named like it) the root."""
+        """The nodes right above a place; of a category (written so that no descriptor is named
+        like it) the root.
+        """
         while "." in place:
             place = place.rpartition(".")[0]
             if place in self._at:
@@ -59,7 +65,9 @@ class Hierarchy:
         return self._distances[node]
 
     def way(self, node: str, above: str) -> frozenset[str]:
-        """The nodes on a shortest way up, both ends among them; of several ways that of the parents that come first."""
+        """The nodes on a shortest way up, both ends among them; of several ways that of the
+        parents that come first.
+        """
         if (node, above) not in self._ways:
             steps = self.distances(node)[above]
             nearer = (each for each in self.parents(node) if self.distances(each).get(above) == steps - 1)
@@ -72,7 +80,9 @@ class Hierarchy:
         return {a for a in above if not any(a in above[b] and b not in above[a] for b in above)}
 
     def nearest_below(self, labels: Collection[str]) -> _Below:
-        """For each node above labels: the fewest edges from it to one of them, and those that have so few, ascending."""
+        """For each node above labels: the fewest edges from it to one of them, and those that
+        have so few, ascending.
+        """
         found: _Below = {}
         for label in sorted(labels):
             for node, edges in self.distances(label).items():
@@ -103,8 +113,10 @@ class Hierarchy:
         return common / len(nodes[1]), common / len(nodes[0]), 2 * common / (len(nodes[0]) + len(nodes[1]))
 
     def _joined(self, sides: tuple[set[str], set[str]], below: tuple[_Below, _Below]) -> dict[tuple[int, str], set[str]]:
-        """For each label (side, label): the lowest common ancestors that join it and a label of the other side, one of which is
-        the other's nearest by way of it. A label of both sides is joined with itself alone."""
+        """For each label (side, label): the lowest common ancestors that join it and a label of the
+        other side, one of which is the other's nearest by way of it. A label of both sides is
+        joined with itself alone.
+        """
         joined: dict[tuple[int, str], set[str]] = {(side, label): set() for side in (0, 1) for label in sides[side]}
         both = sides[0] & sides[1]
         for side in 0, 1:
@@ -120,7 +132,9 @@ class Hierarchy:
 
 
 def fewest(choices: Collection[set[str]]) -> set[str]:
-    """The smallest set that has an element of each choice; of several, the one whose elements come first."""
+    """The smallest set that has an element of each choice; of several, the one whose elements
+    come first.
+    """
     left, found = list(choices), set()
     size = next(size for size in count() if coverable(left, size))
     for element in sorted({element for choice in left for element in choice}):

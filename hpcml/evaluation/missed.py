@@ -1,8 +1,10 @@
-"""Labels that judged rows have and the model does not know: each such pair of a row and a label counts as missed.
+"""Labels that judged rows have and the model does not know: each such pair of a row and a label
+counts as missed.
 
-The pair has no score. It is a positive that is never retrieved: in recall, F1, average precision, break-even and AUC of all pairs
-together, in F1 and nDCG of its row, in BioASQ's measures, and in the search for thresholds that one of these is to judge. Labels
-that data keep beside their own (`data.unknown_labels`) and labels of the data that the model lacks are the same here. Measures of
+The pair has no score. It is a positive that is never retrieved: in recall, F1, average precision,
+break-even and AUC of all pairs together, in F1 and nDCG of its row, in BioASQ's measures, and in
+the search for thresholds that one of these is to judge. Labels that data keep beside their own
+(`data.unknown_labels`) and labels of the data that the model lacks are the same here. Measures of
 single labels and their means (macro) are of labels that the model knows.
 """
 
@@ -29,7 +31,9 @@ class Missed:
 
 @mpi.collective
 def count_missed(comm: mpi.Comm, shard: Shard, place: np.ndarray) -> Missed:
-    """Collective over `comm`. Count them; `place` is that of each label among those judged, or NOT_KNOWN."""
+    """Collective over `comm`. Count them; `place` is that of each label among those judged, or
+    NOT_KNOWN.
+    """
     found = place[shard.y_indices] == NOT_KNOWN
     rows = np.repeat(np.arange(shard.y_indptr.size - 1), np.diff(shard.y_indptr))
     by_row = np.bincount(rows[found], minlength=shard.y_indptr.size - 1)[shard.rows]

@@ -1,12 +1,14 @@
-"""Probabilities from scores, and how good they are: the Brier score and the expected calibration error.
+"""Probabilities from scores, and how good they are: the Brier score and the expected calibration
+error.
 
-The Brier score of a label is the mean of (p − y)² over the rows, y being 1 for rows that have it and else 0. Its expected
-calibration error divides the rows into 10 bins of equal width by p, and adds up |Σ (p − y)| over the bins, divided by the number
-of rows. Sums are of whole numbers, of 2^−36 or a little more, so that they depend neither on the order of the rows nor on the
-number of ranks.
+The Brier score of a label is the mean of (p − y)² over the rows, y being 1 for rows that have it
+and else 0. Its expected calibration error divides the rows into 10 bins of equal width by p, and
+adds up |Σ (p − y)| over the bins, divided by the number of rows. Sums are of whole numbers, of
+2^−36 or a little more, so that they depend neither on the order of the rows nor on the number of
+ranks.
 
-Brier, "Verification of Forecasts Expressed in Terms of Probability", 1950; Naeini, Cooper & Hauskrecht, "Obtaining Well Calibrated
-Probabilities Using Bayesian Binning", 2015.
+Brier, "Verification of Forecasts Expressed in Terms of Probability", 1950; Naeini, Cooper &
+Hauskrecht, "Obtaining Well Calibrated Probabilities Using Bayesian Binning", 2015.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ RANGES = ((0, 0), (1, 4), (5, 9), (10, 29), (30, 99), (100, 2**62))  # positives
 
 
 def probabilities(scores: np.ndarray, slope: np.ndarray, offset: np.ndarray, labels: np.ndarray | None = None) -> np.ndarray:
-    """1 / (1 + exp(−slope · score − offset)) of scores (n × L), or of scores of labels[i, k] (n × k)."""
+    """1 / (1 + exp(−slope · score − offset)) of scores (n × L), or of scores of labels[i, k] (n
+    × k).
+    """
     out = np.empty(scores.shape)
     if labels is None:
         kernels.sigmoids(scores, slope, offset, out)
@@ -35,7 +39,9 @@ def probabilities(scores: np.ndarray, slope: np.ndarray, offset: np.ndarray, lab
 
 @dataclass(frozen=True)
 class CalibrationLine:
-    """Labels with about as many positives: how many, the mean probability, the share of true rows, and the means of errors."""
+    """Labels with about as many positives: how many, the mean probability, the share of true
+    rows, and the means of errors.
+    """
 
     positives: str
     n_labels: int
@@ -49,7 +55,9 @@ class ProbabilityCounts:
     """Sums of the probabilities of labels over the rows of a rank; then what follows from them."""
 
     def __init__(self, sigmoids: tuple[np.ndarray, np.ndarray], labels: np.ndarray, n_global: int) -> None:
-        """`sigmoids` are slope and offset of all labels of a model, `labels` (n) the numbers of those that are judged."""
+        """`sigmoids` are slope and offset of all labels of a model, `labels` (n) the numbers of
+        those that are judged.
+        """
         self.sigmoids, self.n_global = (sigmoids[0][labels], sigmoids[1][labels]), n_global
         n = labels.size
         self.bits = min(36, 62 - n_global.bit_length())
@@ -63,7 +71,9 @@ class ProbabilityCounts:
 
     @mpi.collective
     def finish(self, comm: mpi.Comm, labels: np.ndarray, positives: np.ndarray) -> CalibrationMeasures:
-        """Collective over `comm`. The measures, once all rows are counted; positives[p] is a score for the true label labels[p]."""
+        """Collective over `comm`. The measures, once all rows are counted; positives[p] is a
+        score for the true label labels[p].
+        """
         slope, offset = self.sigmoids
         p = probabilities(positives.reshape(1, -1), slope[labels], offset[labels])[0]
         one = 1 << self.bits
@@ -76,7 +86,9 @@ class ProbabilityCounts:
 
 @dataclass(frozen=True)
 class CalibrationMeasures:
-    """Sums over all rows, for each label: of (p − y)², and in each bin of p and of the true rows (n_labels × BINS)."""
+    """Sums over all rows, for each label: of (p − y)², and in each bin of p and of the true rows
+    (n_labels × BINS).
+    """
 
     squares: np.ndarray
     sums: np.ndarray

@@ -1,7 +1,9 @@
-"""Measures of one ranking, from counts alone. Tied scores: the expectation over a uniformly random order within each tie.
+"""Measures of one ranking, from counts alone. Tied scores: the expectation over a uniformly random
+order within each tie.
 
-Closed forms: McSherry & Najork, "Computing Information Retrieval Performance Measures Efficiently in the Presence of Tied
-Scores", 2008. A measure that is undefined (no positives, no negatives, nothing predicted) is NaN.
+Closed forms: McSherry & Najork, "Computing Information Retrieval Performance Measures Efficiently
+in the Presence of Tied Scores", 2008. A measure that is undefined (no positives, no negatives,
+nothing predicted) is NaN.
 """
 
 from __future__ import annotations
@@ -20,8 +22,9 @@ _HARMONIC = ((-1 / 12, 2), (1 / 120, 4), (-1 / 252, 6), (1 / 240, 8), (-1 / 132,
 class Ranking:
     """The counts of one ranking of `n_items` scores from which its measures follow.
 
-    The first three arrays (n_ties, int64) describe the distinct scores that a positive item has, highest first: how many items
-    score more, how many score the same (with the positives), and how many of those are positive.
+    The first three arrays (n_ties, int64) describe the distinct scores that a positive item has,
+    highest first: how many items score more, how many score the same (with the positives), and how
+    many of those are positive.
     """
 
     greater: np.ndarray
@@ -48,7 +51,9 @@ def _ratio(numerator: float, denominator: float) -> float:
 
 
 def _tie_sums(greater: np.ndarray, equal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """For each tie of n items after t others: Σ 1/(t+i) and Σ (i−1)/(t+i) over i = 1..n, whatever n is."""
+    """For each tie of n items after t others: Σ 1/(t+i) and Σ (i−1)/(t+i) over i = 1..n,
+    whatever n is.
+    """
     t, n = greater.astype(np.float64), equal.astype(np.float64)
     reciprocals, weighted = 1.0 / (t + 1.0), np.zeros(t.size)
     if equal.max(initial=1) <= 1:
@@ -70,7 +75,8 @@ def _tie_sums(greater: np.ndarray, equal: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 def average_precision(ranking: Ranking) -> float:
-    """Average precision, averaged over ties: the mean over positives of the expected precision at their rank.
+    """Average precision, averaged over ties: the mean over positives of the expected precision at
+    their rank.
 
     It is the area under the precision-recall curve (PRC area) as a step function.
     """
@@ -82,14 +88,18 @@ def average_precision(ranking: Ranking) -> float:
 
 
 def break_even(ranking: Ranking) -> float:
-    """R-precision, averaged over ties: the expected share of positives among the first R items, R = number of positives."""
+    """R-precision, averaged over ties: the expected share of positives among the first R items,
+    R = number of positives.
+    """
     total = ranking.n_positive
     inside = np.clip(total - ranking.greater, 0, ranking.equal)  # items of the tie that are among the first R
     return _ratio(float((ranking.relevant * (inside / ranking.equal)).sum()), total)
 
 
 def auc(ranking: Ranking) -> float:
-    """Area under the ROC curve (ROC area): the share of (positive, negative) pairs in the right order, ties counting half."""
+    """Area under the ROC curve (ROC area): the share of (positive, negative) pairs in the right
+    order, ties counting half.
+    """
     n_negative = ranking.n_items - int(ranking.relevant.sum())
     if not n_negative:
         return math.nan
@@ -114,7 +124,9 @@ def f1(ranking: Ranking) -> float:
 
 
 def misclassified(ranking: Ranking) -> float:
-    """How many items are predicted wrongly: positives that are not predicted, and others that are."""
+    """How many items are predicted wrongly: positives that are not predicted, and others that
+    are.
+    """
     return float(ranking.n_predicted + ranking.n_positive - 2 * ranking.n_hits)
 
 

@@ -1,4 +1,6 @@
-"""Scores of a model's labels on a shard, one block of rows × labels at a time, so that memory stays bounded."""
+"""Scores of a model's labels on a shard, one block of rows × labels at a time, so that memory
+stays bounded.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def label_blocks(n_labels: int, n_features: int, most: int = MAX_LANES) -> list[
 
 
 def blocks_of(rows: np.ndarray, n_columns: int) -> Iterator[tuple[int, np.ndarray]]:
-    """(begin, rows[begin:end]) for consecutive ranges whose rows × n_columns doubles fit SCORE_BYTES."""
+    """(begin, rows[begin:end]) for consecutive ranges whose rows × n_columns doubles fit
+    SCORE_BYTES.
+    """
     step = max(1, SCORE_BYTES // (8 * max(1, n_columns)))
     for begin in range(0, rows.size, step):
         yield begin, rows[begin : begin + step]
@@ -70,8 +74,8 @@ class Scorer:
     def weights(self, begin: int, end: int) -> tuple[Any, np.ndarray]:
         """The weights of labels[begin:end] as `rows_scores` takes them, and their bias (B).
 
-        They are Wt (d, B), those of every feature; or, where few are not 0, what `kernels.invert_rows` makes of these.
-        Raises NonFiniteError if one is not a finite number.
+        They are Wt (d, B), those of every feature; or, where few are not 0, what
+        `kernels.invert_rows` makes of these. Raises NonFiniteError if one is not a finite number.
         """
         labels = self.labels[begin:end]
         if self._by_column:
@@ -84,7 +88,9 @@ class Scorer:
         return Wt, bias[places]
 
     def _rows_of(self, labels: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
-        """A dense array with the rows of W of some labels, where in it they are, and the bias of each row in it."""
+        """A dense array with the rows of W of some labels, where in it they are, and the bias of
+        each row in it.
+        """
         if self._is_dense:
             return self.model.W, labels, self.model.bias
         return self.model.rows(labels), np.arange(labels.size), self.model.bias[labels]
@@ -114,7 +120,8 @@ class Scorer:
         return self._sums(rows) if self.model.normalised else np.ones(rows.size)
 
     def _sums(self, rows: np.ndarray) -> np.ndarray:
-        """The divisors of the scores of a normalised model: the bias and the values of the features that it has.
+        """The divisors of the scores of a normalised model: the bias and the values of the features
+        that it has.
 
         Raises DataError for a row with a negative value.
         """
@@ -126,7 +133,9 @@ class Scorer:
         return sums
 
     def pairs_scores(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        """The scores (n_pairs) of row rows[p] for label labels[p] of the model: the same bits as `rows_scores`."""
+        """The scores (n_pairs) of row rows[p] for label labels[p] of the model: the same bits as
+        `rows_scores`.
+        """
         out, order = np.empty(rows.size), np.argsort(labels, kind="stable")
         blocks = [(0, self.labels.size)] if self._is_dense else self.blocks  # of other models only some rows are expanded at a time
         for begin, end in blocks:
@@ -147,7 +156,9 @@ class Scorer:
 
     @mpi.collective
     def warm_up(self, comm: mpi.Comm) -> None:
-        """Collective over `comm`. Compile the kernels for these arrays' types, first on one rank of each node."""
+        """Collective over `comm`. Compile the kernels for these arrays' types, first on one rank
+        of each node.
+        """
         none = np.empty(0, dtype=np.int64)
         with mpi.node_first(comm):
             self.rows_scores(none, *self.weights(0, 0))
@@ -184,7 +195,9 @@ class CombinedScorer(Scorer):
         return out
 
     def pairs_scores(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        """The scores (n_pairs) of row rows[p] for label labels[p] of the model: the same bits as `rows_scores`."""
+        """The scores (n_pairs) of row rows[p] for label labels[p] of the model: the same bits as
+        `rows_scores`.
+        """
         out, order = np.empty(rows.size), np.argsort(labels, kind="stable")
         for begin, end in self.blocks:
             own = self.labels[begin:end]
@@ -202,9 +215,11 @@ class CombinedScorer(Scorer):
 
 
 class ClassifierScorer:
-    """The scores of some labels of a classifier on the rows of a shard; it has the methods of a `Scorer`.
+    """The scores of some labels of a classifier on the rows of a shard; it has the methods of a
+    `Scorer`.
 
-    The "weights" of a block of labels are their numbers alone. All labels are one block, for they cost the same as one.
+    The "weights" of a block of labels are their numbers alone. All labels are one block, for they
+    cost the same as one.
     """
 
     def __init__(self, model: ClassifierModel, shard: Shard, labels: np.ndarray) -> None:
@@ -215,7 +230,9 @@ class ClassifierScorer:
         self.blocks = [(0, labels.size)]
 
     def weights(self, begin: int, end: int) -> tuple[np.ndarray]:
-        """The numbers of labels[begin:end], which is what `rows_scores` needs to know of a block."""
+        """The numbers of labels[begin:end], which is what `rows_scores` needs to know of a
+        block.
+        """
         return (self.labels[begin:end],)
 
     def rows_scores(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -240,8 +257,8 @@ class ClassifierScorer:
     def pairs_scores(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """The scores (n_pairs) of row rows[p] for label labels[p] of the model.
 
-        The same bits as `rows_scores` gives for all rows of the shard, even of a learner whose bits depend on the rows around:
-        the classifier is given the same rows at once.
+        The same bits as `rows_scores` gives for all rows of the shard, even of a learner whose bits
+        depend on the rows around: the classifier is given the same rows at once.
         """
         out, places = np.empty(rows.size), np.searchsorted(self.rows, rows)
         order = np.argsort(places, kind="stable")
@@ -258,7 +275,9 @@ class ClassifierScorer:
 
     @mpi.collective
     def warm_up(self, comm: mpi.Comm) -> None:
-        """Collective over `comm`. Compile the kernels, the classifier's too, by one made-up row, first on one rank of each node."""
+        """Collective over `comm`. Compile the kernels, the classifier's too, by one made-up row,
+        first on one rank of each node.
+        """
         row = (np.zeros(2, dtype=np.int64), self._csr[1][:0], self._csr[2][:0])
         with mpi.node_first(comm):
             X = rows_of(row, np.zeros(1, dtype=np.int64), self.model.n_features, self.model.dense)
@@ -267,7 +286,9 @@ class ClassifierScorer:
 
 
 def scorer_of(model: Model | ClassifierModel, shard: Shard, labels: np.ndarray) -> Scorer | ClassifierScorer:
-    """The scorer of `labels` (n, int64, ascending label numbers) of a model of any kind on a shard."""
+    """The scorer of `labels` (n, int64, ascending label numbers) of a model of any kind on a
+    shard.
+    """
     if isinstance(model, ClassifierModel):
         return ClassifierScorer(model, shard, labels)
     return Scorer(model, shard, labels) if model.combination is None else CombinedScorer(model, shard, labels)

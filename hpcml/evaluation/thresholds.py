@@ -1,15 +1,19 @@
-"""The thresholds that maximise F1 on held-out rows: per label, or one for all labels that maximises micro F1 or F1 per row.
+"""The thresholds that maximise F1 on held-out rows: per label, or one for all labels that maximises
+micro F1 or F1 per row.
 
-Predicting more rows raises F1 only where one more is a hit, so the best threshold lies just below the score of a positive. For
-labels and micro F1 the counts of `counts` have all that it takes: how many scores lie above and at each positive's. F1 per row is
-searched by `instance_search`. One threshold for all labels is one probability, where the model has them (`comparable`). A last pass
-finds the next score below, over all ranks: the threshold is in the middle of the two. Everything that decides is a whole number, so
-the result is the same on any number of ranks.
+Predicting more rows raises F1 only where one more is a hit, so the best threshold lies just below
+the score of a positive. For labels and micro F1 the counts of `counts` have all that it takes: how
+many scores lie above and at each positive's. F1 per row is searched by `instance_search`. One
+threshold for all labels is one probability, where the model has them (`comparable`). A last pass
+finds the next score below, over all ranks: the threshold is in the middle of the two. Everything
+that decides is a whole number, so the result is the same on any number of ranks.
 
-Lipton, Elkan & Narayanaswamy, "Optimal Thresholding of Classifiers to Maximize F1 Measure", 2014: where scores are calibrated
-probabilities, the best threshold is half of the best F1 (method "half"). A label whose scores say nothing has its best F1 where
-every row is positive; and a rare label's best threshold on a few rows may be chance. With "search" such labels share the threshold
-of micro F1. "shrink" draws the threshold of each label to that of labels as frequent (`decision`), more the fewer rows it has.
+Lipton, Elkan & Narayanaswamy, "Optimal Thresholding of Classifiers to Maximize F1 Measure", 2014:
+where scores are calibrated probabilities, the best threshold is half of the best F1 (method
+"half"). A label whose scores say nothing has its best F1 where every row is positive; and a rare
+label's best threshold on a few rows may be chance. With "search" such labels share the threshold of
+micro F1. "shrink" draws the threshold of each label to that of labels as frequent (`decision`),
+more the fewer rows it has.
 """
 
 from __future__ import annotations
@@ -44,7 +48,9 @@ CHANCE = 0.01  # the largest probability that a label's best F1 in a random orde
 
 @dataclass
 class Found:
-    """Thresholds of all labels of a model, and what they are worth on the rows that they were found on."""
+    """Thresholds of all labels of a model, and what they are worth on the rows that they were
+    found on.
+    """
 
     measure: str
     method: str
@@ -59,7 +65,9 @@ class Found:
 
 
 def method_of(measure: str, method: str | None, min_positives: int | None, chance: float | None) -> str:
-    """The method that is meant where none is named. Raises ConfigError for options that have no effect with it. Local."""
+    """The method that is meant where none is named. Raises ConfigError for options that have no
+    effect with it. Local.
+    """
     of_search = {"min-positives": min_positives, "chance": chance}
     named = [flag for flag, value in of_search.items() if value is not None]
     if method == "shrink" and named:
@@ -68,7 +76,9 @@ def method_of(measure: str, method: str | None, min_positives: int | None, chanc
 
 
 def check_fit(model: Model | ClassifierModel, measure: str, method: str, min_positives: int, chance: float) -> None:
-    """Raise ConfigError for unknown names, and for a model whose scores do not fit. Local: call it before the first collective."""
+    """Raise ConfigError for unknown names, and for a model whose scores do not fit. Local: call
+    it before the first collective.
+    """
     for flag, value, known in (("measure", measure, MEASURES), ("method", method, METHODS)):
         if value not in known:
             raise ConfigError(f"--{flag} {value}: expected one of {', '.join(known)}")
@@ -108,11 +118,12 @@ def find_thresholds(
     chance: float | None = None,
     log: Log | None = None,
 ) -> Found:
-    """Collective over `comm`. The thresholds for a measure, from the rows of a split, which should be held out.
+    """Collective over `comm`. The thresholds for a measure, from the rows of a split, which should
+    be held out.
 
-    `method` is by default shrink for labels, and else, or where an option of it is named, search; `min_positives` (1) and `chance`
-    (0.01) are of search and half. Raises ConfigError or DataError if they do not fit one another, NonFiniteError if a score is not
-    a number.
+    `method` is by default shrink for labels, and else, or where an option of it is named, search;
+    `min_positives` (1) and `chance` (0.01) are of search and half. Raises ConfigError or DataError
+    if they do not fit one another, NonFiniteError if a score is not a number.
     """
     method = method_of(measure, method, min_positives, chance)
     min_positives, chance = MIN_POSITIVES if min_positives is None else min_positives, CHANCE if chance is None else chance
@@ -151,7 +162,9 @@ def find_thresholds(
 
 @mpi.collective
 def _shrunk(held_out: HeldOut, judged: np.ndarray, n_labels: int) -> Found:
-    """Collective. The thresholds of `decision.decide` for the judged labels of a model, and for others that of the rarest."""
+    """Collective. The thresholds of `decision.decide` for the judged labels of a model, and for
+    others that of the rarest.
+    """
     decision = decide(summaries_of(held_out))
     thresholds = np.full(n_labels, decision.rarest[0])
     thresholds[judged] = decision.thresholds
@@ -166,7 +179,9 @@ def _shrunk(held_out: HeldOut, judged: np.ndarray, n_labels: int) -> Found:
 
 @mpi.collective
 def _f1(held_out: HeldOut, measure: str, cuts: np.ndarray, n_predicted: np.ndarray) -> float:
-    """Collective. Micro F1, or the mean over the labels that some row has, where scores of at least the cuts are predicted."""
+    """Collective. Micro F1, or the mean over the labels that some row has, where scores of at
+    least the cuts are predicted.
+    """
     hits, n_positive = held_out.sum_by_label(held_out.positives >= cuts[held_out.labels]), held_out.n_positive()
     if measure == "micro":
         return float(2 * hits.sum() / (n_predicted.sum() + n_positive.sum() + held_out.missed.n_pairs))
@@ -175,12 +190,16 @@ def _f1(held_out: HeldOut, measure: str, cuts: np.ndarray, n_predicted: np.ndarr
 
 
 def _half(f1: float) -> float:
-    """The least log-odds that is predicted where the threshold of the probability is half of an F1."""
+    """The least log-odds that is predicted where the threshold of the probability is half of an
+    F1.
+    """
     return float(np.nextafter(math.log(f1 / (2.0 - f1)), np.inf)) if f1 > 0 else 0.0
 
 
 def between(below: float, cut: float) -> float:
-    """A threshold that divides two neighbouring scores, finite and as nearly in their middle as can be: below ≤ it < cut."""
+    """A threshold that divides two neighbouring scores, finite and as nearly in their middle as
+    can be: below ≤ it < cut.
+    """
     middle = below / 2.0 + cut / 2.0
     if math.isfinite(middle) and below <= middle < cut:
         return middle
@@ -188,7 +207,8 @@ def between(below: float, cut: float) -> float:
 
 
 def best_cut(values: np.ndarray, ranking: Ranking) -> tuple[float, float]:
-    """The cut with the largest F1, and that F1: of the positives' scores `values` (falling) the least that is predicted.
+    """The cut with the largest F1, and that F1: of the positives' scores `values` (falling) the
+    least that is predicted.
 
     Of several cuts it is the highest; NaN without positives.
     """
@@ -202,7 +222,9 @@ def best_cut(values: np.ndarray, ranking: Ranking) -> tuple[float, float]:
 
 @dataclass
 class Own:
-    """The best cut of each label (n_labels): the least score that is predicted, its F1, the rows predicted, and the hits."""
+    """The best cut of each label (n_labels): the least score that is predicted, its F1, the rows
+    predicted, and the hits.
+    """
 
     cuts: np.ndarray
     f1: np.ndarray
@@ -243,8 +265,9 @@ def _count(held_out: HeldOut, by_label: bool) -> tuple[Counts, Own | None]:
 def _guard(own: Own, n_positive: np.ndarray, n_rows: int, min_positives: int, limit: float) -> tuple[np.ndarray, dict[str, int]]:
     """Which labels may have a threshold of their own, and how many may not, and why.
 
-    In a random order so many of the predicted rows are hits, or more, with a probability of at most P times the tail of the
-    hypergeometric distribution, for the cut was the best of P (Bonferroni). That of predicting every row is 1.
+    In a random order so many of the predicted rows are hits, or more, with a probability of at most
+    P times the tail of the hypergeometric distribution, for the cut was the best of P (Bonferroni).
+    That of predicting every row is 1.
     """
     from scipy.stats import hypergeom
 
@@ -257,8 +280,8 @@ def _guard(own: Own, n_positive: np.ndarray, n_rows: int, min_positives: int, li
 
 @mpi.collective
 def _below(held_out: HeldOut, cuts: np.ndarray, common: float) -> tuple[np.ndarray, float, np.ndarray]:
-    """Collective. Per label the largest score below its cut, of all labels the largest value (`comparable`) below `common`; the
-    rows at or above each cut.
+    """Collective. Per label the largest score below its cut, of all labels the largest value
+    (`comparable`) below `common`; the rows at or above each cut.
     """
     comm, n = held_out.comm, held_out.n_labels
     below, n_predicted = np.full(n + 1, -np.inf), np.zeros(n, dtype=np.int64)

@@ -1,4 +1,6 @@
-"""Labels that a model has not learnt, and what may be the reason; labels whose rows are nearly those of another label."""
+"""Labels that a model has not learnt, and what may be the reason; labels whose rows are nearly
+those of another label.
+"""
 
 from __future__ import annotations
 
@@ -144,9 +146,11 @@ class Learnability:
 
 
 def chance_of(n_positive: np.ndarray, n_rows: int) -> np.ndarray:
-    """The average precision (n) that LEVEL of random orders of `n_rows` rows exceed, for so many positives (n, above 0).
+    """The average precision (n) that LEVEL of random orders of `n_rows` rows exceed, for so many
+    positives (n, above 0).
 
-    Simulated for SIZES; between them by the ratio to the share of positives of the next smaller size, which is a little larger.
+    Simulated for SIZES; between them by the ratio to the share of positives of the next smaller
+    size, which is a little larger.
     """
     ratios = np.full(len(SIZES), np.nan)
     at = np.searchsorted(SIZES, n_positive, "right") - 1
@@ -162,10 +166,11 @@ def chance_of(n_positive: np.ndarray, n_rows: int) -> np.ndarray:
 
 @mpi.collective
 def find_unlearnt(comm: mpi.Comm, model: Model | ClassifierModel, dataset: Dataset, split: str, log: Log) -> Learnability:
-    """Collective over `comm`. The labels that a model ranks no better than chance on a split, and why; the same on all ranks.
+    """Collective over `comm`. The labels that a model ranks no better than chance on a split, and
+    why; the same on all ranks.
 
-    What rows have in common is looked for in those that the model was trained on, if the data have that split, else in all.
-    Raises ConfigError or DataError if model, data and split do not fit.
+    What rows have in common is looked for in those that the model was trained on, if the data have
+    that split, else in all. Raises ConfigError or DataError if model, data and split do not fit.
     """
     evaluation = evaluate(comm, model, dataset, split, log)
     judged = np.flatnonzero(evaluation.n_positive > 0)
@@ -216,7 +221,9 @@ class _TrainingRows:
 
     @mpi.collective
     def counts(self, labels: np.ndarray, other: Any) -> Iterator[tuple[int, np.ndarray]]:
-        """Collective. (label, how many of its rows have each column of `other` (n)), over all ranks, block of labels by block."""
+        """Collective. (label, how many of its rows have each column of `other` (n)), over all
+        ranks, block of labels by block.
+        """
         step = max(1, BLOCK_BYTES // (8 * max(1, other.shape[1])))
         for begin in range(0, labels.size, step):
             some = labels[begin : begin + step]
@@ -227,7 +234,9 @@ class _TrainingRows:
 
 @mpi.collective
 def _twins(rows: _TrainingRows, evaluation: Evaluation) -> list[Twins]:
-    """Collective. The pairs of labels whose sets of rows have a Jaccard index of at least ALIKE, the most alike first."""
+    """Collective. The pairs of labels whose sets of rows have a Jaccard index of at least ALIKE,
+    the most alike first.
+    """
     n, values, found = rows.n_positive, evaluation.values["average_precision"], []
     for label, both in rows.counts(np.flatnonzero(n > 1), rows.by_label.T.tocsr()):
         jaccard = both / np.maximum(1, n[label] + n - both)
@@ -241,10 +250,12 @@ def _twins(rows: _TrainingRows, evaluation: Evaluation) -> list[Twins]:
 
 @mpi.collective
 def _own_features(rows: _TrainingRows, labels: np.ndarray) -> Iterator[list[int]]:
-    """Collective. Of each label the features that its rows have more often than others, beyond chance, the surest first.
+    """Collective. Of each label the features that its rows have more often than others, beyond
+    chance, the surest first.
 
-    A feature of c of the label's R rows and of m of all n rows: p is the hypergeometric probability of at least c. It is beyond
-    chance if p times the number of features that could be found (those of 2 rows or more) is at most LEVEL (Bonferroni).
+    A feature of c of the label's R rows and of m of all n rows: p is the hypergeometric probability
+    of at least c. It is beyond chance if p times the number of features that could be found (those
+    of 2 rows or more) is at most LEVEL (Bonferroni).
     """
     from scipy.stats import hypergeom
 

@@ -1,8 +1,10 @@
-"""Outputs that a job that is begun anew may replace without --force: those that an earlier start of it found free.
+"""Outputs that a job that is begun anew may replace without --force: those that an earlier start of
+it found free.
 
-A command that cannot resume begins anew when its job is queued again. It may then meet what it wrote itself: one of two outputs, or
-all of them, where the node was lost before Slurm heard of the end. The job script keeps a file, HPCML_OUTPUTS, for as long as the
-job lasts, in which each start notes what was not there; what existed before the job is in nobody's way to be replaced.
+A command that cannot resume begins anew when its job is queued again. It may then meet what it
+wrote itself: one of two outputs, or all of them, where the node was lost before Slurm heard of the
+end. The job script keeps a file, HPCML_OUTPUTS, for as long as the job lasts, in which each start
+notes what was not there; what existed before the job is in nobody's way to be replaced.
 """
 
 from __future__ import annotations

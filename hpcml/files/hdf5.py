@@ -1,9 +1,10 @@
 """The dataset file: format, version, and a read-only handle on one.
 
-An hpcml dataset is an HDF5 file with the attributes `hpcml-format = "dataset"` and `hpcml-version`. Groups `X` (m × d float32)
-and `Y` (m × L, the label sets) use AnnData's encoding of a CSR matrix. Beside them may stand `feature_names`, `label_names`,
-`label_titles` (what people call the labels, "" for none), `row_ids` (variable-length UTF-8), `splits/NAME` (sorted row numbers,
-int64), `rows/NAME` (another number of each row, such as the year) and `text` (how words became features).
+An hpcml dataset is an HDF5 file with the attributes `hpcml-format = "dataset"` and `hpcml-version`.
+Groups `X` (m × d float32) and `Y` (m × L, the label sets) use AnnData's encoding of a CSR matrix.
+Beside them may stand `feature_names`, `label_names`, `label_titles` (what people call the labels,
+"" for none), `row_ids` (variable-length UTF-8), `splits/NAME` (sorted row numbers, int64),
+`rows/NAME` (another number of each row, such as the year) and `text` (how words became features).
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ DAMAGE = (KeyError, OSError, ValueError, RuntimeError, TypeError, AttributeError
 
 
 def matrix_slabs(name: str, n_rows: int, nnz: int, n_columns: int, dtype: str | None) -> dict[str, Slab]:
-    """The datasets of one CSR matrix; `dtype` None is a matrix of ones, whose `data` is described but never written."""
+    """The datasets of one CSR matrix; `dtype` None is a matrix of ones, whose `data` is
+    described but never written.
+    """
     index = "<i4" if n_columns < 2**31 else "<i8"
     slabs = {f"{name}/indptr": Slab((n_rows + 1,), "<i8"), f"{name}/indices": Slab((nnz,), index)}
     if dtype is not None:
@@ -42,7 +45,9 @@ def matrix_slabs(name: str, n_rows: int, nnz: int, n_columns: int, dtype: str | 
 
 
 def describe_matrix(file: h5py.File, name: str, n_rows: int, n_columns: int, nnz: int, ones: bool) -> None:
-    """Give group `name` AnnData's attributes; for a matrix of ones also its unwritten `data` with fill value 1."""
+    """Give group `name` AnnData's attributes; for a matrix of ones also its unwritten `data`
+    with fill value 1.
+    """
     group = file[name]
     group.attrs["encoding-type"] = "csr_matrix"
     group.attrs["encoding-version"] = "0.1.0"
@@ -60,7 +65,9 @@ def create_strings(file: h5py.File, name: str, size: int) -> h5py.Dataset:
 
 
 class Strings(Protocol):
-    """Strings that may be made when they are asked for: a list, or what has a length and gives slices."""
+    """Strings that may be made when they are asked for: a list, or what has a length and gives
+    slices.
+    """
 
     def __len__(self) -> int: ...
 
@@ -68,14 +75,18 @@ class Strings(Protocol):
 
 
 def write_strings(file: h5py.File, name: str, strings: Strings) -> None:
-    """A dataset of variable-length UTF-8 strings; of `strings` only slices are taken. Raises DataError as `storable`."""
+    """A dataset of variable-length UTF-8 strings; of `strings` only slices are taken. Raises
+    DataError as `storable`.
+    """
     data = create_strings(file, name, len(strings))
     for begin in range(0, len(strings), NAME_CHUNK):
         data[begin : begin + NAME_CHUNK] = storable(name, strings[begin : begin + NAME_CHUNK])
 
 
 def write_label_titles(file: h5py.File, titles: Sequence[str] | None) -> None:
-    """The titles of labels ("" for none), written only where a label has one. Raises DataError as `storable`."""
+    """The titles of labels ("" for none), written only where a label has one. Raises DataError
+    as `storable`.
+    """
     if titles is not None and any(titles):
         write_strings(file, "label_titles", titles)
 
@@ -96,7 +107,9 @@ def stamp(file: h5py.File, kind: str) -> None:
 
 
 def vocabulary_digest(names: Strings | None, n_features: int) -> str:
-    """A digest that must agree between a model and the data it scores: of the feature names, or only the width without names."""
+    """A digest that must agree between a model and the data it scores: of the feature names, or
+    only the width without names.
+    """
     if names is None:
         return f"width:{n_features}"
     digest = hashlib.sha256()
@@ -107,10 +120,12 @@ def vocabulary_digest(names: Strings | None, n_features: int) -> str:
 
 
 def open_hdf5(path: Path | str) -> h5py.File:
-    """Open an HDF5 file read-only, without a lock, which many file systems do not have. Raises OSError.
+    """Open an HDF5 file read-only, without a lock, which many file systems do not have. Raises
+    OSError.
 
-    HDF5 opens a file twice in a process only with the same rules of locking: those of whoever has it open here, such as a
-    notebook, whose changes are then seen, too. And to ask for a lock tells of a program that is writing the file.
+    HDF5 opens a file twice in a process only with the same rules of locking: those of whoever has
+    it open here, such as a notebook, whose changes are then seen, too. And to ask for a lock tells
+    of a program that is writing the file.
     """
     try:
         file = h5py.File(path, "r", locking=False)
@@ -130,7 +145,8 @@ def open_hdf5(path: Path | str) -> h5py.File:
 def open_stamped(path: Path | str, kind: str, made_by: str) -> h5py.File:
     """Open an HDF5 file of ours read-only.
 
-    Raises DataError for a missing, unreadable, truncated or foreign file, and for one of a newer or older format.
+    Raises DataError for a missing, unreadable, truncated or foreign file, and for one of a newer or
+    older format.
     """
     path = Path(path)
     try:
@@ -164,7 +180,9 @@ def open_stamped(path: Path | str, kind: str, made_by: str) -> h5py.File:
 
 @contextmanager
 def readable(path: Path | str, made_by: str, what: str = "file") -> Iterator[None]:
-    """Reading of a file of ours: whatever h5py raises for a damaged part becomes a DataError of one sentence."""
+    """Reading of a file of ours: whatever h5py raises for a damaged part becomes a DataError of
+    one sentence.
+    """
     try:
         yield
     except DAMAGE as error:
@@ -200,9 +218,11 @@ def changed_in_use(path: Path | str) -> DataError:
 
 
 def map_dataset(path: Path, data: h5py.Dataset, begin: int = 0, end: int | None = None) -> np.ndarray:
-    """Rows begin..end of a numeric HDF5 dataset, read-only: mapped if contiguous, read otherwise, a constant if never written.
+    """Rows begin..end of a numeric HDF5 dataset, read-only: mapped if contiguous, read otherwise, a
+    constant if never written.
 
-    Raises DataError if there are not so many rows, their bytes lie in another file, or the file has become too short for them.
+    Raises DataError if there are not so many rows, their bytes lie in another file, or the file has
+    become too short for them.
     """
     end = data.shape[0] if end is None else end
     if not 0 <= begin <= end <= data.shape[0] or data.external or data.is_virtual:

@@ -20,7 +20,9 @@ UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 class Dialect(NamedTuple):
-    """The letters between values, and around a value that may hold these ("": nothing does). Both are ASCII."""
+    """The letters between values, and around a value that may hold these ("": nothing does).
+    Both are ASCII.
+    """
 
     delimiter: str = ","
     quote: str = '"'
@@ -41,7 +43,9 @@ class Segment(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A file of CSV text: the names of its columns, and where its first row begins (byte, newlines before it)."""
+    """A file of CSV text: the names of its columns, and where its first row begins (byte,
+    newlines before it).
+    """
 
     path: Path
     names: list[str]
@@ -82,9 +86,11 @@ def read_header(path: Path, dialect: Dialect, max_line: int = LINE_MIB << 20) ->
 
 
 def divide(table: Table, size: int, dialect: Dialect, targets: Sequence[int]) -> list[tuple[int, int]]:
-    """For each target (ascending places in the rows' bytes, from 0): (byte, newlines before it) of the first row at it or behind.
+    """For each target (ascending places in the rows' bytes, from 0): (byte, newlines before it) of
+    the first row at it or behind.
 
-    The file has `size` bytes. Goes through it once. Raises DataError for a quoted value that nothing ends, and as `open_plain`.
+    The file has `size` bytes. Goes through it once. Raises DataError for a quoted value that
+    nothing ends, and as `open_plain`.
     """
     found: list[tuple[int, int]] = []
     wanted = [table.begin + target for target in targets]
@@ -133,7 +139,9 @@ def _unclosed(table: Table, dialect: Dialect) -> int:
 
 
 def segments(tables: Sequence[Table], sizes: Sequence[int], dialect: Dialect, n_ranks: int) -> list[list[Segment]]:
-    """The bytes of each rank: consecutive rows of the files in their order, about the same number of bytes for each rank."""
+    """The bytes of each rank: consecutive rows of the files in their order, about the same
+    number of bytes for each rank.
+    """
     lengths = [size - table.begin for table, size in zip(tables, sizes, strict=True)]
     bounds, before = even_bounds(sum(lengths), n_ranks), 0
     parts: list[list[Segment]] = [[] for _ in range(n_ranks)]
@@ -180,7 +188,9 @@ def record_blocks(
 
 
 def row_at(block: bytes, dialect: Dialect, row: int) -> tuple[int, list[bytes]]:
-    """(newlines before it, values) of a row of whole rows, counted from 0 without empty lines. Raises ValueError."""
+    """(newlines before it, values) of a row of whole rows, counted from 0 without empty lines.
+    Raises ValueError.
+    """
     text = block.decode("utf-8", "surrogateescape")
     reader, before, number = _reader(text, dialect), 0, -1
     for values in reader:

@@ -1,9 +1,10 @@
 r"""Tables: aligned lines for people, and CSV for programs.
 
-The CSV files are UTF-8 with lines that end in "\n". A cell with a comma, a quote, "\n" or "\r" is quoted, so names stay as they
-are: `csv.reader(open(path, newline="", encoding="utf-8"))` gives them back, and so does
-`pandas.read_csv(path, header=None, dtype=str, keep_default_na=False)`; with a header pandas changes names that are there twice.
-Only what such a file cannot hold, NUL and half of a surrogate pair, becomes `\x00` and `\udc80`.
+The CSV files are UTF-8 with lines that end in "\n". A cell with a comma, a quote, "\n" or "\r" is
+quoted, so names stay as they are: `csv.reader(open(path, newline="", encoding="utf-8"))` gives them
+back, and so does `pandas.read_csv(path, header=None, dtype=str, keep_default_na=False)`; with a
+header pandas changes names that are there twice. Only what such a file cannot hold, NUL and half of
+a surrogate pair, becomes `\x00` and `\udc80`.
 """
 
 from __future__ import annotations
@@ -24,14 +25,18 @@ LONGEST_CELL = (1 << 31) - 1  # that is read; Python's own limit is 128 KiB
 
 
 def table(rows: list[list[str]]) -> list[str]:
-    """Lines with aligned columns, the first to the left and the others to the right; names below the headings are `named`."""
+    """Lines with aligned columns, the first to the left and the others to the right; names below
+    the headings are `named`.
+    """
     cells = [[visible(cell) for cell in rows[0]], *([named(cell) for cell in row] for row in rows[1:])]
     widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
     return ["  ".join(c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))) for row in cells]
 
 
 class _CsvLines(io.StringIO):
-    r"""A file for the lines of the module csv. It quotes the letters of its end of line, so that is "\r\n"; "\n" of it is kept."""
+    r"""A file for the lines of the module csv. It quotes the letters of its end of line, so that
+    is "\r\n"; "\n" of it is kept.
+    """
 
     def write(self, line: str) -> int:
         return super().write(line[:-2] + "\n")
@@ -48,12 +53,16 @@ def csv_text(rows: Iterable[Sequence[object]]) -> str:
 
 
 def write_table(path: Path | str, rows: Iterable[Sequence[object]]) -> None:
-    """Write the rows, of which the first are the headings, to a CSV file, whole or not at all. Local; raises DataError."""
+    """Write the rows, of which the first are the headings, to a CSV file, whole or not at all.
+    Local; raises DataError.
+    """
     write_whole(path, csv_text(rows).encode())
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:
-    """The lines of a CSV file by the names of its columns. Raises DataError, ValueError or csv.Error."""
+    """The lines of a CSV file by the names of its columns. Raises DataError, ValueError or
+    csv.Error.
+    """
     before = csv.field_size_limit(LONGEST_CELL)
     try:
         return list(csv.DictReader(io.StringIO(read_small(path, LARGEST), newline="")))
@@ -62,7 +71,9 @@ def read_csv(path: Path) -> list[dict[str, str]]:
 
 
 def joined_names(names: Iterable[str]) -> str:
-    r"""Names in one cell, with `;` between them: in a name `;` is `\;` and `\` is `\\`, and a name without letters is `\e`."""
+    r"""Names in one cell, with `;` between them: in a name `;` is `\;` and `\` is `\\`, and a
+    name without letters is `\e`.
+    """
     return ";".join(map(escaped_name, names))
 
 

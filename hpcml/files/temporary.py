@@ -1,7 +1,9 @@
-"""Temporary names, under which a file or a folder is made until it is whole; what dead processes left there is removed.
+"""Temporary names, under which a file or a folder is made until it is whole; what dead processes
+left there is removed.
 
-The name says the host and the process that write. While it lives, the process holds a lock on the file: a lock that can be taken,
-on the host that the name says, means that its writer is dead. What other hosts left stays: not all file systems share locks.
+The name says the host and the process that write. While it lives, the process holds a lock on the
+file: a lock that can be taken, on the host that the name says, means that its writer is dead. What
+other hosts left stays: not all file systems share locks.
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ def temporary_name(final: Path) -> Path:
 
 
 def remove(temporary: Path) -> None:
-    """Remove what was being made under a temporary name, and the ranks' own parts of it, NAME-RANK. Local; raises nothing."""
+    """Remove what was being made under a temporary name, and the ranks' own parts of it,
+    NAME-RANK. Local; raises nothing.
+    """
     with suppress(OSError):
         for path in temporary.parent.iterdir():
             if path.name == temporary.name or path.name.startswith(f"{temporary.name}-"):
@@ -63,9 +67,11 @@ def _remove(path: Path) -> None:
 
 @contextmanager
 def claimed(temporary: Path, final: Path, folder: bool = False) -> Iterator[None]:
-    """The name, of an empty file or folder to begin with, is this process's until the end of the body. Local; raises OSError.
+    """The name, of an empty file or folder to begin with, is this process's until the end of the
+    body. Local; raises OSError.
 
-    What dead processes left of the same destination is removed first. The body renames or removes what it made.
+    What dead processes left of the same destination is removed first. The body renames or removes
+    what it made.
     """
     remove_left(final)
     try:
@@ -85,7 +91,8 @@ def claimed(temporary: Path, final: Path, folder: bool = False) -> Iterator[None
 
 @contextmanager
 def scratch_folder(name: str, parent: Path | None = None) -> Iterator[Path]:
-    """A folder that goes with the body, or with the process, or with the next of that name. Local; raises OSError.
+    """A folder that goes with the body, or with the process, or with the next of that name. Local;
+    raises OSError.
 
     It lies in `parent`, by default TMPDIR.
     """
@@ -100,7 +107,9 @@ def scratch_folder(name: str, parent: Path | None = None) -> Iterator[Path]:
 
 
 def remove_left(final: Path) -> None:
-    """Remove what dead processes of this host left when they were making `final`. Local; raises nothing."""
+    """Remove what dead processes of this host left when they were making `final`. Local; raises
+    nothing.
+    """
     begin, ours = _prefix(final), _owner("")
     with suppress(OSError):
         for path in final.parent.iterdir():
@@ -113,7 +122,9 @@ def remove_left(final: Path) -> None:
 
 
 def _alive(temporary: Path) -> bool:
-    """Whether somebody still makes this, or it cannot be told. Without the file itself, what went with it is of no use."""
+    """Whether somebody still makes this, or it cannot be told. Without the file itself, what
+    went with it is of no use.
+    """
     try:
         descriptor = os.open(temporary, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:

@@ -5,10 +5,10 @@
         for row in range(indptr.size - 1):
             out[row] = data[indptr[row] : indptr[row + 1]].sum()
 
-Kernels get `njit` from here. They let go of Python's lock, so that other threads (the one that ends a program in time) can run.
-A kernel that one room alone needs lies in that room; those that several share lie here, by subject: `rows`, `scores`, `top`,
-`text`, `density`, `tree`. Instructions written by hand are in `lanes`. `cache` keeps compiled kernels for the next process.
-Begin with `rows`.
+Kernels get `njit` from here. They let go of Python's lock, so that other threads (the one that ends
+a program in time) can run. A kernel that one room alone needs lies in that room; those that several
+share lie here, by subject: `rows`, `scores`, `top`, `text`, `density`, `tree`. Instructions written
+by hand are in `lanes`. `cache` keeps compiled kernels for the next process. Begin with `rows`.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,7 @@
 """Where compiled kernels are kept between processes.
 
-What numba keeps are pickles, which run the code of whoever wrote them: so a folder is used only if nobody else can write to it.
+What numba keeps are pickles, which run the code of whoever wrote them: so a folder is used only if
+nobody else can write to it.
 """
 
 from __future__ import annotations
@@ -22,16 +23,20 @@ WAIT = 60  # seconds for a kernel that another process compiles, before it is co
 
 
 class CompiledOnce(FunctionCache):
-    """The kept forms of a kernel: of the processes that lack one, one compiles it, and the others wait and take it.
+    """The kept forms of a kernel: of the processes that lack one, one compiles it, and the others
+    wait and take it.
 
-    numba's own class lets all of them compile it, and processes that keep forms for different types at once mix up the files.
+    numba's own class lets all of them compile it, and processes that keep forms for different types
+    at once mix up the files.
     """
 
     _locked: ClassVar[set[str]] = set()  # by this process; kernels that one function makes share a file
     _lock: tuple[str, int] | None = None  # that this kernel holds: the path and the descriptor
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """The form for a signature; None if it must be compiled, and then the lock is held until `save_overload`."""
+        """The form for a signature; None if it must be compiled, and then the lock is held until
+        `save_overload`.
+        """
         found = super().load_overload(sig, target_context)
         path = str(Path(self.cache_path, f"{self._impl.filename_base}.lock"))
         if found is None and path not in self._locked:
@@ -57,7 +62,9 @@ class CompiledOnce(FunctionCache):
 
 
 def lock_in_time(path: str) -> int:
-    """A descriptor that holds the lock of a file; or does not, after a minute, or where files cannot be locked."""
+    """A descriptor that holds the lock of a file; or does not, after a minute, or where files
+    cannot be locked.
+    """
     descriptor, end = os.open(path, os.O_CREAT | os.O_RDWR, 0o600), time.monotonic() + WAIT
     while time.monotonic() < end:
         try:
@@ -85,9 +92,9 @@ def n_kept() -> int:
 def cache_folder() -> Path:
     """A folder that is ours alone, made if need be.
 
-    In a Slurm job it is on the node's own disk (SLURM_TMPDIR, TMPDIR or /tmp), which many nodes do not read at once; else in
-    XDG_CACHE_HOME or ~/.cache, or on that disk if nothing can be written there. If the one there is not ours alone, it is a
-    new one, which goes with this process.
+    In a Slurm job it is on the node's own disk (SLURM_TMPDIR, TMPDIR or /tmp), which many nodes do
+    not read at once; else in XDG_CACHE_HOME or ~/.cache, or on that disk if nothing can be written
+    there. If the one there is not ours alone, it is a new one, which goes with this process.
     """
     local = Path(os.environ.get("SLURM_TMPDIR") or tempfile.gettempdir(), f"hpcml-numba-{os.getuid()}")
     try:
@@ -103,7 +110,9 @@ def cache_folder() -> Path:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Whether a folder, made if need be, is a real one of this user's, can be written to, and by nobody else."""
+    """Whether a folder, made if need be, is a real one of this user's, can be written to, and by
+    nobody else.
+    """
     try:
         folder.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)

@@ -1,7 +1,7 @@
 """Where the rows of CSV text end: at a newline that stands in no quotes.
 
-A value is quoted if its first character is a quotation mark; `""` in it is one, and what follows the closing one, up to the next
-delimiter, is taken as it is. Other quotation marks are letters.
+A value is quoted if its first character is a quotation mark; `""` in it is one, and what follows
+the closing one, up to the next delimiter, is taken as it is. Other quotation marks are letters.
 """
 
 from hpcml.kernels import njit
@@ -12,9 +12,11 @@ NEWLINE, RETURN = 10, 13
 
 @njit
 def next_end(text, begin, state, delimiter, quote, target):
-    """(place, state, newlines): go on from text[begin] (uint8) to the first end of a row at `target` or behind it; -1: no end.
+    """(place, state, newlines): go on from text[begin] (uint8) to the first end of a row at
+    `target` or behind it; -1: no end.
 
-    The place is that behind the newline; `newlines` counts all that were passed. `quote` -1: nothing is quoted.
+    The place is that behind the newline; `newlines` counts all that were passed. `quote` -1:
+    nothing is quoted.
     """
     newlines = 0
     for i in range(begin, text.size):
@@ -39,7 +41,9 @@ def next_end(text, begin, state, delimiter, quote, target):
 
 @njit
 def last_end(text, delimiter, quote):
-    """(place, state): behind the newline that ends the last whole row of text that begins with a row, and the state at its end."""
+    """(place, state): behind the newline that ends the last whole row of text that begins with a
+    row, and the state at its end.
+    """
     place, state, at = 0, BEGIN, 0
     while True:
         end, state, _ = next_end(text, at, BEGIN, delimiter, quote, 0)

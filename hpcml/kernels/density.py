@@ -1,13 +1,16 @@
-"""Kernel density estimates of one feature in one class: the mass P(v | c) of the cell of width δ around a value v.
+"""Kernel density estimates of one feature in one class: the mass P(v | c) of the cell of width δ
+around a value v.
 
 Where `rounds` says so, v is first rounded to a multiple of δ, and P is divided by δ.
 
-A feature with few distinct values keeps them with their weights, and P is their sum. For the others P is tabulated: the axis is
-cut into cells of width h/3 from the class's lowest value on, the training values of a cell are replaced by their moments about
-its centre, and each cell has a polynomial in the place t ∈ [−½, ½] within the cell, the double Taylor series of the Gaussian (a
+A feature with few distinct values keeps them with their weights, and P is their sum. For the others
+P is tabulated: the axis is cut into cells of width h/3 from the class's lowest value on, the
+training values of a cell are replaced by their moments about its centre, and each cell has a
+polynomial in the place t ∈ [−½, ½] within the cell, the double Taylor series of the Gaussian (a
 fast Gauss transform in one dimension). Pairs of cells more than far · h + δ/2 apart are left out.
 
-Columns are those of a CSC matrix (`indptr, rows, data`); what it does not store is 0. No index is checked here.
+Columns are those of a CSC matrix (`indptr, rows, data`); what it does not store is 0. No index is
+checked here.
 """
 
 import math
@@ -27,7 +30,9 @@ _PEAK = 1 / math.sqrt(2 * math.pi)
 
 
 class Density(NamedTuple):
-    """The densities of d features in K classes; feature j has values[starts[j]:starts[j + 1]], or none, or tables instead."""
+    """The densities of d features in K classes; feature j has values[starts[j]:starts[j + 1]],
+    or none, or tables instead.
+    """
 
     sizes: np.ndarray  # (K) n_c
     counts: np.ndarray  # (d) distinct values
@@ -47,7 +52,9 @@ class Density(NamedTuple):
 
 @njit
 def sum_columns(indptr, rows, data, labels, weights, lows, highs, counts, totals):
-    """Per feature and class (d, K), over stored values: lowest, highest, number, weight; given as +∞, −∞, 0, 0."""
+    """Per feature and class (d, K), over stored values: lowest, highest, number, weight; given
+    as +∞, −∞, 0, 0.
+    """
     for j in range(indptr.size - 1):
         for k in range(indptr[j], indptr[j + 1]):
             row = rows[k]
@@ -91,21 +98,27 @@ def _collect(column, has_zero, values):
 
 @njit
 def count_values(indptr, data, has_zero, buffer, counts):
-    """counts[j] = distinct values of feature j, or buffer.size if there are as many or more; has_zero (d), counts (d)."""
+    """counts[j] = distinct values of feature j, or buffer.size if there are as many or more;
+    has_zero (d), counts (d).
+    """
     for j in range(counts.size):
         counts[j] = _collect(data[indptr[j] : indptr[j + 1]], has_zero[j], buffer)
 
 
 @njit
 def collect_values(indptr, data, has_zero, starts, values):
-    """values[starts[j]:starts[j + 1]] = the distinct values of feature j, of which there are as many as places."""
+    """values[starts[j]:starts[j + 1]] = the distinct values of feature j, of which there are as
+    many as places.
+    """
     for j in range(starts.size - 1):
         _collect(data[indptr[j] : indptr[j + 1]], has_zero[j], values[starts[j] : starts[j + 1]])
 
 
 @njit
 def weigh_values(indptr, rows, data, labels, weights, zero_weights, starts, values, masses):
-    """masses[i, c] += weight of values[i] in class c; zero_weights (d, K) is that of the zeros that are not stored."""
+    """masses[i, c] += weight of values[i] in class c; zero_weights (d, K) is that of the zeros
+    that are not stored.
+    """
     for j in range(starts.size - 1):
         begin, end = starts[j], starts[j + 1]
         if begin == end:
@@ -119,7 +132,9 @@ def weigh_values(indptr, rows, data, labels, weights, zero_weights, starts, valu
 
 @njit
 def _cell_mass(distance, precision, bandwidth):
-    """Φ((u + δ/2)/h) − Φ((u − δ/2)/h), of the tails on one side so that far away nothing cancels."""
+    """Φ((u + δ/2)/h) − Φ((u − δ/2)/h), of the tails on one side so that far away nothing
+    cancels.
+    """
     u = abs(distance)
     near = (u - 0.5 * precision) / bandwidth
     return 0.5 * (math.erfc(near * _ROOT_HALF) - math.erfc((near + precision / bandwidth) * _ROOT_HALF))
@@ -176,7 +191,9 @@ def reach(ratio, far):
 
 @njit
 def add_moments(rows, column, labels, weights, lows, bandwidths, starts, moments):
-    """moments[starts[c] + cell, p] += w t^p / p! for the values of a column at places t in the cells of their classes (K)."""
+    """moments[starts[c] + cell, p] += w t^p / p! for the values of a column at places t in the
+    cells of their classes (K).
+    """
     for k in range(rows.size):
         row = rows[k]
         c = labels[row]
@@ -192,7 +209,9 @@ def add_moments(rows, column, labels, weights, lows, bandwidths, starts, moments
 
 @njit
 def tabulate_derivatives(ratio, out):
-    """out[i, k] = (−h/3)^k times the k-th derivative of the mass of a cell, i − r cells away; out (2r + 1, 2 ORDER − 1)."""
+    """out[i, k] = (−h/3)^k times the k-th derivative of the mass of a cell, i − r cells away;
+    out (2r + 1, 2 ORDER − 1).
+    """
     middle = out.shape[0] // 2
     for i in range(out.shape[0]):
         u = (i - middle) / PER_BANDWIDTH
@@ -219,9 +238,11 @@ def _add_series(moment, derivatives, out):
 
 @njit
 def _furthest(moments, derivatives, target, nearest):
-    """How many cells away sources of the cell `target` still count, if its nearest one is so far away.
+    """How many cells away sources of the cell `target` still count, if its nearest one is so far
+    away.
 
-    Sources hold at most all mass, 1, so those left out add less than NEGLIGIBLE of what a nearest source adds.
+    Sources hold at most all mass, 1, so those left out add less than NEGLIGIBLE of what a nearest
+    source adds.
     """
     middle = derivatives.shape[0] // 2
     mass = 0.0
@@ -241,7 +262,9 @@ def _furthest(moments, derivatives, target, nearest):
 
 @njit
 def tabulate(moments, derivatives, table):
-    """The polynomial of every cell from the moments (cells, ORDER) of all; table (cells + 2r, ORDER) begins r cells earlier."""
+    """The polynomial of every cell from the moments (cells, ORDER) of all; table (cells + 2r,
+    ORDER) begins r cells earlier.
+    """
     r, n = derivatives.shape[0] // 2, moments.shape[0]
     before = np.empty(table.shape[0], np.int64)  # the last cell with values up to each place
     last = -table.shape[0] - r
@@ -378,7 +401,9 @@ def _take_logs(products, n, begin, out):
 
 @njit
 def add_sparse(density, zeros, indptr, indices, data, out):
-    """out[i, c] += Σ log P'(x_j | c) − zeros[j, c] over the stored x_j of row i; zeros (d, K) as `log_zeros` makes them."""
+    """out[i, c] += Σ log P'(x_j | c) − zeros[j, c] over the stored x_j of row i; zeros (d, K) as
+    `log_zeros` makes them.
+    """
     for i in range(out.shape[0]):
         for k in range(indptr[i], indptr[i + 1]):
             j = indices[k]

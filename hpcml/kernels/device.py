@@ -1,7 +1,9 @@
-"""Naive Bayes on a GPU, by numba-cuda: what `density`, `gaussian` and `joint` compute of rows, in double precision.
+"""Naive Bayes on a GPU, by numba-cuda: what `density`, `gaussian` and `joint` compute of rows, in
+double precision.
 
-A thread has a row and a class and adds up the features in the order that the CPU has; `gaps` has a thread for each row. The
-last bits are not the CPU's, whose sums may be fused otherwise and whose exp, log and erf are others.
+A thread has a row and a class and adds up the features in the order that the CPU has; `gaps` has a
+thread for each row. The last bits are not the CPU's, whose sums may be fused otherwise and whose
+exp, log and erf are others.
 
 Importing this module imports numba.cuda; it takes no device until one is asked for.
 """
@@ -91,7 +93,9 @@ def _sum_values(starts, values, masses, precision, bandwidth, j, c, v):
 
 @cuda.jit(device=True)
 def _look_up(tables, begin, end, low, bandwidth, shift, v):
-    """P(v | c) of a feature with tables; its first cell is `shift` cells before the lowest value."""
+    """P(v | c) of a feature with tables; its first cell is `shift` cells before the lowest
+    value.
+    """
     place = (v - low) * (PER_BANDWIDTH / bandwidth) + shift
     if not (place >= 0.0 and place < end - begin):
         return 0.0
@@ -126,7 +130,9 @@ def _value_at(density, j, v):
 
 @cuda.jit
 def density_dense(density, priors, X, out):
-    """out[i, c] = priors[c] + Σ_j log P'(X[i, j] | c); features with tables pass in groups, with one logarithm each."""
+    """out[i, c] = priors[c] + Σ_j log P'(X[i, j] | c); features with tables pass in groups, with
+    one logarithm each.
+    """
     i, c = divmod(cuda.grid(1), out.shape[1])
     if i >= out.shape[0]:
         return

@@ -1,6 +1,8 @@
-"""One Gaussian of each feature (d) in each class (K), and the mass P(v | c) of the cell of width δ around a value v.
+"""One Gaussian of each feature (d) in each class (K), and the mass P(v | c) of the cell of width δ
+around a value v.
 
-Values are rounded to multiples of δ. Columns are those of a CSC matrix (`indptr, rows, data`); what it does not store is 0.
+Values are rounded to multiples of δ. Columns are those of a CSC matrix (`indptr, rows, data`); what
+it does not store is 0.
 """
 
 import math
@@ -39,7 +41,9 @@ def _rounded(value, precision):
 
 @njit
 def mean_and_spread(indptr, rows, data, labels, weights, totals, precisions, means, deviations):
-    """Mean and standard deviation (d, K) of the rounded values of each class; given as 0; totals (K) are the classes' weights."""
+    """Mean and standard deviation (d, K) of the rounded values of each class; given as 0; totals
+    (K) are the classes' weights.
+    """
     n_classes = totals.size
     for j in range(precisions.size):
         stored = np.zeros(n_classes)
@@ -96,7 +100,8 @@ def _table(gaussians, j, c, first, table):
 def add_dense(gaussians, X, out):
     """out[i, c] += Σ_j log P(X[i, j] | c), in the order of j; X (n, d), out (n, K).
 
-    Where the rows have far more values than there are multiples of δ between their extremes, each of these is done once.
+    Where the rows have far more values than there are multiples of δ between their extremes, each
+    of these is done once.
     """
     n = X.shape[0]
     steps = np.empty(n)
@@ -121,7 +126,9 @@ def add_dense(gaussians, X, out):
 
 @njit
 def add_sparse(gaussians, zeros, indptr, indices, data, out):
-    """out[i, c] += Σ log P(x_j | c) − zeros[j, c] over the stored x_j of row i; zeros (d, K) as `log_zeros` makes them."""
+    """out[i, c] += Σ log P(x_j | c) − zeros[j, c] over the stored x_j of row i; zeros (d, K) as
+    `log_zeros` makes them.
+    """
     for i in range(out.shape[0]):
         for k in range(indptr[i], indptr[i + 1]):
             j = indices[k]

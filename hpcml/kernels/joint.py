@@ -1,4 +1,6 @@
-"""From the logarithms of joint probabilities (n, K) of rows and classes to those of the classes given the row."""
+"""From the logarithms of joint probabilities (n, K) of rows and classes to those of the classes
+given the row.
+"""
 
 import math
 

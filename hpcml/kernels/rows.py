@@ -1,4 +1,6 @@
-"""Passes over CSR rows before training: what the features hold, how long the rows are, and the compact copy of the rows."""
+"""Passes over CSR rows before training: what the features hold, how long the rows are, and the
+compact copy of the rows.
+"""
 
 import numpy as np
 
@@ -10,7 +12,9 @@ ABSENT = -2  # in `column_of`: a feature that no training row has
 
 @njit
 def column_extremes(indptr, indices, data, rows, largest, counts, smallest):
-    """largest[j] = max |x_ij| and counts[j] += 1 over the values x_ij ≠ 0 of `rows`; smallest[0] = the least |x_ij| of all."""
+    """largest[j] = max |x_ij| and counts[j] += 1 over the values x_ij ≠ 0 of `rows`; smallest[0]
+    = the least |x_ij| of all.
+    """
     for i in range(rows.size):
         for k in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):
             j, size = np.uint64(indices[k]), abs(data[k])
@@ -22,7 +26,9 @@ def column_extremes(indptr, indices, data, rows, largest, counts, smallest):
 
 @njit
 def row_sizes(indptr, indices, data, rows, column_of, sizes, squares, folded):
-    """For each row: how many values have a column, Σ x² over all its values, and over those of `FOLDED` features."""
+    """For each row: how many values have a column, Σ x² over all its values, and over those of
+    `FOLDED` features.
+    """
     for i in range(rows.size):
         for k in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):
             column, x = column_of[np.uint64(indices[k])], np.float64(data[k])
@@ -57,7 +63,9 @@ def compact(indptr, indices, data, rows, column_of, fold_column, fold_norm, bias
 
 @njit
 def fold_factors(indptr, indices, data, rows, column_of, fold_column, fold_norm, columns, factors):
-    """columns[j], factors[j] of the FOLDED features of `rows`: the row's column, and x_ij over its norm there."""
+    """columns[j], factors[j] of the FOLDED features of `rows`: the row's column, and x_ij over
+    its norm there.
+    """
     for i in range(rows.size):
         for k in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):
             j = np.uint64(indices[k])
@@ -76,7 +84,9 @@ def count_features(indptr, indices, data, rows, out):
 
 @njit
 def rows_by_label(y_indptr, y_indices, rows, place, out):
-    """Put each of `rows` into `out` for every label that it has: for label l at place[l], which is moved on."""
+    """Put each of `rows` into `out` for every label that it has: for label l at place[l], which
+    is moved on.
+    """
     for i in range(rows.size):
         for k in range(np.uint64(y_indptr[rows[i]]), np.uint64(y_indptr[rows[i] + 1])):
             label = np.uint64(y_indices[k])

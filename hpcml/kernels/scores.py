@@ -1,9 +1,10 @@
 """Scores of linear models: x · w + bias, summed over a row's non-zeros in order, starting from 0.
 
-A model stores the weight of feature j for label l as W[l, columns[j]] · factors[j]. `score_rows` takes the weights of a block
-of labels as `expand_weights` makes them, `score_rows_by_column` those that are not 0 as `invert_rows` makes them, and
-`score_pairs` makes each one where it needs it. But for adding 0, all do the same double-precision operations in the same order
-for a (row, label) pair, so they give the same bits, whatever the block of labels or the rows around it. No index is checked
+A model stores the weight of feature j for label l as W[l, columns[j]] · factors[j]. `score_rows`
+takes the weights of a block of labels as `expand_weights` makes them, `score_rows_by_column` those
+that are not 0 as `invert_rows` makes them, and `score_pairs` makes each one where it needs it. But
+for adding 0, all do the same double-precision operations in the same order for a (row, label) pair,
+so they give the same bits, whatever the block of labels or the rows around it. No index is checked
 here: `hpcml.model.linear` has.
 """
 
@@ -23,7 +24,9 @@ def _expand_row(w, columns, factors, out):
 
 @njit
 def expand_weights(W, labels, columns, factors, Wt):
-    """Wt[j, l] = W[labels[l], columns[j]] factors[j]; W (L, c), columns and factors (d), Wt (d, B)."""
+    """Wt[j, l] = W[labels[l], columns[j]] factors[j]; W (L, c), columns and factors (d), Wt (d,
+    B).
+    """
     for begin in range(0, columns.size, _NEAR):
         end = min(begin + _NEAR, columns.size)
         for lane in range(labels.size):
@@ -50,7 +53,9 @@ def _score_row(indices, data, begin, end, Wt, bias, out):
 
 @njit
 def score_rows(indptr, indices, data, rows, Wt, bias, out):
-    """out[i, l] = score of row rows[i] for label l; Wt (d, B) has a column per label, bias (B), out (n, B)."""
+    """out[i, l] = score of row rows[i] for label l; Wt (d, B) has a column per label, bias (B),
+    out (n, B).
+    """
     for i in range(rows.size):
         row = np.uint64(rows[i])
         _score_row(indices, data, indptr[row], indptr[row + np.uint64(1)], Wt, bias, out[i])
@@ -60,8 +65,8 @@ def score_rows(indptr, indices, data, rows, Wt, bias, out):
 def invert_rows(indptr, indices, data, chosen, begins, lanes, weights):
     """Rows `chosen` (B) of a CSR matrix, column by column.
 
-    Of column c, begins[c] ≤ p < begins[c + 1] of lanes and weights have the places of its rows in `chosen`, ascending, and
-    the values. Of begins (number of columns + 1) all are 0 before.
+    Of column c, begins[c] ≤ p < begins[c + 1] of lanes and weights have the places of its rows in
+    `chosen`, ascending, and the values. Of begins (number of columns + 1) all are 0 before.
     """
     for lane in range(chosen.size):
         for k in range(np.uint64(indptr[chosen[lane]]), np.uint64(indptr[chosen[lane] + 1])):
@@ -110,7 +115,9 @@ def _score_pair(indices, data, begin, end, w, columns, factors, bias):
 
 @njit
 def score_pairs(indptr, indices, data, rows, labels, W, columns, factors, bias, out):
-    """out[p] = score of row rows[p] for label labels[p]; W (L, c), columns and factors (d), bias (L), out (n_pairs)."""
+    """out[p] = score of row rows[p] for label labels[p]; W (L, c), columns and factors (d), bias
+    (L), out (n_pairs).
+    """
     for p in range(rows.size):
         row, label = np.uint64(rows[p]), np.uint64(labels[p])
         begin, end = indptr[row], indptr[row + np.uint64(1)]
@@ -119,7 +126,9 @@ def score_pairs(indptr, indices, data, rows, labels, W, columns, factors, bias, 
 
 @njit
 def _first_at_least(values, begin, key):
-    """The smallest i ≥ begin with values[i] ≥ key (values.size if none), by steps that double and then halve."""
+    """The smallest i ≥ begin with values[i] ≥ key (values.size if none), by steps that double
+    and then halve.
+    """
     step = 1
     high = begin
     while high < values.size and values[np.uint64(high)] < key:
@@ -140,7 +149,8 @@ def _first_at_least(values, begin, key):
 def count_sorted(scores, values, above, equal):
     """Place ascending `scores` among ascending distinct `values` (n).
 
-    equal[i] += scores equal to values[i]; above[i] (n + 1) += scores above values[i - 1] and not above values[i].
+    equal[i] += scores equal to values[i]; above[i] (n + 1) += scores above values[i - 1] and not
+    above values[i].
     """
     place = 0
     for i in range(scores.size):

@@ -1,7 +1,9 @@
-"""The best labels of rows: those of the k largest values; of equal values, those of the lower label numbers.
+"""The best labels of rows: those of the k largest values; of equal values, those of the lower label
+numbers.
 
-The value of a score is slope · score + offset with the label's numbers, or the score itself where `slope` is empty. While scores
-come in, a row's best are a heap with the worst of them first; places not yet taken hold −∞ of the label NONE.
+The value of a score is slope · score + offset with the label's numbers, or the score itself where
+`slope` is empty. While scores come in, a row's best are a heap with the worst of them first; places
+not yet taken hold −∞ of the label NONE.
 """
 
 import numpy as np
@@ -44,7 +46,9 @@ def _sink(scores, labels, score, label, size, slope, offset):
 
 @njit
 def _keep_row(scores, first, slope, offset, best_scores, best_labels):
-    """Take one row's scores of labels first, first + 1, ... into its heap. What is not a number is never taken."""
+    """Take one row's scores of labels first, first + 1, ... into its heap. What is not a number
+    is never taken.
+    """
     worst = _value(best_scores[0], best_labels[0], slope, offset)
     for lane in range(scores.size):
         label, score = first + lane, scores[lane]
@@ -73,7 +77,9 @@ def sort_best(slope, offset, best_scores, best_labels):
 
 @njit
 def invert(indptr, indices, data, next_place, labels, weights):
-    """The weights of a CSR matrix column by column, labels ascending; next_place (c) holds each column's first place, and moves."""
+    """The weights of a CSR matrix column by column, labels ascending; next_place (c) holds each
+    column's first place, and moves.
+    """
     for label in range(indptr.size - 1):
         for k in range(np.uint64(indptr[label]), np.uint64(indptr[label + 1])):
             column = np.uint64(indices[k])
@@ -84,7 +90,9 @@ def invert(indptr, indices, data, next_place, labels, weights):
 
 @njit
 def _score_inverted_row(indices, data, begin, end, inverted, columns, factors, bias, total, scores):
-    """The scores of a row with the values begin ≤ k < end, over `total`. The first label whose score is not a number, or −1."""
+    """The scores of a row with the values begin ≤ k < end, over `total`. The first label whose
+    score is not a number, or −1.
+    """
     begins, labels, weights = inverted
     scores[:] = 0.0
     for k in range(np.uint64(begin), np.uint64(end)):
@@ -100,7 +108,9 @@ def _score_inverted_row(indices, data, begin, end, inverted, columns, factors, b
 
 @njit
 def scores_inverted(indptr, indices, data, rows, inverted, columns, factors, bias, sums, out):
-    """out[i, l] = the score of row rows[i] for label l, as `score_inverted` has it; returns what that returns."""
+    """out[i, l] = the score of row rows[i] for label l, as `score_inverted` has it; returns what
+    that returns.
+    """
     for i in range(rows.size):
         begin, end = indptr[rows[i]], indptr[rows[i] + 1]
         bad = _score_inverted_row(indices, data, begin, end, inverted, columns, factors, bias, sums[i], out[i])
@@ -113,8 +123,8 @@ def scores_inverted(indptr, indices, data, rows, inverted, columns, factors, bia
 def score_inverted(indptr, indices, data, rows, inverted, columns, factors, bias, sums, slope, offset, best_scores, best_labels):
     """The best labels of `rows` into their heaps (n, k): the scores of `score_rows`, over sums (n).
 
-    `inverted` holds the first place of every column (c + 1), and labels and weights there. Returns the first label with a score
-    that is not a number, or −1.
+    `inverted` holds the first place of every column (c + 1), and labels and weights there. Returns
+    the first label with a score that is not a number, or −1.
     """
     scores = np.empty(bias.size)
     for i in range(rows.size):

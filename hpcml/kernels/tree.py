@@ -1,11 +1,12 @@
 """Growing a classification tree from columns that are sorted once, and sending rows through it.
 
-A key (uint64) is a value of a feature and the row that has it: from bit `SHIFT` on the value's code, which orders as values do;
-below it the row's number, and lowest the row's class, in `class_bits` bits. The keys of a node are at the same places in every
-column, ascending. When the node is split they are parted in place, in order, so nothing is sorted again.
+A key (uint64) is a value of a feature and the row that has it: from bit `SHIFT` on the value's
+code, which orders as values do; below it the row's number, and lowest the row's class, in
+`class_bits` bits. The keys of a node are at the same places in every column, ascending. When the
+node is split they are parted in place, in order, so nothing is sorted again.
 
-Splits are compared in whole numbers: `table[n]` is n log₂ n in fixed point. So gains that are equal are equal in bits, in whatever
-order they are summed.
+Splits are compared in whole numbers: `table[n]` is n log₂ n in fixed point. So gains that are equal
+are equal in bits, in whatever order they are summed.
 """
 
 import numpy as np
@@ -20,7 +21,9 @@ _SIGN = np.uint32(1 << 31)
 
 @njit
 def make_keys(bits, classes, class_bits, out):
-    """out (n_features × n_rows) = the keys of rows; `bits` (uint32, n_rows × n_features) are those of their float32 values."""
+    """out (n_features × n_rows) = the keys of rows; `bits` (uint32, n_rows × n_features) are
+    those of their float32 values.
+    """
     for first in range(0, bits.shape[0], BLOCK):
         for j in range(bits.shape[1]):
             for i in range(first, min(first + BLOCK, bits.shape[0])):
@@ -35,8 +38,9 @@ def make_keys(bits, classes, class_bits, out):
 def _best_split(column, class_mask, table, min_leaf, left, right):
     """The best split of one column of a node: its score, how many rows go left (0: there is none).
 
-    The score is Σ_sides (Σ_c n_c log n_c − n log n), which is greatest where the entropy is least. `left` (n_classes) is room for
-    the counts of the left side; `right` has those of the node, and then those of the right side of the last row.
+    The score is Σ_sides (Σ_c n_c log n_c − n log n), which is greatest where the entropy is least.
+    `left` (n_classes) is room for the counts of the left side; `right` has those of the node, and
+    then those of the right side of the last row.
     """
     n = column.size
     left[:] = 0
@@ -84,10 +88,11 @@ def _ends(counts, n, depth, min_leaf, max_depth):
 def grow(keys, class_bits, table, min_leaf, max_depth, features, lows, highs, children, counts):
     """Grow a tree; the number of its nodes.
 
-    `keys` (n_features × n_rows) are sorted, and parted in place. Of the nodes: `features` (LEAF of a leaf), `lows` and `highs`
-    (uint32, the codes of the values around the threshold), `children` (the left one; the right one follows it) and `counts`
-    (× n_classes), of which those of the root are given. Of equally good splits the first feature's is taken, and of these the one
-    of the lowest values.
+    `keys` (n_features × n_rows) are sorted, and parted in place. Of the nodes: `features` (LEAF of
+    a leaf), `lows` and `highs` (uint32, the codes of the values around the threshold), `children`
+    (the left one; the right one follows it) and `counts` (× n_classes), of which those of the root
+    are given. Of equally good splits the first feature's is taken, and of these the one of the
+    lowest values.
     """
     n_features, n_rows = keys.shape
     row_mask, class_mask = (np.uint64(1) << SHIFT) - np.uint64(1), (np.uint64(1) << class_bits) - np.uint64(1)
@@ -148,7 +153,8 @@ def grow(keys, class_bits, table, min_leaf, max_depth, features, lows, highs, ch
 
 @njit
 def leaves(X, features, thresholds, children, out):
-    """out[i] (int32) = the leaf in which row i of X (n_rows × n_features) ends: left where its value is at most the threshold.
+    """out[i] (int32) = the leaf in which row i of X (n_rows × n_features) ends: left where its
+    value is at most the threshold.
 
     Rows of a block take a step each in turn, so that none waits for the numbers of another's node.
     """

@@ -1,4 +1,6 @@
-"""The methods of `hpcml train`, a line for each: all that the rest of hpcml knows of a method comes from its line."""
+"""The methods of `hpcml train`, a line for each: all that the rest of hpcml knows of a method
+comes from its line.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ class Report(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Can:
-    """The abilities of a method. What it cannot do is refused with one sentence and exit code 2; the conformance tests try both."""
+    """The abilities of a method. What it cannot do is refused with one sentence and exit code 2;
+    the conformance tests try both.
+    """
 
     label_sets: bool = True
     """rows with several labels"""
@@ -63,11 +67,13 @@ class Can:
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
-    """A method, by the name that the user calls it. Paths are "module:name", imported when they are first used.
+    """A method, by the name that the user calls it. Paths are "module:name", imported when they are
+    first used.
 
-    `train(session, data, target, options)` trains into a run folder and gives a report, a text with the path `model`. The options
-    are a frozen dataclass with `validate` and `free` (`hpcml.run.folder.Options`); if they have `losses`, the method minimises
-    these, and takes part in comparisons of such methods.
+    `train(session, data, target, options)` trains into a run folder and gives a report, a text with
+    the path `model`. The options are a frozen dataclass with `validate` and `free`
+    (`hpcml.run.folder.Options`); if they have `losses`, the method minimises these, and takes part
+    in comparisons of such methods.
     """
 
     name: str
@@ -96,7 +102,9 @@ class Method:
 
     @property
     def free_keys(self) -> set[str]:
-        """The keys of config.toml that may differ between a run and its continuation, or between parts of one training."""
+        """The keys of config.toml that may differ between a run and its continuation, or between
+        parts of one training.
+        """
         return {"data", *map(flag_of, self.options.free)}
 
     def load(self, path: str) -> Any:
@@ -255,7 +263,9 @@ def able(what: str) -> list[str]:
 
 
 def check_headings(session: Session, data: Path, method: Method) -> None:
-    """Collective over the session. Raise ConfigError for rows whose labels are features, too, if the method cannot hide them."""
+    """Collective over the session. Raise ConfigError for rows whose labels are features, too, if
+    the method cannot hide them.
+    """
     if not method.can.headings:
         from hpcml.data.headings import refuse_headings
 

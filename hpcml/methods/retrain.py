@@ -20,10 +20,12 @@ from hpcml.run.session import Session, Target
 
 @mpi.collective
 def retrain(session: Session, run: Path, data: Path, target: Target) -> TrainReport:
-    """Collective over the session. Train the labels of `data` with the options of a finished run, into the folder of the target.
+    """Collective over the session. Train the labels of `data` with the options of a finished run,
+    into the folder of the target.
 
-    Where the documents are the same, labels with the positive rows that they had keep their models bit for bit, and the others are
-    trained anew. Else every label begins with its solution in the run. Raises what training does.
+    Where the documents are the same, labels with the positive rows that they had keep their models
+    bit for bit, and the others are trained anew. Else every label begins with its solution in the
+    run. Raises what training does.
     """
     comm = session.comm
     if run.resolve() == target.output.resolve():

@@ -1,12 +1,14 @@
-"""Model files, what is in them, how any of them is opened, and the classifiers that one of them may hold.
+"""Model files, what is in them, how any of them is opened, and the classifiers that one of them may
+hold.
 
-    model = open_model("runs/docs")  # a file or a run folder: a linear `Model`, or a `ClassifierModel`
+    model = open_model("runs/docs")  # or a file: a `Model`, or a `ClassifierModel`
     weights = model.weights()
 
     learner = parse_learner(["tree", "max_depth=5"])  # a base learner of PSBML
     classifier = fit(learner, X, y, seed)
     sure = confidence(classifier, X)
 
-A `Model` has a weight vector for each label, or several with a rule (`combination`). Nothing is unpickled: the dump of a
-classifier is checked, attribute by attribute (`untrusted_dump`, `estimator_checks`). Begin with `open`, `linear` and `classifier`.
+A `Model` has a weight vector for each label, or several with a rule (`combination`). Nothing is
+unpickled: the dump of a classifier is checked, attribute by attribute (`untrusted_dump`,
+`estimator_checks`). Begin with `open`, `linear` and `classifier`.
 """

@@ -1,15 +1,17 @@
-"""The file of a model that is one scikit-learn classifier, and of the training rows that it stands on.
+"""The file of a model that is one scikit-learn classifier, and of the training rows that it stands
+on.
 
-It is an HDF5 file stamped `hpcml-format = "classifier"`. `classifier` (uint8) holds the classifier as skops saves it: a ZIP archive
-of arrays and a description in JSON, which runs no code of the file's when it is read, unlike a pickle. `label_names` has one name
-for two classes, that of class 1, else one for each class. `margin/rows` (row numbers of the training file, ascending) and
-`margin/weights` (float32) are the rows that the classifier was made from, when attribute `cycle` of `margin` counted the training.
-`labels/threshold` is as in a linear model.
-Attributes hold the method, the base learner (JSON), the split, the vocabulary, whether rows are to be `dense`, and what its
-`scores` are.
+It is an HDF5 file stamped `hpcml-format = "classifier"`. `classifier` (uint8) holds the classifier
+as skops saves it: a ZIP archive of arrays and a description in JSON, which runs no code of the
+file's when it is read, unlike a pickle. `label_names` has one name for two classes, that of class
+1, else one for each class. `margin/rows` (row numbers of the training file, ascending) and
+`margin/weights` (float32) are the rows that the classifier was made from, when attribute `cycle` of
+`margin` counted the training. `labels/threshold` is as in a linear model. Attributes hold the
+method, the base learner (JSON), the split, the vocabulary, whether rows are to be `dense`, and what
+its `scores` are.
 
-The bytes depend on the classifier alone, so that one training gives one file, whatever the process: a dump is rewritten without
-dates and addresses in memory (`canonical`).
+The bytes depend on the classifier alone, so that one training gives one file, whatever the process:
+a dump is rewritten without dates and addresses in memory (`canonical`).
 """
 
 from __future__ import annotations
@@ -48,7 +50,8 @@ _IN_FILES = {path: name for name, path in CLASSES.items()}
 
 
 def _skops() -> Any:
-    """skops.io without its list of all of scikit-learn's estimators, which takes 0.7 s to gather; `check_dump` has our own.
+    """skops.io without its list of all of scikit-learn's estimators, which takes 0.7 s to gather;
+    `check_dump` has our own.
 
     Raises ConfigError where it is not installed.
     """
@@ -66,12 +69,15 @@ def _skops() -> Any:
 
 
 def dump_classifier(classifier: Any) -> bytes:
-    """The classifier as skops saves it, in canonical form. Raises what skops raises for a type that it cannot save."""
+    """The classifier as skops saves it, in canonical form. Raises what skops raises for a type
+    that it cannot save.
+    """
     return canonical(own_dump.dump(classifier) if own_dump.is_own(classifier) else _skops().dumps(classifier))
 
 
 def canonical(dump: bytes) -> bytes:
-    """The same dump without what differs from process to process: dates, padding, objects' addresses and files named after them.
+    """The same dump without what differs from process to process: dates, padding, objects'
+    addresses and files named after them.
 
     Arrays are named by their order in the description; equal ones are stored once.
     """
@@ -130,7 +136,9 @@ def _with_our_classes(dump: bytes) -> bytes:
 
 
 def _without_padding(content: bytes) -> bytes:
-    """A saved array with zeros between the fields of its records (a tree's nodes), where any bytes may be."""
+    """A saved array with zeros between the fields of its records (a tree's nodes), where any
+    bytes may be.
+    """
     array = np.load(io.BytesIO(content), allow_pickle=False)
     if array.dtype.names is None:
         return content
@@ -144,7 +152,8 @@ def _without_padding(content: bytes) -> bytes:
 def load_classifier(dump: bytes, n_features: int) -> Any:
     """The classifier of a dump, for rows of so many features.
 
-    Raises DataError if it holds a class that is not kept (`estimator_checks`); for a damaged dump, whatever comes.
+    Raises DataError if it holds a class that is not kept (`estimator_checks`); for a damaged dump,
+    whatever comes.
     """
     check_dump(dump, n_features)  # every part of it is of a type that is kept, so all may be trusted
     with warnings.catch_warnings():
@@ -169,12 +178,13 @@ def is_kept(learner: Learner) -> bool:
 
 
 def check_savable(learner: Learner, n_classes: int = 2, dense: bool = True, save: bool = True) -> None:
-    """Train on a few made-up rows, save and read the classifier, so that a long training cannot end without a file. Local.
+    """Train on a few made-up rows, save and read the classifier, so that a long training cannot end
+    without a file. Local.
 
-    Learners of ours with plain options are known to be saved; the tests do so.
-    It also compiles what kernels of ours the learner has, so call it on one rank of a node first; a rank whose classifiers are
-    saved by another needs only that (`save` False). Raises ConfigError if the learner refuses, or if its classifiers could not be
-    saved or would not be trusted when read.
+    Learners of ours with plain options are known to be saved; the tests do so. It also compiles
+    what kernels of ours the learner has, so call it on one rank of a node first; a rank whose
+    classifiers are saved by another needs only that (`save` False). Raises ConfigError if the
+    learner refuses, or if its classifiers could not be saved or would not be trusted when read.
     """
     y = np.arange(20 * n_classes) % n_classes
     X = np.random.default_rng(0).random((y.size, 4), dtype=np.float32) + y[:, None].astype(np.float32)
@@ -222,11 +232,12 @@ def write_classifier(
     threshold: FoundThreshold | None = None,
     about: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write the file, whole or not at all, in place of an older one. Local (call it on one rank, in an agreed region).
+    """Write the file, whole or not at all, in place of an older one. Local (call it on one rank, in
+    an agreed region).
 
-    `margin_rows` (n, ascending row numbers of the training file) and `margin_weights` (n) are the margin data of cycle `cycle`;
-    without a `threshold` it is 0; `about` are more attributes (validation_error, ...). Raises DataError if the file cannot be
-    written.
+    `margin_rows` (n, ascending row numbers of the training file) and `margin_weights` (n) are the
+    margin data of cycle `cycle`; without a `threshold` it is 0; `about` are more attributes
+    (validation_error, ...). Raises DataError if the file cannot be written.
     """
     path = Path(path)
     base = {"name": learner.name, "path": _path_in_files(learner.path), "options": dict(learner.options)}
@@ -261,12 +272,15 @@ def write_classifier(
 class ClassifierModel(Trained):
     """A classifier read from its file, with the rows that it was made from.
 
-    `classifier` is the scikit-learn classifier, `dense` whether it takes dense rows, `n_classes` how many classes it tells apart;
-    `base` the learner (name, path, options); `margin_rows`, `margin_weights` and `cycle` the margin data.
+    `classifier` is the scikit-learn classifier, `dense` whether it takes dense rows, `n_classes`
+    how many classes it tells apart; `base` the learner (name, path, options); `margin_rows`,
+    `margin_weights` and `cycle` the margin data.
     """
 
     def __init__(self, path: Path | str) -> None:
-        """Raises DataError if the file is not a sound classifier of the format that this version reads."""
+        """Raises DataError if the file is not a sound classifier of the format that this version
+        reads.
+        """
         self.path = Path(path)
         with open_stamped(path, "classifier", "hpcml train") as file:
             try:
@@ -307,14 +321,18 @@ class ClassifierModel(Trained):
             self.base["name"] = name_of_now(self.base["name"], BASES)
 
     def scores(self, X: Any) -> np.ndarray:
-        """The scores (n_rows × n_labels float64) of X, dense or CSR as `dense` says. Raises NonFiniteError, DataError."""
+        """The scores (n_rows × n_labels float64) of X, dense or CSR as `dense` says. Raises
+        NonFiniteError, DataError.
+        """
         return self._scores(self.classifier, X)
 
     def _scores(self, classifier: Any, X: Any) -> np.ndarray:
         return scores(classifier, X, self.n_classes, self.log_odds)
 
     def _load(self, dump: bytes | memoryview) -> Any:
-        """The classifier, once it is certain that it may be read and that it fits the rest. Raises DataError."""
+        """The classifier, once it is certain that it may be read and that it fits the rest.
+        Raises DataError.
+        """
         try:
             if self.dense and 4 * self.n_features > max(SMALL, len(dump)):
                 raise ValueError(f"dense rows of {self.n_features} features")

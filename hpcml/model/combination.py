@@ -1,6 +1,8 @@
-"""The scores of labels that have several weight vectors each ("parts"): in stages, or by a vote of rounds.
+"""The scores of labels that have several weight vectors each ("parts"): in stages, or by a vote of
+rounds.
 
-A rule takes the scores of some rows by each of a label's parts and gives one score, positive for "has the label".
+A rule takes the scores of some rows by each of a label's parts and gives one score, positive for
+"has the label".
 """
 
 from __future__ import annotations
@@ -19,11 +21,13 @@ MOST_PARTS = 1000  # that are read
 
 @dataclass(frozen=True)
 class Stages:
-    """Rows that a stage scores above the cut go on to the next one, and rank above all that stay behind.
+    """Rows that a stage scores above the cut go on to the next one, and rank above all that stay
+    behind.
 
-    The rows of the last stage have the score v = Σ factor · score if that is above 0, else v / (1 − v), so all are above −1. Below
-    them, each stage has an interval of its own; the rows that never left the first one are at most 1 − (number of stages).
-    `biases` are added to the scores of the stages.
+    The rows of the last stage have the score v = Σ factor · score if that is above 0, else v / (1 −
+    v), so all are above −1. Below them, each stage has an interval of its own; the rows that never
+    left the first one are at most 1 − (number of stages). `biases` are added to the scores of the
+    stages.
     """
 
     cut: float
@@ -67,7 +71,9 @@ class Votes:
     rounds: tuple[Voter, ...]
 
     def __call__(self, parts: np.ndarray) -> np.ndarray:
-        """The scores (n) of rows by their scores in each round; there may be fewer rounds than parts."""
+        """The scores (n) of rows by their scores in each round; there may be fewer rounds than
+        parts.
+        """
         total, votes = np.zeros(parts.shape[1]), 0.0
         for scores, each in zip(parts, self.rounds, strict=False):
             total = total + each.vote * each.share(scores)
@@ -92,13 +98,17 @@ class Votes:
 
 
 def as_numbers(rounds: Iterable[Voter]) -> np.ndarray:
-    """The rounds of a vote as one array: of each how many bounds it has, its vote, the bounds and the values. None ends with 0."""
+    """The rounds of a vote as one array: of each how many bounds it has, its vote, the bounds
+    and the values. None ends with 0.
+    """
     return np.concatenate([part for each in rounds for part in ([each.bounds.size, each.vote], each.bounds, each.values)])
 
 
 @dataclass(frozen=True)
 class Combination:
-    """The parts of a model's labels: their number, the columns that each has, and the rule that combines them."""
+    """The parts of a model's labels: their number, the columns that each has, and the rule that
+    combines them.
+    """
 
     kind: str
     n_parts: int
@@ -108,7 +118,9 @@ class Combination:
 
     @classmethod
     def of(cls, attrs: Mapping[str, Any]) -> Combination | None:
-        """Of a model's attributes; None if its labels have one weight vector each. Raises ValueError, TypeError or KeyError."""
+        """Of a model's attributes; None if its labels have one weight vector each. Raises
+        ValueError, TypeError or KeyError.
+        """
         if "combination" not in attrs:
             return None
         kind, n_parts, width = str(attrs["combination"]), int(attrs["parts"]), int(attrs["width"])
@@ -126,7 +138,8 @@ class Combination:
         return about | ({"cut": self.cut, "factors": np.array(self.factors)} if self.kind == STAGED else {})
 
     def rule(self, bias: float, constant: bool, numbers: np.ndarray) -> Rule:
-        """The rule of a label, from its `numbers` (zeros at the end may be missing); `constant`: all rows have the score `bias`.
+        """The rule of a label, from its `numbers` (zeros at the end may be missing); `constant`:
+        all rows have the score `bias`.
 
         Raises ValueError.
         """

@@ -1,4 +1,6 @@
-"""A decision tree that splits by information gain, without scikit-learn, which takes a second to import."""
+"""A decision tree that splits by information gain, without scikit-learn, which takes a second to
+import.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +16,20 @@ _DEEPEST = 2**31 - 1
 
 
 class DecisionTree:
-    """A classification tree of binary splits `value <= threshold` of one feature, which lower the entropy most.
+    """A classification tree of binary splits `value <= threshold` of one feature, which lower the
+    entropy most.
 
-    A node is split unless it is of one class, has fewer than 2 `min_samples_leaf` rows or is `max_depth` deep, or no split leaves
-    `min_samples_leaf` rows on both sides. A threshold is half-way between two neighbouring values, rounded down to single
-    precision. The trees are those of scikit-learn's `DecisionTreeClassifier(criterion="entropy")` but for splits that are equally
-    good, of which that of the first feature and of the lowest values is taken, and for values less than 1e-7 apart, which
-    scikit-learn does not tell apart. They are a function of the rows, whatever their order.
+    A node is split unless it is of one class, has fewer than 2 `min_samples_leaf` rows or is
+    `max_depth` deep, or no split leaves `min_samples_leaf` rows on both sides. A threshold is
+    half-way between two neighbouring values, rounded down to single precision. The trees are those
+    of scikit-learn's `DecisionTreeClassifier(criterion="entropy")` but for splits that are equally
+    good, of which that of the first feature and of the lowest values is taken, and for values less
+    than 1e-7 apart, which scikit-learn does not tell apart. They are a function of the rows,
+    whatever their order.
 
-    Every column is sorted once for the tree (Shafer, Agrawal & Mehta, "SPRINT", VLDB 1996). So training takes time in proportion to
-    rows × features × levels and 8 bytes for each value, beside the rows.
+    Every column is sorted once for the tree (Shafer, Agrawal & Mehta, "SPRINT", VLDB 1996). So
+    training takes time in proportion to rows × features × levels and 8 bytes for each value, beside
+    the rows.
 
     Parameters
     ----------
@@ -43,7 +49,8 @@ class DecisionTree:
     threshold_ : ndarray (n_nodes,), float32
         Its threshold.
     child_ : ndarray (n_nodes,), int32
-        The node for the rows whose values are at most the threshold; for the others it is the one after.
+        The node for the rows whose values are at most the threshold; for the others it is the one
+        after.
     count_ : ndarray (n_nodes, n_classes), int32
         The training rows of each class.
     """
@@ -54,9 +61,11 @@ class DecisionTree:
         self.max_depth, self.min_samples_leaf = max_depth, min_samples_leaf
 
     def fit(self, X: Any, y: np.ndarray) -> DecisionTree:
-        """Grow the tree of the rows X (n_rows × n_features) and their classes y (n_rows, whole numbers from 0); itself.
+        """Grow the tree of the rows X (n_rows × n_features) and their classes y (n_rows, whole
+        numbers from 0); itself.
 
-        Raises ValueError if a value is no finite single-precision number, or rows are too many for a tree.
+        Raises ValueError if a value is no finite single-precision number, or rows are too many for
+        a tree.
         """
         self.n_features_in_ = X.shape[1]
         X, n_rows = self._rows(X), X.shape[0]
@@ -85,7 +94,9 @@ class DecisionTree:
         return self
 
     def _rows(self, X: Any) -> np.ndarray:
-        """X in single precision, if it is dense and has the right width and finite numbers. Raises ValueError."""
+        """X in single precision, if it is dense and has the right width and finite numbers.
+        Raises ValueError.
+        """
         if not isinstance(X, np.ndarray):
             raise ValueError("X: a tree wants dense rows")
         if X.shape[1] != self.n_features_in_:
@@ -96,7 +107,9 @@ class DecisionTree:
         return rows
 
     def apply(self, X: Any) -> np.ndarray:
-        """The leaf (n_rows, int32) of each row of X (n_rows × n_features). Raises ValueError as `fit`."""
+        """The leaf (n_rows, int32) of each row of X (n_rows × n_features). Raises ValueError as
+        `fit`.
+        """
         leaves = np.empty(X.shape[0], dtype=np.int32)
         kernels.leaves(self._rows(X), self.feature_, self.threshold_, self.child_, leaves)
         return leaves
@@ -107,23 +120,31 @@ class DecisionTree:
         return shares
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """The share of each class (n_rows × n_classes) among the training rows of each row's leaf. Raises ValueError as `fit`."""
+        """The share of each class (n_rows × n_classes) among the training rows of each row's
+        leaf. Raises ValueError as `fit`.
+        """
         shares: np.ndarray = self._shares()[self.apply(X)]
         return shares
 
     def confidence(self, X: Any) -> np.ndarray:
-        """The largest share of a class less the second largest (n_rows). Raises ValueError as `fit`."""
+        """The largest share of a class less the second largest (n_rows). Raises ValueError as
+        `fit`.
+        """
         ascending = np.sort(self._shares(), axis=1)
         gaps: np.ndarray = (ascending[:, -1] - ascending[:, -2])[self.apply(X)]
         return gaps
 
     def predict(self, X: Any) -> np.ndarray:
-        """The most frequent class of each row's leaf, of several the first (n_rows). Raises ValueError as `fit`."""
+        """The most frequent class of each row's leaf, of several the first (n_rows). Raises
+        ValueError as `fit`.
+        """
         predicted: np.ndarray = self.classes_[self.count_.argmax(axis=1)[self.apply(X)]]
         return predicted
 
     def check_arrays(self) -> None:
-        """Raise ValueError unless the arrays fit one another: of a classifier from a file the kernels must be sure of that."""
+        """Raise ValueError unless the arrays fit one another: of a classifier from a file the
+        kernels must be sure of that.
+        """
         n, n_classes = self.feature_.size, self.classes_.size
         shapes = {"feature_": (n,), "threshold_": (n,), "child_": (n,), "count_": (n, n_classes)}
         for name, shape in shapes.items():
@@ -141,7 +162,9 @@ class DecisionTree:
 
 
 def _entropies(n_rows: int) -> np.ndarray:
-    """n log₂ n for n = 0 … n_rows as whole numbers, times a power of two such that sums for `n_rows` rows do not overflow."""
+    """n log₂ n for n = 0 … n_rows as whole numbers, times a power of two such that sums for
+    `n_rows` rows do not overflow.
+    """
     n = np.arange(n_rows + 1, dtype=np.float64)
     exact = n * np.log2(np.maximum(n, 1))
     table: np.ndarray = np.rint(np.ldexp(exact, _FIXED_POINT - np.frexp(exact[-1] + 1)[1])).astype(np.int64)

@@ -1,4 +1,6 @@
-"""Naive Bayes with one Gaussian per feature and class, without scikit-learn: see `hpcml.model.gaussian_bayes`."""
+"""Naive Bayes with one Gaussian per feature and class, without scikit-learn: see
+`hpcml.model.gaussian_bayes`.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ _PRECISION = 0.01  # of a feature with one value
 
 
 class GaussianDensities(JointBayes):
-    """The estimates of `hpcml.model.gaussian_bayes.GaussianNB`, for rows that are known to be sound."""
+    """The estimates of `hpcml.model.gaussian_bayes.GaussianNB`, for rows that are known to be
+    sound.
+    """
 
     filed_as = "hpcml.model.gaussian_bayes.GaussianNB"
 

@@ -1,7 +1,8 @@
 """Naive Bayes that scores rows on a GPU, in the place of `KernelDensities` and `GaussianDensities`.
 
-Training (sums, sorting and tables of densities) is the CPU's and gives the same bits; what a row and a class have in common is
-summed up by the device, within 1e-6 of the CPU's confidences. Files say nothing of it: what they hold is scored on the CPU.
+Training (sums, sorting and tables of densities) is the CPU's and gives the same bits; what a row
+and a class have in common is summed up by the device, within 1e-6 of the CPU's confidences. Files
+say nothing of it: what they hold is scored on the CPU.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ _TRAINED: WeakKeyDictionary[Any, tuple[Any, ...]] = WeakKeyDictionary()  # a cla
 
 @mpi.collective
 def choose_device(comm: mpi.Comm) -> None:
-    """Collective over `comm`. Give each rank a device, in turn among the ranks of a node. Raises ConfigError if there is none."""
+    """Collective over `comm`. Give each rank a device, in turn among the ranks of a node. Raises
+    ConfigError if there is none.
+    """
     with mpi.on_node(comm) as node:
         place = node.rank
     with mpi.agreed(comm, "looking for a GPU"):
@@ -59,11 +62,15 @@ class _OnGpu(JointBayes):
     """The base of both: rows go to the device in blocks, and their results come back."""
 
     def _sent(self) -> tuple[Any, ...]:
-        """(kernel for dense rows, kernel for CSR rows, arrays, zeros (d, K) log P'(0 | c)); arrays are on the device."""
+        """(kernel for dense rows, kernel for CSR rows, arrays, zeros (d, K) log P'(0 | c));
+        arrays are on the device.
+        """
         raise AssertionError("a subclass says")
 
     def _joint_on_device(self, X: Any) -> Iterator[tuple[slice, Any]]:
-        """Blocks of rows, and the logarithms of joint probabilities of each on the device (rows of the block × n_classes)."""
+        """Blocks of rows, and the logarithms of joint probabilities of each on the device (rows
+        of the block × n_classes).
+        """
         from hpcml.kernels import device
 
         if self not in _TRAINED:
@@ -116,7 +123,9 @@ class _OnGpu(JointBayes):
         return out
 
     def confidence(self, X: Any) -> np.ndarray:
-        """The largest probability of a class less the second largest (n_samples); X and errors as above."""
+        """The largest probability of a class less the second largest (n_samples); X and errors
+        as above.
+        """
         from hpcml.kernels import device
 
         X = self._taken(X)

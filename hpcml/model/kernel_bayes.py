@@ -33,33 +33,40 @@ class JointNaiveBayes(ClassifierMixin, BaseEstimator, JointBayes):
 
 
 class KernelNB(JointNaiveBayes, KernelDensities):
-    """Naive Bayes with a Gaussian kernel density estimate per feature and class, as `NaiveBayes -K` of Weka 3.9 has it.
+    """Naive Bayes with a Gaussian kernel density estimate per feature and class, as `NaiveBayes -K`
+    of Weka 3.9 has it.
 
-    Features are numeric; what a sparse row does not store is the value 0. A row of weight 2 is as good as two rows;
-    weights that sum to less than the number of rows, as those of boosting, are scaled to sum to it. For feature j with m_j distinct
-    values and range R_j in the training rows,
+    Features are numeric; what a sparse row does not store is the value 0. A row of weight 2 is as
+    good as two rows; weights that sum to less than the number of rows, as those of boosting, are
+    scaled to sum to it. For feature j with m_j distinct values and range R_j in the training rows,
 
-    - δ_j = max(R_j / (m_j − 1), 1e-6) is its precision, the mean gap between values; a feature with one value is ignored;
-    - values, those of the training rows (x_i) and the one that is judged (v), are rounded to multiples of δ_j;
-    - h_jc = max(range_jc / √n_c, δ_j / 6) is the bandwidth, n_c the sum of the weights of class c, range_jc that of its values;
-    - P(v | c) = Σ w_i [Φ((v + δ/2 − x_i) / h) − Φ((v − δ/2 − x_i) / h)] / n_c over the rows i of class c: the mass in the cell
-      of width δ around v, almost the frequency of v where values are few, the density times δ where they are many;
+    - δ_j = max(R_j / (m_j − 1), 1e-6) is its precision, the mean gap between values; a feature with
+      one value is ignored;
+    - values, those of the training rows (x_i) and the one that is judged (v), are rounded to
+      multiples of δ_j;
+    - h_jc = max(range_jc / √n_c, δ_j / 6) is the bandwidth, n_c the sum of the weights of class c,
+      range_jc that of its values;
+    - P(v | c) = Σ w_i [Φ((v + δ/2 − x_i) / h) − Φ((v − δ/2 − x_i) / h)] / n_c over the rows i of
+      class c: the mass in the cell of width δ around v, almost the frequency of v where values are
+      few, the density times δ where they are many;
     - P'(v | c) = max(P(v | c) / δ, 1e-75), a density;
     - the prior is (n_c + 1) / (n + K) with K classes.
 
-    Weka stops adding when what is missing is below 1 % of a sum; here all is added. Far below all values of a class, by 8.3 h or
-    more, Weka's P is 0, for it is a difference of numbers near 1; here it falls on, as it does above them in both.
+    Weka stops adding when what is missing is below 1 % of a sum; here all is added. Far below all
+    values of a class, by 8.3 h or more, Weka's P is 0, for it is a difference of numbers near 1;
+    here it falls on, as it does above them in both.
 
-    Rows of weight 0 are as if absent. Features with at most 64
-    values that recur (m_j² rows or more) are summed exactly, the others are looked up in tables of at most 3 √n_c + 140 cells of
-    80 bytes for each class. P's relative error is below 1e-6 where it is above 1e-13, and below 0.4 next to 1e-75. Training takes
-    time in proportion to the rows, times their logarithm where values are counted; the time to predict a row does not depend on
-    their number. The prediction for a row has the same bits whatever the other rows given; that for a sparse matrix and for the
-    same one dense may differ by rounding.
+    Rows of weight 0 are as if absent. Features with at most 64 values that recur (m_j² rows or
+    more) are summed exactly, the others are looked up in tables of at most 3 √n_c + 140 cells of 80
+    bytes for each class. P's relative error is below 1e-6 where it is above 1e-13, and below 0.4
+    next to 1e-75. Training takes time in proportion to the rows, times their logarithm where values
+    are counted; the time to predict a row does not depend on their number. The prediction for a row
+    has the same bits whatever the other rows given; that for a sparse matrix and for the same one
+    dense may differ by rounding.
 
-    Classifiers of files from before version 0.12 have no rounds_: v is not rounded and P' = max(P, 1e-75), as in Weka before
-    December 2019 (3.6). Those from before version 0.9 have floor_ = 0: raw values, n_c = (Σ w)² / Σ w² and
-    P' = (n_c P + 1/m_j) / (n_c + 1).
+    Classifiers of files from before version 0.12 have no rounds_: v is not rounded and P' = max(P,
+    1e-75), as in Weka before December 2019 (3.6). Those from before version 0.9 have floor_ = 0:
+    raw values, n_c = (Σ w)² / Σ w² and P' = (n_c P + 1/m_j) / (n_c + 1).
 
     Attributes
     ----------
@@ -78,7 +85,8 @@ class KernelNB(JointNaiveBayes, KernelDensities):
     bandwidth_, low_ : ndarray of shape (n_features_in_, n_classes)
         h_jc and the lowest value of the class.
     value_start_, value_, value_mass_, value_log_ : ndarray
-        The values of features with few of them, with P's weights and log P' by class (see `hpcml.kernels.density.Density`).
+        The values of features with few of them, with P's weights and log P' by class (see
+        `hpcml.kernels.density.Density`).
     table_start_, table_ : ndarray
         The tables of the other features.
     zero_log_ : ndarray of shape (n_features_in_, n_classes)

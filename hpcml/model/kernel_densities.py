@@ -1,4 +1,6 @@
-"""Naive Bayes with kernel density estimates, without scikit-learn: see `hpcml.model.kernel_bayes`."""
+"""Naive Bayes with kernel density estimates, without scikit-learn: see
+`hpcml.model.kernel_bayes`.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,8 @@ class KernelDensities(JointBayes):
         Raises
         ------
         ValueError
-            If the arguments are not as described, or a feature's range or its values' mean gap is not a normal number.
+            If the arguments are not as described, or a feature's range or its values' mean gap is
+            not a normal number.
         """
         X, labels, weights, totals = self._prepare(X, y, sample_weight)
         self.class_size_, self.floor_, self.rounds_ = totals, FLOOR, True
@@ -126,7 +129,9 @@ class KernelDensities(JointBayes):
                 kernels.tabulate(moments[starts[c] : starts[c + 1]], derivatives, self.table_[first:last])
 
     def _moments(self, columns: _Columns, zero_masses: np.ndarray, j: int, starts: np.ndarray) -> np.ndarray:
-        """The moments of the values of feature j, class after class; `starts` (n_classes + 1) are the classes' first cells."""
+        """The moments of the values of feature j, class after class; `starts` (n_classes + 1)
+        are the classes' first cells.
+        """
         begin, end = columns.indptr[j : j + 2]
         place = self.low_[j], self.bandwidth_[j], starts, np.zeros((starts[-1], kernels.ORDER))
         values = rounded(columns.data[begin:end], self.precision_[j])
@@ -160,7 +165,9 @@ class KernelDensities(JointBayes):
         return np.array([[float(kernels.reach(ratio, _FAR)) for ratio in of] for of in ratios.tolist()]).reshape(ratios.shape)
 
     def check_arrays(self) -> None:
-        """Raise ValueError unless the arrays fit one another: of a classifier from a file the kernels must be sure of that."""
+        """Raise ValueError unless the arrays fit one another: of a classifier from a file the
+        kernels must be sure of that.
+        """
         d, k, n_values = self.n_features_in_, self.classes_.size, self.value_.size
         shapes = {
             **{"class_log_prior_": (k,), "class_size_": (k,), "value_count_": (d,), "precision_": (d,)},

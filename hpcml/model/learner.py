@@ -1,9 +1,12 @@
-"""Base learners: scikit-learn classifiers that a method trains many times over, and what it asks of them afterwards.
+"""Base learners: scikit-learn classifiers that a method trains many times over, and what it asks of
+them afterwards.
 
-A learner is named on the command line (`tree max_depth=5`, `sklearn.linear_model.LogisticRegression C=0.5`). Its classifiers are
-asked for two things: how sure they are of a row (`confidence`), and a score per label as our linear models have one (`scores`,
-positive for "has the label"). Classes are the numbers 0 .. n_classes−1; a classifier may have seen only some of them. Trees,
-naive Bayes and linear classifiers give a row the same bits whatever the rows around it.
+A learner is named on the command line (`tree max_depth=5`,
+`sklearn.linear_model.LogisticRegression C=0.5`). Its classifiers are asked for two things: how sure
+they are of a row (`confidence`), and a score per label as our linear models have one (`scores`,
+positive for "has the label"). Classes are the numbers 0 .. n_classes−1; a classifier may have seen
+only some of them. Trees, naive Bayes and linear classifiers give a row the same bits whatever the
+rows around it.
 """
 
 from __future__ import annotations
@@ -35,7 +38,9 @@ _REFUSALS = (ValueError, TypeError, ArithmeticError, RuntimeError, IndexError, A
 
 @dataclass(frozen=True)
 class KnownLearner:
-    """A learner with a short name: the class, the options it has unless the user gives others, and one line about it."""
+    """A learner with a short name: the class, the options it has unless the user gives others,
+    and one line about it.
+    """
 
     path: str
     options: dict[str, Any]
@@ -130,7 +135,9 @@ class Learner:
         return found
 
     def make(self, seed: int) -> Any:
-        """A new classifier, not yet fitted; `seed` is its random_state if it has one that the user has not given."""
+        """A new classifier, not yet fitted; `seed` is its random_state if it has one that the
+        user has not given.
+        """
         classifier = self._class(**dict(self.options))
         if "random_state" in classifier.get_params(deep=False) and "random_state" not in dict(self.options):
             classifier.set_params(random_state=int(seed) % _SEEDS)
@@ -143,7 +150,9 @@ class Learner:
 
     @property
     def _has_tree(self) -> bool:
-        """Whether our decision tree has all its options. Of others scikit-learn's makes what it can."""
+        """Whether our decision tree has all its options. Of others scikit-learn's makes what it
+        can.
+        """
         known = all(name in _TREE_OPTIONS and _TREE_OPTIONS[name](value) for name, value in self.options)
         return self.name in ON_DENSE_ROWS and known
 
@@ -157,7 +166,9 @@ class Learner:
         return plain_class(self.path)() if self.has_twin else self.make(seed)
 
     def moved_to_gpu(self) -> Learner:
-        """The learner whose classifiers score rows on a GPU. Raises ConfigError if there is none."""
+        """The learner whose classifiers score rows on a GPU. Raises ConfigError if there is
+        none.
+        """
         if self.path not in ON_GPU:
             able = " and ".join(sorted(name for name, known in LEARNERS.items() if known.path in ON_GPU))
             raise ConfigError(f"--device gpu: {self.name} has nothing for a GPU, only {able} have; leave it out")
@@ -178,7 +189,9 @@ class Learner:
         return bool(get_tags(self.make(0)).input_tags.sparse)
 
     def wants_dense(self, n_rows: int, n_features: int, nnz: int) -> bool:
-        """Whether rows of such a data set (all of it, never a part: it must not depend on the rank) should be dense float32."""
+        """Whether rows of such a data set (all of it, never a part: it must not depend on the
+        rank) should be dense float32.
+        """
         density = nnz / max(1, n_rows * n_features)
         return density >= (OFTEN_DENSE if self.prefers_dense else ALWAYS_DENSE) or not self.accepts_sparse
 
@@ -197,7 +210,8 @@ class Constant:
 
 
 def parse_learner(tokens: Sequence[str]) -> Learner:
-    """The learner that `tokens` name: one of LEARNERS or the dotted path of a scikit-learn classifier, then key=value.
+    """The learner that `tokens` name: one of LEARNERS or the dotted path of a scikit-learn
+    classifier, then key=value.
 
     Values are Python literals, otherwise the text itself. Raises ConfigError.
     """
@@ -245,7 +259,9 @@ def _import(path: str) -> Any:
 
 
 def _check(learner: Learner) -> None:
-    """Raise ConfigError unless the learner is a classifier that says how sure it is, and all its options are sound."""
+    """Raise ConfigError unless the learner is a classifier that says how sure it is, and all its
+    options are sound.
+    """
     from sklearn.base import BaseEstimator, is_classifier
 
     kind, given = learner._class, dict(learner.options)
@@ -278,9 +294,11 @@ def one_line(error: Exception) -> str:
 
 
 def fit(learner: Learner, X: Any, y: np.ndarray, seed: int) -> Any:
-    """A classifier fitted to X (n_rows × n_features, dense or CSR float32) and y (n_rows, classes); `Constant` for one class.
+    """A classifier fitted to X (n_rows × n_features, dense or CSR float32) and y (n_rows, classes);
+    `Constant` for one class.
 
-    Its warnings are not shown: a learner that stops at its own limit has stopped. Raises ConfigError if it refuses the rows.
+    Its warnings are not shown: a learner that stops at its own limit has stopped. Raises
+    ConfigError if it refuses the rows.
     """
     classes = np.flatnonzero(np.bincount(y))
     if classes.size == 1:
@@ -297,8 +315,9 @@ def fit(learner: Learner, X: Any, y: np.ndarray, seed: int) -> Any:
 def confidence(classifier: Any, X: Any) -> np.ndarray:
     """How far each row of X is from the decision boundary, right or wrong alike (n_rows float64).
 
-    The gap between the two largest class probabilities; without probabilities the gap between the two largest values of the
-    decision function, or its size for two classes. +inf from a `Constant`, which has no opinion. Raises NonFiniteError.
+    The gap between the two largest class probabilities; without probabilities the gap between the
+    two largest values of the decision function, or its size for two classes. +inf from a
+    `Constant`, which has no opinion. Raises NonFiniteError.
     """
     if isinstance(classifier, Constant):
         return np.full(X.shape[0], np.inf)
@@ -315,11 +334,13 @@ def confidence(classifier: Any, X: Any) -> np.ndarray:
 
 
 def scores(classifier: Any, X: Any, n_classes: int, log_odds: bool = True) -> np.ndarray:
-    """The scores (n_rows × n_labels float64) of X: one label for two classes (is it class 1), else a label for each class.
+    """The scores (n_rows × n_labels float64) of X: one label for two classes (is it class 1), else
+    a label for each class.
 
-    Two classes: the decision function, the log-odds, or 2 p₁ − 1. More: the class's value (see `class_values`) minus the largest
-    value of another class; LOWEST for a class that the classifier has not seen. A score is positive exactly
-    for the class with the largest value, the first of several. `log_odds` as of `class_values`. Raises NonFiniteError.
+    Two classes: the decision function, the log-odds, or 2 p₁ − 1. More: the class's value (see
+    `class_values`) minus the largest value of another class; LOWEST for a class that the classifier
+    has not seen. A score is positive exactly for the class with the largest value, the first of
+    several. `log_odds` as of `class_values`. Raises NonFiniteError.
     """
     values = class_values(classifier, X, log_odds)
     classes = np.asarray(classifier.classes_, dtype=np.int64)
@@ -345,7 +366,9 @@ def scores(classifier: Any, X: Any, n_classes: int, log_odds: bool = True) -> np
 
 
 def _signed(out: np.ndarray, has: np.ndarray) -> np.ndarray:
-    """`out` with a value above 0 exactly where `has`, for rounding and ties can take the sign of a score."""
+    """`out` with a value above 0 exactly where `has`, for rounding and ties can take the sign of
+    a score.
+    """
     out[has] = np.maximum(out[has], _ABOVE_0)
     out[~has] = np.minimum(out[~has], 0.0)
     return out
@@ -358,9 +381,10 @@ def _has_joint(classifier: Any, log_odds: bool) -> bool:
 def class_values(classifier: Any, X: Any, log_odds: bool = True) -> np.ndarray:
     """A value for each class seen (n_rows × classes float64).
 
-    The decision function ((0, d) for two classes), the logarithm of the joint probability of row and class, or else the
-    probability: those near 0 and 1 are as good as equal, their logarithms are not. Without `log_odds` (classifiers of files from
-    before version 0.9) joint probabilities are not asked for, and rows stay in single precision.
+    The decision function ((0, d) for two classes), the logarithm of the joint probability of row
+    and class, or else the probability: those near 0 and 1 are as good as equal, their logarithms
+    are not. Without `log_odds` (classifiers of files from before version 0.9) joint probabilities
+    are not asked for, and rows stay in single precision.
     """
     if isinstance(classifier, Constant):
         return np.ones((X.shape[0], 1))
@@ -378,13 +402,16 @@ def class_values(classifier: Any, X: Any, log_odds: bool = True) -> np.ndarray:
 
 
 def _as_taken(classifier: Any, X: Any) -> Any:
-    """Rows in double precision, but for trees, which want float32, and our own learners, which take either."""
+    """Rows in double precision, but for trees, which want float32, and our own learners, which
+    take either.
+    """
     kind = type(getattr(classifier, "estimator", None) or classifier)
     return X if kind.__module__.startswith(("sklearn.tree.", "hpcml.")) else X.astype(np.float64)
 
 
 def _numbers(classifier: Any, method: str, X: Any, double: bool = True) -> np.ndarray:
-    """The result of a classifier's method for X, in double precision; X is given in double precision or as it is.
+    """The result of a classifier's method for X, in double precision; X is given in double
+    precision or as it is.
 
     Raises NonFiniteError; DataError if it refuses the rows.
     """

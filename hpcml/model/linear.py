@@ -1,28 +1,34 @@
 """The model file: one linear model per label, and what it was trained on.
 
-A model is an HDF5 file stamped `hpcml-format = "model"`. The weight of feature j for label l is `W[l, columns[j]] · factors[j]`:
-`W` (n_labels × n_columns, float32 or float64, contiguous, one row per label) holds a weight per column, `columns` (n_features
-int32) and `factors` (n_features float32) say where a feature's weight is. Where weights of small magnitude were left out, `W` is
-a group instead: AnnData's CSR matrix, like X and Y of a dataset, with the weights that are left, columns ascending in each row.
-Most features have a column of their own and factor 1. Those that one training row alone has share a column, because their weights
-are proportional to their values in that row; those that no training row has get factor 0 (in column 0, so there is at least one
-column if there are features). The score of a row x is `Σ x[j] · weight[j] + bias[l]` (`bias`: n_labels float64), positive for
-"has the label". `label_names` names the labels, and `label_titles`, if it is there, says what people call them; `labels/*`
-(n_labels each) say how each label's training ended; attributes hold the method, its loss, λ and the vocabulary.
-`labels/threshold` (n_labels float64), if it is there, says above which score a row has each label, and attributes
-(`threshold_measure`, ...) how it was found. `labels/sigmoid_slope` and `labels/sigmoid_offset` (n_labels float64), if they are
-there, make a score s the probability 1 / (1 + exp(−slope s − offset)); attributes (`calibration_method`, ...)
-say how they were found. `labels/lambda`, `labels/l1` and `labels/positive_weight` (n_labels float64), if they are there, are the
-options that were chosen for each label; the attributes of these names are then those of the labels together.
+A model is an HDF5 file stamped `hpcml-format = "model"`. The weight of feature j for label l is
+`W[l, columns[j]] · factors[j]`: `W` (n_labels × n_columns, float32 or float64, contiguous, one row
+per label) holds a weight per column, `columns` (n_features int32) and `factors` (n_features
+float32) say where a feature's weight is. Where weights of small magnitude were left out, `W` is a
+group instead: AnnData's CSR matrix, like X and Y of a dataset, with the weights that are left,
+columns ascending in each row. Most features have a column of their own and factor 1. Those that one
+training row alone has share a column, because their weights are proportional to their values in
+that row; those that no training row has get factor 0 (in column 0, so there is at least one column
+if there are features). The score of a row x is `Σ x[j] · weight[j] + bias[l]` (`bias`: n_labels
+float64), positive for "has the label". `label_names` names the labels, and `label_titles`, if it is
+there, says what people call them; `labels/*` (n_labels each) say how each label's training ended;
+attributes hold the method, its loss, λ and the vocabulary. `labels/threshold` (n_labels float64),
+if it is there, says above which score a row has each label, and attributes (`threshold_measure`,
+...) how it was found. `labels/sigmoid_slope` and `labels/sigmoid_offset` (n_labels float64), if
+they are there, make a score s the probability 1 / (1 + exp(−slope s − offset)); attributes
+(`calibration_method`, ...) say how they were found. `labels/lambda`, `labels/l1` and
+`labels/positive_weight` (n_labels float64), if they are there, are the options that were chosen for
+each label; the attributes of these names are then those of the labels together.
 
-Where a label has several weight vectors ("parts", `hpcml.model.combination`), the attributes `combination`, `parts` and `width` say
-so: W is sparse, and its row holds the parts side by side, part p in the columns p · width to (p + 1) · width − 1. Behind them stand
-the numbers of the label's rule.
+Where a label has several weight vectors ("parts", `hpcml.model.combination`), the attributes
+`combination`, `parts` and `width` say so: W is sparse, and its row holds the parts side by side,
+part p in the columns p · width to (p + 1) · width − 1. Behind them stand the numbers of the label's
+rule.
 
-Models of the Winnow family have the attribute `normalised`: scores are divided by 1 + Σ x[j] over the features with a factor, for
-these learners see rows that a bias feature 1 was appended to and that were then divided by their sum. Models of naive
-Bayes have the attribute `binary`: a value other than 0 counts as 1. Models of single-pass
-learners may have a group `state` with what is needed to continue the pass (hpcml.methods.online.state).
+Models of the Winnow family have the attribute `normalised`: scores are divided by 1 + Σ x[j] over
+the features with a factor, for these learners see rows that a bias feature 1 was appended to and
+that were then divided by their sum. Models of naive Bayes have the attribute `binary`: a value
+other than 0 counts as 1. Models of single-pass learners may have a group `state` with what is
+needed to continue the pass (hpcml.methods.online.state).
 """
 
 from __future__ import annotations
@@ -73,7 +79,8 @@ def model_slabs(
     n_weights: int | None = None,
     optional: Collection[str] = (),
 ) -> dict[str, Slab]:
-    """The datasets that training fills; `precision` is the type of `W`, one of PRECISIONS; a sparse one has `n_weights`.
+    """The datasets that training fills; `precision` is the type of `W`, one of PRECISIONS; a sparse
+    one has `n_weights`.
 
     `optional`: those of OPTIONAL that the model has.
     """
@@ -98,7 +105,9 @@ _STAMP = ("hpcml-format", "hpcml-version")
 
 
 def about_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """The attributes of a model about its training: those of ABOUT first, in the order of a trained model, then its method's."""
+    """The attributes of a model about its training: those of ABOUT first, in the order of a
+    trained model, then its method's.
+    """
     named = [*ABOUT, *(name for name in attributes if name not in (*ABOUT, *_STAMP))]
     return {name: attributes[name] for name in named if name in attributes}
 
@@ -110,7 +119,8 @@ def describe_model(
     n_columns: int | None = None,
     label_titles: Sequence[str] | None = None,
 ) -> None:
-    """Give a new model file its stamp, names and attributes; in the same order, so that equal models have equal bytes.
+    """Give a new model file its stamp, names and attributes; in the same order, so that equal
+    models have equal bytes.
 
     `n_columns` is the width of a sparse `W`.
     """
@@ -130,14 +140,17 @@ def check_thresholds(labels: Mapping[str, np.ndarray]) -> None:
 
 
 def check_sigmoids(labels: Mapping[str, np.ndarray]) -> None:
-    """Raise ValueError unless the sigmoids of a model's labels, if there are any, are finite and do not fall."""
+    """Raise ValueError unless the sigmoids of a model's labels, if there are any, are finite and
+    do not fall.
+    """
     slope, offset = (labels.get(name, np.zeros(0)) for name in SIGMOID)
     if not (np.isfinite(slope).all() and np.isfinite(offset).all() and (slope >= 0).all()):
         raise ValueError("a sigmoid is not one")
 
 
 def kept(w: np.ndarray, below: float) -> np.ndarray:
-    """Which weights stay if those of smaller magnitude than `below`, a number of the weights' own type, are left out.
+    """Which weights stay if those of smaller magnitude than `below`, a number of the weights' own
+    type, are left out.
 
     Zeros never stay; what is not a number does, for it must be noticed.
     """
@@ -154,7 +167,9 @@ def emptied_warning(n_emptied: int, n_labels: int, option: str) -> str:
 
 
 class SparseRows(NamedTuple):
-    """A sparse W, memory-mapped: row l has data[indptr[l] : indptr[l + 1]] in the columns indices[indptr[l] : indptr[l + 1]]."""
+    """A sparse W, memory-mapped: row l has data[indptr[l] : indptr[l + 1]] in the columns
+    indices[indptr[l] : indptr[l + 1]].
+    """
 
     indptr: np.ndarray  # n_labels + 1, int64
     indices: np.ndarray
@@ -181,13 +196,17 @@ class Trained:
 
     @property
     def thresholds(self) -> np.ndarray:
-        """The scores (n_labels float64) above which a row gets each label: 0 unless others are stored, or chosen."""
+        """The scores (n_labels float64) above which a row gets each label: 0 unless others are
+        stored, or chosen.
+        """
         stored = self.labels.get("threshold") if self.threshold is None else None
         return np.full(self.n_labels, self.threshold or 0.0) if stored is None else stored
 
     @property
     def threshold_source(self) -> str:
-        """The origin of the thresholds, in a few words; "" if they are 0 because nobody has set them."""
+        """The origin of the thresholds, in a few words; "" if they are 0 because nobody has set
+        them.
+        """
         if self.threshold is not None:
             return f"{self.threshold:g} for all labels"
         if "threshold" not in self.labels:
@@ -197,7 +216,8 @@ class Trained:
 
     @property
     def sigmoids(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Slope and offset (n_labels each) that make a score s the probability 1 / (1 + exp(−slope s − offset)); None without.
+        """Slope and offset (n_labels each) that make a score s the probability 1 / (1 + exp(−slope
+        s − offset)); None without.
 
         They are the stored ones; or else 1 and 0 for scores that are log-odds already.
         """
@@ -207,7 +227,9 @@ class Trained:
 
     @property
     def has_log_odds(self) -> bool:
-        """Whether the scores are log-odds by the loss: that of a logistic model, with rows of equal weight."""
+        """Whether the scores are log-odds by the loss: that of a logistic model, with rows of
+        equal weight.
+        """
         equal = str(self.attrs.get("positive_weight", "1")) == "1" and bool(np.all(self.labels.get("positive_weight", 1.0) == 1.0))
         return self.attrs.get("loss") == LOG_ODDS and equal
 
@@ -220,13 +242,17 @@ class Trained:
         return f"log-odds of --loss {self.attrs['loss']}, not calibrated" if self.has_log_odds else ""
 
     def check_probabilities(self) -> tuple[np.ndarray, np.ndarray]:
-        """The sigmoids. Raises ConfigError for a model that has none. Local: call it before the first collective."""
+        """The sigmoids. Raises ConfigError for a model that has none. Local: call it before the
+        first collective.
+        """
         if self.sigmoids is None:
             raise ConfigError(f"{self.path} has no probabilities; a linear model gets them from held-out rows by hpcml calibrate")
         return self.sigmoids
 
     def with_threshold(self, threshold: float | None) -> Self:
-        """The same model with one threshold for all labels; None: as it is. Raises ConfigError unless it is a finite number."""
+        """The same model with one threshold for all labels; None: as it is. Raises ConfigError
+        unless it is a finite number.
+        """
         if threshold is None:
             return self
         if not math.isfinite(threshold):
@@ -236,7 +262,9 @@ class Trained:
         return out
 
     def check_numbering(self, zero_based: bool) -> None:
-        """Raises ConfigError for text whose indices are said to start at 1, if those that the model was trained on start at 0."""
+        """Raises ConfigError for text whose indices are said to start at 1, if those that the
+        model was trained on start at 0.
+        """
         if self.attrs.get("zero_based", False) and not zero_based:
             raise ConfigError(f"{self.path}: it was trained on text with --zero-based; give --zero-based here, too")
 
@@ -252,13 +280,15 @@ class Trained:
 
 
 class Model(Trained):
-    """A read-only handle on a model file; `W` (as stored: an array, or `SparseRows`), `columns` and `factors` are memory-mapped.
+    """A read-only handle on a model file; `W` (as stored: an array, or `SparseRows`), `columns` and
+    `factors` are memory-mapped.
 
-    `labels` holds, by name, f_min (the least objective found), steps (iterations), status (an index of STATUS), n_positive
-    (training rows that have the label) and visited (the mean share of the rows visited per iteration), n_labels each; of a
-    method that certifies it, also gap: (f_min − a lower bound of all objectives) / f_min. Where `hpcml threshold` has been at work,
-    also threshold: the score above which a row gets the label; and sigmoid_slope and sigmoid_offset after `hpcml calibrate`.
-    `n_weights` is the number of weights that are stored.
+    `labels` holds, by name, f_min (the least objective found), steps (iterations), status (an index
+    of STATUS), n_positive (training rows that have the label) and visited (the mean share of the
+    rows visited per iteration), n_labels each; of a method that certifies it, also gap: (f_min − a
+    lower bound of all objectives) / f_min. Where `hpcml threshold` has been at work, also
+    threshold: the score above which a row gets the label; and sigmoid_slope and sigmoid_offset
+    after `hpcml calibrate`. `n_weights` is the number of weights that are stored.
     """
 
     W: np.ndarray | SparseRows
@@ -266,7 +296,9 @@ class Model(Trained):
     below = 0.0  # weights of smaller magnitude count as 0
 
     def __init__(self, path: Path | str) -> None:
-        """Raises DataError if the file is not a sound model of the format that this version reads."""
+        """Raises DataError if the file is not a sound model of the format that this version
+        reads.
+        """
         self.path = Path(path)
         with open_stamped(path, "model", "hpcml train") as file:
             try:
@@ -291,7 +323,9 @@ class Model(Trained):
         return model_slabs(*shape, self.precision, certified, n_weights, self._optional)
 
     def _map(self, file: h5py.File) -> None:
-        """Check and map every part; scoring trusts `columns` and a sparse W. Raises DataError, or what h5py and numpy raise."""
+        """Check and map every part; scoring trusts `columns` and a sparse W. Raises DataError,
+        or what h5py and numpy raise.
+        """
         (self.n_features,) = file["columns"].shape
         sparse, certified = isinstance(file["W"], h5py.Group), "labels/gap" in file
         self._optional = [name for name in OPTIONAL if f"labels/{name}" in file]
@@ -336,9 +370,11 @@ class Model(Trained):
         return NonFiniteError(f"{self.path}: a weight of label {name!r} is not a finite number; train it again")
 
     def _check_rows(self, W: SparseRows) -> None:
-        """Raise DataError unless the rows of a sparse W lie in it one after another, with ascending columns that there are.
+        """Raise DataError unless the rows of a sparse W lie in it one after another, with ascending
+        columns that there are.
 
-        And NonFiniteError unless its weights are finite; those of a dense one are looked at when they are used.
+        And NonFiniteError unless its weights are finite; those of a dense one are looked at when
+        they are used.
         """
 
         def refuse(what: str) -> None:
@@ -356,19 +392,25 @@ class Model(Trained):
                 raise self.not_finite(row_of(W.indptr, begin + int(np.argmin(fit))))
 
     def pruned(self, below: float) -> Model:
-        """The same model as if its weights of smaller magnitude than `below` were 0. It has no W to look at but by `rows`."""
+        """The same model as if its weights of smaller magnitude than `below` were 0. It has no W
+        to look at but by `rows`.
+        """
         out = copy.copy(self)
         out.below = max(self.below, below)
         return out
 
     def row(self, label: int) -> tuple[np.ndarray, np.ndarray]:
-        """The columns (ascending) of one label's weights that are not 0, and these weights as stored."""
+        """The columns (ascending) of one label's weights that are not 0, and these weights as
+        stored.
+        """
         indices, w = self.W.row(label) if isinstance(self.W, SparseRows) else (None, self.W[label])
         places = np.flatnonzero(kept(w, self.below))
         return (places if indices is None else indices[places]), w[places]
 
     def rows(self, labels: np.ndarray, part: int = 0) -> np.ndarray:
-        """The rows of W (k × width, read-only, of its type) for label numbers, of one part, with every weight that is 0."""
+        """The rows of W (k × width, read-only, of its type) for label numbers, of one part, with
+        every weight that is 0.
+        """
         if isinstance(self.W, SparseRows) or self.below > 0:
             out = np.zeros((len(labels), self.width), self.precision)
             for row, label in zip(out, labels, strict=True):
@@ -400,10 +442,12 @@ class Model(Trained):
             ) from None
 
     def weights(self, labels: slice | np.ndarray | int = slice(None)) -> np.ndarray:
-        """The weights of every feature (k × n_features float64) for `labels`, given as one gives rows to a numpy array.
+        """The weights of every feature (k × n_features float64) for `labels`, given as one gives
+        rows to a numpy array.
 
-        One number gives one row (n_features); of labels with several parts it is the first one. Needs 8 n_features bytes per label,
-        much more than the file where few features have a column of their own.
+        One number gives one row (n_features); of labels with several parts it is the first one.
+        Needs 8 n_features bytes per label, much more than the file where few features have a column
+        of their own.
         """
         if isinstance(self.W, SparseRows) or self.below > 0:
             chosen = np.arange(self.n_labels)[labels]

@@ -1,4 +1,6 @@
-"""Every kind of model that `hpcml predict` and `hpcml evaluate` take: a file, or the run folder that it lies in."""
+"""Every kind of model that `hpcml predict` and `hpcml evaluate` take: a file, or the run folder
+that it lies in.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ FILE, CONFIG = "model.h5", "config.toml"  # of a run folder
 
 
 def model_file(path: Path | str) -> Path:
-    """The file of a model: `path`, or of a folder the model in it. Raises DataError for a folder without one. Local."""
+    """The file of a model: `path`, or of a folder the model in it. Raises DataError for a folder
+    without one. Local.
+    """
     path = Path(path)
     if not path.is_dir() or (path / FILE).exists():
         return path / FILE if path.is_dir() else path
@@ -52,7 +56,8 @@ def kind_of(path: Path | str) -> str:
 
 @mpi.collective
 def share_model(comm: mpi.Comm, path: Path | str) -> Model | ClassifierModel:
-    """Collective over `comm`. The model in a file: a classifier is read and checked by one rank, a `Model` mapped by each.
+    """Collective over `comm`. The model in a file: a classifier is read and checked by one rank, a
+    `Model` mapped by each.
 
     Raises DataError if it is not a sound model of any kind.
     """

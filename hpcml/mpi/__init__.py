@@ -1,13 +1,14 @@
-"""The MPI layer: the only code that imports mpi4py. Communicators are passed in; nothing else here is global.
+"""The MPI layer: the only code that imports mpi4py. Communicators are passed in; nothing else here
+is global.
 
     @mpi.collective  # every rank of `comm` calls it
     def load(comm, path):
-        with mpi.agreed(comm, f"reading {path}"):  # if one rank fails, all raise its sentence; no collective in here
+        with mpi.agreed(comm, f"reading {path}"):  # if one rank fails, all raise its sentence
             rows = read(path, comm.rank, comm.size)
         total = mpi.exact_sum(comm, losses, bound, n_global)  # the same bits on any number of ranks
 
-Begin with `collectives`, then `exact`. `start` begins and ends the program on all ranks, `neighbours` has messages between a few of
-them, `memory` says how much a rank may plan with.
+Begin with `collectives`, then `exact`. `start` begins and ends the program on all ranks,
+`neighbours` has messages between a few of them, `memory` says how much a rank may plan with.
 """
 
 import warnings

@@ -1,4 +1,6 @@
-"""Collectives with the rules that keep ranks together: agreed errors, exact sums, messages of bounded size."""
+"""Collectives with the rules that keep ranks together: agreed errors, exact sums, messages of
+bounded size.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +29,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def collective(function: F) -> F:
-    """Mark a function that every rank of its communicator must call; with HPCML_STRICT=1 log enter and leave per rank.
+    """Mark a function that every rank of its communicator must call; with HPCML_STRICT=1 log enter
+    and leave per rank.
 
-    Of a generator, also one that a context manager is made of, those are its first step and its end.
+    Of a generator, also one that a context manager is made of, those are its first step and its
+    end.
     """
 
     @contextmanager
@@ -60,10 +64,12 @@ def collective(function: F) -> F:
 @contextmanager
 @collective
 def agreed(comm: MPI.Comm, doing: str) -> Iterator[None]:
-    """Collective over `comm`. Rank-local work that may fail: on leaving, all ranks succeed or all raise the same sentence.
+    """Collective over `comm`. Rank-local work that may fail: on leaving, all ranks succeed or all
+    raise the same sentence.
 
-    The body must contain no collective. The lowest failing rank's message wins. An operating-system error becomes a
-    `DataError`; any other unexpected exception is re-raised where it happened and a `CollectiveError` elsewhere.
+    The body must contain no collective. The lowest failing rank's message wins. An operating-system
+    error becomes a `DataError`; any other unexpected exception is re-raised where it happened and a
+    `CollectiveError` elsewhere.
     """
     error: Exception | None = None
     try:
@@ -81,7 +87,9 @@ def agreed(comm: MPI.Comm, doing: str) -> Iterator[None]:
 @contextmanager
 @collective
 def resting(comm: MPI.Comm, doing: str) -> Iterator[None]:
-    """Collective over `comm`. As `agreed`, for long work of one rank: those that are done sleep, so that their cores are free."""
+    """Collective over `comm`. As `agreed`, for long work of one rank: those that are done sleep,
+    so that their cores are free.
+    """
     with agreed(comm, doing):
         error: Exception | None = None
         try:
@@ -98,7 +106,9 @@ def resting(comm: MPI.Comm, doing: str) -> Iterator[None]:
 @contextmanager
 @collective
 def groups_agreed(comm: MPI.Comm) -> Iterator[None]:
-    """Collective over `comm`. Work of groups of its ranks: what the ranks of one group have agreed to raise, all ranks raise."""
+    """Collective over `comm`. Work of groups of its ranks: what the ranks of one group have
+    agreed to raise, all ranks raise.
+    """
     error: Exception | None = None
     try:
         yield
@@ -118,7 +128,8 @@ def _file_error(failure: OSError, doing: str) -> DataError:
 def _reduced(comm: MPI.Comm, value: float, op: MPI.Op) -> float:
     """Collective over `comm`. `op` over the ranks' numbers (float64).
 
-    The first `comm.allreduce` makes a communicator of its own, and mpi4py holds Python's lock while it waits for the others there.
+    The first `comm.allreduce` makes a communicator of its own, and mpi4py holds Python's lock while
+    it waits for the others there.
     """
     number = np.array([value], dtype=np.float64)
     comm.Allreduce(MPI.IN_PLACE, number, op=op)
@@ -155,7 +166,9 @@ def _chunks(flat: np.ndarray) -> Iterator[np.ndarray]:
 
 @collective
 def allreduce_sum(comm: MPI.Comm, buffer: np.ndarray, op: MPI.Op = MPI.SUM) -> np.ndarray:
-    """Collective over `comm`. Sum (or `op`) a contiguous numeric array over the ranks, in place, in chunks."""
+    """Collective over `comm`. Sum (or `op`) a contiguous numeric array over the ranks, in place,
+    in chunks.
+    """
     if comm.size > 1:
         for chunk in _chunks(buffer.reshape(-1)):
             comm.Allreduce(MPI.IN_PLACE, chunk, op=op)
@@ -164,7 +177,9 @@ def allreduce_sum(comm: MPI.Comm, buffer: np.ndarray, op: MPI.Op = MPI.SUM) -> n
 
 @collective
 def allreduce_maxima(comm: MPI.Comm, buffer: np.ndarray) -> np.ndarray:
-    """Collective over `comm`. The elementwise maximum of a contiguous numeric array over the ranks, in place, in chunks."""
+    """Collective over `comm`. The elementwise maximum of a contiguous numeric array over the
+    ranks, in place, in chunks.
+    """
     return allreduce_sum(comm, buffer, MPI.MAX)
 
 
@@ -176,7 +191,9 @@ def allreduce_max(comm: MPI.Comm, value: float) -> float:
 
 @collective
 def exclusive_sum(comm: MPI.Comm, values: Iterable[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Collective over `comm`. For each value: the sum over lower ranks, and the sum over all ranks (int64 arrays)."""
+    """Collective over `comm`. For each value: the sum over lower ranks, and the sum over all
+    ranks (int64 arrays).
+    """
     table = np.array(comm.allgather([int(v) for v in values]), dtype=np.int64)
     return table[: comm.rank].sum(axis=0), table.sum(axis=0)
 
@@ -200,7 +217,9 @@ def allgather_arrays(comm: MPI.Comm, array: np.ndarray) -> list[np.ndarray]:
 
 @collective
 def exchange(comm: MPI.Comm, parts: list[np.ndarray]) -> list[np.ndarray]:
-    """Collective over `comm`. Send the 1-d array `parts[r]` to rank r; return what each rank sent here, in rank order."""
+    """Collective over `comm`. Send the 1-d array `parts[r]` to rank r; return what each rank
+    sent here, in rank order.
+    """
     sizes = comm.alltoall([part.size for part in parts])
     received = [np.empty(size, dtype=part.dtype) for size, part in zip(sizes, parts, strict=True)]
     received[comm.rank] = parts[comm.rank]
@@ -216,7 +235,8 @@ def exchange(comm: MPI.Comm, parts: list[np.ndarray]) -> list[np.ndarray]:
 
 @collective
 def begin_reduce_scatter(comm: MPI.Comm, buffer: np.ndarray, own: np.ndarray, counts: list[int]) -> MPI.Request:
-    """Collective over `comm`. Begin to sum `buffer` (flat float64) over the ranks; rank r's `own` gets its counts[r] elements.
+    """Collective over `comm`. Begin to sum `buffer` (flat float64) over the ranks; rank r's `own`
+    gets its counts[r] elements.
 
     Neither array may be touched before the request is complete.
     """
@@ -225,7 +245,9 @@ def begin_reduce_scatter(comm: MPI.Comm, buffer: np.ndarray, own: np.ndarray, co
 
 @collective
 def begin_allgather(comm: MPI.Comm, buffer: np.ndarray, counts: list[int]) -> MPI.Request:
-    """Collective over `comm`. Begin to send every rank's counts[r] elements of `buffer` (flat) to all, in place."""
+    """Collective over `comm`. Begin to send every rank's counts[r] elements of `buffer` (flat)
+    to all, in place.
+    """
     displacements = offsets(counts)[:-1].tolist()
     return comm.Iallgatherv(MPI.IN_PLACE, [buffer, counts, displacements, MPI._typedict[buffer.dtype.char]])
 
@@ -233,8 +255,9 @@ def begin_allgather(comm: MPI.Comm, buffer: np.ndarray, counts: list[int]) -> MP
 class RepeatedSum:
     """Numbers that are summed over the ranks again and again while each goes on at its own speed.
 
-    All ranks see the same sequence of sums, but not at the same time; so what all must do together (a checkpoint, the end) they
-    do when they see the same sum. The ranks of a `group`, which go on together, see it at the same call.
+    All ranks see the same sequence of sums, but not at the same time; so what all must do together
+    (a checkpoint, the end) they do when they see the same sum. The ranks of a `group`, which go on
+    together, see it at the same call.
     """
 
     def __init__(self, comm: MPI.Comm, group: MPI.Comm, size: int) -> None:
@@ -246,7 +269,8 @@ class RepeatedSum:
     def poll(self, values: Sequence[float]) -> np.ndarray | None:
         """Collective over the group. Take part in the round with `values`, unless one is under way.
 
-        Returns the sums of a round that is complete, else None. A group of all ranks waits: they are all here.
+        Returns the sums of a round that is complete, else None. A group of all ranks waits: they
+        are all here.
         """
         together = self.group.size == self.comm.size
         complete = self.take_part(values, wait=together)
@@ -255,7 +279,9 @@ class RepeatedSum:
         return self.take() if complete else None
 
     def take_part(self, values: Sequence[float] | np.ndarray, wait: bool = False) -> bool:
-        """Take part as `poll` does; whether the round is complete, here. Local, but with `wait`, until it is."""
+        """Take part as `poll` does; whether the round is complete, here. Local, but with `wait`,
+        until it is.
+        """
         if self._request is None:
             self._mine[:] = values
             self._request = self.comm.Iallreduce(self._mine, self._sum, op=MPI.SUM)
@@ -264,17 +290,20 @@ class RepeatedSum:
         return self._request.Test()
 
     def take(self) -> np.ndarray:
-        """The sums of a round that is complete; another can begin. The ranks of a group must take it at the same call."""
+        """The sums of a round that is complete; another can begin. The ranks of a group must
+        take it at the same call.
+        """
         self._request = None
         return self._sum.copy()
 
 
 @collective
 def stream_to_root(comm: MPI.Comm, chunks: Iterable[Any], consume: Callable[[Any], None]) -> None:
-    """Collective over `comm`. Rank 0 calls `consume` on every rank's chunks in rank order, one chunk in memory at a time.
+    """Collective over `comm`. Rank 0 calls `consume` on every rank's chunks in rank order, one
+    chunk in memory at a time.
 
-    An error in `consume`, or in making the chunks, is raised on all ranks after all senders have been drained, so that nobody
-    waits for ever.
+    An error in `consume`, or in making the chunks, is raised on all ranks after all senders have
+    been drained, so that nobody waits for ever.
     """
     error: Exception | None = None
 

@@ -1,8 +1,9 @@
 """Order-independent sums: float64 addends rounded to a grid on which every addition is exact.
 
-If all partial sums of a set of numbers are multiples of one power of two, g, and smaller than 2^53 g, float64 adds them
-without rounding, so neither the order nor the number of ranks can change a bit. One level keeps about
-52 - log2(bound / value) bits of each addend; where more is wanted, a second level sums what the first rounded away.
+If all partial sums of a set of numbers are multiples of one power of two, g, and smaller than 2^53
+g, float64 adds them without rounding, so neither the order nor the number of ranks can change a
+bit. One level keeps about 52 - log2(bound / value) bits of each addend; where more is wanted, a
+second level sums what the first rounded away.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ SHIFT_OF_LEVEL = np.array([grid(2.0 ** (2 * level - 129))[0] for level in range(
 def grid_levels(bounds: np.ndarray) -> np.ndarray:
     """For each sum the level (uint8) of its grid in SHIFT_OF_LEVEL, at most one bit too coarse.
 
-    `bounds` (float64, the same on all ranks): at least each sum's total of absolute values over all ranks.
+    `bounds` (float64, the same on all ranks): at least each sum's total of absolute values over all
+    ranks.
     """
     exponents = np.frexp(bounds)[1]  # bounds < 2^exponents
     halves: np.ndarray = np.clip((exponents + 129) // 2, 0, 255)
@@ -39,16 +41,20 @@ def grid_levels(bounds: np.ndarray) -> np.ndarray:
 
 
 def lies_on_grid(shift: float, smallest: float) -> bool:
-    """Whether every float32 of at least `smallest` in size is a multiple of the spacing that goes with `shift`."""
+    """Whether every float32 of at least `smallest` in size is a multiple of the spacing that
+    goes with `shift`.
+    """
     spacing = shift / 1.5 * 2.0**-52
     return spacing <= 2.0 ** (math.frexp(smallest)[1] - 24)
 
 
 @collective
 def exact_sum(comm: MPI.Comm, values: np.ndarray, bound: float, n_global: int) -> float:
-    """Collective over `comm`. The sum of all ranks' `values` (1-d float64): the same bits for any distribution.
+    """Collective over `comm`. The sum of all ranks' `values` (1-d float64): the same bits for any
+    distribution.
 
-    `bound` is at least the sum of all absolute values, `n_global` the number of values on all ranks.
+    `bound` is at least the sum of all absolute values, `n_global` the number of values on all
+    ranks.
     """
     shift, spacing = grid(bound)
     high = (values + shift) - shift

@@ -1,7 +1,8 @@
-"""Messages between a rank and a few others: exchanged in step, or left in a mailbox that nobody waits for.
+"""Messages between a rank and a few others: exchanged in step, or left in a mailbox that nobody
+waits for.
 
-A message is a list of flat arrays. It travels as one number, its size, then its bytes in chunks; between two ranks messages
-arrive in the order in which they were sent.
+A message is a list of flat arrays. It travels as one number, its size, then its bytes in chunks;
+between two ranks messages arrive in the order in which they were sent.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ Arrays = list[np.ndarray]
 
 
 def packed(arrays: Arrays) -> np.ndarray:
-    """Flat arrays as one array of bytes: their number, each one's type and length, then their values."""
+    """Flat arrays as one array of bytes: their number, each one's type and length, then their
+    values.
+    """
     head = [len(arrays)]
     for array in arrays:
         head += [_TYPES.index(array.dtype), array.size]
@@ -34,7 +37,9 @@ def packed(arrays: Arrays) -> np.ndarray:
 
 
 def unpacked(message: np.ndarray) -> Arrays:
-    """The arrays that `packed` packed, as copies (their places in the message need not be aligned)."""
+    """The arrays that `packed` packed, as copies (their places in the message need not be
+    aligned).
+    """
     (n_arrays,) = message[:8].view(np.int64).tolist()
     begin = 8 * (1 + 2 * n_arrays)
     arrays = []
@@ -52,7 +57,8 @@ def _chunks(flat: np.ndarray) -> Iterator[np.ndarray]:
 
 @collective
 def exchange_with(comm: MPI.Comm, parts: dict[int, Arrays]) -> dict[int, Arrays]:
-    """Collective over the ranks concerned. Send each of some ranks a message and return what each of them sent here.
+    """Collective over the ranks concerned. Send each of some ranks a message and return what each
+    of them sent here.
 
     Every rank named in `parts` must name this one.
     """
@@ -92,8 +98,9 @@ class _Incoming:
 class Mailbox:
     """Letters between this rank and some others, none of which ever waits for another.
 
-    Only the latest letter to a rank is kept: it leaves when the one before has arrived. Its text is made when it leaves. Each
-    rank named must name this one. Making a mailbox, and all its methods but `close`, are local.
+    Only the latest letter to a rank is kept: it leaves when the one before has arrived. Its text is
+    made when it leaves. Each rank named must name this one. Making a mailbox, and all its methods
+    but `close`, are local.
     """
 
     def __init__(self, comm: MPI.Comm, ranks: Iterable[int]) -> None:
@@ -104,7 +111,9 @@ class Mailbox:
             incoming.requests = [comm.Irecv(incoming.size, rank, _SIZE)]
 
     def post(self, rank: int, write: Callable[[], Arrays]) -> None:
-        """Let `write()` be sent to a rank as soon as the letter before has left; it replaces one that has not left yet."""
+        """Let `write()` be sent to a rank as soon as the letter before has left; it replaces one
+        that has not left yet.
+        """
         self._out[rank].next = write
         self._send(rank)
 
@@ -126,7 +135,9 @@ class Mailbox:
         out.requests += [self.comm.Isend(chunk, rank, _BYTES) for chunk in _chunks(message)]
 
     def collect(self) -> list[tuple[int, Arrays]]:
-        """The letters that have arrived since, oldest first for each rank; also lets waiting ones leave."""
+        """The letters that have arrived since, oldest first for each rank; also lets waiting
+        ones leave.
+        """
         found = []
         for rank in self._out:
             self._send(rank)
@@ -155,9 +166,11 @@ class Mailbox:
 
     @collective
     def close(self) -> list[tuple[int, Arrays]]:
-        """Collective over the ranks concerned. End the correspondence: the letters that still arrived.
+        """Collective over the ranks concerned. End the correspondence: the letters that still
+        arrived.
 
-        Letters that have not left are dropped. Afterwards nothing is under way; what each rank has sent, the other has received.
+        Letters that have not left are dropped. Afterwards nothing is under way; what each rank has
+        sent, the other has received.
         """
         found, open_to = [], set(self._out)
         for out in self._out.values():
@@ -180,7 +193,8 @@ class Mailbox:
 @contextmanager
 @collective
 def torus(comm: MPI.Comm, width: int, height: int) -> Iterator[MPI.Comm]:
-    """Collective over `comm`. A periodic Cartesian communicator if there is a rank for each node of a torus, else `comm`.
+    """Collective over `comm`. A periodic Cartesian communicator if there is a rank for each node of
+    a torus, else `comm`.
 
     The ranks keep their numbers: rank y · width + x stands at (x, y).
     """

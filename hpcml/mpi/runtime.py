@@ -1,4 +1,6 @@
-"""MPI's beginning and end without Python's lock: mpi4py holds it there, and a rank that waits for others could not be ended."""
+"""MPI's beginning and end without Python's lock: mpi4py holds it there, and a rank that waits
+for others could not be ended.
+"""
 
 from __future__ import annotations
 

@@ -53,7 +53,9 @@ def launcher() -> str:
 
 
 def environment_alone() -> dict[str, str]:
-    """The environment of a program that is started here, but is no rank of this job, nor speaks for it."""
+    """The environment of a program that is started here, but is no rank of this job, nor speaks
+    for it.
+    """
     return {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS)}
 
 
@@ -76,7 +78,9 @@ def check_launcher(size: int) -> None:
 
 
 def _abort_hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print the traceback with the rank (one sentence if memory ran out), then end all ranks at once."""
+    """Print the traceback with the rank (one sentence if memory ran out), then end all ranks at
+    once.
+    """
     rank = MPI.COMM_WORLD.rank
     if issubclass(kind, KeyboardInterrupt):
         print("hpcml: interrupted", file=sys.stderr, flush=True)
@@ -92,7 +96,9 @@ def _abort_hook(kind: type[BaseException], error: BaseException, trace: Tracebac
 
 
 def _abort(code: int) -> NoReturn:
-    """End all ranks at once. MPICH's Abort asks the launcher to kill this rank, too, and comes back until that is done."""
+    """End all ranks at once. MPICH's Abort asks the launcher to kill this rank, too, and comes
+    back until that is done.
+    """
     time.sleep(RELAY_SECONDS)
     MPI.COMM_WORLD.Abort(code)
     time.sleep(LEAVE_SECONDS)
@@ -111,7 +117,9 @@ def _end(sentence: str, code: int = EXIT_USER) -> NoReturn:
 
 
 def leave(error: HpcmlError, said: bool) -> None:
-    """The end of a rank by an error that all ranks should have. If the others do not end, too, they wait for this one: end all."""
+    """The end of a rank by an error that all ranks should have. If the others do not end, too,
+    they wait for this one: end all.
+    """
     if not _met(LEAVE_SECONDS):
         _end("the other ranks are ended" if said else f"rank {MPI.COMM_WORLD.rank}: {error}", error.exit_code)
 
@@ -128,7 +136,9 @@ def _met(seconds: float) -> bool:
 
 
 def _rested(request: MPI.Request, seconds: float = math.inf) -> bool:
-    """Whether what was begun is complete within so many seconds; sleeps until then, which leaves the core to other ranks."""
+    """Whether what was begun is complete within so many seconds; sleeps until then, which leaves
+    the core to other ranks.
+    """
     end, pause = time.monotonic() + seconds, 1e-5
     while not request.Test():
         if time.monotonic() > end:
@@ -139,7 +149,9 @@ def _rested(request: MPI.Request, seconds: float = math.inf) -> bool:
 
 
 def finish(code: int) -> None:
-    """End MPI, or, if that takes too long, this process with its exit code: what was to be done is done."""
+    """End MPI, or, if that takes too long, this process with its exit code: what was to be done
+    is done.
+    """
     if not MPI.Is_initialized():
         return
 
@@ -156,7 +168,9 @@ def finish(code: int) -> None:
 
 
 def _on_bus_error(_number: int) -> None:
-    """A page of a mapped file is not there any more. There is no way back to what was reading it."""
+    """A page of a mapped file is not there any more. There is no way back to what was reading
+    it.
+    """
     name = _shortened_file()
     _be_first(name)
     _end(f"rank {MPI.COMM_WORLD.rank}: {name} became shorter while it was in use, or its disk failed; restore it and run again")
@@ -174,7 +188,8 @@ _ON_BUS_ERROR, _ON_ALARM = (ctypes.CFUNCTYPE(None, ctypes.c_int)(action) for act
 
 @contextmanager
 def time_limit(seconds: int, sentence: str) -> Iterator[None]:
-    """End all ranks with `sentence` if the body takes longer: for code in C that may never come back, nor notice a signal.
+    """End all ranks with `sentence` if the body takes longer: for code in C that may never come
+    back, nor notice a signal.
 
     Local; does nothing outside of programs that `start` began, and in other threads than the first.
     """
@@ -207,7 +222,9 @@ def _shortened_file() -> str:
 
 
 def _be_first(path: str) -> None:
-    """Wait to be killed if another rank holds this file: its ranks find it shortened together, and one is enough to say so."""
+    """Wait to be killed if another rank holds this file: its ranks find it shortened together,
+    and one is enough to say so.
+    """
     with suppress(OSError):
         file = os.open(path, os.O_RDONLY)
         try:
@@ -218,7 +235,8 @@ def _be_first(path: str) -> None:
 
 
 def unname_shared_memory() -> None:
-    """Take the names from the shared memory of MPICH that this process has mapped: what is killed would leave it in /dev/shm.
+    """Take the names from the shared memory of MPICH that this process has mapped: what is killed
+    would leave it in /dev/shm.
 
     The other ranks of the node must have it, too.
     """
@@ -231,7 +249,8 @@ def unname_shared_memory() -> None:
 
 
 def start() -> MPI.Comm:
-    """The communicator of this program: COMM_WORLD duplicated, after the launcher check, with the abort hook set.
+    """The communicator of this program: COMM_WORLD duplicated, after the launcher check, with the
+    abort hook set.
 
     Raises ConfigError if the launcher's number of ranks is not MPI's.
     """
@@ -263,7 +282,9 @@ def freed(own: MPI.Comm) -> Iterator[MPI.Comm]:
 @contextmanager
 @collective
 def duplicated(comm: MPI.Comm | None) -> Iterator[MPI.Comm]:
-    """Collective over `comm`. A private duplicate of a caller's communicator (of COMM_SELF for None), freed at the end."""
+    """Collective over `comm`. A private duplicate of a caller's communicator (of COMM_SELF for
+    None), freed at the end.
+    """
     with freed((MPI.COMM_SELF if comm is None else comm).Dup()) as own:
         yield own
 
@@ -271,7 +292,9 @@ def duplicated(comm: MPI.Comm | None) -> Iterator[MPI.Comm]:
 @contextmanager
 @collective
 def divided(comm: MPI.Comm, size: int) -> Iterator[MPI.Comm]:
-    """Collective over `comm`. This rank's group of `size` neighbouring ranks (a divisor of the number of ranks)."""
+    """Collective over `comm`. This rank's group of `size` neighbouring ranks (a divisor of the
+    number of ranks).
+    """
     with freed(comm.Split(comm.rank // size, comm.rank)) as group:
         yield group
 
@@ -296,9 +319,11 @@ def ranks_on_node(comm: MPI.Comm) -> int:
 @contextmanager
 @collective
 def node_first(comm: MPI.Comm) -> Iterator[None]:
-    """Collective over `comm`. Run the body on the first rank of each node, then on its others (fills caches once).
+    """Collective over `comm`. Run the body on the first rank of each node, then on its others
+    (fills caches once).
 
-    Ranks that wait for others sleep meanwhile: compiling takes seconds, and reading what was compiled before a good part of one.
+    Ranks that wait for others sleep meanwhile: compiling takes seconds, and reading what was
+    compiled before a good part of one.
     """
     node = comm.Split_type(MPI.COMM_TYPE_SHARED)
     if node.rank != 0:

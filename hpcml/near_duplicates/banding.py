@@ -1,8 +1,10 @@
-"""How many least hashes are compared together: rows that agree on all of one band are compared exactly.
+"""How many least hashes are compared together: rows that agree on all of one band are compared
+exactly.
 
-Two rows of similarity s (the Jaccard index of their features) agree on one least hash with probability s, on all of a band of r
-with s^r, and on at least one of b bands with 1 − (1 − s^r)^b: A. Broder, *On the resemblance and containment of documents* (1997);
-J. Leskovec, A. Rajaraman, J. Ullman, *Mining of Massive Datasets*, chapter 3.
+Two rows of similarity s (the Jaccard index of their features) agree on one least hash with
+probability s, on all of a band of r with s^r, and on at least one of b bands with 1 − (1 − s^r)^b:
+A. Broder, *On the resemblance and containment of documents* (1997); J. Leskovec, A. Rajaraman, J.
+Ullman, *Mining of Massive Datasets*, chapter 3.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ class Bands(NamedTuple):
 
 
 def choose_bands(similarity: float) -> Bands:
-    """The largest bands, which make the fewest comparisons, that find all but MISSED of the pairs with MOST_HASHES hashes.
+    """The largest bands, which make the fewest comparisons, that find all but MISSED of the pairs
+    with MOST_HASHES hashes.
 
     Raises ConfigError for a similarity that is too small to find pairs by, or above 1.
     """
@@ -59,7 +62,9 @@ def feature_hashes(n_features: int) -> np.ndarray:
 
 
 def hash_functions(bands: Bands) -> tuple[np.ndarray, np.ndarray]:
-    """The odd factors and the addends (bands × size, uint32) that make other hashes of those of features."""
+    """The odd factors and the addends (bands × size, uint32) that make other hashes of those of
+    features.
+    """
     drawn = bits(0, "duplicates: functions", np.arange(2 * bands.number * bands.size)).reshape(2, bands.number, bands.size)
     factors, addends = (drawn >> np.uint64(32)).astype(np.uint32)
     return factors | np.uint32(1), addends

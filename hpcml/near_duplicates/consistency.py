@@ -1,6 +1,8 @@
-"""How far the labels of rows that are nearly the same agree: what a second person would have said of a document.
+"""How far the labels of rows that are nearly the same agree: what a second person would have said
+of a document.
 
-C. Elkan, *Extreme multilabel learning* (2015): documents that were indexed twice by mistake show how consistent the indexers are.
+C. Elkan, *Extreme multilabel learning* (2015): documents that were indexed twice by mistake show
+how consistent the indexers are.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ Z = 1.959963984540054  # of the normal distribution, two-sided 95 %
 
 @dataclass
 class PairLabels:
-    """Of this rank's pairs, whether they count, and how many labels the first row has, the other one, and both."""
+    """Of this rank's pairs, whether they count, and how many labels the first row has, the other
+    one, and both.
+    """
 
     counted: np.ndarray
     of_first: np.ndarray
@@ -31,7 +35,9 @@ class PairLabels:
 
 @dataclass
 class Consistency:
-    """Of each label: rows of the split with it, rows of pairs with it (a row counts once for each pair), pairs of two such rows."""
+    """Of each label: rows of the split with it, rows of pairs with it (a row counts once for
+    each pair), pairs of two such rows.
+    """
 
     n_rows: np.ndarray
     of_rows: np.ndarray  # one + other
@@ -49,7 +55,8 @@ class Consistency:
     def intervals(self) -> tuple[np.ndarray, np.ndarray]:
         """Bounds of 95 % for them, as if pairs were drawn independently.
 
-        Those of E. B. Wilson (1927) for p = both / either, of which the consistency 2p / (1 + p) is a rising function.
+        Those of E. B. Wilson (1927) for p = both / either, of which the consistency 2p / (1 + p) is
+        a rising function.
         """
         n = np.where(self.either > 0, self.either, np.nan)
         p = self.both / n
@@ -61,10 +68,11 @@ class Consistency:
 
 @mpi.collective
 def consistency_of(comm: mpi.Comm, shard: Shard, pairs: Pairs) -> tuple[Consistency, PairLabels]:
-    """Collective over `comm`. The consistency of each label over the pairs of all ranks, and the labels of this rank's pairs.
+    """Collective over `comm`. The consistency of each label over the pairs of all ranks, and the
+    labels of this rank's pairs.
 
-    Of the pairs of a row with earlier ones, one counts: that with the row that it is most like, of equal ones the last. So many
-    rows that are all alike do not count more than there are of them.
+    Of the pairs of a row with earlier ones, one counts: that with the row that it is most like, of
+    equal ones the last. So many rows that are all alike do not count more than there are of them.
     """
     rows, n_labels = SharedRows(comm, shard), shard.n_labels
     counted = _most_alike(rows, pairs)
@@ -89,7 +97,9 @@ def consistency_of(comm: mpi.Comm, shard: Shard, pairs: Pairs) -> tuple[Consiste
 
 @mpi.collective
 def _most_alike(rows: SharedRows, pairs: Pairs) -> np.ndarray:
-    """Collective over the ranks. Whether each pair is that of its second row with the row most like it."""
+    """Collective over the ranks. Whether each pair is that of its second row with the row most
+    like it.
+    """
     routing = Routing(rows.comm, rows.owners(pairs.other))
     first, other, similarity = (routing.send(values) for values in (pairs.first, pairs.other, pairs.similarity))
     with mpi.agreed(rows.comm, "choosing pairs that count"):

@@ -1,4 +1,6 @@
-"""Compiled passes over the features of rows: hashes of sets, their least hashes, and what two rows share."""
+"""Compiled passes over the features of rows: hashes of sets, their least hashes, and what two
+rows share.
+"""
 
 import numpy as np
 
@@ -19,7 +21,9 @@ def _mix(x):
 
 @njit
 def set_keys(indptr, indices, rows, key, keys):
-    """keys[i] (uint64): a hash of the set of features of rows[i]. The first i whose features do not ascend, or -1."""
+    """keys[i] (uint64): a hash of the set of features of rows[i]. The first i whose features do
+    not ascend, or -1.
+    """
     for i in range(rows.size):
         total, last = np.uint64(0), np.int64(-1)
         for k in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):
@@ -34,16 +38,20 @@ def set_keys(indptr, indices, rows, key, keys):
 
 @njit
 def _lower(x, factors, addends, least):
-    """least[h] = min(least[h], x · factors[h] + addends[h]), modulo 2³²; a function of its own, so that it is vectorised."""
+    """least[h] = min(least[h], x · factors[h] + addends[h]), modulo 2³²; a function of its own,
+    so that it is vectorised.
+    """
     for h in range(least.size):
         least[h] = min(least[h], np.uint32(x * factors[h] + addends[h]))
 
 
 @njit
 def band_keys(indptr, indices, rows, hashes, factors, addends, size, least, begin, keys):
-    """keys[b, begin + i] (uint64): a hash of the least hashes b · size … (b + 1) · size of the features of rows[i].
+    """keys[b, begin + i] (uint64): a hash of the least hashes b · size … (b + 1) · size of the
+    features of rows[i].
 
-    hashes (n_features uint32); factors, addends and least (bands · size uint32), `least` is scratch.
+    hashes (n_features uint32); factors, addends and least (bands · size uint32), `least` is
+    scratch.
     """
     for i in range(rows.size):
         least[:] = _LARGEST
@@ -58,7 +66,9 @@ def band_keys(indptr, indices, rows, hashes, factors, addends, size, least, begi
 
 @njit
 def count_common(indptr, indices, rows, other_indptr, other_indices, others, counts):
-    """counts[p]: how many features rows[p] shares with row others[p] of the other CSR arrays; both ascend."""
+    """counts[p]: how many features rows[p] shares with row others[p] of the other CSR arrays;
+    both ascend.
+    """
     for p in range(rows.size):
         a, a_end = np.uint64(indptr[rows[p]]), np.uint64(indptr[rows[p] + 1])
         b, b_end = np.uint64(other_indptr[others[p]]), np.uint64(other_indptr[others[p] + 1])

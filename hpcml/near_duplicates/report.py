@@ -1,4 +1,6 @@
-"""The findings on rows that are nearly the same, for people (a table) and for programs (CSV and JSON)."""
+"""The findings on rows that are nearly the same, for people (a table) and for programs (CSV and
+JSON).
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ class Duplicates:
 
 
 def check_outputs(outputs: Mapping[str, Path | None], force: bool, data: Path) -> None:
-    """Raise ConfigError for files (by flag) that exist already, without `force`, and for one name twice. Local."""
+    """Raise ConfigError for files (by flag) that exist already, without `force`, and for one
+    name twice. Local.
+    """
     named: dict[Path, str] = {}
     for flag, path in outputs.items():
         if path is not None:

@@ -1,4 +1,6 @@
-"""Rows that look like text, to measure kernels on: words by Zipf's law, half of the rows short and half long."""
+"""Rows that look like text, to measure kernels on: words by Zipf's law, half of the rows short
+and half long.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The cost of starting the program, loading its kernels and ending: seconds of the processor of trainings of next to nothing."""
+"""The cost of starting the program, loading its kernels and ending: seconds of the processor of
+trainings of next to nothing.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ PATIENCE = 60  # seconds
 
 
 def start_seconds(folder: Path, repeats: int) -> float | None:
-    """The least of so many trainings, in a scratch folder in `folder`; None if none can be started. Local; raises OSError."""
+    """The least of so many trainings, in a scratch folder in `folder`; None if none can be
+    started. Local; raises OSError.
+    """
     found: list[float] = []
     with scratch_folder("hpcml-start", folder) as scratch:
         data, n = scratch / "data.h5", 8

@@ -1,4 +1,6 @@
-"""Large margin classifiers of the two made-up sets whose boundary is known (Kamath, Domeniconi & De Jong 2018, section 5)."""
+"""Large margin classifiers of the two made-up sets whose boundary is known (Kamath, Domeniconi &
+De Jong 2018, section 5).
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,11 @@ DIAGONAL = np.full(2, math.sqrt(0.5))
 
 
 class LargeMargin(ClassifierMixin, BaseEstimator):
-    """The boundary half-way between the positive row of least position and the negative one of greatest; sure of far rows.
+    """The boundary half-way between the positive row of least position and the negative one of
+    greatest; sure of far rows.
 
-    `position` (n) of points (n × 2) grows by 1 per unit of length in the direction `upwards` (n × 2); `boundary` is the position
-    of the true boundary.
+    `position` (n) of points (n × 2) grows by 1 per unit of length in the direction `upwards` (n ×
+    2); `boundary` is the position of the true boundary.
     """
 
     boundary = 0.0

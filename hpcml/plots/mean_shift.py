@@ -1,7 +1,8 @@
-"""Mean shift on a Gaussian mixture: the fixed-point iteration that climbs to its modes (Carreira-Perpiñán & Williams 2003).
+"""Mean shift on a Gaussian mixture: the fixed-point iteration that climbs to its modes
+(Carreira-Perpiñán & Williams 2003).
 
-The density is p(x) = W(x) Σ π_m N(x; μ_m, Σ_m). W is 1, or exp(−d²/(2 s²)) where d is the distance of x from a boundary: the
-weighting of Kamath et al. (2018), section 4.1.
+The density is p(x) = W(x) Σ π_m N(x; μ_m, Σ_m). W is 1, or exp(−d²/(2 s²)) where d is the distance
+of x from a boundary: the weighting of Kamath et al. (2018), section 4.1.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ Projection = Callable[[np.ndarray], np.ndarray]
 
 
 class Mixture(NamedTuple):
-    """M Gaussians in d dimensions: their shares π (M), means μ (M × d) and inverse covariances Σ⁻¹ (M × d × d)."""
+    """M Gaussians in d dimensions: their shares π (M), means μ (M × d) and inverse covariances
+    Σ⁻¹ (M × d × d).
+    """
 
     shares: np.ndarray
     means: np.ndarray
@@ -33,7 +36,9 @@ class Mixture(NamedTuple):
 
 
 class Weighting(NamedTuple):
-    """W: a Gaussian of deviation `s` around the boundary; `project` gives the boundary's points nearest to points (n × d)."""
+    """W: a Gaussian of deviation `s` around the boundary; `project` gives the boundary's points
+    nearest to points (n × d).
+    """
 
     project: Projection
     s: float
@@ -51,9 +56,9 @@ def log_density(mixture: Mixture, weighting: Weighting | None, x: np.ndarray) ->
 def climb(mixture: Mixture, weighting: Weighting | None, x: np.ndarray) -> np.ndarray:
     """Where mean shift from each of some points (n × d) ends, n × d.
 
-    x ← (Σ p(m|x) Σ_m⁻¹ + I/s²)⁻¹ (Σ p(m|x) Σ_m⁻¹ μ_m + x_b/s²), equation 4 of Kamath et al.; x_b is the boundary's point nearest to
-    x. Without W the terms with s are missing: equation 1. No step lowers p: it is a step of EM, and −|x − x_b|² with the old x_b
-    bounds log W from below.
+    x ← (Σ p(m|x) Σ_m⁻¹ + I/s²)⁻¹ (Σ p(m|x) Σ_m⁻¹ μ_m + x_b/s²), equation 4 of Kamath et al.; x_b is
+    the boundary's point nearest to x. Without W the terms with s are missing: equation 1. No step
+    lowers p: it is a step of EM, and −|x − x_b|² with the old x_b bounds log W from below.
     """
     pulls = np.einsum("mij,mj->mi", mixture.precisions, mixture.means)
     for _ in range(MAX_STEPS):

@@ -1,4 +1,6 @@
-"""The picture of a finished run of PSBML: its torus, where the margin data lie, and how its cycles went. `hpcml plot psbml`."""
+"""The picture of a finished run of PSBML: its torus, where the margin data lie, and how its
+cycles went. `hpcml plot psbml`.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,8 @@ class Drawn:
 
 @mpi.collective
 def plot_run(comm: mpi.Comm | None, run: Path, output: Path | None = None, data: Path | None = None, force: bool = False) -> str:
-    """Collective over `comm`. Draw a finished run; rank 0 does the work and says what it drew, the others say "".
+    """Collective over `comm`. Draw a finished run; rank 0 does the work and says what it drew, the
+    others say "".
 
     Raises ConfigError or DataError for what the user can mend.
     """
@@ -104,7 +107,9 @@ def read_history(path: Path) -> dict[str, np.ndarray]:
 
 
 def portray(model: ClassifierModel, dataset: Dataset, history: dict[str, np.ndarray]) -> Portrait:
-    """The content of the picture of a run. Local; raises ConfigError or DataError if the dataset is not the run's."""
+    """The content of the picture of a run. Local; raises ConfigError or DataError if the dataset
+    is not the run's.
+    """
     model.check_vocabulary(dataset)
     split = str(model.attrs["split"])
     rows = dataset.split(split)
@@ -148,9 +153,11 @@ def sampled(rows: np.ndarray) -> np.ndarray:
 
 
 def in_the_plane(matrices: list[Rows], dataset: Dataset) -> tuple[list[np.ndarray], tuple[str, str]]:
-    """Rows (the first matrix is the sample of all) as points, n × 2 each, and the names of the two axes.
+    """Rows (the first matrix is the sample of all) as points, n × 2 each, and the names of the two
+    axes.
 
-    Two features at most are the coordinates; of more the first two components of the singular value decomposition of the sample.
+    Two features at most are the coordinates; of more the first two components of the singular value
+    decomposition of the sample.
     """
     n_features = dataset.n_features
     if n_features <= 2:
@@ -167,7 +174,9 @@ def in_the_plane(matrices: list[Rows], dataset: Dataset) -> tuple[list[np.ndarra
 
 
 def write_numbers(portrait: Portrait, path: Path) -> None:
-    """Nodes (place on the torus, number of margin rows, mean weight) and the margin rows drawn (coordinates, weight). Local."""
+    """Nodes (place on the torus, number of margin rows, mean weight) and the margin rows drawn
+    (coordinates, weight). Local.
+    """
     lines: list[tuple[object, ...]] = [COLUMNS]
     for node, (rows, weight) in enumerate(zip(portrait.node_rows, portrait.node_weights, strict=True)):
         y, x = divmod(node, portrait.grid[0])

@@ -1,4 +1,6 @@
-"""Pictures of PSBML: of a run (`hpcml plot psbml`), and of how it finds the margin (`hpcml plot margins`)."""
+"""Pictures of PSBML: of a run (`hpcml plot psbml`), and of how it finds the margin
+(`hpcml plot margins`).
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ WEIGHT = "selection weight  (1: the hardest row of the grid)"
 
 
 def plot_psbml(portrait: Portrait, path: Path) -> None:
-    """Draw a run: its torus, where the margin data lie, error and distinct rows by cycle. Local; raises ConfigError, DataError."""
+    """Draw a run: its torus, where the margin data lie, error and distinct rows by cycle. Local;
+    raises ConfigError, DataError.
+    """
     with drawn(path, 13, 10.5) as figure:
         (torus, plane), (error, rows) = figure.subplots(2, 2)
         _draw_torus(figure, torus, portrait)
@@ -113,7 +117,9 @@ def _draw_history(axes: Axes, portrait: Portrait, column: str, factor: float) ->
 
 
 def plot_margins(study: Study, path: Path) -> None:
-    """Draw what `hpcml.plots.margins` found of a made-up set. Local; raises ConfigError or DataError."""
+    """Draw what `hpcml.plots.margins` found of a made-up set. Local; raises ConfigError or
+    DataError.
+    """
     with drawn(path, 13, 15) as figure:
         panels = figure.subplots(3, 2)
         half, last = study.reported[1:]

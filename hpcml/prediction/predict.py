@@ -1,4 +1,6 @@
-"""Scoring rows with a model, to HDF5, CSV or svmlight: streaming, by all ranks, the same bytes on any number of them."""
+"""Scoring rows with a model, to HDF5, CSV or svmlight: streaming, by all ranks, the same bytes
+on any number of them.
+"""
 
 from __future__ import annotations
 
@@ -37,34 +39,44 @@ COPY_BYTES = 1 << 24
 
 @dataclass
 class ScoredRows:
-    """Consecutive rows of the split: `values` (n × L) are scores, or flags where only labels are wanted."""
+    """Consecutive rows of the split: `values` (n × L) are scores, or flags where only labels are
+    wanted.
+    """
 
     first: int  # the place of the first row in the split
     rows: np.ndarray  # row numbers of the dataset
     values: np.ndarray
 
     def labels(self, thresholds: np.ndarray | float = 0.0) -> list[list[int]]:
-        """The predicted labels of each row, ascending: those whose flag or score is above their thresholds (n_labels)."""
+        """The predicted labels of each row, ascending: those whose flag or score is above their
+        thresholds (n_labels).
+        """
         rows, labels = np.nonzero(self.values > thresholds)
         bounds = np.searchsorted(rows, np.arange(self.rows.size + 1))
         return [labels[a:b].tolist() for a, b in pairwise(bounds)]
 
     def pieces(self) -> Iterator[ScoredRows]:
-        """The chunk in pieces of about TEXT_VALUES values, small enough to be formatted in memory."""
+        """The chunk in pieces of about TEXT_VALUES values, small enough to be formatted in
+        memory.
+        """
         step = max(1, TEXT_VALUES // max(1, self.values.shape[1]))
         for a in range(0, self.rows.size, step):
             yield ScoredRows(self.first + a, self.rows[a : a + step], self.values[a : a + step])
 
 
 class Prediction:
-    """Predictions for rows, chunk by chunk: scores (`shown` makes probabilities of them), or flags where labels are wanted."""
+    """Predictions for rows, chunk by chunk: scores (`shown` makes probabilities of them), or
+    flags where labels are wanted.
+    """
 
     has_ids = False
     _sigmoids: tuple[np.ndarray, np.ndarray] | None = None  # what makes probabilities of the scores, if they are asked for
 
     @mpi.collective
     def __init__(self, comm: mpi.Comm, model: Model | ClassifierModel, what: What, shard: Shard, top: int | None = None) -> None:
-        """Collective over `comm`. `shard`, of this rank, has rows as they will come, or none; `top`: so many labels of each."""
+        """Collective over `comm`. `shard`, of this rank, has rows as they will come, or none;
+        `top`: so many labels of each.
+        """
         self.comm, self.model, self.what = comm, model, what
         if what == "probabilities":
             self._sigmoids = model.check_probabilities()
@@ -105,11 +117,15 @@ class Prediction:
         return self.keeps_weights or isinstance(self._top, InvertedTop)
 
     def shown(self, scores: np.ndarray, labels: np.ndarray | None = None) -> np.ndarray:
-        """The values that are written for scores (n × L, or n × k of such labels): the scores, or their probabilities."""
+        """The values that are written for scores (n × L, or n × k of such labels): the scores,
+        or their probabilities.
+        """
         return scores if self._sigmoids is None else probabilities(scores, *self._sigmoids, labels)
 
     def scored(self, shard: Shard) -> Iterator[Any]:
-        """Score the rows of a shard: a `ScoredRows` at a time, or `TopChunk` with `top`. Local. Raises NonFiniteError."""
+        """Score the rows of a shard: a `ScoredRows` at a time, or `TopChunk` with `top`. Local.
+        Raises NonFiniteError.
+        """
         return self._scores(shard) if self._top is None else self._best(shard)
 
     def _best(self, shard: Shard) -> Iterator[TopChunk]:
@@ -195,7 +211,9 @@ def csv_lines(prediction: Prediction, chunk: ScoredRows | None) -> str:
 
 
 def svmlight_lines(prediction: Prediction, chunk: ScoredRows | None) -> str:
-    """Lines `LABEL,LABEL l:score l:score ...`, or `LABEL,LABEL 1:1`; labels count from 1. No header."""
+    """Lines `LABEL,LABEL l:score l:score ...`, or `LABEL,LABEL 1:1`; labels count from 1. No
+    header.
+    """
     if chunk is None:
         return ""
     lines, thresholds = [], 0.0 if prediction.what == "labels" else prediction.model.thresholds
@@ -237,12 +255,15 @@ def predict(
     log: Log,
     top: int | None = None,
 ) -> None:
-    """Collective over `comm`. Write the scores, probabilities or labels (score above the thresholds) of a split's rows to `output`.
+    """Collective over `comm`. Write the scores, probabilities or labels (score above the
+    thresholds) of a split's rows to `output`.
 
-    With `top`, only the scores of so many labels of each row, the best ones (of equal scores those with the lower numbers).
+    With `top`, only the scores of so many labels of each row, the best ones (of equal scores those
+    with the lower numbers).
 
-    Raises ConfigError for an ending of `output` that is not known, for an existing output without `force` and for an
-    unknown split; DataError if model and data do not fit or a file cannot be read or written.
+    Raises ConfigError for an ending of `output` that is not known, for an existing output without
+    `force` and for an unknown split; DataError if model and data do not fit or a file cannot be
+    read or written.
     """
     output = Path(output)
     ending = output.suffix.lower()
@@ -298,7 +319,9 @@ def _fill_scores(prediction: DatasetPrediction, out: SlabFile, output: Path) -> 
 
 @mpi.collective
 def _fill_top(prediction: DatasetPrediction, out: SlabFile, output: Path) -> None:
-    """Collective. `top/labels` (n × k int32), `top/scores` or `top/probabilities` (n × k float64), best first, and `rows` (n)."""
+    """Collective. `top/labels` (n × k int32), `top/scores` or `top/probabilities` (n × k
+    float64), best first, and `rows` (n).
+    """
     shape = (prediction.shard.n_global, prediction.n_best)
     slabs = {"top/labels": Slab(shape, "<i4"), f"top/{prediction.what}": Slab(shape, "<f8"), "rows": Slab(shape[:1], "<i8")}
     out.layout(slabs, lambda file: _describe(prediction, file))
@@ -311,7 +334,9 @@ def _fill_top(prediction: DatasetPrediction, out: SlabFile, output: Path) -> Non
 
 @mpi.collective
 def _fill_labels(prediction: DatasetPrediction, out: SlabFile, output: Path) -> None:
-    """Collective. `Y` (n × L, CSR, AnnData's encoding) and `rows` (n). Label numbers wait in a part file for their place."""
+    """Collective. `Y` (n × L, CSR, AnnData's encoding) and `rows` (n). Label numbers wait in a
+    part file for their place.
+    """
     comm, shard, n_labels = prediction.comm, prediction.shard, prediction.model.n_labels
     index = np.dtype(matrix_slabs("Y", 0, 0, n_labels, None)["Y/indices"].dtype)
     counts = np.zeros(shard.n_local, dtype=np.int64)
@@ -342,7 +367,9 @@ def _fill_labels(prediction: DatasetPrediction, out: SlabFile, output: Path) -> 
 
 @mpi.collective
 def _write_text(prediction: DatasetPrediction, lines: Lines, temporary: Path, output: Path, end: str = "") -> None:
-    """Collective. Each rank formats its rows; rank 0 into the file itself, the others into parts that are copied behind."""
+    """Collective. Each rank formats its rows; rank 0 into the file itself, the others into parts
+    that are copied behind.
+    """
     comm = prediction.comm
     part = temporary if comm.rank == 0 else temporary.with_name(f"{temporary.name}-{comm.rank}")
     try:

@@ -1,4 +1,6 @@
-"""Scoring the rows of an svmlight text as they come: the lines that `predict` writes, in memory for one block of rows."""
+"""Scoring the rows of an svmlight text as they come: the lines that `predict` writes, in memory
+for one block of rows.
+"""
 
 from __future__ import annotations
 
@@ -41,17 +43,19 @@ def predict_stream(
     top: int | None = None,
     max_line: int = LINE_MIB << 20,
 ) -> None:
-    """Collective over `comm`. Write the scores, probabilities or labels (score above the thresholds) of rows of svmlight text.
+    """Collective over `comm`. Write the scores, probabilities or labels (score above the
+    thresholds) of rows of svmlight text.
 
-    `source` is a path, or "-" for standard input; `output` a path, or "-" for standard output. Its ending, or else `text_format`
-    ("csv" by default, "svm"), says what to write: the lines that `predict` writes, with the same `top`, for the dataset made from
-    the text. The labels
-    in the text are passed over. A text does not name its features: index i, from 1 or with `zero_based` from 0, is the model's
-    i-th feature, whatever the name is that it was trained by. Larger indices are left out, and counted in the log. A line may have
-    `max_line` bytes.
+    `source` is a path, or "-" for standard input; `output` a path, or "-" for standard output. Its
+    ending, or else `text_format` ("csv" by default, "svm"), says what to write: the lines that
+    `predict` writes, with the same `top`, for the dataset made from the text. The labels in the
+    text are passed over. A text does not name its features: index i, from 1 or with `zero_based`
+    from 0, is the model's i-th feature, whatever the name is that it was trained by. Larger indices
+    are left out, and counted in the log. A line may have `max_line` bytes.
 
-    Raises ConfigError for an unknown format, for a model of text with other numbering and for an existing output without `force`;
-    DataError if the text is not svmlight (with the line), or something cannot be read or written.
+    Raises ConfigError for an unknown format, for a model of text with other numbering and for an
+    existing output without `force`; DataError if the text is not svmlight (with the line), or
+    something cannot be read or written.
     """
     lines = lines_of(_format(output, text_format), top)
     model.check_numbering(zero_based)
@@ -92,7 +96,9 @@ def _name_of(output: Path) -> str:
 @contextmanager
 @mpi.collective
 def _opened(comm: mpi.Comm, output: Path, force: bool, inputs: list[Path]) -> Iterator[BinaryIO | None]:
-    """Collective over `comm`. Rank 0's file to write to; a named one appears, whole, after the body. Raises as `temporary_path`."""
+    """Collective over `comm`. Rank 0's file to write to; a named one appears, whole, after the
+    body. Raises as `temporary_path`.
+    """
     if str(output) == STANDARD_OUTPUT:
         with mpi.agreed(comm, "writing standard output"):
             if comm.rank == 0 and sys.stdout is None:
@@ -123,7 +129,9 @@ def _close(file: BinaryIO | None) -> None:
 
 @mpi.collective
 def _score(prediction: Prediction, stream: SvmlightStream, lines: Lines, file: BinaryIO | None, output: Path) -> int:
-    """Collective. Write what is predicted of every row; how many values of unknown features there are on all ranks."""
+    """Collective. Write what is predicted of every row; how many values of unknown features
+    there are on all ranks.
+    """
     comm, dropped = prediction.comm, 0
 
     def write(text: bytes) -> None:

@@ -20,7 +20,9 @@ TOP_VALUES = 1 << 18  # labels of a piece of text
 
 @dataclass
 class TopChunk:
-    """Consecutive rows of the split, with the labels (n × k, int32) and the scores (n × k, float64) of each, best first."""
+    """Consecutive rows of the split, with the labels (n × k, int32) and the scores (n × k,
+    float64) of each, best first.
+    """
 
     first: int  # the place of the first row in the split
     rows: np.ndarray  # row numbers of the dataset
@@ -28,7 +30,9 @@ class TopChunk:
     scores: np.ndarray
 
     def pieces(self) -> Iterator[TopChunk]:
-        """The chunk in pieces of about TOP_VALUES labels, small enough to be formatted in memory."""
+        """The chunk in pieces of about TOP_VALUES labels, small enough to be formatted in
+        memory.
+        """
         step = max(1, TOP_VALUES // max(1, self.labels.shape[1]))
         for a in range(0, self.rows.size, step):
             some = slice(a, a + step)
@@ -46,7 +50,9 @@ def what_of(labels: bool, probabilities: bool) -> What:
 
 
 def check_what(what: str, top: int | None) -> None:
-    """Raise ConfigError unless it is known what is to be written of rows. Local: call it before the first collective."""
+    """Raise ConfigError unless it is known what is to be written of rows. Local: call it before
+    the first collective.
+    """
     if what not in get_args(What):
         raise ConfigError(f"cannot predict {what!r}; expected one of {', '.join(get_args(What))}")
     if top is not None and what == "labels":
@@ -67,7 +73,9 @@ def what_is_written(what: str, top: int | None, model: Trained) -> str:
 
 
 def top_csv_lines(prediction: Prediction, chunk: TopChunk | None) -> str:
-    """Lines `row,id?,labels`, the labels as `name:score` joined by `;`, names as in `joined_names`; the header for None."""
+    """Lines `row,id?,labels`, the labels as `name:score` joined by `;`, names as in
+    `joined_names`; the header for None.
+    """
     if chunk is None:
         return csv_text([["row", *(["id"] if prediction.has_ids else []), "labels"]])
     ids: list[list[str]] = [[name] for name in prediction.ids(chunk.rows)] if prediction.has_ids else [[]] * chunk.rows.size
@@ -80,7 +88,9 @@ def top_csv_lines(prediction: Prediction, chunk: TopChunk | None) -> str:
 
 
 def top_svmlight_lines(prediction: Prediction, chunk: TopChunk | None) -> str:
-    """Lines `LABEL,LABEL l:score l:score ...`: of the best those above their thresholds, then all; ascending, from 1. No header."""
+    """Lines `LABEL,LABEL l:score l:score ...`: of the best those above their thresholds, then
+    all; ascending, from 1. No header.
+    """
     if chunk is None:
         return ""
     lines, above = [], chunk.scores > prediction.model.thresholds[chunk.labels]

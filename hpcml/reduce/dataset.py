@@ -1,4 +1,6 @@
-"""A dataset with some of its features only: written by all ranks, streaming, the same bytes on any number of them."""
+"""A dataset with some of its features only: written by all ranks, streaming, the same bytes on
+any number of them.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ PIECE = 1 << 22  # values that are looked at together
 
 @dataclass
 class _KeptColumns:
-    """Which columns are kept: `of` (d) is the new number of each feature, −1 for those that are dropped."""
+    """Which columns are kept: `of` (d) is the new number of each feature, −1 for those that are
+    dropped.
+    """
 
     of: np.ndarray
     features: np.ndarray
@@ -40,7 +44,9 @@ class _KeptColumns:
         return cls(of, features, bool((np.diff(features) > 0).all()))
 
     def rows(self, shard: Shard) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
-        """(first row, its and the following rows' sizes, new columns, values) of a slab's rows, piece by piece."""
+        """(first row, its and the following rows' sizes, new columns, values) of a slab's rows,
+        piece by piece.
+        """
         begin, indptr = 0, shard.indptr
         while begin < indptr.size - 1:
             end = max(begin + 1, int(np.searchsorted(indptr, indptr[begin] + PIECE, "right")) - 1)
@@ -58,11 +64,12 @@ class _KeptColumns:
 
 @mpi.collective
 def reduce_dataset(comm: mpi.Comm, dataset: Dataset, features: np.ndarray, output: Path, force: bool) -> None:
-    """Collective over `comm`. Write `output`: the dataset with these features (k, int64) as its columns, in this order.
+    """Collective over `comm`. Write `output`: the dataset with these features (k, int64) as its
+    columns, in this order.
 
-    Names, unknown labels, row ids, splits, other numbers of rows and settings of text (but see `remakes_text`) stay, and so do rows
-    that have none of the features. Raises ConfigError for an output that exists (without `force`), DataError if a file cannot be
-    read or written.
+    Names, unknown labels, row ids, splits, other numbers of rows and settings of text (but see
+    `remakes_text`) stay, and so do rows that have none of the features. Raises ConfigError for an
+    output that exists (without `force`), DataError if a file cannot be read or written.
     """
     shard = load_shard(comm, dataset, "all")
     columns = _KeptColumns.of_features(features, dataset.n_features)
@@ -122,7 +129,9 @@ def _write_values(
 
 
 def _describe(file: h5py.File, dataset: Dataset, features: np.ndarray, nnz: int, n_of: dict[str, int], ones: bool) -> None:
-    """Everything in the file that is not a slab; `n_of` are the entries of each matrix of label sets."""
+    """Everything in the file that is not a slab; `n_of` are the entries of each matrix of label
+    sets.
+    """
     names = names_of(dataset, features)
     for name, value in attributes(dataset.file).items():
         file.attrs[name] = value
@@ -148,7 +157,9 @@ def _describe(file: h5py.File, dataset: Dataset, features: np.ndarray, nnz: int,
 
 
 def remakes_text(dataset: Dataset) -> bool:
-    """Whether other text can be given the values that the features left have: not if rows had unit length with all features."""
+    """Whether other text can be given the values that the features left have: not if rows had
+    unit length with all features.
+    """
     return "text" in dataset.file and "idf" not in dataset.file["text"]
 
 

@@ -1,4 +1,6 @@
-"""The options of `hpcml select` and `hpcml plot selection`: one dataclass each gives the flags and their help."""
+"""The options of `hpcml select` and `hpcml plot selection`: one dataclass each gives the flags
+and their help.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +25,19 @@ class SelectOptions:
     """Options of `hpcml select`."""
 
     by: str | None = None
-    """Of a dataset: ig (information gain), chi2 (chi-square) or efs (extremal selection by the weights of mbw, trained for it in
-    one pass). Of a model: efs."""
+    """Of a dataset: ig (information gain), chi2 (chi-square) or efs (extremal selection by the
+    weights of mbw, trained for it in one pass). Of a model: efs.
+    """
     features: int | None = None
     """How many features to keep."""
     share: float | None = None
-    """efs: this share of them are the most important ones, the others the least important ones. Default: 0.9."""
+    """efs: this share of them are the most important ones, the others the least important ones.
+    Default: 0.9.
+    """
     over: str | None = None
-    """How the scores of a feature for several labels become one: max, or mean (weighted by the labels' rows). Default: max."""
+    """How the scores of a feature for several labels become one: max, or mean (weighted by the
+    labels' rows). Default: max.
+    """
     label: Annotated[tuple[str, ...], Several] = field(default=())
     """Look only at these labels."""
     split: str | None = None
@@ -40,14 +47,20 @@ class SelectOptions:
     seed: int | None = None
     """Another seed shuffles otherwise. Default: 0."""
     like: Path | None = None
-    """Take the features of this reduced dataset (by name), or of this list NAME.csv, for test data of a reduced training file."""
+    """Take the features of this reduced dataset (by name), or of this list NAME.csv, for test
+    data of a reduced training file.
+    """
     data: Path | None = None
     """Of a model: the dataset it was trained on, whose names of features then stand in the list."""
     list: Path | None = None
-    """Where to write the list of the features kept, best first. Default: OUTPUT's name with .features.csv."""
+    """Where to write the list of the features kept, best first. Default: OUTPUT's name with
+    .features.csv.
+    """
 
     def validate(self) -> None:
-        """Raise ConfigError for values that make no sense. Local: call it before the first collective."""
+        """Raise ConfigError for values that make no sense. Local: call it before the first
+        collective.
+        """
         if self.like is not None:
             for name in ("by", "features", "share", "over", "label", "split", "shuffle", "seed", "data", "list"):
                 self.refuse(name, f"does not go with --like, which says what to keep in {self.like}")
@@ -78,9 +91,13 @@ class CurveOptions:
     """Options of `hpcml plot selection`."""
 
     label: Annotated[tuple[str, ...], Several] = ()
-    """Only these labels. Default: every label that a training row has; the picture shows the mean over them."""
+    """Only these labels. Default: every label that a training row has; the picture shows the
+    mean over them.
+    """
     share: Annotated[tuple[float, ...], Several] = (0.3, 0.5, 0.7, 0.9, 1.0)
-    """efs: a line for each share of the features that are the most important ones, the others being the least important ones."""
+    """efs: a line for each share of the features that are the most important ones, the others
+    being the least important ones.
+    """
     by: Annotated[tuple[str, ...], Several] = (EFS, "ig", "chi2")
     """What to compare: efs (extremal selection), ig (information gain), chi2 (chi-square)."""
     features: Annotated[tuple[int, ...], Several] = (10, 30, 100, 300, 1000, 3000, 10000)
@@ -91,7 +108,9 @@ class CurveOptions:
     """Another seed shuffles otherwise."""
 
     def validate(self) -> None:
-        """Raise ConfigError for values that make no sense. Local: call it before the first collective."""
+        """Raise ConfigError for values that make no sense. Local: call it before the first
+        collective.
+        """
         for name in ("share", "by", "features"):
             if not getattr(self, name):
                 raise ConfigError(f"--{name} needs at least one value")

@@ -1,4 +1,6 @@
-"""A linear model without its weights of small magnitude: what that costs, and the sparse model file (`hpcml prune`)."""
+"""A linear model without its weights of small magnitude: what that costs, and the sparse model
+file (`hpcml prune`).
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ from hpcml.partition import even_bounds, offsets
 
 @dataclass(frozen=True)
 class Line:
-    """One model: `below` is the magnitude under which weights are left out, 0 for the model as it is."""
+    """One model: `below` is the magnitude under which weights are left out, 0 for the model as
+    it is.
+    """
 
     below: float
     n_weights: int  # kept, of
@@ -78,10 +82,12 @@ def prune(
     force: bool,
     log: Log,
 ) -> Pruning:
-    """Collective over `comm`. Judge the model on a split without its weights of smaller magnitude than each of `below`.
+    """Collective over `comm`. Judge the model on a split without its weights of smaller magnitude
+    than each of `below`.
 
-    Writes the sparse model of the last magnitude to `output`, if that is named. Raises ConfigError if options, model and data do
-    not fit one another, DataError if a file cannot be read or written, NonFiniteError if a score is not a number.
+    Writes the sparse model of the last magnitude to `output`, if that is named. Raises ConfigError
+    if options, model and data do not fit one another, DataError if a file cannot be read or
+    written, NonFiniteError if a score is not a number.
     """
     if not isinstance(model, Model):
         raise ConfigError(f"{model.path}: a classifier has no weights to leave out; prune takes linear models")

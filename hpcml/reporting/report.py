@@ -26,10 +26,11 @@ def report(
     log: Log,
     titles: Path | None = None,
 ) -> Path:
-    """Collective over `comm`. Judge runs (folders, or models) and write one page about them; rank 0 writes.
+    """Collective over `comm`. Judge runs (folders, or models) and write one page about them; rank 0
+    writes.
 
-    `data` None: each run's own. `titles`: JSON lines with those of rows. Raises ConfigError, DataError or NonFiniteError; then
-    there is no page.
+    `data` None: each run's own. `titles`: JSON lines with those of rows. Raises ConfigError,
+    DataError or NonFiniteError; then there is no page.
     """
     if not runs:
         raise ConfigError("report what? name a run folder, or several")

@@ -1,11 +1,13 @@
-"""A run folder and what happens in it: configuration, lock, checkpoints, history, the joining of runs; and the loop around work.
+"""A run folder and what happens in it: configuration, lock, checkpoints, history, the joining of
+runs; and the loop around work.
 
     with session_of(comm) as session, RunFolder(session.comm, target.output, session.log) as folder:
-        state = folder.prepare(RunConfig(method, data, options), target)  # NEW, UNFINISHED or FINISHED; locked from here on
+        state = folder.prepare(RunConfig(method, data, options), target)  # locked from here on
         before = Checkpoints(session.comm, folder.checkpoints, session.log).newest()
-        stopped = driver.run(solver.solve(labels, driver.stop), job, progress)  # "", or why, after a checkpoint
+        stopped = driver.run(solver.solve(labels, driver.stop), job, progress)  # "", or why
 
-What comes in are a session (ranks, log, signals), a target (a folder, `force`, `resume`) and the options of a method. What goes
-out are files, each complete or absent. `driver` is the one loop around all long work, and `stop` is how this is told to stop.
-No method is known here. Begin with `session`, `folder`, `driver` and `checkpoint`.
+What comes in are a session (ranks, log, signals), a target (a folder, `force`, `resume`) and the
+options of a method. What goes out are files, each complete or absent. `driver` is the one loop
+around all long work, and `stop` is how this is told to stop. No method is known here. Begin with
+`session`, `folder`, `driver` and `checkpoint`.
 """

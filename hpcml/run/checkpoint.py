@@ -1,6 +1,7 @@
 """Checkpoints: complete or absent, two generations, readable on any number of ranks.
 
-A checkpoint is an HDF5 file in which every array row has a CRC-32, so that a damaged one is noticed and the older one is used.
+A checkpoint is an HDF5 file in which every array row has a CRC-32, so that a damaged one is noticed
+and the older one is used.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ _NAME = re.compile(r"state-(\d{6})\.h5")
 
 @contextmanager
 def reading_checkpoint(path: Path) -> Iterator[h5py.File]:
-    """A checkpoint that `Checkpoints.newest` found. Whatever a part that is not what it should be leads to becomes a DataError."""
+    """A checkpoint that `Checkpoints.newest` found. Whatever a part that is not what it should
+    be leads to becomes a DataError.
+    """
     with readable(path, "hpcml train --force", "checkpoint"), open_stamped(path, "checkpoint", "hpcml train") as file:
         yield file
 
@@ -67,7 +70,9 @@ class CheckpointWriter:
 
 
 class Pace:
-    """How often checkpoints are written: every so many seconds, or, where nobody says, as often as is worth it."""
+    """How often checkpoints are written: every so many seconds, or, where nobody says, as often
+    as is worth it.
+    """
 
     def __init__(self, every: float | None, clock: Callable[[], float] = time.monotonic) -> None:
         self.every, self.clock = every, clock
@@ -100,7 +105,9 @@ class Checkpoints:
 
     @mpi.collective
     def save(self, arrays: dict[str, Slab], fill: Callable[[CheckpointWriter], None]) -> None:
-        """Collective. Write a new generation: two-dimensional arrays, filled by the ranks in `fill`; drop the oldest."""
+        """Collective. Write a new generation: two-dimensional arrays, filled by the ranks in
+        `fill`; drop the oldest.
+        """
         number = 1
         with mpi.agreed(self.comm, f"reading {self.folder}"):
             if self.comm.rank == 0 and (present := self._generations()):
@@ -118,7 +125,8 @@ class Checkpoints:
 
     @mpi.collective
     def newest(self) -> Path | None:
-        """Collective. The newest undamaged checkpoint; a damaged one is named and passed over. None if there is none.
+        """Collective. The newest undamaged checkpoint; a damaged one is named and passed over. None
+        if there is none.
 
         Raises DataError if there are checkpoints but all are damaged.
         """

@@ -1,12 +1,15 @@
-"""The one loop around long work: turn after turn until all of it is done, or a signal, the time limit or a failure ends it.
+"""The one loop around long work: turn after turn until all of it is done, or a signal, the time
+limit or a failure ends it.
 
-The work is a generator: each step of it is a turn, which yields what it has finished. It is asked for its turns by the ranks of a
-group together, and every group goes on at its own speed. What all ranks do together (a checkpoint, the end) they do when they
-see the same sums of their flags. The driver knows the pace of checkpoints, signals, the time limit and progress. What becomes of
-what is finished is a `Job`'s to say: its model, history and checkpoints.
+The work is a generator: each step of it is a turn, which yields what it has finished. It is asked
+for its turns by the ranks of a group together, and every group goes on at its own speed. What all
+ranks do together (a checkpoint, the end) they do when they see the same sums of their flags. The
+driver knows the pace of checkpoints, signals, the time limit and progress. What becomes of what is
+finished is a `Job`'s to say: its model, history and checkpoints.
 
     driver = Driver(comm, group, options, signals)
-    stopped = driver.run(solver.solve(labels, driver.stop), job, progress)   # "", or why it was stopped, after a checkpoint
+    # "", or why it was stopped, after a checkpoint
+    stopped = driver.run(solver.solve(labels, driver.stop), job, progress)
 """
 
 from __future__ import annotations
@@ -49,7 +52,9 @@ class NoLimits:
 
 
 class Job:
-    """The use that is made of the work: a subclass keeps and saves it; the methods here do nothing."""
+    """The use that is made of the work: a subclass keeps and saves it; the methods here do
+    nothing.
+    """
 
     doing = "training"  # in the sentence about a rank that fails
 
@@ -73,11 +78,15 @@ class Job:
 
     @mpi.collective
     def save(self) -> None:
-        """Collective over all ranks. Write a checkpoint of everything that is not on the disk yet."""
+        """Collective over all ranks. Write a checkpoint of everything that is not on the disk
+        yet.
+        """
 
     @mpi.collective
     def meet(self) -> None:
-        """Collective over all ranks. What they do together whenever one of them asks for it. Raises Stopped."""
+        """Collective over all ranks. What they do together whenever one of them asks for it.
+        Raises Stopped.
+        """
 
 
 class Driver:
@@ -86,7 +95,9 @@ class Driver:
     def __init__(
         self, comm: mpi.Comm, group: mpi.Comm, limits: Limits, signals: StopSignals, n_values: int = 0, spent: float = 0.0
     ) -> None:
-        """`group`: the ranks that do a turn together, which look at `n_values` values in it. `spent`: seconds of the time limit."""
+        """`group`: the ranks that do a turn together, which look at `n_values` values in it.
+        `spent`: seconds of the time limit.
+        """
         self.comm, self.group, self.limits, self.signals, self.spent = comm, group, limits, signals, spent
         self.before = 0.0  # seconds that earlier jobs of the same run have taken
         self.n_done = 0  # on all ranks, as far as known
@@ -119,7 +130,9 @@ class Driver:
         return limit is not None and time.monotonic() - self.began + self.spent >= limit
 
     def look(self) -> None:
-        """Raise Stopped if this rank has a reason to stop: for work that `mpi.agreed` guards. Local."""
+        """Raise Stopped if this rank has a reason to stop: for work that `mpi.agreed` guards.
+        Local.
+        """
         if self.wants():
             raise Stopped
 
@@ -132,10 +145,12 @@ class Driver:
 
     @mpi.collective
     def run(self, turns: Generator[Any, None, None], job: Job, progress: Progress) -> str:
-        """Collective. Drive the work to its end: ""; or until a signal or the time limit, after a checkpoint: why.
+        """Collective. Drive the work to its end: ""; or until a signal or the time limit, after a
+        checkpoint: why.
 
-        A turn yields what it has finished, which the job keeps if there is any, or None: nothing is left to do, as long as no
-        other rank has more. Raises, on all ranks, what a turn raises on any.
+        A turn yields what it has finished, which the job keeps if there is any, or None: nothing is
+        left to do, as long as no other rank has more. Raises, on all ranks, what a turn raises on
+        any.
         """
         self._job, n_turns = job, 0
         self._begin()
@@ -187,7 +202,9 @@ class Driver:
 
     @mpi.collective
     def _meet(self) -> None:
-        """Collective. What the job does with all ranks together; a reason to stop is in the next pulse."""
+        """Collective. What the job does with all ranks together; a reason to stop is in the next
+        pulse.
+        """
         try:
             self._job.meet()
         except Stopped:

@@ -1,7 +1,8 @@
 """history.csv: a line for every step of every label, label by label.
 
-While a run goes on, labels are appended as they finish, by rank 0, whenever a checkpoint is written; where each label's lines
-lie is remembered, so that a continued run can drop what its checkpoint does not know, and the end can put them in order.
+While a run goes on, labels are appended as they finish, by rank 0, whenever a checkpoint is
+written; where each label's lines lie is remembered, so that a continued run can drop what its
+checkpoint does not know, and the end can put them in order.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from hpcml.files.table import csv_text
 
 
 class HistoryFile:
-    """The history of one run. `index` (n_labels, 2) holds the offset and size of each label's lines, size 0 if not written."""
+    """The history of one run. `index` (n_labels, 2) holds the offset and size of each label's
+    lines, size 0 if not written.
+    """
 
     def __init__(
         self, comm: mpi.Comm, path: Path, names: list[str], columns: tuple[str, ...], line: Callable[[tuple[float, ...]], str]

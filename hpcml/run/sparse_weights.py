@@ -1,8 +1,9 @@
-"""A sparse model while it is trained: the weights of each label that is done, in any order, and the model file made of them.
+"""A sparse model while it is trained: the weights of each label that is done, in any order, and the
+model file made of them.
 
-Of a dense W each rank fills its rows in place; of a sparse one nobody knows where a row will lie before all are done. So each rank
-appends the weights of the labels that it has finished to a part of its own, where they lie is remembered in checkpoints, and
-the end copies them to their places.
+Of a dense W each rank fills its rows in place; of a sparse one nobody knows where a row will lie
+before all are done. So each rank appends the weights of the labels that it has finished to a part
+of its own, where they lie is remembered in checkpoints, and the end copies them to their places.
 """
 
 from __future__ import annotations
@@ -29,10 +30,12 @@ _NOT_WRITTEN = (-1, 0, 0)
 
 
 class SparseWeights:
-    """The weights of the labels of one run whose magnitude is not below `below`, in the part files of `folder`.
+    """The weights of the labels of one run whose magnitude is not below `below`, in the part files
+    of `folder`.
 
-    A part holds, label by label, the columns (int32) and then the weights. `index` (n_labels, 3, int64) says of each label that
-    this rank knows of in which part it lies, from which byte on, and how many weights it has; the part is -1 for the others.
+    A part holds, label by label, the columns (int32) and then the weights. `index` (n_labels, 3,
+    int64) says of each label that this rank knows of in which part it lies, from which byte on, and
+    how many weights it has; the part is -1 for the others.
     """
 
     def __init__(self, comm: mpi.Comm, folder: Path, n_labels: int, n_columns: int, precision: str, below: float) -> None:
@@ -50,7 +53,9 @@ class SparseWeights:
         self.write_some(label, None, w)
 
     def write_some(self, label: int, columns: np.ndarray | None, w: np.ndarray) -> None:
-        """As `write`, of the weights in some columns (ascending), all if None; the others are 0. Local; raises OSError."""
+        """As `write`, of the weights in some columns (ascending), all if None; the others are 0.
+        Local; raises OSError.
+        """
         w = np.ascontiguousarray(w, dtype=self.weight_type)
         left = np.flatnonzero(kept(w, self.below))
         columns, w = left if columns is None else columns[left], w[left]
@@ -67,7 +72,9 @@ class SparseWeights:
             os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Close this rank's part. Local; what could not be written is lost, which `flush` would have told."""
+        """Close this rank's part. Local; what could not be written is lost, which `flush` would
+        have told.
+        """
         file, self._file = self._file, None
         if file is not None:
             try:
@@ -77,7 +84,8 @@ class SparseWeights:
 
     @mpi.collective
     def resume(self, index: np.ndarray | None = None) -> None:
-        """Collective. Go on with the labels that the `index` of a checkpoint knows; without one begin with none.
+        """Collective. Go on with the labels that the `index` of a checkpoint knows; without one
+        begin with none.
 
         Raises DataError if their parts are damaged.
         """
@@ -110,7 +118,9 @@ class SparseWeights:
 
     @mpi.collective
     def join(self, out: SlabFile, indptr: np.ndarray, index: np.ndarray) -> None:
-        """Collective. Write W into a model file that is laid out. `indptr` (n_labels + 1) says where each row goes."""
+        """Collective. Write W into a model file that is laid out. `indptr` (n_labels + 1) says
+        where each row goes.
+        """
         begin, end = bounds_by_weight(indptr, self.comm.size)[self.comm.rank : self.comm.rank + 2].tolist()
         with mpi.agreed(self.comm, f"writing {out.target}"):
             if self.comm.rank == 0:
@@ -130,7 +140,9 @@ class SparseWeights:
                     file.close()
 
     def _copy(self, part: BinaryIO, offset: int, dtype: np.dtype, count: int, out: SlabFile, name: str, first: int) -> None:
-        """Copy `count` numbers of a part to their place in a dataset. Local; raises DataError, OSError."""
+        """Copy `count` numbers of a part to their place in a dataset. Local; raises DataError,
+        OSError.
+        """
         part.seek(offset)
         for begin in range(0, count, _COPIED):
             size = min(_COPIED, count - begin)
@@ -142,7 +154,8 @@ class SparseWeights:
 
 @mpi.collective
 def complete_model(comm: mpi.Comm, path: Path, weights: SparseWeights) -> None:
-    """Collective over `comm`. Give the model at `path`, which has everything but W, its sparse W. The parts stay.
+    """Collective over `comm`. Give the model at `path`, which has everything but W, its sparse W.
+    The parts stay.
 
     Raises DataError if the model or a part is damaged, or something cannot be written.
     """

@@ -1,9 +1,11 @@
 """Stopping long work: the flags that ranks look at between two slices of it.
 
-Every rank goes through its slices at its own speed, so nobody may leave a pass alone: those with whom it shares the rows would wait
-for it for ever. The ranks of a group tell one another between slices, without waiting, whether one of them wants to stop. The
-sums of a round are the same for all of them, so they leave in the same round; those that are done with a pass go on with the rounds
-until all are. What goes on in other groups is in the sums of the run's `RepeatedSum`, which beats in between.
+Every rank goes through its slices at its own speed, so nobody may leave a pass alone: those with
+whom it shares the rows would wait for it for ever. The ranks of a group tell one another between
+slices, without waiting, whether one of them wants to stop. The sums of a round are the same for all
+of them, so they leave in the same round; those that are done with a pass go on with the rounds
+until all are. What goes on in other groups is in the sums of the run's `RepeatedSum`, which beats
+in between.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ T = TypeVar("T")
 
 
 class Stop(Protocol):
-    """The source that a solver asks whether it is to stop. All methods are collective over the ranks that share the work."""
+    """The source that a solver asks whether it is to stop. All methods are collective over the
+    ranks that share the work.
+    """
 
     @property
     def long(self) -> bool:
@@ -35,7 +39,9 @@ class Stop(Protocol):
         """That the work has taken so far, for the history."""
 
     def slices(self, parts: Iterable[T]) -> Iterator[T]:
-        """The parts of this rank's work, one after the other, until all ranks are done with theirs. Raises Stopped."""
+        """The parts of this rank's work, one after the other, until all ranks are done with
+        theirs. Raises Stopped.
+        """
 
     def look(self) -> None:
         """Raise Stopped if there is a reason to. Only for work that a rank does alone."""
@@ -69,7 +75,9 @@ class GroupStop:
         wants: Callable[[], bool],
         elapsed: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """`n_values`: of the group's rows. `flags` are this rank's numbers for the pulse, `wants` whether it is to stop."""
+        """`n_values`: of the group's rows. `flags` are this rank's numbers for the pulse,
+        `wants` whether it is to stop.
+        """
         self.comm, self.group = comm, group
         self.long = slices.is_long(n_values, group.size)  # else passes are too short to be left
         self._flags, self._wants, self._elapsed = flags, wants, elapsed
@@ -91,7 +99,8 @@ class GroupStop:
 
     @mpi.collective
     def slices(self, parts: Iterable[T]) -> Iterator[T]:
-        """Collective over the group. The parts of this rank's work, one after the other, until all ranks are done with theirs.
+        """Collective over the group. The parts of this rank's work, one after the other, until all
+        ranks are done with theirs.
 
         Raises Stopped on all ranks or on none.
         """
@@ -109,7 +118,9 @@ class GroupStop:
         self._look(ready=True)
 
     def _look(self, ready: bool) -> bool:
-        """Whether all ranks of the group are ready. Waits for the others only if this one is, or is to stop. Raises Stopped."""
+        """Whether all ranks of the group are ready. Waits for the others only if this one is, or
+        is to stop. Raises Stopped.
+        """
         while True:
             told: Sequence[float] | np.ndarray
             wants = self._wants()

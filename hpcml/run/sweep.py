@@ -1,4 +1,6 @@
-"""The table of a sweep over options: one table of run folders, with the options in which they differ and how good they are."""
+"""The table of a sweep over options: one table of run folders, with the options in which they
+differ and how good they are.
+"""
 
 from __future__ import annotations
 
@@ -37,10 +39,11 @@ def merge_sweep(
 ) -> Sweep:
     """Collective over `comm`. Write the table of the runs to `output`; rank 0 reads what they left.
 
-    `free` tells of a method which keys of config.toml do not change its result: they have no column.
+    `free` tells of a method which keys of config.toml do not change its result: they have no
+    column.
 
-    Raises ConfigError if a folder is no run folder, DataError for a damaged one. A run that is not finished, or was not judged
-    (`hpcml evaluate --json RUN/measures.json`), has empty cells.
+    Raises ConfigError if a folder is no run folder, DataError for a damaged one. A run that is not
+    finished, or was not judged (`hpcml evaluate --json RUN/measures.json`), has empty cells.
     """
     found: Sweep | None = None
     with mpi.agreed(comm, f"writing {output}"):
@@ -53,7 +56,9 @@ def merge_sweep(
 
 
 def write_csv(path: Path, sweep: Sweep) -> None:
-    """A line for each run; what is not known is an empty cell, a list is `joined_names`. Local; raises DataError."""
+    """A line for each run; what is not known is an empty cell, a list is `joined_names`. Local;
+    raises DataError.
+    """
     lines = ([_cell(value) for value in line] for line in sweep.lines)
     write_table(path, [sweep.columns, *lines])
 
@@ -88,7 +93,9 @@ def _facts(run: Path) -> dict[str, object]:
 
 
 def _measures(run: Path) -> dict[str, float | None]:
-    """The means over the labels that an evaluation has left in the run folder; none if it was not judged."""
+    """The means over the labels that an evaluation has left in the run folder; none if it was
+    not judged.
+    """
     file = run / MEASURES
     if not file.exists():
         return {}

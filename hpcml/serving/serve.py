@@ -45,7 +45,9 @@ def about_of(run: Path, model: Model | ClassifierModel, suggester: Suggester) ->
 
 
 def open_suggester(comm: mpi.Comm, run: Path, data: Path | None) -> tuple[Suggester, dict[str, Any]]:
-    """The suggester of headings, and its description. Raises ConfigError or DataError if run and data do not fit. One rank."""
+    """The suggester of headings, and its description. Raises ConfigError or DataError if run and
+    data do not fit. One rank.
+    """
     with mpi.agreed(comm, f"opening {run}"):
         path, chosen = model_of(run), data_of(run, data)
     model = share_model(comm, path)
@@ -65,8 +67,8 @@ def serve(
     signals: StopSignals,
     log: Log,
 ) -> None:
-    """Answer requests until a signal comes. Raises ConfigError for more than one rank, a model without probabilities, or an address
-    that is taken; DataError if run and data do not fit.
+    """Answer requests until a signal comes. Raises ConfigError for more than one rank, a model
+    without probabilities, or an address that is taken; DataError if run and data do not fit.
     """
     if comm.size > 1:
         raise ConfigError(f"serve answers from one process, but MPI has started {comm.size}; run it without mpirun")

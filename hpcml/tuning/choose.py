@@ -1,8 +1,9 @@
 """Which setting each label gets, from the scores of all labels at all settings.
 
-A label alone says too little, the rarer the less: the best of many settings on a few rows is chance. So the score of a setting
-for a label with n′ positives is (n′ own + τ mean) / (n′ + τ), where the mean is that over all labels. τ was chosen on Reuters and
-the docstrings, and judged on other collections (docs/tuning.md). The default setting stays unless another one gains MARGIN.
+A label alone says too little, the rarer the less: the best of many settings on a few rows is
+chance. So the score of a setting for a label with n′ positives is (n′ own + τ mean) / (n′ + τ),
+where the mean is that over all labels. τ was chosen on Reuters and the docstrings, and judged on
+other collections (docs/tuning.md). The default setting stays unless another one gains MARGIN.
 """
 
 from __future__ import annotations
@@ -24,9 +25,11 @@ def choose(
     tau: float = TAU,
     margin: float = MARGIN,
 ) -> np.ndarray:
-    """The setting of each label (n_labels) from `scores` (n_labels × n_settings, NaN for labels without) and their positives.
+    """The setting of each label (n_labels) from `scores` (n_labels × n_settings, NaN for labels
+    without) and their positives.
 
-    `one`: the same for all. Of equal ones the first; the `default` where no other has a score that is larger by the margin.
+    `one`: the same for all. Of equal ones the first; the `default` where no other has a score that
+    is larger by the margin.
     """
     mean = np.nanmean(scores, axis=0)
     best = best_of(mean, default, margin)
@@ -41,6 +44,8 @@ def choose(
 
 
 def best_of(scores: np.ndarray, default: int | None = None, margin: float = MARGIN) -> int:
-    """The setting with the largest score; the `default` one unless that gains the margin over it; of equal ones the first."""
+    """The setting with the largest score; the `default` one unless that gains the margin over
+    it; of equal ones the first.
+    """
     best = int(np.argmax(scores))
     return default if default is not None and scores[best] < scores[default] + margin else best

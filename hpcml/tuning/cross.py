@@ -1,7 +1,8 @@
-"""One round of choosing: every label is trained outside each fold at each setting, and its scores of the folds are summarised.
+"""One round of choosing: every label is trained outside each fold at each setting, and its scores
+of the folds are summarised.
 
-The labels are scattered over the ranks, each of which has all rows. A rank takes some labels at a time through all folds, so
-that the scores of these labels are all that it holds.
+The labels are scattered over the ranks, each of which has all rows. A rank takes some labels at a
+time through all folds, so that the scores of these labels are all that it holds.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ MEASURE: dict[str, Callable[[Summary], float]] = {
 
 
 class Crossed(NamedTuple):
-    """A label (its place in the run) whose rows all have scores: at each setting the measure and the summary."""
+    """A label (its place in the run) whose rows all have scores: at each setting the measure and
+    the summary.
+    """
 
     place: int
     scores: list[float]
@@ -61,7 +64,9 @@ class CrossFits:
         by: str,
         room: float,
     ) -> None:
-        """`labels` are the numbers in the data of all labels of the run; `room` is how many bytes the scores may take."""
+        """`labels` are the numbers in the data of all labels of the run; `room` is how many
+        bytes the scores may take.
+        """
         self.rows, self.folds, self.fitters, self.labels = rows, folds, fitters, labels
         self.n_settings, self.measure = n_settings, MEASURE[by]
         self.together = max(1, min(TOGETHER, int(room / (4 * n_settings * rows.n_global))))
@@ -77,7 +82,8 @@ class CrossFits:
         summarise(np.arange(3.0, dtype=np.float32), np.array([2]))
 
     def solve(self, labels: Sequence[int], stop: Stop) -> Generator[list[Crossed], None, None]:
-        """Labels (their places in the run) through all folds, some at a time; a turn is one fold. Raises Stopped.
+        """Labels (their places in the run) through all folds, some at a time; a turn is one fold.
+        Raises Stopped.
 
         Those that have not been through all folds then begin anew.
         """

@@ -1,7 +1,9 @@
-"""The training rows divided into folds: each fold's rows, and all others as rows to train on, without a copy for each fold.
+"""The training rows divided into folds: each fold's rows, and all others as rows to train on,
+without a copy for each fold.
 
-The rows are copied once, fold after fold, and then all folds but two once more. In this ring the rows outside a fold lie
-together, so that they are a view. For K folds that is (2K − 2)/K times the rows, once on each node.
+The rows are copied once, fold after fold, and then all folds but two once more. In this ring the
+rows outside a fold lie together, so that they are a view. For K folds that is (2K − 2)/K times the
+rows, once on each node.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ from hpcml.tuning import kernels
 
 @dataclass
 class TrainingRows(CompactRows):
-    """The rows outside one fold; row i is row (i + start) mod n of the order by folds. `label_rows` are those of all rows."""
+    """The rows outside one fold; row i is row (i + start) mod n of the order by folds.
+    `label_rows` are those of all rows.
+    """
 
     place: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))  # (n) of each row in the order by folds
     start: int = 0
@@ -33,7 +37,9 @@ class TrainingRows(CompactRows):
 
 
 class Fold(NamedTuple):
-    """A fold: the rows to train on, and those held out, as CSR arrays and as their numbers among all rows."""
+    """A fold: the rows to train on, and those held out, as CSR arrays and as their numbers among
+    all rows.
+    """
 
     training: TrainingRows
     held_out: tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -41,10 +47,11 @@ class Fold(NamedTuple):
 
 
 def deal(rows: CompactRows, labels: np.ndarray, n_folds: int, seed: int) -> np.ndarray:
-    """The fold (n int8) of every row: of each of the `labels` (their numbers), each fold has an even share.
+    """The fold (n int8) of every row: of each of the `labels` (their numbers), each fold has an
+    even share.
 
-    The same for the same rows, labels and seed. Local: every rank has all rows. Raises ConfigError if there are fewer rows than
-    folds.
+    The same for the same rows, labels and seed. Local: every rank has all rows. Raises ConfigError
+    if there are fewer rows than folds.
     """
     if rows.n_global < n_folds:
         raise ConfigError(f"--folds {n_folds}: there are only {rows.n_global} rows to train on")
@@ -57,7 +64,9 @@ def deal(rows: CompactRows, labels: np.ndarray, n_folds: int, seed: int) -> np.n
 
 @mpi.collective
 def fold_rows(node: mpi.Comm, rows: CompactRows, fold: np.ndarray, n_folds: int) -> list[Fold]:
-    """Collective over `node`, whose ranks have the same rows: every fold of them. Raises DataError if the disk has no room."""
+    """Collective over `node`, whose ranks have the same rows: every fold of them. Raises
+    DataError if the disk has no room.
+    """
     order = np.argsort(fold, kind="stable").astype(np.int32)
     bounds = offsets(np.bincount(fold, minlength=n_folds))
     ring = np.concatenate([order, order[: bounds[n_folds - 2]]])
@@ -86,7 +95,9 @@ def fold_rows(node: mpi.Comm, rows: CompactRows, fold: np.ndarray, n_folds: int)
 
 @mpi.collective
 def _copied(node: mpi.Comm, rows: CompactRows, ring: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Collective over `node`. CSR arrays of the rows with these numbers, in this order; of several ranks each copies a part."""
+    """Collective over `node`. CSR arrays of the rows with these numbers, in this order; of
+    several ranks each copies a part.
+    """
     indptr = offsets(np.diff(rows.indptr)[ring])
     if rows.mapped:
         indices, data = (shared_array(node, int(indptr[-1]), dtype) for dtype in (np.int32, np.float32))

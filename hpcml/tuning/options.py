@@ -24,51 +24,75 @@ class TuneOptions:
     free: ClassVar[frozenset[str]] = frozenset({"checkpoint_every", "time_limit"})
 
     method: str = "dual"
-    """What to train: dual, probe, elastic-net, or another method that the table of methods says can be tuned."""
+    """What to train: dual, probe, elastic-net, or another method that the table of methods says
+    can be tuned.
+    """
     folds: int = 5
     """Parts of the training rows, at least 3; each is scored by models of the others."""
     by: str = "map"
-    """What the choice is made by: map (average precision), f1 (F1 at its best threshold) or auc, of the scores of all folds."""
+    """What the choice is made by: map (average precision), f1 (F1 at its best threshold) or auc,
+    of the scores of all folds.
+    """
     thresholds: str = "label"
-    """Above which a row has a label: label (each label's F1 is to be large, rare ones drawn to those as frequent), or micro (the
-    probability, the same for all labels, at which the F1 of all pairs of a row and a label is largest in the folds)."""
+    """Above which a row has a label: label (each label's F1 is to be large, rare ones drawn to
+    those as frequent), or micro (the probability, the same for all labels, at which the F1 of all
+    pairs of a row and a label is largest in the folds).
+    """
     one: Flag = False
-    """Choose the same for all labels. Default: for each label, drawn to what is best for all, the more the rarer it is."""
+    """Choose the same for all labels. Default: for each label, drawn to what is best for all,
+    the more the rarer it is.
+    """
     lambdas: Annotated[tuple[float, ...], Several] = ()
-    """Try these multiples of --lambda (of elastic-net: of --l1). Default: 0.1, 0.316, 1, 3.16 and 10, and more where the best lies
-    at the end."""
+    """Try these multiples of --lambda (of elastic-net: of --l1). Default: 0.1, 0.316, 1, 3.16 and
+    10, and more where the best lies at the end.
+    """
     weights: Annotated[tuple[float, ...], Several] = ()
-    """Of dual: try these weights of positive rows. Default: 1 and 4, and more where the best lies at the end."""
+    """Of dual: try these weights of positive rows. Default: 1 and 4, and more where the best
+    lies at the end.
+    """
     loss: str | None = None
     """Convex loss ℓ, one of the method's. Default: the method's."""
     bias: Annotated[bool | None, Parameter(negative="--no-bias")] = None
-    """The rows have a constant feature 1, whose weight is the intercept. This is the default; elastic-net always has one."""
+    """The rows have a constant feature 1, whose weight is the intercept. This is the default;
+    elastic-net always has one.
+    """
     lam: Annotated[str | None, Parameter(name="--lambda")] = None
     """What --lambdas are multiples of, as in hpcml train METHOD. Default: the method's."""
     l1: str | None = None
     """Of elastic-net: what --lambdas are multiples of. Default: the method's."""
     split: str | None = None
-    """Rows to train and to choose on: a split of the file, or all. Default: train if the file has it."""
+    """Rows to train and to choose on: a split of the file, or all. Default: train if the file
+    has it.
+    """
     label: Annotated[tuple[str, ...], Several] = field(default=())
     """Train only these labels."""
     min_positives: int = 1
     """Train only labels with at least so many positive rows."""
     label_part: str | None = None
-    """K/N: of the labels that would be trained, only the K-th of N ranges of about equal size. Each part chooses for itself."""
+    """K/N: of the labels that would be trained, only the K-th of N ranges of about equal size.
+    Each part chooses for itself.
+    """
     precision: str = "single"
     """Of weights and margins: single (float32, like the data) or double."""
     drop: float | None = None
-    """Leave out of the model weights of smaller magnitude than this; the model is stored sparse. Thresholds and probabilities are
-    found with all weights."""
+    """Leave out of the model weights of smaller magnitude than this; the model is stored sparse.
+    Thresholds and probabilities are found with all weights.
+    """
     seed: int = 0
     """Another seed deals the rows otherwise to the folds, and takes them in another order."""
     checkpoint_every: float | None = None
-    """Seconds between checkpoints. Default: so many that they take a fiftieth of the time, from 5 to 600."""
+    """Seconds between checkpoints. Default: so many that they take a fiftieth of the time, from
+    5 to 600.
+    """
     time_limit: float | None = None
-    """Seconds after which to write a checkpoint and stop with exit code 75 (loading not counted)."""
+    """Seconds after which to write a checkpoint and stop with exit code 75 (loading not
+    counted).
+    """
 
     def validate(self) -> None:
-        """Raise ConfigError for values that make no sense. Local: call it before the first collective."""
+        """Raise ConfigError for values that make no sense. Local: call it before the first
+        collective.
+        """
         asked = (("method", self.method, able("tune")), ("by", self.by, MEASURES), ("thresholds", self.thresholds, THRESHOLDS))
         for flag, value, known in asked:
             if value not in known:

@@ -1,4 +1,6 @@
-"""The scores of each label at each setting: a file that ranks fill label by label, and that an interrupted choice keeps."""
+"""The scores of each label at each setting: a file that ranks fill label by label, and that an
+interrupted choice keeps.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,14 @@ RECORD = np.dtype([("score", "<f8"), ("n", "<i4"), ("places", PLACE, _LINES)])
 
 
 class Records:
-    """A record for each label and setting of one round. `path` is in the folder of the checkpoints."""
+    """A record for each label and setting of one round. `path` is in the folder of the
+    checkpoints.
+    """
 
     def __init__(self, comm: mpi.Comm, path: Path, n_labels: int, settings: Sequence[Setting], origin: dict[str, object]) -> None:
-        """`origin` and the settings are what a continuation must have in common with the round. Local."""
+        """`origin` and the settings are what a continuation must have in common with the round.
+        Local.
+        """
         self.path, self.n_labels, self.n_settings = path, n_labels, len(settings)
         self.file = SlabFile(comm, path)
         self.about = {name: str(value) for name, value in origin.items()} | {
@@ -36,7 +42,8 @@ class Records:
 
     @mpi.collective
     def begin(self, resume: bool) -> np.ndarray:
-        """Collective. Open the file, new or the one of an interrupted choice: which labels are known (n_labels, bool).
+        """Collective. Open the file, new or the one of an interrupted choice: which labels are
+        known (n_labels, bool).
 
         Raises DataError if it belongs to other data.
         """
@@ -95,7 +102,9 @@ class Records:
         self.file.close()
 
     def scores(self, known: np.ndarray) -> np.ndarray:
-        """The scores (n_labels × n_settings), NaN for labels that have none. Local; raises OSError."""
+        """The scores (n_labels × n_settings), NaN for labels that have none. Local; raises
+        OSError.
+        """
         out = np.full((self.n_labels, self.n_settings), np.nan)
         with open_hdf5(self.path) as file:
             for label in np.flatnonzero(known):

@@ -1,4 +1,6 @@
-"""The reports of `hpcml tune`: tuning.csv (the settings), choice.csv (the labels), and the lines for the user."""
+"""The reports of `hpcml tune`: tuning.csv (the settings), choice.csv (the labels), and the lines
+for the user.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""`hpcml tune`: choose λ and the weight of positive rows for each label on the training rows, train, and decide.
+"""`hpcml tune`: choose λ and the weight of positive rows for each label on the training rows,
+train, and decide.
 
-The choice is that of `choose`, from the scores of rows by models that were trained without them. The scores at the chosen settings
-also give each label's threshold and the sigmoid that makes its scores probabilities (`hpcml.evaluation.decision`).
+The choice is that of `choose`, from the scores of rows by models that were trained without them.
+The scores at the chosen settings also give each label's threshold and the sigmoid that makes its
+scores probabilities (`hpcml.evaluation.decision`).
 """
 
 from __future__ import annotations
@@ -51,7 +53,8 @@ SHARE = 0.25  # of a rank's room, for scores
 def tune(session: Session, data: Path, target: Target, options: TuneOptions) -> TuneReport:
     """Collective over the session. Choose, train and decide, into the run folder of the target.
 
-    Raises ConfigError, DataError or NonFiniteError for what the user can mend, Interrupted after a signal or the time limit.
+    Raises ConfigError, DataError or NonFiniteError for what the user can mend, Interrupted after a
+    signal or the time limit.
     """
     options.validate()
     line = registry.method_named(options.method)
@@ -83,7 +86,9 @@ class TriedSettings:
 
 
 class Tuner:
-    """Chooses for the labels of one run (`hpcml.methods.linear.settings.Chooser`); `lines` say afterwards what came out."""
+    """Chooses for the labels of one run (`hpcml.methods.linear.settings.Chooser`); `lines` say
+    afterwards what came out.
+    """
 
     def __init__(self, options: TuneOptions) -> None:
         self.options, self.lines = options, list[str]()
@@ -142,7 +147,9 @@ class Tuner:
         number: int,
         began: float,
     ) -> TriedSettings:
-        """Collective over `comm`. Score all labels at some settings, or go on with it. Raises Interrupted."""
+        """Collective over `comm`. Score all labels at some settings, or go on with it. Raises
+        Interrupted.
+        """
         origin = problem.origin() | {"folds": self.options.folds, "seed": self.options.seed, "by": self.options.by}
         records = Records(comm, folder.checkpoints / f"tuning-{number}.part.h5", len(problem.names), settings, origin)
         known = records.begin(resume)
@@ -204,8 +211,8 @@ class Tuner:
     def _decide(
         self, comm: mpi.Comm, problem: LabelProblem, rounds: Sequence[TriedSettings], which: np.ndarray
     ) -> tuple[np.ndarray, Decision, float | None]:
-        """Collective over `comm`. The labels that are trained, their thresholds and sigmoids at the chosen settings, and the
-        probability that is the threshold of all, if one is.
+        """Collective over `comm`. The labels that are trained, their thresholds and sigmoids at the
+        chosen settings, and the probability that is the threshold of all, if one is.
         """
         judged, decision, shared = np.flatnonzero(rounds[0].known), None, None
         rows = load_with_unknown(comm, problem.dataset, problem.split)

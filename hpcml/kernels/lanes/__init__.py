@@ -1,11 +1,13 @@
-"""Loops in which a vector register holds one number per label ("lane"): the only code whose instructions are written by hand.
+"""Loops in which a vector register holds one number per label ("lane"): the only code whose
+instructions are written by hand.
 
-numba has no vector types and cannot keep an array of sums in registers, so these loops are written in LLVM's own terms: per
-non-zero one load of as many adjacent weights as there are lanes, and one fused multiply-add. On one core that takes 0.04 ns per
-non-zero and label with 16 float32 lanes, against 0.3 ns for the same loop on arrays.
+numba has no vector types and cannot keep an array of sums in registers, so these loops are written
+in LLVM's own terms: per non-zero one load of as many adjacent weights as there are lanes, and one
+fused multiply-add. On one core that takes 0.04 ns per non-zero and label with 16 float32 lanes,
+against 0.3 ns for the same loop on arrays.
 
-A kernel is a function that writes the instructions for one number of lanes; `by_width` makes of it what compiled code calls with
-any of `WIDTHS`, as its last argument:
+A kernel is a function that writes the instructions for one number of lanes; `by_width` makes of it
+what compiled code calls with any of `WIDTHS`, as its last argument:
 
     @by_width()
     def scale(lanes, values, at, factor):
@@ -16,8 +18,9 @@ any of `WIDTHS`, as its last argument:
         for i in range(n):
             scale(values, i * width, factor, width)
 
-What happens in a lane depends on nothing in the others. Larger and smaller are comparisons with a choice, not `maxnum` and
-`minnum`, which differ between processors for zeros and for what is not a number.
+What happens in a lane depends on nothing in the others. Larger and smaller are comparisons with a
+choice, not `maxnum` and `minnum`, which differ between processors for zeros and for what is not a
+number.
 """
 
 WIDTHS = (1, 2, 4, 8, 16)  # lanes; 16 float32 or 8 float64 fill a cache line

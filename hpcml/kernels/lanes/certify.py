@@ -1,4 +1,6 @@
-"""The sums of a panel's certificate, from its scores and duals, in float64: losses, terms of the dual objective, gradients."""
+"""The sums of a panel's certificate, from its scores and duals, in float64: losses, terms of the
+dual objective, gradients.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ LOSSES, ENTROPY, WORST = range(3)  # rows of `sums` for the logistic loss
 
 @by_width(types.int64)
 def _judge_hinge(lanes, z, alpha, at, positive, weight, rules, costs, shifts, sums, within):
-    """Add a row, of scores z[at + l] and duals alpha[at + l], to `sums`; returns its bits of `near`."""
+    """Add a row, of scores z[at + l] and duals alpha[at + l], to `sums`; returns its bits of
+    `near`.
+    """
     builder, zero, count = lanes.builder, lanes.constant(0.0), lanes.count
     is_positive, weight, within = lanes.flags(positive), lanes.splat(weight), lanes.splat(within)
 
@@ -77,14 +81,15 @@ def _certify_of(loss):
 
     @njit
     def certify(z, duals, positive, norms, rules, costs, shifts, near, sums, lanes, within):
-        """Add to `sums` (N_SUMS lanes, flat) what the certificate of a panel needs from its scores z (n lanes, flat), in float64.
-        Every sum is over rows times their weights, norms[i, 1].
+        """Add to `sums` (N_SUMS lanes, flat) what the certificate of a panel needs from its scores
+        z (n lanes, flat), in float64. Every sum is over rows times their weights, norms[i, 1].
 
-        Hinges: of positive and of negative rows Σ (1 − margin)₊ and Σ (1 − margin)₊², the same with `shifts` (lanes) added to the
-        scores, and Σ α²; Σ α; and the extremes of the projected gradient over all rows. Logistic, at `costs` (2 lanes, C of
-        positive and of negative rows): Σ C log(1 + exp(−margin)), Σ C H(α / C), and the largest |margin + u|. `near` (n) gets a bit
-        for every lane that a row may still move: its dual is not at a bound, or the gradient is less than `within` from driving it
-        away.
+        Hinges: of positive and of negative rows Σ (1 − margin)₊ and Σ (1 − margin)₊², the same with
+        `shifts` (lanes) added to the scores, and Σ α²; Σ α; and the extremes of the projected
+        gradient over all rows. Logistic, at `costs` (2 lanes, C of positive and of negative rows):
+        Σ C log(1 + exp(−margin)), Σ C H(α / C), and the largest |margin + u|. `near` (n) gets a bit
+        for every lane that a row may still move: its dual is not at a bound, or the gradient is
+        less than `within` from driving it away.
         """
         for i in range(positive.size):
             if loss == LOGISTIC:

@@ -16,7 +16,9 @@ TILE = 64  # rows
 
 @by_width(types.int64, widths=(1, 2, 4, 8))
 def _signed(lanes, alpha, at, positive, weight, slopes, place):
-    """slopes[place + l] = y weight alpha[at + l], y by the bits of `positive`. Returns the lanes in which it is not 0, as bits."""
+    """slopes[place + l] = y weight alpha[at + l], y by the bits of `positive`. Returns the lanes
+    in which it is not 0, as bits.
+    """
     a = lanes.widened(alpha.lanes(at))
     slopes.put(place, lanes.builder.fmul(lanes.signed(lanes.flags(positive), a), lanes.splat(weight)))
     return lanes.number(lanes.builder.fcmp_ordered("!=", a, lanes.constant(0.0)))
@@ -24,7 +26,9 @@ def _signed(lanes, alpha, at, positive, weight, slopes, place):
 
 @by_width(types.int64, widths=(1, 2, 4, 8))
 def _signed_logistic(lanes, u, at, positive, weight, costs, first, width, slopes, place):
-    """The same of the dual α = C σ(u[at + l]), C from costs[first + l], or costs[first + width + l] for negative rows."""
+    """The same of the dual α = C σ(u[at + l]), C from costs[first + l], or costs[first + width +
+    l] for negative rows.
+    """
     builder, is_positive = lanes.builder, lanes.flags(positive)
     cost = builder.select(is_positive, costs.lanes(first), costs.lanes(builder.add(first, width)))
     alpha = builder.fmul(cost, sigmoid(lanes, lanes.widened(u.lanes(at)))[0])
@@ -37,9 +41,11 @@ def _combine_of(loss):
 
     @njit
     def combine(indptr, indices, data, norms, duals, positive, costs, width, first, lanes, v):
-        """v[j lanes + l] += Σ_i s α y x_ij, in float64, of the lanes first .. first + lanes − 1 of a panel of `width`; lanes ≤ 8.
+        """v[j lanes + l] += Σ_i s α y x_ij, in float64, of the lanes first .. first + lanes − 1 of
+        a panel of `width`; lanes ≤ 8.
 
-        norms[i, 1] are the weights s of the rows, `costs` (2 width) are C of positive rows, then of negative ones.
+        norms[i, 1] are the weights s of the rows, `costs` (2 width) are C of positive rows, then of
+        negative ones.
         """
         slopes, starts = np.empty(TILE * lanes), np.empty(TILE, np.int64)
         none, shifts = np.zeros(1, np.uint8), np.zeros(1)
@@ -65,7 +71,9 @@ hinge_combine, logistic_combine = _combine_of(HINGE), _combine_of(LOGISTIC)
 
 @by_width(widths=(1, 2, 4, 8))
 def _keep_line(lanes, v, at, w, to, sums):
-    """w[to + l] = v[at + l], rounded to w's type; sums[l] += v[at + l]², sums[lanes + l] += w[to + l]², for l < lanes."""
+    """w[to + l] = v[at + l], rounded to w's type; sums[l] += v[at + l]², sums[lanes + l] += w[to
+    + l]², for l < lanes.
+    """
     builder, exact = lanes.builder, v.lanes(at)
     narrow = lanes.of(w.element).widened(exact)
     w.put(to, narrow)
@@ -76,7 +84,9 @@ def _keep_line(lanes, v, at, w, to, sums):
 
 @njit
 def keep(v, lanes, w, width, first, sums):
-    """Put v (d lanes, float64) into the lanes from `first` on of w (d width); sums (2 lanes): Σ v², and Σ w² as rounded."""
+    """Put v (d lanes, float64) into the lanes from `first` on of w (d width); sums (2 lanes): Σ
+    v², and Σ w² as rounded.
+    """
     sums[:] = 0.0
     for j in range(v.size // lanes):
         _keep_line(v, j * lanes, w, j * width + first, sums, lanes)

@@ -18,7 +18,9 @@ def _not_zero(lanes, values, at):
 
 @njit
 def support(alpha, width, lanes, active):
-    """Set the bits of `active` (n) for the lanes < `lanes` of a panel of `width` whose dual of the row is not 0."""
+    """Set the bits of `active` (n) for the lanes < `lanes` of a panel of `width` whose dual of
+    the row is not 0.
+    """
     all_lanes = (1 << lanes) - 1
     for i in range(active.size):
         active[i] = _not_zero(alpha, i * width, width) & all_lanes
@@ -50,7 +52,8 @@ def duals(u, cost, out):
 def divide(u, ratio):
     """Make of every u that of the same α at a cost `ratio` > 1 times as high.
 
-    σ(v) = σ(u) / r gives v = −log(r − 1 + r exp(−u)) = −log(r − 1) − log(1 + exp(−u + log(r / (r − 1)))).
+    σ(v) = σ(u) / r gives v = −log(r − 1 + r exp(−u)) = −log(r − 1) − log(1 + exp(−u + log(r / (r −
+    1)))).
     """
     below = np.log(ratio - 1.0)
     shift = np.log(ratio) - below

@@ -1,7 +1,8 @@
 """exp, the logistic function and log(1 + exp) of lanes.
 
-Only additions, multiplications, fused multiply-adds and divisions that IEEE 754 rounds, so the bits are the same on every machine
-and in every lane. Arguments of exp are kept within EXPONENTS, where nothing overflows and nothing is denormal.
+Only additions, multiplications, fused multiply-adds and divisions that IEEE 754 rounds, so the bits
+are the same on every machine and in every lane. Arguments of exp are kept within EXPONENTS, where
+nothing overflows and nothing is denormal.
 """
 
 from __future__ import annotations

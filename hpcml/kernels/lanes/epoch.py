@@ -1,19 +1,24 @@
-"""Dual coordinate descent for the labels of a panel at once: the visit of a row, and a pass over rows.
+"""Dual coordinate descent for the labels of a panel at once: the visit of a row, and a pass over
+rows.
 
-A row's margins with all lanes take one sweep over its non-zeros, the lanes' steps a few vector instructions, and a second sweep
-adds them to the weights if any lane moved. Which rows a lane still looks at is a bit of its own.
+A row's margins with all lanes take one sweep over its non-zeros, the lanes' steps a few vector
+instructions, and a second sweep adds them to the weights if any lane moved. Which rows a lane still
+looks at is a bit of its own.
 
-Hinge and squared hinge (Hsieh et al. 2008, Algorithm 1): a dual α has bounds, and the gradient of its coordinate is
-margin − 1 + diagonal · α. Logistic (Yu, Huang & Lin 2011): the dual of ½‖w‖² + Σ C log(1 + exp(−margin)) is
-−½‖Σ y α x‖² + Σ C H(α / C), with the entropy H in nats and 0 < α < C. What is kept of a dual is u = log(α / (C − α)), which has
-both ends in full precision. Its gradient is margin + u.
+Hinge and squared hinge (Hsieh et al. 2008, Algorithm 1): a dual α has bounds, and the gradient of
+its coordinate is margin − 1 + diagonal · α. Logistic (Yu, Huang & Lin 2011): the dual of ½‖w‖² + Σ
+C log(1 + exp(−margin)) is −½‖Σ y α x‖² + Σ C H(α / C), with the entropy H in nats and 0 < α < C.
+What is kept of a dual is u = log(α / (C − α)), which has both ends in full precision. Its gradient
+is margin + u.
 
-A step of the logistic loss minimises the dual along α. With a = σ(u) and κ = C ‖x‖² it finds the u where
-margin + κ (σ(u) − a) + u = 0. This function rises at least as fast as u, and bends at u = 0 only. So Newton's method, kept on the
-side of 0 where the root lies, goes no further than the gradient, and comes nearer with every iteration but the first.
+A step of the logistic loss minimises the dual along α. With a = σ(u) and κ = C ‖x‖² it finds the u
+where margin + κ (σ(u) − a) + u = 0. This function rises at least as fast as u, and bends at u = 0
+only. So Newton's method, kept on the side of 0 where the root lies, goes no further than the
+gradient, and comes nearer with every iteration but the first.
 
-A row of weight s counts as s rows. What is kept is its dual divided by s: then the gradient, the bounds and the diagonal are those
-of a row of weight 1, with s ‖x‖² in place of ‖x‖², and what a step adds to the weights is s times as much.
+A row of weight s counts as s rows. What is kept is its dual divided by s: then the gradient, the
+bounds and the diagonal are those of a row of weight 1, with s ‖x‖² in place of ‖x‖², and what a
+step adds to the weights is s times as much.
 """
 
 from __future__ import annotations
@@ -44,7 +49,9 @@ REMAINDER = 0.1  # of the gradient that a step may leave
 
 
 class Row:
-    """Writes what the visit of a row has in common for all losses; the arguments are those of `visit`."""
+    """Writes what the visit of a row has in common for all losses; the arguments are those of
+    `visit`.
+    """
 
     def __init__(
         self,
@@ -122,14 +129,18 @@ def _hinge_step(row: Row) -> ir.Value:
 
 
 def project(lanes: Lanes, gradient: ir.Value, at_zero: ir.Value, at_top: ir.Value) -> ir.Value:
-    """The gradient where the dual can follow it, else 0: a dual at 0 can only grow, one at its bound only fall."""
+    """The gradient where the dual can follow it, else 0: a dual at 0 can only grow, one at its
+    bound only fall.
+    """
     zero = lanes.constant(0.0)
     projected = lanes.builder.select(at_top, lanes.larger(zero, gradient), gradient)
     return lanes.builder.select(at_zero, lanes.smaller(zero, gradient), projected)
 
 
 def _logistic_step(row: Row) -> ir.Value:
-    """The step of the logistic loss; the lanes that look at the row any more, which are as before."""
+    """The step of the logistic loss; the lanes that look at the row any more, which are as
+    before.
+    """
     lanes, builder = row.lanes, row.builder
     u, margin = row.duals.lanes(row.at), builder.fmul(row.sign, row.score)
     gradient = builder.fadd(margin, u)
@@ -150,7 +161,9 @@ def _logistic_step(row: Row) -> ir.Value:
 def _minimise(
     lanes: Lanes, u: ir.Value, margin: ir.Value, gradient: ir.Value, curvature: ir.Value, moves: ir.Value
 ) -> tuple[ir.Value, ir.Value]:
-    """The root of margin + curvature (σ(v) − σ(u)) + v in the lanes that move, u in others; and σ there less σ(u)."""
+    """The root of margin + curvature (σ(v) − σ(u)) + v in the lanes that move, u in others; and
+    σ there less σ(u).
+    """
     builder, zero, one = lanes.builder, lanes.constant(0.0), lanes.constant(1.0)
     a, slope = sigmoid(lanes, u)
     at_zero = lanes.fma(curvature, builder.fsub(lanes.constant(0.5), a), margin)
@@ -174,10 +187,11 @@ def _minimise(
 
 
 def _visit_of(step):
-    """A function that takes a row (its non-zeros begin .. end − 1, its duals from duals[at]) through the step of every active lane.
+    """A function that takes a row (its non-zeros begin .. end − 1, its duals from duals[at])
+    through the step of every active lane.
 
-    It returns the lanes that look at the row any more, as bits, and brings the gradients' extremes and the counts of active and
-    moved lanes up to date.
+    It returns the lanes that look at the row any more, as bits, and brings the gradients' extremes
+    and the counts of active and moved lanes up to date.
     """
 
     @by_width(types.int64, of=4)
@@ -199,9 +213,10 @@ def _epoch_of(loss):
     def epoch(indptr, indices, data, rows, norms, w, duals, positive, active, rules, gradients, counts, lanes, ahead):
         """Visit `rows`, in this order; `norms` (n, 2) are s ‖x_i‖² and s of all rows, of weight s.
 
-        Weights `w` (d lanes) and `duals` (n lanes) are flat, float32 or float64, as are rules (N_RULES, lanes), gradients (2,
-        lanes) and counts (2, lanes); `positive` and `active` (n) uint16 have a bit per lane. What a row needs is asked for while
-        rows before it are at work; with `ahead` its weights are, too: worth while if they do not fit the second-level cache.
+        Weights `w` (d lanes) and `duals` (n lanes) are flat, float32 or float64, as are rules
+        (N_RULES, lanes), gradients (2, lanes) and counts (2, lanes); `positive` and `active` (n)
+        uint16 have a bit per lane. What a row needs is asked for while rows before it are at work;
+        with `ahead` its weights are, too: worth while if they do not fit the second-level cache.
         """
         n = rows.size
         for r in range(n):

@@ -1,4 +1,6 @@
-"""Rows of a CSR matrix and arrays with one line of lanes for each column: products, sums, and what brings them into the cache."""
+"""Rows of a CSR matrix and arrays with one line of lanes for each column: products, sums, and
+what brings them into the cache.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from hpcml.kernels.lanes.write import I64, Array, Lanes, by_width
 def score(
     lanes: Lanes, indices: Array, data: Array, begin: ir.Value, end: ir.Value, w: Array, n_sums: int
 ) -> list[ir.Value]:  # written by kernels
-    """`n_sums` sums that together are Σ data[k] w[indices[k], :] over begin ≤ k < end: no multiply-add waits for the one before."""
+    """`n_sums` sums that together are Σ data[k] w[indices[k], :] over begin ≤ k < end: no
+    multiply-add waits for the one before.
+    """
     builder, count = lanes.builder, I64(lanes.count)
     sums = [lanes.variable(lanes.constant(0.0)) for _ in range(n_sums)]
 
@@ -32,7 +36,9 @@ def score(
 
 @by_width(of=5)
 def _dot(lanes, indices, data, begin, end, w, out, at):
-    """out[at + l] = Σ data[k] w[indices[k], l] over begin ≤ k < end, in the type of `out`, which is that of w or wider."""
+    """out[at + l] = Σ data[k] w[indices[k], l] over begin ≤ k < end, in the type of `out`, which
+    is that of w or wider.
+    """
     out.put(at, lanes.builder.fadd(*score(lanes, indices, data, begin, end, w, 2)))
 
 
@@ -67,7 +73,9 @@ def _add_rounded(lanes, indices, data, begin, end, slopes, at, levels, shift_of_
 
 @by_width(of=0)
 def _shrink(lanes, w, at, factor, by):
-    """w[at + l] = sgn(w[at + l]) [factor |w[at + l]| − by]₊ for l < lanes, with factor and by rounded to the type of w."""
+    """w[at + l] = sgn(w[at + l]) [factor |w[at + l]| − by]₊ for l < lanes, with factor and by
+    rounded to the type of w.
+    """
     builder, zero, old = lanes.builder, lanes.constant(0.0), w.lanes(at)
     size = builder.fsub(builder.fmul(lanes.call("fabs", old), lanes.splat(factor)), lanes.splat(by))
     kept = builder.select(builder.fcmp_unordered(">", size, zero), size, zero)  # not a number stays so
@@ -102,7 +110,9 @@ def _ask_line(lanes, matrix, row, column):
 
 @njit
 def ask(array, index, level):
-    """Ask for the cache line of element `index` of a contiguous array, without waiting, into cache `level` (1, 2); unchecked."""
+    """Ask for the cache line of element `index` of a contiguous array, without waiting, into
+    cache `level` (1, 2); unchecked.
+    """
     if level == 1:
         _ask_first(array, index, 1)
     else:
@@ -111,13 +121,17 @@ def ask(array, index, level):
 
 @njit
 def prefetch(matrix, row, column):
-    """Ask for the cache line of matrix[row, column] (2-d, C order), without waiting; the indices are not checked."""
+    """Ask for the cache line of matrix[row, column] (2-d, C order), without waiting; the indices
+    are not checked.
+    """
     _ask_line(matrix, row, column, 1)
 
 
 @njit
 def add_four(out, matrix, row, column, x):
-    """out[column + i] += x · matrix[row, column + i] for i < 4: float64, contiguous; the indices are not checked."""
+    """out[column + i] += x · matrix[row, column + i] for i < 4: float64, contiguous; the indices
+    are not checked.
+    """
     _add_scaled(out, matrix, row, column, x, 4)
 
 
@@ -141,7 +155,8 @@ def add_row(indices, data, begin, end, slopes, w):
 
 @njit
 def dot_rows(indptr, indices, data, first, rows, w, z, lanes, ahead=False):
-    """z[i lanes + l] = Σ_k data[k] w[indices[k] lanes + l] over the non-zeros of row first + i, for i in `rows`, l < lanes.
+    """z[i lanes + l] = Σ_k data[k] w[indices[k] lanes + l] over the non-zeros of row first + i, for
+    i in `rows`, l < lanes.
 
     With `ahead` the weights of the row behind each one are asked for before.
     """
@@ -155,10 +170,12 @@ def dot_rows(indptr, indices, data, first, rows, w, z, lanes, ahead=False):
 
 @njit
 def add_lines(indptr, indices, data, first, starts, slopes, levels, shift_of_level, g, lanes, rounded):
-    """g[indices[k] lanes + l] += slopes[i lanes + l] data[k] over the non-zeros of row first + i, for some rows i and lanes l.
+    """g[indices[k] lanes + l] += slopes[i lanes + l] data[k] over the non-zeros of row first + i,
+    for some rows i and lanes l.
 
-    `starts` are the places i lanes + l in `slopes` of the lines, of min(lanes, 8) lanes, to add. With `rounded` every addend
-    is rounded to the grid shift_of_level[levels[indices[k]]] of its feature.
+    `starts` are the places i lanes + l in `slopes` of the lines, of min(lanes, 8) lanes, to add.
+    With `rounded` every addend is rounded to the grid shift_of_level[levels[indices[k]]] of its
+    feature.
     """
     line = min(lanes, LINE)
     for at in starts:

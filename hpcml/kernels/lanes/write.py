@@ -1,4 +1,6 @@
-"""Writing the instructions: `Lanes` has what LLVM's builder lacks, `Array` reads and writes, `by_width` makes a kernel callable."""
+"""Writing the instructions: `Lanes` has what LLVM's builder lacks, `Array` reads and writes,
+`by_width` makes a kernel callable.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ class Lanes:
         return (self.builder.fptrunc if vector.type.element == DOUBLE else self.builder.fpext)(vector, self.vector)
 
     def call(self, name: str, *given: ir.Value) -> ir.Value:
-        """One of LLVM's functions whose bits are the same on every processor: fma, fabs, copysign."""
+        """One of LLVM's functions whose bits are the same on every processor: fma, fabs,
+        copysign.
+        """
         kind = ir.FunctionType(self.vector, [self.vector] * len(given))
         name = f"llvm.{name}.v{self.count}{'f32' if self.element == SINGLE else 'f64'}"
         return self.builder.call(cgutils.get_or_insert_function(self.builder.module, kind, name), given)
@@ -98,7 +102,9 @@ class Lanes:
 
 
 class Array:
-    """An array that compiled code passes, contiguous along its last dimension; places in it are not checked."""
+    """An array that compiled code passes, contiguous along its last dimension; places in it are
+    not checked.
+    """
 
     def __init__(self, lanes: Lanes, context: Any, kind: types.Array, value: ir.Value) -> None:
         self.builder, self.count, self.element = lanes.builder, lanes.count, context.get_data_type(kind.dtype)
@@ -142,17 +148,21 @@ class Array:
         self.builder.store(vector, self.at(place), align=self._align)
 
     def ask(self, place: ir.Value, near: int) -> None:
-        """Ask for the cache line of a place without waiting; `near` is LLVM's locality, 3 for the first-level cache."""
+        """Ask for the cache line of a place without waiting; `near` is LLVM's locality, 3 for
+        the first-level cache.
+        """
         kind = ir.FunctionType(ir.VoidType(), [POINTER, I32, I32, I32])
         prefetch = cgutils.get_or_insert_function(self.builder.module, kind, "llvm.prefetch.p0")
         self.builder.call(prefetch, [self.at(place), I32(0), I32(near), I32(1)])
 
 
 def by_width(result: types.Type = types.void, widths: tuple[int, ...] = WIDTHS, of: int = -1) -> Callable[..., Any]:
-    """Make of `emit(lanes, *arguments)` a function for compiled code whose last argument is the number of lanes, one of `widths`.
+    """Make of `emit(lanes, *arguments)` a function for compiled code whose last argument is the
+    number of lanes, one of `widths`.
 
-    Arrays come to `emit` as `Array`, whole numbers as 64 bits, floats as float64. `lanes` are of the type of argument number `of`
-    (−1: DOUBLE). A number of lanes that is known when it is compiled costs nothing; one that is not, a jump.
+    Arrays come to `emit` as `Array`, whole numbers as 64 bits, floats as float64. `lanes` are of
+    the type of argument number `of` (−1: DOUBLE). A number of lanes that is known when it is
+    compiled costs nothing; one that is not, a jump.
     """
 
     def decorate(emit: Callable[..., Any]) -> Any:
@@ -193,7 +203,9 @@ def _passed(kind: types.Type) -> types.Type:
 def _chosen(
     builder: ir.IRBuilder, lanes: ir.Value, widths: tuple[int, ...], body: Callable[[int], Any], kind: ir.Type | None
 ) -> ir.Value | None:
-    """The instructions for each of the widths, and a jump to those of so many lanes; for any other number to the first ones."""
+    """The instructions for each of the widths, and a jump to those of so many lanes; for any
+    other number to the first ones.
+    """
     blocks = {count: builder.append_basic_block(f"lanes{count}") for count in widths}
     end, found = builder.append_basic_block("end"), None if kind is None else cgutils.alloca_once(builder, kind)
     choice = builder.switch(lanes, blocks[widths[0]])

@@ -1,8 +1,10 @@
-"""AdaBoost with naive Bayes, whose scores the pool-adjacent-violators algorithm makes probabilities of (Wilbur 2000).
+"""AdaBoost with naive Bayes, whose scores the pool-adjacent-violators algorithm makes probabilities
+of (Wilbur 2000).
 
-What the paper leaves open: probabilities are those of the weighted rows; weights are scaled so that they are 1 on average among
-the rows that a round is trained on, which is what smoothing is added to; a round that errs on half of the weight, or has no rows
-with or without the label, ends the training before it, and one without errors after it.
+What the paper leaves open: probabilities are those of the weighted rows; weights are scaled so that
+they are 1 on average among the rows that a round is trained on, which is what smoothing is added
+to; a round that errs on half of the weight, or has no rows with or without the label, ends the
+training before it, and one without errors after it.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ LEAST_WEIGHT = 1e-290  # of a row, so that it never is 0
 
 
 def probabilities(scores: np.ndarray, has: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The non-decreasing probability of maximal likelihood: its values, ascending, and the largest score that has each."""
+    """The non-decreasing probability of maximal likelihood: its values, ascending, and the
+    largest score that has each.
+    """
     distinct, places = np.unique(scores, return_inverse=True)
     weights = np.bincount(places, p)
     found = isotonic_regression(np.minimum(1.0, np.bincount(places, p * has) / weights), weights=weights)
@@ -79,7 +83,9 @@ class BoostedSolver(BayesSolver):
         return side_by_side(self.risk, parts, as_numbers(rounds)), n, history
 
     def _weights(self, number: int, used: np.ndarray, has: np.ndarray, p: np.ndarray | None) -> Weights:
-        """Naive Bayes of the rows used, by their weights p; None: all rows, with the same weight. Raises Stopped."""
+        """Naive Bayes of the rows used, by their weights p; None: all rows, with the same
+        weight. Raises Stopped.
+        """
         counter, own = self.counter, used[has[used]]
         columns, counts = counter.count(own)
         if p is None:

@@ -28,7 +28,9 @@ from hpcml.model.combination import Combination, Rule
 
 
 class BayesClassifier(LinearClassifier):
-    """The base of naive Bayes and its relatives; a feature is present in a row if its value is not 0."""
+    """The base of naive Bayes and its relatives; a feature is present in a row if its value is
+    not 0.
+    """
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -83,22 +85,26 @@ class BayesClassifier(LinearClassifier):
 class BernoulliNBClassifier(BayesClassifier):
     """Naive Bayes of features that are present or not, for every label from counts.
 
-    A weight is the log of the ratio of two odds: of the feature being present in rows with the label, and in the others. Features
-    that no row with the label has get no weight. The score of a row is the log-odds of the label, by the features with a weight.
+    A weight is the log of the ratio of two odds: of the feature being present in rows with the
+    label, and in the others. Features that no row with the label has get no weight. The score of a
+    row is the log-odds of the label, by the features with a weight.
 
-    With `comm`, each rank gives some of the rows to `fit`; copies of all go to every rank, and the labels are scattered over the
-    ranks. All ranks end with the same model, whose bits depend neither on how the rows are spread nor on the number of ranks.
+    With `comm`, each rank gives some of the rows to `fit`; copies of all go to every rank, and the
+    labels are scattered over the ranks. All ranks end with the same model, whose bits depend
+    neither on how the rows are spread nor on the number of ranks.
 
     Attributes
     ----------
     classes_ : ndarray (n_classes,)
         The classes of all ranks, sorted; the numbers of the labels for a multilabel indicator.
     coef_ : ndarray (n_labels, n_features), float64
-        The weights, most of them 0; `n_labels` is 1 for one or two classes, and positive scores mean the last one.
+        The weights, most of them 0; `n_labels` is 1 for one or two classes, and positive scores
+        mean the last one.
     part_coef_ : ndarray (1, n_labels, n_features), float64
         The same.
     intercept_ : ndarray (n_labels,), float64
-        The score of a row without any of these features; +1 or −1 for a label that all rows have, or none.
+        The score of a row without any of these features; +1 or −1 for a label that all rows have,
+        or none.
     n_iter_ : ndarray (n_labels,), int
         1; 0 for a label that all rows have, or none.
     n_features_in_ : int
@@ -121,9 +127,11 @@ class BernoulliNBClassifier(BayesClassifier):
 
 @classifier_of(BoostedBayesOptions)
 class BoostedBayesClassifier(BayesClassifier):
-    """AdaBoost with naive Bayes, whose scores are made probabilities by the pool-adjacent-violators algorithm.
+    """AdaBoost with naive Bayes, whose scores are made probabilities by the pool-adjacent-violators
+    algorithm.
 
-    The score of a row is its share of the votes, less one half. With `comm` as `BernoulliNBClassifier`.
+    The score of a row is its share of the votes, less one half. With `comm` as
+    `BernoulliNBClassifier`.
 
     Attributes
     ----------
@@ -161,8 +169,8 @@ class BoostedBayesClassifier(BayesClassifier):
 class StagedBayesClassifier(BayesClassifier):
     """Naive Bayes, trained again on the rows with the label and the others that look like them.
 
-    Rows that a stage scores above the cut are ranked above all others, by the first score plus `factor` times the later ones. With
-    `comm` as `BernoulliNBClassifier`.
+    Rows that a stage scores above the cut are ranked above all others, by the first score plus
+    `factor` times the later ones. With `comm` as `BernoulliNBClassifier`.
 
     Attributes
     ----------
@@ -199,10 +207,11 @@ class StagedBayesClassifier(BayesClassifier):
 
 @classifier_of(StagedSvmOptions)
 class StagedSvmClassifier(BayesClassifier):
-    """Naive Bayes, then a linear support vector machine on the rows with the label and the others that look like them.
+    """Naive Bayes, then a linear support vector machine on the rows with the label and the others
+    that look like them.
 
-    Rows that naive Bayes scores above the cut are ranked above all others, by its score plus `factor` times that of the machine.
-    With `comm` as `BernoulliNBClassifier`.
+    Rows that naive Bayes scores above the cut are ranked above all others, by its score plus
+    `factor` times that of the machine. With `comm` as `BernoulliNBClassifier`.
 
     Attributes
     ----------

@@ -1,4 +1,6 @@
-"""Counting features of rows, the weights that follow from counts, and the scores of all rows by them."""
+"""Counting features of rows, the weights that follow from counts, and the scores of all rows by
+them.
+"""
 
 import math
 
@@ -9,7 +11,9 @@ from hpcml.kernels import njit
 
 @njit
 def count(indptr, indices, rows, counts, met, n_met):
-    """counts[j] += 1 (d, int64) for every feature of `rows`; those that were 0 join met[:n_met]. Returns how many those are."""
+    """counts[j] += 1 (d, int64) for every feature of `rows`; those that were 0 join met[:n_met].
+    Returns how many those are.
+    """
     for i in range(rows.size):
         for k in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):
             j = np.uint64(indices[k])
@@ -24,8 +28,8 @@ def count(indptr, indices, rows, counts, met, n_met):
 def log_odds(positive, negative, n_positive, n_negative, smoothing, w, absent):
     """w = log[p (1 − q) / (q (1 − p))] and absent = log[(1 − p) / (1 − q)] of features.
 
-    `positive` and `negative` (k) are the weights of the rows with a feature, of `n_positive` and `n_negative` in all;
-    p = (positive + smoothing) / (n_positive + 2 smoothing), q likewise.
+    `positive` and `negative` (k) are the weights of the rows with a feature, of `n_positive` and
+    `n_negative` in all; p = (positive + smoothing) / (n_positive + 2 smoothing), q likewise.
     """
     for j in range(w.size):
         a, b = positive[j] + smoothing, negative[j] + smoothing
@@ -44,7 +48,9 @@ def add_weights(indptr, indices, rows, weights, sums):
 
 @njit
 def score(indptr, indices, rows, w, out):
-    """out[i] = Σ w[j] over the features of row rows[i], in the order in which `hpcml predict` adds them."""
+    """out[i] = Σ w[j] over the features of row rows[i], in the order in which `hpcml predict`
+    adds them.
+    """
     for i in range(rows.size):
         total = 0.0
         for k in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):
@@ -54,7 +60,9 @@ def score(indptr, indices, rows, w, out):
 
 @njit
 def select(indptr, indices, rows, place_of, out_indptr, out_indices):
-    """The features of `rows` that have a place ≥ 0, as the rows of a matrix; with room for none, only the ends."""
+    """The features of `rows` that have a place ≥ 0, as the rows of a matrix; with room for none,
+    only the ends.
+    """
     at = 0
     for i in range(rows.size):
         for k in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):

@@ -32,14 +32,22 @@ class BernoulliNBOptions(LinearOptions):
     free: ClassVar[frozenset[str]] = LinearOptions.free - {"ranks_per_group", "labels_per_pass"}
 
     smoothing: float = 0.5
-    """What is added to each of the four counts of a feature and a label: rows with and without the one and the other."""
+    """What is added to each of the four counts of a feature and a label: rows with and without
+    the one and the other.
+    """
     min_weight: float = 1.5
-    """Leave out features whose weight is of smaller magnitude than this. 0 keeps all that a row with the label has."""
+    """Leave out features whose weight is of smaller magnitude than this. 0 keeps all that a row
+    with the label has.
+    """
     exclude: Annotated[tuple[str, ...], Several] = ()
-    """Of data with headings as features: leave these headings out for every label. A label's own heading always is."""
+    """Of data with headings as features: leave these headings out for every label. A label's own
+    heading always is.
+    """
 
     def validate(self) -> None:
-        """Raise ConfigError for values that make no sense. Local: call it before the first collective."""
+        """Raise ConfigError for values that make no sense. Local: call it before the first
+        collective.
+        """
         super().validate()
         check_above_0(self, "smoothing")
         check_magnitude("min-weight", self.min_weight)
@@ -53,10 +61,14 @@ class BoostedBayesOptions(BernoulliNBOptions):
     rounds: int = 6
     """Rounds at most; a label without errors has fewer."""
     trim: float = 0.2
-    """Leave out of the next round the rows with the smallest errors, up to this share of all weight."""
+    """Leave out of the next round the rows with the smallest errors, up to this share of all
+    weight.
+    """
 
     def validate(self) -> None:
-        """Raise ConfigError for values that make no sense. Local: call it before the first collective."""
+        """Raise ConfigError for values that make no sense. Local: call it before the first
+        collective.
+        """
         super().validate()
         check_range(self, "rounds", 1, MOST_PARTS)
         if not 0 <= self.trim < 1:
@@ -71,10 +83,14 @@ class StagedOptions(BernoulliNBOptions):
     stages: ClassVar[int] = 2
 
     cut: float = LOG_19
-    """Rows with a higher score go on to the next stage. Default: log 19, by which 95 of 100 rows are positive."""
+    """Rows with a higher score go on to the next stage. Default: log 19, by which 95 of 100 rows
+    are positive.
+    """
 
     def validate(self) -> None:
-        """Raise ConfigError for values that make no sense. Local: call it before the first collective."""
+        """Raise ConfigError for values that make no sense. Local: call it before the first
+        collective.
+        """
         super().validate()
         for name in ("cut", "factor"):
             value = getattr(self, name)
@@ -88,12 +104,18 @@ class StagedBayesOptions(StagedOptions):
     """Options of `hpcml train staged-bayes`."""
 
     stages: int = 2
-    """How many times naive Bayes is trained, each time on the negative rows that those before gave a score from the cut on."""
+    """How many times naive Bayes is trained, each time on the negative rows that those before
+    gave a score from the cut on.
+    """
     factor: float = 3.0
-    """What the scores of the stages behind the first one are multiplied by before they are added to it."""
+    """What the scores of the stages behind the first one are multiplied by before they are added
+    to it.
+    """
 
     def validate(self) -> None:
-        """Raise ConfigError for values that make no sense. Local: call it before the first collective."""
+        """Raise ConfigError for values that make no sense. Local: call it before the first
+        collective.
+        """
         super().validate()
         check_range(self, "stages", 2, MOST_PARTS)
 
@@ -110,10 +132,14 @@ class StagedSvmOptions(StagedOptions):
     svm_tol: float = 0.01
     """How far the conditions of its optimum may be violated."""
     chi_square: float = 3.84
-    """The SVM gets the features whose chi-square with the label is above this, among the rows that it is trained on."""
+    """The SVM gets the features whose chi-square with the label is above this, among the rows
+    that it is trained on.
+    """
 
     def validate(self) -> None:
-        """Raise ConfigError for values that make no sense. Local: call it before the first collective."""
+        """Raise ConfigError for values that make no sense. Local: call it before the first
+        collective.
+        """
         super().validate()
         check_above_0(self, "svm_c")
         check_above_0(self, "svm_tol")

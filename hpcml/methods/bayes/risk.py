@@ -1,4 +1,6 @@
-"""The data that the labels of a run share: the rows as sets of features, how weights follow from counts, what is left out."""
+"""The data that the labels of a run share: the rows as sets of features, how weights follow from
+counts, what is left out.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ WIDEST = 2**31 - 1  # columns of a sparse model
 
 
 class BayesRisk(Risk):
-    """The rows; the smoothing and the least weight. A feature is present in a row if its value there is not 0."""
+    """The rows; the smoothing and the least weight. A feature is present in a row if its value
+    there is not 0.
+    """
 
     shares_columns = False  # every feature is counted for itself
     combination: Combination | None = None
@@ -32,17 +36,23 @@ class BayesRisk(Risk):
         self.about = {"binary": True, "smoothing": options.smoothing, "min_weight": options.min_weight}
 
     def is_left_out(self, number: int, columns: np.ndarray) -> np.ndarray:
-        """Which columns must not be looked at for label `number`: its own heading, and what is left out for all."""
+        """Which columns must not be looked at for label `number`: its own heading, and what is
+        left out for all.
+        """
         return np.zeros(columns.size, np.bool_) if self.headings is None else self.headings.hides(number, columns)
 
     def combine(self, combination: Combination) -> None:
-        """Say how the parts of the labels are combined. Raises ConfigError if they are too wide for a model."""
+        """Say how the parts of the labels are combined. Raises ConfigError if they are too wide
+        for a model.
+        """
         self.combination = combination
         self.row_width(combination.width)
         self.about |= combination.about
 
     def row_width(self, n_columns: int) -> int:
-        """A weight for each column and part, and the numbers of the rule behind them. Raises ConfigError."""
+        """A weight for each column and part, and the numbers of the rule behind them. Raises
+        ConfigError.
+        """
         if self.combination is None:
             return n_columns
         parts = self.combination.n_parts
@@ -73,7 +83,9 @@ class BoostedRisk(BayesRisk):
 
 
 class Weights(NamedTuple):
-    """Weights of some columns (ascending), and the score of a row with none of them: of naive Bayes Σ log[(1 − p) / (1 − q)]."""
+    """Weights of some columns (ascending), and the score of a row with none of them: of naive
+    Bayes Σ log[(1 − p) / (1 − q)].
+    """
 
     columns: np.ndarray
     values: np.ndarray
@@ -84,7 +96,9 @@ NONE = Weights(np.zeros(0, np.int64), np.zeros(0))
 
 
 class Counter:
-    """Counts of features, and weights from them, for one label after the other. Making one is local; raises MemoryError."""
+    """Counts of features, and weights from them, for one label after the other. Making one is
+    local; raises MemoryError.
+    """
 
     def __init__(self, risk: BayesRisk) -> None:
         n_columns = risk.rows.n_columns
@@ -120,7 +134,9 @@ class Counter:
         return out
 
     def summed(self, columns: np.ndarray, rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Of each of the columns, the sum of the weights of those of `rows` that have it. Raises Stopped."""
+        """Of each of the columns, the sum of the weights of those of `rows` that have it. Raises
+        Stopped.
+        """
         try:
             for some in self._slices(rows):
                 kernels.add_weights(self.rows.indptr, self.rows.indices, rows[some], weights[some], self.sums)
@@ -159,7 +175,8 @@ class Counter:
     ) -> Weights:
         """The weights of columns, without small ones and what is left out for label `number`.
 
-        `positive` of the `n_positive` rows with the label have a column, `negative` of the `n_negative` others; or so much weight.
+        `positive` of the `n_positive` rows with the label have a column, `negative` of the
+        `n_negative` others; or so much weight.
         """
         w, absent = np.empty((2, columns.size))
         counts = positive.astype(np.float64), negative.astype(np.float64)
@@ -168,7 +185,9 @@ class Counter:
         return Weights(columns[kept], w[kept], float(np.add.accumulate(np.append(0.0, absent[kept]))[-1]))
 
     def of_all_rows(self, number: int, columns: np.ndarray, counts: np.ndarray, n_positive: int) -> Weights:
-        """The weights of a label by all rows; `counts` of its `n_positive` rows have the columns."""
+        """The weights of a label by all rows; `counts` of its `n_positive` rows have the
+        columns.
+        """
         return self.weights(
             number, columns, counts, self.rows.counts[columns] - counts, n_positive, self.rows.n_global - n_positive
         )

@@ -1,8 +1,10 @@
-"""The rows as dual coordinate descent takes them: all at once, or chunk by chunk from the disk where memory is short.
+"""The rows as dual coordinate descent takes them: all at once, or chunk by chunk from the disk
+where memory is short.
 
-A pass over streamed rows reads a chunk, copies it into memory, since its rows are visited at random, and visits it. Most passes are
-over support vectors only. Those of a chunk are kept in memory when it is read, as far as there is room: the working set. A pass
-that needs no other rows of a chunk does not read it.
+A pass over streamed rows reads a chunk, copies it into memory, since its rows are visited at
+random, and visits it. Most passes are over support vectors only. Those of a chunk are kept in
+memory when it is read, as far as there is room: the working set. A pass that needs no other rows of
+a chunk does not read it.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ class AllRows:
     """Rows that memory holds, or the system's own cache."""
 
     def __init__(self, rows: CompactRows, chunk_values: int) -> None:
-        """`bounds` are the first rows of the chunks in which a pass goes at random, and their end. Local."""
+        """`bounds` are the first rows of the chunks in which a pass goes at random, and their
+        end. Local.
+        """
         self.rows = rows
         cuts = np.searchsorted(rows.indptr, np.arange(0, rows.data.size + 1, chunk_values)[1:])
         self.bounds = np.unique(np.concatenate([[0], cuts, [rows.n_local]]))
@@ -49,7 +53,9 @@ class AllRows:
         yield Chunk(slice(0, rows.n_local), (rows.indptr, rows.indices, rows.data)), order
 
     def slices(self, needed: Wanted | None = None) -> Iterator[tuple[slice, Csr]]:
-        """All rows in their order, slice by slice; arrays that have only the `needed` ones will do. Local."""
+        """All rows in their order, slice by slice; arrays that have only the `needed` ones will
+        do. Local.
+        """
         rows = self.rows
         for some in slices.row_slices(rows.n_local, rows.data.size):
             yield some, (rows.indptr[some.start : some.stop + 1], rows.indices, rows.data)
@@ -59,7 +65,9 @@ class StreamedRows(AllRows):
     """Rows that are read from the disk, for the most part."""
 
     def __init__(self, rows: CompactRows, chunk_values: int, kept_values: int) -> None:
-        """Room for a chunk of `chunk_values`, and for `kept_values` of the working set. Local; raises MemoryError."""
+        """Room for a chunk of `chunk_values`, and for `kept_values` of the working set. Local;
+        raises MemoryError.
+        """
         super().__init__(rows, chunk_values)
         size = int(np.diff(rows.indptr[self.bounds]).max(initial=0))
         kept = min(kept_values, rows.data.size)
@@ -73,9 +81,11 @@ class StreamedRows(AllRows):
         self._taken = 0
 
     def chunks(self, order: np.ndarray, visited: Wanted, kept: Wanted) -> Iterator[tuple[Chunk, np.ndarray]]:
-        """The rows chunk by chunk in the order of a pass, but for chunks of which no row is `visited`.
+        """The rows chunk by chunk in the order of a pass, but for chunks of which no row is
+        `visited`.
 
-        When a chunk that was read is done with, those of its rows that are `kept` stay in memory if there is room. Local.
+        When a chunk that was read is done with, those of its rows that are `kept` stay in memory if
+        there is room. Local.
         """
         place = 0
         while place < order.size:
@@ -94,7 +104,9 @@ class StreamedRows(AllRows):
             self._keep(number, csr, kept(own))
 
     def slices(self, needed: Wanted | None = None) -> Iterator[tuple[slice, Csr]]:
-        """All rows in their order, slice by slice, from the working set if it has those that are `needed`. Local."""
+        """All rows in their order, slice by slice, from the working set if it has those that are
+        `needed`. Local.
+        """
         rows = self.rows
         for number, (first, last) in enumerate(zip(self.bounds[:-1].tolist(), self.bounds[1:].tolist(), strict=True)):
             held = None if needed is None else self._holding(number, needed(slice(first, last)))

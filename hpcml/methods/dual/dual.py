@@ -1,17 +1,22 @@
-"""Dual coordinate descent for many labels at once: hinge and squared hinge, certified by the duality gap.
+"""Dual coordinate descent for many labels at once: hinge and squared hinge, certified by the
+duality gap.
 
-LIBLINEAR's algorithm (Hsieh et al. 2008, Algorithm 1 with shrinking, and its stopping rule) minimises ½‖w‖² + Σ C_i ℓ, which with
-C_i = c_i / (λ m) is f(w) / λ for rows of weight c_i. Here it runs for the labels of a panel at once (`lanes`), all of which
-begin together. Four things differ:
-- A label begins with the solution of the label that no row has, which it differs from by its positive rows.
-- Most passes visit a label's support vectors only: its working set (Blitz, Johnson & Guestrin 2015, choose one by bounds). A few
-  passes over all rows bring what it lacks. Gradients that are small beside the tolerance cause no step.
-- All rows are looked at in one pass at the end, in float64 and with the weights as they are saved: the gradients tell whether the
-  label is done, and the same pass gives the objective and the gap. A label that is not done goes on with what this pass has found.
-  The intercept of a label that is done is then moved to where the objective is least: a margin of 1 is where most rows lie.
-- Labels go through rounds of a bounded number of passes. Those that are not done after one share the next with others of its kind.
-- On several ranks that share the rows, each takes the steps of its own rows, and their sum is applied after every pass (CoCoA+,
-  Ma et al. 2015, with its safe σ′ = number of ranks and γ = 1).
+LIBLINEAR's algorithm (Hsieh et al. 2008, Algorithm 1 with shrinking, and its stopping rule)
+minimises ½‖w‖² + Σ C_i ℓ, which with C_i = c_i / (λ m) is f(w) / λ for rows of weight c_i. Here it
+runs for the labels of a panel at once (`lanes`), all of which begin together. Four things differ:
+- A label begins with the solution of the label that no row has, which it differs from by its
+  positive rows.
+- Most passes visit a label's support vectors only: its working set (Blitz, Johnson & Guestrin 2015,
+  choose one by bounds). A few passes over all rows bring what it lacks. Gradients that are small
+  beside the tolerance cause no step.
+- All rows are looked at in one pass at the end, in float64 and with the weights as they are saved:
+  the gradients tell whether the label is done, and the same pass gives the objective and the gap. A
+  label that is not done goes on with what this pass has found. The intercept of a label that is
+  done is then moved to where the objective is least: a margin of 1 is where most rows lie.
+- Labels go through rounds of a bounded number of passes. Those that are not done after one share
+  the next with others of its kind.
+- On several ranks that share the rows, each takes the steps of its own rows, and their sum is
+  applied after every pass (CoCoA+, Ma et al. 2015, with its safe σ′ = number of ranks and γ = 1).
 
 A label's path depends on the label, the rows and the seed, not on which labels share its panel.
 """
@@ -50,10 +55,14 @@ SWEEPS = 10  # half as many as in the second round; every further one has twice 
 
 
 class DualSolver(DualPanel, Solver):
-    """The labels of a rank group, panel by panel; a panel that is not done begins anew when a run is resumed."""
+    """The labels of a rank group, panel by panel; a panel that is not done begins anew when a
+    run is resumed.
+    """
 
     def __init__(self, risk: Risk, labels: np.ndarray, n_lanes: int, options: DualOptions) -> None:
-        """`labels` are the numbers in the data of all labels of the run. Raises MemoryError, NonFiniteError."""
+        """`labels` are the numbers in the data of all labels of the run. Raises MemoryError,
+        NonFiniteError.
+        """
         super().__init__(risk, labels, n_lanes, options)
         self.max_steps = options.step_limit
         self.max_gap = math.inf if options.max_gap is None else options.max_gap
@@ -79,7 +88,9 @@ class DualSolver(DualPanel, Solver):
             yield finished
 
     def _next(self, waiting: deque[int], between: dict[int, list[Training]]) -> tuple[int, list[Training]]:
-        """Labels of one round, if they fill a panel or become many, else new ones, else as many as there are. Local."""
+        """Labels of one round, if they fill a panel or become many, else new ones, else as many
+        as there are. Local.
+        """
         number = max(between, key=lambda number: len(between[number]), default=0)
         full = number and len(between[number]) >= self.n_lanes
         if waiting and not full and sum(map(len, between.values())) < self.n_lanes:
@@ -92,7 +103,9 @@ class DualSolver(DualPanel, Solver):
 
     @mpi.collective
     def _passes(self, lanes: list[Training], number: int = 0) -> Generator[list[Finished], None, None]:
-        """Collective. The passes of labels that go through round `number` together, with a turn's end between two of them."""
+        """Collective. The passes of labels that go through round `number` together, with a
+        turn's end between two of them.
+        """
         with self.risk.profile("compute"):
             self.begin(lanes, [self.cost_of(label.number) for label in lanes], self.start, number)
         self.epoch()
@@ -108,7 +121,9 @@ class DualSolver(DualPanel, Solver):
 
     @property
     def goes_on(self) -> bool:
-        """Whether the round does: not when all lanes are ready, nor for ever, so that those that remain can share a panel."""
+        """Whether the round does: not when all lanes are ready, nor for ever, so that those that
+        remain can share a panel.
+        """
         if all(label.ready for label in self.lanes):
             return False
         if self.round > 0:
@@ -117,7 +132,9 @@ class DualSolver(DualPanel, Solver):
 
     @mpi.collective
     def epoch(self) -> None:
-        """Collective. One pass, over all rows or over the rows that matter to each lane; decides which lanes are ready."""
+        """Collective. One pass, over all rows or over the rows that matter to each lane; decides
+        which lanes are ready.
+        """
         seconds = self.stop.seconds
         full = self.round == 0 and self.support == SUPPORT_PASSES
         if full:
@@ -147,7 +164,9 @@ class DualSolver(DualPanel, Solver):
 
     @mpi.collective
     def certify(self) -> tuple[list[Finished], list[Training]]:
-        """Collective. The end of the round: judge the weights. The labels that are done, and those that are not."""
+        """Collective. The end of the round: judge the weights. The labels that are done, and
+        those that are not.
+        """
         rows, risk, width = self.risk.rows, self.risk, self.width
         finished, others = [], []
         primal, bound, violations, near, shifts = self.judge()
@@ -176,7 +195,9 @@ class DualSolver(DualPanel, Solver):
         return finished, others
 
     def at_precision(self, label: Training, violation: float, gap: float) -> bool:
-        """Whether what is left, at the end of a round, is beyond the precision of the numbers. Local."""
+        """Whether what is left, at the end of a round, is beyond the precision of the numbers.
+        Local.
+        """
         return label.exact and not label.moved
 
     def tightened(self, label: Training, gap: float) -> float:

@@ -1,4 +1,6 @@
-"""Dual coordinate descent as a scikit-learn classifier: training on arrays in memory, on one rank or on the rows of many."""
+"""Dual coordinate descent as a scikit-learn classifier: training on arrays in memory, on one
+rank or on the rows of many.
+"""
 
 from __future__ import annotations
 
@@ -25,16 +27,19 @@ from hpcml.methods.linear.options import LinearOptions
 class DualClassifier(LinearClassifier):
     """Linear classifiers trained by dual coordinate descent, each with a certified duality gap.
 
-    Minimises `λ/2 ‖w‖² + (1/m) Σ c_i s_i ℓ(y_i (w · x_i))` for one label (two classes) or for each label against all others (more
-    classes, or label sets); c_i is `positive_weight` for rows that have the label, else 1; s_i is the row's `sample_weight`, else
-    1, and m the sum of these; LIBLINEAR's C is 1 / (λ m). Rows are taken as float32, as in
-    `hpcml train dual`, which gives the same bits.
+    Minimises `λ/2 ‖w‖² + (1/m) Σ c_i s_i ℓ(y_i (w · x_i))` for one label (two classes) or for each
+    label against all others (more classes, or label sets); c_i is `positive_weight` for rows that
+    have the label, else 1; s_i is the row's `sample_weight`, else 1, and m the sum of these;
+    LIBLINEAR's C is 1 / (λ m). Rows are taken as float32, as in `hpcml train dual`, which gives the
+    same bits.
 
-    With `comm`, `fit` is collective: each rank gives its own rows as X and y (possibly none), which follow one another in rank
-    order. The rows are gathered on every rank, and the labels are scattered over the ranks. All ranks end with the same model,
-    whose bits depend neither on how the rows are spread nor on the number of ranks. Only `fit` communicates: `predict`, `score`
-    and the others are about the rows that they are given. Copies and pickles have `comm=None`, clones keep it. Choose parameters
-    with GridSearchCV on one rank (`comm=None`): ranks that score different rows would choose differently.
+    With `comm`, `fit` is collective: each rank gives its own rows as X and y (possibly none), which
+    follow one another in rank order. The rows are gathered on every rank, and the labels are
+    scattered over the ranks. All ranks end with the same model, whose bits depend neither on how
+    the rows are spread nor on the number of ranks. Only `fit` communicates: `predict`, `score` and
+    the others are about the rows that they are given. Copies and pickles have `comm=None`, clones
+    keep it. Choose parameters with GridSearchCV on one rank (`comm=None`): ranks that score
+    different rows would choose differently.
 
     Attributes
     ----------
@@ -43,7 +48,8 @@ class DualClassifier(LinearClassifier):
     coef_ : ndarray (n_labels, n_features), float64
         The weights; `n_labels` is 1 for one or two classes, and positive scores mean the last one.
     intercept_ : ndarray (n_labels,), float64
-        The weights of the constant feature. A label that all rows have, or none, gets no weights but +1 or −1 here.
+        The weights of the constant feature. A label that all rows have, or none, gets no weights
+        but +1 or −1 here.
     n_iter_ : ndarray (n_labels,), int
         Passes over the rows; 0 for a label that all rows have, or none.
     f_min_ : ndarray (n_labels,)
@@ -57,14 +63,12 @@ class DualClassifier(LinearClassifier):
     feature_names_in_ : ndarray (n_features,)
         Their names, if X is a data frame with string names.
 
-    Notes
-    -----
-    Every rank holds all rows twice while it trains, once as they were given and once without features that occur nowhere: about 16
-    bytes for each value other than 0 of all ranks together. `hpcml train dual` needs a copy for each node only, from a file.
+    Notes ----- Every rank holds all rows twice while it trains, once as they were given and once
+    without features that occur nowhere: about 16 bytes for each value other than 0 of all ranks
+    together. `hpcml train dual` needs a copy for each node only, from a file.
 
-    References
-    ----------
-    Hsieh, Chang, Lin, Keerthi & Sundararajan 2008, Algorithm 1 (LIBLINEAR). Logistic loss: Yu, Huang & Lin 2011.
+    References ---------- Hsieh, Chang, Lin, Keerthi & Sundararajan 2008, Algorithm 1 (LIBLINEAR).
+    Logistic loss: Yu, Huang & Lin 2011.
     """
 
     _method = METHOD
@@ -76,9 +80,11 @@ class DualClassifier(LinearClassifier):
     max_gap: float | None = OPTION
     positive_weight: str | float = OPTION
     class_weight: Mapping[Any, float] | str | None = None
-    """As in LIBLINEAR and `LinearSVC`, the weight of each class, or label, 1 if it is not in the dict; c_i is multiplied by it.
-    With two classes it is that of the row's class. For each of more classes, and for label sets, it is that of the label for
-    rows that have it, and 1 for others. "balanced" is m / (number of classes · rows of the class), for classes only."""
+    """As in LIBLINEAR and `LinearSVC`, the weight of each class, or label, 1 if it is not in the
+    dict; c_i is multiplied by it. With two classes it is that of the row's class. For each of more
+    classes, and for label sets, it is that of the label for rows that have it, and 1 for others.
+    "balanced" is m / (number of classes · rows of the class), for classes only.
+    """
     random_state: Seed = OPTION
     precision: str = OPTION
     max_iter: int = OPTION
@@ -88,24 +94,30 @@ class DualClassifier(LinearClassifier):
 
     @mpi.collective
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Collective over `comm`. Train on this rank's rows X (n, n_features), dense or sparse, and their labels y.
+        """Collective over `comm`. Train on this rank's rows X (n, n_features), dense or sparse, and
+        their labels y.
 
-        y (n,) holds classes, or lists (or sets) of names of labels; (n, n_labels), dense or sparse, zeros and ones. `sample_weight`
-        (n,) are numbers of at least 0: a row of weight 2 counts as two such rows, one of weight 0 not at all. Raises ValueError or
-        TypeError for what does not fit.
+        y (n,) holds classes, or lists (or sets) of names of labels; (n, n_labels), dense or sparse,
+        zeros and ones. `sample_weight` (n,) are numbers of at least 0: a row of weight 2 counts as
+        two such rows, one of weight 0 not at all. Raises ValueError or TypeError for what does not
+        fit.
         """
         return self._fit_weighted(X, y, sample_weight)
 
     @mpi.collective
     def _agreed_options(self, comm: mpi.Comm, options: Any) -> Any:
-        """Collective over `comm`. The options of all ranks. Raises ConfigError if the ranks' parameters differ."""
+        """Collective over `comm`. The options of all ranks. Raises ConfigError if the ranks'
+        parameters differ.
+        """
         weights = sorted(map(repr, self.class_weight.items())) if isinstance(self.class_weight, Mapping) else self.class_weight
         if mpi.agreed_any(comm, weights != comm.bcast(weights)):
             raise ConfigError("the ranks have classifiers with different parameters; give all ranks the same")
         return super()._agreed_options(comm, options)
 
     def _risk(self, rows: CompactRows, labels: LabelSets, options: LinearOptions) -> Risk:
-        """The objective that the labels share, with their `class_weight`. Raises ConfigError, the same on all ranks."""
+        """The objective that the labels share, with their `class_weight`. Raises ConfigError,
+        the same on all ranks.
+        """
         risk = super()._risk(rows, labels, options)
         if self.class_weight is not None:
             weights = self._class_weights(rows, labels)

@@ -1,11 +1,14 @@
-"""Many labels at many λ and weights of positive rows, on the same rows: weights to choose by, not solutions.
+"""Many labels at many λ and weights of positive rows, on the same rows: weights to choose by, not
+solutions.
 
-A panel of labels goes from the default λ to the smallest and keeps its duals, which stay feasible as C grows; before that it goes
-likewise from the largest λ to the last above the default. So the default is solved alike, to the last bit, whatever it is compared
-with. The first λ begins with the common start (`dual`) and sweeps over all rows. Then each λ sweeps over its support vectors and
-once over all rows, again and again, until the projected gradients are within the tolerance of training: settings that are less
-solved than others would be marked down. Where that takes long (dense rows, a small λ), it ends after ROUNDS all the same.
-docs/tuning.md says how far the average precision of such weights is from that of solutions.
+A panel of labels goes from the default λ to the smallest and keeps its duals, which stay feasible
+as C grows; before that it goes likewise from the largest λ to the last above the default. So the
+default is solved alike, to the last bit, whatever it is compared with. The first λ begins with the
+common start (`dual`) and sweeps over all rows. Then each λ sweeps over its support vectors and once
+over all rows, again and again, until the projected gradients are within the tolerance of training:
+settings that are less solved than others would be marked down. Where that takes long (dense rows, a
+small λ), it ends after ROUNDS all the same. docs/tuning.md says how far the average precision of
+such weights is from that of solutions.
 """
 
 from __future__ import annotations
@@ -35,10 +38,14 @@ START_SWEEPS = 10  # of the label that no row has: once for all labels, so that 
 
 
 class DualFitter:
-    """The settings of one set of rows. `fit` may be called for any labels, one call after the other. Local."""
+    """The settings of one set of rows. `fit` may be called for any labels, one call after the
+    other. Local.
+    """
 
     def __init__(self, method: object, risk: Risk, settings: Sequence[Setting], options: DualOptions, n_lanes: int) -> None:
-        """`settings` have "lam" and "positive_weight" as numbers. Raises MemoryError, NonFiniteError."""
+        """`settings` have "lam" and "positive_weight" as numbers. Raises MemoryError,
+        NonFiniteError.
+        """
         self.risk, self.settings = risk, list(settings)
         lambdas, default = (
             sorted({each["lam"] for each in settings}, reverse=True),
@@ -84,7 +91,9 @@ class DualFitter:
                 yield from self._panel(labels, lanes[first : first + self.solver.n_lanes], chain, start)
 
     def _panel(self, labels: np.ndarray, lanes: list[tuple[int, float]], lambdas: list[float], start: State) -> Iterator[Fitted]:
-        """The lanes (place among the labels, weight) of one panel at falling λ, from the common start of the first."""
+        """The lanes (place among the labels, weight) of one panel at falling λ, from the common
+        start of the first.
+        """
         solver, training = self.solver, [Training(place, int(labels[place]), 0.0) for place, _ in lanes]
         solver.begin(training, self._costs(lambdas[0], lanes), start)
         places, rounds = np.array([place for place, _ in lanes]), max(ROUNDS, -(-VISITS // max(1, self.risk.rows.n_local)))
@@ -106,7 +115,8 @@ class DualFitter:
             yield Fitted(places, settings, solver.w, solver.width, np.zeros(len(lanes)))
 
     def _sweep(self, going: np.uint16, n: int) -> np.uint16:
-        """At most n sweeps over all rows for the lanes `going` (bits); those whose projected gradients are beyond TOLERANCE.
+        """At most n sweeps over all rows for the lanes `going` (bits); those whose projected
+        gradients are beyond TOLERANCE.
 
         Each lane ends by itself, whatever is beside it.
         """

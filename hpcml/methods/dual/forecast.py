@@ -1,9 +1,11 @@
 """The time and memory of dual coordinate descent.
 
-A panel of labels sweeps over the rows that any of them still looks at. A visit costs something for the row, something for each of
-its values, and as much again where the weights of any label move. At the end of a round come the certificate, over all values, and
-the weights made anew from the rows that have a dual, and these sweep over all columns. How many visits and moves there are depends
-on the data: it is measured by a pilot, or assumed to be as in the corpus that `hpcml convert synthetic text` makes.
+A panel of labels sweeps over the rows that any of them still looks at. A visit costs something for
+the row, something for each of its values, and as much again where the weights of any label move. At
+the end of a round come the certificate, over all values, and the weights made anew from the rows
+that have a dual, and these sweep over all columns. How many visits and moves there are depends on
+the data: it is measured by a pilot, or assumed to be as in the corpus that
+`hpcml convert synthetic text` makes.
 """
 
 from __future__ import annotations
@@ -54,7 +56,9 @@ TABLE = np.array(
 
 @dataclass(frozen=True)
 class Work:
-    """A panel's work by the share of rows that have a label: a table as `TABLE`, and the power of the rows by which it grows."""
+    """A panel's work by the share of rows that have a label: a table as `TABLE`, and the power
+    of the rows by which it grows.
+    """
 
     table: np.ndarray
     powers: np.ndarray
@@ -160,14 +164,18 @@ class DualForecaster:
         return found
 
     def _pace(self, machine: Machine, work: Work) -> float:
-        """The seconds of a pilot's panels divided by those that the machine's constants give; 1 without a pilot."""
+        """The seconds of a pilot's panels divided by those that the machine's constants give; 1
+        without a pilot.
+        """
         if math.isnan(work.seconds):
             return 1.0
         return work.seconds / _seconds(work.table[:, 1:], work.n_rows, work.n_values, work.n_rows, work.n_columns, machine, 1)
 
 
 def _seconds(counts: np.ndarray, rows: float, values: float, m: int, d: int, machine: Machine, busy: int) -> float:
-    """Of panels with these counts (panels × 4, as `TABLE`) on a rank with so many of the `m` rows, and of their values."""
+    """Of panels with these counts (panels × 4, as `TABLE`) on a rank with so many of the `m`
+    rows, and of their values.
+    """
 
     def cost(name: str, at: float) -> float:
         return machine(f"dual.{name}", at, busy)
@@ -203,7 +211,9 @@ class _Bench:
         self.solver.visit(1)
 
     def passes(self, timer: Timer) -> tuple[float, float, float]:
-        """Seconds of a value and of a row, from passes over short and long rows; the share of the values in rows that moved."""
+        """Seconds of a value and of a row, from passes over short and long rows; the share of
+        the values in rows that moved.
+        """
         short, long = (self.sizes == size for size in (self.sizes.min(), self.sizes.max()))
         few = min(timer(partial(self._visit, short)) for _ in range(REPEATS)) / short.sum()
         before = self.solver.alpha.copy()
@@ -213,7 +223,9 @@ class _Bench:
         return value, max(0.0, few - value * self.sizes.min()), max(1e-3, float(moved[long].mean()))
 
     def begin(self, timer: Timer) -> float:
-        """Seconds of beginning a panel at the common start, and of seeking its support vectors after each pass over all rows."""
+        """Seconds of beginning a panel at the common start, and of seeking its support vectors
+        after each pass over all rows.
+        """
         dtype = self.solver.risk.weight_type
         start = State(np.zeros(self.rows.n_columns, dtype), np.zeros(self.rows.n_global, dtype))
 
@@ -235,7 +247,9 @@ class _Bench:
 
 
 class _Counted(DualSolver):
-    """Counts what its panels do: values visited, those of rows that moved and of rows that have a dual, rounds; and seconds."""
+    """Counts what its panels do: values visited, those of rows that moved and of rows that have
+    a dual, rounds; and seconds.
+    """
 
     def __init__(self, risk: Risk, labels: np.ndarray, options: DualOptions, timer: Timer) -> None:
         super().__init__(risk, labels, LANES, options)
@@ -248,7 +262,9 @@ class _Counted(DualSolver):
         self.total, self.seconds = np.zeros(4), 0.0
 
     def _timed(self, call: Callable[[], Result]) -> Result:
-        """The result of the call; its seconds count by the share of the first round's lanes that are still there."""
+        """The result of the call; its seconds count by the share of the first round's lanes that
+        are still there.
+        """
         found = list[Result]()
         seconds = self.timer(lambda: found.append(call()))
         self.seconds += self._share_of_lanes * seconds
@@ -283,7 +299,9 @@ class _Counted(DualSolver):
 
 
 def _panels_of(rows: CompactRows, options: DualOptions, timer: Timer) -> Iterator[tuple[float, ...]]:
-    """Lines of a `TABLE`, of panels of the most frequent labels to the rarest, and the seconds that each has taken."""
+    """Lines of a `TABLE`, of panels of the most frequent labels to the rarest, and the seconds
+    that each has taken.
+    """
     labels = linear.trainable(rows)
     solver = _Counted(Risk(rows, options, Profile()), labels, options, timer)
     solver.warm_up()

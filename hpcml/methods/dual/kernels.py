@@ -1,4 +1,5 @@
-"""Loops of dual coordinate descent over rows, in order: which rows a pass visits, scores, the slopes of an intercept.
+"""Loops of dual coordinate descent over rows, in order: which rows a pass visits, scores, the
+slopes of an intercept.
 
 What has a vector register for the labels of a panel ("lanes") is in `hpcml.kernels.lanes`.
 """
@@ -12,7 +13,8 @@ from hpcml.kernels.lanes.rows import dot_rows
 
 @njit
 def shuffle(rows, bounds, chunks, key):
-    """Order the rows 0 .. n − 1 at random, by `key` (uint64): the chunks bounds[c] .. bounds[c + 1] − 1, and the rows in each.
+    """Order the rows 0 .. n − 1 at random, by `key` (uint64): the chunks bounds[c] .. bounds[c + 1]
+    − 1, and the rows in each.
 
     rows (n) int32 or int64, chunks (n_chunks) int64 is scratch.
     """
@@ -44,7 +46,9 @@ def _draw(state, n):
 
 @njit
 def looked_at(order, active, rows):
-    """Put those of the rows in `order` that some lane looks at into `rows`, in this order; how many they are."""
+    """Put those of the rows in `order` that some lane looks at into `rows`, in this order; how
+    many they are.
+    """
     n = 0
     for i in order:
         if active[i] != 0:
@@ -55,7 +59,9 @@ def looked_at(order, active, rows):
 
 @njit
 def pack(indptr, indices, data, kept, to_indptr, to_indices, to_data):
-    """Copy the rows that are `kept` (n) bool; the others have no values in the copy. to_indptr (n + 1) is written, too."""
+    """Copy the rows that are `kept` (n) bool; the others have no values in the copy. to_indptr
+    (n + 1) is written, too.
+    """
     place = 0
     for i in range(kept.size):
         to_indptr[i] = place
@@ -80,7 +86,8 @@ def scores(indptr, indices, data, w, out, lanes, ahead):
 
 @njit
 def slopes(out, positive, norms, costs, squared, moves, sums):
-    """sums[g lanes + l] += the slope of Σ C ℓ in the intercept of lane l if that is moved by moves[g], from scores `out` (n lanes).
+    """sums[g lanes + l] += the slope of Σ C ℓ in the intercept of lane l if that is moved by
+    moves[g], from scores `out` (n lanes).
 
     costs (2 lanes): C of positive and of negative rows; norms[i, 1]: weights of rows.
     """
@@ -102,7 +109,9 @@ def slopes(out, positive, norms, costs, squared, moves, sums):
 
 @njit
 def norms(indptr, data, weights, out):
-    """out[i] = s ‖x_i‖², summed in float64, and s, the weight of the row; `weights` (n), or (0): 1 each."""
+    """out[i] = s ‖x_i‖², summed in float64, and s, the weight of the row; `weights` (n), or (0):
+    1 each.
+    """
     for i in range(out.shape[0]):
         total = 0.0
         for k in range(indptr[i], indptr[i + 1]):
@@ -113,7 +122,9 @@ def norms(indptr, data, weights, out):
 
 @njit
 def remove_duals(indptr, indices, data, rows, norms, start, alpha, w, lanes, lane):
-    """Take the duals `start` (n) of `rows`, negative so far, back to 0 in one lane: they will be positive."""
+    """Take the duals `start` (n) of `rows`, negative so far, back to 0 in one lane: they will be
+    positive.
+    """
     for i in rows:
         alpha[i * lanes + lane] = 0.0
         if start[i] != 0.0:

@@ -1,4 +1,6 @@
-"""Labels that share passes of dual coordinate descent over the rows, and their certificate: hinge, squared hinge."""
+"""Labels that share passes of dual coordinate descent over the rows, and their certificate:
+hinge, squared hinge.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ class State:
 
 @dataclass
 class Training:
-    """A label in training; `label` is its place among the labels of the run, `number` its number in the data."""
+    """A label in training; `label` is its place among the labels of the run, `number` its number
+    in the data.
+    """
 
     label: int
     number: int
@@ -61,7 +65,9 @@ class Training:
     history: list[tuple[float, ...]] = field(default_factory=list)
 
     def record(self, violation: float, active: float, moved: float, seconds: float) -> float:
-        """Count a pass: the range of its gradients, which is returned, and how many rows it looked at and moved. Local."""
+        """Count a pass: the range of its gradients, which is returned, and how many rows it
+        looked at and moved. Local.
+        """
         self.steps += 1
         self.visited += float(active)
         self.moved |= bool(moved)
@@ -70,7 +76,9 @@ class Training:
 
 
 class Costs:
-    """C and the diagonal of the dual (2 rows: positive, negative), per label, in float64, for rows of weight 1."""
+    """C and the diagonal of the dual (2 rows: positive, negative), per label, in float64, for
+    rows of weight 1.
+    """
 
     def __init__(self, risk: Risk, options: DualOptions) -> None:
         self.risk = risk
@@ -84,7 +92,9 @@ class Costs:
         return float(self.risk.negative_weight / ((self.risk.lam if lam is None else lam) * self.rows.total_weight))
 
     def __call__(self, label: int) -> np.ndarray:
-        """C of positive and negative rows (2) of a label's number in the data. Raises NonFiniteError if they are beyond LIMITS."""
+        """C of positive and negative rows (2) of a label's number in the data. Raises
+        NonFiniteError if they are beyond LIMITS.
+        """
         weight = 1.0
         if label != NO_POSITIVES:
             positive = self.rows.weight_of(label)
@@ -93,7 +103,9 @@ class Costs:
         return self.at(weight)
 
     def at(self, weight: float, lam: float | None = None) -> np.ndarray:
-        """C of positive rows of this weight, and of negative rows (2). Raises NonFiniteError if they are beyond LIMITS."""
+        """C of positive rows of this weight, and of negative rows (2). Raises NonFiniteError if
+        they are beyond LIMITS.
+        """
         base = self.base(lam)
         costs = np.array([base * weight, base])
         if not (1 / self.limit <= costs.min() and costs.max() * self.largest <= self.limit):
@@ -105,9 +117,11 @@ class Costs:
 
 
 class DualPanel:
-    """Labels that share passes over the rows, one in each lane: weights and duals, passes, and the certificate at the end.
+    """Labels that share passes over the rows, one in each lane: weights and duals, passes, and the
+    certificate at the end.
 
-    Collective over `risk.comm` where it says so. What a pass is for, and when it is enough, is said in `dual`.
+    Collective over `risk.comm` where it says so. What a pass is for, and when it is enough, is said
+    in `dual`.
     """
 
     visit_kernel: ClassVar[Any] = staticmethod(epoch.hinge_epoch)
@@ -115,7 +129,9 @@ class DualPanel:
     certify_kernel: ClassVar[Any] = staticmethod(certify.hinge_certify)
 
     def __init__(self, risk: Risk, labels: np.ndarray, n_lanes: int, options: DualOptions) -> None:
-        """`labels` are the numbers in the data of all labels of the run. Raises MemoryError, NonFiniteError."""
+        """`labels` are the numbers in the data of all labels of the run. Raises MemoryError,
+        NonFiniteError.
+        """
         self.risk, self.labels, self.options = risk, labels, options
         self.stop: Stop = NEVER  # of the labels that are being trained
         self.n_lanes = min(n_lanes, panel_widths(16, options.precision)[0])
@@ -141,10 +157,11 @@ class DualPanel:
 
     @mpi.collective
     def begin(self, lanes: list[Training], costs: list[np.ndarray], start: State | None = None, number: int = 0) -> None:
-        """Collective for labels that begin. Let labels take the lanes, those that do so for the `number`-th time as they left.
+        """Collective for labels that begin. Let labels take the lanes, those that do so for the
+        `number`-th time as they left.
 
-        `costs` (2, each) are C of positive and negative rows; `start` is the solution of the label that no row has, if there is
-        one. Raises MemoryError.
+        `costs` (2, each) are C of positive and negative rows; `start` is the solution of the label
+        that no row has, if there is one. Raises MemoryError.
         """
         self.lanes, self.round = lanes, number
         rows, dtype = self.risk.rows, self.risk.weight_type
@@ -179,7 +196,9 @@ class DualPanel:
         self.active[:] = lanes
 
     def order(self, number: int, sweep: int) -> np.ndarray:
-        """The order of the rows of a pass, a function of the seed, the round and the pass. Local."""
+        """The order of the rows of a pass, a function of the seed, the round and the pass.
+        Local.
+        """
         if (number, sweep) not in self.orders:
             rows = self.risk.rows
             key = rng.bits(self.options.seed, "order of rows", np.array([number << 32 | sweep]))[0]
@@ -192,7 +211,9 @@ class DualPanel:
         return self.orders[number, sweep]
 
     def _visits(self, order: np.ndarray, kept: Wanted) -> Iterator[tuple[Chunk, np.ndarray]]:
-        """The active rows in this order, slice by slice: a chunk, and rows of it. `kept`: see `StreamedRows`. Local."""
+        """The active rows in this order, slice by slice: a chunk, and rows of it. `kept`: see
+        `StreamedRows`. Local.
+        """
         rows = self.risk.rows
         step = slices.rows_in_slice(rows.n_local, rows.data.size)
         for chunk, some in self.rows.chunks(order, lambda own: self.active[own] != 0, kept):
@@ -243,7 +264,9 @@ class DualPanel:
         rules[epoch.HIGHEST], rules[epoch.LOWEST] = np.where(most > 0, most, math.inf), np.where(least < 0, least, -math.inf)
 
     def raise_costs(self, costs: list[np.ndarray], ratio: float) -> None:
-        """Go on with the same duals and weights at C that are `ratio` ≥ 1 times as high in every lane. Local."""
+        """Go on with the same duals and weights at C that are `ratio` ≥ 1 times as high in every
+        lane. Local.
+        """
         self.set_costs(costs)
 
     def look_at_support(self, lanes: np.uint16) -> None:
@@ -261,7 +284,9 @@ class DualPanel:
 
     @mpi.collective
     def _start_from(self, start: State) -> None:
-        """Collective. Begin with the solution of the label that no row has, its positive rows put back to 0."""
+        """Collective. Begin with the solution of the label that no row has, its positive rows
+        put back to 0.
+        """
         rows = self.risk.rows
         self.w.reshape(-1, self.width)[:] = start.w[:, None]
         self.alpha.reshape(-1, self.width)[:] = start.alpha[:, None]
@@ -283,7 +308,9 @@ class DualPanel:
         return self.w.nbytes > CACHE_BYTES
 
     def _positive_rows(self, label: int, own: slice) -> Iterator[np.ndarray]:
-        """Those of this rank's rows `own` that have a label, counted from the first of them, in slices. Local."""
+        """Those of this rank's rows `own` that have a label, counted from the first of them, in
+        slices. Local.
+        """
         rows = self.risk.rows
         some, step = rows.rows_of(label), slices.rows_in_slice(rows.n_local, rows.data.size)
         first, last = np.searchsorted(some, (own.start, own.stop)).tolist()
@@ -298,8 +325,8 @@ class DualPanel:
 
     @mpi.collective
     def _slices(self, needed: Wanted | None = None) -> Iterator[tuple[slice, tuple[np.ndarray, np.ndarray, np.ndarray], slice]]:
-        """Collective. This rank's rows slice by slice: which, CSR arrays that have at least those that are `needed` (default: all),
-        their places among the duals. Raises Stopped.
+        """Collective. This rank's rows slice by slice: which, CSR arrays that have at least those
+        that are `needed` (default: all), their places among the duals. Raises Stopped.
         """
         for some, csr in self.stop.slices(self.rows.slices(needed)):
             yield some, csr, slice(some.start * self.width, some.stop * self.width)
@@ -317,7 +344,9 @@ class DualPanel:
 
     @mpi.collective
     def _share(self, before: np.ndarray | None, sigma: float) -> None:
-        """Collective. The weights `before` and what every rank has added to them, `sigma` times too much."""
+        """Collective. The weights `before` and what every rank has added to them, `sigma` times
+        too much.
+        """
         if before is not None:
             self.w -= before
             self.w /= sigma
@@ -327,8 +356,9 @@ class DualPanel:
 
     @mpi.collective
     def visit(self, number: int, full: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Collective. One pass over the active rows, in the order with this number; after a `full` one, others will be active. Of
-        each lane: the range of the projected gradients, float64, and how many rows it had active, and moved.
+        """Collective. One pass over the active rows, in the order with this number; after a `full`
+        one, others will be active. Of each lane: the range of the projected gradients, float64, and
+        how many rows it had active, and moved.
         """
         risk, width = self.risk, self.width
         order = self.order(self.round, number)
@@ -361,8 +391,9 @@ class DualPanel:
 
     @mpi.collective
     def judge(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Collective. Look at all rows, in float64: the primal objective and a bound below its minimum (width each), divided by λ;
-        the violations (width); `near` (n) has a bit for every lane that a row may still move; by how much to move the intercepts.
+        """Collective. Look at all rows, in float64: the primal objective and a bound below its
+        minimum (width each), divided by λ; the violations (width); `near` (n) has a bit for every
+        lane that a row may still move; by how much to move the intercepts.
         """
         risk = self.risk
         with risk.profile("finish"):
@@ -384,7 +415,9 @@ class DualPanel:
 
     @mpi.collective
     def _scores(self) -> np.ndarray:
-        """Collective. The scores (n_local width, flat) of this rank's rows, in float64. Raises Stopped."""
+        """Collective. The scores (n_local width, flat) of this rank's rows, in float64. Raises
+        Stopped.
+        """
         scores = self.scores[: self.risk.rows.n_local * self.width]
         for _, csr, places in self._slices():
             kernels.scores(*csr, self.w, scores[places], self.width, self._ahead)
@@ -392,7 +425,9 @@ class DualPanel:
 
     @mpi.collective
     def _certify_rows(self, scores: np.ndarray, shifts: np.ndarray, within: float) -> tuple[np.ndarray, np.ndarray]:
-        """Collective. This rank's `sums` (N_SUMS, width) and `near` (n_local), as `certify` has them. Raises Stopped."""
+        """Collective. This rank's `sums` (N_SUMS, width) and `near` (n_local), as `certify` has
+        them. Raises Stopped.
+        """
         sums, near = np.zeros((certify.N_SUMS, self.width)), np.zeros(self.risk.rows.n_local, np.uint16)
         costs = self.costs.reshape(-1)
         for some, places in self._row_slices():
@@ -401,7 +436,9 @@ class DualPanel:
         return sums, near
 
     def _losses(self, sums: np.ndarray, row: int) -> np.ndarray:
-        """Σ C ℓ of the lanes (float64), from a certificate's sums: with the intercepts as they are, or moved. Local."""
+        """Σ C ℓ of the lanes (float64), from a certificate's sums: with the intercepts as they
+        are, or moved. Local.
+        """
         short, squared = sums[row : row + 2], sums[row + certify.SHORT_SQUARED :][:2]
         return self.cost_of.loss.losses(self.costs, short, squared)
 
@@ -411,7 +448,8 @@ class DualPanel:
 
     @mpi.collective
     def _shifts(self, scores: np.ndarray) -> np.ndarray:
-        """Collective. By how much (float64, one per lane) to move the intercepts so that the objectives become less.
+        """Collective. By how much (float64, one per lane) to move the intercepts so that the
+        objectives become less.
 
         Their slopes at `MOVES` bracket the minimum, in which they are taken as linear.
         """
@@ -429,7 +467,9 @@ class DualPanel:
 
     @mpi.collective
     def _combine(self) -> tuple[np.ndarray, np.ndarray]:
-        """Collective. w = Σ alpha y x of all lanes, made anew; ‖w‖² in float64, and rounded as it is saved."""
+        """Collective. w = Σ alpha y x of all lanes, made anew; ‖w‖² in float64, and rounded as
+        it is saved.
+        """
         rows, risk, half = self.risk.rows, self.risk, min(self.width, HALF)
         squares, v = np.zeros((2, self.width)), self.exact[: rows.n_columns * half]
         costs = self.costs.reshape(-1)

@@ -1,8 +1,10 @@
-"""Logistic regression by dual coordinate descent (Yu, Huang & Lin 2011), for many labels at once, certified by the duality gap.
+"""Logistic regression by dual coordinate descent (Yu, Huang & Lin 2011), for many labels at once,
+certified by the duality gap.
 
-Minimises ½‖w‖² + Σ C_i log(1 + exp(−y_i w · x_i)), which is f(w) / λ, in the passes, panels and rounds of `dual`. Two things are
-different. No dual is ever at a bound, so no row is set aside. And a pass brings the gradients down by so much that the one at its
-end is told from those of the last two passes.
+Minimises ½‖w‖² + Σ C_i log(1 + exp(−y_i w · x_i)), which is f(w) / λ, in the passes, panels and
+rounds of `dual`. Two things are different. No dual is ever at a bound, so no row is set aside. And
+a pass brings the gradients down by so much that the one at its end is told from those of the last
+two passes.
 """
 
 from __future__ import annotations
@@ -50,7 +52,9 @@ class LogisticSolver(DualSolver):
         rules[epoch.SIGMA] = self.risk.comm.size
 
     def raise_costs(self, costs: list[np.ndarray], ratio: float) -> None:
-        """Go on with the same α and w at C that are `ratio` ≥ 1 times as high in every lane. Local."""
+        """Go on with the same α and w at C that are `ratio` ≥ 1 times as high in every lane.
+        Local.
+        """
         if ratio > 1.0:
             duals.divide(self.alpha, ratio)
         self.set_costs(costs)
@@ -65,7 +69,9 @@ class LogisticSolver(DualSolver):
 
     @mpi.collective
     def _start_from(self, start: State) -> None:
-        """Collective. Begin with the solution of the label that no row has, the duals of its positive rows put back to 0."""
+        """Collective. Begin with the solution of the label that no row has, the duals of its
+        positive rows put back to 0.
+        """
         u, rows = start.alpha, self.risk.rows
         alpha = np.empty_like(u)
         duals.duals(u, start.cost, alpha)
@@ -77,7 +83,9 @@ class LogisticSolver(DualSolver):
 
     @property
     def goes_on(self) -> bool:
-        """Whether the round does: not when all lanes are ready, nor for ever, so that those that remain can share a panel."""
+        """Whether the round does: not when all lanes are ready, nor for ever, so that those that
+        remain can share a panel.
+        """
         return self.sweep < SWEEPS << self.round and not all(label.ready for label in self.lanes)
 
     @mpi.collective
@@ -95,18 +103,24 @@ class LogisticSolver(DualSolver):
                 self.active &= np.uint16(~(1 << lane) & 0xFFFF)
 
     def at_precision(self, label: Training, violation: float, gap: float) -> bool:
-        """Whether what is left, at the end of a round, is beyond the precision of the numbers. Local."""
+        """Whether what is left, at the end of a round, is beyond the precision of the numbers.
+        Local.
+        """
         seen = min(violation, label.history[-1][VIOLATION])  # the weights of a pass have rounding errors that add up
         small = seen <= PRECISE * math.sqrt(np.finfo(self.w.dtype).eps)
         return (label.ready and not label.moved) or (small and gap > label.gap / 2)
 
     def tightened(self, label: Training, gap: float) -> float:
-        """The tolerance for a label whose gap is too large: gaps go with the squares of the gradients. Local."""
+        """The tolerance for a label whose gap is too large: gaps go with the squares of the
+        gradients. Local.
+        """
         return label.tolerance * min(0.5, 0.7 * math.sqrt(self.max_gap / gap))
 
     @mpi.collective
     def judge(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Collective. As in `dual`; the violations are the largest |gradients|, and every row is near."""
+        """Collective. As in `dual`; the violations are the largest |gradients|, and every row is
+        near.
+        """
         risk = self.risk
         with risk.profile("finish"):
             dual_squares, squares = self._combine()
@@ -132,7 +146,9 @@ class LogisticSolver(DualSolver):
 
 
 def _expected(history: list[tuple[float, ...]]) -> float:
-    """The size of the gradients to expect at the end of the last pass of a history, if they fall as in the pass before."""
+    """The size of the gradients to expect at the end of the last pass of a history, if they fall
+    as in the pass before.
+    """
     violation = history[-1][VIOLATION]
     before = history[-2][VIOLATION] if len(history) > 1 else math.inf
     return violation * min(1.0, violation / before) if before > 0 else violation

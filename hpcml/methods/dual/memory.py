@@ -8,9 +8,10 @@ from hpcml.methods.dual.lanes import HALF
 def bytes_per_rank_dual(n_values: int, n_rows: int, n_columns: int, n_lanes: int, shards: int, weight_bytes: int) -> int:
     """The bytes that a rank needs for dual coordinate descent, if `shards` ranks divide the rows.
 
-    Per row its place, norm, weight, order and flags, its scores in float64, and duals: of the labels in a panel, where they begin,
-    and of up to two panels' labels between two rounds; per column weights likewise, those of a label that is being written, up to 8
-    float64, and if other ranks share the rows, the panel's weights before a pass.
+    Per row its place, norm, weight, order and flags, its scores in float64, and duals: of the
+    labels in a panel, where they begin, and of up to two panels' labels between two rounds; per
+    column weights likewise, those of a label that is being written, up to 8 float64, and if other
+    ranks share the rows, the panel's weights before a pass.
     """
     copies = (2 if shards > 1 else 1) * n_lanes + 2
     row, column = 32 + (n_lanes + 2) * weight_bytes + 8 * n_lanes, 8 * min(n_lanes, HALF) + copies * weight_bytes
@@ -19,5 +20,7 @@ def bytes_per_rank_dual(n_values: int, n_rows: int, n_columns: int, n_lanes: int
 
 
 def bytes_between_rounds(n_rows: int, n_columns: int, n_lanes: int, shards: int, weight_bytes: int) -> int:
-    """The share of two panels' labels that wait for another round: weights, duals, and which rows they look at."""
+    """The share of two panels' labels that wait for another round: weights, duals, and which
+    rows they look at.
+    """
     return 2 * n_lanes * ((weight_bytes + 1) * n_rows // shards + weight_bytes * n_columns)

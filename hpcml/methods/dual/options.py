@@ -28,21 +28,28 @@ class DualOptions(InterceptOptions):
     dual_tol: float = 0.1
     """The stopping tolerance, with LIBLINEAR's meaning: of the projected gradients of all rows."""
     max_gap: float | None = None
-    """Do not stop before the certified duality gap, divided by the objective, is at most this as well."""
+    """Do not stop before the certified duality gap, divided by the objective, is at most this as
+    well.
+    """
     show_gaps: Flag = False
     """Show the objective and the certified duality gap of every label."""
     positive_weight: str = "1"
-    """The weight of positive rows: a number, or balanced: as many times as there are negative rows for a positive one."""
+    """The weight of positive rows: a number, or balanced: as many times as there are negative
+    rows for a positive one.
+    """
     seed: int = 0
     """Another seed takes the rows in another order."""
     ranks_per_group: int | None = None
-    """Ranks that divide the rows among themselves; the labels are divided among such rank groups. Default: 1. Other numbers give
-    the same model within the tolerance only."""
+    """Ranks that divide the rows among themselves; the labels are divided among such rank groups.
+    Default: 1. Other numbers give the same model within the tolerance only.
+    """
     max_steps: int | None = None
     """Give a label up after so many passes over the rows and say so. Default: 1000."""
 
     def validate(self) -> None:
-        """Raise ConfigError for values that make no sense. Local: call it before the first collective."""
+        """Raise ConfigError for values that make no sense. Local: call it before the first
+        collective.
+        """
         super().validate()
         check_above_0(self, "dual_tol")
         check_above_0(self, "max_gap")

@@ -1,4 +1,6 @@
-"""The rows by columns: which rows have a feature, and with what value. One copy for all ranks of a node."""
+"""The rows by columns: which rows have a feature, and with what value. One copy for all ranks of
+a node.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from hpcml.partition import bounds_by_weight, offsets
 
 @dataclass(frozen=True)
 class ColumnIndex:
-    """Column j has the rows rows[indptr[j] : indptr[j + 1]], ascending, with these values; `totals` (n_columns) are its sums."""
+    """Column j has the rows rows[indptr[j] : indptr[j + 1]], ascending, with these values;
+    `totals` (n_columns) are its sums.
+    """
 
     indptr: np.ndarray
     rows: np.ndarray

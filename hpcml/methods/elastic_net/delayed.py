@@ -1,12 +1,14 @@
-"""Stochastic gradient descent whose regularisation is delayed until a feature is met again (Lipton & Elkan 2015).
+"""Stochastic gradient descent whose regularisation is delayed until a feature is met again (Lipton
+& Elkan 2015).
 
-The labels of a panel share every row. A row brings the weights of its own features current, in closed form, takes a step, and
-leaves all other weights as they are; so a step costs what the row holds and not what there are of features. w is dense for a
-panel only. All weights are brought current at the end of a pass.
+The labels of a panel share every row. A row brings the weights of its own features current, in
+closed form, takes a step, and leaves all other weights as they are; so a step costs what the row
+holds and not what there are of features. w is dense for a panel only. All weights are brought
+current at the end of a pass.
 
-Rows come in an order keyed by the seed and the pass. A lane depends on nothing in the other lanes, so a label's path depends on
-the label, the rows and the seed only. What the last pass leaves is judged as the exact solver's weights are: objective and
-certified gap.
+Rows come in an order keyed by the seed and the pass. A lane depends on nothing in the other lanes,
+so a label's path depends on the label, the rows and the seed only. What the last pass leaves is
+judged as the exact solver's weights are: objective and certified gap.
 """
 
 from __future__ import annotations
@@ -112,7 +114,9 @@ class DelayedPanel:
 
 
 class DelayedSolver(Solver):
-    """The labels of one rank, a panel after the other; a panel that is not done begins anew when a run is resumed."""
+    """The labels of one rank, a panel after the other; a panel that is not done begins anew when
+    a run is resumed.
+    """
 
     def __init__(self, risk: ElasticRisk, labels: np.ndarray, n_lanes: int, options: ElasticNetOptions) -> None:
         """`labels` are the numbers in the data of all labels of the run. Raises MemoryError."""
@@ -137,7 +141,9 @@ class DelayedSolver(Solver):
 
     @mpi.collective
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
-        """Collective over the group, which is one rank. A turn is one pass over the rows for a panel."""
+        """Collective over the group, which is one rank. A turn is one pass over the rows for a
+        panel.
+        """
         self.judge.stop = stop
         for first in range(0, len(labels), self.n_lanes):
             places = list(labels[first : first + self.n_lanes])

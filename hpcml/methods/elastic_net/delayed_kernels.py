@@ -1,12 +1,14 @@
-"""Compiled steps of stochastic gradient descent with delayed regularisation, for 16 labels ("lanes") that share each row.
+"""Compiled steps of stochastic gradient descent with delayed regularisation, for 16 labels
+("lanes") that share each row.
 
-`w` (16 n_columns) holds the weights of column j for the lanes, brought current to some step: the regularisation of the steps
-from there on is still to come. A step takes the gradient's move and then regularises, so that w becomes
+`w` (16 n_columns) holds the weights of column j for the lanes, brought current to some step: the
+regularisation of the steps from there on is still to come. A step takes the gradient's move and
+then regularises, so that w becomes
 sgn(w)·[|w| − ηλ₁]₊ / (1 + ηλ₂) (FoBoS), or sgn(w)·[(1 − ηλ₂)|w| − ηλ₁]₊ (truncated gradient).
 
-With one rate for all columns, `seen` (n_columns × 2) holds 1/Φ and B of the step to which a column was brought current, so that
-no table is looked up. With AdaGrad, `psi` holds this step, and `rates` (like w) the rate of each column and lane.
-Sums and slopes have the type of w.
+With one rate for all columns, `seen` (n_columns × 2) holds 1/Φ and B of the step to which a column
+was brought current, so that no table is looked up. With AdaGrad, `psi` holds this step, and `rates`
+(like w) the rate of each column and lane. Sums and slopes have the type of w.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ SMALL_RATE, SMALL_SHRINK = 1e-3, 1e-2  # below these a few terms of the series a
 
 @njit
 def slopes(z: np.ndarray, b: np.ndarray, positive: int, squared: bool, g: np.ndarray) -> None:
-    """ℓ′ of the lanes' margins z + b; bit l of `positive` says whether the row has the label of lane l."""
+    """ℓ′ of the lanes' margins z + b; bit l of `positive` says whether the row has the label of
+    lane l.
+    """
     for lane in range(z.size):
         margin = b[lane] + z[lane]
         y = 2.0 * ((positive >> lane) & 1) - 1.0
@@ -41,7 +45,9 @@ def ask_for(indices: np.ndarray, begin: int, end: int, w: np.ndarray) -> None:
 
 @njit
 def tables(etas: np.ndarray, l2: float, truncated: bool, phi: np.ndarray, beta: np.ndarray) -> None:
-    """Φ and B before each of the steps with these rates, and after the last (steps + 1 numbers each)."""
+    """Φ and B before each of the steps with these rates, and after the last (steps + 1 numbers
+    each).
+    """
     phi[0], beta[0] = 1.0, 0.0
     for t in range(etas.size):
         phi[t + 1] = phi[t] * (1.0 - etas[t] * l2) if truncated else phi[t] / (1.0 + etas[t] * l2)
@@ -65,7 +71,9 @@ def sweep_tables(
     l1: float,
     squared: bool,
 ) -> None:
-    """A step for each row in `order`, the steps first, first + 1 … since the tables were begun; their rates are in `etas`."""
+    """A step for each row in `order`, the steps first, first + 1 … since the tables were begun;
+    their rates are in `etas`.
+    """
     z, g, moves = np.empty(LANES, w.dtype), np.empty(LANES), np.empty(LANES, w.dtype)
     for s in range(order.size):
         i, k = order[s], first + s
@@ -87,7 +95,9 @@ def sweep_tables(
 
 @njit
 def flush_tables(w: np.ndarray, seen: np.ndarray, phi: float, beta: float, l1: float) -> None:
-    """Bring all columns current to the step of this Φ and B, and let that be step 0 of the next tables."""
+    """Bring all columns current to the step of this Φ and B, and let that be step 0 of the next
+    tables.
+    """
     for j in range(seen.shape[0]):
         shrink_line(w, j, phi * seen[j, 0], phi * l1 * (beta - seen[j, 1]))
         seen[j, 0], seen[j, 1] = 1.0, 0.0
@@ -95,9 +105,11 @@ def flush_tables(w: np.ndarray, seen: np.ndarray, phi: float, beta: float, l1: f
 
 @njit
 def catch_up(w: np.ndarray, rates: np.ndarray, alpha: float, n: int, l1: float, l2: float, truncated: bool) -> None:
-    """Regularise a column's lanes n times, at rates (alpha at most) that do not change: in closed form.
+    """Regularise a column's lanes n times, at rates (alpha at most) that do not change: in closed
+    form.
 
-    After n steps |w| is ρⁿ|w| − (λ₁/λ₂)(1 − ρⁿ), with ρ = 1/(1 + ηλ₂) or 1 − ηλ₂; or |w| − nηλ₁ if λ₂ = 0.
+    After n steps |w| is ρⁿ|w| − (λ₁/λ₂)(1 − ρⁿ), with ρ = 1/(1 + ηλ₂) or 1 − ηλ₂; or |w| − nηλ₁ if
+    λ₂ = 0.
     """
     real = w.dtype.type
     sign = real(-1.0 if truncated else 1.0)
@@ -121,7 +133,9 @@ def catch_up(w: np.ndarray, rates: np.ndarray, alpha: float, n: int, l1: float, 
 
 @njit
 def add_adagrad(w: np.ndarray, rates: np.ndarray, x: float, g: np.ndarray, scale: float) -> None:
-    """A column's step: the rates α / √(Σ g²) take the new squares in, `scale` is 1/α²; then the weights move."""
+    """A column's step: the rates α / √(Σ g²) take the new squares in, `scale` is 1/α²; then the
+    weights move.
+    """
     for lane in range(w.size):
         move = x * g[lane]
         r = rates[lane]

@@ -1,4 +1,6 @@
-"""The elastic net as a scikit-learn classifier: training on arrays in memory, on one rank or on the rows of many."""
+"""The elastic net as a scikit-learn classifier: training on arrays in memory, on one rank or on
+the rows of many.
+"""
 
 from __future__ import annotations
 
@@ -11,23 +13,27 @@ from hpcml.methods.linear.estimator import LinearClassifier
 
 @classifier_of(ElasticNetOptions)
 class ElasticNetClassifier(LinearClassifier):
-    """Sparse linear classifiers: logistic or squared loss with the elastic net, exact and with a certified duality gap.
+    """Sparse linear classifiers: logistic or squared loss with the elastic net, exact and with a
+    certified duality gap.
 
-    Minimises `(1/m) Σ ℓ(x_i · w + b, y_i) + λ₁ ‖w‖₁ + (λ₂/2) ‖w‖²` for one label (two classes) or for each label against all others
-    (more classes, or a multilabel indicator); the intercept b is not regularised. Rows are taken as float32, as in
-    `hpcml train elastic-net`, which gives the same bits.
+    Minimises `(1/m) Σ ℓ(x_i · w + b, y_i) + λ₁ ‖w‖₁ + (λ₂/2) ‖w‖²` for one label (two classes) or
+    for each label against all others (more classes, or a multilabel indicator); the intercept b is
+    not regularised. Rows are taken as float32, as in `hpcml train elastic-net`, which gives the
+    same bits.
 
-    With `comm`, `fit` is collective: each rank gives its own rows as X and y (possibly none), which follow one another in rank
-    order. The rows are gathered on every rank, and the labels are scattered over the ranks. All ranks end with the same model,
-    whose bits depend neither on how the rows are spread nor on the number of ranks. Copies and pickles have `comm=None`, clones
-    keep it.
+    With `comm`, `fit` is collective: each rank gives its own rows as X and y (possibly none), which
+    follow one another in rank order. The rows are gathered on every rank, and the labels are
+    scattered over the ranks. All ranks end with the same model, whose bits depend neither on how
+    the rows are spread nor on the number of ranks. Copies and pickles have `comm=None`, clones keep
+    it.
 
     Attributes
     ----------
     classes_ : ndarray (n_classes,)
         The classes of all ranks, sorted; the numbers of the labels for a multilabel indicator.
     coef_ : ndarray (n_labels, n_features), float64
-        The weights, most of them 0; `n_labels` is 1 for one or two classes, and positive scores mean the last one.
+        The weights, most of them 0; `n_labels` is 1 for one or two classes, and positive scores
+        mean the last one.
     intercept_ : ndarray (n_labels,), float64
         A label that all rows have, or none, gets no weights but +1 or −1 here.
     n_iter_ : ndarray (n_labels,), int
@@ -43,9 +49,8 @@ class ElasticNetClassifier(LinearClassifier):
     feature_names_in_ : ndarray (n_features,)
         Their names, if X is a data frame with string names.
 
-    References
-    ----------
-    Lipton & Elkan 2015, arXiv:1505.06449 (delayed updates); Yuan, Ho & Lin 2012 (proximal Newton for L1 logistic regression).
+    References ---------- Lipton & Elkan 2015, arXiv:1505.06449 (delayed updates); Yuan, Ho & Lin
+    2012 (proximal Newton for L1 logistic regression).
     """
 
     _method = METHOD

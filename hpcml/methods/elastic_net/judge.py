@@ -1,11 +1,14 @@
-"""The judgement of a label's weights: the objective, a certified gap, and the gradient of every feature.
+"""The judgement of a label's weights: the objective, a certified gap, and the gradient of every
+feature.
 
-Times m, the objective is Σ_i ℓ(x_i·w + b, y_i) + Λ₁‖w‖₁ + (Λ₂/2)‖w‖² with Λ = λ m. Most rows have neither the label nor any
-feature whose weight is not 0. All of these have the margin b, so that they add one loss and one slope, many times: they are never
-visited. Of the gradient they have a share of ℓ′(b) times (column sums of all rows − those of the touched rows).
+Times m, the objective is Σ_i ℓ(x_i·w + b, y_i) + Λ₁‖w‖₁ + (Λ₂/2)‖w‖² with Λ = λ m. Most rows have
+neither the label nor any feature whose weight is not 0. All of these have the margin b, so that
+they add one loss and one slope, many times: they are never visited. Of the gradient they have a
+share of ℓ′(b) times (column sums of all rows − those of the touched rows).
 
-The bound on the minimum is the dual objective at −s ℓ′: of the optimal intercept, so that it sums to 0; with s ≤ 1 such that no
-feature's gradient is beyond Λ₁, or, where Λ₂ > 0, with s = 1 and what the conjugate of the penalty says of those that are.
+The bound on the minimum is the dual objective at −s ℓ′: of the optimal intercept, so that it sums
+to 0; with s ≤ 1 such that no feature's gradient is beyond Λ₁, or, where Λ₂ > 0, with s = 1 and what
+the conjugate of the penalty says of those that are.
 """
 
 from __future__ import annotations
@@ -38,7 +41,9 @@ ETAS = {("decaying", False): 12.0, ("decaying", True): 1.5, ("constant", False):
 
 
 def step_size(rows: CompactRows, options: ElasticNetOptions) -> float:
-    """η of stochastic gradient descent. A step of the squared loss must suit the longest row, else it may grow without bound."""
+    """η of stochastic gradient descent. A step of the squared loss must suit the longest row,
+    else it may grow without bound.
+    """
     if options.eta is not None:
         return options.eta
     if options.rate == "adagrad":
@@ -67,7 +72,9 @@ class ElasticRisk(Risk):
         self.about, self.initial_path = {"l1": self.l1}, options.initial_model
 
     def at(self, options: LinearOptions) -> Self:
-        """The same rows, and the same index of them, with other options. Raises ConfigError for a bad λ."""
+        """The same rows, and the same index of them, with other options. Raises ConfigError for
+        a bad λ.
+        """
         other = super().at(options)
         other.columns = self.columns
         return other
@@ -78,7 +85,9 @@ class ElasticRisk(Risk):
         self.columns = column_index(node, self.rows)
 
     def warning(self) -> str:
-        """That nearly every label touches all rows, where features are frequent: by their mean share of the rows. Local."""
+        """That nearly every label touches all rows, where features are frequent: by their mean
+        share of the rows. Local.
+        """
         share = self.rows.data.size / max(1, self.rows.n_global * self.rows.n_columns)
         if share < FREQUENT or self.initial_path is not None:
             return ""
@@ -112,9 +121,11 @@ def history_line(step: tuple[float, ...]) -> str:
 
 
 class Label:
-    """One label while it is trained: weights in the columns where they are not 0 (ascending), and the intercept.
+    """One label while it is trained: weights in the columns where they are not 0 (ascending), and
+    the intercept.
 
-    `touched` are the rows that may have another margin than the intercept, the label's own first; `z` are their margins.
+    `touched` are the rows that may have another margin than the intercept, the label's own first;
+    `z` are their margins.
     """
 
     def __init__(self, positives: np.ndarray, n_rows: int, squared: bool) -> None:
@@ -183,7 +194,9 @@ class Judge:
         return Label(self.risk.rows.rows_of(number), self.n_rows, self.squared)
 
     def start(self, place: int, number: int) -> Label:
-        """A label (its place in the run, its number in the data) with the weights of the initial model, if there is one."""
+        """A label (its place in the run, its number in the data) with the weights of the initial
+        model, if there is one.
+        """
         label, initial = self.begin(number), self.risk.initial
         if initial is not None:
             row = int(self.risk.places[place])
@@ -193,7 +206,9 @@ class Judge:
         return label
 
     def gather(self, label: Label, chosen: np.ndarray) -> Local:
-        """The rows that have one of the chosen columns, and those that have the label, with their values in these columns."""
+        """The rows that have one of the chosen columns, and those that have the label, with
+        their values in these columns.
+        """
         columns, n = self.risk.columns, label.n_positive
         size = int((columns.indptr[chosen + 1] - columns.indptr[chosen]).sum())
         matrix = np.zeros(chosen.size + 1, np.int64), np.empty(size, np.int32), np.empty(size, columns.values.dtype)
@@ -206,7 +221,9 @@ class Judge:
         return Local(matrix, touched)
 
     def take_weights(self, label: Label, local: Local, chosen: np.ndarray, w: np.ndarray, b: float) -> None:
-        """Give the label these weights of the chosen columns, as they will be saved, and the intercept that is best with them."""
+        """Give the label these weights of the chosen columns, as they will be saved, and the
+        intercept that is best with them.
+        """
         w = w.astype(self.risk.weight_type).astype(np.float64)
         z, n = np.empty(local.touched.size), label.n_positive
         kernels.margins(*local.matrix, w, b, z)
@@ -252,7 +269,9 @@ class Judge:
         return View(self.above[:n_above][order], float(excess.max(initial=0.0)), f, gap, n_changed)
 
     def finished(self, place: int, number: int, label: Label, view: View, steps: int, visited: float, history: list) -> Finished:
-        """The label as the run takes it; `visited` counts rows, over all steps. Raises NonFiniteError."""
+        """The label as the run takes it; `visited` counts rows, over all steps. Raises
+        NonFiniteError.
+        """
         self.risk.check_finite(np.array([view.f]), "objective", np.array([number]))
         weights = SparseWeightsOf(label.columns, label.w.astype(self.risk.weight_type), label.b)
         status = CONVERGED if view.gap <= self.max_gap else STEP_LIMIT

@@ -1,9 +1,11 @@
-"""The exact solver: an active set of features and proximal Newton steps, in time that follows the rows that a label touches.
+"""The exact solver: an active set of features and proximal Newton steps, in time that follows the
+rows that a label touches.
 
-A round chooses features whose gradient is beyond Λ₁, finds the weights of all that are in use by Newton steps (coordinate descent
-on the quadratic model, a line search), and looks at all features again (`judge`): this gives the certified gap and the features
-of the next round. Rows that hold none of these features, and not the label, add curvature to the intercept alone. Which rows hold
-a feature is read from the columns of all rows, of which the ranks of a node share one copy.
+A round chooses features whose gradient is beyond Λ₁, finds the weights of all that are in use by
+Newton steps (coordinate descent on the quadratic model, a line search), and looks at all features
+again (`judge`): this gives the certified gap and the features of the next round. Rows that hold
+none of these features, and not the label, add curvature to the intercept alone. Which rows hold a
+feature is read from the columns of all rows, of which the ranks of a node share one copy.
 
 A label's path depends on the label and the rows only: the bits are the same on any number of ranks.
 """
@@ -42,12 +44,16 @@ VAIN = 1e-3  # of the gap asked, or of the default: less than this share of f a 
 
 
 def keeps_matrix(n_columns: int, n_values: int) -> bool:
-    """Whether the curvature of a working set is kept as a matrix: where that is small, or its sweeps cost less than the rows'."""
+    """Whether the curvature of a working set is kept as a matrix: where that is small, or its
+    sweeps cost less than the rows'.
+    """
     return n_columns <= DENSE or (n_columns <= LARGEST and n_columns**2 <= 4 * n_values)
 
 
 class Curvature:
-    """The matrix of a label's last step, and the curvature of the rows that it was made from. It serves until steps become slow."""
+    """The matrix of a label's last step, and the curvature of the rows that it was made from. It
+    serves until steps become slow.
+    """
 
     def __init__(self, n_rows: int) -> None:
         self.of_rows = np.full(n_rows, np.nan)
@@ -71,7 +77,9 @@ class Curvature:
         return curves
 
     def begin(self, chosen: np.ndarray) -> int:
-        """A matrix for these columns. The number of those, the first ones, for which it holds what it held before."""
+        """A matrix for these columns. The number of those, the first ones, for which it holds
+        what it held before.
+        """
         old, H = self.columns, self.H
         self.columns, self.H = chosen, np.empty((chosen.size + 1, chosen.size + 1))
         order = np.argsort(old)
@@ -111,7 +119,9 @@ class NewtonSolver(Solver):
 
     @mpi.collective
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
-        """Collective over the group, which is one rank. A turn is one label from its beginning to its end."""
+        """Collective over the group, which is one rank. A turn is one label from its beginning
+        to its end.
+        """
         self.judge.stop = stop
         for place in labels:
             yield [self._solved(place, stop)]
@@ -134,7 +144,8 @@ class NewtonSolver(Solver):
         return judge.finished(place, number, label, view, step, visited, history)
 
     def _affordable(self, label: Label, found: np.ndarray, step: int) -> np.ndarray:
-        """Those of some features, the farthest first, that do not have many more rows than the label; in later rounds more.
+        """Those of some features, the farthest first, that do not have many more rows than the
+        label; in later rounds more.
 
         Frequent words often look wanted until the words that really tell the label are in use.
         """

@@ -1,9 +1,11 @@
-"""Compiled steps of the proximal Newton method for one label; sums are in float64 and m times the objective's mean.
+"""Compiled steps of the proximal Newton method for one label; sums are in float64 and m times the
+objective's mean.
 
-A label's touched rows lie in slots: those that have the label first (y = +1), then others (y = −1). `slot_of` (m) says where a row
-lies, or −1. All other rows have y = −1 and the intercept b as their margin. `colptr, colrows, coldata` are the columns of all
-rows (the inverted index), `indptr, indices, data` the rows. A local matrix has the touched rows' values of the working set only,
-by columns (`lptr, lslots, lvalues`) and by rows (`rptr, rplaces, rvalues`).
+A label's touched rows lie in slots: those that have the label first (y = +1), then others (y = −1).
+`slot_of` (m) says where a row lies, or −1. All other rows have y = −1 and the intercept b as their
+margin. `colptr, colrows, coldata` are the columns of all rows (the inverted index),
+`indptr, indices, data` the rows. A local matrix has the touched rows' values of the working set
+only, by columns (`lptr, lslots, lvalues`) and by rows (`rptr, rplaces, rvalues`).
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ TINY = 1e-12  # curvature that every coordinate has at least, so that a step exi
 
 @njit
 def loss_at(z: float, y: float, squared: bool) -> tuple[float, float, float]:
-    """ℓ, ℓ′ and ℓ″ at the margin z of a row with the target y = ±1: ½ (z − y)², or log(1 + exp(−y z))."""
+    """ℓ, ℓ′ and ℓ″ at the margin z of a row with the target y = ±1: ½ (z − y)², or log(1 +
+    exp(−y z)).
+    """
     if squared:
         return 0.5 * (z - y) ** 2, z - y, 1.0
     e = math.exp(-abs(z))
@@ -58,7 +62,9 @@ def columns_of(
     rows: np.ndarray,
     values: np.ndarray,
 ) -> None:
-    """Fill the columns first .. last − 1 of the inverted index; `place` (their number) is where each begins, and is used up."""
+    """Fill the columns first .. last − 1 of the inverted index; `place` (their number) is where
+    each begins, and is used up.
+    """
     for i in range(indptr.size - 1):
         for k in range(indptr[i], indptr[i + 1]):
             j = indices[k]
@@ -91,7 +97,9 @@ def gather(
     lslots: np.ndarray,
     lvalues: np.ndarray,
 ) -> int:
-    """Copy the chosen columns into a local matrix; rows that are not touched yet get slots. The number of touched rows."""
+    """Copy the chosen columns into a local matrix; rows that are not touched yet get slots. The
+    number of touched rows.
+    """
     at = 0
     for p in range(chosen.size):
         j = chosen[p]
@@ -113,7 +121,9 @@ def gather(
 def by_rows(
     lptr: np.ndarray, lslots: np.ndarray, lvalues: np.ndarray, rptr: np.ndarray, rplaces: np.ndarray, rvalues: np.ndarray
 ) -> None:
-    """The local matrix by rows. `rptr` (touched rows + 2) is all 0 before; its first touched rows + 1 numbers are valid after."""
+    """The local matrix by rows. `rptr` (touched rows + 2) is all 0 before; its first touched
+    rows + 1 numbers are valid after.
+    """
     for k in range(lslots.size):
         rptr[lslots[k] + 2] += 1
     for s in range(2, rptr.size):
@@ -146,7 +156,9 @@ def value(z: np.ndarray, n_positive: int, n_rows: int, b: float, squared: bool) 
 
 @njit
 def centre(z: np.ndarray, n_positive: int, n_rows: int, b: float, squared: bool) -> float:
-    """Move the intercept (and the margins z) to its optimum for these weights. The new intercept."""
+    """Move the intercept (and the margins z) to its optimum for these weights. The new
+    intercept.
+    """
     n_others = n_rows - z.size
     for _ in range(100):
         _, slope, curve = loss_at(b, -1.0, squared)
@@ -182,7 +194,9 @@ def derivatives(
     curves: np.ndarray,
     gradient: np.ndarray,
 ) -> float:
-    """ℓ′ and ℓ″ of the touched rows, the gradient (weights, then the intercept) of Σ ℓ. Returns ℓ″ of all other rows together."""
+    """ℓ′ and ℓ″ of the touched rows, the gradient (weights, then the intercept) of Σ ℓ. Returns
+    ℓ″ of all other rows together.
+    """
     _, slope, curve = loss_at(b, -1.0, squared)
     n_others = n_rows - z.size
     total = n_others * slope
@@ -224,7 +238,8 @@ def gram(
     first: int,
     H: np.ndarray,
 ) -> None:
-    """H = Σ ℓ″ x xᵀ + Λ₂ of the working set and, last, the intercept; what H has of the columns before `first` stands.
+    """H = Σ ℓ″ x xᵀ + Λ₂ of the working set and, last, the intercept; what H has of the columns
+    before `first` stands.
 
     The values of a row are in the order of their places.
     """
@@ -263,7 +278,8 @@ def soft(point: float, by: float) -> float:
 def solve_dense(
     H: np.ndarray, gradient: np.ndarray, w: np.ndarray, l1: float, l2: float, tolerance: float, sweeps: int, d: np.ndarray
 ) -> bool:
-    """Coordinate descent for the step d: min g·d + ½ dᵀHd + Λ₁‖w + d‖₁ + Λ₂ w·d. Columns at 0 are tried now and then.
+    """Coordinate descent for the step d: min g·d + ½ dᵀHd + Λ₁‖w + d‖₁ + Λ₂ w·d. Columns at 0 are
+    tried now and then.
 
     Whether it came to the tolerance.
     """
@@ -312,7 +328,9 @@ def solve_sparse(
     sweeps: int,
     d: np.ndarray,
 ) -> bool:
-    """As `solve_dense`, where H has no room: the products X d of the touched rows are kept instead."""
+    """As `solve_dense`, where H has no room: the products X d of the touched rows are kept
+    instead.
+    """
     n = w.size
     weighted, diagonal, total = (
         np.zeros(curves.size),
@@ -373,7 +391,9 @@ def search(
     squared: bool,
     before: float,
 ) -> tuple[float, float]:
-    """Go along d as far as the objective falls enough. (the new intercept, the new Σ ℓ); w and z are moved. `before` is Σ ℓ."""
+    """Go along d as far as the objective falls enough. (the new intercept, the new Σ ℓ); w and z
+    are moved. `before` is Σ ℓ.
+    """
     n = w.size
     move = np.empty(z.size)
     margins(lptr, lslots, lvalues, d[:n], d[n], move)
@@ -425,7 +445,9 @@ def add_rows(
     met: np.ndarray,
     n_met: int,
 ) -> int:
-    """sums (n_columns) += Σ factor · row; the columns met, each once. `sums` is 0 for columns that are not met."""
+    """sums (n_columns) += Σ factor · row; the columns met, each once. `sums` is 0 for columns
+    that are not met.
+    """
     for r in range(rows.size):
         factor = factors[r]
         for k in range(indptr[rows[r]], indptr[rows[r] + 1]):
@@ -453,9 +475,11 @@ def screen(
     excess: np.ndarray,
     found: np.ndarray,
 ) -> None:
-    """The columns not in use whose gradient is beyond Λ₁, and by how much; over all columns also `found` (ABOVE, LARGEST, SQUARES).
+    """The columns not in use whose gradient is beyond Λ₁, and by how much; over all columns also
+    `found` (ABOVE, LARGEST, SQUARES).
 
-    The gradient of a column is sums + base · totals (base is ℓ′ of untouched rows, totals the sum of the column over all rows).
+    The gradient of a column is sums + base · totals (base is ℓ′ of untouched rows, totals the sum
+    of the column over all rows).
     """
     n, largest, squares = 0, 0.0, 0.0
     for k in range(met.size):

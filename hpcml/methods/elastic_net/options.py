@@ -29,39 +29,56 @@ class ElasticNetOptions(LinearOptions):
     free: ClassVar[frozenset[str]] = LinearOptions.free - {"ranks_per_group", "labels_per_pass"} | {"show_gaps"}
 
     loss: str | None = None
-    """Convex loss ℓ of the score z, for y = ±1: logistic, log(1 + exp(−y z)) (default), or squared, ½ (z − y)²."""
+    """Convex loss ℓ of the score z, for y = ±1: logistic, log(1 + exp(−y z)) (default), or
+    squared, ½ (z − y)².
+    """
     lam: Annotated[str, Parameter(name="--lambda")] = "0.01X/m"
-    """λ₂, the strength of ‖w‖²/2: X/m, 0.1X/m, X/NUMBER, NUMBER/m or NUMBER, where X = N² and m is the number of training rows."""
+    """λ₂, the strength of ‖w‖²/2: X/m, 0.1X/m, X/NUMBER, NUMBER/m or NUMBER, where X = N² and m
+    is the number of training rows.
+    """
     l1: str = "0.01N/m"
-    """λ₁, the strength of ‖w‖₁: N/m, 0.1N/m, NUMBER/m or NUMBER, where N is the mean norm of the training rows and m their number.
-    More gives sparser models."""
+    """λ₁, the strength of ‖w‖₁: N/m, 0.1N/m, NUMBER/m or NUMBER, where N is the mean norm of the
+    training rows and m their number. More gives sparser models.
+    """
     path: Annotated[tuple[str, ...], Several] = ()
-    """Of newton: one run after the other for several values of λ₁, in this order, instead of --l1; each begins with the weights
-    of the one before. They become run folders in the output, path-1 and so on, and path.csv says how sparse each is."""
+    """Of newton: one run after the other for several values of λ₁, in this order, instead of --l1;
+    each begins with the weights of the one before. They become run folders in the output, path-1
+    and so on, and path.csv says how sparse each is.
+    """
     initial_model: Path | None = None
-    """Of newton: begin with the weights of this model, which was trained on the same rows. It saves time and changes only what
-    the gap allows."""
+    """Of newton: begin with the weights of this model, which was trained on the same rows. It saves
+    time and changes only what the gap allows.
+    """
     solver: str = "newton"
-    """newton: exact. fobos or sgd: stochastic gradient descent with delayed regularisation, by forward-backward splitting or
-    by truncated gradients."""
+    """newton: exact. fobos or sgd: stochastic gradient descent with delayed regularisation, by
+    forward-backward splitting or by truncated gradients.
+    """
     rate: str = "decaying"
-    """Of fobos and sgd, the learning rate: decaying (η (1 − t)², where t goes from 0 to 1 over all passes), constant, or adagrad
-    (η / √(1 + the sum of the feature's squared gradients))."""
+    """Of fobos and sgd, the learning rate: decaying (η (1 − t)², where t goes from 0 to 1 over all
+    passes), constant, or adagrad (η / √(1 + the sum of the feature's squared gradients)).
+    """
     eta: float | None = None
-    """Of fobos and sgd: η. Default with decaying: 12/X for the logistic loss, 1.5 / (the largest squared norm of a row) for the
-    squared loss; with constant a sixth of that; with adagrad 1."""
+    """Of fobos and sgd: η. Default with decaying: 12/X for the logistic loss, 1.5 / (the largest
+    squared norm of a row) for the squared loss; with constant a sixth of that; with adagrad 1.
+    """
     passes: int = 40
     """Of fobos and sgd: passes over the rows."""
     seed: int = 0
     """Of fobos and sgd: another seed takes the rows in another order."""
     drop: float | None = 0.0
-    """Leave out of the model weights of smaller magnitude than this; zeros always are. hpcml prune shows what that costs."""
+    """Leave out of the model weights of smaller magnitude than this; zeros always are. hpcml
+    prune shows what that costs.
+    """
     max_gap: float | None = None
-    """Of newton: train a label until its certified duality gap, divided by the objective, is at most this. Default: 1e-5."""
+    """Of newton: train a label until its certified duality gap, divided by the objective, is at
+    most this. Default: 1e-5.
+    """
     show_gaps: Flag = False
     """Show the objective and the certified duality gap of every label."""
     max_steps: int | None = None
-    """Of newton: give a label up after so many rounds of choosing features and say so. Default: 100."""
+    """Of newton: give a label up after so many rounds of choosing features and say so. Default:
+    100.
+    """
 
     @property
     def advice(self) -> str:
@@ -69,7 +86,9 @@ class ElasticNetOptions(LinearOptions):
         return "raise --max-steps" if self.solver == "newton" else "raise --passes, try another --eta, or take --solver newton"
 
     def validate(self) -> None:
-        """Raise ConfigError for values that make no sense. Local: call it before the first collective."""
+        """Raise ConfigError for values that make no sense. Local: call it before the first
+        collective.
+        """
         super().validate()
         check_above_0(self, "max_gap")
         check_above_0(self, "eta")
@@ -91,7 +110,8 @@ class ElasticNetOptions(LinearOptions):
 
 
 def parse_l1(text: str, norm: float, n_rows: int, flag: str = "l1") -> float:
-    """λ₁ from `N/m`, `0.1N/m`, `NUMBER/m` or `NUMBER`: N = mean ‖x_i‖ over the training rows (`norm`), m their number.
+    """λ₁ from `N/m`, `0.1N/m`, `NUMBER/m` or `NUMBER`: N = mean ‖x_i‖ over the training rows
+    (`norm`), m their number.
 
     Raises ConfigError.
     """

@@ -1,7 +1,8 @@
-"""LIBLINEAR's dual coordinate descent (Hsieh et al. 2008), as scikit-learn carries it, on the same objective.
+"""LIBLINEAR's dual coordinate descent (Hsieh et al. 2008), as scikit-learn carries it, on the same
+objective.
 
-LIBLINEAR minimises ½‖w‖² + C Σ ℓ, which with C = 1/(λ m) is f(w)/λ. It needs all rows on every rank; the labels are scattered
-over the ranks, each of which trains one at a time.
+LIBLINEAR minimises ½‖w‖² + C Σ ℓ, which with C = 1/(λ m) is f(w)/λ. It needs all rows on every
+rank; the labels are scattered over the ranks, each of which trains one at a time.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ class LiblinearSolver(Solver):
     """The labels of one rank. A label is never half done: there is nothing for a checkpoint."""
 
     def __init__(self, objective: Objective, labels: np.ndarray, n_lanes: int, options: LiblinearOptions) -> None:
-        """`labels` are the numbers in the data of all labels of the run; they are trained one by one, whatever `n_lanes`.
+        """`labels` are the numbers in the data of all labels of the run; they are trained one by
+        one, whatever `n_lanes`.
 
         Raises MemoryError, ConfigError for too much data.
         """
@@ -54,7 +56,9 @@ class LiblinearSolver(Solver):
 
     @mpi.collective
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
-        """Collective over the group, which is one rank. A turn is one label from its beginning to its end."""
+        """Collective over the group, which is one rank. A turn is one label from its beginning
+        to its end.
+        """
         for label in labels:
             number = int(self.labels[label])
             with self.objective.profile("compute"):
@@ -66,7 +70,9 @@ class LiblinearSolver(Solver):
             yield [Finished(label, w, f, status, steps, 1.0, [line])]
 
     def _fit(self, number: int) -> tuple[np.ndarray, int]:
-        """w (n_columns) in the precision of the model, and the number of passes over the rows (shrinking not counted). Local."""
+        """w (n_columns) in the precision of the model, and the number of passes over the rows
+        (shrinking not counted). Local.
+        """
         from sklearn.exceptions import ConvergenceWarning
 
         rows = self.objective.rows

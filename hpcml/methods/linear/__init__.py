@@ -1,9 +1,11 @@
-"""The part that methods with a weight vector for each label share: objective, labels in training, run, model file.
+"""The part that methods with a weight vector for each label share: objective, labels in training,
+run, model file.
 
     METHOD = LinearMethod(name="svmperf", solver=SvmperfSolver)  # a method describes itself
     report = train(METHOD, session, data, target, options)
 
-`train` loads the rows (`load`), lays the run out (which ranks share rows, how many labels share a pass: `layout`), solves, and
-writes the model as labels finish (`run`, `model_file`). A method gives a `solver`, whose `solve` yields labels as they are done.
-Begin with `method`, `solver` and `train`; the passes over the rows are in `objective` and `panel_kernels`.
+`train` loads the rows (`load`), lays the run out (which ranks share rows, how many labels share a
+pass: `layout`), solves, and writes the model as labels finish (`run`, `model_file`). A method gives
+a `solver`, whose `solve` yields labels as they are done. Begin with `method`, `solver` and `train`;
+the passes over the rows are in `objective` and `panel_kernels`.
 """

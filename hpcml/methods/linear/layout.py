@@ -41,7 +41,9 @@ class Sharding(Enum):
 
 
 def bytes_per_rank(n_values: int, n_rows: int, n_columns: int, n_lanes: int, shards: int, weight_bytes: int) -> int:
-    """The bytes of a rank for its rows and `n_lanes` labels: rows and their states (twice), weights, subgradient, best weights."""
+    """The bytes of a rank for its rows and `n_lanes` labels: rows and their states (twice),
+    weights, subgradient, best weights.
+    """
     rows = (8 * n_values + (8 + 2 * n_lanes) * n_rows) // shards
     own = (8 if shards > 1 else 0) + weight_bytes  # the part of the columns that the rank steps
     return rows + n_lanes * n_columns * (weight_bytes + 8) + n_lanes * n_columns * own // shards
@@ -49,10 +51,11 @@ def bytes_per_rank(n_values: int, n_rows: int, n_columns: int, n_lanes: int, sha
 
 @mpi.collective
 def check_loading(comm: mpi.Comm, shard: Shard, shards: int, n_labels: int, options: LinearOptions, needs: Needs) -> int:
-    """Collective over `comm`. Bytes of a rank to load rows that ranks divide, and to train one label, beside the rows' values.
+    """Collective over `comm`. Bytes of a rank to load rows that ranks divide, and to train one
+    label, beside the rows' values.
 
-    Raises ConfigError if there is no room for them: the system would kill the ranks. Loading has tables of the features, of the
-    rank's rows, and of their labels.
+    Raises ConfigError if there is no room for them: the system would kill the ranks. Loading has
+    tables of the features, of the rank's rows, and of their labels.
     """
     own = shard.y_indptr[shard.rows + 1] - shard.y_indptr[shard.rows]
     mine = int((shard.indptr[shard.rows + 1] - shard.indptr[shard.rows]).sum())
@@ -77,10 +80,11 @@ def check_loading(comm: mpi.Comm, shard: Shard, shards: int, n_labels: int, opti
 
 @mpi.collective
 def choose_shards(comm: mpi.Comm, dataset: Dataset, shard: Shard, n_labels: int, options: LinearOptions, sharding: Sharding) -> int:
-    """Collective over `comm`. Among how many ranks the rows are divided; the labels are scattered over groups of so many ranks.
+    """Collective over `comm`. Among how many ranks the rows are divided; the labels are scattered
+    over groups of so many ranks.
 
-    As few as memory allows, if there are enough labels for every group. Raises ConfigError if --ranks-per-group does not divide the
-    ranks.
+    As few as memory allows, if there are enough labels for every group. Raises ConfigError if
+    --ranks-per-group does not divide the ranks.
     """
     divisors = [s for s in range(1, comm.size + 1) if comm.size % s == 0]
     if options.ranks_per_group is not None:
@@ -99,8 +103,9 @@ def choose_shards(comm: mpi.Comm, dataset: Dataset, shard: Shard, n_labels: int,
 
 
 def fewest_shards(n_ranks: int, sizes: tuple[int, int, int], n_labels: int, options: LinearOptions, room: float) -> int:
-    """Among how few ranks rows of these sizes (values, rows, columns) can be divided: what a rank needs has `room`, and every
-    group gets labels enough; all ranks if that is never so."""
+    """Among how few ranks rows of these sizes (values, rows, columns) can be divided: what a rank
+    needs has `room`, and every group gets labels enough; all ranks if that is never so.
+    """
     lanes, size = min(options.labels_per_pass or LANES, n_labels), PRECISIONS[options.precision].itemsize
     for shards in (s for s in range(1, n_ranks + 1) if n_ranks % s == 0):
         if bytes_per_rank(*sizes, lanes, shards, size) <= room and n_ranks // shards <= max(1, n_labels // LABELS_PER_GROUP):
@@ -109,7 +114,9 @@ def fewest_shards(n_ranks: int, sizes: tuple[int, int, int], n_labels: int, opti
 
 
 def labels_of_group(waiting: np.ndarray, n_positive: np.ndarray, number: int, n_groups: int) -> np.ndarray:
-    """Those of the waiting labels that group `number` trains: the costly ones first, labels_of_group out in turn."""
+    """Those of the waiting labels that group `number` trains: the costly ones first,
+    labels_of_group out in turn.
+    """
     return waiting[np.argsort(-n_positive[waiting], kind="stable")][number::n_groups]
 
 
@@ -124,10 +131,12 @@ def lanes_per_group(
     mapped: bool = False,
     most: int = LANES,
 ) -> int:
-    """Collective over `rows.comm`. How many labels share a pass: as the user says, else a cache line of them or what memory allows.
+    """Collective over `rows.comm`. How many labels share a pass: as the user says, else a cache
+    line of them or what memory allows.
 
-    No more than there are, and no fewer than must continue. `room` is what a rank may take and `needs` what it will. Rows that are
-    `mapped` take none of it: the system brings them in, from the disk if memory is short, however many labels share a pass.
+    No more than there are, and no fewer than must continue. `room` is what a rank may take and
+    `needs` what it will. Rows that are `mapped` take none of it: the system brings them in, from
+    the disk if memory is short, however many labels share a pass.
     """
     _, totals = mpi.exclusive_sum(rows.comm, [rows.data.size])
     sizes = (0 if mapped else int(totals[0]), rows.n_global, rows.n_columns)
@@ -138,7 +147,9 @@ def lanes_per_group(
 def lanes_that_fit(
     sizes: tuple[int, int, int], shards: int, options: LinearOptions, room: float, needs: Needs = bytes_per_rank, most: int = LANES
 ) -> int:
-    """Labels that may share a pass over rows of these sizes (values, rows, columns): as the user says, else what has `room`."""
+    """Labels that may share a pass over rows of these sizes (values, rows, columns): as the user
+    says, else what has `room`.
+    """
     size = PRECISIONS[options.precision].itemsize
     fits = (n for n in (LANES, 8, 4, 2) if n <= most and needs(*sizes, n, shards, size) <= room)
     return options.labels_per_pass or next(fits, 1)
@@ -146,10 +157,12 @@ def lanes_that_fit(
 
 @mpi.collective
 def chunk_values(comm: mpi.Comm, rows: CompactRows, needed: int, largest: int) -> int:
-    """Collective over `comm`. Values in each of the chunks in which rows that are mapped must be streamed; 0 if memory holds them.
+    """Collective over `comm`. Values in each of the chunks in which rows that are mapped must be
+    streamed; 0 if memory holds them.
 
-    Rows are visited at random in chunks of `largest` values, of which every rank of a node may be in another. If the chunks have
-    no room beside what the ranks have and will need (`needed` bytes each), every visit would wait for the disk.
+    Rows are visited at random in chunks of `largest` values, of which every rank of a node may be
+    in another. If the chunks have no room beside what the ranks have and will need (`needed` bytes
+    each), every visit would wait for the disk.
     """
     room, whole = _room_for_rows(comm, rows, needed)
     if min(whole, largest * VALUE_BYTES) <= room:
@@ -160,11 +173,13 @@ def chunk_values(comm: mpi.Comm, rows: CompactRows, needed: int, largest: int) -
 
 @mpi.collective
 def fewer_lanes(most: int, of_all: Callable[[int], int], of_chunks: Callable[[int], int]) -> tuple[int, int]:
-    """Collective as `chunk_values` is. How many labels share a pass over rows that are mapped, and values in a chunk, else 0.
+    """Collective as `chunk_values` is. How many labels share a pass over rows that are mapped, and
+    values in a chunk, else 0.
 
-    At most `most`. By their number, `of_all` is 0 if memory holds all rows, and `of_chunks` is the values of a chunk, 0 for
-    the usual number. Half as many labels take nearly twice the time. Rows that are streamed take less than that, unless chunks are
-    smaller than `GOOD_CHUNK`, which take more passes.
+    At most `most`. By their number, `of_all` is 0 if memory holds all rows, and `of_chunks` is the
+    values of a chunk, 0 for the usual number. Half as many labels take nearly twice the time. Rows
+    that are streamed take less than that, unless chunks are smaller than `GOOD_CHUNK`, which take
+    more passes.
     """
     numbers = [most, *(n for n in (8, 4, 2, 1) if n < most)]
     for n in numbers[:2]:
@@ -178,7 +193,8 @@ def fewer_lanes(most: int, of_all: Callable[[int], int], of_chunks: Callable[[in
 
 @mpi.collective
 def kept_values(comm: mpi.Comm, rows: CompactRows, needed: int, chunk: int) -> int | None:
-    """Collective over `comm`. How many values of rows that are mapped have room in a rank's memory beside a chunk of them.
+    """Collective over `comm`. How many values of rows that are mapped have room in a rank's memory
+    beside a chunk of them.
 
     None if memory holds all rows. `needed` as in `chunk_values`.
     """
@@ -190,7 +206,9 @@ def kept_values(comm: mpi.Comm, rows: CompactRows, needed: int, chunk: int) -> i
 
 @mpi.collective
 def _room_for_rows(comm: mpi.Comm, rows: CompactRows, needed: int) -> tuple[float, float]:
-    """Collective over `comm`. Bytes that a rank has left beside the `needed` ones, and its part of all rows, which ranks share."""
+    """Collective over `comm`. Bytes that a rank has left beside the `needed` ones, and its part
+    of all rows, which ranks share.
+    """
     ranks = mpi.ranks_on_node(comm)
     room = memory_of_node() / ranks - private_bytes() - needed - PROGRAM_BYTES
     room = -mpi.allreduce_max(comm, -room)
@@ -200,7 +218,8 @@ def _room_for_rows(comm: mpi.Comm, rows: CompactRows, needed: int) -> tuple[floa
 
 @mpi.collective
 def check_disk(comm: mpi.Comm, path: Path, n_labels: int, n_columns: int, weight_bytes: int, log: Log) -> None:
-    """Collective over `comm`. Say how large a model that is not sparse will be, if it is large. `path`: the unfinished model.
+    """Collective over `comm`. Say how large a model that is not sparse will be, if it is large.
+    `path`: the unfinished model.
 
     Raises DataError if the disk has no room for it.
     """

@@ -1,4 +1,6 @@
-"""Loading what many labels are trained on: the rows as ranks share them, the labels, and what a method needs of both."""
+"""Loading what many labels are trained on: the rows as ranks share them, the labels, and what a
+method needs of both.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ class LabelProblem:
 
     @mpi.collective
     def origin(self) -> dict[str, object]:
-        """Collective over the group. What a run has in common with its continuation, or an earlier model that it starts from."""
+        """Collective over the group. What a run has in common with its continuation, or an
+        earlier model that it starts from.
+        """
         return {
             "vocabulary": self.dataset.vocabulary,
             "n_rows": self.rows.n_global,
@@ -52,10 +56,11 @@ class LabelProblem:
 def load(
     stack: ExitStack, method: LinearMethod, session: Session, dataset: Dataset, options: LinearOptions
 ) -> tuple[LabelProblem, ColumnMap]:
-    """Collective over the session. What is to be trained on, and where the features went, which takes memory of its own.
+    """Collective over the session. What is to be trained on, and where the features went, which
+    takes memory of its own.
 
-    What the ranks share is given up when the stack closes. Raises ConfigError or DataError for what the user can mend, Interrupted
-    after a signal.
+    What the ranks share is given up when the stack closes. Raises ConfigError or DataError for what
+    the user can mend, Interrupted after a signal.
     """
     comm = session.comm
     profile, look = Profile(), stop_at(session.signals, "reading the rows")

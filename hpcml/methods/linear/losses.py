@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 class Loss:
     """A convex loss ℓ(z) of the margin z = y (w · x), ℓ ≥ 0.
 
-    `code` selects it inside the kernels (`panel_kernels.value_and_slope`). For exact sums the objective needs bounds:
+    `code` selects it inside the kernels (`panel_kernels.value_and_slope`). For exact sums the
+    objective needs bounds:
     |ℓ′(z)| ≤ `slope_bound` everywhere, hence ℓ(z) ≤ `value_at_zero` + `slope_bound` |z|.
     """
 
@@ -32,7 +33,8 @@ LOSSES = {
 
 @dataclass(frozen=True)
 class DualLoss:
-    """A loss of the method `dual`, C (1 − z)₊ or C (1 − z)₊²; `costs` are the C of positive and of negative rows (2, n).
+    """A loss of the method `dual`, C (1 − z)₊ or C (1 − z)₊²; `costs` are the C of positive and of
+    negative rows (2, n).
 
     With `entropic` it is C log(1 + exp(−z)), which has a panel of its own.
     """
@@ -58,7 +60,9 @@ class DualLoss:
         return (costs * (short_squared if self.squared else short)).sum(axis=0)
 
     def penalty(self, costs: np.ndarray, alpha_squared: np.ndarray) -> np.ndarray:
-        """The loss of the dual objective (n) by Σ alpha² of positive and of negative rows (2, n)."""
+        """The loss of the dual objective (n) by Σ alpha² of positive and of negative rows (2,
+        n).
+        """
         return 0.5 * (self.diagonal(costs) * alpha_squared).sum(axis=0)
 
 

@@ -1,4 +1,6 @@
-"""The model file of a run: made before training, filled as labels finish, and given its name at the end."""
+"""The model file of a run: made before training, filled as labels finish, and given its name at
+the end.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +37,8 @@ def open_model(
     look: Look,
     chosen: Chosen | None,
 ) -> SlabFile:
-    """Collective over `comm`. The model file to fill: a new one, or the unfinished one of a run to continue; without a W
-    that will be sparse.
+    """Collective over `comm`. The model file to fill: a new one, or the unfinished one of a run to
+    continue; without a W that will be sparse.
 
     Raises DataError if that is damaged or belongs to other data, and what `look` does.
     """

@@ -1,11 +1,14 @@
-"""The regularised empirical risk of many labels over all ranks' rows: values, subgradients, and steps along them.
+"""The regularised empirical risk of many labels over all ranks' rows: values, subgradients, and
+steps along them.
 
-`f_l(w) = λ/2 ‖w‖² + (1/m) Σ_i ℓ(y_il (w · x_i))` (Smith, Kim & Wilbur 2012, equation 1). A `Panel` holds the weights of up to 16
-labels that share passes over the rows; it owns the reduction: a method calls `Objective.evaluate` and never sees MPI. Losses and
-subgradients are summed exactly, so the bits depend neither on the number of ranks nor on which labels share a panel.
+`f_l(w) = λ/2 ‖w‖² + (1/m) Σ_i ℓ(y_il (w · x_i))` (Smith, Kim & Wilbur 2012, equation 1). A `Panel`
+holds the weights of up to 16 labels that share passes over the rows; it owns the reduction: a
+method calls `Objective.evaluate` and never sees MPI. Losses and subgradients are summed exactly, so
+the bits depend neither on the number of ranks nor on which labels share a panel.
 
-All ranks of `rows.comm` hold all weights of a panel, since their rows may need any; but each steps only its own range of
-columns: the subgradient travels by Reduce_scatter, the new weights by Allgather.
+All ranks of `rows.comm` hold all weights of a panel, since their rows may need any; but each steps
+only its own range of columns: the subgradient travels by Reduce_scatter, the new weights by
+Allgather.
 """
 
 from __future__ import annotations
@@ -39,8 +42,8 @@ ROWS_BYTES = 1 << 21  # rows that pass through all panels before the next ones a
 
 
 def parse_lambda(text: str, scale: float, n_rows: float, smallest: float = SMALLEST_LAMBDA) -> float:
-    """λ from `X/m`, `0.1X/m`, `X/NUMBER`, `NUMBER/m` or `NUMBER`: X = (mean ‖x_i‖)² over the training rows (`scale`), m their
-    number.
+    """λ from `X/m`, `0.1X/m`, `X/NUMBER`, `NUMBER/m` or `NUMBER`: X = (mean ‖x_i‖)² over the
+    training rows (`scale`), m their number.
 
     Raises ConfigError.
     """
@@ -59,7 +62,9 @@ def parse_lambda(text: str, scale: float, n_rows: float, smallest: float = SMALL
 
 
 def aligned(size: int, dtype: np.dtype | type) -> np.ndarray:
-    """A flat array of zeros that begins at a cache line; in large pages, if the system has them, since numpy asks for those."""
+    """A flat array of zeros that begins at a cache line; in large pages, if the system has them,
+    since numpy asks for those.
+    """
     dtype = np.dtype(dtype)
     raw = np.empty(size * dtype.itemsize + CACHE_LINE, dtype=np.uint8)
     raw[:] = 0
@@ -68,7 +73,9 @@ def aligned(size: int, dtype: np.dtype | type) -> np.ndarray:
 
 
 def panel_widths(n_labels: int, precision: str) -> list[int]:
-    """The widths of the panels that hold `n_labels` labels: as few cache lines of weights as possible, never more lanes than 16."""
+    """The widths of the panels that hold `n_labels` labels: as few cache lines of weights as
+    possible, never more lanes than 16.
+    """
     widest = CACHE_LINE // PRECISIONS[precision].itemsize
     widths = []
     while n_labels > 0:
@@ -85,7 +92,9 @@ def row_ranges(rows: CompactRows) -> list[tuple[int, int]]:
 
 
 class Risk:
-    """The part of the objective that all labels of a run share, whatever the method: the rows, λ, the type of the weights."""
+    """The part of the objective that all labels of a run share, whatever the method: the rows,
+    λ, the type of the weights.
+    """
 
     dormant = False  # may rows be skipped?
     shares_columns = True  # may features that one row has share a column?
@@ -110,32 +119,44 @@ class Risk:
         return other
 
     def streamed(self, chunk_values: int, kept_values: int) -> Self:
-        """The same, of rows that are read from the disk so many values at a time, of which so many stay in memory. Local."""
+        """The same, of rows that are read from the disk so many values at a time, of which so
+        many stay in memory. Local.
+        """
         other = copy(self)
         other.chunk_values, other.kept_values = chunk_values, kept_values
         return other
 
     def row_width(self, n_columns: int) -> int:
-        """How many numbers a label has in the model, if it is sparse; a weight for each column, or more."""
+        """How many numbers a label has in the model, if it is sparse; a weight for each column,
+        or more.
+        """
         return n_columns
 
     @mpi.collective
     def prepare(self, node: mpi.Comm) -> None:
-        """Collective over `node`, the ranks that have loaded the rows together: what else the method needs of them."""
+        """Collective over `node`, the ranks that have loaded the rows together: what else the
+        method needs of them.
+        """
 
     @mpi.collective
     def start_from(self, comm: mpi.Comm, names: list[str], origin: dict[str, object]) -> None:
-        """Collective over `comm`, the ranks of the run: an earlier model of these labels, if the options name one.
+        """Collective over `comm`, the ranks of the run: an earlier model of these labels, if the
+        options name one.
 
-        `origin` is what it must have in common with the run's rows. Raises ConfigError or DataError.
+        `origin` is what it must have in common with the run's rows. Raises ConfigError or
+        DataError.
         """
 
     def warning(self) -> str:
-        """A warning before training begins; none if "". Local; the same on all ranks of `rows.comm`."""
+        """A warning before training begins; none if "". Local; the same on all ranks of
+        `rows.comm`.
+        """
         return ""
 
     def check_finite(self, values: np.ndarray, what: str, labels: np.ndarray) -> None:
-        """Raise NonFiniteError naming the first lane's label whose value is not finite. The same on all ranks."""
+        """Raise NonFiniteError naming the first lane's label whose value is not finite. The same
+        on all ranks.
+        """
         bad = np.flatnonzero(~np.isfinite(values))
         if bad.size:
             label = int(labels[bad[0]])
@@ -171,9 +192,11 @@ class Objective(Risk):
 
     @mpi.collective
     def evaluate(self, panels: list[Panel], stop: Stop = NEVER) -> None:
-        """Collective. One pass over the rows for all panels; then `Panel.gather` gives each one's result.
+        """Collective. One pass over the rows for all panels; then `Panel.gather` gives each one's
+        result.
 
-        On several ranks, a panel's subgradient travels while the next panel's pass goes on. Raises Stopped, on all ranks.
+        On several ranks, a panel's subgradient travels while the next panel's pass goes on. Raises
+        Stopped, on all ranks.
         """
         if self.comm.size > 1:
             for panel in panels:
@@ -203,7 +226,9 @@ class Objective(Risk):
         return list(slices.row_slices(n_rows, self.rows.data.size)) if stop.long else [slice(0, n_rows)]
 
     def _read_ahead(self, parts: list[slice]) -> Iterator[slice]:
-        """These parts of this rank's rows, one after the other; rows that are mapped are asked for one part ahead. Local."""
+        """These parts of this rank's rows, one after the other; rows that are mapped are asked
+        for one part ahead. Local.
+        """
         rows = self.rows
         for some, after in zip(parts, [*parts[1:], slice(0, 0)], strict=True):
             if rows.mapped:
@@ -229,7 +254,9 @@ class Objective(Risk):
         )
 
     def loss_shifts(self, w_sq: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        """The grids (2, L) of the losses' two levels, from ℓ(z) ≤ ℓ(0) + slope_bound ‖w‖ max ‖x‖."""
+        """The grids (2, L) of the losses' two levels, from ℓ(z) ≤ ℓ(0) + slope_bound ‖w‖ max
+        ‖x‖.
+        """
         bounds = self.loss.value_at_zero + self.loss.slope_bound * np.sqrt(w_sq) * self.rows.max_norm
         self.check_finite(bounds, "objective", labels)
         high, spacing = mpi.grid(bounds * self.rows.n_global)
@@ -238,7 +265,9 @@ class Objective(Risk):
 
     @mpi.collective
     def value(self, w: np.ndarray, label: int, stop: Stop = NEVER) -> float:
-        """Collective. f(w) of one label over all rows, dormant or not, in float64; w (n_columns). Raises Stopped, on all ranks."""
+        """Collective. f(w) of one label over all rows, dormant or not, in float64; w
+        (n_columns). Raises Stopped, on all ranks.
+        """
         w, one, rows = w.astype(np.float64), np.array([label]), self.rows
         w_sq = np.array([np.square(w).sum()])
         state = np.full(rows.n_local, kernels.ACTIVE)
@@ -252,7 +281,9 @@ class Objective(Risk):
 
 
 class Panel:
-    """The weights of `width` labels in training ("lanes"); `labels[lane]` is a label's number in the data, −1 if idle."""
+    """The weights of `width` labels in training ("lanes"); `labels[lane]` is a label's number in
+    the data, −1 if idle.
+    """
 
     def __init__(self, objective: Objective, width: int, n_rows: int | None = None) -> None:
         """Local. Raises MemoryError."""
@@ -330,7 +361,8 @@ class Panel:
 
     @mpi.collective
     def gather(self) -> tuple[np.ndarray, np.ndarray]:
-        """Collective, after `Objective.evaluate`. f and ‖g‖² per lane, each (L,); `sums` hold the counts of rows.
+        """Collective, after `Objective.evaluate`. f and ‖g‖² per lane, each (L,); `sums` hold the
+        counts of rows.
 
         Raises NonFiniteError, on all ranks, when one is not finite.
         """
@@ -355,7 +387,9 @@ class Panel:
         return (self.sums[kernels.HIGH] + self.sums[kernels.LOW]) / self.objective.rows.n_global
 
     def slopes(self, lane: int) -> np.ndarray:
-        """Σ ∂ℓ of one lane, own columns, after `gather`, as a view: the subgradient without its λ w and 1/m. Local."""
+        """Σ ∂ℓ of one lane, own columns, after `gather`, as a view: the subgradient without its
+        λ w and 1/m. Local.
+        """
         return self.lane(self._g_own, lane)
 
     def squares(self) -> np.ndarray:
@@ -371,14 +405,18 @@ class Panel:
 
     @mpi.collective
     def total(self, chunks: np.ndarray) -> np.ndarray:
-        """Collective. The sum over all ranks' chunks, in the order of the columns: the same bits on any number of ranks."""
+        """Collective. The sum over all ranks' chunks, in the order of the columns: the same bits
+        on any number of ranks.
+        """
         parts = [chunks] if self.objective.comm.size == 1 else mpi.allgather_arrays(self.objective.comm, chunks)
         whole = np.concatenate(parts)
         return np.add.accumulate(whole, axis=0)[-1]  # add.reduce takes the chunks in another order if there is but one lane
 
     @mpi.collective
     def step(self, eta: np.ndarray, radius: float = math.inf) -> None:
-        """Collective. w −= η g in every lane, then a projection on the ball of this radius; counts a step of every label."""
+        """Collective. w −= η g in every lane, then a projection on the ball of this radius;
+        counts a step of every label.
+        """
         with self.objective.profile("compute"):
             chunks = self.sweep(eta)
         with self.objective.profile("communicate"):
@@ -399,7 +437,9 @@ class Panel:
 
     @mpi.collective
     def replace(self, weights: dict[int, np.ndarray]) -> None:
-        """Collective. Give lanes other weights, own columns of each; counts a step of every label."""
+        """Collective. Give lanes other weights, own columns of each; counts a step of every
+        label.
+        """
         with self.objective.profile("compute"):
             for lane, w in weights.items():
                 self.lane(self.w[self.own], lane)[:] = w

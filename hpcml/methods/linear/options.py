@@ -1,4 +1,6 @@
-"""The options that the methods with a weight vector for each label share; each method adds its own in its room."""
+"""The options that the methods with a weight vector for each label share; each method adds its
+own in its room.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -16,7 +18,9 @@ SMALLEST_LAMBDA = 1e-300  # 1/λ must be a number
 @Parameter(name="*")
 @dataclass(frozen=True)
 class LinearOptions:
-    """The options of every method. A choice that only some have is a constant here and an option in their class."""
+    """The options of every method. A choice that only some have is a constant here and an option
+    in their class.
+    """
 
     losses: ClassVar[tuple[str, ...]] = ("hinge",)  # that the method minimises; the first is its default
     steps: ClassVar[int]  # the default of max_steps
@@ -42,8 +46,9 @@ class LinearOptions:
     loss: str | None = None
     """Convex loss ℓ. Default: hinge."""
     lam: Annotated[str, Parameter(name="--lambda")] = "X/m"
-    """Regularisation λ: X/m, 0.1X/m, X/NUMBER, NUMBER/m or NUMBER, where X = (mean norm of the training rows)² and m is their
-    number."""
+    """Regularisation λ: X/m, 0.1X/m, X/NUMBER, NUMBER/m or NUMBER, where X = (mean norm of the
+    training rows)² and m is their number.
+    """
     split: str | None = None
     """Rows to train on: a split of the file, or all. Default: train if the file has it."""
     label: Annotated[tuple[str, ...], Several] = field(default=())
@@ -51,20 +56,29 @@ class LinearOptions:
     min_positives: int = 1
     """Train only labels with at least so many positive rows."""
     label_part: str | None = None
-    """K/N: of the labels that would be trained, only the K-th of N ranges of about equal size; `hpcml merge` joins the models."""
+    """K/N: of the labels that would be trained, only the K-th of N ranges of about equal size;
+    `hpcml merge` joins the models.
+    """
     precision: str = "single"
     """Of weights and margins: single (float32, like the data) or double. Sums are exact in both."""
     drop: float | None = None
-    """Leave out of the model weights of smaller magnitude than this; the model is stored sparse. hpcml prune shows what that
-    costs."""
+    """Leave out of the model weights of smaller magnitude than this; the model is stored sparse.
+    hpcml prune shows what that costs.
+    """
     labels_per_pass: int | None = None
-    """Labels that share a pass over the rows, in each rank group. Default: 16. Does not change the result."""
+    """Labels that share a pass over the rows, in each rank group. Default: 16. Does not change
+    the result.
+    """
     max_steps: int | None = None
     """Give a label up after so many steps and say so."""
     checkpoint_every: float | None = None
-    """Seconds between checkpoints. Default: so many that they take a fiftieth of the time, from 5 to 600."""
+    """Seconds between checkpoints. Default: so many that they take a fiftieth of the time, from
+    5 to 600.
+    """
     time_limit: float | None = None
-    """Seconds of training (loading not counted) after which to write a checkpoint and stop with exit code 75."""
+    """Seconds of training (loading not counted) after which to write a checkpoint and stop with
+    exit code 75.
+    """
     profile: Flag = False
     """Show the seconds that each rank computed, communicated and waited."""
 
@@ -79,7 +93,9 @@ class LinearOptions:
         return f"lower --{flag_of(self.tolerance)}, or set --max-gap and --max-steps"
 
     def validate(self) -> None:
-        """Raise ConfigError for values that make no sense. Local: call it before the first collective."""
+        """Raise ConfigError for values that make no sense. Local: call it before the first
+        collective.
+        """
         refuse_earlier(self.loss, LOSSES, "--loss ")
         if self.loss is not None and self.loss not in self.losses:
             raise ConfigError(f"--loss {self.loss}: expected {' or '.join(sorted(self.losses))}")
@@ -102,16 +118,20 @@ class InterceptOptions(LinearOptions):
     """Of methods that can do without an intercept."""
 
     bias: Annotated[bool | None, Parameter(negative="--no-bias")] = None
-    """The rows have a constant feature 1 (regularised like the others), whose weight is the intercept. This is the default;
-    --no-bias is the protocol of the PROBE paper; it costs much of the quality, of rare labels above all."""
+    """The rows have a constant feature 1 (regularised like the others), whose weight is the
+    intercept. This is the default; --no-bias is the protocol of the PROBE paper; it costs much of
+    the quality, of rare labels above all.
+    """
 
 
 Options = TypeVar("Options", bound=LinearOptions)
 
 
 def with_defaults(options: Options, before: dict[str, Any]) -> Options:
-    """The options with a loss and a bias. What nobody gave is as in the run that is continued, whose config.toml says `before`;
-    else the first loss of the method, and an intercept. Defaults of earlier versions stay those of their runs."""
+    """The options with a loss and a bias. What nobody gave is as in the run that is continued,
+    whose config.toml says `before`; else the first loss of the method, and an intercept. Defaults
+    of earlier versions stay those of their runs.
+    """
     if options.loss is None and options.losses:
         loss = str(before["loss"]) if before.get("loss") in options.losses else options.losses[0]
         options = replace(options, loss=loss)

@@ -1,13 +1,16 @@
-"""One pass over CSR rows that gives losses and subgradients of a panel of labels, skipping dormant rows.
+"""One pass over CSR rows that gives losses and subgradients of a panel of labels, skipping dormant
+rows.
 
-A panel holds L labels ("lanes"), L one of `vector.WIDTHS`; its weights `w` and subgradient `g` are flat, feature-major arrays
-(d L), so that a non-zero touches L contiguous numbers. Rows are taken in tiles: first all margins of the tile, then all slopes,
-then all scattering, which keeps the three loops free of one another's branch misses. Every lane is computed in the same order
-whatever L is, and all sums over rows are made on a grid (`hpcml.mpi.exact`), so the bits depend neither on the panel nor on
-how the rows are spread over ranks.
+A panel holds L labels ("lanes"), L one of `vector.WIDTHS`; its weights `w` and subgradient `g` are
+flat, feature-major arrays (d L), so that a non-zero touches L contiguous numbers. Rows are taken in
+tiles: first all margins of the tile, then all slopes, then all scattering, which keeps the three
+loops free of one another's branch misses. Every lane is computed in the same order whatever L is,
+and all sums over rows are made on a grid (`hpcml.mpi.exact`), so the bits depend neither on the
+panel nor on how the rows are spread over ranks.
 
-Each (row, lane) has one byte: what the row is for the label (`POSITIVE`) and how it has fared lately (dormant rows):
-q < 10 active and quiet (no violation) on the last q steps, `ASLEEP` + (s mod 32) dormant until step s of the label.
+Each (row, lane) has one byte: what the row is for the label (`POSITIVE`) and how it has fared
+lately (dormant rows): q < 10 active and quiet (no violation) on the last q steps, `ASLEEP` + (s mod
+32) dormant until step s of the label.
 """
 
 import math
@@ -31,7 +34,9 @@ HIGH, LOW, VIOLATORS, VISITED = range(4)  # rows of `sums`
 
 @njit(inline="always")
 def value_and_slope(code, z):
-    """Loss ℓ(z) and its slope ℓ′(z) at the margin z, for the loss with this code (`hpcml.methods.linear.losses`)."""
+    """Loss ℓ(z) and its slope ℓ′(z) at the margin z, for the loss with this code
+    (`hpcml.methods.linear.losses`).
+    """
     if code == HINGE:
         if z < 1.0:
             return 1.0 - z, -1.0
@@ -50,7 +55,9 @@ def value_and_slope(code, z):
 
 @njit(inline="always")
 def sleep(key, row, step):
-    """For how many steps a row goes dormant at this step of a label: 5 to 15, from its key, the global row and the step alone."""
+    """For how many steps a row goes dormant at this step of a label: 5 to 15, from its key, the
+    global row and the step alone.
+    """
     x = key ^ (np.uint64(row) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(step) * np.uint64(0xC2B2AE3D27D4EB4F))
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -72,11 +79,15 @@ def _due(state, wake, lanes, due):
 
 
 def _slopes_of(code):
-    """The loop over the (row, lane) pairs of a tile for one loss: with the loss as a constant the compiler vectorises it."""
+    """The loop over the (row, lane) pairs of a tile for one loss: with the loss as a constant
+    the compiler vectorises it.
+    """
 
     @njit
     def slopes_of_loss(state, wake, z, values, slopes):
-        """values[e] = ℓ, slopes[e] = ∂ℓ/∂z for each (row, lane) pair that is due, 0 elsewhere; z holds w · x."""
+        """values[e] = ℓ, slopes[e] = ∂ℓ/∂z for each (row, lane) pair that is due, 0 elsewhere; z
+        holds w · x.
+        """
         for e in range(state.size):
             margin = np.float64(z[e]) if state[e] & POSITIVE else -np.float64(z[e])
             value, slope = value_and_slope(code, margin)
@@ -121,7 +132,9 @@ def _count(state, wake, values, violators, visited):
 
 @njit
 def _lines(slopes, begin, end, line, lines, n):
-    """Add to the first n of `lines` where the lines with a slope begin; returns how many there are then."""
+    """Add to the first n of `lines` where the lines with a slope begin; returns how many there
+    are then.
+    """
     for at in range(begin, end, line):
         found = False
         if line == LINE:
@@ -137,7 +150,9 @@ def _lines(slopes, begin, end, line, lines, n):
 
 @njit
 def _move(state, wake, quiet, values):
-    """Give each (row, lane) pair that is due its next state; after `QUIET` quiet visits that is `quiet`."""
+    """Give each (row, lane) pair that is due its next state; after `QUIET` quiet visits that is
+    `quiet`.
+    """
     for e in range(state.size):
         now = state[e] & STATE
         quieter = now + ONE if now < QUIET else quiet
@@ -165,11 +180,12 @@ def _doze(state, keys, steps, first_row):
 def panel_pass(
     indptr, indices, data, first_row, w, keys, steps, dormant, state, code, rounded, levels, shift_of_level, shifts, g, sums
 ):
-    """Add to `g` (d L) the sum over the rows that are due of ∂ℓ/∂w, to `sums` (4, L) losses (high, low), violators, visited rows.
+    """Add to `g` (d L) the sum over the rows that are due of ∂ℓ/∂w, to `sums` (4, L) losses (high,
+    low), violators, visited rows.
 
-    Row i has the non-zeros indptr[i] .. indptr[i + 1] and the global number first_row + i; `state` (n L, uint8) is its bytes.
-    `steps` (L) is each label's step, `keys` (L, uint64) its key for the draws; with `dormant` 0 no row goes dormant.
-    With `rounded`, addends are rounded to the grids
+    Row i has the non-zeros indptr[i] .. indptr[i + 1] and the global number first_row + i; `state`
+    (n L, uint8) is its bytes. `steps` (L) is each label's step, `keys` (L, uint64) its key for the
+    draws; with `dormant` 0 no row goes dormant. With `rounded`, addends are rounded to the grids
     shift_of_level[levels[j]]; `shifts` (2, L) are the grids of the losses' two levels.
     """
     lanes = steps.size
@@ -207,7 +223,9 @@ def panel_pass(
 
 @njit
 def loss_pass(indptr, indices, data, w, state, code, shifts, sums):
-    """Add to `sums` (4, 1) the losses (high, low) of one label over all rows; w (d) float64, `state` (n) the rows' bytes."""
+    """Add to `sums` (4, 1) the losses (high, low) of one label over all rows; w (d) float64,
+    `state` (n) the rows' bytes.
+    """
     z, values, slopes, rows = np.empty(TILE, w.dtype), np.empty(TILE), np.empty(TILE), np.arange(TILE)
     wake, high_shift, low_shift = np.zeros(TILE, np.uint8), np.full(TILE, shifts[0, 0]), np.full(TILE, shifts[1, 0])
     totals = np.zeros((2, TILE))

@@ -1,7 +1,9 @@
-"""Solvers whose labels share passes over the rows: panels of lanes that labels enter, are trained in, and leave.
+"""Solvers whose labels share passes over the rows: panels of lanes that labels enter, are trained
+in, and leave.
 
-A group is the ranks that share the rows; the labels are scattered over the groups. Groups never wait for one another inside a
-step, and a label's path depends on nothing but the label, so it does not matter which group trains it or beside which others.
+A group is the ranks that share the rows; the labels are scattered over the groups. Groups never
+wait for one another inside a step, and a label's path depends on nothing but the label, so it does
+not matter which group trains it or beside which others.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ from hpcml.run.stop import Stop
 
 
 class Step(NamedTuple):
-    """The step after an evaluation at w_t: w_{t+1} = w_t − eta g, remember w_t if `improved`, stop if `done`."""
+    """The step after an evaluation at w_t: w_{t+1} = w_t − eta g, remember w_t if `improved`,
+    stop if `done`.
+    """
 
     eta: float
     improved: bool
@@ -64,7 +68,9 @@ class LabelInLane:
 
 
 class Advance(NamedTuple):
-    """The outcome of an evaluation at w_t: the progress after it, the step, and whether the label leaves."""
+    """The outcome of an evaluation at w_t: the progress after it, the step, and whether the
+    label leaves.
+    """
 
     progress: LabelProgress
     f: float
@@ -76,7 +82,8 @@ class Advance(NamedTuple):
 class PanelSolver(Solver):
     """Panels of lanes that the labels of a rank group enter and leave; a subclass trains them.
 
-    All methods are collective over `objective.comm`. `training` holds what a label in a (panel, lane) needs besides its weights.
+    All methods are collective over `objective.comm`. `training` holds what a label in a (panel,
+    lane) needs besides its weights.
     """
 
     def __init__(self, objective: Objective, widths: list[int], labels: np.ndarray) -> None:
@@ -91,7 +98,9 @@ class PanelSolver(Solver):
 
     @mpi.collective
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
-        """Collective over the group; see `Solver`. A turn is one pass over the rows and one step of every label in training."""
+        """Collective over the group; see `Solver`. A turn is one pass over the rows and one step
+        of every label in training.
+        """
         waiting = deque(labels)
         try:
             while self.training or waiting:
@@ -121,7 +130,9 @@ class PanelSolver(Solver):
         raise AssertionError("a subclass says")
 
     def _step(self, panels: list[tuple[int, Panel]], stop: Stop) -> list[Finished]:
-        """One step of the panels that hold labels. Raises Stopped; `training` is then that before the step."""
+        """One step of the panels that hold labels. Raises Stopped; `training` is then that
+        before the step.
+        """
         raise AssertionError("a subclass says")
 
 

@@ -100,7 +100,9 @@ def read_report(
     kept: Collection[int] = (),
     cpu_seconds: float = 0.0,
 ) -> TrainReport:
-    """Collective over `comm`. What the finished model says of its labels, of which `kept` are an earlier run's; one reads it."""
+    """Collective over `comm`. What the finished model says of its labels, of which `kept` are an
+    earlier run's; one reads it.
+    """
     report, profiles = None, comm.allgather(objective.profile.seconds) if options.profile else []
     with mpi.agreed(comm, f"reading {folder.model}"):
         if comm.rank == 0:

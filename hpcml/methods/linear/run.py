@@ -1,4 +1,6 @@
-"""A training run from its first step to its last: checkpoints, the model file, the history, signals and time limits."""
+"""A training run from its first step to its last: checkpoints, the model file, the history,
+signals and time limits.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,8 @@ class LabelRun(Job):
 
     @mpi.collective
     def begin(self, restore: bool) -> tuple[list[int], list[int], Path | None]:
-        """Collective. (labels of this group that wait, places in the checkpoint of those to continue, the checkpoint).
+        """Collective. (labels of this group that wait, places in the checkpoint of those to
+        continue, the checkpoint).
 
         Writes the models of degenerate labels. Raises DataError if every checkpoint is damaged.
         """

@@ -27,14 +27,18 @@ def history_line(step: tuple[float, ...]) -> str:
 
 
 class History(NamedTuple):
-    """The record of each step of a label: the columns of history.csv, and a step's numbers as text."""
+    """The record of each step of a label: the columns of history.csv, and a step's numbers as
+    text.
+    """
 
     columns: tuple[str, ...] = HISTORY
     line: Callable[[tuple[float, ...]], str] = history_line
 
 
 class SparseWeightsOf(NamedTuple):
-    """The weights of a label that are not 0, the columns (ascending) where they are, and an intercept that is no column."""
+    """The weights of a label that are not 0, the columns (ascending) where they are, and an
+    intercept that is no column.
+    """
 
     columns: np.ndarray
     values: np.ndarray
@@ -42,7 +46,9 @@ class SparseWeightsOf(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """A label that has left: its weights (n_columns, or sparse), the objective over all rows, and how it went."""
+    """A label that has left: its weights (n_columns, or sparse), the objective over all rows,
+    and how it went.
+    """
 
     label: int
     w: np.ndarray | SparseWeightsOf
@@ -58,7 +64,9 @@ Turns = Generator[list[Finished], None, None]
 
 
 class Packed(NamedTuple):
-    """A label in training, as a checkpoint holds it: all that it needs to continue on any number of ranks."""
+    """A label in training, as a checkpoint holds it: all that it needs to continue on any number
+    of ranks.
+    """
 
     w: np.ndarray  # (n_columns)
     best: np.ndarray  # (n_columns)
@@ -68,10 +76,12 @@ class Packed(NamedTuple):
 
 
 class Solver:
-    """Trains the labels of a rank group: each method has its own. It knows rows and labels, and no folder, clock or file.
+    """Trains the labels of a rank group: each method has its own. It knows rows and labels, and no
+    folder, clock or file.
 
-    A method makes it of what the labels have in common (`Risk`), the numbers in the data of all labels of the run, how many
-    labels share a pass, and options. Making one is local; it may raise MemoryError, for there is all that it needs room for.
+    A method makes it of what the labels have in common (`Risk`), the numbers in the data of all
+    labels of the run, how many labels share a pass, and options. Making one is local; it may raise
+    MemoryError, for there is all that it needs room for.
     """
 
     packs = False  # can a checkpoint hold labels in training? Else these begin anew
@@ -81,18 +91,24 @@ class Solver:
 
     @mpi.collective
     def solve(self, labels: Sequence[int], stop: Stop) -> Turns:
-        """Collective over the group. Train labels (their places in the run), turn after turn; of each turn, those that are done.
+        """Collective over the group. Train labels (their places in the run), turn after turn; of
+        each turn, those that are done.
 
-        A turn takes seconds at most, or looks at `stop` in between. Raises Stopped, NonFiniteError, on all ranks of the group.
+        A turn takes seconds at most, or looks at `stop` in between. Raises Stopped, NonFiniteError,
+        on all ranks of the group.
         """
         raise AssertionError("a subclass says")
 
     @mpi.collective
     def pack(self) -> list[Packed]:
-        """Collective over the group, between two turns or after Stopped. The labels in training, for a checkpoint."""
+        """Collective over the group, between two turns or after Stopped. The labels in training,
+        for a checkpoint.
+        """
         return []
 
     @mpi.collective
     def unpack(self, packed: Packed) -> None:
-        """Collective over the group, before `solve`. Take up a label where it was; only of a solver that `packs`."""
+        """Collective over the group, before `solve`. Take up a label where it was; only of a
+        solver that `packs`.
+        """
         raise AssertionError("a subclass says")

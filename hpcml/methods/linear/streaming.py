@@ -1,4 +1,6 @@
-"""Where memory is short: how many values of the rows are read from the disk at a time, and how many stay in memory."""
+"""Where memory is short: how many values of the rows are read from the disk at a time, and how
+many stay in memory.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,12 @@ from hpcml.mpi.memory import return_freed_memory
 def plan_chunks(
     comm: mpi.Comm, problem: LabelProblem, options: LinearOptions, n_lanes: int, before: int, log: Log
 ) -> tuple[int, int]:
-    """Collective over `comm`. How many labels share a pass, and values in each row slice that is streamed, else 0.
+    """Collective over `comm`. How many labels share a pass, and values in each row slice that is
+    streamed, else 0.
 
-    Fewer labels than `n_lanes` if that is better than small chunks (`fewer_lanes`), unless the user said how many. Where a run is
-    continued, chunks are no larger than they were `before`; 0: it had none.
+    Fewer labels than `n_lanes` if that is better than small chunks (`fewer_lanes`), unless the user
+    said how many. Where a run is continued, chunks are no larger than they were `before`; 0: it had
+    none.
     """
     rows, method = problem.rows, problem.method
     if not (method.chunk and mpi.agreed_any(comm, rows.mapped)):  # a node with one rank may have rows of its own
@@ -48,9 +52,11 @@ def plan_chunks(
 def plan_streaming(
     comm: mpi.Comm, problem: LabelProblem, options: LinearOptions, n_lanes: int, asked: int, log: Log
 ) -> tuple[int, int]:
-    """Collective over `comm`. Values in each row slice that is streamed, and how many stay in memory between two passes.
+    """Collective over `comm`. Values in each row slice that is streamed, and how many stay in
+    memory between two passes.
 
-    (0, 0) if memory holds all rows. `asked` is what `plan_chunks` found; the model does not depend on the rest.
+    (0, 0) if memory holds all rows. `asked` is what `plan_chunks` found; the model does not depend
+    on the rest.
     """
     rows, method = problem.rows, problem.method
     if not (method.chunk and mpi.agreed_any(comm, rows.mapped)):

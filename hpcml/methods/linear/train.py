@@ -38,12 +38,14 @@ def train(
     chooser: Chooser | None = None,
     earlier: Earlier | None = None,
 ) -> TrainReport:
-    """Collective over the session. Train one model per label of `data` into the run folder of the target.
+    """Collective over the session. Train one model per label of `data` into the run folder of the
+    target.
 
-    A `chooser` first chooses some of the options for each label. Labels keep the models of an `earlier` run that still hold.
-    When a run is continued, a loss or an intercept that is not given is the run's own. The folder is untouched before the options
-    fit the data. Raises ConfigError, DataError or NonFiniteError for what the user can mend, Interrupted after a signal or the
-    time limit.
+    A `chooser` first chooses some of the options for each label. Labels keep the models of an
+    `earlier` run that still hold. When a run is continued, a loss or an intercept that is not given
+    is the run's own. The folder is untouched before the options fit the data. Raises ConfigError,
+    DataError or NonFiniteError for what the user can mend, Interrupted after a signal or the time
+    limit.
     """
     options.validate()
     comm, log, signals = session.comm, session.log, session.signals
@@ -92,7 +94,8 @@ def train(
 
 @mpi.collective
 def _solve(run: LabelRun, chosen: Chosen | None, earlier: Earlier | None, restore: bool) -> None:
-    """Collective over the run's ranks. Train the labels that are not done, and those that a checkpoint has.
+    """Collective over the run's ranks. Train the labels that are not done, and those that a
+    checkpoint has.
 
     Raises Interrupted after a signal or the time limit.
     """
@@ -128,7 +131,9 @@ def _solve(run: LabelRun, chosen: Chosen | None, earlier: Earlier | None, restor
 def make_solver(
     problem: LabelProblem, n_lanes: int, streamed: tuple[int, int], options: LinearOptions, chosen: Chosen | None
 ) -> Solver:
-    """The solver of the labels, all with these options, or each with those chosen for it. Local; raises MemoryError."""
+    """The solver of the labels, all with these options, or each with those chosen for it. Local;
+    raises MemoryError.
+    """
     risk = problem.objective.streamed(*streamed)
     if chosen is not None:
         return SettingsSolver(problem.method, risk, problem.labels, n_lanes, options, chosen)

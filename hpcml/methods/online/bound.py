@@ -1,7 +1,9 @@
-"""Whether the rows have driven a Winnow's weights to their lower bound, as rows do whose labels contradict one another.
+"""Whether the rows have driven a Winnow's weights to their lower bound, as rows do whose labels
+contradict one another.
 
-Wrong labels push every weight down, for a mistake of either kind multiplies by 1.5 and 0.5. Of generated rows with 10 to 50 % wrong
-labels a quarter or more of the weights of `mbw` and `bw` end at the bound, with right ones 1 to 3 %; of texts at most 2 %.
+Wrong labels push every weight down, for a mistake of either kind multiplies by 1.5 and 0.5. Of
+generated rows with 10 to 50 % wrong labels a quarter or more of the weights of `mbw` and `bw` end
+at the bound, with right ones 1 to 3 %; of texts at most 2 %.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ AVERAGES = "averages the models on the way, and gets fewer rows wrong then"
 
 @mpi.collective
 def driven(comm: mpi.Comm, names: Sequence[str], state: LearnerState) -> str:
-    """Collective over `comm`. What is to be said of the labels (`names`: of all ranks) with many weights at the bound, or ""."""
+    """Collective over `comm`. What is to be said of the labels (`names`: of all ranks) with many
+    weights at the bound, or "".
+    """
     n_weights = len(state.method.weights) * (state.kept()[0].size + 1)
     found = np.concatenate(mpi.allgather_arrays(comm, state.at_bound()))
     many = np.flatnonzero((found >= SHARE * n_weights) & (found >= AT_LEAST))
@@ -37,7 +41,9 @@ def driven(comm: mpi.Comm, names: Sequence[str], state: LearnerState) -> str:
 
 @mpi.collective
 def note(comm: mpi.Comm, names: Sequence[str], state: LearnerState) -> str:
-    """Collective over `comm`. A warning of the labels with many weights at the bound, and what to do about it, or ""."""
+    """Collective over `comm`. A warning of the labels with many weights at the bound, and what
+    to do about it, or "".
+    """
     found = driven(comm, names, state)
     if not found:
         return ""

@@ -32,19 +32,22 @@ _OPTIONS: dict[str, type[OnlineOptions]] = {
 
 @classifier_of(MbwOptions, PaOptions)
 class OnlineClassifier(LabelScores, BaseEstimator):
-    """Linear classifiers that learn from each row once, in the order of the rows: Winnow family, perceptron, PA, ROMMA.
+    """Linear classifiers that learn from each row once, in the order of the rows: Winnow family,
+    perceptron, PA, ROMMA.
 
-    One learner for two classes, or one for each class (or column of a multilabel indicator) against all others. Rows are taken as
-    float32, as by `hpcml train mbw` and the others, which give the same bits. `partial_fit` goes on with the pass: several calls
-    learn what one call with all rows learns.
+    One learner for two classes, or one for each class (or column of a multilabel indicator) against
+    all others. Rows are taken as float32, as by `hpcml train mbw` and the others, which give the
+    same bits. `partial_fit` goes on with the pass: several calls learn what one call with all rows
+    learns.
 
     Attributes
     ----------
     classes_ : ndarray (n_classes,)
         The classes, sorted; the numbers of the labels for a multilabel indicator.
     coef_ : ndarray (n_labels, n_features), float64
-        The weights; `n_labels` is 1 for one or two classes, and positive scores mean the last one. Of a Winnow these are u − v
-        (or w) minus the threshold for features with a row, so that `x · coef_ + intercept_` has the sign of the score.
+        The weights; `n_labels` is 1 for one or two classes, and positive scores mean the last one.
+        Of a Winnow these are u − v (or w) minus the threshold for features with a row, so that
+        `x · coef_ + intercept_` has the sign of the score.
     intercept_ : ndarray (n_labels,), float64
         The weight of the constant feature.
     n_updates_ : ndarray (n_labels,), int
@@ -56,14 +59,15 @@ class OnlineClassifier(LabelScores, BaseEstimator):
     feature_names_in_ : ndarray (n_features,)
         Their names, if X is a data frame with string names.
 
-    References
-    ----------
-    Carvalho & Cohen 2006; Littlestone 1988 (Winnow); Crammer et al. 2003 (PA); Li & Long 2002 (ROMMA).
+    References ---------- Carvalho & Cohen 2006; Littlestone 1988 (Winnow); Crammer et al. 2003
+    (PA); Li & Long 2002 (ROMMA).
     """
 
     method: str = "mbw"
-    """Positive, Balanced, Modified Balanced Winnow (pw, bw, mbw: rows must not have negative values); perceptron;
-    Passive-Aggressive (pa); romma. The other parameters are those of some of them: see `hpcml train METHOD --help`."""
+    """Positive, Balanced, Modified Balanced Winnow (pw, bw, mbw: rows must not have negative
+    values); perceptron; Passive-Aggressive (pa); romma. The other parameters are those of some of
+    them: see `hpcml train METHOD --help`.
+    """
     voted: bool = OPTION
     alpha: float = OPTION
     beta: float = OPTION
@@ -72,8 +76,9 @@ class OnlineClassifier(LabelScores, BaseEstimator):
     epsilon: float = OPTION
     gamma: float = OPTION
     fit_intercept: bool = OPTION
-    """The rows have a constant feature 1. Only perceptron, pa and romma can do without; the others raise ValueError for
-    False."""
+    """The rows have a constant feature 1. Only perceptron, pa and romma can do without; the others
+    raise ValueError for False.
+    """
     shuffle: bool = OPTION
     random_state: Seed = OPTION
 
@@ -88,8 +93,8 @@ class OnlineClassifier(LabelScores, BaseEstimator):
     def fit(self, X: Any, y: Any) -> OnlineClassifier:
         """Learn anew from the rows X (n, n_features), dense or sparse, and their labels y.
 
-        y (n,) holds classes, or lists (or sets) of names of labels; (n, n_labels), dense or sparse, zeros and ones. Raises
-        ValueError or TypeError for what does not fit.
+        y (n,) holds classes, or lists (or sets) of names of labels; (n, n_labels), dense or sparse,
+        zeros and ones. Raises ValueError or TypeError for what does not fit.
         """
         options = self._options()
         X = self._rows(X, reset=True)
@@ -100,7 +105,8 @@ class OnlineClassifier(LabelScores, BaseEstimator):
         return self._learn(X, labels, order)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> OnlineClassifier:
-        """Go on with the pass. The first call needs all `classes` that will ever come (none for a multilabel indicator).
+        """Go on with the pass. The first call needs all `classes` that will ever come (none for a
+        multilabel indicator).
 
         Raises ValueError or TypeError for what does not fit.
         """
@@ -150,7 +156,9 @@ class OnlineClassifier(LabelScores, BaseEstimator):
         return X
 
     def _labels(self, X: sp.csr_matrix, y: Any, classes: np.ndarray | None) -> LabelSets:
-        """The label sets of the rows; of classes, those of `classes` if given. Raises ValueError, TypeError."""
+        """The label sets of the rows; of classes, those of `classes` if given. Raises
+        ValueError, TypeError.
+        """
         if y is None:
             raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None.")
         kind, y = check_target(y)
@@ -175,7 +183,9 @@ class OnlineClassifier(LabelScores, BaseEstimator):
         self._order, self._warned = RowOrder(self._state.lane_of, labels.n_labels), set[str]()
 
     def _learn(self, X: sp.csr_matrix, labels: LabelSets, order: np.ndarray) -> OnlineClassifier:
-        """Learn from the rows in this order; warn once in a pass if it is one of blocks, and if many weights are at their bound."""
+        """Learn from the rows in this order; warn once in a pass if it is one of blocks, and if
+        many weights are at their bound.
+        """
         shard = shard_of(X, labels, 0, X.shape[0])
         self._state.learn(shard, order)
         self._order.add(shard, order)
@@ -193,7 +203,9 @@ class OnlineClassifier(LabelScores, BaseEstimator):
         return self
 
     def _scores(self, X: Any) -> np.ndarray:
-        """The scores (n, n_labels): features without a row in training do not count, Winnow's rows are divided by their sum."""
+        """The scores (n, n_labels): features without a row in training do not count, Winnow's
+        rows are divided by their sum.
+        """
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         scores = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_

@@ -1,4 +1,6 @@
-"""Which features to keep when each has a number: the best ones, or the two extremes (Carvalho & Cohen 2006, section 5)."""
+"""Which features to keep when each has a number: the best ones, or the two extremes (Carvalho &
+Cohen 2006, section 5).
+"""
 
 from __future__ import annotations
 
@@ -6,15 +8,19 @@ import numpy as np
 
 
 def n_from_the_top(keep: int, share: float) -> int:
-    """How many of `keep` features come from the top: `share` of them, rounded, halves up (also where a half is not exact)."""
+    """How many of `keep` features come from the top: `share` of them, rounded, halves up (also
+    where a half is not exact).
+    """
     return min(keep, int(share * keep + 0.5 + 1e-9))
 
 
 def extremal(importance: np.ndarray, seen: np.ndarray, keep: int, share: float) -> np.ndarray:
-    """The sorted numbers (int64) of `keep` features: of the most important ones `share`, the rest of the least important ones.
+    """The sorted numbers (int64) of `keep` features: of the most important ones `share`, the rest
+    of the least important ones.
 
-    `importance` (d): I_j = |u_j − v_j|; only features that `seen` (d, bool) names are taken, all of them if there are no more
-    than `keep`. Of equally important features both ends prefer the lower number. The bias is no feature.
+    `importance` (d): I_j = |u_j − v_j|; only features that `seen` (d, bool) names are taken, all of
+    them if there are no more than `keep`. Of equally important features both ends prefer the lower
+    number. The bias is no feature.
     """
     numbers = np.flatnonzero(seen)
     down = numbers[np.argsort(-importance[numbers], kind="stable")]
@@ -25,5 +31,7 @@ def extremal(importance: np.ndarray, seen: np.ndarray, keep: int, share: float) 
 
 
 def best(scores: np.ndarray, present: np.ndarray, keep: int) -> np.ndarray:
-    """The sorted numbers (int64) of the `keep` highest scores among the features `present` (d, bool); ties: the lower number."""
+    """The sorted numbers (int64) of the `keep` highest scores among the features `present` (d,
+    bool); ties: the lower number.
+    """
     return extremal(scores, present, keep, 1.0)

@@ -1,4 +1,6 @@
-"""Memory and disk of the single-pass learners, without the time of the pass. Every rank reads all rows, for its labels."""
+"""Memory and disk of the single-pass learners, without the time of the pass. Every rank reads
+all rows, for its labels.
+"""
 
 from __future__ import annotations
 

@@ -15,9 +15,11 @@ from hpcml.methods.online.state import LearnerState
 def importance_of(
     comm: mpi.Comm, dataset: Dataset, split: str, labels: np.ndarray, shuffle: bool, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Collective over `comm`. (largest |u − v| over the labels, whether a row has it) of every feature, (n_features) each.
+    """Collective over `comm`. (largest |u − v| over the labels, whether a row has it) of every
+    feature, (n_features) each.
 
-    The `labels` (numbers) are divided over the ranks. Raises ConfigError for an unknown split, DataError for negative values.
+    The `labels` (numbers) are divided over the ranks. Raises ConfigError for an unknown split,
+    DataError for negative values.
     """
     options = MbwOptions(split=split, shuffle=shuffle, seed=seed, min_positives=0)
     source = DatasetSource(comm, dataset, options)

@@ -1,15 +1,19 @@
-"""One pass of mistake-driven learners over CSR rows, in row order, for a panel of B labels ("lanes") at once.
+"""One pass of mistake-driven learners over CSR rows, in row order, for a panel of B labels
+("lanes") at once.
 
-The rows of `weights` are the bias (row 0) and the features (row j + 1), so that a non-zero touches neighbouring numbers only: B
-weights w, or, for learners with positive and negative weights, B of u and B of v. Each lane computes what it would compute alone,
-in the same order, so its bits do not depend on which labels share the pass. `counters` (4, B) counts positive rows, false
-positives, false negatives (of the prediction before the update) and updates.
+The rows of `weights` are the bias (row 0) and the features (row j + 1), so that a non-zero touches
+neighbouring numbers only: B weights w, or, for learners with positive and negative weights, B of u
+and B of v. Each lane computes what it would compute alone, in the same order, so its bits do not
+depend on which labels share the pass. `counters` (4, B) counts positive rows, false positives,
+false negatives (of the prediction before the update) and updates.
 
-The average over all hypotheses (voting), Σ w_i c_i / Σ c_i, is kept lazily: only what a mistake changes is touched. The clock of a
-lane counts its right predictions, Σ c_i. A Winnow has 2 B more numbers in each row: B sums, Σ (u_i − v_i) c_i (or w_i) up to the
-time, one of the B stamps, when the weights last changed. So nothing cancels, though weights change by orders of magnitude. Additive
-learners need only B more numbers, Σ (change of w) · (clock at the change): the average is w minus that, divided by the clock. ROMMA
-stores its weights divided by a `scale` that every mistake changes; its clock is Σ scale_i c_i.
+The average over all hypotheses (voting), Σ w_i c_i / Σ c_i, is kept lazily: only what a mistake
+changes is touched. The clock of a lane counts its right predictions, Σ c_i. A Winnow has 2 B more
+numbers in each row: B sums, Σ (u_i − v_i) c_i (or w_i) up to the time, one of the B stamps, when
+the weights last changed. So nothing cancels, though weights change by orders of magnitude. Additive
+learners need only B more numbers, Σ (change of w) · (clock at the change): the average is w minus
+that, divided by the clock. ROMMA stores its weights divided by a `scale` that every mistake
+changes; its clock is Σ scale_i c_i.
 """
 
 import math
@@ -35,7 +39,9 @@ PRECISE, EPSILON = 1e-13, 2.0**-53  # ROMMA: ‖w‖² is summed anew when its r
 
 @njit
 def _room(n):
-    """Numbers of a row to sum so that n are: n itself up to 2, then the next multiple of 4, as `_axpy` wants it."""
+    """Numbers of a row to sum so that n are: n itself up to 2, then the next multiple of 4, as
+    `_axpy` wants it.
+    """
     return n if n <= 2 else (n + 3) // 4 * 4
 
 
@@ -52,9 +58,11 @@ def _axpy(x, weights, j, out):
 
 @njit
 def _dots(indices, data, begin, end, weights, seen, out):
-    """out = Σ x_j weights[j + 1] over the non-zeros begin..end, in their order, whose features are seen now.
+    """out = Σ x_j weights[j + 1] over the non-zeros begin..end, in their order, whose features are
+    seen now.
 
-    Returns Σ x_j, and the least x_j or 0. The weights come from main memory, so they are asked for AHEAD non-zeros before.
+    Returns Σ x_j, and the least x_j or 0. The weights come from main memory, so they are asked for
+    AHEAD non-zeros before.
     """
     total, least, one, two = 0.0, 0.0, 0.0, 0.0
     last, second, narrow = np.uint64(indices.size - 1), out.size - 1, 1 <= out.size <= 2
@@ -89,7 +97,8 @@ def _mark(y_indices, begin, end, lane_of, signs, value):
 
 @njit
 def count_runs(rows, y_indptr, y_indices, lane_of, first, last, runs, positives):
-    """Count the positive rows of each lane, and the runs of them without another row between; row i of `rows` is at first + i.
+    """Count the positive rows of each lane, and the runs of them without another row between; row i
+    of `rows` is at first + i.
 
     `last` (B) is the place of a lane's last positive row.
     """
@@ -122,10 +131,12 @@ def _limited(weight):
 
 @njit
 def _promote(indices, data, begin, end, weights, lane, up, down, step, clock, n_lanes, n_weights, voted):
-    """Multiply a lane's weights of the non-zeros begin..end by up · (1 + step x), v of balanced learners by down · (1 − step x).
+    """Multiply a lane's weights of the non-zeros begin..end by up · (1 + step x), v of balanced
+    learners by down · (1 − step x).
 
-    In a row without features the share of the bias is 1, so that one of its factors would be 0 and end its weight. Such a row tells
-    nothing of features: its share is left out, in both factors, so that rows of both classes do not drive the bias away.
+    In a row without features the share of the bias is 1, so that one of its factors would be 0 and
+    end its weight. Such a row tells nothing of features: its share is left out, in both factors, so
+    that rows of both classes do not drive the bias away.
     """
     for k in range(begin, end):
         if data[k] == 0.0:
@@ -145,10 +156,12 @@ def _promote(indices, data, begin, end, weights, lane, up, down, step, clock, n_
 
 @njit
 def learn_winnow(code, alpha, beta, theta, margin, csr, rows, labels, voted, state):
-    """One pass of a Winnow variant (Carvalho & Cohen 2006) over `rows` of `csr` (indptr, indices, data).
+    """One pass of a Winnow variant (Carvalho & Cohen 2006) over `rows` of `csr` (indptr, indices,
+    data).
 
-    `labels` are (for each row its row in the label sets, their indptr and indices, the lane of each label or −1), `state` is
-    (weights, lanes, counters, seen). Returns how many rows came before the first with a negative value.
+    `labels` are (for each row its row in the label sets, their indptr and indices, the lane of each
+    label or −1), `state` is (weights, lanes, counters, seen). Returns how many rows came before the
+    first with a negative value.
     """
     indptr, indices, data = csr
     y_rows, y_indptr, y_indices, lane_of = labels
@@ -183,7 +196,9 @@ def learn_winnow(code, alpha, beta, theta, margin, csr, rows, labels, voted, sta
 
 @njit
 def _step(code, y, score, square, epsilon, gamma, lanes, lane):
-    """The step τ of a mistake, w ← scale · (w + τ x); for ROMMA also the new scale, ‖w‖² and its error."""
+    """The step τ of a mistake, w ← scale · (w + τ x); for ROMMA also the new scale, ‖w‖² and its
+    error.
+    """
     if code == PERCEPTRON:
         return y
     if code == PA:
@@ -209,7 +224,9 @@ def _step(code, y, score, square, epsilon, gamma, lanes, lane):
 
 @njit
 def _settle(lanes, lane, weights, bias, voted):
-    """ROMMA: keep ‖w‖² precise, and all numbers far from overflow. Only the 1 that it aims at (`unit`) notices the latter."""
+    """ROMMA: keep ‖w‖² precise, and all numbers far from overflow. Only the 1 that it aims at
+    (`unit`) notices the latter.
+    """
     n_lanes, scale = lanes.shape[1], lanes[SCALE, lane]
     if lanes[ERROR, lane] > PRECISE:
         norm2 = weights[0, lane] * weights[0, lane] if bias != 0.0 else 0.0
@@ -250,7 +267,8 @@ def _square(data, begin, end, bias):
 
 @njit
 def learn_additive(code, epsilon, gamma, bias, csr, rows, labels, voted, state):
-    """One pass of the perceptron, PA or ROMMA over `rows`; `bias` is the value of the constant feature.
+    """One pass of the perceptron, PA or ROMMA over `rows`; `bias` is the value of the constant
+    feature.
 
     The other arguments are as in `learn_winnow`. Returns the number of rows.
     """

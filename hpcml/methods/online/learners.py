@@ -14,12 +14,16 @@ class OnlineLearner:
 
     @property
     def winnow(self) -> bool:
-        """Whether updates are multiplicative: rows get a bias, are divided by their sum, and must not have negative values."""
+        """Whether updates are multiplicative: rows get a bias, are divided by their sum, and
+        must not have negative values.
+        """
         return any(self.weights.values())
 
     @property
     def balanced(self) -> bool:
-        """Whether it has positive and negative weights, whose difference tells how much a feature matters (EFS)."""
+        """Whether it has positive and negative weights, whose difference tells how much a
+        feature matters (EFS).
+        """
         return len(self.weights) == 2
 
 

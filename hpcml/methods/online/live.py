@@ -1,4 +1,6 @@
-"""A fixed number of features during training: the least important make room for new ones (online feature selection)."""
+"""A fixed number of features during training: the least important make room for new ones (online
+feature selection).
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,13 @@ STAY = 0.75  # of the live features that stay when there is no room for a new on
 
 
 class LiveFeatures:
-    """Which features have a slot. The table and the slots take memory for `size` features, from the start to the end.
+    """Which features have a slot. The table and the slots take memory for `size` features, from the
+    start to the end.
 
-    When a row brings more new features than there are free slots, the features are ranked by importance; of `STAY` · size,
-    `share` have the largest and the others the smallest importance; the rest is forgotten, as if never seen. Which features are
-    live depends on the rows and the importance only, so it is the same on all ranks.
+    When a row brings more new features than there are free slots, the features are ranked by
+    importance; of `STAY` · size, `share` have the largest and the others the smallest importance;
+    the rest is forgotten, as if never seen. Which features are live depends on the rows and the
+    importance only, so it is the same on all ranks.
     """
 
     def __init__(self, size: int, share: float) -> None:
@@ -33,7 +37,8 @@ class LiveFeatures:
     def take(
         self, shard: Shard, rows: np.ndarray, importance: Callable[[], np.ndarray], forget: Callable[[np.ndarray], None]
     ) -> Iterator[tuple[tuple[np.ndarray, ...], np.ndarray, np.ndarray]]:
-        """Yield pieces of `rows` as (CSR arrays over slots, positions in them, rows of the shard that these are).
+        """Yield pieces of `rows` as (CSR arrays over slots, positions in them, rows of the shard
+        that these are).
 
         Between pieces `importance` is asked and slots are emptied by `forget`.
         """

@@ -10,7 +10,9 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 @njit
 def find(keys, number):
-    """Where `number` is in the table `keys` (a power of two long, never full), or where it would go."""
+    """Where `number` is in the table `keys` (a power of two long, never full), or where it would
+    go.
+    """
     mask = np.uint64(keys.size - 1)
     mixed = np.uint64(number) * _GOLDEN
     place = (mixed ^ (mixed >> np.uint64(32))) & mask
@@ -31,10 +33,12 @@ def put_all(keys, slots, numbers, slot_of):
 def take_rows(
     indptr, indices, data, rows, keys, slots, numbers, free, n_free, forced, out_indptr, out_indices, out_data
 ):  # fmt: skip
-    """Copy rows with slots for features, new features taking slots off the stack `free`, until a row finds too few.
+    """Copy rows with slots for features, new features taking slots off the stack `free`, until a
+    row finds too few.
 
-    Returns the number of rows copied and of slots left. With `forced` the first row is copied in any case, without those of its new
-    features for which there is no slot. `numbers` (of each slot) is kept up to date.
+    Returns the number of rows copied and of slots left. With `forced` the first row is copied in
+    any case, without those of its new features for which there is no slot. `numbers` (of each slot)
+    is kept up to date.
     """
     at = np.int64(0)
     for i in range(rows.size):

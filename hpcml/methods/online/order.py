@@ -1,4 +1,6 @@
-"""Whether rows come in blocks of one label: what a single pass learns from sorted rows is worth little, though it errs rarely."""
+"""Whether rows come in blocks of one label: what a single pass learns from sorted rows is worth
+little, though it errs rarely.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,11 @@ ORDER, N_NUMBERS = "order", 4  # of each label in a checkpoint: rows, and what `
 
 
 class RowOrder:
-    """Counts the runs of positive rows of this rank's labels, in the order of the pass. Local but for `note`.
+    """Counts the runs of positive rows of this rank's labels, in the order of the pass. Local but
+    for `note`.
 
-    `n_rows` have been looked at; `runs`, `positives` and `last` (B each, int64) are a label's runs, its positive rows, and the
-    place of the last of these.
+    `n_rows` have been looked at; `runs`, `positives` and `last` (B each, int64) are a label's runs,
+    its positive rows, and the place of the last of these.
     """
 
     def __init__(self, lane_of: np.ndarray, n_lanes: int) -> None:
@@ -48,14 +51,18 @@ class RowOrder:
 
     @mpi.collective
     def note(self, comm: mpi.Comm, names: list[str], is_stream: bool) -> str:
-        """Collective over `comm`. A warning of the labels (`names`: of all ranks) whose rows come in blocks, or ""."""
+        """Collective over `comm`. A warning of the labels (`names`: of all ranks) whose rows
+        come in blocks, or "".
+        """
         found = self.blocks(comm, names)
         advice = "shuffle the lines first, for instance with shuf" if is_stream else "use --shuffle"
         return found and f"warning: {found}, and this progressive error tells nothing of other rows; {advice}"
 
     @mpi.collective
     def blocks(self, comm: mpi.Comm, names: list[str]) -> str:
-        """Collective over `comm`. What is to be said of the labels (`names`: of all ranks) whose rows come in blocks, or ""."""
+        """Collective over `comm`. What is to be said of the labels (`names`: of all ranks) whose
+        rows come in blocks, or "".
+        """
         mine = np.stack([self.runs, self.positives, self.expected()], axis=1)
         found = np.concatenate(mpi.allgather_arrays(comm, mine.reshape(-1))).reshape(-1, 3)
         runs, positives, expected = found.T

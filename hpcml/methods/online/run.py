@@ -1,4 +1,6 @@
-"""A pass from its first row to its last: progressive error, checkpoints, signals and time limits."""
+"""A pass from its first row to its last: progressive error, checkpoints, signals and time
+limits.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,8 @@ class Pass:
 
     @mpi.collective
     def learn(self, resume: bool, signals: StopSignals) -> str:
-        """Collective. Learn from all rows: ""; or until a signal or the time limit, after a checkpoint: why.
+        """Collective. Learn from all rows: ""; or until a signal or the time limit, after a
+        checkpoint: why.
 
         Raises DataError for rows that the method cannot take, or a file that cannot be read.
         """
@@ -101,7 +104,9 @@ class Pass:
 
     @mpi.collective
     def _restore(self) -> int:
-        """Collective. Continue from the newest checkpoint: how many rows of the source it has had."""
+        """Collective. Continue from the newest checkpoint: how many rows of the source it has
+        had.
+        """
         found = self.snapshots.restore()
         if found is None:
             self.folder.log("no checkpoint was written yet; starting from the beginning")
@@ -111,7 +116,9 @@ class Pass:
 
     @mpi.collective
     def _take(self, shard: Shard, rows: np.ndarray) -> None:
-        """Collective with live features. Learn from the rows of a piece, and note the counters after 1, 2, 4 … rows."""
+        """Collective with live features. Learn from the rows of a piece, and note the counters
+        after 1, 2, 4 … rows.
+        """
         done = 0
         while done < rows.size:
             point = 1 << int(self.state.n_rows).bit_length()  # the next power of two
@@ -140,7 +147,9 @@ class Pass:
 
     @mpi.collective
     def totals(self) -> tuple[float, float]:
-        """Collective. Of all pairs of a row and a label: the share predicted wrongly, and the share that changed a model."""
+        """Collective. Of all pairs of a row and a label: the share predicted wrongly, and the
+        share that changed a model.
+        """
         counters = mpi.allreduce_sum(self.comm, self.state.counters.sum(axis=1))
         pairs = max(1, self.state.n_rows * len(self.source.names))
         return float(counters[FALSE_POSITIVES] + counters[FALSE_NEGATIVES]) / pairs, float(counters[UPDATES]) / pairs

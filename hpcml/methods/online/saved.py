@@ -58,7 +58,9 @@ class Snapshots:
 
     @mpi.collective
     def save(self, history: np.ndarray, n_points: int, elapsed: float) -> None:
-        """Collective. Write a checkpoint; `history` (labels of this rank, HISTORY_POINTS, 5). Raises DataError."""
+        """Collective. Write a checkpoint; `history` (labels of this rank, HISTORY_POINTS, 5).
+        Raises DataError.
+        """
         state, n_labels = self.state, len(self.source.names)
         numbers, rows = state.kept()
         slabs = state_slabs(state, n_labels, numbers.size)
@@ -84,7 +86,8 @@ class Snapshots:
 
     @mpi.collective
     def restore(self) -> tuple[np.ndarray, int, float] | None:
-        """Collective. Put the newest checkpoint into the state: (history of this rank's labels, points, seconds); None without one.
+        """Collective. Put the newest checkpoint into the state: (history of this rank's labels,
+        points, seconds); None without one.
 
         Raises DataError if every checkpoint is damaged or they are of other data.
         """
@@ -126,7 +129,9 @@ def restore_state(
     numbers: np.ndarray,
     read: Callable[[str, int], np.ndarray],
 ) -> None:
-    """Fill a state from arrays of which `read` gives a label's row. Raises ValueError if they do not fit."""
+    """Fill a state from arrays of which `read` gives a label's row. Raises ValueError if they do
+    not fit.
+    """
     check_features(numbers, n_features, state.options)
     state.n_rows, state.n_features = n_rows, max(n_features, state.n_features)
     rows = np.append(0, state.restore_features(numbers))
@@ -197,7 +202,8 @@ class Initial:
     def __init__(self, path: Path, method: str, options: OnlineOptions) -> None:
         """`options.bias` may be left to the model: see `self.options`.
 
-        Raises DataError if it is no sound model, ConfigError if it is of another method or other options.
+        Raises DataError if it is no sound model, ConfigError if it is of another method or other
+        options.
         """
         path = model_file(path)
         self.path, self.model = path, Model(path)
@@ -220,7 +226,9 @@ class Initial:
         self.names = self.model.label_names
 
     def restore(self, source: RowStream, state: LearnerState, mine: np.ndarray) -> None:
-        """Put it into a state whose labels are `mine` of the source's. Raises DataError, ConfigError."""
+        """Put it into a state whose labels are `mine` of the source's. Raises DataError,
+        ConfigError.
+        """
         if source.vocabulary is not None and source.vocabulary != self.model.vocabulary:
             raise DataError(
                 f"{source.name}: has other features than --initial-model {self.path} was trained on; convert the data with `--like`"

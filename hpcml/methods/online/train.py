@@ -61,11 +61,13 @@ class OnlineReport:
 
 @mpi.collective
 def train(method: str, session: Session, data: Path | str, target: Target, options: OnlineOptions) -> OnlineReport:
-    """Collective over the session. One pass of a learner of LEARNERS, for each label against the rest, into the target's folder.
+    """Collective over the session. One pass of a learner of LEARNERS, for each label against the
+    rest, into the target's folder.
 
-    `data` is a dataset, or svmlight text: a file or "-" for standard input (rank 0's). The labels are divided over the ranks; every
-    rank sees all rows. An intercept that is not given is that of the run or model which is continued, else there is one. Raises
-    ConfigError, DataError or NonFiniteError for what the user can mend, Interrupted after a signal or the time limit.
+    `data` is a dataset, or svmlight text: a file or "-" for standard input (rank 0's). The labels
+    are divided over the ranks; every rank sees all rows. An intercept that is not given is that of
+    the run or model which is continued, else there is one. Raises ConfigError, DataError or
+    NonFiniteError for what the user can mend, Interrupted after a signal or the time limit.
     """
     options.validate()
     comm, log, output = session.comm, session.log, target.output
@@ -104,7 +106,9 @@ def train(method: str, session: Session, data: Path | str, target: Target, optio
 
 @mpi.collective
 def _open(comm: mpi.Comm, data: Path, options: OnlineOptions, initial: Initial | None, stack: ExitStack) -> RowStream:
-    """Collective over `comm`. The rows to learn from; `stack` closes the file. Raises ConfigError, DataError."""
+    """Collective over `comm`. The rows to learn from; `stack` closes the file. Raises
+    ConfigError, DataError.
+    """
     if initial is not None:
         if options.label and sorted(set(options.label)) != sorted(initial.names):
             raise ConfigError(

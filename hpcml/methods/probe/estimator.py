@@ -1,4 +1,6 @@
-"""PROBE as a scikit-learn classifier: training on arrays in memory, on one rank or on the rows of many."""
+"""PROBE as a scikit-learn classifier: training on arrays in memory, on one rank or on the rows
+of many.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,16 @@ from hpcml.methods.probe.train import METHOD
 class ProbeClassifier(LinearClassifier):
     """Linear classifiers trained with PROBE: subgradient steps from an estimated lower bound.
 
-    Minimises `λ/2 ‖w‖² + (1/m) Σ ℓ(y_i (w · x_i))` for one label (two classes) or for each label against all others (more
-    classes, or a multilabel indicator). Rows are taken as float32, as in `hpcml train probe`, which gives the same bits.
+    Minimises `λ/2 ‖w‖² + (1/m) Σ ℓ(y_i (w · x_i))` for one label (two classes) or for each label
+    against all others (more classes, or a multilabel indicator). Rows are taken as float32, as in
+    `hpcml train probe`, which gives the same bits.
 
-    With `comm`, `fit` is collective: each rank gives its own rows as X and y (possibly none), which follow one another in rank
-    order. All ranks end with the same model, whose bits do not depend on how the rows are spread. Only `fit` communicates:
-    `predict`, `score` and the others are about the rows that they are given. Copies and pickles have `comm=None`, clones keep
-    it. Choose parameters with GridSearchCV on one rank (`comm=None`): ranks that score different rows would choose differently.
+    With `comm`, `fit` is collective: each rank gives its own rows as X and y (possibly none), which
+    follow one another in rank order. All ranks end with the same model, whose bits do not depend on
+    how the rows are spread. Only `fit` communicates: `predict`, `score` and the others are about
+    the rows that they are given. Copies and pickles have `comm=None`, clones keep it. Choose
+    parameters with GridSearchCV on one rank (`comm=None`): ranks that score different rows would
+    choose differently.
 
     Attributes
     ----------
@@ -29,7 +34,8 @@ class ProbeClassifier(LinearClassifier):
     coef_ : ndarray (n_labels, n_features), float64
         The weights; `n_labels` is 1 for one or two classes, and positive scores mean the last one.
     intercept_ : ndarray (n_labels,), float64
-        The weights of the constant feature. A label that all rows have, or none, gets no weights but +1 or −1 here.
+        The weights of the constant feature. A label that all rows have, or none, gets no weights
+        but +1 or −1 here.
     n_iter_ : ndarray (n_labels,), int
         Steps taken; 0 for a label that all rows have, or none.
     f_min_ : ndarray (n_labels,)

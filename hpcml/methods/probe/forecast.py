@@ -1,7 +1,8 @@
 """Memory, time and messages of the methods that step along a subgradient: PROBE, and Pegasos.
 
-A step is a pass over the rows, and sweeps over the columns. What a pass costs if all rows violate the margin is measured on the
-machine. Later passes are shorter, for most rows violate no more, or are dormant: how much is measured by a pilot, or assumed.
+A step is a pass over the rows, and sweeps over the columns. What a pass costs if all rows violate
+the margin is measured on the machine. Later passes are shorter, for most rows violate no more, or
+are dormant: how much is measured by a pilot, or assumed.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ class Steps:
         return np.interp(np.arange(n_lanes), np.arange(len(found)), found)
 
     def slowest(self, n_labels: int, n_groups: int, turns: np.ndarray) -> tuple[float, float]:
-        """Passes and seconds of the group that is done last, if a step takes `turns` with 1, 2, … labels in its lanes.
+        """Passes and seconds of the group that is done last, if a step takes `turns` with 1, 2, …
+        labels in its lanes.
 
         The mean of draws: a label takes the steps of any one of a pilot.
         """
@@ -74,7 +76,9 @@ class Steps:
 
 
 def _passes(steps: np.ndarray, turns: np.ndarray) -> tuple[float, float]:
-    """Passes and seconds until labels of so many steps are done, if each lane takes the next label when it has done one."""
+    """Passes and seconds until labels of so many steps are done, if each lane takes the next
+    label when it has done one.
+    """
     lanes = [0.0] * turns.size
     for each in steps.tolist():
         heapq.heapreplace(lanes, lanes[0] + each)
@@ -107,7 +111,9 @@ class ProbeForecaster:
         }
 
     def pilot(self, samples: Sequence[CompactRows], options: Any, timer: Timer) -> Steps | None:
-        """Labels of all frequencies, to their end, on two samples, which show how steps grow with the rows."""
+        """Labels of all frequencies, to their end, on two samples, which show how steps grow
+        with the rows.
+        """
         samples = linear.with_labels(samples)
         number = next((k for k, rows in enumerate(samples) if k > 0 and rows.data.size >= LEAST_VALUES), len(samples) - 1)
         found = self._steps_of(samples[number], options, timer)

@@ -21,20 +21,26 @@ class ProbeOptions(InterceptOptions):
     loss: str | None = None
     """Convex loss ℓ: hinge (default), huber (modified Huber) or logistic."""
     epsilon: float = 0.05
-    """A label is done when φ, the share of the objective that is still aimed for, falls below this. It is no bound on the distance
-    from the minimum, which can be several times as large."""
+    """A label is done when φ, the share of the objective that is still aimed for, falls below this.
+    It is no bound on the distance from the minimum, which can be several times as large.
+    """
     dormant: Annotated[bool, Parameter(negative="--no-dormant")] = True
-    """Rows that have not violated the margin for 10 steps are skipped for 5 to 15 steps at a time. --no-dormant visits all."""
+    """Rows that have not violated the margin for 10 steps are skipped for 5 to 15 steps at a
+    time. --no-dormant visits all.
+    """
     seed: int = 0
     """Another seed makes rows dormant for other numbers of steps."""
     ranks_per_group: int | None = None
-    """Ranks that divide the rows among themselves; the labels are divided among such rank groups. Default: by memory and labels.
-    Does not change the result."""
+    """Ranks that divide the rows among themselves; the labels are divided among such rank groups.
+    Default: by memory and labels. Does not change the result.
+    """
     max_steps: int | None = None
     """Give a label up after so many steps and say so. Default: 5000."""
 
     def validate(self) -> None:
-        """Raise ConfigError for values that make no sense. Local: call it before the first collective."""
+        """Raise ConfigError for values that make no sense. Local: call it before the first
+        collective.
+        """
         super().validate()
         if not 0 < self.epsilon < 2 / 3:
             raise ConfigError(f"--epsilon {self.epsilon}: expected a number between 0 and 2/3")
@@ -48,7 +54,8 @@ class PegasosOptions(LinearOptions):
     steps: ClassVar[int] = 500
 
     ranks_per_group: int | None = None
-    """Ranks that divide the rows among themselves; the labels are divided among such rank groups. Default: by memory and labels.
-    Does not change the result."""
+    """Ranks that divide the rows among themselves; the labels are divided among such rank groups.
+    Default: by memory and labels. Does not change the result.
+    """
     max_steps: int | None = None
     """The number of steps, for there is no stopping rule. Default: 500."""

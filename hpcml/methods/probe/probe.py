@@ -32,7 +32,9 @@ class ProbeState:
     step: int = 0
 
     def advance(self, f: float, grad_sq: float) -> Step:
-        """Take f(w_t) and ‖g(w_t)‖², return the step to w_{t+1} (Algorithm 1, one turn of the loop)."""
+        """Take f(w_t) and ‖g(w_t)‖², return the step to w_{t+1} (Algorithm 1, one turn of the
+        loop).
+        """
         self.step += 1
         self.cycle_iteration += 1
         if f > self.f_previous:

@@ -1,4 +1,6 @@
-"""AdaBoostM1 (Freund & Schapire 1996), scikit-learn's, as a method to compare PSBML with: `hpcml train adaboost`."""
+"""AdaBoostM1 (Freund & Schapire 1996), scikit-learn's, as a method to compare PSBML with:
+`hpcml train adaboost`.
+"""
 
 from __future__ import annotations
 
@@ -45,10 +47,11 @@ def boosted(learner: learners.Learner, n_rounds: int) -> learners.Learner:
 
 @mpi.collective
 def train(session: Session, data: Path, target: Target, options: AdaboostOptions) -> AdaboostReport:
-    """Collective over the session. Train one classifier of the classes of `data` into the run folder of the target.
+    """Collective over the session. Train one classifier of the classes of `data` into the run
+    folder of the target.
 
-    Rank 0 trains on all rows, the others wait: it cannot be divided. There are no checkpoints: an interrupted run begins again.
-    Raises ConfigError or DataError for what the user can mend.
+    Rank 0 trains on all rows, the others wait: it cannot be divided. There are no checkpoints: an
+    interrupted run begins again. Raises ConfigError or DataError for what the user can mend.
     """
     options.validate()
     learner = learners.parse_learner(options.base)

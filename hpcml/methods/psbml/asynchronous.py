@@ -1,13 +1,17 @@
-"""The asynchronous mode: no node waits for another, each uses the latest state that its neighbours have sent.
+"""The asynchronous mode: no node waits for another, each uses the latest state that its neighbours
+have sent.
 
-A letter to a rank holds what is new of the nodes here that it has to know (their rows, fitness and cycles), the confidences that
-its own rows met with here, and a table of all nodes: how many cycles each has done and the range of its fitness, as far as known.
-The tables spread from neighbour to neighbour; by them rows are normalised over the grid and every rank sees when the grid has done
-its cycles: those of the fastest rank. A node on a slow rank does fewer, and replaces more rows in each: 1 − (1 − p)^d of them, if
-p is the probability in a cycle and the fastest node has done d cycles since the node's last one. So all rows evolve alike.
+A letter to a rank holds what is new of the nodes here that it has to know (their rows, fitness and
+cycles), the confidences that its own rows met with here, and a table of all nodes: how many cycles
+each has done and the range of its fitness, as far as known. The tables spread from neighbour to
+neighbour; by them rows are normalised over the grid and every rank sees when the grid has done its
+cycles: those of the fastest rank. A node on a slow rank does fewer, and replaces more rows in each:
+1 − (1 − p)^d of them, if p is the probability in a cycle and the fastest node has done d cycles
+since the node's last one. So all rows evolve alike.
 
-In step, all nodes draw from the rows that stood there before any was replaced. Here a node keeps these until its next cycle, and
-neighbours that come to the same cycle after it draw from them; else rows that only it had would be gone too soon.
+In step, all nodes draw from the rows that stood there before any was replaced. Here a node keeps
+these until its next cycle, and neighbours that come to the same cycle after it draw from them; else
+rows that only it had would be gone too soon.
 """
 
 from __future__ import annotations
@@ -35,7 +39,9 @@ class Asynchronous:
     def __init__(
         self, problem: TorusProblem, slots: dict[int, np.ndarray], fitness: dict[int, np.ndarray], cycles: np.ndarray
     ) -> None:
-        """Collective. `cycles` (n_nodes) are the cycles that each node has done. The neighbours' first states arrive here."""
+        """Collective. `cycles` (n_nodes) are the cycles that each node has done. The neighbours'
+        first states arrive here.
+        """
         self.problem, self.slots, self.fitness = problem, slots, fitness
         self.table = np.zeros((problem.n_nodes, 3))
         self.table[:] = (0, np.inf, -np.inf)
@@ -58,7 +64,9 @@ class Asynchronous:
 
     @property
     def cycles_done(self) -> int:
-        """The cycles of the grid: those that the fastest rank has done with all its nodes, as far as known."""
+        """The cycles of the grid: those that the fastest rank has done with all its nodes, as
+        far as known.
+        """
         _, first = np.unique(self.problem.placement.owners, return_index=True)
         return int(np.minimum.reduceat(self.table[:, CYCLES], first).max())
 
@@ -114,7 +122,9 @@ class Asynchronous:
                 self._new_confidences[int(self.problem.placement.owners[node])][node, judge] = seen
 
     def _with_fitness(self, node: int) -> Population:
-        """The population of a node; if it is here, each row's fitness is the least of the latest confidences."""
+        """The population of a node; if it is here, each row's fitness is the least of the latest
+        confidences.
+        """
         rows = self.around[node]
         if node not in self.slots:
             return rows
@@ -186,5 +196,7 @@ class Asynchronous:
 
 
 def _seen(rows: Population, pool: np.ndarray, confidence: np.ndarray) -> Population:
-    """Rows of a neighbour: the confidence of the judge here counts even if the neighbour does not know it yet."""
+    """Rows of a neighbour: the confidence of the judge here counts even if the neighbour does
+    not know it yet.
+    """
     return rows._replace(fitness=np.minimum(rows.fitness, confidence[np.searchsorted(pool, rows.places)]))

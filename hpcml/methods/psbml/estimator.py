@@ -1,4 +1,6 @@
-"""PSBML as a scikit-learn classifier: training on arrays in memory, on one rank or on the rows of many."""
+"""PSBML as a scikit-learn classifier: training on arrays in memory, on one rank or on the rows
+of many.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,9 @@ class ProblemInMemory(TorusProblem):
 
 
 def _has_probabilities(estimator: PsbmlClassifier) -> bool:
-    """Whether the base learner gives probabilities. Raises AttributeError, with the reason, if not."""
+    """Whether the base learner gives probabilities. Raises AttributeError, with the reason, if
+    not.
+    """
     try:
         if hasattr(estimator._learner().unfitted(0), "predict_proba"):
             return True
@@ -85,15 +89,18 @@ def _has_probabilities(estimator: PsbmlClassifier) -> bool:
 
 @classifier_of(PsbmlOptions)
 class PsbmlClassifier(LabelScores, DistributedClassifier):
-    """PSBML: one classifier of all classes, trained on the rows near the boundary, which a torus of nodes selects.
+    """PSBML: one classifier of all classes, trained on the rows near the boundary, which a torus of
+    nodes selects.
 
-    The rows are spread over the nodes of a torus; in each cycle every node trains a classifier of its rows, and rows that those of
-    the neighbours are sure of are replaced by harder ones. After each cycle a classifier of all distinct rows is judged by rows set
-    aside, and the best is kept: the one that `hpcml train psbml` keeps of the same rows. Rows are taken as float32.
+    The rows are spread over the nodes of a torus; in each cycle every node trains a classifier of
+    its rows, and rows that those of the neighbours are sure of are replaced by harder ones. After
+    each cycle a classifier of all distinct rows is judged by rows set aside, and the best is kept:
+    the one that `hpcml train psbml` keeps of the same rows. Rows are taken as float32.
 
-    With `comm`, `fit` is collective: each rank gives its own rows as X and y (possibly none), which follow one another in rank
-    order. The rows are gathered on every rank, and the nodes are divided among the ranks. All ranks end with the same classifier,
-    on any number of ranks. Only `fit` communicates. Copies and pickles have `comm=None`, clones keep it. Choose parameters with
+    With `comm`, `fit` is collective: each rank gives its own rows as X and y (possibly none), which
+    follow one another in rank order. The rows are gathered on every rank, and the nodes are divided
+    among the ranks. All ranks end with the same classifier, on any number of ranks. Only `fit`
+    communicates. Copies and pickles have `comm=None`, clones keep it. Choose parameters with
     GridSearchCV on one rank (`comm=None`).
 
     Attributes
@@ -101,8 +108,8 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
     classes_ : ndarray (n_classes,)
         The classes of all ranks, sorted.
     classifier_ : object
-        The classifier that is kept, of the base learner's kind, with the numbers of the classes for classes; for rows of one class
-        one that always says that class.
+        The classifier that is kept, of the base learner's kind, with the numbers of the classes for
+        classes; for rows of one class one that always says that class.
     margin_rows_ : ndarray (n,), int64
         The rows that it was trained on, ascending, counted over all ranks.
     margin_weights_ : ndarray (n,), float32
@@ -110,20 +117,20 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
     grid_ : str
         The torus that it was trained on.
     cycle_ : int
-        The cycle that it is of; 0: the base learner on all rows but those set aside, which no cycle beat.
+        The cycle that it is of; 0: the base learner on all rows but those set aside, which no cycle
+        beat.
     validation_error_ : float
         The share of the rows set aside that it gets wrong.
     threshold_ : float
-        The score above which `predict` takes the last of two classes: 0, or with judge "auc" that with the least error.
+        The score above which `predict` takes the last of two classes: 0, or with judge "auc" that
+            with the least error.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray (n_features,)
         Their names, if X is a data frame with string names.
 
-    Notes
-    -----
-    Every rank holds all rows while it trains, 8 bytes for each value other than 0, beside those of its nodes and what the base
-    learner makes of them.
+    Notes ----- Every rank holds all rows while it trains, 8 bytes for each value other than 0,
+    beside those of its nodes and what the base learner makes of them.
 
     References
     ----------
@@ -132,8 +139,9 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
 
     base: Annotated[str | tuple[str, ...], BASE] = "kernel-nb"
     grid: Annotated[str | None, GRID] = None
-    """The torus, "WIDTHxHEIGHT"; there must be a row to train on for each node. None: "3x3", or "2x2" or "1x1" for fewer than 9 or
-    4 such rows."""
+    """The torus, "WIDTHxHEIGHT"; there must be a row to train on for each node. None: "3x3", or
+    "2x2" or "1x1" for fewer than 9 or 4 such rows.
+    """
     neighbourhood: str = OPTION
     replace: float = OPTION
     cycles: int = OPTION
@@ -155,13 +163,17 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
         return learners.parse_learner(BASE.as_option(self.base))
 
     def _options(self) -> PsbmlOptions:
-        """The parameters as options of training. Raises ConfigError for those that make no sense."""
+        """The parameters as options of training. Raises ConfigError for those that make no
+        sense.
+        """
         options = super()._options()
         self._trained_learner(options)
         return options
 
     def _trained_learner(self, options: PsbmlOptions) -> learners.Learner:
-        """The base learner as it is trained. Raises ConfigError if it has nothing for a GPU that is asked for."""
+        """The base learner as it is trained. Raises ConfigError if it has nothing for a GPU that
+        is asked for.
+        """
         return self._learner().moved_to_gpu() if options.device == "gpu" else self._learner()
 
     @mpi.collective
@@ -212,7 +224,9 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
         return sp.csr_matrix(X)
 
     def _scores(self, X: Any) -> np.ndarray:
-        """The scores (n, 1) of the last of two classes, or (n, n_classes), as `hpcml predict` gives them. Raises ValueError."""
+        """The scores (n, 1) of the last of two classes, or (n, n_classes), as `hpcml predict`
+        gives them. Raises ValueError.
+        """
         rows = self._rows(X)
         try:
             return learners.scores(self.classifier_, rows, len(self.classes_))
@@ -220,7 +234,9 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
             raise ValueError(about_parameters(str(error))) from None
 
     def predict(self, X: Any) -> np.ndarray:
-        """The class of each row (n,): the highest score; of two classes the last one where the score is above `threshold_`."""
+        """The class of each row (n,): the highest score; of two classes the last one where the
+        score is above `threshold_`.
+        """
         scores = self._scores(X)
         best = scores.argmax(axis=1) if len(self.classes_) > 2 else (scores[:, 0] > self.threshold_).astype(np.intp)
         found: np.ndarray = self.classes_[best]
@@ -228,7 +244,9 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> np.ndarray:
-        """The probability of each class (n, n_classes), if the base learner gives any; 0 for a class that is in no row it saw."""
+        """The probability of each class (n, n_classes), if the base learner gives any; 0 for a
+        class that is in no row it saw.
+        """
         rows = self._rows(X)
         out = np.zeros((rows.shape[0], len(self.classes_)))
         constant = isinstance(self.classifier_, learners.Constant)

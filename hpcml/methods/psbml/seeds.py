@@ -1,8 +1,10 @@
-"""`hpcml train psbml --seeds N`: runs of several seeds, divided among the ranks, compare the chosen cycles with cycle 0.
+"""`hpcml train psbml --seeds N`: runs of several seeds, divided among the ranks, compare the chosen
+cycles with cycle 0.
 
-The run of a seed is whole on one rank. A cycle that was chosen by some rows is better on them than it is, so others compare: rows
-of another split, or a second part of the training rows that is set aside. The file of each run that is done is kept, so that a
-continued job does those that are missing.
+The run of a seed is whole on one rank. A cycle that was chosen by some rows is better on them than
+it is, so others compare: rows of another split, or a second part of the training rows that is set
+aside. The file of each run that is done is kept, so that a continued job does those that are
+missing.
 """
 
 from __future__ import annotations
@@ -73,7 +75,9 @@ class Paired(NamedTuple):
 
 
 def paired(base: np.ndarray, chosen: np.ndarray, test_ratio: float) -> Paired:
-    """Compare values (n runs). `test_ratio`: rows that compare per row to train on, if each run draws both anew; else NaN."""
+    """Compare values (n runs). `test_ratio`: rows that compare per row to train on, if each run
+    draws both anew; else NaN.
+    """
     from scipy.stats import t, ttest_rel
 
     of = [value for values in (base, chosen, chosen - base) for value in (float(values.mean()), float(values.std(ddof=1)))]
@@ -148,7 +152,9 @@ class SeedRuns(Job):
         return self.folder.checkpoints / f"seed-{seed}.csv"
 
     def done(self) -> dict[int, SeedLine]:
-        """The runs that are done. Local; raises OSError, or DataError for a file of other data or a damaged one."""
+        """The runs that are done. Local; raises OSError, or DataError for a file of other data
+        or a damaged one.
+        """
         found = {}
         for seed in self.seeds:
             if (path := self.part(seed)).exists():
@@ -162,7 +168,9 @@ class SeedRuns(Job):
         return found
 
     def solve(self, seeds: Sequence[int], stop: Stop) -> Generator[list[int], None, None]:
-        """Runs, one after the other; a turn is some cycles of one. Local; raises Stopped, ConfigError, DataError, OSError."""
+        """Runs, one after the other; a turn is some cycles of one. Local; raises Stopped,
+        ConfigError, DataError, OSError.
+        """
         for seed in seeds:
             yield from self._solve(seed, stop)
             self.n_done += 1
@@ -191,7 +199,9 @@ class SeedRuns(Job):
         write_table(self.part(seed), [(*SeedLine._fields, "origin"), (*line, self.origin)])
 
     def judge(self, problem: TorusProblem, pockets: list[Pocket]) -> list[tuple[float, float]]:
-        """Error and AUC of some classifiers on the rows that compare. Local; raises DataError, OSError."""
+        """Error and AUC of some classifiers on the rows that compare. Local; raises DataError,
+        OSError.
+        """
         aside = np.flatnonzero(problem.start == TEST)
         rows, of = (self.rows, self.of) if self.rows.size else (problem.classes.rows[aside], problem.classes.of[aside])
         matrix = problem.prepared(read_rows(problem.dataset, rows, problem.kept_dense))
@@ -200,9 +210,11 @@ class SeedRuns(Job):
 
 @mpi.collective
 def train_seeds(problem: TorusProblem, folder: RunFolder, target: Target, signals: StopSignals) -> SeedsReport:
-    """Collective over the problem's ranks. The runs of all seeds into the folder; `problem` is that of the first one.
+    """Collective over the problem's ranks. The runs of all seeds into the folder; `problem` is that
+    of the first one.
 
-    Raises ConfigError or DataError for what the user can mend, Interrupted after a signal or the time limit.
+    Raises ConfigError or DataError for what the user can mend, Interrupted after a signal or the
+    time limit.
     """
     comm, options, log = problem.comm, problem.options, folder.log
     rows, of = _test_rows(problem)
@@ -245,7 +257,8 @@ def train_seeds(problem: TorusProblem, folder: RunFolder, target: Target, signal
 
 @mpi.collective
 def _test_rows(problem: TorusProblem) -> tuple[np.ndarray, np.ndarray]:
-    """Collective. The rows (of the file) of the split that compares, and their classes; none if the training rows give some.
+    """Collective. The rows (of the file) of the split that compares, and their classes; none if the
+    training rows give some.
 
     Raises ConfigError for rows that are trained on.
     """

@@ -1,8 +1,9 @@
-"""The synchronous cycle: neighbours wait for one another, and every number is that of one rank alone.
+"""The synchronous cycle: neighbours wait for one another, and every number is that of one rank
+alone.
 
-Between two ranks that host neighbours three messages go to and fro in a cycle: the nodes' rows (of those that the other has not
-seen also the values), the confidences that the other's rows met with here, and the fitness of the rows here. Over the whole grid
-two numbers are reduced.
+Between two ranks that host neighbours three messages go to and fro in a cycle: the nodes' rows (of
+those that the other has not seen also the values), the confidences that the other's rows met with
+here, and the fitness of the rows here. Over the whole grid two numbers are reduced.
 """
 
 from __future__ import annotations
@@ -34,9 +35,11 @@ class Synchronous:
 
     @mpi.collective
     def step(self, first: Callable[[], None] = lambda: None, look: Look = never_stop) -> Snapshot:
-        """Collective. One cycle. `first` is local work that may be done any time before a rank meets its neighbours.
+        """Collective. One cycle. `first` is local work that may be done any time before a rank
+        meets its neighbours.
 
-        What `look` raises before a node is trained or tests, on any rank, all ranks raise; the cycle is then still to be done.
+        What `look` raises before a node is trained or tests, on any rank, all ranks raise; the
+        cycle is then still to be done.
         """
         self.cycle += 1
         try:
@@ -91,7 +94,9 @@ class Synchronous:
 
     @mpi.collective
     def _exchange_rows(self, own: dict[int, Population]) -> dict[int, Population]:
-        """Collective over neighbours. The populations of the neighbours' nodes; their rows are then in the store."""
+        """Collective over neighbours. The populations of the neighbours' nodes; their rows are
+        then in the store.
+        """
         comm, placement, parts, found = self.problem.comm, self.problem.placement, {}, {}
         with mpi.agreed(comm, "writing letters to neighbours"):
             for rank, nodes in placement.given.items():
@@ -110,7 +115,9 @@ class Synchronous:
         return found
 
     def _test(self, judges: dict[int, object], around: dict[int, Population], look: Look) -> dict[int, np.ndarray]:
-        """For each node here or near here: the least confidence of any judge here in each of its rows. Raises what `look` does."""
+        """For each node here or near here: the least confidence of any judge here in each of its
+        rows. Raises what `look` does.
+        """
         problem, torus = self.problem, self.problem.placement.torus
         least = {node: np.full(rows.places.size, np.inf) for node, rows in around.items()}
         before: tuple[int, ...] = ()
@@ -128,7 +135,9 @@ class Synchronous:
 
     @mpi.collective
     def _exchange_confidences(self, own: dict[int, Population], here: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
-        """Collective over neighbours. The fitness of the rows of the nodes here: the least confidence of any judge anywhere."""
+        """Collective over neighbours. The fitness of the rows of the nodes here: the least
+        confidence of any judge anywhere.
+        """
         placement = self.problem.placement
         parts = {rank: [here[node] for node in nodes] for rank, nodes in placement.wanted.items()}
         fitness = {node: here[node] for node in own}
@@ -139,7 +148,9 @@ class Synchronous:
 
     @mpi.collective
     def _exchange_fitness(self, own: dict[int, Population], around: dict[int, Population]) -> dict[int, Population]:
-        """Collective over neighbours. The populations of the neighbours' nodes with the fitness of their rows."""
+        """Collective over neighbours. The populations of the neighbours' nodes with the fitness
+        of their rows.
+        """
         placement = self.problem.placement
         parts = {rank: [own[node].fitness for node in nodes] for rank, nodes in placement.given.items()}
         return {
@@ -149,7 +160,9 @@ class Synchronous:
         }
 
     def _draw(self, around: dict[int, Population], low: float, high: float) -> dict[int, Population]:
-        """Replace rows on all nodes here, after all have drawn; the new populations with the fitness that their rows had."""
+        """Replace rows on all nodes here, after all have drawn; the new populations with the
+        fitness that their rows had.
+        """
         torus, options, new = self.problem.placement.torus, self.problem.options, {}
         for node, slots in self.slots.items():
             pool = [around[neighbour] for neighbour in torus.neighbours(node)]

@@ -81,10 +81,11 @@ class PsbmlReport:
 
 @mpi.collective
 def train(session: Session, data: Path, target: Target, options: PsbmlOptions) -> PsbmlReport | SeedsReport:
-    """Collective over the session. Train one classifier of the classes of `data` into the run folder of the target.
+    """Collective over the session. Train one classifier of the classes of `data` into the run
+    folder of the target.
 
-    Synchronous runs give the same model on any number of ranks. Raises ConfigError or DataError for what the user can mend,
-    Interrupted after a signal or the time limit.
+    Synchronous runs give the same model on any number of ranks. Raises ConfigError or DataError for
+    what the user can mend, Interrupted after a signal or the time limit.
     """
     options.validate()
     learner = learners.parse_learner(options.base)
@@ -113,7 +114,9 @@ def train(session: Session, data: Path, target: Target, options: PsbmlOptions) -
 
 @mpi.collective
 def make_problem(comm: mpi.Comm, dataset: Dataset, torus: Torus, learner: learners.Learner, options: PsbmlOptions) -> TorusProblem:
-    """Collective over `comm`. Spread the rows over the torus. Raises ConfigError if they are too few or need too much memory."""
+    """Collective over `comm`. Spread the rows over the torus. Raises ConfigError if they are too
+    few or need too much memory.
+    """
     split = options.split or default_split(dataset, "train")
     classes = read_classes(comm, dataset, split, options.label)
     start, dense = lay_out(comm, dataset, classes, torus, learner, options)
@@ -124,7 +127,8 @@ def make_problem(comm: mpi.Comm, dataset: Dataset, torus: Torus, learner: learne
 def lay_out(
     comm: mpi.Comm, sizes: MatrixSizes, classes: Classes, torus: Torus, learner: learners.Learner, options: PsbmlOptions
 ) -> tuple[np.ndarray, bool]:
-    """Collective over `comm`. Where each row begins (n; see `spread`), and whether the learner gets dense rows.
+    """Collective over `comm`. Where each row begins (n; see `spread`), and whether the learner gets
+    dense rows.
 
     Raises ConfigError if the rows are too few, or need too much memory.
     """
@@ -177,7 +181,9 @@ def _train(problem: TorusProblem, folder: RunFolder, target: Target, signals: St
 
 @mpi.collective
 def _write_model(problem: TorusProblem, folder: RunFolder, run: TorusRun) -> None:
-    """Collective. Bring the pocket to rank 0, which writes it; then the checkpoints are not needed any more."""
+    """Collective. Bring the pocket to rank 0, which writes it; then the checkpoints are not
+    needed any more.
+    """
     comm, pocket = problem.comm, run.assessor.pocket
     with mpi.agreed(comm, "training the best classifier once more"):
         if pocket.entries is not None and pocket.classifier is None:  # the run was resumed

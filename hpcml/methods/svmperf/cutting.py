@@ -1,12 +1,15 @@
-"""The 1-slack cutting-plane method of one label (SVMperf: Joachims 2006, Algorithm 3), without the vectors.
+"""The 1-slack cutting-plane method of one label (SVMperf: Joachims 2006, Algorithm 3), without the
+vectors.
 
-A plane at w_t is a_t = a subgradient of R at w_t and b_t = R(w_t) − a_t·w_t, so that R(w) ≥ ξ(w) = max(0, max_k a_k·w + b_k).
-The next w minimises λ/2‖w‖² + ξ(w); a step is over when R(w) − ξ(w) is small.
+A plane at w_t is a_t = a subgradient of R at w_t and b_t = R(w_t) − a_t·w_t, so that R(w) ≥ ξ(w) =
+max(0, max_k a_k·w + b_k). The next w minimises λ/2‖w‖² + ξ(w); a step is over when R(w) − ξ(w) is
+small.
 
-**ε.** The program SVMperf minimises ½‖w‖² + C ξ₁₀₀ and counts losses in percent: ξ₁₀₀ = 100 ξ. With C = 1/(100λ) that is
-f(w)/λ, the same minimiser. It stops when 100 R(w) ≤ ξ₁₀₀ + ε, in our scaling when R(w) − ξ(w) ≤ ε/100 (the article's own ε
-is that ε/100; see the footnote in Smith, Kim & Wilbur 2012). As λ/2‖w‖² + ξ(w) is the dual value when α is optimal, R(w) − ξ(w)
-is then f(w) − lower_bound: ε = 0.1 promises f(w) − min f ≤ 0.001, in units of f and not relative to it.
+**ε.** The program SVMperf minimises ½‖w‖² + C ξ₁₀₀ and counts losses in percent: ξ₁₀₀ = 100 ξ. With
+C = 1/(100λ) that is f(w)/λ, the same minimiser. It stops when 100 R(w) ≤ ξ₁₀₀ + ε, in our scaling
+when R(w) − ξ(w) ≤ ε/100 (the article's own ε is that ε/100; see the footnote in Smith, Kim & Wilbur
+2012). As λ/2‖w‖² + ξ(w) is the dual value when α is optimal, R(w) − ξ(w) is then f(w) −
+lower_bound: ε = 0.1 promises f(w) − min f ≤ 0.001, in units of f and not relative to it.
 """
 
 from __future__ import annotations
@@ -32,7 +35,8 @@ def violation_limit(epsilon: float = EPSILON) -> float:
 
 
 class CuttingPlanes:
-    """The inner products K of the planes, their offsets b and the dual variables α; the caller keeps the vectors a_k.
+    """The inner products K of the planes, their offsets b and the dual variables α; the caller
+    keeps the vectors a_k.
 
     Attributes
     ----------
@@ -53,7 +57,9 @@ class CuttingPlanes:
         return len(self.offsets)
 
     def add(self, products: np.ndarray, offset: float) -> None:
-        """Append a plane: `products` (n_planes + 1,) are a·a_k in order, then a·a. ValueError on another shape."""
+        """Append a plane: `products` (n_planes + 1,) are a·a_k in order, then a·a. ValueError on
+        another shape.
+        """
         n = len(self)
         if products.shape != (n + 1,):
             raise ValueError(f"a new plane has inner products of shape {products.shape}, but {n} planes need ({n + 1},)")
@@ -64,9 +70,11 @@ class CuttingPlanes:
         self.idle = np.append(self.idle, 0)
 
     def solve(self) -> np.ndarray:
-        """Return α (n_planes,), the maximiser of α·b − αᵀKα/2λ over α ≥ 0, Σα ≤ 1; the next w is −(1/λ) Σ α_k a_k.
+        """Return α (n_planes,), the maximiser of α·b − αᵀKα/2λ over α ≥ 0, Σα ≤ 1; the next w is
+        −(1/λ) Σ α_k a_k.
 
-        It starts afresh each time, so that a run that resumes gets the same bits. HpcmlError if the solver gives up.
+        It starts afresh each time, so that a run that resumes gets the same bits. HpcmlError if the
+        solver gives up.
         """
         n = len(self)
         lower, upper = np.zeros(n + 1), np.ones(n + 1)  # the bounds of α, then of Σα
@@ -79,7 +87,9 @@ class CuttingPlanes:
         return self.alpha
 
     def drop(self, idle: int = IDLE_LIMIT) -> np.ndarray:
-        """Forget the planes with α = 0 in each of the last `idle` solves; return their indexes, ascending, as before the drop."""
+        """Forget the planes with α = 0 in each of the last `idle` solves; return their indexes,
+        ascending, as before the drop.
+        """
         keep = self.idle < idle
         self.gram = self.gram[np.ix_(keep, keep)]
         self.offsets, self.alpha, self.idle = self.offsets[keep], self.alpha[keep], self.idle[keep]

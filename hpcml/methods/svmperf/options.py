@@ -19,12 +19,15 @@ class SvmperfOptions(InterceptOptions):
     svmperf_epsilon: float = 0.1
     """Stop when the bound on f(w) − min f falls to this, in percent: 0.1 means 0.001."""
     ranks_per_group: int | None = None
-    """Ranks that divide the rows among themselves; the labels are divided among such rank groups. Default: by memory and labels.
-    Does not change the result."""
+    """Ranks that divide the rows among themselves; the labels are divided among such rank groups.
+    Default: by memory and labels. Does not change the result.
+    """
     max_steps: int | None = None
     """Give a label up after so many cutting planes and say so. Default: 5000."""
 
     def validate(self) -> None:
-        """Raise ConfigError for values that make no sense. Local: call it before the first collective."""
+        """Raise ConfigError for values that make no sense. Local: call it before the first
+        collective.
+        """
         super().validate()
         check_above_0(self, "svmperf_epsilon")

@@ -1,12 +1,15 @@
-"""SVMperf: the 1-slack cutting-plane method (Joachims 2006, Algorithm 3) on the passes over the rows that PROBE makes.
+"""SVMperf: the 1-slack cutting-plane method (Joachims 2006, Algorithm 3) on the passes over the
+rows that PROBE makes.
 
-A step costs one pass, which gives R(w_t) and the plane a_t = Σ ∂ℓ / m, b_t = R(w_t) − a_t·w_t; `CuttingPlanes` chooses the next w
-from the planes' inner products. Each rank keeps its own columns of every plane. The planes have the precision of the weights:
-their inner products are those of the stored numbers, in float64, so the program solved is that of the stored planes, and a plane
-rounded to float32 misplaces the lower bound by no more than rounding w to float32 does f(w), some 10⁻⁷ of f.
+A step costs one pass, which gives R(w_t) and the plane a_t = Σ ∂ℓ / m, b_t = R(w_t) − a_t·w_t;
+`CuttingPlanes` chooses the next w from the planes' inner products. Each rank keeps its own columns
+of every plane. The planes have the precision of the weights: their inner products are those of the
+stored numbers, in float64, so the program solved is that of the stored planes, and a plane rounded
+to float32 misplaces the lower bound by no more than rounding w to float32 does f(w), some 10⁻⁷ of
+f.
 
-What a label in training needs (its planes) goes into no checkpoint: after a resume the label begins again, on the same path to
-the same bits.
+What a label in training needs (its planes) goes into no checkpoint: after a resume the label begins
+again, on the same path to the same bits.
 """
 
 from __future__ import annotations
@@ -47,9 +50,11 @@ class Cutting:
 
 
 class SvmperfSolver(PanelSolver):
-    """The labels of the cutting plane method; a checkpoint holds none of those in training: they begin again.
+    """The labels of the cutting plane method; a checkpoint holds none of those in training: they
+    begin again.
 
-    The model is the iterate with the least objective; `phi` in the history is (f_min − lower bound) / f_min.
+    The model is the iterate with the least objective; `phi` in the history is (f_min − lower bound)
+    / f_min.
     """
 
     def __init__(self, objective: Objective, labels: np.ndarray, n_lanes: int, options: SvmperfOptions) -> None:
@@ -73,7 +78,9 @@ class SvmperfSolver(PanelSolver):
 
     @mpi.collective
     def _judge(self, p: int, panel: Panel, seconds: float) -> list[tuple[int, int]]:
-        """Collective. Take the values at w_t; the lanes that are done, and how: R(w_t) − ξ(w_t) is small, or max_steps reached."""
+        """Collective. Take the values at w_t; the lanes that are done, and how: R(w_t) − ξ(w_t)
+        is small, or max_steps reached.
+        """
         f, grad_sq = panel.gather()
         losses, improved, done = panel.mean_losses(), np.zeros(panel.width, dtype=np.bool_), []
         for lane in panel.active.tolist():
@@ -136,7 +143,9 @@ def make_room(training: Cutting) -> None:
 
 
 def add_plane(training: Cutting, panel: Panel, lane: int) -> np.ndarray:
-    """Store own columns of a_t; its products per chunk of them with all planes, itself, and w_t: (chunks, len(planes) + 2)."""
+    """Store own columns of a_t; its products per chunk of them with all planes, itself, and w_t:
+    (chunks, len(planes) + 2).
+    """
     n = len(training.planes)
     np.divide(panel.slopes(lane), panel.objective.rows.n_global, out=training.vectors[n], casting="same_kind")
     w = np.ascontiguousarray(panel.lane(panel.w[panel.own], lane))
@@ -146,7 +155,9 @@ def add_plane(training: Cutting, panel: Panel, lane: int) -> np.ndarray:
 
 
 def next_weights(training: Cutting) -> np.ndarray:
-    """Own columns of w_{t+1} = −(1/λ) Σ α_k a_k; forgets the planes that have been idle for long. Raises HpcmlError."""
+    """Own columns of w_{t+1} = −(1/λ) Σ α_k a_k; forgets the planes that have been idle for
+    long. Raises HpcmlError.
+    """
     planes, n = training.planes, len(training.planes)
     w = np.empty(training.vectors.shape[1], training.vectors.dtype)
     kernels.combine(training.vectors[:n], -planes.solve() / planes.lam, w)
