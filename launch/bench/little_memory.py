@@ -168,7 +168,7 @@ def beside_rows(options: argparse.Namespace, n_rows: int, method: str) -> int:
     """Bytes that hpcml plans with for all ranks, beside the rows' values."""
     sharing = 1 if method == "dual" else options.ranks  # ranks among which the rows are divided
     lanes = min(16, options.labels if sharing > 1 else -(-options.labels // options.ranks))
-    needs = METHODS[method].needs(0, n_rows, options.features, lanes, sharing, 4)
+    needs = METHODS[method].memory(0, n_rows, options.features, lanes, sharing, 4)
     return options.ranks * (PROGRAM[method] + PROGRAM_BYTES + needs + PLACE * n_rows // sharing)
 
 

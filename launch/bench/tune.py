@@ -160,7 +160,7 @@ def crossed(rows: CompactRows, folds: list[Fold], labels: np.ndarray, settings: 
     options, paths = DualOptions(loss="squared-hinge", seed=seed), []
     for fold in folds:
         there = [concrete(METHOD.axes, setting, fold.training, options) for setting in settings]
-        paths.append(METHOD.path(METHOD, METHOD.risk(fold.training, options, Profile()), there, options, METHOD.lanes))
+        paths.append(METHOD.fitter(METHOD, METHOD.risk(fold.training, options, Profile()), there, options, METHOD.lanes))
     work = Kept(rows, folds, paths, labels, len(settings), "map", 1e9)
     work.kept = {}
     found = np.empty((labels.size, len(settings)))

@@ -63,7 +63,7 @@ def test_fewer_labels_share_a_pass_before_rows_are_streamed(comm, monkeypatch, m
     values = np.broadcast_to(np.float32(0), millions * 10**6 * node)
     rows = SimpleNamespace(mapped=True, data=values, n_global=0, n_columns=columns)
     problem = SimpleNamespace(rows=rows, method=dual)
-    room = dual.needs(0, 0, columns, 2, 1, 4) + layout.PROGRAM_BYTES + 8 * 10**6  # of a rank: for two labels and 10⁶ values
+    room = dual.memory(0, 0, columns, 2, 1, 4) + layout.PROGRAM_BYTES + 8 * 10**6  # of a rank: for two labels and 10⁶ values
     monkeypatch.setattr(layout, "private_bytes", lambda: 0)
     monkeypatch.setattr(layout, "memory_of_node", lambda: room * node)
     wanted = 3 if comm.rank else 16  # the others have fewer labels to train

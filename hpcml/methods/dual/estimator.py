@@ -63,12 +63,16 @@ class DualClassifier(LinearClassifier):
     feature_names_in_ : ndarray (n_features,)
         Their names, if X is a data frame with string names.
 
-    Notes ----- Every rank holds all rows twice while it trains, once as they were given and once
-    without features that occur nowhere: about 16 bytes for each value other than 0 of all ranks
-    together. `hpcml train dual` needs a copy for each node only, from a file.
+    Notes
+    -----
+    Every rank holds all rows twice while it trains, once as they were given and once without
+    features that occur nowhere: about 16 bytes for each value other than 0 of all ranks together.
+    `hpcml train dual` needs a copy for each node only, from a file.
 
-    References ---------- Hsieh, Chang, Lin, Keerthi & Sundararajan 2008, Algorithm 1 (LIBLINEAR).
-    Logistic loss: Yu, Huang & Lin 2011.
+    References
+    ----------
+    Hsieh, Chang, Lin, Keerthi & Sundararajan 2008, Algorithm 1 (LIBLINEAR). Logistic loss: Yu,
+    Huang & Lin 2011.
     """
 
     _method = METHOD

@@ -49,8 +49,10 @@ class ElasticNetClassifier(LinearClassifier):
     feature_names_in_ : ndarray (n_features,)
         Their names, if X is a data frame with string names.
 
-    References ---------- Lipton & Elkan 2015, arXiv:1505.06449 (delayed updates); Yuan, Ho & Lin
-    2012 (proximal Newton for L1 logistic regression).
+    References
+    ----------
+    Lipton & Elkan 2015, arXiv:1505.06449 (delayed updates); Yuan, Ho & Lin 2012 (proximal Newton
+    for L1 logistic regression).
     """
 
     _method = METHOD

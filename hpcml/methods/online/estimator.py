@@ -59,8 +59,10 @@ class OnlineClassifier(LabelScores, BaseEstimator):
     feature_names_in_ : ndarray (n_features,)
         Their names, if X is a data frame with string names.
 
-    References ---------- Carvalho & Cohen 2006; Littlestone 1988 (Winnow); Crammer et al. 2003
-    (PA); Li & Long 2002 (ROMMA).
+    References
+    ----------
+    Carvalho & Cohen 2006; Littlestone 1988 (Winnow); Crammer et al. 2003 (PA); Li & Long 2002
+    (ROMMA).
     """
 
     method: str = "mbw"

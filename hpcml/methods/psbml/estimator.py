@@ -129,8 +129,10 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
     feature_names_in_ : ndarray (n_features,)
         Their names, if X is a data frame with string names.
 
-    Notes ----- Every rank holds all rows while it trains, 8 bytes for each value other than 0,
-    beside those of its nodes and what the base learner makes of them.
+    Notes
+    -----
+    Every rank holds all rows while it trains, 8 bytes for each value other than 0, beside those of
+    its nodes and what the base learner makes of them.
 
     References
     ----------
