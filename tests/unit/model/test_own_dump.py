@@ -1,9 +1,12 @@
 """Classifiers of ours are saved and read without skops as skops does it."""
 
+from importlib.metadata import PackageNotFoundError
+
 import numpy as np
 import pytest
 import skops.io
 
+from hpcml.model import own_dump
 from hpcml.model.classifier import canonical, dump_classifier, load_classifier
 from hpcml.model.gaussian_bayes import GaussianNB
 from hpcml.model.kernel_bayes import KernelNB
@@ -26,3 +29,15 @@ def test_the_twin_is_filed_and_read_as_the_estimator(name, n_classes):
     again = load_classifier(dump, 2)
     assert type(again) is type(twin)
     assert np.array_equal(again.predict_joint_log_proba(X), estimator.predict_joint_log_proba(X))
+
+
+def test_our_classifiers_are_written_and_read_where_skops_is_not_installed(monkeypatch):
+    def not_installed(name):
+        raise PackageNotFoundError(name)
+
+    rng = np.random.default_rng(5)
+    X, y = rng.normal(size=(60, 2)).astype(np.float32), np.arange(60) % 2
+    twin = plain_class("hpcml.model.kernel_bayes.KernelNB")().fit(X, y)
+    monkeypatch.setattr(own_dump, "version", not_installed)
+    again = load_classifier(dump_classifier(twin), 2)
+    assert np.array_equal(again.predict_joint_log_proba(X), twin.predict_joint_log_proba(X))
