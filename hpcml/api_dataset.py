@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hpcml.options import Value
 
 
-class Dataset(dataset.Dataset):
+class Dataset(dataset.DataFile):
     """A read-only handle on a dataset file. Opening reads sizes only; close it or use it in a
     `with`.
     """

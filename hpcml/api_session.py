@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hpcml.errors import ConfigError, HpcmlError, in_python, nearest
 
 if TYPE_CHECKING:
-    from hpcml.data.dataset import Dataset
+    from hpcml.data.dataset import DataFile
     from hpcml.log import Log
     from hpcml.model.classifier import ClassifierModel
     from hpcml.model.linear import Model
@@ -43,13 +43,13 @@ def python_session(comm: Comm | None, log: Log | None, signals: StopSignals | No
 
 
 @contextmanager
-def opened_dataset(session: Session, data: Path | str) -> Iterator[Dataset]:
+def opened_dataset(session: Session, data: Path | str) -> Iterator[DataFile]:
     """Collective over the session's ranks. The dataset, on all of them."""
     from hpcml import mpi
-    from hpcml.data.dataset import Dataset
+    from hpcml.data.dataset import DataFile
 
     with mpi.agreed(session.comm, f"opening {data}"):
-        dataset = Dataset(data)
+        dataset = DataFile(data)
     with dataset:
         yield dataset
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.bench.shared_options import choose_methods, comparable, options_for, with_shared_defaults
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, DataError, Interrupted
 from hpcml.evaluation.evaluate import Evaluation, evaluate
 from hpcml.evaluation.report import cell
@@ -143,7 +143,7 @@ def compare(
     shared = with_shared_defaults(shared, _before(comm, target, methods))
     chosen = choose_methods(methods, shared)
     with mpi.agreed(comm, f"opening {data}"):
-        dataset = Dataset(data)
+        dataset = DataFile(data)
     with dataset, ExitStack() as stack:
         with mpi.agreed(comm, f"opening {output}"):
             test_split = split_to_judge(dataset, test_split, log)

@@ -12,7 +12,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.data.compact import compact_rows
-from hpcml.data.dataset import Dataset, default_split
+from hpcml.data.dataset import DataFile, default_split
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError
 from hpcml.methods.linear.objective import Objective, Panel, panel_widths
@@ -76,7 +76,7 @@ def bench_pass(path: Path, labels_per_pass: tuple[int, ...] = LABELS, repeats: i
     if min(labels_per_pass, default=0) < 1:
         raise ConfigError("--labels-per-pass: expected at least 1")
     comm = mpi.self_comm()
-    with Dataset(path) as dataset:
+    with DataFile(path) as dataset:
         rows, _ = compact_rows(comm, load_shard(comm, dataset, default_split(dataset, "train")), False)
     objective = Objective(rows, ProbeOptions(loss="hinge", bias=False, dormant=False), Profile())
     X = scipy.sparse.csr_matrix((rows.data, rows.indices, rows.indptr), shape=(rows.n_local, rows.n_columns))

@@ -22,7 +22,7 @@ from hpcml.bench.peers import PeerProblem, PeerRun, Quality, choose_peers, run_p
 from hpcml.bench.programs import PEERS
 from hpcml.bench.shared_options import choose_methods, loss_of, minimisers, options_for, with_shared_defaults
 from hpcml.bench.top_speed import top_speed
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, Interrupted
 from hpcml.evaluation.evaluate import evaluate
 from hpcml.evaluation.seen import split_to_judge
@@ -78,7 +78,7 @@ class Bench:
     """
 
     session: Session
-    dataset: Dataset
+    dataset: DataFile
     output: Path
     options: Any  # shared by the methods
     plan: OvrOptions
@@ -277,7 +277,7 @@ def bench_ovr(
     if peers and mpi.ranks_on_node(comm) < comm.size:
         raise ConfigError("the other trainers run on one node: start all ranks on one, or add --peer none")
     with mpi.agreed(comm, f"opening {data}"):
-        dataset = Dataset(data)
+        dataset = DataFile(data)
     with dataset, ExitStack() as stack:
         with mpi.agreed(comm, f"opening {output}"):
             test_split = split_to_judge(dataset, test_split, log)

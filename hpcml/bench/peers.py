@@ -21,7 +21,7 @@ from hpcml import mpi
 from hpcml.bench import programs
 from hpcml.bench.programs import BEST, PEERS
 from hpcml.bench.shared_options import minimisers
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.shard import read_rows
 from hpcml.errors import ConfigError, nearest
 from hpcml.evaluation.counts import Counts
@@ -94,7 +94,7 @@ class PeerProblem:
     beside us. All of it is local.
     """
 
-    def __init__(self, dataset: Dataset, model: Model, split: str, test_split: str, bias: bool) -> None:
+    def __init__(self, dataset: DataFile, model: Model, split: str, test_split: str, bias: bool) -> None:
         """`model` is any of the run's models with the penalty of the programs. Raises DataError,
         MemoryError.
 
@@ -204,7 +204,7 @@ def _with_bias(X: sp.csr_matrix, bias: bool) -> sp.csr_matrix:
     return sp.hstack([X, np.ones((X.shape[0], 1))], format="csr") if bias else X
 
 
-def label_sets(dataset: Dataset, rows: np.ndarray, names: list[str]) -> sp.csr_matrix:
+def label_sets(dataset: DataFile, rows: np.ndarray, names: list[str]) -> sp.csr_matrix:
     """Which of the labels `names` the rows have (rows × names, ones). Local; raises DataError."""
     places = np.full(dataset.n_labels, -1, dtype=np.int64)
     known = {name: number for number, name in enumerate(dataset.label_names())}

@@ -10,7 +10,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.bench.programs import BEST
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
 from hpcml.evaluation.scoring import MAX_LANES, WEIGHT_BYTES, blocks_of, scorer_of
 from hpcml.evaluation.top import top_of
@@ -18,7 +18,7 @@ from hpcml.model.linear import Model
 
 
 @mpi.collective
-def top_speed(comm: mpi.Comm, model: Model, dataset: Dataset, split: str) -> float:
+def top_speed(comm: mpi.Comm, model: Model, dataset: DataFile, split: str) -> float:
     """Collective over `comm`. Rows that are given their BEST best labels in a second, once the
     model is ready; NaN without rows.
 

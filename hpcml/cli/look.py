@@ -14,7 +14,7 @@ from hpcml.errors import ConfigError
 from hpcml.options import Flag, Several
 
 if TYPE_CHECKING:
-    from hpcml.data.dataset import Dataset
+    from hpcml.data.dataset import DataFile
     from hpcml.evaluation.contributions import WhyRows
     from hpcml.evaluation.unlearnt import Learnability
     from hpcml.evaluation.wrong import MostWrong
@@ -79,7 +79,7 @@ def explain(
     """
     from contextlib import nullcontext
 
-    from hpcml.data.dataset import Dataset
+    from hpcml.data.dataset import DataFile
     from hpcml.evaluation.explain import explain as work
     from hpcml.evaluation.explain import format_explanation, write_json
     from hpcml.files.atomic import check_output
@@ -97,7 +97,7 @@ def explain(
     with agreed(comm, f"opening {data or model}"):
         if comm.rank == 0 and json is not None:
             check_output(json, force, [model, data, titles])
-        dataset = None if data is None else Dataset(data)
+        dataset = None if data is None else DataFile(data)
     with nullcontext() if dataset is None else dataset:
         if asked:
             _say_asked(session, asked[0], opened, dataset, label, row, wrong, split, 10 if top is None else top, json, titles)
@@ -130,7 +130,7 @@ def _say_asked(
     session: Here,
     asked: str,
     model: Model | ClassifierModel,
-    dataset: Dataset,
+    dataset: DataFile,
     label: tuple[str, ...],
     row: tuple[str, ...],
     wrong: int | None,
@@ -235,7 +235,7 @@ def duplicates(
     force:
         Replace the files if they exist.
     """
-    from hpcml.data.dataset import Dataset
+    from hpcml.data.dataset import DataFile
     from hpcml.mpi import agreed
     from hpcml.near_duplicates.report import check_outputs, format_duplicates, write_csv, write_json
     from hpcml.near_duplicates.search import find_duplicates
@@ -246,7 +246,7 @@ def duplicates(
     if force and not any(outputs.values()):
         raise ConfigError("--force has no effect without --output, --csv or --json; leave it out")
     with agreed(comm, f"opening {data}"):
-        dataset = Dataset(data)
+        dataset = DataFile(data)
         if comm.rank == 0:
             check_outputs(outputs, force, data)
     with dataset:

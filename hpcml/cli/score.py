@@ -65,7 +65,7 @@ def predict(
     force:
         Replace the output if it exists.
     """
-    from hpcml.data.dataset import Dataset
+    from hpcml.data.dataset import DataFile
     from hpcml.data.svmlight_stream import is_text
     from hpcml.files.lines import line_limit
     from hpcml.model.open import share_model
@@ -98,7 +98,7 @@ def predict(
         predict_stream(comm, opened, data, output, what, force, session.log, zero_based, format, top, max_line)
         return
     with agreed(comm, f"opening {data}"):
-        dataset = Dataset(data)
+        dataset = DataFile(data)
     with dataset:
         work(comm, opened, dataset, split, output, what, force, session.log, top)
 
@@ -154,7 +154,7 @@ def evaluate(
     force:
         Replace the CSV or JSON file if it exists.
     """
-    from hpcml.data.dataset import Dataset
+    from hpcml.data.dataset import DataFile
     from hpcml.evaluation.bioasq import evaluate_bioasq
     from hpcml.evaluation.evaluate import evaluate as work
     from hpcml.evaluation.report import format_evaluation, write_csv, write_json
@@ -175,7 +175,7 @@ def evaluate(
         raise ConfigError(f"--csv {csv} and --json {json} are one file; choose two names")
     opened = share_model(session.comm, model).with_threshold(threshold)
     with agreed(session.comm, f"opening {data}"):
-        dataset = Dataset(data)
+        dataset = DataFile(data)
         for output in (csv, json):
             if session.comm.rank == 0 and output is not None:
                 check_output(output, force, [model, data])
@@ -245,14 +245,14 @@ def threshold(
     force:
         Replace the output, or the model's thresholds, if they exist.
     """
-    from hpcml.data.dataset import Dataset
+    from hpcml.data.dataset import DataFile
     from hpcml.evaluation.store_thresholds import threshold as work
     from hpcml.model.open import share_model
     from hpcml.mpi import agreed
 
     opened = share_model(session.comm, model)
     with agreed(session.comm, f"opening {data}"):
-        dataset = Dataset(data)
+        dataset = DataFile(data)
     with dataset:
         found = work(session.comm, opened, dataset, split, measure, method, min_positives, chance, output, force, session.log)
     say_once(session, str(found))
@@ -287,14 +287,14 @@ def calibrate(
     force:
         Replace the output, or the model's sigmoids, if they exist.
     """
-    from hpcml.data.dataset import Dataset
+    from hpcml.data.dataset import DataFile
     from hpcml.evaluation.calibrate import calibrate as work
     from hpcml.model.open import share_model
     from hpcml.mpi import agreed
 
     opened = share_model(session.comm, model)
     with agreed(session.comm, f"opening {data}"):
-        dataset = Dataset(data)
+        dataset = DataFile(data)
     with dataset:
         say_once(session, str(work(session.comm, opened, dataset, split, output, force, session.log)))
 
@@ -328,7 +328,7 @@ def prune(
     force:
         Replace the output if it exists.
     """
-    from hpcml.data.dataset import Dataset
+    from hpcml.data.dataset import DataFile
     from hpcml.evaluation.seen import split_to_judge
     from hpcml.model.open import share_model
     from hpcml.mpi import agreed
@@ -338,7 +338,7 @@ def prune(
         raise ConfigError("--force has no effect without --output; leave it out")
     opened = share_model(session.comm, model)
     with agreed(session.comm, f"opening {data}"):
-        dataset = Dataset(data)
+        dataset = DataFile(data)
     with dataset:
         split = split_to_judge(dataset, split, session.log)
         say_once(session, str(work(session.comm, opened, dataset, split, below, output, force, session.log)))

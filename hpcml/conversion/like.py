@@ -9,7 +9,7 @@ from hpcml import mpi
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.renames import read_renames
 from hpcml.conversion.vocabulary import TextSettings
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError
 
 
@@ -56,7 +56,7 @@ def _read(path: Path, source: str, is_text: bool | None) -> Like:
     """The parts of a dataset that a conversion uses again. Local; raises ConfigError or
     DataError.
     """
-    with Dataset(path) as dataset:
+    with DataFile(path) as dataset:
         of_text = "text" in dataset.file
         if is_text not in (None, of_text):
             made = "text" if of_text else "numbers, not from text"

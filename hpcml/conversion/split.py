@@ -13,7 +13,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.conversion.options import ConvertOptions
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError
 from hpcml.files.atomic import temporary_path
 from hpcml.files.slabs import editing
@@ -100,7 +100,7 @@ def stratified_test(seed: int, share: float, n_labels: int, y_indptr: np.ndarray
     return test
 
 
-def _test_flags(dataset: Dataset, share: float, stratified: bool, seed: int) -> np.ndarray:
+def _test_flags(dataset: DataFile, share: float, stratified: bool, seed: int) -> np.ndarray:
     """Test flags (m) of a dataset's rows."""
     if stratified:
         return stratified_test(seed, share, dataset.n_labels, np.array(dataset.map("Y/indptr")), dataset.map("Y/indices"))
@@ -138,7 +138,7 @@ def split(
     learned = False
     with temporary_path(comm, output or path, force or output is None) as temporary, mpi.agreed(comm, f"splitting {path}"):
         if comm.rank == 0:
-            with Dataset(path) as dataset:
+            with DataFile(path) as dataset:
                 if dataset.split_names() and not force:
                     raise ConfigError(f"{path} has splits ({', '.join(dataset.split_names())}); use --force to replace them")
                 test = _test_flags(dataset, test_share, stratified, seed)

@@ -19,7 +19,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.conversion.fields import PLAIN, Field, as_texts, parse_fields
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.headings import TAG, has_headings
 from hpcml.errors import DataError
 from hpcml.files.hdf5 import DAMAGE, NAME_CHUNK, Strings, write_strings
@@ -103,7 +103,7 @@ class TextSettings:
         write_strings(file, "text/stop_words", self.stop_words)
 
     @classmethod
-    def read(cls, dataset: Dataset) -> TextSettings:
+    def read(cls, dataset: DataFile) -> TextSettings:
         """The settings of a dataset made from text. Raises DataError if they are damaged."""
         try:
             group = dataset.file["text"]
@@ -124,7 +124,7 @@ class TextSettings:
             raise DataError(f"{dataset.path}: damaged dataset: group text is incomplete; make it again") from None
 
 
-def fields_of(dataset: Dataset) -> tuple[Field, ...]:
+def fields_of(dataset: DataFile) -> tuple[Field, ...]:
     """The fields that a dataset made from text tells apart. Raises KeyError or ValueError if it
     does not say them soundly.
     """
@@ -151,7 +151,7 @@ def _words_of(name: str, fields: dict[str, Field], headings: bool) -> list[str]:
     return [name] if fields[tag].whole else [f"{word} {tag}" for word in term.split(" ", 1)]
 
 
-def read_vocabulary(dataset: Dataset, fields: tuple[Field, ...] = PLAIN, headings: bool = False) -> Vocabulary:
+def read_vocabulary(dataset: DataFile, fields: tuple[Field, ...] = PLAIN, headings: bool = False) -> Vocabulary:
     """The features of a dataset made from text. Raises DataError if the names are not sorted and
     unique.
     """

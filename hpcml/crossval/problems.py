@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hpcml.crossval.protocols import Protocol
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.headings import find_headings
 from hpcml.data.shard import Shard, read_rows, rows_of, slab_of
 from hpcml.errors import ConfigError, nearest
@@ -53,7 +53,7 @@ class Loaded:
 
     def __init__(self, problem: CvProblem) -> None:
         """The rows of its file. Local; raises DataError, MemoryError, OSError."""
-        with Dataset(problem.path) as dataset:
+        with DataFile(problem.path) as dataset:
             self.source = problem.source
             self.rows = np.array(dataset.split(problem.split))
             self.X = read_rows(dataset, self.rows, dense=False)
@@ -95,7 +95,7 @@ def read_problem(
     Raises ConfigError for an unknown label or one with too few rows, and for a negative value if
     some methods (`refusing`) take none; DataError for a damaged file.
     """
-    with Dataset(path) as dataset:
+    with DataFile(path) as dataset:
         rows, names = dataset.split(split), dataset.label_names()
         slab = slab_of(dataset, rows, 0, rows.size)
         nnz = int((slab.indptr[slab.rows + 1] - slab.indptr[slab.rows]).sum())
@@ -132,7 +132,7 @@ def _number(path: Path, names: list[str], name: str) -> int:
     return names.index(name)
 
 
-def _check_signs(dataset: Dataset, rows: np.ndarray, refusing: Sequence[str]) -> None:
+def _check_signs(dataset: DataFile, rows: np.ndarray, refusing: Sequence[str]) -> None:
     """Raise ConfigError for a negative value, now and not after hours."""
     for begin in range(0, rows.size, BLOCK_ROWS):
         X = read_rows(dataset, rows[begin : begin + BLOCK_ROWS], dense=False)

@@ -1,7 +1,7 @@
 """The HDF5 sparse dataset on disk and in memory: the rows of a rank, labels, classes, svmlight
 text.
 
-    with Dataset("docs.h5") as dataset:
+    with DataFile("docs.h5") as dataset:
         shard = load_shard(comm, dataset, "train")  # this rank's rows, mapped from the file
     rows, columns = compact_rows(comm, shard, bias=True)  # copied without features that no row has
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.shard import Shard, load_shard
 from hpcml.errors import ConfigError, DataError, nearest
 from hpcml.partition import offsets
@@ -31,7 +31,7 @@ class Classes(NamedTuple):
 
 
 @mpi.collective
-def read_classes(comm: mpi.Comm, dataset: Dataset, split: str, label: str | None) -> Classes:
+def read_classes(comm: mpi.Comm, dataset: DataFile, split: str, label: str | None) -> Classes:
     """Collective over `comm`. Each rank reads its shard's labels; then all ranks know all classes.
 
     With `label`, or if the data have one label, the classes are "has it not" and "has it"; else
@@ -63,7 +63,7 @@ def _has(shard: Shard, label: int) -> np.ndarray:
     return has.astype(np.int32)
 
 
-def _only_label(dataset: Dataset, shard: Shard) -> np.ndarray:
+def _only_label(dataset: DataFile, shard: Shard) -> np.ndarray:
     """The one label of each of the shard's rows (n_local, int32). Raises ConfigError for a row
     with none or several.
     """

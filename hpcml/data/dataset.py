@@ -18,7 +18,7 @@ NAMES_OF = {"Y": "label_names", UNKNOWN: "unknown_label_names"}  # the names of 
 NAMES = ("feature_names", "label_names", "label_titles", "row_ids", "unknown_label_names")  # lists of strings that may be there
 
 
-class Dataset:
+class DataFile:
     """A read-only handle on a dataset file. Opening reads sizes only; close it or use it in a
     `with`.
     """
@@ -217,6 +217,6 @@ class Dataset:
         return parts[0] if len(parts) == 1 else np.unique(np.concatenate(parts))
 
 
-def default_split(dataset: Dataset, wanted: str) -> str:
+def default_split(dataset: DataFile, wanted: str) -> str:
     """The split to use when the user named none: `wanted` if the file has it, else all rows."""
     return wanted if wanted in dataset.split_names() else "all"

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.names import numbers_of
 from hpcml.errors import ConfigError, HpcmlError, nearest
 from hpcml.files.hdf5 import DAMAGE
@@ -21,7 +21,7 @@ from hpcml.files.hdf5 import DAMAGE
 TAG = "(heading)"
 
 
-def has_headings(dataset: Dataset) -> bool:
+def has_headings(dataset: DataFile) -> bool:
     """Whether the features of a dataset are headings, too. Local."""
     return bool(dataset.file.attrs.get("headings", False))
 
@@ -49,7 +49,7 @@ class Headings:
 
 
 @mpi.collective
-def heading_features(comm: mpi.Comm, dataset: Dataset, exclude: Sequence[str]) -> Headings | None:
+def heading_features(comm: mpi.Comm, dataset: DataFile, exclude: Sequence[str]) -> Headings | None:
     """Collective over `comm`. The features that are headings, as columns; None where none are. One
     rank reads the names.
 
@@ -63,7 +63,7 @@ def heading_features(comm: mpi.Comm, dataset: Dataset, exclude: Sequence[str]) -
     return shared
 
 
-def find_headings(dataset: Dataset, exclude: Sequence[str] = ()) -> Headings | None:
+def find_headings(dataset: DataFile, exclude: Sequence[str] = ()) -> Headings | None:
     """See `heading_features`. Local."""
     if not has_headings(dataset):
         if exclude:
@@ -100,7 +100,7 @@ def _file_has_headings(path: Path | str) -> bool:
     if not Path(path).is_file():
         return False
     try:
-        with Dataset(path) as dataset:
+        with DataFile(path) as dataset:
             return has_headings(dataset)
     except (HpcmlError, *DAMAGE):
         return False

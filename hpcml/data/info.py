@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.dataset import UNKNOWN, Dataset, default_split
+from hpcml.data.dataset import UNKNOWN, DataFile, default_split
 from hpcml.data.headings import has_headings
 from hpcml.data.row_checks import BLOCK, check_contents, share
 from hpcml.data.shard import slab_of, split_bounds
@@ -75,7 +75,7 @@ def info(comm: mpi.Comm, path: Path, ranks: list[int], check: bool = True) -> Da
             raise ConfigError(f"--ranks {number}: expected at least 1")
     dataset = None
     with mpi.agreed(comm, f"reading {path}"):
-        dataset = Dataset(path)
+        dataset = DataFile(path)
     with dataset:
         if check:
             check_contents(comm, dataset)
@@ -105,7 +105,7 @@ def info(comm: mpi.Comm, path: Path, ranks: list[int], check: bool = True) -> Da
     return found
 
 
-def _weigh(dataset: Dataset, n_ranks: int) -> ShardWeight:
+def _weigh(dataset: DataFile, n_ranks: int) -> ShardWeight:
     """The smallest and largest of `n_ranks` shards of the training split (all rows without one)."""
     split = default_split(dataset, "train")
     rows = dataset.split(split)
@@ -118,7 +118,7 @@ def _weigh(dataset: Dataset, n_ranks: int) -> ShardWeight:
 
 
 @mpi.collective
-def _label_counts(comm: mpi.Comm, dataset: Dataset) -> dict[str, np.ndarray]:
+def _label_counts(comm: mpi.Comm, dataset: DataFile) -> dict[str, np.ndarray]:
     """Collective over `comm`. The number of rows of each label, in all rows and in every split."""
     counts = {}
     for name in ["all", *dataset.split_names()]:

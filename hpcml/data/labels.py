@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from hpcml import mpi, rng
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.shard import Shard
 from hpcml.errors import ConfigError, DataError, nearest
 from hpcml.kernels import rows as kernels
@@ -29,7 +29,7 @@ class Wanted(Protocol):
 
 
 @mpi.collective
-def count_unused(comm: mpi.Comm, dataset: Dataset) -> tuple[int, int]:
+def count_unused(comm: mpi.Comm, dataset: DataFile) -> tuple[int, int]:
     """Collective over `comm`. How many rows of a file that has splits are in none of them, and
     in more than one.
     """
@@ -49,7 +49,7 @@ def count_unused(comm: mpi.Comm, dataset: Dataset) -> tuple[int, int]:
 
 
 @mpi.collective
-def tell_unused(comm: mpi.Comm, dataset: Dataset, split: str, log: Log) -> None:
+def tell_unused(comm: mpi.Comm, dataset: DataFile, split: str, log: Log) -> None:
     """Collective over `comm`. Say how many rows are in no split, and warn of those that are in
     more than one.
     """
@@ -74,7 +74,7 @@ def count_positives(comm: mpi.Comm, shard: Shard) -> np.ndarray:
 
 
 @mpi.collective
-def choose_labels(comm: mpi.Comm, dataset: Dataset, wanted: Wanted, n_positive: np.ndarray) -> tuple[np.ndarray, list[str]]:
+def choose_labels(comm: mpi.Comm, dataset: DataFile, wanted: Wanted, n_positive: np.ndarray) -> tuple[np.ndarray, list[str]]:
     """Collective over `comm`. The numbers and names of the labels to train, in the file's order;
     one rank reads the names.
 
@@ -88,7 +88,7 @@ def choose_labels(comm: mpi.Comm, dataset: Dataset, wanted: Wanted, n_positive: 
     return shared
 
 
-def _choose_labels(dataset: Dataset, wanted: Wanted, n_positive: np.ndarray) -> tuple[np.ndarray, list[str]]:
+def _choose_labels(dataset: DataFile, wanted: Wanted, n_positive: np.ndarray) -> tuple[np.ndarray, list[str]]:
     """See `choose_labels`. Local."""
     names = dataset.label_names()
     known = set(names)

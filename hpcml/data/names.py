@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.files.hdf5 import NAME_CHUNK
 
 
-def names_of(dataset: Dataset, numbers: np.ndarray, what: str = "feature_names") -> list[str] | None:
+def names_of(dataset: DataFile, numbers: np.ndarray, what: str = "feature_names") -> list[str] | None:
     """The names of some features, or of what else has names in the file; None if it has none.
     Raises DataError.
     """
@@ -25,7 +25,7 @@ def names_of(dataset: Dataset, numbers: np.ndarray, what: str = "feature_names")
     return list(out)
 
 
-def numbers_of(dataset: Dataset, names: list[str]) -> np.ndarray:
+def numbers_of(dataset: DataFile, names: list[str]) -> np.ndarray:
     """The number of the feature of each name, −1 where the file has none of that name (int64).
     Raises DataError.
     """

@@ -8,7 +8,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.data.csr import row_of, unordered
-from hpcml.data.dataset import NAMES, Dataset
+from hpcml.data.dataset import NAMES, DataFile
 from hpcml.errors import DataError
 from hpcml.files.hdf5 import NAME_CHUNK
 from hpcml.partition import bounds_by_weight, even_bounds
@@ -22,13 +22,13 @@ def share(comm: mpi.Comm, size: int) -> tuple[int, int]:
     return int(bounds[comm.rank]), int(bounds[comm.rank + 1])
 
 
-def _bad(dataset: Dataset, what: str) -> DataError:
+def _bad(dataset: DataFile, what: str) -> DataError:
     """The error for damage found in a dataset."""
     return DataError(f"{dataset.path}: {what}; make the file again with `hpcml convert`")
 
 
 @mpi.collective
-def check_contents(comm: mpi.Comm, dataset: Dataset) -> None:
+def check_contents(comm: mpi.Comm, dataset: DataFile) -> None:
     """Collective over `comm`. Check the matrices, the names and the splits; each rank its share.
     Raises DataError.
     """
@@ -60,7 +60,7 @@ def check_contents(comm: mpi.Comm, dataset: Dataset) -> None:
             _check_split(dataset, name, *share(comm, dataset.split(name).size))
 
 
-def _check_feature_names(dataset: Dataset) -> None:
+def _check_feature_names(dataset: DataFile) -> None:
     """No two features have one name. Digests of 8 bytes are compared, for there may be very
     many. Raises DataError.
     """
@@ -77,7 +77,7 @@ def _check_feature_names(dataset: Dataset) -> None:
             raise _bad(dataset, f"feature_names: features {number} and {other} have the name {name!r}")
 
 
-def _check_indptr(dataset: Dataset, name: str, begin: int, end: int) -> None:
+def _check_indptr(dataset: DataFile, name: str, begin: int, end: int) -> None:
     """The pointers of rows begin..end do not fall, and go from 0 to the number of entries.
     Raises DataError.
     """
@@ -94,7 +94,7 @@ def _check_indptr(dataset: Dataset, name: str, begin: int, end: int) -> None:
         raise _bad(dataset, f"{name}/indptr: ends with {indptr[end]}, but there are {nnz} entries")
 
 
-def _check_rows(dataset: Dataset, name: str, n_columns: int, begin: int, end: int) -> None:
+def _check_rows(dataset: DataFile, name: str, n_columns: int, begin: int, end: int) -> None:
     """Columns sorted, unique and in range, and values finite, in rows begin..end. Raises
     DataError.
     """
@@ -118,7 +118,7 @@ def _first(flags: np.ndarray) -> int:
     return int(np.argmax(flags)) if flags.any() else -1
 
 
-def _check_split(dataset: Dataset, name: str, begin: int, end: int) -> None:
+def _check_split(dataset: DataFile, name: str, begin: int, end: int) -> None:
     """Entries begin..end of a split are rows, and each is above the one before. Raises
     DataError.
     """

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from hpcml import mpi
 from hpcml.data.csr import row_of, unordered
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.errors import DataError
 from hpcml.partition import bounds_by_weight, offsets
 
@@ -53,7 +53,7 @@ class Shard:
         return sum(a.nbytes if 0 not in a.strides else 0 for a in arrays)
 
 
-def split_bounds(dataset: Dataset, rows: np.ndarray, n_parts: int) -> np.ndarray:
+def split_bounds(dataset: DataFile, rows: np.ndarray, n_parts: int) -> np.ndarray:
     """Boundaries (n_parts + 1) in `rows` (sorted row numbers) of parts with about equal non-zeros.
 
     Raises DataError if the rows are not in the file.
@@ -67,7 +67,7 @@ def split_bounds(dataset: Dataset, rows: np.ndarray, n_parts: int) -> np.ndarray
     return _checked_bounds(dataset, bounds_by_weight(offsets(indptr[rows + 1] - indptr[rows]), n_parts))
 
 
-def _check_ascending(dataset: Dataset, rows: np.ndarray) -> None:
+def _check_ascending(dataset: DataFile, rows: np.ndarray) -> None:
     """Raise DataError unless each row number is above the one before it; their differences may
     not fit an int64.
     """
@@ -75,7 +75,7 @@ def _check_ascending(dataset: Dataset, rows: np.ndarray) -> None:
         raise DataError(f"{dataset.path}: damaged dataset: the rows of a split are out of order; `hpcml info` says where")
 
 
-def _checked_bounds(dataset: Dataset, bounds: np.ndarray) -> np.ndarray:
+def _checked_bounds(dataset: DataFile, bounds: np.ndarray) -> np.ndarray:
     """The boundaries themselves. Raises DataError if they leave rows out, as those of a falling
     indptr can.
     """
@@ -84,7 +84,7 @@ def _checked_bounds(dataset: Dataset, bounds: np.ndarray) -> np.ndarray:
     return bounds
 
 
-def matrix_slab(dataset: Dataset, name: str, first: int, last: int) -> tuple[np.ndarray, np.ndarray, int, int]:
+def matrix_slab(dataset: DataFile, name: str, first: int, last: int) -> tuple[np.ndarray, np.ndarray, int, int]:
     """Rows first..last of a matrix: indptr from 0, indices, the range of values; the kernels
     rely on what is checked here.
     """
@@ -105,7 +105,7 @@ def matrix_slab(dataset: Dataset, name: str, first: int, last: int) -> tuple[np.
     return indptr, indices, lo, hi
 
 
-def slab_of(dataset: Dataset, split_rows: np.ndarray, begin: int, end: int) -> Shard:
+def slab_of(dataset: DataFile, split_rows: np.ndarray, begin: int, end: int) -> Shard:
     """The shard of entries begin..end of `split_rows`. Raises DataError if it would lead out of
     the arrays.
     """
@@ -131,7 +131,7 @@ def slab_of(dataset: Dataset, split_rows: np.ndarray, begin: int, end: int) -> S
 
 
 @mpi.collective
-def load_shard(comm: mpi.Comm, dataset: Dataset, split: str) -> Shard:
+def load_shard(comm: mpi.Comm, dataset: DataFile, split: str) -> Shard:
     """Collective over `comm`. This rank's shard of a split.
 
     Raises ConfigError for an unknown split, DataError for an unreadable file.
@@ -162,7 +162,7 @@ def rows_of(csr: tuple[np.ndarray, np.ndarray, np.ndarray], rows: np.ndarray, n_
     return matrix.toarray() if dense else matrix
 
 
-def read_rows(dataset: Dataset, rows: np.ndarray, dense: bool) -> Rows:
+def read_rows(dataset: DataFile, rows: np.ndarray, dense: bool) -> Rows:
     """Some rows (ascending numbers) of a dataset. Local; raises DataError, MemoryError, OSError."""
     dataset.check_unchanged()
     slab = slab_of(dataset, rows, 0, rows.size)

@@ -9,17 +9,17 @@ from dataclasses import replace
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.dataset import UNKNOWN, Dataset
+from hpcml.data.dataset import UNKNOWN, DataFile
 from hpcml.data.shard import Shard, load_shard, matrix_slab
 
 
-def all_label_names(dataset: Dataset) -> list[str]:
+def all_label_names(dataset: DataFile) -> list[str]:
     """The names of the labels, and behind them those of the unknown ones. Raises DataError."""
     return dataset.label_names() + dataset.unknown_names()
 
 
 @mpi.collective
-def label_sets_of(comm: mpi.Comm, dataset: Dataset, shard: Shard) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def label_sets_of(comm: mpi.Comm, dataset: DataFile, shard: Shard) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Collective over `comm`. The label sets (indptr from 0, indices) of the rows of a slab by
     the name of their matrix.
     """
@@ -32,7 +32,7 @@ def label_sets_of(comm: mpi.Comm, dataset: Dataset, shard: Shard) -> dict[str, t
 
 
 @mpi.collective
-def load_with_unknown(comm: mpi.Comm, dataset: Dataset, split: str) -> Shard:
+def load_with_unknown(comm: mpi.Comm, dataset: DataFile, split: str) -> Shard:
     """Collective over `comm`. This rank's shard of a split, whose rows have all labels of
     `all_label_names`.
 

@@ -1,7 +1,7 @@
 """Measures of a model on a split, thresholds, probabilities, and what a model looks at; the same
 bits on any number of ranks.
 
-    with Dataset("docs.h5") as dataset:
+    with DataFile("docs.h5") as dataset:
         found = evaluate(comm, open_model("runs/docs"), dataset, "test", log)
     print(format_evaluation(found), found.macro("average_precision"))
 

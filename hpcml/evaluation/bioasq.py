@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.descriptors import share_descriptors
 from hpcml.data.shard import Shard
 from hpcml.data.unknown_labels import all_label_names, load_with_unknown
@@ -106,7 +106,7 @@ class _Pairs:
 
 @mpi.collective
 def evaluate_bioasq(
-    comm: mpi.Comm, model: Model | ClassifierModel, dataset: Dataset, split: str, descriptors: Path | None, log: Log
+    comm: mpi.Comm, model: Model | ClassifierModel, dataset: DataFile, split: str, descriptors: Path | None, log: Log
 ) -> BioasqEvaluation:
     """Collective over `comm`. BioASQ's measures of a split; those of the hierarchy with
     `descriptors`, a file with tree numbers.
@@ -158,7 +158,7 @@ def evaluate_bioasq(
 
 
 @mpi.collective
-def _pairs(comm: mpi.Comm, model: Model | ClassifierModel, dataset: Dataset, shard: Shard, log: Log) -> _Pairs:
+def _pairs(comm: mpi.Comm, model: Model | ClassifierModel, dataset: DataFile, shard: Shard, log: Log) -> _Pairs:
     """Collective over `comm`. The true pairs, and those above their thresholds: 8 bytes each."""
     scorer = scorer_of(model, shard, np.arange(model.n_labels))
     scorer.warm_up(comm)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError
 from hpcml.evaluation.decision import decide
 from hpcml.evaluation.held_out import hold_out
@@ -54,7 +54,7 @@ class CalibrationReport:
 def calibrate(
     comm: mpi.Comm,
     model: Model | ClassifierModel,
-    dataset: Dataset,
+    dataset: DataFile,
     split: str | None,
     output: Path | None = None,
     force: bool = False,

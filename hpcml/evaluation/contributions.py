@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.names import names_of
 from hpcml.data.shard import slab_of
 from hpcml.errors import ConfigError, NonFiniteError, nearest
@@ -106,7 +106,7 @@ def check_weights(model: Model | ClassifierModel, doing: str) -> Model:
 
 @mpi.collective
 def why(
-    comm: mpi.Comm, model: Model | ClassifierModel, dataset: Dataset, rows: Sequence[str], wanted: Sequence[str], top: int
+    comm: mpi.Comm, model: Model | ClassifierModel, dataset: DataFile, rows: Sequence[str], wanted: Sequence[str], top: int
 ) -> WhyRows:
     """Collective over `comm`. What the features of some rows add to the scores of the labels named
     `wanted`; the same on all ranks.
@@ -197,7 +197,7 @@ def taken_apart(scorer: Scorer, features: Features, place: int, row: int, label:
     )
 
 
-def numbers_of_rows(dataset: Dataset, wanted: Iterable[str]) -> list[int]:
+def numbers_of_rows(dataset: DataFile, wanted: Iterable[str]) -> list[int]:
     """The numbers of rows, by their ids, or if the data have none by their numbers. Local;
     raises ConfigError, DataError.
     """

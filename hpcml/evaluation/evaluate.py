@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.labels import count_unused
 from hpcml.data.unknown_labels import all_label_names, load_with_unknown
 from hpcml.errors import ConfigError, DataError
@@ -127,7 +127,7 @@ class TruePairs:
     comparable: Comparable  # of the evaluated labels
 
 
-def match_labels(model: Model | ClassifierModel, dataset: Dataset, labels: list[int] | None) -> tuple[Evaluation, np.ndarray]:
+def match_labels(model: Model | ClassifierModel, dataset: DataFile, labels: list[int] | None) -> tuple[Evaluation, np.ndarray]:
     """An evaluation without values, and for each of `all_label_names` its place among the evaluated
     ones, or what `missed` says.
 
@@ -165,7 +165,7 @@ def match_labels(model: Model | ClassifierModel, dataset: Dataset, labels: list[
     return evaluation, place
 
 
-def _titles(model: Model | ClassifierModel, dataset: Dataset, known: list[int], in_data: list[int]) -> list[str] | None:
+def _titles(model: Model | ClassifierModel, dataset: DataFile, known: list[int], in_data: list[int]) -> list[str] | None:
     """The titles of labels by their numbers in the model, else by those in the data; None where
     neither has any.
     """
@@ -177,7 +177,7 @@ def _titles(model: Model | ClassifierModel, dataset: Dataset, known: list[int], 
 def evaluate(
     comm: mpi.Comm,
     model: Model | ClassifierModel,
-    dataset: Dataset,
+    dataset: DataFile,
     split: str,
     log: Log,
     labels: list[int] | None = None,

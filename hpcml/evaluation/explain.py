@@ -18,7 +18,7 @@ import numpy as np
 from hpcml import mpi
 from hpcml.conversion.fields import PLAIN, Field
 from hpcml.conversion.vocabulary import fields_of
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.names import names_of
 from hpcml.errors import ConfigError, NonFiniteError, nearest
 from hpcml.files.atomic import write_whole
@@ -135,7 +135,7 @@ def labels_to_show(model: Model | ClassifierModel, wanted: Sequence[str]) -> np.
 
 @mpi.collective
 def explain(
-    comm: mpi.Comm, model: Model | ClassifierModel, dataset: Dataset | None, wanted: Sequence[str], top: int, every: bool
+    comm: mpi.Comm, model: Model | ClassifierModel, dataset: DataFile | None, wanted: Sequence[str], top: int, every: bool
 ) -> Explanation | None:
     """Collective over `comm`. The `top` features of the labels named `wanted`; on rank 0, None
     elsewhere.
@@ -176,7 +176,7 @@ def _chunks(features: Features, labels: list[int], top: int) -> Iterator[list[La
         yield [features.largest(label, top) for label in labels[begin : begin + PER_CHUNK]]
 
 
-def _names(dataset: Dataset | None, found: Sequence[LabelWeights]) -> tuple[dict[int, str] | None, Sequence[Field]]:
+def _names(dataset: DataFile | None, found: Sequence[LabelWeights]) -> tuple[dict[int, str] | None, Sequence[Field]]:
     """The names of the features found, and the fields that are told apart, none if none are.
     Local; raises DataError.
     """

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.shard import Shard
 from hpcml.data.unknown_labels import load_with_unknown
 from hpcml.errors import DataError
@@ -26,7 +26,7 @@ class HeldOut:
     """The scores of held-out rows, asked for block by block, with their true pairs."""
 
     comm: mpi.Comm
-    dataset: Dataset
+    dataset: DataFile
     scorer: Scorer | ClassifierScorer
     shard: Shard
     rows: np.ndarray  # of this rank's true pairs: the row, by its place among the rank's
@@ -71,7 +71,7 @@ class HeldOut:
 
 
 @mpi.collective
-def hold_out(comm: mpi.Comm, model: Model | ClassifierModel, dataset: Dataset, split: str) -> tuple[HeldOut, np.ndarray]:
+def hold_out(comm: mpi.Comm, model: Model | ClassifierModel, dataset: DataFile, split: str) -> tuple[HeldOut, np.ndarray]:
     """Collective over `comm`. The rows of a split, and which of the model's labels (ascending
     numbers) they can judge.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.dataset import Dataset, default_split
+from hpcml.data.dataset import DataFile, default_split
 from hpcml.data.svmlight_stream import is_text
 from hpcml.errors import DataError
 from hpcml.files.hdf5 import readable
@@ -25,7 +25,7 @@ ARRAYS = ("X/indptr", "X/indices", "X/data", "Y/indptr", "Y/indices")
 
 
 @mpi.collective
-def count_seen(comm: mpi.Comm, model: Model | ClassifierModel, dataset: Dataset, split: str) -> int:
+def count_seen(comm: mpi.Comm, model: Model | ClassifierModel, dataset: DataFile, split: str) -> int:
     """Collective over `comm`. How many rows of a split the model was trained on, as far as its file
     and its run folder tell.
 
@@ -53,7 +53,7 @@ def seen_note(n_seen: int, n_rows: int) -> str:
     )
 
 
-def split_to_judge(dataset: Dataset, wanted: str | None, log: Log) -> str:
+def split_to_judge(dataset: DataFile, wanted: str | None, log: Log) -> str:
     """The split to judge on if the user has named `wanted`, or none: then test, or all rows,
     which is said. Local.
     """
@@ -63,7 +63,7 @@ def split_to_judge(dataset: Dataset, wanted: str | None, log: Log) -> str:
     return split
 
 
-def _count_seen(model: Model | ClassifierModel, dataset: Dataset, split: str) -> int:
+def _count_seen(model: Model | ClassifierModel, dataset: DataFile, split: str) -> int:
     """See `count_seen`. Local."""
     trained_on = model.attrs.get("split")
     if not isinstance(trained_on, str) or not dataset.has_split(trained_on):
@@ -96,12 +96,12 @@ def _file_of_run(model: Path) -> Path | None:
         return None
 
 
-def _same_arrays(path: Path, dataset: Dataset) -> bool:
+def _same_arrays(path: Path, dataset: DataFile) -> bool:
     """Whether a dataset, if it can be read, has the rows and label sets of this one. Local;
     raises DataError if this cannot.
     """
     try:
-        other = Dataset(path)
+        other = DataFile(path)
     except DataError:
         return False
     with other:
@@ -114,7 +114,7 @@ def _same_arrays(path: Path, dataset: Dataset) -> bool:
         )
 
 
-def _same_counts(model: Model, dataset: Dataset, rows: np.ndarray) -> bool:
+def _same_counts(model: Model, dataset: DataFile, rows: np.ndarray) -> bool:
     """Whether each label of the model has as many of these rows as it had in training."""
     number = {name: k for k, name in enumerate(dataset.label_names())}
     if not set(model.label_names) <= number.keys():
@@ -126,7 +126,7 @@ def _same_counts(model: Model, dataset: Dataset, rows: np.ndarray) -> bool:
     return np.array_equal(counts[[number[name] for name in model.label_names]], model.labels["n_positive"])
 
 
-def _same_features(model: Model, dataset: Dataset, rows: np.ndarray) -> bool:
+def _same_features(model: Model, dataset: DataFile, rows: np.ndarray) -> bool:
     """Whether these rows have every feature that a training row had: a factor that is not 0."""
     indptr, indices, found = dataset.map("X/indptr"), dataset.map("X/indices"), np.zeros(dataset.n_features, dtype=np.bool_)
     chosen = np.zeros(dataset.n_rows, dtype=np.bool_)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError
 from hpcml.evaluation.comparable import BY_SCORE, probability
 from hpcml.evaluation.report import cell
@@ -88,7 +88,7 @@ def training_rows_warning(n_seen: int, n_rows: int, found: str) -> list[str]:
 def threshold(
     comm: mpi.Comm,
     model: Model | ClassifierModel,
-    dataset: Dataset,
+    dataset: DataFile,
     split: str | None,
     measure: str,
     method: str | None = None,
@@ -123,7 +123,7 @@ def threshold(
     return ThresholdReport(target, dataset.path, split, dataset.split(split).size, n_seen, found)
 
 
-def held_out_split(dataset: Dataset, wanted: str | None) -> str:
+def held_out_split(dataset: DataFile, wanted: str | None) -> str:
     """The split to find thresholds on. Raises ConfigError if nobody has named one and the usual
     one is not there. Local.
     """

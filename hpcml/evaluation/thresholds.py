@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError
 from hpcml.evaluation.comparable import BY_SCORE, Comparable
 from hpcml.evaluation.counts import Counts, block_counts, sum_tallies
@@ -110,7 +110,7 @@ def check_fit(model: Model | ClassifierModel, measure: str, method: str, min_pos
 def find_thresholds(
     comm: mpi.Comm,
     model: Model | ClassifierModel,
-    dataset: Dataset,
+    dataset: DataFile,
     split: str,
     measure: str,
     method: str | None = None,

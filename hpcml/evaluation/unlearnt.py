@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.names import names_of
 from hpcml.data.shard import Shard, load_shard, rows_of
 from hpcml.evaluation.evaluate import Evaluation, evaluate
@@ -165,7 +165,7 @@ def chance_of(n_positive: np.ndarray, n_rows: int) -> np.ndarray:
 
 
 @mpi.collective
-def find_unlearnt(comm: mpi.Comm, model: Model | ClassifierModel, dataset: Dataset, split: str, log: Log) -> Learnability:
+def find_unlearnt(comm: mpi.Comm, model: Model | ClassifierModel, dataset: DataFile, split: str, log: Log) -> Learnability:
     """Collective over `comm`. The labels that a model ranks no better than chance on a split, and
     why; the same on all ranks.
 
@@ -205,7 +205,7 @@ class _TrainingRows:
     """This rank's training rows: which labels (n_evaluated) and features they have."""
 
     @mpi.collective
-    def __init__(self, comm: mpi.Comm, shard: Shard, dataset: Dataset, evaluation: Evaluation) -> None:
+    def __init__(self, comm: mpi.Comm, shard: Shard, dataset: DataFile, evaluation: Evaluation) -> None:
         """Collective over `comm`."""
         self.comm, self.n_rows = comm, shard.n_global
         number = {name: k for k, name in enumerate(dataset.label_names())}

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.names import names_of
 from hpcml.errors import ConfigError, DataError
 from hpcml.evaluation.comparable import BY_PROBABILITY, BY_SCORE
@@ -204,7 +204,7 @@ class MostWrong:
 def most_wrong(
     comm: mpi.Comm,
     model: Model | ClassifierModel,
-    dataset: Dataset,
+    dataset: DataFile,
     split: str,
     wanted: Sequence[str],
     n: int,

@@ -43,7 +43,7 @@ import h5py
 import numpy as np
 
 from hpcml.data.csr import row_of, unordered
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.earlier_names import with_names_of_now
 from hpcml.errors import ConfigError, DataError, NonFiniteError, file_error, is_of_the_system
 from hpcml.files.hdf5 import (
@@ -268,7 +268,7 @@ class Trained:
         if self.attrs.get("zero_based", False) and not zero_based:
             raise ConfigError(f"{self.path}: it was trained on text with --zero-based; give --zero-based here, too")
 
-    def check_vocabulary(self, dataset: Dataset) -> None:
+    def check_vocabulary(self, dataset: DataFile) -> None:
         """Raises DataError unless the dataset has the features that the model was trained on."""
         if dataset.vocabulary == self.vocabulary and dataset.n_features == self.n_features:
             return

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.shard import Shard
 from hpcml.errors import DataError
 from hpcml.log import Log, Progress
@@ -125,7 +125,7 @@ class PairSearch:
 
 
 @mpi.collective
-def find_pairs(comm: mpi.Comm, dataset: Dataset, shard: Shard, similarity: float, bands: Bands, log: Log) -> Pairs:
+def find_pairs(comm: mpi.Comm, dataset: DataFile, shard: Shard, similarity: float, bands: Bands, log: Log) -> Pairs:
     """Collective over `comm`. The pairs of rows of the shards with a Jaccard index of at least
     `similarity`.
 
@@ -148,7 +148,7 @@ def find_pairs(comm: mpi.Comm, dataset: Dataset, shard: Shard, similarity: float
     return Pairs(first, other, search.similarities, *(int(total) for total in totals))
 
 
-def _hash_sets(dataset: Dataset, shard: Shard, rows: np.ndarray, keys: np.ndarray) -> None:
+def _hash_sets(dataset: DataFile, shard: Shard, rows: np.ndarray, keys: np.ndarray) -> None:
     """Hash the features of rows of the slab. Raises DataError if they are out of order."""
     (key,) = bits(0, "duplicates: sets", np.zeros(1))
     bad = kernels.set_keys(shard.indptr, shard.indices, rows, key, keys)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.names import names_of
 from hpcml.data.shard import load_shard
 from hpcml.files.table import write_table
@@ -26,7 +26,7 @@ COLUMNS = ("row", "other_row", "id", "other_id", "similarity", "counted", "label
 
 
 @mpi.collective
-def find_duplicates(comm: mpi.Comm, dataset: Dataset, split: str, similarity: float, output: Path | None, log: Log) -> Duplicates:
+def find_duplicates(comm: mpi.Comm, dataset: DataFile, split: str, similarity: float, output: Path | None, log: Log) -> Duplicates:
     """Collective over `comm`. Pairs of rows of a split with a Jaccard index of at least
     `similarity`; they are written to `output`.
 
@@ -78,7 +78,7 @@ def _chunks(pairs: Pairs, of_pairs: PairLabels) -> Iterator[list[np.ndarray]]:
 
 
 @mpi.collective
-def _write_pairs(comm: mpi.Comm, dataset: Dataset, split: str, pairs: Pairs, of_pairs: PairLabels, output: Path) -> None:
+def _write_pairs(comm: mpi.Comm, dataset: DataFile, split: str, pairs: Pairs, of_pairs: PairLabels, output: Path) -> None:
     """Collective over `comm`. Rank 0 writes all ranks' pairs, by their first rows. Raises
     DataError.
     """

@@ -10,7 +10,7 @@ import numpy as np
 
 from hpcml import mpi, rng, slices
 from hpcml.data.compact import CompactRows, compact_rows
-from hpcml.data.dataset import Dataset, default_split
+from hpcml.data.dataset import DataFile, default_split
 from hpcml.data.labels import choose_labels, count_positives
 from hpcml.data.shard import load_shard, slab_of
 from hpcml.errors import ConfigError
@@ -37,7 +37,7 @@ def sizes_of(comm: mpi.Comm, path: Path, options: Any) -> tuple[Sizes, list[str]
     Raises ConfigError and DataError as training does.
     """
     with mpi.agreed(comm, f"opening {path}"):
-        dataset = Dataset(path)
+        dataset = DataFile(path)
     with dataset:
         split = options.split or default_split(dataset, "train")
         shard = load_shard(comm, dataset, split)
@@ -155,7 +155,7 @@ def samples_of(
     found: list[CompactRows] = []
     with mpi.agreed(comm, f"reading {path}"):
         if comm.rank == 0:
-            with Dataset(path) as dataset:
+            with DataFile(path) as dataset:
                 rows = np.array(dataset.split(options.split or default_split(dataset, "train")))
                 per_row = max(1.0, dataset.nnz / max(1, dataset.n_rows))
                 order = np.argsort(rng.bits(0, "rows of a pilot", rows), kind="stable")

@@ -17,7 +17,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.data.compact import ColumnMap, CompactRows, compact_rows
-from hpcml.data.dataset import Dataset, default_split
+from hpcml.data.dataset import DataFile, default_split
 from hpcml.data.labels import fingerprint
 from hpcml.data.shard import Shard, load_shard
 from hpcml.errors import ConfigError, DataError, nearest
@@ -138,7 +138,7 @@ def plot_run(
             picture = output or Path(run) / f"convergence-{safe(name)}.png"
             if comm.rank == 0:
                 check_outputs(picture, force, [data or path, *(Path(run) / file for file in FILES)])
-            dataset = Dataset(data or path)
+            dataset = DataFile(data or path)
         with dataset:
             with mpi.agreed(comm, f"reading {dataset.path}"):
                 model.check_vocabulary(dataset)
@@ -197,7 +197,7 @@ def safe(label: str) -> str:
     return re.sub(r"[^\w.-]+", "_", label).encode(errors="replace")[:SAFE_BYTES].decode(errors="ignore")
 
 
-def _check_data(dataset: Dataset, model: Model, rows: CompactRows, found: str) -> None:
+def _check_data(dataset: DataFile, model: Model, rows: CompactRows, found: str) -> None:
     """Raise DataError unless the model was trained on these rows; the same on all ranks."""
     if model.attrs.get("n_rows") != rows.n_global or model.attrs.get("fingerprint") != found:
         raise DataError(f"{dataset.path}: {model.path} was trained on other data; name that file with --data, or train again")

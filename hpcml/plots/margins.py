@@ -24,7 +24,7 @@ from hpcml import mpi
 from hpcml.conversion.convert import convert
 from hpcml.conversion.options import ConvertOptions
 from hpcml.conversion.synthetic import RADIUS
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, nearest
 from hpcml.files.table import write_table
 from hpcml.files.temporary import scratch_folder
@@ -135,7 +135,7 @@ def problem_of(name: str, rows: int, options: PsbmlOptions) -> Iterator[TorusPro
         path = folder / "data.h5"
         convert(comm, "synthetic", [Path(name)], path, ConvertOptions(rows=rows, seed=options.seed), False, Log(1))
         learner = learners.Learner(name, f"{kind.__module__}.{kind.__name__}", ())
-        with Dataset(path) as dataset:
+        with DataFile(path) as dataset:
             yield make_problem(comm, dataset, Torus(*parse_grid(options.grid), options.neighbourhood), learner, options)
 
 

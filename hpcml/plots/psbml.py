@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi, rng
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.shard import Rows, read_rows
 from hpcml.errors import DataError
 from hpcml.files.table import read_csv, write_table
@@ -82,7 +82,7 @@ def plot_run(comm: mpi.Comm | None, run: Path, output: Path | None = None, data:
             path = data or path
             table = picture.with_suffix(".csv")
             check_outputs(picture, force, [path, *(run / file for file in FILES)])
-            with Dataset(path) as dataset:
+            with DataFile(path) as dataset:
                 portrait = portray(model, dataset, read_history(run / "history.csv"))
             plot_psbml(portrait, picture)
             write_numbers(portrait, table)
@@ -106,7 +106,7 @@ def read_history(path: Path) -> dict[str, np.ndarray]:
     return columns
 
 
-def portray(model: ClassifierModel, dataset: Dataset, history: dict[str, np.ndarray]) -> Portrait:
+def portray(model: ClassifierModel, dataset: DataFile, history: dict[str, np.ndarray]) -> Portrait:
     """The content of the picture of a run. Local; raises ConfigError or DataError if the dataset
     is not the run's.
     """
@@ -152,7 +152,7 @@ def sampled(rows: np.ndarray) -> np.ndarray:
     return np.sort(rows[sampled_places(rows)])
 
 
-def in_the_plane(matrices: list[Rows], dataset: Dataset) -> tuple[list[np.ndarray], tuple[str, str]]:
+def in_the_plane(matrices: list[Rows], dataset: DataFile) -> tuple[list[np.ndarray], tuple[str, str]]:
     """Rows (the first matrix is the sample of all) as points, n × 2 each, and the names of the two
     axes.
 

@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.shard import Shard, rows_of, slab_of
 from hpcml.errors import ConfigError, DataError
 from hpcml.files.atomic import check_output
@@ -76,7 +76,7 @@ class _PassRows:
     Y: sp.csc_matrix
 
     @classmethod
-    def read(cls, dataset: Dataset, numbers: np.ndarray, order: np.ndarray | None) -> _PassRows:
+    def read(cls, dataset: DataFile, numbers: np.ndarray, order: np.ndarray | None) -> _PassRows:
         """Local. Raises DataError, also for a negative value."""
         slab = slab_of(dataset, numbers, 0, numbers.size)
         rows = slab.rows if order is None else slab.rows[order]
@@ -183,7 +183,7 @@ def _only(weights: np.ndarray, features: np.ndarray) -> np.ndarray:
 
 
 @mpi.collective
-def curves(comm: mpi.Comm, dataset: Dataset, options: CurveOptions, log: Log) -> ErrorCurves:
+def curves(comm: mpi.Comm, dataset: DataFile, options: CurveOptions, log: Log) -> ErrorCurves:
     """Collective over `comm`. Train on the split train, test on the split test; the labels are
     divided among the ranks.
 
@@ -254,7 +254,7 @@ def plot_selection(comm: mpi.Comm, data: Path, output: Path, options: CurveOptio
             check_picture(output)
             for path in (output, numbers):
                 check_output(path, force, [data])
-        dataset = Dataset(data)
+        dataset = DataFile(data)
     with dataset:
         found = curves(comm, dataset, options, log)
     with mpi.agreed(comm, f"drawing {output}"):

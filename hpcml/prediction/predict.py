@@ -15,7 +15,7 @@ import h5py
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.shard import Shard, load_shard
 from hpcml.errors import ConfigError, file_error
 from hpcml.evaluation.probabilities import probabilities
@@ -163,7 +163,7 @@ class DatasetPrediction(Prediction):
         self,
         comm: mpi.Comm,
         model: Model | ClassifierModel,
-        dataset: Dataset,
+        dataset: DataFile,
         split: str,
         what: What,
         log: Log,
@@ -247,7 +247,7 @@ def lines_of(ending: str, top: int | None) -> Lines:
 def predict(
     comm: mpi.Comm,
     model: Model | ClassifierModel,
-    dataset: Dataset,
+    dataset: DataFile,
     split: str,
     output: Path,
     what: What,

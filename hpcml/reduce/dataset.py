@@ -13,7 +13,7 @@ import h5py
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.dataset import NAMES_OF, UNKNOWN, Dataset
+from hpcml.data.dataset import NAMES_OF, UNKNOWN, DataFile
 from hpcml.data.names import names_of
 from hpcml.data.shard import Shard, load_shard
 from hpcml.data.unknown_labels import label_sets_of
@@ -63,7 +63,7 @@ class _KeptColumns:
 
 
 @mpi.collective
-def reduce_dataset(comm: mpi.Comm, dataset: Dataset, features: np.ndarray, output: Path, force: bool) -> None:
+def reduce_dataset(comm: mpi.Comm, dataset: DataFile, features: np.ndarray, output: Path, force: bool) -> None:
     """Collective over `comm`. Write `output`: the dataset with these features (k, int64) as its
     columns, in this order.
 
@@ -128,7 +128,7 @@ def _write_values(
         first += indices.size
 
 
-def _describe(file: h5py.File, dataset: Dataset, features: np.ndarray, nnz: int, n_of: dict[str, int], ones: bool) -> None:
+def _describe(file: h5py.File, dataset: DataFile, features: np.ndarray, nnz: int, n_of: dict[str, int], ones: bool) -> None:
     """Everything in the file that is not a slab; `n_of` are the entries of each matrix of label
     sets.
     """
@@ -156,13 +156,13 @@ def _describe(file: h5py.File, dataset: Dataset, features: np.ndarray, nnz: int,
         write_names(file, "text/stop_words", dataset.strings("text/stop_words") or [])
 
 
-def remakes_text(dataset: Dataset) -> bool:
+def remakes_text(dataset: DataFile) -> bool:
     """Whether other text can be given the values that the features left have: not if rows had
     unit length with all features.
     """
     return "text" in dataset.file and "idf" not in dataset.file["text"]
 
 
-def _digest(dataset: Dataset, features: np.ndarray) -> str:
+def _digest(dataset: DataFile, features: np.ndarray) -> str:
     """Features without names are those of their numbers, so a model of others does not fit."""
     return f"chosen:{hashlib.sha256(dataset.vocabulary.encode() + features.astype('<i8').tobytes()).hexdigest()}"

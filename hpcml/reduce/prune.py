@@ -13,7 +13,7 @@ import h5py
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError
 from hpcml.evaluation.evaluate import evaluate
 from hpcml.evaluation.report import cell
@@ -75,7 +75,7 @@ class Pruning:
 def prune(
     comm: mpi.Comm,
     model: Model | ClassifierModel,
-    dataset: Dataset,
+    dataset: DataFile,
     split: str,
     below: Sequence[float],
     output: Path | None,
@@ -124,7 +124,7 @@ def prune(
 
 
 @mpi.collective
-def _judge(comm: mpi.Comm, model: Model, dataset: Dataset, split: str, below: Sequence[float], log: Log) -> Pruning:
+def _judge(comm: mpi.Comm, model: Model, dataset: DataFile, split: str, below: Sequence[float], log: Log) -> Pruning:
     """Collective. A line for the model as it is and for each magnitude."""
     lines: list[Line] = []
     had = None  # a weight, each label

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.dataset import Dataset, default_split
+from hpcml.data.dataset import DataFile, default_split
 from hpcml.data.labels import choose_labels
 from hpcml.data.names import names_of, numbers_of
 from hpcml.data.shard import load_shard
@@ -141,7 +141,7 @@ def _select_of_model(comm: mpi.Comm, path: Path, output: Path, options: SelectOp
         importance, seen = weights.importance(labels, options.over or "max")
         selected = choose(EFS, importance, seen, options, f"{path} has seen")
         if options.data is not None:
-            with Dataset(options.data) as dataset:
+            with DataFile(options.data) as dataset:
                 weights.model.check_vocabulary(dataset)
                 selected.names = names_of(dataset, selected.features)
     reduce_model(comm, weights, selected.features, output, force)
@@ -164,7 +164,7 @@ def _select_of_dataset(comm: mpi.Comm, path: Path, output: Path, options: Select
     if options.by is None:
         raise ConfigError(f"--by is missing: choose {', '.join(NAMES[:-1])} or {NAMES[-1]}")
     with mpi.agreed(comm, f"reading {path}"):
-        dataset = Dataset(path)
+        dataset = DataFile(path)
     with dataset:
         none = np.zeros(dataset.n_labels, np.int64)
         labels, _ = choose_labels(comm, dataset, OnlineOptions(label=options.label, min_positives=0), none)
@@ -189,7 +189,7 @@ def _select_of_dataset(comm: mpi.Comm, path: Path, output: Path, options: Select
     return selected
 
 
-def _note_text(dataset: Dataset, output: Path, log: Log) -> None:
+def _note_text(dataset: DataFile, output: Path, log: Log) -> None:
     if "text" in dataset.file and not remakes_text(dataset):
         log(
             f"note: rows have unit length with all words of {dataset.path}, so `hpcml convert` cannot make rows --like {output}; "
@@ -203,7 +203,7 @@ def _select_alike(comm: mpi.Comm, path: Path, output: Path, like: Path, force: b
     was done.
     """
     with mpi.agreed(comm, f"reading {path}"):
-        dataset = Dataset(path)
+        dataset = DataFile(path)
     with dataset:
         features = None
         with mpi.agreed(comm, f"reading {like}"):
@@ -215,18 +215,18 @@ def _select_alike(comm: mpi.Comm, path: Path, output: Path, like: Path, force: b
     return visible(f"{output}: {features.size:,} of {plural(dataset.n_features, 'feature')}, those of {like}")
 
 
-def _features_like(dataset: Dataset, like: Path) -> np.ndarray:
+def _features_like(dataset: DataFile, like: Path) -> np.ndarray:
     """The numbers of the features that a reduced dataset has, in its order. Local; raises
     ConfigError or DataError.
     """
-    with Dataset(like) as reduced:
+    with DataFile(like) as reduced:
         names = reduced.strings("feature_names")
     for file in [like] * (names is None) + [dataset.path] * ("feature_names" not in dataset.file):
         raise ConfigError(f"--like {like}: {file} has no names of features to go by; name the list .features.csv instead")
     return _by_name(dataset, names, like)
 
 
-def _by_name(dataset: Dataset, names: list[str], like: Path) -> np.ndarray:
+def _by_name(dataset: DataFile, names: list[str], like: Path) -> np.ndarray:
     """The numbers of the features of these names. Raises DataError unless each is there."""
     if len(set(names)) < len(names):
         raise DataError(f"--like {like}: a name of a feature stands there twice")
@@ -250,7 +250,7 @@ def write_list(path: Path, selected: Selected) -> None:
     write_table(path, rows)
 
 
-def _listed(dataset: Dataset, path: Path) -> np.ndarray:
+def _listed(dataset: DataFile, path: Path) -> np.ndarray:
     """The features of a list, ascending: by name if list and dataset have names, else by number.
     Local; raises DataError.
     """

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.names import names_of
 from hpcml.evaluation.curves import Bin, Curve, Curves, ScoresOf, Watches
 from hpcml.evaluation.evaluate import Evaluation, evaluate
@@ -92,7 +92,7 @@ def gather(
     path, chosen = comm.bcast((path, chosen))
     model = share_model(comm, path)
     with mpi.agreed(comm, f"opening {chosen}"):
-        dataset = Dataset(chosen)
+        dataset = DataFile(chosen)
     with dataset:
         return _gather(comm, run, model, dataset, split_to_judge(dataset, split, log), n_wrong, log, titles)
 
@@ -102,7 +102,7 @@ def _gather(
     comm: mpi.Comm,
     run: Path,
     model: Model | ClassifierModel,
-    dataset: Dataset,
+    dataset: DataFile,
     split: str,
     n_wrong: int,
     log: Log,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError
 from hpcml.log import Log, plural
 from hpcml.model.classifier import ClassifierModel
@@ -52,7 +52,7 @@ def open_suggester(comm: mpi.Comm, run: Path, data: Path | None) -> tuple[Sugges
         path, chosen = model_of(run), data_of(run, data)
     model = share_model(comm, path)
     model.check_probabilities()
-    with mpi.agreed(comm, f"opening {chosen}"), Dataset(chosen) as dataset:
+    with mpi.agreed(comm, f"opening {chosen}"), DataFile(chosen) as dataset:
         suggester = Suggester(comm, model, dataset)
         return suggester, about_of(run, model, suggester)
 

@@ -13,7 +13,7 @@ from hpcml import mpi
 from hpcml.conversion.few_texts import FewTexts, Values
 from hpcml.conversion.fields import Field
 from hpcml.conversion.vocabulary import TextSettings
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.shard import Shard
 from hpcml.errors import ConfigError
 from hpcml.evaluation.comparable import Comparable
@@ -55,7 +55,7 @@ class Question:
     only_given: bool = False
 
 
-def titles_of(model: Model | ClassifierModel, dataset: Dataset) -> list[str]:
+def titles_of(model: Model | ClassifierModel, dataset: DataFile) -> list[str]:
     """The titles of a model's labels, by the model or else by the data; the name of one that has
     no title.
     """
@@ -76,7 +76,7 @@ class Suggester:
     """
 
     @mpi.collective
-    def __init__(self, comm: mpi.Comm, model: Model | ClassifierModel, dataset: Dataset) -> None:
+    def __init__(self, comm: mpi.Comm, model: Model | ClassifierModel, dataset: DataFile) -> None:
         """Collective over `comm`, of one rank. `dataset` is one with the model's features, made
         from text.
 

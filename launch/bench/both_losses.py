@@ -16,7 +16,7 @@ from sklearn.svm import LinearSVC
 
 from hpcml import mpi
 from hpcml.data.compact import CompactRows, compact_rows
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
 from hpcml.methods.dual.by_loss import dual
 from hpcml.methods.dual.options import DualOptions
@@ -53,7 +53,7 @@ def theirs(rows: CompactRows, label: int, loss: str, lam: float, tolerance: floa
 
 def main(path: str, min_positives: int = 10, n_theirs: int = 24) -> None:
     """Print a table."""
-    with Dataset(path) as data:
+    with DataFile(path) as data:
         split = "train" if "train" in data.split_names() else "all"
         rows, _ = compact_rows(mpi.self_comm(), load_shard(mpi.self_comm(), data, split), True)
     labels = np.flatnonzero((rows.n_positive >= min_positives) & (rows.n_positive < rows.n_global))

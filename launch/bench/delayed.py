@@ -31,7 +31,7 @@ from sklearn.linear_model import SGDClassifier
 
 from hpcml import mpi
 from hpcml.data.compact import CompactRows, compact_rows
-from hpcml.data.dataset import Dataset, default_split
+from hpcml.data.dataset import DataFile, default_split
 from hpcml.data.shard import Shard, load_shard
 from hpcml.kernels import njit
 from hpcml.kernels.lanes.rows import add_row, dot_row, shrink_line
@@ -306,7 +306,7 @@ def main() -> None:
     parser.add_argument("--eager-rows", type=int, default=200)
     given = parser.parse_args()
     if given.data is not None:
-        with Dataset(given.data) as dataset:
+        with DataFile(given.data) as dataset:
             shard = load_shard(mpi.self_comm(), dataset, default_split(dataset, "train"))
         bench = Bench(shard, loss=given.loss, l1=given.l1, solver=given.solver, rate=given.rate)
         accuracy(bench, 24 if given.sample is None else given.sample)

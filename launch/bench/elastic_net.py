@@ -35,7 +35,7 @@ from sklearn.linear_model import LogisticRegression
 
 from hpcml import mpi
 from hpcml.data.compact import CompactRows, compact_rows
-from hpcml.data.dataset import Dataset, default_split
+from hpcml.data.dataset import DataFile, default_split
 from hpcml.data.shard import Shard, load_shard
 from hpcml.methods.elastic_net.judge import HISTORY, ElasticRisk
 from hpcml.methods.elastic_net.newton import NewtonSolver
@@ -243,7 +243,7 @@ def main() -> None:
     if given.rows:
         exponents(given.rows, given.sizes, given.l1, given.sample)
         return
-    with Dataset(given.data) as dataset:
+    with DataFile(given.data) as dataset:
         shard = load_shard(mpi.self_comm(), dataset, given.split or default_split(dataset, "train"))
     if given.optimum:
         beside_optimum(Race(shard, given.l1, "double"), given.optimum, given.sample)

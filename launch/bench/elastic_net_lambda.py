@@ -33,7 +33,7 @@ from tune import sample
 import hpcml
 from hpcml import mpi
 from hpcml.data.compact import CompactRows, compact_rows
-from hpcml.data.dataset import Dataset, default_split
+from hpcml.data.dataset import DataFile, default_split
 from hpcml.data.shard import load_shard
 from hpcml.methods.elastic_net.judge import ElasticRisk
 from hpcml.methods.elastic_net.newton import NewtonSolver
@@ -69,7 +69,7 @@ class Trial:
 
     def __init__(self, path: Path, given: argparse.Namespace) -> None:
         comm = mpi.self_comm()
-        with Dataset(path) as dataset:
+        with DataFile(path) as dataset:
             shard = load_shard(comm, dataset, default_split(dataset, "train"))
         self.rows = compact_rows(comm, shard, False, fold=False)[0]
         self.labels = sample(self.rows.n_positive, given.min_positives, given.labels)[1]

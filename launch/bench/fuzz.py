@@ -58,7 +58,7 @@ import hpcml.methods.online.train
 import hpcml.methods.psbml.train  # noqa: F401
 from hpcml import mpi
 from hpcml.__main__ import main as hpcml_main
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.shard import slab_of
 from hpcml.errors import DataError
 from hpcml.evaluation.scoring import scorer_of, warm_up_counts
@@ -208,7 +208,7 @@ def load_kernels(folder: Path) -> None:
     warm_up_counts()
     rows = np.arange(10)
     for data in ("data.h5", "ones.h5"):
-        with Dataset(folder / data) as dataset:
+        with DataFile(folder / data) as dataset:
             shard = slab_of(dataset, rows, 0, rows.size)
         for model in sorted(folder.glob("*.h5")):
             with suppress(DataError):  # no model

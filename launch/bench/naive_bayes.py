@@ -24,7 +24,7 @@ import scipy.sparse as sp
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.naive_bayes import BernoulliNB
 
-from hpcml.data.dataset import Dataset, default_split
+from hpcml.data.dataset import DataFile, default_split
 from hpcml.data.shard import read_rows, rows_of, slab_of
 
 REPORT = re.compile(r"trained ([\d,]+) labels? in ([\d.]+) s")
@@ -56,7 +56,7 @@ def trained(method: str, data: Path, folder: Path, args: argparse.Namespace) -> 
 
 def problem(data: Path, sample: int, least: int) -> tuple[sp.csr_matrix, sp.csr_matrix]:
     """X and Y (of a random sample of the labels) of the rows to train on."""
-    with Dataset(data) as dataset:
+    with DataFile(data) as dataset:
         rows = np.array(dataset.split(default_split(dataset, "train")))
         X, slab = read_rows(dataset, rows, dense=False), slab_of(dataset, rows, 0, rows.size)
         ones = np.ones(slab.y_indices.size, dtype=np.float32)

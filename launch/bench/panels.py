@@ -15,7 +15,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.data.compact import compact_rows
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
 from hpcml.methods.dual.by_loss import dual
 from hpcml.methods.dual.options import DualOptions
@@ -29,7 +29,7 @@ PANELS = ("squared-hinge:900", "squared-hinge:150", "squared-hinge:0", "hinge:90
 
 def main(path: str, panels: tuple[str, ...] = PANELS) -> None:
     """Print a table."""
-    with Dataset(path) as data:
+    with DataFile(path) as data:
         split = "train" if "train" in data.split_names() else "all"
         rows, _ = compact_rows(mpi.self_comm(), load_shard(mpi.self_comm(), data, split), True)
     trained = np.flatnonzero((rows.n_positive > 0) & (rows.n_positive < rows.n_global))

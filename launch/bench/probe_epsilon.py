@@ -26,7 +26,7 @@ from tune import sample
 
 import hpcml
 from hpcml import mpi
-from hpcml.data.dataset import Dataset, default_split
+from hpcml.data.dataset import DataFile, default_split
 
 
 class Minimum(NamedTuple):
@@ -67,7 +67,7 @@ def minima(X: sp.csr_matrix, Y: np.ndarray, lam: float, loss: str) -> list[Minim
 
 def measured(path: Path, given: argparse.Namespace) -> list[dict[str, object]]:
     """A line for each loss and ε."""
-    with Dataset(path) as dataset:
+    with DataFile(path) as dataset:
         train = np.array(dataset.split(default_split(dataset, "train")))
         X, Y = matrix(dataset.file["X"])[train].astype(np.float32), matrix(dataset.file["Y"])[train]
     some = sample(np.asarray(Y.sum(axis=0), dtype=int).ravel(), given.min_positives, given.labels)[1]

@@ -79,14 +79,14 @@ def alone(base: str, data: Path, test: Path) -> dict[str, float]:
     """The base learner itself, trained on all training rows."""
     from sklearn.metrics import average_precision_score, roc_auc_score
 
-    from hpcml.data.dataset import Dataset, default_split
+    from hpcml.data.dataset import DataFile, default_split
     from hpcml.data.shard import read_rows
     from hpcml.model.learner import fit, parse_learner, scores
 
     learner = parse_learner(base.split())
     parts = []
     for path, wanted in ((data, "train"), (test, "test")):
-        with Dataset(path) as opened:
+        with DataFile(path) as opened:
             rows = opened.split(default_split(opened, wanted))
             dense = learner.wants_dense(opened.n_rows, opened.n_features, opened.nnz)
             parts += [read_rows(opened, np.array(rows), dense), np.diff(opened.map("Y/indptr"))[rows]]
@@ -224,7 +224,7 @@ def beside(ours: list[dict], theirs: list[dict]) -> str:
 
 def checkerboard(arguments: argparse.Namespace, folder: Path, published: dict) -> Iterator[str]:
     """A million rows, tree, 3 × 3, C9, 10 cycles; scikit-learn's RBF SVC on the largest size that it does in 5 minutes."""
-    from hpcml.data.dataset import Dataset
+    from hpcml.data.dataset import DataFile
 
     for name in arguments.only or ("checkerboard", "sine"):
         data = folder / f"{name}.h5"
@@ -246,7 +246,7 @@ def checkerboard(arguments: argparse.Namespace, folder: Path, published: dict) -
         result = train("psbml", data, data, folder, arguments.ranks, "--base", "tree", "--cycles", 10)
         tree = alone("tree", data, data)
         paper = published.get("table5_seconds_accuracy", {}).get(name, {})
-        with Dataset(data) as opened:
+        with DataFile(data) as opened:
             n_test = opened.split("test").size
         say(experiment="checkerboard", data=name, who="psbml", **result)
         say(experiment="checkerboard", data=name, who="tree", **tree)
@@ -266,10 +266,10 @@ def svc(data: Path, n_rows: int) -> dict[str, float]:
     """scikit-learn's RBF SVC on the first training rows; C = 100, gamma by a small search on 5,000 rows."""
     from sklearn.svm import SVC
 
-    from hpcml.data.dataset import Dataset
+    from hpcml.data.dataset import DataFile
     from hpcml.data.shard import read_rows
 
-    with Dataset(data) as opened:
+    with DataFile(data) as opened:
         y = np.diff(opened.map("Y/indptr"))
         rows, test = np.array(opened.split("train")[:n_rows]), np.array(opened.split("test")[:20_000])
         X, X_test = read_rows(opened, rows, True), read_rows(opened, test, True)

@@ -21,7 +21,7 @@ from sklearn.metrics import roc_auc_score
 
 from hpcml import PsbmlClassifier
 from hpcml.conversion.noise import noisy_rows
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.shard import read_rows
 from hpcml.methods.psbml.adaboost import boosted
 from hpcml.methods.psbml.seeds import Paired, paired
@@ -37,7 +37,7 @@ Key = tuple[str, str, float, int]  # set, method, share of noise, seed
 
 def drawn(path: Path, seed: int, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
     """The rows to train on (at most n_rows), and those to test (a third of the file or fewer)."""
-    with Dataset(path) as dataset:
+    with DataFile(path) as dataset:
         order = np.random.default_rng(seed).permutation(dataset.n_rows)
     n_test = min(3 * n_rows // 4, order.size // 3)
     return np.sort(order[n_test : n_test + n_rows]), np.sort(order[:n_test])
@@ -46,7 +46,7 @@ def drawn(path: Path, seed: int, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
 def train_all(path: Path, seed: int, n_rows: int, wanted: list[tuple[str, float]]) -> list[dict]:
     """The lines of the methods and shares of noise that are wanted, for the rows of a seed."""
     train, test = drawn(path, seed, n_rows)
-    with Dataset(path) as dataset:
+    with DataFile(path) as dataset:
         has = np.diff(dataset.map("Y/indptr"))
         X, X_test, y, y_test = read_rows(dataset, train, True), read_rows(dataset, test, True), has[train], has[test]
     found = []

@@ -31,7 +31,7 @@ from urllib.parse import urlencode
 import h5py
 import numpy as np
 
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.files.lines import open_plain
 
 SUGGEST = "/v1/projects/hpcml/suggest"
@@ -201,7 +201,7 @@ def abuse(served: Served, n_requests: int, seed: int = 1) -> None:
 def annif(program: Path, served: Served, run: Path, data: Path, found: list[tuple[str, str, list[str]]], folder: str) -> None:
     """`annif suggest` and `annif eval` through the server beside `hpcml predict` on the same texts."""
     corpus, texts = Path(folder, "corpus.tsv"), Path(folder, "texts.jsonl")
-    with Dataset(data) as dataset:
+    with DataFile(data) as dataset:
         names = dataset.label_names()
     known = {name for name in names if not any(letter.isspace() for letter in name)}  # a URI in a corpus ends at a blank
     texts.write_text("".join(json.dumps({"text": text, "labels": labels}) + "\n" for _, text, labels in found))

@@ -16,7 +16,7 @@ from support.training import train
 import hpcml
 from hpcml.conversion.convert import convert
 from hpcml.conversion.options import ConvertOptions
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.info import format_info, info
 from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.log import Log
@@ -138,7 +138,7 @@ def test_what_several_weight_vectors_cannot_do_and_damage(problem, tmp_path, met
     from hpcml.evaluation.explain import explain
     from hpcml.reduce.prune import prune
 
-    with Dataset(path) as data:
+    with DataFile(path) as data:
         with pytest.raises(ConfigError, match="explain takes models with one"):
             explain(self_comm(), model, data, (), 3, False)
         with pytest.raises(ConfigError, match="prune takes models with one"):
@@ -157,7 +157,7 @@ def test_what_several_weight_vectors_cannot_do_and_damage(problem, tmp_path, met
 @each
 def test_values_that_are_0_are_absent_ones(problem, tmp_path, method):
     path = problem[0]
-    with Dataset(path) as data:
+    with DataFile(path) as data:
         X, Y = (
             sp.csr_matrix((np.array(data.map(f"{k}/data")), data.map(f"{k}/indices"), data.map(f"{k}/indptr")), (2 * N, n))
             for k, n in (("X", D), ("Y", L))
@@ -219,7 +219,7 @@ def test_headings_are_features_of_their_own(documents, tmp_path, fields):
     path = converted(documents, tmp_path / "data.h5", headings_as_features=True, binary=True, **fields)
     again = converted(documents, tmp_path / "like.h5", like=path)
     assert again.read_bytes() == path.read_bytes()
-    with Dataset(path) as data:
+    with DataFile(path) as data:
         names, labels = data.strings("feature_names"), data.label_names()
         X, Y = (
             sp.csr_matrix((np.ones(data.map(f"{k}/indices").size), data.map(f"{k}/indices"), data.map(f"{k}/indptr")), (120, n))
@@ -233,7 +233,7 @@ def test_headings_are_features_of_their_own(documents, tmp_path, fields):
 @each
 def test_a_label_does_not_see_its_own_heading(documents, tmp_path, method):
     data = converted(documents, tmp_path / "data.h5", headings_as_features=True)
-    with Dataset(data) as file:
+    with DataFile(data) as file:
         names = file.strings("feature_names")
     headings = {name: names.index(f"{name} (heading)") for name in ("Mice, Inbred", "Rodents", "york x")}
     options = {"min_weight": 0.0} | ({"cut": -9.0} if "staged" in method else {})
@@ -261,7 +261,7 @@ def test_what_headings_refuse(documents, tmp_path):
     with pytest.raises(ConfigError, match="headings have that tag"):
         converted(documents, tmp_path / "no.h5", fields=("text=(heading)",))
     few = tmp_path / "few.h5"
-    with Dataset(data) as file:
+    with DataFile(data) as file:
         assert "headings True" in format_info(info(self_comm(), data, [1]))
         reduce_dataset(self_comm(), file, np.arange(file.n_features)[1:], few, False)
     with pytest.raises(ConfigError, match="would be told the answer"):

@@ -18,7 +18,7 @@ from support.training import compare, merge, train
 
 from hpcml import mpi
 from hpcml.data.compact import compact_rows
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.methods.dual import by_loss, dual, kernels, lanes
@@ -45,7 +45,7 @@ def problem(path, X, Y, options):
 
 
 def problem_of(path, options):
-    with Dataset(path) as data:
+    with DataFile(path) as data:
         rows, _ = compact_rows(mpi.self_comm(), load_shard(mpi.self_comm(), data, "all"), options.bias)
     return Risk(rows, options, Profile())
 

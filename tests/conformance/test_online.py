@@ -17,7 +17,7 @@ import hpcml.methods.online.source as source_module
 from hpcml import mpi
 from hpcml.conversion.convert import convert
 from hpcml.conversion.options import ConvertOptions
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.shard import Shard, slab_of
 from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.evaluation.evaluate import evaluate
@@ -366,7 +366,7 @@ def arrays_of(path):
 
 def matrices(path):
     """X (sparse) and Y (dense) of a dataset."""
-    with Dataset(path) as data:
+    with DataFile(path) as data:
         shapes = (data.n_rows, data.n_features), (data.n_rows, data.n_labels)
         parts = [[np.array(data.map(f"{name}/{part}")) for part in ("data", "indices", "indptr")] for name in "XY"]
     X, Y = (sp.csr_matrix(tuple(arrays), shape) for arrays, shape in zip(parts, shapes, strict=True))
@@ -375,7 +375,7 @@ def matrices(path):
 
 def of_split(path, split):
     """The rows of a split as a shard."""
-    data = Dataset(path)
+    data = DataFile(path)
     rows = data.split(split)
     return slab_of(data, rows, 0, rows.size)
 
@@ -492,7 +492,7 @@ def test_rows_of_nothing_can_be_learnt_continued_and_scored(tmp_path, monkeypatc
         alone = train(method, None, data, tmp_path / f"alone-{method}", {"split": "some"})
         continued = train(method, None, data, tmp_path / f"more-{method}", more)
         assert continued.model.read_bytes() == alone.model.read_bytes()
-        predict(mpi.self_comm(), Model(report.model), Dataset(data), "all", tmp_path / f"{method}.csv", "scores", False, Log(0))
+        predict(mpi.self_comm(), Model(report.model), DataFile(data), "all", tmp_path / f"{method}.csv", "scores", False, Log(0))
 
 
 # what is refused
@@ -511,9 +511,9 @@ def test_negative_values_are_refused_with_their_row_by_winnows_alone(tmp_path, m
         "row 17 \\(from 0\\) has the value -0.25": lambda: train(
             method, None, data, tmp_path / "bad", asked(method, min_positives=0)
         ),
-        "row 25 \\(from 0\\) has a negative value": lambda: evaluate(mpi.self_comm(), model, Dataset(data), "test", Log(0)),
+        "row 25 \\(from 0\\) has a negative value": lambda: evaluate(mpi.self_comm(), model, DataFile(data), "test", Log(0)),
         "row 25 \\(from 0\\) has a negative value, which": lambda: predict(
-            mpi.self_comm(), model, Dataset(data), "test", tmp_path / "out.csv", "labels", False, Log(0)
+            mpi.self_comm(), model, DataFile(data), "test", tmp_path / "out.csv", "labels", False, Log(0)
         ),
     }
     for sentence, do in tries.items():

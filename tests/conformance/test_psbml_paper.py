@@ -8,7 +8,7 @@ from support.training import train
 from hpcml import mpi
 from hpcml.conversion.convert import convert
 from hpcml.conversion.options import ConvertOptions
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.shard import read_rows
 from hpcml.log import Log
 from hpcml.methods.psbml.options import PsbmlOptions
@@ -28,7 +28,7 @@ def adult(data_dir, tmp_path):
 
 
 def rows_and_classes(path):
-    with Dataset(path) as data:
+    with DataFile(path) as data:
         return read_rows(data, np.arange(data.n_rows), False), np.diff(data.map("Y/indptr"))
 
 

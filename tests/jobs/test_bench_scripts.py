@@ -15,7 +15,7 @@ import pytest
 from support import make
 
 from hpcml import convert
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 
 TOP = Path(__file__).parents[2]
 BENCH = TOP / "launch" / "bench"
@@ -273,7 +273,7 @@ def test_f1(tmp_path, run_here):
     splits = {"train": np.arange(110), "test": np.arange(110, 160)}
     data = make.dataset(tmp_path / "with_splits.h5", X, Y, splits=splits)
     runpy.run_path(str(BENCH / "f1.py"))["with_three_splits"](data, tmp_path / "three.h5", 0)
-    with Dataset(tmp_path / "three.h5") as made:
+    with DataFile(tmp_path / "three.h5") as made:
         train, valid, test = (np.array(made.split(name)) for name in ("train", "valid", "test"))
     assert np.array_equal(np.sort(np.concatenate([train, valid])), splits["train"]) and np.array_equal(test, splits["test"])
     assert 10 < valid.size < 50

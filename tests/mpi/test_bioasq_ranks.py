@@ -10,7 +10,7 @@ from hpcml import mpi
 from hpcml.conversion import bioasq
 from hpcml.conversion.convert import convert
 from hpcml.conversion.options import ConvertOptions
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.errors import DataError
 from hpcml.evaluation.bioasq import evaluate_bioasq
 from hpcml.log import Log
@@ -59,7 +59,7 @@ def test_measures_and_answers(comm, mpi_tmp_path, n_rows):
             lines = (f"{name}\t{name}\tA0{1 + k % 3}.{100 + k // 3}\n" for k, name in enumerate(names[1:]))
             (mpi_tmp_path / "terms").write_text("".join(lines))
     model = Model(mpi_tmp_path / "model.h5")
-    with Dataset(mpi_tmp_path / "data.h5") as data:
+    with DataFile(mpi_tmp_path / "data.h5") as data:
         found = evaluate_bioasq(comm, model, data, "all", mpi_tmp_path / "terms", QUIET)
         alone = evaluate_bioasq(mpi.self_comm(), model, data, "all", mpi_tmp_path / "terms", QUIET)
         assert found == alone

@@ -10,7 +10,7 @@ from support.training import changed, train
 
 from hpcml import mpi
 from hpcml.data.compact import compact_rows
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
 from hpcml.model.linear import STATUS, Model
 
@@ -40,7 +40,7 @@ def test_more_ranks_than_labels(comm, mpi_tmp_path):
 
 def values_at(data, options, model):
     """f of every label of a model at its weights, in float64, on all rows."""
-    with Dataset(data) as opened:
+    with DataFile(data) as opened:
         rows, _ = compact_rows(mpi.self_comm(), load_shard(mpi.self_comm(), opened, "all"), options["bias"])
     X = sp.csr_matrix((rows.data.astype(float), rows.indices, rows.indptr), (rows.n_local, rows.n_columns))
     found = []

@@ -5,7 +5,7 @@ import pytest
 from support import make
 
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.shard import read_rows
 from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.evaluation import MEASURES, evaluate
@@ -39,7 +39,7 @@ def make_files(comm, folder, n_rows, poison=False, precision="<f8"):
 @pytest.mark.parametrize("split", ["all", "test"])
 def test_evaluation_on_all_ranks_equals_one_rank(comm, mpi_tmp_path, n_rows, split, precision):
     data, model = make_files(comm, mpi_tmp_path, n_rows, precision=precision)
-    with Dataset(data) as dataset:
+    with DataFile(data) as dataset:
         alone = evaluate(mpi.self_comm(), model, dataset, split, Log(1))
         together = evaluate(comm, model, dataset, split, Log(1))
     assert together.n_rows == alone.n_rows
@@ -68,7 +68,7 @@ def test_a_classifier_on_all_ranks_equals_one_rank(comm, mpi_tmp_path, base, den
         with mpi.agreed(comm, "making a folder"):
             folder.mkdir(exist_ok=True)
         data, model = make_classifier(comm, folder, base, n_classes, n_rows, dense)
-        with Dataset(data) as dataset:
+        with DataFile(data) as dataset:
             alone = evaluate(mpi.self_comm(), model, dataset, "test", Log(1))
             together = evaluate(comm, model, dataset, "test", Log(1))
             predict(mpi.self_comm(), model, dataset, "all", folder / f"alone-{comm.rank}.h5", "scores", False, Log(1))
@@ -89,7 +89,7 @@ def test_predictions_on_all_ranks_equal_one_rank(comm, mpi_tmp_path, ending, wha
             folder.mkdir(exist_ok=True)
         data, model = make_files(comm, folder, n_rows, precision=precision)
         alone, together = folder / f"alone-{comm.rank}{ending}", folder / f"together{ending}"
-        with Dataset(data) as dataset:
+        with DataFile(data) as dataset:
             predict(mpi.self_comm(), model, dataset, "all", alone, what, False, Log(1))
             predict(comm, model, dataset, "all", together, what, False, Log(1))
         assert together.read_bytes() == alone.read_bytes()
@@ -98,7 +98,7 @@ def test_predictions_on_all_ranks_equal_one_rank(comm, mpi_tmp_path, ending, wha
 @pytest.mark.parametrize("ending", FORMATS)
 def test_all_ranks_fail_together_and_leave_nothing(comm, mpi_tmp_path, ending):
     data, model = make_files(comm, mpi_tmp_path, 30, poison=True)
-    with Dataset(data) as dataset:
+    with DataFile(data) as dataset:
         with pytest.raises(NonFiniteError, match="label 'label39'"):
             evaluate(comm, model, dataset, "all", Log(1))
         with pytest.raises(NonFiniteError, match="label 'label39'"):
@@ -116,7 +116,7 @@ def test_a_classifier_that_one_rank_reads_is_the_one_in_the_file(comm, mpi_tmp_p
     shared = share_model(comm, alone.path)
     assert (shared.label_names, shared.vocabulary, shared.base) == (alone.label_names, alone.vocabulary, alone.base)
     assert np.array_equal(shared.margin_rows, alone.margin_rows)
-    with Dataset(data) as dataset:
+    with DataFile(data) as dataset:
         X = read_rows(dataset, np.arange(30), False)
     assert scores(shared.classifier, X, 3).tobytes() == scores(alone.classifier, X, 3).tobytes()
 

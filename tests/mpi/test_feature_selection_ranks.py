@@ -6,7 +6,7 @@ import pytest
 from support import make
 
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
@@ -58,7 +58,7 @@ def read(comm, path):
 @pytest.mark.parametrize("n_rows", [0, 1, 3, 200])
 def test_scores(comm, mpi_tmp_path, by, over, n_rows):
     found = []
-    with Dataset(make_data(comm, mpi_tmp_path, n_rows)) as data:
+    with DataFile(make_data(comm, mpi_tmp_path, n_rows)) as data:
         for ranks in (mpi.self_comm(), comm):
             scores, present = feature_scores(ranks, load_shard(ranks, data, "train"), np.arange(1, 5), SCORES[by], over)
             found.append((scores.tobytes(), present.tobytes()))
@@ -69,7 +69,7 @@ def test_scores(comm, mpi_tmp_path, by, over, n_rows):
 def test_reduced_dataset(comm, mpi_tmp_path, n_rows):
     path = make_data(comm, mpi_tmp_path, n_rows)
     features = np.array([3, 4, 30, 7])  # not in order, so that rows must be sorted again
-    with Dataset(path) as data:
+    with DataFile(path) as data:
         reduce_dataset(comm, data, features, mpi_tmp_path / "together.h5", False)
         if comm.rank == 0:
             reduce_dataset(mpi.self_comm(), data, features, mpi_tmp_path / "alone.h5", False)
@@ -92,7 +92,7 @@ def test_selected_files(comm, mpi_tmp_path, options):
 
 def test_curves(comm, mpi_tmp_path):
     options = CurveOptions(share=(0.5, 1.0), features=(3, 10), shuffle=True)
-    with Dataset(make_data(comm, mpi_tmp_path, 200)) as data:
+    with DataFile(make_data(comm, mpi_tmp_path, 200)) as data:
         together, alone = (curves(ranks, data, options, Log(1)) for ranks in (comm, mpi.self_comm()))
     assert together.names == alone.names
     for name in ("error", "with_all", "majority"):
@@ -113,7 +113,7 @@ def test_errors_are_the_same_on_all_ranks(comm, mpi_tmp_path):
         with pytest.raises(kind) as error:
             select(comm, source, target, SelectOptions(**options), False, Log(1))
         assert len(set(comm.allgather(str(error.value)))) == 1
-    with Dataset(path) as data, pytest.raises(DataError, match="row 100 has the value -1"):
+    with DataFile(path) as data, pytest.raises(DataError, match="row 100 has the value -1"):
         curves(comm, data, CurveOptions(features=(3,)), Log(1))
     comm.Barrier()  # rank 0 removes what it had begun
     with mpi.agreed(comm, "looking"):

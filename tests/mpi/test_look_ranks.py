@@ -6,7 +6,7 @@ from support import make
 from support.oracles_duplicates import alike_data
 
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.evaluation import explain as explain_module
 from hpcml.evaluation.explain import explain, format_explanation
@@ -45,7 +45,7 @@ def test_the_same_pairs_on_any_number_of_ranks(comm, mpi_tmp_path, monkeypatch, 
     for split in ("all", "some"):
 
         def work(ranks, name, split=split):
-            with Dataset(path) as dataset:
+            with DataFile(path) as dataset:
                 found = find_duplicates(ranks, dataset, split, 0.7, mpi_tmp_path / f"{name}-{split}.csv", QUIET)
             found.seconds = 0.0
             texts = ranks.allgather(format_duplicates(found, 3))
@@ -68,7 +68,7 @@ def test_rows_out_of_order_are_named_on_all_ranks(comm, mpi_tmp_path):
         with make.h5py.File(path, "r+") as file:
             file["X/indices"][30:32] = [3, 2]
     comm.Barrier()
-    with Dataset(path) as dataset, pytest.raises(DataError, match="row 7 has a feature twice, or out of order"):
+    with DataFile(path) as dataset, pytest.raises(DataError, match="row 7 has a feature twice, or out of order"):
         find_duplicates(comm, dataset, "all", 0.8, None, QUIET)
 
 
@@ -85,7 +85,7 @@ def test_the_same_features_on_any_number_of_ranks(comm, mpi_tmp_path, monkeypatc
     comm.Barrier()
 
     def work(ranks, name):
-        with Dataset(data) as dataset:
+        with DataFile(data) as dataset:
             found = explain(ranks, share_model(ranks, model), dataset, [], 4, True)
         assert (found is None) == (ranks.rank > 0)
         if found is not None:

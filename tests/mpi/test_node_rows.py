@@ -12,7 +12,7 @@ from support import make
 import hpcml.data.shared_rows as module
 from hpcml import mpi
 from hpcml.data.compact import compact_rows
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
 from hpcml.data.shared_rows import node_rows, shared_array
 from hpcml.errors import DataError
@@ -39,7 +39,7 @@ def test_the_rows_that_one_rank_reads_alone(comm, mpi_tmp_path, monkeypatch, bia
         X[0, 0] = 1.0  # at least one value
         make.dataset(path, X.tocsr(), Y)
     comm.Barrier()
-    with Dataset(path) as data:
+    with DataFile(path) as data:
         shard = load_shard(comm, data, "all")
         found, columns = node_rows(comm, mpi.self_comm(), shard, bias)
         expected, alone = compact_rows(mpi.self_comm(), load_shard(mpi.self_comm(), data, "all"), bias)

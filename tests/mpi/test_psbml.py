@@ -17,7 +17,7 @@ from support.methods import AtLook
 from support.oracles_psbml import psbml_cycle
 from support.training import changed, train
 
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, Interrupted
 from hpcml.methods.psbml import problem as problems
 from hpcml.methods.psbml import selection
@@ -113,7 +113,7 @@ def textbook(grid, kind, learner, n_classes, begin):
 def test_cycles_are_those_of_the_textbook(comm, mpi_tmp_path, grid, kind, learner, n_classes):
     write(comm, mpi_tmp_path / "data.h5", N_ROWS, N_FEATURES, n_classes)
     options = PsbmlOptions(base=LEARNERS[learner][0], grid=grid, neighbourhood=kind, replace=0.5, seed=11)
-    with Dataset(mpi_tmp_path / "data.h5") as opened:
+    with DataFile(mpi_tmp_path / "data.h5") as opened:
         problem = problem_of(comm, opened, options)
         assert problem.dense == (learner != "svm")
         cycles = Synchronous(problem, problem.first_slots)
@@ -139,7 +139,7 @@ def test_a_node_that_knows_one_class_has_no_opinion(comm, mpi_tmp_path):
         dataset(mpi_tmp_path / "data.h5", X, y[:, None])
     comm.Barrier()
     options = PsbmlOptions(base=("tree", "min_samples_leaf=1"), grid="4x1", neighbourhood="L5", replace=0.5, seed=2)
-    with Dataset(mpi_tmp_path / "data.h5") as opened:
+    with DataFile(mpi_tmp_path / "data.h5") as opened:
         problem = problem_of(comm, opened, options)
         cycles = Synchronous(problem, problem.first_slots)
         slots = gathered(comm, cycles.slots)
@@ -200,7 +200,7 @@ def test_the_model_is_the_best_cycle_and_its_margin_rows(comm, mpi_tmp_path):
     assert report.n_margin_rows == int(lines[report.cycle]["distinct_rows"])
     model = ClassifierModel(report.model)
     assert (np.diff(model.margin_rows) > 0).all()
-    with Dataset(mpi_tmp_path / "data.h5") as opened:
+    with DataFile(mpi_tmp_path / "data.h5") as opened:
         problem = problem_of(comm, opened, options)
     held_out = problem.classes.rows[problem.start < 0]
     assert not np.isin(model.margin_rows, held_out).any()
@@ -211,7 +211,7 @@ def test_cycle_0_is_the_base_learner_on_all_training_rows(comm, mpi_tmp_path):
     X, y = write(comm, mpi_tmp_path / "data.h5", 200, 6, 2)
     options = PsbmlOptions(base=("sklearn.naive_bayes.GaussianNB",), grid="3x2", cycles=1, validation_share=0.3)
     train("psbml", comm, mpi_tmp_path / "data.h5", mpi_tmp_path / "run", options)
-    with Dataset(mpi_tmp_path / "data.h5") as opened:
+    with DataFile(mpi_tmp_path / "data.h5") as opened:
         held_out = problem_of(comm, opened, options).start < 0
     X = X.toarray().astype(np.float64)
     expected = np.mean(GaussianNB().fit(X[~held_out], y[~held_out]).predict(X[held_out]) != y[held_out])
@@ -229,7 +229,7 @@ def test_the_area_under_the_curve_may_judge(comm, mpi_tmp_path):
     assert report.cycle == areas.index(max(areas))
     errors = [float(line["error"]) for line in history(mpi_tmp_path / "run")]
     assert report.cycle != errors.index(min(errors))  # else this test says nothing
-    with Dataset(mpi_tmp_path / "data.h5") as opened:
+    with DataFile(mpi_tmp_path / "data.h5") as opened:
         held_out = problem_of(comm, opened, options).start < 0
     model = ClassifierModel(report.model)
     score, positive = model.scores(X[held_out].toarray())[:, 0], y[held_out] == 1
@@ -248,7 +248,7 @@ def test_validation_error_is_that_of_the_model_on_the_rows_kept_aside(comm, mpi_
     X, y = write(comm, mpi_tmp_path / "data.h5", 200, 6, 3)
     options = PsbmlOptions(grid="2x2", cycles=4, validation_share=0.3)
     report = train("psbml", comm, mpi_tmp_path / "data.h5", mpi_tmp_path / "run", options)
-    with Dataset(mpi_tmp_path / "data.h5") as opened:
+    with DataFile(mpi_tmp_path / "data.h5") as opened:
         held_out = problem_of(comm, opened, options).start < 0
     model = ClassifierModel(report.model)
     learner = DecisionTreeClassifier(criterion="entropy", min_samples_leaf=2)

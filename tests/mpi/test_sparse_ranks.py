@@ -7,7 +7,7 @@ from support import make
 from support.training import train
 
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, Interrupted, NonFiniteError
 from hpcml.evaluation import evaluate
 from hpcml.log import Log
@@ -41,7 +41,7 @@ def make_files(comm, folder, n_rows, poison=False):
 @pytest.mark.parametrize("n_rows", [0, 1, 101])
 def test_best_labels_and_their_precision(comm, mpi_tmp_path, n_rows):
     data, dense, sparse = make_files(comm, mpi_tmp_path, n_rows)
-    with Dataset(data) as dataset:
+    with DataFile(data) as dataset:
         alone = evaluate(mpi.self_comm(), dense, dataset, "all", QUIET)
         for model in (dense, sparse):
             assert repr(evaluate(comm, model, dataset, "all", QUIET).precision_at) == repr(alone.precision_at)
@@ -55,7 +55,7 @@ def test_best_labels_and_their_precision(comm, mpi_tmp_path, n_rows):
 
 def test_pruning(comm, mpi_tmp_path):
     data, dense, sparse = make_files(comm, mpi_tmp_path, 60)
-    with Dataset(data) as dataset:
+    with DataFile(data) as dataset:
         alone = prune(mpi.self_comm(), dense, dataset, "all", [0.0, 0.4], mpi_tmp_path / f"alone-{comm.rank}.h5", False, QUIET)
         for name, model in (("a", dense), ("b", sparse)):
             found = prune(comm, model, dataset, "all", [0.0, 0.4], mpi_tmp_path / f"{name}.h5", False, QUIET)
@@ -68,7 +68,7 @@ def test_pruning(comm, mpi_tmp_path):
 
 def test_all_ranks_fail_together_and_leave_nothing(comm, mpi_tmp_path):
     data, model, _ = make_files(comm, mpi_tmp_path, 30, poison=True)
-    with Dataset(data) as dataset:
+    with DataFile(data) as dataset:
         with pytest.raises(NonFiniteError, match="label 'label39'"):
             predict(comm, model, dataset, "all", mpi_tmp_path / "out.csv", "scores", False, QUIET, 3)
         with pytest.raises(NonFiniteError, match="label 'label39'"):

@@ -6,7 +6,7 @@ import pytest
 from support import make
 
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, NonFiniteError
 from hpcml.evaluation import evaluate, instance_search
 from hpcml.evaluation.calibrate import calibrate
@@ -48,7 +48,7 @@ def test_thresholds(comm, mpi_tmp_path, monkeypatch, measure, method, ties):
             folder.mkdir(exist_ok=True)
         data, model = make_files(comm, folder, n_rows, ties)
         alone, together = folder / f"alone-{comm.rank}.h5", folder / "together.h5"
-        with Dataset(data) as dataset:
+        with DataFile(data) as dataset:
             options = {"method": method} | ({} if method == "shrink" else {"chance": 0.5})
             one = threshold(mpi.self_comm(), model, dataset, "all", measure, output=alone, **options)
             all_ranks = threshold(comm, model, dataset, "all", measure, output=together, **options)
@@ -76,7 +76,7 @@ def test_thresholds(comm, mpi_tmp_path, monkeypatch, measure, method, ties):
 
 def test_all_ranks_fail_together_and_leave_nothing(comm, mpi_tmp_path):
     data, model = make_files(comm, mpi_tmp_path, 30, poison=True)
-    with Dataset(data) as dataset:
+    with DataFile(data) as dataset:
         for measure in ("label", "micro", "instance"):
             with pytest.raises(NonFiniteError, match="label 'label39'"):
                 threshold(comm, model, dataset, "valid", measure)

@@ -9,7 +9,7 @@ from support.make import dataset, random_data
 from support.training import train
 
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError
 from hpcml.methods.linear import layout
@@ -30,7 +30,7 @@ def test_shards_are_disjoint_cover_the_split_and_balance_non_zeros(comm, mpi_tmp
     X, Y = random_data(4, 400, 30, 3)
     rows = np.sort(np.random.default_rng(0).choice(400, 250, replace=False))
     data = write(comm, mpi_tmp_path / "data.h5", X, Y, splits={"train": rows, "first": np.arange(3)})
-    with Dataset(data) as opened:
+    with DataFile(data) as opened:
         for split, wanted in (("train", rows), ("all", np.arange(400)), ("first", np.arange(3))):
             shard = load_shard(comm, opened, split)
             mine = shard.first_row + shard.rows

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.evaluation import evaluate
 from hpcml.log import Log
 from hpcml.model.open import open_model
@@ -16,12 +16,12 @@ def _opened(model):
 
 def judged(model, data, split="all", labels=None, watch=None):
     """The measures."""
-    with Dataset(data) as dataset:
+    with DataFile(data) as dataset:
         return evaluate(mpi.self_comm(), _opened(model), dataset, split, Log(1), labels, watch)
 
 
 def predicted(model, data, output, what="scores", split="all", force=False, top=None, log=None):
     """Write what is predicted. Returns the path."""
-    with Dataset(data) as dataset:
+    with DataFile(data) as dataset:
         predict(mpi.self_comm(), _opened(model), dataset, split, output, what, force, log or Log(1), top)
     return output

@@ -13,7 +13,7 @@ from support.training import merge
 from hpcml import mpi
 from hpcml.conversion.convert import convert
 from hpcml.conversion.options import ConvertOptions
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.info import format_info, info
 from hpcml.errors import ConfigError, DataError
 from hpcml.evaluation import evaluate
@@ -77,7 +77,7 @@ def test_parts_together_have_the_bytes_of_the_whole(data, run, tmp_path):
 def test_without_titles_the_files_are_those_of_before(data, tmp_path):
     files = [dataset(tmp_path / f"{k}.h5", some) for k, some in enumerate((None, [""] * 4))]
     assert files[0].read_bytes() == files[1].read_bytes()
-    with Dataset(files[0]) as plain:
+    with DataFile(files[0]) as plain:
         assert plain.label_titles() is None
         assert "label_titles" not in plain.file
     with h5py.File(train(files[0], tmp_path / "run") / "model.h5") as model:
@@ -85,11 +85,11 @@ def test_without_titles_the_files_are_those_of_before(data, tmp_path):
 
 
 def test_what_rewrites_files_keeps_them(data, run, tmp_path):
-    with Dataset(data) as rows:
+    with DataFile(data) as rows:
         reduce_dataset(SELF, rows, np.arange(5), tmp_path / "few.h5", force=False)
         prune(SELF, Model(run / "model.h5"), rows, "test", [0.01], tmp_path / "pruned.h5", False, QUIET)
         predict(SELF, Model(run / "model.h5"), rows, "test", tmp_path / "scores.h5", "scores", False, QUIET)
-    with Dataset(tmp_path / "few.h5") as few:
+    with DataFile(tmp_path / "few.h5") as few:
         assert few.label_titles() == TITLES
         assert few.label_titles(np.array([2, 0])) == ["Pears, Dried", "Apples"]
     assert titles(tmp_path / "pruned.h5") == TITLES
@@ -101,7 +101,7 @@ def test_what_rewrites_files_keeps_them(data, run, tmp_path):
 
 def test_people_and_programs_see_them(data, run, tmp_path):
     model = Model(run / "model.h5")
-    with Dataset(data) as rows:
+    with DataFile(data) as rows:
         found = evaluate(SELF, model, rows, "test", QUIET, [0, 1, 2])
         shown = format_explanation(explain(SELF, model, rows, ["a", "b"], 3, False))
     assert "a Apples: " in shown
@@ -120,9 +120,9 @@ def test_people_and_programs_see_them(data, run, tmp_path):
 def test_a_model_without_titles_takes_those_of_the_data(data, tmp_path):
     plain = dataset(tmp_path / "plain.h5", None)
     run = train(plain, tmp_path / "run")
-    with Dataset(data) as rows:
+    with DataFile(data) as rows:
         assert evaluate(SELF, Model(run / "model.h5"), rows, "test", QUIET).label_titles == TITLES
-    with Dataset(plain) as rows:
+    with DataFile(plain) as rows:
         found = evaluate(SELF, Model(run / "model.h5"), rows, "test", QUIET)
     write_csv(tmp_path / "e.csv", found)
     assert (tmp_path / "e.csv").read_text().startswith("number,label,n_positive,")
@@ -136,7 +136,7 @@ def test_convert_takes_them_from_descriptors_or_like(tmp_path):
 
     def made(name, **options):
         convert(SELF, "jsonl", [source], tmp_path / name, ConvertOptions(**options), False, QUIET)
-        with Dataset(tmp_path / name) as found:
+        with DataFile(tmp_path / name) as found:
             return found.label_names(), found.label_titles()
 
     assert made("titled.h5", descriptors=terms) == (["D1", "D2", "D3"], ["Apples", "Pears", ""])
@@ -152,7 +152,7 @@ def test_convert_takes_them_from_descriptors_or_like(tmp_path):
     "strings", [["a", "b"], ["a", "b", "c", "d", "e"], [1.0, 2.0, 3.0, 4.0], [["a"], ["b"], ["c"], ["d"]], [b"a\0b"] * 4]
 )
 def test_damaged_files_are_refused(data, run, tmp_path, strings):
-    for source, opened, work in ((data, "data.h5", Dataset), (run / "model.h5", "model.h5", Model)):
+    for source, opened, work in ((data, "data.h5", DataFile), (run / "model.h5", "model.h5", Model)):
         path = tmp_path / opened
         path.write_bytes(source.read_bytes())
         with h5py.File(path, "r+") as file:

@@ -19,7 +19,7 @@ from support.edits import archived, attributes, edit, replace
 
 import hpcml
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.info import info
 from hpcml.errors import DataError
 from hpcml.files.untrusted import check_parts, read_strings
@@ -353,7 +353,7 @@ def test_strings_of_which_each_is_the_largest(data):
     raw = bytearray(data.read_bytes())
     raw[offset : offset + 16 * 20] = raw[offset : offset + 16] * 20
     data.write_bytes(raw)
-    with Dataset(data) as dataset:
+    with DataFile(data) as dataset:
         most, message = peak(lambda: dataset.strings("row_ids"))
     assert "claims longer strings than the file has" in message
     assert most < 1 << 20
@@ -377,7 +377,7 @@ def test_a_heap_that_hdf5_would_follow_for_ever(data, size):
         raw[place + 16 : place + 18] = bytes(2)
     data.write_bytes(raw)
     with pytest.raises(DataError, match="the strings are damaged"):
-        Dataset(data)
+        DataFile(data)
 
 
 def test_sound_files_pass(data, classifier):
@@ -391,7 +391,7 @@ def test_sound_files_pass(data, classifier):
         assert read_strings(file["row_ids"], 5, 5) == []
 
 
-@pytest.mark.parametrize(("open_file", "looks"), [(Dataset, 1), (open_model, 2)])
+@pytest.mark.parametrize(("open_file", "looks"), [(DataFile, 1), (open_model, 2)])
 def test_every_look_at_a_file_has_a_time_limit(tmp_path, monkeypatch, open_file, looks):
     path = make.dataset(tmp_path / "data.h5", np.ones((3, 2)), np.ones((3, 1)))
     limited = []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.digests import digests
 from hpcml.data.labels import fingerprint
 from hpcml.data.shard import load_shard
@@ -66,7 +66,7 @@ class Earlier:
         split, there = str(self.model.attrs["split"]), False
         if comm.rank == 0:
             try:
-                with Dataset(self.data) as dataset:
+                with DataFile(self.data) as dataset:
                     there = split == "all" or split in dataset.split_names()
             except (HpcmlError, OSError):
                 there = False
@@ -77,7 +77,7 @@ class Earlier:
             return None, "documents came or went"
         new = digests(comm, load_shard(comm, problem.dataset, problem.split))
         with mpi.agreed(comm, f"opening {self.data}"):
-            dataset = Dataset(self.data)
+            dataset = DataFile(self.data)
         with dataset:
             shard = load_shard(comm, dataset, split)
             old = digests(comm, shard)

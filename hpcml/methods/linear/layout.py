@@ -11,7 +11,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.data.compact import CompactRows
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.shard import Shard
 from hpcml.data.shared_rows import private_bytes
 from hpcml.errors import ConfigError, DataError
@@ -79,7 +79,9 @@ def check_loading(comm: mpi.Comm, shard: Shard, shards: int, n_labels: int, opti
 
 
 @mpi.collective
-def choose_shards(comm: mpi.Comm, dataset: Dataset, shard: Shard, n_labels: int, options: LinearOptions, sharding: Sharding) -> int:
+def choose_shards(
+    comm: mpi.Comm, dataset: DataFile, shard: Shard, n_labels: int, options: LinearOptions, sharding: Sharding
+) -> int:
     """Collective over `comm`. Among how many ranks the rows are divided; the labels are scattered
     over groups of so many ranks.
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.data.compact import ColumnMap, CompactRows, compact_rows, warm_up
-from hpcml.data.dataset import Dataset, default_split
+from hpcml.data.dataset import DataFile, default_split
 from hpcml.data.headings import heading_features
 from hpcml.data.labels import choose_labels, count_positives, fingerprint, tell_unused
 from hpcml.data.shard import Shard, load_shard
@@ -30,7 +30,7 @@ class LabelProblem:
     """The rows and labels to train on, as a rank group sees them."""
 
     method: LinearMethod
-    dataset: Dataset
+    dataset: DataFile
     split: str
     loaded_by: mpi.Comm  # the ranks that have divided the rows among their shards
     shard: Shard
@@ -54,7 +54,7 @@ class LabelProblem:
 
 @mpi.collective
 def load(
-    stack: ExitStack, method: LinearMethod, session: Session, dataset: Dataset, options: LinearOptions
+    stack: ExitStack, method: LinearMethod, session: Session, dataset: DataFile, options: LinearOptions
 ) -> tuple[LabelProblem, ColumnMap]:
     """Collective over the session. What is to be trained on, and where the features went, which
     takes memory of its own.

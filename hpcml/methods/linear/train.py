@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.errors import Interrupted
 from hpcml.log import Progress, plural
 from hpcml.methods.linear.earlier import Earlier
@@ -51,7 +51,7 @@ def train(
     comm, log, signals = session.comm, session.log, session.signals
     options = with_defaults(options, config_before(comm, target))
     with mpi.agreed(comm, f"opening {data}"):
-        dataset = Dataset(data)
+        dataset = DataFile(data)
     with dataset, ExitStack() as stack:
         problem, columns = load(stack, method, session, dataset, options)
         folder = stack.enter_context(RunFolder(comm, target.output, log))

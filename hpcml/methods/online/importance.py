@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.methods.online.options import MbwOptions
 from hpcml.methods.online.source import DatasetSource, labels_of
 from hpcml.methods.online.state import LearnerState
@@ -13,7 +13,7 @@ from hpcml.methods.online.state import LearnerState
 
 @mpi.collective
 def importance_of(
-    comm: mpi.Comm, dataset: Dataset, split: str, labels: np.ndarray, shuffle: bool, seed: int
+    comm: mpi.Comm, dataset: DataFile, split: str, labels: np.ndarray, shuffle: bool, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Collective over `comm`. (largest |u − v| over the labels, whether a row has it) of every
     feature, (n_features) each.

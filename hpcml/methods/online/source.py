@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from hpcml import mpi, rng, slices
-from hpcml.data.dataset import Dataset, default_split
+from hpcml.data.dataset import DataFile, default_split
 from hpcml.data.labels import choose_labels
 from hpcml.data.shard import Shard, slab_of, split_bounds
 from hpcml.data.svmlight import BINARY, label_name
@@ -61,7 +61,7 @@ class DatasetSource:
     """The rows of a dataset's split, in the file's order or shuffled."""
 
     @mpi.collective
-    def __init__(self, comm: mpi.Comm, dataset: Dataset, options: OnlineOptions) -> None:
+    def __init__(self, comm: mpi.Comm, dataset: DataFile, options: OnlineOptions) -> None:
         """Collective over `comm`. Raises ConfigError for a split or label that is not there,
         DataError for a damaged file.
         """

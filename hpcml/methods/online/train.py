@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.labels import tell_unused
 from hpcml.data.svmlight import BINARY
 from hpcml.data.svmlight_stream import SvmlightStream, is_text
@@ -128,7 +128,7 @@ def _open(comm: mpi.Comm, data: Path, options: OnlineOptions, initial: Initial |
         source.initial = (initial.model.vocabulary, initial.model.n_features) if initial is not None else None
         return source
     with mpi.agreed(comm, f"opening {data}"):
-        dataset = Dataset(data)
+        dataset = DataFile(data)
     return DatasetSource(comm, stack.enter_context(dataset), options)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from hpcml import mpi, rng
 from hpcml.data.classes import read_classes
-from hpcml.data.dataset import Dataset, default_split
+from hpcml.data.dataset import DataFile, default_split
 from hpcml.data.labels import tell_unused
 from hpcml.data.shard import read_rows
 from hpcml.log import plural, visible
@@ -57,7 +57,7 @@ def train(session: Session, data: Path, target: Target, options: AdaboostOptions
     learner = learners.parse_learner(options.base)
     comm, log = session.comm, session.log
     with mpi.agreed(comm, f"opening {data}"):
-        dataset = Dataset(data)
+        dataset = DataFile(data)
     with dataset, RunFolder(comm, target.output, log) as folder:
         booster = boosted(learner, options.rounds)
         split = options.split or default_split(dataset, "train")

@@ -28,7 +28,7 @@ class TorusProblem:
     """The data, the torus and the base learner. Rows are called by their places in the split."""
 
     comm: mpi.Comm
-    dataset: Any  # a Dataset, or rows in memory that stand for one
+    dataset: Any  # a DataFile, or rows in memory that stand for one
     split: str
     classes: Classes
     start: np.ndarray  # the node on which each row begins, VALIDATION or TEST

@@ -11,7 +11,7 @@ import numpy as np
 
 from hpcml import mpi
 from hpcml.data.classes import Classes, read_classes
-from hpcml.data.dataset import Dataset, default_split
+from hpcml.data.dataset import DataFile, default_split
 from hpcml.data.labels import tell_unused
 from hpcml.errors import ConfigError, HpcmlError, Interrupted
 from hpcml.log import joined, plural
@@ -100,7 +100,7 @@ def train(session: Session, data: Path, target: Target, options: PsbmlOptions) -
 
             choose_device(comm)
         with mpi.agreed(comm, f"opening {data}"):
-            dataset = Dataset(data)
+            dataset = DataFile(data)
         with dataset:
             problem = make_problem(comm, dataset, torus, learner, options)
             tell_unused(comm, dataset, problem.split, log)
@@ -113,7 +113,7 @@ def train(session: Session, data: Path, target: Target, options: PsbmlOptions) -
 
 
 @mpi.collective
-def make_problem(comm: mpi.Comm, dataset: Dataset, torus: Torus, learner: learners.Learner, options: PsbmlOptions) -> TorusProblem:
+def make_problem(comm: mpi.Comm, dataset: DataFile, torus: Torus, learner: learners.Learner, options: PsbmlOptions) -> TorusProblem:
     """Collective over `comm`. Spread the rows over the torus. Raises ConfigError if they are too
     few or need too much memory.
     """

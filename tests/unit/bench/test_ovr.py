@@ -19,7 +19,7 @@ from hpcml.bench.ovr import OvrOptions
 from hpcml.bench.ovr_table import against
 from hpcml.bench.peers import PeerProblem, choose_peers
 from hpcml.bench.programs import PEERS, read_napkinxc
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError
 from hpcml.evaluation.top import PRECISION_AT
 from hpcml.log import Log
@@ -148,7 +148,7 @@ def test_a_peer_has_the_same_problem_and_the_same_judge(data, tmp_path, monkeypa
 def test_scores_alone_give_all_but_the_objective(data, tmp_path):
     run(data, tmp_path / "out", OvrOptions(("liblinear",), ("none",), (0.1,)))
     made = Model(tmp_path / "out" / "liblinear-0.1" / "model.h5")
-    with Dataset(data) as opened:
+    with DataFile(data) as opened:
         told = PeerProblem(opened, made, "train", "test", bias=False)
     np.save(tmp_path / "scores.npy", told.X_test @ made.weights().T)
     f, average, at = told.judge(tmp_path)
@@ -165,7 +165,7 @@ def test_the_best_labels_alone_give_precisions(tmp_path):
     Y[:80, 2] = 0  # cannot be trained: the numbers of the labels that are differ from those of all
     path = dataset(tmp_path / "d.h5", X, Y.tocsr(), splits={"train": np.arange(80), "test": np.arange(80, 120)})
     run(path, tmp_path / "out", OvrOptions(("liblinear",), ("none",), (0.1,)), {"min_positives": 0, "bias": False})
-    with Dataset(path) as opened:
+    with DataFile(path) as opened:
         told = PeerProblem(opened, Model(tmp_path / "out" / "liblinear-0.1" / "model.h5"), "train", "test", bias=False)
     best = np.array([np.random.default_rng(row).permutation(6)[:5] for row in range(40)], dtype=np.int32)
     best[::3, 2:] = -1  # there need not be as many
@@ -332,7 +332,7 @@ def test_two_penalties_side_by_side(data, tmp_path):
     assert ours.objective != hinge.objective
     assert np.isnan(against(ours, hinge)[1]) and against(ours, hinge)[0] > 0
     made = Model(tmp_path / "out" / "elastic-net-0.0001" / "model.h5")
-    with Dataset(data) as opened:
+    with DataFile(data) as opened:
         told = PeerProblem(opened, made, "train", "test", bias=False)
     weights = sp.csr_matrix(np.column_stack([made.weights(), made.bias]))
     assert told.objective(weights) == pytest.approx(ours.f, rel=1e-9)

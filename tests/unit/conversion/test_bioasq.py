@@ -9,7 +9,7 @@ from support.converted import converted
 
 from hpcml import mpi
 from hpcml.conversion import bioasq
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
 from hpcml.model.linear import Model
@@ -42,7 +42,7 @@ def made(folder, content, source="bioasq", name="out.h5", **options):
 
 
 def parts(path):
-    with Dataset(path) as d:
+    with DataFile(path) as d:
         X = [d.map(f"X/{part}").tolist() for part in ("indptr", "indices", "data")]
         Y = [d.map(f"Y/{part}").tolist() for part in ("indptr", "indices")]
         return X, Y, d.label_names(), d.label_titles(), d.strings("row_ids"), d.vocabulary
@@ -76,7 +76,7 @@ def test_documents_of_a_test_and_identifiers(tmp_path, limit, monkeypatch):
     documents = {"documents": [{"pmid": 5, "title": "apple", "abstract": "plum pear", "year": 2020}]}
     test = made(tmp_path, json.dumps(documents), name="test.h5", like=train)
     assert parts(test)[2:5] == (["D7", "Trees, Old"], ["Fruit", ""], ["5"])
-    with Dataset(test) as d:
+    with DataFile(test) as d:
         assert d.nnz == 3
 
 
@@ -106,7 +106,7 @@ def test_labels_as_bioasq_takes_them(tmp_path):
     data = made(tmp_path, LINES, test_share=0.3)
     training.train("probe", None, data, tmp_path / "run", {}, log=QUIET)
     model, out = Model(tmp_path / "run" / "model.h5"), tmp_path / "out.json"
-    with Dataset(data) as rows:
+    with DataFile(data) as rows:
         predict(SELF, model, rows, "all", out, "labels", False, QUIET)
         documents = json.loads(out.read_text())["documents"]
         predict(SELF, model, rows, "all", tmp_path / "out.csv", "labels", False, QUIET)

@@ -10,7 +10,7 @@ from support.converted import converted
 
 from hpcml.conversion.few_texts import FewTexts
 from hpcml.conversion.vocabulary import TextSettings
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.shard import slab_of
 
 FIELDS = {"fields": ("title=T,text=A", "journal=J"), "whole_fields": ("journal",)}
@@ -53,7 +53,7 @@ def known(request, tmp_path_factory):
     ]
     (folder / "stop").write_text("the\na\n")
     path = make(folder, "train", documents, stop_words=folder / "stop", **KINDS[request.param])
-    with Dataset(path) as dataset:
+    with DataFile(path) as dataset:
         return path, folder, FewTexts(TextSettings.read(dataset), dataset.n_labels)
 
 
@@ -64,7 +64,7 @@ def test_as_convert_like(known, documents):
     like = make(folder, "like", documents, like=path)
     fields = rows_of.settings.fields
     found = rows_of([[[document[field.name]] if document[field.name] else [] for field in fields] for document in documents])
-    with Dataset(like) as dataset:
+    with DataFile(like) as dataset:
         expected = slab_of(dataset, np.arange(dataset.n_rows), 0, dataset.n_rows)
     assert found.indptr.tolist() == expected.indptr.tolist()
     assert found.indices.tolist() == expected.indices.tolist() and found.indices.dtype == expected.indices.dtype

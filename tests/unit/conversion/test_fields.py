@@ -14,7 +14,7 @@ from support.oracles_text import slow_rows
 
 from hpcml import mpi
 from hpcml.conversion.fields import PLAIN, Field, as_texts, parse_fields
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.info import format_info, info
 from hpcml.errors import ConfigError, DataError
 
@@ -56,14 +56,14 @@ def test_new_documents_have_the_same_fields(tmp_path, pairs):
     options = {"fields": FIELDS, "whole_fields": ("journal",), "pairs": pairs, "stop_words": tmp_path / "stop"}
     _, path = make(tmp_path, DOCUMENTS, **options)
     _, again = make(tmp_path, DOCUMENTS, "again", like=path)
-    with Dataset(path) as one, Dataset(again) as two:
+    with DataFile(path) as one, DataFile(again) as two:
         assert one.strings("feature_names") == two.strings("feature_names")
         assert not {"the A", "a A"} & set(one.strings("feature_names"))
         for name in ("X/indptr", "X/indices", "X/data"):
             assert np.array_equal(one.map(name), two.map(name))
     report, few = make(tmp_path, [{"title": "Unheard york", "journal": "York"}, {"journal": "Disasters"}], "few", like=path)
     assert report.dropped_values == 2
-    with Dataset(few) as dataset:
+    with DataFile(few) as dataset:
         names = dataset.strings("feature_names")
         assert [names[j] for j in dataset.map("X/indices")] == ["york T", "Disasters J"]
     assert "fields title=T,text=A,journal=J,keys=keys" in format_info(info(SELF, path, [1]))

@@ -21,7 +21,7 @@ from hpcml import mpi
 from hpcml.conversion.pubmed import CHECK_TAGS
 from hpcml.conversion.pubmed_xml import entries
 from hpcml.conversion.revisions import VERSION_BITS, Revisions, rows_that_stay
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, DataError
 
 DATA = os.environ.get("HPCML_DATA")
@@ -67,7 +67,7 @@ def read_here(path):
 
 def rows_of(path):
     """Row id -> (features, labels, split, year, indexing) of a dataset."""
-    with Dataset(path) as data:
+    with DataFile(path) as data:
         file = data.file
         names, labels, ids = data.strings("feature_names"), data.label_names(), data.strings("row_ids")
         X, Y = ((file[f"{name}/indptr"][:], file[f"{name}/indices"][:]) for name in "XY")
@@ -150,7 +150,7 @@ def test_real_records(tmp_path):
 
 def test_titles_and_choice_of_headings(tmp_path):
     content = document(AWKWARD["check tags"] + AWKWARD["only check tags"] + AWKWARD["a major topic"])
-    with Dataset(make(tmp_path, content)) as data:
+    with DataFile(make(tmp_path, content)) as data:
         assert dict(zip(data.label_names(), data.label_titles(), strict=True)) == {
             "D000001": "Name one", "D000003": "Three", "D000004": "Four", "D006801": "Humans", "D008297": "Male"
         }  # fmt: skip
@@ -159,7 +159,7 @@ def test_titles_and_choice_of_headings(tmp_path):
     assert [labels for _, labels, *_ in rows_of(make(tmp_path, content, major_topics=True)).values()] == [set(), set(), {"D000001"}]
     assert len(CHECK_TAGS) == 24
     (tmp_path / "list.txt").write_text("Other name=D000001\nMy Three=D000003\n")
-    with Dataset(make(tmp_path, content, descriptors=tmp_path / "list.txt")) as data:
+    with DataFile(make(tmp_path, content, descriptors=tmp_path / "list.txt")) as data:
         assert data.label_titles() == ["Other name", "My Three", "Four", "Humans", "Male"]
 
 
@@ -184,7 +184,7 @@ def test_revisions(tmp_path):
     }  # fmt: skip
     assert list(found) == ["1", "5", "7", "8", "2", "3", "6"]
     assert found["6"][1] == {"D000099"}
-    with Dataset(make(tmp_path, first, document(deletion(*((pmid, 1) for pmid in (1, 8)))))) as data:
+    with DataFile(make(tmp_path, first, document(deletion(*((pmid, 1) for pmid in (1, 8)))))) as data:
         assert data.strings("row_ids") == ["2", "4", "5", "6", "7", "3"] and "first 8" not in data.strings("feature_names")
         assert "D000002" not in data.label_names()  # of 1 and 8 only
 
@@ -249,7 +249,7 @@ def test_like(tmp_path):
     new = document(record(900, "one two new", mesh="") + record(901, "three", mesh=listed(heading("D006801", "Human beings"))))
     found = rows_of(make(tmp_path, new, like=train))
     assert found["900"][:3] == ({"one", "two"}, set(), "unindexed") and found["901"][1] == {"D006801"}
-    with Dataset(tmp_path / "out.h5") as data, Dataset(train) as other:
+    with DataFile(tmp_path / "out.h5") as data, DataFile(train) as other:
         assert data.label_titles() == other.label_titles()
 
 
@@ -311,7 +311,7 @@ def test_generated_files(tmp_path):
     line = json.loads(subprocess.run(command, check=True, capture_output=True, text=True, timeout=100).stdout)
     paths = sorted((tmp_path / "a").iterdir())
     assert (line["records"], len(paths)) == (240, 8) and line["deletions"] > 0
-    with Dataset(convert(tmp_path, paths)) as data:
+    with DataFile(convert(tmp_path, paths)) as data:
         assert data.n_rows == line["rows"] < 240 and data.split_names() == ["automated", "train", "unindexed"]
     maker = runpy.run_path(str(SCRIPT))
     made, stock = maker["Maker"](Path(DATA)), maker["Stock"]()

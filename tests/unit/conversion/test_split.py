@@ -13,7 +13,7 @@ from support.make import dataset, random_data
 
 from hpcml import mpi
 from hpcml.conversion.split import random_test, split, stratified_test
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
 
@@ -32,7 +32,7 @@ def test_random_split_of_a_file_in_place(path):
         before = {name: file[name][:] for name in ("X/indptr", "X/indices", "X/data", "Y/indptr", "Y/indices", "row_ids")}
     run(path, seed=3)
     expected = random_test(3, 0.3, np.arange(200))
-    with Dataset(path) as data:
+    with DataFile(path) as data:
         assert data.split("test").tolist() == np.flatnonzero(expected).tolist()
         assert data.split("train").tolist() == np.flatnonzero(~expected).tolist()
         assert all((data.file[name][:] == values).all() for name, values in before.items())
@@ -44,7 +44,7 @@ def test_random_split_of_a_file_in_place(path):
 def test_rows_to_choose_thresholds_by(path, tmp_path, stratified):
     run(path, tmp_path / "two.h5", stratified=stratified)
     run(path, tmp_path / "three.h5", stratified=stratified, valid_share=0.25)
-    with Dataset(tmp_path / "two.h5") as two, Dataset(tmp_path / "three.h5") as three:
+    with DataFile(tmp_path / "two.h5") as two, DataFile(tmp_path / "three.h5") as three:
         parts = {name: three.split(name).tolist() for name in ("train", "valid", "test")}
         assert parts["test"] == two.split("test").tolist()
         assert sorted(row for rows in parts.values() for row in rows) == list(range(200))
@@ -72,7 +72,7 @@ def test_convert_makes_the_same_split(tmp_path):
     for name, options in {"a": {"test_share": 0.4, "seed": 9}, "b": {}}.items():
         converted("svmlight", tmp_path / "a.svm", tmp_path / f"{name}.h5", **options)
     run(tmp_path / "b.h5", tmp_path / "c.h5", 0.4, seed=9)
-    with Dataset(tmp_path / "a.h5") as a, Dataset(tmp_path / "b.h5") as b, Dataset(tmp_path / "c.h5") as c:
+    with DataFile(tmp_path / "a.h5") as a, DataFile(tmp_path / "b.h5") as b, DataFile(tmp_path / "c.h5") as c:
         assert b.split_names() == []
         for name in ("train", "test"):
             assert a.split(name).tolist() == c.split(name).tolist()
@@ -96,7 +96,7 @@ def test_strata_keep_the_share(sets, share, seed):
 
 def test_stratified_file(path):
     run(path, test_share=0.25, stratified=True)
-    with Dataset(path) as data:
+    with DataFile(path) as data:
         assert abs(data.split("test").size - 50) <= 5
         assert sorted([*data.split("test"), *data.split("train")]) == list(range(200))
 
@@ -108,7 +108,7 @@ def test_splits_are_replaced_only_with_force(path, tmp_path):
     with pytest.raises(ConfigError, match="has splits"):
         run(path, tmp_path / "new.h5", seed=1)
     run(path, seed=1, force=True)
-    with Dataset(path) as data:
+    with DataFile(path) as data:
         assert data.split("test").tolist() == np.flatnonzero(random_test(1, 0.3, np.arange(200))).tolist()
 
 
@@ -127,7 +127,7 @@ def test_output_is_replaced_only_with_force(path, tmp_path):
         run(path, tmp_path / "new.h5")
     assert (tmp_path / "new.h5").read_text() == "precious"
     run(path, tmp_path / "new.h5", force=True)
-    with Dataset(tmp_path / "new.h5") as new, Dataset(path) as old:
+    with DataFile(tmp_path / "new.h5") as new, DataFile(path) as old:
         assert new.split_names() == ["test", "train"]
         assert old.split_names() == []
 

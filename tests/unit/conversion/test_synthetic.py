@@ -12,7 +12,7 @@ from support.converted import converted
 
 from hpcml.conversion.noise import noisy_rows, other_label
 from hpcml.conversion.synthetic import GAP, GAUSSIANS, GENERATORS, make_points
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, DataError
 
 ROWS = np.arange(20_000)
@@ -52,7 +52,7 @@ def test_classes_of_the_stored_points(tmp_path, name):
     assert (report.rows, report.features, report.labels, report.changed) == (3000, 2, 1, None)
     assert X.dtype == np.float32
     assert Y[:, 0].tolist() == [textbook(name, *point) for point in X.astype(float).tolist()]
-    with Dataset(path) as dataset:
+    with DataFile(path) as dataset:
         assert dataset.label_names() == ["1"]
         assert dataset.strings("feature_names", 0, 2) == ["x", "y"]
 
@@ -106,7 +106,7 @@ def test_noise_changes_the_class_of_those_training_rows(tmp_path):
     _, X, clean, _ = make(tmp_path, "circle", rows=5000, seed=4, test_share=0.4)
     report, same, noisy, path = make(tmp_path, "circle", rows=5000, seed=4, test_share=0.4, label_noise=0.2)
     train = np.zeros(5000, dtype=bool)
-    with Dataset(path) as dataset:
+    with DataFile(path) as dataset:
         train[dataset.split("train")] = True
     changed = (clean != noisy)[:, 0]
     assert (same == X).all()
@@ -201,7 +201,7 @@ def test_a_generator_is_a_name_and_no_file(tmp_path, monkeypatch):
         make(".", "moons", rows=3)
     Path("circle").touch()
     converted("synthetic", Path("circle"), Path("circle"), rows=3)
-    with Dataset(Path("circle")) as dataset:
+    with DataFile(Path("circle")) as dataset:
         assert dataset.n_rows == 3
 
 

@@ -12,7 +12,7 @@ from support.edits import attributes, edit, entry, remove, replace
 
 import hpcml
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.info import info
 from hpcml.data.unknown_labels import all_label_names, load_with_unknown
 from hpcml.errors import DataError
@@ -96,7 +96,7 @@ def test_every_source_keeps_them(tmp_path, source):
     assert found == [["b"], ["a"], ["b"], [], []]
     assert unknown == [["x"], [], ["x", "y"], [], ["y"]]
     found, unknown = rows_of(make(tmp_path, "new", SETS, like=like, new_labels=True, renamed=("a=z",)))
-    with Dataset(tmp_path / "new.h5") as dataset:
+    with DataFile(tmp_path / "new.h5") as dataset:
         names = [name for name in dataset.label_names() if name != "nobody"]
     assert names == ["z", "b", "x", "y"]
     assert (found, unknown) == ([["b", "x"], ["z"], ["b", "x", "y"], [], ["y"]], None)
@@ -115,7 +115,7 @@ def test_rows_have_both_kinds_in_order(tmp_path):
     rng = np.random.default_rng(0)
     sets = [[name for name in "abcdefgh" if rng.random() < 0.4] for _ in range(50)]
     like = from_sparse(tmp_path, "like", [list("aceg")] * 2)
-    with Dataset(from_sparse(tmp_path, "rows", sets, like=like, splits={"odd": range(1, 50, 2)})) as dataset:
+    with DataFile(from_sparse(tmp_path, "rows", sets, like=like, splits={"odd": range(1, 50, 2)})) as dataset:
         names, shard = all_label_names(dataset), load_with_unknown(SELF, dataset, "odd")
         assert names == list("acegbdfh")
         for row, labels in zip(shard.rows, sets[1::2], strict=True):

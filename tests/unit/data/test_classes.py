@@ -6,12 +6,12 @@ from support.make import class_data, dataset, random_data
 
 from hpcml import mpi
 from hpcml.data.classes import read_classes
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, DataError
 
 
 def read(path, label=None, split="all"):
-    with Dataset(path) as opened:
+    with DataFile(path) as opened:
         return read_classes(mpi.self_comm(), opened, split, label)
 
 

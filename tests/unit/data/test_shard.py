@@ -10,7 +10,7 @@ from support.make import dataset, random_data
 
 import hpcml
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.labels import tell_unused
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError
@@ -63,7 +63,7 @@ DAMAGE = {
 def test_damaged_dataset_is_refused(tmp_path, what):
     path = dataset(tmp_path / "data.h5", *random_data(7, 60, 20, 4), splits={"train": np.arange(30) * 2})
     edit(path, DAMAGE[what])
-    with pytest.raises(DataError, match=r"data\.h5"), Dataset(path) as data:
+    with pytest.raises(DataError, match=r"data\.h5"), DataFile(path) as data:
         load_shard(mpi.self_comm(), data, "train")
 
 
@@ -75,7 +75,7 @@ def test_a_dataset_with_two_labels_of_one_name_is_not_trained_on(tmp_path):
 
 def test_splits_that_overlap_are_told(tmp_path, capsys):
     path = dataset(tmp_path / "data.h5", *random_data(7, 60, 20, 4), splits={"train": np.arange(40), "test": np.arange(37, 60)})
-    with Dataset(path) as data:
+    with DataFile(path) as data:
         tell_unused(mpi.self_comm(), data, "train", Log(0))
     said = capsys.readouterr().err
     assert "warning: " in said and "data.h5: 3 rows are in more than one of the splits test, train" in said
@@ -84,7 +84,7 @@ def test_splits_that_overlap_are_told(tmp_path, capsys):
 def test_a_file_that_is_cut_short_while_it_is_read(tmp_path):
     """Between two looks at its size, too: rows that lie beyond the new end are not mapped."""
     path = dataset(tmp_path / "data.h5", *random_data(7, 60, 20, 4))
-    with Dataset(path) as data:
+    with DataFile(path) as data:
         size = data.map("X/indptr").size
         os.truncate(path, 1000)
         with pytest.raises(DataError, match=r"data\.h5: the file was changed while it was in use"):
@@ -119,5 +119,5 @@ def test_more_features_than_memory_is_one_sentence(tmp_path, method, error, said
 def test_no_number_leads_out_of_a_shard(tmp_path, name, change, said):
     path = dataset(tmp_path / "data.h5", np.ones((20, 3)), np.ones((20, 2)), splits={"some": [0, 1, 2, 3]})
     edit(path, *(entry(name, place, value) for place, value in change.items()))
-    with Dataset(path) as damaged, pytest.raises(DataError, match=said):
+    with DataFile(path) as damaged, pytest.raises(DataError, match=said):
         load_shard(mpi.self_comm(), damaged, "some")

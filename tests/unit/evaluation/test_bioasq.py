@@ -14,7 +14,7 @@ from support import make
 from support.oracles_bioasq import flat, lca
 
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError
 from hpcml.evaluation.bioasq import FLAT, evaluate_bioasq
 from hpcml.evaluation.hierarchy import Hierarchy, fewest
@@ -124,7 +124,7 @@ def terms(folder, places=PLACES):
 @pytest.mark.parametrize("seed", range(4))
 def test_measures_are_those_of_sets(tmp_path, seed):
     model, data, true, predicted = files(tmp_path, seed, threshold=0.5)
-    with Dataset(data) as rows:
+    with DataFile(data) as rows:
         found = evaluate_bioasq(SELF, model, rows, "all", terms(tmp_path), QUIET)
         plain = evaluate_bioasq(SELF, model, rows, "all", None, QUIET)
     expected = flat(true, predicted)
@@ -145,7 +145,7 @@ def test_measures_are_those_of_sets(tmp_path, seed):
 
 def test_report(tmp_path):
     model, data, _, _ = files(tmp_path, 0)
-    with Dataset(data) as rows:
+    with DataFile(data) as rows:
         found = evaluate_bioasq(SELF, model, rows, "all", terms(tmp_path), QUIET)
         text = str(found)
         found.write_json(tmp_path / "out.json")
@@ -161,7 +161,7 @@ def test_report(tmp_path):
 
 def test_nothing_given_and_nothing_true(tmp_path):
     model, data, _, _ = files(tmp_path, 0, threshold=1e9)
-    with Dataset(data) as rows:
+    with DataFile(data) as rows:
         found = evaluate_bioasq(SELF, model, rows, "all", None, QUIET).values
     assert (found["EBF"], found["MiF"], found["MaF"]) == (0, 0, 0)
     assert math.isnan(found["MiP"])
@@ -170,7 +170,7 @@ def test_nothing_given_and_nothing_true(tmp_path):
         for name in ("indices", "data"):
             del file[f"Y/{name}"]
             file.create_dataset(f"Y/{name}", shape=(0,), dtype="<i4" if name == "indices" else "<f4")
-    with Dataset(data) as rows:
+    with DataFile(data) as rows:
         found = evaluate_bioasq(SELF, model, rows, "all", None, QUIET)
     assert found.n_judged == 0
     assert "-" in str(found)

@@ -12,7 +12,7 @@ from support.training import merge, train
 
 import hpcml
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, DataError
 from hpcml.evaluation.calibrate import calibrate
 from hpcml.evaluation.report import format_evaluation, write_csv, write_json
@@ -38,7 +38,7 @@ def case(tmp_path):
 
 
 def done(case, split="all", **options):
-    with Dataset(case[0]) as dataset:
+    with DataFile(case[0]) as dataset:
         return calibrate(SELF, open_model(case[1]), dataset, split, **options)
 
 
@@ -51,7 +51,7 @@ def test_the_file_keeps_every_other_bit(case, tmp_path):
     assert np.stack([slope, offset], axis=1).tolist() == report.sigmoids.tolist()
     assert "calibrated (sigmoid, on split all)" in format_model(open_model(case[1]))
     before = {name: values.copy() for name, values in Model(case[1]).labels.items()}
-    with Dataset(case[0]) as dataset:  # thresholds and sigmoids do not disturb each other
+    with DataFile(case[0]) as dataset:  # thresholds and sigmoids do not disturb each other
         threshold(SELF, open_model(case[1]), dataset, "all", "label")
     after = Model(case[1]).labels
     assert after.keys() - before.keys() == {"threshold"} and all((after[name] == before[name]).all() for name in before)
@@ -140,7 +140,7 @@ def test_log_odds_are_probabilities_of_their_own(case):
 
 def test_prune_and_merge_keep_them(case, tmp_path):
     done(case)
-    with Dataset(case[0]) as dataset:
+    with DataFile(case[0]) as dataset:
         prune(SELF, open_model(case[1]), dataset, "all", [0.2], tmp_path / "few.h5", False, QUIET)
     few, whole = Model(tmp_path / "few.h5"), Model(case[1])
     assert [values.tolist() for values in few.sigmoids] == [values.tolist() for values in whole.sigmoids]
@@ -174,9 +174,9 @@ def test_what_does_not_fit_is_refused(case, tmp_path):
         predicted(two, tmp_path / "two-data.h5", tmp_path / "x.csv", "probabilities")
     with pytest.raises(ConfigError, match="no split"):
         done(case, split="nowhere")
-    with Dataset(case[0]) as dataset, pytest.raises(ConfigError, match="--chance is for --method search"):
+    with DataFile(case[0]) as dataset, pytest.raises(ConfigError, match="--chance is for --method search"):
         threshold(SELF, open_model(case[1]), dataset, "all", "label", method="shrink", chance=0.5)
-    with Dataset(case[0]) as dataset, pytest.raises(ConfigError, match="shrink is for --measure label"):
+    with DataFile(case[0]) as dataset, pytest.raises(ConfigError, match="shrink is for --measure label"):
         threshold(SELF, open_model(case[1]), dataset, "all", "micro", method="shrink")
     (tmp_path / "inf").mkdir()
     endless = make.model(tmp_path / "inf" / "model.h5", np.zeros((6, 12)), np.full(6, np.inf))

@@ -14,7 +14,7 @@ from support.tables import table
 
 import hpcml
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.evaluation.comparable import Comparable
 from hpcml.evaluation.curves import Curves
 from hpcml.evaluation.report import format_evaluation, write_json
@@ -74,7 +74,7 @@ def test_most_wrong_pairs_of_all_labels_are_by_log_odds(files, tmp_path):
         file["labels/threshold"] = thresholds
     beyond = np.abs(scores - thresholds)
     wrong = {"missed": Y & (scores <= thresholds), "given": ~Y & (scores > thresholds)}
-    with Dataset(data) as dataset:
+    with DataFile(data) as dataset:
         for labels in ([], ["label0"], ["label3"]):
             found = most_wrong(SELF, open_model(model), dataset, "all", labels, 12, QUIET)
             for kind, pairs in wrong.items():
@@ -188,7 +188,7 @@ def test_from_tune_to_every_command(tmp_path):
     assert top == [[names[label] for label in row] for row in best]
     from hpcml.serving.suggest import Question, Suggester
 
-    with Dataset(data) as dataset:
+    with DataFile(data) as dataset:
         suggester = Suggester(SELF, open_model(model), dataset)
         fields = [field.name for field in suggester.fields]
         asked = [Question([[lines[row]["text"]] if name == "text" else [] for name in fields], limit=3) for row in test.tolist()]

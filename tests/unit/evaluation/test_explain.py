@@ -7,7 +7,7 @@ import pytest
 from support import make
 
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.evaluation.explain import Features, explain, format_explanation, write_json
 from hpcml.model.linear import Model
@@ -66,7 +66,7 @@ def named_model(folder, W, names, **options):
 def test_what_people_and_programs_see(tmp_path):
     W = np.array([[3.0, -4.0, 0.5, 0.0], [0.0, 0.0, 0.0, 0.0]])
     model, data = named_model(tmp_path, W, ["a", "b", "c", "d"], bias=[-0.5, 1.0], label_names=["sea", "farm"])
-    with Dataset(data) as dataset:
+    with DataFile(data) as dataset:
         found = explain(SELF, open_model(model), dataset, [], 2, False)
     lines = [line.split() for line in format_explanation(found).splitlines()]
     assert lines[3] == ["sea:", "0", "training", "rows,", "3", "features,", "intercept", "-0.5"]
@@ -102,7 +102,7 @@ def test_which_labels(tmp_path):
 def test_what_does_not_fit(tmp_path):
     model, _ = named_model(tmp_path, np.ones((1, 3)), ["a", "b", "c"])
     other = make.dataset(tmp_path / "other.h5", np.ones((2, 3)), np.ones((2, 1)), ["a", "b", "x"])
-    with Dataset(other) as dataset, pytest.raises(DataError, match="has other features"):
+    with DataFile(other) as dataset, pytest.raises(DataError, match="has other features"):
         explain(SELF, open_model(model), dataset, [], 1, False)
     huge = make.model(tmp_path / "huge.h5", np.full((1, 2), 1e200))
     with pytest.raises(NonFiniteError, match="the squared weights of label 'label0' are not finite"):

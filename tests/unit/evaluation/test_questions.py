@@ -9,7 +9,7 @@ from support.edits import attributes, edit
 from support.judged import judged
 
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError
 from hpcml.evaluation import scoring
 from hpcml.evaluation.contributions import check_weights, why
@@ -41,7 +41,7 @@ def test_contributions_add_up_to_the_score(tmp_path, sparse, kind):
     if kind != "plain":
         edit(path, attributes({kind: True}))
     model, names = Model(path), [f"label{k}" for k in range(7)]
-    with Dataset(make.dataset(tmp_path / "d.h5", X, Y)) as dataset:
+    with DataFile(make.dataset(tmp_path / "d.h5", X, Y)) as dataset:
         found = why(SELF, model, dataset, [str(row) for row in range(12)], names, 5).found
     assert [(each.row, each.label) for each in found] == [(row, name) for row in range(12) for name in names]
     dense = model.weights()
@@ -65,14 +65,14 @@ def test_labels_of_a_row_are_its_own_those_given_and_the_best(tmp_path):
     W = np.zeros((9, 6))
     W[:, 0] = np.arange(9, 0, -1) - 8.5  # labels 0 is given, 1 and 2 are next, 8 is the last
     model = Model(make.model(tmp_path / "m.h5", W))
-    with Dataset(make.dataset(tmp_path / "d.h5", X, Y, row_ids=["a", "b", "a"])) as dataset:
+    with DataFile(make.dataset(tmp_path / "d.h5", X, Y, row_ids=["a", "b", "a"])) as dataset:
         found = why(SELF, model, dataset, ["a"], [], 5)
         assert [each.label for each in found.found] == ["label0", "label1", "label2", "label8"]
         assert {each.row for each in found.found} == {0}  # the first of that id
         assert "a, label label8: score -7.5, not above the threshold 0: not given, but wrongly" in str(found)
         with pytest.raises(ConfigError, match="no row with the id 'c'"):
             why(SELF, model, dataset, ["c"], [], 5)
-    with Dataset(make.dataset(tmp_path / "e.h5", X, Y)) as dataset:
+    with DataFile(make.dataset(tmp_path / "e.h5", X, Y)) as dataset:
         for row in ("3", "-1", "x", "²"):
             with pytest.raises(ConfigError, match="name them by number, 0 to 2"):
                 why(SELF, model, dataset, [row], [], 5)
@@ -96,7 +96,7 @@ def test_wrong_rows_are_those_of_all_scores(tmp_path, small_blocks, ties):
     edit(path, lambda file: file.create_dataset("labels/threshold", data=thresholds))
     model, data = Model(path), make.dataset(tmp_path / "d.h5", X, Y, splits={"odd": rows})
     judged(model, data, "odd", watch=(watch := WrongRows(model.thresholds, 4)))
-    with Dataset(data) as dataset:
+    with DataFile(data) as dataset:
         some = most_wrong(SELF, model, dataset, "odd", ["label2", "label5"], 4, QUIET)
     scores, truth = X.toarray().astype(float) @ W.T, Y.toarray() > 0
     every = {"missed": [], "given": []}
@@ -182,7 +182,7 @@ def test_labels_that_are_not_learnt_have_reasons(tmp_path):
     W[0, 0] = 1
     path = make.model(tmp_path / "m.h5", W, bias)
     edit(path, attributes({"split": "train"}))
-    with Dataset(make.dataset(tmp_path / "d.h5", X, Y, splits={"train": train, "test": test})) as dataset:
+    with DataFile(make.dataset(tmp_path / "d.h5", X, Y, splits={"train": train, "test": test})) as dataset:
         found = find_unlearnt(SELF, Model(path), dataset, "test", QUIET)
     reasons = {each.label: each.reason for each in found.unlearnt}
     assert reasons == {
@@ -202,7 +202,7 @@ def test_a_perfect_ranking_of_few_rows_is_no_failure(tmp_path):
     """One positive of 5 rows is the first of them by chance in 1 of 5 orders."""
     X, Y = np.eye(5), np.zeros((5, 1))
     Y[2] = 1
-    with Dataset(make.dataset(tmp_path / "d.h5", X, Y)) as dataset:
+    with DataFile(make.dataset(tmp_path / "d.h5", X, Y)) as dataset:
         good = find_unlearnt(SELF, Model(make.model(tmp_path / "a.h5", Y.T)), dataset, "all", QUIET)
         bad = find_unlearnt(SELF, Model(make.model(tmp_path / "b.h5", -Y.T)), dataset, "all", QUIET)
     assert good.unlearnt == [] and [each.label for each in bad.unlearnt] == ["label0"]
@@ -211,6 +211,6 @@ def test_a_perfect_ranking_of_few_rows_is_no_failure(tmp_path):
 def test_a_stored_zero_adds_nothing(tmp_path):
     X = sp.csr_matrix((np.array([0.0, 2.0], np.float32), ([0, 0], [0, 1])), (1, 3))
     model = Model(make.model(tmp_path / "m.h5", np.ones((1, 3))))
-    with Dataset(make.dataset(tmp_path / "d.h5", X, np.ones((1, 1)))) as dataset:
+    with DataFile(make.dataset(tmp_path / "d.h5", X, np.ones((1, 1)))) as dataset:
         (found,) = why(SELF, model, dataset, ["0"], ["label0"], 3).found
     assert found.score == found.total == 2

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from support import make
 
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
 from hpcml.evaluation import scoring
 from hpcml.evaluation.scoring import MAX_LANES, WEIGHT_BYTES, blocks_of, label_blocks
@@ -103,7 +103,7 @@ def test_weights_by_column_give_the_bits_of_all_weights(labels, index, precision
 def test_a_model_of_few_weights_gives_the_scores_of_a_dense_one(tmp_path, labels, monkeypatch):
     W = np.random.default_rng(0).standard_normal((4, 30)) * (np.random.default_rng(1).random((4, 30)) < 0.1)
     X = sp.random(20, 30, 0.5, "csr", rng=np.random.default_rng(2)).toarray()
-    data, found = Dataset(make.dataset(tmp_path / "data.h5", X, np.eye(20, 4))), {}
+    data, found = DataFile(make.dataset(tmp_path / "data.h5", X, np.eye(20, 4))), {}
     monkeypatch.setattr(scoring, "FEW", 0.2)
     for sparse in (False, True):
         model = Model(make.model(tmp_path / f"{sparse}.h5", W, np.arange(4.0), sparse=sparse))

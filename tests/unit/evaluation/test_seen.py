@@ -12,7 +12,7 @@ from support.judged import judged
 from support.training import compare, train
 
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.errors import DataError
 from hpcml.evaluation.report import format_evaluation, write_json
 from hpcml.evaluation.seen import split_to_judge
@@ -100,17 +100,17 @@ def test_tables_say_it(tmp_path):
     result = compare(None, data, tmp_path / "all", ("probe",), {})
     assert "warning: all 90 rows are training rows" in str(result)
     model = open_model(tmp_path / "all" / "probe" / "model.h5")
-    with Dataset(data) as dataset:
+    with DataFile(data) as dataset:
         pruned = prune(mpi.self_comm(), model, dataset, "all", [0.1], None, False, Log(1))
     assert "warning: all 90 rows are training rows" in str(pruned)
 
 
 def test_default_that_falls_back_is_said(trained, tmp_path, capsys):
-    with Dataset(make.dataset(tmp_path / "data.h5", *make.random_data(1, M, 12, 2, 0.4))) as dataset:
+    with DataFile(make.dataset(tmp_path / "data.h5", *make.random_data(1, M, 12, 2, 0.4))) as dataset:
         assert split_to_judge(dataset, None, Log(0)) == "all"
         assert "has no split test: judging on all its 90 rows" in capsys.readouterr().err
         assert split_to_judge(dataset, "all", Log(0)) == "all"
-    with Dataset(trained[0]) as dataset:
+    with DataFile(trained[0]) as dataset:
         assert split_to_judge(dataset, None, Log(0)) == "test"
     assert capsys.readouterr().err == ""
 
@@ -128,4 +128,4 @@ def test_file_that_is_open_elsewhere_is_not_called_damaged(trained, tmp_path):
     with h5py.File(tmp_path / "data.h5", "r+", libver="latest", locking=True):
         shutil.copy(tmp_path / "data.h5", tmp_path / "open.h5")  # as another process sees it
     with pytest.raises(DataError, match=r"open\.h5: another program has it open to write; wait until it closes the file"):
-        Dataset(tmp_path / "open.h5")
+        DataFile(tmp_path / "open.h5")

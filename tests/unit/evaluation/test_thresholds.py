@@ -14,7 +14,7 @@ from support.judged import judged, predicted
 from support.training import merge, train
 
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.evaluation import instance_search, scoring
 from hpcml.evaluation.store_thresholds import threshold
@@ -42,12 +42,12 @@ def files(folder, seed, ties, n_rows=60, n_labels=7, **more):
 
 
 def found(case, measure, split="all", **options):
-    with Dataset(case[0]) as dataset:
+    with DataFile(case[0]) as dataset:
         return find_thresholds(SELF, open_model(case[1]), dataset, split, measure, **options)
 
 
 def stored(case, measure="micro", split="all", **options):
-    with Dataset(case[0]) as dataset:
+    with DataFile(case[0]) as dataset:
         return threshold(SELF, open_model(case[1]), dataset, split, measure, **options)
 
 
@@ -82,7 +82,7 @@ def test_labels_that_the_model_does_not_know_are_missed(tmp_path, measure):
         (folder := tmp_path / str(seed)).mkdir()
         data, model, scores, truth = files(folder, seed, ties=False, n_labels=4)
         unknown = np.random.default_rng(seed).random((60, 3)) < np.linspace(0.0, 1.0, 60)[:, None]
-        with Dataset(data) as dataset:
+        with DataFile(data) as dataset:
             names = dataset.label_names()
         X, _ = make.random_data(seed, 60, 12, 4)
         data = make.dataset(folder / "more.h5", X, np.hstack([truth, unknown]), label_names=[*names, "x", "y", "z"])
@@ -207,7 +207,7 @@ def test_evaluate_and_predict_use_them(tmp_path, capsys):
 def test_prune_and_merge_keep_them(tmp_path):
     case = files(tmp_path, 6, False)
     stored(case, "label", "valid", chance=1.0)
-    with Dataset(case[0]) as dataset:
+    with DataFile(case[0]) as dataset:
         prune(SELF, open_model(case[1]), dataset, "all", [0.2], tmp_path / "few.h5", False, QUIET)
     few = Model(tmp_path / "few.h5")
     assert few.thresholds.tolist() == Model(case[1]).thresholds.tolist()

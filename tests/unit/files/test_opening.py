@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from hpcml.conversion.text import stop_words
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.svmlight_stream import SvmlightStream
 from hpcml.errors import DataError
 from hpcml.files import opening
@@ -24,7 +24,16 @@ def pipe(tmp_path):
     return tmp_path / "pipe"
 
 
-OPENERS = [open_regular, check_regular, read_small, stop_words, plain_size, Dataset, open_model, lambda path: _listed(None, path)]
+OPENERS = [
+    open_regular,
+    check_regular,
+    read_small,
+    stop_words,
+    plain_size,
+    DataFile,
+    open_model,
+    lambda path: _listed(None, path),
+]
 
 
 @pytest.mark.parametrize("opener", OPENERS, ids=lambda opener: opener.__name__)

@@ -17,7 +17,7 @@ from support.edits import archived, edit, remove, replace
 from support.judged import judged, predicted
 
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError
 from hpcml.evaluation import format_evaluation, scoring
@@ -79,7 +79,7 @@ def test_files_from_before_version_0_9_score_by_probabilities(tmp_path, n_classe
     others = np.stack([np.delete(probabilities, c, axis=1).max(axis=1) for c in range(n_classes)], axis=1)
     np.testing.assert_allclose(model.scores(X), (probabilities - others)[:, -n_labels:], atol=1e-15)
     assert np.abs(model.scores(X)).max() <= 1 < np.abs(new).max()
-    with Dataset(data) as dataset:
+    with DataFile(data) as dataset:
         shard = load_shard(mpi.self_comm(), dataset, "all")
         found = scorer_of(model, shard, np.arange(n_labels)).rows_scores(shard.rows, np.arange(n_labels))
     assert np.array_equal(found, model.scores(X))
@@ -188,7 +188,7 @@ def test_blocks_of_rows_change_no_bit(tmp_path, monkeypatch, base, dense):
         monkeypatch.setattr(scoring, "SCORE_BYTES", score_bytes)
         result = judged(path, data, "test")
         predicted(path, data, tmp_path / "out.csv", split="test", force=True)
-        with Dataset(data) as dataset:
+        with DataFile(data) as dataset:
             shard = load_shard(mpi.self_comm(), dataset, "test")
             pairs = scorer_of(open_model(path), shard, np.arange(3)).pairs_scores(
                 np.repeat(shard.rows, 3), np.tile(np.arange(3), 75)
@@ -217,7 +217,10 @@ def test_chosen_labels_and_classes_that_were_not_seen(tmp_path):
 def test_the_features_must_be_the_same(tmp_path):
     X, y, Y = make.class_data(2, 50, 5, 2)
     model = open_model(make.classifier(tmp_path / "model.h5", "tree", X, y))
-    with Dataset(make.dataset(tmp_path / "data.h5", X[:, :4], Y)) as dataset, pytest.raises(DataError, match="has 4 features but"):
+    with (
+        DataFile(make.dataset(tmp_path / "data.h5", X[:, :4], Y)) as dataset,
+        pytest.raises(DataError, match="has 4 features but"),
+    ):
         model.check_vocabulary(dataset)
 
 

@@ -7,7 +7,7 @@ from support import make
 from support.edits import attributes, compressed, edit, entry, remove, replace
 
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
 from hpcml.errors import DataError, NonFiniteError
 from hpcml.evaluation import MEASURES, evaluate
@@ -73,7 +73,7 @@ def data_and_models(folder, tables, precision):
 def test_compact_and_dense_weights_give_the_same_bits(tmp_path, tables, precision):
     data, *paths = data_and_models(tmp_path, tables, precision)
     found = []
-    with Dataset(data) as dataset:
+    with DataFile(data) as dataset:
         shard = load_shard(mpi.self_comm(), dataset, "all")
         for path in paths:
             scorer = Scorer(Model(path), shard, np.arange(N_LABELS))
@@ -90,7 +90,10 @@ def test_compact_and_dense_weights_give_the_same_bits(tmp_path, tables, precisio
 def test_the_width_is_that_of_the_features(tmp_path, tables):
     X, Y = make.random_data(4, 10, N_COLUMNS, N_LABELS)
     model = Model(compact(tmp_path / "model.h5", tables))
-    with Dataset(make.dataset(tmp_path / "data.h5", X, Y)) as dataset, pytest.raises(DataError, match=r"has 12 features but .* 30"):
+    with (
+        DataFile(make.dataset(tmp_path / "data.h5", X, Y)) as dataset,
+        pytest.raises(DataError, match=r"has 12 features but .* 30"),
+    ):
         model.check_vocabulary(dataset)
 
 
@@ -147,7 +150,7 @@ def test_weights_without_an_end_are_refused(tmp_path, value, sparse):
     W[1, 3] = value
     path = make.model(tmp_path / "model.h5", W, sparse=sparse)
     wanted = r"model\.h5: a weight of label 'label1' is not a finite number; train it again"
-    with Dataset(data) as dataset, pytest.raises(NonFiniteError, match=wanted):
+    with DataFile(data) as dataset, pytest.raises(NonFiniteError, match=wanted):
         evaluate(mpi.self_comm(), Model(path), dataset, "all", Log(1))
     path = make.model(tmp_path / "bias.h5", np.ones((2, 5)), bias=np.array([0, value]))
     with pytest.raises(DataError, match=r"bias\.h5: damaged model: a factor or a bias is not a finite number"):

@@ -11,7 +11,7 @@ from support import make
 from support.oracles_duplicates import alike_data, slow_consistency, slow_counted, slow_pairs
 
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
@@ -27,7 +27,7 @@ SELF, QUIET = mpi.self_comm(), Log(1)
 
 
 def pairs_of(path, similarity, split="all", bands=None):
-    with Dataset(path) as dataset:
+    with DataFile(path) as dataset:
         found = find_pairs(SELF, dataset, load_shard(SELF, dataset, split), similarity, bands or choose_bands(similarity), QUIET)
     places = zip(found.first.tolist(), found.other.tolist(), strict=True)
     return found, dict(zip(places, found.similarity.tolist(), strict=True))
@@ -119,7 +119,7 @@ def test_many_rows_that_are_alike_do_not_make_all_pairs(tmp_path, monkeypatch):
     assert {pair for pair in pairs if pair[1] < 60} == {(row, row + 1) for row in range(59)}
     others = len(pairs) - 59
     assert 60 <= others < 60 * 5 * 23
-    with Dataset(path) as dataset:
+    with DataFile(path) as dataset:
         result = find_duplicates(SELF, dataset, "all", 0.8, None, QUIET)
     assert result.n_counted == 119
     assert result.labels.both.tolist() == [119, 119]
@@ -131,7 +131,7 @@ def test_labels_of_pairs(tmp_path, split):
     ids = [f"doc {row}" for row in range(150)]
     sets, label_sets, path = alike_data(tmp_path / "data.h5", np.random.default_rng(7), 150, row_ids=ids, splits={"some": chosen})
     sets, label_sets = [sets[row] for row in chosen], [label_sets[row] for row in chosen]
-    with Dataset(path) as dataset:
+    with DataFile(path) as dataset:
         found = find_duplicates(SELF, dataset, split, 0.8, tmp_path / "pairs.csv", QUIET)
     expected = slow_pairs(sets, 0.8)
     with (tmp_path / "pairs.csv").open(newline="") as file:
@@ -180,7 +180,7 @@ def test_rows_out_of_order_and_without_features(tmp_path):
     with pytest.raises(DataError, match="damaged dataset: row 1 has a feature twice, or out of order"):
         pairs_of(path, 0.8)
     empty = make.dataset(tmp_path / "empty.h5", make.sp.csr_matrix((3, 4)), np.zeros((3, 2)), ones=True)
-    with Dataset(empty) as dataset:
+    with DataFile(empty) as dataset:
         found = find_duplicates(SELF, dataset, "all", 0.8, tmp_path / "none.csv", QUIET)
     assert (found.n_pairs, found.n_empty) == (0, 3)
     assert "left out: 3 rows without features" in format_duplicates(found)

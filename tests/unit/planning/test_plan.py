@@ -12,7 +12,7 @@ from support.training import asked, train
 from hpcml import mpi
 from hpcml.cli import app as cli
 from hpcml.data.compact import compact_rows
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError
 from hpcml.methods.dual.forecast import Work, _Bench
@@ -78,7 +78,7 @@ def run(*tokens):
 
 def test_sizes_are_those_of_training(data):
     found, names = sizes_of(mpi.self_comm(), data, asked("dual", min_positives=5))
-    with Dataset(data) as opened:
+    with DataFile(data) as opened:
         rows, _ = compact_rows(mpi.self_comm(), load_shard(mpi.self_comm(), opened, "train"), bias=False)
     positive = rows.n_positive[rows.n_positive >= 5]
     assert (found.n_rows, found.n_columns, len(names)) == (240, rows.n_columns, positive.size)
@@ -237,7 +237,7 @@ def test_measured_costs_are_those_of_the_rows():
 def test_a_pilot_sees_what_training_does(data, tmp_path):
     """Labels whose rows need several passes: as many as in training, whose history counts them."""
     report = train("dual", None, data, tmp_path / "run", {"min_positives": 1, "bias": True})
-    with Dataset(data) as opened:
+    with DataFile(data) as opened:
         rows, _ = compact_rows(mpi.self_comm(), load_shard(mpi.self_comm(), opened, "train"), bias=True)
     work = METHODS["dual"].load(METHODS["dual"].forecast).pilot([rows], asked("dual"), processor_seconds)
     visited, moved, held, rounds = work.table[:, 1:].T

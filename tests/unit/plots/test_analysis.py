@@ -8,7 +8,7 @@ from support.training import train
 
 from hpcml import mpi
 from hpcml.data.compact import compact_rows
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError
 from hpcml.evaluation import evaluate
@@ -29,7 +29,7 @@ def data(tmp_path):
 
 @pytest.mark.parametrize("bias", [False, True])
 def test_objective_and_subgradient_are_the_definition(data, bias):
-    with Dataset(data) as opened:
+    with DataFile(data) as opened:
         shard = load_shard(ONE, opened, "train")
         rows, _ = compact_rows(ONE, shard, bias)
         evaluate_label = LabelObjective(
@@ -52,7 +52,7 @@ def test_objective_and_subgradient_are_the_definition(data, bias):
 def test_break_even_is_that_of_evaluate(data, tmp_path, bias):
     train("probe", None, data, tmp_path / "run", {"bias": bias}, log=Log(1))
     model = Model(tmp_path / "run" / "model.h5")
-    with Dataset(data) as opened:
+    with DataFile(data) as opened:
         judged = evaluate(ONE, model, opened, "test", Log(1))
         shard = load_shard(ONE, opened, "test")
         for label in range(3):
@@ -62,7 +62,7 @@ def test_break_even_is_that_of_evaluate(data, tmp_path, bias):
 
 
 def test_label_without_test_rows_has_no_break_even(data):
-    with Dataset(data) as opened:
+    with DataFile(data) as opened:
         shard = load_shard(ONE, opened, "test")
         shard.n_labels = 4  # and no row has the last one
         tables = (np.arange(25, dtype=np.int32), np.ones(25, dtype=np.float32))

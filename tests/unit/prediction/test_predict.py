@@ -149,13 +149,13 @@ def test_a_failure_leaves_nothing_behind(files, tmp_path, ending, what):
 DISK_FULL = """
 import resource, sys
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.errors import HpcmlError
 from hpcml.log import Log
 from hpcml.model.linear import Model
 from hpcml.prediction.predict import predict
 data, model, output, what, limit = sys.argv[1:]
-dataset, model = Dataset(data), Model(model)
+dataset, model = DataFile(data), Model(model)
 predict(mpi.self_comm(), model, dataset, "all", output + ".csv", what, False, Log(1))  # the kernels' cache is filled now
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), int(limit)))
 try:

@@ -18,7 +18,7 @@ from support.tables import table
 from support.training import asked
 
 from hpcml import mpi, rng
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.row_checks import check_contents
 from hpcml.data.shard import load_shard, read_rows, slab_of
 from hpcml.errors import ConfigError, DataError
@@ -51,7 +51,7 @@ def sparse_data(seed=3, n_rows=120, n_features=30, n_labels=6):
 
 
 def scores_of(path, by, labels=None, over="max", split="all"):
-    with Dataset(path) as data:
+    with DataFile(path) as data:
         labels = np.arange(data.n_labels) if labels is None else np.array(labels)
         shard = load_shard(mpi.self_comm(), data, split)
         return feature_scores(mpi.self_comm(), shard, labels, SCORES[by], over)
@@ -158,7 +158,7 @@ def test_reduced_dataset(tmp_path, ones, monkeypatch):
     assert [float(row["score"]) for row in listed] == scores[order].tolist()
     assert f"best: {names[order[0]]}" in report
     kept = np.sort(order)
-    with Dataset(tmp_path / "few.h5") as few:
+    with DataFile(tmp_path / "few.h5") as few:
         check_contents(mpi.self_comm(), few)
         assert np.array_equal(read_rows(few, np.arange(120), True), X.toarray()[:, kept].astype(np.float32))
         assert few.strings("feature_names") == [names[j] for j in kept]
@@ -166,7 +166,7 @@ def test_reduced_dataset(tmp_path, ones, monkeypatch):
         assert few.label_names() == [f"label{n}" for n in range(6)]
         assert {name: few.split(name).tolist() for name in few.split_names()} == {k: v.tolist() for k, v in splits.items()}
         assert (few.file["X/data"].id.get_storage_size() == 0) == ones
-        with Dataset(path) as data:
+        with DataFile(path) as data:
             assert np.array_equal(few.map("Y/indices"), data.map("Y/indices"))
             assert np.array_equal(few.map("Y/indptr"), data.map("Y/indptr"))
 
@@ -174,7 +174,7 @@ def test_reduced_dataset(tmp_path, ones, monkeypatch):
 def test_rows_that_lose_every_feature_stay(tmp_path):
     path = dataset(tmp_path / "data.h5", np.array([[1, 0], [0, 0], [0, 2], [1, 0]]), np.array([[1], [0], [0], [1]]))
     run(path, tmp_path / "one.h5", by="chi2", features=1)
-    with Dataset(tmp_path / "one.h5") as one:
+    with DataFile(tmp_path / "one.h5") as one:
         assert read_rows(one, np.arange(4), True).tolist() == [[1], [0], [0], [1]]
         assert one.map("X/indptr").tolist() == [0, 1, 1, 1, 2]
 
@@ -186,11 +186,11 @@ def test_like_takes_the_same_features_by_name(tmp_path):
     run(path, tmp_path / "few.h5", by="chi2", features=7)
     shuffled = np.random.default_rng(0).permutation(30)
     test = dataset(tmp_path / "test.h5", X[:50, shuffled], Y[:50], [names[j] for j in shuffled])
-    with Dataset(tmp_path / "few.h5") as few:
+    with DataFile(tmp_path / "few.h5") as few:
         wanted, vocabulary = read_rows(few, np.arange(50), True), few.vocabulary
     for like in ("few.h5", "few.features.csv"):
         run(test, tmp_path / "out.h5", True, like=tmp_path / like)
-        with Dataset(tmp_path / "out.h5") as out:
+        with DataFile(tmp_path / "out.h5") as out:
             check_contents(mpi.self_comm(), out)
             assert np.array_equal(read_rows(out, np.arange(50), True), wanted)
             assert out.vocabulary == vocabulary
@@ -208,7 +208,11 @@ def test_features_without_names_go_by_the_list(tmp_path):
     with pytest.raises(ConfigError, match=r"few\.h5 has no names of features to go by; name the list"):
         run(other, tmp_path / "out.h5", like=tmp_path / "few.h5")
     run(other, tmp_path / "out.h5", like=tmp_path / "few.features.csv")
-    with Dataset(tmp_path / "few.h5") as few, Dataset(tmp_path / "out.h5") as out, Dataset(tmp_path / "others.h5") as others:
+    with (
+        DataFile(tmp_path / "few.h5") as few,
+        DataFile(tmp_path / "out.h5") as out,
+        DataFile(tmp_path / "others.h5") as others,
+    ):
         assert np.array_equal(read_rows(out, np.arange(60), True), read_rows(few, np.arange(60, 120), True))
         assert out.vocabulary == few.vocabulary != others.vocabulary  # a model of the one must not take the other
     narrow = dataset(tmp_path / "narrow.h5", X[:, :2], Y)
@@ -230,7 +234,7 @@ def test_settings_of_text_stay_where_they_still_hold(tmp_path, weighting):
             group["idf"] = np.ones(30)
         group.create_dataset("stop_words", data=np.array(["the"], dtype=object), dtype=h5py.string_dtype())
     run(path, tmp_path / "few.h5", by="ig", features=3)
-    with Dataset(tmp_path / "few.h5") as few:
+    with DataFile(tmp_path / "few.h5") as few:
         assert ("text" in few.file) == (weighting == "binary")
         if weighting == "binary":
             assert few.file["text"].attrs["min_df"] == 2
@@ -247,7 +251,7 @@ def each_importance(state):
 def winnow_model(path, X, Y, method="mbw", voted=False):
     """Train on the rows in order and write a model file as `hpcml train` does. Returns the state."""
     data = dataset(path.with_suffix(".data.h5"), X, Y)
-    with Dataset(data) as file:
+    with DataFile(data) as file:
         shard = slab_of(file, np.arange(X.shape[0]), 0, X.shape[0])
         state = LearnerState(asked(method, voted=voted), method, Y.shape[1], X.shape[1])
         state.learn(shard, shard.rows)
@@ -408,7 +412,7 @@ def split_data(tmp_path, **options):
 def test_curves_are_those_of_models_made_one_by_one(tmp_path):
     path, X, Y = split_data(tmp_path)
     order = np.argsort(rng.bits(5, "shuffle", np.arange(200)), kind="stable")
-    with Dataset(path) as data:
+    with DataFile(path) as data:
         found = curves(mpi.self_comm(), data, CURVES, Log(1))
         shard = slab_of(data, np.arange(200), 0, 200)
         state = LearnerState(asked("mbw"), "mbw", 6, 30)
@@ -429,9 +433,9 @@ def test_curves_are_those_of_models_made_one_by_one(tmp_path):
             for place, keep in enumerate((3, 8, 20)):
                 scores, present = scores_of(path, by, [label], split="train")
                 kept = best(scores, present > 0, keep)
-                with Dataset(path) as data:
+                with DataFile(path) as data:
                     reduce_dataset(mpi.self_comm(), data, kept, tmp_path / "few.h5", True)
-                with Dataset(tmp_path / "few.h5") as few:
+                with DataFile(tmp_path / "few.h5") as few:
                     shard = slab_of(few, np.arange(200), 0, 200)
                     state_of_few = LearnerState(asked("mbw"), "mbw", 6, keep, np.array([label]))
                     state_of_few.learn(shard, order)
@@ -502,7 +506,7 @@ def test_rows_sorted_by_label_are_pointed_out(tmp_path, capsys):
     splits = {"train": np.arange(0, 60, 2), "test": np.arange(1, 60, 2)}
     said = []
     for shuffle in (False, True):
-        with Dataset(dataset(tmp_path / f"{shuffle}.h5", X, Y, splits=splits)) as data:
+        with DataFile(dataset(tmp_path / f"{shuffle}.h5", X, Y, splits=splits)) as data:
             curves(mpi.self_comm(), data, CurveOptions(features=(3,), shuffle=shuffle), Log(0))
         said.append(capsys.readouterr().err)
     assert "sorted by label" in said[0]

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from support import make
 
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, NonFiniteError
 from hpcml.evaluation import evaluate
 from hpcml.log import Log
@@ -29,7 +29,7 @@ def files(tmp_path):
 
 
 def run(files, below, output=None, split="test", force=False):
-    with Dataset(files[0]) as dataset:
+    with DataFile(files[0]) as dataset:
         return prune(SELF, open_model(files[1]), dataset, split, below, output, force, QUIET)
 
 
@@ -38,7 +38,7 @@ def test_the_table_is_that_of_models_thinned_by_hand(files, tmp_path):
     magnitudes = (0.0, 0.4, 0.9, 100.0)
     found = run(files, magnitudes)
     assert [line.below for line in found.lines] == [0.0, *magnitudes]
-    with Dataset(data) as dataset:
+    with DataFile(data) as dataset:
         for number, line in enumerate(found.lines):
             thin = np.where(np.abs(W) < np.float32(line.below), 0, W)
             path = make.model(tmp_path / f"thin{number}.h5", thin, np.linspace(-1, 1, 5), precision="<f4")

@@ -8,7 +8,7 @@ from support import make
 from support.edits import attributes, compressed, edit, entry, remove, replace
 
 from hpcml import mpi
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
 from hpcml.errors import DataError
 from hpcml.evaluation import MEASURES, evaluate
@@ -93,7 +93,7 @@ def test_scores_have_the_bits_of_a_dense_model(tmp_path, tables, precision, norm
     data = make.dataset(tmp_path / "data.h5", X, Y)
 
     def judged(model, number):
-        with Dataset(data) as dataset:
+        with DataFile(data) as dataset:
             shard = load_shard(SELF, dataset, "all")
             scorer = Scorer(model, shard, np.array([0, 2, 3, 5]))
             scorer.blocks = [(0, 3), (3, 4)]

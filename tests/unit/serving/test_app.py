@@ -12,7 +12,7 @@ from support.judged import predicted as write
 from support.served import BATCH, SELF, SUBJECTS, SUGGEST, app_of, ask, exchange, run_of, texts
 from support.training import train
 
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError
 from hpcml.evaluation.calibrate import calibrate
 from hpcml.model.open import open_model
@@ -44,7 +44,7 @@ def predicted(run, data, folder, what):
 def test_headings_are_those_of_predict_bit_for_bit(kind, tmp_path, monkeypatch):
     data, run = run_of(tmp_path, **KINDS[kind])
     if kind == "calibrated":
-        with Dataset(data) as dataset:
+        with DataFile(data) as dataset:
             calibrate(SELF, open_model(run), dataset, "all")
     if kind == "pairs":
         monkeypatch.setattr(Prediction, "room_for_weights", staticmethod(lambda model: False))

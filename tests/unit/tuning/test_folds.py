@@ -8,7 +8,7 @@ from support.make import dataset, random_data
 
 from hpcml import mpi
 from hpcml.data.compact import compact_rows
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError
 from hpcml.tuning.folds import deal, fold_rows
@@ -17,7 +17,7 @@ from hpcml.tuning.folds import deal, fold_rows
 def rows_of(tmp_path, seed=0, n=60, n_labels=8):
     path = dataset(tmp_path / f"{seed}-{n}.h5", *random_data(seed, n, 12, n_labels))
     comm = mpi.self_comm()
-    return compact_rows(comm, load_shard(comm, Dataset(path), "all"), True)[0]
+    return compact_rows(comm, load_shard(comm, DataFile(path), "all"), True)[0]
 
 
 @settings(max_examples=15, deadline=None)

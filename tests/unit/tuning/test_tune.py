@@ -15,7 +15,7 @@ from support.training import merge
 import hpcml
 from hpcml import mpi
 from hpcml.data.compact import compact_rows
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError, Interrupted, NonFiniteError
 from hpcml.log import Log
@@ -86,7 +86,7 @@ def test_scores_of_folds_are_those_of_liblinear(tmp_path, monkeypatch):
     monkeypatch.setattr("hpcml.methods.dual.fitter.TOLERANCE", 1e-3)  # a solution
     data, X, Y = learnable(tmp_path / "data.h5")
     comm = mpi.self_comm()
-    rows = compact_rows(comm, load_shard(comm, Dataset(data), "all"), True)[0]
+    rows = compact_rows(comm, load_shard(comm, DataFile(data), "all"), True)[0]
     fold = deal(rows, np.arange(5), 3, 0)
     hpcml.tune(data, tmp_path / "run", folds=3, lambdas=(2.0,), weights=(3.0,))
     found = float(read(tmp_path / "run" / "tuning.csv")[0]["map"])

@@ -6,7 +6,7 @@ from support.make import dataset, random_data
 
 from hpcml import mpi
 from hpcml.data.compact import compact_rows
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
 from hpcml.methods.dual.memory import bytes_per_rank_dual
 from hpcml.methods.linear import layout
@@ -34,7 +34,7 @@ def room(monkeypatch):
 @pytest.fixture
 def loaded(tmp_path):
     X, Y = random_data(1, 200, 50, 40)
-    with Dataset(dataset(tmp_path / "d.h5", X, Y)) as data:
+    with DataFile(dataset(tmp_path / "d.h5", X, Y)) as data:
         shard = load_shard(mpi.self_comm(), data, "all")
         yield data, shard, compact_rows(mpi.self_comm(), shard, False)[0]
 

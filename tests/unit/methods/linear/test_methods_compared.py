@@ -13,7 +13,7 @@ from support.training import asked, train
 
 from hpcml import mpi
 from hpcml.data.compact import compact_rows
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError
 from hpcml.methods.liblinear.train import METHOD as LIBLINEAR
@@ -44,7 +44,7 @@ METHODS = {method.name: method for method in (PROBE, PEGASOS, SVMPERF, LIBLINEAR
 def run(method, path, options=None, widest=None):
     """(objective, the finished labels in their order) of a method on all rows of a dataset."""
     options = options or GIVEN[method]
-    with Dataset(path) as data:
+    with DataFile(path) as data:
         rows, _ = compact_rows(mpi.self_comm(), load_shard(mpi.self_comm(), data, "all"), options.bias)
     objective = Objective(rows, options, Profile())
     labels = np.flatnonzero((rows.n_positive > 0) & (rows.n_positive < rows.n_global))

@@ -9,7 +9,7 @@ from support.oracles import pass_over_rows
 
 from hpcml import mpi
 from hpcml.data.compact import compact_rows
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.shard import load_shard
 from hpcml.errors import ConfigError, DataError, NonFiniteError
 from hpcml.methods.linear.losses import LOSSES
@@ -42,7 +42,7 @@ def test_panels_are_as_few_cache_lines_as_possible():
 
 def objective(tmp_path, X, Y, loss="hinge", lam="X/m", bias=False, precision="double"):
     """The objective of all rows, and the folded features' tables."""
-    with Dataset(dataset(tmp_path / "d.h5", X, Y)) as data:
+    with DataFile(dataset(tmp_path / "d.h5", X, Y)) as data:
         rows, columns = compact_rows(mpi.self_comm(), load_shard(mpi.self_comm(), data, "all"), bias)
     return Objective(rows, ProbeOptions(loss=loss, lam=lam, precision=precision), Profile()), columns.tables(mpi.self_comm())
 

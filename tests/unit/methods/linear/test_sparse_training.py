@@ -9,7 +9,7 @@ from support.training import train as train_method
 
 from hpcml import mpi
 from hpcml.bench.shared_options import minimisers
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.errors import ConfigError, DataError
 from hpcml.log import Log
 from hpcml.model.linear import Model
@@ -73,7 +73,7 @@ def test_training_sparse_is_training_and_pruning(data, tmp_path, method, precisi
     dense = train(method, data, tmp_path / "dense", **options)
     for below in (0.0, 0.02, 1e9):
         report = train(method, data, tmp_path / f"sparse{below}", drop=below, **options)
-        with Dataset(data) as dataset:
+        with DataFile(data) as dataset:
             pruned = prune(SELF, Model(dense.model), dataset, "all", [below], tmp_path / f"{below}.h5", False, QUIET)
         assert report.model.read_bytes() == (tmp_path / f"{below}.h5").read_bytes()
         model = Model(report.model)

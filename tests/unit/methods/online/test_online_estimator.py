@@ -16,7 +16,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from support.make import dataset
 
 from hpcml import Model, OnlineClassifier, train
-from hpcml.data.dataset import Dataset
+from hpcml.data.dataset import DataFile
 from hpcml.data.shard import slab_of
 from hpcml.evaluation.scoring import Scorer
 from hpcml.methods.online.learners import LEARNERS
@@ -66,7 +66,7 @@ def test_the_bits_and_scores_of_training_from_a_file(tmp_path, method, voted, bi
     parameters = {name: value for name, value in asked.items() if name in METHODS[method].option_names}
     options = {"voted": voted, **parameters} | ({} if winnow else {"bias": bias})
     model = Model(train(method, data, tmp_path / "run", **options).model)
-    opened = Dataset(data)
+    opened = DataFile(data)
     shard = slab_of(opened, opened.split("test"), 0, 50)
     scorer = Scorer(model, shard, np.arange(3))
     scores = scorer.rows_scores(shard.rows, *scorer.weights(0, 3))
