@@ -158,8 +158,8 @@ def test_sums_of_a_certificate_are_numpy_s(lanes, precision):
     kernels.scores(*csr, w.ravel(), z, lanes, False)
     nothing, norms = np.zeros(lanes), rng.random((n, 2)).astype(dtype)
     C = C * norms[:, 1:]
-    arrays = (z, u.ravel(), positive, norms, nothing.astype(w.dtype), costs.ravel(), nothing, near)
-    certify.logistic_certify(*arrays, sums.reshape(-1), lanes, 0.0)
+    tables = nothing.astype(w.dtype), costs.ravel(), nothing
+    certify.logistic_certify((z, u.ravel()), positive, norms, tables, near, sums.reshape(-1), lanes, 0.0)
     assert (near == (1 << lanes) - 1).all()
     margin, wide = sign * (X.astype(float) @ w.astype(float)), u.astype(float)
     np.testing.assert_allclose(sums[certify.LOSSES], (C * np.logaddexp(0, -margin)).sum(axis=0), rtol=1e-12)
@@ -168,7 +168,7 @@ def test_sums_of_a_certificate_are_numpy_s(lanes, precision):
     for first in range(0, lanes, 8):
         some = slice(first, first + min(lanes, 8))
         v = np.zeros((30, some.stop - first))
-        combine.logistic_combine(*csr, norms, u.ravel(), positive, costs.ravel(), lanes, first, v.shape[1], v.reshape(-1))
+        combine.logistic_combine(csr, norms, u.ravel(), positive, costs, first, v)
         expected = X.T.astype(float) @ (sign * C * expit(wide))[:, some]
         np.testing.assert_allclose(v, expected, rtol=1e-12, atol=1e-13 * np.abs(expected).max())
 

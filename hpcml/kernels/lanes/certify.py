@@ -18,10 +18,11 @@ LOSSES, ENTROPY, WORST = range(3)  # rows of `sums` for the logistic loss
 
 
 @by_width(types.int64)
-def _judge_hinge(lanes, z, alpha, at, positive, weight, rules, costs, shifts, sums, within):
+def _judge_hinge(lanes, state, at, positive, weight, tables, sums, within):
     """Add a row, of scores z[at + l] and duals alpha[at + l], to `sums`; returns its bits of
     `near`.
     """
+    (z, alpha), (rules, _, shifts) = state, tables
     builder, zero, count = lanes.builder, lanes.constant(0.0), lanes.count
     is_positive, weight, within = lanes.flags(positive), lanes.splat(weight), lanes.splat(within)
 
@@ -59,8 +60,9 @@ def _judge_hinge(lanes, z, alpha, at, positive, weight, rules, costs, shifts, su
 
 
 @by_width(types.int64)
-def _judge_logistic(lanes, z, u, at, positive, weight, rules, costs, shifts, sums, within):
+def _judge_logistic(lanes, state, at, positive, weight, tables, sums, within):
     """The same of the duals u = log(α / (C − α)): every row is near."""
+    (z, u), (_, costs, _) = state, tables
     builder, count, is_positive = lanes.builder, lanes.count, lanes.flags(positive)
     cost = builder.select(is_positive, costs.lanes(I64(0)), costs.lanes(I64(count)))
     cost = builder.fmul(cost, lanes.splat(weight))
@@ -80,9 +82,10 @@ def _certify_of(loss):
     """The sums of a loss (HINGE, LOGISTIC)."""
 
     @njit
-    def certify(z, duals, positive, norms, rules, costs, shifts, near, sums, lanes, within):
-        """Add to `sums` (N_SUMS lanes, flat) what the certificate of a panel needs from its scores
-        z (n lanes, flat), in float64. Every sum is over rows times their weights, norms[i, 1].
+    def certify(state, positive, norms, tables, near, sums, lanes, within):
+        """Add to `sums` (N_SUMS lanes, flat) what the certificate of a panel needs from its
+        `state`, scores in float64 and duals (n lanes each, flat), and `tables`, rules, costs and
+        shifts. Every sum is over rows times their weights, norms[i, 1].
 
         Hinges: of positive and of negative rows Σ (1 − margin)₊ and Σ (1 − margin)₊², the same with
         `shifts` (lanes) added to the scores, and Σ α²; Σ α; and the extremes of the projected
@@ -93,9 +96,9 @@ def _certify_of(loss):
         """
         for i in range(positive.size):
             if loss == LOGISTIC:
-                near[i] = _judge_logistic(z, duals, i * lanes, positive[i], norms[i, 1], rules, costs, shifts, sums, within, lanes)
+                near[i] = _judge_logistic(state, i * lanes, positive[i], norms[i, 1], tables, sums, within, lanes)
             else:
-                near[i] = _judge_hinge(z, duals, i * lanes, positive[i], norms[i, 1], rules, costs, shifts, sums, within, lanes)
+                near[i] = _judge_hinge(state, i * lanes, positive[i], norms[i, 1], tables, sums, within, lanes)
 
     return certify
 

@@ -25,12 +25,12 @@ def _signed(lanes, alpha, at, positive, weight, slopes, place):
 
 
 @by_width(types.int64, widths=(1, 2, 4, 8))
-def _signed_logistic(lanes, u, at, positive, weight, costs, first, width, slopes, place):
-    """The same of the dual α = C σ(u[at + l]), C from costs[first + l], or costs[first + width +
-    l] for negative rows.
+def _signed_logistic(lanes, u, at, positive, weight, slopes, place, costs):
+    """The same of the dual α = C σ(u[at + l]), C from costs[l], or costs[lanes + l] for negative
+    rows.
     """
     builder, is_positive = lanes.builder, lanes.flags(positive)
-    cost = builder.select(is_positive, costs.lanes(first), costs.lanes(builder.add(first, width)))
+    cost = builder.select(is_positive, costs.lanes(I64(0)), costs.lanes(I64(lanes.count)))
     alpha = builder.fmul(cost, sigmoid(lanes, lanes.widened(u.lanes(at)))[0])
     slopes.put(place, builder.fmul(lanes.signed(is_positive, alpha), lanes.splat(weight)))
     return I64(1)
@@ -40,28 +40,29 @@ def _combine_of(loss):
     """The sum over rows for a loss (HINGE, LOGISTIC)."""
 
     @njit
-    def combine(indptr, indices, data, norms, duals, positive, costs, width, first, lanes, v):
+    def combine(csr, norms, duals, positive, costs, first, v):
         """v[j lanes + l] += Σ_i s α y x_ij, in float64, of the lanes first .. first + lanes − 1 of
-        a panel of `width`; lanes ≤ 8.
+        a panel; lanes ≤ 8.
 
-        norms[i, 1] are the weights s of the rows, `costs` (2 width) are C of positive rows, then of
-        negative ones.
+        `csr` is (indptr, indices, data); norms[i, 1] are the weights s of the rows, `duals` (n
+        width) and `costs` (2, width), C of positive rows, then of negative ones, are the panel's;
+        v (d, lanes).
         """
+        width, lanes, v = costs.shape[1], v.shape[1], v.reshape(-1)
         slopes, starts = np.empty(TILE * lanes), np.empty(TILE, np.int64)
-        none, shifts = np.zeros(1, np.uint8), np.zeros(1)
+        costs, no_grids = costs[:, first : first + lanes].copy().reshape(-1), (np.zeros(1, np.uint8), np.zeros(1))
         for tile in range(0, positive.size, TILE):
             n = 0
             for i in range(tile, min(tile + TILE, positive.size)):
                 at, flags, place = i * width + first, np.int64(positive[i]) >> first, (i - tile) * lanes
-                s = norms[i, 1]
                 if loss == LOGISTIC:
-                    some = _signed_logistic(duals, at, flags, s, costs, first, width, slopes, place, lanes)
+                    some = _signed_logistic(duals, at, flags, norms[i, 1], slopes, place, costs, lanes)
                 else:
-                    some = _signed(duals, at, flags, s, slopes, place, lanes)
+                    some = _signed(duals, at, flags, norms[i, 1], slopes, place, lanes)
                 if some:
                     starts[n] = place
                     n += 1
-            add_lines(indptr, indices, data, tile, starts[:n], slopes, none, shifts, v, lanes, False)
+            add_lines(csr, tile, starts[:n], slopes, v, lanes, no_grids, False)
 
     return combine
 

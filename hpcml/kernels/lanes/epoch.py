@@ -44,31 +44,26 @@ COST_POSITIVE, COST_NEGATIVE, QUIET = range(3)
 MAXIMUM, MINIMUM = range(2)  # rows of `gradients`
 ACTIVE, MOVED = range(2)  # rows of `counts`
 SUMS = 4  # independent sums of a margin
+Arrays = tuple[Array, ...]
 NEWTON = 50  # iterations at most; one or two are the rule
 REMAINDER = 0.1  # of the gradient that a step may leave
 
 
 class Row:
-    """Writes what the visit of a row has in common for all losses; the arguments are those of
-    `visit`.
+    """Writes what the visit of row i has in common for all losses; the arrays are those of
+    `epoch`.
     """
 
-    def __init__(
-        self,
-        lanes: Lanes,
-        csr: tuple[Array, Array],
-        span: tuple[ir.Value, ir.Value],
-        state: tuple[Array, Array, ir.Value, ir.Value, ir.Value],
-        bits: tuple[ir.Value, ir.Value],
-        tables: tuple[Array, Array, Array],
-    ) -> None:
-        self.lanes, self.builder, (self.indices, self.data), self.span = lanes, lanes.builder, csr, span
-        self.w, self.duals, self.at, self.norm, self.weight = state
+    def __init__(self, lanes: Lanes, csr: Arrays, i: ir.Value, norms: Array, state: Arrays, bits: Arrays, tables: Arrays) -> None:
+        self.lanes, self.builder, (indptr, *self.values) = lanes, lanes.builder, csr
+        self.w, self.duals = state
         self.rules, self.gradients, self.counts = tables
-        self.is_positive, self.is_active = (lanes.flags(number) for number in bits)
+        self.span, self.at = (indptr.index(i), indptr.index(lanes.builder.add(i, I64(1)))), lanes.builder.mul(i, I64(lanes.count))
+        self.norm, self.weight = (norms.line(i).one(I64(column)) for column in range(2))
+        self.is_positive, self.is_active = (lanes.flags(array.one(i)) for array in bits)
         self.zero, self.one, self.minus_one = (lanes.constant(value) for value in (0.0, 1.0, -1.0))
         self.sign = self.builder.select(self.is_positive, self.one, self.minus_one)
-        parts = score(lanes, *csr, *span, self.w, SUMS)
+        parts = score(lanes, self.values, self.span, self.w, SUMS)
         self.score = self.builder.fadd(self.builder.fadd(*parts[:2]), self.builder.fadd(*parts[2:]))
 
     def rule(self, row: int) -> ir.Value:
@@ -93,10 +88,10 @@ class Row:
 
     def add(self, step: ir.Value) -> None:
         """Add the lanes' multiples of the row, times its weight, to the weights."""
-        step = self.builder.fmul(step, self.lanes.splat(self.weight))
+        step, (indices, data) = self.builder.fmul(step, self.lanes.splat(self.weight)), self.values
         with self.lanes.rows(*self.span) as (k, _):
-            place = self.builder.mul(self.indices.index(k), I64(self.lanes.count))
-            self.w.put(place, self.lanes.fma(self.lanes.splat(self.data.one(k)), step, self.w.lanes(place)))
+            place = self.builder.mul(indices.index(k), I64(self.lanes.count))
+            self.w.put(place, self.lanes.fma(self.lanes.splat(data.one(k)), step, self.w.lanes(place)))
 
 
 def _hinge_step(row: Row) -> ir.Value:
@@ -187,18 +182,16 @@ def _minimise(
 
 
 def _visit_of(step):
-    """A function that takes a row (its non-zeros begin .. end − 1, its duals from duals[at])
-    through the step of every active lane.
+    """A function that takes row i through the step of every active lane.
 
     It returns the lanes that look at the row any more, as bits, and brings the gradients' extremes
     and the counts of active and moved lanes up to date.
     """
 
-    @by_width(types.int64, of=4)
-    def visit(lanes, indices, data, begin, end, w, duals, at, norm, weight, positive, active, rules, gradients, counts):
+    @by_width(types.int64, of=2)
+    def visit(lanes, csr, i, norms, state, bits, tables):
         """The visit of a row."""
-        state, bits, tables = (w, duals, at, norm, weight), (positive, active), (rules, gradients, counts)
-        return step(Row(lanes, (indices, data), (begin, end), state, bits, tables))
+        return step(Row(lanes, csr, i, norms, state, bits, tables))
 
     return visit
 
@@ -210,18 +203,18 @@ def _epoch_of(loss):
     """The pass of a loss (HINGE, LOGISTIC)."""
 
     @njit
-    def epoch(indptr, indices, data, rows, norms, w, duals, positive, active, rules, gradients, counts, lanes, ahead):
-        """Visit `rows`, in this order; `norms` (n, 2) are s ‖x_i‖² and s of all rows, of weight s.
+    def epoch(csr, rows, norms, state, bits, tables, lanes, ahead):
+        """Visit `rows` of `csr` (indptr, indices, data), in this order; `norms` (n, 2) are
+        s ‖x_i‖² and s of all rows, of weight s.
 
-        Weights `w` (d lanes) and `duals` (n lanes) are flat, float32 or float64, as are rules
-        (N_RULES, lanes), gradients (2, lanes) and counts (2, lanes); `positive` and `active` (n)
-        uint16 have a bit per lane. What a row needs is asked for while rows before it are at work;
-        with `ahead` its weights are, too: worth while if they do not fit the second-level cache.
+        `state`: weights (d lanes) and duals (n lanes); `tables`: rules (N_RULES, lanes), gradients
+        (2, lanes) and counts (2, lanes), all flat, float32 or float64; `bits`: which lanes a row is
+        positive for and active in (n each), uint16. What a row needs is asked for while rows before
+        it are at work; with `ahead` its weights are, too: worth while if they do not fit the
+        second-level cache.
         """
-        n = rows.size
+        (indptr, indices, data), (w, duals), (positive, active), n = csr, state, bits, rows.size
         for r in range(n):
-            i = rows[r]
-            begin, end = indptr[i], indptr[i + 1]
             if r + 6 < n:
                 ask(indptr, rows[r + 6], 1)
             if r + 3 < n:
@@ -237,12 +230,10 @@ def _epoch_of(loss):
                 near = rows[r + 1]
                 for k in range(indptr[near], indptr[near + 1]):
                     ask(w, np.int64(indices[k]) * lanes, 2)
-            at, norm, s, p, a = i * lanes, norms[i, 0], norms[i, 1], positive[i], active[i]
             if loss == LOGISTIC:
-                live = _visit_logistic(indices, data, begin, end, w, duals, at, norm, s, p, a, rules, gradients, counts, lanes)
+                active[rows[r]] = _visit_logistic(csr, rows[r], norms, state, bits, tables, lanes)
             else:
-                live = _visit_hinge(indices, data, begin, end, w, duals, at, norm, s, p, a, rules, gradients, counts, lanes)
-            active[i] = live
+                active[rows[r]] = _visit_hinge(csr, rows[r], norms, state, bits, tables, lanes)
 
     return epoch
 

@@ -12,13 +12,11 @@ from hpcml.kernels.lanes import LINE
 from hpcml.kernels.lanes.write import I64, Array, Lanes, by_width
 
 
-def score(
-    lanes: Lanes, indices: Array, data: Array, begin: ir.Value, end: ir.Value, w: Array, n_sums: int
-) -> list[ir.Value]:  # written by kernels
-    """`n_sums` sums that together are Σ data[k] w[indices[k], :] over begin ≤ k < end: no
-    multiply-add waits for the one before.
+def score(lanes: Lanes, values: tuple[Array, Array], span: tuple[ir.Value, ir.Value], w: Array, n_sums: int) -> list[ir.Value]:
+    """`n_sums` sums that together are Σ data[k] w[indices[k], :] over the span begin ≤ k < end of
+    `values` (indices, data): no multiply-add waits for the one before.
     """
-    builder, count = lanes.builder, I64(lanes.count)
+    (indices, data), (begin, end), builder, count = values, span, lanes.builder, I64(lanes.count)
     sums = [lanes.variable(lanes.constant(0.0)) for _ in range(n_sums)]
 
     def add(k: ir.Value, total: ir.Value) -> None:
@@ -34,41 +32,45 @@ def score(
     return [builder.load(total) for total in sums]
 
 
-@by_width(of=5)
-def _dot(lanes, indices, data, begin, end, w, out, at):
-    """out[at + l] = Σ data[k] w[indices[k], l] over begin ≤ k < end, in the type of `out`, which
-    is that of w or wider.
+@by_width(of=3)
+def _dot(lanes, values, span, w, out, at):
+    """out[at + l] = Σ data[k] w[indices[k], l] over a span begin ≤ k < end of `values` (indices,
+    data), in the type of `out`, which is that of w or wider.
     """
-    out.put(at, lanes.builder.fadd(*score(lanes, indices, data, begin, end, w, 2)))
+    out.put(at, lanes.builder.fadd(*score(lanes, values, span, w, 2)))
 
 
-def _add(lanes, indices, data, begin, end, slopes, at, g, first, width, rounded):
-    """g[indices[k] width + first + l] += slopes[at + l] data[k] over begin ≤ k < end, l < lanes."""
-    builder = lanes.builder
+def _add(lanes, values, span, slopes, at, g, line, rounded=lambda index, addend: addend):
+    """g[indices[k] width + first + l] += slopes[at + l] data[k] over a span begin ≤ k < end of
+    `values` (indices, data) for l < lanes; `line` is (first, width).
+    """
+    (indices, data), (first, width), builder = values, line, lanes.builder
     slope = lanes.widened(slopes.lanes(at))
-    with lanes.rows(begin, end) as (k, _):
+    with lanes.rows(*span) as (k, _):
         index = indices.index(k)
         addend = rounded(index, builder.fmul(slope, lanes.splat(data.one(k))))
         place = builder.add(builder.mul(index, width), first)
         g.put(place, builder.fadd(g.lanes(place), addend))
 
 
-@by_width(of=6)
-def _add_line(lanes, indices, data, begin, end, slopes, at, g, first, width):
+@by_width(of=4)
+def _add_line(lanes, values, span, slopes, at, g, line):
     """`_add` as it is."""
-    _add(lanes, indices, data, begin, end, slopes, at, g, first, width, lambda index, addend: addend)
+    _add(lanes, values, span, slopes, at, g, line)
 
 
-@by_width(of=8, widths=(1, 2, 4, 8))
-def _add_rounded(lanes, indices, data, begin, end, slopes, at, levels, shift_of_level, g, first, width):
-    """`_add` with every addend rounded to the grid shift_of_level[levels[indices[k]]]."""
-    builder = lanes.builder
+@by_width(of=4, widths=(1, 2, 4, 8))
+def _add_rounded(lanes, values, span, slopes, at, g, line, grids):
+    """`_add` with every addend rounded to the grid shift_of_level[levels[indices[k]]]; `grids` are
+    (levels, shift_of_level).
+    """
+    (levels, shift_of_level), builder = grids, lanes.builder
 
     def rounded(index, addend):
         shift = lanes.splat(shift_of_level.one(builder.zext(levels.one(index), I64)))
         return builder.fsub(builder.fadd(addend, shift), shift)
 
-    _add(lanes, indices, data, begin, end, slopes, at, g, first, width, rounded)
+    _add(lanes, values, span, slopes, at, g, line, rounded)
 
 
 @by_width(of=0)
@@ -144,13 +146,13 @@ def shrink_line(w, j, factor, by):
 @njit
 def dot_row(indices, data, begin, end, w, z):
     """z[l] = Σ data[k] w[16 indices[k] + l] over begin ≤ k < end, for l < 16."""
-    _dot(indices, data, begin, end, w, z, 0, 16)
+    _dot((indices, data), (begin, end), w, z, 0, 16)
 
 
 @njit
 def add_row(indices, data, begin, end, slopes, w):
     """w[16 indices[k] + l] += slopes[l] data[k] over begin ≤ k < end, for l < 16."""
-    _add_line(indices, data, begin, end, slopes, 0, w, 0, 16, 16)
+    _add_line((indices, data), (begin, end), slopes, 0, w, (0, 16), 16)
 
 
 @njit
@@ -165,23 +167,23 @@ def dot_rows(indptr, indices, data, first, rows, w, z, lanes, ahead=False):
         if ahead and first + i + 2 < indptr.size:
             for k in range(end, indptr[first + i + 2]):
                 ask(w, np.int64(indices[k]) * lanes, 2)
-        _dot(indices, data, begin, end, w, z, i * lanes, lanes)
+        _dot((indices, data), (begin, end), w, z, i * lanes, lanes)
 
 
 @njit
-def add_lines(indptr, indices, data, first, starts, slopes, levels, shift_of_level, g, lanes, rounded):
-    """g[indices[k] lanes + l] += slopes[i lanes + l] data[k] over the non-zeros of row first + i,
-    for some rows i and lanes l.
+def add_lines(csr, first, starts, slopes, g, lanes, grids, rounded):
+    """g[indices[k] lanes + l] += slopes[i lanes + l] data[k] over the non-zeros of row first + i
+    of `csr` (indptr, indices, data), for some rows i and lanes l.
 
     `starts` are the places i lanes + l in `slopes` of the lines, of min(lanes, 8) lanes, to add.
     With `rounded` every addend is rounded to the grid shift_of_level[levels[indices[k]]] of its
-    feature.
+    feature; `grids` are (levels, shift_of_level).
     """
-    line = min(lanes, LINE)
+    (indptr, indices, data), size = csr, min(lanes, LINE)
     for at in starts:
         row, lane = first + at // lanes, at % lanes
-        begin, end = indptr[row], indptr[row + 1]
+        values, span, line = (indices, data), (indptr[row], indptr[row + 1]), (lane, lanes)
         if rounded:
-            _add_rounded(indices, data, begin, end, slopes, at, levels, shift_of_level, g, lane, lanes, line)
+            _add_rounded(values, span, slopes, at, g, line, grids, size)
         else:
-            _add_line(indices, data, begin, end, slopes, at, g, lane, lanes, line)
+            _add_line(values, span, slopes, at, g, line, size)

@@ -160,9 +160,9 @@ def by_width(result: types.Type = types.void, widths: tuple[int, ...] = WIDTHS, 
     """Make of `emit(lanes, *arguments)` a function for compiled code whose last argument is the
     number of lanes, one of `widths`.
 
-    Arrays come to `emit` as `Array`, whole numbers as 64 bits, floats as float64. `lanes` are of
-    the type of argument number `of` (−1: DOUBLE). A number of lanes that is known when it is
-    compiled costs nothing; one that is not, a jump.
+    Arrays come to `emit` as `Array`, whole numbers as 64 bits, floats as float64, tuples as tuples
+    of these. `lanes` are of the type of argument number `of` (−1: DOUBLE). A number of lanes that
+    is known when it is compiled costs nothing; one that is not, a jump.
     """
 
     def decorate(emit: Callable[..., Any]) -> Any:
@@ -174,10 +174,8 @@ def by_width(result: types.Type = types.void, widths: tuple[int, ...] = WIDTHS, 
             def write(context: Any, builder: ir.IRBuilder, signature: Any, values: list[ir.Value]) -> ir.Value:
                 def body(count: int) -> ir.Value | None:
                     doubles = Lanes(builder, DOUBLE, count)
-                    passed = [
-                        Array(doubles, context, kind, value) if isinstance(kind, types.Array) else value
-                        for kind, value in zip(signature.args[:-1], values[:-1], strict=True)
-                    ]
+                    given = zip(signature.args[:-1], values[:-1], strict=True)
+                    passed = [_received(doubles, context, kind, value) for kind, value in given]
                     return emit(doubles if of < 0 else doubles.of(passed[of].element), *passed)
 
                 kind = None if result == types.void else context.get_value_type(result)
@@ -197,7 +195,17 @@ def by_width(result: types.Type = types.void, widths: tuple[int, ...] = WIDTHS, 
 
 def _passed(kind: types.Type) -> types.Type:
     """As what an argument is passed on."""
+    if isinstance(kind, types.BaseTuple):
+        return types.Tuple([_passed(each) for each in kind])
     return kind if isinstance(kind, types.Array) else types.int64 if isinstance(kind, types.Integer) else types.float64
+
+
+def _received(lanes: Lanes, context: Any, kind: types.Type, value: ir.Value) -> Any:
+    """An argument as `emit` takes it."""
+    if isinstance(kind, types.BaseTuple):
+        parts = zip(kind, cgutils.unpack_tuple(lanes.builder, value, len(kind)), strict=True)
+        return tuple(_received(lanes, context, *part) for part in parts)
+    return Array(lanes, context, kind, value) if isinstance(kind, types.Array) else value
 
 
 def _chosen(

@@ -121,10 +121,11 @@ def norms(indptr, data, weights, out):
 
 
 @njit
-def remove_duals(indptr, indices, data, rows, norms, start, alpha, w, lanes, lane):
-    """Take the duals `start` (n) of `rows`, negative so far, back to 0 in one lane: they will be
-    positive.
+def remove_duals(csr, rows, norms, start, alpha, w, lanes, lane):
+    """Take the duals `start` (n) of `rows` of `csr` (indptr, indices, data), negative so far, back
+    to 0 in one lane: they will be positive.
     """
+    indptr, indices, data = csr
     for i in rows:
         alpha[i * lanes + lane] = 0.0
         if start[i] != 0.0:

@@ -232,13 +232,14 @@ class DualPanel:
         kernels.shuffle(order, flat, np.zeros(1, np.int64), np.uint64(0))
         kernels.looked_at(order, bits, order)
         kernels.pack(*csr, np.zeros(0, np.bool_), np.zeros(1, np.int64), *csr[1:])
-        epoch.hinge_epoch(*csr, order, norms, none, none, bits, bits, some, some, flat, width, False)
-        combine.hinge_combine(*csr, norms, none, bits, np.zeros(2), 1, 0, 1, doubles)
+        self.visit_kernel(csr, order, norms, (none, none), (bits, bits), (some, some, flat), width, False)
+        self.combine_kernel(csr, norms, none, bits, np.zeros((2, 1)), 0, doubles.reshape(0, 1))
         kernels.scores(*csr, none, doubles, width, False)
         kernels.slopes(doubles, bits, norms, np.zeros(2), False, MOVES, np.zeros(MOVES.size))
-        certify.hinge_certify(doubles, none, bits, norms, some, np.zeros(2), np.zeros(1), bits, np.zeros(certify.N_SUMS), 1, 0.0)
+        tables = some, np.zeros(2), np.zeros(1)
+        self.certify_kernel((doubles, none), bits, norms, tables, bits, np.zeros(certify.N_SUMS), 1, 0.0)
         combine.keep(doubles, 1, none, 1, 0, np.zeros(2))
-        kernels.remove_duals(*csr, flat[:0], norms, none, none, none, 1, 0)
+        kernels.remove_duals(csr, flat[:0], norms, none, none, none, 1, 0)
 
     def set_costs(self, costs: list[np.ndarray]) -> None:
         """Minimise with these C of positive and negative rows (2), lane by lane. Local."""
@@ -299,7 +300,7 @@ class DualPanel:
         )
         for (own, csr), lane, some in self.stop.slices(parts):
             places = slice(own.start * self.width, own.stop * self.width)
-            kernels.remove_duals(*csr, some, self.norms[own], start.alpha[own], self.alpha[places], self.w, self.width, lane)
+            kernels.remove_duals(csr, some, self.norms[own], start.alpha[own], self.alpha[places], self.w, self.width, lane)
         self._share(before, 1.0)
 
     @property
@@ -372,12 +373,9 @@ class DualPanel:
         with risk.profile("compute"):
             before = self._before()
             for (own, csr), some in self.stop.slices(self._visits(order, kept)):
-                places = slice(own.start * width, own.stop * width)
-                self.visit_kernel(
-                    *(*csr, some, self.norms[own]),
-                    *(self.w, self.alpha[places], self.positive[own], self.active[own]),
-                    *(self.rules, self.gradients, self.counts, width, self._ahead),
-                )
+                state, bits = (self.w, self.alpha[own.start * width : own.stop * width]), (self.positive[own], self.active[own])
+                tables = self.rules, self.gradients, self.counts
+                self.visit_kernel(csr, some, self.norms[own], state, bits, tables, width, self._ahead)
         self._share(before, risk.comm.size)
         if risk.comm.size > 1:
             with risk.profile("communicate"):
@@ -429,10 +427,10 @@ class DualPanel:
         them. Raises Stopped.
         """
         sums, near = np.zeros((certify.N_SUMS, self.width)), np.zeros(self.risk.rows.n_local, np.uint16)
-        costs = self.costs.reshape(-1)
+        tables = self.rules, self.costs.reshape(-1), shifts
         for some, places in self._row_slices():
-            arrays = (scores[places], self.alpha[places], self.positive[some], self.norms[some])
-            self.certify_kernel(*arrays, self.rules, costs, shifts, near[some], sums.reshape(-1), self.width, within)
+            state, norms = (scores[places], self.alpha[places]), self.norms[some]
+            self.certify_kernel(state, self.positive[some], norms, tables, near[some], sums.reshape(-1), self.width, within)
         return sums, near
 
     def _losses(self, sums: np.ndarray, row: int) -> np.ndarray:
@@ -472,12 +470,11 @@ class DualPanel:
         """
         rows, risk, half = self.risk.rows, self.risk, min(self.width, HALF)
         squares, v = np.zeros((2, self.width)), self.exact[: rows.n_columns * half]
-        costs = self.costs.reshape(-1)
         for first in range(0, self.width, half):
             v[:] = 0.0
             for some, csr, places in self._slices(self._support):
                 arrays = (self.norms[some], self.alpha[places], self.positive[some])
-                self.combine_kernel(*csr, *arrays, costs, self.width, first, half, v)
+                self.combine_kernel(csr, *arrays, self.costs, first, v.reshape(-1, half))
             if risk.comm.size > 1:
                 mpi.allreduce_sum(risk.comm, v)
             sums = np.zeros(2 * half)

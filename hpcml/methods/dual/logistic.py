@@ -18,7 +18,6 @@ from hpcml import mpi
 from hpcml.kernels.lanes import certify, combine, duals, epoch
 from hpcml.methods.dual.dual import INNER, SWEEPS, DualSolver
 from hpcml.methods.dual.lanes import State, Training
-from hpcml.methods.linear.objective import aligned
 
 U_OF_ZERO = -45.0  # u of a dual that is as good as 0
 QUIET = 8.0  # units in the last place of 1 + |u|: a smaller gradient is an error of rounding
@@ -134,13 +133,7 @@ class LogisticSolver(DualSolver):
     def warm_up(self) -> None:
         """Compile the kernels for these types. Local."""
         super().warm_up()
-        rows, dtype = self.risk.rows, self.risk.weight_type
-        none, bits, doubles = np.zeros(0, dtype), np.zeros(0, np.uint16), np.zeros(0)
-        csr, some, costs = (rows.indptr[:1], rows.indices[:0], rows.data[:0]), aligned(epoch.N_RULES, dtype), np.zeros(2)
-        norms, flat = self.norms[:0], np.zeros(2, np.int64)
-        epoch.logistic_epoch(*csr, np.zeros(0, np.int32), norms, none, none, bits, bits, some, some, flat, 1, False)
-        combine.logistic_combine(*csr, norms, none, bits, costs, 1, 0, 1, doubles)
-        certify.logistic_certify(doubles, none, bits, norms, some, costs, costs, bits, np.zeros(certify.N_SUMS), 1, 0.0)
+        none = np.zeros(0, self.risk.weight_type)
         duals.duals(none, 1.0, none)
         duals.divide(none, 2.0)
 

@@ -215,7 +215,7 @@ def panel_pass(
             if dormant:
                 _doze(here, keys, steps, first_row + first)
             n_lines = _lines(slopes, at, at + here.size, line, lines, n_lines)
-        add_lines(indptr, indices, data, chunk, lines[:n_lines], slopes, levels, shift_of_level, g, lanes, rounded)
+        add_lines((indptr, indices, data), chunk, lines[:n_lines], slopes, g, lanes, (levels, shift_of_level), rounded)
     for e in range(places):
         for number in range(4):
             sums[number, e % lanes] += totals[number, e]

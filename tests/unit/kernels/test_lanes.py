@@ -84,6 +84,7 @@ def test_products_and_sums_of_rows(dtype, width):
     starts = np.arange(0, 9 * width, line)
     for rounded, shift in ((False, 0.0), (True, 1.5 * 2.0**32)):
         g = np.zeros(20 * width)
-        add_lines(indptr, indices, data, 0, starts, slopes.ravel(), np.zeros(20, np.uint8), np.array([shift]), g, width, rounded)
+        grids = np.zeros(20, np.uint8), np.array([shift])
+        add_lines((indptr, indices, data), 0, starts, slopes.ravel(), g, width, grids, rounded)
         addends = X.astype(float)[:, :, None] * slopes[:, None, :]
         np.testing.assert_allclose(g, ((addends + shift) - shift).sum(axis=0).ravel(), rtol=0, atol=1e-12)
