@@ -21,9 +21,7 @@ CLASSES, INDICATOR, SPARSE_INDICATOR, NAMES = range(1, 5)  # what y is; 0 on a r
 
 
 class LabelSets(NamedTuple):
-    """The labels of this rank's rows, those of row i are indices[indptr[i]] .. indices[indptr[i
-    + 1] − 1]; and how they weigh.
-    """
+    """This rank's labels, of row i indices[indptr[i]:indptr[i + 1]], and the rows' weights."""
 
     kind: int
     classes: np.ndarray
@@ -34,25 +32,19 @@ class LabelSets(NamedTuple):
 
 
 class LabelScores(ClassifierMixin):
-    """Classes, or label sets, from the scores of a linear model for each label; `_kind` and
-    `classes_` are those of y in `fit`.
-    """
+    """Classes, or label sets, from scores; `_kind` and `classes_` are those of `fit`'s y."""
 
     _kind: int
     classes_: np.ndarray
     _scores: Callable[[Any], np.ndarray]  # (n, n_labels), by the classifier
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """The scores: (n,) for one or two classes, positive for the last one; else (n,
-        n_labels).
-        """
+        """The scores: (n,) of the last of one or two classes; else (n, n_labels)."""
         scores = self._scores(X)
         return scores.ravel() if self._kind == CLASSES and scores.shape[1] == 1 else scores
 
     def predict(self, X: Any) -> np.ndarray | sp.csr_matrix | list[list[Any]]:
-        """The class of each row (n,), or its labels (n, n_labels), sparse if y was, a list of names
-        if y was: the highest, or all positive, scores.
-        """
+        """The class of each row (n,), its score the highest, or labels with positive ones."""
         scores = self._scores(X)
         if self._kind == CLASSES:
             last = len(self.classes_) - 1
@@ -72,9 +64,7 @@ class LabelScores(ClassifierMixin):
 
 @contextmanager
 def complaints_agreed(rank: int, wrong: list[Exception]) -> Iterator[None]:
-    """scikit-learn's complaints become a DataError, which all ranks can raise alike; `wrong`
-    keeps the original.
-    """
+    """scikit-learn's complaints become a DataError, alike on all ranks; `wrong` keeps them."""
     try:
         yield
     except (TypeError, ValueError) as error:
@@ -191,18 +181,14 @@ def _distinct(kind: int, y: Any) -> np.ndarray:
 
 
 def _union(parts: list[np.ndarray]) -> np.ndarray:
-    """The sorted classes of several ranks. Raises DataError if some are numbers and some are
-    not.
-    """
+    """The sorted classes of several ranks. Raises DataError if numbers and others are mixed."""
     if len({part.dtype.kind in "biuf" for part in parts}) > 1:
         raise DataError("the classes in y are numbers on some ranks but not on others")
     return np.unique(np.concatenate(parts))
 
 
 def shard_of(X: sp.csr_matrix, labels: LabelSets, first: int, n_global: int) -> Shard:
-    """The rows as those of a file (of the same types, for which the kernels are compiled),
-    read-only like them.
-    """
+    """The rows as those of a file: read-only and of the types that the kernels are compiled for."""
     index = np.int32 if X.shape[1] < 2**31 else np.int64
     arrays = [np.ascontiguousarray(X.indices, index), np.ascontiguousarray(X.data), np.ascontiguousarray(labels.indices, np.int32)]
     for i, array in enumerate(arrays):

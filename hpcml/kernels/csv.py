@@ -41,9 +41,7 @@ def next_end(text, begin, state, delimiter, quote, target):
 
 @njit
 def last_end(text, delimiter, quote):
-    """(place, state): behind the newline that ends the last whole row of text that begins with a
-    row, and the state at its end.
-    """
+    """(place, state): behind the newline of the last whole row of text, and at the text's end."""
     place, state, at = 0, BEGIN, 0
     while True:
         end, state, _ = next_end(text, at, BEGIN, delimiter, quote, 0)

@@ -30,9 +30,7 @@ _PEAK = 1 / math.sqrt(2 * math.pi)
 
 
 class Density(NamedTuple):
-    """The densities of d features in K classes; feature j has values[starts[j]:starts[j + 1]],
-    or none, or tables instead.
-    """
+    """The densities of d features in K classes; a feature has `values`, or none, or `tables`."""
 
     sizes: np.ndarray  # (K) n_c
     counts: np.ndarray  # (d) distinct values
@@ -52,9 +50,7 @@ class Density(NamedTuple):
 
 @njit
 def sum_columns(indptr, rows, data, labels, weights, lows, highs, counts, totals):
-    """Per feature and class (d, K), over stored values: lowest, highest, number, weight; given
-    as +∞, −∞, 0, 0.
-    """
+    """Per feature and class (d, K): lowest, highest, number, weight; given as +∞, −∞, 0, 0."""
     for j in range(indptr.size - 1):
         for k in range(indptr[j], indptr[j + 1]):
             row = rows[k]
@@ -98,27 +94,21 @@ def _collect(column, has_zero, values):
 
 @njit
 def count_values(indptr, data, has_zero, buffer, counts):
-    """counts[j] = distinct values of feature j, or buffer.size if there are as many or more;
-    has_zero (d), counts (d).
-    """
+    """counts[j] = distinct values of feature j, at most buffer.size; has_zero (d), counts (d)."""
     for j in range(counts.size):
         counts[j] = _collect(data[indptr[j] : indptr[j + 1]], has_zero[j], buffer)
 
 
 @njit
 def collect_values(indptr, data, has_zero, starts, values):
-    """values[starts[j]:starts[j + 1]] = the distinct values of feature j, of which there are as
-    many as places.
-    """
+    """values[starts[j]:starts[j + 1]] = the distinct values of feature j, exactly so many."""
     for j in range(starts.size - 1):
         _collect(data[indptr[j] : indptr[j + 1]], has_zero[j], values[starts[j] : starts[j + 1]])
 
 
 @njit
 def weigh_values(indptr, rows, data, labels, weights, zero_weights, starts, values, masses):
-    """masses[i, c] += weight of values[i] in class c; zero_weights (d, K) is that of the zeros
-    that are not stored.
-    """
+    """masses[i, c] += weight of values[i] in class c; zero_weights (d, K): of zeros not stored."""
     for j in range(starts.size - 1):
         begin, end = starts[j], starts[j + 1]
         if begin == end:
@@ -132,9 +122,7 @@ def weigh_values(indptr, rows, data, labels, weights, zero_weights, starts, valu
 
 @njit
 def _cell_mass(distance, precision, bandwidth):
-    """Φ((u + δ/2)/h) − Φ((u − δ/2)/h), of the tails on one side so that far away nothing
-    cancels.
-    """
+    """Φ((u + δ/2)/h) − Φ((u − δ/2)/h), of the tails on one side: far away nothing cancels."""
     u = abs(distance)
     near = (u - 0.5 * precision) / bandwidth
     return 0.5 * (math.erfc(near * _ROOT_HALF) - math.erfc((near + precision / bandwidth) * _ROOT_HALF))
@@ -191,9 +179,7 @@ def reach(ratio, far):
 
 @njit
 def add_moments(rows, column, labels, weights, lows, bandwidths, starts, moments):
-    """moments[starts[c] + cell, p] += w t^p / p! for the values of a column at places t in the
-    cells of their classes (K).
-    """
+    """moments[starts[c] + cell, p] += w t^p / p! for the values of a column at t in their cells."""
     for k in range(rows.size):
         row = rows[k]
         c = labels[row]
@@ -209,9 +195,7 @@ def add_moments(rows, column, labels, weights, lows, bandwidths, starts, moments
 
 @njit
 def tabulate_derivatives(ratio, out):
-    """out[i, k] = (−h/3)^k times the k-th derivative of the mass of a cell, i − r cells away;
-    out (2r + 1, 2 ORDER − 1).
-    """
+    """out[i, k] (2r + 1, 2 ORDER − 1) = (−h/3)^k · k-th derivative of a cell's mass, i − r away."""
     middle = out.shape[0] // 2
     for i in range(out.shape[0]):
         u = (i - middle) / PER_BANDWIDTH
@@ -262,9 +246,7 @@ def _furthest(moments, derivatives, target, nearest):
 
 @njit
 def tabulate(moments, derivatives, table):
-    """The polynomial of every cell from the moments (cells, ORDER) of all; table (cells + 2r,
-    ORDER) begins r cells earlier.
-    """
+    """The polynomials of cells from the moments (cells, ORDER); table (cells + 2r) is r before."""
     r, n = derivatives.shape[0] // 2, moments.shape[0]
     before = np.empty(table.shape[0], np.int64)  # the last cell with values up to each place
     last = -table.shape[0] - r
@@ -401,9 +383,7 @@ def _take_logs(products, n, begin, out):
 
 @njit
 def add_sparse(density, zeros, indptr, indices, data, out):
-    """out[i, c] += Σ log P'(x_j | c) − zeros[j, c] over the stored x_j of row i; zeros (d, K) as
-    `log_zeros` makes them.
-    """
+    """out[i, c] += Σ log P'(x_j | c) − zeros[j, c] over the stored x_j; zeros by `log_zeros`."""
     for i in range(out.shape[0]):
         for k in range(indptr[i], indptr[i + 1]):
             j = indices[k]

@@ -93,9 +93,7 @@ def _sum_values(starts, values, masses, precision, bandwidth, j, c, v):
 
 @cuda.jit(device=True)
 def _look_up(tables, begin, end, low, bandwidth, shift, v):
-    """P(v | c) of a feature with tables; its first cell is `shift` cells before the lowest
-    value.
-    """
+    """P(v | c) of a feature with tables; its first cell is `shift` below the lowest value."""
     place = (v - low) * (PER_BANDWIDTH / bandwidth) + shift
     if not (place >= 0.0 and place < end - begin):
         return 0.0
@@ -130,9 +128,7 @@ def _value_at(density, j, v):
 
 @cuda.jit
 def density_dense(density, priors, X, out):
-    """out[i, c] = priors[c] + Σ_j log P'(X[i, j] | c); features with tables pass in groups, with
-    one logarithm each.
-    """
+    """out[i, c] = priors[c] + Σ_j log P'(X[i, j] | c); one logarithm for a group of tables."""
     i, c = divmod(cuda.grid(1), out.shape[1])
     if i >= out.shape[0]:
         return

@@ -41,9 +41,7 @@ def _rounded(value, precision):
 
 @njit
 def mean_and_spread(indptr, rows, data, labels, weights, totals, precisions, means, deviations):
-    """Mean and standard deviation (d, K) of the rounded values of each class; given as 0; totals
-    (K) are the classes' weights.
-    """
+    """Mean and deviation (d, K) of rounded values, given as 0; totals (K): the classes' weights."""
     n_classes = totals.size
     for j in range(precisions.size):
         stored = np.zeros(n_classes)
@@ -126,9 +124,7 @@ def add_dense(gaussians, X, out):
 
 @njit
 def add_sparse(gaussians, zeros, indptr, indices, data, out):
-    """out[i, c] += Σ log P(x_j | c) − zeros[j, c] over the stored x_j of row i; zeros (d, K) as
-    `log_zeros` makes them.
-    """
+    """out[i, c] += Σ log P(x_j | c) − zeros[j, c] over the stored x_j; zeros by `log_zeros`."""
     for i in range(out.shape[0]):
         for k in range(indptr[i], indptr[i + 1]):
             j = indices[k]

@@ -1,6 +1,4 @@
-"""From the logarithms of joint probabilities (n, K) of rows and classes to those of the classes
-given the row.
-"""
+"""Probabilities of classes given a row, from the logarithms of joint ones (n, K)."""
 
 import math
 

@@ -24,9 +24,7 @@ def _expand_row(w, columns, factors, out):
 
 @njit
 def expand_weights(W, labels, columns, factors, Wt):
-    """Wt[j, l] = W[labels[l], columns[j]] factors[j]; W (L, c), columns and factors (d), Wt (d,
-    B).
-    """
+    """Wt[j, l] (d, B) = W[labels[l], columns[j]] factors[j]; W (L, c), columns, factors (d)."""
     for begin in range(0, columns.size, _NEAR):
         end = min(begin + _NEAR, columns.size)
         for lane in range(labels.size):
@@ -53,9 +51,7 @@ def _score_row(indices, data, begin, end, Wt, bias, out):
 
 @njit
 def score_rows(indptr, indices, data, rows, Wt, bias, out):
-    """out[i, l] = score of row rows[i] for label l; Wt (d, B) has a column per label, bias (B),
-    out (n, B).
-    """
+    """out[i, l] (n, B) = score of row rows[i] for label l; Wt (d, B), bias (B)."""
     for i in range(rows.size):
         row = np.uint64(rows[i])
         _score_row(indices, data, indptr[row], indptr[row + np.uint64(1)], Wt, bias, out[i])
@@ -115,9 +111,7 @@ def _score_pair(indices, data, begin, end, w, columns, factors, bias):
 
 @njit
 def score_pairs(indptr, indices, data, rows, labels, W, columns, factors, bias, out):
-    """out[p] = score of row rows[p] for label labels[p]; W (L, c), columns and factors (d), bias
-    (L), out (n_pairs).
-    """
+    """out[p] = score of row rows[p] for label labels[p]; W (L, c), columns, factors (d) as above."""
     for p in range(rows.size):
         row, label = np.uint64(rows[p]), np.uint64(labels[p])
         begin, end = indptr[row], indptr[row + np.uint64(1)]
@@ -126,9 +120,7 @@ def score_pairs(indptr, indices, data, rows, labels, W, columns, factors, bias, 
 
 @njit
 def _first_at_least(values, begin, key):
-    """The smallest i ≥ begin with values[i] ≥ key (values.size if none), by steps that double
-    and then halve.
-    """
+    """The smallest i ≥ begin with values[i] ≥ key, or values.size, by steps that double."""
     step = 1
     high = begin
     while high < values.size and values[np.uint64(high)] < key:

@@ -21,9 +21,7 @@ _SIGN = np.uint32(1 << 31)
 
 @njit
 def make_keys(bits, classes, class_bits, out):
-    """out (n_features × n_rows) = the keys of rows; `bits` (uint32, n_rows × n_features) are
-    those of their float32 values.
-    """
+    """out (d × n) = the keys of rows; `bits` (uint32, n × d) are those of their float32 values."""
     for first in range(0, bits.shape[0], BLOCK):
         for j in range(bits.shape[1]):
             for i in range(first, min(first + BLOCK, bits.shape[0])):

@@ -158,9 +158,7 @@ class OnlineClassifier(LabelScores, BaseEstimator):
         return X
 
     def _labels(self, X: sp.csr_matrix, y: Any, classes: np.ndarray | None) -> LabelSets:
-        """The label sets of the rows; of classes, those of `classes` if given. Raises
-        ValueError, TypeError.
-        """
+        """The label sets of the rows, by `classes` if given. Raises ValueError, TypeError."""
         if y is None:
             raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None.")
         kind, y = check_target(y)
@@ -185,9 +183,7 @@ class OnlineClassifier(LabelScores, BaseEstimator):
         self._order, self._warned = RowOrder(self._state.lane_of, labels.n_labels), set[str]()
 
     def _learn(self, X: sp.csr_matrix, labels: LabelSets, order: np.ndarray) -> OnlineClassifier:
-        """Learn from the rows in this order; warn once in a pass if it is one of blocks, and if
-        many weights are at their bound.
-        """
+        """Learn from the rows in this order; warn once of blocks, and of weights at their bound."""
         shard = shard_of(X, labels, 0, X.shape[0])
         self._state.learn(shard, order)
         self._order.add(shard, order)
@@ -205,9 +201,7 @@ class OnlineClassifier(LabelScores, BaseEstimator):
         return self
 
     def _scores(self, X: Any) -> np.ndarray:
-        """The scores (n, n_labels): features without a row in training do not count, Winnow's
-        rows are divided by their sum.
-        """
+        """The scores (n, n_labels) by the features seen; Winnow's are divided by the rows' sums."""
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         scores = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_

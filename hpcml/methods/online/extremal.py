@@ -8,9 +8,7 @@ import numpy as np
 
 
 def n_from_the_top(keep: int, share: float) -> int:
-    """How many of `keep` features come from the top: `share` of them, rounded, halves up (also
-    where a half is not exact).
-    """
+    """How many of `keep` features come from the top: `share` of them; halves, even inexact, up."""
     return min(keep, int(share * keep + 0.5 + 1e-9))
 
 
@@ -31,7 +29,5 @@ def extremal(importance: np.ndarray, seen: np.ndarray, keep: int, share: float) 
 
 
 def best(scores: np.ndarray, present: np.ndarray, keep: int) -> np.ndarray:
-    """The sorted numbers (int64) of the `keep` highest scores among the features `present` (d,
-    bool); ties: the lower number.
-    """
+    """The sorted numbers (int64) of the `keep` best scores among `present` (d); low ones first."""
     return extremal(scores, present, keep, 1.0)

@@ -39,9 +39,7 @@ PRECISE, EPSILON = 1e-13, 2.0**-53  # ROMMA: ‖w‖² is summed anew when its r
 
 @njit
 def _room(n):
-    """Numbers of a row to sum so that n are: n itself up to 2, then the next multiple of 4, as
-    `_axpy` wants it.
-    """
+    """How many numbers `_axpy` sums for n: n up to 2, then the next multiple of 4."""
     return n if n <= 2 else (n + 3) // 4 * 4
 
 
@@ -196,9 +194,7 @@ def learn_winnow(code, alpha, beta, theta, margin, csr, rows, labels, voted, sta
 
 @njit
 def _step(code, y, score, square, epsilon, gamma, lanes, lane):
-    """The step τ of a mistake, w ← scale · (w + τ x); for ROMMA also the new scale, ‖w‖² and its
-    error.
-    """
+    """The step τ of w ← scale · (w + τ x); of ROMMA the new scale, ‖w‖² and its error too."""
     if code == PERCEPTRON:
         return y
     if code == PA:
@@ -224,9 +220,7 @@ def _step(code, y, score, square, epsilon, gamma, lanes, lane):
 
 @njit
 def _settle(lanes, lane, weights, bias, voted):
-    """ROMMA: keep ‖w‖² precise, and all numbers far from overflow. Only the 1 that it aims at
-    (`unit`) notices the latter.
-    """
+    """ROMMA: keep ‖w‖² precise and all numbers far from overflow; only the aim `unit` notices."""
     n_lanes, scale = lanes.shape[1], lanes[SCALE, lane]
     if lanes[ERROR, lane] > PRECISE:
         norm2 = weights[0, lane] * weights[0, lane] if bias != 0.0 else 0.0

@@ -1,6 +1,4 @@
-"""A fixed number of features during training: the least important make room for new ones (online
-feature selection).
-"""
+"""Online feature selection: the least important features make room for new ones."""
 
 from __future__ import annotations
 

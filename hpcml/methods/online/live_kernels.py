@@ -10,9 +10,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 @njit
 def find(keys, number):
-    """Where `number` is in the table `keys` (a power of two long, never full), or where it would
-    go.
-    """
+    """The place of `number`, or for it, in the table `keys` (a power of two long, never full)."""
     mask = np.uint64(keys.size - 1)
     mixed = np.uint64(number) * _GOLDEN
     place = (mixed ^ (mixed >> np.uint64(32))) & mask

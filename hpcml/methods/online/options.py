@@ -66,9 +66,7 @@ class OnlineOptions:
     """Show the seconds that rank 0 read, learned and wrote."""
 
     def validate(self) -> None:
-        """Raise ConfigError for values that make no sense. Local: call it before the first
-        collective.
-        """
+        """Raise ConfigError for values that make no sense. Local."""
         if not 1 < self.alpha < math.inf:
             raise ConfigError(f"--alpha {self.alpha}: expected a number above 1")
         if not 0 < self.beta < 1:

@@ -1,6 +1,4 @@
-"""Whether rows come in blocks of one label: what a single pass learns from sorted rows is worth
-little, though it errs rarely.
-"""
+"""Whether rows come in blocks of one label, of which a single pass learns little."""
 
 from __future__ import annotations
 
@@ -51,18 +49,14 @@ class RowOrder:
 
     @mpi.collective
     def note(self, comm: mpi.Comm, names: list[str], is_stream: bool) -> str:
-        """Collective over `comm`. A warning of the labels (`names`: of all ranks) whose rows
-        come in blocks, or "".
-        """
+        """Collective over `comm`. A warning of these labels, with what to do about it, or ""."""
         found = self.blocks(comm, names)
         advice = "shuffle the lines first, for instance with shuf" if is_stream else "use --shuffle"
         return found and f"warning: {found}, and this progressive error tells nothing of other rows; {advice}"
 
     @mpi.collective
     def blocks(self, comm: mpi.Comm, names: list[str]) -> str:
-        """Collective over `comm`. What is to be said of the labels (`names`: of all ranks) whose
-        rows come in blocks, or "".
-        """
+        """Collective over `comm`. A sentence on labels (`names`, of all ranks) in blocks, or ""."""
         mine = np.stack([self.runs, self.positives, self.expected()], axis=1)
         found = np.concatenate(mpi.allgather_arrays(comm, mine.reshape(-1))).reshape(-1, 3)
         runs, positives, expected = found.T

@@ -1,6 +1,4 @@
-"""A pass from its first row to its last: progressive error, checkpoints, signals and time
-limits.
-"""
+"""A pass from its first row to its last: its error, checkpoints, signals, time limit."""
 
 from __future__ import annotations
 
@@ -104,9 +102,7 @@ class Pass:
 
     @mpi.collective
     def _restore(self) -> int:
-        """Collective. Continue from the newest checkpoint: how many rows of the source it has
-        had.
-        """
+        """Collective. Go on from the newest checkpoint: how many rows of the source it has had."""
         found = self.snapshots.restore()
         if found is None:
             self.folder.log("no checkpoint was written yet; starting from the beginning")
@@ -116,9 +112,7 @@ class Pass:
 
     @mpi.collective
     def _take(self, shard: Shard, rows: np.ndarray) -> None:
-        """Collective with live features. Learn from the rows of a piece, and note the counters
-        after 1, 2, 4 … rows.
-        """
+        """Collective with live features. Learn from a piece, noting counters at 1, 2, 4 … rows."""
         done = 0
         while done < rows.size:
             point = 1 << int(self.state.n_rows).bit_length()  # the next power of two
@@ -147,9 +141,7 @@ class Pass:
 
     @mpi.collective
     def totals(self) -> tuple[float, float]:
-        """Collective. Of all pairs of a row and a label: the share predicted wrongly, and the
-        share that changed a model.
-        """
+        """Collective. The shares of pairs of row and label: wrongly predicted; changing a model."""
         counters = mpi.allreduce_sum(self.comm, self.state.counters.sum(axis=1))
         pairs = max(1, self.state.n_rows * len(self.source.names))
         return float(counters[FALSE_POSITIVES] + counters[FALSE_NEGATIVES]) / pairs, float(counters[UPDATES]) / pairs

@@ -58,9 +58,7 @@ class Snapshots:
 
     @mpi.collective
     def save(self, history: np.ndarray, n_points: int, elapsed: float) -> None:
-        """Collective. Write a checkpoint; `history` (labels of this rank, HISTORY_POINTS, 5).
-        Raises DataError.
-        """
+        """Collective. Write a checkpoint; `history` (B, HISTORY_POINTS, 5). Raises DataError."""
         state, n_labels = self.state, len(self.source.names)
         numbers, rows = state.kept()
         slabs = state_slabs(state, n_labels, numbers.size)
@@ -129,9 +127,7 @@ def restore_state(
     numbers: np.ndarray,
     read: Callable[[str, int], np.ndarray],
 ) -> None:
-    """Fill a state from arrays of which `read` gives a label's row. Raises ValueError if they do
-    not fit.
-    """
+    """Fill a state from arrays of which `read` gives a label's row. Raises ValueError."""
     check_features(numbers, n_features, state.options)
     state.n_rows, state.n_features = n_rows, max(n_features, state.n_features)
     rows = np.append(0, state.restore_features(numbers))
@@ -226,9 +222,7 @@ class Initial:
         self.names = self.model.label_names
 
     def restore(self, source: RowStream, state: LearnerState, mine: np.ndarray) -> None:
-        """Put it into a state whose labels are `mine` of the source's. Raises DataError,
-        ConfigError.
-        """
+        """Put it into the state of the labels `mine`. Raises DataError, ConfigError."""
         if source.vocabulary is not None and source.vocabulary != self.model.vocabulary:
             raise DataError(
                 f"{source.name}: has other features than --initial-model {self.path} was trained on; convert the data with `--like`"

@@ -1,6 +1,4 @@
-"""Where the rows of a pass come from, piece by piece: a dataset's split, or svmlight text that
-is read as it comes.
-"""
+"""The rows of a pass, piece by piece: a dataset's split, or svmlight text as it comes."""
 
 from __future__ import annotations
 
@@ -49,9 +47,7 @@ class RowStream(Protocol):
 
     @mpi.collective
     def pieces(self, begin: int) -> Iterator[Piece]:
-        """Collective. The rows from number `begin` of the pass on, in pieces that a rank learns
-        from in a short time.
-        """
+        """Collective. The rows from number `begin` of the pass on, a short time's work each."""
 
     def vocabulary_of(self, n_features: int) -> str:
         """The vocabulary of a model with so many features."""
@@ -62,9 +58,7 @@ class DatasetSource:
 
     @mpi.collective
     def __init__(self, comm: mpi.Comm, dataset: DataFile, options: OnlineOptions) -> None:
-        """Collective over `comm`. Raises ConfigError for a split or label that is not there,
-        DataError for a damaged file.
-        """
+        """Collective over `comm`. Raises ConfigError for a missing split or label, DataError."""
         self.comm, self.dataset, self.name, self.path = comm, dataset, str(dataset.path), str(dataset.path.resolve())
         self.n_features, self.n_labels, self.vocabulary = dataset.n_features, dataset.n_labels, dataset.vocabulary
         self.split = options.split or default_split(dataset, "train")
@@ -107,17 +101,13 @@ class DatasetSource:
         return counts
 
     def _digest(self, rows: np.ndarray) -> tuple[int, ...]:
-        """CRC-32 of the rows' numbers, of all rows' sizes, and of the first piece's indices and
-        values. Local.
-        """
+        """CRC-32 of the rows' numbers, of all sizes, of the first piece's indices and values."""
         parts = [self.dataset.map(name, 0, min(DIGEST_NNZ, self.dataset.nnz)) for name in ("X/indices", "X/data")]
         return tuple(zlib.crc32(np.ascontiguousarray(part).data) for part in (rows, self.dataset.map("X/indptr"), *parts))
 
     @mpi.collective
     def pieces(self, begin: int) -> Iterator[Piece]:
-        """Collective. The rows from place `begin` of the order on. Raises DataError for a
-        damaged or changed file.
-        """
+        """Collective. See `RowStream`. Raises DataError for a damaged or changed file."""
         with mpi.agreed(self.comm, f"reading {self.name}"):
             whole = None if self.order is None else slab_of(self.dataset, self.rows, 0, self.rows.size)
         for first, last in zip(self.bounds[:-1].tolist(), self.bounds[1:].tolist(), strict=True):
@@ -137,9 +127,7 @@ class DatasetSource:
 
 
 class TextSource:
-    """The rows of svmlight text. Its labels must be known before the first row: those named,
-    else −1 and +1.
-    """
+    """The rows of svmlight text. Labels are known before the first row: those named, else ±1."""
 
     def __init__(self, comm: mpi.Comm, stream: SvmlightStream, path: str, options: OnlineOptions) -> None:
         """Raises ConfigError for options that only a dataset can follow."""
@@ -166,9 +154,7 @@ class TextSource:
 
     @mpi.collective
     def pieces(self, begin: int) -> Iterator[Piece]:
-        """Collective. The rows from number `begin` on. Raises DataError for what is not
-        svmlight, or has another label than ±1.
-        """
+        """Collective. See `RowStream`. Raises DataError for bad svmlight, or labels but ±1."""
         for block in self._after(begin):
             with mpi.agreed(self.comm, f"reading {self.name}"):
                 y_indptr, y_indices = self._labels(block)
@@ -182,9 +168,7 @@ class TextSource:
 
     @mpi.collective
     def _after(self, begin: int) -> Iterator[TextRows]:
-        """Collective. The blocks from row `begin` on. Raises DataError if the rows before are
-        not those of `expected`.
-        """
+        """Collective. The blocks from row `begin` on. Raises DataError if others were before it."""
         passed = begin == 0
         for block in self.stream:
             n = max(0, min(begin - block.first_row, block.n_rows))
@@ -207,9 +191,7 @@ class TextSource:
         )
 
     def vocabulary_of(self, n_features: int) -> str:
-        """That of the initial model, unless it got more features; else the number of features is
-        all that is known.
-        """
+        """The initial model's, unless it got more features; else that of so many unknown ones."""
         return self.initial[0] if self.initial and n_features == self.initial[1] else vocabulary_digest(None, n_features)
 
     def _labels(self, block: TextRows) -> tuple[np.ndarray, np.ndarray]:
@@ -235,17 +217,13 @@ class TextSource:
 
 
 def piece_slices(n_rows: int, n_values: int, n_labels: int, n_ranks: int) -> Iterator[slice]:
-    """Slices of the rows read at a time, shorter the more labels a rank has, the same on all
-    ranks; of no rows, an empty one.
-    """
+    """Slices of rows, shorter for more labels, the same on all ranks; of no rows an empty one."""
     lanes = -(-n_labels // n_ranks)
     return iter([slice(0, 0)]) if n_rows == 0 else slices.row_slices(n_rows, n_values * max(1, lanes // LANES))
 
 
 def _number_name(label: str) -> str:
-    """The name of a label as `label_name` writes the number that it is. Raises ConfigError if it
-    is none.
-    """
+    """A label as `label_name` writes the number that it is. Raises ConfigError for others."""
     try:
         return label_name(float(label))
     except (ValueError, OverflowError):
@@ -253,7 +231,5 @@ def _number_name(label: str) -> str:
 
 
 def labels_of(names: Sequence[object] | np.ndarray, rank: int, size: int) -> np.ndarray:
-    """The places in `names` of the labels of one rank: a contiguous range, sizes differ by at
-    most one, the first has the most.
-    """
+    """The places in `names` of a rank's labels: consecutive, evenly many, most on the first."""
     return np.arange(-(-rank * len(names) // size), -(-(rank + 1) * len(names) // size))

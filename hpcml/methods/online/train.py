@@ -106,9 +106,7 @@ def train(method: str, session: Session, data: Path | str, target: Target, optio
 
 @mpi.collective
 def _open(comm: mpi.Comm, data: Path, options: OnlineOptions, initial: Initial | None, stack: ExitStack) -> RowStream:
-    """Collective over `comm`. The rows to learn from; `stack` closes the file. Raises
-    ConfigError, DataError.
-    """
+    """Collective over `comm`. The rows; `stack` closes the file. Raises ConfigError, DataError."""
     if initial is not None:
         if options.label and sorted(set(options.label)) != sorted(initial.names):
             raise ConfigError(

@@ -1,6 +1,4 @@
-"""AdaBoostM1 (Freund & Schapire 1996), scikit-learn's, as a method to compare PSBML with:
-`hpcml train adaboost`.
-"""
+"""scikit-learn's AdaBoostM1 (Freund & Schapire 1996), beside PSBML: `hpcml train adaboost`."""
 
 from __future__ import annotations
 

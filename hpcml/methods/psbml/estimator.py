@@ -1,6 +1,4 @@
-"""PSBML as a scikit-learn classifier: training on arrays in memory, on one rank or on the rows
-of many.
-"""
+"""PSBML as a scikit-learn classifier, on one rank or on the rows of many."""
 
 from __future__ import annotations
 
@@ -76,9 +74,7 @@ class ProblemInMemory(TorusProblem):
 
 
 def _has_probabilities(estimator: PsbmlClassifier) -> bool:
-    """Whether the base learner gives probabilities. Raises AttributeError, with the reason, if
-    not.
-    """
+    """Whether the base learner gives probabilities; else AttributeError, with the reason."""
     try:
         if hasattr(estimator._learner().unfitted(0), "predict_proba"):
             return True
@@ -165,17 +161,13 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
         return learners.parse_learner(BASE.as_option(self.base))
 
     def _options(self) -> PsbmlOptions:
-        """The parameters as options of training. Raises ConfigError for those that make no
-        sense.
-        """
+        """The parameters as options of training. Raises ConfigError."""
         options = super()._options()
         self._trained_learner(options)
         return options
 
     def _trained_learner(self, options: PsbmlOptions) -> learners.Learner:
-        """The base learner as it is trained. Raises ConfigError if it has nothing for a GPU that
-        is asked for.
-        """
+        """The base learner as it is trained. Raises ConfigError if it has nothing for a GPU."""
         return self._learner().moved_to_gpu() if options.device == "gpu" else self._learner()
 
     @mpi.collective
@@ -226,9 +218,7 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
         return sp.csr_matrix(X)
 
     def _scores(self, X: Any) -> np.ndarray:
-        """The scores (n, 1) of the last of two classes, or (n, n_classes), as `hpcml predict`
-        gives them. Raises ValueError.
-        """
+        """The scores (n, 1), or (n, n_classes), as of `hpcml predict`. Raises ValueError."""
         rows = self._rows(X)
         try:
             return learners.scores(self.classifier_, rows, len(self.classes_))
@@ -236,9 +226,7 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
             raise ValueError(about_parameters(str(error))) from None
 
     def predict(self, X: Any) -> np.ndarray:
-        """The class of each row (n,): the highest score; of two classes the last one where the
-        score is above `threshold_`.
-        """
+        """The class of each row (n,): the highest score; the last of two above `threshold_`."""
         scores = self._scores(X)
         best = scores.argmax(axis=1) if len(self.classes_) > 2 else (scores[:, 0] > self.threshold_).astype(np.intp)
         found: np.ndarray = self.classes_[best]
@@ -246,9 +234,7 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> np.ndarray:
-        """The probability of each class (n, n_classes), if the base learner gives any; 0 for a
-        class that is in no row it saw.
-        """
+        """The probabilities (n, n_classes), if the base learner has any; 0 for a class not seen."""
         rows = self._rows(X)
         out = np.zeros((rows.shape[0], len(self.classes_)))
         constant = isinstance(self.classifier_, learners.Constant)

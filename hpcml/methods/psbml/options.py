@@ -78,9 +78,7 @@ class PsbmlOptions:
     """For experiments: so many times slower."""
 
     def validate(self) -> None:
-        """Raise ConfigError for values that make no sense. Local: call it before the first
-        collective.
-        """
+        """Raise ConfigError for values that make no sense. Local."""
         from hpcml.methods.psbml.torus import NEIGHBOURHOODS, parse_grid
 
         parse_grid(self.grid)
@@ -109,9 +107,7 @@ class PsbmlOptions:
 
     @property
     def parts_aside(self) -> int:
-        """How many parts of the rows, of `validation_share` each, are not trained on: one
-        validates, a second one may compare.
-        """
+        """How many parts of `validation_share` are not trained on: to validate, to compare."""
         return 2 if self.seeds is not None and self.test_split is None else 1
 
     def _check_seeds(self) -> None:
@@ -160,8 +156,6 @@ class AdaboostOptions:
     """Of what is random in the base learner."""
 
     def validate(self) -> None:
-        """Raise ConfigError for values that make no sense. Local: call it before the first
-        collective.
-        """
+        """Raise ConfigError for values that make no sense. Local."""
         check_range(self, "rounds", 1, 2**31 - 1)
         check_range(self, "seed", 0, 2**32 - 1)

@@ -80,9 +80,7 @@ class TorusProblem:
         return self.dense and 2 * self.dataset.nnz >= self.dataset.n_rows * self.dataset.n_features
 
     def read(self, places: np.ndarray) -> Rows:
-        """Rows (ascending places) from the file, as they are kept and travel. Local; raises
-        DataError, OSError.
-        """
+        """Rows (ascending places) as they are kept and travel. Local; raises DataError, OSError."""
         return read_rows(self.dataset, self.classes.rows[places], self.kept_dense)
 
     def prepared(self, matrix: Rows) -> Rows:
@@ -90,17 +88,13 @@ class TorusProblem:
         return matrix.toarray() if self.dense and not isinstance(matrix, np.ndarray) else matrix
 
     def train(self, matrix: Rows, places: np.ndarray, purpose: str, number: int) -> Any:
-        """A classifier of some rows. Local. Its random numbers depend on (seed, purpose, number)
-        alone.
-        """
+        """A classifier of some rows. Local. Random by (seed, purpose, number) alone."""
         seed = int(rng.bits(self.options.seed, f"psbml {purpose}", np.array(number))) >> 32
         return learners.fit(self.learner, self.prepared(matrix), self.classes.of[places], seed)
 
     @contextmanager
     def computing(self, phase: str) -> Iterator[None]:
-        """Count the time of the body; on the rank that is to be slow (an experiment) let it take
-        that many times longer.
-        """
+        """Count the time of the body; stretch it on the rank that is to be slow (an experiment)."""
         begin = time.perf_counter()
         with self.profile(phase):
             yield

@@ -1,6 +1,4 @@
-"""A run of PSBML from its first cycle to its last, in either mode: checkpoints, assessments, the
-history, signals and limits.
-"""
+"""A run of PSBML from its first cycle to its last, in either mode."""
 
 from __future__ import annotations
 
@@ -71,9 +69,7 @@ class TorusRun(Job):
 
     @mpi.collective
     def train(self, restore: bool) -> str:
-        """Collective. Do the cycles: ""; or stop after a checkpoint at a signal or the time
-        limit: why.
-        """
+        """Collective. Do the cycles: ""; or why it stopped after a checkpoint."""
         if not (restore and self._restore()):
             self.taken.append(all_rows(self.slots))
         progress = Progress(self.log, "cycles", self.options.cycles)
@@ -92,9 +88,7 @@ class TorusRun(Job):
 
     @mpi.collective
     def _in_step(self) -> Generator[list[Snapshot], None, None]:
-        """Collective. The cycles in step; after as many as there are ranks, each rank assesses
-        one, before it trains again.
-        """
+        """Collective. The cycles in step; after one for each rank, each assesses one of them."""
         with mpi.agreed(self.comm, f"reading {self.problem.dataset.path}"):
             grid = Synchronous(self.problem, self.slots, int(self.cycles.max(initial=0)))
         look = self.driver.look
@@ -117,9 +111,7 @@ class TorusRun(Job):
             self._assess([1.0] * self.comm.size)
 
     def _apart(self, grid: Asynchronous) -> Generator[list[Snapshot] | None, None, None]:
-        """A step of a node here in each turn, at this rank's own speed, until the grid has done
-        its cycles or is at a plateau.
-        """
+        """A step of a node here in each turn, at this rank's speed, until the grid is done."""
         nodes = itertools.cycle(self.slots)
         while True:
             if not self.slots or self._grid_is_done:
@@ -135,16 +127,12 @@ class TorusRun(Job):
 
     @property
     def _grid_is_done(self) -> bool:
-        """Whether the asynchronous grid has done its cycles, as far as known here, or is at a
-        plateau.
-        """
+        """Whether the grid has done its cycles, as far as known here, or is at a plateau."""
         return self.assessor.at_plateau or (self.grid is not None and self.grid.cycles_done >= self.options.cycles)
 
     @property
     def meets(self) -> bool:
-        """Whether enough asynchronous cycles wait to be assessed, by all ranks together: many,
-        or all that there will be.
-        """
+        """Whether asynchronous cycles wait to be assessed: many, or all that there will be."""
         if self.grid is None or self.assessor.at_plateau:
             return False
         rest = self._grid_is_done and (self.taken or self.n_taken < self.options.cycles)
@@ -160,9 +148,7 @@ class TorusRun(Job):
 
     @mpi.collective
     def _note_state(self) -> None:
-        """Collective. Note the state of an asynchronous grid, which all ranks have then taken as
-        often as the fastest one.
-        """
+        """Collective. Note the state of an asynchronous grid, up to the fastest rank's cycle."""
         if self.grid is None:
             return
         known = max(self.n_taken, min(self.options.cycles, int(self.grid.cycles_done)))
@@ -172,9 +158,7 @@ class TorusRun(Job):
 
     @mpi.collective
     def _assess(self, costs: list[float]) -> None:
-        """Collective. Assess some of what has been taken; `costs` are the ranks' seconds for a
-        step. Raises Stopped.
-        """
+        """Collective. Assess some that were taken; `costs`: seconds for a step. Raises Stopped."""
         self.assessor.hand_out(self.taken[: self.at_once], costs)
         del self.taken[: self.at_once]
         try:
@@ -187,9 +171,7 @@ class TorusRun(Job):
 
     @mpi.collective
     def _gather(self) -> None:
-        """Collective. Gather the results of what was handed out, tell of them, write the
-        history.
-        """
+        """Collective. Gather the results, tell of them, write the history."""
         first = len(self.assessor.history)
         self.assessor.gather()
         for line in self.assessor.history[first:]:
@@ -267,9 +249,7 @@ class TorusRun(Job):
 
     @mpi.collective
     def _restore(self) -> bool:
-        """Collective. Take up the newest checkpoint: whether there is one. Raises DataError if
-        it is of other data or too old.
-        """
+        """Collective. Take up the newest checkpoint: whether there is one. Raises DataError."""
         path = self.checkpoints.newest()
         if path is None:
             self.log("no checkpoint was written yet; starting from the beginning")

@@ -75,9 +75,7 @@ class Paired(NamedTuple):
 
 
 def paired(base: np.ndarray, chosen: np.ndarray, test_ratio: float) -> Paired:
-    """Compare values (n runs). `test_ratio`: rows that compare per row to train on, if each run
-    draws both anew; else NaN.
-    """
+    """Compare n runs. `test_ratio`: test rows per training row if drawn anew each time, or NaN."""
     from scipy.stats import t, ttest_rel
 
     of = [value for values in (base, chosen, chosen - base) for value in (float(values.mean()), float(values.std(ddof=1)))]
@@ -152,9 +150,7 @@ class SeedRuns(Job):
         return self.folder.checkpoints / f"seed-{seed}.csv"
 
     def done(self) -> dict[int, SeedLine]:
-        """The runs that are done. Local; raises OSError, or DataError for a file of other data
-        or a damaged one.
-        """
+        """The runs that are done. Local; raises OSError, DataError (other data, damage)."""
         found = {}
         for seed in self.seeds:
             if (path := self.part(seed)).exists():
@@ -168,9 +164,7 @@ class SeedRuns(Job):
         return found
 
     def solve(self, seeds: Sequence[int], stop: Stop) -> Generator[list[int], None, None]:
-        """Runs, one after the other; a turn is some cycles of one. Local; raises Stopped,
-        ConfigError, DataError, OSError.
-        """
+        """Runs in turn, some cycles at a time. Raises Stopped, ConfigError, DataError, OSError."""
         for seed in seeds:
             yield from self._solve(seed, stop)
             self.n_done += 1
@@ -199,9 +193,7 @@ class SeedRuns(Job):
         write_table(self.part(seed), [(*SeedLine._fields, "origin"), (*line, self.origin)])
 
     def judge(self, problem: TorusProblem, pockets: list[Pocket]) -> list[tuple[float, float]]:
-        """Error and AUC of some classifiers on the rows that compare. Local; raises DataError,
-        OSError.
-        """
+        """Error and AUC of classifiers on the rows that compare. Raises DataError, OSError."""
         aside = np.flatnonzero(problem.start == TEST)
         rows, of = (self.rows, self.of) if self.rows.size else (problem.classes.rows[aside], problem.classes.of[aside])
         matrix = problem.prepared(read_rows(problem.dataset, rows, problem.kept_dense))

@@ -1,6 +1,4 @@
-"""Fitness, selection weights and replacement (Kamath, Domeniconi & De Jong 2018): functions of
-global numbers, never of ranks.
-"""
+"""Fitness, weights and replacement (Kamath et al. 2018), by global numbers, never by ranks."""
 
 from __future__ import annotations
 
@@ -15,9 +13,7 @@ VALIDATION, TEST = -1, -2  # in the place of the node on which a row begins, if 
 
 
 class Population(NamedTuple):
-    """The rows of a node without repeats: `places` ascending, how often each stands there, and
-    its fitness (if known).
-    """
+    """A node's rows without repeats: ascending `places`, how often each stands there, fitness."""
 
     places: np.ndarray
     counts: np.ndarray
@@ -29,9 +25,7 @@ class Population(NamedTuple):
 
 
 def population(slots: np.ndarray, fitness: np.ndarray | None = None) -> Population:
-    """The rows of a node from its slots; of a row that stands there with several fitnesses the
-    least counts (default: +∞).
-    """
+    """The rows of a node from its slots, each with its least fitness (default: +∞)."""
     order = np.argsort(slots, kind="stable")
     ascending = slots[order]
     first = np.flatnonzero(np.concatenate([[True], ascending[1:] != ascending[:-1]])[: slots.size])
@@ -41,17 +35,13 @@ def population(slots: np.ndarray, fitness: np.ndarray | None = None) -> Populati
 
 
 def finite_range(fitness: np.ndarray) -> tuple[float, float]:
-    """The least and the greatest fitness; +∞ (no opinion) does not count, and of none the range
-    is (∞, −∞).
-    """
+    """The least and greatest fitness but for +∞ (no opinion); of none (∞, −∞)."""
     known = fitness[np.isfinite(fitness)]
     return (float(known.min()), float(known.max())) if known.size else (np.inf, -np.inf)
 
 
 def selection_weights(fitness: np.ndarray, low: float, high: float) -> np.ndarray:
-    """1 − f̂ with f̂ = (f − f_min)/(f_max − f_min) (Kamath 2018, section 3.2); 1 for all if all
-    are equal.
-    """
+    """1 − (f − f_min)/(f_max − f_min) (Kamath 2018, section 3.2); 1 if all are equal."""
     if not high > low:
         return np.ones(fitness.size)
     return 1.0 - (np.clip(fitness, low, high) - low) / (high - low)
@@ -90,9 +80,7 @@ def replace(
 
 
 def validation_sizes(sizes: np.ndarray, validation_share: float) -> np.ndarray:
-    """How many rows of each class are for validation, of the number of its rows:
-    `validation_share` of them, rounded.
-    """
+    """How many rows of each class validate: `validation_share` of their number, rounded."""
     return np.floor(validation_share * sizes + 0.5).astype(np.int64)
 
 

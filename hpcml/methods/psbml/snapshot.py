@@ -71,17 +71,13 @@ def entries_of(populations: dict[int, Population], low: float, high: float) -> n
 
 
 def all_rows(slots: dict[int, np.ndarray]) -> Snapshot:
-    """Cycle 0: the rows with which the nodes here begin, all training rows together; the base
-    learner without PSBML.
-    """
+    """Cycle 0: all rows with which the nodes here begin; the base learner without PSBML."""
     populations = {node: population(rows) for node, rows in slots.items()}
     return Snapshot(0, entries_of(populations, math.nan, math.nan), CycleFacts(math.nan, math.nan))
 
 
 def assign(n_tasks: int, costs: list[float]) -> list[int]:
-    """The rank for each of some equal tasks so that all are done soonest; `costs` are the ranks'
-    seconds per task.
-    """
+    """The rank for each equal task so that all end soonest; `costs`: the ranks' seconds for one."""
     load = np.zeros(len(costs))
     ranks = []
     for _ in range(n_tasks):
@@ -110,9 +106,7 @@ class Assessor:
 
     @property
     def at_plateau(self) -> bool:
-        """Whether `patience` cycles were no better than the best one before them. Cycle 0 does
-        not count: the torus may be slow.
-        """
+        """Whether `patience` cycles are no better than the best before; cycle 0 never counts."""
         options, best, since = self.problem.options, math.inf, 0
         for line in self.history:
             if line[0] > 0:
@@ -122,9 +116,7 @@ class Assessor:
 
     @mpi.collective
     def hand_out(self, snapshots: list[Snapshot], costs: list[float]) -> None:
-        """Collective. Give each rank snapshots to assess; `costs` are the ranks' seconds for an
-        equal amount of work.
-        """
+        """Collective. Give the ranks snapshots to assess; `costs`: their seconds for equal work."""
         comm, self.handed = self.problem.comm, snapshots
         for snapshot, rank in zip(snapshots, assign(len(snapshots), costs), strict=True):
             parts = [np.empty(0, dtype=ENTRY)] * comm.size
@@ -134,9 +126,7 @@ class Assessor:
                 self._mine.append((snapshot.cycle, np.concatenate(received)))
 
     def work(self, look: Look) -> None:
-        """Assess this rank's part of what was handed out. Local; raises what `look` does before
-        one begins.
-        """
+        """Assess this rank's part. Local; raises what `look` does before one begins."""
         judge = self.problem.options.judge
         with self.problem.computing("assess"):
             for cycle, entries in self._mine:

@@ -94,9 +94,7 @@ class Synchronous:
 
     @mpi.collective
     def _exchange_rows(self, own: dict[int, Population]) -> dict[int, Population]:
-        """Collective over neighbours. The populations of the neighbours' nodes; their rows are
-        then in the store.
-        """
+        """Collective over neighbours. Their nodes' populations; the store then has their rows."""
         comm, placement, parts, found = self.problem.comm, self.problem.placement, {}, {}
         with mpi.agreed(comm, "writing letters to neighbours"):
             for rank, nodes in placement.given.items():
@@ -115,9 +113,7 @@ class Synchronous:
         return found
 
     def _test(self, judges: dict[int, object], around: dict[int, Population], look: Look) -> dict[int, np.ndarray]:
-        """For each node here or near here: the least confidence of any judge here in each of its
-        rows. Raises what `look` does.
-        """
+        """By node, here or near: its rows' least confidence of judges here. Raises as `look`."""
         problem, torus = self.problem, self.problem.placement.torus
         least = {node: np.full(rows.places.size, np.inf) for node, rows in around.items()}
         before: tuple[int, ...] = ()
@@ -135,9 +131,7 @@ class Synchronous:
 
     @mpi.collective
     def _exchange_confidences(self, own: dict[int, Population], here: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
-        """Collective over neighbours. The fitness of the rows of the nodes here: the least
-        confidence of any judge anywhere.
-        """
+        """Collective over neighbours. Fitness of rows here: the least confidence of any judge."""
         placement = self.problem.placement
         parts = {rank: [here[node] for node in nodes] for rank, nodes in placement.wanted.items()}
         fitness = {node: here[node] for node in own}
@@ -148,9 +142,7 @@ class Synchronous:
 
     @mpi.collective
     def _exchange_fitness(self, own: dict[int, Population], around: dict[int, Population]) -> dict[int, Population]:
-        """Collective over neighbours. The populations of the neighbours' nodes with the fitness
-        of their rows.
-        """
+        """Collective over neighbours. Their nodes' populations with the fitness of their rows."""
         placement = self.problem.placement
         parts = {rank: [own[node].fitness for node in nodes] for rank, nodes in placement.given.items()}
         return {
@@ -160,9 +152,7 @@ class Synchronous:
         }
 
     def _draw(self, around: dict[int, Population], low: float, high: float) -> dict[int, Population]:
-        """Replace rows on all nodes here, after all have drawn; the new populations with the
-        fitness that their rows had.
-        """
+        """Replace rows of the nodes here, after all have drawn; populations, as fit as before."""
         torus, options, new = self.problem.placement.torus, self.problem.options, {}
         for node, slots in self.slots.items():
             pool = [around[neighbour] for neighbour in torus.neighbours(node)]

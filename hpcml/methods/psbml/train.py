@@ -114,9 +114,7 @@ def train(session: Session, data: Path, target: Target, options: PsbmlOptions) -
 
 @mpi.collective
 def make_problem(comm: mpi.Comm, dataset: DataFile, torus: Torus, learner: learners.Learner, options: PsbmlOptions) -> TorusProblem:
-    """Collective over `comm`. Spread the rows over the torus. Raises ConfigError if they are too
-    few or need too much memory.
-    """
+    """Collective over `comm`. Spread the rows over the torus. Raises ConfigError as `lay_out`."""
     split = options.split or default_split(dataset, "train")
     classes = read_classes(comm, dataset, split, options.label)
     start, dense = lay_out(comm, dataset, classes, torus, learner, options)
@@ -181,9 +179,7 @@ def _train(problem: TorusProblem, folder: RunFolder, target: Target, signals: St
 
 @mpi.collective
 def _write_model(problem: TorusProblem, folder: RunFolder, run: TorusRun) -> None:
-    """Collective. Bring the pocket to rank 0, which writes it; then the checkpoints are not
-    needed any more.
-    """
+    """Collective. Rank 0 gets the pocket and writes it, and drops the checkpoints."""
     comm, pocket = problem.comm, run.assessor.pocket
     with mpi.agreed(comm, "training the best classifier once more"):
         if pocket.entries is not None and pocket.classifier is None:  # the run was resumed
