@@ -87,11 +87,7 @@ class DistributedClassifier(BaseEstimator):
 
     @mpi.collective
     def _learn(self, comm: mpi.Comm, X: sp.csr_matrix, labels: LabelSets, options: Any) -> None:
-        """Collective over `comm`. Train on this rank's rows and set what was learnt, alike on all
-        ranks.
-
-        Raises ConfigError, DataError, NonFiniteError.
-        """
+        """Collective over `comm`. Train. Raises ConfigError, DataError, NonFiniteError."""
         raise AssertionError("a subclass says")
 
     def _options(self) -> Any:
@@ -148,12 +144,7 @@ def weighted(X: sp.csr_matrix, kind: int, y: Any, sample_weight: Any) -> tuple[s
 
 @mpi.collective
 def gather_rows(comm: mpi.Comm, X: sp.csr_matrix, labels: LabelSets) -> tuple[sp.csr_matrix, LabelSets]:
-    """Collective over `comm`. The rows of all ranks, in rank order, and their labels, on every
-    rank.
-
-    That takes 8 bytes of memory for each value of all rows on every rank, and for a moment twice as
-    much.
-    """
+    """Collective over `comm`. All rows, in rank order, with labels; 8 bytes a value, briefly 16."""
     if comm.size == 1:
         return X, labels
     index = np.int32 if X.shape[1] < 2**31 else np.int64

@@ -73,10 +73,8 @@ def complaints_agreed(rank: int, wrong: list[Exception]) -> Iterator[None]:
 
 
 def check_target(y: Any) -> tuple[int, np.ndarray | sp.csr_matrix | list[list[Any]]]:
-    """The kind of y (at least one row), and y: classes (n,), CSR label sets (n, n_labels), or lists
-    of names.
-
-    Raises ValueError, TypeError.
+    """The kind of y (not empty), and y: classes (n,), CSR label sets (n, n_labels), or lists of
+    names. Raises ValueError, TypeError.
     """
     names = _lists_of_names(y)
     if names is not None:
@@ -97,10 +95,8 @@ def check_target(y: Any) -> tuple[int, np.ndarray | sp.csr_matrix | list[list[An
 
 
 def _lists_of_names(y: Any) -> list[list[Any]] | None:
-    """The names of the labels of each row, once each; None if y is something else. Raises TypeError
-    for names of several kinds.
-
-    Lists of equal length are names if they hold strings, otherwise a matrix; sets always are names.
+    """The names of the labels of each row; None if y is something else, as lists of equal length
+    without strings are. Raises TypeError.
     """
     rows = y.tolist() if isinstance(getattr(y, "dtype", None), np.dtype) and y.dtype == object and y.ndim == 1 else y
     if not isinstance(rows, (list, tuple)) or not all(isinstance(row, (list, tuple, set, frozenset)) for row in rows):
@@ -129,11 +125,7 @@ def check_features(comm: mpi.Comm, estimator: BaseEstimator) -> None:
 
 @mpi.collective
 def agree_labels(comm: mpi.Comm, kind: int, y: Any, n_local: int) -> LabelSets:
-    """Collective over `comm`. The classes of all ranks and the labels of this rank's rows; `kind`
-    and y from `check_target`.
-
-    Raises DataError if no rank has rows or their y do not go together.
-    """
+    """Collective over `comm`. All ranks' classes, this rank's labels. Raises DataError."""
     about = None if kind == 0 else (kind, y.shape[1]) if kind in (INDICATOR, SPARSE_INDICATOR) else (kind, _distinct(kind, y))
     found = [(rank, *its) for rank, its in enumerate(comm.allgather(about)) if its is not None]
     if not found:

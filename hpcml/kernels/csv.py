@@ -12,11 +12,9 @@ NEWLINE, RETURN = 10, 13
 
 @njit
 def next_end(text, begin, state, delimiter, quote, target):
-    """(place, state, newlines): go on from text[begin] (uint8) to the first end of a row at
-    `target` or behind it; -1: no end.
+    """(place, state, newlines): go on from text[begin] to the first row's end behind `target`.
 
-    The place is that behind the newline; `newlines` counts all that were passed. `quote` -1:
-    nothing is quoted.
+    The place is behind the newline, or -1 of no end; `newlines` were passed; `quote` may be -1.
     """
     newlines = 0
     for i in range(begin, text.size):

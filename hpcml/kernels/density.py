@@ -62,7 +62,7 @@ def sum_columns(indptr, rows, data, labels, weights, lows, highs, counts, totals
 
 
 @njit
-def _first_at_least(values, begin, end, v):
+def first_at_least(values, begin, end, v):
     """The smallest i in [begin, end) with values[i] ≥ v; `end` if none."""
     while begin < end:
         middle = (begin + end) >> 1
@@ -83,7 +83,7 @@ def _collect(column, has_zero, values):
     for v in column:
         if count == values.size:
             break
-        place = _first_at_least(values, 0, count, v)
+        place = first_at_least(values, 0, count, v)
         if place == count or values[place] != v:
             for i in range(count, place, -1):
                 values[i] = values[i - 1]
@@ -114,14 +114,14 @@ def weigh_values(indptr, rows, data, labels, weights, zero_weights, starts, valu
         if begin == end:
             continue
         for k in range(indptr[j], indptr[j + 1]):
-            masses[_first_at_least(values, begin, end, data[k]), labels[rows[k]]] += weights[rows[k]]
-        zero = _first_at_least(values, begin, end, 0.0)
+            masses[first_at_least(values, begin, end, data[k]), labels[rows[k]]] += weights[rows[k]]
+        zero = first_at_least(values, begin, end, 0.0)
         if zero < end and values[zero] == 0.0:
             masses[zero] += zero_weights[j]
 
 
 @njit
-def _cell_mass(distance, precision, bandwidth):
+def cell_mass(distance, precision, bandwidth):
     """Φ((u + δ/2)/h) − Φ((u − δ/2)/h), of the tails on one side: far away nothing cancels."""
     u = abs(distance)
     near = (u - 0.5 * precision) / bandwidth
@@ -150,7 +150,7 @@ def _sum_values(density, j, c, v):
             value = density.values[i]
             if density.floor > 0:
                 value = np.rint(value / precision) * precision
-            total += density.masses[i, c] * _cell_mass(v - value, precision, density.bandwidths[j, c])
+            total += density.masses[i, c] * cell_mass(v - value, precision, density.bandwidths[j, c])
     return total
 
 
@@ -199,7 +199,7 @@ def tabulate_derivatives(ratio, out):
     middle = out.shape[0] // 2
     for i in range(out.shape[0]):
         u = (i - middle) / PER_BANDWIDTH
-        out[i, 0] = _cell_mass(u, ratio, 1.0)
+        out[i, 0] = cell_mass(u, ratio, 1.0)
         right, left = u + 0.5 * ratio, u - 0.5 * ratio
         a, b = _PEAK * math.exp(-0.5 * right * right), _PEAK * math.exp(-0.5 * left * left)  # He_0 φ
         a_before = b_before = 0.0
@@ -222,11 +222,9 @@ def _add_series(moment, derivatives, out):
 
 @njit
 def _furthest(moments, derivatives, target, nearest):
-    """How many cells away sources of the cell `target` still count, if its nearest one is so far
-    away.
+    """How many cells away sources of `target` still count, if the nearest is so far away.
 
-    Sources hold at most all mass, 1, so those left out add less than NEGLIGIBLE of what a nearest
-    source adds.
+    All hold at most 1, so others add less than NEGLIGIBLE of what a nearest source adds.
     """
     middle = derivatives.shape[0] // 2
     mass = 0.0
@@ -302,7 +300,7 @@ def _add_logs(density, j, v, out):
         for c in range(out.size):
             out[c] += _smoothed_log(density, j, c, _look_up(density, j, c, v))
         return
-    i = _first_at_least(density.values, begin, end, v)
+    i = first_at_least(density.values, begin, end, v)
     if i < end and density.values[i] == v:
         for c in range(out.size):
             out[c] += density.logs[i, c]

@@ -62,7 +62,7 @@ def mean_and_spread(indptr, rows, data, labels, weights, totals, precisions, mea
 
 
 @njit
-def _below(x):
+def below(x):
     """Φ(x), of the tail on the side of x where that is small (as Cephes has it)."""
     scaled = x * _ROOT_HALF
     if abs(scaled) < _ROOT_HALF:
@@ -76,7 +76,7 @@ def _mass(gaussians, j, c, rounded):
     """P(v | c) = max(Φ((v − μ + δ/2)/σ) − Φ((v − μ − δ/2)/σ), floor) of a rounded value v."""
     away, half = rounded - gaussians.means[j, c], gaussians.precisions[j] / 2
     deviation = gaussians.deviations[j, c]
-    return max(_below((away + half) / deviation) - _below((away - half) / deviation), gaussians.floor)
+    return max(below((away + half) / deviation) - below((away - half) / deviation), gaussians.floor)
 
 
 @njit

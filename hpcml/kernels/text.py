@@ -207,8 +207,7 @@ def _line_end(text, at):
 
 @njit
 def _labels(text, at, labels, begin, bits):
-    """Write the labels at `at` to labels[begin:]; (how many, position behind them), position -1 if
-    there are none.
+    """(how many, position behind): write labels at `at` to labels[begin:]; position -1 of none.
 
     They ascend, but if there are more than a few: then bits[1] (uint64) says that they may not.
     """
@@ -232,11 +231,9 @@ def _labels(text, at, labels, begin, bits):
 
 @njit
 def _pairs(text, at, first, largest, indices, data, begin, bits):
-    """Write the pairs from `at` on, but for zeros, to indices and data[begin:]: (their end there,
-    last index, position behind).
+    """(end, last index, position behind): write pairs but zeros to indices and data[begin:].
 
-    The position is -1 for what is unusual. `last` is an index from `first` on, first - 1 if there
-    is no pair.
+    The position is -1 for what is unusual; `last` is first - 1 if there is no pair.
     """
     end, last = begin, first - 1
     at = _blanks(text, at)
@@ -258,12 +255,11 @@ def _pairs(text, at, first, largest, indices, data, begin, bits):
 
 @njit
 def parse_lines(text, size, first, largest, lengths, indices, data, label_lengths, labels):
-    """Rows of svmlight lines `text` (uint8, ends with a newline): (rows, pairs, labels, width,
-    whether some labels do not ascend).
+    """(rows, pairs, labels, width, whether labels may descend) of svmlight lines; rows -1: odd.
 
-    rows is -1 for anything unusual. Indices lie in first..largest and are written from 0 on.
-    lengths and label_lengths need room for a row each line, indices and data for a pair each colon,
-    with one to spare, labels for one each line and comma.
+    Indices lie in first..largest and are written from 0 on. lengths and label_lengths need room for
+    a row each line, indices and data for a pair each colon, with one to spare, labels for one each
+    line and comma.
     """
     bits = np.zeros(2, dtype=np.uint64)
     at, row, n_pairs, n_labels, width = 0, 0, 0, 0, 0

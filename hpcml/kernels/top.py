@@ -85,11 +85,12 @@ def invert(indptr, indices, data, next_place, labels, weights):
 
 
 @njit
-def _score_inverted_row(indices, data, begin, end, inverted, columns, factors, bias, total, scores):
+def _score_inverted_row(csr, row, model, total, scores):
     """The scores of a row, over `total`. The first label whose score is not a number, or −1."""
-    begins, labels, weights = inverted
+    indptr, indices, data = csr
+    (begins, labels, weights), columns, factors, bias = model
     scores[:] = 0.0
-    for k in range(np.uint64(begin), np.uint64(end)):
+    for k in range(np.uint64(indptr[row]), np.uint64(indptr[row + 1])):
         j = np.uint64(indices[k])
         first, last = begins[np.uint64(columns[j])], begins[np.uint64(columns[j]) + np.uint64(1)]
         add_column(np.float64(data[k]), np.float64(factors[j]), labels[first:last], weights[first:last], scores)
@@ -101,27 +102,27 @@ def _score_inverted_row(indices, data, begin, end, inverted, columns, factors, b
 
 
 @njit
-def scores_inverted(indptr, indices, data, rows, inverted, columns, factors, bias, sums, out):
+def scores_inverted(csr, rows, model, sums, out):
     """out[i, l] = the score of row rows[i] for label l; returns what `score_inverted` does."""
     for i in range(rows.size):
-        begin, end = indptr[rows[i]], indptr[rows[i] + 1]
-        bad = _score_inverted_row(indices, data, begin, end, inverted, columns, factors, bias, sums[i], out[i])
+        bad = _score_inverted_row(csr, rows[i], model, sums[i], out[i])
         if bad >= 0:
             return bad
     return -1
 
 
 @njit
-def score_inverted(indptr, indices, data, rows, inverted, columns, factors, bias, sums, slope, offset, best_scores, best_labels):
-    """The best labels of `rows` into their heaps (n, k): the scores of `score_rows`, over sums (n).
+def score_inverted(csr, rows, model, sums, sigmoids, best_scores, best_labels):
+    """The best labels of `rows` into their heaps (n, k), of scores over sums (n): the first label
+    with a score that is not a number, or −1.
 
-    `inverted` holds the first place of every column (c + 1), and labels and weights there. Returns
-    the first label with a score that is not a number, or −1.
+    `model` is (inverted, columns, factors, bias); `inverted` is what `invert` filled, after the
+    first place of every column (c + 1); `sigmoids` are (slope, offset).
     """
-    scores = np.empty(bias.size)
+    slope, offset = sigmoids
+    scores = np.empty(model[-1].size)
     for i in range(rows.size):
-        begin, end = indptr[rows[i]], indptr[rows[i] + 1]
-        bad = _score_inverted_row(indices, data, begin, end, inverted, columns, factors, bias, sums[i], scores)
+        bad = _score_inverted_row(csr, rows[i], model, sums[i], scores)
         if bad >= 0:
             return bad
         _keep_row(scores, 0, slope, offset, best_scores[i], best_labels[i])

@@ -96,7 +96,7 @@ class OnlineClassifier(LabelScores, BaseEstimator):
         """Learn anew from the rows X (n, n_features), dense or sparse, and their labels y.
 
         y (n,) holds classes, or lists (or sets) of names of labels; (n, n_labels), dense or sparse,
-        zeros and ones. Raises ValueError or TypeError for what does not fit.
+        zeros and ones. Raises ValueError, TypeError.
         """
         options = self._options()
         X = self._rows(X, reset=True)
@@ -108,9 +108,7 @@ class OnlineClassifier(LabelScores, BaseEstimator):
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> OnlineClassifier:
         """Go on with the pass. The first call needs all `classes` that will ever come (none for a
-        multilabel indicator).
-
-        Raises ValueError or TypeError for what does not fit.
+        multilabel indicator). Raises ValueError, TypeError.
         """
         options, first = self._options(), not hasattr(self, "_state")
         if not first and (self._state.options, self._state.method.code) != (options, LEARNERS[self.method].code):

@@ -13,12 +13,8 @@ def n_from_the_top(keep: int, share: float) -> int:
 
 
 def extremal(importance: np.ndarray, seen: np.ndarray, keep: int, share: float) -> np.ndarray:
-    """The sorted numbers (int64) of `keep` features: of the most important ones `share`, the rest
-    of the least important ones.
-
-    `importance` (d): I_j = |u_j − v_j|; only features that `seen` (d, bool) names are taken, all of
-    them if there are no more than `keep`. Of equally important features both ends prefer the lower
-    number. The bias is no feature.
+    """The sorted numbers (int64) of `keep` features that are `seen` (d, bool): `share` of them with
+    the largest importance |u_j − v_j| (d), the rest with the least; both ends prefer lower numbers.
     """
     numbers = np.flatnonzero(seen)
     down = numbers[np.argsort(-importance[numbers], kind="stable")]

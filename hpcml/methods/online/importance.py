@@ -15,11 +15,9 @@ from hpcml.methods.online.state import LearnerState
 def importance_of(
     comm: mpi.Comm, dataset: DataFile, split: str, labels: np.ndarray, shuffle: bool, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Collective over `comm`. (largest |u − v| over the labels, whether a row has it) of every
-    feature, (n_features) each.
+    """Collective over `comm`. (largest |u − v| over `labels`, whether a row has it) by feature.
 
-    The `labels` (numbers) are divided over the ranks. Raises ConfigError for an unknown split,
-    DataError for negative values.
+    The labels are divided over the ranks. Raises ConfigError (unknown split), DataError.
     """
     options = MbwOptions(split=split, shuffle=shuffle, seed=seed, min_positives=0)
     source = DatasetSource(comm, dataset, options)

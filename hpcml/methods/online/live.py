@@ -28,15 +28,14 @@ class LiveFeatures:
     def __init__(self, size: int, share: float) -> None:
         self.size, self.share = size, share
         self.numbers = np.full(size, kernels.FREE, dtype=np.int64)  # of the feature in each slot
-        self._keys = np.full(2 << int(size).bit_length(), kernels.FREE, dtype=np.int64)
-        self._slots = np.zeros(self._keys.size, dtype=np.int64)
-        self._free, self._n_free = np.arange(size)[::-1].copy(), size
+        keys = np.full(2 << int(size).bit_length(), kernels.FREE, dtype=np.int64)
+        self._table = kernels.SlotTable(keys, np.zeros(keys.size, dtype=np.int64), self.numbers, np.arange(size)[::-1].copy())
+        self._n_free = size
 
     def take(
         self, shard: Shard, rows: np.ndarray, importance: Callable[[], np.ndarray], forget: Callable[[np.ndarray], None]
     ) -> Iterator[tuple[tuple[np.ndarray, ...], np.ndarray, np.ndarray]]:
-        """Yield pieces of `rows` as (CSR arrays over slots, positions in them, rows of the shard
-        that these are).
+        """Yield pieces of `rows`: (CSR arrays over slots, positions in them, rows of the shard).
 
         Between pieces `importance` is asked and slots are emptied by `forget`.
         """
@@ -44,10 +43,9 @@ class LiveFeatures:
         while done < rows.size or rows.size == 0:  # of no rows an empty piece, to compile the kernels with
             some = rows[done : done + SLICE]
             n = int((shard.indptr[some + 1] - shard.indptr[some]).sum())
-            indptr, indices, data = np.zeros(some.size + 1, np.int64), np.empty(n, np.int32), np.empty(n, np.float32)
+            indptr, indices, data = out = np.zeros(some.size + 1, np.int64), np.empty(n, np.int32), np.empty(n, np.float32)
             csr = (shard.indptr, shard.indices, shard.data)
-            table = (self._keys, self._slots, self.numbers, self._free, self._n_free)
-            taken, self._n_free = kernels.take_rows(*csr, some, *table, forced, indptr, indices, data)
+            taken, self._n_free = kernels.take_rows(csr, some, self._table, self._n_free, forced, out)
             if taken or rows.size == 0:
                 end = int(indptr[taken])
                 yield (indptr[: taken + 1], indices[:end], data[:end]), np.arange(taken), some[:taken]
@@ -69,13 +67,12 @@ class LiveFeatures:
 
     def _fill(self, numbers: np.ndarray, slots: np.ndarray) -> None:
         """Make exactly these the live features."""
-        self._keys[:] = kernels.FREE
-        self.numbers[:] = kernels.FREE
+        self._table.keys[:] = self.numbers[:] = kernels.FREE
         self.numbers[slots] = numbers
-        kernels.put_all(self._keys, self._slots, numbers, slots)
+        kernels.put_all(self._table.keys, self._table.slots, numbers, slots)
         free = np.flatnonzero(self.numbers == kernels.FREE)[::-1]
         self._n_free = free.size
-        self._free[: free.size] = free
+        self._table.free[: free.size] = free
 
     def restore(self, numbers: np.ndarray) -> np.ndarray:
         """Make `numbers` (ascending, at most `size`) the live features; their slots."""

@@ -1,11 +1,22 @@
 """A bounded table of live features: numbers to slots, by open addressing."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from hpcml.kernels import njit
 
 FREE = -1
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+class SlotTable(NamedTuple):
+    """The live features: keys and slots by hash, numbers by slot, and a stack of free slots."""
+
+    keys: np.ndarray
+    slots: np.ndarray
+    numbers: np.ndarray
+    free: np.ndarray
 
 
 @njit
@@ -28,16 +39,16 @@ def put_all(keys, slots, numbers, slot_of):
 
 
 @njit
-def take_rows(
-    indptr, indices, data, rows, keys, slots, numbers, free, n_free, forced, out_indptr, out_indices, out_data
-):  # fmt: skip
-    """Copy rows with slots for features, new features taking slots off the stack `free`, until a
-    row finds too few.
+def take_rows(csr, rows, table, n_free, forced, out):
+    """Copy rows of `csr` to `out` (both indptr, indices, data), with slots for features, new
+    features taking slots off `table.free`, until a row finds too few.
 
     Returns the number of rows copied and of slots left. With `forced` the first row is copied in
-    any case, without those of its new features for which there is no slot. `numbers` (of each slot)
-    is kept up to date.
+    any case, without those of its new features for which there is no slot.
     """
+    indptr, indices, data = csr
+    out_indptr, out_indices, out_data = out
+    keys, slots, numbers, free = table
     at = np.int64(0)
     for i in range(rows.size):
         begin, end = indptr[rows[i]], indptr[rows[i] + 1]

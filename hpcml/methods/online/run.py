@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import chain
 
 import numpy as np
@@ -47,46 +48,43 @@ class Pass:
 
     @mpi.collective
     def learn(self, resume: bool, signals: StopSignals) -> str:
-        """Collective. Learn from all rows: ""; or until a signal or the time limit, after a
-        checkpoint: why.
-
-        Raises DataError for rows that the method cannot take, or a file that cannot be read.
-        """
+        """Collective. Learn from all rows: ""; or why it stopped. Raises DataError."""
         first = self._restore() if resume else 0
-        started, before = time.monotonic(), self.elapsed
-        pace, n_pieces = Pace(self.options.checkpoint_every), 0
+        started, before, compiled = time.monotonic(), self.elapsed, False
         total = None if self.source.n_rows is None else self.source.n_rows + self.start
-        progress, pieces = Progress(self.folder.log, "rows", total), self.source.pieces(first)
+        pace, pieces = Pace(self.options.checkpoint_every), self.source.pieces(first)
         self._announce()
         if self.start and self.state.n_rows == self.start:
             self._note_point()  # so that recent errors are of these rows
-        try:
+        with closing(Progress(self.folder.log, "rows", total)) as progress:
             while (piece := self._next(pieces)) is not None:
-                if n_pieces == 0:
-                    begin = time.monotonic()
-                    with mpi.node_first(self.comm):  # compile
-                        self.state.learn(piece[0], piece[1][:0])
-                        self.order.add(piece[0], piece[1][:0])
-                    mpi.agreed_any(self.comm, False)  # the pass begins when all are ready
-                    started += time.monotonic() - begin
+                if not compiled:
+                    started, compiled = started + self._compile(*piece), True
                 with self.profile("learn"):
                     self._take(*piece)
-                n_pieces += 1
-                now = time.monotonic()
-                self.elapsed = before + now - started
+                seconds = time.monotonic() - started
+                self.elapsed = before + seconds
                 progress.update(self.state.n_rows, self._note())
                 clock, limit = self.comm.rank == 0, self.options.time_limit  # one clock decides for all
-                late = clock and limit is not None and now - started >= limit
+                late = clock and limit is not None and seconds >= limit
                 found = mpi.allreduce_maxima(self.comm, np.array([signals.seen, late, clock and pace.due], dtype=np.int64))
                 if found.any():
                     with pace.saving():
                         self.snapshots.save(self.history, self.n_points, self.elapsed)
                 if found[:2].any():
                     return "interrupted" if found[0] else "time limit"
-        finally:
-            progress.close()
         self._note_point()
         return ""
+
+    @mpi.collective
+    def _compile(self, shard: Shard, rows: np.ndarray) -> float:
+        """Collective. Compile the kernels for such a piece: the seconds until all are ready."""
+        begin = time.monotonic()
+        with mpi.node_first(self.comm):
+            self.state.learn(shard, rows[:0])
+            self.order.add(shard, rows[:0])
+        mpi.agreed_any(self.comm, False)
+        return time.monotonic() - begin
 
     def _announce(self) -> None:
         """Say what is about to be learnt."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import Protocol
 
 import numpy as np
 
@@ -27,33 +26,35 @@ LANES = 16  # labels of a rank that take no longer than a slice is meant to
 Piece = tuple[Shard, np.ndarray]  # rows of the shard, in the order in which to learn from them
 
 
-class RowStream(Protocol):
+class RowStream:
     """Rows in order, the same on every rank; every rank sees all of them."""
 
     name: str
     path: str
-    zero_based: bool  # whether it is text whose indices start at 0
+    zero_based: bool = False  # whether it is text whose indices start at 0
     names: list[str]  # of the labels to train
     labels: np.ndarray  # their numbers in the pieces
-    titles: list[str] | None  # of the labels to train, if they have any
+    titles: list[str] | None = None  # of the labels to train, if they have any
     n_labels: int  # numbers of labels are below this
     n_features: int  # as far as known before the first row
-    n_rows: int | None  # None: not known before the end
-    vocabulary: str | None  # None: it depends on the width, known at the end
+    n_rows: int | None = None  # None: not known before the end
+    vocabulary: str | None = None  # None: it depends on the width, known at the end
     split: str
-    sizes: tuple[int, ...]  # what two sources that are not the same hardly have in common
+    sizes: tuple[int, ...] = ()  # what two sources that are not the same hardly have in common
     digest: tuple[int, ...]  # of the rows: of a dataset's, or, where they cannot be looked at again, of those given so far
-    expected: tuple[int, ...] | None  # what that must be when the pass goes on
+    expected: tuple[int, ...] | None = None  # what that must be when the pass goes on
 
     @mpi.collective
     def pieces(self, begin: int) -> Iterator[Piece]:
         """Collective. The rows from number `begin` of the pass on, a short time's work each."""
+        raise AssertionError("a subclass says")
 
     def vocabulary_of(self, n_features: int) -> str:
         """The vocabulary of a model with so many features."""
+        return self.vocabulary or vocabulary_digest(None, n_features)
 
 
-class DatasetSource:
+class DatasetSource(RowStream):
     """The rows of a dataset's split, in the file's order or shuffled."""
 
     @mpi.collective
@@ -73,21 +74,14 @@ class DatasetSource:
                 digest = self._digest(rows)
         self.rows, self.bounds = mpi.bcast_array(comm, rows), mpi.bcast_array(comm, bounds)
         self.n_rows = self.rows.size
-        self.zero_based = False
-        self.digest: tuple[int, ...] = comm.bcast(digest)
-        self.expected: tuple[int, ...] | None = None
+        self.digest = comm.bcast(digest)
         labels = zlib.crc32(dataset.map("Y/indices").data) if dataset.n_rows else 0
-        self.sizes: tuple[int, ...] = (*dataset.sizes, self.n_rows, labels)
+        self.sizes = (*dataset.sizes, self.n_rows, labels)
         self.labels, self.names = choose_labels(comm, dataset, options, n_positive)
-        self.titles = None
         with mpi.agreed(comm, f"reading {dataset.path}"):
             if comm.rank == 0:  # who writes the model
                 self.titles = dataset.label_titles(self.labels)
         self.order = np.argsort(rng.bits(options.seed, "shuffle", self.rows), kind="stable") if options.shuffle else None
-
-    def vocabulary_of(self, n_features: int) -> str:
-        """The dataset's."""
-        return self.vocabulary
 
     def _count_positives(self, rows: np.ndarray) -> np.ndarray:
         """How many of `rows` have each label. Local; raises DataError."""
@@ -126,7 +120,7 @@ class DatasetSource:
                 yield shard, rows[some]
 
 
-class TextSource:
+class TextSource(RowStream):
     """The rows of svmlight text. Labels are known before the first row: those named, else ±1."""
 
     def __init__(self, comm: mpi.Comm, stream: SvmlightStream, path: str, options: OnlineOptions) -> None:
@@ -141,15 +135,10 @@ class TextSource:
         self.comm, self.stream, self.name, self.path = comm, stream, stream.name, path
         self.names = list(dict.fromkeys(_number_name(label) for label in options.label)) or BINARY
         self.labels, self.n_labels = np.arange(len(self.names)), len(self.names)
-        self.titles: list[str] | None = None
         self.binary = not options.label
         self._number = {name: number for number, name in enumerate(self.names)}
         self.n_features, self.split, self.zero_based = 0, "all", options.zero_based
-        self.n_rows: int | None = None
-        self.vocabulary: str | None = None
-        self.sizes: tuple[int, ...] = ()
-        self.digest: tuple[int, ...] = (0, 0, 0, 0)  # of the rows so far: CRC-32 of their sizes, indices, values, labels
-        self.expected: tuple[int, ...] | None = None  # that of the rows to pass over
+        self.digest = (0, 0, 0, 0)  # of the rows so far: CRC-32 of their sizes, indices, values, labels
         self.initial: tuple[str, int] | None = None  # vocabulary and number of features of a model that is continued
 
     @mpi.collective

@@ -70,12 +70,11 @@ class LearnerState:
         self._seen = np.packbits(np.append(which, False), bitorder="little")
 
     def learn(self, shard: Shard, rows: np.ndarray, largest: Callable[[np.ndarray], np.ndarray] = lambda mine: mine) -> None:
-        """Learn from `rows` (positions in the shard), in this order; the shard's label numbers are
-        those of `n_labels`.
+        """Learn from `rows` (positions in the shard), in this order.
 
         With live features `largest` takes the largest importance over all ranks, so it is
-        collective, and so is this. Raises DataError for a negative value if the method is a Winnow;
-        rows before it have been learnt from.
+        collective, and so is this. Raises DataError for a Winnow's negative value, once the rows
+        before it are learnt.
         """
         self.n_features = max(self.n_features, shard.n_features)
         if self.live is not None:
@@ -94,9 +93,9 @@ class LearnerState:
             if self.method.winnow
             else (kernels.learn_additive, (o.epsilon, o.gamma, float(o.bias is not False)))
         )
-        labels = (y_rows, *_frozen(shard.y_indptr, shard.y_indices), self.lane_of)
+        labels = (y_rows, *frozen(shard.y_indptr, shard.y_indices), self.lane_of)
         state = (self.weights, self.lanes, self.counters, self._seen)
-        done = family(self.method.code, *given, _frozen(*csr), rows, labels, o.voted, state)
+        done = family(self.method.code, given, frozen(*csr), rows, labels, o.voted, state)
         self.n_rows += done
         if done < rows.size:
             least = float(csr[2][csr[0][rows[done]] : csr[0][rows[done] + 1]].min())
@@ -134,11 +133,8 @@ class LearnerState:
         return numbers[order], slots[order] + 1
 
     def final(self, lane: int, rows: np.ndarray) -> np.ndarray:
-        """The weights of a label (voted: their average) in these rows of `weights`, minus the
-        threshold for a Winnow.
-
-        With these a linear score has the sign of the learner's, Winnow's then divided by the row's
-        sum (`hpcml.model.linear`).
+        """The weights of a label (voted: their average) in these rows, minus a Winnow's threshold:
+        a linear score (a Winnow's over the row's sum) then has the sign of the learner's.
         """
         found, right = self._parts(lane), self.n_rows - self.counters[kernels.UPDATES, lane]  # Z = Σ c_i
         names = list(self.method.weights)
@@ -202,7 +198,7 @@ def _filled(row: np.ndarray, n: int) -> np.ndarray:
     return out
 
 
-def _frozen(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+def frozen(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:
     """Read-only views: mapped arrays or not, the kernel is compiled for one type."""
     views = tuple(array.view() for array in arrays)
     for view in views:

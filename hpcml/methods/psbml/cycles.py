@@ -13,8 +13,7 @@ from hpcml.slices import Look, never_stop
 
 @mpi.collective
 def cycles_of(problem: TorusProblem, look: Look = never_stop) -> Iterator[Assessor]:
-    """Collective over the problem's ranks. Do the cycles; the assessor each time it has judged
-    some, cycle 0 among the first.
+    """Collective. Do the cycles; yields the assessor each time it has judged some, 0 first.
 
     What `look` raises between two nodes or assessments, on any rank, all ranks raise.
     """

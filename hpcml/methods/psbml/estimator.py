@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import NoneType
 from typing import Annotated, Any
 
@@ -22,7 +22,7 @@ from hpcml.estimators.parameters import OPTION, Parameter, Seed, about_parameter
 from hpcml.methods.psbml.cycles import cycles_of
 from hpcml.methods.psbml.options import PsbmlOptions
 from hpcml.methods.psbml.pocket import margin_data
-from hpcml.methods.psbml.problem import TorusProblem
+from hpcml.methods.psbml.problem import RowsInMemory, TorusProblem
 from hpcml.methods.psbml.selection import validation_sizes
 from hpcml.methods.psbml.torus import Placement, Torus, grid_for, parse_grid
 from hpcml.methods.psbml.train import lay_out
@@ -38,28 +38,6 @@ def _tokens(base: str | tuple[str, ...]) -> tuple[str, ...]:
 
 BASE = Parameter((str, tuple, list), "a string or a tuple of strings", _tokens)
 GRID = Parameter((str, NoneType), "a string or None", lambda grid: PsbmlOptions.grid if grid is None else grid)
-
-
-@dataclass(frozen=True)
-class RowsInMemory:
-    """All rows, in the place of a dataset file."""
-
-    X: sp.csr_matrix
-
-    @property
-    def n_rows(self) -> int:
-        """The number of rows."""
-        return self.X.shape[0]
-
-    @property
-    def n_features(self) -> int:
-        """The number of features."""
-        return self.X.shape[1]
-
-    @property
-    def nnz(self) -> int:
-        """The number of values other than 0."""
-        return self.X.nnz
 
 
 class ProblemInMemory(TorusProblem):

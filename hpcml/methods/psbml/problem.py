@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from hpcml import mpi, rng
 from hpcml.data.classes import Classes
@@ -23,12 +24,20 @@ from hpcml.model import learner as learners
 from hpcml.run.profile import Profile
 
 
+class RowsInMemory:
+    """All rows, in the place of a dataset file."""
+
+    def __init__(self, X: sp.csr_matrix) -> None:
+        self.X, self.nnz = X, X.nnz
+        self.n_rows, self.n_features = X.shape
+
+
 @dataclass
 class TorusProblem:
     """The data, the torus and the base learner. Rows are called by their places in the split."""
 
     comm: mpi.Comm
-    dataset: Any  # a DataFile, or rows in memory that stand for one
+    dataset: Any  # a DataFile or RowsInMemory
     split: str
     classes: Classes
     start: np.ndarray  # the node on which each row begins, VALIDATION or TEST

@@ -58,11 +58,10 @@ def replace(
     low: float,
     high: float,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The slots of a node, and their fitness, after each was replaced with a probability.
+    """A node's slots and their fitness after each was replaced with a probability.
 
-    A new row is drawn from `pool` (own and neighbours' rows, in the order of their nodes) in
-    proportion to its weight; if all weights there are 0, evenly. `slots`, `fitness` (n) are left as
-    they are.
+    A new row is drawn from `pool` (own and neighbours' rows, by nodes) in proportion to its weight;
+    if all weights are 0, evenly. `slots`, `fitness` (n) are left as they are.
     """
     index = np.arange(slots.size)
     chosen = np.flatnonzero(rng.uniform(seed, f"psbml replace {cycle} {node}", index) < probability)
@@ -87,12 +86,11 @@ def validation_sizes(sizes: np.ndarray, validation_share: float) -> np.ndarray:
 def spread(
     classes: np.ndarray, rows: np.ndarray, n_nodes: int, validation_share: float, seed: int, parts_aside: int = 1
 ) -> np.ndarray:
-    """Where each row of the split begins: its node, or VALIDATION, or in a second part aside TEST.
-    All are stratified by class.
+    """Where each row begins: its node, or VALIDATION, or in a second part aside TEST; by class.
 
     Within a class the rows stand in the order of random bits keyed by their numbers in the file;
-    the first ones (`validation_sizes`) are for validation, with two parts aside as many for the
-    test, and the others are dealt to the nodes in turn, so that node sizes differ by one at most.
+    the first ones (`validation_sizes`) validate, with two parts aside as many test, and the others
+    are dealt to the nodes in turn: node sizes differ by one at most.
     """
     order = np.lexsort((rng.bits(seed, "psbml spread", rows), classes))
     sizes = np.bincount(classes)

@@ -161,11 +161,9 @@ class Assessor:
 
     @mpi.collective
     def gather(self) -> None:
-        """Collective, after `work`. Tell all ranks the results; the best classifier and its rows
-        stay on the rank that has them.
+        """Collective, after `work`. Tell all ranks the results; the best's rows stay in place.
 
-        Cycles after a plateau do not count: how many were done in the meantime depends on the
-            ranks.
+        Cycles after a plateau do not count: how many were done depends on the ranks.
         """
         comm, judge = self.problem.comm, self.problem.options.judge
         mine = {judged.cycle: judged for judged, _ in self._judged}
@@ -188,11 +186,8 @@ class Assessor:
 def validate(
     classifier: object, matrix: Rows, classes: np.ndarray, n_classes: int, threshold: float | None = 0.0
 ) -> tuple[float, float, float]:
-    """The share of rows that are misclassified, the area under the ROC curve (NaN for more than two
-    classes), and the threshold.
-
-    A row is of the last of two classes if its score is above the threshold; None: that with the
-    fewest misclassified rows.
+    """The share of misclassified rows, the area under the ROC curve (of two classes, else NaN), and
+    the threshold above which rows are of the last of two; None: that with the fewest misclassified.
     """
     scores = learners.scores(classifier, matrix, n_classes)
     if n_classes > 2:
@@ -204,11 +199,8 @@ def validate(
 
 
 def best_threshold(scores: np.ndarray, positive: np.ndarray) -> float:
-    """The threshold above which rows (n) count as positive that leaves the fewest wrong; of equally
-    good ones that nearest to 0.
-
-    Candidates are 0, what is halfway between neighbouring scores, and the least and the greatest
-    score.
+    """The threshold that misclassifies fewest rows (n) (ties: the nearest to 0) among 0, what is
+    halfway between neighbouring scores, the least score and the greatest.
     """
     values = np.unique(scores)
     halves = values[:-1] / 2 + values[1:] / 2
@@ -223,10 +215,9 @@ def best_threshold(scores: np.ndarray, positive: np.ndarray) -> float:
 
 
 def area_under_roc(positives: np.ndarray, negatives: np.ndarray) -> float:
-    """The share of pairs of a positive's and a negative's score that are in the right order, ties
-    counting half; NaN of none.
+    """The share of pairs of a positive and a negative in right order, ties half; NaN of none.
 
-    (What `hpcml.evaluation` counts on many ranks; scikit-learn's takes half a second to import.)
+    (Measures of `hpcml.evaluation` need many ranks; scikit-learn's half a second to import.)
     """
     if not positives.size * negatives.size:
         return math.nan

@@ -35,8 +35,7 @@ class Synchronous:
 
     @mpi.collective
     def step(self, first: Callable[[], None] = lambda: None, look: Look = never_stop) -> Snapshot:
-        """Collective. One cycle. `first` is local work that may be done any time before a rank
-        meets its neighbours.
+        """Collective. One cycle. `first` is local work, done before a rank meets its neighbours.
 
         What `look` raises before a node is trained or tests, on any rank, all ranks raise; the
         cycle is then still to be done.
