@@ -126,7 +126,9 @@ def check_features(comm: mpi.Comm, estimator: BaseEstimator) -> None:
 @mpi.collective
 def agree_labels(comm: mpi.Comm, kind: int, y: Any, n_local: int) -> LabelSets:
     """Collective over `comm`. All ranks' classes, this rank's labels. Raises DataError."""
-    about = None if kind == 0 else (kind, y.shape[1]) if kind in (INDICATOR, SPARSE_INDICATOR) else (kind, _distinct(kind, y))
+    about = None  # the number of columns, or the classes (or names of labels) of this rank's rows
+    if kind:
+        about = (kind, y.shape[1] if kind in (INDICATOR, SPARSE_INDICATOR) else np.unique(y if kind == CLASSES else _flat(y)))
     found = [(rank, *its) for rank, its in enumerate(comm.allgather(about)) if its is not None]
     if not found:
         raise DataError("no rank has rows to train on (those of weight zero do not count)")
@@ -167,11 +169,6 @@ def _flat(names: list[list[Any]]) -> np.ndarray:
     return np.array([name for row in names for name in row])
 
 
-def _distinct(kind: int, y: Any) -> np.ndarray:
-    """The classes, or the names of labels, of this rank's rows."""
-    return np.unique(y if kind == CLASSES else _flat(y))
-
-
 def _union(parts: list[np.ndarray]) -> np.ndarray:
     """The sorted classes of several ranks. Raises DataError if numbers and others are mixed."""
     if len({part.dtype.kind in "biuf" for part in parts}) > 1:
@@ -182,10 +179,11 @@ def _union(parts: list[np.ndarray]) -> np.ndarray:
 def shard_of(X: sp.csr_matrix, labels: LabelSets, first: int, n_global: int) -> Shard:
     """The rows as those of a file: read-only and of the types that the kernels are compiled for."""
     index = np.int32 if X.shape[1] < 2**31 else np.int64
-    arrays = [np.ascontiguousarray(X.indices, index), np.ascontiguousarray(X.data), np.ascontiguousarray(labels.indices, np.int32)]
-    for i, array in enumerate(arrays):
-        arrays[i] = array.view()
-        arrays[i].flags.writeable = False
+    arrays = [
+        np.ascontiguousarray(of, kind).view() for of, kind in ((X.indices, index), (X.data, None), (labels.indices, np.int32))
+    ]
+    for array in arrays:
+        array.flags.writeable = False
     return Shard(
         first_row=first,
         rows=np.arange(X.shape[0]),

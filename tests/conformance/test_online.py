@@ -457,12 +457,7 @@ def test_shuffling_follows_the_seed(files, tmp_path, method):
     options = asked(method, shuffle=True, seed=3)
     models = {
         name: train(method, None, files, tmp_path / name, how).model.read_bytes()
-        for name, how in {
-            "same": options,
-            "again": options,
-            "other": replace(options, seed=4),
-            "none": asked(method),
-        }.items()
+        for name, how in {"same": options, "again": options, "other": replace(options, seed=4), "none": asked(method)}.items()
     }
     assert models["same"] == models["again"]
     assert len(set(models.values())) == 3

@@ -68,8 +68,7 @@ class OnlineClassifier(LabelScores, BaseEstimator):
     method: str = "mbw"
     """Positive, Balanced, Modified Balanced Winnow (pw, bw, mbw: rows must not have negative
     values); perceptron; Passive-Aggressive (pa); romma. The other parameters are those of some of
-    them: see `hpcml train METHOD --help`.
-    """
+    them: see `hpcml train METHOD --help`."""
     voted: bool = OPTION
     alpha: float = OPTION
     beta: float = OPTION
@@ -79,8 +78,7 @@ class OnlineClassifier(LabelScores, BaseEstimator):
     gamma: float = OPTION
     fit_intercept: bool = OPTION
     """The rows have a constant feature 1. Only perceptron, pa and romma can do without; the others
-    raise ValueError for False.
-    """
+    raise ValueError for False."""
     shuffle: bool = OPTION
     random_state: Seed = OPTION
 

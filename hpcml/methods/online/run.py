@@ -10,15 +10,16 @@ from itertools import chain
 import numpy as np
 
 from hpcml import mpi
+from hpcml.data.dataset import DataFile
 from hpcml.data.shard import Shard
 from hpcml.errors import DataError
 from hpcml.files.table import write_table
 from hpcml.log import Progress, plural
 from hpcml.methods.online.kernels import FALSE_NEGATIVES, FALSE_POSITIVES, UPDATES
-from hpcml.methods.online.options import OnlineOptions
+from hpcml.methods.online.options import MbwOptions, OnlineOptions
 from hpcml.methods.online.order import RowOrder
 from hpcml.methods.online.saved import HISTORY_POINTS, Snapshots
-from hpcml.methods.online.source import Piece, RowStream
+from hpcml.methods.online.source import DatasetSource, Piece, RowStream, labels_of
 from hpcml.methods.online.state import LearnerState
 from hpcml.run.checkpoint import Pace
 from hpcml.run.folder import RunFolder
@@ -164,3 +165,24 @@ def _lines(name: str, points: list[list[int]]) -> list[list[object]]:
         lines.append([name, rows, positives, false_positives, false_negatives, updates, wrong / max(1, rows), recent])
         rows_before, wrong_before = rows, wrong
     return lines
+
+
+@mpi.collective
+def importance_of(
+    comm: mpi.Comm, dataset: DataFile, split: str, labels: np.ndarray, shuffle: bool, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Collective over `comm`. (largest |u − v| over `labels`, whether a row has it) by feature.
+
+    The labels are divided over the ranks. Raises ConfigError (unknown split), DataError.
+    """
+    options = MbwOptions(split=split, shuffle=shuffle, seed=seed, min_positives=0)
+    source = DatasetSource(comm, dataset, options)
+    mine = labels[labels_of(labels, comm.rank, comm.size)]
+    with mpi.agreed(comm, "making room for the weights"):
+        state = LearnerState(options, "mbw", source.n_labels, source.n_features, mine)
+    for number, (shard, rows) in enumerate(source.pieces(0)):
+        if number == 0:
+            with mpi.node_first(comm):
+                state.learn(shard, rows[:0])
+        state.learn(shard, rows)
+    return mpi.allreduce_maxima(comm, state.importance()), state.seen

@@ -60,18 +60,17 @@ class Snapshots:
         """Collective. Write a checkpoint; `history` (B, HISTORY_POINTS, 5). Raises DataError."""
         state, n_labels = self.state, len(self.source.names)
         numbers, rows = state.kept()
-        slabs = state_slabs(state, n_labels, numbers.size)
-        slabs |= {"features": Slab((1, numbers.size), "<i8"), "origin": Slab((1, self._origin.size), "<i8")}
-        slabs |= {"pass": Slab((1, 7), "<i8"), "elapsed": Slab((1, 1), "<f8")}
+        whole = {"features": numbers, "origin": self._origin, "elapsed": np.array([elapsed])}
+        whole["pass"] = np.array([state.n_rows, n_points, state.n_features, *self.source.digest], dtype=np.int64)
+        slabs = state_slabs(state, n_labels, numbers.size) | {
+            name: Slab((1, row.size), row.dtype.str) for name, row in whole.items()
+        }
         slabs |= {"history": Slab((n_labels, HISTORY_POINTS * 5), "<i8"), ORDER: Slab((n_labels, N_NUMBERS), "<i8")}
         order = self.order.pack()
 
         def fill(writer: CheckpointWriter) -> None:
-            if self.comm.rank == 0:
-                writer.write_row("features", 0, numbers)
-                writer.write_row("origin", 0, self._origin)
-                writer.write_row("pass", 0, np.array([state.n_rows, n_points, state.n_features, *self.source.digest]))
-                writer.write_row("elapsed", 0, np.array([elapsed]))
+            for name, row in whole.items() if self.comm.rank == 0 else ():
+                writer.write_row(name, 0, row)
             for lane, place in enumerate(self.mine.tolist()):
                 writer.write_row("history", place, history[lane])
                 writer.write_row(ORDER, place, order[lane])

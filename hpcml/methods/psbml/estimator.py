@@ -19,11 +19,11 @@ from hpcml.errors import DataError, HpcmlError
 from hpcml.estimators.distributed import DistributedClassifier, gather_rows
 from hpcml.estimators.labels import CLASSES, LabelScores, LabelSets
 from hpcml.estimators.parameters import OPTION, Parameter, Seed, about_parameters, classifier_of
-from hpcml.methods.psbml.cycles import cycles_of
 from hpcml.methods.psbml.options import PsbmlOptions
 from hpcml.methods.psbml.pocket import margin_data
 from hpcml.methods.psbml.problem import RowsInMemory, TorusProblem
 from hpcml.methods.psbml.selection import validation_sizes
+from hpcml.methods.psbml.synchronous import cycles_of
 from hpcml.methods.psbml.torus import Placement, Torus, grid_for, parse_grid
 from hpcml.methods.psbml.train import lay_out
 from hpcml.model import learner as learners
@@ -116,8 +116,7 @@ class PsbmlClassifier(LabelScores, DistributedClassifier):
     base: Annotated[str | tuple[str, ...], BASE] = "kernel-nb"
     grid: Annotated[str | None, GRID] = None
     """The torus, "WIDTHxHEIGHT"; there must be a row to train on for each node. None: "3x3", or
-    "2x2" or "1x1" for fewer than 9 or 4 such rows.
-    """
+    "2x2" or "1x1" for fewer than 9 or 4 such rows."""
     neighbourhood: str = OPTION
     replace: float = OPTION
     cycles: int = OPTION

@@ -56,13 +56,9 @@ class RowStore:
             raise KeyError("a row was named that never arrived")
         return self.matrix[at]
 
-    def has(self, places: np.ndarray) -> np.ndarray:
-        """Which of some ascending places are here."""
-        return np.isin(places, self.places, assume_unique=True)
-
     def add(self, places: np.ndarray, matrix: Rows) -> None:
-        """Take rows in; those that are here already are passed over."""
-        new = np.flatnonzero(~self.has(places))
+        """Take rows in (ascending places); those that are here already are passed over."""
+        new = np.flatnonzero(~np.isin(places, self.places, assume_unique=True))
         if new.size:
             everything = np.concatenate([self.places, places[new]])
             order = np.argsort(everything, kind="stable")

@@ -27,12 +27,12 @@ from hpcml.data.shard import read_rows
 from hpcml.errors import ConfigError, DataError, HpcmlError, Interrupted
 from hpcml.files.table import read_csv, table, write_table
 from hpcml.log import Progress, joined, plural
-from hpcml.methods.psbml.cycles import cycles_of
 from hpcml.methods.psbml.pocket import Pocket, write_pocket
 from hpcml.methods.psbml.problem import TorusProblem
 from hpcml.methods.psbml.run import write_history
 from hpcml.methods.psbml.selection import TEST, spread
 from hpcml.methods.psbml.snapshot import validate
+from hpcml.methods.psbml.synchronous import cycles_of
 from hpcml.methods.psbml.torus import Placement
 from hpcml.run.driver import Driver, Job
 from hpcml.run.folder import FINISHED, SEEDS, RunConfig, RunFolder
