@@ -9,8 +9,6 @@ Splits are compared in whole numbers: `table[n]` is n log₂ n in fixed point. S
 are equal in bits, in whatever order they are summed.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
 from hpcml.kernels import njit
@@ -19,25 +17,6 @@ SHIFT = np.uint64(32)
 LEAF = -1  # in the place of a feature
 BLOCK = 256  # rows
 _SIGN = np.uint32(1 << 31)
-
-
-class GrowthRules(NamedTuple):
-    """The bits of a class in a key, n log₂ n of whole numbers, and what ends a branch."""
-
-    class_bits: np.uint64
-    table: np.ndarray
-    min_leaf: int
-    max_depth: int
-
-
-class TreeNodes(NamedTuple):
-    """Of nodes: feature or LEAF, codes around the threshold, left child (right: next), classes."""
-
-    features: np.ndarray
-    lows: np.ndarray
-    highs: np.ndarray
-    children: np.ndarray
-    counts: np.ndarray
 
 
 @njit
@@ -109,7 +88,8 @@ def _choose(keys, first, last, counts, varying, n_varying, rules):
     Of equally good splits the first feature's is taken, and of these the one of the lowest values.
     Features that are constant in the node move behind the others of `varying`.
     """
-    class_mask, table, min_leaf = (np.uint64(1) << rules.class_bits) - np.uint64(1), rules.table, rules.min_leaf
+    class_bits, table, min_leaf, _ = rules
+    class_mask = (np.uint64(1) << class_bits) - np.uint64(1)
     left, right = np.empty(counts.size, np.int64), np.empty(counts.size, np.int64)
     best, at, split = np.iinfo(np.int64).min, 0, varying.size
     i = 0
@@ -141,7 +121,12 @@ def _part_all(keys, split, middle, varying, class_bits, on_left, room):
 
 @njit
 def grow(keys, rules, nodes):
-    """Grow a tree into `nodes` (the root's counts are given), parting `keys` (d × n, sorted)."""
+    """Grow a tree into `nodes`, parting `keys` (n_features × n_rows, sorted); how many nodes.
+
+    `rules` are (class_bits, table, fewest rows in a leaf, greatest depth). `nodes` are the features
+    (LEAF of a leaf), the codes (uint32) of the values below and above the threshold, the left
+    children (the right one follows) and the counts (× n_classes), of the root given.
+    """
     n_features, n_rows = keys.shape
     features, lows, highs, children, counts = nodes
     class_bits, _, min_leaf, max_depth = rules

@@ -51,9 +51,9 @@ class LiveFeatures:
     def __init__(self, size: int, share: float) -> None:
         self.size, self.share = size, share
         self.numbers = np.full(size, kernels.FREE, dtype=np.int64)  # of the feature in each slot
-        keys = np.full(2 << int(size).bit_length(), kernels.FREE, dtype=np.int64)
-        self._table = kernels.SlotTable(keys, np.zeros(keys.size, dtype=np.int64), self.numbers, np.arange(size)[::-1].copy())
-        self._n_free = size
+        self._keys = np.full(2 << int(size).bit_length(), kernels.FREE, dtype=np.int64)
+        self._slots = np.zeros(self._keys.size, dtype=np.int64)
+        self._free, self._n_free = np.arange(size)[::-1].copy(), size
 
     def take(
         self, shard: Shard, rows: np.ndarray, importance: Callable[[], np.ndarray], forget: Callable[[np.ndarray], None]
@@ -67,8 +67,8 @@ class LiveFeatures:
             some = rows[done : done + SLICE]
             n = int((shard.indptr[some + 1] - shard.indptr[some]).sum())
             indptr, indices, data = out = np.zeros(some.size + 1, np.int64), np.empty(n, np.int32), np.empty(n, np.float32)
-            csr = (shard.indptr, shard.indices, shard.data)
-            taken, self._n_free = kernels.take_rows(csr, some, self._table, self._n_free, forced, out)
+            csr, table = (shard.indptr, shard.indices, shard.data), (self._keys, self._slots, self.numbers, self._free)
+            taken, self._n_free = kernels.take_rows(csr, some, table, self._n_free, forced, out)
             if taken or rows.size == 0:
                 end = int(indptr[taken])
                 yield (indptr[: taken + 1], indices[:end], data[:end]), np.arange(taken), some[:taken]
@@ -90,12 +90,12 @@ class LiveFeatures:
 
     def _fill(self, numbers: np.ndarray, slots: np.ndarray) -> None:
         """Make exactly these the live features."""
-        self._table.keys[:] = self.numbers[:] = kernels.FREE
+        self._keys[:] = self.numbers[:] = kernels.FREE
         self.numbers[slots] = numbers
-        kernels.put_all(self._table.keys, self._table.slots, numbers, slots)
+        kernels.put_all(self._keys, self._slots, numbers, slots)
         free = np.flatnonzero(self.numbers == kernels.FREE)[::-1]
         self._n_free = free.size
-        self._table.free[: free.size] = free
+        self._free[: free.size] = free
 
     def restore(self, numbers: np.ndarray) -> np.ndarray:
         """Make `numbers` (ascending, at most `size`) the live features; their slots."""

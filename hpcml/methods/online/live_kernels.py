@@ -1,22 +1,11 @@
 """A bounded table of live features: numbers to slots, by open addressing."""
 
-from typing import NamedTuple
-
 import numpy as np
 
 from hpcml.kernels import njit
 
 FREE = -1
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-
-
-class SlotTable(NamedTuple):
-    """The live features: keys and slots by hash, numbers by slot, and a stack of free slots."""
-
-    keys: np.ndarray
-    slots: np.ndarray
-    numbers: np.ndarray
-    free: np.ndarray
 
 
 @njit
@@ -41,10 +30,10 @@ def put_all(keys, slots, numbers, slot_of):
 @njit
 def take_rows(csr, rows, table, n_free, forced, out):
     """Copy rows of `csr` to `out` (both indptr, indices, data), with slots for features, new
-    features taking slots off `table.free`, until a row finds too few.
+    features taking slots off a stack, until a row finds too few: (rows copied, slots left).
 
-    Returns the number of rows copied and of slots left. With `forced` the first row is copied in
-    any case, without those of its new features for which there is no slot.
+    `table` is (keys, slots of these, number of each slot, stack of free slots). With `forced` the
+    first row is copied in any case, without those of its new features that find no slot.
     """
     indptr, indices, data = csr
     out_indptr, out_indices, out_data = out

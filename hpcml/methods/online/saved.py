@@ -62,9 +62,8 @@ class Snapshots:
         numbers, rows = state.kept()
         whole = {"features": numbers, "origin": self._origin, "elapsed": np.array([elapsed])}
         whole["pass"] = np.array([state.n_rows, n_points, state.n_features, *self.source.digest], dtype=np.int64)
-        slabs = state_slabs(state, n_labels, numbers.size) | {
-            name: Slab((1, row.size), row.dtype.str) for name, row in whole.items()
-        }
+        slabs = {name: Slab((1, row.size), row.dtype.str) for name, row in whole.items()}
+        slabs |= state_slabs(state, n_labels, numbers.size)
         slabs |= {"history": Slab((n_labels, HISTORY_POINTS * 5), "<i8"), ORDER: Slab((n_labels, N_NUMBERS), "<i8")}
         order = self.order.pack()
 

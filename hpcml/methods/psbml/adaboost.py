@@ -108,8 +108,6 @@ def _check(comm: mpi.Comm, dataset: DataFile, booster: learners.Learner, classes
 @mpi.collective
 def _rounds_of(comm: mpi.Comm, model: Path) -> int:
     """Collective over `comm`. The rounds of a finished model."""
-    n_rounds = 0
     with mpi.agreed(comm, f"reading {model}"):
-        if comm.rank == 0:
-            n_rounds = int(ClassifierModel(model).attrs["rounds"])
+        n_rounds = int(ClassifierModel(model).attrs["rounds"]) if comm.rank == 0 else 0
     return comm.bcast(n_rounds)

@@ -4,33 +4,25 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from support.make import dataset
-from support.training import train
+from support.online import resumed, shard_of
+from support.training import asked, train
 
+import hpcml.methods.online.source as source_module
 from hpcml import mpi
-from hpcml.data.shard import Shard
-from hpcml.errors import Interrupted
 from hpcml.methods.online.order import RowOrder
-
-
-def shard_of(Y):
-    """Rows without features that have these labels."""
-    Y = sp.csr_matrix(Y)
-    m, nothing = Y.shape[0], np.zeros(0)
-    x = (np.zeros(m + 1, np.int64), nothing.astype(np.int32), nothing.astype(np.float32))
-    return Shard(0, np.arange(m), *x, Y.indptr.astype(np.int64), Y.indices.astype(np.int32), m, 0, 0, Y.shape[1])
 
 
 def order_of(Y, pieces=1):
     """What is counted of rows that come in so many pieces."""
-    shard, n_labels = shard_of(Y), Y.shape[1]
+    shard, n_labels = shard_of(sp.csr_matrix((len(Y), 0)), Y), Y.shape[1]
     order = RowOrder(np.arange(n_labels), n_labels)
     for rows in np.array_split(shard.rows, pieces):
         order.add(shard, rows)
     return order
 
 
-def note(Y, **more):
-    return order_of(Y).note(mpi.self_comm(), [f"l{k}" for k in range(Y.shape[1])], is_stream=False, **more)
+def note(Y):
+    return order_of(Y).note(mpi.self_comm(), [f"l{k}" for k in range(Y.shape[1])], is_stream=False)
 
 
 def runs_of(y):
@@ -107,17 +99,8 @@ def test_stream_is_to_be_shuffled_first(tmp_path):
 
 
 def test_pass_that_is_continued_knows_the_rows_before(tmp_path, monkeypatch):
-    import hpcml.methods.online.source as source_module
-
     monkeypatch.setattr(source_module, "PIECE_NNZ", 500)
     X, Y = sorted_rows()
     data = dataset(tmp_path / "data.h5", X, Y)
     whole = train("mbw", None, data, tmp_path / "whole", {})
-    resume, options = False, {"time_limit": 1e-9}  # a checkpoint after every piece
-    while True:
-        try:
-            report = train("mbw", None, data, tmp_path / "run", options, resume=resume)
-            break
-        except Interrupted:
-            resume = True
-    assert report.warning == whole.warning != ""
+    assert resumed(data, tmp_path / "run", asked("mbw")).warning == whole.warning != ""
