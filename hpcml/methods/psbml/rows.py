@@ -34,13 +34,6 @@ def read(arrays: mpi.Arrays, n_features: int) -> Rows:
     return sp.csr_matrix((data, indices, indptr), (sizes.size, n_features))
 
 
-def joined(parts: list[Rows]) -> Rows:
-    """Rows under one another."""
-    if isinstance(parts[0], np.ndarray):
-        return np.concatenate(parts)
-    return sp.vstack(parts, format="csr")
-
-
 class RowStore:
     """Rows by their places in the split, all CSR or dense; and which of them each rank has seen."""
 
@@ -62,7 +55,8 @@ class RowStore:
         if new.size:
             everything = np.concatenate([self.places, places[new]])
             order = np.argsort(everything, kind="stable")
-            self.matrix = joined([self.matrix, matrix[new]])[order]
+            parts = [self.matrix, matrix[new]]
+            self.matrix = (np.concatenate(parts) if isinstance(matrix, np.ndarray) else sp.vstack(parts, format="csr"))[order]
             self.places = everything[order]
 
     def letter(self, rank: int, places: np.ndarray) -> mpi.Arrays:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -198,7 +199,7 @@ class TorusRun(Job):
         cycles[here] = self.cycles[here]
         mpi.allreduce_maxima(self.comm, cycles)
         judged = [(pocket.cycle, pocket.error, pocket.auc, pocket.threshold)] if pocket.cycle >= 0 else []
-        lines: dict[str, Sequence[Sequence[float]]] = {"elapsed": [(self.driver.elapsed,)], "cycles": [cycles], "judged": judged}
+        lines: dict[str, Sequence[Any]] = {"elapsed": [(self.driver.elapsed,)], "cycles": [cycles], "judged": judged}
         lines |= {"history": self.assessor.history, "taken_cycles": [(snapshot.cycle,) for snapshot in self.taken]}
         lines["facts"] = CycleFacts.merged(self.comm.allgather([snapshot.facts for snapshot in self.taken]))
         whole = {name: np.array(values, dtype="<f8") for name, values in lines.items() if len(values)}
@@ -235,7 +236,8 @@ class TorusRun(Job):
         with mpi.agreed(self.comm, f"reading {path}"), reading_checkpoint(path) as file:
             if file["origin"][0].tobytes() != self.problem.origin:
                 raise DataError("this run was started on other data; resume with the same file")
-            if not _has_cycle_0(file):
+            lines = [file[name][:, 0] for name in ("history", "taken_cycles") if name in file]
+            if not any((cycles == 0).any() for cycles in lines):  # as there is since version 0.9
                 begun = f"{self.folder.path} was begun by version 0.8, which judges otherwise"
                 raise DataError(f"{begun}; resume with that version, or start again with --force")
             self.driver.before, self.cycles = float(file["elapsed"][0, 0]), file["cycles"][0]
@@ -265,11 +267,6 @@ def _last_cycle(history: Path) -> int:
         return max((int(line["cycle"]) for line in read_csv(history)), default=-1)
     except (OSError, DataError, KeyError, TypeError, ValueError, csv.Error):
         return -1
-
-
-def _has_cycle_0(file: h5py.File) -> bool:
-    """Whether cycle 0 is among the cycles of a checkpoint, as it is since version 0.9."""
-    return any(name in file and (file[name][:, 0] == 0).any() for name in ("history", "taken_cycles"))
 
 
 def _padded(values: np.ndarray, width: int, filler: float) -> np.ndarray:
